@@ -1,0 +1,260 @@
+//! Memory for tensors: 64-byte aligned, and reused before the system is asked.
+//!
+//! Sizes are rounded up to classes, four to a power of two. Small blocks wait in a list of the thread that freed them,
+//! large ones in one list for the process, since fresh pages cost more than the arithmetic on them. What waits is bounded.
+
+use std::alloc::{Layout as MemoryLayout, alloc, dealloc};
+use std::cell::UnsafeCell;
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+
+use crate::error::{Error, Result};
+use crate::fork::{ForkMutex, Rank};
+
+pub const ALIGNMENT: usize = 64;
+const SMALL: usize = 64 << 10;
+/// From here on pages come straight from the system, aligned for huge pages.
+const MAPPED: usize = 4 << 20;
+const HUGE_PAGE: usize = 2 << 20;
+const SMALL_CLASSES: usize = 44;
+/// How many blocks of one small class a thread keeps, at most.
+const KEPT: usize = 32;
+
+/// Rounds a size up to its class.
+fn class_size(bytes: usize) -> usize {
+    if bytes <= ALIGNMENT {
+        return ALIGNMENT;
+    }
+    let step = (bytes.next_power_of_two() >> 3).max(ALIGNMENT);
+    bytes.div_ceil(step) * step
+}
+
+fn small_class(size: usize) -> usize {
+    let power = size.next_power_of_two();
+    let step = (power >> 3).max(ALIGNMENT);
+    let level = power.trailing_zeros() as usize - 6;
+    level * 4 + (power - size) / step
+}
+
+struct Local {
+    lists: [Vec<NonNull<u8>>; SMALL_CLASSES],
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        for list in &mut self.lists {
+            for pointer in list.drain(..) {
+                // SAFETY: `free` put it here with its class size written in the block's first word.
+                unsafe { system_free(pointer, *pointer.cast::<usize>().as_ref()) };
+            }
+        }
+    }
+}
+
+thread_local! {
+    static LOCAL: UnsafeCell<Local> = const { UnsafeCell::new(Local { lists: [const { Vec::new() }; SMALL_CLASSES] }) };
+}
+
+#[derive(Default)]
+struct Large {
+    /// Waiting blocks by class size.
+    blocks: BTreeMap<usize, Vec<Waiting>>,
+    bytes: usize,
+}
+
+struct Waiting(NonNull<u8>);
+// SAFETY: a waiting block belongs to nobody.
+unsafe impl Send for Waiting {}
+
+static LARGE: ForkMutex<Large> =
+    ForkMutex::new(Rank::FreeList, "large blocks", Large { blocks: BTreeMap::new(), bytes: 0 });
+
+/// How many bytes of large blocks may wait: an eighth of the machine's memory.
+fn large_limit() -> usize {
+    static LIMIT: OnceLock<usize> = OnceLock::new();
+    *LIMIT.get_or_init(|| {
+        // SAFETY: plain queries of the system.
+        let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+        (pages.max(0) as usize).saturating_mul(size.max(0) as usize) / 8
+    })
+}
+
+/// A block of at least `bytes` bytes, uninitialised.
+#[inline]
+pub fn allocate(bytes: usize) -> Result<NonNull<u8>> {
+    if bytes > isize::MAX as usize - HUGE_PAGE {
+        return Err(out_of_memory(bytes));
+    }
+    let size = class_size(bytes);
+    if size <= SMALL {
+        let kept = LOCAL.try_with(|local| {
+            // SAFETY: the cell is this thread's own and no reference outlives this closure.
+            unsafe { (&mut *local.get()).lists[small_class(size)].pop() }
+        });
+        if let Ok(Some(pointer)) = kept {
+            return Ok(pointer);
+        }
+    } else if let Some(pointer) = take_large(size) {
+        return Ok(pointer);
+    }
+    system_allocate(size).or_else(|| {
+        release_cached();
+        system_allocate(size)
+    }).ok_or_else(|| out_of_memory(bytes))
+}
+
+/// Gives a block back.
+///
+/// # Safety
+/// `pointer` came from `allocate(bytes)` and nobody uses it any more.
+#[inline]
+pub unsafe fn free(pointer: NonNull<u8>, bytes: usize) {
+    let size = class_size(bytes);
+    if size <= SMALL {
+        let kept = LOCAL.try_with(|local| {
+            // SAFETY: the cell is this thread's own and no reference outlives this closure.
+            let list = unsafe { &mut (&mut *local.get()).lists[small_class(size)] };
+            if list.len() >= KEPT {
+                return false;
+            }
+            // SAFETY: the block is at least one word long and free.
+            unsafe { pointer.cast::<usize>().write(size) };
+            list.push(pointer);
+            true
+        });
+        if kept == Ok(true) {
+            return;
+        }
+    } else if keep_large(pointer, size) {
+        return;
+    }
+    // SAFETY: by the caller's word.
+    unsafe { system_free(pointer, size) };
+}
+
+fn take_large(size: usize) -> Option<NonNull<u8>> {
+    let mut large = LARGE.lock();
+    let list = large.blocks.get_mut(&size)?;
+    let pointer = list.pop()?.0;
+    if list.is_empty() {
+        large.blocks.remove(&size);
+    }
+    large.bytes -= size;
+    Some(pointer)
+}
+
+fn keep_large(pointer: NonNull<u8>, size: usize) -> bool {
+    let mut large = LARGE.lock();
+    if large.bytes + size > large_limit() {
+        return false;
+    }
+    large.bytes += size;
+    large.blocks.entry(size).or_default().push(Waiting(pointer));
+    true
+}
+
+/// Returns every waiting large block to the system.
+pub fn release_cached() {
+    let taken = {
+        let mut large = LARGE.lock();
+        large.bytes = 0;
+        std::mem::take(&mut large.blocks)
+    };
+    for (size, list) in taken {
+        for block in list {
+            // SAFETY: the block was waiting with this class size.
+            unsafe { system_free(block.0, size) };
+        }
+    }
+}
+
+fn system_allocate(size: usize) -> Option<NonNull<u8>> {
+    if size < MAPPED {
+        let layout = MemoryLayout::from_size_align(size, ALIGNMENT).ok()?;
+        // SAFETY: the layout has a size above zero.
+        return NonNull::new(unsafe { alloc(layout) });
+    }
+    map_aligned(size)
+}
+
+/// Anonymous pages that begin at a huge page's boundary; the ends that alignment cuts off go back at once.
+fn map_aligned(size: usize) -> Option<NonNull<u8>> {
+    let size = size.next_multiple_of(4096);
+    let span = size.checked_add(HUGE_PAGE)?;
+    // SAFETY: a fresh anonymous mapping; the parts that are unmapped lie inside it and outside the result.
+    unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let start = libc::mmap(std::ptr::null_mut(), span, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        if start == libc::MAP_FAILED {
+            return None;
+        }
+        let start = start as usize;
+        let aligned = start.next_multiple_of(HUGE_PAGE);
+        if aligned > start {
+            libc::munmap(start as *mut libc::c_void, aligned - start);
+        }
+        let tail = start + span - (aligned + size);
+        if tail > 0 {
+            libc::munmap((aligned + size) as *mut libc::c_void, tail);
+        }
+        libc::madvise(aligned as *mut libc::c_void, size, libc::MADV_HUGEPAGE);
+        NonNull::new(aligned as *mut u8)
+    }
+}
+
+/// # Safety
+/// `pointer` came from `system_allocate(size)`.
+unsafe fn system_free(pointer: NonNull<u8>, size: usize) {
+    // SAFETY: by the caller's word; the size decides which of the two calls made it.
+    unsafe {
+        if size < MAPPED {
+            dealloc(pointer.as_ptr(), MemoryLayout::from_size_align_unchecked(size, ALIGNMENT));
+        } else {
+            libc::munmap(pointer.as_ptr().cast(), size.next_multiple_of(4096));
+        }
+    }
+}
+
+#[cold]
+fn out_of_memory(bytes: usize) -> Error {
+    Error::runtime(format!(
+        "DefaultCPUAllocator: can't allocate memory: you tried to allocate {bytes} bytes. Error code 12 (Cannot allocate memory)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_hold_what_is_asked_and_waste_little() {
+        let mut seen = std::collections::HashMap::new();
+        for bytes in 1..=SMALL {
+            let size = class_size(bytes);
+            assert!(size >= bytes && size % ALIGNMENT == 0);
+            assert!(bytes <= 512 || size <= bytes + bytes / 3, "{bytes} -> {size}");
+            let class = small_class(size);
+            assert!(class < SMALL_CLASSES, "{size} -> {class}");
+            assert_eq!(*seen.entry(class).or_insert(size), size);
+        }
+    }
+
+    #[test]
+    fn a_freed_block_comes_back() {
+        for bytes in [10, 5000, 200_000, 9 << 20] {
+            let first = allocate(bytes).unwrap();
+            assert_eq!(first.as_ptr() as usize % ALIGNMENT, 0);
+            unsafe { free(first, bytes) };
+            let second = allocate(bytes).unwrap();
+            assert_eq!(first, second);
+            unsafe { free(second, bytes) };
+        }
+        release_cached();
+    }
+
+    #[test]
+    fn too_much_is_an_error() {
+        assert!(allocate(1 << 60).is_err());
+    }
+}

@@ -1,0 +1,113 @@
+//! Broadcasting: shapes are aligned at the right, and a size of one stretches.
+
+use crate::error::{Error, Result};
+use crate::layout::{Dims, Layout};
+
+/// The shape that both operands take.
+pub fn broadcast(a: &[isize], b: &[isize]) -> Result<Dims> {
+    let (long, short) = if a.len() >= b.len() { (a, b) } else { (b, a) };
+    let mut sizes = Dims::from_slice(long);
+    let missing = long.len() - short.len();
+    for (dim, &size) in short.iter().enumerate() {
+        let place = &mut sizes[missing + dim];
+        if *place == 1 {
+            *place = size;
+        } else if size != *place && size != 1 {
+            return Err(mismatch(a, b, missing + dim));
+        }
+    }
+    Ok(sizes)
+}
+
+/// The shape that all operands take.
+pub fn broadcast_all<'a>(shapes: impl IntoIterator<Item = &'a [isize]>) -> Result<Dims> {
+    let mut shapes = shapes.into_iter();
+    let Some(first) = shapes.next() else { return Ok(Dims::new()) };
+    let mut sizes = Dims::from_slice(first);
+    for shape in shapes {
+        sizes = broadcast(&sizes, shape)?;
+    }
+    Ok(sizes)
+}
+
+#[cold]
+fn mismatch(a: &[isize], b: &[isize], axis: usize) -> Error {
+    let rank = a.len().max(b.len());
+    let size = |shape: &[isize]| shape[axis + shape.len() - rank];
+    let (x, y) = (size(a), size(b));
+    let error = Error::runtime(format!(
+        "The size of tensor a ({x}) must match the size of tensor b ({y}) at non-singleton dimension {axis}"
+    ));
+    error.shapes([a, b]).axis(axis).hint(advice(a, b))
+}
+
+/// The nearest change that would make the two shapes fit.
+fn advice(a: &[isize], b: &[isize]) -> String {
+    let fits = |x: &[isize], y: &[isize]| broadcast_quietly(x, y);
+    for (name, other, shape) in [("b", a, b), ("a", b, a)] {
+        for dim in 0..=shape.len() {
+            let mut changed = Dims::from_slice(shape);
+            changed.insert(dim, 1);
+            if fits(&changed, other) {
+                return format!("They would fit after {name}.unsqueeze({dim}).");
+            }
+        }
+        if shape.len() >= 2 {
+            let mut changed = Dims::from_slice(shape);
+            let last = shape.len() - 1;
+            changed.swap(last - 1, last);
+            if fits(&changed, other) {
+                return format!("They would fit after {name}.transpose(-2, -1).");
+            }
+        }
+    }
+    if a.iter().product::<isize>() == b.iter().product::<isize>() {
+        return "They have the same number of elements: .view or .reshape makes the shapes equal.".into();
+    }
+    "Every size must be equal to the other's, or one of the two must be 1.".into()
+}
+
+fn broadcast_quietly(a: &[isize], b: &[isize]) -> bool {
+    a.iter().rev().zip(b.iter().rev()).all(|(x, y)| x == y || *x == 1 || *y == 1)
+}
+
+impl Layout {
+    /// The same elements seen in a larger shape: new and stretched dimensions get a stride of zero.
+    pub fn broadcast_to(&self, sizes: &[isize]) -> Result<Layout> {
+        if sizes.len() < self.rank() {
+            return Err(mismatch(&self.sizes, sizes, 0));
+        }
+        let missing = sizes.len() - self.rank();
+        let mut strides = Dims::from_elem(0, sizes.len());
+        for dim in 0..self.rank() {
+            let (own, wanted) = (self.sizes[dim], sizes[missing + dim]);
+            if own == wanted {
+                strides[missing + dim] = self.strides[dim];
+            } else if own != 1 {
+                return Err(mismatch(&self.sizes, sizes, missing + dim));
+            }
+        }
+        Ok(Layout { sizes: Dims::from_slice(sizes), strides, offset: self.offset })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_and_zero_dimensional_shapes() {
+        assert_eq!(broadcast(&[1], &[0]).unwrap().as_slice(), [0]);
+        assert_eq!(broadcast(&[], &[2, 2]).unwrap().as_slice(), [2, 2]);
+        assert_eq!(broadcast(&[5, 1, 4, 1], &[3, 1, 1]).unwrap().as_slice(), [5, 3, 4, 1]);
+    }
+
+    #[test]
+    fn a_mismatch_names_both_sizes_and_the_axis() {
+        let error = broadcast(&[5, 2, 4, 1], &[3, 1, 1]).unwrap_err().operator("add").to_string();
+        assert!(error.starts_with(
+            "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 1\n"
+        ));
+        assert!(error.contains("^ axis 1"), "{error}");
+    }
+}

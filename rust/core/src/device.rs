@@ -1,0 +1,57 @@
+//! Where bytes live.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+
+/// A device: the host, a CUDA card by index, or `meta`, where tensors have sizes and no data.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Device {
+    Cpu,
+    Cuda(u8),
+    Meta,
+}
+
+impl Device {
+    /// Reads `"cpu"`, `"cuda"`, `"cuda:1"`, `"meta"`; the second value is the index if one was written.
+    pub fn parse(text: &str) -> Result<(Device, Option<u8>)> {
+        let (kind, index) = match text.split_once(':') {
+            Some((kind, digits)) => {
+                let canonical = !digits.is_empty() && (digits == "0" || !digits.starts_with('0'));
+                match digits.parse::<u8>() {
+                    Ok(index) if canonical && digits.bytes().all(|b| b.is_ascii_digit()) => (kind, Some(index)),
+                    _ => return Err(Error::runtime(format!("Invalid device string: '{text}'"))),
+                }
+            }
+            None => (text, None),
+        };
+        let device = match kind {
+            "cpu" => Device::Cpu,
+            "cuda" => Device::Cuda(index.unwrap_or(0)),
+            "meta" => Device::Meta,
+            _ => {
+                return Err(Error::runtime(format!(
+                    "Expected one of cpu, cuda, meta device type at start of device string: {kind}"
+                )));
+            }
+        };
+        Ok((device, index))
+    }
+
+    pub fn kind(self) -> &'static str {
+        match self {
+            Device::Cpu => "cpu",
+            Device::Cuda(_) => "cuda",
+            Device::Meta => "meta",
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Device::Cuda(index) => write!(f, "cuda:{index}"),
+            other => f.write_str(other.kind()),
+        }
+    }
+}

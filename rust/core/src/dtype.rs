@@ -1,0 +1,607 @@
+//! The fifteen element types: names, sizes, categories, promotion, and conversion between them.
+
+use half::{bf16, f16};
+use num_complex::Complex;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::error::{Error, Result};
+use crate::scalar::Scalar;
+
+/// One byte that is true unless it is zero. Memory may come from anywhere, so Rust's `bool` would be unsound.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[repr(transparent)]
+pub struct Bool(pub u8);
+
+impl Bool {
+    #[inline(always)]
+    pub fn get(self) -> bool {
+        self.0 != 0
+    }
+}
+
+impl From<bool> for Bool {
+    #[inline(always)]
+    fn from(value: bool) -> Self {
+        Bool(value as u8)
+    }
+}
+
+/// An element type. The order is torch's own numbering, with the three wide unsigned types at the end.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum DType {
+    U8,
+    I8,
+    I16,
+    I32,
+    I64,
+    F16,
+    F32,
+    F64,
+    C64,
+    C128,
+    Bool,
+    BF16,
+    U16,
+    U32,
+    U64,
+}
+
+/// What kind of number a dtype holds, in the order of promotion.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Category {
+    Bool,
+    Integral,
+    Floating,
+    Complex,
+}
+
+impl DType {
+    pub const ALL: [DType; 15] = [
+        DType::U8,
+        DType::I8,
+        DType::I16,
+        DType::I32,
+        DType::I64,
+        DType::F16,
+        DType::F32,
+        DType::F64,
+        DType::C64,
+        DType::C128,
+        DType::Bool,
+        DType::BF16,
+        DType::U16,
+        DType::U32,
+        DType::U64,
+    ];
+
+    pub const fn size(self) -> usize {
+        match self {
+            DType::U8 | DType::I8 | DType::Bool => 1,
+            DType::I16 | DType::U16 | DType::F16 | DType::BF16 => 2,
+            DType::I32 | DType::U32 | DType::F32 => 4,
+            DType::I64 | DType::U64 | DType::F64 | DType::C64 => 8,
+            DType::C128 => 16,
+        }
+    }
+
+    /// The name after `torch.`: `float32`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::U8 => "uint8",
+            DType::I8 => "int8",
+            DType::I16 => "int16",
+            DType::I32 => "int32",
+            DType::I64 => "int64",
+            DType::U16 => "uint16",
+            DType::U32 => "uint32",
+            DType::U64 => "uint64",
+            DType::F16 => "float16",
+            DType::BF16 => "bfloat16",
+            DType::F32 => "float32",
+            DType::F64 => "float64",
+            DType::C64 => "complex64",
+            DType::C128 => "complex128",
+            DType::Bool => "bool",
+        }
+    }
+
+    /// The name that torch's messages use: `Float`.
+    pub const fn title(self) -> &'static str {
+        match self {
+            DType::U8 => "Byte",
+            DType::I8 => "Char",
+            DType::I16 => "Short",
+            DType::I32 => "Int",
+            DType::I64 => "Long",
+            DType::U16 => "UInt16",
+            DType::U32 => "UInt32",
+            DType::U64 => "UInt64",
+            DType::F16 => "Half",
+            DType::BF16 => "BFloat16",
+            DType::F32 => "Float",
+            DType::F64 => "Double",
+            DType::C64 => "ComplexFloat",
+            DType::C128 => "ComplexDouble",
+            DType::Bool => "Bool",
+        }
+    }
+
+    /// The name in C that a few of torch's messages use: `float`, `long int`, `c10::Half`.
+    pub const fn c_name(self) -> &'static str {
+        match self {
+            DType::U8 => "unsigned char",
+            DType::I8 => "signed char",
+            DType::I16 => "short int",
+            DType::I32 => "int",
+            DType::I64 => "long int",
+            DType::U16 => "short unsigned int",
+            DType::U32 => "unsigned int",
+            DType::U64 => "long unsigned int",
+            DType::F16 => "c10::Half",
+            DType::BF16 => "c10::BFloat16",
+            DType::F32 => "float",
+            DType::F64 => "double",
+            DType::C64 => "c10::complex<float>",
+            DType::C128 => "c10::complex<double>",
+            DType::Bool => "bool",
+        }
+    }
+
+    pub const fn category(self) -> Category {
+        match self {
+            DType::Bool => Category::Bool,
+            DType::F16 | DType::BF16 | DType::F32 | DType::F64 => Category::Floating,
+            DType::C64 | DType::C128 => Category::Complex,
+            _ => Category::Integral,
+        }
+    }
+
+    pub fn is_floating(self) -> bool {
+        self.category() == Category::Floating
+    }
+
+    pub fn is_complex(self) -> bool {
+        self.category() == Category::Complex
+    }
+
+    /// Integers only; `bool` is none.
+    pub fn is_integral(self) -> bool {
+        self.category() == Category::Integral
+    }
+
+    pub fn is_signed(self) -> bool {
+        !matches!(self, DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool)
+    }
+
+    /// uint16, uint32 and uint64: created, cast, copied and compared, but without promotion among integers.
+    pub fn is_wide_unsigned(self) -> bool {
+        matches!(self, DType::U16 | DType::U32 | DType::U64)
+    }
+
+    pub fn is_half(self) -> bool {
+        matches!(self, DType::F16 | DType::BF16)
+    }
+
+    pub fn is_differentiable(self) -> bool {
+        self.is_floating() || self.is_complex()
+    }
+
+    /// The complex dtype whose parts are of this floating dtype.
+    pub fn to_complex(self) -> DType {
+        match self {
+            DType::F64 | DType::C128 => DType::C128,
+            _ => DType::C64,
+        }
+    }
+
+    /// The real dtype of a complex one's parts; every other dtype is its own.
+    pub fn to_real(self) -> DType {
+        match self {
+            DType::C64 => DType::F32,
+            DType::C128 => DType::F64,
+            other => other,
+        }
+    }
+
+    /// The dtype in which arithmetic is done: half types compute in float32.
+    pub fn compute(self) -> DType {
+        if self.is_half() { DType::F32 } else { self }
+    }
+}
+
+impl std::fmt::Display for DType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "torch.{}", self.name())
+    }
+}
+
+static DEFAULT: AtomicU8 = AtomicU8::new(DType::F32 as u8);
+
+/// The dtype of `torch.zeros(3)` and of Python floats.
+pub fn default_dtype() -> DType {
+    DType::ALL[DEFAULT.load(Ordering::Relaxed) as usize]
+}
+
+pub fn set_default_dtype(dtype: DType) -> Result<()> {
+    if !dtype.is_floating() {
+        return Err(Error::type_(format!(
+            "only floating-point types are supported as the default type, but got {dtype}"
+        )));
+    }
+    DEFAULT.store(dtype as u8, Ordering::Relaxed);
+    Ok(())
+}
+
+/// The smallest dtype that holds both, as `torch.promote_types`.
+pub fn promote(a: DType, b: DType) -> Result<DType> {
+    use Category::{Bool, Complex, Floating, Integral};
+    if a == b {
+        return Ok(a);
+    }
+    let (low, high) = if a.category() <= b.category() { (a, b) } else { (b, a) };
+    Ok(match (low.category(), high.category()) {
+        (Bool, _) => high,
+        (Integral, Integral) => {
+            if low.is_wide_unsigned() || high.is_wide_unsigned() {
+                return Err(Error::runtime(format!(
+                    "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote {} and {}",
+                    a.title(),
+                    b.title()
+                )));
+            }
+            match (low, high) {
+                (DType::U8, DType::I8) | (DType::I8, DType::U8) => DType::I16,
+                _ if low.size() > high.size() => low,
+                _ if low.size() < high.size() => high,
+                _ => DType::I16,
+            }
+        }
+        (Integral, _) => high,
+        (Floating, Floating) => match (low.size(), high.size()) {
+            (2, 2) => DType::F32,
+            (x, y) if x > y => low,
+            _ => high,
+        },
+        (Floating, Complex) => {
+            if low == DType::F64 {
+                DType::C128
+            } else {
+                high
+            }
+        }
+        (Complex, Complex) => DType::C128,
+        _ => high,
+    })
+}
+
+/// Whether a value of `from` may be written into a tensor of `to`, as `torch.can_cast`.
+pub fn can_cast(from: DType, to: DType) -> bool {
+    if from.is_complex() && !to.is_complex() {
+        return false;
+    }
+    if from.is_floating() && (to.is_integral() || to == DType::Bool) {
+        return false;
+    }
+    from == DType::Bool || to != DType::Bool
+}
+
+/// A type that stands in tensors.
+pub trait Element: Copy + Send + Sync + PartialEq + Default + std::fmt::Debug + 'static {
+    const DTYPE: DType;
+    fn from_scalar(scalar: Scalar) -> Self;
+    fn to_scalar(self) -> Scalar;
+}
+
+macro_rules! element {
+    ($($type:ty => $dtype:ident, $from:expr, $to:expr;)*) => {$(
+        impl Element for $type {
+            const DTYPE: DType = DType::$dtype;
+            #[inline]
+            fn from_scalar(scalar: Scalar) -> Self {
+                let from: fn(Scalar) -> $type = $from;
+                from(scalar)
+            }
+            #[inline]
+            fn to_scalar(self) -> Scalar {
+                let to: fn($type) -> Scalar = $to;
+                to(self)
+            }
+        }
+    )*};
+}
+
+macro_rules! integer {
+    ($($type:ty => $dtype:ident;)*) => { element! {$(
+        $type => $dtype,
+        |s| match s {
+            Scalar::Float(x) => x.cast(),
+            Scalar::Complex(x) => x.re.cast(),
+            Scalar::UInt(x) => x as $type,
+            other => other.i64() as $type,
+        },
+        |x| i64::try_from(x).map_or(Scalar::UInt(x as u64), Scalar::Int);
+    )*} };
+}
+
+integer! { u8 => U8; i8 => I8; i16 => I16; i32 => I32; i64 => I64; u16 => U16; u32 => U32; u64 => U64; }
+element! {
+    f16 => F16, |s| f16::from_f64(s.f64()), |x| Scalar::Float(x.to_f64());
+    bf16 => BF16, |s| bf16::from_f32(s.f64() as f32), |x| Scalar::Float(x.to_f64());
+    f32 => F32, |s| s.f64() as f32, |x| Scalar::Float(f64::from(x));
+    f64 => F64, Scalar::f64, Scalar::Float;
+    Complex<f32> => C64,
+        |s| { let z = s.complex(); Complex::new(z.re as f32, z.im as f32) },
+        |z| Scalar::Complex(Complex::new(f64::from(z.re), f64::from(z.im)));
+    Complex<f64> => C128, Scalar::complex, Scalar::Complex;
+    Bool => Bool, |s| s.truth().into(), |x| Scalar::Bool(x.get());
+}
+
+/// Conversion as torch does it: integers wrap, floats out of an integer's range give the processor's sentinel (the
+/// smallest int32 or int64, cut to size), complex numbers lose their imaginary part, anything but zero is true.
+pub trait Cast<T> {
+    fn cast(self) -> T;
+}
+
+macro_rules! cast_as {
+    ($($from:ty => $($to:ty)*;)*) => {$($(
+        impl Cast<$to> for $from {
+            #[inline(always)]
+            fn cast(self) -> $to {
+                self as $to
+            }
+        }
+    )*)*};
+}
+
+macro_rules! cast_integers {
+    ($($from:ty)*) => {$(
+        cast_as! { $from => u8 i8 i16 i32 i64 u16 u32 u64 f32 f64; }
+        impl Cast<Bool> for $from {
+            #[inline(always)]
+            fn cast(self) -> Bool {
+                (self != 0).into()
+            }
+        }
+        impl Cast<f16> for $from {
+            #[inline(always)]
+            fn cast(self) -> f16 {
+                f16::from_f32(self as f32)
+            }
+        }
+        impl Cast<bf16> for $from {
+            #[inline(always)]
+            fn cast(self) -> bf16 {
+                bf16::from_f32(self as f32)
+            }
+        }
+    )*};
+}
+
+cast_integers! { u8 i8 i16 i32 i64 u16 u32 u64 }
+cast_as! { f32 => f32 f64; f64 => f32 f64; }
+
+macro_rules! cast_floats_to_integers {
+    ($($from:ty)*) => {$(
+        impl Cast<i32> for $from {
+            #[inline(always)]
+            fn cast(self) -> i32 {
+                if self >= -2147483648.0 && self < 2147483648.0 { self as i32 } else { i32::MIN }
+            }
+        }
+        impl Cast<i64> for $from {
+            #[inline(always)]
+            fn cast(self) -> i64 {
+                if self >= -9223372036854775808.0 && self < 9223372036854775808.0 { self as i64 } else { i64::MIN }
+            }
+        }
+        impl Cast<u64> for $from {
+            #[inline(always)]
+            fn cast(self) -> u64 {
+                if self >= 9223372036854775808.0 { self as u64 } else { Cast::<i64>::cast(self) as u64 }
+            }
+        }
+        impl Cast<u32> for $from {
+            #[inline(always)]
+            fn cast(self) -> u32 {
+                Cast::<i64>::cast(self) as u32
+            }
+        }
+        cast_floats_to_integers!(@small $from => u8 i8 i16 u16);
+        impl Cast<Bool> for $from {
+            #[inline(always)]
+            fn cast(self) -> Bool {
+                (self != 0.0).into()
+            }
+        }
+    )*};
+    (@small $from:ty => $($to:ty)*) => {$(
+        impl Cast<$to> for $from {
+            #[inline(always)]
+            fn cast(self) -> $to {
+                Cast::<i32>::cast(self) as $to
+            }
+        }
+    )*};
+}
+
+cast_floats_to_integers! { f32 f64 }
+
+impl Cast<f16> for f32 {
+    #[inline(always)]
+    fn cast(self) -> f16 {
+        f16::from_f32(self)
+    }
+}
+impl Cast<bf16> for f32 {
+    #[inline(always)]
+    fn cast(self) -> bf16 {
+        bf16::from_f32(self)
+    }
+}
+impl Cast<f16> for f64 {
+    #[inline(always)]
+    fn cast(self) -> f16 {
+        f16::from_f32(self as f32)
+    }
+}
+impl Cast<bf16> for f64 {
+    #[inline(always)]
+    fn cast(self) -> bf16 {
+        bf16::from_f32(self as f32)
+    }
+}
+
+macro_rules! cast_through {
+    ($($from:ty, $middle:expr => $($to:ty)*;)*) => {$($(
+        impl Cast<$to> for $from {
+            #[inline(always)]
+            fn cast(self) -> $to {
+                let middle = $middle;
+                middle(self).cast()
+            }
+        }
+    )*)*};
+}
+
+cast_through! {
+    f16, |x: f16| x.to_f32() => u8 i8 i16 i32 i64 u16 u32 u64 bf16 f32 f64 Bool;
+    bf16, |x: bf16| x.to_f32() => u8 i8 i16 i32 i64 u16 u32 u64 f16 f32 f64 Bool;
+    Bool, |x: Bool| (x.0 != 0) as u8 => u8 i8 i16 i32 i64 u16 u32 u64 f16 bf16 f32 f64;
+    Complex<f32>, |z: Complex<f32>| z.re => u8 i8 i16 i32 i64 u16 u32 u64 f16 bf16 f32 f64;
+    Complex<f64>, |z: Complex<f64>| z.re => u8 i8 i16 i32 i64 u16 u32 u64 f16 bf16 f32 f64;
+}
+
+macro_rules! cast_to_complex {
+    ($($from:ty)*) => {$(
+        impl Cast<Complex<f32>> for $from {
+            #[inline(always)]
+            fn cast(self) -> Complex<f32> {
+                Complex::new(self.cast(), 0.0)
+            }
+        }
+        impl Cast<Complex<f64>> for $from {
+            #[inline(always)]
+            fn cast(self) -> Complex<f64> {
+                Complex::new(self.cast(), 0.0)
+            }
+        }
+    )*};
+}
+
+cast_to_complex! { u8 i8 i16 i32 i64 u16 u32 u64 f16 bf16 f32 f64 Bool }
+
+macro_rules! cast_same {
+    ($($type:ty)*) => {$(
+        impl Cast<$type> for $type {
+            #[inline(always)]
+            fn cast(self) -> $type {
+                self
+            }
+        }
+    )*};
+}
+
+cast_same! { f16 bf16 Complex<f32> Complex<f64> }
+
+impl Cast<Bool> for Bool {
+    #[inline(always)]
+    fn cast(self) -> Bool {
+        self.get().into()
+    }
+}
+impl Cast<Complex<f64>> for Complex<f32> {
+    #[inline(always)]
+    fn cast(self) -> Complex<f64> {
+        Complex::new(f64::from(self.re), f64::from(self.im))
+    }
+}
+impl Cast<Complex<f32>> for Complex<f64> {
+    #[inline(always)]
+    fn cast(self) -> Complex<f32> {
+        Complex::new(self.re as f32, self.im as f32)
+    }
+}
+impl Cast<Bool> for Complex<f32> {
+    #[inline(always)]
+    fn cast(self) -> Bool {
+        (self.re != 0.0 || self.im != 0.0).into()
+    }
+}
+impl Cast<Bool> for Complex<f64> {
+    #[inline(always)]
+    fn cast(self) -> Bool {
+        (self.re != 0.0 || self.im != 0.0).into()
+    }
+}
+
+/// Turns a `DType` into a type: `dispatch!(dtype, T in [f32, f64] => expression, else => fallback)`.
+///
+/// The list may be one of the words `all`, `real` (all but complex), `numbers` (all but bool), `integers`, `floats`.
+#[macro_export]
+macro_rules! dispatch {
+    ($dtype:expr, $T:ident in all => $body:expr) => {
+        match $dtype {
+            $crate::DType::U8 => { type $T = u8; $body }
+            $crate::DType::I8 => { type $T = i8; $body }
+            $crate::DType::I16 => { type $T = i16; $body }
+            $crate::DType::I32 => { type $T = i32; $body }
+            $crate::DType::I64 => { type $T = i64; $body }
+            $crate::DType::U16 => { type $T = u16; $body }
+            $crate::DType::U32 => { type $T = u32; $body }
+            $crate::DType::U64 => { type $T = u64; $body }
+            $crate::DType::F16 => { type $T = $crate::dtype::f16_; $body }
+            $crate::DType::BF16 => { type $T = $crate::dtype::bf16_; $body }
+            $crate::DType::F32 => { type $T = f32; $body }
+            $crate::DType::F64 => { type $T = f64; $body }
+            $crate::DType::C64 => { type $T = $crate::dtype::c64; $body }
+            $crate::DType::C128 => { type $T = $crate::dtype::c128; $body }
+            $crate::DType::Bool => { type $T = $crate::Bool; $body }
+        }
+    };
+    ($dtype:expr, $T:ident in [$($type:ty),* $(,)?] => $body:expr, else => $otherwise:expr) => {{
+        let dtype: $crate::DType = $dtype;
+        $(if dtype == <$type as $crate::Element>::DTYPE { type $T = $type; $body } else)* { $otherwise }
+    }};
+}
+
+#[allow(non_camel_case_types)]
+pub type f16_ = f16;
+#[allow(non_camel_case_types)]
+pub type bf16_ = bf16;
+#[allow(non_camel_case_types)]
+pub type c64 = Complex<f32>;
+#[allow(non_camel_case_types)]
+pub type c128 = Complex<f64>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promotion_is_symmetric_and_follows_the_lattice() {
+        for a in DType::ALL {
+            for b in DType::ALL {
+                match (promote(a, b), promote(b, a)) {
+                    (Ok(x), Ok(y)) => assert_eq!(x, y, "{a} and {b}"),
+                    (Err(_), Err(_)) => assert!(a.is_wide_unsigned() || b.is_wide_unsigned()),
+                    _ => panic!("{a} and {b} promote in one direction only"),
+                }
+            }
+        }
+        assert_eq!(promote(DType::U8, DType::I8).unwrap(), DType::I16);
+        assert_eq!(promote(DType::F16, DType::BF16).unwrap(), DType::F32);
+        assert_eq!(promote(DType::F64, DType::C64).unwrap(), DType::C128);
+        assert_eq!(promote(DType::I64, DType::F16).unwrap(), DType::F16);
+        assert_eq!(promote(DType::U8, DType::I64).unwrap(), DType::I64);
+        assert_eq!(promote(DType::U32, DType::F16).unwrap(), DType::F16);
+    }
+
+    #[test]
+    fn floats_out_of_range_give_the_processors_sentinel() {
+        assert_eq!(Cast::<i32>::cast(3e10f32), i32::MIN);
+        assert_eq!(Cast::<u8>::cast(300.0f64), 44);
+        assert_eq!(Cast::<u8>::cast(-1.0f32), 255);
+        assert_eq!(Cast::<i64>::cast(f64::NAN), i64::MIN);
+    }
+}

@@ -1,0 +1,170 @@
+//! The one error of the house: torch's class and torch's sentence first, then what helps.
+//!
+//! Programs match on torch's sentences, so the first line is torch's own. The lines after it show the operands' shapes
+//! aligned to the right, a caret under the axis that failed, and the nearest fix.
+
+use std::any::Any;
+use std::fmt;
+
+use crate::layout::Dims;
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// The Python exception class that an error becomes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    Runtime,
+    Index,
+    Type,
+    Value,
+    NotImplemented,
+    Memory,
+    Overflow,
+    LinAlg,
+}
+
+/// An error with the facts that its message needs. Built in steps: `Error::runtime(..).shapes(..).axis(..).hint(..)`.
+pub struct Error(Box<Facts>);
+
+struct Facts {
+    class: Class,
+    sentence: String,
+    operator: Option<&'static str>,
+    shapes: Vec<Dims>,
+    axis: Option<usize>,
+    hint: Option<String>,
+    /// An exception of the host language on its way through the engine, carried unchanged.
+    foreign: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl Error {
+    pub fn new(class: Class, sentence: impl Into<String>) -> Self {
+        Error(Box::new(Facts {
+            class,
+            sentence: sentence.into(),
+            operator: None,
+            shapes: Vec::new(),
+            axis: None,
+            hint: None,
+            foreign: None,
+        }))
+    }
+
+    pub fn runtime(sentence: impl Into<String>) -> Self {
+        Error::new(Class::Runtime, sentence)
+    }
+
+    pub fn index(sentence: impl Into<String>) -> Self {
+        Error::new(Class::Index, sentence)
+    }
+
+    pub fn type_(sentence: impl Into<String>) -> Self {
+        Error::new(Class::Type, sentence)
+    }
+
+    pub fn value(sentence: impl Into<String>) -> Self {
+        Error::new(Class::Value, sentence)
+    }
+
+    pub fn not_implemented(sentence: impl Into<String>) -> Self {
+        Error::new(Class::NotImplemented, sentence)
+    }
+
+    /// Wraps an exception of the host language, to be raised again as it is.
+    pub fn foreign(exception: Box<dyn Any + Send + Sync>) -> Self {
+        let mut error = Error::runtime("an exception passed through the engine");
+        error.0.foreign = Some(exception);
+        error
+    }
+
+    /// The operands' shapes, in the order in which they were given.
+    pub fn shapes<'a>(mut self, shapes: impl IntoIterator<Item = &'a [isize]>) -> Self {
+        self.0.shapes = shapes.into_iter().map(Dims::from_slice).collect();
+        self
+    }
+
+    /// The failing axis, counted from the left of the longest shape.
+    pub fn axis(mut self, axis: usize) -> Self {
+        self.0.axis = Some(axis);
+        self
+    }
+
+    /// The nearest way out, a sentence of its own.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// Names the operator, unless one deeper down has already done so.
+    pub fn operator(mut self, name: &'static str) -> Self {
+        self.0.operator.get_or_insert(name);
+        self
+    }
+
+    pub fn class(&self) -> Class {
+        self.0.class
+    }
+
+    /// torch's sentence: the first line.
+    pub fn sentence(&self) -> &str {
+        &self.0.sentence
+    }
+
+    pub fn take_foreign(&mut self) -> Option<Box<dyn Any + Send + Sync>> {
+        self.0.foreign.take()
+    }
+}
+
+fn sizes(shape: &[isize]) -> Vec<String> {
+    shape.iter().map(isize::to_string).collect()
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let facts = &*self.0;
+        f.write_str(&facts.sentence)?;
+        if let Some(operator) = facts.operator {
+            write!(f, "\n  in {operator}")?;
+            if !facts.shapes.is_empty() {
+                f.write_str(" with shapes, aligned to the right:")?;
+            }
+        }
+        let rank = facts.shapes.iter().map(|shape| shape.len()).max().unwrap_or(0);
+        let table: Vec<Vec<String>> = facts.shapes.iter().map(|shape| sizes(shape)).collect();
+        let cell = |row: &Vec<String>, column: usize| -> String {
+            let missing = rank - row.len();
+            if column < missing { String::new() } else { row[column - missing].clone() }
+        };
+        let widths: Vec<usize> =
+            (0..rank).map(|column| table.iter().map(|row| cell(row, column).len()).max().unwrap_or(0)).collect();
+        for row in &table {
+            f.write_str("\n    (")?;
+            for (column, width) in widths.iter().enumerate() {
+                let comma = if column + 1 < rank && column >= rank - row.len() { "," } else { " " };
+                let comma = if column + 1 == rank { "" } else { comma };
+                write!(f, "{:>width$}{comma}", cell(row, column), width = *width)?;
+                if column + 1 < rank {
+                    f.write_str(" ")?;
+                }
+            }
+            f.write_str(")")?;
+        }
+        if let (Some(axis), false) = (facts.axis, table.is_empty()) {
+            let before: usize = widths.iter().take(axis).map(|width| width + 2).sum();
+            let width = widths.get(axis).copied().unwrap_or(1);
+            write!(f, "\n     {}{} axis {axis}", " ".repeat(before), "^".repeat(width.max(1)))?;
+        }
+        if let Some(hint) = &facts.hint {
+            write!(f, "\n  {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.0.class)
+    }
+}
+
+impl std::error::Error for Error {}

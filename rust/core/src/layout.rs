@@ -1,0 +1,339 @@
+//! Sizes, signed strides and an offset: where the elements of a view lie in its storage.
+//!
+//! Everything here is arithmetic on small integers, without data. Strides count elements and may be negative or zero;
+//! the offset is the place of the element whose indices are all zero.
+
+use smallvec::SmallVec;
+
+use crate::error::{Error, Result};
+
+/// Sizes or strides. Up to six dimensions stand inline.
+pub type Dims = SmallVec<[isize; 6]>;
+
+/// More dimensions than this are refused, so that dimension masks fit a word.
+pub const MAX_RANK: usize = 64;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Layout {
+    pub sizes: Dims,
+    pub strides: Dims,
+    pub offset: isize,
+}
+
+/// Row-major strides; a dimension of size zero counts as one, as in torch.
+#[inline]
+pub fn contiguous_strides(sizes: &[isize]) -> Dims {
+    let mut strides = Dims::from_elem(1, sizes.len());
+    let mut step = 1isize;
+    for (stride, &size) in strides.iter_mut().zip(sizes).rev() {
+        *stride = step;
+        step = step.saturating_mul(size.max(1));
+    }
+    strides
+}
+
+/// The number of elements, or an error where it does not fit.
+#[inline]
+pub fn checked_numel(sizes: &[isize]) -> Result<usize> {
+    let mut numel = 1isize;
+    let mut overflow = false;
+    for &size in sizes {
+        if size < 0 {
+            return Err(Error::runtime(format!(
+                "Trying to create tensor with negative dimension {size}: {}",
+                Shape(sizes)
+            )));
+        }
+        match numel.checked_mul(size) {
+            Some(product) => numel = product,
+            None => overflow = true,
+        }
+    }
+    if sizes.contains(&0) {
+        return Ok(0);
+    }
+    if overflow {
+        return Err(Error::runtime("numel: integer multiplication overflow").hint(format!("sizes {}", Shape(sizes))));
+    }
+    Ok(numel as usize)
+}
+
+/// Turns a dimension that may be negative into an index; a 0-d tensor counts as one-dimensional.
+#[inline]
+pub fn wrap_dim(dim: i64, rank: usize) -> Result<usize> {
+    let span = rank.max(1) as i64;
+    if dim < -span || dim >= span {
+        return Err(Error::index(format!(
+            "Dimension out of range (expected to be in range of [{}, {}], but got {dim})",
+            -span,
+            span - 1
+        )));
+    }
+    Ok(if dim < 0 { dim + span } else { dim } as usize)
+}
+
+/// Dimensions of a reduction as a mask; an empty list means all of them.
+pub fn dim_mask(dims: &[i64], rank: usize) -> Result<u64> {
+    if dims.is_empty() {
+        return Ok(if rank >= 64 { u64::MAX } else { (1u64 << rank) - 1 });
+    }
+    let mut mask = 0u64;
+    for &dim in dims {
+        let bit = 1u64 << wrap_dim(dim, rank)?;
+        if mask & bit != 0 {
+            return Err(Error::runtime(format!("dim {} appears multiple times in the list of dims", bit.trailing_zeros())));
+        }
+        mask |= bit;
+    }
+    Ok(if rank == 0 { 0 } else { mask })
+}
+
+/// Prints sizes as torch's messages do: `[2, 3]`.
+pub struct Shape<'a>(pub &'a [isize]);
+
+impl std::fmt::Display for Shape<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("[")?;
+        for (i, size) in self.0.iter().enumerate() {
+            write!(f, "{}{size}", if i == 0 { "" } else { ", " })?;
+        }
+        f.write_str("]")
+    }
+}
+
+impl Layout {
+    #[inline]
+    pub fn contiguous(sizes: &[isize]) -> Layout {
+        Layout { strides: contiguous_strides(sizes), sizes: Dims::from_slice(sizes), offset: 0 }
+    }
+
+    #[inline]
+    pub fn rank(&self) -> usize {
+        self.sizes.len()
+    }
+
+    #[inline]
+    pub fn numel(&self) -> usize {
+        self.sizes.iter().product::<isize>() as usize
+    }
+
+    #[inline]
+    pub fn is_contiguous(&self) -> bool {
+        let mut step = 1;
+        for (&size, &stride) in self.sizes.iter().zip(&self.strides).rev() {
+            if size == 0 {
+                return true;
+            }
+            if size != 1 {
+                if stride != step {
+                    return self.sizes.contains(&0);
+                }
+                step *= size;
+            }
+        }
+        true
+    }
+
+    /// Whether the elements fill one gap-free stretch of memory, in whatever order of dimensions, without overlap.
+    pub fn is_dense(&self) -> bool {
+        let mut order: Vec<usize> = (0..self.rank()).filter(|&d| self.sizes[d] != 1).collect();
+        if self.sizes.contains(&0) {
+            return true;
+        }
+        order.sort_by_key(|&d| self.strides[d]);
+        let mut step = 1;
+        for d in order {
+            if self.strides[d] != step {
+                return false;
+            }
+            step *= self.sizes[d];
+        }
+        true
+    }
+
+    /// Whether two different indices may name the same element (a stride of zero, or dimensions that interleave).
+    pub fn overlaps(&self) -> bool {
+        let mut dims: Vec<(isize, isize)> =
+            self.sizes.iter().zip(&self.strides).filter(|(size, _)| **size > 1).map(|(&n, &s)| (s.abs(), n)).collect();
+        if self.sizes.contains(&0) {
+            return false;
+        }
+        dims.sort_unstable();
+        let mut reach = 0;
+        for (stride, size) in dims {
+            if stride <= reach {
+                return true;
+            }
+            reach += stride * (size - 1);
+        }
+        false
+    }
+
+    /// The lowest and the highest element offset that an index can reach; nothing for an empty view.
+    pub fn span(&self) -> Option<(isize, isize)> {
+        let (mut low, mut high) = (self.offset, self.offset);
+        for (&size, &stride) in self.sizes.iter().zip(&self.strides) {
+            if size == 0 {
+                return None;
+            }
+            let reach = (size - 1) * stride;
+            if reach < 0 { low += reach } else { high += reach }
+        }
+        Some((low, high))
+    }
+
+    /// Like `span`, but with every step checked, for geometry that somebody outside gives.
+    pub fn checked_span(&self) -> Option<Option<(isize, isize)>> {
+        let (mut low, mut high) = (self.offset, self.offset);
+        if self.sizes.contains(&0) {
+            return Some(None);
+        }
+        for (&size, &stride) in self.sizes.iter().zip(&self.strides) {
+            let reach = (size - 1).checked_mul(stride)?;
+            if reach < 0 { low = low.checked_add(reach)? } else { high = high.checked_add(reach)? }
+        }
+        Some(Some((low, high)))
+    }
+
+    /// The element offset of the `linear`-th element in row-major order.
+    pub fn locate(&self, mut linear: usize) -> isize {
+        let mut offset = self.offset;
+        for (&size, &stride) in self.sizes.iter().zip(&self.strides).rev() {
+            let size = size.max(1) as usize;
+            offset += (linear % size) as isize * stride;
+            linear /= size;
+        }
+        offset
+    }
+
+    pub fn select(&self, dim: usize, index: isize) -> Layout {
+        let mut view = self.clone();
+        view.offset += index * view.strides[dim];
+        view.sizes.remove(dim);
+        view.strides.remove(dim);
+        view
+    }
+
+    /// `length` elements of `dim` from `start` on, `step` apart (which may be negative).
+    pub fn slice(&self, dim: usize, start: isize, length: isize, step: isize) -> Layout {
+        let mut view = self.clone();
+        view.offset += start * view.strides[dim];
+        view.sizes[dim] = length;
+        view.strides[dim] *= step;
+        view
+    }
+
+    pub fn permute(&self, order: &[usize]) -> Layout {
+        Layout {
+            sizes: order.iter().map(|&d| self.sizes[d]).collect(),
+            strides: order.iter().map(|&d| self.strides[d]).collect(),
+            offset: self.offset,
+        }
+    }
+
+    pub fn transpose(&self, a: usize, b: usize) -> Layout {
+        let mut view = self.clone();
+        if view.rank() > 0 {
+            view.sizes.swap(a, b);
+            view.strides.swap(a, b);
+        }
+        view
+    }
+
+    pub fn flip(&self, dim: usize) -> Layout {
+        let size = self.sizes[dim];
+        self.slice(dim, (size - 1).max(0), size, -1)
+    }
+
+    pub fn unsqueeze(&self, dim: usize) -> Layout {
+        let mut view = self.clone();
+        let stride = if dim < self.rank() { self.sizes[dim] * self.strides[dim] } else { 1 };
+        view.sizes.insert(dim, 1);
+        view.strides.insert(dim, stride);
+        view
+    }
+
+    /// Drops the dimensions of `mask` whose size is one.
+    pub fn squeeze(&self, mask: u64) -> Layout {
+        let kept = (0..self.rank()).filter(|&d| self.sizes[d] != 1 || mask & (1 << d) == 0);
+        self.permute(&kept.collect::<SmallVec<[usize; 6]>>())
+    }
+
+    /// Strides under which the same elements show `sizes` in row-major order, where no copy is needed.
+    pub fn view_strides(&self, sizes: &[isize]) -> Option<Dims> {
+        if self.numel() == 0 {
+            return Some(if self.sizes.as_slice() == sizes { self.strides.clone() } else { contiguous_strides(sizes) });
+        }
+        let mut strides = Dims::from_elem(0, sizes.len());
+        let mut new = sizes.len();
+        let mut chunk_stride = self.strides.last().copied().unwrap_or(1);
+        let mut chunk = 1isize;
+        let mut filled = 1isize;
+        for old in (0..self.rank()).rev() {
+            chunk *= self.sizes[old];
+            let ends = old == 0 || (self.sizes[old - 1] != 1 && self.strides[old - 1] != chunk * chunk_stride);
+            if !ends {
+                continue;
+            }
+            while new > 0 && (filled < chunk || sizes[new - 1] == 1) {
+                new -= 1;
+                strides[new] = filled * chunk_stride;
+                filled *= sizes[new];
+            }
+            if filled != chunk {
+                return None;
+            }
+            if old > 0 {
+                chunk_stride = self.strides[old - 1];
+                chunk = 1;
+                filled = 1;
+            }
+        }
+        while new > 0 && sizes[new - 1] == 1 {
+            new -= 1;
+            strides[new] = filled * chunk_stride;
+        }
+        (new == 0).then_some(strides)
+    }
+
+    /// Strides for a fresh result that keeps the order in memory of a dense input, as `torch.preserve_format` does.
+    pub fn preserved_strides(&self) -> Dims {
+        if self.is_contiguous() || !self.is_dense() { contiguous_strides(&self.sizes) } else { self.strides.clone() }
+    }
+}
+
+/// Fills in one `-1` of a requested shape.
+pub fn infer_size(requested: &[i64], numel: usize) -> Result<Dims> {
+    let describe = || format!("shape '{}' is invalid for input of size {numel}", Shape(&to_dims(requested)));
+    let mut unknown = None;
+    let mut known = 1i64;
+    for (dim, &size) in requested.iter().enumerate() {
+        match size {
+            -1 if unknown.is_some() => return Err(Error::runtime("only one dimension can be inferred")),
+            -1 => unknown = Some(dim),
+            size if size < 0 => return Err(Error::runtime(format!("invalid shape dimension {size}"))),
+            size => known = known.checked_mul(size).ok_or_else(|| Error::runtime(describe()))?,
+        }
+    }
+    let mut sizes = to_dims(requested);
+    let numel = numel as i64;
+    if let Some(dim) = unknown {
+        if known == 0 && numel == 0 {
+            return Err(Error::runtime(format!(
+                "cannot reshape tensor of 0 elements into shape {} because the unspecified dimension size -1 can be any value and is ambiguous",
+                Shape(&sizes)
+            )));
+        }
+        if known == 0 || numel % known != 0 {
+            return Err(Error::runtime(describe()));
+        }
+        sizes[dim] = (numel / known) as isize;
+    } else if known != numel {
+        return Err(Error::runtime(describe()));
+    }
+    Ok(sizes)
+}
+
+pub fn to_dims(sizes: &[i64]) -> Dims {
+    sizes.iter().map(|&size| size as isize).collect()
+}

@@ -1,0 +1,25 @@
+//! The ground floor: what a tensor is made of, without any arithmetic.
+//!
+//! `dtype` and `scalar` say what an element is and how types promote; `layout`, `broadcast`, `index` and `plan` are the
+//! algebra of sizes and signed strides, pure functions without data; `storage` and `alloc` own bytes; `shared` owns bytes
+//! that several processes see; `fork` keeps locks safe over `fork`; `error` is the one error of the house.
+
+pub mod alloc;
+pub mod broadcast;
+pub mod device;
+pub mod dtype;
+pub mod error;
+pub mod fork;
+pub mod index;
+pub mod layout;
+pub mod plan;
+pub mod scalar;
+pub mod shared;
+pub mod storage;
+
+pub use device::Device;
+pub use dtype::{Bool, DType, Element};
+pub use error::{Class, Error, Result};
+pub use layout::{Dims, Layout};
+pub use scalar::Scalar;
+pub use storage::Storage;

@@ -1,0 +1,209 @@
+//! How several strided operands are walked together: dimensions sorted by stride, neighbours joined, runs handed out.
+//!
+//! Operand 0 is the result. Sizes stand innermost first; strides count bytes. The order of the walk decides only which
+//! element comes when, never which elements meet, so a kernel that treats elements alone gives the same bits in any order.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use crate::layout::{Dims, Layout};
+
+type Strides<const N: usize> = SmallVec<[[isize; N]; 6]>;
+
+/// A walk over `N` operands of one (broadcast) shape.
+pub struct Plan<const N: usize> {
+    sizes: SmallVec<[usize; 6]>,
+    strides: Strides<N>,
+    bases: [isize; N],
+    numel: usize,
+}
+
+impl<const N: usize> Plan<N> {
+    /// Every layout must already have the sizes of the first; `widths` are the operands' element sizes in bytes.
+    pub fn new(layouts: [&Layout; N], widths: [usize; N]) -> Self {
+        let shape = &layouts[0].sizes;
+        let mut bases = [0isize; N];
+        for n in 0..N {
+            debug_assert_eq!(layouts[n].sizes, *shape);
+            bases[n] = layouts[n].offset * widths[n] as isize;
+        }
+        let mut sizes: SmallVec<[usize; 6]> = SmallVec::new();
+        let mut strides: Strides<N> = SmallVec::new();
+        for dim in (0..shape.len()).rev() {
+            if shape[dim] != 1 {
+                sizes.push(shape[dim] as usize);
+                strides.push(std::array::from_fn(|n| layouts[n].strides[dim] * widths[n] as isize));
+            }
+        }
+        let numel = sizes.iter().product();
+        let mut plan = Plan { sizes, strides, bases, numel };
+        if plan.sizes.len() > 1 {
+            plan.sort();
+            plan.join();
+        }
+        plan
+    }
+
+    /// Puts dimensions with smaller strides inside; the result's strides decide first.
+    fn sort(&mut self) {
+        for i in 1..self.sizes.len() {
+            let mut j = i;
+            while j > 0 && inner_first(&self.strides[j], &self.strides[j - 1]) {
+                self.sizes.swap(j, j - 1);
+                self.strides.swap(j, j - 1);
+                j -= 1;
+            }
+        }
+    }
+
+    /// Joins a dimension with the next outer one wherever every operand steps on without a gap.
+    fn join(&mut self) {
+        let mut last = 0;
+        for dim in 1..self.sizes.len() {
+            let size = self.sizes[last] as isize;
+            if (0..N).all(|n| self.strides[last][n] * size == self.strides[dim][n]) {
+                self.sizes[last] *= self.sizes[dim];
+            } else {
+                last += 1;
+                self.sizes[last] = self.sizes[dim];
+                self.strides[last] = self.strides[dim];
+            }
+        }
+        self.sizes.truncate(last + 1);
+        self.strides.truncate(last + 1);
+    }
+
+    pub fn numel(&self) -> usize {
+        self.numel
+    }
+
+    /// The length of a run: how many elements follow each other with constant strides.
+    pub fn inner(&self) -> usize {
+        self.sizes.first().copied().unwrap_or(1)
+    }
+
+    /// The byte strides within a run.
+    pub fn inner_strides(&self) -> [isize; N] {
+        self.strides.first().copied().unwrap_or([0; N])
+    }
+
+    /// The byte offsets of the first element.
+    pub fn bases(&self) -> [isize; N] {
+        self.bases
+    }
+
+    /// Whether one run covers everything.
+    pub fn is_flat(&self) -> bool {
+        self.sizes.len() <= 1
+    }
+
+    /// Calls `visit(byte offsets, length)` for each run, or piece of one, that covers `range` of the walk.
+    pub fn runs(&self, range: Range<usize>, mut visit: impl FnMut([isize; N], usize)) {
+        if range.is_empty() {
+            return;
+        }
+        let inner = self.inner();
+        let mut index: SmallVec<[usize; 6]> = SmallVec::new();
+        let mut offsets = self.bases;
+        let mut rest = range.start;
+        for (&size, strides) in self.sizes.iter().zip(&self.strides) {
+            let at = rest % size;
+            rest /= size;
+            index.push(at);
+            for n in 0..N {
+                offsets[n] += at as isize * strides[n];
+            }
+        }
+        let mut left = range.len();
+        loop {
+            let at = index.first().copied().unwrap_or(0);
+            let length = left.min(inner - at);
+            visit(offsets, length);
+            left -= length;
+            if left == 0 {
+                return;
+            }
+            for n in 0..N {
+                offsets[n] -= at as isize * self.strides[0][n];
+            }
+            index[0] = 0;
+            for dim in 1..self.sizes.len() {
+                index[dim] += 1;
+                if index[dim] < self.sizes[dim] {
+                    for n in 0..N {
+                        offsets[n] += self.strides[dim][n];
+                    }
+                    break;
+                }
+                index[dim] = 0;
+                for n in 0..N {
+                    offsets[n] -= (self.sizes[dim] - 1) as isize * self.strides[dim][n];
+                }
+            }
+        }
+    }
+}
+
+/// Whether a dimension with strides `a` belongs inside one with strides `b`.
+fn inner_first<const N: usize>(a: &[isize; N], b: &[isize; N]) -> bool {
+    for n in 0..N {
+        let (x, y) = (a[n].abs(), b[n].abs());
+        if x != 0 && y != 0 && x != y {
+            return x < y;
+        }
+    }
+    false
+}
+
+/// The layout of a fresh result: the memory order of the first dense operand of full shape, else row-major.
+pub fn result_layout<'a>(sizes: &[isize], operands: impl IntoIterator<Item = &'a Layout>) -> Layout {
+    for operand in operands {
+        if operand.sizes.as_slice() == sizes {
+            if operand.is_contiguous() {
+                break;
+            }
+            if operand.is_dense() {
+                return Layout { sizes: Dims::from_slice(sizes), strides: operand.strides.clone(), offset: 0 };
+            }
+        }
+    }
+    Layout::contiguous(sizes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn visited(layout: &Layout) -> Vec<isize> {
+        let plan = Plan::new([layout], [1]);
+        let mut seen = Vec::new();
+        for start in (0..plan.numel()).step_by(3) {
+            let end = (start + 3).min(plan.numel());
+            plan.runs(start..end, |offsets, length| {
+                seen.extend((0..length as isize).map(|i| offsets[0] + i * plan.inner_strides()[0]));
+            });
+        }
+        seen
+    }
+
+    #[test]
+    fn every_element_is_visited_once() {
+        let base = Layout::contiguous(&[2, 3, 4]);
+        for layout in [base.clone(), base.permute(&[2, 0, 1]), base.flip(1), base.slice(2, 3, 2, -2), base.select(1, 2)] {
+            let mut expected: Vec<isize> = (0..layout.numel()).map(|i| layout.locate(i)).collect();
+            let mut seen = visited(&layout);
+            seen.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(seen, expected);
+        }
+    }
+
+    #[test]
+    fn contiguous_dimensions_join() {
+        let layout = Layout::contiguous(&[2, 3, 4]);
+        assert!(Plan::new([&layout, &layout], [4, 4]).is_flat());
+        let moved = layout.permute(&[2, 1, 0]);
+        assert!(Plan::new([&moved, &moved], [4, 8]).is_flat());
+    }
+}

@@ -1,0 +1,123 @@
+//! A Python number: what operators take beside tensors.
+
+use num_complex::Complex64;
+
+use crate::dtype::DType;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scalar {
+    Bool(bool),
+    Int(i64),
+    /// Only for values above `i64::MAX`.
+    UInt(u64),
+    Float(f64),
+    Complex(Complex64),
+}
+
+impl Scalar {
+    pub const ZERO: Scalar = Scalar::Int(0);
+    pub const ONE: Scalar = Scalar::Int(1);
+
+    /// The dtype that this number has in promotion, before the default dtype is applied.
+    pub fn dtype(self) -> DType {
+        match self {
+            Scalar::Bool(_) => DType::Bool,
+            Scalar::Int(_) => DType::I64,
+            Scalar::UInt(_) => DType::U64,
+            Scalar::Float(_) => DType::F64,
+            Scalar::Complex(_) => DType::C128,
+        }
+    }
+
+    pub fn f64(self) -> f64 {
+        match self {
+            Scalar::Bool(value) => f64::from(u8::from(value)),
+            Scalar::Int(value) => value as f64,
+            Scalar::UInt(value) => value as f64,
+            Scalar::Float(value) => value,
+            Scalar::Complex(value) => value.re,
+        }
+    }
+
+    pub fn i64(self) -> i64 {
+        match self {
+            Scalar::Bool(value) => i64::from(value),
+            Scalar::Int(value) => value,
+            Scalar::UInt(value) => value as i64,
+            Scalar::Float(value) => value as i64,
+            Scalar::Complex(value) => value.re as i64,
+        }
+    }
+
+    pub fn complex(self) -> Complex64 {
+        match self {
+            Scalar::Complex(value) => value,
+            other => Complex64::new(other.f64(), 0.0),
+        }
+    }
+
+    pub fn truth(self) -> bool {
+        match self {
+            Scalar::Bool(value) => value,
+            Scalar::Int(value) => value != 0,
+            Scalar::UInt(value) => value != 0,
+            Scalar::Float(value) => value != 0.0,
+            Scalar::Complex(value) => value.re != 0.0 || value.im != 0.0,
+        }
+    }
+
+    pub fn is_floating(self) -> bool {
+        matches!(self, Scalar::Float(_))
+    }
+
+    pub fn is_complex(self) -> bool {
+        matches!(self, Scalar::Complex(_))
+    }
+
+    pub fn is_integral(self) -> bool {
+        matches!(self, Scalar::Int(_) | Scalar::UInt(_))
+    }
+
+    pub fn is_bool(self) -> bool {
+        matches!(self, Scalar::Bool(_))
+    }
+
+    pub fn is_zero(self) -> bool {
+        !self.truth()
+    }
+
+    pub fn is_one(self) -> bool {
+        self == Scalar::Int(1) || self == Scalar::Float(1.0) || self == Scalar::Bool(true)
+    }
+}
+
+impl std::ops::Neg for Scalar {
+    type Output = Scalar;
+    fn neg(self) -> Scalar {
+        match self {
+            Scalar::Bool(value) => Scalar::Int(-i64::from(value)),
+            Scalar::Int(value) => Scalar::Int(value.wrapping_neg()),
+            Scalar::UInt(value) => Scalar::Int((value as i64).wrapping_neg()),
+            Scalar::Float(value) => Scalar::Float(-value),
+            Scalar::Complex(value) => Scalar::Complex(-value),
+        }
+    }
+}
+
+impl From<bool> for Scalar {
+    fn from(value: bool) -> Self {
+        Scalar::Bool(value)
+    }
+}
+
+impl From<i64> for Scalar {
+    fn from(value: i64) -> Self {
+        Scalar::Int(value)
+    }
+}
+
+impl From<f64> for Scalar {
+    fn from(value: f64) -> Self {
+        Scalar::Float(value)
+    }
+}

@@ -1,0 +1,307 @@
+//! Bytes with an owner, shared by every view of them.
+//!
+//! A storage is a cell that points to a block. Kernels run without the interpreter's lock, so what replaces the bytes
+//! (`share_memory_`, `resize_`, `set_`) swaps the block in the cell and the old one lives on until the last kernel that
+//! pinned the cell has left.
+
+use std::any::Any;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use crate::alloc;
+use crate::device::Device;
+use crate::error::Result;
+use crate::shared::SharedBlock;
+
+/// Who owns a block's bytes, and so what its end means.
+pub enum Owner {
+    /// The house's allocator.
+    Heap,
+    /// An arena that several processes see.
+    Shared(SharedBlock),
+    /// Somebody else (NumPy, DLPack, a mapped file); dropping the value releases the bytes, from any thread.
+    Foreign(Box<dyn Any + Send + Sync>),
+    /// Nobody: a tensor on `meta` has a size and no bytes.
+    Meta,
+}
+
+pub struct Block {
+    pointer: NonNull<u8>,
+    bytes: usize,
+    device: Device,
+    read_only: bool,
+    owner: Owner,
+}
+
+// SAFETY: a block is an address range; who may write when is the business of the kernels' callers, as torch's rules have it.
+unsafe impl Send for Block {}
+// SAFETY: see above; nothing here forms references into the bytes.
+unsafe impl Sync for Block {}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if let Owner::Heap = self.owner {
+            // SAFETY: `Storage::heap` allocated exactly this.
+            unsafe { alloc::free(self.pointer, self.bytes) };
+        }
+    }
+}
+
+impl Block {
+    pub fn heap(bytes: usize) -> Result<Block> {
+        let pointer = alloc::allocate(bytes)?;
+        Ok(Block { pointer, bytes, device: Device::Cpu, read_only: false, owner: Owner::Heap })
+    }
+
+    pub fn shared(block: SharedBlock) -> Block {
+        let pointer = NonNull::new(block.as_ptr()).unwrap_or(NonNull::dangling());
+        Block { pointer, bytes: block.len(), device: Device::Cpu, read_only: false, owner: Owner::Shared(block) }
+    }
+
+    /// # Safety
+    /// The bytes stay valid, and writable unless `read_only`, for as long as `owner` lives.
+    pub unsafe fn foreign(pointer: *mut u8, bytes: usize, read_only: bool, owner: Box<dyn Any + Send + Sync>) -> Block {
+        let pointer = NonNull::new(pointer).unwrap_or(NonNull::dangling());
+        Block { pointer, bytes, device: Device::Cpu, read_only, owner: Owner::Foreign(owner) }
+    }
+
+    pub fn meta(bytes: usize) -> Block {
+        Block { pointer: NonNull::dangling(), bytes, device: Device::Meta, read_only: false, owner: Owner::Meta }
+    }
+
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.pointer.as_ptr()
+    }
+
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+}
+
+/// A handle on bytes; clones name the same bytes.
+#[derive(Clone)]
+pub struct Storage(Arc<Cell>);
+
+struct Cell {
+    block: AtomicPtr<Block>,
+    /// How many kernels are inside.
+    pins: AtomicU32,
+    /// Blocks that were replaced while kernels were inside.
+    retired: AtomicPtr<Retired>,
+}
+
+struct Retired {
+    _block: Box<Block>,
+    next: *mut Retired,
+}
+
+/// Holds a storage's current block in place.
+pub struct Pin<'a> {
+    cell: &'a Cell,
+    block: *const Block,
+}
+
+impl Pin<'_> {
+    #[inline]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.block().pointer.as_ptr()
+    }
+
+    #[inline]
+    pub fn block(&self) -> &Block {
+        // SAFETY: a pinned cell frees none of its blocks.
+        unsafe { &*self.block }
+    }
+}
+
+impl Drop for Pin<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.cell.pins.fetch_sub(1, Ordering::AcqRel) == 1 && !self.cell.retired.load(Ordering::Relaxed).is_null() {
+            self.cell.sweep();
+        }
+    }
+}
+
+impl Cell {
+    /// Frees what was retired, if nobody is inside; whoever finds somebody inside leaves the list to the last one out.
+    #[cold]
+    fn sweep(&self) {
+        let list = self.retired.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        if list.is_null() {
+            return;
+        }
+        if self.pins.load(Ordering::SeqCst) == 0 {
+            // Whoever pins from here on finds the new block: a retired one was unlinked before it entered the list.
+            // SAFETY: the list was taken whole, so it is this thread's alone.
+            unsafe { free_list(list) };
+        } else {
+            // SAFETY: the list is this thread's alone until it is put back.
+            unsafe { self.retire_list(list) };
+        }
+    }
+
+    /// # Safety
+    /// `list` is a list that nobody else reaches.
+    unsafe fn retire_list(&self, list: *mut Retired) {
+        let mut tail = list;
+        // SAFETY: by the caller's word every node is alive and unshared.
+        unsafe {
+            while !(*tail).next.is_null() {
+                tail = (*tail).next;
+            }
+            let mut head = self.retired.load(Ordering::Relaxed);
+            loop {
+                (*tail).next = head;
+                match self.retired.compare_exchange_weak(head, list, Ordering::AcqRel, Ordering::Relaxed) {
+                    Ok(_) => return,
+                    Err(now) => head = now,
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `list` is a list of boxes that nobody else reaches.
+unsafe fn free_list(mut list: *mut Retired) {
+    while !list.is_null() {
+        // SAFETY: by the caller's word; each node was made by `Box::into_raw`.
+        let node = unsafe { Box::from_raw(list) };
+        list = node.next;
+    }
+}
+
+impl Drop for Cell {
+    fn drop(&mut self) {
+        // SAFETY: the last handle is gone, so is every pin (a pin borrows a handle).
+        unsafe {
+            drop(Box::from_raw(*self.block.get_mut()));
+            free_list(*self.retired.get_mut());
+        }
+    }
+}
+
+impl Storage {
+    #[inline]
+    pub fn new(block: Block) -> Storage {
+        Storage(Arc::new(Cell {
+            block: AtomicPtr::new(Box::into_raw(Box::new(block))),
+            pins: AtomicU32::new(0),
+            retired: AtomicPtr::new(std::ptr::null_mut()),
+        }))
+    }
+
+    /// Fresh bytes on the host, uninitialised.
+    #[inline]
+    pub fn heap(bytes: usize) -> Result<Storage> {
+        Ok(Storage::new(Block::heap(bytes)?))
+    }
+
+    /// Bytes on `device`; on `meta` only their number.
+    pub fn on(device: Device, bytes: usize) -> Result<Storage> {
+        match device {
+            Device::Meta => Ok(Storage::new(Block::meta(bytes))),
+            Device::Cpu => Storage::heap(bytes),
+            Device::Cuda(_) => Err(crate::error::Error::runtime("Found no NVIDIA driver on your system.")),
+        }
+    }
+
+    /// Enters the storage: until the pin is dropped its bytes stay where they are.
+    #[inline]
+    pub fn pin(&self) -> Pin<'_> {
+        // The order matters: first be seen inside, then look which block is the current one.
+        self.0.pins.fetch_add(1, Ordering::SeqCst);
+        Pin { cell: &self.0, block: self.0.block.load(Ordering::SeqCst) }
+    }
+
+    /// Puts another block in place of the current one; kernels that are inside finish on the old one.
+    pub fn replace(&self, block: Block) {
+        let old = self.0.block.swap(Box::into_raw(Box::new(block)), Ordering::SeqCst);
+        // SAFETY: the swap took the old pointer out of the cell, so this is its only owner.
+        let node = Box::new(Retired { _block: unsafe { Box::from_raw(old) }, next: std::ptr::null_mut() });
+        // SAFETY: the node is new.
+        unsafe { self.0.retire_list(Box::into_raw(node)) };
+        if self.0.pins.load(Ordering::SeqCst) == 0 {
+            self.0.sweep();
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.pin().block().bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn device(&self) -> Device {
+        self.pin().block().device
+    }
+
+    pub fn is_read_only(&self) -> bool {
+        self.pin().block().read_only
+    }
+
+    pub fn is_shared(&self) -> bool {
+        matches!(self.pin().block().owner, Owner::Shared(_))
+    }
+
+    /// The first byte's address: an identity and a number for `data_ptr`, not something to read through.
+    pub fn address(&self) -> usize {
+        self.pin().as_ptr() as usize
+    }
+
+    pub fn same(&self, other: &Storage) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    pub fn owners(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_block_outlives_its_replacement() {
+        let storage = Storage::heap(8).unwrap();
+        let pin = storage.pin();
+        unsafe { pin.as_ptr().cast::<u64>().write(7) };
+        storage.replace(Block::heap(16).unwrap());
+        assert_eq!(unsafe { pin.as_ptr().cast::<u64>().read() }, 7);
+        assert_eq!(storage.len(), 16);
+        drop(pin);
+    }
+
+    #[test]
+    fn replacing_while_others_read() {
+        let storage = Storage::heap(8).unwrap();
+        unsafe { storage.pin().as_ptr().cast::<u64>().write(1) };
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..20_000 {
+                        assert_eq!(unsafe { storage.pin().as_ptr().cast::<u64>().read() }, 1);
+                    }
+                });
+            }
+            for _ in 0..2_000 {
+                let block = Block::heap(8).unwrap();
+                unsafe { block.as_ptr().cast::<u64>().write(1) };
+                storage.replace(block);
+            }
+        });
+    }
+}

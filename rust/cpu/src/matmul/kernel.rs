@@ -1,0 +1,188 @@
+//! The innermost loop of the matrix product: one small tile of C held in registers.
+//!
+//! A tile is `R` rows by `NV` vectors. For each step of `k` the kernel loads one packed row of B
+//! (`NV` vectors), broadcasts one element of each row of A and multiplies-and-adds. Every element of
+//! C is therefore the same chain of additions wherever its tile lies, and so the product's bits do
+//! not depend on how C is cut among threads.
+//!
+//! `Lanes` is what the loop needs of a vector unit; [`portable`](Portable) arrays serve every
+//! machine and `x86.rs` has the registers of AVX2 and AVX-512. `isa!` makes one module per level,
+//! each with the same functions compiled for that level, gathered in a table ([`Kernels`]).
+
+use super::pack::Format;
+use std::marker::PhantomData;
+
+/// Steps of `k` that are multiplied before the partial sums go to C. Part of the result's bits.
+pub const KC: usize = 256;
+
+/// The distance of two packed rows of A: one cache line more than `KC`, so that rows do not fall
+/// on the same cache sets.
+pub const fn a_stride<E>() -> usize {
+    KC + 64 / size_of::<E>()
+}
+
+/// A vector register of sums, and what feeds it.
+pub trait Lanes {
+    /// One packed element of A or B.
+    type Elem: Copy;
+    /// One sum.
+    type Acc: Copy;
+    /// A register.
+    type V: Copy;
+    /// Sums in a register.
+    const WIDTH: usize;
+    /// Rows of the largest tile: as many as the registers hold.
+    const ROWS: usize;
+
+    /// # Safety
+    /// The machine has the level's instructions; so for all functions here.
+    unsafe fn zero() -> Self::V;
+    /// # Safety
+    /// `p` points to `WIDTH` readable elements.
+    unsafe fn load(p: *const Self::Elem) -> Self::V;
+    /// # Safety
+    /// `p` points to a readable element.
+    unsafe fn splat(p: *const Self::Elem) -> Self::V;
+    /// `acc + a * b`.
+    ///
+    /// # Safety
+    /// As for the trait.
+    unsafe fn mul_add(a: Self::V, b: Self::V, acc: Self::V) -> Self::V;
+    /// Writes the first `lanes` sums to `c`, or adds them to it.
+    ///
+    /// # Safety
+    /// `c` points to `lanes` writable sums, initialised if `add`.
+    unsafe fn store(v: Self::V, c: *mut Self::Acc, lanes: usize, add: bool);
+}
+
+/// One call of the microkernel.
+pub struct Tile<E, A> {
+    pub k: usize,
+    /// Rows of A at distance `a_stride`.
+    pub a: *const E,
+    /// Rows of B at distance `b_stride`.
+    pub b: *const E,
+    pub b_stride: usize,
+    /// Rows of C at distance `c_stride`; columns are adjacent.
+    pub c: *mut A,
+    pub c_stride: isize,
+    /// Columns of C that exist; the packed B is padded to whole vectors.
+    pub cols: usize,
+    /// Add to C instead of overwriting it.
+    pub add: bool,
+}
+
+pub type TileFn<E, A> = unsafe fn(&Tile<E, A>);
+
+/// # Safety
+/// The tile's pointers cover `R` rows, `NV` vectors and `k` steps; the machine has the level.
+#[inline(always)]
+unsafe fn tile<L: Lanes, const R: usize, const NV: usize>(t: &Tile<L::Elem, L::Acc>) {
+    // SAFETY: the caller's promise is the one each access needs.
+    unsafe {
+        let mut acc = [[L::zero(); NV]; R];
+        let (mut a, mut b) = (t.a, t.b);
+        for _ in 0..t.k {
+            let mut row = [L::zero(); NV];
+            for v in 0..NV {
+                row[v] = L::load(b.add(v * L::WIDTH));
+            }
+            for r in 0..R {
+                let x = L::splat(a.add(r * a_stride::<L::Elem>()));
+                for v in 0..NV {
+                    acc[r][v] = L::mul_add(x, row[v], acc[r][v]);
+                }
+            }
+            a = a.add(1);
+            b = b.add(t.b_stride);
+        }
+        for r in 0..R {
+            let c = t.c.offset(r as isize * t.c_stride);
+            for v in 0..NV {
+                let lanes = t.cols.saturating_sub(v * L::WIDTH).min(L::WIDTH);
+                if lanes > 0 {
+                    L::store(acc[r][v], c.add(v * L::WIDTH), lanes, t.add);
+                }
+            }
+        }
+    }
+}
+
+/// The functions of one format at one level.
+pub struct Kernels<F: Format> {
+    /// Sums in a vector; a packed row of B is two vectors.
+    pub width: usize,
+    /// `tiles[vectors - 1][rows - 1]`; as many rows as the registers hold.
+    pub tiles: [&'static [TileFn<F::Elem, F::Acc>]; 2],
+    pub pack_a: unsafe fn(&super::pack::Source<F::T>, rows: usize, k: usize, dst: *mut F::Elem),
+    pub pack_b: unsafe fn(&super::pack::Source<F::T>, k: usize, cols: usize, width: usize, dst: *mut F::Elem),
+    pub combine: unsafe fn(&super::element::Combine<F::T>),
+    pub vector: super::vector::VectorKernels<F::T>,
+}
+
+impl<F: Format> Kernels<F> {
+    /// Rows of the largest tile.
+    pub fn rows(&self) -> usize {
+        self.tiles[0].len()
+    }
+}
+
+macro_rules! isa {
+    ($name:ident, $vector:literal, $(#[$feature:meta])?) => {
+        pub mod $name {
+            use super::super::{element::*, pack::*, vector};
+            use super::{Kernels, Lanes, Tile, TileFn};
+
+            $(#[$feature])?
+            unsafe fn tile<L: Lanes, const R: usize, const NV: usize>(t: &Tile<L::Elem, L::Acc>) {
+                // SAFETY: forwarded.
+                unsafe { super::tile::<L, R, NV>(t) }
+            }
+            $(#[$feature])?
+            unsafe fn pack_a<F: Format>(src: &Source<F::T>, rows: usize, k: usize, dst: *mut F::Elem) {
+                // SAFETY: forwarded.
+                unsafe { F::pack_a::<$vector>(src, rows, k, dst) }
+            }
+            $(#[$feature])?
+            unsafe fn pack_b<F: Format>(src: &Source<F::T>, k: usize, cols: usize, width: usize, dst: *mut F::Elem) {
+                // SAFETY: forwarded.
+                unsafe { F::pack_b::<$vector>(src, k, cols, width, dst) }
+            }
+            $(#[$feature])?
+            unsafe fn combine<T: GemmElement>(job: &Combine<T>) {
+                // SAFETY: forwarded.
+                unsafe { job.run() }
+            }
+            $(#[$feature])?
+            unsafe fn dots<T: GemmElement>(job: &vector::Vector<T>) {
+                // SAFETY: forwarded.
+                unsafe { job.dots() }
+            }
+            $(#[$feature])?
+            unsafe fn sums<T: GemmElement>(job: &vector::Vector<T>) {
+                // SAFETY: forwarded.
+                unsafe { job.sums() }
+            }
+
+            struct Tiles<L: Lanes>(L);
+            impl<L: Lanes> Tiles<L> {
+                const ONE: [TileFn<L::Elem, L::Acc>; 14] = super::tile_table!(L, 1);
+                const TWO: [TileFn<L::Elem, L::Acc>; 14] = super::tile_table!(L, 2);
+            }
+
+            pub const fn kernels<F: Format, L: Lanes<Elem = F::Elem, Acc = F::Acc> + 'static>() -> Kernels<F> {
+                Kernels {
+                    width: L::WIDTH,
+                    tiles: [
+                        const { &Tiles::<L>::ONE }.split_at(L::ROWS).0,
+                        const { &Tiles::<L>::TWO }.split_at(L::ROWS).0,
+                    ],
+                    pack_a: pack_a::<F>,
+                    pack_b: pack_b::<F>,
+                    combine: combine::<F::T>,
+                    vector: vector::VectorKernels { dots: dots::<F::T>, sums: sums::<F::T> },
+                }
+            }
+        }
+    };
+}
