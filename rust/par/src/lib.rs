@@ -1,0 +1,99 @@
+//! Threads: how many there are, and loops that use them.
+//!
+//! This is the only crate that names rayon. Work is cut at multiples of a grain that the caller chooses, never at places
+//! that depend on the number of threads, and results are combined in a fixed tree, so every sum has the same bits on any
+//! machine. The calling thread starts at once and takes part; helpers that wake too late find nothing left and are
+//! not waited for. `threads` knows the count, `pool` owns the workers and survives `fork`, `job` shares one loop out.
+
+mod job;
+mod pool;
+mod threads;
+
+use std::cell::UnsafeCell;
+use std::ops::Range;
+
+pub use threads::{num_threads, set_num_threads, set_share};
+
+/// Whether this thread already runs inside a parallel loop; another one would run inline.
+pub fn in_parallel_region() -> bool {
+    pool::inside()
+}
+
+/// Runs `f` over `0..len`, cut at multiples of `grain`, on as many threads as there are.
+///
+/// Every call of `f` gets exactly one piece, also when everything runs on one thread.
+pub fn parallel_for(len: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) {
+    let grain = grain.max(1);
+    if len <= grain {
+        if len > 0 {
+            f(0..len);
+        }
+        return;
+    }
+    parallel_tasks(len.div_ceil(grain), |piece| f(bounds(piece, len, grain)));
+}
+
+/// Maps the pieces of `0..len` and combines the values as a binary tree over neighbours, whose shape depends on nothing
+/// but `len` and `grain`. Nothing for an empty range.
+pub fn parallel_reduce<T: Send>(
+    len: usize,
+    grain: usize,
+    map: impl Fn(Range<usize>) -> T + Sync,
+    combine: impl Fn(T, T) -> T,
+) -> Option<T> {
+    let grain = grain.max(1);
+    if len <= grain {
+        return (len > 0).then(|| map(0..len));
+    }
+    let pieces = len.div_ceil(grain);
+    let slots = Slots((0..pieces).map(|_| UnsafeCell::new(None)).collect());
+    parallel_tasks(pieces, |piece| {
+        let value = map(bounds(piece, len, grain));
+        // SAFETY: each piece is claimed by one thread, and nobody reads before all are done.
+        unsafe { *slots.place(piece) = Some(value) };
+    });
+    let mut values: Vec<T> = slots.0.into_iter().filter_map(UnsafeCell::into_inner).collect();
+    while values.len() > 1 {
+        let mut level = Vec::with_capacity(values.len().div_ceil(2));
+        let mut rest = values.into_iter();
+        while let Some(left) = rest.next() {
+            level.push(match rest.next() {
+                Some(right) => combine(left, right),
+                None => left,
+            });
+        }
+        values = level;
+    }
+    values.pop()
+}
+
+/// Runs `f(0)` to `f(n - 1)`, in any order and on any thread. A panic of one arrives here; the rest may then be skipped.
+pub fn parallel_tasks(n: usize, f: impl Fn(usize) + Sync) {
+    let threads = num_threads().min(n);
+    if threads <= 1 || pool::inside() {
+        (0..n).for_each(f);
+        return;
+    }
+    match pool::workers(num_threads() - 1) {
+        Some(pool) => job::run(&pool, n, threads - 1, &f),
+        None => (0..n).for_each(f),
+    }
+}
+
+fn bounds(piece: usize, len: usize, grain: usize) -> Range<usize> {
+    let start = piece * grain;
+    start..len.min(start + grain)
+}
+
+struct Slots<T>(Vec<UnsafeCell<Option<T>>>);
+// SAFETY: `parallel_reduce` writes each slot from one thread only and reads them after the loop.
+unsafe impl<T: Send> Sync for Slots<T> {}
+
+impl<T> Slots<T> {
+    fn place(&self, index: usize) -> *mut Option<T> {
+        self.0[index].get()
+    }
+}
+
+#[cfg(test)]
+mod tests;
