@@ -1,0 +1,34 @@
+//! Random numbers with torch's own bits.
+//!
+//! A program that says `manual_seed(0)` and then draws gets the numbers torch 2.13 gives on an x86-64 machine, bit for
+//! bit: the same generator (mt19937), the same number of draws per value, and the same arithmetic from draw to value.
+//!
+//! * [`Mt19937`] makes 32-bit words, [`Generator`] adds the seed, the cached normal and torch's saved-state layout.
+//! * [`distributions`] turn words into values of every dtype.
+//! * [`philox`] is the counter-based generator for CUDA.
+//!
+//! # What torch does, and what we found by running it
+//!
+//! * Only the low 32 bits of a seed reach the engine.
+//! * torch's kernels are compiled for machines with fused multiply-add, and the compiler fuses where it can. Every place
+//!   where that changes a bit says `mul_add` here, so the result does not depend on our compiler or machine.
+//! * torch 2.1 took `bernoulli_` and `exponential_` from an MKL stream on Intel machines. torch 2.13 does not: on Intel
+//!   as on AMD both use mt19937 like everything else, and so do we.
+//! * `random_()` without bounds, `bernoulli_`, `geometric_` and `randperm` do not exist in torch for uint16, uint32 and
+//!   uint64. The traits here say so for `random_()`; for the others the caller decides.
+//!
+//! All functions fill contiguous slices in element order. torch visits a tensor that is dense but permuted in the order
+//! of its memory, and any other in the order of its largest stride first; who fills such a tensor draws into a buffer and
+//! copies, except for the normal distribution, where torch itself takes another path
+//! ([`distributions::normal_serial`]).
+
+pub mod distributions;
+mod element;
+mod generator;
+mod mt19937;
+pub mod philox;
+mod vector;
+
+pub use element::{Element, Float, FullRange, FullRange64};
+pub use generator::{DEFAULT_SEED, Generator, STATE_LEN, StateError};
+pub use mt19937::Mt19937;

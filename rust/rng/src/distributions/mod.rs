@@ -1,0 +1,17 @@
+//! From random words to values: one function per distribution, over slices.
+//!
+//! Each takes the generator, the slice to fill and the parameters, in that order. Parameters are not checked (torch does
+//! that before it draws, with the operator's name in the message); whatever they are, nothing panics.
+
+pub(crate) mod box_muller;
+mod continuous;
+mod discrete;
+mod integer;
+mod multinomial;
+mod normal;
+
+pub use continuous::{cauchy, exponential, log_normal, uniform};
+pub use discrete::{bernoulli, bernoulli_each, dropout_mask, geometric};
+pub use integer::{IntRange, RangeError, random, random_full_64_bits, random_from_to, randperm};
+pub use multinomial::{MultinomialError, exponential_race, multinomial_with_replacement};
+pub use normal::{normal, normal_serial};
