@@ -1,0 +1,472 @@
+//! Each test runs in a forked child: limits, kills and the pool of the process are then its own.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use super::{Handle, Parcel, SharedBlock, SharedError, alloc, import, sys, usage};
+
+const MIB: usize = 1 << 20;
+
+struct Child(libc::pid_t);
+
+impl Child {
+    /// Forks; the child ends with the status 0, or 1 after a panic.
+    fn run(body: impl FnOnce()) -> Child {
+        // SAFETY: the child runs the body and leaves by `_exit`; the fork registry keeps the house's locks usable.
+        match unsafe { libc::fork() } {
+            0 => {
+                let failed = catch_unwind(AssertUnwindSafe(body)).is_err();
+                // SAFETY: ends the process at once, as a forked child must.
+                unsafe { libc::_exit(i32::from(failed)) }
+            }
+            pid => {
+                assert!(pid > 0, "fork failed");
+                Child(pid)
+            }
+        }
+    }
+
+    fn wait(&self) -> i32 {
+        let mut status = 0;
+        // SAFETY: waits for a child of this process.
+        assert_eq!(unsafe { libc::waitpid(self.0, &mut status, 0) }, self.0);
+        status
+    }
+
+    fn ended(&self) -> Option<i32> {
+        let mut status = 0;
+        // SAFETY: asks after a child of this process.
+        (unsafe { libc::waitpid(self.0, &mut status, libc::WNOHANG) } == self.0).then_some(status)
+    }
+
+    fn kill(&self) {
+        // SAFETY: a signal to a child that was not waited for.
+        unsafe { libc::kill(self.0, libc::SIGKILL) };
+        self.wait();
+    }
+}
+
+fn isolated(body: impl FnOnce()) {
+    assert_eq!(Child::run(body).wait(), 0, "the test's process failed; its panic is above");
+}
+
+fn fill(block: &SharedBlock, byte: u8) {
+    // SAFETY: the block's own bytes.
+    unsafe { block.as_ptr().write_bytes(byte, block.len()) };
+}
+
+fn is_filled(block: &SharedBlock, byte: u8) -> bool {
+    // SAFETY: the block's own bytes.
+    (0..block.len()).step_by(64).all(|at| unsafe { block.as_ptr().add(at).read_volatile() } == byte)
+}
+
+fn pair() -> (OwnedFd, OwnedFd) {
+    let mut ends = [0; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: the array has room for both descriptors, which then belong to nobody else.
+    unsafe {
+        assert_eq!(libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()), 0);
+        (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
+    }
+}
+
+/// Sends a tag, a handle and its descriptor. False when nobody is left to receive.
+fn send(socket: &OwnedFd, block: &SharedBlock, tag: u8) -> bool {
+    let mut parcel = Parcel::new();
+    let handle = parcel.add(block);
+    let descriptors = parcel.descriptors().unwrap();
+    let mut words = [handle.offset, handle.bytes, usize::from(tag)];
+    let mut part = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: size_of_val(&words) };
+    let mut control = [0u64; 4];
+    // SAFETY: all structures live over the call and their lengths are right.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = libc::CMSG_SPACE(4) as usize;
+        let head = libc::CMSG_FIRSTHDR(&message);
+        (*head).cmsg_level = libc::SOL_SOCKET;
+        (*head).cmsg_type = libc::SCM_RIGHTS;
+        (*head).cmsg_len = libc::CMSG_LEN(4) as usize;
+        libc::CMSG_DATA(head).cast::<i32>().write_unaligned(descriptors[0].as_raw_fd());
+        libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_NOSIGNAL) > 0
+    }
+}
+
+fn receive(socket: &OwnedFd) -> Option<(SharedBlock, u8)> {
+    let mut words = [0usize; 3];
+    let mut part = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: size_of_val(&words) };
+    let mut control = [0u64; 4];
+    // SAFETY: all structures live over the call and their lengths are right; the descriptor that came is new.
+    let descriptor = unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control);
+        if libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC) <= 0 {
+            return None;
+        }
+        let head = libc::CMSG_FIRSTHDR(&message);
+        assert!(!head.is_null(), "the message came without its descriptor");
+        OwnedFd::from_raw_fd(libc::CMSG_DATA(head).cast::<i32>().read_unaligned())
+    };
+    Some((import(descriptor.as_fd(), words[0], words[1]).unwrap(), words[2] as u8))
+}
+
+/// Uses up so much shared memory that everything reusable is reused; what it writes would show in blocks still held.
+fn churn() {
+    for _ in 0..40 {
+        let blocks: Vec<SharedBlock> = (0..4).map(|_| alloc(2 * MIB - 64).unwrap()).collect();
+        blocks.iter().for_each(|block| fill(block, 0xEE));
+    }
+}
+
+fn mapped_files() -> usize {
+    std::fs::read_to_string("/proc/self/maps").unwrap().matches("memfd:rushlight").count()
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[test]
+fn blocks_are_aligned_apart_and_reused() {
+    isolated(|| {
+        let blocks: Vec<SharedBlock> = (0..200).map(|n| alloc(n * 7).unwrap()).collect();
+        for (n, block) in blocks.iter().enumerate() {
+            assert_eq!((block.as_ptr() as usize % 64, block.len()), (0, n * 7));
+            fill(block, n as u8);
+        }
+        assert!(blocks.iter().enumerate().all(|(n, block)| is_filled(block, n as u8)));
+        assert_eq!((usage().arenas, usage().blocks), (1, 200));
+        drop(blocks);
+        for _ in 0..1000 {
+            drop(alloc(MIB).unwrap());
+        }
+        assert_eq!((usage().arenas, usage().blocks, usage().bytes), (1, 0, 0));
+    });
+}
+
+#[test]
+fn address_space_and_descriptors_return() {
+    isolated(|| {
+        drop(alloc(10).unwrap());
+        let (before, open) = (mapped_files(), descriptors());
+        for _ in 0..20 {
+            let big: Vec<SharedBlock> = (0..5).map(|_| alloc(20 * MIB).unwrap()).collect();
+            let small: Vec<SharedBlock> = (0..300).map(|_| alloc(MIB).unwrap()).collect();
+            assert!(usage().arenas > 5 && usage().bytes >= 400 * MIB);
+            drop(small);
+            drop(big);
+        }
+        assert_eq!((usage().arenas, mapped_files(), descriptors()), (1, before, open));
+    });
+}
+
+#[test]
+fn a_clone_holds_the_block() {
+    isolated(|| {
+        let block = alloc(1000).unwrap();
+        fill(&block, 3);
+        let clone = block.clone();
+        assert_eq!(clone.key(), block.key());
+        drop(block);
+        churn();
+        assert!(is_filled(&clone, 3));
+    });
+}
+
+#[test]
+fn many_blocks_need_few_descriptors() {
+    isolated(|| {
+        let limit = libc::rlimit { rlim_cur: 256, rlim_max: 256 };
+        // SAFETY: lowers a limit of this process.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+        let before = descriptors();
+        let blocks: Vec<SharedBlock> = (0..100_000usize).map(|n| alloc(n % 5000).unwrap()).collect();
+        assert!(descriptors() - before < 20, "{} descriptors for {} blocks", descriptors() - before, blocks.len());
+        let mut parcel = Parcel::new();
+        let handles: Vec<Handle> = blocks.iter().map(|block| parcel.add(block)).collect();
+        let lent = parcel.descriptors().unwrap();
+        assert!(lent.len() < 20 && handles.iter().all(|handle| handle.arena < lent.len()));
+    });
+}
+
+#[test]
+fn large_totals_need_few_descriptors() {
+    isolated(|| {
+        // A pool apart, since the process's own keeps arenas between the tests' steps.
+        let mut pool = super::Pool::new();
+        let arenas = |pool: &super::Pool| pool.usage().arenas;
+        let blocks: Vec<SharedBlock> = (0..64).map(|_| pool.alloc(16 * MIB).unwrap()).collect();
+        assert!(arenas(&pool) <= 40, "{} arenas", arenas(&pool));
+        blocks.into_iter().for_each(std::mem::forget);
+    });
+}
+
+#[test]
+fn a_forked_child_keeps_what_it_inherited() {
+    isolated(|| {
+        let (ours, theirs) = pair();
+        let blocks: Vec<SharedBlock> = (0..50).map(|_| alloc(100_000).unwrap()).collect();
+        blocks.iter().for_each(|block| fill(block, 7));
+        let child = Child::run(|| {
+            let mut byte = 0u8;
+            // SAFETY: reads one byte into a variable; the parent's death ends the wait as well.
+            unsafe { libc::read(theirs.as_raw_fd(), (&raw mut byte).cast(), 1) };
+            assert!(blocks.iter().all(|block| is_filled(block, 7)));
+            let own = alloc(100).unwrap();
+            assert!(blocks.iter().all(|block| block.key().0 != own.key().0), "the child took from the parent's arena");
+        });
+        drop(blocks);
+        churn();
+        // SAFETY: writes one byte.
+        unsafe { libc::write(ours.as_raw_fd(), [1u8].as_ptr().cast(), 1) };
+        assert_eq!(child.wait(), 0);
+        churn();
+        assert_eq!(usage().arenas, 1);
+    });
+}
+
+#[test]
+fn a_child_without_descriptors_keeps_its_memory() {
+    isolated(|| {
+        let (ours, theirs) = pair();
+        let block = alloc(100_000).unwrap();
+        fill(&block, 9);
+        let child = Child::run(|| {
+            // SAFETY: a daemon's habit: everything but the socket is closed.
+            unsafe {
+                libc::dup2(theirs.as_raw_fd(), 3);
+                libc::close_range(4, u32::MAX, 0);
+                libc::write(3, [1u8].as_ptr().cast(), 1);
+                libc::read(3, [0u8].as_mut_ptr().cast(), 1);
+            }
+            assert!(is_filled(&block, 9));
+            let mut parcel = Parcel::new();
+            parcel.add(&block);
+            assert!(matches!(parcel.descriptors(), Err(SharedError::Refused(_))));
+            std::mem::forget(theirs);
+        });
+        let mut byte = 0u8;
+        // SAFETY: reads one byte into a variable.
+        unsafe { libc::read(ours.as_raw_fd(), (&raw mut byte).cast(), 1) };
+        drop(block);
+        churn();
+        // SAFETY: writes one byte.
+        unsafe { libc::write(ours.as_raw_fd(), [1u8].as_ptr().cast(), 1) };
+        assert_eq!(child.wait(), 0);
+    });
+}
+
+#[test]
+fn a_message_in_flight_holds_its_block() {
+    isolated(|| {
+        let (ours, theirs) = pair();
+        // The sender dies when its message lies in the socket.
+        assert_eq!(Child::run(|| {
+            let block = alloc(3 * MIB).unwrap();
+            fill(&block, 5);
+            assert!(send(&ours, &block, 5));
+        }).wait(), 0);
+        let own = alloc(3 * MIB).unwrap();
+        fill(&own, 6);
+        assert!(send(&ours, &own, 6));
+        let key = own.key();
+        drop(own);
+        churn();
+        let (from_the_dead, tag) = receive(&theirs).unwrap();
+        assert!(is_filled(&from_the_dead, 5) && tag == 5);
+        let (own, tag) = receive(&theirs).unwrap();
+        assert!(is_filled(&own, 6) && tag == 6);
+        assert_eq!(own.key(), key, "a block that comes home is the same block");
+        churn();
+        assert!(is_filled(&own, 6));
+        // A message that nobody takes is let go with its socket.
+        assert!(send(&ours, &own, 6));
+        drop((own, from_the_dead, ours, theirs));
+        churn();
+        assert_eq!((usage().arenas, usage().blocks), (2, 0));
+    });
+}
+
+#[test]
+fn the_same_block_received_twice_is_one() {
+    isolated(|| {
+        let (ours, theirs) = pair();
+        let block = alloc(MIB).unwrap();
+        let child = Child::run(|| {
+            let (first, _) = receive(&theirs).unwrap();
+            let (second, _) = receive(&theirs).unwrap();
+            assert_eq!((first.key(), first.as_ptr()), (second.key(), second.as_ptr()));
+            drop(first);
+            assert_eq!(usage().blocks, 2, "the inherited one is held too");
+            fill(&second, 8);
+        });
+        let other = alloc(MIB).unwrap();
+        assert!(send(&ours, &other, 0) && send(&ours, &other, 0));
+        assert_eq!(child.wait(), 0);
+        assert!(is_filled(&other, 8) && !is_filled(&block, 8));
+    });
+}
+
+#[test]
+fn strange_descriptors_are_refused() {
+    isolated(|| {
+        let refused = |descriptor: BorrowedFd<'_>, offset, bytes| {
+            assert!(matches!(import(descriptor, offset, bytes), Err(SharedError::Refused(_))));
+        };
+        refused(std::fs::File::open("/proc/self/maps").unwrap().as_fd(), 64, 1);
+        refused(pair().0.as_fd(), 64, 1);
+        // SAFETY: fresh descriptors that belong to nobody else.
+        let plain = unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"x".as_ptr(), libc::MFD_ALLOW_SEALING)) };
+        // SAFETY: plain calls.
+        unsafe { libc::ftruncate(plain.as_raw_fd(), 1 << 16) };
+        refused(plain.as_fd(), 64, 1);
+        // SAFETY: plain calls.
+        unsafe {
+            let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+            libc::fcntl(plain.as_raw_fd(), libc::F_ADD_SEALS, seals);
+        }
+        refused(plain.as_fd(), 64, 1);
+        let arena = sys::create(1 << 20).unwrap();
+        let last = (1 << 20) - 64;
+        for (offset, bytes) in [
+            (0, 1),
+            (65, 1),
+            (last, 65),
+            (1 << 20, 1),
+            (usize::MAX - 63, 1),
+            (64, usize::MAX),
+            (64, isize::MAX as usize / 2),
+            (usize::MAX & !63, usize::MAX / 2),
+        ] {
+            refused(arena.as_fd(), offset, bytes);
+        }
+        assert_eq!(usage().arenas, 0);
+        drop(import(arena.as_fd(), last, 64).unwrap());
+        let own = alloc(100).unwrap();
+        let mut parcel = Parcel::new();
+        let handle = parcel.add(&own);
+        let descriptor = &parcel.descriptors().unwrap()[0];
+        refused(descriptor.as_fd(), handle.offset + 64, 1);
+        refused(descriptor.as_fd(), handle.offset, 1000);
+    });
+}
+
+#[test]
+fn too_little_memory_is_an_error() {
+    isolated(|| {
+        for bytes in [1 << 46, usize::MAX, isize::MAX as usize] {
+            assert!(matches!(alloc(bytes), Err(SharedError::NoMemory { .. })), "{bytes}");
+        }
+        assert_eq!(usage().arenas, 0);
+        assert!(alloc(100).is_ok());
+    });
+}
+
+#[test]
+fn nothing_has_a_name() {
+    isolated(|| {
+        let block = alloc(100).unwrap();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        assert!(maps.contains("memfd:rushlight") && !maps.contains("/dev/shm"));
+        drop(block);
+    });
+}
+
+/// Processes that receive, hold, drop, fork and send on, killed at random moments. Every block is filled with a byte of
+/// its own; a holder that ever sees another byte has found a slot that was reused too early.
+#[test]
+fn no_kill_makes_a_slot_reused_too_early() {
+    isolated(|| {
+        let mut random = Random(0x5EED);
+        let (ours, theirs) = pair();
+        let (onward, home) = pair();
+        let worker = |seed: u64| {
+            let mut random = Random(seed);
+            let mut held: Vec<(SharedBlock, u8)> = Vec::new();
+            loop {
+                let Some((block, tag)) = receive(&theirs) else { return };
+                held.push((block, tag));
+                assert!(held.iter().all(|(block, tag)| is_filled(block, *tag)));
+                match random.below(6) {
+                    0 => held.clear(),
+                    1 => {
+                        // Which one is dropped decides how the claims lie.
+                        let at = random.below(held.len());
+                        held.swap_remove(at);
+                    }
+                    2 => {
+                        let (block, tag) = &held[random.below(held.len())];
+                        send(&onward, block, *tag);
+                    }
+                    3 if random.below(4) == 0 => {
+                        // A grandchild looks after what it inherited for a while.
+                        let pid = Child::run(|| {
+                            for _ in 0..10 {
+                                assert!(held.iter().all(|(block, tag)| is_filled(block, *tag)));
+                                std::thread::sleep(Duration::from_millis(1));
+                            }
+                        });
+                        if random.below(2) == 0 {
+                            assert_eq!(pid.wait(), 0);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        };
+        let mut workers: Vec<Child> = (0..4).map(|n| Child::run(|| worker(n))).collect();
+        let mut returned: Vec<(SharedBlock, u8)> = Vec::new();
+        let (mut tag, mut kills) = (0u8, 0u64);
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(4) {
+            let bytes = [64, 4000, 100_000, MIB][random.below(4)];
+            let block = alloc(bytes).unwrap();
+            tag = tag.wrapping_add(1);
+            fill(&block, tag);
+            assert!(send(&ours, &block, tag));
+            drop(block);
+            while readable(&home) {
+                returned.extend(receive(&home));
+            }
+            assert!(returned.iter().all(|(block, tag)| is_filled(block, *tag)));
+            if returned.len() > 20 {
+                returned.clear();
+            }
+            if random.below(40) == 0 {
+                let at = random.below(4);
+                workers[at].kill();
+                kills += 1;
+                workers[at] = Child::run(|| worker(100 + kills));
+            }
+            assert!(workers.iter().all(|worker| worker.ended().is_none()), "a worker saw a wrong byte");
+        }
+        assert!(kills > 10, "{kills} kills only");
+        workers.iter().for_each(Child::kill);
+        drop((ours, theirs, onward, home, returned));
+        // Grandchildren end by themselves; then everything is reusable.
+        std::thread::sleep(Duration::from_millis(300));
+        churn();
+        assert!(usage().arenas <= 3 && usage().blocks == 0, "{:?}", usage());
+    });
+}
+
+fn readable(socket: &OwnedFd) -> bool {
+    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one structure, as said.
+    unsafe { libc::poll(&mut poll, 1, 0) == 1 }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) as usize % limit
+    }
+}
