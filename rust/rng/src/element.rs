@@ -46,9 +46,7 @@ pub trait Float: Element {
 }
 
 /// f32 and f64, the types of arithmetic.
-pub trait Wide:
-    Float<Wide = Self> + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Div<Output = Self>
-{
+pub trait Wide: Float<Wide = Self> + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Div<Output = Self> {
     /// Fills `out` with uniform numbers of [0, 1), each times `scale` plus `from` in one rounding.
     fn uniform(generator: &mut Generator, out: &mut [Self], scale: Self, from: Self);
     /// Turns each complete block of 16 uniform numbers into 16 normal ones.

@@ -65,11 +65,7 @@ impl Mt19937 {
             let rest = self.rest();
             let count = rest.len().min(out.len());
             let (now, later) = out.split_at_mut(count);
-            vectorised(|| {
-                for (value, &word) in now.iter_mut().zip(rest) {
-                    *value = map(temper(word));
-                }
-            });
+            map_words(now, rest, map);
             self.next += count;
             out = later;
         }
@@ -83,11 +79,7 @@ impl Mt19937 {
         for part in out.chunks_mut(words.len() / 2) {
             let words = &mut words[..2 * part.len()];
             self.fill(words, |word| word);
-            vectorised(|| {
-                for (value, pair) in part.iter_mut().zip(words.chunks_exact(2)) {
-                    *value = map(join(pair[0], pair[1]));
-                }
-            });
+            map_pairs(part, words, map);
         }
     }
 
@@ -107,15 +99,16 @@ fn join(high: u32, low: u32) -> u64 {
     (u64::from(high) << 32) | u64::from(low)
 }
 
-/// Turns a block into the following one.
-#[inline(never)]
-fn twist(words: &mut [u32; N]) {
-    #[inline(always)]
-    fn mix(this: u32, next: u32, far: u32) -> u32 {
-        let joined = (this & 0x8000_0000) | (next & 0x7fff_ffff);
-        far ^ (joined >> 1) ^ ((next & 1).wrapping_neg() & 0x9908_b0df)
-    }
-    vectorised(|| {
+#[inline(always)]
+fn mix(this: u32, next: u32, far: u32) -> u32 {
+    let joined = (this & 0x8000_0000) | (next & 0x7fff_ffff);
+    far ^ (joined >> 1) ^ ((next & 1).wrapping_neg() & 0x9908_b0df)
+}
+
+vectorised! {
+    /// Turns a block into the following one.
+    #[inline(never)]
+    fn twist(words: &mut [u32; N]) {
         // Two loops, because the far word is an old one at first and a new one afterwards.
         for j in 0..N - M {
             words[j] = mix(words[j], words[j + 1], words[j + M]);
@@ -124,7 +117,19 @@ fn twist(words: &mut [u32; N]) {
             words[j] = mix(words[j], words[j + 1], words[j + M - N]);
         }
         words[N - 1] = mix(words[N - 1], words[0], words[M - 1]);
-    });
+    }
+
+    fn map_words<T>(out: &mut [T], words: &[u32], map: impl Fn(u32) -> T) {
+        for (value, &word) in out.iter_mut().zip(words) {
+            *value = map(temper(word));
+        }
+    }
+
+    fn map_pairs<T>(out: &mut [T], words: &[u32], map: impl Fn(u64) -> T) {
+        for (value, pair) in out.iter_mut().zip(words.as_chunks::<2>().0) {
+            *value = map(join(pair[0], pair[1]));
+        }
+    }
 }
 
 /// The scrambling of a word on its way out.

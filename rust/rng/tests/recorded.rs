@@ -146,9 +146,10 @@ fn weights<T: Float>(count: usize) -> Vec<T> {
 
 /// The hash of all bytes and the first three values, as the recording has them.
 fn summary<T: Bytes>(values: &[T]) -> String {
-    let hash = values.iter().flat_map(|value| value.bytes()).fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = values
+        .iter()
+        .flat_map(|value| value.bytes())
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     let mut text = format!("{hash:016x}");
     for value in values.iter().take(3) {
         text.push(' ');

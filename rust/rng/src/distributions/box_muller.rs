@@ -15,8 +15,8 @@ use crate::vector::vectorised;
 pub const BLOCK: usize = 16;
 const HALF: usize = BLOCK / 2;
 
-pub fn blocks_f32(data: &mut [f32], mean: f32, std: f32) {
-    vectorised(|| {
+vectorised! {
+    pub fn blocks_f32(data: &mut [f32], mean: f32, std: f32) {
         for block in data.as_chunks_mut::<BLOCK>().0 {
             for j in 0..HALF {
                 let radius = (-2.0 * ln(1.0 - block[j])).sqrt();
@@ -25,11 +25,9 @@ pub fn blocks_f32(data: &mut [f32], mean: f32, std: f32) {
                 block[j + HALF] = (radius * sin).mul_add(std, mean);
             }
         }
-    });
-}
+    }
 
-pub fn blocks_f64(data: &mut [f64], mean: f64, std: f64) {
-    vectorised(|| {
+    pub fn blocks_f64(data: &mut [f64], mean: f64, std: f64) {
         for block in data.as_chunks_mut::<BLOCK>().0 {
             for j in 0..HALF {
                 let radius = (-2.0 * (1.0 - block[j]).ln()).sqrt();
@@ -38,7 +36,7 @@ pub fn blocks_f64(data: &mut [f64], mean: f64, std: f64) {
                 block[j + HALF] = (radius * sin).mul_add(std, mean);
             }
         }
-    });
+    }
 }
 
 /// Cephes `logf` for normal positive numbers: x = m 2^e with m in [sqrt(1/2), sqrt(2)), then a polynomial in m - 1.
@@ -64,7 +62,7 @@ fn ln(x: f32) -> f32 {
         * m;
     // ln 2 in two parts, the smaller first.
     let small_terms = series.mul_add(square, e * -2.121_944_4e-4) - square * 0.5;
-    e.mul_add(0.693_359_375, m + small_terms)
+    e.mul_add(0.693_359_4, m + small_terms)
 }
 
 /// Cephes `sinf` and `cosf` for angles from 0 to 8192: reduce to an eighth of the circle, two polynomials, choose.

@@ -29,17 +29,18 @@ pub fn multinomial_with_replacement<T: Float>(
     let mut running = Vec::with_capacity(weights.len());
     for weight in weights {
         let weight = weight.to_wide();
-        // Written so that NaN is refused as negative, as torch does.
-        if !(weight >= zero) {
+        let size = weight.to_f64();
+        // torch counts NaN as negative.
+        if size < 0.0 || size.is_nan() {
             return Err(MultinomialError::Negative);
         }
-        if weight.to_f64().is_infinite() {
+        if size.is_infinite() {
             return Err(MultinomialError::NotFinite);
         }
         sum = sum + weight;
         running.push(sum);
     }
-    if !(sum > zero) {
+    if sum == zero {
         return Err(MultinomialError::Zero);
     }
     for value in &mut running {
