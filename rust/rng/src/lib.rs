@@ -17,10 +17,9 @@
 //! * `random_()` without bounds, `bernoulli_`, `geometric_` and `randperm` do not exist in torch for uint16, uint32 and
 //!   uint64. The traits here say so for `random_()`; for the others the caller decides.
 //!
-//! All functions fill contiguous slices in element order. torch visits a tensor that is dense but permuted in the order
-//! of its memory, and any other in the order of its largest stride first; who fills such a tensor draws into a buffer and
-//! copies, except for the normal distribution, where torch itself takes another path
-//! ([`distributions::normal_serial`]).
+//! All functions fill contiguous slices. torch visits a tensor in the order of its memory, whatever its strides, so who
+//! fills a strided one draws into a buffer and copies in that order. Only the normal distribution takes another path
+//! there, [`distributions::normal_serial`], as soon as a tensor is not contiguous in the order of its dimensions.
 
 pub mod distributions;
 mod element;

@@ -191,13 +191,11 @@ mod tests {
             let mut out = [0; 100];
             random_from_to(&mut generator, &mut out, range);
             assert!(out.iter().all(|&x| from <= x && x < to));
-            for range in
-                [IntRange::new::<f32>(from, to), IntRange::new::<f16>(from, to), IntRange::starting::<f32>(from)]
-            {
-                if let Ok(range) = range {
-                    random_from_to(&mut generator, &mut [0f32; 10], range);
-                    range.beyond_precision::<f32>();
-                }
+            let floats =
+                [IntRange::new::<f32>(from, to), IntRange::new::<f16>(from, to), IntRange::starting::<f32>(from)];
+            for range in floats.into_iter().flatten() {
+                random_from_to(&mut generator, &mut [0f32; 10], range);
+                range.beyond_precision::<f32>();
             }
         }
     }
