@@ -1,0 +1,13 @@
+"""Neural network modules: `Module` and its containers, layers, losses, and their helpers."""
+
+from . import functional, init, modules, utils
+from .modules import *  # noqa: F403
+from .parameter import Buffer, Parameter
+
+__all__ = ["Buffer", "Parameter", "functional", "init", "modules", "utils", *modules.__all__]
+
+
+def __getattr__(name: str) -> object:
+    from ._text import MissingName
+
+    raise MissingName(f"module {__name__!r} has no attribute {name!r}", name, lambda: __all__)

@@ -1,0 +1,21 @@
+"""The older spelling of ``reduction``: two booleans."""
+
+from __future__ import annotations
+
+import warnings
+
+
+def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> str:
+    """The reduction that the two deprecated arguments mean."""
+    if reduce is False:
+        reduction = "none"
+    elif size_average is False:
+        reduction = "sum"
+    else:
+        reduction = "mean"
+    if emit_warning:
+        warnings.warn(
+            f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
+            stacklevel=3,
+        )
+    return reduction

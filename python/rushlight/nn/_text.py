@@ -1,0 +1,64 @@
+"""Words for errors: the names torch prints for types, and the nearest existing name to a misspelt one."""
+
+from __future__ import annotations
+
+import rushlight as torch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+def typename(value: object) -> str:
+    """The name of a value's type as torch's messages write it: ``torch.FloatTensor``, ``int``, ``__main__.Net``."""
+    if isinstance(value, torch.Tensor):
+        return value.type()
+    kind = value if isinstance(value, type) else type(value)
+    home = kind.__module__
+    if home == "builtins":
+        return kind.__qualname__
+    package = __package__.partition(".")[0]
+    if home.partition(".")[0] == package:
+        home = "torch" + home[len(package) :]
+    return f"{home}.{kind.__qualname__}"
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The existing name that ``name`` was most likely meant to be, or None."""
+
+    def folded(word: str) -> str:
+        return word.replace("_", "").lower()
+
+    pool = [word for word in names if name.startswith("_") or not word.startswith("_")]
+    for word in pool:
+        if folded(word) == folded(name):
+            return word
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, pool, 1, 0.75)
+    return found[0] if found else None
+
+
+class MissingName(AttributeError):
+    """An AttributeError that looks for the nearest name only when it is printed, so that ``hasattr`` stays cheap."""
+
+    def __init__(self, sentence: str, name: str, names: Callable[[], Iterable[str]]) -> None:
+        # `obj` is given so that the interpreter does not add a second proposal of its own.
+        super().__init__(sentence, name=name, obj=None)
+        self._names = names
+
+    def __str__(self) -> str:
+        near = nearest(self.name, self._names())
+        return self.args[0] if near is None else f"{self.args[0]}\nDid you mean '{near}'?"
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return AttributeError, (str(self),)
+
+
+# What programs see and print is an AttributeError.
+MissingName.__module__, MissingName.__qualname__, MissingName.__name__ = "builtins", "AttributeError", "AttributeError"
+
+
+def indented(text: str, width: int) -> str:
+    """All lines but the first moved right by ``width`` blanks."""
+    return text.replace("\n", "\n" + " " * width)

@@ -1,0 +1,263 @@
+"""Functions of neural networks.
+
+Most are rows of the operator table and come from it as they are. What stands here needs Python besides the row:
+deprecated arguments, warnings, a choice between two rows.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import rushlight as torch
+from rushlight._C import _nn
+
+from . import _reduction
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from rushlight import Tensor
+
+globals().update({name: row for name, row in vars(_nn).items() if not name.startswith("_")})
+
+
+def __getattr__(name: str) -> object:
+    from ._text import MissingName
+
+    raise MissingName(f"module {__name__!r} has no attribute {name!r}", name, lambda: globals())
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """``max(input, 0)``, element by element; with ``inplace`` into the input itself.
+
+    >>> torch.nn.functional.relu(torch.tensor([-1.0, 2.0]))
+    tensor([0., 2.])
+    """
+    return input.relu_() if inplace else _nn.relu(input)
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """In training, zeroes each element with probability ``p`` and divides the rest by ``1 - p``; else the input.
+
+    Raises:
+        ValueError: ``p`` is outside of [0, 1].
+
+    >>> torch.nn.functional.dropout(torch.ones(2), p=1.0)
+    tensor([0., 0.])
+    """
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if not training:
+        return input
+    result = _nn.dropout(input, p, True)
+    return input.copy_(result) if inplace else result
+
+
+def _legacy_softmax_dim(name: str, dimensions: int, stacklevel: int) -> int:
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. "
+        "Change the call to include dim=X as an argument.",
+        stacklevel=stacklevel,
+    )
+    return 0 if dimensions in (0, 1, 3) else 1
+
+
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None) -> Tensor:
+    """``exp(input)`` divided by its sum along ``dim``; computed in ``dtype`` if one is given.
+
+    Raises:
+        IndexError: the input has no such dimension.
+
+    >>> torch.nn.functional.softmax(torch.tensor([0.0, 0.0]), dim=0)
+    tensor([0.5000, 0.5000])
+    """
+    if dim is None:
+        dim = _legacy_softmax_dim("softmax", input.dim(), _stacklevel)
+    return _nn.softmax(input, dim) if dtype is None else _nn.softmax(input, dim, dtype=dtype)
+
+
+def log_softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
+) -> Tensor:
+    """The logarithm of `softmax`, computed without overflow.
+
+    Raises:
+        IndexError: the input has no such dimension.
+
+    >>> torch.nn.functional.log_softmax(torch.tensor([0.0, 0.0]), dim=0)
+    tensor([-0.6931, -0.6931])
+    """
+    if dim is None:
+        dim = _legacy_softmax_dim("log_softmax", input.dim(), _stacklevel)
+    return _nn.log_softmax(input, dim) if dtype is None else _nn.log_softmax(input, dim, dtype=dtype)
+
+
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest value of each window of images ``(N, C, H, W)`` or ``(C, H, W)``, with its place if asked.
+
+    Raises:
+        RuntimeError: the input is smaller than a window, or the padding larger than half of it.
+
+    >>> torch.nn.functional.max_pool2d(torch.arange(4.0).reshape(1, 2, 2), 2)
+    tensor([[[3.]]])
+    """
+    row = _nn.max_pool2d_with_indices if return_indices else _nn.max_pool2d
+    return row(input, kernel_size, kernel_size if stride is None else stride, padding, dilation, ceil_mode)
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """The rows of ``weight`` with the numbers in ``input``; ``padding_idx`` gets no gradient.
+
+    With ``max_norm`` the rows that are looked up are first shortened in place.
+
+    Raises:
+        AssertionError: ``padding_idx`` is not a row of the table.
+        IndexError: an index is not a row of the table.
+
+    >>> table = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> torch.nn.functional.embedding(torch.tensor([1, 0]), table)
+    tensor([[3., 4.],
+            [1., 2.]])
+    """
+    if padding_idx is not None:
+        rows = weight.size(0)
+        if not -rows <= padding_idx < rows:
+            raise AssertionError("Padding_idx must be within num_embeddings")
+        padding_idx %= rows
+    if max_norm is not None:
+        with torch.no_grad():
+            _nn.embedding_renorm_(weight, input, max_norm, norm_type)
+    return _nn.embedding(input, weight, padding_idx, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
+
+
+def _reduced(losses: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+    if weight is not None:
+        if weight.size() != losses.size():
+            raise ValueError("Weights and input must have the same size.")
+        losses = losses * weight
+    if reduction == "none":
+        return losses
+    if reduction == "sum":
+        return losses.sum()
+    if reduction != "mean":
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return losses.mean() if weight is None else losses.sum() / weight.sum()
+
+
+def _warn_of_broadcasting(input: Tensor, target: Tensor) -> None:
+    if target.shape != input.shape:
+        warnings.warn(
+            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). This will "
+            "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
+            stacklevel=3,
+        )
+
+
+def mse_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """``(input - target) ** 2`` as mean, sum or ``"none"``; with ``weight`` the mean is weighted.
+
+    Raises:
+        ValueError: an unknown reduction, or a weight whose shape differs.
+
+    >>> torch.nn.functional.mse_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
+    tensor(2.5000)
+    """
+    if size_average is not None or reduce is not None:
+        reduction = _reduction.legacy_get_string(size_average, reduce)
+    _warn_of_broadcasting(input, target)
+    if weight is None:
+        return _nn.mse_loss(input, target, reduction=reduction)
+    return _reduced(_nn.mse_loss(input, target, reduction="none"), weight, reduction)
+
+
+def l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """``|input - target|`` as mean, sum or ``"none"``; with ``weight`` the mean is weighted.
+
+    Raises:
+        ValueError: an unknown reduction, or a weight whose shape differs.
+
+    >>> torch.nn.functional.l1_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
+    tensor(1.5000)
+    """
+    if size_average is not None or reduce is not None:
+        reduction = _reduction.legacy_get_string(size_average, reduce)
+    _warn_of_broadcasting(input, target)
+    return _reduced((input - target).abs(), weight, reduction)
+
+
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Minus the log-probability of the right class; `rushlight.nn.NLLLoss` describes the arguments.
+
+    Raises:
+        IndexError: a target is not a class.
+
+    >>> torch.nn.functional.nll_loss(torch.tensor([[-0.1, -2.4]]), torch.tensor([0]))
+    tensor(0.1000)
+    """
+    if size_average is not None or reduce is not None:
+        reduction = _reduction.legacy_get_string(size_average, reduce)
+    return _nn.nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction)
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """The cross entropy of scores; `rushlight.nn.CrossEntropyLoss` describes the arguments.
+
+    Raises:
+        IndexError: a target is not a class.
+
+    >>> torch.nn.functional.cross_entropy(torch.zeros(2, 4), torch.tensor([0, 3]))
+    tensor(1.3863)
+    """
+    if size_average is not None or reduce is not None:
+        reduction = _reduction.legacy_get_string(size_average, reduce)
+    return _nn.cross_entropy(
+        input, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
+    )

@@ -1,0 +1,326 @@
+"""Initial values for weights. Every function fills a tensor in place, without recording, and returns it.
+
+The bounds are computed in Python floats in torch's order, so the same seed gives torch's numbers.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+
+import rushlight as torch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from rushlight import Tensor
+
+_PLAIN_GAINS = (
+    "linear",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "sigmoid",
+)
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """The factor that keeps the variance of activations through a nonlinearity.
+
+    Args:
+        param: the negative slope of ``"leaky_relu"``, 0.01 by default.
+
+    Raises:
+        ValueError: an unknown nonlinearity, or a slope that is not a number.
+
+    >>> calculate_gain("leaky_relu", 0.2)
+    1.3867504905630728
+    """
+    if nonlinearity in _PLAIN_GAINS:
+        return 1
+    if nonlinearity == "tanh":
+        return 5.0 / 3
+    if nonlinearity == "relu":
+        return math.sqrt(2.0)
+    if nonlinearity == "leaky_relu":
+        slope = 0.01 if param is None else param
+        if isinstance(slope, bool) or not isinstance(slope, (int, float)):
+            raise ValueError(f"negative_slope {param} not a valid number")
+        return math.sqrt(2.0 / (1 + slope**2))
+    if nonlinearity == "selu":
+        return 3.0 / 4
+    raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
+
+
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
+    """Uniform between ``a`` and ``b``.
+
+    >>> weight = uniform_(torch.empty(3), 2.0, 4.0)
+    >>> bool((weight >= 2).all() and (weight < 4).all())
+    True
+    """
+    with torch.no_grad():
+        return tensor.uniform_(a, b, generator=generator)
+
+
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
+    """Normally distributed.
+
+    >>> normal_(torch.empty(3), mean=7.0, std=0.0)
+    tensor([7., 7., 7.])
+    """
+    with torch.no_grad():
+        return tensor.normal_(mean, std, generator=generator)
+
+
+def trunc_normal_(
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Normally distributed, redrawn outside of ``[a, b]`` (by the inverse of the distribution function)."""
+    if mean < a - 2 * std or mean > b + 2 * std:
+        warnings.warn(
+            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. "
+            "The distribution of values may be incorrect.",
+            stacklevel=2,
+        )
+    low, high = (_normal_cdf((bound - mean) / std) for bound in (a, b))
+    with torch.no_grad():
+        tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
+        tensor.erfinv_()
+        tensor.mul_(std * math.sqrt(2.0))
+        tensor.add_(mean)
+        return tensor.clamp_(min=a, max=b)
+
+
+def _normal_cdf(x: float) -> float:
+    return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
+
+
+def constant_(tensor: Tensor, val: float) -> Tensor:
+    """One value everywhere.
+
+    >>> constant_(torch.empty(2), 0.3)
+    tensor([0.3000, 0.3000])
+    """
+    with torch.no_grad():
+        return tensor.fill_(val)
+
+
+def ones_(tensor: Tensor) -> Tensor:
+    """Ones.
+
+    >>> ones_(torch.empty(2))
+    tensor([1., 1.])
+    """
+    return constant_(tensor, 1.0)
+
+
+def zeros_(tensor: Tensor) -> Tensor:
+    """Zeros.
+
+    >>> zeros_(torch.empty(2))
+    tensor([0., 0.])
+    """
+    with torch.no_grad():
+        return tensor.zero_()
+
+
+def eye_(tensor: Tensor) -> Tensor:
+    """The identity matrix.
+
+    Raises:
+        ValueError: the tensor is not a matrix.
+
+    >>> eye_(torch.empty(2, 3))
+    tensor([[1., 0., 0.],
+            [0., 1., 0.]])
+    """
+    if tensor.dim() != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    with torch.no_grad():
+        return tensor.copy_(torch.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
+
+
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """Convolution kernels that keep as many input channels as possible unchanged, in each group.
+
+    Raises:
+        ValueError: the tensor has not 3 to 5 dimensions, or ``groups`` does not divide its first.
+
+    >>> dirac_(torch.empty(1, 1, 3))
+    tensor([[[0., 1., 0.]]])
+    """
+    if tensor.dim() not in (3, 4, 5):
+        raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
+    out_channels, in_channels, *kernel = tensor.shape
+    if out_channels % groups != 0:
+        raise ValueError("dim 0 must be divisible by groups")
+    in_group = out_channels // groups
+    center = tuple(size // 2 for size in kernel)
+    with torch.no_grad():
+        tensor.zero_()
+        for group in range(groups):
+            for channel in range(min(in_group, in_channels)):
+                tensor[(group * in_group + channel, channel, *center)] = 1
+    return tensor
+
+
+def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
+    """How many inputs an output depends on, and how many outputs an input reaches."""
+    if tensor.dim() < 2:
+        raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
+    fan_out, fan_in, *kernel = tensor.shape
+    field = math.prod(kernel)
+    return fan_in * field, fan_out * field
+
+
+def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
+    mode = mode.lower()
+    modes = ["fan_in", "fan_out"]
+    if mode not in modes:
+        raise ValueError(f"Mode {mode} not supported, please use one of {modes}")
+    return _calculate_fan_in_and_fan_out(tensor)[modes.index(mode)]
+
+
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
+    """Uniform within ``gain * sqrt(6 / (fan_in + fan_out))`` (Glorot and Bengio 2010).
+
+    Raises:
+        ValueError: the tensor has fewer than 2 dimensions.
+
+    >>> bool((xavier_uniform_(torch.empty(3, 3)).abs() <= 1).all())
+    True
+    """
+    bound = math.sqrt(3.0) * _xavier_std(tensor, gain)
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
+    """Normal with deviation ``gain * sqrt(2 / (fan_in + fan_out))`` (Glorot and Bengio 2010).
+
+    Raises:
+        ValueError: the tensor has fewer than 2 dimensions.
+
+    >>> xavier_normal_(torch.empty(3, 5)).shape
+    torch.Size([3, 5])
+    """
+    return normal_(tensor, 0.0, _xavier_std(tensor, gain), generator)
+
+
+def _xavier_std(tensor: Tensor, gain: float) -> float:
+    fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
+    return gain * math.sqrt(2.0 / float(fan_in + fan_out))
+
+
+def kaiming_uniform_(
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Uniform within ``gain * sqrt(3 / fan)`` (He and others 2015).
+
+    Args:
+        a: the negative slope of ``"leaky_relu"``.
+        mode: ``"fan_in"`` keeps the variance forward, ``"fan_out"`` backward.
+        nonlinearity: what follows; see `calculate_gain`.
+
+    Raises:
+        ValueError: the tensor has fewer than 2 dimensions, or the mode is unknown.
+
+    >>> bool((kaiming_uniform_(torch.empty(3, 6), nonlinearity="relu").abs() <= 1).all())
+    True
+    """
+    if 0 in tensor.shape:
+        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
+        return tensor
+    bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def kaiming_normal_(
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Normal with deviation ``gain / sqrt(fan)`` (He and others 2015); arguments as in `kaiming_uniform_`.
+
+    Raises:
+        ValueError: the tensor has fewer than 2 dimensions, or the mode is unknown.
+
+    >>> kaiming_normal_(torch.empty(3, 5)).shape
+    torch.Size([3, 5])
+    """
+    if 0 in tensor.shape:
+        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
+        return tensor
+    return normal_(tensor, 0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
+
+
+def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
+    fan = _calculate_correct_fan(tensor, mode)
+    return calculate_gain(nonlinearity, a) / math.sqrt(fan)
+
+
+def sparse_(
+    tensor: Tensor, sparsity: float, std: float = 0.01, generator: torch.Generator | None = None
+) -> Tensor:
+    """Normal with deviation ``std``, but a share ``sparsity`` of each column is zero.
+
+    Raises:
+        ValueError: the tensor is not a matrix.
+
+    >>> int((sparse_(torch.empty(10, 2), sparsity=0.5) == 0).sum())
+    10
+    """
+    if tensor.dim() != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    rows, columns = tensor.shape
+    zeros = math.ceil(sparsity * rows)
+    with torch.no_grad():
+        tensor.normal_(0, std, generator=generator)
+        for column in range(columns):
+            tensor[torch.randperm(rows)[:zeros], column] = 0
+    return tensor
+
+
+def _deprecated(function: Callable[..., Any]) -> Callable[..., Any]:
+    new_name = function.__name__
+    old_name = new_name[:-1]
+
+    @functools.wraps(function)
+    def renamed(*args: Any, **kwargs: Any) -> Any:
+        warnings.warn(
+            f"`nn.init.{old_name}` is now deprecated in favor of `nn.init.{new_name}`.", FutureWarning, stacklevel=2
+        )
+        return function(*args, **kwargs)
+
+    renamed.__name__ = renamed.__qualname__ = old_name
+    renamed.__doc__ = f"The old name of `{new_name}`."
+    return renamed
+
+
+uniform = _deprecated(uniform_)
+normal = _deprecated(normal_)
+constant = _deprecated(constant_)
+eye = _deprecated(eye_)
+dirac = _deprecated(dirac_)
+xavier_uniform = _deprecated(xavier_uniform_)
+xavier_normal = _deprecated(xavier_normal_)
+kaiming_uniform = _deprecated(kaiming_uniform_)
+kaiming_normal = _deprecated(kaiming_normal_)
+sparse = _deprecated(sparse_)

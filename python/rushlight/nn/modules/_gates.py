@@ -1,0 +1,120 @@
+"""The gates that let a module's full backward hooks see its gradients.
+
+A gate is the identity in forward; in backward the gradients of all its tensors pass through a Python function.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import rushlight as torch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+
+class BackwardHookFunction(torch.autograd.Function):
+    """The identity; in backward the gradients pass through a gate, a function of the tuple of gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, gate: Callable[[tuple[Any, ...]], tuple[Any, ...]], *tensors: Any) -> tuple[Any, ...]:
+        ctx.gate = gate
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*[tensor for tensor in tensors if not tensor.requires_grad])
+        return tensors
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        return None, *ctx.gate(grads)
+
+
+class BackwardHook:
+    """The backward hooks of one call of a module: a gate on its inputs and one on its outputs.
+
+    The gate on the outputs runs first in backward: it calls the pre-hooks and keeps the gradients of the outputs. The
+    gate on the inputs then calls the hooks with both. Gradients keep the positions of the arguments; whatever is not a
+    tensor has None.
+    """
+
+    def __init__(self, module: Any, user_hooks: Iterable[Callable], user_pre_hooks: Iterable[Callable]) -> None:
+        self.module = module
+        self.user_hooks = list(user_hooks)
+        self.user_pre_hooks = list(user_pre_hooks)
+        self.grad_outputs: tuple[Any, ...] | None = None
+        self.inputs = 0
+        self.inputs_gated = False
+
+    def setup_input_hook(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        self.inputs = len(args)
+        args, self.inputs_gated = _gated(args, self._inputs_reached)
+        return args
+
+    def setup_output_hook(self, result: Any) -> Any:
+        alone = not isinstance(result, tuple)
+        outputs, _ = _gated((result,) if alone else result, self._outputs_reached)
+        return outputs[0] if alone else outputs
+
+    def _outputs_reached(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        for hook in self.user_pre_hooks:
+            given = hook(self.module, grads)
+            if given is not None:
+                grads = _replacement(given, grads, "Backward pre hook", "grad_output")
+        self.grad_outputs = grads
+        if self.user_hooks and not self.inputs_gated:
+            warnings.warn(
+                "Full backward hook is firing when gradients are computed with respect to module outputs since no "
+                "inputs require gradients. See https://docs.pytorch.org/docs/main/generated/torch.nn.Module.html"
+                "#torch.nn.Module.register_full_backward_hook for more details.",
+                stacklevel=2,
+            )
+            nothing = (None,) * self.inputs
+            for hook in self.user_hooks:
+                given = hook(self.module, nothing, grads)
+                if given is not None and not (isinstance(given, tuple) and all(grad is None for grad in given)):
+                    raise RuntimeError(
+                        "Backward hook for Modules where no input requires gradient should always return None or "
+                        "None for all gradients."
+                    )
+            self.grad_outputs = None
+        return grads
+
+    def _inputs_reached(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        # Without gradients of the outputs this pass reached the inputs by another way.
+        if self.grad_outputs is None:
+            return grads
+        for hook in self.user_hooks:
+            given = hook(self.module, grads, self.grad_outputs)
+            if given is not None:
+                grads = _replacement(given, grads, "Backward hook", "grad_input")
+        self.grad_outputs = None
+        return grads
+
+
+def _replacement(given: Any, grads: Sequence[Any], who: str, what: str) -> tuple[Any, ...]:
+    given = (given,) if isinstance(given, torch.Tensor) else given
+    if len(given) != len(grads):
+        raise RuntimeError(f"{who} returned an invalid number of {what}, got {len(given)}, but expected {len(grads)}")
+    return tuple(given)
+
+
+def _gated(values: tuple[Any, ...], reached: Callable) -> tuple[tuple[Any, ...], bool]:
+    """The values with their tensors passed through a gate; False if there is nothing to differentiate."""
+    places = [place for place, value in enumerate(values) if isinstance(value, torch.Tensor)]
+    tensors = [values[place] for place in places]
+    if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)):
+        return values, False
+
+    def gate(grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        spread: list[Any] = [None] * len(values)
+        for place, grad in zip(places, grads):
+            spread[place] = grad
+        spread = reached(tuple(spread))
+        return tuple(spread[place] for place in places)
+
+    passed = list(values)
+    for place, tensor in zip(places, BackwardHookFunction.apply(gate, *tensors)):
+        passed[place] = tensor
+    # A named tuple keeps its type.
+    return (type(values)(*passed) if hasattr(values, "_fields") else tuple(passed)), True

@@ -1,0 +1,333 @@
+"""Hooks around a module's call: the registries that hold for all modules, and the call that runs hooks.
+
+A call without hooks must cost next to nothing, so `Module.__call__` reads one flag, `calls_are_plain`, which falls when
+the first hook of the process is registered; from then on each call looks at the registries.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+import weakref
+from collections import OrderedDict
+
+import rushlight as torch
+
+from ...utils.hooks import RemovableHandle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+calls_are_plain = True
+
+# Hooks for every module. The `_with_kwargs` and `_always_called` registries hold the ids of hooks with that property.
+forward_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
+forward_hooks: OrderedDict[int, Callable] = OrderedDict()
+forward_hooks_with_kwargs: OrderedDict[int, bool] = OrderedDict()
+forward_hooks_always_called: OrderedDict[int, bool] = OrderedDict()
+backward_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
+backward_hooks: OrderedDict[int, Callable] = OrderedDict()
+module_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
+parameter_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
+buffer_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
+
+# Whether the backward hooks for every module are full ones; None before the first.
+backward_hooks_are_full: bool | None = None
+
+# The registries that each module has of its own and that its call looks at.
+OWN = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+
+
+def add(hooks: OrderedDict, hook: Callable, prepend: bool = False, **flags: OrderedDict | None) -> RemovableHandle:
+    """Registers a hook that a call looks for; its id goes into those registries of flags that are not None."""
+    global calls_are_plain
+    calls_are_plain = False
+    marked = [flag for flag in flags.values() if flag is not None]
+    handle = add_quietly(hooks, hook, marked)
+    for flag in marked:
+        flag[handle.id] = True
+    if prepend:
+        for registry in (hooks, *marked):
+            registry.move_to_end(handle.id, last=False)
+    return handle
+
+
+def add_quietly(hooks: OrderedDict, hook: Callable, flags: list[OrderedDict] | None = None) -> RemovableHandle:
+    """Registers a hook that no call looks for, such as those of the state dictionary."""
+    handle = RemovableHandle(hooks, extra_dict=flags)
+    hooks[handle.id] = hook
+    return handle
+
+
+def noticed(module: Any) -> None:
+    """Ends the plain calls if a module that came from elsewhere (a copy, a file) brings hooks."""
+    global calls_are_plain
+    if any(module.__dict__[name] for name in OWN):
+        calls_are_plain = False
+
+
+def are_around(module: Any) -> bool:
+    """Whether a call of this module has any hook to run."""
+    own = module.__dict__
+    return bool(
+        own["_forward_hooks"]
+        or own["_forward_pre_hooks"]
+        or own["_backward_hooks"]
+        or own["_backward_pre_hooks"]
+        or forward_hooks
+        or forward_pre_hooks
+        or backward_hooks
+        or backward_pre_hooks
+    )
+
+
+# What torch.nn.modules.module exports.
+
+
+def register_module_forward_pre_hook(hook: Callable) -> RemovableHandle:
+    """Calls ``hook(module, args)`` before the forward of every module; a result replaces the arguments."""
+    return add(forward_pre_hooks, hook)
+
+
+def register_module_forward_hook(
+    hook: Callable, *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """Calls ``hook(module, args, output)`` after the forward of every module; a result replaces the output."""
+    return add(
+        forward_hooks,
+        hook,
+        with_kwargs=forward_hooks_with_kwargs if with_kwargs else None,
+        always_call=forward_hooks_always_called if always_call else None,
+    )
+
+
+def register_module_full_backward_pre_hook(hook: Callable) -> RemovableHandle:
+    """Calls ``hook(module, grad_output)`` when the gradients of a module's outputs are known."""
+    return add(backward_pre_hooks, hook)
+
+
+def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
+    """Calls ``hook(module, grad_input, grad_output)`` when the gradients of a module's inputs are known."""
+    return _add_backward(hook, full=True)
+
+
+def register_module_backward_hook(hook: Callable) -> RemovableHandle:
+    """The older form of `register_module_full_backward_hook`: sees the gradients of the last operation only."""
+    return _add_backward(hook, full=False)
+
+
+def _add_backward(hook: Callable, full: bool) -> RemovableHandle:
+    global backward_hooks_are_full
+    if backward_hooks_are_full is (not full):
+        raise RuntimeError(
+            "Cannot use both regular backward hooks and full backward hooks as a global Module hook. "
+            "Please use only one of them."
+        )
+    backward_hooks_are_full = full
+    return add(backward_hooks, hook)
+
+
+def register_module_module_registration_hook(hook: Callable) -> RemovableHandle:
+    """Calls ``hook(module, name, submodule)`` whenever a submodule is registered; a result replaces it."""
+    return add(module_registration_hooks, hook)
+
+
+def register_module_parameter_registration_hook(hook: Callable) -> RemovableHandle:
+    """Calls ``hook(module, name, parameter)`` whenever a parameter is registered; a result replaces it."""
+    return add(parameter_registration_hooks, hook)
+
+
+def register_module_buffer_registration_hook(hook: Callable) -> RemovableHandle:
+    """Calls ``hook(module, name, buffer)`` whenever a buffer is registered; a result replaces it."""
+    return add(buffer_registration_hooks, hook)
+
+
+def registered(hooks: OrderedDict, module: Any, name: str, value: Any) -> Any:
+    """The value to register under this name after the registration hooks have seen it."""
+    for hook in hooks.values():
+        given = hook(module, name, value)
+        if given is not None:
+            value = given
+    return value
+
+
+# The call with hooks.
+
+
+def call(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Calls the module's forward with all hooks around it."""
+    pending = {
+        key: hook
+        for hooks, always in (
+            (forward_hooks, forward_hooks_always_called),
+            (module._forward_hooks, module._forward_hooks_always_called),
+        )
+        for key, hook in hooks.items()
+        if key in always
+    }
+    if not pending:
+        return _run(module, args, kwargs, pending)
+    try:
+        return _run(module, args, kwargs, pending)
+    except Exception:
+        # Hooks that asked to be called always and were not yet called are called without an output.
+        for key, hook in pending.items():
+            try:
+                _after(module, key, hook, args, kwargs, None)
+            except Exception as error:
+                whose = "global module" if key in forward_hooks else "module"
+                warnings.warn(
+                    f"{whose} forward hook with ``always_call=True`` raised an exception that was silenced as another "
+                    f"error was raised in forward: {error}",
+                    stacklevel=3,
+                )
+        raise
+
+
+def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pending: dict[int, Callable]) -> Any:
+    for key, hook in (*forward_pre_hooks.items(), *module._forward_pre_hooks.items()):
+        args, kwargs = _before(module, key, hook, args, kwargs)
+
+    full, plain = _backward_hooks_of(module)
+    pre = [*backward_pre_hooks.values(), *module._backward_pre_hooks.values()]
+    gates = None
+    if full or pre:
+        from ._gates import BackwardHook
+
+        gates = BackwardHook(module, full, pre)
+        args = gates.setup_input_hook(args)
+
+    result = module.forward(*args, **kwargs)
+
+    for key, hook in (*forward_hooks.items(), *module._forward_hooks.items()):
+        pending.pop(key, None)
+        given = _after(module, key, hook, args, kwargs, result)
+        if given is not None:
+            result = given
+
+    if gates is not None:
+        if not isinstance(result, (torch.Tensor, tuple)):
+            warnings.warn(
+                "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received "
+                f"{type(result)}",
+                stacklevel=4,
+            )
+        result = gates.setup_output_hook(result)
+    if plain:
+        _watch_last_node(module, plain, args, result)
+    return result
+
+
+def _before(
+    module: Any, key: int, hook: Callable, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if key in module._forward_pre_hooks_with_kwargs:
+        given = hook(module, args, kwargs)
+        if given is None:
+            return args, kwargs
+        if isinstance(given, tuple) and len(given) == 2:
+            return given
+        raise RuntimeError(f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {given}.")
+    given = hook(module, args)
+    if given is None:
+        return args, kwargs
+    return (given if isinstance(given, tuple) else (given,)), kwargs
+
+
+def _after(module: Any, key: int, hook: Callable, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+    if key in forward_hooks_with_kwargs or key in module._forward_hooks_with_kwargs:
+        return hook(module, args, kwargs, result)
+    return hook(module, args, result)
+
+
+def _backward_hooks_of(module: Any) -> tuple[list[Callable], list[Callable]]:
+    """The full and the older backward hooks that hold for this module."""
+    full: list[Callable] = []
+    plain: list[Callable] = []
+    (full if backward_hooks_are_full else plain).extend(backward_hooks.values())
+    (full if module._is_full_backward_hook else plain).extend(module._backward_hooks.values())
+    return full, plain
+
+
+def _watch_last_node(module: Any, hooks: list[Callable], args: Any, result: Any) -> None:
+    """Older backward hooks see the gradients of the operation that made the output, whatever came before it."""
+    first = result
+    while not isinstance(first, torch.Tensor):
+        first = next(iter(first.values() if isinstance(first, dict) else first))
+    node = first.grad_fn
+    if node is None:
+        return
+    for hook in hooks:
+        node.register_hook(functools.wraps(hook)(functools.partial(hook, module)))
+    _warn_of_partial_view(args, result, node)
+
+
+def _warn_of_partial_view(args: Any, result: Any, node: Any) -> None:
+    def tensors(value: Any) -> bool:
+        return isinstance(value, torch.Tensor) or (
+            isinstance(value, tuple) and all(isinstance(part, torch.Tensor) for part in value)
+        )
+
+    def tell(sentence: str) -> None:
+        warnings.warn(sentence, FutureWarning, stacklevel=6)
+
+    advice = "Please use register_full_backward_hook to get the documented behavior."
+    if not tensors(result):
+        tell(
+            "Using non-full backward hooks on a Module that does not return a single Tensor or a tuple of Tensors is "
+            "deprecated and will be removed in future versions. This hook will be missing some of the grad_output. "
+            + advice
+        )
+    elif not tensors(args):
+        tell(
+            "Using non-full backward hooks on a Module that does not take as input a single Tensor or a tuple of "
+            "Tensors is deprecated and will be removed in future versions. This hook will be missing some of the "
+            "grad_input. " + advice
+        )
+    elif isinstance(result, tuple) and len({part.grad_fn for part in result}) > 1:
+        tell(
+            "Using a non-full backward hook when outputs are generated by different autograd Nodes is deprecated and "
+            "will be removed in future versions. This hook will be missing some grad_output. " + advice
+        )
+    else:
+        inputs = {args.grad_fn} if isinstance(args, torch.Tensor) else {part.grad_fn for part in args}
+        if not {edge[0] for edge in node.next_functions} <= inputs | {None}:
+            tell(
+                "Using a non-full backward hook when the forward contains multiple autograd Nodes is deprecated and "
+                "will be removed in future versions. This hook will be missing some grad_input. " + advice
+            )
+
+
+class WrappedHook:
+    """A hook that is given its module first; it knows the module weakly and survives copying and pickling."""
+
+    def __init__(self, hook: Callable, module: Any = None) -> None:
+        self.hook = hook
+        self.with_module = module is not None
+        functools.update_wrapper(self, hook)
+        if module is not None:
+            self.module = weakref.ref(module)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self.with_module:
+            return self.hook(*args, **kwargs)
+        module = self.module()
+        if module is None:
+            raise RuntimeError("You are trying to call the hook of a dead Module!")
+        return self.hook(module, *args, **kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {"hook": self.hook, "with_module": self.with_module}
+        if self.with_module:
+            state["module"] = self.module()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["hook"])  # type: ignore[misc]
+        if state["with_module"]:
+            if state["module"] is None:
+                raise RuntimeError("You are trying to revive the hook of a dead Module!")
+            self.with_module = True
+            self.module = weakref.ref(state["module"])

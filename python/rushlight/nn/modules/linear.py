@@ -1,0 +1,92 @@
+"""Affine maps."""
+
+from __future__ import annotations
+
+import math
+
+import rushlight as torch
+
+from .. import functional as F
+from .. import init
+from ..parameter import Parameter
+from .module import Module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["Identity", "Linear"]
+
+
+class Identity(Module):
+    """Returns its input unchanged; takes and ignores any arguments.
+
+    >>> torch.nn.Identity(54, unused=True)(torch.tensor([1.0]))
+    tensor([1.])
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return input
+
+
+class Linear(Module):
+    """``x @ weight.T + bias``.
+
+    Args:
+        in_features: size of the input's last dimension.
+        out_features: size of the output's last dimension.
+        bias: whether to add a learned bias.
+
+    Shapes: input ``(*, in_features)``, output ``(*, out_features)``, weight ``(out_features, in_features)``.
+    The dtype of the input is that of the weight. Weight and bias start uniform within ``1 / sqrt(in_features)``.
+
+    Raises:
+        RuntimeError: the input's last dimension is not ``in_features``, or the dtypes differ.
+
+    >>> layer = torch.nn.Linear(20, 30)
+    >>> layer(torch.zeros(128, 20)).shape
+    torch.Size([128, 30])
+    """
+
+    __constants__ = ["in_features", "out_features"]
+    in_features: int
+    out_features: int
+    weight: torch.Tensor
+    bias: torch.Tensor | None
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.weight = Parameter(torch.empty((out_features, in_features), device=device, dtype=dtype))
+        if bias:
+            self.bias = Parameter(torch.empty(out_features, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws weight and bias anew."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            fan_in, _ = init._calculate_fan_in_and_fan_out(self.weight)
+            bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        # Straight from the registry: an attribute of a module takes several times as long.
+        own = self._parameters
+        try:
+            weight, bias = own["weight"], own["bias"]
+        except KeyError:
+            # Weight normalisation and the like replace parameters by computed attributes.
+            weight, bias = self.weight, self.bias
+        return F.linear(input, weight, bias)
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"

@@ -1,0 +1,139 @@
+"""Tables of vectors that are looked up by number."""
+
+from __future__ import annotations
+
+import rushlight as torch
+
+from .. import functional as F
+from .. import init
+from ..parameter import Parameter
+from .module import Module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["Embedding"]
+
+
+class Embedding(Module):
+    """A table of ``num_embeddings`` learned vectors of size ``embedding_dim``, looked up by index.
+
+    Args:
+        padding_idx: a row that starts as zeros and gets no gradient.
+        max_norm: rows longer than this (in the ``norm_type``-norm) are shortened in place when they are looked up.
+        scale_grad_by_freq: whether gradients are divided by how often the index occurs.
+        sparse: whether the weight's gradient is a sparse tensor.
+
+    Shapes: indices ``(*)`` of int32 or int64, output ``(*, embedding_dim)`` of the weight's dtype. The table starts
+    normally distributed.
+
+    Raises:
+        AssertionError: ``padding_idx`` is not a row of the table.
+        IndexError: an index is not a row of the table.
+
+    >>> torch.nn.Embedding(10, 3)(torch.tensor([[1, 2], [4, 9]])).shape
+    torch.Size([2, 2, 3])
+    """
+
+    __constants__ = [
+        "num_embeddings",
+        "embedding_dim",
+        "padding_idx",
+        "max_norm",
+        "norm_type",
+        "scale_grad_by_freq",
+        "sparse",
+    ]
+    weight: torch.Tensor
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        _weight: torch.Tensor | None = None,
+        _freeze: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise AssertionError("Padding_idx must be within num_embeddings")
+            padding_idx %= num_embeddings
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.padding_idx = padding_idx
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        if _weight is None:
+            table = torch.empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
+            self.weight = Parameter(table, requires_grad=not _freeze)
+            self.reset_parameters()
+        else:
+            if list(_weight.shape) != [num_embeddings, embedding_dim]:
+                raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
+            self.weight = Parameter(_weight, requires_grad=not _freeze)
+        self.sparse = sparse
+
+    def reset_parameters(self) -> None:
+        """Draws the table anew."""
+        init.normal_(self.weight)
+        self._fill_padding_idx_with_zero()
+
+    def _fill_padding_idx_with_zero(self) -> None:
+        if self.padding_idx is not None:
+            with torch.no_grad():
+                self.weight[self.padding_idx].fill_(0)
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.embedding(
+            input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
+        )
+
+    def extra_repr(self) -> str:
+        parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
+        if self.padding_idx is not None:
+            parts.append(f"padding_idx={self.padding_idx}")
+        if self.max_norm is not None:
+            parts.append(f"max_norm={self.max_norm}")
+        if self.norm_type != 2:
+            parts.append(f"norm_type={self.norm_type}")
+        if self.scale_grad_by_freq:
+            parts.append(f"scale_grad_by_freq={self.scale_grad_by_freq}")
+        if self.sparse:
+            parts.append("sparse=True")
+        return ", ".join(parts)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: torch.Tensor,
+        freeze: bool = True,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+    ) -> Embedding:
+        """A table with the rows of a given 2-d tensor, which are not trained if ``freeze``."""
+        if embeddings.dim() != 2:
+            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+        rows, columns = embeddings.shape
+        return cls(
+            num_embeddings=rows,
+            embedding_dim=columns,
+            padding_idx=padding_idx,
+            max_norm=max_norm,
+            norm_type=norm_type,
+            scale_grad_by_freq=scale_grad_by_freq,
+            sparse=sparse,
+            _weight=embeddings,
+            _freeze=freeze,
+        )

@@ -1,0 +1,20 @@
+"""Helpers for gradients and parameters."""
+
+from .clip_grad import clip_grad_norm, clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
+from .convert_parameters import parameters_to_vector, vector_to_parameters
+
+__all__ = [
+    "clip_grad_norm",
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "clip_grads_with_norm_",
+    "get_total_norm",
+    "parameters_to_vector",
+    "vector_to_parameters",
+]
+
+
+def __getattr__(name: str) -> object:
+    from .._text import MissingName
+
+    raise MissingName(f"module {__name__!r} has no attribute {name!r}", name, lambda: __all__)

@@ -1,0 +1,55 @@
+"""`RemovableHandle`: what registering a hook returns."""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["RemovableHandle"]
+
+
+class RemovableHandle:
+    """What registering a hook returns: ``remove()`` unregisters it; it is a context manager too.
+
+    >>> hooks = __import__("collections").OrderedDict()
+    >>> handle = RemovableHandle(hooks)
+    >>> hooks[handle.id] = print
+    >>> handle.remove()
+    >>> len(hooks)
+    0
+    """
+
+    id: int
+    next_id: int = 0
+
+    def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
+        self.hooks_dict_ref = weakref.ref(hooks_dict)
+        self.id = RemovableHandle.next_id
+        RemovableHandle.next_id += 1
+        extras = extra_dict if isinstance(extra_dict, (list, tuple)) else [extra_dict]
+        self.extra_dict_ref = tuple(weakref.ref(extra) for extra in extras if extra is not None)
+
+    def remove(self) -> None:
+        for reference in (self.hooks_dict_ref, *self.extra_dict_ref):
+            hooks = reference()
+            if hooks is not None:
+                hooks.pop(self.id, None)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.hooks_dict_ref(), self.id, tuple(reference() for reference in self.extra_dict_ref)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        hooks, self.id, extras = state
+        self.hooks_dict_ref = weakref.ref(OrderedDict() if hooks is None else hooks)
+        self.extra_dict_ref = tuple(weakref.ref(OrderedDict() if extra is None else extra) for extra in extras)
+        RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.remove()
