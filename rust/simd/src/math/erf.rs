@@ -1,0 +1,77 @@
+//! The error function, its complement and its inverse.
+//!
+//! erf is an odd polynomial up to 1; beyond, it is 1 - erfc. erfc x = exp(-x^2) p(t) / (1 + 2x) with t = (x-4)/(x+4),
+//! where p is so flat that one polynomial serves all x >= 0 (the mapping of Shepherd and Laframboise). x^2 is kept in
+//! two floats, since exp would magnify its rounding error. The inverse uses polynomials in -log(1 - x^2) (the idea of
+//! Giles), on three intervals.
+
+use super::Isa;
+use super::exp::{exp_32, exp_sum};
+use super::float::*;
+use super::log::log;
+use super::tables::*;
+
+/// erf(x) - x for |x| <= 1.
+#[inline(always)]
+fn erf_tail<S: Isa>(x: f64) -> f64 {
+    let z = x * x;
+    x * S::mul_add(z, poly::<S, _>(z, &ERF64), ERF_SLOPE)
+}
+
+/// erfc(x) for x >= 0.
+#[inline(always)]
+fn erfc_right<S: Isa>(x: f64) -> f64 {
+    let x = limit(x, 0.0, 28.0);
+    let (square, rest) = two_prod::<S>(x, x);
+    let p = poly::<S, _>((x - 4.0) / (x + 4.0), &ERFC64);
+    exp_sum::<S>(-square, -rest) * (p / (1.0 + 2.0 * x))
+}
+
+#[inline(always)]
+pub fn erf<S: Isa>(x: f64) -> f64 {
+    let a = x.abs();
+    let near = x + erf_tail::<S>(x);
+    let far = flip_sign(1.0 - erfc_right::<S>(a), x);
+    if a < 1.0 { near } else { far }
+}
+
+#[inline(always)]
+pub fn erf_32<S: Isa>(x: f32) -> f32 {
+    let a = x.abs();
+    let z = x * x;
+    let near = S::mul_add(x, S::mul_add(z, poly32::<S, _>(z, &ERF32), ERF_SLOPE as f32), x);
+    let far = 1.0 - exp_32::<S>(-poly32::<S, _>(limit_32(a, 0.0, 4.0), &ERFC32));
+    if a < 1.0 { near } else { flip_sign_32(far, x) }
+}
+
+#[inline(always)]
+pub fn erfc<S: Isa>(x: f64) -> f64 {
+    let a = x.abs();
+    let (sum, left) = fast_two_sum(1.0, -x);
+    let near = sum + (left - erf_tail::<S>(x));
+    let right = erfc_right::<S>(a);
+    let far = if x < 0.0 { 2.0 - right } else { right };
+    if a < 0.5 { near } else { far }
+}
+
+#[inline(always)]
+pub fn erfc_32<S: Isa>(x: f32) -> f32 {
+    erfc::<S>(x as f64) as f32
+}
+
+#[inline(always)]
+pub fn erfinv<S: Isa>(x: f64) -> f64 {
+    let w = -log::<S>((1.0 - x) * (1.0 + x));
+    let v = w.sqrt();
+    let near = poly::<S, _>(w, &ERFINV_NEAR);
+    let mid = poly::<S, _>(v - 3.25, &ERFINV_MID);
+    let far = poly::<S, _>(v - 5.0, &ERFINV_FAR);
+    let ratio = if w < 16.0 { mid } else { far };
+    let y = x * if w < 6.25 { near } else { ratio };
+    if x.abs() == 1.0 { x * f64::INFINITY } else { y }
+}
+
+#[inline(always)]
+pub fn erfinv_32<S: Isa>(x: f32) -> f32 {
+    erfinv::<S>(x as f64) as f32
+}

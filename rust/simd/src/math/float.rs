@@ -1,0 +1,116 @@
+//! What the functions are built from: polynomials, powers of two, and sums of two floats ("double-double").
+//!
+//! Everything is free of branches; an `if` here has two finished values to choose from and becomes a blend.
+
+use super::Isa;
+
+/// Adding and subtracting it rounds an `f64` to an integer, which then stands in the low bits of the sum.
+pub const ROUND64: f64 = 6755399441055744.0;
+/// The same for `f32`.
+pub const ROUND32: f32 = 12582912.0;
+
+/// `c[0] + c[1] x + c[2] x^2 + ...`
+#[inline(always)]
+pub fn poly<S: Isa, const N: usize>(x: f64, c: &[f64; N]) -> f64 {
+    let mut sum = c[N - 1];
+    for i in (0..N - 1).rev() {
+        sum = S::mul_add(sum, x, c[i]);
+    }
+    sum
+}
+
+/// `c[0] + c[1] x + c[2] x^2 + ...`
+#[inline(always)]
+pub fn poly32<S: Isa, const N: usize>(x: f32, c: &[f32; N]) -> f32 {
+    let mut sum = c[N - 1];
+    for i in (0..N - 1).rev() {
+        sum = S::mul_add(sum, x, c[i]);
+    }
+    sum
+}
+
+/// 2^k for an integral k in -1022 ..= 1023.
+#[inline(always)]
+pub fn pow2(k: f64) -> f64 {
+    f64::from_bits((k + (ROUND64 + 1023.0)).to_bits() << 52)
+}
+
+/// 2^k for an integral k in -126 ..= 127.
+#[inline(always)]
+pub fn pow2_32(k: f32) -> f32 {
+    f32::from_bits((k + (ROUND32 + 127.0)).to_bits() << 23)
+}
+
+/// `y * 2^k` for a y near 1 and an integral k that may lead to infinity or to subnormal numbers: rounds once.
+#[inline(always)]
+pub fn scale(y: f64, k: f64) -> f64 {
+    let half = (k * 0.5 + ROUND64) - ROUND64;
+    y * pow2(half) * pow2(k - half)
+}
+
+/// `y * 2^k` as [`scale`].
+#[inline(always)]
+pub fn scale_32(y: f32, k: f32) -> f32 {
+    let half = (k * 0.5 + ROUND32) - ROUND32;
+    y * pow2_32(half) * pow2_32(k - half)
+}
+
+/// `a + b` as rounded sum and remainder.
+#[inline(always)]
+pub fn two_sum(a: f64, b: f64) -> (f64, f64) {
+    let sum = a + b;
+    let b_in = sum - a;
+    (sum, (a - (sum - b_in)) + (b - b_in))
+}
+
+/// [`two_sum`] where |a| >= |b| or a = 0.
+#[inline(always)]
+pub fn fast_two_sum(a: f64, b: f64) -> (f64, f64) {
+    let sum = a + b;
+    (sum, (a - sum) + b)
+}
+
+/// `a * b` as rounded product and remainder; for |a|, |b| < 1e150.
+#[inline(always)]
+pub fn two_prod<S: Isa>(a: f64, b: f64) -> (f64, f64) {
+    let product = a * b;
+    if S::FMA {
+        return (product, S::mul_add(a, b, -product));
+    }
+    // Dekker: halves of 26 bits have exact products.
+    let (ah, bh) = (upper(a), upper(b));
+    let (al, bl) = (a - ah, b - bh);
+    (product, ((ah * bh - product) + ah * bl + al * bh) + al * bl)
+}
+
+/// The upper 26 bits of a float.
+#[inline(always)]
+pub fn upper(x: f64) -> f64 {
+    f64::from_bits(x.to_bits() & 0xffff_ffff_f800_0000)
+}
+
+/// `value` with the sign of `sign` multiplied in.
+#[inline(always)]
+pub fn flip_sign(value: f64, sign: f64) -> f64 {
+    f64::from_bits(value.to_bits() ^ (sign.to_bits() & (1 << 63)))
+}
+
+/// `value` with the sign of `sign` multiplied in.
+#[inline(always)]
+pub fn flip_sign_32(value: f32, sign: f32) -> f32 {
+    f32::from_bits(value.to_bits() ^ (sign.to_bits() & (1 << 31)))
+}
+
+/// x limited to `low ..= high`; NaN stays.
+#[inline(always)]
+pub fn limit(x: f64, low: f64, high: f64) -> f64 {
+    let x = if x > high { high } else { x };
+    if x < low { low } else { x }
+}
+
+/// x limited to `low ..= high`; NaN stays.
+#[inline(always)]
+pub fn limit_32(x: f32, low: f32, high: f32) -> f32 {
+    let x = if x > high { high } else { x };
+    if x < low { low } else { x }
+}

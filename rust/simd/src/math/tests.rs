@@ -1,0 +1,219 @@
+//! Every function against references, at every level: `f64` against a table from mpmath (`tools/oracle.py`), `f32`
+//! against `f64` functions over the bit patterns of all `f32`.
+
+use super::{Isa, slices};
+use crate::testing::for_each_level;
+use crate::{Base, simd_loop};
+use std::collections::BTreeMap;
+
+type Loop1<T> = unsafe fn(*mut T, *const T, usize);
+type Loop2<T> = unsafe fn(*mut T, *const T, *const T, usize);
+
+macro_rules! unary {
+    ($t:ty, $name:ident) => {
+        simd_loop!(for<S> |dst: *mut $t, a: *const $t, n: usize| {
+            for i in 0..n {
+                // SAFETY: the callers below pass vectors of length n.
+                unsafe { *dst.add(i) = S::$name(*a.add(i)) }
+            }
+        })
+    };
+}
+
+macro_rules! binary {
+    ($t:ty, $name:ident) => {
+        simd_loop!(for<S> |dst: *mut $t, a: *const $t, b: *const $t, n: usize| {
+            for i in 0..n {
+                // SAFETY: the callers below pass vectors of length n.
+                unsafe { *dst.add(i) = S::$name(*a.add(i), *b.add(i)) }
+            }
+        })
+    };
+}
+
+/// A function of one argument: its loops, the largest error allowed in each precision, an independent reference.
+struct Unary {
+    name: &'static str,
+    double: Loop1<f64>,
+    single: Loop1<f32>,
+    limit: f64,
+    limit_32: f64,
+    reference: fn(f64) -> f64,
+}
+
+macro_rules! unaries {
+    ($($name:ident $limit:literal $limit_32:literal $reference:expr;)*) => {
+        [$(Unary {
+            name: stringify!($name),
+            double: unary!(f64, $name),
+            single: unary!(f32, $name),
+            limit: $limit,
+            limit_32: $limit_32,
+            reference: $reference,
+        }),*]
+    };
+}
+
+fn unaries() -> Vec<Unary> {
+    let mut all = Vec::from(unaries! {
+        exp 1.0 1.0 libm::exp;
+        exp2 1.0 1.0 libm::exp2;
+        expm1 1.0 1.0 libm::expm1;
+        sigmoid 2.0 1.0 |x| 1.0 / (1.0 + libm::exp(-x));
+        sinh 2.0 1.0 libm::sinh;
+        cosh 2.0 1.0 libm::cosh;
+        tanh 2.0 1.0 libm::tanh;
+        log 1.0 1.0 libm::log;
+        log2 1.0 1.0 libm::log2;
+        log10 1.0 1.0 libm::log10;
+        log1p 1.0 1.0 libm::log1p;
+        asinh 2.0 1.0 libm::asinh;
+        acosh 2.0 1.0 |x| if x < 1.0 { f64::NAN } else { libm::acosh(x) };
+        atanh 2.0 1.0 libm::atanh;
+        sin 1.0 1.0 libm::sin;
+        cos 1.0 1.0 libm::cos;
+        tan 2.0 1.0 libm::tan;
+        asin 1.0 1.0 libm::asin;
+        acos 1.0 1.0 libm::acos;
+        atan 1.0 1.0 libm::atan;
+        erf 1.0 1.0 libm::erf;
+        erfc 2.0 1.0 libm::erfc;
+        erfinv 3.0 1.0 |x| Base::erfinv(x);
+        rsqrt 1.5 1.0 |x| 1.0 / x.sqrt();
+        lgamma 3.0 1.0 libm::lgamma;
+        digamma 8.0 1.0 |x| Base::digamma(x);
+    });
+    let loops: [(&str, Loop1<f64>, Loop1<f32>); 3] = [
+        ("sin", slices::sin::<f64>, slices::sin::<f32>),
+        ("cos", slices::cos::<f64>, slices::cos::<f32>),
+        ("tan", slices::tan::<f64>, slices::tan::<f32>),
+    ];
+    for (name, double, single) in loops {
+        let like = all.iter().find(|f| f.name == name).expect("listed above");
+        all.push(Unary { double, single, name, ..*like });
+    }
+    all
+}
+
+/// Runs a loop over a vector.
+fn map<T: Copy + Default>(f: Loop1<T>, a: &[T]) -> Vec<T> {
+    let mut out = vec![T::default(); a.len()];
+    // SAFETY: equal lengths.
+    unsafe { f(out.as_mut_ptr(), a.as_ptr(), a.len()) };
+    out
+}
+
+fn map2<T: Copy + Default>(f: Loop2<T>, a: &[T], b: &[T]) -> Vec<T> {
+    let mut out = vec![T::default(); a.len()];
+    // SAFETY: equal lengths.
+    unsafe { f(out.as_mut_ptr(), a.as_ptr(), b.as_ptr(), a.len()) };
+    out
+}
+
+/// The error of `got`, where the true value lies `rest` units above `want`.
+fn error(got: f64, want: f64, rest: f64) -> f64 {
+    if got.is_nan() || got.is_sign_negative() != want.is_sign_negative() {
+        return f64::INFINITY;
+    }
+    let steps = (got.abs().to_bits() as i64 - want.abs().to_bits() as i64) as f64;
+    (steps - if want < 0.0 { -rest } else { rest }).abs()
+}
+
+/// The error of an `f32`, in its own units.
+fn error_32(got: f32, want: f64) -> f64 {
+    if got.is_nan() || want.is_nan() {
+        return if got.is_nan() && want.is_nan() { 0.0 } else { f64::INFINITY };
+    }
+    if got == want as f32 && (got.is_infinite() || got == 0.0) {
+        return if got.is_sign_negative() == want.is_sign_negative() { 0.0 } else { f64::INFINITY };
+    }
+    let exponent = ((want.abs().to_bits() >> 52) as i32 - 1023).clamp(-126, 127);
+    ((got as f64 - want) / 2f64.powi(exponent - 23)).abs()
+}
+
+/// The table of `tools/oracle.py`: function, arguments, nearest value, rest.
+fn oracle() -> BTreeMap<String, Vec<(Vec<f64>, f64, f64)>> {
+    let text = match std::env::var("RUSHLIGHT_ORACLE") {
+        Ok(path) => std::fs::read_to_string(path).expect("the table named by RUSHLIGHT_ORACLE"),
+        Err(_) => include_str!("oracle.txt").to_string(),
+    };
+    let mut table: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for line in text.lines() {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let [name, floats @ .., rest] = &fields[..] else { panic!("short line {line}") };
+        let mut floats: Vec<f64> =
+            floats.iter().map(|f| f64::from_bits(u64::from_str_radix(f, 16).expect("hexadecimal"))).collect();
+        let want = floats.pop().expect("a value");
+        table.entry(name.to_string()).or_default().push((floats, want, rest.parse().expect("a number")));
+    }
+    table
+}
+
+/// The largest error of a function over its table, with the first argument where it occurs.
+fn worst(got: &[f64], points: &[(Vec<f64>, f64, f64)]) -> (f64, f64) {
+    let errors = got.iter().zip(points).map(|(&g, (x, want, rest))| (error(g, *want, *rest), x[0]));
+    errors.fold((0.0, 0.0), |a, b| if b.0 > a.0 { b } else { a })
+}
+
+#[test]
+fn double_precision_against_the_table() {
+    let table = oracle();
+    let mut wrong = Vec::new();
+    for_each_level(|level| {
+        let mut check = |name: &str, got: &[f64], limit: f64| {
+            let (error, at) = worst(got, &table[name]);
+            println!("{level:?} {name} {error:.3} ulp at {at:e}");
+            if error > limit {
+                wrong.push(format!("{level:?} {name}: {error:.3} ulp at {at:e}"));
+            }
+        };
+        for f in unaries() {
+            let x: Vec<f64> = table[f.name].iter().map(|p| p.0[0]).collect();
+            check(f.name, &map(f.double, &x), f.limit);
+        }
+        let pairs: [(&str, Loop2<f64>, f64); 2] = [("pow", binary!(f64, pow), 1.0), ("atan2", binary!(f64, atan2), 2.0)];
+        for (name, f, limit) in pairs {
+            let x: Vec<f64> = table[name].iter().map(|p| p.0[0]).collect();
+            let y: Vec<f64> = table[name].iter().map(|p| p.0[1]).collect();
+            check(name, &map2(f, &x, &y), limit);
+        }
+    });
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Bit patterns `first, first + step, ...` of all `f32`, in runs; the worst error of every function.
+fn sweep(first: usize, step: usize) {
+    let mut wrong = Vec::new();
+    for_each_level(|level| {
+        for f in unaries() {
+            let (mut worst, mut at) = (0.0, 0.0f32);
+            let mut bits = (first..1 << 32).step_by(step).map(|b| f32::from_bits(b as u32)).peekable();
+            while bits.peek().is_some() {
+                let x: Vec<f32> = bits.by_ref().take(65536).collect();
+                for (&x, got) in x.iter().zip(map(f.single, &x)) {
+                    let error = error_32(got, (f.reference)(x as f64));
+                    if error > worst {
+                        (worst, at) = (error, x);
+                    }
+                }
+            }
+            println!("{level:?} {} {worst:.3} ulp at {at:e}", f.name);
+            if worst > f.limit_32 {
+                wrong.push(format!("{level:?} {}: {worst:.3} ulp at {at:e}", f.name));
+            }
+        }
+    });
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn single_precision_over_all_exponents() {
+    sweep(7, 40_009);
+}
+
+#[test]
+#[ignore = "all 2^32 arguments of every function at every level take hours"]
+fn single_precision_everywhere() {
+    sweep(0, 1);
+}
+
