@@ -1,0 +1,304 @@
+"""Hogwild: several processes train one digit classifier in shared memory, without a lock.
+
+The model's parameters lie in shared memory. Every process shuffles the training images its own way, computes
+gradients on its own batches and adds its updates to the shared parameters whenever it is ready. Updates may collide;
+a number is never torn, and a lost update now and then costs nothing, which is the point of Hogwild (Recht et al., 2011).
+
+    python examples/hogwild_digits.py                            # the 1,797 UCI digits beside this file
+    python examples/hogwild_digits.py --processes 4 --epochs 60
+    python examples/hogwild_digits.py --data FOLDER --model cnn  # a folder of MNIST IDX files, plain or .gz
+
+The parent process trains nothing: it watches a shared scoreboard, draws the progress and, once an epoch, measures the
+accuracy on held-out images. Ctrl-C stops the workers and keeps the model; workers end by themselves when the parent dies.
+"""
+
+import argparse
+import gzip
+import os
+import random
+import signal
+import struct
+import sys
+import time
+from pathlib import Path
+
+import plot
+
+import rushlight as torch
+import rushlight.multiprocessing as mp
+import rushlight.nn.functional as F
+from rushlight import nn
+
+HERE = Path(__file__).resolve().parent
+
+
+# ---- data -----------------------------------------------------------------------------------------------------------
+
+
+def load_digits():
+    """The UCI digits: 8x8 grey images (0 to 16) and their labels."""
+    with gzip.open(HERE / "digits.csv.gz", "rt") as file:
+        rows = torch.tensor([[int(field) for field in line.split(",")] for line in file])
+    return rows[:, :64].reshape(-1, 1, 8, 8).float() / 16, rows[:, 64]
+
+
+def read_idx(path):
+    """The tensor of bytes in an IDX file, the format of MNIST: a magic number, the sizes, then the bytes."""
+    with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+        content = bytearray(file.read())
+    if len(content) < 4 or content[:3] != b"\0\0\x08":
+        raise ValueError(f"{path}: not an IDX file of bytes")
+    header = 4 + 4 * content[3]
+    if len(content) < header:
+        raise ValueError(f"{path}: cut off inside the header")
+    sizes = struct.unpack_from(f">{content[3]}I", content, 4)
+    values = torch.frombuffer(content, dtype=torch.uint8, offset=header)
+    expected = 1
+    for size in sizes:
+        expected *= size
+    if len(values) != expected:
+        raise ValueError(f"{path}: {len(values)} bytes of data where its header promises {expected}")
+    return values.reshape(sizes)
+
+
+def load_mnist(folder):
+    """Every pair of image and label files in the folder, images scaled to 0..1."""
+    images, labels = [], []
+    for path in sorted(Path(folder).glob("*-images-idx3-ubyte*")):
+        images.append(read_idx(path))
+        labels.append(read_idx(path.with_name(path.name.replace("images-idx3", "labels-idx1"))))
+    if not images:
+        raise FileNotFoundError(f"{folder}: no file named *-images-idx3-ubyte or *-images-idx3-ubyte.gz")
+    return torch.cat(images).unsqueeze(1).float() / 255, torch.cat(labels).long()
+
+
+def split(images, labels):
+    """(training, held-out): every fifth image is held out, whatever the seed, so that runs can be compared."""
+    held_out = torch.arange(len(images)) % 5 == 4
+    return (border(images[~held_out]), labels[~held_out]), (images[held_out], labels[held_out])
+
+
+def border(images):
+    """Images with a black pixel on every side, so that each batch can take a crop shifted by up to one pixel."""
+    count, channels, height, width = images.shape
+    framed = torch.zeros(count, channels, height + 2, width + 2)
+    framed[:, :, 1:-1, 1:-1] = images
+    return framed
+
+
+# ---- model ----------------------------------------------------------------------------------------------------------
+
+
+def build(kind, side):
+    """A classifier of side x side grey images."""
+    if kind == "mlp":
+        return nn.Sequential(
+            nn.Flatten(),
+            nn.Linear(side * side, 256),
+            nn.ReLU(),
+            nn.Linear(256, 128),
+            nn.ReLU(),
+            nn.Linear(128, 10),
+        )
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(32 * (side // 4) ** 2, 10),
+    )
+
+
+def accuracy(model, images, labels):
+    """The share of images whose most likely class is the right one."""
+    model.eval()
+    with torch.no_grad():
+        right = sum(
+            (model(images[at : at + 500]).argmax(1) == labels[at : at + 500]).sum().item()
+            for at in range(0, len(images), 500)
+        )
+    return right / len(images)
+
+
+# ---- training -------------------------------------------------------------------------------------------------------
+
+
+def work(rank, parent, model, data, board, stop, options):
+    """One worker: an equal share of every epoch, each time out of a fresh shuffle of all training images.
+
+    `board[rank]` is this worker's line of the scoreboard: samples done, mean loss of late.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    torch.set_num_threads(1)  # the processes are the parallelism
+    torch.manual_seed(options.seed + 1 + rank)
+    random.seed(options.seed + 1 + rank)
+    images, labels = data
+    share, side = len(images) // options.processes, images.shape[-1] - 2
+    optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
+    line, done, mean = board[rank], 0, None
+    model.train()
+    for epoch in range(options.epochs):
+        optimizer.param_groups[0]["lr"] = options.lr * (1 - epoch / options.epochs)
+        order = torch.randperm(len(images))[:share]
+        for batch in order.split(options.batch_size):
+            if os.getppid() != parent or stop.item():
+                return
+            optimizer.zero_grad()
+            x, y = random.randrange(3), random.randrange(3)
+            shifted = images[batch][:, :, y : y + side, x : x + side]
+            loss = F.cross_entropy(model(shifted), labels[batch])
+            loss.backward()
+            optimizer.step()
+            done += len(batch)
+            mean = loss.item() if mean is None else 0.98 * mean + 0.02 * loss.item()
+            line[0], line[1] = done, mean
+
+
+def train(model, training, held_out, options):
+    """Run the workers; returns the curve [(epoch, loss, accuracy)], samples per second, and how many workers failed."""
+    board = torch.zeros(options.processes, 2, dtype=torch.float64).share_memory_()
+    stop = torch.zeros(1, dtype=torch.int64).share_memory_()
+    total = len(training[0]) // options.processes * options.processes * options.epochs
+    arguments = (os.getpid(), model, training, board, stop, options)
+    workers = [mp.Process(target=work, args=(rank, *arguments)) for rank in range(options.processes)]
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited by the workers
+    for worker in workers:
+        worker.start()
+    signal.signal(signal.SIGINT, lambda *_: stop.fill_(1))
+    try:
+        curve, rate = watch(workers, board, stop, model, held_out, total, options)
+    finally:
+        signal.signal(signal.SIGINT, before)
+        for worker in workers:
+            worker.kill()  # nothing happens to one that has ended
+            worker.join()
+    failed = [(rank, worker.exitcode) for rank, worker in enumerate(workers) if worker.exitcode]
+    for rank, code in failed:
+        why = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        print(f"worker {rank} (process {workers[rank].pid}) {why}", file=sys.stderr)
+    return curve, rate, len(failed)
+
+
+def watch(workers, board, stop, model, held_out, total, options):
+    """Draw the progress and measure the model once an epoch until all workers have ended."""
+    bar, curve = Bar(total, options.epochs), []
+    begin = first = last = seen = measured = right = 0
+    alive = True
+    while alive:
+        alive = any(worker.is_alive() for worker in workers)
+        lines = [(samples, loss) for samples, loss in board.tolist() if samples]
+        done, now = sum(samples for samples, _ in lines), time.perf_counter()
+        if done > seen:
+            if not begin:
+                begin, first = now, done
+            seen, last = done, now
+        rate = (seen - first) / (last - begin) if last > begin else 0.0
+        loss = sum(loss for _, loss in lines) / max(len(lines), 1)
+        position = done * options.epochs / total
+        if int(position) > int(measured) or (not alive and position > measured):
+            measured, right = position, accuracy(model, *held_out)
+            curve.append((position, loss, right))
+            bar.line(done, loss, rate, right)
+        bar.draw(done, loss, rate, right)
+        if alive:
+            time.sleep(0.05)
+    bar.close("interrupted: the model is what was learnt so far" if stop.item() else None)
+    return curve, rate
+
+
+class Bar:
+    """One line that redraws itself on a terminal; elsewhere a line per epoch."""
+
+    WIDTH = 28
+
+    def __init__(self, total, epochs):
+        self.total, self.epochs = total, epochs
+        self.terminal = sys.stdout.isatty()
+
+    def text(self, done, loss, rate, right):
+        filled = min(int(self.WIDTH * done // self.total), self.WIDTH)
+        epoch = min(int(done * self.epochs // self.total), self.epochs)
+        return (
+            f"epoch {epoch:>3}/{self.epochs} |{'#' * filled}{'.' * (self.WIDTH - filled)}| "
+            f"loss {loss:6.4f}  {rate:9,.0f} samples/s  held-out {100 * right:5.2f} %"
+        )
+
+    def draw(self, *figures):
+        if self.terminal:
+            print(f"\r{self.text(*figures)}\x1b[K", end="", flush=True)
+
+    def line(self, *figures):
+        if not self.terminal:
+            print(self.text(*figures), flush=True)
+
+    def close(self, note):
+        if self.terminal:
+            print()
+        if note:
+            print(note)
+
+
+# ---- the program ----------------------------------------------------------------------------------------------------
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", metavar="FOLDER", help="MNIST IDX files, plain or .gz (default: the UCI digits)")
+    parser.add_argument("--processes", type=int, default=2, help="worker processes (default %(default)s)")
+    parser.add_argument("--epochs", type=int, help="passes over the training images, which the workers share out")
+    parser.add_argument("--model", choices=["mlp", "cnn"], default="mlp", help="default %(default)s")
+    parser.add_argument("--lr", type=float, default=0.05, help="learning rate at the start (default %(default)s)")
+    parser.add_argument("--batch-size", type=int, default=32, help="default %(default)s")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path("runs/digits"), help="default %(default)s")
+    options = parser.parse_args()
+    if options.epochs is None:
+        options.epochs = 8 if options.data else 100
+    if min(options.processes, options.epochs, options.batch_size) < 1:
+        parser.error("--processes, --epochs and --batch-size must be at least 1")
+    return options
+
+
+def main():
+    options = parse()
+    torch.manual_seed(options.seed)
+    try:
+        images, labels = load_mnist(options.data) if options.data else load_digits()
+    except (OSError, EOFError, ValueError) as error:
+        return f"hogwild_digits: {error}"
+    training, held_out = split(images, labels)
+    if len(training[0]) < options.processes:
+        return f"hogwild_digits: {options.processes} processes for {len(training[0])} training images"
+    model = build(options.model, images.shape[-1])
+    for tensor in training:
+        tensor.share_memory_()
+    model.share_memory()
+    print(
+        f"{len(training[0])} images to train on, {len(held_out[0])} held out; "
+        f"{options.model} with {sum(p.numel() for p in model.parameters()):,} parameters; {options.processes} processes"
+    )
+    curve, rate, failed = train(model, training, held_out, options)
+
+    options.out.mkdir(parents=True, exist_ok=True)
+    torch.save(model.state_dict(), options.out / "model.pt.new")
+    os.replace(options.out / "model.pt.new", options.out / "model.pt")  # whole or not at all
+    plot.save(
+        options.out / "curve.png",
+        title=f"Hogwild, {options.processes} processes",
+        x_label="epoch",
+        left=("training loss", [(x, loss) for x, loss, _ in curve]),
+        right=("held-out accuracy, %", [(x, 100 * right) for x, _, right in curve]),
+    )
+    print(f"held-out accuracy {100 * accuracy(model, *held_out):.2f} %, {rate:,.0f} samples/s")
+    print(f"wrote {options.out / 'model.pt'} and {options.out / 'curve.png'}")
+    if failed == options.processes:
+        return "hogwild_digits: every worker was lost; the model is what they left"
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
