@@ -31,8 +31,6 @@ pub trait Lanes {
     type V: Copy;
     /// Sums in a register.
     const WIDTH: usize;
-    /// Rows of the largest tile: as many as the registers hold.
-    const ROWS: usize;
 
     /// # Safety
     /// The machine has the level's instructions; so for all functions here.
@@ -48,6 +46,16 @@ pub trait Lanes {
     /// # Safety
     /// As for the trait.
     unsafe fn mul_add(a: Self::V, b: Self::V, acc: Self::V) -> Self::V;
+    /// Calls the cache line at `c` nearer, if the machine can.
+    #[inline(always)]
+    fn prefetch(c: *mut Self::Acc) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a hint, which reads nothing; every x86-64 has it.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(c.cast());
+        }
+        let _ = c;
+    }
     /// Writes the first `lanes` sums to `c`, or adds them to it.
     ///
     /// # Safety
@@ -62,7 +70,7 @@ pub struct Tile<E, A> {
     pub a: *const E,
     /// Rows of B at distance `b_stride`.
     pub b: *const E,
-    pub b_stride: usize,
+    pub b_stride: isize,
     /// Rows of C at distance `c_stride`; columns are adjacent.
     pub c: *mut A,
     pub c_stride: isize,
@@ -81,6 +89,12 @@ unsafe fn tile<L: Lanes, const R: usize, const NV: usize>(t: &Tile<L::Elem, L::A
     // SAFETY: the caller's promise is the one each access needs.
     unsafe {
         let mut acc = [[L::zero(); NV]; R];
+        for r in 0..R {
+            let c = t.c.wrapping_offset(r as isize * t.c_stride);
+            for v in 0..NV {
+                L::prefetch(c.wrapping_add(v * L::WIDTH));
+            }
+        }
         let (mut a, mut b) = (t.a, t.b);
         for _ in 0..t.k {
             let mut row = [L::zero(); NV];
@@ -93,8 +107,8 @@ unsafe fn tile<L: Lanes, const R: usize, const NV: usize>(t: &Tile<L::Elem, L::A
                     acc[r][v] = L::mul_add(x, row[v], acc[r][v]);
                 }
             }
-            a = a.add(1);
-            b = b.add(t.b_stride);
+            a = a.wrapping_add(1);
+            b = b.wrapping_offset(t.b_stride);
         }
         for r in 0..R {
             let c = t.c.offset(r as isize * t.c_stride);
@@ -127,62 +141,109 @@ impl<F: Format> Kernels<F> {
     }
 }
 
+/// One module per level: the same functions, compiled for the level's instructions.
 macro_rules! isa {
-    ($name:ident, $vector:literal, $(#[$feature:meta])?) => {
+    ($name:ident, $avx:literal, [$($rows:literal)*] $(, $feature:meta)?) => {
         pub mod $name {
-            use super::super::{element::*, pack::*, vector};
+            use super::super::{element::{Combine, GemmElement}, pack::{Format, Source}, vector::{Vector, VectorKernels}};
             use super::{Kernels, Lanes, Tile, TileFn};
 
             $(#[$feature])?
             unsafe fn tile<L: Lanes, const R: usize, const NV: usize>(t: &Tile<L::Elem, L::Acc>) {
-                // SAFETY: forwarded.
+                // SAFETY: the caller's promise; so for all functions of this module.
                 unsafe { super::tile::<L, R, NV>(t) }
             }
             $(#[$feature])?
             unsafe fn pack_a<F: Format>(src: &Source<F::T>, rows: usize, k: usize, dst: *mut F::Elem) {
-                // SAFETY: forwarded.
-                unsafe { F::pack_a::<$vector>(src, rows, k, dst) }
+                // SAFETY: as above.
+                unsafe { F::pack_a::<$avx>(src, rows, k, dst) }
             }
             $(#[$feature])?
             unsafe fn pack_b<F: Format>(src: &Source<F::T>, k: usize, cols: usize, width: usize, dst: *mut F::Elem) {
-                // SAFETY: forwarded.
-                unsafe { F::pack_b::<$vector>(src, k, cols, width, dst) }
+                // SAFETY: as above.
+                unsafe { F::pack_b::<$avx>(src, k, cols, width, dst) }
             }
             $(#[$feature])?
             unsafe fn combine<T: GemmElement>(job: &Combine<T>) {
-                // SAFETY: forwarded.
+                // SAFETY: as above.
                 unsafe { job.run() }
             }
             $(#[$feature])?
-            unsafe fn dots<T: GemmElement>(job: &vector::Vector<T>) {
-                // SAFETY: forwarded.
+            unsafe fn dots<T: GemmElement>(job: &Vector<T>) {
+                // SAFETY: as above.
                 unsafe { job.dots() }
             }
             $(#[$feature])?
-            unsafe fn sums<T: GemmElement>(job: &vector::Vector<T>) {
-                // SAFETY: forwarded.
+            unsafe fn sums<T: GemmElement>(job: &Vector<T>) {
+                // SAFETY: as above.
                 unsafe { job.sums() }
             }
 
-            struct Tiles<L: Lanes>(L);
-            impl<L: Lanes> Tiles<L> {
-                const ONE: [TileFn<L::Elem, L::Acc>; 14] = super::tile_table!(L, 1);
-                const TWO: [TileFn<L::Elem, L::Acc>; 14] = super::tile_table!(L, 2);
+            struct Tiles<L>(L);
+            impl<L: Lanes + 'static> Tiles<L> {
+                const ONE: &'static [TileFn<L::Elem, L::Acc>] = &[$(tile::<L, $rows, 1>),*];
+                const TWO: &'static [TileFn<L::Elem, L::Acc>] = &[$(tile::<L, $rows, 2>),*];
             }
 
             pub const fn kernels<F: Format, L: Lanes<Elem = F::Elem, Acc = F::Acc> + 'static>() -> Kernels<F> {
                 Kernels {
                     width: L::WIDTH,
-                    tiles: [
-                        const { &Tiles::<L>::ONE }.split_at(L::ROWS).0,
-                        const { &Tiles::<L>::TWO }.split_at(L::ROWS).0,
-                    ],
+                    tiles: [Tiles::<L>::ONE, Tiles::<L>::TWO],
                     pack_a: pack_a::<F>,
                     pack_b: pack_b::<F>,
                     combine: combine::<F::T>,
-                    vector: vector::VectorKernels { dots: dots::<F::T>, sums: sums::<F::T> },
+                    vector: VectorKernels { dots: dots::<F::T>, sums: sums::<F::T> },
                 }
             }
         }
     };
+}
+
+isa!(base, false, [1 2 3 4 5 6]);
+#[cfg(target_arch = "x86_64")]
+isa!(v3, true, [1 2 3 4 5 6], target_feature(enable = "avx,avx2,fma,f16c,bmi1,bmi2"));
+#[cfg(target_arch = "x86_64")]
+isa!(v4, true, [1 2 3 4 5 6 7 8 9 10 11 12 13 14],
+    target_feature(enable = "avx,avx2,fma,f16c,bmi1,bmi2,avx512f,avx512bw,avx512dq,avx512vl"));
+#[cfg(target_arch = "x86_64")]
+isa!(v4_bf16, true, [1 2 3 4 5 6 7 8 9 10 11 12 13 14],
+    target_feature(enable = "avx,avx2,fma,f16c,bmi1,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16"));
+
+/// A vector of `N` sums as an array, for machines and types without registers in `x86.rs`.
+pub struct Portable<T, const N: usize>(PhantomData<T>);
+
+impl<T: super::element::Sum, const N: usize> Lanes for Portable<T, N> {
+    type Elem = T;
+    type Acc = T;
+    type V = [T; N];
+    const WIDTH: usize = N;
+
+    #[inline(always)]
+    unsafe fn zero() -> [T; N] {
+        [T::ZERO; N]
+    }
+    #[inline(always)]
+    unsafe fn load(p: *const T) -> [T; N] {
+        // SAFETY: the caller promises `N` readable elements.
+        unsafe { p.cast::<[T; N]>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn splat(p: *const T) -> [T; N] {
+        // SAFETY: the caller promises a readable element.
+        [unsafe { *p }; N]
+    }
+    #[inline(always)]
+    unsafe fn mul_add(a: [T; N], b: [T; N], mut acc: [T; N]) -> [T; N] {
+        for i in 0..N {
+            acc[i] = acc[i].plus(a[i].times(b[i]));
+        }
+        acc
+    }
+    #[inline(always)]
+    unsafe fn store(v: [T; N], c: *mut T, lanes: usize, add: bool) {
+        for (i, x) in v.into_iter().enumerate().take(lanes) {
+            // SAFETY: the caller promises `lanes` sums.
+            unsafe { *c.add(i) = if add { (*c.add(i)).plus(x) } else { x } };
+        }
+    }
 }

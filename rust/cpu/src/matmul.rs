@@ -1,0 +1,125 @@
+//! Products of matrices, for every element type, layout and size, behind one function: [`gemm`].
+//!
+//! ```text
+//! gemm ── batch ── One::run ── tiny     three loops
+//!                          ├── vector   a few rows: bound by reading the matrix (vector.rs)
+//!                          └── tiles    packed blocks and a register tile (drive.rs, pack.rs, kernel.rs, x86.rs)
+//! ```
+//!
+//! Strides are signed and in elements, so transposed, reversed and broadcast operands cost no copy. The result's bits
+//! depend on the operands and on the machine's instruction level, never on the number of threads.
+//! Half precision is summed in float32 and rounded once; integers wrap.
+
+mod drive;
+mod element;
+mod kernel;
+mod pack;
+mod scratch;
+#[cfg(test)]
+mod tests;
+mod vector;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub use element::{GemmElement, Sum};
+
+use drive::One;
+use pack::Source;
+
+/// A batch of matrices: element `(i, j)` of matrix `b` is at
+/// `ptr + b * batch_stride + i * row_stride + j * col_stride`.
+#[derive(Clone, Copy, Debug)]
+pub struct Matrices<P> {
+    pub ptr: P,
+    pub batch_stride: isize,
+    pub row_stride: isize,
+    pub col_stride: isize,
+}
+
+/// A batch of products: `c = alpha * a b + beta * addend`, with `a` of `m` by `k` and `b` of `k` by `n`.
+pub struct Product<T: GemmElement> {
+    pub batch: usize,
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub alpha: T::Sum,
+    pub a: Matrices<*const T>,
+    pub b: Matrices<*const T>,
+    /// `beta` and what it scales: C itself, a bias (with strides of zero where it repeats), or any other matrix.
+    /// With a `beta` of zero it is not read.
+    pub addend: Option<(T::Sum, Matrices<*const T>)>,
+    pub c: Matrices<*mut T>,
+}
+
+impl<T> Matrices<*const T> {
+    fn item(&self, b: usize) -> Source<T> {
+        Source {
+            ptr: self.ptr.wrapping_offset(b as isize * self.batch_stride),
+            row_stride: self.row_stride,
+            col_stride: self.col_stride,
+        }
+    }
+}
+
+/// Multiplications in one item below which a batch is spread over threads item by item.
+const SMALL_ITEM: usize = 1 << 22;
+/// Fewest multiplications worth a task of their own.
+const TASK: usize = 1 << 17;
+
+/// Computes a batch of products.
+///
+/// # Safety
+/// Every pointer covers its matrices at its strides. `c` overlaps neither `a` nor `b`, its own elements do not overlap, and the
+/// addend overlaps it only by being the same matrix.
+pub unsafe fn gemm<T: GemmElement>(product: &Product<T>) {
+    let p = &joined(product);
+    let one = |b: usize| One {
+        m: p.m,
+        n: p.n,
+        k: p.k,
+        alpha: p.alpha,
+        a: p.a.item(b),
+        b: p.b.item(b),
+        addend: p.addend.filter(|(beta, _)| *beta != T::Sum::ZERO).map(|(beta, d)| (beta, d.item(b))),
+        c: p.c.ptr.wrapping_offset(b as isize * p.c.batch_stride),
+        c_strides: (p.c.row_stride, p.c.col_stride),
+    };
+    let item = p.m * p.n * p.k;
+    if p.batch > 1 && item < SMALL_ITEM && item * p.batch >= 2 * TASK {
+        let operands = Operands(&one);
+        rushlight_par::parallel_for(p.batch, TASK.div_ceil(item.max(1)), |items| {
+            for b in items {
+                // SAFETY: the caller's promise; items of C do not overlap.
+                unsafe { operands.item(b).run() }
+            }
+        });
+    } else {
+        for b in 0..p.batch {
+            // SAFETY: the caller's promise.
+            unsafe { one(b).run() }
+        }
+    }
+}
+
+/// The items of a batch, for tasks.
+struct Operands<F>(F);
+// SAFETY: as for `One`: pointers to operands that outlive the call, and disjoint results.
+unsafe impl<F> Sync for Operands<F> {}
+
+impl<T: GemmElement, F: Fn(usize) -> One<T>> Operands<F> {
+    fn item(&self, b: usize) -> One<T> {
+        (self.0)(b)
+    }
+}
+
+/// A batch with one B, and with rows that follow one another across items, is one tall product.
+fn joined<T: GemmElement>(p: &Product<T>) -> Product<T> {
+    let follows = |batch_stride: isize, row_stride: isize| batch_stride == row_stride * p.m as isize;
+    let tall = p.batch > 1
+        && p.b.batch_stride == 0
+        && follows(p.a.batch_stride, p.a.row_stride)
+        && follows(p.c.batch_stride, p.c.row_stride)
+        && p.addend.is_none_or(|(_, d)| follows(d.batch_stride, d.row_stride));
+    let (batch, m) = if tall { (1, p.m * p.batch) } else { (p.batch, p.m) };
+    Product { batch, m, ..*p }
+}

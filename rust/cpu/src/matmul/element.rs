@@ -1,0 +1,239 @@
+//! The element types of the matrix product: what they are summed in, and how they are converted.
+
+use super::kernel::Kernels;
+use super::pack::{Format, Source};
+use half::{bf16, f16};
+use num_complex::Complex;
+use rushlight_simd::Level;
+
+/// A type that products are summed in: floats and complex as themselves, integers wrapping.
+pub trait Sum: Copy + PartialEq + Send + Sync + 'static {
+    const ZERO: Self;
+    const ONE: Self;
+    fn plus(self, other: Self) -> Self;
+    fn times(self, other: Self) -> Self;
+}
+
+macro_rules! sum {
+    ($($t:ty: $zero:expr, $one:expr, $plus:expr, $times:expr;)*) => {$(
+        impl Sum for $t {
+            const ZERO: Self = $zero;
+            const ONE: Self = $one;
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self { $plus(self, other) }
+            #[inline(always)]
+            fn times(self, other: Self) -> Self { $times(self, other) }
+        }
+    )*};
+}
+
+sum! {
+    f32: 0.0, 1.0, |a, b| a + b, |a, b| a * b;
+    f64: 0.0, 1.0, |a, b| a + b, |a, b| a * b;
+    i32: 0, 1, i32::wrapping_add, i32::wrapping_mul;
+    i64: 0, 1, i64::wrapping_add, i64::wrapping_mul;
+    Complex<f32>: Complex::new(0.0, 0.0), Complex::new(1.0, 0.0), |a, b| a + b, |a, b| a * b;
+    Complex<f64>: Complex::new(0.0, 0.0), Complex::new(1.0, 0.0), |a, b| a + b, |a, b| a * b;
+}
+
+/// An element of a matrix that can be multiplied.
+pub trait GemmElement: Copy + Send + Sync + 'static {
+    /// What products are summed in, and the type of `alpha` and `beta`.
+    type Sum: Sum;
+    /// C can hold the partial sums itself: `Self` is `Sum`.
+    const SUMS_IN_PLACE: bool;
+
+    fn widen(self) -> Self::Sum;
+    fn narrow(sum: Self::Sum) -> Self;
+    /// Runs `job` with the format and kernels that are best on this machine.
+    fn with_kernels<J: Job<Self>>(job: J);
+}
+
+/// Work on a product of `T` that is generic over the packed format.
+pub trait Job<T: GemmElement> {
+    fn run<F: Format<T = T>>(self, kernels: &'static Kernels<F>);
+}
+
+/// Widens IEEE half precision without a branch, so that loops over it vectorise.
+#[inline(always)]
+fn f16_to_f32(h: f16) -> f32 {
+    let bits = h.to_bits() as u32;
+    let magnitude = (bits & 0x7fff) << 13;
+    // The exponent is rebased by a multiplication, which is exact and makes subnormals normal.
+    let finite = (f32::from_bits(magnitude) * f32::from_bits(0x7780_0000)).to_bits();
+    let special = magnitude | 0x7f80_0000;
+    let value = if bits & 0x7c00 == 0x7c00 { special } else { finite };
+    f32::from_bits(value | (bits & 0x8000) << 16)
+}
+
+/// Rounds to half precision, to nearest even, without a branch.
+#[inline(always)]
+fn f32_to_f16(x: f32) -> f16 {
+    let bits = x.to_bits();
+    let magnitude = bits & 0x7fff_ffff;
+    // Subnormal results: adding 0.5 makes the addition itself round at the right bit.
+    let tiny = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
+    let odd = (magnitude >> 13) & 1;
+    let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + odd) >> 13;
+    let finite = if magnitude < 113 << 23 { tiny } else { normal };
+    let large = if magnitude > 0x7f80_0000 { 0x7e00 } else { 0x7c00 };
+    let value = if magnitude >= 0x4780_0000 { large } else { finite };
+    f16::from_bits((value | (bits >> 16) & 0x8000) as u16)
+}
+
+/// Rounds to bfloat16, to nearest even, without a branch.
+#[inline(always)]
+fn f32_to_bf16(x: f32) -> bf16 {
+    let bits = x.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+    bf16::from_bits(if x.is_nan() { 0x7fc0 } else { rounded as u16 })
+}
+
+/// `GemmElement` for one type: its sum, the two conversions, and the lanes of each level.
+macro_rules! element {
+    ($t:ty, $sum:ty, $in_place:literal, $widen:expr, $narrow:expr, $format:ty, $base:ty, $v3:ident, $v4:ident) => {
+        impl GemmElement for $t {
+            type Sum = $sum;
+            const SUMS_IN_PLACE: bool = $in_place;
+            #[inline(always)]
+            fn widen(self) -> $sum {
+                $widen(self)
+            }
+            #[inline(always)]
+            fn narrow(sum: $sum) -> Self {
+                $narrow(sum)
+            }
+            fn with_kernels<J: Job<Self>>(job: J) {
+                use super::kernel::{base, *};
+                static BASE: Kernels<$format> = base::kernels::<$format, $base>();
+                #[cfg(target_arch = "x86_64")]
+                {
+                    use super::x86::*;
+                    static V3: Kernels<$format> = v3::kernels::<$format, $v3>();
+                    static V4: Kernels<$format> = v4::kernels::<$format, $v4>();
+                    match rushlight_simd::level() {
+                        Level::V4 => return job.run(&V4),
+                        Level::V3 => return job.run(&V3),
+                        Level::Base => {}
+                    }
+                }
+                job.run(&BASE)
+            }
+        }
+    };
+}
+
+type Real<T> = super::pack::Real<T>;
+type Lanes32<T> = super::kernel::Portable<T, 4>;
+type Lanes64<T> = super::kernel::Portable<T, 2>;
+
+element!(f32, f32, true, |x| x, |x| x, Real<f32>, Lanes32<f32>, F32x8, F32x16);
+element!(f64, f64, true, |x| x, |x| x, Real<f64>, Lanes64<f64>, F64x4, F64x8);
+element!(f16, f32, false, f16_to_f32, f32_to_f16, Real<f16>, Lanes32<f32>, F32x8, F32x16);
+element!(i32, i32, true, |x| x, |x| x, Real<i32>, Lanes32<i32>, I32x8, I32x16);
+element!(i64, i64, true, |x| x, |x| x, Real<i64>, Lanes64<i64>, I64x4, I64x8);
+// Sums of narrow integers wrap in 32 bits: their low bits are those of the narrow sum.
+element!(i8, i32, false, |x| x as i32, |x| x as i8, Real<i8>, Lanes32<i32>, I32x8, I32x16);
+element!(i16, i32, false, |x| x as i32, |x| x as i16, Real<i16>, Lanes32<i32>, I32x8, I32x16);
+element!(u8, i32, false, |x| x as i32, |x| x as u8, Real<u8>, Lanes32<i32>, I32x8, I32x16);
+element!(Complex<f32>, Complex<f32>, true, |x| x, |x| x, super::pack::Interleaved<f32>, Lanes32<f32>, F32x8, F32x16);
+element!(Complex<f64>, Complex<f64>, true, |x| x, |x| x, super::pack::Interleaved<f64>, Lanes64<f64>, F64x4, F64x8);
+
+/// Where the machine has them, the instructions for pairs of bfloat16; else as float32.
+impl GemmElement for bf16 {
+    type Sum = f32;
+    const SUMS_IN_PLACE: bool = false;
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        f32::from_bits((self.to_bits() as u32) << 16)
+    }
+    #[inline(always)]
+    fn narrow(sum: f32) -> Self {
+        f32_to_bf16(sum)
+    }
+    fn with_kernels<J: Job<Self>>(job: J) {
+        use super::kernel::{base, *};
+        static BASE: Kernels<Real<bf16>> = base::kernels::<Real<bf16>, Lanes32<f32>>();
+        #[cfg(target_arch = "x86_64")]
+        {
+            use super::{pack::Pairs, x86::*};
+            static V3: Kernels<Real<bf16>> = v3::kernels::<Real<bf16>, F32x8>();
+            static V4: Kernels<Real<bf16>> = v4::kernels::<Real<bf16>, F32x16>();
+            static PAIRS: Kernels<Pairs> = v4_bf16::kernels::<Pairs, Bf16Pairs>();
+            match rushlight_simd::level() {
+                Level::V4 if is_x86_feature_detected!("avx512bf16") => return job.run(&PAIRS),
+                Level::V4 => return job.run(&V4),
+                Level::V3 => return job.run(&V3),
+                Level::Base => {}
+            }
+        }
+        job.run(&BASE)
+    }
+}
+
+/// Writes sums to C: `out = alpha * sums + beta * addend`, rounded once.
+pub struct Combine<T: GemmElement> {
+    pub rows: usize,
+    pub cols: usize,
+    pub alpha: T::Sum,
+    /// Rows of sums and their distance; none counts as zeros.
+    pub sums: Option<(*const T::Sum, usize)>,
+    /// `beta`, and what it scales.
+    pub addend: Option<(T::Sum, Source<T>)>,
+    pub out: *mut T,
+    pub out_strides: (isize, isize),
+}
+
+impl<T: GemmElement> Combine<T> {
+    /// # Safety
+    /// All pointers cover `rows` by `cols` elements at their strides.
+    #[inline(always)]
+    pub unsafe fn run(&self) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            for i in 0..self.rows {
+                let out = self.out.offset(i as isize * self.out_strides.0);
+                match (self.sums, &self.addend) {
+                    (Some((sums, stride)), None) if self.alpha == T::Sum::ONE => {
+                        let sums = sums.add(i * stride);
+                        self.each(out, |j| *sums.add(j));
+                    }
+                    (Some((sums, stride)), None) => {
+                        let sums = sums.add(i * stride);
+                        self.each(out, |j| self.alpha.times(*sums.add(j)));
+                    }
+                    (Some((sums, stride)), Some((beta, d))) => {
+                        let (sums, d, step) = (sums.add(i * stride), d.row(i), d.col_stride);
+                        self.each(out, |j| {
+                            let old = (*d.offset(j as isize * step)).widen();
+                            self.alpha.times(*sums.add(j)).plus(beta.times(old))
+                        });
+                    }
+                    (None, Some((beta, d))) => {
+                        let (d, step) = (d.row(i), d.col_stride);
+                        self.each(out, |j| beta.times((*d.offset(j as isize * step)).widen()));
+                    }
+                    (None, None) => self.each(out, |_| T::Sum::ZERO),
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for `run`, for the row at `out`.
+    #[inline(always)]
+    unsafe fn each(&self, out: *mut T, value: impl Fn(usize) -> T::Sum) {
+        // SAFETY: the caller's promise. The two loops differ in that the first vectorises.
+        unsafe {
+            if self.out_strides.1 == 1 {
+                for j in 0..self.cols {
+                    *out.add(j) = T::narrow(value(j));
+                }
+            } else {
+                for j in 0..self.cols {
+                    *out.offset(j as isize * self.out_strides.1) = T::narrow(value(j));
+                }
+            }
+        }
+    }
+}
