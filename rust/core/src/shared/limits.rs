@@ -56,7 +56,11 @@ fn groups(membership: &Path, root: &Path) -> usize {
 /// The least of a group and all above it. Inside a container the path may not exist; the mount's root is the group then.
 fn chain(root: &Path, path: &str, names: &Names) -> usize {
     let own: PathBuf = root.join(path);
-    own.ancestors().take_while(|group| group.starts_with(root)).map(|group| group_available(group, names)).min().unwrap_or(usize::MAX)
+    own.ancestors()
+        .take_while(|group| group.starts_with(root))
+        .map(|group| group_available(group, names))
+        .min()
+        .unwrap_or(usize::MAX)
 }
 
 fn group_available(group: &Path, names: &Names) -> usize {

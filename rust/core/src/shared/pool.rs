@@ -51,14 +51,16 @@ impl Pool {
                 }
             }
             for (&identity, arena) in &mut self.arenas {
-                if arena.pending() >= length && arena.reclaim().is_ok()
+                if arena.pending() >= length
+                    && arena.reclaim().is_ok()
                     && let Some(slot) = arena.take(length, &mut admit)?
                 {
                     return Ok(block(identity, arena, slot));
                 }
             }
         }
-        let size = if big { (HEADER + length).next_multiple_of(PAGE) } else { ARENA.saturating_mul(1 << scale.min(32)) };
+        let size =
+            if big { (HEADER + length).next_multiple_of(PAGE) } else { ARENA.saturating_mul(1 << scale.min(32)) };
         let mut arena = Arena::create(size)?;
         let unseen = &mut self.unseen;
         let slot = arena.take(length, &mut |wanted| admit(unseen, wanted))?;

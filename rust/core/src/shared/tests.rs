@@ -267,11 +267,15 @@ fn a_message_in_flight_holds_its_block() {
     isolated(|| {
         let (ours, theirs) = pair();
         // The sender dies when its message lies in the socket.
-        assert_eq!(Child::run(|| {
-            let block = alloc(3 * MIB).unwrap();
-            fill(&block, 5);
-            assert!(send(&ours, &block, 5));
-        }).wait(), 0);
+        assert_eq!(
+            Child::run(|| {
+                let block = alloc(3 * MIB).unwrap();
+                fill(&block, 5);
+                assert!(send(&ours, &block, 5));
+            })
+            .wait(),
+            0
+        );
         let own = alloc(3 * MIB).unwrap();
         fill(&own, 6);
         assert!(send(&ours, &own, 6));
@@ -387,6 +391,8 @@ fn no_kill_makes_a_slot_reused_too_early() {
         let (ours, theirs) = pair();
         let (onward, home) = pair();
         let worker = |seed: u64| {
+            // Or a failing test would wait for its workers for ever. SAFETY: a plain call.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
             let mut random = Random(seed);
             let mut held: Vec<(SharedBlock, u8)> = Vec::new();
             loop {
