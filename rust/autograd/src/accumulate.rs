@@ -1,0 +1,107 @@
+//! Where gradients arrive: a leaf's `.grad`.
+
+use std::sync::Arc;
+
+use rushlight_core::fork::{ForkMutex, Rank};
+use rushlight_core::{Layout, Result};
+
+use crate::arithmetic::{arithmetic, clone_as};
+use crate::hooks::NodeHooks;
+use crate::modes;
+use crate::node::{Backward, Call, Gradients, Node, OutputMeta};
+use crate::tensor::Tensor;
+
+/// The node at the end of every path: it adds what arrives to the gradient of its leaf.
+pub struct AccumulateGrad {
+    variable: Tensor,
+}
+
+/// Threads that add to the same leaf take turns; leaves share these few locks.
+static TURNS: [ForkMutex<()>; 16] = [const { ForkMutex::new(Rank::Graph, "autograd.accumulate", ()) }; 16];
+
+impl AccumulateGrad {
+    pub(crate) fn node(variable: &Tensor, hooks: Option<Arc<NodeHooks>>) -> Arc<Node<AccumulateGrad>> {
+        Node::leaf(AccumulateGrad { variable: variable.clone() }, OutputMeta::from(variable), hooks)
+    }
+
+    pub fn variable(&self) -> &Tensor {
+        &self.variable
+    }
+}
+
+impl Backward for AccumulateGrad {
+    fn name(&self) -> &str {
+        "torch::autograd::AccumulateGrad"
+    }
+
+    fn apply(&self, _call: &Call<'_>, mut grads: Gradients) -> Result<Gradients> {
+        if let Some(grad) = grads.pop().flatten() {
+            accumulate(&self.variable, grad)?;
+            self.variable.extra().after_accumulate.each(|hook| hook(&self.variable))?;
+        }
+        Ok(Gradients::new())
+    }
+
+    fn release(&self) {}
+}
+
+fn accumulate(variable: &Tensor, grad: Tensor) -> Result<()> {
+    let table = arithmetic()?;
+    let turn = &TURNS[variable.id() / 64 % TURNS.len()];
+    // Dropped after the lock is open again: the end of a tensor may run code of the host language.
+    let _outdated;
+    let _turn = turn.lock();
+    match variable.grad() {
+        None => variable.put_grad(Some(keep(variable, grad)?)),
+        Some(sum) if !modes::grad_enabled() => {
+            (table.add_)(&sum, &grad)?;
+            _outdated = [sum, grad];
+        }
+        Some(sum) => {
+            variable.put_grad(Some((table.add)(&sum, &grad)?));
+            _outdated = [sum, grad];
+        }
+    }
+    Ok(())
+}
+
+/// The first gradient of a leaf: taken as it is if nobody else holds it and it lies in memory as the leaf does.
+fn keep(variable: &Tensor, grad: Tensor) -> Result<Tensor> {
+    if !modes::grad_enabled() && is_sole_owner(&grad) && lies_alike(&grad, variable) {
+        let plain = !grad.is_view() && !grad.requires_grad();
+        return Ok(if plain { grad } else { grad.detach() });
+    }
+    clone_like(&grad, variable)
+}
+
+/// Keeps the gradient of a tensor that is not a leaf.
+pub(crate) fn retain(tensor: &Tensor, grad: &Tensor) -> Result<()> {
+    let sum = match tensor.grad() {
+        None => clone_like(grad, tensor)?,
+        Some(sum) => (arithmetic()?.add)(&sum, grad)?,
+    };
+    tensor.put_grad(Some(sum));
+    Ok(())
+}
+
+fn clone_like(grad: &Tensor, variable: &Tensor) -> Result<Tensor> {
+    let mut layout = Layout::contiguous(variable.sizes());
+    layout.strides = variable.layout().preserved_strides();
+    clone_as(grad, &layout)
+}
+
+/// Whether no other handle leads to this tensor's elements (a view's forgotten base does not count).
+pub(crate) fn is_sole_owner(tensor: &Tensor) -> bool {
+    let hidden = match tensor.base() {
+        None => 0,
+        Some(base) if base.owners() == 1 => 1,
+        Some(_) => return false,
+    };
+    tensor.owners() == 1 && tensor.storage().owners() == 1 + hidden
+}
+
+fn lies_alike(grad: &Tensor, variable: &Tensor) -> bool {
+    let wanted = variable.layout().preserved_strides();
+    let strides = grad.layout().strides.iter().zip(&wanted);
+    grad.sizes() == variable.sizes() && grad.sizes().iter().zip(strides).all(|(&size, (a, b))| size == 1 || a == b)
+}

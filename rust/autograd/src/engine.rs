@@ -1,0 +1,468 @@
+//! The walk backwards: from the roots, through every node that is needed, to the leaves.
+//!
+//! First the part of the graph that the roots reach is listed and each node's dependencies are counted. Then nodes
+//! run as soon as all gradients that they wait for have arrived, those recorded last first. Everything happens on the
+//! calling thread, in an order that depends on the graph alone, so sums of gradients have the same bits each time; several
+//! threads may walk at once, since all state of a walk is its own. Nothing recurses, so depth does not matter.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use rushlight_core::layout::Shape;
+use rushlight_core::{Error, Result};
+use smallvec::SmallVec;
+
+use crate::accumulate::is_sole_owner;
+use crate::arithmetic::arithmetic;
+use crate::edge::Edge;
+use crate::modes::{self, GradMode};
+use crate::node::{Call, Gradients, Node};
+use crate::tensor::Tensor;
+use crate::validate;
+
+/// How a walk is done.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Options {
+    /// Keep what was saved, so that the graph can be walked again.
+    pub retain_graph: bool,
+    /// Record the walk itself, for gradients of gradients.
+    pub create_graph: bool,
+}
+
+/// Adds the gradients of `outputs` (weighted by `grads`) to the `.grad` of all leaves, or of `inputs` only.
+pub fn backward(outputs: &[Tensor], grads: &[Option<Tensor>], inputs: Option<&[Tensor]>, options: Options) -> Result<()> {
+    let roots = roots(outputs, grads)?;
+    let targets = match inputs {
+        None => None,
+        Some([]) => return Err(Error::runtime("`inputs` argument to `backward()` cannot be empty.")),
+        Some(inputs) => {
+            let mut targets = Vec::with_capacity(inputs.len());
+            for input in inputs {
+                input.retain_grad()?;
+                if let Some(edge) = input.gradient_edge()? {
+                    targets.push(Target { edge, use_: if input.is_leaf() { Use::Accumulate } else { Use::Reach } });
+                }
+            }
+            Some(targets)
+        }
+    };
+    walk(roots, targets, options).map(drop)
+}
+
+/// The gradients of `outputs` (weighted by `grads`) with respect to `inputs`; `.grad` stays as it is.
+pub fn grad(
+    outputs: &[Tensor],
+    inputs: &[Tensor],
+    grads: &[Option<Tensor>],
+    allow_unused: bool,
+    options: Options,
+) -> Result<Vec<Option<Tensor>>> {
+    let roots = roots(outputs, grads)?;
+    let mut targets = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        let Some(edge) = input.gradient_edge()? else {
+            return Err(Error::runtime("One of the differentiated Tensors does not require grad"));
+        };
+        targets.push(Target { edge, use_: Use::Capture });
+    }
+    let captured = walk(roots, Some(targets), options)?;
+    if let (false, Some(index)) = (allow_unused, captured.iter().position(Option::is_none)) {
+        return Err(Error::runtime(format!(
+            "The differentiated Tensor at index {index} appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior."
+        )));
+    }
+    Ok(captured)
+}
+
+/// What the walk does where it reaches a target.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// Hands the gradient to the caller.
+    Capture,
+    /// Runs the leaf's accumulator.
+    Accumulate,
+    /// Nothing but the hooks, one of which keeps the gradient.
+    Reach,
+}
+
+struct Target {
+    edge: Edge,
+    use_: Use,
+}
+
+/// Where the walk begins, with which gradients.
+fn roots(outputs: &[Tensor], grads: &[Option<Tensor>]) -> Result<Vec<(Edge, Tensor)>> {
+    let mut weights = Vec::with_capacity(outputs.len());
+    for (index, output) in outputs.iter().enumerate() {
+        weights.push(match grads.get(index) {
+            Some(Some(grad)) => Some(check_weight(index, output, grad)?),
+            _ if output.requires_grad() => Some(implicit_weight(output)?),
+            _ => None,
+        });
+    }
+    let mut roots = Vec::with_capacity(outputs.len());
+    for (index, (output, weight)) in outputs.iter().zip(weights).enumerate() {
+        let (Some(edge), Some(weight)) = (output.gradient_edge()?, weight) else {
+            return Err(Error::runtime(format!(
+                "element {index} of tensors does not require grad and does not have a grad_fn"
+            )));
+        };
+        let meta = &edge.node().outputs()[edge.output as usize];
+        let weight = validate::fit("GraphRoot", index, &weight, meta)?.unwrap_or(weight);
+        roots.push((edge, weight));
+    }
+    Ok(roots)
+}
+
+fn check_weight(index: usize, output: &Tensor, grad: &Tensor) -> Result<Tensor> {
+    if grad.sizes() != output.sizes() {
+        return Err(Error::runtime(format!(
+            "Mismatch in shape: grad_output[{index}] has a shape of torch.Size({}) and output[{index}] has a shape of torch.Size({}).",
+            Shape(grad.sizes()),
+            Shape(output.sizes())
+        )));
+    }
+    if grad.dtype().is_complex() != output.dtype().is_complex() {
+        return Err(Error::runtime(format!(
+            "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: grad_output[{index}] has a dtype of {} and output[{index}] has a dtype of {}.",
+            grad.dtype(),
+            output.dtype()
+        )));
+    }
+    Ok(grad.clone())
+}
+
+fn implicit_weight(output: &Tensor) -> Result<Tensor> {
+    if output.numel() != 1 {
+        return Err(Error::runtime("grad can be implicitly created only for scalar outputs"));
+    }
+    if !output.dtype().is_floating() {
+        return Err(Error::runtime(format!(
+            "grad can be implicitly created only for real scalar outputs but got {}",
+            output.dtype()
+        )));
+    }
+    (arithmetic()?.full)(output.sizes(), 1.0, output.dtype(), output.device())
+}
+
+/// A node in the walk.
+struct Task<'g> {
+    node: &'g Arc<Node>,
+    /// Where the tasks of its edges stand in `Walk::targets`.
+    first_target: usize,
+    /// How many edges still lead here from nodes that have not run.
+    dependencies: u32,
+    /// Whether its function runs.
+    executes: bool,
+    /// Whether its gradients are wanted for themselves.
+    reached: bool,
+    /// Which output's gradient goes to which place of the captured ones.
+    captures: SmallVec<[(u32, usize); 1]>,
+    grads: Gradients,
+}
+
+const NOWHERE: u32 = u32::MAX;
+
+struct Walk<'g> {
+    tasks: Vec<Task<'g>>,
+    /// For each edge of each task the task it leads to, or `NOWHERE`.
+    targets: Vec<u32>,
+    index: HashMap<usize, u32, BuildHasherDefault<AddressHasher>>,
+    captured: Vec<Option<Tensor>>,
+}
+
+/// Addresses differ in their middle bits already: one multiplication spreads them.
+#[derive(Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_usize(usize::from(byte));
+        }
+    }
+    fn write_usize(&mut self, value: usize) {
+        let mixed = (self.0 ^ value as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+}
+
+fn walk(roots: Vec<(Edge, Tensor)>, targets: Option<Vec<Target>>, options: Options) -> Result<Vec<Option<Tensor>>> {
+    let (edges, weights): (Vec<Edge>, Vec<Tensor>) = roots.into_iter().unzip();
+    let callbacks = Callbacks::open();
+    let _mode = GradMode::new(options.create_graph);
+    let mut walk = Walk::list(&edges);
+    match &targets {
+        None => walk.tasks.iter_mut().for_each(|task| task.executes = true),
+        Some(targets) => walk.select(targets),
+    }
+    walk.run(&edges, weights, options)?;
+    let captured = std::mem::take(&mut walk.captured);
+    callbacks.run()?;
+    Ok(captured)
+}
+
+impl<'g> Walk<'g> {
+    /// Lists all nodes that the roots reach and counts dependencies.
+    fn list(roots: &'g [Edge]) -> Walk<'g> {
+        let mut walk = Walk { tasks: Vec::new(), targets: Vec::new(), index: HashMap::default(), captured: Vec::new() };
+        for root in roots {
+            walk.find_or_add(root.node());
+        }
+        let mut next = 0;
+        while next < walk.tasks.len() {
+            let node = walk.tasks[next].node;
+            walk.tasks[next].first_target = walk.targets.len();
+            for edge in node.edges() {
+                let target = edge.as_ref().map_or(NOWHERE, |edge| walk.find_or_add(edge.node()));
+                walk.targets.push(target);
+                if target != NOWHERE {
+                    walk.tasks[target as usize].dependencies += 1;
+                }
+            }
+            next += 1;
+        }
+        walk
+    }
+
+    fn find_or_add(&mut self, node: &'g Arc<Node>) -> u32 {
+        let fresh = self.tasks.len() as u32;
+        let task = *self.index.entry(Arc::as_ptr(node).addr()).or_insert(fresh);
+        if task == fresh {
+            self.tasks.push(Task {
+                node,
+                first_target: 0,
+                dependencies: 0,
+                executes: false,
+                reached: false,
+                captures: SmallVec::new(),
+                grads: Gradients::new(),
+            });
+        }
+        task
+    }
+
+    fn targets_of(&self, task: usize) -> &[u32] {
+        let Task { node, first_target, .. } = &self.tasks[task];
+        &self.targets[*first_target..first_target + node.edges().len()]
+    }
+
+    fn is_wanted(&self, target: u32) -> bool {
+        target != NOWHERE && (self.tasks[target as usize].executes || self.tasks[target as usize].reached)
+    }
+
+    /// Marks the nodes that lie between the roots and the targets.
+    fn select(&mut self, targets: &[Target]) {
+        self.captured = vec![None; targets.len()];
+        for (place, target) in targets.iter().enumerate() {
+            let Some(&task) = self.index.get(&Arc::as_ptr(target.edge.node()).addr()) else { continue };
+            let task = &mut self.tasks[task as usize];
+            task.reached = true;
+            match target.use_ {
+                Use::Accumulate => task.executes = true,
+                Use::Capture => task.captures.push((target.edge.output, place)),
+                Use::Reach => {}
+            }
+        }
+        for task in self.topological_order().into_iter().rev() {
+            if self.targets_of(task).iter().any(|&target| self.is_wanted(target)) {
+                self.tasks[task].executes = true;
+            }
+        }
+    }
+
+    fn topological_order(&self) -> Vec<usize> {
+        let mut waiting: Vec<u32> = self.tasks.iter().map(|task| task.dependencies).collect();
+        let mut order: Vec<usize> = (0..waiting.len()).filter(|&task| waiting[task] == 0).collect();
+        let mut next = 0;
+        while next < order.len() {
+            for &target in self.targets_of(order[next]) {
+                if target != NOWHERE {
+                    waiting[target as usize] -= 1;
+                    if waiting[target as usize] == 0 {
+                        order.push(target as usize);
+                    }
+                }
+            }
+            next += 1;
+        }
+        order
+    }
+
+    fn run(&mut self, edges: &[Edge], weights: Vec<Tensor>, options: Options) -> Result<()> {
+        let mut ready = BinaryHeap::new();
+        for (edge, weight) in edges.iter().zip(weights) {
+            let task = self.find(edge);
+            self.deliver(task, edge.output, weight)?;
+        }
+        for (place, task) in self.tasks.iter().enumerate() {
+            if task.dependencies == 0 && (task.executes || task.reached) {
+                ready.push((task.node.sequence(), Reverse(place)));
+            }
+        }
+        while let Some((_, Reverse(place))) = ready.pop() {
+            let node = self.tasks[place].node;
+            let mut results = self.visit(place, options).map_err(|error| explain(error, node))?;
+            if !self.tasks[place].executes {
+                continue;
+            }
+            let first = self.tasks[place].first_target;
+            for (number, edge) in node.edges().iter().enumerate() {
+                let target = self.targets[first + number];
+                let (Some(edge), true) = (edge, self.is_wanted(target)) else { continue };
+                if let Some(grad) = results.get_mut(number).and_then(Option::take) {
+                    self.deliver(target as usize, edge.output, grad)?;
+                }
+                let task = &mut self.tasks[target as usize];
+                task.dependencies -= 1;
+                if task.dependencies == 0 {
+                    ready.push((task.node.sequence(), Reverse(target as usize)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self, edge: &Edge) -> usize {
+        self.index[&Arc::as_ptr(edge.node()).addr()] as usize
+    }
+
+    /// Adds a gradient to those that wait at a task.
+    fn deliver(&mut self, task: usize, output: u32, grad: Tensor) -> Result<()> {
+        let task = &mut self.tasks[task];
+        if task.grads.is_empty() {
+            task.grads.resize(task.node.outputs().len(), None);
+        }
+        let place = &mut task.grads[output as usize];
+        *place = Some(match place.take() {
+            None => grad,
+            Some(sum) if !modes::grad_enabled() && is_sole_owner(&sum) && sum.layout().is_contiguous() => {
+                (arithmetic()?.add_)(&sum, &grad)?;
+                sum
+            }
+            Some(sum) => (arithmetic()?.add)(&sum, &grad)?,
+        });
+        Ok(())
+    }
+
+    /// Runs a node: the hooks of its tensors, what the caller wants to have, its function.
+    fn visit(&mut self, place: usize, options: Options) -> Result<Gradients> {
+        let node = self.tasks[place].node;
+        let mut grads = std::mem::take(&mut self.tasks[place].grads);
+        grads.resize(node.outputs().len(), None);
+        let hooks = node.existing_hooks();
+        if let Some(hooks) = hooks {
+            hooks.run_tensor_hooks(&mut grads)?;
+        }
+        for &(output, slot) in &self.tasks[place].captures {
+            self.captured[slot] = grads[output as usize].clone();
+        }
+        if !self.tasks[place].executes {
+            return Ok(Gradients::new());
+        }
+        if let Some(hooks) = hooks {
+            hooks.run_pre_hooks(&mut grads)?;
+        }
+        let function = node.function();
+        if grads.iter().all(Option::is_none) && !function.runs_without_gradients() {
+            if !options.retain_graph {
+                function.release();
+            }
+            return Ok(Gradients::new());
+        }
+        let needs: SmallVec<[bool; 8]> = self.targets_of(place).iter().map(|&target| self.is_wanted(target)).collect();
+        let given = hooks.map(|hooks| (hooks, grads.clone()));
+        let mut results = function.apply(&Call { node, needs: &needs, slice: None }, grads)?;
+        if !options.retain_graph {
+            function.release();
+        }
+        validate::check_results(node, &mut results)?;
+        if modes::anomaly_enabled() && modes::anomaly_checks_nan() {
+            check_nan(node, &results)?;
+        }
+        if let Some((hooks, given)) = given {
+            hooks.run_post_hooks(&mut results, &given)?;
+        }
+        Ok(results)
+    }
+}
+
+fn check_nan(node: &Node, results: &Gradients) -> Result<()> {
+    for (index, result) in results.iter().enumerate() {
+        if let Some(grad) = result
+            && (arithmetic()?.has_nan)(grad)?
+        {
+            return Err(Error::runtime(format!("Function '{}' returned nan values in its {index}th output.", node.name())));
+        }
+    }
+    Ok(())
+}
+
+/// Adds the node and the user's line that recorded it. An exception of the host language stays as it is.
+#[cold]
+fn explain(mut error: Error, node: &Node) -> Error {
+    if let Some(exception) = error.take_foreign() {
+        return Error::foreign(exception);
+    }
+    let note = match node.origin().describe() {
+        Some(line) => format!("in {}, the derivative of the call at {line}", node.name()),
+        None => format!("in {}", node.name()),
+    };
+    let text = error.to_string();
+    let rest = text.strip_prefix(error.sentence()).unwrap_or_default().trim_start();
+    let hint = if rest.is_empty() { note } else { format!("{rest}\n  {note}") };
+    Error::new(error.class(), error.sentence()).hint(hint)
+}
+
+/// What is to be done once the walk that runs now has ended.
+pub type Callback = Box<dyn FnOnce() -> Result<()>>;
+
+thread_local! {
+    /// One list for each walk that this thread is in; a node may begin another walk.
+    static CALLBACKS: RefCell<Vec<Vec<Callback>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs `callback` when the current walk has ended.
+pub fn queue_callback(callback: Callback) -> Result<()> {
+    CALLBACKS.with_borrow_mut(|walks| match walks.last_mut() {
+        Some(list) => {
+            list.push(callback);
+            Ok(())
+        }
+        None => Err(Error::runtime("Final callbacks can only be installed during backward pass.")),
+    })
+}
+
+/// The list of one walk.
+struct Callbacks;
+
+impl Callbacks {
+    fn open() -> Callbacks {
+        CALLBACKS.with_borrow_mut(|walks| walks.push(Vec::new()));
+        Callbacks
+    }
+
+    /// Runs them all; those that they queue themselves too.
+    fn run(self) -> Result<()> {
+        loop {
+            let list = CALLBACKS.with_borrow_mut(|walks| walks.last_mut().map(std::mem::take)).unwrap_or_default();
+            if list.is_empty() {
+                return Ok(());
+            }
+            list.into_iter().try_for_each(|callback| callback())?;
+        }
+    }
+}
+
+impl Drop for Callbacks {
+    fn drop(&mut self) {
+        let list = CALLBACKS.with_borrow_mut(Vec::pop);
+        drop(list);
+    }
+}

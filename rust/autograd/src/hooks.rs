@@ -1,0 +1,155 @@
+//! User functions that are called during backward.
+//!
+//! A list is exchanged as a whole, so that one thread may add or remove while another calls. The order is torch's: the
+//! hooks of a tensor, then the gradients that `retain_grad` keeps, then the hooks of the node around its function.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+use rushlight_core::Result;
+
+use crate::lock::Slot;
+use crate::node::Gradients;
+use crate::tensor::{Tensor, WeakTensor};
+
+/// Sees a gradient and may replace it.
+pub type TensorHook = Arc<dyn Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync>;
+/// Sees a node's incoming gradients before its function runs, and may replace them.
+pub type PreHook = Arc<dyn Fn(&Gradients) -> Result<Option<Gradients>> + Send + Sync>;
+/// Sees what a node's function returned and what it was given, and may replace the former.
+pub type PostHook = Arc<dyn Fn(&Gradients, &Gradients) -> Result<Option<Gradients>> + Send + Sync>;
+/// Sees a leaf after a gradient was added to its `.grad`.
+pub type AfterAccumulate = Arc<dyn Fn(&Tensor) -> Result<()> + Send + Sync>;
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+type Listed<H> = Slot<Arc<Vec<(u64, H)>>>;
+
+/// Functions in the order in which they were added.
+pub struct HookList<H>(Arc<Listed<H>>);
+
+impl<H> Default for HookList<H> {
+    fn default() -> Self {
+        HookList(Arc::new(Slot::new(None)))
+    }
+}
+
+/// Takes a hook out again.
+pub struct HookHandle {
+    list: Weak<dyn Removable>,
+    id: u64,
+}
+
+trait Removable: Send + Sync {
+    fn remove(&self, id: u64);
+}
+
+impl<H: Clone + Send + Sync> Removable for Listed<H> {
+    fn remove(&self, id: u64) {
+        edit(self, |hooks| hooks.retain(|(other, _)| *other != id));
+    }
+}
+
+impl HookHandle {
+    pub fn remove(&self) {
+        if let Some(list) = self.list.upgrade() {
+            list.remove(self.id);
+        }
+    }
+}
+
+/// Replaces the list by what `edit` makes of a copy, again if somebody else was quicker.
+fn edit<H: Clone>(list: &Listed<H>, edit: impl Fn(&mut Vec<(u64, H)>)) {
+    loop {
+        let before = list.get();
+        let mut hooks = before.as_ref().map_or_else(Vec::new, |hooks| hooks.to_vec());
+        edit(&mut hooks);
+        let mut after = Some(Arc::new(hooks));
+        let unchanged = list.with(|place| {
+            let same = place.as_ref().map(Arc::as_ptr) == before.as_ref().map(Arc::as_ptr);
+            if same {
+                std::mem::swap(place, &mut after);
+            }
+            same
+        });
+        if unchanged {
+            return;
+        }
+    }
+}
+
+impl<H: Clone + Send + Sync + 'static> HookList<H> {
+    pub fn add(&self, hook: H) -> HookHandle {
+        let id = NEXT_ID.fetch_add(1, Relaxed);
+        edit(&self.0, |hooks| hooks.push((id, hook.clone())));
+        let list: Weak<Listed<H>> = Arc::downgrade(&self.0);
+        HookHandle { list, id }
+    }
+
+    fn retain(&self, keep: impl Fn(&H) -> bool) {
+        edit(&self.0, |hooks| hooks.retain(|(_, hook)| keep(hook)));
+    }
+
+    /// Calls `visit` with each hook. The list stays as it was at the start, whatever the hooks do to it.
+    pub fn each(&self, mut visit: impl FnMut(&H) -> Result<()>) -> Result<()> {
+        let Some(hooks) = self.0.get() else { return Ok(()) };
+        hooks.iter().try_for_each(|(_, hook)| visit(hook))
+    }
+}
+
+/// The hooks of a node and of the tensors that are its outputs.
+#[derive(Default)]
+pub struct NodeHooks {
+    tensor: HookList<(u32, TensorHook)>,
+    retained: HookList<(u32, WeakTensor)>,
+    pub pre: HookList<PreHook>,
+    pub post: HookList<PostHook>,
+}
+
+impl NodeHooks {
+    pub(crate) fn add_tensor_hook(&self, output: u32, hook: TensorHook) -> HookHandle {
+        self.tensor.add((output, hook))
+    }
+
+    pub(crate) fn retain(&self, tensor: &Tensor, output: u32) {
+        self.retained.add((output, tensor.downgrade()));
+    }
+
+    pub(crate) fn forget(&self, tensor: &Tensor) {
+        self.retained.retain(|(_, kept)| !kept.is(tensor));
+    }
+
+    /// Runs the tensors' hooks over the gradients that arrived at their node, and keeps what is to be kept.
+    pub(crate) fn run_tensor_hooks(&self, grads: &mut Gradients) -> Result<()> {
+        self.tensor.each(|(output, hook)| {
+            let Some(Some(place)) = grads.get_mut(*output as usize) else { return Ok(()) };
+            if let Some(new) = hook(place)? {
+                crate::validate::check_hook_result(place, &new)?;
+                *place = new;
+            }
+            Ok(())
+        })?;
+        self.retained.each(|(output, kept)| match (kept.upgrade(), grads.get(*output as usize)) {
+            (Some(tensor), Some(Some(grad))) => crate::accumulate::retain(&tensor, grad),
+            _ => Ok(()),
+        })
+    }
+
+    pub(crate) fn run_pre_hooks(&self, grads: &mut Gradients) -> Result<()> {
+        self.pre.each(|hook| {
+            if let Some(new) = hook(grads)? {
+                *grads = new;
+            }
+            Ok(())
+        })
+    }
+
+    pub(crate) fn run_post_hooks(&self, results: &mut Gradients, grads: &Gradients) -> Result<()> {
+        self.post.each(|hook| {
+            if let Some(new) = hook(results, grads)? {
+                *results = new;
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,158 @@
+//! Changing a tensor in place: what is forbidden, and how the history of tensors and views is rewritten.
+//!
+//! After a change the tensor's history is the operator that changed it. If the tensor is a view, it is the base that
+//! changed: the base's new history is `CopySlices`, whose gradient is the old one outside the slice and passes through
+//! the operator's derivative inside. The views of the base, the changed one included, find their version outdated and make
+//! their history anew from the base's.
+
+use std::sync::Arc;
+
+use rushlight_core::{Error, Layout, Result};
+
+use crate::arithmetic::{arithmetic, clone_as};
+use crate::edge::{Edge, Edges};
+use crate::modes::{self, GradMode};
+use crate::node::{Backward, Call, Gradients, Node, OutputMeta};
+use crate::record::should_record;
+use crate::tensor::Tensor;
+use crate::view::Replay;
+
+/// One change in place, from before the kernel runs until after.
+pub struct InPlace<'a> {
+    target: &'a Tensor,
+    /// Present if the change is recorded.
+    edges: Option<Edges>,
+}
+
+impl<'a> InPlace<'a> {
+    /// Refuses what may not be changed. `inputs` are the differentiable inputs, the target first.
+    pub fn begin(target: &'a Tensor, inputs: &[&Tensor]) -> Result<InPlace<'a>> {
+        if target.is_inference() && !modes::inference_enabled() {
+            return Err(Error::runtime(
+                "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details.",
+            ));
+        }
+        if !target.dtype().is_differentiable() || !should_record(inputs) {
+            return Ok(InPlace { target, edges: None });
+        }
+        check_history(target)?;
+        let mut edges = Edges::with_capacity(inputs.len());
+        edges.push(target.base().unwrap_or(target).gradient_edge()?);
+        for input in inputs.iter().skip(1) {
+            edges.push(input.gradient_edge()?);
+        }
+        Ok(InPlace { target, edges: Some(edges) })
+    }
+
+    pub fn is_recorded(&self) -> bool {
+        self.edges.is_some()
+    }
+
+    /// Counts the change, once the kernel has run, and records it. `function` is asked for only then, so that it can save the
+    /// target as an output; the first of its gradients belongs to the target as it was before.
+    pub fn finish<F: Backward>(self, function: impl FnOnce() -> Result<F>) -> Result<()> {
+        self.target.bump_version();
+        let Some(edges) = self.edges else { return Ok(()) };
+        let function = function()?;
+        let Some(view) = self.target.view_info() else {
+            let node = Node::new(function, edges, [OutputMeta::from(self.target)]);
+            self.target.change_history(Some(Edge::new(node, 0)));
+            return Ok(());
+        };
+        let slice = Slice {
+            base: view.base.layout().clone(),
+            view: self.target.layout().clone(),
+            replay: view.replay.clone(),
+        };
+        let node = Node::new(CopySlices { slice, function }, edges, [OutputMeta::from(&view.base)]);
+        view.base.change_history(Some(Edge::new(node, 0)));
+        Ok(())
+    }
+}
+
+fn check_history(target: &Tensor) -> Result<()> {
+    if let Some(view) = target.view_info() {
+        view.check_change(target, false)?;
+        if target.requires_grad() && view.base.is_leaf() {
+            return Err(Error::runtime(
+                "a view of a leaf Variable that requires grad is being used in an in-place operation.",
+            ));
+        }
+    }
+    if target.requires_grad() && target.is_leaf() {
+        return Err(Error::runtime("a leaf Variable that requires grad is being used in an in-place operation."));
+    }
+    Ok(())
+}
+
+/// How a view lies in its base.
+pub(crate) struct Slice {
+    base: Layout,
+    view: Layout,
+    replay: Option<Replay>,
+}
+
+impl Slice {
+    /// The view of `whole`, a tensor with the base's sizes, whose storage begins at the base's element `start`.
+    fn of(&self, whole: &Tensor, start: isize) -> Result<Tensor> {
+        match &self.replay {
+            Some(replay) => replay(whole),
+            None => (arithmetic()?.as_strided)(whole, &moved(&self.view, start)),
+        }
+    }
+
+    /// A saved output of a function that changed the view: the view of the base that the node has as its output.
+    pub(crate) fn output(&self, saved: &Tensor, node: &Arc<Node>) -> Result<Tensor> {
+        let meta = &node.outputs()[0];
+        let base = Tensor::new(saved.storage().clone(), self.base.clone(), meta.dtype, meta.device);
+        base.set_history(node, 0);
+        let _grad = GradMode::new(true);
+        self.of(&base, 0)
+    }
+}
+
+fn moved(layout: &Layout, start: isize) -> Layout {
+    Layout { offset: layout.offset - start, ..layout.clone() }
+}
+
+/// The history of a base one of whose views was changed by `function`.
+struct CopySlices<F> {
+    slice: Slice,
+    function: F,
+}
+
+impl<F: Backward> Backward for CopySlices<F> {
+    fn name(&self) -> &str {
+        "CopySlices"
+    }
+
+    fn apply(&self, call: &Call<'_>, mut grads: Gradients) -> Result<Gradients> {
+        let Some(grad) = grads.pop().flatten() else { return Ok(Gradients::from_elem(None, call.needs.len())) };
+        let table = arithmetic()?;
+        let Slice { base, replay, .. } = &self.slice;
+        // The gradient with the base's own geometry, in fresh memory. A replay counts from the start of the storage.
+        let (low, high) = base.span().unwrap_or((base.offset, base.offset - 1));
+        let start = if replay.is_some() { 0 } else { low };
+        let buffer = (table.empty)(&Layout::contiguous(&[high + 1 - start]), grad.dtype(), grad.device())?;
+        let whole = (table.as_strided)(&buffer, &moved(base, start))?;
+        (table.copy_)(&whole, &grad)?;
+
+        let slice = self.slice.of(&whole, start)?;
+        let inside = clone_as(&slice, &Layout::contiguous(slice.sizes()))?;
+        let call = Call { slice: Some(&self.slice), ..*call };
+        let mut results = self.function.apply(&call, Gradients::from_elem(Some(inside), 1))?;
+        if call.needs(0) {
+            let inside = match results.first_mut().and_then(Option::take) {
+                Some(grad) => grad,
+                None => (table.full)(&[], 0.0, slice.dtype(), slice.device())?,
+            };
+            (table.copy_)(&slice, &inside)?;
+            results[0] = Some(whole);
+        }
+        Ok(results)
+    }
+
+    fn release(&self) {
+        self.function.release();
+    }
+}

@@ -1,0 +1,167 @@
+//! A node of the graph: one recorded operator call, or a leaf's accumulator.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::sync::{Arc, OnceLock};
+
+use rushlight_core::layout::Dims;
+use rushlight_core::{DType, Device, Result};
+use smallvec::SmallVec;
+
+use crate::arithmetic::arithmetic;
+use crate::edge::{Edge, Edges};
+use crate::hooks::NodeHooks;
+use crate::inplace::Slice;
+use crate::origin::Origin;
+use crate::saved::SavedTensor;
+use crate::tensor::Tensor;
+
+/// Gradients in the order of a node's outputs (coming in) or of its inputs (going out).
+pub type Gradients = SmallVec<[Option<Tensor>; 2]>;
+
+/// The derivative of one recorded call.
+pub trait Backward: Any + Send + Sync {
+    /// torch's name of the node: `MulBackward0`.
+    fn name(&self) -> &str;
+
+    /// Turns the gradients of the outputs into those of the inputs, one for each edge; none for what `call` says is
+    /// not needed, or for zero. It may run several times, and on several threads at once.
+    fn apply(&self, call: &Call<'_>, grads: Gradients) -> Result<Gradients>;
+
+    /// Lets go of what was saved.
+    fn release(&self);
+
+    /// Whether the function wants to run even if none of its outputs has a gradient.
+    fn runs_without_gradients(&self) -> bool {
+        false
+    }
+}
+
+/// What a forward output looked like: its gradient must look the same.
+#[derive(Clone)]
+pub struct OutputMeta {
+    pub sizes: Dims,
+    pub dtype: DType,
+    pub device: Device,
+}
+
+impl From<&Tensor> for OutputMeta {
+    fn from(tensor: &Tensor) -> Self {
+        OutputMeta { sizes: tensor.sizes().clone(), dtype: tensor.dtype(), device: tensor.device() }
+    }
+}
+
+/// A function in its place in the graph.
+pub struct Node<F: ?Sized = dyn Backward> {
+    edges: Edges,
+    outputs: SmallVec<[OutputMeta; 1]>,
+    sequence: u64,
+    origin: Origin,
+    hooks: OnceLock<Arc<NodeHooks>>,
+    function: F,
+}
+
+thread_local! {
+    static SEQUENCE: Cell<u64> = const { Cell::new(0) };
+}
+
+impl<F: Backward> Node<F> {
+    /// Links a function into the graph: `edges` lead to its inputs, `outputs` describe what it returned.
+    #[inline]
+    pub fn new(function: F, edges: Edges, outputs: impl IntoIterator<Item = OutputMeta>) -> Arc<Node<F>> {
+        let sequence = SEQUENCE.get();
+        SEQUENCE.set(sequence + 1);
+        let outputs = outputs.into_iter().collect();
+        Arc::new(Node { edges, outputs, sequence, origin: Origin::here(), hooks: OnceLock::new(), function })
+    }
+
+    /// A node without inputs, which runs before all others that are ready.
+    pub(crate) fn leaf(function: F, output: OutputMeta, hooks: Option<Arc<NodeHooks>>) -> Arc<Node<F>> {
+        Arc::new(Node {
+            edges: Edges::new(),
+            outputs: SmallVec::from_elem(output, 1),
+            sequence: u64::MAX,
+            origin: Origin::default(),
+            hooks: hooks.map(OnceLock::from).unwrap_or_default(),
+            function,
+        })
+    }
+}
+
+impl<F: Backward + ?Sized> Node<F> {
+    pub fn name(&self) -> &str {
+        self.function.name()
+    }
+
+    /// One for each input; torch's `next_functions`.
+    pub fn edges(&self) -> &[Option<Edge>] {
+        &self.edges
+    }
+
+    pub fn outputs(&self) -> &[OutputMeta] {
+        &self.outputs
+    }
+
+    /// Grows with every node that this thread records; those recorded last run first.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The user's line that ran the forward function.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    pub fn function(&self) -> &F {
+        &self.function
+    }
+
+    pub fn hooks(&self) -> &Arc<NodeHooks> {
+        self.hooks.get_or_init(Arc::default)
+    }
+
+    pub(crate) fn existing_hooks(&self) -> Option<&NodeHooks> {
+        self.hooks.get().map(|hooks| &**hooks)
+    }
+}
+
+impl Node {
+    /// The function as its own type, if it is one.
+    pub fn function_as<T: Backward>(&self) -> Option<&T> {
+        (&self.function as &dyn Any).downcast_ref()
+    }
+}
+
+/// One run of a node's function.
+pub struct Call<'a> {
+    pub node: &'a Arc<Node>,
+    pub(crate) needs: &'a [bool],
+    /// Set where the function was called in place on a view, whose base is the node's output.
+    pub(crate) slice: Option<&'a Slice>,
+}
+
+impl Call<'_> {
+    /// Whether anybody wants the gradient of input `index`.
+    #[inline]
+    pub fn needs(&self, index: usize) -> bool {
+        self.needs.get(index).copied().unwrap_or(false)
+    }
+
+    /// The tensor that the forward function saved; fails if it was changed or released since.
+    #[inline]
+    pub fn unpack(&self, saved: &SavedTensor) -> Result<Tensor> {
+        saved.unpack(self)
+    }
+
+    /// A gradient of zeros for an output that nobody used.
+    pub fn zeros(&self, output: usize) -> Result<Tensor> {
+        let meta = &self.node.outputs()[output];
+        (arithmetic()?.full)(&meta.sizes, 0.0, meta.dtype, meta.device)
+    }
+}
+
+/// The forward function's name in messages: `MulBackward0` becomes `Mul`.
+pub(crate) fn forward_name(name: &str) -> &str {
+    let stem = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    stem.strip_suffix("Backward").unwrap_or(name)
+}

@@ -1,0 +1,38 @@
+//! What an operator does after it ran: leave a node behind.
+
+use std::sync::Arc;
+
+use rushlight_core::Result;
+
+use crate::edge::Edges;
+use crate::modes;
+use crate::node::{Backward, Node, OutputMeta};
+use crate::tensor::Tensor;
+
+/// Whether a call with these differentiable inputs must be recorded.
+#[inline]
+pub fn should_record(inputs: &[&Tensor]) -> bool {
+    modes::grad_enabled() && inputs.iter().any(|input| input.requires_grad())
+}
+
+/// Where the gradients of these inputs go.
+#[inline]
+pub fn collect_edges(inputs: &[&Tensor]) -> Result<Edges> {
+    let mut edges = Edges::with_capacity(inputs.len());
+    for input in inputs {
+        edges.push(input.gradient_edge()?);
+    }
+    Ok(edges)
+}
+
+/// Records a call: `inputs` are its differentiable inputs in the order of the gradients that `function` returns, `outputs`
+/// its differentiable outputs, fresh from the kernel.
+#[inline]
+pub fn record<F: Backward>(function: F, inputs: &[&Tensor], outputs: &[&Tensor]) -> Result<()> {
+    let edges = collect_edges(inputs)?;
+    let node: Arc<Node> = Node::new(function, edges, outputs.iter().map(|&output| OutputMeta::from(output)));
+    for (place, output) in outputs.iter().enumerate() {
+        output.set_history(&node, place as u32);
+    }
+    Ok(())
+}

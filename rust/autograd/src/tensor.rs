@@ -1,0 +1,336 @@
+//! The tensor: a counted handle on a body that holds geometry, version, history and the link to its Python object.
+//!
+//! A tensor that nobody differentiates is one allocation: history, view and the rest stand empty.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use rushlight_core::layout::Dims;
+use rushlight_core::{DType, Device, Error, Layout, Result, Storage};
+
+use crate::arithmetic::arithmetic;
+use crate::edge::Edge;
+use crate::history::Extra;
+use crate::lock::Slot;
+use crate::modes;
+use crate::version::Version;
+use crate::view::{Replay, View, ViewKind};
+
+/// What the elements are and where they lie.
+#[derive(Clone)]
+pub struct Meta {
+    pub storage: Storage,
+    pub layout: Layout,
+    pub dtype: DType,
+    pub device: Device,
+}
+
+/// A leaf that gradients are collected for.
+pub(crate) const REQUIRES_GRAD: u8 = 1;
+/// A result of a recorded operator.
+pub(crate) const HISTORY: u8 = 2;
+pub(crate) const VIEW: u8 = 4;
+pub(crate) const RETAINS_GRAD: u8 = 8;
+const INFERENCE: u8 = 16;
+
+pub(crate) struct Body {
+    meta: UnsafeCell<Meta>,
+    pub(crate) flags: AtomicU8,
+    /// The node that made this tensor.
+    pub(crate) history: Slot<Edge>,
+    /// Made when somebody shares or counts; absent means version zero.
+    version: OnceLock<Arc<Version>>,
+    view: Option<Box<View>>,
+    pub(crate) extra: OnceLock<Box<Extra>>,
+    /// The tensor's Python object: borrowed, unless `owns_python`.
+    python: AtomicPtr<c_void>,
+    owns_python: AtomicBool,
+}
+
+// SAFETY: `meta` is the one unsynchronised field. It is changed only through `set_meta`, whose callers see to it that nobody reads.
+unsafe impl Sync for Body {}
+
+/// A handle; clones are the same tensor.
+#[derive(Clone)]
+pub struct Tensor(pub(crate) Arc<Body>);
+
+/// A handle that does not keep the tensor alive.
+#[derive(Clone)]
+pub struct WeakTensor(Weak<Body>);
+
+impl WeakTensor {
+    pub fn upgrade(&self) -> Option<Tensor> {
+        self.0.upgrade().map(Tensor)
+    }
+
+    /// Whether this is a handle on `tensor`.
+    pub fn is(&self, tensor: &Tensor) -> bool {
+        self.0.as_ptr() == Arc::as_ptr(&tensor.0)
+    }
+}
+
+static PYTHON_RELEASE: OnceLock<fn(*mut c_void)> = OnceLock::new();
+
+/// Installs what is called with the Python object that a dying body owns. It may be called on any thread, attached or not.
+pub fn set_python_release(release: fn(*mut c_void)) {
+    let _ = PYTHON_RELEASE.set(release);
+}
+
+impl Drop for Body {
+    #[inline]
+    fn drop(&mut self) {
+        if *self.owns_python.get_mut()
+            && let Some(release) = PYTHON_RELEASE.get()
+        {
+            release(*self.python.get_mut());
+        }
+    }
+}
+
+impl Tensor {
+    fn build(meta: Meta, flags: u8, version: OnceLock<Arc<Version>>, view: Option<Box<View>>) -> Tensor {
+        Tensor(Arc::new(Body {
+            meta: UnsafeCell::new(meta),
+            flags: AtomicU8::new(flags),
+            history: Slot::new(None),
+            version,
+            view,
+            extra: OnceLock::new(),
+            python: AtomicPtr::new(std::ptr::null_mut()),
+            owns_python: AtomicBool::new(false),
+        }))
+    }
+
+    /// A plain tensor: no history, version zero. In inference mode it becomes an inference tensor.
+    #[inline]
+    pub fn new(storage: Storage, layout: Layout, dtype: DType, device: Device) -> Tensor {
+        let flags = if modes::inference_enabled() { INFERENCE } else { 0 };
+        Tensor::build(Meta { storage, layout, dtype, device }, flags, OnceLock::new(), None)
+    }
+
+    /// Another geometry over the elements of `base`, of the same dtype. History is the caller's to record.
+    #[inline]
+    pub fn view_of(base: &Tensor, layout: Layout) -> Tensor {
+        Tensor::view(base, layout, base.dtype(), None, false)
+    }
+
+    /// Like `view_of`, for one of several views that one function returns.
+    pub fn view_of_many(base: &Tensor, layout: Layout) -> Tensor {
+        Tensor::view(base, layout, base.dtype(), None, true)
+    }
+
+    /// A view that geometry alone does not describe; `replay` makes the same view of another tensor shaped like `base`.
+    pub fn view_with(base: &Tensor, layout: Layout, dtype: DType, replay: Replay) -> Tensor {
+        Tensor::view(base, layout, dtype, Some(replay), false)
+    }
+
+    fn view(base: &Tensor, layout: Layout, dtype: DType, replay: Option<Replay>, many: bool) -> Tensor {
+        let meta = Meta { storage: base.storage().clone(), layout, dtype, device: base.device() };
+        if base.is_inference() {
+            return Tensor::build(meta, INFERENCE, OnceLock::new(), None);
+        }
+        let kind = if modes::inference_enabled() {
+            ViewKind::Inference
+        } else if !modes::grad_enabled() {
+            ViewKind::NoGrad
+        } else if many {
+            ViewKind::MultiOutput
+        } else {
+            ViewKind::Ordinary
+        };
+        let view = match base.view_info() {
+            None => View::new(base.clone(), replay, kind),
+            Some(parent) => {
+                // A view of a view forbids what its parent forbade.
+                let kind = if parent.kind() == ViewKind::Ordinary { kind } else { parent.kind() };
+                View::new(parent.base.clone(), chain(base, parent, replay, &meta.layout), kind)
+            }
+        };
+        Tensor::build(meta, VIEW, OnceLock::from(base.shared_version().clone()), Some(Box::new(view)))
+    }
+
+    /// The same elements without history; changes in place are counted together.
+    pub fn detach(&self) -> Tensor {
+        let meta = self.meta().clone();
+        if self.is_inference() {
+            return Tensor::build(meta, INFERENCE, OnceLock::new(), None);
+        }
+        Tensor::build(meta, 0, OnceLock::from(self.shared_version().clone()), None)
+    }
+
+    /// The same elements without history, whose changes in place nobody counts: torch's `.data`.
+    pub fn data(&self) -> Tensor {
+        Tensor::build(self.meta().clone(), self.0.flags.load(Ordering::Relaxed) & INFERENCE, OnceLock::new(), None)
+    }
+
+    #[inline]
+    pub fn meta(&self) -> &Meta {
+        // SAFETY: see `set_meta`.
+        unsafe { &*self.0.meta.get() }
+    }
+
+    /// Changes storage, geometry or type of the tensor itself.
+    ///
+    /// # Safety
+    /// Nobody holds a borrow of the old value (`meta`, `layout`, `sizes`...), and no other thread reads it now: the
+    /// caller holds the host language's lock, or is the only thread. Detached work uses clones of `meta` only.
+    pub unsafe fn set_meta(&self, meta: Meta) {
+        self.reset_accumulator();
+        // SAFETY: by the caller's word nobody reads.
+        unsafe { *self.0.meta.get() = meta };
+    }
+
+    #[inline]
+    pub fn storage(&self) -> &Storage {
+        &self.meta().storage
+    }
+
+    #[inline]
+    pub fn layout(&self) -> &Layout {
+        &self.meta().layout
+    }
+
+    #[inline]
+    pub fn dtype(&self) -> DType {
+        self.meta().dtype
+    }
+
+    #[inline]
+    pub fn device(&self) -> Device {
+        self.meta().device
+    }
+
+    #[inline]
+    pub fn sizes(&self) -> &Dims {
+        &self.meta().layout.sizes
+    }
+
+    #[inline]
+    pub fn rank(&self) -> usize {
+        self.meta().layout.rank()
+    }
+
+    #[inline]
+    pub fn numel(&self) -> usize {
+        self.meta().layout.numel()
+    }
+
+    /// Whether both handles are the same tensor.
+    #[inline]
+    pub fn ptr_eq(&self, other: &Tensor) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// A number that no other living tensor has.
+    #[inline]
+    pub fn id(&self) -> usize {
+        Arc::as_ptr(&self.0) as usize
+    }
+
+    pub fn downgrade(&self) -> WeakTensor {
+        WeakTensor(Arc::downgrade(&self.0))
+    }
+
+    /// How many handles there are.
+    #[inline]
+    pub fn owners(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
+    #[inline]
+    pub fn is_inference(&self) -> bool {
+        self.0.flags.load(Ordering::Relaxed) & INFERENCE != 0
+    }
+
+    #[inline]
+    pub(crate) fn view_info(&self) -> Option<&View> {
+        self.0.view.as_deref()
+    }
+
+    #[inline]
+    pub fn is_view(&self) -> bool {
+        self.0.view.is_some()
+    }
+
+    /// The tensor that this one is a view of.
+    pub fn base(&self) -> Option<&Tensor> {
+        self.view_info().map(|view| &view.base)
+    }
+
+    pub fn view_kind(&self) -> Option<ViewKind> {
+        self.view_info().map(View::kind)
+    }
+
+    pub fn set_view_kind(&self, kind: ViewKind) {
+        if let Some(view) = self.view_info() {
+            view.set_kind(kind);
+        }
+    }
+
+    /// The counter of in-place changes, shared with views and detached tensors.
+    #[inline]
+    pub fn shared_version(&self) -> &Arc<Version> {
+        self.0.version.get_or_init(Arc::default)
+    }
+
+    #[inline]
+    pub(crate) fn version_or_zero(&self) -> u32 {
+        self.0.version.get().map_or(0, |version| version.current())
+    }
+
+    pub fn version(&self) -> Result<u32> {
+        if self.is_inference() {
+            return Err(Error::runtime("Inference tensors do not track version counter."));
+        }
+        Ok(self.version_or_zero())
+    }
+
+    /// Counts an in-place change and notes where it happened.
+    #[inline]
+    pub fn bump_version(&self) {
+        if !self.is_inference() {
+            self.shared_version().bump();
+        }
+    }
+
+    /// The tensor's Python object, or null. The pointer is borrowed unless `owns_python`.
+    #[inline]
+    pub fn python(&self) -> *mut c_void {
+        self.0.python.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub fn set_python(&self, object: *mut c_void) {
+        self.0.python.store(object, Ordering::Release);
+    }
+
+    /// Whether the body keeps its Python object alive (instead of the other way round).
+    #[inline]
+    pub fn owns_python(&self) -> bool {
+        self.0.owns_python.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub fn set_owns_python(&self, owns: bool) {
+        self.0.owns_python.store(owns, Ordering::Release);
+    }
+}
+
+/// How the base shows a view of the view `parent`: by geometry, unless one of the two steps needs a replay.
+fn chain(parent: &Tensor, info: &View, replay: Option<Replay>, layout: &Layout) -> Option<Replay> {
+    let first = info.replay.clone();
+    match (first, replay) {
+        (None, None) => None,
+        (Some(first), None) => {
+            let layout = layout.clone();
+            Some(Arc::new(move |base| (arithmetic()?.as_strided)(&first(base)?, &layout)))
+        }
+        (None, Some(second)) => {
+            let layout = parent.layout().clone();
+            Some(Arc::new(move |base| second(&(arithmetic()?.as_strided)(base, &layout)?)))
+        }
+        (Some(first), Some(second)) => Some(Arc::new(move |base| second(&first(base)?))),
+    }
+}

@@ -1,0 +1,77 @@
+//! Gradients must look like what they are gradients of.
+
+use rushlight_core::layout::Shape;
+use rushlight_core::{Error, Result};
+
+use crate::arithmetic::arithmetic;
+use crate::node::{Gradients, Node, OutputMeta};
+use crate::tensor::Tensor;
+
+/// Checks what a node's function returned: as many gradients as there are inputs, each shaped like its input. What
+/// broadcasting stretched is summed, and another dtype is cast.
+pub(crate) fn check_results(node: &Node, results: &mut Gradients) -> Result<()> {
+    let expected = node.edges().len();
+    if results.len() < expected || results.iter().skip(expected).any(Option::is_some) {
+        return Err(Error::runtime(format!(
+            "function {} returned an incorrect number of gradients (expected {expected}, got {})",
+            node.name(),
+            results.len()
+        )));
+    }
+    results.truncate(expected);
+    for (index, (result, edge)) in results.iter_mut().zip(node.edges()).enumerate() {
+        match (&result, edge) {
+            (Some(grad), Some(edge)) => {
+                let meta = &edge.node().outputs()[edge.output as usize];
+                if let Some(fitted) = fit(node.name(), index, grad, meta)? {
+                    *result = Some(fitted);
+                }
+            }
+            _ => *result = None,
+        }
+    }
+    Ok(())
+}
+
+/// The gradient in the form that its target has; nothing if it has it already.
+pub(crate) fn fit(function: &str, index: usize, grad: &Tensor, meta: &OutputMeta) -> Result<Option<Tensor>> {
+    let mut fitted = None;
+    if grad.sizes() != &meta.sizes {
+        if !is_stretched(grad.sizes(), &meta.sizes) {
+            return Err(Error::runtime(format!(
+                "Function {function} returned an invalid gradient at index {index} - got {} but expected shape compatible with {}",
+                Shape(grad.sizes()),
+                Shape(&meta.sizes)
+            )));
+        }
+        fitted = Some((arithmetic()?.sum_to)(grad, &meta.sizes)?);
+    }
+    if grad.dtype() != meta.dtype {
+        fitted = Some((arithmetic()?.cast)(fitted.as_ref().unwrap_or(grad), meta.dtype)?);
+    }
+    if grad.device() != meta.device {
+        return Err(Error::runtime(format!(
+            "Function {function} returned an invalid gradient at index {index} - expected device {} but got {}",
+            meta.device,
+            grad.device()
+        )));
+    }
+    Ok(fitted)
+}
+
+/// Whether `sizes` is what broadcasting makes of `from`.
+fn is_stretched(sizes: &[isize], from: &[isize]) -> bool {
+    sizes.len() >= from.len() && sizes.iter().rev().zip(from.iter().rev()).all(|(size, from)| size == from || *from == 1)
+}
+
+/// A hook may replace a gradient by one of the same kind only.
+pub(crate) fn check_hook_result(old: &Tensor, new: &Tensor) -> Result<()> {
+    let fault = if new.sizes() != old.sizes() {
+        "size"
+    } else if new.dtype() != old.dtype() || new.device() != old.device() {
+        "type"
+    } else {
+        return Ok(());
+    };
+    Err(Error::runtime(format!("hook has changed the {fault} of value")))
+}

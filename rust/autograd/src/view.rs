@@ -1,0 +1,85 @@
+//! What a view knows about the tensor whose elements it shows.
+//!
+//! A view's base is never a view itself. After the base, or another view of it, was changed in place, the view's own history
+//! is out of date; it is made anew from the base's when somebody asks (see `history`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+
+use rushlight_core::{Error, Result};
+
+use crate::tensor::Tensor;
+
+/// How a view came to be, which decides whether it may be changed in place while gradients are recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum ViewKind {
+    Ordinary,
+    /// One of several views that one function returned.
+    MultiOutput,
+    NoGrad,
+    Inference,
+    CustomFunction,
+}
+
+/// Shows a base as this view once more, where sizes and strides alone do not say how (another dtype).
+pub type Replay = Arc<dyn Fn(&Tensor) -> Result<Tensor> + Send + Sync>;
+
+pub(crate) struct View {
+    pub(crate) base: Tensor,
+    pub(crate) replay: Option<Replay>,
+    /// The version to which the view's history belongs.
+    pub(crate) seen: AtomicU32,
+    kind: AtomicU8,
+}
+
+impl View {
+    pub(crate) fn new(base: Tensor, replay: Option<Replay>, kind: ViewKind) -> View {
+        let seen = AtomicU32::new(base.version_or_zero());
+        View { base, replay, seen, kind: AtomicU8::new(kind as u8) }
+    }
+
+    pub(crate) fn kind(&self) -> ViewKind {
+        [ViewKind::Ordinary, ViewKind::MultiOutput, ViewKind::NoGrad, ViewKind::Inference, ViewKind::CustomFunction]
+            [self.kind.load(Relaxed) as usize]
+    }
+
+    pub(crate) fn set_kind(&self, kind: ViewKind) {
+        self.kind.store(kind as u8, Relaxed);
+    }
+
+    /// Refuses views whose history an in-place change would falsify. `view` is being changed itself, or its base was
+    /// (`indirect`).
+    pub(crate) fn check_change(&self, view: &Tensor, indirect: bool) -> Result<()> {
+        let kind = self.kind();
+        if kind == ViewKind::Ordinary {
+            return Ok(());
+        }
+        let change = if indirect { "its base or another view of its base has been" } else { "is being" };
+        let start = match (kind, view.stored_history()) {
+            (ViewKind::NoGrad, _) => format!("A view was created in no_grad mode and {change} modified inplace with grad mode enabled."),
+            (ViewKind::Inference, _) => format!("A view was created in inference mode and {change} modified inplace in normal mode."),
+            (_, Some(edge)) => {
+                let name = crate::node::forward_name(edge.node().name());
+                format!("Output {} of {name} is a view and {change} modified inplace.", edge.output)
+            }
+            (_, None) => format!("A view {change} modified inplace."),
+        };
+        let reason = match kind {
+            ViewKind::MultiOutput => {
+                "This view is the output of a function that returns multiple views. Such functions do not allow the output views to be modified inplace. You should replace the inplace operation by an out-of-place one."
+            }
+            ViewKind::NoGrad => {
+                "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
+            }
+            ViewKind::Inference => {
+                "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace either both inside the inference_mode block (if you don't want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
+            }
+            ViewKind::CustomFunction => {
+                "This view was created inside a custom Function (or because an input was returned as-is) and the autograd logic to handle view+inplace would override the custom backward associated with the custom Function, leading to incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the custom Function."
+            }
+            ViewKind::Ordinary => return Ok(()),
+        };
+        Err(Error::runtime(format!("{start} {reason}")))
+    }
+}
