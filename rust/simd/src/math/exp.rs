@@ -11,18 +11,21 @@ use std::f64::consts as c64;
 
 /// exp(hi + lo) / 2^k, and k.
 #[inline(always)]
-fn reduced<S: Isa>(hi: f64, lo: f64) -> (f64, f64) {
-    let (k, r, c) = reduce::<S>(hi, lo);
-    let tail = S::mul_add(r * r, poly::<S, _>(r, &EXP64), S::mul_add(c, r, c));
+fn reduced<S: Isa, P: Digits>(hi: f64, lo: f64) -> (f64, f64) {
+    let (k, r, c) = reduce::<S, P>(hi, lo);
+    let tail = S::mul_add(r * r, poly::<S>(r, P::EXP), if P::FULL { S::mul_add(c, r, c) } else { 0.0 });
     (1.0 + (r + tail), k)
 }
 
 /// hi + lo = k ln 2 + r + c, for hi limited to where exp is neither 0 nor infinite.
 #[inline(always)]
-fn reduce<S: Isa>(hi: f64, lo: f64) -> (f64, f64, f64) {
+fn reduce<S: Isa, P: Digits>(hi: f64, lo: f64) -> (f64, f64, f64) {
     let x = limit(hi, -746.0, 711.0);
     let k = S::mul_add(x, c64::LOG2_E, ROUND64) - ROUND64;
     let r_hi = S::mul_add(-k, LN2_HI, x);
+    if !P::FULL {
+        return (k, S::mul_add(-k, LN2_LO, r_hi + lo), 0.0);
+    }
     let r_lo = S::mul_add(-k, LN2_LO, lo);
     let r = r_hi + r_lo;
     (k, r, (r_hi - r) + r_lo)
@@ -30,20 +33,20 @@ fn reduce<S: Isa>(hi: f64, lo: f64) -> (f64, f64, f64) {
 
 /// exp(hi + lo), where lo is small against hi: for callers that know their argument to more than 53 bits.
 #[inline(always)]
-pub fn exp_sum<S: Isa>(hi: f64, lo: f64) -> f64 {
-    let (y, k) = reduced::<S>(hi, lo);
+pub fn exp_sum<S: Isa, P: Digits>(hi: f64, lo: f64) -> f64 {
+    let (y, k) = reduced::<S, P>(hi, lo);
     scale(y, k)
 }
 
 #[inline(always)]
-pub fn exp<S: Isa>(x: f64) -> f64 {
-    exp_sum::<S>(x, 0.0)
+pub fn exp<S: Isa, P: Digits>(x: f64) -> f64 {
+    exp_sum::<S, P>(x, 0.0)
 }
 
 /// exp(x) / 2, finite wherever sinh and cosh are.
 #[inline(always)]
-fn half_exp<S: Isa>(x: f64) -> f64 {
-    let (y, k) = reduced::<S>(x, 0.0);
+fn half_exp<S: Isa, P: Digits>(x: f64) -> f64 {
+    let (y, k) = reduced::<S, P>(x, 0.0);
     scale(y, k - 1.0)
 }
 
@@ -52,7 +55,7 @@ pub fn exp_32<S: Isa>(x: f32) -> f32 {
     let x = limit_32(x, -104.0, 89.0);
     let k = S::mul_add(x, c32::LOG2_E, ROUND32) - ROUND32;
     let r = S::mul_add(-k, LN2_LO_32, S::mul_add(-k, LN2_HI_32, x));
-    let y = 1.0 + S::mul_add(r * r, poly32::<S, _>(r, &EXP32), r);
+    let y = 1.0 + S::mul_add(r * r, poly32::<S>(r, &EXP32), r);
     scale_32(y, k)
 }
 
@@ -61,7 +64,7 @@ pub fn exp2<S: Isa>(x: f64) -> f64 {
     let x = limit(x, -1080.0, 1025.0);
     let k = (x + ROUND64) - ROUND64;
     let r = (x - k) * c64::LN_2;
-    let y = 1.0 + S::mul_add(r * r, poly::<S, _>(r, &EXP64), r);
+    let y = 1.0 + S::mul_add(r * r, poly::<S>(r, &EXP64), r);
     scale(y, k)
 }
 
@@ -70,15 +73,15 @@ pub fn exp2_32<S: Isa>(x: f32) -> f32 {
     let x = limit_32(x, -151.0, 129.0);
     let k = (x + ROUND32) - ROUND32;
     let r = (x - k) * c32::LN_2;
-    let y = 1.0 + S::mul_add(r * r, poly32::<S, _>(r, &EXP32), r);
+    let y = 1.0 + S::mul_add(r * r, poly32::<S>(r, &EXP32), r);
     scale_32(y, k)
 }
 
 /// 2^k (1 + r + tail) - 1, halved all along because 2^1024 is no float.
 #[inline(always)]
-pub fn expm1<S: Isa>(x: f64) -> f64 {
-    let (k, r, c) = reduce::<S>(x, 0.0);
-    let tail = S::mul_add(r * r, poly::<S, _>(r, &EXP64), S::mul_add(c, r, c));
+pub fn expm1<S: Isa, P: Digits>(x: f64) -> f64 {
+    let (k, r, c) = reduce::<S, P>(x, 0.0);
+    let tail = S::mul_add(r * r, poly::<S>(r, P::EXP), if P::FULL { S::mul_add(c, r, c) } else { 0.0 });
     let k = limit(k, -1000.0, 1024.0);
     let half = pow2(k - 1.0);
     let (hi, lo) = two_sum(half - 0.5, half * r);
@@ -88,59 +91,61 @@ pub fn expm1<S: Isa>(x: f64) -> f64 {
 
 #[inline(always)]
 pub fn expm1_32<S: Isa>(x: f32) -> f32 {
-    expm1::<S>(x as f64) as f32
+    expm1::<S, Single>(x as f64) as f32
 }
 
 /// exp(-|x|) never overflows, and sigmoid(-x) = exp(-x) sigmoid(x).
 #[inline(always)]
-pub fn sigmoid<S: Isa>(x: f64) -> f64 {
-    let e = exp::<S>(-x.abs());
+pub fn sigmoid<S: Isa, P: Digits>(x: f64) -> f64 {
+    let e = exp::<S, P>(-x.abs());
     (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)
 }
 
 #[inline(always)]
 pub fn sigmoid_32<S: Isa>(x: f32) -> f32 {
-    sigmoid::<S>(x as f64) as f32
+    sigmoid::<S, Single>(x as f64) as f32
 }
 
 /// An odd polynomial near 0, where 1 - 2 / (exp(2x) + 1) would cancel.
 #[inline(always)]
 pub fn tanh<S: Isa>(x: f64) -> f64 {
-    let z = x * x;
-    let near = S::mul_add(x * z, poly::<S, _>(z, &TANH64), x);
-    let far = 1.0 - 2.0 / (exp::<S>(2.0 * x.abs()) + 1.0);
-    if x.abs() < 0.6 { near } else { flip_sign(far, x) }
+    let a = x.abs();
+    let z = a * a;
+    let near = S::mul_add(a * z, poly::<S>(z, &TANH64), a);
+    let far = 1.0 - 2.0 / (exp::<S, Double>(2.0 * a) + 1.0);
+    flip_sign(if a < 0.6 { near } else { far }, x)
 }
 
 #[inline(always)]
 pub fn tanh_32<S: Isa>(x: f32) -> f32 {
-    let z = x * x;
-    let near = S::mul_add(x * z, poly32::<S, _>(z, &TANH32), x);
-    let far = 1.0 - 2.0 / (exp_32::<S>(2.0 * x.abs()) + 1.0);
-    if x.abs() < 0.6 { near } else { flip_sign_32(far, x) }
+    let a = x.abs();
+    let z = a * a;
+    let near = S::mul_add(a * z, poly32::<S>(z, &TANH32), a);
+    let far = 1.0 - 2.0 / (exp_32::<S>(2.0 * a) + 1.0);
+    flip_sign_32(if a < 0.9 { near } else { far }, x)
 }
 
 #[inline(always)]
-pub fn sinh<S: Isa>(x: f64) -> f64 {
+pub fn sinh<S: Isa, P: Digits>(x: f64) -> f64 {
     let z = x * x;
-    let near = S::mul_add(x * z, poly::<S, _>(z, &SINH64), x);
-    let h = half_exp::<S>(x.abs());
+    let near = S::mul_add(x * z, poly::<S>(z, P::SINH), x);
+    let h = half_exp::<S, P>(x.abs());
     let far = h - 0.25 / h;
     if x.abs() < 1.0 { near } else { flip_sign(far, x) }
 }
 
 #[inline(always)]
 pub fn sinh_32<S: Isa>(x: f32) -> f32 {
-    sinh::<S>(x as f64) as f32
+    sinh::<S, Single>(x as f64) as f32
 }
 
 #[inline(always)]
-pub fn cosh<S: Isa>(x: f64) -> f64 {
-    let h = half_exp::<S>(x.abs());
+pub fn cosh<S: Isa, P: Digits>(x: f64) -> f64 {
+    let h = half_exp::<S, P>(x.abs());
     h + 0.25 / h
 }
 
 #[inline(always)]
 pub fn cosh_32<S: Isa>(x: f32) -> f32 {
-    cosh::<S>(x as f64) as f32
+    cosh::<S, Single>(x as f64) as f32
 }

@@ -3,6 +3,48 @@
 //! Everything is free of branches; an `if` here has two finished values to choose from and becomes a blend.
 
 use super::Isa;
+use super::tables::*;
+
+/// How many digits a function in `f64` owes: all, or those of an `f32` that it will be rounded to. The second takes
+/// shorter polynomials and leaves the compensation of rounding errors out.
+pub trait Digits {
+    const FULL: bool;
+    const EXP: &'static [f64];
+    const LOG: &'static [f64];
+    const ASIN: &'static [f64];
+    const ATAN: &'static [f64];
+    const SINH: &'static [f64];
+    const ERF: &'static [f64];
+    const ERFC: &'static [f64];
+}
+
+/// 53 bits.
+pub struct Double;
+
+impl Digits for Double {
+    const FULL: bool = true;
+    const EXP: &'static [f64] = &EXP64;
+    const LOG: &'static [f64] = &LOG64;
+    const ASIN: &'static [f64] = &ASIN64;
+    const ATAN: &'static [f64] = &ATAN64;
+    const SINH: &'static [f64] = &SINH64;
+    const ERF: &'static [f64] = &ERF64;
+    const ERFC: &'static [f64] = &ERFC64;
+}
+
+/// About 35 bits: rounding to `f32` then errs by 0.501 ulp.
+pub struct Single;
+
+impl Digits for Single {
+    const FULL: bool = false;
+    const EXP: &'static [f64] = &EXP40;
+    const LOG: &'static [f64] = &LOG40;
+    const ASIN: &'static [f64] = &ASIN40;
+    const ATAN: &'static [f64] = &ATAN40;
+    const SINH: &'static [f64] = &SINH40;
+    const ERF: &'static [f64] = &ERF40;
+    const ERFC: &'static [f64] = &ERFC40;
+}
 
 /// Adding and subtracting it rounds an `f64` to an integer, which then stands in the low bits of the sum.
 pub const ROUND64: f64 = 6755399441055744.0;
@@ -11,9 +53,9 @@ pub const ROUND32: f32 = 12582912.0;
 
 /// `c[0] + c[1] x + c[2] x^2 + ...`
 #[inline(always)]
-pub fn poly<S: Isa, const N: usize>(x: f64, c: &[f64; N]) -> f64 {
-    let mut sum = c[N - 1];
-    for i in (0..N - 1).rev() {
+pub fn poly<S: Isa>(x: f64, c: &[f64]) -> f64 {
+    let mut sum = c[c.len() - 1];
+    for i in (0..c.len() - 1).rev() {
         sum = S::mul_add(sum, x, c[i]);
     }
     sum
@@ -21,9 +63,9 @@ pub fn poly<S: Isa, const N: usize>(x: f64, c: &[f64; N]) -> f64 {
 
 /// `c[0] + c[1] x + c[2] x^2 + ...`
 #[inline(always)]
-pub fn poly32<S: Isa, const N: usize>(x: f32, c: &[f32; N]) -> f32 {
-    let mut sum = c[N - 1];
-    for i in (0..N - 1).rev() {
+pub fn poly32<S: Isa>(x: f32, c: &[f32]) -> f32 {
+    let mut sum = c[c.len() - 1];
+    for i in (0..c.len() - 1).rev() {
         sum = S::mul_add(sum, x, c[i]);
     }
     sum

@@ -42,47 +42,47 @@ fn special_32(x: f32, y: f32) -> f32 {
 
 /// log(1 + f) = f - half_square + rest.
 #[inline(always)]
-fn parts<S: Isa>(f: f64) -> (f64, f64) {
+fn parts<S: Isa, P: Digits>(f: f64) -> (f64, f64) {
     let s = f / (2.0 + f);
     let z = s * s;
     let half_square = 0.5 * f * f;
-    (half_square, s * S::mul_add(z, poly::<S, _>(z, &LOG64), half_square))
+    (half_square, s * S::mul_add(z, poly::<S>(z, P::LOG), half_square))
 }
 
 /// k ln 2 + log(1 + f).
 #[inline(always)]
-fn log_of<S: Isa>(k: f64, f: f64) -> f64 {
-    let (half_square, rest) = parts::<S>(f);
+fn log_of<S: Isa, P: Digits>(k: f64, f: f64) -> f64 {
+    let (half_square, rest) = parts::<S, P>(f);
     S::mul_add(k, LN2_HI, f - (half_square - S::mul_add(k, LN2_LO, rest)))
 }
 
 #[inline(always)]
-pub fn log<S: Isa>(x: f64) -> f64 {
+pub fn log<S: Isa, P: Digits>(x: f64) -> f64 {
     let (k, m) = split(x);
-    special(x, log_of::<S>(k, m - 1.0))
+    special(x, log_of::<S, P>(k, m - 1.0))
 }
 
 /// log(1 + f) as a sum of two, the first with 32 bits so that its products with short constants are exact.
 #[inline(always)]
-fn log_sum<S: Isa>(f: f64) -> (f64, f64) {
-    let (half_square, rest) = parts::<S>(f);
+fn log_sum<S: Isa, P: Digits>(f: f64) -> (f64, f64) {
+    let (half_square, rest) = parts::<S, P>(f);
     let hi = f64::from_bits((f - half_square).to_bits() & 0xffff_ffff_0000_0000);
     (hi, (f - hi) - half_square + rest)
 }
 
 #[inline(always)]
-pub fn log2<S: Isa>(x: f64) -> f64 {
+pub fn log2<S: Isa, P: Digits>(x: f64) -> f64 {
     let (k, m) = split(x);
-    let (hi, lo) = log_sum::<S>(m - 1.0);
+    let (hi, lo) = log_sum::<S, P>(m - 1.0);
     let low = S::mul_add(lo + hi, LOG2E_LO, lo * LOG2E_HI);
     let (sum, left) = two_sum(k, hi * LOG2E_HI);
     special(x, sum + (left + low))
 }
 
 #[inline(always)]
-pub fn log10<S: Isa>(x: f64) -> f64 {
+pub fn log10<S: Isa, P: Digits>(x: f64) -> f64 {
     let (k, m) = split(x);
-    let (hi, lo) = log_sum::<S>(m - 1.0);
+    let (hi, lo) = log_sum::<S, P>(m - 1.0);
     let low = S::mul_add(k, LOG10_2_LO, S::mul_add(lo + hi, LOG10E_LO, lo * LOG10E_HI));
     let (sum, left) = two_sum(k * LOG10_2_HI, hi * LOG10E_HI);
     special(x, sum + (left + low))
@@ -90,17 +90,17 @@ pub fn log10<S: Isa>(x: f64) -> f64 {
 
 /// log(1 + hi + lo) with hi >= -1 and |lo| small against it: 1 + hi is rounded, and what is lost is added to f.
 #[inline(always)]
-fn log1p_sum<S: Isa>(hi: f64, lo: f64) -> f64 {
+fn log1p_sum<S: Isa, P: Digits>(hi: f64, lo: f64) -> f64 {
     let (u, left) = two_sum(1.0, hi);
     let (k, m) = split(u);
     let down = pow2(-limit(k, -1000.0, 1000.0));
-    let y = log_of::<S>(k, (m - 1.0) + (left + lo) * down);
+    let y = log_of::<S, P>(k, (m - 1.0) + (left + lo) * down);
     special(u, y)
 }
 
 #[inline(always)]
-pub fn log1p<S: Isa>(x: f64) -> f64 {
-    let y = log1p_sum::<S>(x, 0.0);
+pub fn log1p<S: Isa, P: Digits>(x: f64) -> f64 {
+    let y = log1p_sum::<S, P>(x, 0.0);
     if x.abs() < 1e-17 { x } else { y }
 }
 
@@ -114,7 +114,7 @@ pub fn log_32<S: Isa>(x: f32) -> f32 {
     let m = f32::from_bits((bits & 0x007f_ffff).wrapping_add(SQRT_HALF_32));
     let f = m - 1.0;
     let z = f * f;
-    let tail = S::mul_add(k, LN2_LO_32, z * f * poly32::<S, _>(f, &LOG32));
+    let tail = S::mul_add(k, LN2_LO_32, z * f * poly32::<S>(f, &LOG32));
     let sum = S::mul_add(z, -0.5, tail) + f;
     special_32(x, S::mul_add(k, LN2_HI_32, sum))
 }
@@ -122,28 +122,28 @@ pub fn log_32<S: Isa>(x: f32) -> f32 {
 #[inline(always)]
 pub fn log2_32<S: Isa>(x: f32) -> f32 {
     let (k, m) = split(x as f64);
-    special(x as f64, S::mul_add(log_of::<S>(0.0, m - 1.0), c64::LOG2_E, k)) as f32
+    special(x as f64, S::mul_add(log_of::<S, Single>(0.0, m - 1.0), c64::LOG2_E, k)) as f32
 }
 
 #[inline(always)]
 pub fn log10_32<S: Isa>(x: f32) -> f32 {
-    (log::<S>(x as f64) * c64::LOG10_E) as f32
+    (log::<S, Single>(x as f64) * c64::LOG10_E) as f32
 }
 
 #[inline(always)]
 pub fn log1p_32<S: Isa>(x: f32) -> f32 {
-    log1p::<S>(x as f64) as f32
+    log1p::<S, Single>(x as f64) as f32
 }
 
 /// log1p(a + a^2 / (1 + sqrt(1 + a^2))); beyond 1e17, where 1 is lost, log(a) + ln 2.
 #[inline(always)]
-pub fn asinh<S: Isa>(x: f64) -> f64 {
+pub fn asinh<S: Isa, P: Digits>(x: f64) -> f64 {
     let a = x.abs();
     let large = a > 1e17;
     let b = if large { 1.0 } else { a };
     let b2 = b * b;
     let (hi, lo) = two_sum(b, b2 / (1.0 + (1.0 + b2).sqrt()));
-    let y = log1p_sum::<S>(if large { a } else { hi }, if large { 0.0 } else { lo });
+    let y = log1p_sum::<S, P>(if large { a } else { hi }, if large { 0.0 } else { lo });
     let y = if large { y + c64::LN_2 } else { y };
     let y = if a < 1e-17 { a } else { y };
     flip_sign(y, x)
@@ -151,31 +151,31 @@ pub fn asinh<S: Isa>(x: f64) -> f64 {
 
 #[inline(always)]
 pub fn asinh_32<S: Isa>(x: f32) -> f32 {
-    asinh::<S>(x as f64) as f32
+    asinh::<S, Single>(x as f64) as f32
 }
 
 /// log1p(t + sqrt(t^2 + 2t)) with t = x - 1; beyond 1e17, where 1 is lost, log(x) + ln 2.
 #[inline(always)]
-pub fn acosh<S: Isa>(x: f64) -> f64 {
+pub fn acosh<S: Isa, P: Digits>(x: f64) -> f64 {
     let large = x > 1e17;
     let t = if large { 1.0 } else { x - 1.0 };
     let (hi, lo) = two_sum((t * (t + 2.0)).sqrt(), t);
-    let y = log1p_sum::<S>(if large { x } else { hi }, if large { 0.0 } else { lo });
+    let y = log1p_sum::<S, P>(if large { x } else { hi }, if large { 0.0 } else { lo });
     let y = if large { y + c64::LN_2 } else { y };
     if x < 1.0 { f64::NAN } else { y }
 }
 
 #[inline(always)]
 pub fn acosh_32<S: Isa>(x: f32) -> f32 {
-    acosh::<S>(x as f64) as f32
+    acosh::<S, Single>(x as f64) as f32
 }
 
 /// log1p(2a + 2a^2 / (1 - a)) / 2.
 #[inline(always)]
-pub fn atanh<S: Isa>(x: f64) -> f64 {
+pub fn atanh<S: Isa, P: Digits>(x: f64) -> f64 {
     let a = x.abs();
     let (hi, lo) = two_sum(2.0 * a, 2.0 * a * a / (1.0 - a));
-    let y = 0.5 * log1p_sum::<S>(hi, lo);
+    let y = 0.5 * log1p_sum::<S, P>(hi, lo);
     let y = if a < 1e-17 { a } else { y };
     let y = if a == 1.0 { f64::INFINITY } else { y };
     flip_sign(if a > 1.0 { f64::NAN } else { y }, x)
@@ -183,5 +183,5 @@ pub fn atanh<S: Isa>(x: f64) -> f64 {
 
 #[inline(always)]
 pub fn atanh_32<S: Isa>(x: f32) -> f32 {
-    atanh::<S>(x as f64) as f32
+    atanh::<S, Single>(x as f64) as f32
 }

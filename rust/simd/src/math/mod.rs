@@ -21,7 +21,7 @@ mod trig;
 use crate::Level;
 
 macro_rules! functions {
-    ($($(#[$doc:meta])* $name:ident($($x:ident),+) = $module:ident::$double:ident, $single:ident;)*) => {
+    ($($(#[$doc:meta])* $name:ident($($x:ident),+) = $module:ident::$double:ident $(::<$digits:ident>)?, $single:ident;)*) => {
         /// The floating-point types with mathematics. Kernels that are generic over them say `T: Math` and call
         /// `S::exp(x)` through [`Isa`].
         pub trait Math: Copy + PartialOrd + Send + Sync + std::fmt::Debug + 'static {
@@ -45,7 +45,7 @@ macro_rules! functions {
             }
             $(#[inline(always)]
             fn $name<S: Isa>($($x: f64),+) -> f64 {
-                $module::$double::<S>($($x),+)
+                $module::$double::<S $(, float::$digits)?>($($x),+)
             })*
         }
 
@@ -89,33 +89,33 @@ macro_rules! functions {
 
 functions! {
     /// e^x.
-    exp(x) = exp::exp, exp_32;
+    exp(x) = exp::exp::<Double>, exp_32;
     /// 2^x.
     exp2(x) = exp::exp2, exp2_32;
     /// e^x - 1, exact near 0.
-    expm1(x) = exp::expm1, expm1_32;
+    expm1(x) = exp::expm1::<Double>, expm1_32;
     /// 1 / (1 + e^-x).
-    sigmoid(x) = exp::sigmoid, sigmoid_32;
+    sigmoid(x) = exp::sigmoid::<Double>, sigmoid_32;
     /// Hyperbolic sine.
-    sinh(x) = exp::sinh, sinh_32;
+    sinh(x) = exp::sinh::<Double>, sinh_32;
     /// Hyperbolic cosine.
-    cosh(x) = exp::cosh, cosh_32;
+    cosh(x) = exp::cosh::<Double>, cosh_32;
     /// Hyperbolic tangent.
     tanh(x) = exp::tanh, tanh_32;
     /// Natural logarithm.
-    log(x) = log::log, log_32;
+    log(x) = log::log::<Double>, log_32;
     /// Logarithm to base 2.
-    log2(x) = log::log2, log2_32;
+    log2(x) = log::log2::<Double>, log2_32;
     /// Logarithm to base 10.
-    log10(x) = log::log10, log10_32;
+    log10(x) = log::log10::<Double>, log10_32;
     /// log(1 + x), exact near 0.
-    log1p(x) = log::log1p, log1p_32;
+    log1p(x) = log::log1p::<Double>, log1p_32;
     /// Inverse hyperbolic sine.
-    asinh(x) = log::asinh, asinh_32;
+    asinh(x) = log::asinh::<Double>, asinh_32;
     /// Inverse hyperbolic cosine.
-    acosh(x) = log::acosh, acosh_32;
+    acosh(x) = log::acosh::<Double>, acosh_32;
     /// Inverse hyperbolic tangent.
-    atanh(x) = log::atanh, atanh_32;
+    atanh(x) = log::atanh::<Double>, atanh_32;
     /// Sine of any argument. A loop over it is scalar: for runs of elements use [`slices::sin`].
     sin(x) = trig::sin, sin_32;
     /// Cosine of any argument. A loop over it is scalar: for runs of elements use [`slices::cos`].
@@ -129,17 +129,17 @@ functions! {
     /// Tangent for |x| <= [`Math::NEAR`], vectorisable; beyond that, anything.
     tan_near(x) = trig::tan_near, tan_near_32;
     /// Inverse sine.
-    asin(x) = inverse::asin, asin_32;
+    asin(x) = inverse::asin::<Double>, asin_32;
     /// Inverse cosine.
-    acos(x) = inverse::acos, acos_32;
+    acos(x) = inverse::acos::<Double>, acos_32;
     /// Inverse tangent.
-    atan(x) = inverse::atan, atan_32;
+    atan(x) = inverse::atan::<Double>, atan_32;
     /// The angle of the point (x, y).
-    atan2(y, x) = inverse::atan2, atan2_32;
+    atan2(y, x) = inverse::atan2::<Double>, atan2_32;
     /// The error function.
-    erf(x) = erf::erf, erf_32;
+    erf(x) = erf::erf::<Double>, erf_32;
     /// 1 - erf(x), with small relative error where erf is near 1.
-    erfc(x) = erf::erfc, erfc_32;
+    erfc(x) = erf::erfc::<Double>, erfc_32;
     /// The inverse of erf.
     erfinv(x) = erf::erfinv, erfinv_32;
     /// x^y with C99's special cases.

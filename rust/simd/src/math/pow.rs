@@ -24,7 +24,7 @@ fn log_double<S: Isa>(x: f64) -> (f64, f64) {
     // z = s^2, then log m = 2 s + s z (2/3 + z p).
     let (z, z_lo) = two_prod::<S>(s, s);
     let z_lo = S::mul_add(2.0 * s, s_lo, z_lo);
-    let tail = z * poly::<S, _>(z, &LOGDD);
+    let tail = z * poly::<S>(z, &LOGDD);
     let (c, c_lo) = fast_two_sum(TWO_THIRDS_HI, tail);
     let c_lo = c_lo + TWO_THIRDS_LO;
     let (sz, sz_lo) = two_prod::<S>(s, z);
@@ -65,13 +65,13 @@ pub fn pow<S: Isa>(x: f64, y: f64) -> f64 {
     let t_lo = S::mul_add(b, lo, t_lo);
     let inside = t.abs() < 1e4 && ordinary;
     let t = if ordinary { t } else { b * outside };
-    signed(x, y, exp_sum::<S>(t, if inside { t_lo } else { 0.0 }))
+    signed(x, y, exp_sum::<S, Double>(t, if inside { t_lo } else { 0.0 }))
 }
 
 #[inline(always)]
 pub fn pow_32<S: Isa>(x: f32, y: f32) -> f32 {
     let (x, y) = (x as f64, y as f64);
-    signed(x, y, exp_sum::<S>(y * log::<S>(x.abs()), 0.0)) as f32
+    signed(x, y, exp_sum::<S, Single>(y * log::<S, Single>(x.abs()), 0.0)) as f32
 }
 
 #[inline(always)]
@@ -81,5 +81,5 @@ pub fn rsqrt<S: Isa>(x: f64) -> f64 {
 
 #[inline(always)]
 pub fn rsqrt_32<S: Isa>(x: f32) -> f32 {
-    rsqrt::<S>(x as f64) as f32
+    1.0 / x.sqrt()
 }

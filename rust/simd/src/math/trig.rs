@@ -90,10 +90,10 @@ fn reduce_far(x: f64) -> Reduced {
 fn sin_cos<S: Isa>(r: f64, c: f64) -> (f64, f64) {
     let z = r * r;
     let cube = z * r;
-    let sin = r + S::mul_add(cube, poly::<S, _>(z, &SIN64), S::mul_add(-0.5 * z, c, c));
+    let sin = r + S::mul_add(cube, poly::<S>(z, &SIN64), S::mul_add(-0.5 * z, c, c));
     let half = 0.5 * z;
     let w = 1.0 - half;
-    let tail = S::mul_add(z * z, poly::<S, _>(z, &COS64), -(r * c));
+    let tail = S::mul_add(z * z, poly::<S>(z, &COS64), -(r * c));
     (sin, w + (((1.0 - w) - half) + tail))
 }
 
@@ -133,18 +133,18 @@ fn quotient(odd: bool, s: f64, c: f64) -> f64 {
 #[inline(always)]
 fn sin_cos_32<S: Isa>(r: f64) -> (f64, f64) {
     let z = r * r;
-    let sin = S::mul_add(z * r, poly::<S, _>(z, &SIN32), r);
-    let cos = S::mul_add(z * z, poly::<S, _>(z, &COS32), S::mul_add(-0.5, z, 1.0));
+    let sin = S::mul_add(z * r, poly::<S>(z, &SIN40), r);
+    let cos = S::mul_add(z * z, poly::<S>(z, &COS40), S::mul_add(-0.5, z, 1.0));
     (sin, cos)
 }
 
-/// A function of all arguments and one for small arguments, in both precisions.
+/// A function of all arguments and one for small arguments, in both precisions; its value at 0 keeps the zero's sign.
 macro_rules! periodic {
-    ($name:ident $near:ident $name_32:ident $near_32:ident $of:ident, |$q:ident, $s:ident, $c:ident| $single:expr) => {
+    ($name:ident $near:ident $name_32:ident $near_32:ident $of:ident, |$x:ident| $zero:expr, |$q:ident, $s:ident, $c:ident| $single:expr) => {
         #[inline(always)]
-        pub fn $near<S: Isa>(x: f64) -> f64 {
-            let y = $of::<S>(reduce_near::<S>(x));
-            if x == 0.0 { $of::<S>(Reduced { quadrant: 0, r: x, c: 0.0 }) } else { y }
+        pub fn $near<S: Isa>($x: f64) -> f64 {
+            let y = $of::<S>(reduce_near::<S>($x));
+            if $x == 0.0 { $zero } else { y }
         }
 
         #[inline(always)]
@@ -153,10 +153,11 @@ macro_rules! periodic {
         }
 
         #[inline(always)]
-        pub fn $near_32<S: Isa>(x: f32) -> f32 {
-            let ($q, r) = reduce_near_32::<S>(x as f64);
+        pub fn $near_32<S: Isa>($x: f32) -> f32 {
+            let ($q, r) = reduce_near_32::<S>($x as f64);
             let ($s, $c) = sin_cos_32::<S>(r);
-            ($single) as f32
+            let y = ($single) as f32;
+            if $x == 0.0 { $zero } else { y }
         }
 
         #[inline(always)]
@@ -166,6 +167,6 @@ macro_rules! periodic {
     };
 }
 
-periodic!(sin sin_near sin_32 sin_near_32 sin_of, |q, s, c| turn(q, s, c));
-periodic!(cos cos_near cos_32 cos_near_32 cos_of, |q, s, c| turn(q.wrapping_add(1), s, c));
-periodic!(tan tan_near tan_32 tan_near_32 tan_of, |q, s, c| quotient(q & 1 == 1, s, c));
+periodic!(sin sin_near sin_32 sin_near_32 sin_of, |x| x, |q, s, c| turn(q, s, c));
+periodic!(cos cos_near cos_32 cos_near_32 cos_of, |x| 1.0, |q, s, c| turn(q.wrapping_add(1), s, c));
+periodic!(tan tan_near tan_32 tan_near_32 tan_of, |x| x, |q, s, c| quotient(q & 1 == 1, s, c));
