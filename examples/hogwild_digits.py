@@ -1,15 +1,16 @@
 """Hogwild: several processes train one digit classifier in shared memory, without a lock.
 
 The model's parameters lie in shared memory. Every process shuffles the training images its own way, computes
-gradients on its own batches and adds its updates to the shared parameters whenever it is ready. Updates may collide;
-a number is never torn, and a lost update now and then costs nothing, which is the point of Hogwild (Recht et al., 2011).
+gradients on its own batches and adds its updates to the shared parameters whenever it is ready. Updates may collide:
+a number is never torn, and an update lost now and then does no harm. That is Hogwild (Recht and others, 2011).
 
     python examples/hogwild_digits.py                            # the 1,797 UCI digits beside this file
     python examples/hogwild_digits.py --processes 4 --epochs 60
     python examples/hogwild_digits.py --data FOLDER --model cnn  # a folder of MNIST IDX files, plain or .gz
 
 The parent process trains nothing: it watches a shared scoreboard, draws the progress and, once an epoch, measures the
-accuracy on held-out images. Ctrl-C stops the workers and keeps the model; workers end by themselves when the parent dies.
+accuracy on held-out images. Ctrl-C stops the workers and keeps the model; workers end by themselves when their parent
+dies.
 """
 
 import argparse

@@ -8,6 +8,7 @@ baseline, row 6 the top of an `x`, row 8 the top of a digit. There are no capita
 import math
 import struct
 import zlib
+from itertools import pairwise
 
 # Polylines of points, a digit for the column and one for the row each.
 GLYPHS = {
@@ -42,7 +43,7 @@ class Canvas:
         pieces = max(1, math.ceil(math.dist(start, end) / 12))  # a short piece has few pixels in its box
         if pieces > 1:
             at = [(x0 + (x1 - x0) * k / pieces, y0 + (y1 - y0) * k / pieces) for k in range(pieces + 1)]
-            for piece in zip(at, at[1:], strict=False):
+            for piece in pairwise(at):
                 self.segment(*piece, colour, width)
             return
         dx, dy, reach = x1 - x0, y1 - y0, width / 2 + 0.5
@@ -62,14 +63,15 @@ class Canvas:
             self.pixels[at + channel] = min(self.pixels[at + channel], value)
 
     def line(self, points, colour, width=1.0):
-        for pair in zip(points, points[1:], strict=False):
+        for pair in pairwise(points):
             self.segment(*pair, colour, width)
 
     def text(self, text, x, y, colour=INK, scale=1.7, align=0.0, turn=0):
         """`align`: 0 begins at x, 0.5 centres there, 1 ends there. `turn`: quarter turns anticlockwise."""
         strokes, pen = [], 0
         for letter in text.lower():
-            lines = [[(int(p[0]), int(p[1])) for p in line.split()] for line in GLYPHS.get(letter, "").split(",") if line]
+            glyph = [line.split() for line in GLYPHS.get(letter, "").split(",") if line]
+            lines = [[(int(column), int(row)) for column, row in line] for line in glyph]
             columns = [column for line in lines for column, _ in line] or [0, 2]
             strokes += [[(pen + column - min(columns), row) for column, row in line] for line in lines]
             pen += max(columns) - min(columns) + 2
@@ -85,10 +87,7 @@ class Canvas:
         rows = b"".join(b"\0" + self.pixels[y * WIDTH * 3 : (y + 1) * WIDTH * 3] for y in range(HEIGHT))
         header = struct.pack(">2I5B", WIDTH, HEIGHT, 8, 2, 0, 0, 0)
         return (
-            b"\x89PNG\r\n\x1a\n"
-            + chunk(b"IHDR", header)
-            + chunk(b"IDAT", zlib.compress(rows, 9))
-            + chunk(b"IEND", b"")
+            b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b"")
         )
 
 

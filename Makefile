@@ -1,0 +1,48 @@
+# Two commands are enough to begin: `make digits` and `make test`. Everything lives in .venv and target/.
+
+PYTHON ?= python3
+BIN := .venv/bin
+export VIRTUAL_ENV := $(CURDIR)/.venv
+
+.PHONY: help digits test check build tools format generate wheel
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+digits: build ## install rushlight and train on real handwritten digits with two processes
+	$(BIN)/python examples/hogwild_digits.py
+
+test: build $(BIN)/pytest ## install rushlight and pass the tests, Rust and Python
+	cargo test --locked --workspace --exclude rushlight-py
+	$(BIN)/python -m pytest
+
+check: ## everything that CI checks, cheapest first
+	.ci/run
+
+build: $(BIN)/maturin ## compile the engine for development and install it into .venv
+	$(BIN)/maturin develop --quiet
+
+tools: $(BIN)/pytest ## install the checkers into .venv
+
+format: $(BIN)/pytest ## format Rust and Python
+	cargo fmt --all
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix-only --quiet
+
+generate: ## write the stubs and reference pages from the operator table
+	cargo dev generate
+
+wheel: $(BIN)/pytest ## the wheel for any Linux since glibc 2.28, into dist/
+	$(BIN)/maturin build --zig --compatibility manylinux_2_28 --out dist
+
+$(BIN)/maturin:
+	@$(PYTHON) -c 'import sys; sys.exit("rushlight needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "this Python makes no environments; on Debian: apt install python3-venv"; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'maturin>=1.16,<2'
+
+# The names of the tools stand once, in pyproject.toml.
+$(BIN)/pytest: $(BIN)/maturin pyproject.toml
+	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['dev'], sep='\n')" > .venv/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement .venv/dev.txt
+	@touch $@

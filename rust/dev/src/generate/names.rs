@@ -1,0 +1,61 @@
+//! What Python can call: the table's rows by name, with aliases, in-place forms and overloads.
+
+use std::collections::BTreeMap;
+
+use rushlight::Row;
+use rushlight::row::Variants;
+use rushlight::table::ROWS;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Form {
+    Function,
+    Method,
+    InPlaceFunction,
+    InPlaceMethod,
+}
+
+impl Form {
+    pub fn is_method(self) -> bool {
+        matches!(self, Form::Method | Form::InPlaceMethod)
+    }
+
+    pub fn is_in_place(self) -> bool {
+        matches!(self, Form::InPlaceFunction | Form::InPlaceMethod)
+    }
+}
+
+/// (namespace, name, form) to the rows of that name, in the table's order.
+pub type Names = BTreeMap<(&'static str, String, Form), Vec<&'static Row>>;
+
+pub fn collect() -> Names {
+    let mut names = Names::new();
+    for row in ROWS {
+        let own = (row.namespace, row.python_name());
+        let aliases = row.aliases.iter().map(|alias| alias.rsplit_once('.').unwrap_or(("", alias)));
+        for (namespace, name) in std::iter::once(own).chain(aliases) {
+            for form in forms(row) {
+                if form.is_method() && namespace != row.namespace {
+                    continue;
+                }
+                let name = if form.is_in_place() { format!("{name}_") } else { name.to_owned() };
+                let namespace = if form.is_method() { "" } else { namespace };
+                names.entry((namespace, name, form)).or_default().push(row);
+            }
+        }
+    }
+    names
+}
+
+fn forms(row: &Row) -> Vec<Form> {
+    let has = |variant| row.variants.has(variant);
+    let one_argument = row.schema().params.len() == 1;
+    [
+        (has(Variants::FUNCTION), Form::Function),
+        (has(Variants::METHOD), Form::Method),
+        (has(Variants::INPLACE) && has(Variants::FUNCTION) && one_argument, Form::InPlaceFunction),
+        (has(Variants::INPLACE), Form::InPlaceMethod),
+    ]
+    .into_iter()
+    .filter_map(|(there, form)| there.then_some(form))
+    .collect()
+}

@@ -1,0 +1,115 @@
+//! Reference pages: one for each namespace of the operators, and their contents.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use rushlight::Row;
+use rushlight::derive::Derivative;
+use rushlight::row::{DTypes, Run, Variants};
+use rushlight::table::ROWS;
+
+use super::names::{Form, Names};
+use super::stub::summary;
+use crate::budget::GENERATED;
+
+pub const FOLDER: &str = "docs/reference";
+
+pub fn all(names: &Names) -> Vec<(String, String)> {
+    let mut pages: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
+    for row in ROWS {
+        pages.entry(row.namespace).or_default().push(row);
+    }
+    let mut files = vec![(format!("{FOLDER}/README.md"), contents(&pages, names))];
+    for (namespace, mut rows) in pages {
+        rows.sort_by_key(|row| row.name);
+        let module = module(namespace);
+        let mut text = format!("<!-- {GENERATED} -->\n\n# {module}\n");
+        for row in rows {
+            entry(&mut text, &module, row);
+        }
+        files.push((format!("{FOLDER}/{}.md", file(namespace)), text));
+    }
+    files
+}
+
+fn module(namespace: &str) -> String {
+    if namespace.is_empty() { "torch".into() } else { format!("torch.{namespace}") }
+}
+
+fn file(namespace: &str) -> &str {
+    if namespace.is_empty() { "torch" } else { namespace }
+}
+
+fn contents(pages: &BTreeMap<&str, Vec<&Row>>, names: &Names) -> String {
+    let functions = names.keys().filter(|(_, _, form)| *form == Form::Function).count();
+    let methods = names.keys().filter(|(_, _, form)| form.is_method()).count();
+    let mut text = format!(
+        "<!-- {GENERATED} -->\n\n# Operators\n\n\
+         {} rows give {functions} functions and {methods} methods; `torch` is what `import rushlight as torch` binds.\n",
+        ROWS.len()
+    );
+    for (namespace, rows) in pages {
+        let mut lines: Vec<String> = rows
+            .iter()
+            .map(|row| {
+                format!("| [`{0}`]({1}.md#{2}) | {3} |", row.name, file(namespace), anchor(row), cell(&summary(row)))
+            })
+            .collect();
+        lines.sort();
+        let _ = write!(text, "\n## {}\n\n| operator | |\n|---|---|\n{}\n", module(namespace), lines.join("\n"));
+    }
+    text
+}
+
+/// The fragment that Markdown makes of a heading.
+fn anchor(row: &Row) -> String {
+    row.name.replace('.', "").to_lowercase()
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+fn entry(text: &mut String, module: &str, row: &Row) {
+    let name = row.python_name();
+    let _ = write!(text, "\n## {}\n\n    {module}.{name}{}\n\n{}\n\n", row.name, row.signature, paragraphs(row.doc));
+    let has = |variant| row.variants.has(variant);
+    let mut forms = Vec::new();
+    if has(Variants::METHOD) {
+        forms.push(format!("`Tensor.{name}`"));
+    }
+    if has(Variants::INPLACE) {
+        forms.push(format!("`Tensor.{name}_`"));
+    }
+    if has(Variants::OUT) {
+        forms.push("`out=`".into());
+    }
+    forms.extend(row.aliases.iter().map(|alias| format!("`torch.{alias}`")));
+    if !forms.is_empty() {
+        let _ = writeln!(text, "- Also as {}.", forms.join(", "));
+    }
+    let _ = writeln!(text, "- Element types: {}.", dtypes(row.dtypes));
+    let _ = writeln!(text, "- Derivative: {}.", derivative(row));
+}
+
+/// Torch's indented examples become code blocks; the rest stays as it is.
+fn paragraphs(doc: &str) -> String {
+    doc.trim().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+fn dtypes(set: DTypes) -> String {
+    if set == DTypes::ALL {
+        return "all".into();
+    }
+    set.list().map(|dtype| dtype.name()).collect::<Vec<_>>().join(", ")
+}
+
+fn derivative(row: &Row) -> String {
+    match (&row.derivative, &row.run) {
+        (Derivative::NonDifferentiable(why), _) => format!("none, {}", why.trim_end_matches('.')),
+        (Derivative::Composed, _) => "that of its parts".into(),
+        (_, Run::View(_) | Run::Views(_)) => "yes; the result shares memory with its input".into(),
+        (Derivative::Unstated, _) => "not stated".into(),
+        _ => "yes, of any order".into(),
+    }
+}

@@ -1,0 +1,96 @@
+//! The crates as a stack: an edge points to a lower level, and this is read off the manifests.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::tree;
+
+/// The floors of the house, the lowest first; folders of `rust/`.
+const LEVELS: [&[&str]; 6] = [
+    &["core", "par", "simd", "rng"],
+    &["cpu", "cuda", "io"],
+    &["autograd"],
+    &["ops"],
+    &["jit", "dist"],
+    &["py", "dev"],
+];
+
+/// The one edge within a level: the pool registers with the fork registry and reports the house's errors.
+const ALLOWED: (&str, &str) = ("par", "core");
+
+pub fn run(root: &Path) -> Result<(), String> {
+    let graph = read(root)?;
+    let mut wrong = Vec::new();
+    for (height, names) in LEVELS.iter().enumerate().rev() {
+        println!("level {height}");
+        for name in *names {
+            let Some(below) = graph.get(*name) else { continue };
+            println!("  {name:<9} -> {}", below.join(", "));
+            for other in below {
+                match level(other) {
+                    Some(lower) if lower < height || (*name, other.as_str()) == ALLOWED => {}
+                    Some(_) => wrong.push(format!("{name} -> {other} does not point down")),
+                    None => wrong.push(format!("{name} -> {other}: no such crate has a level")),
+                }
+            }
+        }
+    }
+    for name in graph.keys().filter(|name| level(name).is_none()) {
+        wrong.push(format!("rust/{name} has no level; give it one in rust/dev/src/graph.rs"));
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
+}
+
+fn level(name: &str) -> Option<usize> {
+    LEVELS.iter().position(|names| names.contains(&name))
+}
+
+/// Folder to the folders it depends on.
+fn read(root: &Path) -> Result<BTreeMap<String, Vec<String>>, String> {
+    let rust = root.join("rust");
+    let entries = fs::read_dir(&rust).map_err(|error| format!("{}: {error}", rust.display()))?;
+    let mut graph = BTreeMap::new();
+    for entry in entries {
+        let folder = entry.map_err(|error| error.to_string())?.path();
+        let manifest = folder.join("Cargo.toml");
+        if manifest.is_file() {
+            let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            graph.insert(name, own_dependencies(&tree::read(&manifest)?));
+        }
+    }
+    Ok(graph)
+}
+
+/// The folders of the workspace's crates that a manifest names, in any kind of dependency table.
+///
+/// Reads the plain form that the workspace uses: a table header, then one crate a line; or a table of its own.
+fn own_dependencies(manifest: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut inside = false;
+    for line in manifest.lines().map(str::trim) {
+        let key = if let Some(header) = line.strip_prefix('[') {
+            let header = header.trim_end_matches(']');
+            inside = header.ends_with("dependencies");
+            header.rsplit_once("dependencies.").map(|(_, name)| name)
+        } else if inside {
+            line.split(['.', '=', ' ']).next()
+        } else {
+            None
+        };
+        if let Some(folder) = key.and_then(folder_of) {
+            found.push(folder);
+        }
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Package `rushlight-x` lies in folder `x`, package `rushlight` in `ops`.
+fn folder_of(package: &str) -> Option<String> {
+    match package.trim().trim_matches('"') {
+        "rushlight" => Some("ops".into()),
+        other => other.strip_prefix("rushlight-").map(str::to_owned),
+    }
+}
