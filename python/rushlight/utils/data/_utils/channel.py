@@ -1,0 +1,63 @@
+"""The wire between the loader and one worker: the only module that knows the transport.
+
+The parent writes tasks straight into the connection. The worker packs a result at once (the data set may
+reuse its buffers) but leaves the writing to a thread, so that it can go on with the next batch while the
+parent is busy; and it never waits for the parent while the parent waits for it.
+"""
+
+import contextlib
+import os
+import queue
+import threading
+from multiprocessing.connection import wait
+from multiprocessing.reduction import ForkingPickler
+
+
+def pipe():
+    """Two connected ends, for the parent and for the worker."""
+    from rushlight import multiprocessing
+
+    return multiprocessing.Pipe(duplex=True)
+
+
+class ParentGone(Exception):
+    """The process that owns the loader has ended or has closed the connection."""
+
+
+class WorkerEnd:
+    """The worker's end: `receive` tasks, `send` results."""
+
+    def __init__(self, connection, parent_pid: int) -> None:
+        self._connection = connection
+        self._parent = _process_descriptor(parent_pid)
+        self._outgoing: queue.SimpleQueue = queue.SimpleQueue()
+        self._writer = threading.Thread(target=self._write, daemon=True, name="rushlight-worker-results")
+        self._writer.start()
+
+    def receive(self):
+        # The connection alone would not tell: another child of the parent may hold a copy of its other end.
+        watched = [self._connection] if self._parent is None else [self._connection, self._parent]
+        if self._connection not in wait(watched):
+            raise ParentGone
+        try:
+            return self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise ParentGone from error
+
+    def send(self, message) -> None:
+        """Raises what pickling the message raises."""
+        self._outgoing.put(ForkingPickler.dumps(message))
+
+    def _write(self) -> None:
+        # A parent that is gone is the main thread's business: `receive` says so.
+        with contextlib.suppress(OSError):
+            while True:
+                self._connection.send_bytes(self._outgoing.get())
+
+
+def _process_descriptor(pid: int):
+    """A descriptor that becomes readable when the process ends; None where the system has no such thing."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None

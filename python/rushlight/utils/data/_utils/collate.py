@@ -1,0 +1,138 @@
+"""Collation: a list of samples becomes a batch.
+
+`collate` walks mappings, named tuples, tuples and sequences and hands the leaves to a table of
+functions by type; users may pass a table of their own. NumPy is never imported here: its types
+join the table as soon as the program itself has imported it.
+"""
+
+import collections.abc
+import copy
+import sys
+
+import rushlight as torch
+
+_WRONG_TYPE = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
+
+
+def default_collate(batch):
+    """Stacks the samples of a batch: tensors, arrays and numbers become tensors with a batch dimension in
+    front, strings stay lists, mappings and sequences keep their structure."""
+    return collate(batch, collate_fn_map=_function_map())
+
+
+def collate(batch, *, collate_fn_map=None):
+    """`default_collate` with a table from type (or tuple of types) to `function(batch, *, collate_fn_map)`."""
+    element = batch[0]
+    kind = type(element)
+    function = _function_for(kind, collate_fn_map)
+    if function is not None:
+        return function(batch, collate_fn_map=collate_fn_map)
+    if isinstance(element, collections.abc.Mapping):
+        values = {key: collate([sample[key] for sample in batch], collate_fn_map=collate_fn_map) for key in element}
+        return _rebuild_mapping(element, values)
+    if isinstance(element, tuple) and hasattr(element, "_fields"):
+        return kind(*(collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch)))
+    if isinstance(element, collections.abc.Sequence):
+        if any(len(sample) != len(element) for sample in batch):
+            raise RuntimeError("each element in list of batch should be of equal size")
+        columns = [collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch)]
+        # A tuple becomes a list, as in torch.
+        return columns if isinstance(element, tuple) else _rebuild_sequence(element, columns)
+    raise TypeError(_WRONG_TYPE.format(kind))
+
+
+def default_convert(data):
+    """Turns arrays inside a sample into tensors and leaves everything else alone (loading without batches)."""
+    if isinstance(data, torch.Tensor) or isinstance(data, (str, bytes)):
+        return data
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(data, (numpy.ndarray, numpy.generic)):
+        return data if data.dtype.kind in "SUO" else torch.as_tensor(data)
+    if isinstance(data, collections.abc.Mapping):
+        return _rebuild_mapping(data, {key: default_convert(data[key]) for key in data})
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*(default_convert(value) for value in data))
+    if isinstance(data, tuple):
+        return [default_convert(value) for value in data]
+    if isinstance(data, collections.abc.Sequence):
+        return _rebuild_sequence(data, [default_convert(value) for value in data])
+    return data
+
+
+def _rebuild_mapping(original, values):
+    """A mapping of the original's class; a plain dict where the class cannot be copied and filled."""
+    try:
+        if isinstance(original, collections.abc.MutableMapping):
+            clone = copy.copy(original)
+            clone.update(values)
+            return clone
+        return type(original)(values)
+    except TypeError:
+        return values
+
+
+def _rebuild_sequence(original, values):
+    """A sequence of the original's class; a plain list where the class cannot be copied and filled."""
+    try:
+        if isinstance(original, collections.abc.MutableSequence):
+            clone = copy.copy(original)
+            for place, value in enumerate(values):
+                clone[place] = value
+            return clone
+        return values if isinstance(original, range) else type(original)(values)
+    except TypeError:
+        return values
+
+
+def _function_for(kind, table):
+    if table is None:
+        return None
+    if kind in table:
+        return table[kind]
+    for key, function in table.items():
+        if issubclass(kind, key):
+            return function
+    return None
+
+
+def collate_tensor_fn(batch, *, collate_fn_map=None):
+    return torch.stack(batch, 0)
+
+
+def collate_numpy_array_fn(batch, *, collate_fn_map=None):
+    if batch[0].dtype.kind in "SUO":
+        raise TypeError(_WRONG_TYPE.format(batch[0].dtype))
+    return collate([torch.as_tensor(array) for array in batch], collate_fn_map=collate_fn_map)
+
+
+def collate_numpy_scalar_fn(batch, *, collate_fn_map=None):
+    return torch.as_tensor(batch)
+
+
+def collate_float_fn(batch, *, collate_fn_map=None):
+    return torch.tensor(batch, dtype=torch.float64)
+
+
+def collate_int_fn(batch, *, collate_fn_map=None):
+    return torch.tensor(batch)
+
+
+def collate_str_fn(batch, *, collate_fn_map=None):
+    return batch
+
+
+default_collate_fn_map = {
+    torch.Tensor: collate_tensor_fn,
+    float: collate_float_fn,
+    int: collate_int_fn,
+    str: collate_str_fn,
+    bytes: collate_str_fn,
+}
+
+
+def _function_map():
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and numpy.ndarray not in default_collate_fn_map:
+        default_collate_fn_map[numpy.ndarray] = collate_numpy_array_fn
+        default_collate_fn_map[(numpy.bool_, numpy.number, numpy.object_)] = collate_numpy_scalar_fn
+    return default_collate_fn_map

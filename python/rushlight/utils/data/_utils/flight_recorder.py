@@ -1,0 +1,64 @@
+"""What a worker leaves behind when it dies: a page of anonymous memory shared with the parent.
+
+Its first eight bytes say at which sample of its task the worker is; behind them Python's fault handler
+writes the stack when a signal such as SIGSEGV ends the process. The memory has no name, so nothing can be left over.
+"""
+
+import contextlib
+import faulthandler
+import mmap
+import os
+import struct
+import tempfile
+from multiprocessing.reduction import DupFd
+
+_SIZE = mmap.PAGESIZE
+_POSITION = struct.Struct("=q")
+
+
+class FlightRecorder:
+    def __init__(self, descriptor=None) -> None:
+        if descriptor is None:
+            descriptor = _anonymous_file()
+            os.ftruncate(descriptor, _SIZE)
+        self._descriptor = descriptor
+        self._page = mmap.mmap(descriptor, _SIZE)
+
+    def note(self, position: int) -> None:
+        """The worker is about to take sample `position` of its task."""
+        _POSITION.pack_into(self._page, 0, position)
+
+    @property
+    def position(self) -> int:
+        return _POSITION.unpack_from(self._page, 0)[0]
+
+    def catch_faults(self) -> None:
+        os.lseek(self._descriptor, _POSITION.size, os.SEEK_SET)
+        with contextlib.suppress(OSError, ValueError, RuntimeError):
+            faulthandler.enable(self._descriptor)
+
+    @property
+    def stack(self) -> str:
+        """The stack the fault handler wrote, or an empty string."""
+        os.lseek(self._descriptor, _POSITION.size, os.SEEK_SET)
+        written = os.read(self._descriptor, 1 << 20)
+        return written.rstrip(b"\0").decode("utf-8", "replace").rstrip()
+
+    def close(self) -> None:
+        self._page.close()
+        os.close(self._descriptor)
+
+    def __reduce__(self):
+        # Only while a process is being started; the copy has a descriptor of its own.
+        return _rebuild, (DupFd(self._descriptor),)
+
+
+def _rebuild(duplicate) -> FlightRecorder:
+    return FlightRecorder(duplicate.detach())
+
+
+def _anonymous_file() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("rushlight-worker", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())

@@ -1,0 +1,180 @@
+"""The parent's side of multi-process loading: starts the workers, waits for their results, buries them.
+
+One wait watches the connections and the processes together, so a death is seen at once and not by polling.
+"""
+
+import contextlib
+import os
+import signal
+import time
+import weakref
+from multiprocessing.connection import wait
+
+from . import cpus
+from .channel import pipe
+from .flight_recorder import FlightRecorder
+from .worker import Result, Task, WorkerSetup, worker_main
+
+# How long a worker may finish what it is doing once the loader is done with it.
+_GRACE_SECONDS = 5.0
+_KILL_SECONDS = 1.0
+
+_pools: "weakref.WeakSet[WorkerPool]" = weakref.WeakSet()
+
+
+class Worker:
+    """One worker process as its parent sees it."""
+
+    def __init__(self, context, setup: WorkerSetup, worker_id: int) -> None:
+        self.id = worker_id
+        self.recorder = FlightRecorder()
+        self.connection, self._theirs = pipe()
+        self.process = context.Process(
+            target=worker_main, args=(setup, worker_id, self._theirs, self.recorder, os.getpid()), daemon=True
+        )
+        self.tasks: list[Task] = []  # sent and not yet answered, oldest first
+        self.peak_memory = 0
+        self.dismissed = False
+
+    def start(self) -> None:
+        try:
+            self.process.start()
+        finally:
+            # A copy here would keep the connection open after the worker's death.
+            self._theirs.close()
+
+    def send(self, message) -> None:
+        # A worker that has died is noticed, and reported in full, by the next `receive`.
+        with contextlib.suppress(OSError):
+            self.connection.send(message)
+
+    def describe_death(self) -> str:
+        """torch's sentence first, then all that is known."""
+        self.process.join(_KILL_SECONDS)
+        lines = [
+            f"DataLoader worker (pid(s) {self.process.pid}) exited unexpectedly",
+            f"Worker {self.id} {_how_it_ended(self.process.exitcode)} {self._last_work()}.",
+        ]
+        memory = [f"the worker's peak after its last batch {cpus.size(self.peak_memory)}"] if self.peak_memory else []
+        memory += cpus.memory_facts()
+        if memory:
+            lines.append(f"Memory: {', '.join(memory)}.")
+        if self.process.exitcode == -signal.SIGKILL:
+            lines.append("SIGKILL often means that the system ran out of memory: try fewer workers or smaller batches.")
+        if stack := self.recorder.stack:
+            lines += ["Python stack of the worker:", stack]
+        return "\n".join(lines)
+
+    def _last_work(self) -> str:
+        if not self.tasks:
+            return "while it waited for work"
+        task, position = self.tasks[0], self.recorder.position
+        if isinstance(task.indices, list) and task.indices and task.indices[0] is not None:
+            index = task.indices[min(position, len(task.indices) - 1)]
+        elif task.indices is not None and not isinstance(task.indices, list):
+            index = task.indices
+        else:
+            return f"while it loaded batch {task.number}, sample {position} of the batch"
+        return f"while it loaded batch {task.number}, last index {index!r}"
+
+    def close(self) -> None:
+        self.connection.close()
+        self.recorder.close()
+
+
+def _how_it_ended(code) -> str:
+    if code is None:
+        return "closed its connection"
+    if code >= 0:
+        return f"exited with status {code}"
+    try:
+        number = signal.Signals(-code)
+        return f"was killed by signal {number.name} ({signal.strsignal(number)})"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+class WorkerPool:
+    def __init__(self, context, setup: WorkerSetup) -> None:
+        self.owner = os.getpid()
+        self.workers: list[Worker] = []
+        _pools.add(self)
+        try:
+            for worker_id in range(setup.num_workers):
+                worker = Worker(context, setup, worker_id)
+                # Before the start, so that a forked worker drops its copy of this end too.
+                self.workers.append(worker)
+                worker.start()
+        except BaseException:
+            self.shutdown(patience=0)
+            raise
+
+    def assign(self, worker_id: int, task: Task) -> None:
+        worker = self.workers[worker_id]
+        worker.tasks.append(task)
+        worker.send(task)
+
+    def broadcast(self, message) -> None:
+        for worker in self.workers:
+            worker.tasks.clear()
+            worker.send(message)
+
+    def dismiss(self, worker_id: int) -> None:
+        """The worker has no more work; it may leave and its end is no accident."""
+        worker = self.workers[worker_id]
+        worker.dismissed = True
+        worker.send(None)
+
+    def receive(self, timeout: float) -> tuple[int, Result]:
+        """The next result and who sent it; a timeout of 0 waits for ever."""
+        if os.getpid() != self.owner:
+            raise RuntimeError("A DataLoader's worker processes can only be used by the process that started them")
+        by_connection = {worker.connection: worker for worker in self.workers if not worker.dismissed}
+        by_sentinel = {worker.process.sentinel: worker for worker in by_connection.values()}
+        ready = wait([*by_connection, *by_sentinel], timeout or None)
+        if not ready:
+            raise RuntimeError(f"DataLoader timed out after {timeout} seconds")
+        # Results that were sent before a death are still good.
+        for worker in [by_connection[source] for source in ready if source in by_connection]:
+            with contextlib.suppress(EOFError, ConnectionError):
+                result = worker.connection.recv()
+                worker.tasks = [task for task in worker.tasks if task.number != result.number]
+                worker.peak_memory = result.peak_memory
+                return worker.id, result
+        dead = next(worker for worker in self.workers if worker.connection in ready or worker.process.sentinel in ready)
+        raise RuntimeError(dead.describe_death())
+
+    def shutdown(self, patience: float = _GRACE_SECONDS) -> None:
+        """Ends every worker; called again, or in a process that did not start them, it does nothing."""
+        workers, self.workers = self.workers, []
+        if os.getpid() != self.owner:
+            return
+        for worker in workers:
+            worker.close()
+        processes = [worker.process for worker in workers if worker.process.pid is not None]
+        _join(processes, patience)
+        for stop in ("terminate", "kill"):
+            processes = [process for process in processes if process.is_alive()]
+            for process in processes:
+                getattr(process, stop)()
+            _join(processes, _KILL_SECONDS)
+
+    def abandon(self) -> None:
+        """In a forked child: drop the copies of the parent's descriptors, which would keep connections open."""
+        for worker in self.workers:
+            worker.connection.close()
+        self.workers = []
+
+
+def _join(processes, patience: float) -> None:
+    deadline = time.monotonic() + patience
+    for process in processes:
+        process.join(max(0.0, deadline - time.monotonic()))
+
+
+def _abandon_all() -> None:
+    for pool in list(_pools):
+        pool.abandon()
+
+
+os.register_at_fork(after_in_child=_abandon_all)

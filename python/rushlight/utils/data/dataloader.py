@@ -1,0 +1,452 @@
+"""`DataLoader` and its iterators.
+
+The loader itself holds only the choices. `iter(loader)` makes one of two iterators: `_SingleProcessIter`
+fetches in this process; `_MultiProcessIter` deals numbered tasks to worker processes in turn and hands the
+batches out in the order of their numbers, so that the result does not depend on the number of workers.
+"""
+
+import itertools
+import warnings
+import weakref
+from typing import Generic, TypeVar
+
+import rushlight as torch
+
+from ._utils import cpus
+from ._utils.collate import default_collate, default_convert
+from ._utils.fetch import IterableDatasetFetcher, MapDatasetFetcher, NoProgress
+from ._utils.pin_memory import pin_memory
+from ._utils.pool import WorkerPool
+from ._utils.worker import ExceptionWrapper, Resume, StreamEnd, Task, WorkerSetup
+from .dataset import Dataset, IterableDataset
+from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
+
+_T_co = TypeVar("_T_co", covariant=True)
+
+_DEFAULT_PREFETCH = 2
+
+
+class _DatasetKind:
+    Map = 0
+    Iterable = 1
+
+
+class _InfiniteConstantSampler(Sampler):
+    """`None` for ever: an iterable dataset decides itself what comes next."""
+
+    def __iter__(self):
+        return itertools.repeat(None)
+
+
+class DataLoader(Generic[_T_co]):
+    """Batches of a dataset.
+
+    The parameters are torch's. One more is for an `IterableDataset` with workers: `shard="auto"` gives each
+    worker every `num_workers`-th item, so that each item comes once; with the default, `shard=None`, every
+    worker iterates over its own copy of the whole dataset, as in torch.
+    """
+
+    # What cannot change once the samplers have been built from it.
+    _FROZEN = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
+    __initialized = False
+
+    def __init__(
+        self,
+        dataset: Dataset[_T_co],
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler=None,
+        batch_sampler=None,
+        num_workers: int = 0,
+        collate_fn=None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn=None,
+        multiprocessing_context=None,
+        generator=None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        shard: str | None = None,
+    ) -> None:
+        if num_workers < 0:
+            raise ValueError(
+                "num_workers option should be non-negative; use num_workers=0 to disable multiprocessing."
+            )
+        if timeout < 0:
+            raise ValueError("timeout option should be non-negative")
+        if num_workers == 0 and prefetch_factor is not None:
+            raise ValueError(
+                "prefetch_factor option could only be specified in multiprocessing."
+                "let num_workers > 0 to enable multiprocessing, otherwise set prefetch_factor to None."
+            )
+        if prefetch_factor is not None and prefetch_factor < 0:
+            raise ValueError("prefetch_factor option should be non-negative")
+        if persistent_workers and num_workers == 0:
+            raise ValueError("persistent_workers option needs num_workers > 0")
+        if shard not in (None, "auto"):
+            raise ValueError(f"shard option should be None or 'auto', but got shard={shard!r}")
+
+        streams = isinstance(dataset, IterableDataset)
+        if streams:
+            _refuse_order_of_stream(shuffle, sampler, batch_sampler)
+        if sampler is not None and shuffle:
+            raise ValueError("sampler option is mutually exclusive with shuffle")
+        if batch_sampler is not None:
+            if batch_size != 1 or shuffle or sampler is not None or drop_last:
+                raise ValueError(
+                    "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
+                )
+            batch_size = None
+        elif batch_size is None and drop_last:
+            raise ValueError(
+                "batch_size=None option disables auto-batching and is mutually exclusive with drop_last"
+            )
+        if sampler is None:
+            if streams:
+                sampler = _InfiniteConstantSampler()
+            elif shuffle:
+                sampler = RandomSampler(dataset, generator=generator)
+            else:
+                sampler = SequentialSampler(dataset)
+        if batch_size is not None:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+
+        self.dataset = dataset
+        self.num_workers = num_workers
+        self.prefetch_factor = _DEFAULT_PREFETCH if num_workers > 0 and prefetch_factor is None else prefetch_factor
+        self.pin_memory = pin_memory
+        self.pin_memory_device = pin_memory_device
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.multiprocessing_context = multiprocessing_context
+        self.in_order = in_order
+        self.shard = shard
+        self._dataset_kind = _DatasetKind.Iterable if streams else _DatasetKind.Map
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.sampler = sampler
+        self.batch_sampler = batch_sampler
+        self.generator = generator
+        if collate_fn is None:
+            collate_fn = default_collate if self._auto_collation else default_convert
+        self.collate_fn = collate_fn
+        self.persistent_workers = persistent_workers
+        self._reported_length = None
+        self._iterator = None
+        self.__initialized = True
+        self.check_worker_number_rationality()
+
+    def __setattr__(self, name, value):
+        if self.__initialized and name in self._FROZEN:
+            raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        super().__setattr__(name, value)
+
+    @property
+    def multiprocessing_context(self):
+        return self.__multiprocessing_context
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, context):
+        self.__multiprocessing_context = None if context is None else self._checked_context(context)
+
+    def _checked_context(self, context):
+        from rushlight import multiprocessing
+
+        if self.num_workers == 0:
+            raise ValueError(
+                "multiprocessing_context can only be used with multi-process loading (num_workers > 0), "
+                f"but got num_workers={self.num_workers}"
+            )
+        if isinstance(context, str):
+            methods = multiprocessing.get_all_start_methods()
+            if context not in methods:
+                raise ValueError(
+                    "multiprocessing_context option should specify a valid start method in "
+                    f"{methods!r}, but got multiprocessing_context={context!r}"
+                )
+            return multiprocessing.get_context(context)
+        if not (hasattr(context, "Process") and hasattr(context, "get_start_method")):
+            raise TypeError(
+                "multiprocessing_context option should be a valid context object or a string specifying the "
+                f"start method, but got multiprocessing_context={context}"
+            )
+        return context
+
+    @property
+    def _auto_collation(self) -> bool:
+        return self.batch_sampler is not None
+
+    @property
+    def _index_sampler(self):
+        """What one task is made of: the indices of a batch, or a single index."""
+        return self.batch_sampler if self._auto_collation else self.sampler
+
+    def _get_iterator(self):
+        if self.num_workers == 0:
+            return _SingleProcessIter(self)
+        self.check_worker_number_rationality()
+        return _MultiProcessIter(self)
+
+    def __iter__(self):
+        if not (self.persistent_workers and self.num_workers > 0):
+            return self._get_iterator()
+        if self._iterator is None or self._iterator.failed:
+            self._iterator = self._get_iterator()
+        else:
+            self._iterator.reset()
+        return self._iterator
+
+    def __len__(self) -> int:
+        if self._dataset_kind == _DatasetKind.Map:
+            return len(self._index_sampler)
+        # An estimate that the stream itself reports; an iteration that exceeds it warns.
+        length = self._reported_length = len(self.dataset)
+        if self.batch_size is None:
+            return length
+        full, rest = divmod(length, self.batch_size)
+        return full if self.drop_last or not rest else full + 1
+
+    def check_worker_number_rationality(self) -> None:
+        """Warns when the workers would exceed the processors that this process may use."""
+        usable = cpus.usable_cpus()
+        if not self.num_workers or (usable is not None and self.num_workers <= usable):
+            return
+        suggestion = (
+            "DataLoader is not able to compute a suggested max number of worker in current system."
+            if usable is None
+            else f"Our suggested max number of worker in current system is {usable}, which is smaller than what "
+            "this DataLoader is going to create."
+        )
+        warnings.warn(
+            f"This DataLoader will create {self.num_workers} worker processes in total. {suggestion} "
+            "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, "
+            "lower the worker number to avoid potential slowness/freeze if necessary.",
+            stacklevel=3,
+        )
+
+
+def _refuse_order_of_stream(shuffle, sampler, batch_sampler) -> None:
+    refused = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}
+    for name, value in refused.items():
+        if value is not None:
+            raise ValueError(
+                f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={value}"
+            )
+
+
+class _BaseDataLoaderIter:
+    """Counts the batches, draws the seed of the workers and pins memory; subclasses write `_next_data`."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self._loader = loader
+        self._fetcher_class = (
+            IterableDatasetFetcher if loader._dataset_kind == _DatasetKind.Iterable else MapDatasetFetcher
+        )
+        # Drawn even without workers: it is part of the random stream that programs rely on.
+        self._base_seed = draw_seed(loader.generator)
+        self._pins = _usable_pinning(loader)
+        # As the length was when the iteration began: `list(loader)` asks for it only afterwards.
+        self._reported_length = loader._reported_length
+        self._begin_pass()
+
+    def _begin_pass(self) -> None:
+        self._tasks = iter(self._loader._index_sampler)
+        self._num_yielded = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        data = self._next_data()
+        if self._pins:
+            data = pin_memory(data)
+        self._num_yielded += 1
+        self._warn_of_length()
+        return data
+
+    def __len__(self) -> int:
+        return len(self._loader._index_sampler)
+
+    def __getstate__(self):
+        raise NotImplementedError(f"{type(self).__name__} cannot be pickled")
+
+    def _next_data(self):
+        raise NotImplementedError
+
+    def _warn_of_length(self) -> None:
+        if self._reported_length is None or self._num_yielded <= self._reported_length:
+            return
+        loader = self._loader
+        text = (
+            f"Length of IterableDataset {loader.dataset} was reported to be {self._reported_length}"
+            f"(when accessing len(dataloader)), but {self._num_yielded} samples have been fetched. "
+        )
+        if loader.num_workers > 0:
+            text += (
+                "For multiprocessing data-loading, this could be caused by not properly configuring the "
+                "IterableDataset replica at each worker. Please see "
+                "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
+            )
+        warnings.warn(text, stacklevel=3)
+
+
+def _usable_pinning(loader: DataLoader) -> bool:
+    if loader.pin_memory_device:
+        warnings.warn(
+            "pin_memory_device is deprecated, the current accelerator will be used as the device,"
+            f"ignore pin_memory_device='{loader.pin_memory_device}'.",
+            stacklevel=5,
+        )
+    if not loader.pin_memory:
+        return False
+    if not torch.cuda.is_available():
+        warnings.warn(
+            "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
+            stacklevel=5,
+        )
+        return False
+    return True
+
+
+class _SingleProcessIter(_BaseDataLoaderIter):
+    def __init__(self, loader: DataLoader) -> None:
+        super().__init__(loader)
+        dataset = loader.dataset
+        self._fetcher = self._fetcher_class(
+            dataset, loader._auto_collation, loader.collate_fn, loader.drop_last, NoProgress()
+        )
+
+    def _next_data(self):
+        return self._fetcher.fetch(next(self._tasks))
+
+
+class _MultiProcessIter(_BaseDataLoaderIter):
+    """Tasks are dealt to the workers in turn, `prefetch_factor` for each; results wait here for their turn."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        super().__init__(loader)
+        self.failed = False
+        setup = WorkerSetup(
+            fetcher_class=self._fetcher_class,
+            dataset=loader.dataset,
+            auto_collation=loader._auto_collation,
+            collate_fn=loader.collate_fn,
+            drop_last=loader.drop_last,
+            init_fn=loader.worker_init_fn,
+            base_seed=self._base_seed,
+            num_workers=loader.num_workers,
+            shard=loader.shard == "auto",
+        )
+        self._pool = WorkerPool(loader.multiprocessing_context or _default_context(), setup)
+        # Runs when the iterator is collected, when the interpreter ends, and never in a forked child.
+        self._finalizer = weakref.finalize(self, self._pool.shutdown)
+        self._dataset_pass = 0
+        self._may_repeat = loader._dataset_kind == _DatasetKind.Iterable and loader.num_workers > 1
+        self._begin_tasks()
+
+    def reset(self) -> None:
+        """A new pass with the same workers; results of an unfinished pass are dropped as they arrive."""
+        self._begin_pass()
+        self._dataset_pass += 1
+        self._pool.broadcast(Resume(self._dataset_pass))
+        self._begin_tasks()
+
+    def _begin_tasks(self) -> None:
+        self._active = [True] * self._loader.num_workers
+        self._turns = itertools.cycle(range(self._loader.num_workers))
+        self._next_number = 0  # of the next task to deal
+        self._owners: dict[int, int] = {}  # task -> worker, for tasks whose batch has not been handed out
+        self._arrived: dict = {}  # task -> batch that came before its turn
+        for _ in range(self._loader.prefetch_factor * self._loader.num_workers):
+            self._deal()
+
+    def _deal(self) -> None:
+        """Gives the next task to the next worker that may have it, if there is one."""
+        for _ in self._active:
+            worker = next(self._turns)
+            if self._active[worker] and self._has_room(worker):
+                break
+        else:
+            return
+        try:
+            indices = next(self._tasks)
+        except StopIteration:
+            return
+        self._owners[self._next_number] = worker
+        self._pool.assign(worker, Task(self._next_number, indices))
+        self._next_number += 1
+
+    def _has_room(self, worker: int) -> bool:
+        """In order, the turn decides; otherwise a slow worker must not hoard tasks."""
+        if self._loader.in_order:
+            return True
+        return list(self._owners.values()).count(worker) < self._loader.prefetch_factor
+
+    def _next_data(self):
+        if self.failed:
+            raise StopIteration
+        while self._owners:
+            number = self._ready_number()
+            if number is not None:
+                data = self._arrived.pop(number)
+                del self._owners[number]
+                self._deal()
+                if isinstance(data, ExceptionWrapper):
+                    data.reraise()
+                return data
+            self._take_result()
+        if not self._loader.persistent_workers:
+            self._finalizer()
+        raise StopIteration
+
+    def _ready_number(self):
+        if self._loader.in_order:
+            first = next(iter(self._owners))
+            return first if first in self._arrived else None
+        return next(iter(self._arrived), None)
+
+    def _take_result(self) -> None:
+        try:
+            worker, result = self._pool.receive(self._loader.timeout)
+        except BaseException:
+            self.failed = True
+            self._finalizer.detach()
+            self._pool.shutdown(patience=0)
+            raise
+        if result.dataset_pass != self._dataset_pass:
+            return
+        if isinstance(result.data, StreamEnd):
+            self._end_stream(worker, result)
+        else:
+            self._arrived[result.number] = result.data
+
+    def _end_stream(self, worker: int, result) -> None:
+        """The worker's share is used up: its later tasks are void, other workers take over its turns."""
+        self._active[worker] = False
+        for number in [number for number, owner in self._owners.items() if owner == worker]:
+            if number >= result.number:
+                del self._owners[number]
+        if not self._loader.persistent_workers:
+            self._pool.dismiss(worker)
+        if self._may_repeat and not result.data.knew_its_share:
+            self._may_repeat = False
+            _warn_of_copies(self._loader.num_workers)
+        self._deal()
+
+
+def _default_context():
+    from rushlight import multiprocessing
+
+    return multiprocessing.get_context()
+
+
+def _warn_of_copies(num_workers: int) -> None:
+    warnings.warn(
+        f"Each of the {num_workers} workers iterates over its own copy of the IterableDataset, so every "
+        "item comes once per worker. Use DataLoader(..., shard='auto'), or split the work with get_worker_info().",
+        stacklevel=6,
+    )

@@ -1,0 +1,208 @@
+"""Datasets: things with samples, by index (`Dataset`) or as a stream (`IterableDataset`)."""
+
+import bisect
+import math
+import warnings
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Generic, TypeVar
+
+import rushlight as torch
+
+_T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
+
+
+class Dataset(Generic[_T_co]):
+    """A map from index to sample. Subclasses write `__getitem__`, and `__len__` where the length is known.
+
+    A subclass may also write `__getitems__(indices)`, which takes all indices of a batch at once.
+    """
+
+    def __getitem__(self, index) -> _T_co:
+        raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
+
+    def __add__(self, other: "Dataset[_T_co]") -> "ConcatDataset[_T_co]":
+        return ConcatDataset([self, other])
+
+    # No `__len__` here: `len()` of a dataset without one must be a TypeError.
+
+
+class IterableDataset(Dataset[_T_co], Iterable[_T_co]):
+    """A stream of samples; subclasses write `__iter__`.
+
+    Every worker process of a `DataLoader` iterates over its own copy: split the work with
+    `get_worker_info()`, or let `DataLoader(..., shard="auto")` do it.
+    """
+
+    @abstractmethod
+    def __iter__(self): ...
+
+    def __add__(self, other: Dataset[_T_co]) -> "ChainDataset":
+        return ChainDataset([self, other])
+
+
+class TensorDataset(Dataset[tuple]):
+    """Sample `i` is the tuple of the `i`-th rows of the tensors."""
+
+    def __init__(self, *tensors) -> None:
+        if any(len(tensors[0]) != len(tensor) for tensor in tensors):
+            raise AssertionError("Size mismatch between tensors")
+        self.tensors = tensors
+
+    def __getitem__(self, index):
+        return tuple(tensor[index] for tensor in self.tensors)
+
+    def __len__(self) -> int:
+        return self.tensors[0].size(0)
+
+
+class StackDataset(Dataset):
+    """Several datasets side by side: sample `i` is the tuple (or dict) of their `i`-th samples."""
+
+    def __init__(self, *args: Dataset, **kwargs: Dataset) -> None:
+        if args and kwargs:
+            raise ValueError(
+                "Supported either ``tuple``- (via ``args``) or"
+                "``dict``- (via ``kwargs``) like input/output, but both types are given."
+            )
+        if not args and not kwargs:
+            raise ValueError("At least one dataset should be passed")
+        self.datasets = args or kwargs
+        self._length = len(self._members()[0])
+        if any(len(dataset) != self._length for dataset in self._members()):
+            raise ValueError("Size mismatch between datasets")
+
+    def _members(self):
+        return list(self.datasets.values()) if isinstance(self.datasets, dict) else self.datasets
+
+    def _join(self, parts):
+        """One sample out of one part per member."""
+        return dict(zip(self.datasets, parts)) if isinstance(self.datasets, dict) else tuple(parts)
+
+    def __getitem__(self, index):
+        return self._join([dataset[index] for dataset in self._members()])
+
+    def __getitems__(self, indices: list):
+        columns = []
+        for dataset in self._members():
+            if callable(getattr(dataset, "__getitems__", None)):
+                column = dataset.__getitems__(indices)
+                if len(column) != len(indices):
+                    raise ValueError(
+                        f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(column)}"
+                    )
+            else:
+                column = [dataset[index] for index in indices]
+            columns.append(column)
+        return [self._join(parts) for parts in zip(*columns)]
+
+    def __len__(self) -> int:
+        return self._length
+
+
+class ConcatDataset(Dataset[_T_co]):
+    """Datasets one after the other; negative indices count from the end."""
+
+    @staticmethod
+    def cumsum(sequence) -> list:
+        return list(accumulate(len(part) for part in sequence))
+
+    def __init__(self, datasets: Iterable[Dataset]) -> None:
+        self.datasets = list(datasets)
+        if not self.datasets:
+            raise AssertionError("datasets should not be an empty iterable")
+        if any(isinstance(dataset, IterableDataset) for dataset in self.datasets):
+            raise AssertionError("ConcatDataset does not support IterableDataset")
+        self.cumulative_sizes = self.cumsum(self.datasets)
+
+    def __len__(self) -> int:
+        return self.cumulative_sizes[-1]
+
+    def __getitem__(self, index):
+        if index < 0:
+            if -index > len(self):
+                raise ValueError("absolute value of index should not exceed dataset length")
+            index += len(self)
+        which = bisect.bisect_right(self.cumulative_sizes, index)
+        start = self.cumulative_sizes[which - 1] if which else 0
+        return self.datasets[which][index - start]
+
+    @property
+    def cummulative_sizes(self) -> list:
+        warnings.warn(
+            "`cummulative_sizes` attribute is renamed to `cumulative_sizes`", FutureWarning, stacklevel=2
+        )
+        return self.cumulative_sizes
+
+
+class ChainDataset(IterableDataset):
+    """Streams one after the other, each opened when its turn comes."""
+
+    def __init__(self, datasets: Iterable[Dataset]) -> None:
+        super().__init__()
+        self.datasets = datasets
+
+    def _members(self):
+        for dataset in self.datasets:
+            if not isinstance(dataset, IterableDataset):
+                raise AssertionError("ChainDataset only supports IterableDataset")
+            yield dataset
+
+    def __iter__(self):
+        for dataset in self._members():
+            yield from dataset
+
+    def __len__(self) -> int:
+        return sum(len(dataset) for dataset in self._members())
+
+
+class Subset(Dataset[_T_co]):
+    """The samples of a dataset at the given indices."""
+
+    def __init__(self, dataset: Dataset[_T_co], indices: Sequence) -> None:
+        self.dataset = dataset
+        self.indices = indices
+
+    def __getitem__(self, index):
+        if isinstance(index, list):
+            return self.dataset[[self.indices[i] for i in index]]
+        return self.dataset[self.indices[index]]
+
+    def __getitems__(self, indices: list) -> list:
+        chosen = [self.indices[index] for index in indices]
+        if callable(getattr(self.dataset, "__getitems__", None)):
+            return self.dataset.__getitems__(chosen)
+        return [self.dataset[index] for index in chosen]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+def random_split(dataset: Dataset[_T], lengths: Sequence, generator=None) -> "list[Subset[_T]]":
+    """Splits a dataset at random into parts of the given lengths, or of the given fractions that sum to 1."""
+    if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
+        lengths = _lengths_of_fractions(len(dataset), lengths)
+    if sum(lengths) != len(dataset):
+        raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
+    order = torch.randperm(sum(lengths), generator=generator or torch.default_generator).tolist()
+    return [
+        Subset(dataset, order[end - length : end]) for end, length in zip(accumulate(lengths), lengths)
+    ]
+
+
+def _lengths_of_fractions(total: int, fractions: Sequence) -> list:
+    """Rounds down; what is left goes one by one to the first parts."""
+    for index, fraction in enumerate(fractions):
+        if not 0 <= fraction <= 1:
+            raise ValueError(f"Fraction at index {index} is not between 0 and 1")
+    lengths = [math.floor(total * fraction) for fraction in fractions]
+    for index in range(total - sum(lengths)):
+        lengths[index % len(lengths)] += 1
+    for index, length in enumerate(lengths):
+        if length == 0:
+            warnings.warn(
+                f"Length of split at index {index} is 0. This might result in an empty dataset.", stacklevel=3
+            )
+    return lengths

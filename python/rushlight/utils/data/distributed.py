@@ -1,0 +1,59 @@
+"""`DistributedSampler`: each process of a group sees its own share of the dataset."""
+
+import math
+from collections.abc import Iterator
+
+import rushlight as torch
+
+from .sampler import Sampler
+
+
+class DistributedSampler(Sampler):
+    """Every `num_replicas`-th index, from `rank` on, of one order that all processes agree on.
+
+    The order is reshuffled from `seed + epoch`: call `set_epoch` before each pass. A dataset that does not
+    divide evenly is padded with its own first samples, or cut with `drop_last`.
+    """
+
+    def __init__(
+        self, dataset, num_replicas=None, rank=None, shuffle: bool = True, seed: int = 0, drop_last: bool = False
+    ) -> None:
+        if num_replicas is None or rank is None:
+            from rushlight import distributed
+
+            if not distributed.is_available():
+                raise RuntimeError("Requires distributed package to be available")
+            num_replicas = distributed.get_world_size() if num_replicas is None else num_replicas
+            rank = distributed.get_rank() if rank is None else rank
+        if not 0 <= rank < num_replicas:
+            raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
+        self.dataset = dataset
+        self.num_replicas = num_replicas
+        self.rank = rank
+        self.epoch = 0
+        self.drop_last = drop_last
+        length = len(dataset)
+        self.num_samples = length // num_replicas if drop_last else math.ceil(length / num_replicas)
+        self.total_size = self.num_samples * num_replicas
+        self.shuffle = shuffle
+        self.seed = seed
+
+    def __iter__(self) -> Iterator:
+        length = len(self.dataset)
+        if self.shuffle:
+            generator = torch.Generator()
+            generator.manual_seed(self.seed + self.epoch)
+            order = torch.randperm(length, generator=generator).tolist()
+        else:
+            order = list(range(length))
+        if order:
+            copies = math.ceil(self.total_size / length)
+            order = (order * copies)[: self.total_size]
+        return iter(order[self.rank :: self.num_replicas])
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the order of the next pass; without it every pass has the same one."""
+        self.epoch = epoch

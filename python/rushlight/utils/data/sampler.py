@@ -1,0 +1,150 @@
+"""Samplers: the order in which the samples of a dataset are taken.
+
+The random ones draw from torch's streams in torch's order, so that a seeded program visits
+the samples as it does with torch.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from typing import Generic, TypeVar
+
+import rushlight as torch
+
+_T_co = TypeVar("_T_co", covariant=True)
+
+
+def draw_seed(generator=None) -> int:
+    """One 63-bit number from the generator (by default the process's own)."""
+    return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
+
+
+def _check_positive(name: str, value) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+        raise ValueError(f"{name} should be a positive integer value, but got {name}={value}")
+
+
+class Sampler(Generic[_T_co]):
+    """An iterable of indices (or of lists of them). Subclasses write `__iter__`, and `__len__` where it is known."""
+
+    def __iter__(self) -> Iterator[_T_co]:
+        raise NotImplementedError
+
+    # No `__len__` here: `len()` of a sampler without one must be a TypeError.
+
+
+class SequentialSampler(Sampler[int]):
+    """0, 1, 2 and so on."""
+
+    def __init__(self, data_source: Sized) -> None:
+        self.data_source = data_source
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self.data_source)))
+
+    def __len__(self) -> int:
+        return len(self.data_source)
+
+
+class RandomSampler(Sampler[int]):
+    """A new permutation for each pass, or independent draws with `replacement`."""
+
+    # Draws with replacement come in blocks of this size, which is part of the random stream.
+    _BLOCK = 32
+
+    def __init__(self, data_source: Sized, replacement: bool = False, num_samples=None, generator=None) -> None:
+        self.data_source = data_source
+        self.replacement = replacement
+        self._num_samples = num_samples
+        self.generator = generator
+        if not isinstance(replacement, bool):
+            raise TypeError(f"replacement should be a boolean value, but got replacement={replacement}")
+        _check_positive("num_samples", self.num_samples)
+
+    @property
+    def num_samples(self) -> int:
+        # Asked anew each time: the dataset may grow between two passes.
+        return len(self.data_source) if self._num_samples is None else self._num_samples
+
+    def __iter__(self) -> Iterator[int]:
+        size = len(self.data_source)
+        generator = self.generator
+        if generator is None:
+            generator = torch.Generator()
+            generator.manual_seed(draw_seed())
+        if self.replacement:
+            for _ in range(self.num_samples // self._BLOCK):
+                yield from self._draw(size, self._BLOCK, generator)
+            yield from self._draw(size, self.num_samples % self._BLOCK, generator)
+        else:
+            for _ in range(self.num_samples // size):
+                yield from torch.randperm(size, generator=generator).tolist()
+            yield from torch.randperm(size, generator=generator).tolist()[: self.num_samples % size]
+
+    @staticmethod
+    def _draw(high: int, count: int, generator) -> list:
+        return torch.randint(high=high, size=(count,), dtype=torch.int64, generator=generator).tolist()
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class SubsetRandomSampler(Sampler[int]):
+    """The given indices in random order."""
+
+    def __init__(self, indices: Sequence, generator=None) -> None:
+        self.indices = indices
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        for place in torch.randperm(len(self.indices), generator=self.generator).tolist():
+            yield self.indices[place]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler[int]):
+    """Indices drawn with the given weights, which need not sum to one."""
+
+    def __init__(self, weights: Sequence, num_samples: int, replacement: bool = True, generator=None) -> None:
+        _check_positive("num_samples", num_samples)
+        if not isinstance(replacement, bool):
+            raise ValueError(f"replacement should be a boolean value, but got replacement={replacement}")
+        weights = torch.as_tensor(weights, dtype=torch.double)
+        if weights.dim() != 1:
+            raise ValueError(
+                f"weights should be a 1d sequence but given weights have shape {tuple(weights.shape)}"
+            )
+        self.weights = weights
+        self.num_samples = num_samples
+        self.replacement = replacement
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        drawn = torch.multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
+        yield from drawn.tolist()
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class BatchSampler(Sampler[list]):
+    """Lists of `batch_size` indices of another sampler."""
+
+    def __init__(self, sampler: Iterable, batch_size: int, drop_last: bool) -> None:
+        _check_positive("batch_size", batch_size)
+        if not isinstance(drop_last, bool):
+            raise ValueError(f"drop_last should be a boolean value, but got drop_last={drop_last}")
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+
+    def __iter__(self) -> Iterator[list]:
+        indices = iter(self.sampler)
+        while batch := list(itertools.islice(indices, self.batch_size)):
+            if len(batch) == self.batch_size or not self.drop_last:
+                yield batch
+
+    def __len__(self) -> int:
+        full, rest = divmod(len(self.sampler), self.batch_size)
+        return full if self.drop_last or not rest else full + 1
