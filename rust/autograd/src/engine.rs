@@ -34,10 +34,12 @@ pub struct Options {
 
 /// Adds the gradients of `outputs` (weighted by `grads`) to the `.grad` of all leaves, or of `inputs` only.
 pub fn backward(outputs: &[Tensor], grads: &[Option<Tensor>], inputs: Option<&[Tensor]>, options: Options) -> Result<()> {
+    if inputs.is_some_and(<[Tensor]>::is_empty) {
+        return Err(Error::runtime("`inputs` argument to `backward()` cannot be empty."));
+    }
     let roots = roots(outputs, grads)?;
     let targets = match inputs {
         None => None,
-        Some([]) => return Err(Error::runtime("`inputs` argument to `backward()` cannot be empty.")),
         Some(inputs) => {
             let mut targets = Vec::with_capacity(inputs.len());
             for input in inputs {

@@ -38,5 +38,3 @@ pub use tensor::{Meta, Tensor, WeakTensor, set_python_release};
 pub use version::Version;
 pub use view::{Replay, ViewKind};
 
-#[cfg(test)]
-mod tests;
