@@ -1,0 +1,16 @@
+//! Kernels for the host, by family: skeletons over raw memory that rows fill with an expression, and algorithms.
+//!
+//! Nothing here knows tensors, autograd or operators. A kernel gets addresses, strides and dtypes, and its results are
+//! the same bits for any number of threads: work is cut at fixed places and partial results meet in a fixed order.
+
+pub mod cast;
+pub mod pointwise;
+pub mod reduce;
+pub mod tiles;
+
+/// What the macros of this crate need to name in other crates.
+#[doc(hidden)]
+pub mod reexport {
+    pub use rushlight_core::{DType, Element, Scalar};
+    pub use rushlight_simd::simd_loop;
+}

@@ -1,0 +1,52 @@
+//! Operators: each in a room of its own, all of them in one table.
+//!
+//! `row` says what an operator is, `table` lists them, `call` is the life of a call. `signature` and `value` carry
+//! arguments, `derive` and `expr` the derivatives, `node` the place in the graph, `variants` in-place and `out=`.
+//! The rooms: `create`, `convert`, `pointwise`, `reduce`, `view`.
+
+pub mod call;
+pub mod convert;
+pub mod copy;
+pub mod create;
+pub mod derive;
+pub mod expr;
+pub mod generator;
+pub mod host;
+pub mod node;
+pub mod pointwise;
+pub mod profile;
+pub mod promote;
+pub mod reduce;
+pub mod row;
+pub mod signature;
+pub mod table;
+pub mod value;
+pub mod variants;
+pub mod view;
+
+pub use call::call;
+pub use convert::{item, to_vec};
+pub use create::from_slice;
+pub use generator::Generator;
+pub use row::Row;
+pub use rushlight_autograd::Tensor;
+pub use rushlight_core::{DType, Device, Error, Layout, Result, Scalar, Storage};
+pub use value::{Args, Ints, Output, Value};
+
+/// Hands autograd the few operators that it performs itself. Calling it again does nothing.
+pub fn install() {
+    rushlight_autograd::install(rushlight_autograd::Arithmetic {
+        add: |a, b| op!(pointwise::arith::ADD, a, b),
+        add_: |a, b| {
+            let args = Args::new(&pointwise::arith::ADD, [a.into(), b.into(), Value::Scalar(Scalar::ONE)]);
+            call::call_into(args, call::Target::InPlace).map(drop)
+        },
+        empty: |layout, dtype, device| call::allocate(&row::Spec { layout: layout.clone(), dtype, device }),
+        full: |sizes, value, dtype, device| create::full(sizes, Scalar::Float(value), dtype, device),
+        copy_: copy::copy_,
+        as_strided: view::strided::as_strided,
+        sum_to: reduce::sum_to,
+        cast: convert::to_dtype,
+        has_nan: |tensor| Ok(to_vec::<f64>(tensor)?.iter().any(|x| x.is_nan())),
+    });
+}

@@ -1,0 +1,103 @@
+//! Moving elements: strided to contiguous, contiguous to strided, and from one dtype to another.
+//!
+//! Every kernel works on contiguous elements of its own compute dtype. What stands otherwise in memory passes through
+//! these movers, tile by tile, so that no kernel is compiled for strides or for half types.
+
+use half::{bf16, f16};
+use num_complex::Complex;
+use rushlight_core::dtype::Cast;
+use rushlight_core::{Bool, DType};
+
+/// Converts `n` contiguous elements.
+pub type Convert = unsafe fn(to: *mut u8, from: *const u8, n: usize);
+
+unsafe fn convert<F: Copy + Cast<T>, T>(to: *mut u8, from: *const u8, n: usize) {
+    let (to, from) = (to.cast::<T>(), from.cast::<F>());
+    for i in 0..n {
+        // SAFETY: the caller gives `n` elements on both sides; foreign memory may be unaligned to its type.
+        unsafe { to.add(i).write(from.add(i).read().cast()) };
+    }
+}
+
+macro_rules! converters {
+    ($from:expr, $to:expr; $($name:ident: $type:ty),*) => {
+        converters!(@from $from, $to; [$($name: $type),*]; [$($name: $type),*])
+    };
+    (@from $from:expr, $to:expr; [$($name:ident: $type:ty),*]; $all:tt) => {
+        match $from { $(DType::$name => converters!(@to $to; $type; $all),)* }
+    };
+    (@to $to:expr; $source:ty; [$($name:ident: $type:ty),*]) => {
+        match $to { $(DType::$name => convert::<$source, $type> as Convert,)* }
+    };
+}
+
+/// The function that converts contiguous elements of one dtype to another.
+pub fn converter(from: DType, to: DType) -> Convert {
+    use rushlight_simd::convert as fast;
+    unsafe fn copy<const WIDTH: usize>(to: *mut u8, from: *const u8, n: usize) {
+        // SAFETY: by the caller's word both sides hold `n` elements of WIDTH bytes and do not overlap partly.
+        unsafe { std::ptr::copy(from, to, n * WIDTH) };
+    }
+    match (from, to) {
+        (DType::F16, DType::F32) => return |t, f, n| unsafe { fast::f16_to_f32(t.cast(), f.cast(), n) },
+        (DType::F32, DType::F16) => return |t, f, n| unsafe { fast::f32_to_f16(t.cast(), f.cast(), n) },
+        (DType::BF16, DType::F32) => return |t, f, n| unsafe { fast::bf16_to_f32(t.cast(), f.cast(), n) },
+        (DType::F32, DType::BF16) => return |t, f, n| unsafe { fast::f32_to_bf16(t.cast(), f.cast(), n) },
+        _ if from == to => {
+            return match from.size() {
+                1 => copy::<1>,
+                2 => copy::<2>,
+                4 => copy::<4>,
+                8 => copy::<8>,
+                _ => copy::<16>,
+            };
+        }
+        _ => {}
+    }
+    converters!(from, to;
+        U8: u8, I8: i8, I16: i16, I32: i32, I64: i64, F16: f16, F32: f32, F64: f64, C64: Complex<f32>, C128: Complex<f64>,
+        Bool: Bool, BF16: bf16, U16: u16, U32: u32, U64: u64)
+}
+
+/// Copies `n` elements of `width` bytes with a byte stride on each side.
+///
+/// # Safety
+/// Both sides hold `n` elements at these strides.
+pub unsafe fn move_strided(to: *mut u8, to_step: isize, from: *const u8, from_step: isize, n: usize, width: usize) {
+    #[inline(always)]
+    unsafe fn each<T: Copy>(to: *mut u8, to_step: isize, from: *const u8, from_step: isize, n: usize) {
+        let size = size_of::<T>() as isize;
+        // SAFETY: by the caller's word; unaligned because foreign memory may be.
+        unsafe {
+            if from_step == 0 {
+                let value = from.cast::<T>().read_unaligned();
+                for i in 0..n as isize {
+                    to.offset(i * to_step).cast::<T>().write_unaligned(value);
+                }
+            } else if to_step == size {
+                for i in 0..n as isize {
+                    to.cast::<T>().offset(i).write_unaligned(from.offset(i * from_step).cast::<T>().read_unaligned());
+                }
+            } else {
+                for i in 0..n as isize {
+                    let value = from.offset(i * from_step).cast::<T>().read_unaligned();
+                    to.offset(i * to_step).cast::<T>().write_unaligned(value);
+                }
+            }
+        }
+    }
+    // SAFETY: by the caller's word.
+    unsafe {
+        if to_step == width as isize && from_step == width as isize {
+            std::ptr::copy(from, to, n * width);
+            return;
+        }
+        match width {
+            1 => each::<u8>(to, to_step, from, from_step, n),
+            2 => each::<u16>(to, to_step, from, from_step, n),
+            4 => each::<u32>(to, to_step, from, from_step, n),
+            8 => each::<u64>(to, to_step, from, from_step, n),
+            _ => each::<u128>(to, to_step, from, from_step, n),
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! The life of a call, the same eight steps for every operator:
+//! check devices, promote, broadcast, infer the shape, allocate, run, record for backward, record for the profiler.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::broadcast::broadcast;
+use rushlight_core::dtype::Category;
+use rushlight_core::plan::{Plan, result_layout};
+use rushlight_core::{Class, DType, Device, Dims, Error, Layout, Result, Scalar, Storage};
+use rushlight_cpu::pointwise::{Lane, Params};
+use smallvec::SmallVec;
+
+use crate::node;
+use crate::profile;
+use crate::promote;
+use crate::row::{Kernel, Pointwise, Promote, Row, Run, Spec};
+use crate::signature::Kind;
+use crate::value::{Args, Output, Value};
+
+/// Where the results go.
+pub enum Target<'a> {
+    Fresh,
+    /// The first argument is overwritten.
+    InPlace,
+    /// `out=`: one tensor for each result.
+    Out(&'a [Tensor]),
+}
+
+/// Calls the operator of `args` for a fresh result.
+#[inline]
+pub fn call(args: Args) -> Result<Output> {
+    call_into(args, Target::Fresh)
+}
+
+/// Calls the operator of `args` for a result at `target`.
+pub fn call_into(args: Args, target: Target) -> Result<Output> {
+    let row = args.row;
+    let span = profile::begin();
+    let output = match (&row.run, target) {
+        (Run::Pointwise(body), target) => pointwise(body, &args, target),
+        (Run::Kernel(body), Target::Fresh) => kernel(body, &args),
+        (Run::View(layout), Target::Fresh) => view(*layout, &args),
+        (Run::Views(layouts), Target::Fresh) => views(*layouts, &args),
+        (Run::Compose(body), Target::Fresh) => body(&args),
+        (_, target) => crate::variants::through_copy(&args, target),
+    };
+    profile::end(span, row, &args);
+    output.map_err(|error| error.operator(row.python_name()))
+}
+
+/// Step 1: all tensors live on one device; a 0-d tensor of the host goes with any.
+fn check_devices(args: &Args) -> Result<Device> {
+    let mut device = None;
+    for (_, tensor) in args.each_tensor() {
+        let own = tensor.device();
+        match device {
+            None => device = Some((own, tensor.layout().rank())),
+            Some((first, rank)) if first != own => {
+                if first == Device::Cpu && rank == 0 {
+                    device = Some((own, tensor.layout().rank()));
+                } else if own != Device::Cpu || tensor.layout().rank() != 0 {
+                    return Err(Error::runtime(format!(
+                        "Expected all tensors to be on the same device, but found at least two devices, {first} and {own}!"
+                    ))
+                    .hint("Move one of them: x.to(y.device)."));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(device.map_or(Device::Cpu, |(device, _)| device))
+}
+
+/// An operand of a pointwise row.
+enum Operand<'a> {
+    Tensor(&'a Tensor),
+    Number(Scalar),
+}
+
+type Operands<'a> = SmallVec<[Operand<'a>; 4]>;
+
+/// Splits the arguments into operands and numbers, by the kinds of the signature.
+fn split<'a>(args: &'a Args) -> Result<(Operands<'a>, Params)> {
+    let mut operands = Operands::new();
+    let mut numbers = Params::new();
+    for (param, value) in args.row.schema().params.iter().zip(&args.values) {
+        match (param.kind, value) {
+            (_, Value::Tensor(tensor)) => operands.push(Operand::Tensor(tensor)),
+            (_, Value::Own(tensor)) => operands.push(Operand::Tensor(tensor)),
+            (Kind::Operand, Value::Scalar(number)) => operands.push(Operand::Number(*number)),
+            (Kind::Operand, Value::Int(number)) => operands.push(Operand::Number(Scalar::Int(*number))),
+            (Kind::Operand, Value::Float(number)) => operands.push(Operand::Number(Scalar::Float(*number))),
+            (Kind::Operand, Value::Bool(flag)) => operands.push(Operand::Number(Scalar::Bool(*flag))),
+            (_, Value::Scalar(number)) => numbers.push(*number),
+            (_, Value::Bool(flag)) => numbers.push(Scalar::Bool(*flag)),
+            (_, Value::Int(number)) => numbers.push(Scalar::Int(*number)),
+            (_, Value::Float(number)) => numbers.push(Scalar::Float(*number)),
+            (_, Value::None | Value::Str(_) | Value::DType(_)) => {}
+            _ => return Err(Error::type_(format!("{}(): unexpected argument", args.row.python_name()))),
+        }
+    }
+    Ok((operands, numbers))
+}
+
+fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
+    let row = args.row;
+    let device = check_devices(args)?;
+    let (operands, numbers) = split(args)?;
+    // Steps 2 to 4.
+    let extra: &[Scalar] = if body.promote == Promote::WithNumbers { &numbers } else { &[] };
+    let common = common_dtype(&operands, extra)?;
+    let compute = match body.promote {
+        Promote::IntToFloat if !common.is_differentiable() => rushlight_core::dtype::default_dtype(),
+        _ => common,
+    };
+    let result = match body.promote {
+        Promote::ToBool => DType::Bool,
+        Promote::ComplexToReal => compute.to_real(),
+        _ => compute,
+    };
+    if !row.dtypes.has(compute) {
+        return Err(not_implemented(row, compute));
+    }
+    let mut sizes: Option<Dims> = None;
+    for operand in &operands {
+        if let Operand::Tensor(tensor) = operand {
+            let own = &tensor.layout().sizes;
+            match &sizes {
+                None => sizes = Some(own.clone()),
+                Some(all) if all == own => {}
+                Some(all) => sizes = Some(broadcast(all, own)?),
+            }
+        }
+    }
+    let sizes = sizes.unwrap_or_default();
+    // Step 5.
+    let fresh;
+    let mut change = None;
+    let out: &Tensor = match target {
+        Target::Fresh => {
+            let layouts = operands.iter().filter_map(|operand| match operand {
+                Operand::Tensor(tensor) => Some(tensor.layout()),
+                Operand::Number(_) => None,
+            });
+            let layout = result_layout(&sizes, layouts);
+            fresh = allocate(&Spec { layout, dtype: result, device })?;
+            &fresh
+        }
+        Target::InPlace => {
+            let own = args.tensor(0)?;
+            crate::variants::check_in_place(row, own, &sizes, result)?;
+            change = Some(node::Change::begin(args)?);
+            own
+        }
+        Target::Out(outs) => {
+            let Some(out) = outs.first() else { return Err(Error::type_("out= needs a tensor")) };
+            crate::variants::check_out(row, args, out, &sizes, result)?;
+            out
+        }
+    };
+    for operand in &operands {
+        if let Operand::Tensor(tensor) = operand {
+            crate::variants::check_overlap(out, tensor)?;
+        }
+    }
+    // Step 6.
+    if device == Device::Cpu && out.layout().numel() > 0 {
+        let compute_dtype = compute.compute();
+        let Some(tile) = (body.cpu)(compute_dtype) else { return Err(not_implemented(row, compute)) };
+        let result_dtype = match body.promote {
+            Promote::ToBool => DType::Bool,
+            Promote::ComplexToReal => compute_dtype.to_real(),
+            _ => compute_dtype,
+        };
+        let kernel = Loop { tile, numbers: &numbers, compute: compute_dtype, result: result_dtype };
+        crate::host::while_detached(out.layout().numel(), || match operands.len() {
+            1 => kernel.run::<2>(out, &operands),
+            2 => kernel.run::<3>(out, &operands),
+            3 => kernel.run::<4>(out, &operands),
+            4 => kernel.run::<5>(out, &operands),
+            _ => kernel.run::<1>(out, &operands),
+        })?;
+    } else if let Device::Cuda(_) = device {
+        return Err(no_cuda(row));
+    }
+    // Step 7.
+    match (change, target) {
+        (Some(change), _) => change.finish(),
+        (None, Target::Out(_)) => {
+            out.bump_version();
+            Ok(Output::Tensor(out.clone()))
+        }
+        (None, _) => node::record(args, Output::Tensor(out.clone())),
+    }
+}
+
+struct Loop<'a> {
+    tile: rushlight_cpu::pointwise::Tile,
+    numbers: &'a Params,
+    compute: DType,
+    result: DType,
+}
+
+impl Loop<'_> {
+    /// Brings result and operands to one shape and walks them together; `N` counts the result too.
+    fn run<const N: usize>(&self, out: &Tensor, operands: &Operands) -> Result<()> {
+        let target = out.layout();
+        let mut stretched: [Option<Layout>; N] = [const { None }; N];
+        let mut numbers = [[0u64; 2]; N];
+        let mut pins: SmallVec<[rushlight_core::storage::Pin; 5]> = SmallVec::new();
+        pins.push(out.storage().pin());
+        let mut lanes = [Lane { pointer: pins[0].as_ptr(), dtype: out.dtype() }; N];
+        for (n, operand) in operands.iter().enumerate().take(N - 1) {
+            match operand {
+                Operand::Tensor(tensor) => {
+                    let layout = tensor.layout();
+                    if layout.sizes != target.sizes {
+                        stretched[n + 1] = Some(layout.broadcast_to(&target.sizes)?);
+                    }
+                    let pin = tensor.storage().pin();
+                    lanes[n + 1] = Lane { pointer: pin.as_ptr(), dtype: tensor.dtype() };
+                    pins.push(pin);
+                }
+                Operand::Number(number) => {
+                    numbers[n + 1] = promote::bits(*number, self.compute);
+                    let strides = Dims::from_elem(0, target.rank());
+                    stretched[n + 1] = Some(Layout { sizes: target.sizes.clone(), strides, offset: 0 });
+                    let pointer = std::ptr::from_mut(&mut numbers[n + 1]).cast::<u8>();
+                    lanes[n + 1] = Lane { pointer, dtype: self.compute };
+                }
+            }
+        }
+        let layouts: [&Layout; N] = std::array::from_fn(|n| match (&stretched[n], n) {
+            (Some(layout), _) => layout,
+            (None, 0) => target,
+            (None, _) => match operands.get(n - 1) {
+                Some(Operand::Tensor(tensor)) => tensor.layout(),
+                _ => target,
+            },
+        });
+        let plan = Plan::new(layouts, std::array::from_fn(|n| lanes[n].dtype.size()));
+        let mut dtypes = [self.compute; N];
+        dtypes[0] = self.result;
+        // SAFETY: every layout stays within its pinned storage (tensors are built that way), numbers live on this
+        // stack frame, and the loop was made for these dtypes.
+        unsafe { rushlight_cpu::pointwise::run(&plan, lanes, dtypes, self.tile, self.numbers) };
+        Ok(())
+    }
+}
+
+/// The dtype in which operands meet: tensors with dimensions lead, then 0-d tensors, then numbers.
+fn common_dtype(operands: &Operands, extra: &[Scalar]) -> Result<DType> {
+    if let ([Operand::Tensor(first), rest @ ..], []) = (operands.as_slice(), extra) {
+        let dtype = first.dtype();
+        let alike = |operand: &Operand| match operand {
+            Operand::Tensor(tensor) => tensor.dtype() == dtype,
+            Operand::Number(number) => dtype.category() >= number.dtype().category() && dtype.category() > Category::Bool,
+        };
+        if rest.iter().all(alike) {
+            return Ok(dtype);
+        }
+    }
+    let mut state = promote::State::default();
+    for operand in operands {
+        match operand {
+            Operand::Tensor(tensor) => state.tensor(tensor.dtype(), tensor.layout().rank())?,
+            Operand::Number(number) => state.number(*number)?,
+        }
+    }
+    for number in extra {
+        state.number(*number)?;
+    }
+    state.result()
+}
+
+/// Step 5 for a result of its own.
+pub fn allocate(spec: &Spec) -> Result<Tensor> {
+    let bytes = match spec.layout.span() {
+        Some((low, high)) => (high - low + 1) as usize * spec.dtype.size(),
+        None => 0,
+    };
+    let storage = Storage::on(spec.device, bytes)?;
+    Ok(Tensor::new(storage, spec.layout.clone(), spec.dtype, spec.device))
+}
+
+fn kernel(body: &Kernel, args: &Args) -> Result<Output> {
+    let device = check_devices(args)?;
+    let specs = (body.infer)(args)?;
+    let results = specs.iter().map(allocate).collect::<Result<Vec<_>>>()?;
+    match device {
+        Device::Cpu => {
+            let work = results.iter().map(|r| r.layout().numel()).sum::<usize>()
+                + args.each_tensor().map(|(_, t)| t.layout().numel()).sum::<usize>();
+            crate::host::while_detached(work, || (body.cpu)(args, &results))?;
+        }
+        Device::Meta => {}
+        Device::Cuda(_) => return Err(no_cuda(args.row)),
+    }
+    node::record(args, gather(args.row, results))
+}
+
+/// Results in the form that the signature promises.
+fn gather(row: &Row, mut results: Vec<Tensor>) -> Output {
+    use crate::signature::Returns;
+    match row.schema().returns {
+        Returns::List => Output::List(results),
+        Returns::Named(_) => Output::Tuple(results),
+        _ if results.len() == 1 => results.pop().map_or(Output::Nothing, Output::Tensor),
+        _ => Output::Tuple(results),
+    }
+}
+
+fn view(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Result<Output> {
+    let base = args.tensor(0)?;
+    let view = Tensor::view_of(base, layout(args)?);
+    node::record(args, Output::Tensor(view))
+}
+
+fn views(layouts: fn(&Args) -> Result<Vec<Layout>>, args: &Args) -> Result<Output> {
+    let base = args.tensor(0)?;
+    let views = layouts(args)?.into_iter().map(|layout| Tensor::view_of_many(base, layout)).collect();
+    node::record(args, Output::List(views))
+}
+
+#[cold]
+pub fn not_implemented(row: &Row, dtype: DType) -> Error {
+    let sentence = format!("\"{}_cpu\" not implemented for '{}'", row.python_name(), dtype.title());
+    let accepted: Vec<&str> = row.dtypes.list().map(DType::name).collect();
+    Error::new(Class::NotImplemented, sentence).hint(format!("It accepts {}.", accepted.join(", ")))
+}
+
+#[cold]
+fn no_cuda(row: &Row) -> Error {
+    Error::new(Class::NotImplemented, format!("{} has no CUDA kernel yet", row.python_name()))
+        .hint("Move the operands to the host: x.cpu().")
+}

@@ -1,0 +1,103 @@
+//! The same numbers in another dtype or another memory.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, dispatch};
+
+use crate::derive::{Derivative, Saves, formula};
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+
+/// The row behind `.to(dtype)`, `.float()` and every cast in derivatives.
+pub static TO_DTYPE: Row = Row {
+    name: "_to_copy",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, *, ScalarType? dtype=None) -> Tensor",
+    doc: "A copy in another dtype, in the same order of dimensions.
+
+    >>> torch._to_copy(torch.tensor([1.7, -1.7]), dtype=torch.int64)
+    tensor([ 1, -1])",
+    dtypes: DTypes::ALL,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let own = args.tensor(0)?;
+            let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
+            Ok(vec![Spec { layout, dtype: args.dtype(1).unwrap_or(own.dtype()), device: own.device() }])
+        },
+        cpu: |args, results| crate::copy::copy(&results[0], args.tensor(0)?),
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad())]),
+    node: "ToCopyBackward0",
+    samples: &["t(2, 3), dtype=torch.float64", "t(2, 3).t(), dtype=torch.float64", "t()"],
+    reference: "np.array(self, dtype=dtype)",
+    ..Row::BASE
+};
+
+pub static CLONE: Row = Row {
+    name: "clone",
+    signature: "(Tensor self, *, str? memory_format=None) -> Tensor",
+    doc: "A copy in memory of its own, in the same order of dimensions; gradients flow through it.
+
+    >>> x = torch.ones(2)
+    >>> y = torch.clone(x)
+    >>> y[0] = 5.
+    >>> x
+    tensor([1., 1.])",
+    dtypes: DTypes::ALL,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let own = args.tensor(0)?;
+            let strides = match args.optional_str(1) {
+                Some("contiguous_format") => rushlight_core::layout::contiguous_strides(own.sizes()),
+                _ => own.layout().preserved_strides(),
+            };
+            let layout = Layout { sizes: own.sizes().clone(), strides, offset: 0 };
+            Ok(vec![Spec { layout, dtype: own.dtype(), device: own.device() }])
+        },
+        cpu: |args, results| crate::copy::copy(&results[0], args.tensor(0)?),
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad())]),
+    samples: &["t(2, 3)", "t(2, 3).t()", "t()"],
+    reference: "np.array(self)",
+    ..Row::BASE
+};
+
+/// The tensor in another dtype; itself if it already has it.
+pub fn to_dtype(tensor: &Tensor, dtype: DType) -> Result<Tensor> {
+    if tensor.dtype() == dtype {
+        return Ok(tensor.clone());
+    }
+    crate::op!(TO_DTYPE, tensor, dtype)
+}
+
+/// The tensor in row-major memory; itself if it already is.
+pub fn contiguous(tensor: &Tensor) -> Result<Tensor> {
+    if tensor.layout().is_contiguous() {
+        return Ok(tensor.clone());
+    }
+    crate::op!(CLONE, tensor, "contiguous_format")
+}
+
+/// The one element as a number.
+pub fn item(tensor: &Tensor) -> Result<Scalar> {
+    if tensor.numel() != 1 {
+        return Err(Error::runtime(format!("a Tensor with {} elements cannot be converted to Scalar", tensor.numel()))
+            .shapes([tensor.sizes().as_slice()])
+            .hint("x.tolist() gives all elements."));
+    }
+    if tensor.device() != Device::Cpu {
+        return Err(Error::runtime("Tensor.item() cannot be called on meta tensors"));
+    }
+    let pin = tensor.storage().pin();
+    Ok(dispatch!(tensor.dtype(), T in all => {
+        // SAFETY: the layout lies within the pinned storage; foreign memory may be unaligned.
+        unsafe { pin.as_ptr().cast::<T>().offset(tensor.layout().offset).read_unaligned() }.to_scalar()
+    }))
+}
+
+/// The elements in row-major order.
+pub fn to_vec<T: Element>(tensor: &Tensor) -> Result<Vec<T>> {
+    let flat = crate::create::empty(tensor.sizes(), T::DTYPE, Device::Cpu)?;
+    crate::copy::copy(&flat, tensor)?;
+    let pin = flat.storage().pin();
+    // SAFETY: the tensor is fresh, contiguous and of type T.
+    Ok(unsafe { std::slice::from_raw_parts(pin.as_ptr().cast::<T>(), flat.numel()) }.to_vec())
+}

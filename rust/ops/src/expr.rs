@@ -1,0 +1,179 @@
+//! Arithmetic in derivatives: `d.grad() * d.result().conj()` with errors carried along instead of a `?` at every step.
+
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{Error, Result, Scalar};
+
+use crate::row::Row;
+use crate::value::{Ints, Value};
+
+/// A tensor, a number, or the error that prevented one.
+pub enum Expr {
+    Tensor(Tensor),
+    Number(Scalar),
+    /// No gradient flows here: the argument's gradient is undefined, which counts as zero.
+    Nothing,
+    Failed(Error),
+}
+
+impl From<Tensor> for Expr {
+    fn from(tensor: Tensor) -> Self {
+        Expr::Tensor(tensor)
+    }
+}
+impl From<&Tensor> for Expr {
+    fn from(tensor: &Tensor) -> Self {
+        Expr::Tensor(tensor.clone())
+    }
+}
+impl From<Scalar> for Expr {
+    fn from(scalar: Scalar) -> Self {
+        Expr::Number(scalar)
+    }
+}
+impl From<f64> for Expr {
+    fn from(number: f64) -> Self {
+        Expr::Number(Scalar::Float(number))
+    }
+}
+impl From<i64> for Expr {
+    fn from(number: i64) -> Self {
+        Expr::Number(Scalar::Int(number))
+    }
+}
+impl From<Result<Tensor>> for Expr {
+    fn from(result: Result<Tensor>) -> Self {
+        Expr::new(result)
+    }
+}
+
+impl Clone for Expr {
+    fn clone(&self) -> Self {
+        match self {
+            Expr::Tensor(tensor) => Expr::Tensor(tensor.clone()),
+            Expr::Number(number) => Expr::Number(*number),
+            Expr::Nothing => Expr::Nothing,
+            Expr::Failed(error) => Expr::Failed(Error::new(error.class(), error.sentence())),
+        }
+    }
+}
+
+impl Expr {
+    pub fn new(result: Result<Tensor>) -> Expr {
+        match result {
+            Ok(tensor) => Expr::Tensor(tensor),
+            Err(error) => Expr::Failed(error),
+        }
+    }
+
+    pub fn failed(error: Error) -> Expr {
+        Expr::Failed(error)
+    }
+
+    /// The tensor; a lone number becomes a 0-d tensor.
+    pub fn done(self) -> Result<Tensor> {
+        match self {
+            Expr::Tensor(tensor) => Ok(tensor),
+            Expr::Number(number) => crate::create::scalar_tensor(number),
+            Expr::Nothing => Err(Error::runtime("an undefined gradient was used as a tensor")),
+            Expr::Failed(error) => Err(error),
+        }
+    }
+
+    /// The tensor, or nothing where no gradient flows.
+    pub fn gradient(self) -> Result<Option<Tensor>> {
+        match self {
+            Expr::Nothing => Ok(None),
+            other => other.done().map(Some),
+        }
+    }
+
+    /// Calls a row with this as its first argument; missing arguments take their defaults.
+    pub fn call<'a, const N: usize>(self, row: &'static Row, rest: [Value<'a>; N]) -> Expr {
+        let first = match self {
+            Expr::Failed(_) | Expr::Nothing => return self,
+            Expr::Number(number) => match crate::create::scalar_tensor(number) {
+                Ok(tensor) => Value::Own(tensor),
+                Err(error) => return Expr::Failed(error),
+            },
+            Expr::Tensor(tensor) => Value::Own(tensor),
+        };
+        let mut values: smallvec::SmallVec<[Value; 6]> = smallvec::smallvec![first];
+        values.extend(rest);
+        for param in row.schema().params.iter().skip(N + 1) {
+            values.push(param.default_value());
+        }
+        Expr::new(crate::call::call(crate::value::Args { row, values }).and_then(crate::value::Output::into_tensor))
+    }
+
+    /// A binary row; numbers take part as numbers.
+    fn binary(self, row: &'static Row, other: Expr) -> Expr {
+        match (self, other) {
+            (Expr::Failed(error), _) | (_, Expr::Failed(error)) => Expr::Failed(error),
+            (Expr::Nothing, _) | (_, Expr::Nothing) => Expr::Nothing,
+            (left, Expr::Tensor(right)) => left.call(row, [Value::Own(right)]),
+            (left, Expr::Number(right)) => left.call(row, [Value::Scalar(right)]),
+        }
+    }
+
+    /// The shape behind a reduction: puts the reduced dimensions back as ones, so that it broadcasts.
+    pub fn unreduce(self, dims: &[i64], keepdim: bool, rank: usize) -> Expr {
+        let Expr::Tensor(tensor) = &self else { return self };
+        if keepdim || rank == 0 {
+            return self;
+        }
+        let mask = match rushlight_core::layout::dim_mask(dims, rank) {
+            Ok(mask) => mask,
+            Err(error) => return Expr::Failed(error),
+        };
+        let mut own = tensor.layout().sizes.iter();
+        let sizes: Ints =
+            (0..rank).map(|d| if mask & (1 << d) != 0 { 1 } else { own.next().map_or(1, |&n| n as i64) }).collect();
+        self.call(&crate::view::RESHAPE, [Value::Ints(sizes)])
+    }
+}
+
+macro_rules! arithmetic {
+    ($($trait:ident $method:ident $row:path;)*) => {$(
+        impl<T: Into<Expr>> $trait<T> for Expr {
+            type Output = Expr;
+            fn $method(self, other: T) -> Expr {
+                self.binary(&$row, other.into())
+            }
+        }
+        impl $trait<Expr> for f64 {
+            type Output = Expr;
+            fn $method(self, other: Expr) -> Expr {
+                Expr::from(self).binary(&$row, other)
+            }
+        }
+    )*};
+}
+
+arithmetic! {
+    Add add crate::pointwise::arith::ADD;
+    Sub sub crate::pointwise::arith::SUB;
+    Mul mul crate::pointwise::arith::MUL;
+    Div div crate::pointwise::arith::DIV;
+}
+
+impl Neg for Expr {
+    type Output = Expr;
+    fn neg(self) -> Expr {
+        self.call(&crate::pointwise::arith::NEG, [])
+    }
+}
+
+/// The rows that derivatives use most, as methods.
+macro_rules! words {
+    ($($method:ident $row:path;)*) => { impl Expr {$(
+        pub fn $method(self) -> Expr {
+            self.call(&$row, [])
+        }
+    )*} };
+}
+
+words! {
+    exp crate::pointwise::explog::EXP;
+}

@@ -1,0 +1,60 @@
+//! What the engine asks of the language it is embedded in, through functions that the embedder sets once.
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use rushlight_core::Result;
+
+/// Runs a closure while the interpreter's lock is released, if this thread holds it.
+pub type Detach = fn(&mut dyn FnMut());
+
+static DETACH: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+/// From this much work (elements touched) on, a kernel runs without the interpreter's lock.
+const LONG: usize = 1 << 15;
+
+pub fn set_detach(detach: Detach) {
+    DETACH.store(detach as *mut (), Ordering::Release);
+}
+
+/// Runs `work`, without the interpreter's lock where it is long.
+#[inline]
+pub fn while_detached(elements: usize, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    if elements < LONG {
+        return work();
+    }
+    let detach = DETACH.load(Ordering::Acquire);
+    if detach.is_null() {
+        return work();
+    }
+    // SAFETY: only `set_detach` stores here, and it stores a `Detach`.
+    let detach: Detach = unsafe { std::mem::transmute(detach) };
+    let mut work = Some(work);
+    let mut result = Ok(());
+    detach(&mut || {
+        if let Some(work) = work.take() {
+            result = work();
+        }
+    });
+    result
+}
+
+/// Issues a warning in the user's language; an error if warnings are errors there.
+pub type Warn = fn(&str) -> Result<()>;
+
+static WARN: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+pub fn set_warn(warn: Warn) {
+    WARN.store(warn as *mut (), Ordering::Release);
+}
+
+/// Warns at the user's line.
+#[cold]
+pub fn warn(message: &str) -> Result<()> {
+    let warn = WARN.load(Ordering::Acquire);
+    if warn.is_null() {
+        return Ok(());
+    }
+    // SAFETY: only `set_warn` stores here, and it stores a `Warn`.
+    let warn: Warn = unsafe { std::mem::transmute(warn) };
+    warn(message)
+}

@@ -1,0 +1,226 @@
+//! A call's place in the graph: what it keeps for its derivative, and how the derivative runs.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use rushlight_autograd::{Backward, Call, Gradients, InPlace, SavedTensor, Tensor};
+use rushlight_core::Result;
+use smallvec::SmallVec;
+
+use crate::derive::{Derivative, Derive, Facts, Saves, fit};
+use crate::row::Row;
+use crate::table;
+use crate::value::{Args, Output};
+
+/// The derivative of one recorded call of a row.
+pub struct RowNode {
+    args: Args<'static>,
+    /// Every tensor argument, in order.
+    inputs: SmallVec<[Facts; 3]>,
+    /// For each edge of the node: which of `inputs` it leads to.
+    edges: SmallVec<[usize; 3]>,
+    results: SmallVec<[Facts; 1]>,
+    /// For each output of the node: which of `results` it is (integers have no gradient).
+    outputs: SmallVec<[usize; 1]>,
+    saved_inputs: SmallVec<[Option<SavedTensor>; 3]>,
+    saved_results: SmallVec<[Option<SavedTensor>; 1]>,
+}
+
+impl Backward for RowNode {
+    fn name(&self) -> &str {
+        node_name(self.args.row)
+    }
+
+    fn apply(&self, call: &Call<'_>, grads: Gradients) -> Result<Gradients> {
+        let unpack = |saved: &Option<SavedTensor>| saved.as_ref().map(|saved| call.unpack(saved)).transpose();
+        let mut arriving = vec![None; self.results.len()];
+        for (grad, &result) in grads.into_iter().zip(&self.outputs) {
+            arriving[result] = grad;
+        }
+        let mut wanted = vec![false; self.inputs.len()];
+        for (edge, &input) in self.edges.iter().enumerate() {
+            wanted[input] = call.needs(edge);
+        }
+        let derive = Derive {
+            args: &self.args,
+            inputs: &self.inputs,
+            results: &self.results,
+            kept_inputs: self.saved_inputs.iter().map(unpack).collect::<Result<_>>()?,
+            kept_results: self.saved_results.iter().map(unpack).collect::<Result<_>>()?,
+            grads: arriving,
+            wanted: &wanted,
+        };
+        let found = match &self.args.row.derivative {
+            Derivative::Formulas(list) => {
+                let mut found = vec![None; self.inputs.len()];
+                for (at, facts) in self.inputs.iter().enumerate().filter(|(at, _)| wanted[*at]) {
+                    if let Some(formula) = list.iter().find(|formula| formula.input == facts.place) {
+                        found[at] = (formula.gradient)(&derive).gradient()?;
+                    }
+                }
+                found
+            }
+            Derivative::Joint(joint) => {
+                let mut given = (joint.gradients)(&derive)?.into_iter();
+                let covered = |facts: &Facts| joint.inputs.contains(&facts.place);
+                self.inputs.iter().map(|facts| if covered(facts) { given.next().flatten() } else { None }).collect()
+            }
+            _ => Vec::new(),
+        };
+        let fitted = self.edges.iter().enumerate().map(|(edge, &input)| match found.get(input) {
+            Some(Some(grad)) if call.needs(edge) => fit(grad.clone(), &self.inputs[input]).map(Some),
+            _ => Ok(None),
+        });
+        fitted.collect::<Result<Gradients>>().map_err(|error| error.operator(self.args.row.python_name()))
+    }
+
+    fn release(&self) {
+        for saved in self.saved_inputs.iter().chain(&self.saved_results).flatten() {
+            saved.release();
+        }
+    }
+}
+
+/// torch's name of a row's node: `SumBackward1` is the second overload of `sum`.
+pub fn node_name(row: &'static Row) -> &'static str {
+    static NAMES: OnceLock<HashMap<&'static str, &'static str>> = OnceLock::new();
+    let names = NAMES.get_or_init(|| {
+        let mut overloads: HashMap<&str, usize> = HashMap::new();
+        let named = table::ROWS.iter().map(|row| {
+            let count = overloads.entry(row.python_name()).or_default();
+            let name = format!("{}Backward{count}", camel(row.python_name()));
+            *count += 1;
+            (row.name, if row.node.is_empty() { &*name.leak() } else { row.node })
+        });
+        named.collect()
+    });
+    names.get(row.name).copied().unwrap_or("Backward0")
+}
+
+fn camel(name: &str) -> String {
+    let mut words = String::new();
+    for word in name.split('_').filter(|word| !word.is_empty()) {
+        let mut letters = word.chars();
+        words.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        words.push_str(letters.as_str());
+    }
+    words
+}
+
+/// The tensors among the arguments that have a derivative, with their number among all tensors. An in-place call
+/// always names its target, whose old gradient it at least cuts off.
+fn covered<'a>(args: &'a Args, in_place: bool) -> SmallVec<[(usize, &'a Tensor); 3]> {
+    let derivative = &args.row.derivative;
+    let differentiable = |(at, (place, tensor)): &(usize, (usize, &Tensor))| {
+        (in_place && *at == 0) || (derivative.covers(*place) && tensor.dtype().is_differentiable())
+    };
+    args.each_tensor().enumerate().filter(differentiable).map(|(at, (_, tensor))| (at, tensor)).collect()
+}
+
+/// What the derivative reads, given who wants a gradient.
+fn needed_saves(args: &Args) -> Saves {
+    args.row.derivative.saves(|place| args.each_tensor().any(|(at, tensor)| at == place && tensor.requires_grad()))
+}
+
+/// Whether the call will leave a node behind.
+#[inline]
+fn wants_record(args: &Args) -> bool {
+    rushlight_autograd::modes::grad_enabled()
+        && args.each_tensor().any(|(place, tensor)| tensor.requires_grad() && args.row.derivative.covers(place))
+}
+
+/// Keeps what the derivative needs. `original` stands for an argument that the call overwrote.
+fn build(args: &Args, results: &[Tensor], original: Option<Tensor>, in_place: bool) -> Result<RowNode> {
+    let saves = needed_saves(args);
+    let mut saved_inputs = SmallVec::new();
+    for (at, (place, tensor)) in args.each_tensor().enumerate() {
+        let kept = if at == 0 && in_place { original.as_ref() } else { Some(tensor) };
+        saved_inputs.push(match kept {
+            Some(kept) if saves.has_input(place) => Some(SavedTensor::input(kept)?),
+            _ => None,
+        });
+    }
+    Ok(RowNode {
+        args: args.keep(),
+        inputs: args.each_tensor().map(|(place, tensor)| Facts::of(place, tensor)).collect(),
+        edges: covered(args, in_place).into_iter().map(|(at, _)| at).collect(),
+        results: results.iter().map(|result| Facts::of(0, result)).collect(),
+        outputs: (0..results.len()).filter(|&at| results[at].dtype().is_differentiable()).collect(),
+        saved_inputs,
+        saved_results: SmallVec::new(),
+    })
+}
+
+impl RowNode {
+    /// Keeps the results that the derivative reads; in an in-place call after the change was counted.
+    fn save_results(&mut self, args: &Args, results: &[Tensor]) -> Result<()> {
+        let saves = needed_saves(args);
+        for (at, result) in results.iter().enumerate() {
+            let output = self.outputs.iter().position(|&o| o == at);
+            self.saved_results.push(match (saves.has_result(at), output) {
+                (false, _) => None,
+                (true, Some(output)) => Some(SavedTensor::output(result, output as u32)?),
+                (true, None) => Some(SavedTensor::input(result)?),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Step 7: leaves a node behind if a gradient may be asked for.
+#[inline]
+pub fn record(args: &Args, output: Output) -> Result<Output> {
+    if wants_record(args) {
+        record_slow(args, &output)?;
+    }
+    Ok(output)
+}
+
+fn record_slow(args: &Args, output: &Output) -> Result<()> {
+    let results = output.tensors();
+    let mut node = build(args, results, None, false)?;
+    if node.outputs.is_empty() {
+        return Ok(());
+    }
+    node.save_results(args, results)?;
+    let inputs: SmallVec<[&Tensor; 3]> = covered(args, false).into_iter().map(|(_, tensor)| tensor).collect();
+    let outputs: SmallVec<[&Tensor; 1]> = node.outputs.iter().map(|&at| &results[at]).collect();
+    rushlight_autograd::record(node, &inputs, &outputs)
+}
+
+/// An in-place call, from before its kernel runs until after.
+pub struct Change<'a> {
+    args: &'a Args<'a>,
+    own: &'a Tensor,
+    inner: InPlace<'a>,
+    /// The first argument as it was, if the derivative reads it.
+    original: Option<Tensor>,
+}
+
+impl<'a> Change<'a> {
+    /// Refuses what may not be changed, and keeps what the change will overwrite.
+    pub fn begin(args: &'a Args<'a>) -> Result<Change<'a>> {
+        let own = args.tensor(0)?;
+        let covered = covered(args, true);
+        let inputs: SmallVec<[&Tensor; 3]> = covered.iter().map(|(_, tensor)| *tensor).collect();
+        let inner = InPlace::begin(own, &inputs)?;
+        let original = if inner.is_recorded() && needed_saves(args).has_input(0) {
+            Some(crate::copy::clone(own)?)
+        } else {
+            None
+        };
+        Ok(Change { args, own, inner, original })
+    }
+
+    /// Counts the change and rewrites the tensor's history.
+    pub fn finish(self) -> Result<Output> {
+        let Change { args, own, inner, original } = self;
+        inner.finish(|| {
+            let results = std::slice::from_ref(own);
+            let mut node = build(args, results, original, true)?;
+            node.save_results(args, results)?;
+            Ok(node)
+        })?;
+        Ok(Output::Tensor(own.clone()))
+    }
+}

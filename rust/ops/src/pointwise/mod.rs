@@ -1,0 +1,5 @@
+//! Operators that treat each element alone.
+
+pub mod arith;
+pub mod complex;
+pub mod explog;

@@ -1,0 +1,67 @@
+//! Type promotion as torch does it: tensors with dimensions decide before 0-d tensors, and those before numbers.
+
+use rushlight_core::dtype::{default_dtype, promote};
+use rushlight_core::{DType, Element, Result, Scalar, dispatch};
+
+/// The dtypes seen so far, one for each rank of authority.
+#[derive(Default, Clone, Copy)]
+pub struct State {
+    dimensioned: Option<DType>,
+    zero_dim: Option<DType>,
+    number: Option<DType>,
+}
+
+fn join(known: Option<DType>, dtype: DType) -> Result<Option<DType>> {
+    Ok(Some(match known {
+        Some(known) => promote(known, dtype)?,
+        None => dtype,
+    }))
+}
+
+impl State {
+    pub fn tensor(&mut self, dtype: DType, rank: usize) -> Result<()> {
+        let slot = if rank > 0 { &mut self.dimensioned } else { &mut self.zero_dim };
+        *slot = join(*slot, dtype)?;
+        Ok(())
+    }
+
+    pub fn number(&mut self, number: Scalar) -> Result<()> {
+        let dtype = match number {
+            Scalar::Float(_) => default_dtype(),
+            Scalar::Complex(_) => default_dtype().to_complex(),
+            other => other.dtype(),
+        };
+        self.number = join(self.number, dtype)?;
+        Ok(())
+    }
+
+    pub fn result(self) -> Result<DType> {
+        let tensors = combine(self.dimensioned, self.zero_dim)?;
+        Ok(combine(tensors, self.number)?.unwrap_or_else(default_dtype))
+    }
+}
+
+/// The higher authority keeps its dtype unless the lower one is of a higher category.
+fn combine(higher: Option<DType>, lower: Option<DType>) -> Result<Option<DType>> {
+    let (Some(high), Some(low)) = (higher, lower) else { return Ok(higher.or(lower)) };
+    if high.is_complex() {
+        return Ok(Some(high));
+    }
+    if high.is_floating() {
+        return if low.is_complex() { Ok(Some(promote(high, low)?)) } else { Ok(Some(high)) };
+    }
+    if high == DType::Bool || low.is_floating() || low.is_complex() {
+        return Ok(Some(promote(high, low)?));
+    }
+    Ok(Some(high))
+}
+
+/// A number's bytes in a dtype.
+pub fn bits(number: Scalar, dtype: DType) -> [u64; 2] {
+    let mut bytes = [0u64; 2];
+    dispatch!(dtype, T in all => {
+        // SAFETY: no element is wider than 16 bytes.
+        unsafe { std::ptr::from_mut(&mut bytes).cast::<T>().write(T::from_scalar(number)) }
+    });
+    bytes
+}

@@ -1,0 +1,240 @@
+//! The row: everything about one operator, in the operator's own room.
+//!
+//! `table.rs` names each row once; all else walks the table: Python functions and methods, in-place and `out=` variants,
+//! stubs, reference pages, tests, benches.
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{DType, Device, Layout, Result};
+use rushlight_cpu::pointwise::Tile;
+
+use crate::derive::Derivative;
+use crate::signature::Schema;
+use crate::value::{Args, Output};
+
+/// Where Python finds an operator.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Variants(pub u8);
+
+impl Variants {
+    pub const FUNCTION: Variants = Variants(1);
+    pub const METHOD: Variants = Variants(2);
+    /// `name_` as a method, and as a function for those that torch has.
+    pub const INPLACE: Variants = Variants(4);
+    pub const OUT: Variants = Variants(8);
+    pub const BOTH: Variants = Variants(3);
+    pub const ALL: Variants = Variants(15);
+
+    pub const fn and(self, other: Variants) -> Variants {
+        Variants(self.0 | other.0)
+    }
+
+    pub const fn has(self, other: Variants) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// A set of dtypes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct DTypes(pub u16);
+
+impl DTypes {
+    pub const HALVES: DTypes = DTypes::of(&[DType::F16, DType::BF16]);
+    pub const FLOATS: DTypes = DTypes::of(&[DType::F16, DType::BF16, DType::F32, DType::F64]);
+    pub const COMPLEX: DTypes = DTypes::of(&[DType::C64, DType::C128]);
+    pub const INTS: DTypes = DTypes::of(&[DType::U8, DType::I8, DType::I16, DType::I32, DType::I64]);
+    pub const WIDE: DTypes = DTypes::of(&[DType::U16, DType::U32, DType::U64]);
+    pub const BOOL: DTypes = DTypes::of(&[DType::Bool]);
+    /// Floats and complex numbers.
+    pub const INEXACT: DTypes = DTypes::FLOATS.and(DTypes::COMPLEX);
+    /// Integers and floats.
+    pub const REAL: DTypes = DTypes::INTS.and(DTypes::FLOATS);
+    /// Integers, floats and complex numbers.
+    pub const NUMBERS: DTypes = DTypes::REAL.and(DTypes::COMPLEX);
+    /// All but the wide unsigned.
+    pub const COMMON: DTypes = DTypes::NUMBERS.and(DTypes::BOOL);
+    pub const ALL: DTypes = DTypes(0x7fff);
+
+    const fn of(list: &[DType]) -> DTypes {
+        let mut bits = 0;
+        let mut i = 0;
+        while i < list.len() {
+            bits |= 1 << list[i] as u16;
+            i += 1;
+        }
+        DTypes(bits)
+    }
+
+    pub const fn and(self, other: DTypes) -> DTypes {
+        DTypes(self.0 | other.0)
+    }
+
+    pub const fn has(self, dtype: DType) -> bool {
+        self.0 & (1 << dtype as u16) != 0
+    }
+
+    pub fn list(self) -> impl Iterator<Item = DType> {
+        DType::ALL.into_iter().filter(move |dtype| self.has(*dtype))
+    }
+}
+
+/// How the operands' dtypes become the dtype of the computation and of the result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Promote {
+    /// The operands' common dtype, for both.
+    Common,
+    /// The common dtype; integers and bool become the default float.
+    IntToFloat,
+    /// The operands meet in their common dtype, the result is bool.
+    ToBool,
+    /// The common dtype; the result of a complex number is real.
+    ComplexToReal,
+    /// Like `Common`, and the row's numbers take part (`clamp` of integers by 0.5 is float).
+    WithNumbers,
+}
+
+/// An operator that treats each element alone.
+pub struct Pointwise {
+    pub promote: Promote,
+    /// The loop for a compute dtype; see `rushlight_cpu::tiles!`.
+    pub cpu: fn(DType) -> Option<Tile>,
+}
+
+/// What a result will be, before it exists.
+#[derive(Clone)]
+pub struct Spec {
+    pub layout: Layout,
+    pub dtype: DType,
+    pub device: Device,
+}
+
+impl Spec {
+    /// A row-major result beside `like`.
+    pub fn new(sizes: &[isize], dtype: DType, like: &Tensor) -> Spec {
+        Spec { layout: Layout::contiguous(sizes), dtype, device: like.device() }
+    }
+}
+
+/// An operator with an algorithm of its own.
+pub struct Kernel {
+    /// Checks the arguments and says what the results will be; runs without data.
+    pub infer: fn(&Args) -> Result<Vec<Spec>>,
+    /// Fills the results.
+    pub cpu: fn(&Args, &[Tensor]) -> Result<()>,
+}
+
+/// How a row is carried out.
+pub enum Run {
+    Pointwise(Pointwise),
+    Kernel(Kernel),
+    /// The same bytes seen otherwise.
+    View(fn(&Args) -> Result<Layout>),
+    /// Several views at once, which in-place operations may not rebase.
+    Views(fn(&Args) -> Result<Vec<Layout>>),
+    /// Other rows; it has neither kernel nor derivative.
+    Compose(fn(&Args) -> Result<Output>),
+}
+
+/// A call that must fail: arguments, torch's exception class, and the beginning of torch's sentence.
+pub type Bad = (&'static str, &'static str, &'static str);
+
+pub struct Row {
+    /// torch's name; an overload's own name follows a dot (`max.dim`) and is not seen from Python.
+    pub name: &'static str,
+    /// Other names of the same function, with their namespace (`true_divide`, `special.expit`).
+    pub aliases: &'static [&'static str],
+    /// The module behind `torch.`; empty for `torch` itself.
+    pub namespace: &'static str,
+    pub variants: Variants,
+    pub signature: &'static str,
+    /// Sentences, formula, and one example that the tests run.
+    pub doc: &'static str,
+    /// The dtypes that the computation accepts, after promotion.
+    pub dtypes: DTypes,
+    pub run: Run,
+    /// The CUDA kernel: an expression over the operands' names for a pointwise row, a kernel's name, or none yet.
+    pub cuda: Option<&'static str>,
+    pub derivative: Derivative,
+    /// Arguments of good calls, as Python text; `t(2, 3)` is a random tensor of that shape in the dtype under test.
+    pub samples: &'static [&'static str],
+    pub errors: &'static [Bad],
+    /// torch's name of the node, where the rule (`AddBackward0`) does not give it.
+    pub node: &'static str,
+    /// The same in NumPy, over the parameters' names.
+    pub reference: &'static str,
+    /// Use `Row::schema`.
+    pub parsed: AtomicPtr<Schema>,
+}
+
+impl Row {
+    /// What rows have in common; a row states the rest.
+    #[allow(clippy::declare_interior_mutable_const)]
+    pub const BASE: Row = Row {
+        name: "",
+        aliases: &[],
+        namespace: "",
+        variants: Variants::BOTH,
+        signature: "() -> None",
+        doc: "",
+        dtypes: DTypes::COMMON,
+        run: Run::Compose(|_| Ok(Output::Nothing)),
+        cuda: None,
+        derivative: Derivative::Unstated,
+        samples: &[],
+        errors: &[],
+        node: "",
+        reference: "",
+        parsed: AtomicPtr::new(std::ptr::null_mut()),
+    };
+
+    /// The signature taken apart; parsed once and kept.
+    #[inline]
+    pub fn schema(&self) -> &'static Schema {
+        let parsed = self.parsed.load(Ordering::Acquire);
+        if parsed.is_null() {
+            return self.parse();
+        }
+        // SAFETY: only `parse` stores here, and what it stores is leaked.
+        unsafe { &*parsed }
+    }
+
+    #[cold]
+    fn parse(&self) -> &'static Schema {
+        let empty = || Schema { params: Vec::new(), returns: crate::signature::Returns::Tensor, positional: 0 };
+        let schema: &'static Schema = Box::leak(Box::new(Schema::parse(self.signature).unwrap_or_else(empty)));
+        self.parsed.store(std::ptr::from_ref(schema).cast_mut(), Ordering::Release);
+        schema
+    }
+
+    /// The name without the overload's.
+    pub fn python_name(&self) -> &'static str {
+        self.name.split_once('.').map_or(self.name, |(name, _)| name)
+    }
+
+    pub fn is_view(&self) -> bool {
+        matches!(self.run, Run::View(_) | Run::Views(_))
+    }
+
+    /// Calls the operator from Rust.
+    #[inline]
+    pub fn call<'a, const N: usize>(&'static self, values: [crate::value::Value<'a>; N]) -> Result<Output> {
+        let mut args = Args::new(self, values);
+        for param in self.schema().params.iter().skip(N) {
+            args.values.push(param.default_value());
+        }
+        crate::call::call(args)
+    }
+
+    /// Calls an operator that gives one tensor.
+    #[inline]
+    pub fn tensor<'a, const N: usize>(&'static self, values: [crate::value::Value<'a>; N]) -> Result<Tensor> {
+        self.call(values)?.into_tensor()
+    }
+}
+
+/// `op!(MUL, grad, other)?`: calls a row with anything that turns into values, missing arguments take their defaults.
+#[macro_export]
+macro_rules! op {
+    ($row:path $(, $arg:expr)* $(,)?) => { $row.tensor([$($crate::value::Value::from($arg)),*]) };
+}

@@ -1,0 +1,229 @@
+//! torch-style signatures: one line of text that the parser of arguments, the stubs and the docs all read.
+//!
+//! `"(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor"`. The types are `Tensor`, `Tensor|Scalar`, `Scalar`,
+//! `int`, `float`, `bool`, `int[]` (of one number too, and of loose numbers as the last positional of a method),
+//! `float[]`, `Tensor[]`, `ScalarType`, `Device`, `str`, `Generator`; a `?` behind one allows `None`. Results are
+//! `Tensor`, `(Tensor values, Tensor indices)`, `Tensor[]`, `bool`, `int`, `float`, `ScalarType`, `None`.
+
+use crate::value::{Ints, Value};
+use rushlight_core::{DType, Scalar};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Tensor,
+    /// A tensor, or a number that takes part as a tensor of no dimension.
+    Operand,
+    Scalar,
+    Int,
+    Float,
+    Bool,
+    Ints,
+    Floats,
+    Tensors,
+    DType,
+    Device,
+    Str,
+    Generator,
+}
+
+impl Kind {
+    fn parse(text: &str) -> Option<Kind> {
+        Some(match text {
+            "Tensor" => Kind::Tensor,
+            "Tensor|Scalar" => Kind::Operand,
+            "Scalar" => Kind::Scalar,
+            "int" => Kind::Int,
+            "float" => Kind::Float,
+            "bool" => Kind::Bool,
+            "int[]" => Kind::Ints,
+            "float[]" => Kind::Floats,
+            "Tensor[]" | "Tensor?[]" => Kind::Tensors,
+            "ScalarType" => Kind::DType,
+            "Device" => Kind::Device,
+            "str" => Kind::Str,
+            "Generator" => Kind::Generator,
+            _ => return None,
+        })
+    }
+
+    /// The type as torch's messages name it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Kind::Tensor | Kind::Operand => "Tensor",
+            Kind::Scalar => "Number",
+            Kind::Int => "int",
+            Kind::Float => "float",
+            Kind::Bool => "bool",
+            Kind::Ints => "tuple of ints",
+            Kind::Floats => "tuple of floats",
+            Kind::Tensors => "tuple of Tensors",
+            Kind::DType => "torch.dtype",
+            Kind::Device => "torch.device",
+            Kind::Str => "str",
+            Kind::Generator => "torch.Generator",
+        }
+    }
+
+    /// The type in a Python stub.
+    pub fn annotation(self) -> &'static str {
+        match self {
+            Kind::Tensor => "Tensor",
+            Kind::Operand => "Tensor | Number",
+            Kind::Scalar => "Number",
+            Kind::Int => "int",
+            Kind::Float => "float",
+            Kind::Bool => "bool",
+            Kind::Ints => "int | Sequence[int]",
+            Kind::Floats => "float | Sequence[float]",
+            Kind::Tensors => "Sequence[Tensor]",
+            Kind::DType => "dtype",
+            Kind::Device => "DeviceLike",
+            Kind::Str => "str",
+            Kind::Generator => "Generator",
+        }
+    }
+}
+
+pub struct Param {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub optional: bool,
+    pub keyword_only: bool,
+    /// The default as written in the signature; nothing where the argument is required.
+    pub default: Option<&'static str>,
+}
+
+impl Param {
+    /// The value that stands for an argument that was not given.
+    pub fn default_value(&self) -> Value<'static> {
+        let Some(text) = self.default else { return Value::None };
+        match (self.kind, text) {
+            (_, "None") => Value::None,
+            (Kind::Bool, "True") => Value::Bool(true),
+            (Kind::Bool, "False") => Value::Bool(false),
+            (Kind::Int, number) => number.parse().map_or(Value::None, Value::Int),
+            (Kind::Float, number) => number.parse().map_or(Value::None, Value::Float),
+            (Kind::Str, quoted) => Value::Str(quoted.trim_matches('\'')),
+            (Kind::Ints, list) => Value::Ints(parse_ints(list)),
+            (Kind::DType, name) => {
+                DType::ALL.into_iter().find(|dtype| dtype.name() == name).map_or(Value::None, Value::DType)
+            }
+            (_, "True") => Value::Scalar(Scalar::Bool(true)),
+            (_, "False") => Value::Scalar(Scalar::Bool(false)),
+            (_, number) => match (number.parse::<i64>(), number.parse::<f64>()) {
+                (Ok(int), _) => Value::Scalar(Scalar::Int(int)),
+                (_, Ok(float)) => Value::Scalar(Scalar::Float(float)),
+                _ => Value::None,
+            },
+        }
+    }
+}
+
+fn parse_ints(list: &str) -> Ints {
+    list.trim_matches(['[', ']', '(', ')']).split(',').filter_map(|n| n.trim().parse().ok()).collect()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Returns {
+    Tensor,
+    /// A tuple with field names.
+    Named(&'static [&'static str]),
+    List,
+    Other(&'static str),
+}
+
+/// A signature, taken apart once per process.
+pub struct Schema {
+    pub params: Vec<Param>,
+    pub returns: Returns,
+    /// How many parameters may be given by position.
+    pub positional: usize,
+}
+
+impl Schema {
+    /// Reads a signature; the table's test reads all of them, so a mistake in one never reaches a user.
+    pub fn parse(text: &'static str) -> Option<Schema> {
+        let (list, returns) = text.split_once(") -> ")?;
+        let list = list.strip_prefix('(')?;
+        let mut params = Vec::new();
+        let mut keyword_only = false;
+        for part in split_top(list) {
+            if part == "*" {
+                keyword_only = true;
+                continue;
+            }
+            let (kind, rest) = part.rsplit_once(' ').filter(|_| !part.contains('=')).or_else(|| {
+                let name_at = part[..part.find('=')?].rfind(' ')?;
+                Some((&part[..name_at], &part[name_at + 1..]))
+            })?;
+            let (name, default) = match rest.split_once('=') {
+                Some((name, default)) => (name, Some(default)),
+                None => (rest, None),
+            };
+            let optional = kind.ends_with('?');
+            let kind = Kind::parse(kind.trim_end_matches('?'))?;
+            params.push(Param { name, kind, optional, keyword_only, default });
+        }
+        let returns = match returns {
+            "Tensor" => Returns::Tensor,
+            "Tensor[]" => Returns::List,
+            tuple if tuple.starts_with('(') => {
+                let names: Vec<&'static str> = tuple
+                    .trim_matches(['(', ')'])
+                    .split(',')
+                    .filter_map(|part| part.trim().strip_prefix("Tensor"))
+                    .map(str::trim)
+                    .collect();
+                Returns::Named(Box::leak(names.into_boxed_slice()))
+            }
+            other => Returns::Other(other),
+        };
+        let positional = params.iter().filter(|param| !param.keyword_only).count();
+        Some(Schema { params, returns, positional })
+    }
+
+    pub fn place(&self, name: &str) -> Option<usize> {
+        self.params.iter().position(|param| param.name == name)
+    }
+}
+
+/// Splits at commas that stand outside brackets.
+fn split_top(list: &'static str) -> Vec<&'static str> {
+    let mut parts = Vec::new();
+    let (mut depth, mut start) = (0, 0);
+    for (at, letter) in list.char_indices() {
+        match letter {
+            '[' | '(' => depth += 1,
+            ']' | ')' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(list[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(list[start..].trim());
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_is_taken_apart() {
+        let schema = Schema::parse("(Tensor self, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor").unwrap();
+        let names: Vec<_> = schema.params.iter().map(|p| (p.name, p.kind, p.optional, p.keyword_only)).collect();
+        assert_eq!(names[1], ("dim", Kind::Ints, true, false));
+        assert_eq!(names[3], ("dtype", Kind::DType, true, true));
+        assert_eq!(schema.positional, 3);
+        assert!(matches!(schema.params[2].default_value(), Value::Bool(false)));
+    }
+
+    #[test]
+    fn results_may_have_names() {
+        let schema = Schema::parse("(Tensor self, int dim) -> (Tensor values, Tensor indices)").unwrap();
+        assert_eq!(schema.returns, Returns::Named(&["values", "indices"]));
+    }
+}

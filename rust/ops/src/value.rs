@@ -1,0 +1,315 @@
+//! What goes into an operator and what comes out, free of Python.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{DType, Device, Error, Result, Scalar};
+use smallvec::SmallVec;
+
+use crate::generator::Generator;
+use crate::row::Row;
+
+pub type Ints = SmallVec<[i64; 6]>;
+
+/// One argument of a call.
+#[derive(Clone)]
+pub enum Value<'a> {
+    /// An optional argument that was not given.
+    None,
+    Tensor(&'a Tensor),
+    /// A tensor that the call owns, such as a number turned into one.
+    Own(Tensor),
+    Scalar(Scalar),
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Ints(Ints),
+    Floats(SmallVec<[f64; 4]>),
+    Tensors(Vec<Option<Tensor>>),
+    DType(DType),
+    Device(Device),
+    Str(&'a str),
+    Generator(Generator),
+}
+
+impl<'a> From<&'a Tensor> for Value<'a> {
+    fn from(tensor: &'a Tensor) -> Self {
+        Value::Tensor(tensor)
+    }
+}
+impl From<Tensor> for Value<'_> {
+    fn from(tensor: Tensor) -> Self {
+        Value::Own(tensor)
+    }
+}
+impl From<Scalar> for Value<'_> {
+    fn from(scalar: Scalar) -> Self {
+        Value::Scalar(scalar)
+    }
+}
+impl From<bool> for Value<'_> {
+    fn from(flag: bool) -> Self {
+        Value::Bool(flag)
+    }
+}
+impl From<i64> for Value<'_> {
+    fn from(number: i64) -> Self {
+        Value::Int(number)
+    }
+}
+impl From<usize> for Value<'_> {
+    fn from(number: usize) -> Self {
+        Value::Int(number as i64)
+    }
+}
+impl From<f64> for Value<'_> {
+    fn from(number: f64) -> Self {
+        Value::Scalar(Scalar::Float(number))
+    }
+}
+impl From<&[i64]> for Value<'_> {
+    fn from(numbers: &[i64]) -> Self {
+        Value::Ints(Ints::from_slice(numbers))
+    }
+}
+impl From<Ints> for Value<'_> {
+    fn from(numbers: Ints) -> Self {
+        Value::Ints(numbers)
+    }
+}
+impl From<DType> for Value<'_> {
+    fn from(dtype: DType) -> Self {
+        Value::DType(dtype)
+    }
+}
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(text: &'a str) -> Self {
+        Value::Str(text)
+    }
+}
+impl From<Vec<Tensor>> for Value<'_> {
+    fn from(tensors: Vec<Tensor>) -> Self {
+        Value::Tensors(tensors.into_iter().map(Some).collect())
+    }
+}
+impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Value::None, Into::into)
+    }
+}
+
+impl Value<'_> {
+    pub fn as_tensor(&self) -> Option<&Tensor> {
+        match self {
+            Value::Tensor(tensor) => Some(tensor),
+            Value::Own(tensor) => Some(tensor),
+            _ => None,
+        }
+    }
+
+    /// The same value without a borrow, for a graph node to keep; tensors are kept apart from it.
+    fn keep(&self) -> Value<'static> {
+        match self {
+            Value::None | Value::Tensor(_) | Value::Own(_) | Value::Str(_) | Value::Tensors(_) => Value::None,
+            Value::Scalar(x) => Value::Scalar(*x),
+            Value::Bool(x) => Value::Bool(*x),
+            Value::Int(x) => Value::Int(*x),
+            Value::Float(x) => Value::Float(*x),
+            Value::Ints(x) => Value::Ints(x.clone()),
+            Value::Floats(x) => Value::Floats(x.clone()),
+            Value::DType(x) => Value::DType(*x),
+            Value::Device(x) => Value::Device(*x),
+            Value::Generator(x) => Value::Generator(x.clone()),
+        }
+    }
+}
+
+/// The arguments of one call, in the order of the row's signature; defaults are filled in.
+#[derive(Clone)]
+pub struct Args<'a> {
+    pub row: &'static Row,
+    pub values: SmallVec<[Value<'a>; 6]>,
+}
+
+impl<'a> Args<'a> {
+    pub fn new(row: &'static Row, values: impl IntoIterator<Item = Value<'a>>) -> Self {
+        Args { row, values: values.into_iter().collect() }
+    }
+
+    fn get(&self, place: usize) -> &Value<'a> {
+        self.values.get(place).unwrap_or(&Value::None)
+    }
+
+    #[cold]
+    fn wrong(&self, place: usize, wanted: &str) -> Error {
+        let name = self.row.schema().params.get(place).map_or("?", |param| param.name);
+        Error::type_(format!("{}(): argument '{name}' must be {wanted}", self.row.python_name()))
+    }
+
+    pub fn tensor(&self, place: usize) -> Result<&Tensor> {
+        self.get(place).as_tensor().ok_or_else(|| self.wrong(place, "Tensor"))
+    }
+
+    pub fn optional_tensor(&self, place: usize) -> Option<&Tensor> {
+        self.get(place).as_tensor()
+    }
+
+    pub fn tensors(&self, place: usize) -> Result<Vec<&Tensor>> {
+        match self.get(place) {
+            Value::Tensors(list) => {
+                list.iter().map(|item| item.as_ref().ok_or_else(|| self.wrong(place, "tuple of Tensors"))).collect()
+            }
+            _ => Err(self.wrong(place, "tuple of Tensors")),
+        }
+    }
+
+    pub fn optional_tensors(&self, place: usize) -> Result<&[Option<Tensor>]> {
+        match self.get(place) {
+            Value::Tensors(list) => Ok(list),
+            _ => Err(self.wrong(place, "tuple of Tensors")),
+        }
+    }
+
+    pub fn scalar(&self, place: usize) -> Result<Scalar> {
+        self.optional_scalar(place).ok_or_else(|| self.wrong(place, "Number"))
+    }
+
+    pub fn optional_scalar(&self, place: usize) -> Option<Scalar> {
+        match self.get(place) {
+            Value::Scalar(scalar) => Some(*scalar),
+            Value::Bool(flag) => Some(Scalar::Bool(*flag)),
+            Value::Int(number) => Some(Scalar::Int(*number)),
+            Value::Float(number) => Some(Scalar::Float(*number)),
+            _ => None,
+        }
+    }
+
+    pub fn int(&self, place: usize) -> Result<i64> {
+        self.optional_int(place).ok_or_else(|| self.wrong(place, "int"))
+    }
+
+    pub fn optional_int(&self, place: usize) -> Option<i64> {
+        match self.get(place) {
+            Value::Int(number) | Value::Scalar(Scalar::Int(number)) => Some(*number),
+            Value::Bool(flag) => Some(i64::from(*flag)),
+            _ => None,
+        }
+    }
+
+    pub fn float(&self, place: usize) -> Result<f64> {
+        self.optional_scalar(place).map(Scalar::f64).ok_or_else(|| self.wrong(place, "float"))
+    }
+
+    pub fn bool(&self, place: usize) -> Result<bool> {
+        match self.get(place) {
+            Value::Bool(flag) | Value::Scalar(Scalar::Bool(flag)) => Ok(*flag),
+            _ => Err(self.wrong(place, "bool")),
+        }
+    }
+
+    pub fn optional_bool(&self, place: usize) -> Option<bool> {
+        self.bool(place).ok()
+    }
+
+    pub fn ints(&self, place: usize) -> Result<&[i64]> {
+        self.optional_ints(place).ok_or_else(|| self.wrong(place, "tuple of ints"))
+    }
+
+    pub fn optional_ints(&self, place: usize) -> Option<&[i64]> {
+        match self.get(place) {
+            Value::Ints(numbers) => Some(numbers),
+            _ => None,
+        }
+    }
+
+    pub fn dtype(&self, place: usize) -> Option<DType> {
+        match self.get(place) {
+            Value::DType(dtype) => Some(*dtype),
+            _ => None,
+        }
+    }
+
+    pub fn device(&self, place: usize) -> Option<Device> {
+        match self.get(place) {
+            Value::Device(device) => Some(*device),
+            _ => None,
+        }
+    }
+
+    pub fn str(&self, place: usize) -> Result<&str> {
+        match self.get(place) {
+            Value::Str(text) => Ok(text),
+            _ => Err(self.wrong(place, "str")),
+        }
+    }
+
+    pub fn optional_str(&self, place: usize) -> Option<&str> {
+        self.str(place).ok()
+    }
+
+    pub fn generator(&self, place: usize) -> Option<&Generator> {
+        match self.get(place) {
+            Value::Generator(generator) => Some(generator),
+            _ => None,
+        }
+    }
+
+    /// Whether an optional argument was given.
+    pub fn has(&self, place: usize) -> bool {
+        !matches!(self.get(place), Value::None)
+    }
+
+    /// Every tensor among the arguments with its place; the tensors of a list share the list's place.
+    pub fn each_tensor(&self) -> impl Iterator<Item = (usize, &Tensor)> {
+        self.values.iter().enumerate().flat_map(|(place, value)| {
+            let list: &[Option<Tensor>] = match value {
+                Value::Tensors(list) => list,
+                _ => &[],
+            };
+            value.as_tensor().into_iter().chain(list.iter().flatten()).map(move |tensor| (place, tensor))
+        })
+    }
+
+    /// What a graph node keeps of the arguments beside saved tensors.
+    pub fn keep(&self) -> Args<'static> {
+        Args { row: self.row, values: self.values.iter().map(Value::keep).collect() }
+    }
+}
+
+/// What a call gives back.
+#[derive(Clone)]
+pub enum Output {
+    Tensor(Tensor),
+    /// Several results: a tuple, with names where the row says so.
+    Tuple(Vec<Tensor>),
+    /// As many results as the call asked for: a tuple without names (`split`, `unbind`).
+    List(Vec<Tensor>),
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    DType(DType),
+    Nothing,
+}
+
+impl Output {
+    pub fn tensors(&self) -> &[Tensor] {
+        match self {
+            Output::Tensor(tensor) => std::slice::from_ref(tensor),
+            Output::Tuple(list) | Output::List(list) => list,
+            _ => &[],
+        }
+    }
+
+    pub fn into_tensor(self) -> Result<Tensor> {
+        match self {
+            Output::Tensor(tensor) => Ok(tensor),
+            _ => Err(Error::runtime("an operator that gives one tensor gave something else")),
+        }
+    }
+
+    pub fn into_tensors(self) -> Vec<Tensor> {
+        match self {
+            Output::Tensor(tensor) => vec![tensor],
+            Output::Tuple(list) | Output::List(list) => list,
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! In-place and `out=`: derived from the row for every operator, never written by hand.
+
+use rushlight_autograd::modes::{self, GradMode};
+use rushlight_autograd::{Meta, Tensor};
+use rushlight_core::dtype::can_cast;
+use rushlight_core::layout::Shape;
+use rushlight_core::{DType, Error, Layout, Result, Storage};
+
+use crate::call::Target;
+use crate::node;
+use crate::row::Row;
+use crate::value::{Args, Output};
+
+/// Whether the operator may write its result into its first argument.
+pub fn check_in_place(row: &Row, own: &Tensor, sizes: &[isize], dtype: DType) -> Result<()> {
+    check_writable(own)?;
+    if own.layout().sizes.as_slice() != sizes {
+        return Err(Error::runtime(format!(
+            "output with shape {} doesn't match the broadcast shape {}",
+            Shape(&own.layout().sizes),
+            Shape(sizes)
+        ))
+        .shapes([own.layout().sizes.as_slice(), sizes])
+        .hint(format!("{}_ never changes its tensor's shape; the operator without the underscore broadcasts.", row.python_name())));
+    }
+    check_cast(dtype, own.dtype())?;
+    check_no_self_overlap(own)
+}
+
+fn check_cast(from: DType, to: DType) -> Result<()> {
+    if can_cast(from, to) {
+        return Ok(());
+    }
+    Err(Error::runtime(format!("result type {} can't be cast to the desired output type {}", from.title(), to.title()))
+        .hint(format!("Convert the tensor first: x = x.to({from}).")))
+}
+
+/// Refuses memory that may only be read.
+pub fn check_writable(tensor: &Tensor) -> Result<()> {
+    if tensor.storage().is_read_only() {
+        return Err(Error::value("output array is read-only")
+            .hint("The tensor views memory that its owner marked read-only; x.clone() gives one of its own."));
+    }
+    Ok(())
+}
+
+pub fn check_no_self_overlap(tensor: &Tensor) -> Result<()> {
+    if !tensor.layout().is_contiguous() && tensor.layout().overlaps() {
+        return Err(Error::runtime(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please clone() the tensor before performing the operation.",
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses an input that shares part of the result's memory; lying exactly on it is fine.
+pub fn check_overlap(out: &Tensor, input: &Tensor) -> Result<()> {
+    if !out.storage().same(input.storage()) && out.storage().address() != input.storage().address() {
+        return Ok(());
+    }
+    let (a, b) = (out.layout(), input.layout());
+    if a == b && out.dtype() == input.dtype() {
+        return Ok(());
+    }
+    let bytes = |tensor: &Tensor, layout: &Layout| {
+        let width = tensor.dtype().size() as isize;
+        layout.span().map(|(low, high)| (low * width, (high + 1) * width))
+    };
+    let (Some(x), Some(y)) = (bytes(out, a), bytes(input, b)) else { return Ok(()) };
+    if x.1 <= y.0 || y.1 <= x.0 || (out.dtype() == input.dtype() && interleave(a, b)) {
+        return Ok(());
+    }
+    Err(Error::runtime(
+        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. Please clone() the tensor before performing the operation.",
+    ))
+}
+
+/// Whether two views step through the same stretch without ever meeting (columns of one matrix, say).
+fn interleave(a: &Layout, b: &Layout) -> bool {
+    if a.sizes != b.sizes || a.strides != b.strides || a.numel() == 0 {
+        return false;
+    }
+    let gap = (a.offset - b.offset).abs();
+    let steps: Vec<isize> =
+        a.sizes.iter().zip(&a.strides).filter(|(size, _)| **size > 1).map(|(_, stride)| stride.abs()).collect();
+    let common = steps.iter().copied().fold(0, gcd);
+    common != 0 && gap % common != 0
+}
+
+fn gcd(a: isize, b: isize) -> isize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Prepares `out=`: right device and dtype, resized to the result's shape.
+pub fn check_out(row: &Row, args: &Args, out: &Tensor, sizes: &[isize], dtype: DType) -> Result<()> {
+    let wants_gradient = args.each_tensor().any(|(_, tensor)| tensor.requires_grad()) || out.requires_grad();
+    if wants_gradient && modes::grad_enabled() {
+        return Err(Error::runtime(format!(
+            "{}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.",
+            row.python_name()
+        ))
+        .hint("Leave out= away, or call it under torch.no_grad()."));
+    }
+    check_writable(out)?;
+    check_cast(dtype, out.dtype())?;
+    resize_out(out, sizes)?;
+    check_no_self_overlap(out)
+}
+
+/// Gives `out` the result's shape; a tensor that already has elements is warned about by the caller's language.
+pub fn resize_out(out: &Tensor, sizes: &[isize]) -> Result<()> {
+    if out.layout().sizes.as_slice() == sizes {
+        return Ok(());
+    }
+    if out.layout().numel() != 0 {
+        crate::host::warn(&format!(
+            "An output with one or more elements was resized since it had shape {}, which does not match the required output shape {}. This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+            Shape(&out.layout().sizes),
+            Shape(sizes)
+        ))?;
+    }
+    resize(out, sizes)
+}
+
+/// `resize_`: row-major sizes over the same storage, which grows if it must.
+pub fn resize(tensor: &Tensor, sizes: &[isize]) -> Result<()> {
+    let numel = rushlight_core::layout::checked_numel(sizes)?;
+    let layout = Layout { offset: tensor.layout().offset, ..Layout::contiguous(sizes) };
+    let needed = (layout.offset.max(0) as usize + numel) * tensor.dtype().size();
+    let storage = tensor.storage();
+    if numel > 0 && needed > storage.len() {
+        grow(storage, needed)?;
+    }
+    let meta = Meta { layout, ..tensor.meta().clone() };
+    // SAFETY: reached from Python calls only, which hold the interpreter's lock, before anything runs detached.
+    unsafe { tensor.set_meta(meta) };
+    Ok(())
+}
+
+fn grow(storage: &Storage, bytes: usize) -> Result<()> {
+    use rushlight_core::storage::{Block, Owner};
+    let pin = storage.pin();
+    match pin.block().owner() {
+        Owner::Meta => storage.replace(Block::meta(bytes)),
+        Owner::Heap => {
+            let block = Block::heap(bytes)?;
+            // SAFETY: both blocks are alive and `bytes` is the larger of the two.
+            unsafe { std::ptr::copy_nonoverlapping(pin.as_ptr(), block.as_ptr(), pin.block().len()) };
+            storage.replace(block);
+        }
+        _ => return Err(Error::runtime("Trying to resize storage that is not resizable")),
+    }
+    Ok(())
+}
+
+/// In-place and `out=` of rows that cannot write there themselves: a fresh result is copied over.
+pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
+    let row = args.row;
+    match target {
+        Target::Fresh => crate::call::call(args.clone()),
+        Target::InPlace => {
+            let own = args.tensor(0)?;
+            check_writable(own)?;
+            let change = node::Change::begin(args)?;
+            let result = {
+                let _off = GradMode::new(false);
+                crate::call::call(args.clone())?.into_tensor()?
+            };
+            check_in_place(row, own, &result.layout().sizes, result.dtype())?;
+            crate::copy::copy(own, &result)?;
+            change.finish()
+        }
+        Target::Out(outs) => {
+            let results = {
+                let wants = args.each_tensor().any(|(_, tensor)| tensor.requires_grad());
+                if wants && modes::grad_enabled() {
+                    if let (Some(out), Some((_, first))) = (outs.first(), args.each_tensor().next()) {
+                        check_out(row, args, out, &out.layout().sizes, first.dtype())?;
+                    }
+                }
+                crate::call::call(args.clone())?.into_tensors()
+            };
+            if results.len() != outs.len() {
+                return Err(Error::type_(format!("{}(): expected {} tensors in out=", row.python_name(), results.len())));
+            }
+            for (out, result) in outs.iter().zip(&results) {
+                check_out(row, args, out, &result.layout().sizes, result.dtype())?;
+                crate::copy::copy(out, result)?;
+                out.bump_version();
+            }
+            Ok(match outs {
+                [one] => Output::Tensor(one.clone()),
+                many => Output::Tuple(many.to_vec()),
+            })
+        }
+    }
+}

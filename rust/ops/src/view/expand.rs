@@ -1,0 +1,74 @@
+//! Stretching dimensions of size one, without a copy.
+
+use rushlight_core::layout::{Shape, to_dims};
+use rushlight_core::{Error, Layout, Result};
+
+use crate::derive::{Derivative, Saves, formula};
+use crate::expr::Expr;
+use crate::row::{DTypes, Row, Run, Variants};
+use crate::value::Args;
+
+pub static EXPAND: Row = Row {
+    name: "expand",
+    variants: Variants::METHOD,
+    signature: "(Tensor self, int[] size, *, bool implicit=False) -> Tensor",
+    doc: "A view in which dimensions of size one are stretched to `size` (stride 0); -1 keeps a dimension.
+
+    >>> torch.tensor([[1], [2]]).expand(-1, 3)
+    tensor([[1, 1, 1],
+            [2, 2, 2]])",
+    dtypes: DTypes::ALL,
+    run: Run::View(layout),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
+        let sizes = d.sizes(0);
+        match d.grad() {
+            Expr::Tensor(grad) => Expr::new(crate::reduce::sum_to(&grad, sizes)),
+            other => other,
+        }
+    })]),
+    samples: &["t(2, 1), (2, 3)", "t(3), (2, -1)", "t(), (2, 2)"],
+    errors: &[(
+        "t(2, 3), (2, 4)",
+        "RuntimeError",
+        "The expanded size of the tensor (4) must match the existing size (3) at non-singleton dimension 1.  Target sizes: [2, 4].  Tensor sizes: [2, 3]",
+    )],
+    reference: "np.broadcast_to(self, [s if w == -1 else w for w, s in zip(size, (1,) * (len(size) - self.ndim) + self.shape)])",
+    ..Row::BASE
+};
+
+fn layout(args: &Args) -> Result<Layout> {
+    let own = args.tensor(0)?.layout();
+    let mut sizes = to_dims(args.ints(1)?);
+    if sizes.len() < own.rank() {
+        return Err(Error::runtime(format!(
+            "expand(torch.FloatTensor{{{}}}, size={}): the number of sizes provided ({}) must be greater or equal to the number of dimensions in the tensor ({})",
+            Shape(&own.sizes), Shape(&sizes), sizes.len(), own.rank()
+        )));
+    }
+    let missing = sizes.len() - own.rank();
+    let wanted = sizes.clone();
+    for dim in 0..sizes.len() {
+        let existing = if dim < missing { None } else { Some(own.sizes[dim - missing]) };
+        match (sizes[dim], existing) {
+            (-1, Some(size)) => sizes[dim] = size,
+            (-1, None) => {
+                return Err(Error::runtime(format!(
+                    "The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension {dim}"
+                )));
+            }
+            (size, Some(existing)) if existing != 1 && existing != size => {
+                return Err(Error::runtime(format!(
+                    "The expanded size of the tensor ({size}) must match the existing size ({existing}) at non-singleton dimension {dim}.  Target sizes: {}.  Tensor sizes: {}",
+                    Shape(&wanted), Shape(&own.sizes)
+                ))
+                .shapes([own.sizes.as_slice(), wanted.as_slice()])
+                .axis(dim));
+            }
+            (size, _) if size < 0 => {
+                return Err(Error::runtime(format!("Trying to create tensor with negative dimension {size}: {}", Shape(&wanted))));
+            }
+            _ => {}
+        }
+    }
+    own.broadcast_to(&sizes)
+}

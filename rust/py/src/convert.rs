@@ -1,0 +1,232 @@
+//! From Python objects to the engine's values and back.
+
+use pyo3::exceptions::PyOverflowError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
+use rushlight::signature::{Kind, Returns};
+use rushlight::{Ints, Output, Row, Scalar, Tensor, Value};
+
+use crate::dtype::{dtype_object, extract_device, extract_dtype};
+use crate::generator::PyGenerator;
+use crate::object;
+
+/// A Python number, exact types first; NumPy's scalars and 0-d tensors through their protocols.
+pub fn number(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
+    if object.is_exact_instance_of::<PyFloat>() {
+        return Ok(Some(Scalar::Float(object.extract()?)));
+    }
+    if object.is_exact_instance_of::<PyBool>() {
+        return Ok(Some(Scalar::Bool(object.extract()?)));
+    }
+    if object.is_instance_of::<PyInt>() {
+        return integer(object).map(Some);
+    }
+    if object.is_instance_of::<PyFloat>() {
+        return Ok(Some(Scalar::Float(object.extract()?)));
+    }
+    if object.is_instance_of::<PyComplex>() {
+        return Ok(Some(Scalar::Complex(object.extract()?)));
+    }
+    foreign_number(object)
+}
+
+fn integer(object: &Bound<'_, PyAny>) -> PyResult<Scalar> {
+    match object.extract::<i64>() {
+        Ok(number) => Ok(Scalar::Int(number)),
+        Err(_) => match object.extract::<u64>() {
+            Ok(number) => Ok(Scalar::UInt(number)),
+            Err(_) => Err(PyOverflowError::new_err("Overflow when unpacking long long")),
+        },
+    }
+}
+
+/// Numbers of other libraries: NumPy's scalars are known by their protocols, without NumPy being imported.
+#[cold]
+fn foreign_number(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
+    let module: String = match object.get_type().getattr("__module__").and_then(|name| name.extract()) {
+        Ok(module) => module,
+        Err(_) => return Ok(None),
+    };
+    if module != "numpy" || object.hasattr("__len__")? && object.len().is_ok() {
+        return Ok(None);
+    }
+    let kind: String = match object.getattr("dtype").and_then(|dtype| dtype.getattr("kind")?.extract()) {
+        Ok(kind) => kind,
+        Err(_) => return Ok(None),
+    };
+    let plain = object.call_method0("item")?;
+    Ok(match kind.as_str() {
+        "b" => Some(Scalar::Bool(plain.extract()?)),
+        "i" | "u" => Some(integer(&plain)?),
+        "f" => Some(Scalar::Float(plain.extract()?)),
+        "c" => Some(Scalar::Complex(plain.extract()?)),
+        _ => None,
+    })
+}
+
+/// An index-like object; never a bool or a float.
+pub fn int(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    if object.is_instance_of::<PyBool>() {
+        return Ok(Some(i64::from(object.extract::<bool>()?)));
+    }
+    if object.is_instance_of::<PyInt>() {
+        return object.extract().map(Some);
+    }
+    if object.is_instance_of::<PyFloat>() || object.is_instance_of::<PyString>() {
+        return Ok(None);
+    }
+    // SAFETY: a living object.
+    if unsafe { ffi::PyIndex_Check(object.as_ptr()) } != 0 {
+        return match object.call_method0("__index__") {
+            Ok(number) => number.extract().map(Some),
+            Err(_) => Ok(None),
+        };
+    }
+    Ok(None)
+}
+
+/// A tuple or list of ints.
+pub fn ints(object: &Bound<'_, PyAny>) -> PyResult<Option<Ints>> {
+    if let Ok(tuple) = object.cast::<PyTuple>() {
+        return collect(tuple.iter(), int);
+    }
+    if let Ok(list) = object.cast::<PyList>() {
+        return collect(list.iter(), int);
+    }
+    Ok(None)
+}
+
+fn collect<'py, T, C: FromIterator<T>>(
+    items: impl Iterator<Item = Bound<'py, PyAny>>,
+    read: fn(&Bound<'py, PyAny>) -> PyResult<Option<T>>,
+) -> PyResult<Option<C>> {
+    items.map(|item| read(&item)).collect()
+}
+
+fn optional_tensor(object: &Bound<'_, PyAny>) -> PyResult<Option<Option<Tensor>>> {
+    if object.is_none() {
+        return Ok(Some(None));
+    }
+    // SAFETY: the borrow keeps the object alive while the handle is cloned.
+    Ok(unsafe { object::tensor_of(object.as_ptr()) }.map(|tensor| Some(tensor.clone())))
+}
+
+/// Reads an argument as a parameter of `kind` asks; nothing where it does not fit.
+///
+/// # Safety
+/// `object` lives as long as the value is used.
+pub unsafe fn value<'a>(object: &Bound<'_, PyAny>, kind: Kind, optional: bool) -> PyResult<Option<Value<'a>>> {
+    // SAFETY: by the caller's word.
+    if let (Kind::Tensor | Kind::Operand, Some(tensor)) = (kind, unsafe { object::tensor_of(object.as_ptr()) }) {
+        return Ok(Some(Value::Tensor(tensor)));
+    }
+    if object.is_none() {
+        return Ok(optional.then_some(Value::None));
+    }
+    Ok(match kind {
+        Kind::Tensor => None,
+        Kind::Operand => number(object)?.map(Value::Scalar),
+        Kind::Scalar => scalar(object)?.map(Value::Scalar),
+        Kind::Int => int(object)?.map(Value::Int),
+        Kind::Float => scalar(object)?.filter(|scalar| !scalar.is_complex()).map(|scalar| Value::Float(scalar.f64())),
+        Kind::Bool => {
+            if object.is_instance_of::<PyBool>() {
+                Some(Value::Bool(object.extract()?))
+            } else {
+                None
+            }
+        }
+        Kind::Ints => match int(object)? {
+            Some(number) => Some(Value::Ints(Ints::from_slice(&[number]))),
+            None => ints(object)?.map(Value::Ints),
+        },
+        Kind::Floats => match number(object)? {
+            Some(number) => Some(Value::Floats(smallvec::smallvec![number.f64()])),
+            None => floats(object)?.map(Value::Floats),
+        },
+        Kind::Tensors => {
+            if let Ok(tuple) = object.cast::<PyTuple>() {
+                collect(tuple.iter(), optional_tensor)?.map(Value::Tensors)
+            } else if let Ok(list) = object.cast::<PyList>() {
+                collect(list.iter(), optional_tensor)?.map(Value::Tensors)
+            } else {
+                None
+            }
+        }
+        Kind::DType => extract_dtype(object).map(Value::DType),
+        Kind::Device => extract_device(object)?.map(Value::Device),
+        Kind::Str => match object.cast::<PyString>() {
+            Ok(text) => {
+                let text: &str = text.to_str()?;
+                // SAFETY: the text lives in the object, which lives as long as the value by the caller's word.
+                Some(Value::Str(unsafe { std::mem::transmute::<&str, &'a str>(text) }))
+            }
+            Err(_) => None,
+        },
+        Kind::Generator => object.cast::<PyGenerator>().ok().map(|generator| Value::Generator(generator.get().0.clone())),
+    })
+}
+
+fn floats(object: &Bound<'_, PyAny>) -> PyResult<Option<smallvec::SmallVec<[f64; 4]>>> {
+    let read = |item: &Bound<'_, PyAny>| Ok(number(item)?.map(Scalar::f64));
+    if let Ok(tuple) = object.cast::<PyTuple>() {
+        return collect(tuple.iter(), read);
+    }
+    if let Ok(list) = object.cast::<PyList>() {
+        return collect(list.iter(), read);
+    }
+    Ok(None)
+}
+
+/// A number, or a tensor of no dimension that stands for one.
+pub fn scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
+    // SAFETY: the borrow keeps the object alive.
+    if let Some(tensor) = unsafe { object::tensor_of(object.as_ptr()) } {
+        if tensor.rank() != 0 || tensor.requires_grad() {
+            return Ok(None);
+        }
+        return rushlight::item(tensor).map(Some).map_err(crate::errors::raise);
+    }
+    number(object)
+}
+
+pub fn scalar_object<'py>(py: Python<'py>, scalar: Scalar) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match scalar {
+        Scalar::Bool(flag) => PyBool::new(py, flag).to_owned().into_any(),
+        Scalar::Int(number) => number.into_pyobject(py)?.into_any(),
+        Scalar::UInt(number) => number.into_pyobject(py)?.into_any(),
+        Scalar::Float(number) => PyFloat::new(py, number).into_any(),
+        Scalar::Complex(number) => number.into_pyobject(py)?.into_any(),
+    })
+}
+
+/// Results become Python objects; named results a named tuple.
+pub fn output(py: Python<'_>, row: &'static Row, output: Output) -> PyResult<*mut ffi::PyObject> {
+    match output {
+        Output::Tensor(tensor) => object::wrap(py, tensor),
+        Output::Tuple(tensors) => named(py, row, tensors),
+        Output::List(tensors) => tuple(py, tensors).map(|tuple| tuple.into_any().into_ptr()),
+        Output::Bool(flag) => Ok(PyBool::new(py, flag).to_owned().into_any().into_ptr()),
+        Output::Int(number) => Ok(number.into_pyobject(py)?.into_any().into_ptr()),
+        Output::Float(number) => Ok(PyFloat::new(py, number).into_any().into_ptr()),
+        Output::DType(dtype) => Ok(dtype_object(py, dtype)?.into_ptr()),
+        Output::Nothing => Ok(py.None().into_ptr()),
+    }
+}
+
+pub fn tuple(py: Python<'_>, tensors: Vec<Tensor>) -> PyResult<Bound<'_, PyTuple>> {
+    let objects = tensors.into_iter().map(|tensor| object::wrap_bound(py, tensor)).collect::<PyResult<Vec<_>>>()?;
+    PyTuple::new(py, objects)
+}
+
+fn named(py: Python<'_>, row: &'static Row, tensors: Vec<Tensor>) -> PyResult<*mut ffi::PyObject> {
+    let plain = tuple(py, tensors)?;
+    match row.schema().returns {
+        Returns::Named(fields) if fields.iter().all(|field| !field.is_empty()) => {
+            let class = crate::results::class(py, row, fields)?;
+            Ok(class.call1((plain,))?.into_ptr())
+        }
+        _ => Ok(plain.into_any().into_ptr()),
+    }
+}

@@ -1,0 +1,163 @@
+//! `torch.dtype` and `torch.device`: small immutable values, one object for each dtype.
+
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use rushlight::{DType, Device};
+
+use crate::errors::raise;
+
+/// The type of a tensor's elements, such as `torch.float32`.
+#[pyclass(frozen, name = "dtype", module = "torch", eq, hash)]
+#[derive(PartialEq, Eq, Hash, Clone, Copy)]
+pub struct PyDType(pub DType);
+
+#[pymethods]
+impl PyDType {
+    fn __repr__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __reduce__(&self) -> &'static str {
+        self.0.name()
+    }
+
+    /// Bytes of one element.
+    #[getter]
+    fn itemsize(&self) -> usize {
+        self.0.size()
+    }
+
+    #[getter]
+    fn is_floating_point(&self) -> bool {
+        self.0.is_floating()
+    }
+
+    #[getter]
+    fn is_complex(&self) -> bool {
+        self.0.is_complex()
+    }
+
+    #[getter]
+    fn is_signed(&self) -> bool {
+        self.0.is_signed()
+    }
+
+    fn to_complex(&self) -> PyResult<Py<PyDType>> {
+        Python::attach(|py| dtype_object(py, self.0.to_complex()))
+    }
+
+    fn to_real(&self) -> PyResult<Py<PyDType>> {
+        Python::attach(|py| dtype_object(py, self.0.to_real()))
+    }
+}
+
+static OBJECTS: [PyOnceLock<Py<PyDType>>; 15] = [const { PyOnceLock::new() }; 15];
+
+/// The one object of a dtype.
+pub fn dtype_object(py: Python<'_>, dtype: DType) -> PyResult<Py<PyDType>> {
+    OBJECTS[dtype as usize].get_or_try_init(py, || Py::new(py, PyDType(dtype))).map(|object| object.clone_ref(py))
+}
+
+/// Reads a dtype: a `torch.dtype`, or Python's `float`, `int`, `bool`, `complex`.
+pub fn extract_dtype(object: &Bound<'_, PyAny>) -> Option<DType> {
+    if let Ok(dtype) = object.cast::<PyDType>() {
+        return Some(dtype.get().0);
+    }
+    let py = object.py();
+    if object.is(py.get_type::<pyo3::types::PyFloat>()) {
+        Some(rushlight_core::dtype::default_dtype())
+    } else if object.is(py.get_type::<pyo3::types::PyInt>()) {
+        Some(DType::I64)
+    } else if object.is(py.get_type::<pyo3::types::PyBool>()) {
+        Some(DType::Bool)
+    } else if object.is(py.get_type::<pyo3::types::PyComplex>()) {
+        Some(rushlight_core::dtype::default_dtype().to_complex())
+    } else {
+        None
+    }
+}
+
+/// Where a tensor lives: `torch.device("cuda:1")`.
+#[pyclass(frozen, name = "device", module = "torch", eq, hash)]
+#[derive(PartialEq, Eq, Hash, Clone, Copy)]
+pub struct PyDevice {
+    pub device: Device,
+    indexed: bool,
+}
+
+impl From<Device> for PyDevice {
+    fn from(device: Device) -> Self {
+        PyDevice { device, indexed: matches!(device, Device::Cuda(_)) }
+    }
+}
+
+#[pymethods]
+impl PyDevice {
+    #[new]
+    #[pyo3(signature = (r#type, index=None))]
+    fn new(r#type: &Bound<'_, PyAny>, index: Option<u8>) -> PyResult<Self> {
+        if let Ok(device) = r#type.cast::<PyDevice>() {
+            return Ok(*device.get());
+        }
+        if let Ok(ordinal) = r#type.extract::<u8>() {
+            return Ok(PyDevice { device: Device::Cuda(ordinal), indexed: true });
+        }
+        let text: String = r#type
+            .extract()
+            .map_err(|_| PyTypeError::new_err("device(): argument 'type' (position 1) must be str, not another type"))?;
+        let (device, own) = Device::parse(&text).map_err(raise)?;
+        match (own, index) {
+            (Some(_), Some(_)) => Err(PyRuntimeError::new_err(format!(
+                "type (string) must not include an index because index was passed explicitly: {text}"
+            ))),
+            (None, Some(index)) => {
+                let device = if let Device::Cuda(_) = device { Device::Cuda(index) } else { device };
+                Ok(PyDevice { device, indexed: true })
+            }
+            (own, None) => Ok(PyDevice { device, indexed: own.is_some() }),
+        }
+    }
+
+    #[getter]
+    fn r#type(&self) -> &'static str {
+        self.device.kind()
+    }
+
+    #[getter]
+    fn index(&self) -> Option<u8> {
+        self.indexed.then_some(match self.device {
+            Device::Cuda(index) => index,
+            _ => 0,
+        })
+    }
+
+    fn __repr__(&self) -> String {
+        match self.index() {
+            Some(index) => format!("device(type='{}', index={index})", self.device.kind()),
+            None => format!("device(type='{}')", self.device.kind()),
+        }
+    }
+
+    fn __str__(&self) -> String {
+        match self.index() {
+            Some(index) => format!("{}:{index}", self.device.kind()),
+            None => self.device.kind().into(),
+        }
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, PyAny>, (String,)) {
+        (py.get_type::<PyDevice>().into_any(), (self.__str__(),))
+    }
+}
+
+/// Reads a device: a `torch.device`, its name, or a card's number.
+pub fn extract_device(object: &Bound<'_, PyAny>) -> PyResult<Option<Device>> {
+    if let Ok(device) = object.cast::<PyDevice>() {
+        return Ok(Some(device.get().device));
+    }
+    if let Ok(text) = object.cast::<pyo3::types::PyString>() {
+        return Device::parse(&text.to_cow()?).map(|(device, _)| Some(device)).map_err(raise);
+    }
+    Ok(object.extract::<u8>().ok().map(Device::Cuda))
+}

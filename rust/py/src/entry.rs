@@ -1,0 +1,227 @@
+//! A pool of C functions, one for each place in the list of callables, and the methods and functions made of them.
+//!
+//! CPython calls a C function without telling it under which name it was found. So each callable gets a function of its
+//! own, which knows its place by a constant, and all of them do the same: bind the arguments and call the row.
+
+use std::ffi::CString;
+use std::sync::OnceLock;
+
+use pyo3::ffi;
+use pyo3::impl_::trampoline::{MethodDef, fastcall_cfunction_with_keywords};
+use pyo3::prelude::*;
+use rushlight::call::{Target, call_into};
+use rushlight::row::Variants;
+use rushlight::{Row, table};
+
+use crate::errors::raise;
+use crate::parse::{Call, Misfit, Overload, bind, no_match, out_tensors};
+use crate::{convert, object};
+
+type Fastcall = fastcall_cfunction_with_keywords::Func;
+type CFunction = unsafe extern "C" fn(
+    *mut ffi::PyObject,
+    *const *mut ffi::PyObject,
+    ffi::Py_ssize_t,
+    *mut ffi::PyObject,
+) -> *mut ffi::PyObject;
+
+/// Something that Python can call: a name with its overloads.
+pub struct Callable {
+    pub name: String,
+    pub namespace: &'static str,
+    pub method: bool,
+    in_place: bool,
+    overloads: Vec<Overload>,
+}
+
+const POOL: usize = 1536;
+static CALLABLES: OnceLock<Vec<Callable>> = OnceLock::new();
+
+struct Entry<const PLACE: usize>;
+
+impl<const PLACE: usize> MethodDef<Fastcall> for Entry<PLACE> {
+    const METH: Fastcall = enter::<PLACE>;
+}
+
+unsafe fn enter<const PLACE: usize>(
+    py: Python<'_>,
+    receiver: *mut ffi::PyObject,
+    args: *const *mut ffi::PyObject,
+    count: ffi::Py_ssize_t,
+    names: *mut ffi::PyObject,
+) -> PyResult<*mut ffi::PyObject> {
+    // SAFETY: arguments as CPython's protocol gives them.
+    unsafe { run(py, PLACE, receiver, args, count, names) }
+}
+
+macro_rules! pool {
+    ($($hundreds:literal)*) => { [$(
+        pool!(@row $hundreds 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31),
+    )*] };
+    (@row $base:literal $($offset:literal)*) => {
+        [$(fastcall_cfunction_with_keywords::<Entry<{ $base * 32 + $offset }>> as CFunction),*]
+    };
+}
+
+static ENTRIES: [[CFunction; 32]; POOL / 32] =
+    pool!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47);
+
+unsafe fn run(
+    py: Python<'_>,
+    place: usize,
+    receiver: *mut ffi::PyObject,
+    args: *const *mut ffi::PyObject,
+    count: ffi::Py_ssize_t,
+    names: *mut ffi::PyObject,
+) -> PyResult<*mut ffi::PyObject> {
+    let Some(callable) = CALLABLES.get().and_then(|list| list.get(place)) else {
+        return Err(pyo3::exceptions::PySystemError::new_err("a function without an operator was called"));
+    };
+    let count = count as usize;
+    // SAFETY: CPython gives `count` positional arguments and one value for each name after them.
+    let (positional, keywords, values) = unsafe {
+        let positional = if count == 0 { &[] } else { std::slice::from_raw_parts(args, count) };
+        if names.is_null() {
+            (positional, Vec::new(), &[][..])
+        } else {
+            let n = ffi::PyTuple_Size(names);
+            let keywords = (0..n).map(|i| ffi::PyTuple_GetItem(names, i)).collect::<Vec<_>>();
+            (positional, keywords, std::slice::from_raw_parts(args.add(count), n as usize))
+        }
+    };
+    let call = Call { receiver: callable.method.then_some(receiver), positional, keywords: &keywords, values };
+    let mut misfits = Vec::new();
+    for overload in &callable.overloads {
+        // SAFETY: CPython keeps the arguments alive during the call.
+        let bindings = match unsafe { bind(py, overload, call) } {
+            Ok(bindings) => bindings,
+            Err(Misfit::Raised(error)) => return Err(error),
+            Err(Misfit::Sentence(sentence)) => {
+                misfits.push(sentence);
+                continue;
+            }
+        };
+        let args = bindings.args;
+        if let Some(out) = bindings.out {
+            let outs = out_tensors(py, &callable.name, out)?;
+            call_into(args, Target::Out(&outs)).map_err(raise)?;
+            // SAFETY: the object at `out=` is alive; the call returns it.
+            unsafe { ffi::Py_IncRef(out) };
+            return Ok(out);
+        }
+        if callable.in_place {
+            let own = args.tensor(0).map_err(raise)?.clone();
+            call_into(args, Target::InPlace).map_err(raise)?;
+            return object::wrap(py, own);
+        }
+        let kept = overload.row;
+        let result = rushlight::call(args).map_err(raise)?;
+        return convert::output(py, kept, result);
+    }
+    Err(no_match(py, &callable.name, &callable.overloads, call, misfits))
+}
+
+/// Groups the table's rows by name into everything that Python can call.
+fn collect() -> Vec<Callable> {
+    let mut list: Vec<Callable> = Vec::new();
+    let mut add = |name: String, namespace: &'static str, method: bool, in_place: bool, row: &'static Row| {
+        let takes_out = !method && !in_place && row.variants.has(Variants::OUT);
+        let overload = Overload::new(row, takes_out);
+        match list.iter_mut().find(|c| c.name == name && c.namespace == namespace && c.method == method) {
+            Some(callable) => callable.overloads.push(overload),
+            None => list.push(Callable { name, namespace, method, in_place, overloads: vec![overload] }),
+        }
+    };
+    for row in table::ROWS {
+        let own = (row.namespace, row.python_name());
+        let aliases = row.aliases.iter().map(|alias| alias.rsplit_once('.').unwrap_or(("", alias)));
+        for (at, (namespace, name)) in std::iter::once(own).chain(aliases).enumerate() {
+            let elsewhere = at > 0 && namespace != row.namespace;
+            if row.variants.has(Variants::FUNCTION) {
+                add(name.into(), namespace, false, false, row);
+            }
+            if elsewhere {
+                continue;
+            }
+            if row.variants.has(Variants::METHOD) {
+                add(name.into(), "", true, false, row);
+            }
+            if row.variants.has(Variants::INPLACE) {
+                add(format!("{name}_"), "", true, true, row);
+                if row.variants.has(Variants::FUNCTION) && row.schema().params.len() == 1 {
+                    add(format!("{name}_"), namespace, false, true, row);
+                }
+            }
+        }
+    }
+    list
+}
+
+/// Puts every operator where Python finds it: methods on `class`, functions in the dictionary of their namespace.
+pub fn install(module: &Bound<'_, PyModule>, class: *mut ffi::PyTypeObject) -> PyResult<()> {
+    let py = module.py();
+    let callables = CALLABLES.get_or_init(collect);
+    let namespaces = pyo3::types::PyDict::new(py);
+    for (place, callable) in callables.iter().enumerate() {
+        let Some(&entry) = ENTRIES.get(place / 32).and_then(|row| row.get(place % 32)) else {
+            return Err(pyo3::exceptions::PySystemError::new_err("the pool of entry points is too small"));
+        };
+        let definition = Box::leak(Box::new(ffi::PyMethodDef {
+            ml_name: leak(&callable.name),
+            ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: entry },
+            ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+            ml_doc: leak(&doc(callable)),
+        }));
+        // SAFETY: the definition is leaked, class and module are alive.
+        unsafe {
+            if callable.method {
+                let descriptor = Bound::from_owned_ptr_or_err(py, ffi::PyDescr_NewMethod(class, definition))?;
+                let class = Bound::from_borrowed_ptr(py, class.cast());
+                class.setattr(callable.name.as_str(), descriptor)?;
+            } else {
+                let function = ffi::PyCFunction_NewEx(definition, std::ptr::null_mut(), module.name()?.as_ptr());
+                let function = Bound::from_owned_ptr_or_err(py, function)?;
+                let space = match namespaces.get_item(callable.namespace)? {
+                    Some(space) => space,
+                    None => {
+                        let space = pyo3::types::PyDict::new(py).into_any();
+                        namespaces.set_item(callable.namespace, &space)?;
+                        space
+                    }
+                };
+                space.set_item(callable.name.as_str(), function)?;
+            }
+        }
+    }
+    module.add("_functions", namespaces)
+}
+
+/// The text for `help()`, with the signature in the form that `inspect` reads.
+fn doc(callable: &Callable) -> String {
+    let row = callable.overloads[0].row;
+    let mut parameters: Vec<String> = Vec::new();
+    let mut starred = false;
+    for (place, param) in row.schema().params.iter().enumerate() {
+        let name = match (place, param.name, callable.method) {
+            (0, _, true) => "$self",
+            (_, "self", false) => "input",
+            (_, name, _) => name,
+        };
+        if param.keyword_only && !starred {
+            parameters.push("*".into());
+            starred = true;
+        }
+        parameters.push(match param.default {
+            Some(default) => format!("{name}={}", default.replace('[', "(").replace(']', ",)")),
+            None => name.into(),
+        });
+    }
+    if callable.overloads.len() > 1 {
+        return format!("{}{}\n\n{}", callable.name, row.signature, row.doc);
+    }
+    format!("{}({})\n--\n\n{}", callable.name, parameters.join(", "), row.doc)
+}
+
+fn leak(text: &str) -> *const std::ffi::c_char {
+    CString::new(text.replace('\0', "")).map_or(c"".as_ptr(), |text| text.into_raw().cast_const())
+}

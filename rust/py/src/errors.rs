@@ -1,0 +1,47 @@
+//! The engine's error becomes the Python exception of torch's class, with all its lines.
+
+use pyo3::exceptions::{
+    PyIndexError, PyMemoryError, PyNotImplementedError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError,
+};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+use rushlight_core::{Class, Error};
+
+static LINALG: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+pub fn raise(mut error: Error) -> PyErr {
+    if let Some(foreign) = error.take_foreign() {
+        if let Ok(exception) = foreign.downcast::<PyErr>() {
+            return *exception;
+        }
+        return PyRuntimeError::new_err("an exception was lost on its way through the engine");
+    }
+    let message = error.to_string();
+    match error.class() {
+        Class::Runtime => PyRuntimeError::new_err(message),
+        Class::Index => PyIndexError::new_err(message),
+        Class::Type => PyTypeError::new_err(message),
+        Class::Value => PyValueError::new_err(message),
+        Class::NotImplemented => PyNotImplementedError::new_err(message),
+        Class::Memory => PyMemoryError::new_err(message),
+        Class::Overflow => PyOverflowError::new_err(message),
+        Class::LinAlg => Python::attach(|py| match linalg_error(py) {
+            Ok(class) => PyErr::from_type(class.clone(), message),
+            Err(error) => error,
+        }),
+    }
+}
+
+/// `torch.linalg.LinAlgError`, a RuntimeError.
+pub fn linalg_error(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    let class = LINALG.get_or_try_init(py, || {
+        PyErr::new_type(py, c"rushlight.linalg.LinAlgError", None, Some(&py.get_type::<PyRuntimeError>()), None)
+    })?;
+    Ok(class.bind(py))
+}
+
+/// Carries a Python exception through the engine.
+pub fn carry(exception: PyErr) -> Error {
+    Error::foreign(Box::new(exception))
+}

@@ -1,0 +1,74 @@
+//! `torch.Generator`: a handle on a stream of random numbers.
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use rushlight::{DType, Device, Generator, Tensor};
+
+use crate::dtype::{PyDevice, extract_device};
+use crate::errors::raise;
+use crate::object;
+
+/// A stream of random numbers with a state of its own.
+#[pyclass(frozen, name = "Generator", module = "torch._C", subclass)]
+pub struct PyGenerator(pub Generator);
+
+#[pymethods]
+impl PyGenerator {
+    #[new]
+    #[pyo3(signature = (device=None))]
+    fn new(device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        if let Some(device) = device
+            && !matches!(extract_device(device)?, Some(Device::Cpu))
+        {
+            return Err(PyRuntimeError::new_err("Device type is not supported for torch.Generator() api."));
+        }
+        Ok(PyGenerator(Generator::fresh()))
+    }
+
+    /// Starts the stream anew from `seed`; returns the generator.
+    fn manual_seed<'py>(slf: PyRef<'py, Self>, seed: &Bound<'py, PyAny>) -> PyResult<PyRef<'py, Self>> {
+        let seed = read_seed(seed)?;
+        slf.0.draw(|stream| stream.manual_seed(seed));
+        Ok(slf)
+    }
+
+    /// Seeds from the system's randomness and returns the seed.
+    fn seed(&self) -> u64 {
+        self.0.draw(rushlight_rng::Generator::seed)
+    }
+
+    fn initial_seed(&self) -> u64 {
+        self.0.draw(|stream| stream.initial_seed())
+    }
+
+    /// The state as a tensor of 5056 bytes, interchangeable with torch's.
+    fn get_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let state = self.0.draw(|stream| stream.state());
+        object::wrap_bound(py, rushlight::from_slice(&state).map_err(raise)?)
+    }
+
+    fn set_state<'py>(slf: PyRef<'py, Self>, new_state: &Bound<'py, PyAny>) -> PyResult<PyRef<'py, Self>> {
+        let bytes = state_bytes(object::tensor(new_state)?)?;
+        slf.0.draw(|stream| stream.set_state(&bytes)).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        Ok(slf)
+    }
+
+    #[getter]
+    fn device(&self) -> PyDevice {
+        Device::Cpu.into()
+    }
+}
+
+fn state_bytes(tensor: &Tensor) -> PyResult<Vec<u8>> {
+    if tensor.dtype() != DType::U8 {
+        return Err(pyo3::exceptions::PyTypeError::new_err("RNG state must be a torch.ByteTensor"));
+    }
+    rushlight::to_vec::<u8>(tensor).map_err(raise)
+}
+
+/// A seed as torch takes it: any integer of 64 bits, negative ones counted from above.
+fn read_seed(seed: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let overflow = || PyValueError::new_err("Overflow when unpacking long long");
+    let number = seed.call_method0("__int__")?;
+    number.extract::<u64>().or_else(|_| number.extract::<i64>().map(|n| n as u64)).map_err(|_| overflow())
+}

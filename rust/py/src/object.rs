@@ -1,0 +1,209 @@
+//! `Tensor` as Python sees it: an object that holds a handle on a tensor's body, and nothing else of importance.
+//!
+//! The same body is always the same object. The body keeps a borrowed pointer to it, cleared when the object dies. An
+//! object that dies while its body lives on (a parameter that only the graph still holds) and that carries something of
+//! its own, a class or attributes, hands both to a successor that the body owns until somebody asks for it.
+
+use std::ffi::{c_int, c_void};
+use std::mem::ManuallyDrop;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use rushlight::Tensor;
+
+#[repr(C)]
+pub struct Object {
+    head: ffi::PyObject,
+    /// Empty only between a hand-over and the end of the old object.
+    tensor: ManuallyDrop<Option<Tensor>>,
+    pub dict: *mut ffi::PyObject,
+    pub weakrefs: *mut ffi::PyObject,
+}
+
+static CLASS: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(ptr::null_mut());
+
+/// The class `Tensor`.
+#[inline]
+pub fn class() -> *mut ffi::PyTypeObject {
+    CLASS.load(Ordering::Relaxed)
+}
+
+pub fn set_class(class: *mut ffi::PyTypeObject) {
+    CLASS.store(class, Ordering::Release);
+    rushlight_autograd::set_python_release(release);
+}
+
+/// Called when a body dies that owns its object; on any thread.
+fn release(object: *mut c_void) {
+    Python::attach(|py| {
+        // SAFETY: the body owned one reference; its object no longer names the body after this.
+        unsafe {
+            let object = object.cast::<ffi::PyObject>();
+            ptr::write(&raw mut (*object.cast::<Object>()).tensor, ManuallyDrop::new(None));
+            drop(Py::<PyAny>::from_owned_ptr(py, object));
+        }
+    });
+}
+
+/// Whether an object is a tensor, of the class itself or of a subclass.
+#[inline]
+pub fn is_tensor(object: *mut ffi::PyObject) -> bool {
+    // SAFETY: the caller passes a living object, and type checks do not run Python code.
+    unsafe { ffi::Py_TYPE(object) == class() || ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class()) != 0 }
+}
+
+/// The tensor behind an object, if it is one.
+///
+/// # Safety
+/// `object` lives as long as the result is used.
+#[inline]
+pub unsafe fn tensor_of<'a>(object: *mut ffi::PyObject) -> Option<&'a Tensor> {
+    if !is_tensor(object) {
+        return None;
+    }
+    // SAFETY: instances of the class and its subclasses begin with an `Object`.
+    unsafe { (*object.cast::<Object>()).tensor.as_ref() }
+}
+
+/// The tensor behind a bound object.
+pub fn tensor<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Tensor> {
+    // SAFETY: the borrow keeps the object alive.
+    unsafe { tensor_of(object.as_ptr()) }.ok_or_else(|| {
+        let name = object.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
+        PyTypeError::new_err(format!("expected Tensor, got {name}"))
+    })
+}
+
+/// The Python object of a tensor: its own if it has one, a new one otherwise. The result is a new reference.
+#[inline]
+pub fn wrap(py: Python<'_>, tensor: Tensor) -> PyResult<*mut ffi::PyObject> {
+    let known = tensor.python().cast::<ffi::PyObject>();
+    if known.is_null() {
+        return allocate(py, class(), tensor);
+    }
+    if tensor.owns_python() {
+        // The body's reference becomes the caller's, and the object holds the body again.
+        tensor.set_owns_python(false);
+        // SAFETY: an owned object holds no handle of its own, so there is nothing to drop.
+        unsafe { ptr::write(&raw mut (*known.cast::<Object>()).tensor, ManuallyDrop::new(Some(tensor))) };
+    } else {
+        // SAFETY: a body's pointer is cleared before its object dies.
+        unsafe { ffi::Py_IncRef(known) };
+    }
+    Ok(known)
+}
+
+pub fn wrap_bound(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyAny>> {
+    let object = wrap(py, tensor)?;
+    // SAFETY: `wrap` gives a new reference.
+    Ok(unsafe { Bound::from_owned_ptr(py, object) })
+}
+
+/// A new object of `class` (the class of tensors or one derived from it) for a body that has none.
+pub fn allocate(py: Python<'_>, class: *mut ffi::PyTypeObject, tensor: Tensor) -> PyResult<*mut ffi::PyObject> {
+    // SAFETY: a class of tensors; the allocator zeroes what follows the head.
+    let object = unsafe { ffi::PyType_GenericAlloc(class, 0) };
+    if object.is_null() {
+        return Err(PyErr::fetch(py));
+    }
+    tensor.set_python(object.cast());
+    // SAFETY: the memory is ours and as large as an `Object`.
+    unsafe { ptr::write(&raw mut (*object.cast::<Object>()).tensor, ManuallyDrop::new(Some(tensor))) };
+    Ok(object)
+}
+
+/// Makes `tensor` appear as an instance of `class` from now on; it must not have an object yet.
+pub fn wrap_as<'py>(class: &Bound<'py, PyAny>, tensor: Tensor) -> PyResult<Bound<'py, PyAny>> {
+    let py = class.py();
+    // SAFETY: checked to be a type before the check that it derives from the class of tensors.
+    let kind = class.as_ptr().cast::<ffi::PyTypeObject>();
+    let derived = unsafe { ffi::PyType_Check(class.as_ptr()) != 0 && ffi::PyType_IsSubtype(kind, self::class()) != 0 };
+    if !derived {
+        return Err(PyTypeError::new_err("cls must be a type (not an instance) derived from Tensor"));
+    }
+    let object = allocate(py, kind, tensor)?;
+    // SAFETY: a new reference.
+    Ok(unsafe { Bound::from_owned_ptr(py, object) })
+}
+
+/// Hands class and attributes to a successor that the body owns. The old object keeps nothing.
+unsafe fn hand_over(object: *mut Object) {
+    // SAFETY: the caller holds the interpreter's lock and the object's last reference.
+    unsafe {
+        let Some(tensor) = (*object).tensor.take() else { return };
+        let kind = ffi::Py_TYPE(object.cast());
+        let heir = ffi::PyType_GenericAlloc(kind, 0).cast::<Object>();
+        if heir.is_null() {
+            ffi::PyErr_Clear();
+            tensor.set_python(ptr::null_mut());
+            return;
+        }
+        (*heir).dict = std::mem::replace(&mut (*object).dict, ptr::null_mut());
+        tensor.set_python(heir.cast());
+        tensor.set_owns_python(true);
+        // The heir names the body without holding it: the body holds the heir.
+        ptr::write(&raw mut (*heir).tensor, ManuallyDrop::new(None));
+    }
+}
+
+/// Whether an object has more to lose than its address.
+unsafe fn has_own(object: *mut Object) -> bool {
+    // SAFETY: a living object.
+    unsafe {
+        ffi::Py_TYPE(object.cast()) != class() || (!(*object).dict.is_null() && ffi::PyDict_Size((*object).dict) > 0)
+    }
+}
+
+pub unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
+    // SAFETY: the interpreter calls this once, with the last reference gone.
+    unsafe {
+        let own = object.cast::<Object>();
+        let kind = ffi::Py_TYPE(object);
+        ffi::PyObject_GC_UnTrack(object.cast());
+        if has_own(own) && (*own).tensor.as_ref().is_some_and(|tensor| tensor.owners() > 1) {
+            hand_over(own);
+        }
+        if !(*own).weakrefs.is_null() {
+            ffi::PyObject_ClearWeakRefs(object);
+        }
+        if let Some(tensor) = (*own).tensor.take() {
+            tensor.set_python(ptr::null_mut());
+            drop(tensor);
+        }
+        let dict = std::mem::replace(&mut (*own).dict, ptr::null_mut());
+        if !dict.is_null() {
+            ffi::Py_DecRef(dict);
+        }
+        ffi::PyObject_GC_Del(object.cast());
+        // For a subclass too: the interpreter leaves this to the nearest base that is a heap type.
+        ffi::Py_DecRef(kind.cast());
+    }
+}
+
+pub unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitproc, arg: *mut c_void) -> c_int {
+    // SAFETY: called by the collector with a living object; only its own references are shown.
+    unsafe {
+        let own = object.cast::<Object>();
+        if !(*own).dict.is_null() {
+            let stop = visit((*own).dict, arg);
+            if stop != 0 {
+                return stop;
+            }
+        }
+        visit(ffi::Py_TYPE(object).cast(), arg)
+    }
+}
+
+pub unsafe extern "C" fn clear(object: *mut ffi::PyObject) -> c_int {
+    // SAFETY: called by the collector with a living object.
+    unsafe {
+        let dict = std::mem::replace(&mut (*object.cast::<Object>()).dict, ptr::null_mut());
+        if !dict.is_null() {
+            ffi::Py_DecRef(dict);
+        }
+    }
+    0
+}
