@@ -17,11 +17,11 @@ pub const LANES: usize = 32;
 /// ```
 ///
 /// Names before `;` are elements of the operands in order, names behind it the row's numbers, converted to `T`. `T` is
-/// the dtype of a loop and `S` its instruction set (`S::exp(x)` is the vector form of `exp`). `[f32] -> Bool` gives
+/// the dtype of a loop and `S` its instruction set (`S::exp(x)` is the vector form of `exp`). `[f32, f64 => Bool]` gives
 /// results of another type.
 #[macro_export]
 macro_rules! tiles {
-    ($(for<$S:ident> [$($T:ty),+ $(,)?] $(-> $O:ident)? $f:tt);+ $(;)?) => {{
+    ($(for<$S:ident> [$($T:ty),+ $(=> $O:ty)?] $f:tt);+ $(;)?) => {{
         fn pick(dtype: $crate::reexport::DType) -> Option<$crate::pointwise::Tile> {
             $($crate::tiles!(@each dtype, $S, [$($T),+], [$($O)?], $f);)+
             None

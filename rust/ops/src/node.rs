@@ -189,17 +189,17 @@ fn record_slow(args: &Args, output: &Output) -> Result<()> {
 }
 
 /// An in-place call, from before its kernel runs until after.
-pub struct Change<'a> {
-    args: &'a Args<'a>,
+pub struct Change<'a, 'v> {
+    args: &'a Args<'v>,
     own: &'a Tensor,
     inner: InPlace<'a>,
     /// The first argument as it was, if the derivative reads it.
     original: Option<Tensor>,
 }
 
-impl<'a> Change<'a> {
+impl<'a, 'v> Change<'a, 'v> {
     /// Refuses what may not be changed, and keeps what the change will overwrite.
-    pub fn begin(args: &'a Args<'a>) -> Result<Change<'a>> {
+    pub fn begin(args: &'a Args<'v>) -> Result<Change<'a, 'v>> {
         let own = args.tensor(0)?;
         let covered = covered(args, true);
         let inputs: SmallVec<[&Tensor; 3]> = covered.iter().map(|(_, tensor)| *tensor).collect();

@@ -1,0 +1,40 @@
+//! `rushlight._C`: the engine as Python sees it. Only translation happens here, no mathematics.
+//!
+//! `class` and `object` make `Tensor`, `attributes` and `number` what it answers to; `entry` turns the operator table into
+//! functions and methods, `parse` and `convert` bring arguments in and results out, `errors` exceptions.
+
+mod attributes;
+mod autograd;
+mod class;
+mod convert;
+mod dtype;
+mod entry;
+mod errors;
+mod generator;
+mod number;
+mod object;
+mod parse;
+mod results;
+mod size;
+
+use pyo3::prelude::*;
+
+#[pymodule(name = "_C")]
+fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    rushlight::install();
+    rushlight::host::set_detach(autograd::detach);
+    rushlight::host::set_warn(autograd::warn);
+    let class = class::make(py)?;
+    // SAFETY: the class was just made and lives for ever.
+    module.add("Tensor", unsafe { Bound::from_borrowed_ptr(py, class.cast()) })?;
+    module.add_class::<dtype::PyDType>()?;
+    module.add_class::<dtype::PyDevice>()?;
+    module.add_class::<generator::PyGenerator>()?;
+    for dtype in rushlight::DType::ALL {
+        module.add(dtype.name(), dtype::dtype_object(py, dtype)?)?;
+    }
+    module.add("default_generator", Py::new(py, generator::PyGenerator(rushlight::Generator::default()))?)?;
+    autograd::add(module)?;
+    entry::install(module, class)
+}

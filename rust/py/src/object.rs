@@ -43,7 +43,7 @@ fn release(object: *mut c_void) {
         unsafe {
             let object = object.cast::<ffi::PyObject>();
             ptr::write(&raw mut (*object.cast::<Object>()).tensor, ManuallyDrop::new(None));
-            drop(Py::<PyAny>::from_owned_ptr(py, object));
+            drop(Bound::from_owned_ptr(py, object));
         }
     });
 }

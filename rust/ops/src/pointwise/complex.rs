@@ -42,8 +42,8 @@ pub static REAL_PART: Row = Row {
     run: Run::Pointwise(Pointwise {
         promote: Promote::ComplexToReal,
         cpu: tiles! {
-            for<S> [c64] -> f32 (|z| z.re);
-            for<S> [c128] -> f64 (|z| z.re)
+            for<S> [c64 => f32] (|z| z.re);
+            for<S> [c128 => f64] (|z| z.re)
         },
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad())]),

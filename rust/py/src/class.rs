@@ -1,0 +1,103 @@
+//! The class `Tensor`: made by hand from CPython's type constructor, because a body's life decides the object's.
+
+use std::ffi::{CString, c_int, c_void};
+use std::mem::offset_of;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::impl_::trampoline as shell;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::attributes;
+use crate::number;
+use crate::object::{self, Object};
+
+/// `Tensor(...)`: the legacy constructor, which lives in Python.
+unsafe fn construct(
+    py: Python<'_>,
+    class: *mut ffi::PyTypeObject,
+    args: *mut ffi::PyObject,
+    kwargs: *mut ffi::PyObject,
+) -> PyResult<*mut ffi::PyObject> {
+    // SAFETY: CPython passes a class, a tuple, and a dictionary or nothing.
+    let (class, args, kwargs) = unsafe {
+        (
+            Bound::from_borrowed_ptr(py, class.cast()),
+            Bound::from_borrowed_ptr(py, args).cast_into::<PyTuple>()?,
+            Bound::from_borrowed_ptr_or_opt(py, kwargs).map(|kwargs| kwargs.cast_into::<PyDict>()).transpose()?,
+        )
+    };
+    let maker = py.import("rushlight._legacy")?.getattr("construct")?;
+    let made = maker.call((class, args), None)?;
+    if kwargs.is_some_and(|kwargs| !kwargs.is_empty()) && made.is_none() {
+        return Err(PyTypeError::new_err("new(): invalid keyword arguments"));
+    }
+    Ok(made.into_ptr())
+}
+
+struct Construct;
+impl shell::MethodDef<shell::newfunc::Func> for Construct {
+    const METH: shell::newfunc::Func = construct;
+}
+
+/// A tensor's hash is its identity, so that parameters may stand in dictionaries.
+unsafe fn hash(_: Python<'_>, own: *mut ffi::PyObject) -> PyResult<ffi::Py_hash_t> {
+    Ok((own as usize).rotate_right(4) as ffi::Py_hash_t)
+}
+
+struct Hash;
+impl shell::MethodDef<shell::hashfunc::Func> for Hash {
+    const METH: shell::hashfunc::Func = hash;
+}
+
+/// Makes the class.
+pub fn make(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
+    let members = Box::leak(Box::new([
+        member(c"__dictoffset__", offset_of!(Object, dict)),
+        member(c"__weaklistoffset__", offset_of!(Object, weakrefs)),
+        // SAFETY: the end of the list is a zeroed entry.
+        unsafe { std::mem::zeroed::<ffi::PyMemberDef>() },
+    ]));
+    let mut slots = vec![
+        slot(ffi::Py_tp_new, shell::newfunc::<Construct> as *mut c_void),
+        slot(ffi::Py_tp_dealloc, object::dealloc as *mut c_void),
+        slot(ffi::Py_tp_traverse, object::traverse as *mut c_void),
+        slot(ffi::Py_tp_clear, object::clear as *mut c_void),
+        slot(ffi::Py_tp_hash, shell::hashfunc::<Hash> as *mut c_void),
+        slot(ffi::Py_tp_members, members.as_mut_ptr().cast()),
+        slot(ffi::Py_tp_getset, attributes::getset().cast()),
+        slot(ffi::Py_tp_doc, c"An n-dimensional array of one dtype, with gradients.".as_ptr().cast_mut().cast()),
+    ];
+    slots.extend(number::slots());
+    slots.push(slot(0, std::ptr::null_mut()));
+    let name = CString::new("torch.Tensor")?;
+    let mut spec = ffi::PyType_Spec {
+        name: name.into_raw(),
+        basicsize: size_of::<Object>() as c_int,
+        itemsize: 0,
+        flags: (ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_BASETYPE | ffi::Py_TPFLAGS_HAVE_GC) as u32,
+        slots: slots.as_mut_ptr(),
+    };
+    // SAFETY: the specification is complete and its name is leaked.
+    let class = unsafe { ffi::PyType_FromSpec(&raw mut spec) };
+    if class.is_null() {
+        return Err(PyErr::fetch(py));
+    }
+    object::set_class(class.cast());
+    Ok(class.cast())
+}
+
+pub fn slot(number: c_int, function: *mut c_void) -> ffi::PyType_Slot {
+    ffi::PyType_Slot { slot: number, pfunc: function }
+}
+
+fn member(name: &'static std::ffi::CStr, offset: usize) -> ffi::PyMemberDef {
+    ffi::PyMemberDef {
+        name: name.as_ptr(),
+        type_code: ffi::Py_T_PYSSIZET,
+        offset: offset as ffi::Py_ssize_t,
+        flags: ffi::Py_READONLY,
+        doc: std::ptr::null(),
+    }
+}
