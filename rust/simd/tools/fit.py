@@ -103,7 +103,7 @@ FITS = {
     "TANH32": (odd(m.tanh, 1), [0, mpf("0.81")], 6, 32),
     "ERF64": (odd(m.erf, 2 / m.sqrt(m.pi)), [0, 1], 13, 64),
     "ERF32": (odd(m.erf, 2 / m.sqrt(m.pi)), [0, 1], 5, 32),
-    "ERFC32": (lambda x: -m.log(m.erfc(x)), [mpf(1), mpf("4.0")], 8, 32),
+    "ERFC32": (lambda x: -m.log(m.erfc(x)), [1, mpf("4.0")], 8, 32),
     "ERFC64": (lambda t: erfcx_t(t, 4), [-1, mpf("0.76")], 24, 64),
     "ERFINV_NEAR": (erfinv_ratio, [0, mpf("6.25")], 24, 64),
     "ERFINV_MID": (lambda t: erfinv_ratio((t + mpf("3.25")) ** 2), [mpf("-0.75"), mpf("0.75")], 18, 64),

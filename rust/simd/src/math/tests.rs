@@ -3,7 +3,7 @@
 
 use super::{Isa, slices};
 use crate::testing::for_each_level;
-use crate::{Base, simd_loop};
+use crate::{Base, Level, simd_loop};
 use std::collections::BTreeMap;
 
 type Loop1<T> = unsafe fn(*mut T, *const T, usize);
@@ -198,7 +198,9 @@ fn sweep(first: usize, step: usize) {
                 }
             }
             println!("{level:?} {} {worst:.3} ulp at {at:e}", f.name);
-            if worst > f.limit_32 {
+            // Without FMA every step of a polynomial rounds twice.
+            let limit = f.limit_32 + if level == Level::Base { 0.5 } else { 0.0 };
+            if worst > limit {
                 wrong.push(format!("{level:?} {}: {worst:.3} ulp at {at:e}", f.name));
             }
         }
