@@ -60,7 +60,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         return memo[id(self)]
 
     def __repr__(self) -> str:
-        return "Parameter containing:\n" + super().__repr__()
+        # As an ordinary tensor: a subclass would be printed with its own name.
+        return "Parameter containing:\n" + repr(self.detach().requires_grad_(self.requires_grad))
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         from collections import OrderedDict

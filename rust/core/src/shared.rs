@@ -20,7 +20,7 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -150,11 +150,17 @@ pub struct Handle {
     pub bytes: usize,
 }
 
-/// The blocks that travel with one message. It costs no descriptor until `descriptors` opens one for each arena.
+/// The blocks that travel with one message or to one new process. It costs no descriptor until `descriptor` is asked.
 #[derive(Default)]
 pub struct Parcel {
-    arenas: Vec<Identity>,
+    crates: Vec<Crate>,
     blocks: Vec<SharedBlock>,
+}
+
+/// The part of a parcel that lies in one arena.
+struct Crate {
+    arena: Identity,
+    descriptor: Option<OwnedFd>,
 }
 
 impl Parcel {
@@ -162,32 +168,35 @@ impl Parcel {
         Parcel::default()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
+    /// How many descriptors the parcel needs.
+    pub fn arenas(&self) -> usize {
+        self.crates.len()
     }
 
     /// Adds a block, which lives at least as long as the parcel.
-    pub fn add(&mut self, block: &SharedBlock) -> Handle {
-        let known = self.arenas.iter().position(|identity| *identity == block.arena);
+    pub fn add(&mut self, block: &SharedBlock) -> Result<Handle> {
+        let known = self.crates.iter().position(|part| part.arena == block.arena);
         let arena = known.unwrap_or_else(|| {
-            self.arenas.push(block.arena);
-            self.arenas.len() - 1
+            self.crates.push(Crate { arena: block.arena, descriptor: None });
+            self.crates.len() - 1
         });
+        if let Some(descriptor) = &self.crates[arena].descriptor {
+            arena::claim(descriptor.as_fd(), block.slot())?;
+        }
         self.blocks.push(block.clone());
-        Handle { arena, offset: block.offset, bytes: block.bytes }
+        Ok(Handle { arena, offset: block.offset, bytes: block.bytes })
     }
 
-    /// One descriptor for each arena, in the order of `Handle::arena`. They hold the blocks, wherever they are sent, until
-    /// the last copy of each is closed.
-    pub fn descriptors(&self) -> Result<Vec<OwnedFd>> {
-        let pool = POOL.lock();
-        self.arenas
-            .iter()
-            .map(|identity| {
-                let slots = self.blocks.iter().filter(|block| block.arena == *identity).map(SharedBlock::slot);
-                pool.arena(*identity)?.lend(slots)
-            })
-            .collect()
+    /// The descriptor of an arena, opened at the first call. Wherever copies of it are sent, they hold the parcel's blocks
+    /// until the last of them is closed; the parcel closes its own when it is dropped.
+    pub fn descriptor(&mut self, arena: usize) -> Result<BorrowedFd<'_>> {
+        let part = self.crates.get_mut(arena).ok_or(SharedError::Refused("the parcel has no such arena"))?;
+        if part.descriptor.is_none() {
+            let identity = part.arena;
+            let slots = self.blocks.iter().filter(|block| block.arena == identity).map(SharedBlock::slot);
+            part.descriptor = Some(POOL.lock().arena(identity)?.lend(slots)?);
+        }
+        part.descriptor.as_ref().map(AsFd::as_fd).ok_or(SharedError::Refused("the parcel has no such arena"))
     }
 }
 

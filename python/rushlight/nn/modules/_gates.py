@@ -93,7 +93,6 @@ class BackwardHook:
 
 
 def _replacement(given: Any, grads: Sequence[Any], who: str, what: str) -> tuple[Any, ...]:
-    given = (given,) if isinstance(given, torch.Tensor) else given
     if len(given) != len(grads):
         raise RuntimeError(f"{who} returned an invalid number of {what}, got {len(given)}, but expected {len(grads)}")
     return tuple(given)

@@ -158,88 +158,98 @@ def registered(hooks: OrderedDict, module: Any, name: str, value: Any) -> Any:
 
 def call(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Calls the module's forward with all hooks around it."""
-    pending = {
-        key: hook
-        for hooks, always in (
-            (forward_hooks, forward_hooks_always_called),
-            (module._forward_hooks, module._forward_hooks_always_called),
-        )
-        for key, hook in hooks.items()
-        if key in always
-    }
-    if not pending:
-        return _run(module, args, kwargs, pending)
-    try:
-        return _run(module, args, kwargs, pending)
-    except Exception:
-        # Hooks that asked to be called always and were not yet called are called without an output.
-        for key, hook in pending.items():
-            try:
-                _after(module, key, hook, args, kwargs, None)
-            except Exception as error:
-                whose = "global module" if key in forward_hooks else "module"
-                warnings.warn(
-                    f"{whose} forward hook with ``always_call=True`` raised an exception that was silenced as another "
-                    f"error was raised in forward: {error}",
-                    stacklevel=3,
-                )
-        raise
+    return _Call(module, args, kwargs).run()
 
 
-def _run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pending: dict[int, Callable]) -> Any:
-    for key, hook in (*forward_pre_hooks.items(), *module._forward_pre_hooks.items()):
-        args, kwargs = _before(module, key, hook, args, kwargs)
+class _Call:
+    """One call with hooks: its arguments and its result as the hooks have left them."""
 
-    full, plain = _backward_hooks_of(module)
-    pre = [*backward_pre_hooks.values(), *module._backward_pre_hooks.values()]
-    gates = None
-    if full or pre:
-        from ._gates import BackwardHook
-
-        gates = BackwardHook(module, full, pre)
-        args = gates.setup_input_hook(args)
-
-    result = module.forward(*args, **kwargs)
-
-    for key, hook in (*forward_hooks.items(), *module._forward_hooks.items()):
-        pending.pop(key, None)
-        given = _after(module, key, hook, args, kwargs, result)
-        if given is not None:
-            result = given
-
-    if gates is not None:
-        if not isinstance(result, (torch.Tensor, tuple)):
-            warnings.warn(
-                "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received "
-                f"{type(result)}",
-                stacklevel=4,
+    def __init__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.module = module
+        self.args = args
+        self.kwargs = kwargs
+        self.result: Any = None
+        # Hooks that are called even if an error ends the call, as long as they were not yet.
+        self.pending = {
+            key: hook
+            for hooks, always in (
+                (forward_hooks, forward_hooks_always_called),
+                (module._forward_hooks, module._forward_hooks_always_called),
             )
-        result = gates.setup_output_hook(result)
-    if plain:
-        _watch_last_node(module, plain, args, result)
-    return result
+            for key, hook in hooks.items()
+            if key in always
+        }
 
+    def run(self) -> Any:
+        if not self.pending:
+            return self.run_hooks_and_forward()
+        try:
+            return self.run_hooks_and_forward()
+        except Exception:
+            for key, hook in self.pending.items():
+                try:
+                    self.after(key, hook)
+                except Exception as error:
+                    whose = "global module" if key in forward_hooks else "module"
+                    warnings.warn(
+                        f"{whose} forward hook with ``always_call=True`` raised an exception that was silenced as "
+                        f"another error was raised in forward: {error}",
+                        stacklevel=4,
+                    )
+            raise
 
-def _before(
-    module: Any, key: int, hook: Callable, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if key in module._forward_pre_hooks_with_kwargs:
-        given = hook(module, args, kwargs)
-        if given is None:
-            return args, kwargs
-        if isinstance(given, tuple) and len(given) == 2:
-            return given
-        raise RuntimeError(f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {given}.")
-    given = hook(module, args)
-    if given is None:
-        return args, kwargs
-    return (given if isinstance(given, tuple) else (given,)), kwargs
+    def run_hooks_and_forward(self) -> Any:
+        module = self.module
+        for key, hook in (*forward_pre_hooks.items(), *module._forward_pre_hooks.items()):
+            self.before(key, hook)
+        full, plain = _backward_hooks_of(module)
+        pre = [*backward_pre_hooks.values(), *module._backward_pre_hooks.values()]
+        gates = None
+        if full or pre:
+            from ._gates import BackwardHook
 
+            gates = BackwardHook(module, full, pre)
+            self.args = gates.setup_input_hook(self.args)
 
-def _after(module: Any, key: int, hook: Callable, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
-    if key in forward_hooks_with_kwargs or key in module._forward_hooks_with_kwargs:
-        return hook(module, args, kwargs, result)
-    return hook(module, args, result)
+        self.result = module.forward(*self.args, **self.kwargs)
+
+        for key, hook in (*forward_hooks.items(), *module._forward_hooks.items()):
+            self.pending.pop(key, None)
+            self.after(key, hook)
+        if gates is not None:
+            if not isinstance(self.result, (torch.Tensor, tuple)):
+                warnings.warn(
+                    "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but "
+                    f"received {type(self.result)}",
+                    stacklevel=5,
+                )
+            self.result = gates.setup_output_hook(self.result)
+        if plain:
+            _watch_last_node(module, plain, self.args, self.result)
+        return self.result
+
+    def before(self, key: int, hook: Callable) -> None:
+        if key in self.module._forward_pre_hooks_with_kwargs:
+            given = hook(self.module, self.args, self.kwargs)
+            if given is None:
+                return
+            if not (isinstance(given, tuple) and len(given) == 2):
+                raise RuntimeError(
+                    f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {given}."
+                )
+            self.args, self.kwargs = given
+        else:
+            given = hook(self.module, self.args)
+            if given is not None:
+                self.args = given if isinstance(given, tuple) else (given,)
+
+    def after(self, key: int, hook: Callable) -> None:
+        if key in forward_hooks_with_kwargs or key in self.module._forward_hooks_with_kwargs:
+            given = hook(self.module, self.args, self.kwargs, self.result)
+        else:
+            given = hook(self.module, self.args, self.result)
+        if given is not None:
+            self.result = given
 
 
 def _backward_hooks_of(module: Any) -> tuple[list[Callable], list[Callable]]:
@@ -271,7 +281,7 @@ def _warn_of_partial_view(args: Any, result: Any, node: Any) -> None:
         )
 
     def tell(sentence: str) -> None:
-        warnings.warn(sentence, FutureWarning, stacklevel=6)
+        warnings.warn(sentence, FutureWarning, stacklevel=8)
 
     advice = "Please use register_full_backward_hook to get the documented behavior."
     if not tensors(result):

@@ -19,10 +19,15 @@ if TYPE_CHECKING:
 EXTRA_STATE = "_extra_state"
 
 
-class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
+# The home of both classes is where torch has them: programs import and pickle them from there.
+_HOME = __package__ + ".module"
+
+
+class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"], module=_HOME)):
     """What `load_state_dict` returns: the names that were missing and those nobody expected."""
 
     __slots__ = ()
+    __module__ = _HOME
 
     def __repr__(self) -> str:
         return super().__repr__() if self.missing_keys or self.unexpected_keys else "<All keys matched successfully>"

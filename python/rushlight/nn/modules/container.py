@@ -449,9 +449,9 @@ class ParameterDict(Module):
         merged.update(other)
         return merged
 
-    def __ror__(self, other: Any) -> ParameterDict:
-        merged = ParameterDict(other)
-        merged.update(self)
+    def __ror__(self, other: Any) -> Any:
+        merged = other.copy()
+        merged.update(self.items())
         return merged
 
     def __ior__(self, other: Any) -> Self:

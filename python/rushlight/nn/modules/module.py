@@ -25,6 +25,7 @@ from ._hooks import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
+from ._state import _IncompatibleKeys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -260,7 +261,9 @@ class Module:
             super().__delattr__(name)
 
     def __dir__(self) -> list[str]:
-        names = {*dir(type(self)), *self.__dict__, *self._parameters, *self._modules, *self._buffers}
+        own = self.__dict__
+        registries = (own.get(name, ()) for name in ("_parameters", "_modules", "_buffers"))
+        names = {*dir(type(self)), *own}.union(*registries)
         return sorted(name for name in names if not name[:1].isdigit())
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -553,7 +556,7 @@ class Module:
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
-    ) -> _state._IncompatibleKeys:
+    ) -> _IncompatibleKeys:
         """Copies a saved state into this module; with ``assign`` the tensors themselves take the old ones' places.
 
         Returns the names that were missing and those that were not expected.

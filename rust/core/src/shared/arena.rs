@@ -33,6 +33,11 @@ fn span((offset, length): Slot) -> Range<usize> {
     offset..offset + length
 }
 
+/// Makes a descriptor from `Arena::lend` hold one more slot, which the caller holds.
+pub fn claim(lent: BorrowedFd<'_>, slot: Slot) -> Result<()> {
+    sys::claim(lent, &span(slot))
+}
+
 pub struct Arena {
     identity: Identity,
     map: Mapping,
@@ -211,7 +216,7 @@ impl Arena {
         self.check_lease()?;
         let descriptor = sys::reopen(self.lease.as_fd())?;
         for slot in slots {
-            sys::claim(descriptor.as_fd(), &span(slot))?;
+            claim(descriptor.as_fd(), slot)?;
         }
         Ok(descriptor)
     }

@@ -74,8 +74,8 @@ fn pair() -> (OwnedFd, OwnedFd) {
 /// Sends a tag, a handle and its descriptor. False when nobody is left to receive.
 fn send(socket: &OwnedFd, block: &SharedBlock, tag: u8) -> bool {
     let mut parcel = Parcel::new();
-    let handle = parcel.add(block);
-    let descriptors = parcel.descriptors().unwrap();
+    let handle = parcel.add(block).unwrap();
+    let descriptor = parcel.descriptor(handle.arena).unwrap();
     let mut words = [handle.offset, handle.bytes, usize::from(tag)];
     let mut part = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: size_of_val(&words) };
     let mut control = [0u64; 4];
@@ -90,7 +90,7 @@ fn send(socket: &OwnedFd, block: &SharedBlock, tag: u8) -> bool {
         (*head).cmsg_level = libc::SOL_SOCKET;
         (*head).cmsg_type = libc::SCM_RIGHTS;
         (*head).cmsg_len = libc::CMSG_LEN(4) as usize;
-        libc::CMSG_DATA(head).cast::<i32>().write_unaligned(descriptors[0].as_raw_fd());
+        libc::CMSG_DATA(head).cast::<i32>().write_unaligned(descriptor.as_raw_fd());
         libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_NOSIGNAL) > 0
     }
 }
@@ -189,9 +189,9 @@ fn many_blocks_need_few_descriptors() {
         let blocks: Vec<SharedBlock> = (0..100_000usize).map(|n| alloc(n % 5000).unwrap()).collect();
         assert!(descriptors() - before < 20, "{} descriptors for {} blocks", descriptors() - before, blocks.len());
         let mut parcel = Parcel::new();
-        let handles: Vec<Handle> = blocks.iter().map(|block| parcel.add(block)).collect();
-        let lent = parcel.descriptors().unwrap();
-        assert!(lent.len() < 20 && handles.iter().all(|handle| handle.arena < lent.len()));
+        let handles: Vec<Handle> = blocks.iter().map(|block| parcel.add(block).unwrap()).collect();
+        assert!(parcel.arenas() < 20 && handles.iter().all(|handle| handle.arena < parcel.arenas()));
+        assert!((0..parcel.arenas()).all(|arena| parcel.descriptor(arena).is_ok()));
     });
 }
 
@@ -247,8 +247,8 @@ fn a_child_without_descriptors_keeps_its_memory() {
             }
             assert!(is_filled(&block, 9));
             let mut parcel = Parcel::new();
-            parcel.add(&block);
-            assert!(matches!(parcel.descriptors(), Err(SharedError::Refused(_))));
+            let handle = parcel.add(&block).unwrap();
+            assert!(matches!(parcel.descriptor(handle.arena), Err(SharedError::Refused(_))));
             std::mem::forget(theirs);
         });
         let mut byte = 0u8;
@@ -294,6 +294,21 @@ fn a_message_in_flight_holds_its_block() {
         drop((own, from_the_dead, ours, theirs));
         churn();
         assert_eq!((usage().arenas, usage().blocks), (2, 0));
+    });
+}
+
+#[test]
+fn an_open_parcel_holds_what_is_added_later() {
+    isolated(|| {
+        let (first, second) = (alloc(MIB).unwrap(), alloc(MIB).unwrap());
+        fill(&second, 4);
+        let mut parcel = Parcel::new();
+        let handle = parcel.add(&first).unwrap();
+        let copy = parcel.descriptor(handle.arena).unwrap().try_clone_to_owned().unwrap();
+        let later = parcel.add(&second).unwrap();
+        drop((parcel, first, second));
+        churn();
+        assert!(is_filled(&import(copy.as_fd(), later.offset, later.bytes).unwrap(), 4));
     });
 }
 
@@ -354,10 +369,10 @@ fn strange_descriptors_are_refused() {
         drop(import(arena.as_fd(), last, 64).unwrap());
         let own = alloc(100).unwrap();
         let mut parcel = Parcel::new();
-        let handle = parcel.add(&own);
-        let descriptor = &parcel.descriptors().unwrap()[0];
-        refused(descriptor.as_fd(), handle.offset + 64, 1);
-        refused(descriptor.as_fd(), handle.offset, 1000);
+        let handle = parcel.add(&own).unwrap();
+        let descriptor = parcel.descriptor(handle.arena).unwrap();
+        refused(descriptor, handle.offset + 64, 1);
+        refused(descriptor, handle.offset, 1000);
     });
 }
 

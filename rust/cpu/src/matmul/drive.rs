@@ -12,6 +12,7 @@ use super::pack::{Format, Source};
 use super::scratch::Scratch;
 use super::vector::{self, Vector};
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::{Acquire, Relaxed, Release}};
 
 /// Products of fewer multiplications run on one thread.
 const PARALLEL: usize = 3 << 19;
@@ -19,8 +20,12 @@ const PARALLEL: usize = 3 << 19;
 const TASK: usize = 1 << 18;
 /// Products of at most this many multiplications skip packing.
 const TINY: usize = 128;
+/// Panels of B that a task multiplies with all its rows before the next: what the second-level cache holds.
+const NEAR_PANELS: usize = 16;
+/// Bytes of an A that is near enough to be read where it lies, if few panels of B repay its packing.
+const SMALL_A: usize = 256 << 10;
 /// Bytes of packed B that all tasks share.
-const SHARED: usize = 16 << 20;
+const SHARED: usize = 32 << 20;
 
 /// One product: `c = alpha * a b + beta * addend`.
 pub struct One<T: GemmElement> {
@@ -133,6 +138,33 @@ fn tasks(count: usize, work: usize, f: impl Fn(usize) + Sync) {
     }
 }
 
+/// Runs all of `first` and then all of `second`, in one parallel loop, since waking threads costs more than waiting for them.
+fn two_phases(
+    firsts: usize,
+    first: impl Fn(usize) + Sync,
+    seconds: usize,
+    second: impl Fn(usize) + Sync,
+    work: usize,
+) {
+    // Pieces are begun in this counter's order. So when a piece of the second phase begins, those of the first are done or
+    // being done by a running thread, and waiting for them ends.
+    let (begun, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    tasks(firsts + seconds, work, |_| {
+        let i = begun.fetch_add(1, Relaxed);
+        if i < firsts {
+            first(i);
+            done.fetch_add(1, Release);
+            return;
+        }
+        let mut rounds = 0u32;
+        while done.load(Acquire) < firsts {
+            rounds += 1;
+            if rounds % 256 == 0 { std::thread::yield_now() } else { std::hint::spin_loop() }
+        }
+        second(i - firsts);
+    });
+}
+
 /// Part `i` of `0..len` cut into `count` nearly equal parts.
 fn part(len: usize, count: usize, i: usize) -> Range<usize> {
     len * i / count..len * (i + 1) / count
@@ -218,9 +250,12 @@ struct Tiled<'a, F: Format> {
     panels: usize,
     /// The first panel that is packed; those before it are read where they lie.
     packed_from: usize,
-    /// Blocks of `k`, and elements of one packed panel of one block.
+    /// Blocks of `k`, their length, and elements of one packed panel of one block.
     blocks: usize,
+    k_block: usize,
     panel_len: usize,
+    /// A is read where it lies, too.
+    read_a: bool,
     /// The cut of C: tiles of rows, and panels in a tile.
     row_tiles: usize,
     tile_panels: usize,
@@ -234,7 +269,7 @@ impl<'a, F: Format> Tiled<'a, F> {
         let panels = p.n.div_ceil(panel);
         let rows = kernels.rows();
         let readable = F::IN_PLACE && p.b.col_stride == 1 && p.m <= 6 * rows;
-        let (mut tile_rows, mut tile_panels) = (p.m.min(16 * rows), panels.min(16));
+        let (mut tile_rows, mut tile_panels) = (p.m.min(16 * rows), panels.min(4 * NEAR_PANELS));
         let count = |r: usize, c: usize| p.m.div_ceil(r) * panels.div_ceil(c);
         while threads > 1 && count(tile_rows, tile_panels) < 4 * threads {
             if p.work() / count(tile_rows, tile_panels) < 2 * TASK {
@@ -247,14 +282,22 @@ impl<'a, F: Format> Tiled<'a, F> {
                 break;
             }
         }
+        // Blocks are nearly equal, at places that depend on `k` alone.
+        let blocks = p.k.div_ceil(F::K_BLOCK);
+        let k_block = p.k.div_ceil(blocks.max(1)).next_multiple_of(8).min(F::K_BLOCK);
+        let bytes = size_of::<F::Elem>();
+        // A row distance that is a multiple of a page puts all rows of A on one cache set.
+        let near_a = p.m * p.k * bytes <= SMALL_A && p.a.row_stride.unsigned_abs() * bytes % 4096 != 0;
         Tiled {
             p,
+            read_a: F::IN_PLACE && p.a.col_stride == 1 && panels <= NEAR_PANELS / 2 && near_a,
             kernels,
             panel,
             panels,
             packed_from: if readable { p.n / panel } else { 0 },
-            blocks: p.k.div_ceil(F::K_BLOCK),
-            panel_len: F::steps(p.k.min(F::K_BLOCK)) * 2 * kernels.width,
+            blocks,
+            k_block,
+            panel_len: F::steps(k_block) * 2 * kernels.width,
             row_tiles: p.m.div_ceil(tile_rows),
             tile_panels,
             in_place: F::T::SUMS_IN_PLACE && p.alpha == <F::T as GemmElement>::Sum::ONE && p.c_strides.1 == 1,
@@ -272,24 +315,26 @@ impl<'a, F: Format> Tiled<'a, F> {
             let packed = if share { packed } else { 0..0 };
             let scratch = Scratch::<F::Elem>::take(packed.len() * self.blocks * self.panel_len);
             let shared = Shared(scratch.ptr());
-            tasks(packed.len() * self.blocks, self.p.work(), |i| {
+            let packings = packed.len() * self.blocks;
+            let column_tiles = panels.len().div_ceil(self.tile_panels);
+            let pack = |i: usize| {
                 let (block, j) = (i / packed.len(), packed.start + i % packed.len());
                 // SAFETY: the scratch has room for each panel of each block.
                 unsafe { self.pack_panel(block, j, shared.at(i * self.panel_len)) }
-            });
-            let column_tiles = panels.len().div_ceil(self.tile_panels);
-            tasks(column_tiles * self.row_tiles, self.p.work(), |i| {
+            };
+            let multiply = |i: usize| {
                 let rows = part(self.p.m, self.row_tiles, i % self.row_tiles);
                 let cols = part(panels.len(), column_tiles, i / self.row_tiles);
                 let cols = panels.start + cols.start..panels.start + cols.end;
-                // SAFETY: tiles are disjoint, and the panels were packed above.
+                // SAFETY: tiles are disjoint, and all panels are packed before the first tile is begun.
                 unsafe { self.tile(rows, cols, share.then_some((&shared, packed.clone()))) }
-            });
+            };
+            two_phases(packings, pack, column_tiles * self.row_tiles, multiply, self.p.work());
         }
     }
 
     fn k_range(&self, block: usize) -> Range<usize> {
-        part_at(self.p.k, F::K_BLOCK, block)
+        part_at(self.p.k, self.k_block, block)
     }
 
     /// # Safety
@@ -312,7 +357,7 @@ impl<'a, F: Format> Tiled<'a, F> {
             Some(_) => 0..0,
             None => panels.start.max(self.packed_from)..panels.end.max(self.packed_from),
         };
-        let a_len = rows.len() * a_stride::<F::Elem>();
+        let a_len = if self.read_a { 0 } else { rows.len() * a_stride::<F::Elem>() };
         let scratch = Scratch::<F::Elem>::take(a_len + own_packed.len() * self.panel_len);
         let (packed_a, own_b) = (scratch.ptr(), scratch.ptr().wrapping_add(a_len));
         let sums_stride = panels.len() * 2 * kernels.width;
@@ -329,13 +374,20 @@ impl<'a, F: Format> Tiled<'a, F> {
             }
             for block in 0..self.blocks {
                 let ks = self.k_range(block);
-                (kernels.pack_a)(&p.a.at(rows.start, ks.start), rows.len(), ks.len(), packed_a);
+                let from = p.a.at(rows.start, ks.start);
+                let (a, a_stride) = if self.read_a {
+                    (from.ptr.cast::<F::Elem>(), from.row_stride)
+                } else {
+                    (kernels.pack_a)(&from, rows.len(), ks.len(), packed_a);
+                    (packed_a.cast_const(), a_stride::<F::Elem>() as isize)
+                };
                 for j in own_packed.clone() {
                     self.pack_panel(block, j, own_b.add((j - own_packed.start) * self.panel_len));
                 }
-                for i in 0..panels_of_a {
+                let near = panels.clone().step_by(NEAR_PANELS).map(|j| j..panels.end.min(j + NEAR_PANELS));
+                for (near, i) in near.flat_map(|near| (0..panels_of_a).map(move |i| (near.clone(), i))) {
                     let rs = part(rows.len(), panels_of_a, i);
-                    for j in panels.clone() {
+                    for j in near {
                         let (b, b_stride) = if j < self.packed_from {
                             (p.b.at(ks.start, j * self.panel).ptr.cast::<F::Elem>(), p.b.row_stride)
                         } else {
@@ -349,7 +401,8 @@ impl<'a, F: Format> Tiled<'a, F> {
                         let vectors = left.div_ceil(kernels.width).min(2);
                         kernels.tiles[vectors - 1][rs.len() - 1](&Tile {
                             k: F::steps(ks.len()),
-                            a: packed_a.add(rs.start * a_stride::<F::Elem>()),
+                            a: a.offset(rs.start as isize * a_stride),
+                            a_stride,
                             b,
                             b_stride,
                             c: c.offset(rs.start as isize * c_stride).add((j - panels.start) * 2 * kernels.width),

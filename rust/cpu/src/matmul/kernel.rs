@@ -13,12 +13,17 @@ use super::pack::Format;
 use std::marker::PhantomData;
 
 /// Steps of `k` that are multiplied before the partial sums go to C. Part of the result's bits.
-pub const KC: usize = 256;
+pub const fn k_steps<E>() -> usize {
+    if size_of::<E>() == 8 { 256 } else { 384 }
+}
 
-/// The distance of two packed rows of A: one cache line more than `KC`, so that rows do not fall
+/// Rows of B by which its prefetching runs ahead.
+const AHEAD: isize = 12;
+
+/// The distance of two packed rows of A: one cache line more than a block of `k`, so that rows do not fall
 /// on the same cache sets.
 pub const fn a_stride<E>() -> usize {
-    KC + 64 / size_of::<E>()
+    k_steps::<E>() + 64 / size_of::<E>()
 }
 
 /// A vector register of sums, and what feeds it.
@@ -46,15 +51,15 @@ pub trait Lanes {
     /// # Safety
     /// As for the trait.
     unsafe fn mul_add(a: Self::V, b: Self::V, acc: Self::V) -> Self::V;
-    /// Calls the cache line at `c` nearer, if the machine can.
+    /// Calls the cache line at `p` nearer, if the machine can.
     #[inline(always)]
-    fn prefetch(c: *mut Self::Acc) {
+    fn prefetch<P>(p: *const P) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: a hint, which reads nothing; every x86-64 has it.
         unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(c.cast());
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(p.cast());
         }
-        let _ = c;
+        let _ = p;
     }
     /// Writes the first `lanes` sums to `c`, or adds them to it.
     ///
@@ -66,7 +71,7 @@ pub trait Lanes {
 /// One call of the microkernel.
 pub struct Tile<E, A> {
     pub k: usize,
-    /// Rows of A at distance `a_stride`.
+    pub a_stride: isize,
     pub a: *const E,
     /// Rows of B at distance `b_stride`.
     pub b: *const E,
@@ -102,10 +107,14 @@ unsafe fn tile<L: Lanes, const R: usize, const NV: usize>(t: &Tile<L::Elem, L::A
                 row[v] = L::load(b.add(v * L::WIDTH));
             }
             for r in 0..R {
-                let x = L::splat(a.add(r * a_stride::<L::Elem>()));
+                let x = L::splat(a.offset(r as isize * t.a_stride));
                 for v in 0..NV {
                     acc[r][v] = L::mul_add(x, row[v], acc[r][v]);
                 }
+            }
+            // B streams from the second-level cache; the hint runs ahead of what the processor guesses.
+            for v in 0..NV {
+                L::prefetch(b.wrapping_offset(AHEAD * t.b_stride).wrapping_add(v * L::WIDTH));
             }
             a = a.wrapping_add(1);
             b = b.wrapping_offset(t.b_stride);
@@ -169,9 +178,9 @@ macro_rules! isa {
                 unsafe { job.run() }
             }
             $(#[$feature])?
-            unsafe fn dots<T: GemmElement>(job: &Vector<T>) {
+            unsafe fn dots<T: GemmElement, L: Lanes<Elem = T::Sum, Acc = T::Sum>>(job: &Vector<T>) {
                 // SAFETY: as above.
-                unsafe { job.dots() }
+                unsafe { job.dots::<L>() }
             }
             $(#[$feature])?
             unsafe fn sums<T: GemmElement>(job: &Vector<T>) {
@@ -185,14 +194,20 @@ macro_rules! isa {
                 const TWO: &'static [TileFn<L::Elem, L::Acc>] = &[$(tile::<L, $rows, 2>),*];
             }
 
-            pub const fn kernels<F: Format, L: Lanes<Elem = F::Elem, Acc = F::Acc> + 'static>() -> Kernels<F> {
+            /// The table of format `F`, with tiles of `L` and dot products in `D`.
+            pub const fn kernels<F, L, D>() -> Kernels<F>
+            where
+                F: Format,
+                L: Lanes<Elem = F::Elem, Acc = F::Acc> + 'static,
+                D: Lanes<Elem = <F::T as GemmElement>::Sum, Acc = <F::T as GemmElement>::Sum>,
+            {
                 Kernels {
                     width: L::WIDTH,
                     tiles: [Tiles::<L>::ONE, Tiles::<L>::TWO],
                     pack_a: pack_a::<F>,
                     pack_b: pack_b::<F>,
                     combine: combine::<F::T>,
-                    vector: VectorKernels { dots: dots::<F::T>, sums: sums::<F::T> },
+                    vector: VectorKernels { dots: dots::<F::T, D>, sums: sums::<F::T> },
                 }
             }
         }

@@ -10,7 +10,7 @@
 //! - `Pairs`: two bfloat16 of neighbouring `k` in one element.
 
 use super::element::{GemmElement, Sum};
-use super::kernel::a_stride;
+use super::kernel::{a_stride, k_steps};
 use num_complex::Complex;
 use std::marker::PhantomData;
 
@@ -53,11 +53,11 @@ pub trait Format: 'static {
     type T: GemmElement;
     type Elem: Copy;
     type Acc: Copy;
-    /// Values of `k` in a block of `KC` steps.
+    /// Values of `k` in a block.
     const K_BLOCK: usize;
     /// Sums in a column of C.
     const SUMS_PER_COLUMN: usize;
-    /// Elements are the operand's own, so B can be read where it lies.
+    /// Elements are the operand's own, so A and B can be read where they lie.
     const IN_PLACE: bool;
 
     /// Steps that `k` values make.
@@ -90,10 +90,7 @@ unsafe fn copy_block<T: GemmElement, const AVX: bool>(
     unsafe {
         if src.col_stride == 1 {
             for i in 0..rows {
-                let (from, to) = (src.row(i), dst.add(i * dst_stride));
-                for j in 0..cols {
-                    *to.add(j) = (*from.add(j)).widen();
-                }
+                copy_row(src.row(i), dst.add(i * dst_stride), cols);
             }
         } else if src.row_stride == 1 {
             let load = |i: usize, j: usize| (*src.ptr.offset(i as isize + j as isize * src.col_stride)).widen();
@@ -105,6 +102,31 @@ unsafe fn copy_block<T: GemmElement, const AVX: bool>(
                     *to.add(j) = (*from.offset(j as isize * src.col_stride)).widen();
                 }
             }
+        }
+    }
+}
+
+/// Copies and widens adjacent elements, in runs that pass through registers: so the compiler need not know that `src` and
+/// `dst` are apart.
+///
+/// # Safety
+/// Both cover `len` elements.
+#[inline(always)]
+unsafe fn copy_row<T: GemmElement>(src: *const T, dst: *mut T::Sum, len: usize) {
+    const RUN: usize = 16;
+    let whole = len - len % RUN;
+    // SAFETY: the caller's promise; a run ends before `whole`.
+    unsafe {
+        for j in (0..whole).step_by(RUN) {
+            let from = src.add(j).cast::<[T; RUN]>().read();
+            let mut run = [T::Sum::ZERO; RUN];
+            for l in 0..RUN {
+                run[l] = from[l].widen();
+            }
+            dst.add(j).cast::<[T::Sum; RUN]>().write(run);
+        }
+        for j in whole..len {
+            *dst.add(j) = (*src.add(j)).widen();
         }
     }
 }
@@ -185,7 +207,7 @@ impl<T: GemmElement> Format for Real<T> {
     type T = T;
     type Elem = T::Sum;
     type Acc = T::Sum;
-    const K_BLOCK: usize = super::kernel::KC;
+    const K_BLOCK: usize = k_steps::<T::Sum>();
     const SUMS_PER_COLUMN: usize = 1;
     const IN_PLACE: bool = T::SUMS_IN_PLACE;
 
@@ -199,14 +221,9 @@ impl<T: GemmElement> Format for Real<T> {
     }
     #[inline(always)]
     unsafe fn pack_b<const AVX: bool>(src: &Source<T>, k: usize, cols: usize, width: usize, dst: *mut T::Sum) {
-        // SAFETY: the caller's promise. The full panel has a constant width, so its copy is unrolled.
+        // SAFETY: the caller's promise.
         unsafe {
-            match cols {
-                32 if width == 16 => copy_block::<T, AVX>(src, k, 32, dst, 32),
-                16 if width == 8 => copy_block::<T, AVX>(src, k, 16, dst, 16),
-                8 if width == 4 => copy_block::<T, AVX>(src, k, 8, dst, 8),
-                _ => copy_block::<T, AVX>(src, k, cols, dst, 2 * width),
-            }
+            copy_block::<T, AVX>(src, k, cols, dst, 2 * width);
             pad(dst, T::Sum::ZERO, k, cols, 2 * width);
         }
     }
@@ -222,7 +239,7 @@ where
     type T = Complex<R>;
     type Elem = R;
     type Acc = R;
-    const K_BLOCK: usize = super::kernel::KC / 2;
+    const K_BLOCK: usize = k_steps::<R>() / 2;
     const SUMS_PER_COLUMN: usize = 2;
     const IN_PLACE: bool = false;
 
@@ -271,7 +288,7 @@ impl Format for Pairs {
     type T = half::bf16;
     type Elem = u32;
     type Acc = f32;
-    const K_BLOCK: usize = 2 * super::kernel::KC;
+    const K_BLOCK: usize = 2 * k_steps::<u32>();
     const SUMS_PER_COLUMN: usize = 1;
     const IN_PLACE: bool = false;
 

@@ -1,15 +1,17 @@
 //! Products with a vector, and with a few rows: bound by reading B once.
 //!
-//! `dots` is for a B whose columns are contiguous: sixteen running sums a column, added at the end.
+//! `dots` is for a B whose columns are contiguous: running sums in registers, added at the end.
 //! `sums` is for a B whose rows are: whole rows are scaled and added to the result.
 //! Long `k` is cut at fixed places, and the parts are added in order.
 
 use super::element::{GemmElement, Sum};
+use super::kernel::Lanes;
 use super::pack::Source;
 
 /// Longest run of `k` that one job sums. Part of the result's bits.
 pub const K_CHUNK: usize = 32768;
 
+/// Room for the sums of any register.
 const LANES: usize = 16;
 
 /// `y = x B` for `rows` rows of `x`, widened and contiguous.
@@ -31,18 +33,18 @@ pub struct VectorKernels<T: GemmElement> {
 
 impl<T: GemmElement> Vector<T> {
     /// # Safety
-    /// The pointers cover the operands, and `y` the result.
+    /// The pointers cover the operands, and `y` the result; the machine has the instructions of `L`.
     #[inline(always)]
-    pub unsafe fn dots(&self) {
+    pub unsafe fn dots<L: Lanes<Elem = T::Sum, Acc = T::Sum>>(&self) {
         // SAFETY: the caller's promise.
         unsafe {
             let mut j = 0;
             while j + 4 <= self.n {
-                self.dots_of::<4>(j);
+                self.dots_of::<L, 4>(j);
                 j += 4;
             }
             while j < self.n {
-                self.dots_of::<1>(j);
+                self.dots_of::<L, 1>(j);
                 j += 1;
             }
         }
@@ -53,50 +55,34 @@ impl<T: GemmElement> Vector<T> {
     /// # Safety
     /// As for `dots`.
     #[inline(always)]
-    unsafe fn dots_of<const C: usize>(&self, j: usize) {
+    unsafe fn dots_of<L: Lanes<Elem = T::Sum, Acc = T::Sum>, const C: usize>(&self, j: usize) {
         let step = self.b.row_stride;
-        // SAFETY: as for `dots`.
+        let whole = self.k - self.k % (2 * L::WIDTH);
+        // SAFETY: as for `dots`; a run of two registers ends before `whole`.
         unsafe {
-            let mut columns = [self.b.ptr; C];
-            for (c, column) in columns.iter_mut().enumerate() {
-                *column = self.b.at(0, j + c).ptr;
-            }
             for i in 0..self.rows {
                 let x = self.x.add(i * self.x_stride);
-                let mut acc = [[T::Sum::ZERO; LANES]; C];
-                let whole = self.k - self.k % LANES;
-                if step == 1 {
-                    for p in (0..whole).step_by(LANES) {
-                        for c in 0..C {
-                            for l in 0..LANES {
-                                let product = (*x.add(p + l)).times((*columns[c].add(p + l)).widen());
-                                acc[c][l] = acc[c][l].plus(product);
-                            }
-                        }
-                    }
-                } else {
-                    for p in (0..whole).step_by(LANES) {
-                        for c in 0..C {
-                            for l in 0..LANES {
-                                let b = (*columns[c].offset((p + l) as isize * step)).widen();
-                                acc[c][l] = acc[c][l].plus((*x.add(p + l)).times(b));
-                            }
+                // Two registers for each column, because one addition must wait for the last.
+                let mut acc = [[L::zero(); 2]; C];
+                for p in (0..whole).step_by(2 * L::WIDTH) {
+                    let xs = [L::load(x.add(p)), L::load(x.add(p + L::WIDTH))];
+                    for c in 0..C {
+                        let column = self.b.at(p, j + c).ptr;
+                        for half in 0..2 {
+                            let b = run::<T, L>(column.offset((half * L::WIDTH) as isize * step), step);
+                            acc[c][half] = L::mul_add(xs[half], b, acc[c][half]);
                         }
                     }
                 }
                 for c in 0..C {
+                    let mut parts = [T::Sum::ZERO; LANES];
+                    L::store(acc[c][0], parts.as_mut_ptr(), L::WIDTH, false);
+                    L::store(acc[c][1], parts.as_mut_ptr(), L::WIDTH, true);
                     for p in whole..self.k {
-                        let b = (*columns[c].offset(p as isize * step)).widen();
-                        acc[c][p - whole] = acc[c][p - whole].plus((*x.add(p)).times(b));
+                        let part = &mut parts[(p - whole) % L::WIDTH];
+                        *part = part.plus((*x.add(p)).times((*self.b.at(p, j + c).ptr).widen()));
                     }
-                    let mut width = LANES / 2;
-                    while width > 0 {
-                        for l in 0..width {
-                            acc[c][l] = acc[c][l].plus(acc[c][l + width]);
-                        }
-                        width /= 2;
-                    }
-                    *self.y.add(i * self.y_stride + j + c) = acc[c][0];
+                    *self.y.add(i * self.y_stride + j + c) = parts.into_iter().fold(T::Sum::ZERO, T::Sum::plus);
                 }
             }
         }
@@ -146,5 +132,30 @@ impl<T: GemmElement> Vector<T> {
                 f(j, j as isize * self.b.col_stride);
             }
         }
+    }
+}
+
+/// A register of elements `step` apart, widened.
+///
+/// # Safety
+/// All are readable, and the machine has the instructions of `L`.
+#[inline(always)]
+unsafe fn run<T: GemmElement, L: Lanes<Elem = T::Sum, Acc = T::Sum>>(src: *const T, step: isize) -> L::V {
+    let mut run = [T::Sum::ZERO; LANES];
+    // SAFETY: the caller's promise. The first loop is known to be contiguous, and vectorises.
+    unsafe {
+        if step == 1 {
+            if T::SUMS_IN_PLACE {
+                return L::load(src.cast());
+            }
+            for l in 0..L::WIDTH {
+                run[l] = (*src.add(l)).widen();
+            }
+        } else {
+            for l in 0..L::WIDTH {
+                run[l] = (*src.offset(l as isize * step)).widen();
+            }
+        }
+        L::load(run.as_ptr())
     }
 }

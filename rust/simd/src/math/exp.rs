@@ -50,13 +50,21 @@ fn half_exp<S: Isa, P: Digits>(x: f64) -> f64 {
     scale(y, k - 1.0)
 }
 
+/// exp(x) = 2^k (1 + tail): k and tail.
 #[inline(always)]
-pub fn exp_32<S: Isa>(x: f32) -> f32 {
+fn reduced_32<S: Isa>(x: f32) -> (f32, f32) {
     let x = limit_32(x, -104.0, 89.0);
     let k = S::mul_add(x, c32::LOG2_E, ROUND32) - ROUND32;
-    let r = S::mul_add(-k, LN2_LO_32, S::mul_add(-k, LN2_HI_32, x));
-    let y = 1.0 + S::mul_add(r * r, poly32::<S>(r, &EXP32), r);
-    scale_32(y, k)
+    let r_hi = S::mul_add(-k, LN2_HI_32, x);
+    let r = S::mul_add(-k, LN2_LO_32, r_hi);
+    let c = S::mul_add(-k, LN2_LO_32, r_hi - r);
+    (k, r + S::mul_add(r * r, poly32::<S>(r, &EXP32), c))
+}
+
+#[inline(always)]
+pub fn exp_32<S: Isa>(x: f32) -> f32 {
+    let (k, tail) = reduced_32::<S>(x);
+    scale_32(1.0 + tail, k)
 }
 
 #[inline(always)]
@@ -64,7 +72,7 @@ pub fn exp2<S: Isa>(x: f64) -> f64 {
     let x = limit(x, -1080.0, 1025.0);
     let k = (x + ROUND64) - ROUND64;
     let r = (x - k) * c64::LN_2;
-    let y = 1.0 + S::mul_add(r * r, poly::<S>(r, &EXP64), r);
+    let y = 1.0 + S::mul_add(x - k, c64::LN_2, r * r * poly::<S>(r, &EXP64));
     scale(y, k)
 }
 
@@ -73,7 +81,7 @@ pub fn exp2_32<S: Isa>(x: f32) -> f32 {
     let x = limit_32(x, -151.0, 129.0);
     let k = (x + ROUND32) - ROUND32;
     let r = (x - k) * c32::LN_2;
-    let y = 1.0 + S::mul_add(r * r, poly32::<S>(r, &EXP32), r);
+    let y = 1.0 + S::mul_add(x - k, c32::LN_2, r * r * poly32::<S>(r, &EXP32));
     scale_32(y, k)
 }
 
@@ -101,9 +109,22 @@ pub fn sigmoid<S: Isa, P: Digits>(x: f64) -> f64 {
     (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)
 }
 
+/// Four roundings would add up to 1.7 ulp; so what they lose is kept, and corrects the quotient at the end.
 #[inline(always)]
 pub fn sigmoid_32<S: Isa>(x: f32) -> f32 {
-    sigmoid::<S, Single>(x as f64) as f32
+    if !S::FMA {
+        return sigmoid::<S, Single>(x as f64) as f32;
+    }
+    let (k, tail) = reduced_32::<S>(-x.abs());
+    let rounded = 1.0 + tail;
+    let (e, e_lo) = (scale_32(rounded, k), scale_32((1.0 - rounded) + tail, k));
+    let bottom = 1.0 + e;
+    let bottom_lo = ((1.0 - bottom) + e) + e_lo;
+    let (top, top_lo) = (if x < 0.0 { e } else { 1.0 }, if x < 0.0 { e_lo } else { 0.0 });
+    let inverse = 1.0 / bottom;
+    let y = top * inverse;
+    let rest = S::mul_add(-y, bottom, top) + S::mul_add(-y, bottom_lo, top_lo);
+    S::mul_add(rest, inverse, y)
 }
 
 /// An odd polynomial near 0, where 1 - 2 / (exp(2x) + 1) would cancel.

@@ -12,16 +12,8 @@ pub fn lgamma_32<S: Isa>(x: f32) -> f32 {
 }
 
 /// Bernoulli numbers B(2n) / 2n of the asymptotic series of digamma.
-const SERIES: [f64; 8] = [
-    1.0 / 12.0,
-    -1.0 / 120.0,
-    1.0 / 252.0,
-    -1.0 / 240.0,
-    1.0 / 132.0,
-    -691.0 / 32760.0,
-    1.0 / 12.0,
-    -3617.0 / 8160.0,
-];
+const SERIES: [f64; 8] =
+    [1.0 / 12.0, -1.0 / 120.0, 1.0 / 252.0, -1.0 / 240.0, 1.0 / 132.0, -691.0 / 32760.0, 1.0 / 12.0, -3617.0 / 8160.0];
 
 /// Upwards to 10 by the recurrence, then the asymptotic series; negative x by reflection. As in torch, digamma(0) is
 /// infinite with the sign of -x, and negative integers give NaN.

@@ -2,8 +2,14 @@
 //!
 //! One list below makes three things: the trait [`Math`] that `f32` and `f64` implement, the trait [`Isa`] through which
 //! kernels spell the functions (`S::exp(x)`), and the documentation with the error of each. Errors are in units in the
-//! last place (ulp), the largest seen by the tests in this folder against 60-digit references, at all levels. NaN,
-//! infinities, signed zeros and subnormal numbers follow C99.
+//! last place (ulp), the largest seen against references of 100 and more digits (`f64`) and over 4 million arguments of
+//! all exponents (`f32`). Without FMA the `f32` versions of tanh and erf err by 0.3 more. NaN, infinities, signed zeros
+//! and subnormal numbers follow C99.
+//!
+//! Most `f32` functions compute in `f64` with short polynomials, which makes them right to 0.501 ulp; exp, exp2, tanh,
+//! sigmoid, log and erf, which neural networks live on, have algorithms of their own in `f32`, two to three times faster.
+
+#![allow(clippy::extra_unused_type_parameters)] // One shape for all functions, also where no multiply-add is.
 
 mod erf;
 mod exp;
@@ -89,38 +95,55 @@ macro_rules! functions {
 
 functions! {
     /// e^x.
+    /// Error: f64 0.8 ulp, f32 0.9.
     exp(x) = exp::exp::<Double>, exp_32;
     /// 2^x.
+    /// Error: f64 1.0 ulp, f32 1.0.
     exp2(x) = exp::exp2, exp2_32;
     /// e^x - 1, exact near 0.
+    /// Error: f64 1.1 ulp, f32 0.5.
     expm1(x) = exp::expm1::<Double>, expm1_32;
     /// 1 / (1 + e^-x).
+    /// Error: f64 1.8 ulp, f32 0.9.
     sigmoid(x) = exp::sigmoid::<Double>, sigmoid_32;
     /// Hyperbolic sine.
+    /// Error: f64 1.4 ulp, f32 0.5.
     sinh(x) = exp::sinh::<Double>, sinh_32;
     /// Hyperbolic cosine.
+    /// Error: f64 1.2 ulp, f32 0.5.
     cosh(x) = exp::cosh::<Double>, cosh_32;
     /// Hyperbolic tangent.
+    /// Error: f64 1.1 ulp, f32 1.0.
     tanh(x) = exp::tanh, tanh_32;
     /// Natural logarithm.
+    /// Error: f64 0.8 ulp, f32 0.8.
     log(x) = log::log::<Double>, log_32;
     /// Logarithm to base 2.
+    /// Error: f64 0.6 ulp, f32 0.5.
     log2(x) = log::log2::<Double>, log2_32;
     /// Logarithm to base 10.
+    /// Error: f64 0.7 ulp, f32 0.5.
     log10(x) = log::log10::<Double>, log10_32;
     /// log(1 + x), exact near 0.
+    /// Error: f64 1.1 ulp, f32 0.5.
     log1p(x) = log::log1p::<Double>, log1p_32;
     /// Inverse hyperbolic sine.
+    /// Error: f64 1.3 ulp, f32 0.5.
     asinh(x) = log::asinh::<Double>, asinh_32;
     /// Inverse hyperbolic cosine.
+    /// Error: f64 1.7 ulp, f32 0.5.
     acosh(x) = log::acosh::<Double>, acosh_32;
     /// Inverse hyperbolic tangent.
+    /// Error: f64 1.4 ulp, f32 0.5.
     atanh(x) = log::atanh::<Double>, atanh_32;
     /// Sine of any argument. A loop over it is scalar: for runs of elements use [`slices::sin`].
+    /// Error: f64 0.7 ulp, f32 0.5.
     sin(x) = trig::sin, sin_32;
     /// Cosine of any argument. A loop over it is scalar: for runs of elements use [`slices::cos`].
+    /// Error: f64 0.8 ulp, f32 0.5.
     cos(x) = trig::cos, cos_32;
     /// Tangent of any argument. A loop over it is scalar: for runs of elements use [`slices::tan`].
+    /// Error: f64 1.7 ulp, f32 0.5.
     tan(x) = trig::tan, tan_32;
     /// Sine for |x| <= [`Math::NEAR`], vectorisable; beyond that, anything.
     sin_near(x) = trig::sin_near, sin_near_32;
@@ -129,25 +152,36 @@ functions! {
     /// Tangent for |x| <= [`Math::NEAR`], vectorisable; beyond that, anything.
     tan_near(x) = trig::tan_near, tan_near_32;
     /// Inverse sine.
+    /// Error: f64 0.6 ulp, f32 0.5.
     asin(x) = inverse::asin::<Double>, asin_32;
     /// Inverse cosine.
+    /// Error: f64 0.6 ulp, f32 0.5.
     acos(x) = inverse::acos::<Double>, acos_32;
     /// Inverse tangent.
+    /// Error: f64 1.6 ulp, f32 0.5.
     atan(x) = inverse::atan::<Double>, atan_32;
     /// The angle of the point (x, y).
+    /// Error: f64 1.9 ulp, f32 0.5.
     atan2(y, x) = inverse::atan2::<Double>, atan2_32;
     /// The error function.
+    /// Error: f64 1.0 ulp, f32 1.0.
     erf(x) = erf::erf::<Double>, erf_32;
     /// 1 - erf(x), with small relative error where erf is near 1.
+    /// Error: f64 2.5 ulp, f32 0.5.
     erfc(x) = erf::erfc::<Double>, erfc_32;
     /// The inverse of erf.
+    /// Error: f64 3.1 ulp, f32 0.5.
     erfinv(x) = erf::erfinv, erfinv_32;
     /// x^y with C99's special cases.
+    /// Error: f64 0.9 ulp, f32 0.5.
     pow(x, y) = pow::pow, pow_32;
     /// 1 / sqrt(x), by division: no estimate.
+    /// Two roundings, as torch: 1.5 ulp.
     rsqrt(x) = pow::rsqrt, rsqrt_32;
     /// log |Gamma(x)|; scalar.
+    /// Error: f64 2.2 ulp, f32 0.5.
     lgamma(x) = gamma::lgamma, lgamma_32;
     /// The derivative of log Gamma; scalar.
+    /// Relative errors grow to 35 ulp beside the zero at 1.46 (absolute: 1e-15).
     digamma(x) = gamma::digamma, digamma_32;
 }

@@ -47,7 +47,7 @@ fn signed(x: f64, y: f64, magnitude: f64) -> f64 {
     let integral = b >= BIG || (b + BIG) - BIG == b;
     let half = 0.5 * b;
     let even = b >= 2.0 * BIG || (half + BIG) - BIG == half;
-    let r = if a == 1.0 && y == y { 1.0 } else { magnitude };
+    let r = if a == 1.0 && !y.is_nan() { 1.0 } else { magnitude };
     let r = if x.is_sign_negative() && integral && !even { -r } else { r };
     let r = if x < 0.0 && x > f64::NEG_INFINITY && !integral { f64::NAN } else { r };
     if x == 1.0 || y == 0.0 { 1.0 } else { r }

@@ -3,7 +3,7 @@
 
 use super::{Isa, slices};
 use crate::testing::for_each_level;
-use crate::{Base, simd_loop};
+use crate::{Base, Level, convert, simd_loop};
 use std::collections::BTreeMap;
 
 type Loop1<T> = unsafe fn(*mut T, *const T, usize);
@@ -171,7 +171,8 @@ fn double_precision_against_the_table() {
             let x: Vec<f64> = table[f.name].iter().map(|p| p.0[0]).collect();
             check(f.name, &map(f.double, &x), f.limit);
         }
-        let pairs: [(&str, Loop2<f64>, f64); 2] = [("pow", binary!(f64, pow), 1.0), ("atan2", binary!(f64, atan2), 2.0)];
+        let pairs: [(&str, Loop2<f64>, f64); 2] =
+            [("pow", binary!(f64, pow), 1.0), ("atan2", binary!(f64, atan2), 2.0)];
         for (name, f, limit) in pairs {
             let x: Vec<f64> = table[name].iter().map(|p| p.0[0]).collect();
             let y: Vec<f64> = table[name].iter().map(|p| p.0[1]).collect();
@@ -198,7 +199,9 @@ fn sweep(first: usize, step: usize) {
                 }
             }
             println!("{level:?} {} {worst:.3} ulp at {at:e}", f.name);
-            if worst > f.limit_32 {
+            // Without FMA every step of a polynomial rounds twice.
+            let limit = f.limit_32 + if level == Level::Base { 0.5 } else { 0.0 };
+            if worst > limit {
                 wrong.push(format!("{level:?} {}: {worst:.3} ulp at {at:e}", f.name));
             }
         }
@@ -229,7 +232,7 @@ fn speed() {
         });
         best.fold(f64::INFINITY, f64::min) * 1e9 / 1024.0
     }
-    println!("{:10} {:>24} {:>24}", "ns/element", "f32 base, v3, v4", "f64 base, v3, v4");
+    println!("{:18} {:>24} {:>24}", "ns/element", "f32 base, v3, v4", "f64 base, v3, v4");
     let argument = |name: &str, i: usize| if name == "acosh" { 1.0 } else { 0.0 } + (i as f64 + 0.5) / 1024.0;
     let mut lines = BTreeMap::new();
     for_each_level(|_| {
@@ -257,16 +260,48 @@ fn speed() {
         // SAFETY: equal lengths.
         let single = time(|| unsafe { pow32(out32.as_mut_ptr(), a32.as_ptr(), a32.as_ptr(), 1024) });
         note("pow", single, double);
+        let (mut h, mut b) = (vec![half::f16::ONE; 1024], vec![half::bf16::ONE; 1024]);
+        // SAFETY: equal lengths.
+        let widen = time(|| unsafe { convert::f16_to_f32(out32.as_mut_ptr(), h.as_ptr(), 1024) });
+        // SAFETY: equal lengths.
+        let narrow = time(|| unsafe { convert::f32_to_f16(h.as_mut_ptr(), a32.as_ptr(), 1024) });
+        note("f16 to, from f32", widen, narrow);
+        // SAFETY: equal lengths.
+        let widen = time(|| unsafe { convert::bf16_to_f32(out32.as_mut_ptr(), b.as_ptr(), 1024) });
+        // SAFETY: equal lengths.
+        let narrow = time(|| unsafe { convert::f32_to_bf16(b.as_mut_ptr(), a32.as_ptr(), 1024) });
+        note("bf16 to, from f32", widen, narrow);
     });
     for (name, (single, double)) in lines {
-        println!("{name:10} {single:>24} {double:>24}");
+        println!("{name:18} {single:>24} {double:>24}");
     }
 }
 
 /// Where the special cases are: every pair of these for functions of two arguments.
 const SPECIAL: [f64; 23] = [
-    0.0, 5e-324, 1e-310, 1e-45, 1e-40, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 1000.0, 16777215.0, 16777217.0, 4503599627370497.0,
-    9007199254740991.0, 9007199254740994.0, 1e30, 3.4028234663852886e38, 1e300, f64::MAX, f64::INFINITY,
+    0.0,
+    5e-324,
+    1e-310,
+    1e-45,
+    1e-40,
+    0.25,
+    0.5,
+    1.0,
+    1.5,
+    2.0,
+    3.0,
+    5.0,
+    1000.0,
+    16777215.0,
+    16777217.0,
+    4503599627370497.0,
+    9007199254740991.0,
+    9007199254740994.0,
+    1e30,
+    3.4028234663852886e38,
+    1e300,
+    f64::MAX,
+    f64::INFINITY,
 ];
 
 fn specials() -> Vec<f64> {
@@ -298,6 +333,22 @@ fn special_values_of_one_argument() {
     });
 }
 
+/// scipy's and torch's values, where libm has no such function.
+#[test]
+fn special_values_of_erfinv_and_digamma() {
+    const INF: f64 = f64::INFINITY;
+    for_each_level(|_| {
+        let erfinv = map(unary!(f64, erfinv), &[1.0, -1.0, 0.0, -0.0, 1.5, -INF, f64::NAN]);
+        assert_eq!(erfinv[..2], [INF, -INF]);
+        assert_eq!(erfinv[2..4].iter().map(|y| y.to_bits()).collect::<Vec<_>>(), [0, 1 << 63]);
+        assert!(erfinv[4..].iter().all(|y| y.is_nan()));
+        let digamma = map(unary!(f64, digamma), &[0.0, -0.0, INF, 1.0, -0.5, -1.0, -INF, f64::NAN]);
+        assert_eq!(digamma[..3], [-INF, INF, INF]);
+        assert!((digamma[3] + 0.5772156649015329).abs() < 1e-15 && (digamma[4] - 0.03648997397857652).abs() < 1e-15);
+        assert!(digamma[5..].iter().all(|y| y.is_nan()), "{digamma:?}");
+    });
+}
+
 #[test]
 fn special_values_of_two_arguments() {
     let all = specials();
@@ -317,7 +368,12 @@ fn special_values_of_two_arguments() {
             }
             for (i, got) in map2(single, &a32, &b32).into_iter().enumerate() {
                 let want = reference(a32[i] as f64, b32[i] as f64);
-                assert!(error_32(got, want) <= 1.0, "{level:?} {name}({:e}, {:e}) = {got:e}, not {want:e}", a32[i], b32[i]);
+                assert!(
+                    error_32(got, want) <= 1.0,
+                    "{level:?} {name}({:e}, {:e}) = {got:e}, not {want:e}",
+                    a32[i],
+                    b32[i]
+                );
             }
         }
     });
@@ -334,9 +390,8 @@ fn single_precision_of_two_arguments() {
     let a: Vec<f32> = (0..100_000).map(|_| f32::from_bits(draw())).collect();
     let b: Vec<f32> = a.iter().map(|x| 100.0 / x.abs().ln() * (draw() as f32 / 2f32.powi(31) - 1.0)).collect();
     for_each_level(|level| {
-        let functions: [(Loop2<f32>, fn(f64, f64) -> f64); 2] =
-            [(binary!(f32, pow), libm::pow), (binary!(f32, atan2), libm::atan2)];
-        for (f, reference) in functions {
+        let pow: (Loop2<f32>, fn(f64, f64) -> f64) = (binary!(f32, pow), libm::pow);
+        for (f, reference) in [pow, (binary!(f32, atan2), libm::atan2)] {
             for (i, got) in map2(f, &a, &b).into_iter().enumerate() {
                 let want = reference(a[i] as f64, b[i] as f64);
                 assert!(error_32(got, want) <= 1.0, "{level:?} f({:e}, {:e}) = {got:e}, not {want:e}", a[i], b[i]);

@@ -1,0 +1,165 @@
+"""Messages over a Unix socket: each arrives whole, with its descriptors, at exactly one reader, or not at all.
+
+The sockets keep message boundaries (``SOCK_SEQPACKET``), so any number of processes may read and write the same two ends
+without a lock, and a kill at any instant leaves no half of a message and no lock behind. What is too long for a datagram
+goes through a memory file; what needs more descriptors than a datagram carries sends them ahead through a socket of
+its own, which then is the one descriptor. In a message the kernel holds all of it: the sender may die.
+"""
+
+import array
+import errno
+import mmap
+import os
+import select
+import socket
+import time
+
+INLINE = 32 << 10
+"""Longer messages travel in a memory file."""
+MOST = 250
+"""How many descriptors one datagram carries; the kernel's limit is 253."""
+
+_PLAIN, _FILE, _BUNDLE = 0, 1, 2
+_HEADS = [bytes([flags]) for flags in range(4)]
+_ROOM = socket.CMSG_SPACE((MOST + 3) * array.array("i").itemsize)
+_CLOSED = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
+
+
+def adopt(descriptor):
+    """A blocking socket object over a descriptor, whatever the program's default timeout."""
+    end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, descriptor)
+    end.settimeout(None)
+    return end
+
+
+def pair():
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def wait(end, event, deadline):
+    """Waits until the event; False when the deadline, a moment of ``time.monotonic`` or None, comes first."""
+    poll = select.poll()
+    poll.register(end, event)
+    if deadline is None:
+        poll.poll()
+        return True
+    return bool(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
+
+
+def send(end, payload, descriptors=(), block=True):
+    """Sends one message. Returns False if that would block and must not."""
+    extra = []
+    try:
+        flags = _PLAIN
+        if len(descriptors) > MOST:
+            extra.append(_bundle(descriptors))
+            descriptors = extra[:]
+            flags |= _BUNDLE
+        if len(payload) > INLINE:
+            extra.append(_file(payload))
+            descriptors = [*descriptors, extra[-1]]
+            payload = b""
+            flags |= _FILE
+        return _send(end, [_HEADS[flags], payload], descriptors, block)
+    finally:
+        for descriptor in extra:
+            os.close(descriptor)
+
+
+def receive(end, block=True):
+    """The payload, bytes or a mapping, and the descriptors of the next message, which belong to the caller.
+
+    None if there is none and the call must not block; EOFError when all writers are gone.
+    """
+    received = _receive(end, block)
+    if received is None:
+        return None
+    data, descriptors = received
+    if not data:
+        raise EOFError
+    flags, payload = data[0], memoryview(data)[1:]
+    if flags & _FILE:
+        payload = _contents(descriptors.pop())
+    if flags & _BUNDLE:
+        descriptors = _unbundle(descriptors.pop())
+    return payload, descriptors
+
+
+def _send(end, parts, descriptors, block):
+    flags = socket.MSG_NOSIGNAL if block else socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT
+    control = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+    while True:
+        try:
+            end.sendmsg(parts, control, flags)
+            return True
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno in _CLOSED:
+                raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from None
+            # Too many descriptors in flight: it passes when readers have read.
+            if error.errno != errno.ETOOMANYREFS:
+                raise
+        if not block:
+            return False
+        time.sleep(0.001)
+
+
+def _receive(end, block):
+    flags = socket.MSG_CMSG_CLOEXEC if block else socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
+    while True:
+        try:
+            data, control, about, _ = end.recvmsg(INLINE + 1, _ROOM, flags)
+            break
+        except BlockingIOError:
+            return None
+        except ConnectionResetError:
+            # Said once when the other side went without reading all; what it had sent is still there.
+            continue
+    descriptors = array.array("i")
+    for level, kind, content in control:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors.frombytes(content[: len(content) // descriptors.itemsize * descriptors.itemsize])
+    if about & socket.MSG_CTRUNC:
+        close(descriptors)
+        raise OSError(errno.EMFILE, "a message was lost since its descriptors did not fit under the limit (ulimit -n)")
+    return data, descriptors.tolist()
+
+
+def _file(payload):
+    descriptor = os.memfd_create("rushlight-message", os.MFD_CLOEXEC)
+    rest = memoryview(payload)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+    return descriptor
+
+
+def _contents(descriptor):
+    try:
+        return mmap.mmap(descriptor, 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
+    finally:
+        os.close(descriptor)
+
+
+def _bundle(descriptors):
+    outside, inside = pair()
+    with outside:
+        for start in range(0, len(descriptors), MOST):
+            if not _send(outside, [b"+"], descriptors[start : start + MOST], block=False):
+                raise OSError(errno.ETOOMANYREFS, "too many descriptors for one message")
+    return inside.detach()
+
+
+def _unbundle(descriptor):
+    descriptors = []
+    with adopt(descriptor) as inside:
+        while True:
+            data, some = _receive(inside, block=True)
+            if not data:
+                return descriptors
+            descriptors += some
+
+
+def close(descriptors):
+    for descriptor in descriptors:
+        os.close(descriptor)

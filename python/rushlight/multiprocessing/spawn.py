@@ -1,0 +1,180 @@
+"""``spawn``: starts processes, waits for all, and raises what the first that fails raised."""
+
+import ctypes
+import multiprocessing.connection
+import signal
+import sys
+import time
+import traceback
+import warnings
+
+from .context import default
+
+__all__ = [
+    "ProcessContext",
+    "ProcessException",
+    "ProcessExitedException",
+    "ProcessRaisedException",
+    "SpawnContext",
+    "spawn",
+    "start_processes",
+]
+
+
+class ProcessException(Exception):
+    """A process of ``spawn`` failed: ``error_index`` is its number, ``error_pid`` its process id."""
+
+    __slots__ = ["error_index", "error_pid"]
+
+    def __init__(self, msg, error_index, error_pid):
+        super().__init__(msg)
+        self.msg = msg
+        self.error_index = error_index
+        self.error_pid = error_pid
+
+    def __reduce__(self):
+        return type(self), (self.msg, self.error_index, self.error_pid)
+
+
+class ProcessRaisedException(ProcessException):
+    """The process raised an exception; the message has its traceback."""
+
+
+class ProcessExitedException(ProcessException):
+    """The process ended by a signal or with an exit code other than zero."""
+
+    __slots__ = ["exit_code", "signal_name"]
+
+    def __init__(self, msg, error_index, error_pid, exit_code, signal_name=None):
+        super().__init__(msg, error_index, error_pid)
+        self.exit_code = exit_code
+        self.signal_name = signal_name
+
+    def __reduce__(self):
+        return type(self), (self.msg, self.error_index, self.error_pid, self.exit_code, self.signal_name)
+
+
+def _prctl_pr_set_pdeathsig(number):
+    """Asks the kernel to send this process a signal when its parent dies."""
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(number))
+
+
+def _run(fn, index, args, report):
+    _prctl_pr_set_pdeathsig(signal.SIGINT)
+    try:
+        fn(index, *args)
+    except KeyboardInterrupt:
+        pass  # the parent died, or ended us
+    except Exception:
+        report.send(traceback.format_exc())
+        sys.exit(1)
+
+
+class ProcessContext:
+    """The processes that one call started."""
+
+    def __init__(self, processes, reports):
+        self.processes = processes
+        self._reports = reports
+        self.sentinels = {process.sentinel: index for index, process in enumerate(processes)}
+
+    def pids(self):
+        return [int(process.pid) for process in self.processes]
+
+    def join(self, timeout=None, grace_period=None):
+        """Waits for a process to end. True when all have ended well.
+
+        When one failed, the others get ``grace_period`` seconds to end by themselves, then SIGTERM, then, after as long
+        again (30 seconds without a grace period), SIGKILL; and what the first one failed with is raised.
+        """
+        if not self.sentinels:
+            return True
+        failed = None
+        for sentinel in multiprocessing.connection.wait(list(self.sentinels), timeout):
+            index = self.sentinels.pop(sentinel)
+            self.processes[index].join()
+            if self.processes[index].exitcode != 0:
+                failed = index
+                break
+        if failed is None:
+            return not self.sentinels
+        if grace_period is not None:
+            self._wait(grace_period)
+        self._each_alive("terminate")
+        self._wait(30 if grace_period is None else grace_period)
+        self._each_alive("kill")
+        for process in self.processes:
+            process.join()
+        self._raise(failed)
+
+    def _wait(self, seconds):
+        deadline = time.monotonic() + seconds
+        for process in self.processes:
+            process.join(max(0.0, deadline - time.monotonic()))
+
+    def _each_alive(self, action):
+        for process in self.processes:
+            if process.is_alive():
+                getattr(process, action)()
+
+    def _raise(self, index):
+        process, report = self.processes[index], self._reports[index]
+        try:
+            text = report.recv() if report.poll() else None
+        except EOFError:
+            text = None
+        if text is not None:
+            msg = f"\n\n-- Process {index} terminated with the following error:\n{text}"
+            raise ProcessRaisedException(msg, index, process.pid)
+        code, name = process.exitcode, None
+        if code < 0:
+            try:
+                name = signal.Signals(-code).name
+            except ValueError:
+                name = f"<Unknown signal {-code}>"
+        how = f"exit code {code}" if name is None else f"signal {name}"
+        raise ProcessExitedException(f"process {index} terminated with {how}", index, process.pid, code, name)
+
+
+class SpawnContext(ProcessContext):
+    """The former name of :class:`ProcessContext`."""
+
+    def __init__(self, processes, reports):
+        warnings.warn("SpawnContext is renamed to ProcessContext since 1.4 release.", stacklevel=2)
+        super().__init__(processes, reports)
+
+
+def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
+    """Runs ``fn(index, *args)`` in ``nprocs`` processes of any start method; see :func:`spawn`."""
+    context = default.get_context(start_method)
+    processes, reports = [], []
+    for index in range(nprocs):
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=_run, args=(fn, index, args, theirs), daemon=daemon)
+        process.start()
+        theirs.close()
+        processes.append(process)
+        reports.append(ours)
+    started = ProcessContext(processes, reports)
+    if not join:
+        return started
+    while not started.join():
+        pass
+    return None
+
+
+def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
+    """Runs ``fn(index, *args)`` in ``nprocs`` new processes and waits for them.
+
+    If one ends with anything but success the others are ended, and its exception is raised here as
+    :class:`ProcessRaisedException` with its traceback, or as :class:`ProcessExitedException`. With ``join=False`` returns
+    a :class:`ProcessContext`, whose ``join`` does the waiting.
+    """
+    if start_method != "spawn":
+        msg = (
+            f"This method only supports start_method=spawn (got: {start_method}).\n"
+            "To use a different start_method use:\n\t\t torch.multiprocessing.start_processes(...)"
+        )
+        warnings.warn(msg, FutureWarning, stacklevel=2)
+    return start_processes(fn, args, nprocs, join, daemon, start_method="spawn")

@@ -1,0 +1,226 @@
+"""Adam."""
+
+from __future__ import annotations
+
+import math
+
+import rushlight as torch
+from rushlight import _C
+
+from .optimizer import Optimizer, any_sparse, check_fused, check_rate, loss_of, with_gradients
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from rushlight import Tensor
+
+__all__ = ["Adam"]
+
+
+class Adam(Optimizer):
+    """Adam (Kingma and Ba 2014): steps along the mean of the gradients, divided by the root of their mean square.
+
+    Args:
+        params: tensors or groups of them, as in `Optimizer`.
+        lr: the learning rate, a number or a tensor of one element.
+        betas: how much of the running mean and of the running mean square is kept in a step.
+        eps: added to the divisor.
+        weight_decay: the factor of the parameter that is added to its gradient; if ``decoupled_weight_decay``, the
+            parameter shrinks by ``lr * weight_decay`` instead.
+        amsgrad: whether to divide by the largest mean square so far.
+        maximize: whether to go up.
+        differentiable: whether gradients flow through the step.
+        foreach, fused: accepted; all tensors of a group are always updated by one call.
+        capturable: for CUDA only.
+
+    Any shapes; floating point and complex dtypes.
+
+    Raises:
+        ValueError: an option is out of its range.
+        RuntimeError: a gradient is sparse.
+
+    >>> weight = torch.tensor([1.0], requires_grad=True)
+    >>> optimizer = torch.optim.Adam([weight], lr=0.25)
+    >>> (weight * 3).sum().backward()
+    >>> optimizer.step()
+    >>> round(weight.item(), 4)
+    0.75
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
+    ) -> None:
+        check_rate(lr, foreach, capturable)
+        if not 0.0 <= eps:
+            raise ValueError(f"Invalid epsilon value: {eps}")
+        for place, beta in enumerate(betas):
+            if not 0.0 <= beta < 1.0:
+                raise ValueError(f"Invalid beta parameter at index {place}: {beta}")
+        if not 0.0 <= weight_decay:
+            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+        _check_tensor_betas(betas, foreach, capturable)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+            "fused": fused,
+            "decoupled_weight_decay": decoupled_weight_decay,
+        }
+        super().__init__(params, defaults)
+        check_fused(fused, foreach, differentiable)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group.setdefault("amsgrad", False)
+            group.setdefault("maximize", False)
+            group.setdefault("foreach", None)
+            group.setdefault("capturable", False)
+            group.setdefault("differentiable", False)
+            group.setdefault("decoupled_weight_decay", False)
+            fused = group.setdefault("fused", None)
+            for param in group["params"]:
+                own = self.state.get(param, {})
+                # Older files count steps in a Python number.
+                if own and not isinstance(own["step"], torch.Tensor):
+                    own["step"] = torch.tensor(float(own["step"]), dtype=_step_dtype(fused))
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Changes the parameters once; returns the closure's loss."""
+        loss = None if closure is None else loss_of(closure)
+        for group in self.param_groups:
+            params, grads = with_gradients(group)
+            if not params:
+                continue
+            if any_sparse(grads):
+                raise RuntimeError("Adam does not support sparse gradients, please consider SparseAdam instead")
+            if group["capturable"] and any(param.device.type == "cpu" for param in params):
+                raise AssertionError(
+                    "If capturable=True, params and state_steps must be on supported devices: "
+                    "['cuda', 'xpu', 'hpu', 'privateuseone', 'xla']."
+                )
+            if group["differentiable"]:
+                self._step_by_operators(group, params, grads)
+            else:
+                self._step_fused(group, params, grads)
+        return loss
+
+    def _state_of(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        """A parameter's state, with zeros before its first step."""
+        own = self.state[param]
+        if not own:
+            on_device = group["capturable"] or group["fused"]
+            own["step"] = torch.zeros(
+                (), dtype=_step_dtype(group["fused"]), device=param.device if on_device else "cpu"
+            )
+            names = ["exp_avg", "exp_avg_sq"] + ["max_exp_avg_sq"] * group["amsgrad"]
+            for name in names:
+                own[name] = torch.zeros_like(param, requires_grad=False)
+        return own
+
+    def _step_fused(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
+        state = self.state
+        amsgrad = group["amsgrad"]
+        averages = []
+        squares = []
+        largest = []
+        steps = []
+        for param in params:
+            own = state[param] or self._state_of(param, group)
+            averages.append(own["exp_avg"])
+            squares.append(own["exp_avg_sq"])
+            steps.append(own["step"])
+            if amsgrad:
+                largest.append(own["max_exp_avg_sq"])
+        beta1, beta2 = group["betas"]
+        _C._fused_adam(
+            params,
+            grads,
+            averages,
+            squares,
+            largest,
+            steps,
+            float(group["lr"]),
+            float(beta1),
+            float(beta2),
+            group["eps"],
+            group["weight_decay"],
+            amsgrad,
+            group["maximize"],
+            group["decoupled_weight_decay"],
+        )
+
+    def _step_by_operators(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
+        """The step out of operators, so that gradients flow through it.
+
+        The averages become new tensors, so that what backward saved of the old ones stays.
+        """
+        lr, (beta1, beta2), decay = group["lr"], group["betas"], group["weight_decay"]
+        for param, grad in zip(params, grads):
+            own = self._state_of(param, group)
+            own["step"] = own["step"] + 1
+            step = own["step"].item()
+            if group["maximize"]:
+                grad = -grad
+            if decay != 0:
+                if group["decoupled_weight_decay"]:
+                    param.mul_(1 - lr * decay)
+                else:
+                    grad = grad + param * decay
+            is_complex = param.is_complex()
+            target = torch.view_as_real(param) if is_complex else param
+
+            def real(tensor: Tensor, is_complex: bool = is_complex) -> Tensor:
+                return torch.view_as_real(tensor) if is_complex else tensor
+
+            grad = real(grad)
+            average = real(own["exp_avg"]) * beta1 + grad * (1 - beta1)
+            square = real(own["exp_avg_sq"]) * beta2 + grad * grad * (1 - beta2)
+            divisor = square
+            if group["amsgrad"]:
+                divisor = torch.maximum(real(own["max_exp_avg_sq"]), square)
+                own["max_exp_avg_sq"] = torch.view_as_complex(divisor) if is_complex else divisor
+            own["exp_avg"] = torch.view_as_complex(average) if is_complex else average
+            own["exp_avg_sq"] = torch.view_as_complex(square) if is_complex else square
+            denominator = divisor.sqrt() / math.sqrt(1 - beta2**step) + group["eps"]
+            target.add_(average / denominator * (-lr / (1 - beta1**step)))
+
+
+def _step_dtype(fused: bool | None) -> torch.dtype:
+    if fused or torch.get_default_dtype() != torch.float64:
+        return torch.float32
+    return torch.float64
+
+
+def _check_tensor_betas(betas: tuple[Any, Any], foreach: bool | None, capturable: bool) -> None:
+    kinds = [isinstance(beta, torch.Tensor) for beta in betas]
+    if not any(kinds):
+        return
+    if not all(kinds):
+        raise ValueError("betas must be either both floats or both Tensors")
+    for place, beta in enumerate(betas):
+        if foreach and not capturable:
+            raise ValueError(f"betas[{place}] as a Tensor is not supported for capturable=False and foreach=True")
+        if beta.numel() != 1:
+            raise ValueError(f"Tensor betas[{place}] must be 1-element")

@@ -1,0 +1,497 @@
+"""Schedules that change an optimizer's learning rates from epoch to epoch.
+
+A schedule computes the next rate from the present one, so that several can act on one optimizer; where there is a
+formula for any epoch, ``_get_closed_form_lr`` has it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from bisect import bisect_right
+from collections import Counter
+
+import rushlight as torch
+
+from .optimizer import Optimizer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+__all__ = [
+    "CosineAnnealingLR",
+    "ExponentialLR",
+    "LRScheduler",
+    "LambdaLR",
+    "LinearLR",
+    "MultiStepLR",
+    "ReduceLROnPlateau",
+    "StepLR",
+]
+
+EPOCH_DEPRECATION_WARNING = (
+    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use "
+    "`scheduler.step()` to step the scheduler. During the deprecation, if epoch is different from None, the closed "
+    "form is used instead of the new chainable form, where available. Please open an issue if you are unable to "
+    "replicate your use case: https://github.com/pytorch/pytorch/issues/new/choose."
+)
+
+
+def _copied(rate: Any) -> Any:
+    return rate.clone() if isinstance(rate, torch.Tensor) else rate
+
+
+def _set_rate(group: dict[str, Any], rate: Any) -> None:
+    """A rate that is a tensor keeps its identity: the optimizer's captured work reads it."""
+    if isinstance(group["lr"], torch.Tensor):
+        group["lr"].fill_(rate.item() if isinstance(rate, torch.Tensor) else rate)
+    else:
+        group["lr"] = rate
+
+
+def _require_optimizer(optimizer: Any) -> None:
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+
+
+class LRScheduler:
+    """The base class of schedules. A subclass defines ``get_lr``, the rates of the epoch ``last_epoch``.
+
+    Args:
+        optimizer: the optimizer whose groups' ``"lr"`` is changed; ``"initial_lr"`` is remembered there.
+        last_epoch: the epoch before the next one; -1 starts anew.
+
+    Raises:
+        TypeError: ``optimizer`` is not an `Optimizer`.
+        KeyError: ``last_epoch`` is not -1 and a group has no ``"initial_lr"``.
+    """
+
+    _get_lr_called_within_step: bool = False
+    _is_initial: bool = False
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        _require_optimizer(optimizer)
+        self.optimizer = optimizer
+        for place, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault("initial_lr", _copied(group["lr"]))
+            elif "initial_lr" not in group:
+                raise KeyError(
+                    f"param 'initial_lr' is not specified in param_groups[{place}] when resuming scheduler with "
+                    "last_epoch >= 0.\nThis typically happens when:\n1. You're trying to resume training from a "
+                    "checkpoint but haven't properly loaded the optimizer state\n2. You're using last_epoch >= 0 for "
+                    "a fresh training run (not recommended)"
+                )
+        self.base_lrs = [_copied(group["initial_lr"]) for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        if not getattr(optimizer, "_scheduled", False):
+            # Steps made before the first schedule do not count for the order of calls.
+            optimizer._scheduled = True
+            optimizer._opt_called = False
+        self._step_count = 0
+        self._is_initial = True
+        self.step()
+        self._is_initial = False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimizer."""
+        return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes what `state_dict` gave."""
+        self.__dict__.update(state_dict)
+
+    def get_last_lr(self) -> list[Any]:
+        """The rates that the last step set."""
+        return self._last_lr
+
+    def get_lr(self) -> list[Any]:
+        """The rates of the epoch ``last_epoch``, from those of the one before."""
+        raise NotImplementedError
+
+    def _rates(self) -> list[Any]:
+        """The present rates, for ``get_lr`` to begin with."""
+        if not self._get_lr_called_within_step:
+            warnings.warn(
+                "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
+                UserWarning,
+                stacklevel=3,
+            )
+        return [_copied(group["lr"]) for group in self.optimizer.param_groups]
+
+    def step(self, epoch: int | None = None) -> None:
+        """Goes to the next epoch (or the given one) and sets its rates."""
+        if self._step_count == 1:
+            self._check_order()
+        self._step_count += 1
+        if epoch is not None:
+            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
+        self._get_lr_called_within_step = True
+        try:
+            if epoch is None:
+                self.last_epoch += 1
+                rates = self.get_lr()
+            else:
+                self.last_epoch = epoch
+                rates = getattr(self, "_get_closed_form_lr", self.get_lr)()
+        finally:
+            self._get_lr_called_within_step = False
+        self._set_rates(rates)
+
+    def _set_rates(self, rates: list[Any]) -> None:
+        for group, rate in zip(self.optimizer.param_groups, rates):
+            _set_rate(group, rate)
+        self._last_lr = [_copied(group["lr"]) for group in self.optimizer.param_groups]
+
+    def _check_order(self) -> None:
+        advice = "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
+        if not getattr(self.optimizer.step, "hooked", False):
+            warnings.warn(
+                "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. "
+                "Please, make sure to call `optimizer.step()` before `lr_scheduler.step()`. " + advice,
+                UserWarning,
+                stacklevel=3,
+            )
+        elif not self.optimizer._opt_called:
+            warnings.warn(
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you "
+                "should call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`.  Failure to "
+                "do this will result in PyTorch skipping the first value of the learning rate schedule. " + advice,
+                UserWarning,
+                stacklevel=3,
+            )
+
+
+class LambdaLR(LRScheduler):
+    """The initial rate times a function of the epoch.
+
+    Args:
+        lr_lambda: a function, or a list with one for each group. Objects with ``__call__`` are saved by their
+            ``__dict__``, functions are not saved.
+
+    Raises:
+        ValueError: a list that does not have one function for each group.
+
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = LambdaLR(optimizer, lambda epoch: 0.5**epoch)
+    >>> optimizer.step(); schedule.step(); schedule.get_last_lr()
+    [0.5]
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | list[Callable[[int], float]], last_epoch: int = -1
+    ) -> None:
+        self.optimizer = optimizer
+        groups = len(optimizer.param_groups)
+        if isinstance(lr_lambda, (list, tuple)):
+            if len(lr_lambda) != groups:
+                raise ValueError(f"Expected {groups} lr_lambdas, but got {len(lr_lambda)}")
+            self.lr_lambdas = list(lr_lambda)
+        else:
+            self.lr_lambdas = [lr_lambda] * groups
+        super().__init__(optimizer, last_epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimizer and functions."""
+        state = super().state_dict()
+        functions = state.pop("lr_lambdas")
+        state["lr_lambdas"] = [
+            None if hasattr(function, "__code__") else function.__dict__.copy() for function in functions
+        ]
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes what `state_dict` gave; functions stay as they are."""
+        state = dict(state_dict)
+        for function, own in zip(self.lr_lambdas, state.pop("lr_lambdas")):
+            if own is not None:
+                function.__dict__.update(own)
+        super().load_state_dict(state)
+
+    def get_lr(self) -> list[Any]:
+        self._rates()
+        return [base * function(self.last_epoch) for function, base in zip(self.lr_lambdas, self.base_lrs)]
+
+
+class StepLR(LRScheduler):
+    """The rate times ``gamma`` every ``step_size`` epochs.
+
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = StepLR(optimizer, step_size=1, gamma=0.25)
+    >>> optimizer.step(); schedule.step(); schedule.get_last_lr()
+    [0.25]
+    """
+
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
+        self.step_size = step_size
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        rates = self._rates()
+        if self.last_epoch == 0 or self.last_epoch % self.step_size != 0:
+            return rates
+        return [rate * self.gamma for rate in rates]
+
+    def _get_closed_form_lr(self) -> list[Any]:
+        return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
+
+
+class MultiStepLR(LRScheduler):
+    """The rate times ``gamma`` at each of the given epochs.
+
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = MultiStepLR(optimizer, milestones=[1, 30], gamma=0.25)
+    >>> optimizer.step(); schedule.step(); schedule.get_last_lr()
+    [0.25]
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
+        self.milestones = Counter(milestones)
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        rates = self._rates()
+        if self.last_epoch not in self.milestones:
+            return rates
+        return [rate * self.gamma ** self.milestones[self.last_epoch] for rate in rates]
+
+    def _get_closed_form_lr(self) -> list[Any]:
+        passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
+        return [base * self.gamma**passed for base in self.base_lrs]
+
+
+class ExponentialLR(LRScheduler):
+    """The rate times ``gamma`` every epoch.
+
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = ExponentialLR(optimizer, gamma=0.5)
+    >>> optimizer.step(); schedule.step(); schedule.get_last_lr()
+    [0.5]
+    """
+
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        rates = self._rates()
+        return rates if self._is_initial else [rate * self.gamma for rate in rates]
+
+    def _get_closed_form_lr(self) -> list[Any]:
+        return [base * self.gamma**self.last_epoch for base in self.base_lrs]
+
+
+class LinearLR(LRScheduler):
+    """The initial rate times a factor that goes from ``start_factor`` to ``end_factor`` in ``total_iters`` epochs.
+
+    Raises:
+        ValueError: a factor is above 1, the start not above 0 or the end below 0.
+
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = LinearLR(optimizer, start_factor=0.5, total_iters=2)
+    >>> optimizer.step(); schedule.step(); schedule.get_last_lr()
+    [0.75]
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1.0 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+        last_epoch: int = -1,
+    ) -> None:
+        if start_factor > 1.0 or start_factor <= 0:
+            raise ValueError("Starting multiplicative factor expected to be greater than 0 and less or equal to 1.")
+        if end_factor > 1.0 or end_factor < 0:
+            raise ValueError("Ending multiplicative factor expected to be between 0 and 1.")
+        self.start_factor = start_factor
+        self.end_factor = end_factor
+        self.total_iters = total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        rates = self._rates()
+        if self.last_epoch == 0:
+            return [rate * self.start_factor for rate in rates]
+        if self._is_initial or self.last_epoch > self.total_iters:
+            return rates
+        change = self.end_factor - self.start_factor
+        factor = 1.0 + change / (self.total_iters * self.start_factor + (self.last_epoch - 1) * change)
+        return [rate * factor for rate in rates]
+
+    def _get_closed_form_lr(self) -> list[Any]:
+        change = self.end_factor - self.start_factor
+        factor = self.start_factor + change * min(self.total_iters, self.last_epoch) / self.total_iters
+        return [base * factor for base in self.base_lrs]
+
+
+class CosineAnnealingLR(LRScheduler):
+    """The rate along half a cosine from its start to ``eta_min`` in ``T_max`` epochs, and back (Loshchilov 2016).
+
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = CosineAnnealingLR(optimizer, T_max=2)
+    >>> optimizer.step(); schedule.step(); schedule.get_last_lr()
+    [0.5]
+    """
+
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
+        self.T_max = T_max
+        self.eta_min = eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        rates = self._rates()
+        epoch, period, low = self.last_epoch, self.T_max, self.eta_min
+        if self._is_initial:
+            return rates
+        if self._step_count == 1 and epoch > 0:
+            return self._get_closed_form_lr()
+        if (epoch - 1 - period) % (2 * period) == 0:
+            # The epoch before was at the bottom, where the ratio below is not defined.
+            rise = (1 - math.cos(math.pi / period)) / 2
+            return [rate + (base - low) * rise for base, rate in zip(self.base_lrs, rates)]
+        ratio = (1 + math.cos(math.pi * epoch / period)) / (1 + math.cos(math.pi * (epoch - 1) / period))
+        return [ratio * (rate - low) + low for rate in rates]
+
+    def _get_closed_form_lr(self) -> list[Any]:
+        low = self.eta_min
+        height = 1 + math.cos(math.pi * self.last_epoch / self.T_max)
+        return [low + (base - low) * height / 2 for base in self.base_lrs]
+
+
+class ReduceLROnPlateau(LRScheduler):
+    """The rate times ``factor`` when a measured quantity has stopped improving.
+
+    Args:
+        mode: ``"min"`` if smaller is better, ``"max"`` if larger is.
+        patience: how many epochs without improvement are allowed.
+        threshold, threshold_mode: what counts as improvement: a share of the best (``"rel"``) or a difference
+            (``"abs"``).
+        cooldown: how many epochs after a reduction are not counted.
+        min_lr: the lowest rate, one for all groups or one for each.
+        eps: smaller reductions are not made.
+
+    Raises:
+        ValueError: ``factor`` is not below 1, a mode is unknown, or the number of lowest rates differs.
+
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = ReduceLROnPlateau(optimizer, factor=0.5, patience=0)
+    >>> for loss in (3.0, 2.0, 2.0):
+    ...     schedule.step(loss)
+    >>> schedule.get_last_lr()
+    [0.5]
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: list[float] | float = 0,
+        eps: float = 1e-8,
+    ) -> None:
+        if factor >= 1.0:
+            raise ValueError("Factor should be < 1.0.")
+        self.factor = factor
+        _require_optimizer(optimizer)
+        self.optimizer = optimizer
+        groups = len(optimizer.param_groups)
+        self.default_min_lr: float | None
+        if isinstance(min_lr, (list, tuple)):
+            if len(min_lr) != groups:
+                raise ValueError(f"expected {groups} min_lrs, got {len(min_lr)}")
+            self.default_min_lr = None
+            self.min_lrs = list(min_lr)
+        else:
+            self.default_min_lr = min_lr
+            self.min_lrs = [min_lr] * groups
+        self.patience = patience
+        self.cooldown = cooldown
+        self.eps = eps
+        self.last_epoch = 0
+        self._last_lr = [_copied(group["lr"]) for group in optimizer.param_groups]
+        self._init_is_better(mode, threshold, threshold_mode)
+        self._reset()
+
+    def _init_is_better(self, mode: str, threshold: float, threshold_mode: str) -> None:
+        if mode not in ("min", "max"):
+            raise ValueError("mode " + mode + " is unknown!")
+        if threshold_mode not in ("rel", "abs"):
+            raise ValueError("threshold mode " + threshold_mode + " is unknown!")
+        self.mode_worse = math.inf if mode == "min" else -math.inf
+        self.mode = mode
+        self.threshold = threshold
+        self.threshold_mode = threshold_mode
+
+    def _reset(self) -> None:
+        self.best = self.mode_worse
+        self.cooldown_counter = 0
+        self.num_bad_epochs = 0
+
+    @property
+    def in_cooldown(self) -> bool:
+        """Whether epochs are not counted at present."""
+        return self.cooldown_counter > 0
+
+    def _is_better(self, value: float, best: float) -> bool:
+        sign = -1.0 if self.mode == "min" else 1.0
+        if self.threshold_mode == "rel":
+            limit = best * (1.0 + sign * self.threshold)
+        else:
+            limit = best + sign * self.threshold
+        return value < limit if self.mode == "min" else value > limit
+
+    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
+        """Counts an epoch with its measured quantity and reduces the rates if it is time."""
+        current = float(metrics)
+        if epoch is None:
+            epoch = self.last_epoch + 1
+        else:
+            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
+        self.last_epoch = epoch
+        if self._is_better(current, self.best):
+            self.best = current
+            self.num_bad_epochs = 0
+        else:
+            self.num_bad_epochs += 1
+        if self.in_cooldown:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs > self.patience:
+            self._reduce_lr()
+            self.cooldown_counter = self.cooldown
+            self.num_bad_epochs = 0
+        self._last_lr = [_copied(group["lr"]) for group in self.optimizer.param_groups]
+
+    def _reduce_lr(self) -> None:
+        groups = self.optimizer.param_groups
+        if len(groups) != len(self.min_lrs):
+            if self.default_min_lr is None:
+                raise RuntimeError(
+                    f"The number of param groups in the `optimizer` ({len(groups)}) differs from when "
+                    f"`ReduceLROnPlateau` was initialized ({len(self.min_lrs)}), usually due to a new param group "
+                    "being added to the optimizer. Please modify the `min_lrs` field to match the length of the "
+                    "`optimizer` param groups."
+                )
+            self.min_lrs = [self.default_min_lr] * len(groups)
+        for group, lowest in zip(groups, self.min_lrs):
+            old = float(group["lr"])
+            new = max(old * self.factor, lowest)
+            if old - new > self.eps:
+                _set_rate(group, new)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes what `state_dict` gave."""
+        super().load_state_dict(state_dict)
+        self._init_is_better(self.mode, self.threshold, self.threshold_mode)

@@ -1,0 +1,375 @@
+"""`Optimizer`: groups of parameters with their options, the state kept for each parameter, and hooks around a step."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections import OrderedDict, defaultdict
+from copy import deepcopy
+from itertools import chain
+
+import rushlight as torch
+
+from ..nn._text import typename
+from ..utils.hooks import RemovableHandle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from rushlight import Tensor
+
+__all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
+
+
+class _RequiredParameter:
+    """The default of an option that every group has to give."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _RequiredParameter()
+
+# Hooks around the steps of all optimizers.
+_global_optimizer_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
+_global_optimizer_post_hooks: OrderedDict[int, Callable] = OrderedDict()
+
+
+def _add(hooks: OrderedDict[int, Callable], hook: Callable, prepend: bool = False) -> RemovableHandle:
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
+
+
+def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
+    """Calls ``hook(optimizer, args, kwargs)`` before every step of every optimizer."""
+    return _add(_global_optimizer_pre_hooks, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
+    """Calls ``hook(optimizer, args, kwargs)`` after every step of every optimizer."""
+    return _add(_global_optimizer_post_hooks, hook)
+
+
+# The registries of hooks that each optimizer has of its own; they are not pickled.
+_HOOK_REGISTRIES = (
+    "_optimizer_step_pre_hooks",
+    "_optimizer_step_post_hooks",
+    "_optimizer_state_dict_pre_hooks",
+    "_optimizer_state_dict_post_hooks",
+    "_optimizer_load_state_dict_pre_hooks",
+    "_optimizer_load_state_dict_post_hooks",
+)
+
+
+class Optimizer:
+    """The base class of optimizers.
+
+    Args:
+        params: tensors, pairs of name and tensor, or dictionaries that each describe a group: ``"params"`` and any
+            options that differ from the defaults.
+        defaults: the options of groups that do not give them.
+
+    Raises:
+        ValueError: no parameters, a parameter in two groups, or one that is the result of an operation.
+        TypeError: something that is not a tensor.
+
+    A subclass defines ``step``. `param_groups` is a list of dictionaries, `state` maps a parameter to a dictionary.
+    """
+
+    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        self._prepare()
+        if isinstance(params, torch.Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
+                + typename(params)
+            )
+        self.state: defaultdict[Tensor, Any] = defaultdict(dict)
+        self.param_groups: list[dict[str, Any]] = []
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def _prepare(self) -> None:
+        for name in _HOOK_REGISTRIES:
+            self.__dict__.setdefault(name, OrderedDict())
+        kind = type(self)
+        if not getattr(kind.step, "hooked", False):
+            kind.step = self.profile_hook_step(kind.step)  # type: ignore[method-assign]
+
+    @staticmethod
+    def profile_hook_step(func: Callable) -> Callable:
+        """A step with the hooks around it, and with a note for learning rate schedules that it happened."""
+
+        @functools.wraps(func)
+        def step(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+            self._opt_called = True
+            if not (
+                self._optimizer_step_pre_hooks
+                or self._optimizer_step_post_hooks
+                or _global_optimizer_pre_hooks
+                or _global_optimizer_post_hooks
+            ):
+                return func(self, *args, **kwargs)
+            # Hooks see the optimizer as the first argument.
+            args = (self, *args)
+            for hook in (*_global_optimizer_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()):
+                given = hook(self, args, kwargs)
+                if given is not None:
+                    if not (isinstance(given, tuple) and len(given) == 2):
+                        raise RuntimeError(
+                            f"{func} must return None or a tuple of (new_args, new_kwargs), but got {given}."
+                        )
+                    args, kwargs = given
+            result = func(*args, **kwargs)
+            for hook in (*self._optimizer_step_post_hooks.values(), *_global_optimizer_post_hooks.values()):
+                hook(self, args, kwargs)
+            return result
+
+        step.hooked = True  # type: ignore[attr-defined]
+        return step
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Changes the parameters once. ``closure``, if given, computes the loss anew and is called first."""
+        raise NotImplementedError
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Removes the gradients of all parameters, or fills them with zeros."""
+        for group in self.param_groups:
+            for param in group["params"]:
+                grad = param.grad
+                if grad is None:
+                    continue
+                if set_to_none:
+                    param.grad = None
+                else:
+                    if grad.grad_fn is not None:
+                        grad.detach_()
+                    else:
+                        grad.requires_grad_(False)
+                    grad.zero_()
+
+    # Groups.
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Adds a group of parameters; options it does not give take the defaults.
+
+        Raises:
+            TypeError: the group is no dictionary, its parameters are a set or not tensors.
+            ValueError: a parameter is not a leaf or belongs to another group, or names are given only partly.
+        """
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        params = param_group["params"]
+        if isinstance(params, set):
+            raise TypeError(
+                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in "
+                "sets will change between runs. Please use a list instead."
+            )
+        params = [params] if isinstance(params, torch.Tensor) else list(params)
+        names = [param[0] for param in params if isinstance(param, tuple)]
+        if names:
+            if len(names) != len(params):
+                raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+            params = [param for _, param in params]
+            param_group["param_names"] = names
+        param_group["params"] = params
+        for param in params:
+            if not isinstance(param, torch.Tensor):
+                raise TypeError("optimizer can only optimize Tensors, but one of the params is " + typename(param))
+            if not (self.defaults.get("differentiable") or param.is_leaf or param.retains_grad):
+                raise ValueError("can't optimize a non-leaf Tensor")
+        for name, default in self.defaults.items():
+            if default is required and name not in param_group:
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+            param_group.setdefault(name, default)
+        if len(params) != len(set(params)):
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; "
+                "see github.com/pytorch/pytorch/issues/40967 for more information",
+                stacklevel=3,
+            )
+        if self.param_groups and ("param_names" in param_group) != ("param_names" in self.param_groups[0]):
+            which = "with names" if "param_names" in param_group else "without names"
+            raise ValueError(
+                "all optimizer param groups should be with/without names. "
+                f"cannot add param group {which} to the optimizer"
+            )
+        known = {param for group in self.param_groups for param in group["params"]}
+        if not known.isdisjoint(params):
+            raise ValueError("some parameters appear in more than one parameter group")
+        self.param_groups.append(param_group)
+
+    # State.
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state by the number of the parameter, and the groups with those numbers for their parameters."""
+        for hook in self._optimizer_state_dict_pre_hooks.values():
+            hook(self)
+        numbers: dict[int, int] = {}
+        groups = []
+        for group in self.param_groups:
+            packed = {key: value for key, value in group.items() if key != "params"}
+            packed["params"] = [numbers.setdefault(id(param), len(numbers)) for param in group["params"]]
+            groups.append(packed)
+        state = {
+            numbers[id(key)] if isinstance(key, torch.Tensor) else key: value for key, value in self.state.items()
+        }
+        result: dict[str, Any] = {"state": state, "param_groups": groups}
+        for hook in self._optimizer_state_dict_post_hooks.values():
+            given = hook(self, result)
+            if given is not None:
+                result = given
+        return result
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes what `state_dict` gave; tensors are cast to the dtypes and devices of the parameters.
+
+        Raises:
+            ValueError: the groups differ in number or size.
+        """
+        state_dict = state_dict.copy()
+        for hook in self._optimizer_load_state_dict_pre_hooks.values():
+            given = hook(self, state_dict)
+            if given is not None:
+                state_dict = given
+        saved_groups = deepcopy(state_dict["param_groups"])
+        if len(saved_groups) != len(self.param_groups):
+            raise ValueError("loaded state dict has a different number of parameter groups")
+        if any(len(old["params"]) != len(new["params"]) for old, new in zip(saved_groups, self.param_groups)):
+            raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
+
+        numbers = chain.from_iterable(group["params"] for group in saved_groups)
+        owners = [(param, group) for group in self.param_groups for param in group["params"]]
+        owner_of = dict(zip(numbers, owners))
+        state: defaultdict[Any, Any] = defaultdict(dict)
+        for key, value in state_dict["state"].items():
+            if key in owner_of:
+                param, group = owner_of[key]
+                state[param] = _cast(value, param, group)
+            else:
+                state[key] = value
+        for saved, group in zip(saved_groups, self.param_groups):
+            saved["params"] = group["params"]
+            if "param_names" in group and "param_names" not in saved:
+                saved["param_names"] = group["param_names"]
+        self.__setstate__({"state": state, "param_groups": saved_groups})
+        for hook in self._optimizer_load_state_dict_post_hooks.values():
+            hook(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._prepare()
+        self.defaults.setdefault("differentiable", False)
+
+    # Hooks.
+
+    def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
+        """Calls ``hook(optimizer, args, kwargs)`` before a step; a pair it returns replaces both."""
+        return _add(self._optimizer_step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Callable) -> RemovableHandle:
+        """Calls ``hook(optimizer, args, kwargs)`` after a step."""
+        return _add(self._optimizer_step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Calls ``hook(optimizer)`` before the state is collected."""
+        return _add(self._optimizer_state_dict_pre_hooks, hook, prepend)
+
+    def register_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Calls ``hook(optimizer, state_dict)`` after the state is collected; a result replaces it."""
+        return _add(self._optimizer_state_dict_post_hooks, hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Calls ``hook(optimizer, state_dict)`` before a state is loaded; a result replaces it."""
+        return _add(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Calls ``hook(optimizer)`` after a state is loaded."""
+        return _add(self._optimizer_load_state_dict_post_hooks, hook, prepend)
+
+    def __repr__(self) -> str:
+        text = type(self).__name__ + " ("
+        for place, group in enumerate(self.param_groups):
+            text += f"\nParameter Group {place}\n"
+            text += "".join(f"    {key}: {group[key]}\n" for key in sorted(group) if key != "params")
+        return text + ")"
+
+
+def _cast(value: Any, param: Tensor, group: dict[str, Any], key: str | None = None) -> Any:
+    """A loaded value as the parameter needs it; ``step`` keeps its dtype, and its device unless it is captured."""
+    if isinstance(value, torch.Tensor):
+        if key == "step":
+            on_device = group.get("capturable") or group.get("fused")
+            return value.to(dtype=torch.float32, device=param.device) if on_device else value
+        if param.is_floating_point():
+            return value.to(dtype=param.dtype, device=param.device)
+        return value.to(device=param.device)
+    if isinstance(value, dict):
+        return {name: _cast(part, param, group, name) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_cast(part, param, group) for part in value)
+    return value
+
+
+# What the steps share.
+
+
+def loss_of(closure: Callable[[], Any] | None) -> Any:
+    """The loss that a step's closure computes, with recording on."""
+    if closure is None:
+        return None
+    with torch.enable_grad():
+        return closure()
+
+
+def with_gradients(group: dict[str, Any]) -> tuple[list[Tensor], list[Tensor]]:
+    """The parameters of a group that have a gradient, and the gradients."""
+    params = []
+    grads = []
+    for param in group["params"]:
+        grad = param.grad
+        if grad is not None:
+            params.append(param)
+            grads.append(grad)
+    return params, grads
+
+
+def any_sparse(grads: list[Tensor]) -> bool:
+    """Whether a gradient is a sparse tensor."""
+    for grad in grads:
+        if grad.is_sparse:
+            return True
+    return False
+
+
+def check_rate(lr: Any, foreach: bool | None = None, capturable: bool = True) -> None:
+    """Raises ValueError unless a learning rate is a number from zero or a tensor of one element."""
+    if isinstance(lr, torch.Tensor):
+        if foreach and not capturable:
+            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
+        if lr.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+    if not 0.0 <= lr:
+        raise ValueError(f"Invalid learning rate: {lr}")
+
+
+def check_fused(fused: bool | None, foreach: bool | None, differentiable: bool) -> None:
+    """Raises RuntimeError for implementations that exclude each other."""
+    if fused:
+        if differentiable:
+            raise RuntimeError("`fused` does not support `differentiable`")
+        if foreach:
+            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")

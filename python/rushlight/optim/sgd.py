@@ -1,0 +1,160 @@
+"""Stochastic gradient descent."""
+
+from __future__ import annotations
+
+import rushlight as torch
+from rushlight import _C
+
+from .optimizer import Optimizer, any_sparse, check_fused, check_rate, loss_of, with_gradients
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from rushlight import Tensor
+
+__all__ = ["SGD"]
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent: ``param -= lr * gradient``, with momentum if asked.
+
+    Args:
+        params: tensors or groups of them, as in `Optimizer`.
+        lr: the learning rate, a number or a tensor of one element.
+        momentum: how much of the earlier steps' direction is kept: ``direction = momentum * direction + gradient``.
+        dampening: the share of a new gradient that is left out of the direction.
+        weight_decay: the factor of the parameter that is added to its gradient.
+        nesterov: whether to look ahead along the direction.
+        maximize: whether to go up.
+        differentiable: whether gradients flow through the step.
+        foreach, fused: accepted; all tensors of a group are always updated by one call.
+
+    Any shapes; floating point and complex dtypes.
+
+    Raises:
+        ValueError: an option is negative, or ``nesterov`` without momentum or with dampening.
+
+    >>> weight = torch.tensor([1.0], requires_grad=True)
+    >>> optimizer = torch.optim.SGD([weight], lr=0.5)
+    >>> (weight * 3).sum().backward()
+    >>> optimizer.step()
+    >>> weight.item()
+    -0.5
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float | Tensor = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check_rate(lr)
+        if momentum < 0.0:
+            raise ValueError(f"Invalid momentum value: {momentum}")
+        if weight_decay < 0.0:
+            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "dampening": dampening,
+            "weight_decay": weight_decay,
+            "nesterov": nesterov,
+            "maximize": maximize,
+            "foreach": foreach,
+            "differentiable": differentiable,
+            "fused": fused,
+        }
+        super().__init__(params, defaults)
+        check_fused(fused, foreach, differentiable)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group.setdefault("nesterov", False)
+            group.setdefault("maximize", False)
+            group.setdefault("foreach", None)
+            group.setdefault("differentiable", False)
+            group.setdefault("fused", None)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Changes the parameters once; returns the closure's loss."""
+        loss = None if closure is None else loss_of(closure)
+        for group in self.param_groups:
+            params, grads = with_gradients(group)
+            if not params:
+                continue
+            if group["differentiable"] or any_sparse(grads):
+                self._step_by_operators(group, params, grads)
+            else:
+                self._step_fused(group, params, grads)
+        return loss
+
+    def _step_fused(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
+        momentum = group["momentum"]
+        if momentum == 0:
+            _fused(group, params, grads, [], False)
+            return
+        state = self.state
+        buffers = []
+        fresh = []
+        for place, param in enumerate(params):
+            own = state[param]
+            buffer = own.get("momentum_buffer")
+            if buffer is None:
+                # The row fills it: the first direction is the gradient itself.
+                buffer = own["momentum_buffer"] = torch.empty_like(param, requires_grad=False)
+                fresh.append(place)
+            buffers.append(buffer)
+        if not fresh or len(fresh) == len(params):
+            _fused(group, params, grads, buffers, bool(fresh))
+            return
+        for first in (True, False):
+            places = [place for place in range(len(params)) if (place in fresh) is first]
+            chosen = ([values[place] for place in places] for values in (params, grads, buffers))
+            _fused(group, *chosen, first)
+
+    def _step_by_operators(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
+        """The step out of operators: for sparse gradients, and for gradients through the step."""
+        lr, momentum, decay = group["lr"], group["momentum"], group["weight_decay"]
+        with torch.set_grad_enabled(group["differentiable"]):
+            for param, grad in zip(params, grads):
+                if group["maximize"]:
+                    grad = -grad
+                if decay != 0:
+                    grad = grad + param * decay
+                if momentum != 0:
+                    buffer = self.state[param].get("momentum_buffer")
+                    # A new tensor, so that what backward saved of the old one stays.
+                    buffer = grad.clone() if buffer is None else buffer * momentum + grad * (1 - group["dampening"])
+                    self.state[param]["momentum_buffer"] = buffer
+                    grad = grad + buffer * momentum if group["nesterov"] else buffer
+                param.add_(grad * -lr)
+
+
+def _fused(
+    group: dict[str, Any], params: list[Tensor], grads: list[Tensor], buffers: list[Tensor], first: bool
+) -> None:
+    _C._fused_sgd(
+        params,
+        grads,
+        buffers,
+        float(group["lr"]),
+        group["momentum"],
+        group["dampening"],
+        float(group["weight_decay"]),
+        group["nesterov"],
+        group["maximize"],
+        first,
+    )

@@ -1,0 +1,37 @@
+"""Every Python block of the README and the docs runs, and prints what the text block after it says."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<printed>.*?)^```$)?", re.DOTALL | re.MULTILINE)
+
+
+def blocks():
+    for page in PAGES:
+        text = page.read_text()
+        for match in BLOCK.finditer(text):
+            line = text.count("\n", 0, match.start()) + 2
+            yield pytest.param(page, line, match["code"], match["printed"], id=f"{page.name}:{line}")
+
+
+@pytest.mark.parametrize(("page", "line", "code", "printed"), list(blocks()))
+def test_block(page, line, code, printed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    program = compile("\n" * (line - 1) + code, str(page), "exec")  # tracebacks name the page's line
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        exec(program, {"__name__": "__main__"})
+    if printed is not None:
+        assert output.getvalue() == printed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
