@@ -1,0 +1,25 @@
+"""The named tuples that operators with several results return."""
+
+from collections import namedtuple
+
+
+def make(name, fields):
+    """A class for the results of operator `name`, printed as torch prints it."""
+    result = namedtuple(name, fields)
+
+    class Result(result):
+        __slots__ = ()
+
+        def __new__(cls, values):
+            return tuple.__new__(cls, values)
+
+        def __repr__(self):
+            lines = ",\n".join(f"{field}={value!r}" for field, value in zip(fields, self))
+            return f"torch.return_types.{name}(\n{lines})"
+
+        def __reduce__(self):
+            return type(self), (tuple(self),)
+
+    Result.__name__ = Result.__qualname__ = name
+    Result.__module__ = "torch.return_types"
+    return Result
