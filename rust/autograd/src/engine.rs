@@ -62,6 +62,9 @@ pub fn grad(
     allow_unused: bool,
     options: Options,
 ) -> Result<Vec<Option<Tensor>>> {
+    if inputs.is_empty() {
+        return Err(Error::runtime("`inputs` argument to `grad()` cannot be empty."));
+    }
     let roots = roots(outputs, grads)?;
     let mut targets = Vec::with_capacity(inputs.len());
     for input in inputs {

@@ -133,7 +133,7 @@ impl Tensor {
     /// The node that collects this leaf's gradient; one for all graphs that live at a time.
     pub fn accumulator(&self) -> Arc<Node> {
         let extra = self.extra();
-        if let Some(living) = extra.accumulator.get().and_then(|weak| weak.upgrade()) {
+        if let Some(living) = extra.accumulator.with(|weak| weak.as_ref().and_then(Weak::upgrade)) {
             return living;
         }
         let made = AccumulateGrad::node(self, extra.hooks.get().cloned());
@@ -154,13 +154,19 @@ impl Tensor {
 
     /// Gives a history to a result that nobody else sees yet.
     #[inline]
-    pub fn set_history(&self, node: &Arc<Node>, output: u32) {
+    pub fn set_history(&self, node: Arc<Node>, output: u32) {
         let flags = self.0.flags.load(Relaxed) & !REQUIRES_GRAD;
         self.0.flags.store(flags | HISTORY, Relaxed);
-        self.0.history.replace(Some(Edge::new(node.clone(), output)));
+        self.0.history.replace(Some(Edge::new(node, output)));
         if let Some(view) = self.view_info() {
             view.seen.store(self.version_or_zero(), Relaxed);
         }
+    }
+
+    /// Makes `node`, which changed this tensor in place, its history. For a tensor that is not a view: the history of a
+    /// changed view is its base's (see `InPlace`).
+    pub fn rebase_history(&self, node: Arc<Node>, output: u32) {
+        self.change_history(Some(Edge::new(node, output)));
     }
 
     /// Exchanges the history of a tensor that others may see, and moves the hook that keeps its gradient.

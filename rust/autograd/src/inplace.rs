@@ -8,9 +8,10 @@
 use std::sync::Arc;
 
 use rushlight_core::{Error, Layout, Result};
+use smallvec::SmallVec;
 
 use crate::arithmetic::{arithmetic, clone_as};
-use crate::edge::{Edge, Edges};
+use crate::edge::Edges;
 use crate::modes::{self, GradMode};
 use crate::node::{Backward, Call, Gradients, Node, OutputMeta};
 use crate::record::should_record;
@@ -55,8 +56,8 @@ impl<'a> InPlace<'a> {
         let Some(edges) = self.edges else { return Ok(()) };
         let function = function()?;
         let Some(view) = self.target.view_info() else {
-            let node = Node::new(function, edges, [OutputMeta::from(self.target)]);
-            self.target.change_history(Some(Edge::new(node, 0)));
+            let node = Node::new(function, edges, SmallVec::from_buf([OutputMeta::from(self.target)]));
+            self.target.rebase_history(node, 0);
             return Ok(());
         };
         let slice = Slice {
@@ -64,8 +65,8 @@ impl<'a> InPlace<'a> {
             view: self.target.layout().clone(),
             replay: view.replay.clone(),
         };
-        let node = Node::new(CopySlices { slice, function }, edges, [OutputMeta::from(&view.base)]);
-        view.base.change_history(Some(Edge::new(node, 0)));
+        let node = Node::new(CopySlices { slice, function }, edges, SmallVec::from_buf([OutputMeta::from(&view.base)]));
+        view.base.rebase_history(node, 0);
         Ok(())
     }
 }
@@ -105,7 +106,7 @@ impl Slice {
     pub(crate) fn output(&self, saved: &Tensor, node: &Arc<Node>) -> Result<Tensor> {
         let meta = &node.outputs()[0];
         let base = Tensor::new(saved.storage().clone(), self.base.clone(), meta.dtype, meta.device);
-        base.set_history(node, 0);
+        base.set_history(node.clone(), 0);
         let _grad = GradMode::new(true);
         self.of(&base, 0)
     }

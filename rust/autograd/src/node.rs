@@ -47,7 +47,7 @@ pub struct OutputMeta {
 
 impl From<&Tensor> for OutputMeta {
     fn from(tensor: &Tensor) -> Self {
-        OutputMeta { sizes: tensor.sizes().clone(), dtype: tensor.dtype(), device: tensor.device() }
+        OutputMeta { sizes: Dims::from_slice(tensor.sizes()), dtype: tensor.dtype(), device: tensor.device() }
     }
 }
 
@@ -68,10 +68,9 @@ thread_local! {
 impl<F: Backward> Node<F> {
     /// Links a function into the graph: `edges` lead to its inputs, `outputs` describe what it returned.
     #[inline]
-    pub fn new(function: F, edges: Edges, outputs: impl IntoIterator<Item = OutputMeta>) -> Arc<Node<F>> {
+    pub fn new(function: F, edges: Edges, outputs: SmallVec<[OutputMeta; 1]>) -> Arc<Node<F>> {
         let sequence = SEQUENCE.get();
         SEQUENCE.set(sequence + 1);
-        let outputs = outputs.into_iter().collect();
         Arc::new(Node { edges, outputs, sequence, origin: Origin::here(), hooks: OnceLock::new(), function })
     }
 
@@ -79,7 +78,7 @@ impl<F: Backward> Node<F> {
     pub(crate) fn leaf(function: F, output: OutputMeta, hooks: Option<Arc<NodeHooks>>) -> Arc<Node<F>> {
         Arc::new(Node {
             edges: Edges::new(),
-            outputs: SmallVec::from_elem(output, 1),
+            outputs: SmallVec::from_buf([output]),
             sequence: u64::MAX,
             origin: Origin::default(),
             hooks: hooks.map(OnceLock::from).unwrap_or_default(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rushlight_core::Result;
+use smallvec::SmallVec;
 
 use crate::edge::Edges;
 use crate::modes;
@@ -30,9 +31,16 @@ pub fn collect_edges(inputs: &[&Tensor]) -> Result<Edges> {
 #[inline]
 pub fn record<F: Backward>(function: F, inputs: &[&Tensor], outputs: &[&Tensor]) -> Result<()> {
     let edges = collect_edges(inputs)?;
-    let node: Arc<Node> = Node::new(function, edges, outputs.iter().map(|&output| OutputMeta::from(output)));
+    let mut metas = SmallVec::with_capacity(outputs.len());
+    for &output in outputs {
+        metas.push(OutputMeta::from(output));
+    }
+    let mut node: Option<Arc<Node>> = Some(Node::new(function, edges, metas));
     for (place, output) in outputs.iter().enumerate() {
-        output.set_history(&node, place as u32);
+        let last = place + 1 == outputs.len();
+        if let Some(node) = if last { node.take() } else { node.clone() } {
+            output.set_history(node, place as u32);
+        }
     }
     Ok(())
 }

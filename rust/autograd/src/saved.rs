@@ -91,7 +91,7 @@ impl SavedTensor {
             Some(hooks) => Content::Packed(Arc::new(PackedTensor {
                 packed: hooks.pack(if output.is_none() { tensor.clone() } else { tensor.detach() })?,
                 hooks,
-                version: tensor.shared_version().clone(),
+                version: tensor.shared_version(),
                 history: if output.is_none() { tensor.gradient_edge()? } else { None },
             })),
         };
@@ -123,13 +123,13 @@ impl SavedTensor {
             (Some(_), Some(slice)) => slice.output(&tensor, call.node),
             (Some(output), None) => {
                 let tensor = tensor.detach();
-                tensor.set_history(call.node, output);
+                tensor.set_history(call.node.clone(), output);
                 Ok(tensor)
             }
             (None, _) => {
                 let tensor = tensor.detach();
                 if let Some(edge) = history {
-                    tensor.set_history(edge.node(), edge.output);
+                    tensor.set_history(edge.node().clone(), edge.output);
                 }
                 Ok(tensor)
             }
@@ -140,7 +140,7 @@ impl SavedTensor {
     fn changed(&self, node: &Arc<Node>, content: &Content) -> Error {
         let version = match content {
             Content::Tensor(tensor) => tensor.shared_version(),
-            Content::Packed(packed) => &packed.version,
+            Content::Packed(packed) => packed.version.clone(),
         };
         let (kind, history) = match content {
             Content::Tensor(tensor) => {

@@ -15,7 +15,7 @@ use crate::edge::Edge;
 use crate::history::Extra;
 use crate::lock::Slot;
 use crate::modes;
-use crate::version::Version;
+use crate::version::{Counter, Version};
 use crate::view::{Replay, View, ViewKind};
 
 /// What the elements are and where they lie.
@@ -40,8 +40,7 @@ pub(crate) struct Body {
     pub(crate) flags: AtomicU8,
     /// The node that made this tensor.
     pub(crate) history: Slot<Edge>,
-    /// Made when somebody shares or counts; absent means version zero.
-    version: OnceLock<Arc<Version>>,
+    version: Counter,
     view: Option<Box<View>>,
     pub(crate) extra: OnceLock<Box<Extra>>,
     /// The tensor's Python object: borrowed, unless `owns_python`.
@@ -90,7 +89,7 @@ impl Drop for Body {
 }
 
 impl Tensor {
-    fn build(meta: Meta, flags: u8, version: OnceLock<Arc<Version>>, view: Option<Box<View>>) -> Tensor {
+    fn build(meta: Meta, flags: u8, version: Counter, view: Option<Box<View>>) -> Tensor {
         Tensor(Arc::new(Body {
             meta: UnsafeCell::new(meta),
             flags: AtomicU8::new(flags),
@@ -107,7 +106,7 @@ impl Tensor {
     #[inline]
     pub fn new(storage: Storage, layout: Layout, dtype: DType, device: Device) -> Tensor {
         let flags = if modes::inference_enabled() { INFERENCE } else { 0 };
-        Tensor::build(Meta { storage, layout, dtype, device }, flags, OnceLock::new(), None)
+        Tensor::build(Meta { storage, layout, dtype, device }, flags, Counter::default(), None)
     }
 
     /// Another geometry over the elements of `base`, of the same dtype. History is the caller's to record.
@@ -129,7 +128,7 @@ impl Tensor {
     fn view(base: &Tensor, layout: Layout, dtype: DType, replay: Option<Replay>, many: bool) -> Tensor {
         let meta = Meta { storage: base.storage().clone(), layout, dtype, device: base.device() };
         if base.is_inference() {
-            return Tensor::build(meta, INFERENCE, OnceLock::new(), None);
+            return Tensor::build(meta, INFERENCE, Counter::default(), None);
         }
         let kind = if modes::inference_enabled() {
             ViewKind::Inference
@@ -148,21 +147,21 @@ impl Tensor {
                 View::new(parent.base.clone(), chain(base, parent, replay, &meta.layout), kind)
             }
         };
-        Tensor::build(meta, VIEW, OnceLock::from(base.shared_version().clone()), Some(Box::new(view)))
+        Tensor::build(meta, VIEW, Counter::shared(base.shared_version()), Some(Box::new(view)))
     }
 
     /// The same elements without history; changes in place are counted together.
     pub fn detach(&self) -> Tensor {
         let meta = self.meta().clone();
         if self.is_inference() {
-            return Tensor::build(meta, INFERENCE, OnceLock::new(), None);
+            return Tensor::build(meta, INFERENCE, Counter::default(), None);
         }
-        Tensor::build(meta, 0, OnceLock::from(self.shared_version().clone()), None)
+        Tensor::build(meta, 0, Counter::shared(self.shared_version()), None)
     }
 
     /// The same elements without history, whose changes in place nobody counts: torch's `.data`.
     pub fn data(&self) -> Tensor {
-        Tensor::build(self.meta().clone(), self.0.flags.load(Ordering::Relaxed) & INFERENCE, OnceLock::new(), None)
+        Tensor::build(self.meta().clone(), self.0.flags.load(Ordering::Relaxed) & INFERENCE, Counter::default(), None)
     }
 
     #[inline]
@@ -271,13 +270,13 @@ impl Tensor {
 
     /// The counter of in-place changes, shared with views and detached tensors.
     #[inline]
-    pub fn shared_version(&self) -> &Arc<Version> {
-        self.0.version.get_or_init(Arc::default)
+    pub fn shared_version(&self) -> Arc<Version> {
+        self.0.version.share()
     }
 
     #[inline]
     pub(crate) fn version_or_zero(&self) -> u32 {
-        self.0.version.get().map_or(0, |version| version.current())
+        self.0.version.get().map_or(0, Version::current)
     }
 
     pub fn version(&self) -> Result<u32> {
@@ -291,7 +290,7 @@ impl Tensor {
     #[inline]
     pub fn bump_version(&self) {
         if !self.is_inference() {
-            self.shared_version().bump();
+            self.0.version.get_or_make().bump();
         }
     }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use rushlight_core::{Error, Result};
 
+use crate::node::forward_name;
 use crate::tensor::Tensor;
 
 /// How a view came to be, which decides whether it may be changed in place while gradients are recorded.
@@ -56,14 +57,24 @@ impl View {
             return Ok(());
         }
         let change = if indirect { "its base or another view of its base has been" } else { "is being" };
+        let mode = match kind {
+            ViewKind::Inference => ("inference", "in normal mode"),
+            _ => ("no_grad", "with grad mode enabled"),
+        };
         let start = match (kind, view.stored_history()) {
-            (ViewKind::NoGrad, _) => format!("A view was created in no_grad mode and {change} modified inplace with grad mode enabled."),
-            (ViewKind::Inference, _) => format!("A view was created in inference mode and {change} modified inplace in normal mode."),
-            (_, Some(edge)) => {
-                let name = crate::node::forward_name(edge.node().name());
-                format!("Output {} of {name} is a view and {change} modified inplace.", edge.output)
-            }
-            (_, None) => format!("A view {change} modified inplace."),
+            (_, None) => format!("A view was created in {} mode and {change} modified inplace {}.", mode.0, mode.1),
+            (ViewKind::NoGrad | ViewKind::Inference, Some(edge)) => format!(
+                "Output {} of {} is a view of a view which was created in {} mode and {change} modified inplace {}.",
+                edge.output,
+                forward_name(edge.node().name()),
+                mode.0,
+                mode.1
+            ),
+            (_, Some(edge)) => format!(
+                "Output {} of {} is a view and {change} modified inplace.",
+                edge.output,
+                forward_name(edge.node().name())
+            ),
         };
         let reason = match kind {
             ViewKind::MultiOutput => {

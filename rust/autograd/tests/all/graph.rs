@@ -130,6 +130,7 @@ fn wrong_calls_say_what_torch_says() {
     let ask = |input: Tensor| grad(std::slice::from_ref(&total), &[input], &[], false, KEEP).map(drop);
     fails(ask(leaf(&[1.0])), "The differentiated Tensor at index 0 appears to not have been used in the graph.");
     fails(ask(tensor(&[1.0])), "One of the differentiated Tensors does not require grad");
+    fails(grad(std::slice::from_ref(&total), &[], &[], false, KEEP).map(drop), "`inputs` argument to `grad()` cannot be empty.");
     assert!(grad(&[total], &[leaf(&[1.0])], &[], true, KEEP).unwrap()[0].is_none());
     fails(twice.set_requires_grad(false), "you can only change requires_grad flags of leaf variables.");
     twice.set_requires_grad(true).unwrap();

@@ -143,6 +143,8 @@ fn views_without_a_clear_meaning_are_refused() {
     let (first, second) = halves(&y);
     refuses(add_(&second, &one), "Output 1 of Split is a view and is being modified inplace. This view is the output of a function that returns multiple views.");
     refuses(add_(&slice(&first, 0, 1), &one), "Output 0 of AsStrided is a view and is being modified inplace. This view is the output of a function that returns multiple views.");
+    let plain = halves(&tensor(&[1.0, 2.0])).0;
+    refuses(add_(&plain, &leaf(&[1.0])), "A view was created in no_grad mode and is being modified inplace with grad mode enabled. This view is the output of a function that returns multiple views.");
     add_(&y, &one).unwrap();
     refuses(first.grad_fn().map(drop), "Output 0 of Split is a view and its base or another view of its base has been modified inplace.");
 
@@ -152,6 +154,7 @@ fn views_without_a_clear_meaning_are_refused() {
         slice(&y, 0, 2)
     };
     refuses(add_(&view, &one), "A view was created in no_grad mode and is being modified inplace with grad mode enabled.");
+    refuses(add_(&slice(&view, 0, 1), &one), "Output 0 of AsStrided is a view of a view which was created in no_grad mode and is being modified inplace with grad mode enabled.");
     let view = {
         let _inference = InferenceMode::new(true);
         slice(&y, 0, 2)
@@ -170,7 +173,7 @@ fn a_replayed_view() {
     let replay: Replay = Arc::new(|base| as_strided(base, &base.layout().flip(0)));
     let view = Tensor::view_with(&y, y.layout().flip(0), y.dtype(), replay);
     let node = as_strided(&y, &y.layout().flip(0)).unwrap().grad_fn().unwrap().unwrap();
-    view.set_history(&node, 0);
+    view.set_history(node, 0);
     let part = slice(&view, 0, 2);
     mul_(&part, &tensor(&[10.0, 100.0])).unwrap();
     assert_eq!(read(&y), [1.0, 200.0, 30.0]);

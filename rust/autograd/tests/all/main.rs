@@ -1,6 +1,7 @@
 //! The engine on a handful of toy operators over float64.
 
 mod depth;
+mod fork;
 mod graph;
 mod hooks;
 mod inplace;
