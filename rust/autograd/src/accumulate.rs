@@ -47,31 +47,25 @@ impl Backward for AccumulateGrad {
 
 fn accumulate(variable: &Tensor, grad: Tensor) -> Result<()> {
     let table = arithmetic()?;
-    let turn = &TURNS[variable.id() / 64 % TURNS.len()];
-    // Dropped after the lock is open again: the end of a tensor may run code of the host language.
-    let _outdated;
-    let _turn = turn.lock();
-    match variable.grad() {
-        None => variable.put_grad(Some(keep(variable, grad)?)),
-        Some(sum) if !modes::grad_enabled() => {
-            (table.add_)(&sum, &grad)?;
-            _outdated = [sum, grad];
-        }
-        Some(sum) => {
-            variable.put_grad(Some((table.add)(&sum, &grad)?));
-            _outdated = [sum, grad];
-        }
+    // Declared before the lock, and so dropped after it is open again: the end of a tensor may run the host's code.
+    let sum;
+    let _turn = TURNS[variable.id() / 64 % TURNS.len()].lock();
+    sum = variable.grad();
+    match &sum {
+        None => variable.put_grad(Some(keep(variable, &grad)?)),
+        Some(sum) if !modes::grad_enabled() => (table.add_)(sum, &grad)?,
+        Some(sum) => variable.put_grad(Some((table.add)(sum, &grad)?)),
     }
     Ok(())
 }
 
 /// The first gradient of a leaf: taken as it is if nobody else holds it and it lies in memory as the leaf does.
-fn keep(variable: &Tensor, grad: Tensor) -> Result<Tensor> {
-    if !modes::grad_enabled() && is_sole_owner(&grad) && lies_alike(&grad, variable) {
+fn keep(variable: &Tensor, grad: &Tensor) -> Result<Tensor> {
+    if !modes::grad_enabled() && is_sole_owner(grad) && lies_alike(grad, variable) {
         let plain = !grad.is_view() && !grad.requires_grad();
-        return Ok(if plain { grad } else { grad.detach() });
+        return Ok(if plain { grad.clone() } else { grad.detach() });
     }
-    clone_like(&grad, variable)
+    clone_like(grad, variable)
 }
 
 /// Keeps the gradient of a tensor that is not a leaf.

@@ -33,7 +33,12 @@ pub struct Options {
 }
 
 /// Adds the gradients of `outputs` (weighted by `grads`) to the `.grad` of all leaves, or of `inputs` only.
-pub fn backward(outputs: &[Tensor], grads: &[Option<Tensor>], inputs: Option<&[Tensor]>, options: Options) -> Result<()> {
+pub fn backward(
+    outputs: &[Tensor],
+    grads: &[Option<Tensor>],
+    inputs: Option<&[Tensor]>,
+    options: Options,
+) -> Result<()> {
     if inputs.is_some_and(<[Tensor]>::is_empty) {
         return Err(Error::runtime("`inputs` argument to `backward()` cannot be empty."));
     }
@@ -403,7 +408,10 @@ fn check_nan(node: &Node, results: &Gradients) -> Result<()> {
         if let Some(grad) = result
             && (arithmetic()?.has_nan)(grad)?
         {
-            return Err(Error::runtime(format!("Function '{}' returned nan values in its {index}th output.", node.name())));
+            return Err(Error::runtime(format!(
+                "Function '{}' returned nan values in its {index}th output.",
+                node.name()
+            )));
         }
     }
     Ok(())

@@ -41,7 +41,11 @@ impl Tensor {
     }
 
     fn set_flag(&self, flag: u8, on: bool) {
-        if on { self.0.flags.fetch_or(flag, Relaxed) } else { self.0.flags.fetch_and(!flag, Relaxed) };
+        if on {
+            self.0.flags.fetch_or(flag, Relaxed)
+        } else {
+            self.0.flags.fetch_and(!flag, Relaxed)
+        };
     }
 
     #[inline]
@@ -78,7 +82,8 @@ impl Tensor {
 
     /// Whether this is a view whose base got a history after the view was made.
     fn has_stale_history(&self) -> bool {
-        self.view_info().is_some_and(|view| view.base.requires_grad() && view.seen.load(Relaxed) != self.version_or_zero())
+        self.view_info()
+            .is_some_and(|view| view.base.requires_grad() && view.seen.load(Relaxed) != self.version_or_zero())
     }
 
     /// The node that made this tensor. Fails for views that an in-place change left without a meaning.

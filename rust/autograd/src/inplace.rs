@@ -60,11 +60,8 @@ impl<'a> InPlace<'a> {
             self.target.rebase_history(node, 0);
             return Ok(());
         };
-        let slice = Slice {
-            base: view.base.layout().clone(),
-            view: self.target.layout().clone(),
-            replay: view.replay.clone(),
-        };
+        let slice =
+            Slice { base: view.base.layout().clone(), view: self.target.layout().clone(), replay: view.replay.clone() };
         let node = Node::new(CopySlices { slice, function }, edges, SmallVec::from_buf([OutputMeta::from(&view.base)]));
         view.base.rebase_history(node, 0);
         Ok(())

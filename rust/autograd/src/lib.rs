@@ -37,4 +37,3 @@ pub use saved::SavedTensor;
 pub use tensor::{Meta, Tensor, WeakTensor, set_python_release};
 pub use version::Version;
 pub use view::{Replay, ViewKind};
-

@@ -139,7 +139,12 @@ pub struct Call<'a> {
     pub(crate) slice: Option<&'a Slice>,
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    /// For a look at what a node saved while it does not run.
+    pub fn outside(node: &'a Arc<Node>) -> Call<'a> {
+        Call { node, needs: &[], slice: None }
+    }
+
     /// Whether anybody wants the gradient of input `index`.
     #[inline]
     pub fn needs(&self, index: usize) -> bool {

@@ -11,7 +11,8 @@ pub struct Origin {
 
 /// How the host language tells where it is.
 pub struct Locator {
-    /// The place that runs now; `Origin::default()` if there is none. Called for every node: it must be quick.
+    /// The place that runs now; `Origin::default()` if there is none. Called for every node and every
+    /// change in place, on any thread and under locks: it must be quick, and wait for nothing.
     pub here: fn() -> Origin,
     /// In words for people: file, line, function.
     pub describe: fn(Origin) -> Option<String>,

@@ -4,10 +4,11 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use rushlight_core::layout::Dims;
+use rushlight_core::layout::{Dims, Shape};
 use rushlight_core::{DType, Device, Error, Layout, Result, Storage};
 
 use crate::arithmetic::arithmetic;
@@ -314,6 +315,13 @@ impl Tensor {
     #[inline]
     pub fn set_owns_python(&self, owns: bool) {
         self.0.owns_python.store(owns, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Meta { layout, dtype, device, .. } = self.meta();
+        write!(f, "Tensor({}, {dtype}, {device})", Shape(&layout.sizes))
     }
 }
 

@@ -61,7 +61,8 @@ pub(crate) fn fit(function: &str, index: usize, grad: &Tensor, meta: &OutputMeta
 
 /// Whether `sizes` is what broadcasting makes of `from`.
 fn is_stretched(sizes: &[isize], from: &[isize]) -> bool {
-    sizes.len() >= from.len() && sizes.iter().rev().zip(from.iter().rev()).all(|(size, from)| size == from || *from == 1)
+    sizes.len() >= from.len()
+        && sizes.iter().rev().zip(from.iter().rev()).all(|(size, from)| size == from || *from == 1)
 }
 
 /// A hook may replace a gradient by one of the same kind only.

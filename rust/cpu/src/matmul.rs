@@ -1,9 +1,9 @@
 //! Products of matrices, for every element type, layout and size, behind one function: [`gemm`].
 //!
 //! ```text
-//! gemm ── batch ── One::run ── tiny     three loops
+//! gemm ── batch ── One::run ── tiny     three loops (drive.rs)
 //!                          ├── vector   a few rows: bound by reading the matrix (vector.rs)
-//!                          └── tiles    packed blocks and a register tile (drive.rs, pack.rs, kernel.rs, x86.rs)
+//!                          └── tiles    packed blocks and a register tile (tiles.rs, pack.rs, kernel.rs, x86.rs)
 //! ```
 //!
 //! Strides are signed and in elements, so transposed, reversed and broadcast operands cost no copy. The result's bits
@@ -17,6 +17,7 @@ mod pack;
 mod scratch;
 #[cfg(test)]
 mod tests;
+mod tiles;
 mod vector;
 #[cfg(target_arch = "x86_64")]
 mod x86;

@@ -41,7 +41,8 @@ struct Job {
 /// Calls `body` for `0..pieces` on this thread and up to `helpers` workers.
 pub(crate) fn run(pool: &Pool, pieces: usize, helpers: usize, body: &(dyn Fn(usize) + Sync)) {
     // SAFETY: only the lifetime changes. `close` below returns after the last helper has left, and later ones are refused.
-    let body = Body(unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const (dyn Fn(usize) + Sync)>(body) });
+    let body =
+        Body(unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const (dyn Fn(usize) + Sync)>(body) });
     let job = Arc::new(Job {
         body,
         pieces,
@@ -74,11 +75,12 @@ impl Job {
 
     /// A worker's visit.
     fn help(self: Arc<Self>) {
-        let joined = self.active.fetch_update(Ordering::Acquire, Ordering::Relaxed, |n| (n & CLOSED == 0).then_some(n + 1));
+        let joined =
+            self.active.fetch_update(Ordering::Acquire, Ordering::Relaxed, |n| (n & CLOSED == 0).then_some(n + 1));
         if joined.is_err() {
             return;
         }
-        self.wake_two(|helper| rayon::spawn(helper));
+        self.wake_two(rayon::spawn);
         self.work();
         if self.active.fetch_sub(1, Ordering::Release) == CLOSED | 1 {
             self.caller.unpark();

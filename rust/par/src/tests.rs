@@ -48,7 +48,10 @@ fn sums_have_the_same_bits() {
         }
     }
     assert_eq!(parallel_reduce(0, 10, |_| 1, |a, b| a + b), None);
-    assert_eq!(parallel_reduce(95, 10, |range| format!("{} ", range.start), |a, b| a + &b).unwrap(), "0 10 20 30 40 50 60 70 80 90 ");
+    assert_eq!(
+        parallel_reduce(95, 10, |range| format!("{} ", range.start), |a, b| a + &b).unwrap(),
+        "0 10 20 30 40 50 60 70 80 90 "
+    );
 }
 
 #[test]

@@ -28,7 +28,9 @@ fn a_first_gradient_is_never_shared() {
     let weight = tensor(&[1.0, 1.0]);
     backward(&[add(&x, &y).unwrap()], &[Some(weight.clone())], None, Options::default()).unwrap();
     let (a, b) = (x.grad().unwrap(), y.grad().unwrap());
-    assert!(!a.storage().same(b.storage()) && !a.storage().same(weight.storage()) && !b.storage().same(weight.storage()));
+    assert!(
+        !a.storage().same(b.storage()) && !a.storage().same(weight.storage()) && !b.storage().same(weight.storage())
+    );
 }
 
 #[test]
@@ -124,13 +126,22 @@ fn wrong_calls_say_what_torch_says() {
     fails(run(&tensor(&[1.0])), "element 0 of tensors does not require grad and does not have a grad_fn");
     fails(run(&twice), "grad can be implicitly created only for scalar outputs");
     let shape = backward(std::slice::from_ref(&twice), &[Some(tensor(&[1.0; 4]))], None, KEEP);
-    fails(shape, "Mismatch in shape: grad_output[0] has a shape of torch.Size([4]) and output[0] has a shape of torch.Size([2]).");
-    fails(backward(std::slice::from_ref(&twice), &[], Some(&[]), KEEP), "`inputs` argument to `backward()` cannot be empty.");
+    fails(
+        shape,
+        "Mismatch in shape: grad_output[0] has a shape of torch.Size([4]) and output[0] has a shape of torch.Size([2]).",
+    );
+    fails(
+        backward(std::slice::from_ref(&twice), &[], Some(&[]), KEEP),
+        "`inputs` argument to `backward()` cannot be empty.",
+    );
     let total = sum(&twice).unwrap();
     let ask = |input: Tensor| grad(std::slice::from_ref(&total), &[input], &[], false, KEEP).map(drop);
     fails(ask(leaf(&[1.0])), "The differentiated Tensor at index 0 appears to not have been used in the graph.");
     fails(ask(tensor(&[1.0])), "One of the differentiated Tensors does not require grad");
-    fails(grad(std::slice::from_ref(&total), &[], &[], false, KEEP).map(drop), "`inputs` argument to `grad()` cannot be empty.");
+    fails(
+        grad(std::slice::from_ref(&total), &[], &[], false, KEEP).map(drop),
+        "`inputs` argument to `grad()` cannot be empty.",
+    );
     assert!(grad(&[total], &[leaf(&[1.0])], &[], true, KEEP).unwrap()[0].is_none());
     fails(twice.set_requires_grad(false), "you can only change requires_grad flags of leaf variables.");
     twice.set_requires_grad(true).unwrap();
@@ -139,7 +150,10 @@ fn wrong_calls_say_what_torch_says() {
     fails(whole.set_requires_grad(true), "only Tensors of floating point dtype can require gradients");
     fails(x.set_grad(Some(x.clone())), "can't assign Variable as its own grad");
     fails(x.set_grad(Some(tensor(&[1.0]))), "attempting to assign a gradient of size '[1]' to a tensor of size '[2]'.");
-    fails(x.set_grad(Some(whole)), "attempting to assign a gradient with dtype 'long' to a tensor with grad_dtype 'Double'.");
+    fails(
+        x.set_grad(Some(whole)),
+        "attempting to assign a gradient with dtype 'long' to a tensor with grad_dtype 'Double'.",
+    );
 }
 
 #[test]

@@ -132,7 +132,10 @@ fn results_are_validated() {
     let says = |results, text: &str| assert_eq!(outcome(results).unwrap_err().sentence(), text);
     says(vec![], "function FixedBackward returned an incorrect number of gradients (expected 1, got 0)");
     let three = || Some(tensor(&[1.0; 3]));
-    says(vec![three(), three()], "function FixedBackward returned an incorrect number of gradients (expected 1, got 2)");
+    says(
+        vec![three(), three()],
+        "function FixedBackward returned an incorrect number of gradients (expected 1, got 2)",
+    );
     says(
         vec![Some(tensor(&[1.0; 5]))],
         "Function FixedBackward returned an invalid gradient at index 0 - got [5] but expected shape compatible with [3]",

@@ -40,7 +40,10 @@ fn leaves_are_protected() {
     let x = leaf(&[1.0, 2.0]);
     let one = tensor(&[1.0]);
     refuses(add_(&x, &one), "a leaf Variable that requires grad is being used in an in-place operation.");
-    refuses(add_(&slice(&x, 0, 1), &one), "a view of a leaf Variable that requires grad is being used in an in-place operation.");
+    refuses(
+        add_(&slice(&x, 0, 1), &one),
+        "a view of a leaf Variable that requires grad is being used in an in-place operation.",
+    );
     let view = slice(&tensor(&[1.0, 2.0]), 0, 1);
     view.set_requires_grad(true).unwrap();
     refuses(add_(&view, &one), "a view of a leaf Variable that requires grad is being used in an in-place operation.");
@@ -57,7 +60,10 @@ fn a_change_of_a_view_changes_the_base() {
     let sibling = slice(&y, 1, 2);
     let view = slice(&y, 0, 2);
     mul_(&view, &w).unwrap();
-    assert_eq!((name(&y), name(&view), name(&sibling)), ("CopySlices".into(), "AsStridedBackward0".into(), "AsStridedBackward0".into()));
+    assert_eq!(
+        (name(&y), name(&view), name(&sibling)),
+        ("CopySlices".into(), "AsStridedBackward0".into(), "AsStridedBackward0".into())
+    );
     assert_eq!(name(&view), "AsStridedBackward0");
     let edge = y.grad_fn().unwrap().unwrap().edges()[0].clone().unwrap();
     assert_eq!(edge.node().name(), "MulBackward0");
@@ -141,20 +147,38 @@ fn views_without_a_clear_meaning_are_refused() {
     let one = tensor(&[1.0]);
     let y = clone(&x).unwrap();
     let (first, second) = halves(&y);
-    refuses(add_(&second, &one), "Output 1 of Split is a view and is being modified inplace. This view is the output of a function that returns multiple views.");
-    refuses(add_(&slice(&first, 0, 1), &one), "Output 0 of AsStrided is a view and is being modified inplace. This view is the output of a function that returns multiple views.");
+    refuses(
+        add_(&second, &one),
+        "Output 1 of Split is a view and is being modified inplace. This view is the output of a function that returns multiple views.",
+    );
+    refuses(
+        add_(&slice(&first, 0, 1), &one),
+        "Output 0 of AsStrided is a view and is being modified inplace. This view is the output of a function that returns multiple views.",
+    );
     let plain = halves(&tensor(&[1.0, 2.0])).0;
-    refuses(add_(&plain, &leaf(&[1.0])), "A view was created in no_grad mode and is being modified inplace with grad mode enabled. This view is the output of a function that returns multiple views.");
+    refuses(
+        add_(&plain, &leaf(&[1.0])),
+        "A view was created in no_grad mode and is being modified inplace with grad mode enabled. This view is the output of a function that returns multiple views.",
+    );
     add_(&y, &one).unwrap();
-    refuses(first.grad_fn().map(drop), "Output 0 of Split is a view and its base or another view of its base has been modified inplace.");
+    refuses(
+        first.grad_fn().map(drop),
+        "Output 0 of Split is a view and its base or another view of its base has been modified inplace.",
+    );
 
     let y = clone(&x).unwrap();
     let view = {
         let _off = GradMode::new(false);
         slice(&y, 0, 2)
     };
-    refuses(add_(&view, &one), "A view was created in no_grad mode and is being modified inplace with grad mode enabled.");
-    refuses(add_(&slice(&view, 0, 1), &one), "Output 0 of AsStrided is a view of a view which was created in no_grad mode and is being modified inplace with grad mode enabled.");
+    refuses(
+        add_(&view, &one),
+        "A view was created in no_grad mode and is being modified inplace with grad mode enabled.",
+    );
+    refuses(
+        add_(&slice(&view, 0, 1), &one),
+        "Output 0 of AsStrided is a view of a view which was created in no_grad mode and is being modified inplace with grad mode enabled.",
+    );
     let view = {
         let _inference = InferenceMode::new(true);
         slice(&y, 0, 2)
@@ -162,7 +186,10 @@ fn views_without_a_clear_meaning_are_refused() {
     refuses(add_(&view, &one), "A view was created in inference mode and is being modified inplace in normal mode.");
     let view = slice(&y, 0, 2);
     view.set_view_kind(ViewKind::CustomFunction);
-    refuses(add_(&view, &one), "Output 0 of AsStrided is a view and is being modified inplace. This view was created inside a custom Function");
+    refuses(
+        add_(&view, &one),
+        "Output 0 of AsStrided is a view and is being modified inplace. This view was created inside a custom Function",
+    );
 }
 
 #[test]

@@ -141,7 +141,11 @@ fn pairs(a: &Tensor, b: &Tensor, f: impl Fn(f64, f64) -> f64) -> Result<Vec<f64>
 pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let out = fresh(a.sizes(), &pairs(a, b, |x, y| x + y)?);
     if should_record(&[a, b]) {
-        record(toy("AddBackward0", vec![], |_, _, grad| Ok(smallvec![Some(grad.clone()), Some(grad)])), &[a, b], &[&out])?;
+        record(
+            toy("AddBackward0", vec![], |_, _, grad| Ok(smallvec![Some(grad.clone()), Some(grad)])),
+            &[a, b],
+            &[&out],
+        )?;
     }
     Ok(out)
 }
@@ -156,10 +160,7 @@ fn mul_toy(a: &Tensor, b: &Tensor) -> Result<Toy> {
     let saved = vec![SavedTensor::input(a)?, SavedTensor::input(b)?];
     Ok(toy("MulBackward0", saved, |call, saved, grad| {
         let times = |place: usize| mul(&grad, &call.unpack(&saved[place])?).map(Some);
-        Ok(smallvec![
-            if call.needs(0) { times(1)? } else { None },
-            if call.needs(1) { times(0)? } else { None }
-        ])
+        Ok(smallvec![if call.needs(0) { times(1)? } else { None }, if call.needs(1) { times(0)? } else { None }])
     }))
 }
 
@@ -181,10 +182,7 @@ pub fn mul_(a: &Tensor, b: &Tensor) -> Result<()> {
         saved.extend(before);
         Ok(toy("MulBackward0", saved, |call, saved, grad| {
             let times = |place: usize| mul(&grad, &call.unpack(&saved[place])?).map(Some);
-            Ok(smallvec![
-                if call.needs(0) { times(0)? } else { None },
-                if call.needs(1) { times(1)? } else { None }
-            ])
+            Ok(smallvec![if call.needs(0) { times(0)? } else { None }, if call.needs(1) { times(1)? } else { None }])
         }))
     })
 }
@@ -213,7 +211,11 @@ pub fn sum(a: &Tensor) -> Result<Tensor> {
     let out = fresh(&[], &[read(a).iter().sum()]);
     if should_record(&[a]) {
         let sizes = a.sizes().clone();
-        record(toy("SumBackward0", vec![], move |_, _, grad| Ok(smallvec![Some(expand(&grad, &sizes)?)])), &[a], &[&out])?;
+        record(
+            toy("SumBackward0", vec![], move |_, _, grad| Ok(smallvec![Some(expand(&grad, &sizes)?)])),
+            &[a],
+            &[&out],
+        )?;
     }
     Ok(out)
 }
@@ -237,7 +239,11 @@ pub fn sum_to(a: &Tensor, sizes: &[isize]) -> Result<Tensor> {
     drop(pin);
     if should_record(&[a]) {
         let sizes = a.sizes().clone();
-        record(toy("SumToBackward0", vec![], move |_, _, grad| Ok(smallvec![Some(expand(&grad, &sizes)?)])), &[a], &[&out])?;
+        record(
+            toy("SumToBackward0", vec![], move |_, _, grad| Ok(smallvec![Some(expand(&grad, &sizes)?)])),
+            &[a],
+            &[&out],
+        )?;
     }
     Ok(out)
 }
