@@ -1,0 +1,82 @@
+//! The format before torch 1.6, read only: five pickles (a magic number, a version, facts about the writer,
+//! the object, the keys of its storages), then each storage as a count of elements and its bytes.
+
+use crate::pickle::{Limits, Outcome, Policy, Step, interpret};
+use crate::{Error, Result};
+
+/// 119547037146038801333356, as a pickle spells it.
+const MAGIC: [u8; 10] = [0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
+const VERSION: i64 = 1001;
+
+/// A file of the old format up to its storages.
+pub struct Legacy {
+    pub object: Outcome,
+    /// In the order in which the storages follow.
+    pub keys: Vec<String>,
+    /// Where the first storage begins.
+    pub storages: usize,
+    pub little_endian: bool,
+}
+
+/// Whether the bytes begin as such a file does.
+pub fn is_legacy(bytes: &[u8]) -> bool {
+    interpret(bytes, &Policy::default(), Limits::default()).is_ok_and(|first| is_magic(&first))
+}
+
+fn is_magic(outcome: &Outcome) -> bool {
+    matches!(value(outcome, outcome.root), Some(Step::BigInt(bytes)) if bytes[..] == MAGIC)
+}
+
+pub fn read(bytes: &[u8], policy: &Policy, limits: Limits) -> Result<Legacy> {
+    let mut position = 0;
+    let mut next = |policy: &Policy| -> Result<Outcome> {
+        let outcome = interpret(&bytes[position..], policy, limits)?;
+        position += outcome.length;
+        Ok(outcome)
+    };
+    let plain = Policy::default();
+    if !is_magic(&next(&plain)?) {
+        return Err(wrong("Invalid magic number; corrupt file?"));
+    }
+    let version = next(&plain)?;
+    if !matches!(value(&version, version.root), Some(&Step::Int(VERSION))) {
+        return Err(wrong("Invalid protocol version"));
+    }
+    let facts = next(&plain)?;
+    let object = next(policy)?;
+    let keys = keys(&next(&plain)?)?;
+    Ok(Legacy { object, keys, storages: position, little_endian: little_endian(&facts) })
+}
+
+/// The step that made the value.
+fn value(outcome: &Outcome, id: u32) -> Option<&Step> {
+    outcome.steps.iter().filter(|step| step.makes_value()).nth(id as usize)
+}
+
+fn keys(outcome: &Outcome) -> Result<Vec<String>> {
+    let mut keys = Vec::new();
+    for step in &outcome.steps {
+        match step {
+            Step::Str(key) => keys.push(key.clone()),
+            Step::List | Step::Append { .. } => {}
+            _ => return Err(wrong("the keys of the storages are not a list of strings")),
+        }
+    }
+    Ok(keys)
+}
+
+fn little_endian(facts: &Outcome) -> bool {
+    let values: Vec<&Step> = facts.steps.iter().filter(|step| step.makes_value()).collect();
+    let pairs = facts.steps.iter().filter_map(|step| match step {
+        Step::SetItems { items, .. } => Some(items),
+        _ => None,
+    });
+    let found = pairs
+        .flatten()
+        .find(|(key, _)| matches!(values.get(*key as usize), Some(Step::Str(name)) if name == "little_endian"));
+    !matches!(found.and_then(|&(_, flag)| values.get(flag as usize)), Some(Step::Bool(false)))
+}
+
+fn wrong(what: &str) -> Error {
+    Error::Pickle { at: 0, what: what.to_owned() }
+}

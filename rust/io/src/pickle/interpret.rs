@@ -1,0 +1,615 @@
+//! The stack machine: opcodes in, steps out.
+
+use std::collections::HashMap;
+
+use super::builtins::{Builtin, latin1};
+use super::opcode::{self as op, Reader, bad};
+use super::policy::full_name;
+use super::{Id, Limits, Policy, Step, Storage, Use, integer};
+use crate::{Error, Result};
+
+/// What a pickle amounts to.
+#[derive(Debug)]
+pub struct Outcome {
+    pub steps: Vec<Step>,
+    /// The value that was on the stack at the end.
+    pub root: Id,
+    /// Bytes read; another pickle may follow.
+    pub length: usize,
+    /// The version the pickle states.
+    pub protocol: u8,
+}
+
+/// Interprets the pickle at the head of `bytes`.
+pub fn interpret(bytes: &[u8], policy: &Policy, limits: Limits) -> Result<Outcome> {
+    let work = limits.work.saturating_add(limits.work_per_byte.saturating_mul(bytes.len() as u64));
+    let mut machine = Machine {
+        reader: Reader::new(bytes),
+        policy,
+        limits,
+        work,
+        steps: Vec::new(),
+        values: Vec::new(),
+        stack: Vec::new(),
+        marks: Vec::new(),
+        memo: HashMap::new(),
+        protocol: 0,
+        at: 0,
+    };
+    let root = machine.run()?;
+    let (length, protocol) = (machine.reader.position, machine.protocol);
+    Ok(Outcome { steps: machine.steps, root, length, protocol })
+}
+
+/// What the interpreter itself must know of a value.
+struct Value {
+    /// Index of the step that made it.
+    step: u32,
+    /// Containers within containers.
+    depth: u32,
+    /// Parts, each counted as often as it is reached.
+    weight: u64,
+    kind: Kind,
+}
+
+enum Kind {
+    /// Hashable and without parts, or a tuple of such.
+    Plain,
+    Tuple,
+    /// With the items so far, since builtins may be called on them.
+    List(Vec<Id>),
+    Dict,
+    Set,
+    Global(Use, Option<Builtin>),
+    /// The result of a call, which may be given items and a state.
+    Object,
+    /// Anything that only stands for itself.
+    Opaque,
+    /// An integer whose hash an attacker could choose.
+    Huge,
+}
+
+struct Machine<'a> {
+    reader: Reader<'a>,
+    policy: &'a Policy,
+    limits: Limits,
+    work: u64,
+    steps: Vec<Step>,
+    values: Vec<Value>,
+    stack: Vec<Id>,
+    marks: Vec<usize>,
+    memo: HashMap<u32, Id>,
+    protocol: u8,
+    /// Offset of the present opcode, for messages.
+    at: usize,
+}
+
+impl Machine<'_> {
+    fn run(&mut self) -> Result<Id> {
+        loop {
+            self.at = self.reader.position;
+            match self.reader.byte()? {
+                op::STOP => return self.pop(),
+                opcode => self.perform(opcode)?,
+            }
+        }
+    }
+
+    fn perform(&mut self, opcode: u8) -> Result<()> {
+        match opcode {
+            op::PROTO => self.protocol = self.reader.byte()?,
+            op::FRAME => drop(self.reader.take(8)?),
+
+            op::NONE => self.plain(Step::None)?,
+            op::NEWTRUE => self.plain(Step::Bool(true))?,
+            op::NEWFALSE => self.plain(Step::Bool(false))?,
+            op::BININT => {
+                let number = self.reader.number(4)? as u32 as i32;
+                self.plain(Step::Int(number.into()))?;
+            }
+            op::BININT1 => {
+                let number = self.reader.byte()?;
+                self.plain(Step::Int(number.into()))?;
+            }
+            op::BININT2 => {
+                let number = self.reader.number(2)?;
+                self.plain(Step::Int(number as i64))?;
+            }
+            op::INT => match self.reader.line()? {
+                "00" => self.plain(Step::Bool(false))?,
+                "01" => self.plain(Step::Bool(true))?,
+                digits => self.decimal(digits)?,
+            },
+            op::LONG => {
+                let digits = self.reader.line()?;
+                self.decimal(digits.trim_end_matches('L'))?;
+            }
+            op::LONG1 => self.long(1)?,
+            op::LONG4 => self.long(4)?,
+            op::FLOAT => {
+                let text = self.reader.line()?;
+                let number = text.parse().map_err(|_| self.bad("a float cannot be read"))?;
+                self.plain(Step::Float(number))?;
+            }
+            op::BINFLOAT => {
+                let bits = self.reader.number(8)?.swap_bytes();
+                self.plain(Step::Float(f64::from_bits(bits)))?;
+            }
+
+            op::BINUNICODE => self.text(4)?,
+            op::SHORT_BINUNICODE => self.text(1)?,
+            op::BINUNICODE8 => self.text(8)?,
+            op::UNICODE => {
+                let line = self.reader.line()?;
+                if line.contains('\\') {
+                    return Err(self.bad("escapes in text strings are not supported"));
+                }
+                self.plain(Step::Str(line.to_owned()))?;
+            }
+            // Python 2's `str`: text in every checkpoint that still has it.
+            op::BINSTRING => self.text(4)?,
+            op::SHORT_BINSTRING => self.text(1)?,
+            op::BINBYTES => self.bytes(4)?,
+            op::SHORT_BINBYTES => self.bytes(1)?,
+            op::BINBYTES8 => self.bytes(8)?,
+            op::BYTEARRAY8 => {
+                let bytes = self.reader.sized(8)?.to_vec();
+                self.push(Step::ByteArray(bytes), Kind::Opaque, 0, 1)?;
+            }
+
+            op::MARK => self.marks.push(self.stack.len()),
+            op::POP => {
+                // On a mark, POP takes the mark.
+                match self.marks.last() {
+                    Some(&mark) if mark == self.stack.len() => drop(self.marks.pop()),
+                    _ => drop(self.pop()?),
+                }
+            }
+            op::POP_MARK => drop(self.pop_mark()?),
+            op::DUP => {
+                let top = self.pop()?;
+                self.stack.extend([top, top]);
+            }
+
+            op::EMPTY_TUPLE => self.tuple(Vec::new())?,
+            op::TUPLE1 | op::TUPLE2 | op::TUPLE3 => {
+                let count = usize::from(opcode - op::TUPLE1) + 1;
+                let floor = self.floor();
+                if self.stack.len() < floor + count {
+                    return Err(self.bad("pop from empty list"));
+                }
+                let items = self.stack.split_off(self.stack.len() - count);
+                self.tuple(items)?;
+            }
+            op::TUPLE => {
+                let items = self.pop_mark()?;
+                self.tuple(items)?;
+            }
+            op::EMPTY_LIST => self.push(Step::List, Kind::List(Vec::new()), 1, 1)?,
+            op::LIST => {
+                let items = self.pop_mark()?;
+                self.push(Step::List, Kind::List(Vec::new()), 1, 1)?;
+                self.append(items)?;
+            }
+            op::EMPTY_DICT => self.push(Step::Dict, Kind::Dict, 1, 1)?,
+            op::DICT => {
+                let items = self.pop_mark()?;
+                self.push(Step::Dict, Kind::Dict, 1, 1)?;
+                self.set_items(items)?;
+            }
+            op::EMPTY_SET => self.push(Step::Set, Kind::Set, 1, 1)?,
+            op::FROZENSET => {
+                let items = self.pop_mark()?;
+                self.frozen_set(items)?;
+            }
+            op::APPEND => {
+                let item = self.pop()?;
+                self.append(vec![item])?;
+            }
+            op::APPENDS => {
+                let items = self.pop_mark()?;
+                self.append(items)?;
+            }
+            op::SETITEM => {
+                let value = self.pop()?;
+                let key = self.pop()?;
+                self.set_items(vec![key, value])?;
+            }
+            op::SETITEMS => {
+                let items = self.pop_mark()?;
+                self.set_items(items)?;
+            }
+            op::ADDITEMS => {
+                let items = self.pop_mark()?;
+                let set = self.top()?;
+                self.add(set, items)?;
+            }
+
+            op::GET => {
+                let index = self.memo_line()?;
+                self.recall(index)?;
+            }
+            op::BINGET => {
+                let index = self.reader.byte()?;
+                self.recall(index.into())?;
+            }
+            op::LONG_BINGET => {
+                let index = self.reader.number(4)?;
+                self.recall(index as u32)?;
+            }
+            op::PUT => {
+                let index = self.memo_line()?;
+                self.memorise(index)?;
+            }
+            op::BINPUT => {
+                let index = self.reader.byte()?;
+                self.memorise(index.into())?;
+            }
+            op::LONG_BINPUT => {
+                let index = self.reader.number(4)?;
+                self.memorise(index as u32)?;
+            }
+            op::MEMOIZE => self.memorise(self.memo.len() as u32)?,
+
+            op::GLOBAL => {
+                let module = self.reader.line()?.to_owned();
+                let name = self.reader.line()?.to_owned();
+                self.global(module, name)?;
+            }
+            op::STACK_GLOBAL => {
+                let (name, module) = (self.pop()?, self.pop()?);
+                let (Step::Str(module), Step::Str(name)) = (self.step(module), self.step(name)) else {
+                    return Err(self.bad("the name of a global is not a string"));
+                };
+                let (module, name) = (module.clone(), name.clone());
+                self.charge((module.len() + name.len()) as u64)?;
+                self.global(module, name)?;
+            }
+            op::REDUCE => self.reduce()?,
+            op::NEWOBJ => {
+                let (arguments, class) = (self.pop()?, self.pop()?);
+                self.callable(class)?;
+                self.charge(self.values[arguments as usize].weight)?;
+                self.push(Step::New { class, arguments }, Kind::Object, 1, 1)?;
+            }
+            op::BUILD => {
+                let state = self.pop()?;
+                let object = self.top()?;
+                if !matches!(self.kind(object), Kind::Object) {
+                    return Err(self.bad(
+                        "Can only build Tensor, Parameter, OrderedDict or types allowlisted via `add_safe_globals`",
+                    ));
+                }
+                self.charge(self.values[state as usize].weight)?;
+                self.steps.push(Step::Build { object, state });
+            }
+            op::BINPERSID => self.storage()?,
+            unknown => return Err(Error::Opcode(unknown)),
+        }
+        Ok(())
+    }
+
+    // --- values -----------------------------------------------------------------------------------------
+
+    fn push(&mut self, step: Step, kind: Kind, depth: u32, weight: u64) -> Result<()> {
+        if self.values.len() >= self.limits.values {
+            return Err(Error::Limit("the number of values"));
+        }
+        if depth > self.limits.depth {
+            return Err(Error::Limit("nesting"));
+        }
+        self.stack.push(self.values.len() as Id);
+        self.values.push(Value { step: self.steps.len() as u32, depth, weight, kind });
+        self.steps.push(step);
+        Ok(())
+    }
+
+    fn plain(&mut self, step: Step) -> Result<()> {
+        self.push(step, Kind::Plain, 0, 1)
+    }
+
+    fn text(&mut self, length_bytes: usize) -> Result<()> {
+        let text = self.reader.text(length_bytes)?;
+        self.plain(Step::Str(text))
+    }
+
+    fn bytes(&mut self, length_bytes: usize) -> Result<()> {
+        let bytes = self.reader.sized(length_bytes)?.to_vec();
+        self.plain(Step::Bytes(bytes))
+    }
+
+    fn long(&mut self, length_bytes: usize) -> Result<()> {
+        let step = integer(self.reader.sized(length_bytes)?);
+        let kind = if matches!(step, Step::BigInt(_)) { Kind::Huge } else { Kind::Plain };
+        self.push(step, kind, 0, 1)
+    }
+
+    fn decimal(&mut self, digits: &str) -> Result<()> {
+        // Larger integers come as LONG1 in every protocol since 2.
+        let number = digits.parse().map_err(|_| self.bad("an integer cannot be read"))?;
+        self.plain(Step::Int(number))
+    }
+
+    fn tuple(&mut self, items: Vec<Id>) -> Result<()> {
+        let (depth, weight) = self.measure(&items);
+        self.push(Step::Tuple(items), Kind::Tuple, depth, weight)
+    }
+
+    fn frozen_set(&mut self, items: Vec<Id>) -> Result<()> {
+        self.check_keys(items.iter().copied())?;
+        let (depth, weight) = self.measure(&items);
+        self.push(Step::FrozenSet(items), Kind::Tuple, depth, weight)
+    }
+
+    /// Depth and weight of a container of these.
+    fn measure(&self, items: &[Id]) -> (u32, u64) {
+        items
+            .iter()
+            .map(|&item| &self.values[item as usize])
+            .fold((1, 1), |(depth, weight), value| (depth.max(value.depth + 1), weight.saturating_add(value.weight)))
+    }
+
+    /// The container has taken these in: it is as deep and as heavy as they make it.
+    fn grow(&mut self, container: Id, items: &[Id]) -> Result<()> {
+        let (depth, weight) = self.measure(items);
+        let limit = self.limits.depth;
+        let value = &mut self.values[container as usize];
+        value.depth = value.depth.max(depth);
+        value.weight = value.weight.saturating_add(weight);
+        if value.depth > limit { Err(Error::Limit("nesting")) } else { Ok(()) }
+    }
+
+    fn append(&mut self, items: Vec<Id>) -> Result<()> {
+        let list = self.top()?;
+        self.grow(list, &items)?;
+        let Kind::List(known) = &mut self.values[list as usize].kind else {
+            return Err(self.bad("append to something that is not a list"));
+        };
+        known.extend_from_slice(&items);
+        self.steps.push(Step::Append { list, items });
+        Ok(())
+    }
+
+    /// Keys and values in turn.
+    fn set_items(&mut self, items: Vec<Id>) -> Result<()> {
+        let dict = self.top()?;
+        if !matches!(self.kind(dict), Kind::Dict | Kind::Object) {
+            return Err(self.bad("setting items of something that is not a dict"));
+        }
+        if items.len() % 2 != 0 {
+            return Err(self.bad("odd number of items for SETITEMS"));
+        }
+        self.check_keys(items.iter().copied().step_by(2))?;
+        self.grow(dict, &items)?;
+        let items = items.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+        self.steps.push(Step::SetItems { dict, items });
+        Ok(())
+    }
+
+    fn add(&mut self, set: Id, items: Vec<Id>) -> Result<()> {
+        if !matches!(self.kind(set), Kind::Set) {
+            return Err(self.bad("adding to something that is not a set"));
+        }
+        self.check_keys(items.iter().copied())?;
+        self.grow(set, &items)?;
+        self.steps.push(Step::Add { set, items });
+        Ok(())
+    }
+
+    /// Refuses keys whose hash could take for ever; unhashable ones are refused in Python's words.
+    fn check_keys(&self, keys: impl Iterator<Item = Id>) -> Result<()> {
+        for key in keys {
+            let value = &self.values[key as usize];
+            match value.kind {
+                Kind::List(_) => return Err(self.bad("unhashable type: 'list'")),
+                Kind::Dict => return Err(self.bad("unhashable type: 'dict'")),
+                Kind::Set => return Err(self.bad("unhashable type: 'set'")),
+                Kind::Huge => return Err(Error::Limit("the size of an integer key")),
+                _ if value.weight > self.limits.key_weight => return Err(Error::Limit("the size of a key")),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    // --- stack and memo ---------------------------------------------------------------------------------
+
+    /// The stack below the innermost mark is out of reach.
+    fn floor(&self) -> usize {
+        self.marks.last().copied().unwrap_or(0)
+    }
+
+    fn pop(&mut self) -> Result<Id> {
+        let reachable = self.stack.len() > self.floor();
+        let top = if reachable { self.stack.pop() } else { None };
+        top.ok_or_else(|| self.bad("pop from empty list"))
+    }
+
+    fn top(&mut self) -> Result<Id> {
+        let top = self.pop()?;
+        self.stack.push(top);
+        Ok(top)
+    }
+
+    fn pop_mark(&mut self) -> Result<Vec<Id>> {
+        let mark = self.marks.pop().ok_or_else(|| self.bad("pop from empty list"))?;
+        Ok(self.stack.split_off(mark))
+    }
+
+    fn memo_line(&mut self) -> Result<u32> {
+        self.reader.line()?.parse().map_err(|_| self.bad("a memo index cannot be read"))
+    }
+
+    fn memorise(&mut self, index: u32) -> Result<()> {
+        let top = self.top()?;
+        self.memo.insert(index, top);
+        Ok(())
+    }
+
+    fn recall(&mut self, index: u32) -> Result<()> {
+        let value = *self.memo.get(&index).ok_or_else(|| self.bad(format!("memo has no entry {index}")))?;
+        self.stack.push(value);
+        Ok(())
+    }
+
+    // --- globals and calls ------------------------------------------------------------------------------
+
+    fn global(&mut self, module: String, name: String) -> Result<()> {
+        let Some(permitted) = self.policy.verdict(&module, &name) else {
+            let full = full_name(&module, &name);
+            return Err(Error::Global(full.strip_prefix("builtins.").unwrap_or(&full).to_owned()));
+        };
+        let kind = Kind::Global(permitted, Builtin::named(&module, &name));
+        self.push(Step::Global { module, name }, kind, 0, 1)
+    }
+
+    fn callable(&self, function: Id) -> Result<()> {
+        match self.kind(function) {
+            Kind::Global(Use::Call, _) => Ok(()),
+            _ => Err(self.bad(format!("Trying to call reduce for unrecognized function {}", self.describe(function)))),
+        }
+    }
+
+    fn reduce(&mut self) -> Result<()> {
+        let (arguments, function) = (self.pop()?, self.pop()?);
+        let Step::Tuple(items) = self.step(arguments) else {
+            return Err(self.bad("the arguments of a call are not a tuple"));
+        };
+        let Value { weight, depth, .. } = self.values[arguments as usize];
+        if let Kind::Global(_, Some(builtin)) = *self.kind(function) {
+            let items = items.clone();
+            self.charge(weight)?;
+            return self.call_builtin(builtin, &items);
+        }
+        self.charge(weight)?;
+        self.callable(function)?;
+        if let Some(pairs) = self.ordered_items(function, arguments) {
+            return self.ordered_dict(function, pairs);
+        }
+        self.push(Step::Call { function, arguments }, Kind::Object, depth + 1, weight)
+    }
+
+    /// The list `OrderedDict([[key, value], ...])` of Python 2, if this is such a call.
+    fn ordered_items(&self, function: Id, arguments: Id) -> Option<Id> {
+        let Step::Global { module, name } = self.step(function) else { return None };
+        let Step::Tuple(items) = self.step(arguments) else { return None };
+        (module == "collections" && name == "OrderedDict" && !items.is_empty()).then(|| items[0])
+    }
+
+    /// An empty OrderedDict and its items, so that the keys are checked like all others.
+    fn ordered_dict(&mut self, function: Id, pairs: Id) -> Result<()> {
+        let Kind::List(pairs) = self.kind(pairs) else {
+            return Err(self.bad("the items of an OrderedDict are not a list"));
+        };
+        let mut items = Vec::with_capacity(pairs.len() * 2);
+        for &pair in pairs {
+            match (self.kind(pair), self.step(pair)) {
+                (Kind::List(parts), _) | (_, Step::Tuple(parts)) if parts.len() == 2 => items.extend_from_slice(parts),
+                _ => return Err(self.bad("an item of an OrderedDict is not a pair")),
+            }
+        }
+        self.tuple(Vec::new())?;
+        let arguments = self.pop()?;
+        self.push(Step::Call { function, arguments }, Kind::Object, 1, 1)?;
+        self.set_items(items)
+    }
+
+    fn call_builtin(&mut self, builtin: Builtin, arguments: &[Id]) -> Result<()> {
+        let steps: Vec<&Step> = arguments.iter().map(|&argument| self.step(argument)).collect();
+        let step = match (builtin, steps.as_slice()) {
+            (Builtin::Set | Builtin::FrozenSet, _) => return self.call_set(builtin, arguments),
+            (Builtin::Complex, [Step::Float(real), Step::Float(imaginary)]) => Step::Complex(*real, *imaginary),
+            (Builtin::Bytes, []) => Step::Bytes(Vec::new()),
+            (Builtin::ByteArray, []) => Step::ByteArray(Vec::new()),
+            (Builtin::Bytes | Builtin::ByteArray, [Step::Bytes(bytes)]) => {
+                let (bytes, size) = (bytes.clone(), bytes.len() as u64);
+                self.charge(size)?;
+                if builtin == Builtin::Bytes { Step::Bytes(bytes) } else { Step::ByteArray(bytes) }
+            }
+            (Builtin::Encode | Builtin::ByteArray, [Step::Str(text), Step::Str(encoding)]) => {
+                let size = text.len() as u64;
+                let bytes = latin1(text, encoding).ok_or_else(|| self.bad("bytes are not spelled in latin-1"))?;
+                self.charge(size)?;
+                if builtin == Builtin::Encode { Step::Bytes(bytes) } else { Step::ByteArray(bytes) }
+            }
+            _ => return Err(self.bad(format!("{builtin:?} is called with arguments that it is not called with"))),
+        };
+        let kind = if matches!(step, Step::ByteArray(_)) { Kind::Opaque } else { Kind::Plain };
+        self.push(step, kind, 0, 1)
+    }
+
+    /// `set(items)` where the items are a list or a tuple.
+    fn call_set(&mut self, builtin: Builtin, arguments: &[Id]) -> Result<()> {
+        let items = match arguments {
+            [] => Vec::new(),
+            &[items] => match (self.kind(items), self.step(items)) {
+                (Kind::List(items), _) | (_, Step::Tuple(items)) => items.clone(),
+                _ => return Err(self.bad("the items of a set are not a list")),
+            },
+            _ => return Err(self.bad("a set has one argument")),
+        };
+        self.charge(items.len() as u64)?;
+        if builtin == Builtin::FrozenSet {
+            return self.frozen_set(items);
+        }
+        self.push(Step::Set, Kind::Set, 1, 1)?;
+        let set = self.top()?;
+        self.add(set, items)
+    }
+
+    /// torch's persistent id: `("storage", class, key, location, elements)`, with one more part in old files.
+    fn storage(&mut self) -> Result<()> {
+        let id = self.pop()?;
+        let Step::Tuple(parts) = self.step(id) else {
+            return Err(self.bad("saved_id must be a tuple"));
+        };
+        let parts: Vec<&Step> = parts.iter().map(|&part| self.step(part)).collect();
+        let storage = match parts[..] {
+            [
+                Step::Str(tag),
+                Step::Global { module, name },
+                Step::Str(key),
+                Step::Str(location),
+                &Step::Int(elements),
+                ref view @ ..,
+            ] if tag == "storage" && matches!(view, [] | [Step::None]) && elements >= 0 => Storage {
+                module: module.clone(),
+                class: name.clone(),
+                key: key.clone(),
+                location: location.clone(),
+                elements: elements as u64,
+            },
+            _ => return Err(self.bad("Unknown typename for persistent_load, expected a storage")),
+        };
+        self.charge((storage.key.len() + storage.location.len() + storage.module.len() + storage.class.len()) as u64)?;
+        self.push(Step::Storage(storage), Kind::Opaque, 0, 1)
+    }
+
+    // --- small things -----------------------------------------------------------------------------------
+
+    fn step(&self, value: Id) -> &Step {
+        &self.steps[self.values[value as usize].step as usize]
+    }
+
+    fn kind(&self, value: Id) -> &Kind {
+        &self.values[value as usize].kind
+    }
+
+    fn charge(&mut self, cost: u64) -> Result<()> {
+        self.work = self.work.checked_sub(cost).ok_or(Error::Limit("the work it asks for"))?;
+        Ok(())
+    }
+
+    fn describe(&self, value: Id) -> String {
+        match self.step(value) {
+            Step::Int(number) => number.to_string(),
+            Step::Str(text) => format!("{:?}", text.chars().take(40).collect::<String>()),
+            Step::Global { module, name } => full_name(module, name),
+            _ => "of another type".to_owned(),
+        }
+    }
+
+    fn bad(&self, what: impl Into<String>) -> Error {
+        bad(self.at, what)
+    }
+}

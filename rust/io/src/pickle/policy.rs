@@ -1,0 +1,149 @@
+//! Which globals a pickle may name, and how much it may ask for.
+
+use std::collections::HashSet;
+
+/// What may be done with a global.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// It may stand as a value, such as a dtype.
+    Name,
+    /// It may also be called.
+    Call,
+}
+
+/// Names that torch's own checkpoints need and that can do no harm.
+const CALLED: &[&str] = &[
+    "collections.Counter",
+    "collections.OrderedDict",
+    "collections.defaultdict",
+    "torch.Size",
+    "torch.device",
+    "torch._tensor._rebuild_from_type_v2",
+    "torch._utils._rebuild_meta_tensor_no_storage",
+    "torch._utils._rebuild_parameter",
+    "torch._utils._rebuild_parameter_with_state",
+    "torch._utils._rebuild_sparse_tensor",
+    "torch._utils._rebuild_tensor",
+    "torch._utils._rebuild_tensor_v2",
+    "torch._utils._rebuild_tensor_v3",
+    "torch.nn.parameter.Parameter",
+    "torch.serialization._get_layout",
+];
+
+/// Types that may only be named: as the class of a tensor or the factory of a defaultdict.
+const NAMED: &[&str] = &[
+    "builtins.dict",
+    "builtins.float",
+    "builtins.int",
+    "builtins.list",
+    "torch.Tensor",
+    "torch.storage.TypedStorage",
+    "torch.storage.UntypedStorage",
+];
+
+const DTYPES: &[&str] = &[
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "bfloat16",
+    "complex32",
+    "complex64",
+    "complex128",
+    "bool",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float8_e4m3fnuz",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+];
+
+const STORAGES: &[&str] = &[
+    "ByteStorage",
+    "CharStorage",
+    "ShortStorage",
+    "IntStorage",
+    "LongStorage",
+    "HalfStorage",
+    "FloatStorage",
+    "DoubleStorage",
+    "BFloat16Storage",
+    "BoolStorage",
+    "ComplexFloatStorage",
+    "ComplexDoubleStorage",
+    "UntypedStorage",
+];
+
+/// The list of allowed names.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    extra: HashSet<String>,
+    anything: bool,
+}
+
+impl Policy {
+    /// The default list and these `module.name`s, which may be called.
+    pub fn with(extra: impl IntoIterator<Item = String>) -> Self {
+        Self { extra: extra.into_iter().collect(), anything: false }
+    }
+
+    /// Every name passes: to list the globals of a file, never to build its object.
+    pub fn inspect() -> Self {
+        Self { extra: HashSet::new(), anything: true }
+    }
+
+    pub fn verdict(&self, module: &str, name: &str) -> Option<Use> {
+        let full = full_name(module, name);
+        if self.anything || self.extra.contains(&full) {
+            return Some(Use::Call);
+        }
+        Self::by_default(module, name, &full)
+    }
+
+    /// Whether the default list has the name.
+    pub fn knows(module: &str, name: &str) -> bool {
+        Self::by_default(module, name, &full_name(module, name)).is_some()
+    }
+
+    fn by_default(module: &str, name: &str, full: &str) -> Option<Use> {
+        let named = (module == "torch" && (DTYPES.contains(&name) || STORAGES.contains(&name)))
+            || super::builtins::Builtin::named(module, name).is_some()
+            || NAMED.contains(&full);
+        match CALLED.contains(&full) {
+            true => Some(Use::Call),
+            false => named.then_some(Use::Name),
+        }
+    }
+}
+
+/// `module.name`, with Python 2's name of the builtins (which protocol 2 writes) made the present one.
+pub(super) fn full_name(module: &str, name: &str) -> String {
+    format!("{}.{name}", if module == "__builtin__" { "builtins" } else { module })
+}
+
+/// Bounds that an honest file never meets.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Values, over all.
+    pub values: usize,
+    /// Nesting of containers.
+    pub depth: u32,
+    /// Parts of one key of a dict or set, counted as often as they are reached.
+    pub key_weight: u64,
+    /// What copies and calls may be charged: so many units, and so many more for each byte of the pickle.
+    pub work: u64,
+    pub work_per_byte: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { values: 1 << 28, depth: 500, key_weight: 1000, work: 1 << 20, work_per_byte: 64 }
+    }
+}
