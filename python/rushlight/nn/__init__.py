@@ -8,6 +8,6 @@ __all__ = ["Buffer", "Parameter", "functional", "init", "modules", "utils", *mod
 
 
 def __getattr__(name: str) -> object:
-    from ._text import MissingName
+    from ._text import missing
 
-    raise MissingName(f"module {__name__!r} has no attribute {name!r}", name, lambda: __all__)
+    raise missing(f"module {__name__!r} has no attribute {name!r}", name, lambda: __all__)

@@ -42,13 +42,10 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 class MissingName(AttributeError):
     """An AttributeError that looks for the nearest name only when it is printed, so that ``hasattr`` stays cheap."""
 
-    def __init__(self, sentence: str, name: str, names: Callable[[], Iterable[str]]) -> None:
-        # `obj` is given so that the interpreter does not add a second proposal of its own.
-        super().__init__(sentence, name=name, obj=None)
-        self._names = names
+    names: Callable[[], Iterable[str]]
 
     def __str__(self) -> str:
-        near = nearest(self.name, self._names())
+        near = nearest(self.name, self.names())
         return self.args[0] if near is None else f"{self.args[0]}\nDid you mean '{near}'?"
 
     def __reduce__(self) -> tuple[type, tuple[str]]:
@@ -57,6 +54,14 @@ class MissingName(AttributeError):
 
 # What programs see and print is an AttributeError.
 MissingName.__module__, MissingName.__qualname__, MissingName.__name__ = "builtins", "AttributeError", "AttributeError"
+
+
+def missing(sentence: str, name: str, names: Callable[[], Iterable[str]]) -> MissingName:
+    """The error for a name that does not exist; ``names`` tells which do."""
+    # `obj` is given so that the interpreter does not add a second proposal of its own.
+    error = MissingName(sentence, name=name, obj=None)
+    error.names = names
+    return error
 
 
 def indented(text: str, width: int) -> str:

@@ -23,9 +23,9 @@ globals().update({name: row for name, row in vars(_nn).items() if not name.start
 
 
 def __getattr__(name: str) -> object:
-    from ._text import MissingName
+    from ._text import missing
 
-    raise MissingName(f"module {__name__!r} has no attribute {name!r}", name, lambda: globals())
+    raise missing(f"module {__name__!r} has no attribute {name!r}", name, lambda: globals())
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:

@@ -87,20 +87,42 @@ def trunc_normal_(
     b: float = 2.0,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Normally distributed, redrawn outside of ``[a, b]`` (by the inverse of the distribution function)."""
+    """Normally distributed, but only between ``a`` and ``b``: values outside are drawn again.
+
+    >>> bool((trunc_normal_(torch.empty(100), std=2.0).abs() <= 2).all())
+    True
+    """
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. "
             "The distribution of values may be incorrect.",
             stacklevel=2,
         )
-    low, high = (_normal_cdf((bound - mean) / std) for bound in (a, b))
+    if tensor.is_meta:
+        return tensor
+
+    def normal() -> tuple[Tensor, Tensor]:
+        values = torch.empty_like(tensor).normal_(mean, std, generator=generator)
+        return values, (values < low) | (values > high)
+
+    def uniform() -> tuple[Tensor, Tensor]:
+        values = torch.empty_like(tensor).uniform_(a, b, generator=generator)
+        chance = ((values - mean) / std) ** 2 * -0.5 - log_peak
+        return values, torch.empty_like(tensor).uniform_(generator=generator).log() > chance
+
+    # Bounds as the tensor's dtype has them, so that no value beyond a rounded bound passes.
+    low, high = (torch.tensor(bound, dtype=tensor.dtype).item() for bound in (a, b))
+    log_peak = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
+    share_inside = _normal_cdf((b - mean) / std) - _normal_cdf((a - mean) / std)
     with torch.no_grad():
-        tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
-        tensor.erfinv_()
-        tensor.mul_(std * math.sqrt(2.0))
-        tensor.add_(mean)
-        return tensor.clamp_(min=a, max=b)
+        # Where most normal values would fall outside, uniform ones are kept as often as their density says.
+        draw = normal if share_inside > 0.3 else uniform
+        values, rejected = draw()
+        while rejected.any():
+            again, still_rejected = draw()
+            values = torch.where(rejected, again, values)
+            rejected = rejected & still_rejected
+        return tensor.copy_(values)
 
 
 def _normal_cdf(x: float) -> float:

@@ -10,6 +10,6 @@ __all__ = ["SGD", "Adam", "AdamW", "Optimizer", "lr_scheduler"]
 
 
 def __getattr__(name: str) -> object:
-    from ..nn._text import MissingName
+    from ..nn._text import missing
 
-    raise MissingName(f"module {__name__!r} has no attribute {name!r}", name, lambda: __all__)
+    raise missing(f"module {__name__!r} has no attribute {name!r}", name, lambda: __all__)

@@ -136,8 +136,12 @@ class SGD(Optimizer):
                     grad = grad + param * decay
                 if momentum != 0:
                     buffer = self.state[param].get("momentum_buffer")
-                    # A new tensor, so that what backward saved of the old one stays.
-                    buffer = grad.clone() if buffer is None else buffer * momentum + grad * (1 - group["dampening"])
+                    if buffer is None:
+                        # As in torch, no gradient flows through the first direction.
+                        buffer = grad.detach().clone()
+                    else:
+                        # A new tensor, so that what backward saved of the old one stays.
+                        buffer = buffer * momentum + grad * (1 - group["dampening"])
                     self.state[param]["momentum_buffer"] = buffer
                     grad = grad + buffer * momentum if group["nesterov"] else buffer
                 param.add_(grad * -lr)

@@ -12,7 +12,7 @@ from collections import OrderedDict
 import rushlight as torch
 from rushlight import Tensor
 
-from .._text import MissingName, indented, typename
+from .._text import indented, missing, typename
 from ..parameter import Buffer, Parameter
 from . import _hooks, _state
 from ._hooks import (
@@ -186,17 +186,29 @@ class Module:
             raise KeyError(f'{kind} name can\'t contain "."' + (f", got: {name}" if kind == "module" else ""))
         if name == "":
             raise KeyError(f'{kind} name can\'t be empty string ""')
-        if name not in registry and hasattr(self, name):
+        if name not in registry and (
+            name in self.__dict__
+            or name in self._parameters
+            or name in self._buffers
+            or name in self._modules
+            or hasattr(type(self), name)
+        ):
             raise KeyError(f"attribute '{name}' already exists")
 
     def __getattr__(self, name: str) -> Any:
         own = self.__dict__
         if "_modules" in own:
-            for registry in (own["_parameters"], own["_buffers"], own["_modules"]):
-                if name in registry:
-                    return registry[name]
-        sentence = f"'{type(self).__name__}' object has no attribute '{name}'"
-        raise MissingName(sentence, name, lambda: dir(self))
+            # Written out: this runs at every use of a parameter in a forward.
+            registry = own["_parameters"]
+            if name in registry:
+                return registry[name]
+            registry = own["_modules"]
+            if name in registry:
+                return registry[name]
+            registry = own["_buffers"]
+            if name in registry:
+                return registry[name]
+        raise missing(f"'{type(self).__name__}' object has no attribute '{name}'", name, self.__dir__)
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__

@@ -15,6 +15,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    from .._text import MissingName
+    from .._text import missing
 
-    raise MissingName(f"module {__name__!r} has no attribute {name!r}", name, lambda: __all__)
+    raise missing(f"module {__name__!r} has no attribute {name!r}", name, lambda: __all__)

@@ -1,0 +1,59 @@
+"""Gradient clipping and parameters as a vector."""
+
+import math
+
+import pytest
+
+import rushlight as torch
+from rushlight import nn
+from rushlight.nn import utils
+
+
+def parameters():
+    first, second = nn.Parameter(torch.zeros(2, 2)), nn.Parameter(torch.zeros(2))
+    first.grad, second.grad = torch.tensor([[1.0, 2.0], [4.0, 2.0]]), torch.tensor([0.0, -12.0])
+    return [first, nn.Parameter(torch.zeros(3)), second]
+
+
+@pytest.mark.parametrize(
+    ("order", "norm"), [(2.0, 13.0), (1, 21.0), (math.inf, 12.0), (-math.inf, 1.0), (0, 2.0), (3, 12.18464)]
+)
+def test_norms(order, norm):
+    # The norm of norms: for order 0 the number of tensors that are not zero.
+    grads = [torch.tensor([1.0, 2.0, 4.0, 2.0]), torch.tensor([1e-9, -12.0])]
+    if order == -math.inf:
+        grads[1] = torch.tensor([5.0, -12.0])
+    assert utils.get_total_norm(grads, order).item() == pytest.approx(norm, rel=1e-5)
+
+
+def test_clipping_by_norm():
+    given = parameters()
+    assert utils.clip_grad_norm_(given, 6.5).item() == 13
+    assert given[0].grad.flatten().tolist() == pytest.approx([0.5, 1.0, 2.0, 1.0])
+    assert given[2].grad.tolist() == pytest.approx([0, -6])
+    utils.clip_grad_norm_((parameter for parameter in given), 100.0)
+    assert given[2].grad.tolist() == pytest.approx([0, -6])
+    assert utils.clip_grad_norm_([nn.Parameter(torch.zeros(1))], 1.0).item() == 0
+    given[0].grad[0, 0] = math.nan
+    with pytest.raises(RuntimeError, match="The total norm of order 2.0 for gradients from `parameters` is non-finite"):
+        utils.clip_grad_norm_(given, 1.0, error_if_nonfinite=True)
+    with pytest.warns(UserWarning, match="`parameters` is an empty generator, no gradient clipping will occur."):
+        utils.clip_grad_norm_((parameter for parameter in ()), 1.0)
+    with pytest.warns(FutureWarning, match="is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`"):
+        utils.clip_grad_norm(parameters(), 1.0)
+
+
+def test_clipping_by_value():
+    given = parameters()
+    utils.clip_grad_value_(given, 2)
+    assert given[0].grad.tolist() == [[1, 2], [2, 2]] and given[2].grad.tolist() == [0, -2]
+
+
+def test_parameters_as_a_vector():
+    given = [nn.Parameter(torch.zeros(2, 1)), nn.Parameter(torch.ones(1))]
+    vector = utils.parameters_to_vector(given)
+    assert vector.tolist() == [0, 0, 1] and vector.requires_grad
+    utils.vector_to_parameters(torch.tensor([5.0, 6.0, 7.0]), given)
+    assert given[0].tolist() == [[5], [6]] and given[1].tolist() == [7]
+    with pytest.raises(TypeError, match="expected torch.Tensor, but got: int"):
+        utils.vector_to_parameters(3, given)

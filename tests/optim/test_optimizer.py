@@ -1,0 +1,214 @@
+"""Groups, state, hooks and errors of optimizers."""
+
+import copy
+import pickle
+
+import pytest
+
+import rushlight as torch
+from rushlight import nn, optim
+
+
+def parameter(*values):
+    return nn.Parameter(torch.tensor(values or (1.0,)))
+
+
+def stepped(make):
+    p = parameter()
+    optimizer = make([p])
+    p.grad = torch.ones(1)
+    optimizer.step()
+    return p, optimizer
+
+
+def test_repr():
+    assert repr(optim.SGD([parameter()], lr=0.1, momentum=0.9)) == (
+        "SGD (\nParameter Group 0\n    dampening: 0\n    differentiable: False\n    foreach: None\n    fused: None\n"
+        "    lr: 0.1\n    maximize: False\n    momentum: 0.9\n    nesterov: False\n    weight_decay: 0\n)"
+    )
+    assert repr(optim.AdamW([parameter()])) == (
+        "AdamW (\nParameter Group 0\n    amsgrad: False\n    betas: (0.9, 0.999)\n    capturable: False\n"
+        "    decoupled_weight_decay: True\n    differentiable: False\n    eps: 1e-08\n    foreach: None\n"
+        "    fused: None\n    lr: 0.001\n    maximize: False\n    weight_decay: 0.01\n)"
+    )
+
+
+P = parameter()
+
+
+@pytest.mark.parametrize(
+    ("act", "error", "message"),
+    [
+        (lambda: optim.SGD(P), TypeError, "params argument given to the optimizer should be an iterable of Tensors or dicts, but got torch.FloatTensor"),
+        (lambda: optim.SGD([]), ValueError, "optimizer got an empty parameter list"),
+        (lambda: optim.SGD([3]), TypeError, "optimizer can only optimize Tensors, but one of the params is int"),
+        (lambda: optim.SGD([P * 2]), ValueError, "can't optimize a non-leaf Tensor"),
+        (lambda: optim.SGD([{"params": P}, {"params": P}]), ValueError, "some parameters appear in more than one parameter group"),
+        (lambda: optim.SGD([{"params": {P}}]), TypeError, "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will change between runs. Please use a list instead."),
+        (lambda: optim.SGD([("a", P), parameter()]), ValueError, "all optimizer params should be with/without names. Some param names are missing"),
+        (lambda: optim.SGD([{"params": [("a", P)]}, {"params": parameter()}]), ValueError, "all optimizer param groups should be with/without names. cannot add param group without names to the optimizer"),
+        (lambda: optim.SGD([P]).add_param_group(3), TypeError, "param_group must be a dict, but got <class 'int'>"),
+        (lambda: optim.SGD([P], -1), ValueError, "Invalid learning rate: -1"),
+        (lambda: optim.SGD([P], torch.ones(2)), ValueError, "Tensor lr must be 1-element"),
+        (lambda: optim.SGD([P], momentum=-1), ValueError, "Invalid momentum value: -1"),
+        (lambda: optim.SGD([P], weight_decay=-1), ValueError, "Invalid weight_decay value: -1"),
+        (lambda: optim.SGD([P], nesterov=True), ValueError, "Nesterov momentum requires a momentum and zero dampening"),
+        (lambda: optim.SGD([P], fused=True, foreach=True), RuntimeError, "`fused` and `foreach` cannot be `True` together."),
+        (lambda: optim.SGD([P], fused=True, differentiable=True), RuntimeError, "`fused` does not support `differentiable`"),
+        (lambda: optim.Adam([P], eps=-1), ValueError, "Invalid epsilon value: -1"),
+        (lambda: optim.Adam([P], betas=(0.5, 1.0)), ValueError, "Invalid beta parameter at index 1: 1.0"),
+        (lambda: optim.Adam([P], torch.tensor(0.1), foreach=True), ValueError, "lr as a Tensor is not supported for capturable=False and foreach=True"),
+        (lambda: optim.Adam([P], betas=(torch.tensor(0.9), 0.9)), ValueError, "betas must be either both floats or both Tensors"),
+        (lambda: optim.SGD([P]).load_state_dict({"state": {}, "param_groups": []}), ValueError, "loaded state dict has a different number of parameter groups"),
+        (lambda: optim.SGD([P]).load_state_dict({"state": {}, "param_groups": [{"params": [1, 2]}]}), ValueError, "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"),
+    ],
+)  # fmt: skip
+def test_misuse(act, error, message):
+    with pytest.raises(error) as caught:
+        act()
+    assert str(caught.value) == message
+
+
+def test_duplicates_warn():
+    with pytest.warns(UserWarning, match="optimizer contains a parameter group with duplicate parameters"):
+        optim.SGD([P, P])
+
+
+def test_misspelt_optimizers_propose_the_nearest():
+    with pytest.raises(AttributeError, match="Did you mean 'AdamW'"):
+        optim.Adamw
+
+
+def test_state_dict_is_torchs():
+    p, optimizer = stepped(lambda params: optim.Adam(params, lr=0.1))
+    state = optimizer.state_dict()
+    assert list(state) == ["state", "param_groups"]
+    assert list(state["state"]) == [0] and list(state["state"][0]) == ["step", "exp_avg", "exp_avg_sq"]
+    assert state["state"][0]["step"].item() == 1 and state["state"][0]["step"].dtype == torch.float32
+    assert state["state"][0]["exp_avg"].tolist() == pytest.approx([0.1])
+    assert state["param_groups"] == [
+        {
+            "lr": 0.1, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0, "amsgrad": False, "maximize": False,
+            "foreach": None, "capturable": False, "differentiable": False, "fused": None,
+            "decoupled_weight_decay": False, "params": [0],
+        }
+    ]  # fmt: skip
+    assert stepped(lambda params: optim.SGD(params))[1].state_dict()["state"] == {}
+    _, with_momentum = stepped(lambda params: optim.SGD(params, momentum=0.9))
+    assert with_momentum.state_dict()["state"][0]["momentum_buffer"].tolist() == [1]
+
+
+def test_loading_continues_where_saving_stopped():
+    p, optimizer = stepped(lambda params: optim.Adam(params, lr=0.1))
+    q = nn.Parameter(p.detach().double())
+    other = optim.Adam([q], lr=5.0)
+    other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    assert other.state[q]["exp_avg"].dtype == torch.float64 and other.state[q]["step"].dtype == torch.float32
+    assert other.param_groups[0]["lr"] == 0.1 and other.param_groups[0]["params"][0] is q
+    p.grad, q.grad = torch.ones(1), torch.ones(1).double()
+    optimizer.step()
+    other.step()
+    assert p.item() == pytest.approx(q.item(), abs=1e-6)
+
+
+def test_loading_of_older_and_foreign_entries():
+    p = parameter()
+    optimizer = optim.Adam([p])
+    saved = {
+        "state": {0: {"step": 3, "exp_avg": torch.ones(1), "exp_avg_sq": torch.ones(1)}, "note": 5},
+        "param_groups": [{"lr": 0.1, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0, "params": [0]}],
+    }
+    optimizer.load_state_dict(saved)
+    assert optimizer.state[p]["step"].item() == 3 and optimizer.state["note"] == 5
+    assert optimizer.param_groups[0]["amsgrad"] is False and optimizer.param_groups[0]["fused"] is None
+    p.grad = torch.ones(1)
+    optimizer.step()
+    assert optimizer.state[p]["step"].item() == 4
+
+
+def test_names_travel():
+    named = optim.SGD([("a", parameter())])
+    assert named.state_dict()["param_groups"][0]["param_names"] == ["a"]
+    plain = optim.SGD([parameter()])
+    plain.load_state_dict(named.state_dict())
+    assert plain.param_groups[0]["param_names"] == ["a"]
+
+
+def test_copies_are_independent():
+    p, optimizer = stepped(lambda params: optim.Adam(params))
+    for twin in (copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))):
+        (q,) = twin.param_groups[0]["params"]
+        assert q is not p and twin.state[q]["step"].item() == 1
+        q.grad = torch.ones(1)
+        twin.step()
+        assert twin.state[q]["step"].item() == 2 and optimizer.state[p]["step"].item() == 1
+
+
+def test_groups_added_later_are_optimized():
+    p, optimizer = stepped(lambda params: optim.SGD(params, lr=0.1))
+    q = parameter()
+    optimizer.add_param_group({"params": q, "lr": 0.5})
+    q.grad = torch.ones(1)
+    optimizer.step()
+    assert q.item() == 0.5 and optimizer.param_groups[1]["momentum"] == 0
+    # A submodule that is replaced leaves its parameters in the group without gradients.
+    optimizer.param_groups[1]["params"] = [parameter(3.0)]
+    optimizer.step()
+    assert q.item() == 0.5
+
+
+def test_zero_grad():
+    p, optimizer = stepped(lambda params: optim.SGD(params))
+    grad = p.grad
+    optimizer.zero_grad(set_to_none=False)
+    assert p.grad is grad and grad.item() == 0
+    optimizer.zero_grad()
+    assert p.grad is None
+
+
+def test_step_hooks():
+    _, optimizer = stepped(lambda params: optim.SGD(params))
+    seen = []
+    handle = optimizer.register_step_pre_hook(lambda o, args, kwargs: seen.append(("pre", o is optimizer, args[0] is o)))
+    optimizer.register_step_post_hook(lambda o, args, kwargs: seen.append("post"))
+    everywhere = optim.optimizer.register_optimizer_step_post_hook(lambda o, args, kwargs: seen.append("global"))
+    optimizer.step()
+    assert seen == [("pre", True, True), "post", "global"]
+    handle.remove()
+    everywhere.remove()
+    optimizer.step()
+    assert seen[3:] == ["post"]
+    optimizer.register_step_pre_hook(lambda o, args, kwargs: 3)
+    with pytest.raises(RuntimeError, match=r"must return None or a tuple of \(new_args, new_kwargs\), but got 3."):
+        optimizer.step()
+
+
+def test_state_hooks():
+    _, optimizer = stepped(lambda params: optim.SGD(params))
+    seen = []
+    optimizer.register_load_state_dict_pre_hook(lambda o, state: seen.append("before load"))
+    optimizer.register_load_state_dict_post_hook(lambda o: seen.append("after load"))
+    optimizer.register_state_dict_pre_hook(lambda o: seen.append("before save"))
+    optimizer.register_state_dict_post_hook(lambda o, state: {**state, "extra": 1})
+    state = optimizer.state_dict()
+    assert state["extra"] == 1
+    optimizer.load_state_dict(state)
+    assert seen == ["before save", "before load", "after load"]
+
+
+def test_a_users_optimizer():
+    class Signs(optim.Optimizer):
+        def __init__(self, params, lr):
+            super().__init__(params, {"lr": lr})
+
+        def step(self, closure=None):
+            for group in self.param_groups:
+                for p in group["params"]:
+                    p.data.add_(p.grad.sign(), alpha=-group["lr"])
+
+    p, optimizer = stepped(lambda params: Signs(params, 0.25))
+    assert p.item() == 0.75 and repr(optimizer) == "Signs (\nParameter Group 0\n    lr: 0.25\n)"
+    seen = []
+    optimizer.register_step_post_hook(lambda *args: seen.append(1))
+    optimizer.step()
+    assert seen == [1]
