@@ -34,7 +34,7 @@ generate: ## write the stubs and reference pages from the operator table
 	cargo dev generate
 
 wheel: $(BIN)/pytest ## the wheel for any Linux since glibc 2.28, into dist/
-	$(BIN)/maturin build --zig --compatibility manylinux_2_28 --out dist
+	PATH="$(CURDIR)/$(BIN):$$PATH" maturin build --zig --compatibility manylinux_2_28 --out dist
 
 $(BIN)/maturin:
 	@$(PYTHON) -c 'import sys; sys.exit("rushlight needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'

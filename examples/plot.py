@@ -92,9 +92,10 @@ class Canvas:
 
 
 def ticks(low, high, about=6):
-    """Round values that cover low..high."""
-    span = high - low or abs(high) or 1.0
-    raw = span / about
+    """Round values that cover low..high, and a little around it where both are the same."""
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    raw = (high - low) / about
     unit = 10.0 ** math.floor(math.log10(raw))
     step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= raw)
     return [k * step for k in range(math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9) + 1)]

@@ -1,0 +1,183 @@
+"""The main job as a user runs it: it learns, and survives interruptions, killed workers, a killed parent and bad data."""
+
+import gzip
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+
+import pytest
+
+import rushlight as torch
+
+PROGRAM = Path(__file__).resolve().parent.parent / "examples" / "hogwild_digits.py"
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts the program in a process group of its own; whatever is left of the group is ended afterwards."""
+    started = []
+
+    def start(*arguments):
+        command = [sys.executable, "-u", PROGRAM, "--out", tmp_path / "out", *map(str, arguments)]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=tmp_path, start_new_session=True)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if members(process.pid):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def members(group):
+    """The living processes of a group."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            if int(fields[2]) == group and fields[0] != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "nothing happened"
+        time.sleep(0.02)
+
+
+def wait_for_training(process):
+    """Until the first line of progress, so that both workers are at work."""
+    for line in process.stdout:
+        if line.startswith("epoch"):
+            return
+    raise AssertionError(process.stderr.read())
+
+
+def workers(process):
+    return [pid for pid in members(process.pid) if pid != process.pid]
+
+
+def check_picture(path):
+    """A PNG whose parts have the right sums and which holds as many pixels as its header says."""
+    content = path.read_bytes()
+    assert content.startswith(b"\x89PNG\r\n\x1a\n")
+    at, data = 8, b""
+    while at < len(content):
+        (length,) = struct.unpack_from(">I", content, at)
+        kind, body = content[at + 4 : at + 8], content[at + 8 : at + 8 + length]
+        assert struct.unpack_from(">I", content, at + 8 + length)[0] == zlib.crc32(kind + body)
+        if kind == b"IHDR":
+            width, height = struct.unpack_from(">2I", body)
+        if kind == b"IDAT":
+            data += body
+        at += 12 + length
+    pixels = zlib.decompress(data)
+    assert len(pixels) == height * (1 + 3 * width)
+    assert len(set(pixels)) > 10, "an empty picture"
+
+
+def check_model(path):
+    weights = torch.load(path)
+    assert sum(tensor.numel() for tensor in weights.values()) > 10_000
+    assert all(torch.isfinite(tensor).all() for tensor in weights.values())
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_it_learns(start, tmp_path, processes):
+    process = start("--processes", processes, "--epochs", 30)
+    output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    assert errors == ""
+    assert float(output.split("held-out accuracy ")[1].split()[0]) > 93
+    check_model(tmp_path / "out" / "model.pt")
+    check_picture(tmp_path / "out" / "curve.png")
+
+
+def test_ctrl_c_keeps_the_model_and_leaves_nobody(start, tmp_path):
+    process = start("--epochs", 100_000)
+    wait_for_training(process)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert "interrupted" in output
+    assert members(process.pid) == []
+    check_model(tmp_path / "out" / "model.pt")
+
+
+def test_a_killed_worker_is_reported_and_the_other_goes_on(start, tmp_path):
+    process = start("--epochs", 300)
+    wait_for_training(process)
+    os.kill(workers(process)[0], signal.SIGKILL)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0
+    assert "was killed by SIGKILL" in errors
+    check_model(tmp_path / "out" / "model.pt")
+
+
+def test_all_workers_killed_is_an_error_that_says_so(start, tmp_path):
+    process = start("--epochs", 100_000)
+    wait_for_training(process)
+    for pid in workers(process):
+        os.kill(pid, signal.SIGKILL)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "every worker was lost" in errors
+    check_model(tmp_path / "out" / "model.pt")
+
+
+def test_workers_end_with_their_parent(start):
+    process = start("--epochs", 100_000)
+    wait_for_training(process)
+    assert len(workers(process)) == 2
+    os.kill(process.pid, signal.SIGKILL)
+    wait_for(lambda: members(process.pid) == [], 20)
+
+
+def idx(values, *sizes):
+    return struct.pack(f">HBB{len(sizes)}I", 0, 8, len(sizes), *sizes) + bytes(values)
+
+
+def test_idx_files_plain_and_compressed(start, tmp_path):
+    count = 40
+    for part, pack in ("t10k", gzip.compress), ("train", bytes):
+        suffix = ".gz" if part == "t10k" else ""
+        images = idx([i % 251 for i in range(count * 64)], count, 8, 8)
+        (tmp_path / f"{part}-images-idx3-ubyte{suffix}").write_bytes(pack(images))
+        (tmp_path / f"{part}-labels-idx1-ubyte{suffix}").write_bytes(pack(idx([i % 10 for i in range(count)], count)))
+    process = start("--data", tmp_path, "--model", "cnn", "--epochs", 1)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert "64 images to train on, 16 held out" in output
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (None, "no file named"),
+        (b"", "not an IDX file"),
+        (b"\0\0\x0d\x03" + bytes(12), "not an IDX file"),
+        (b"\0\0\x08\x03\0\0", "cut off inside the header"),
+        (idx(range(100), 3, 8, 8), "100 bytes of data where its header promises 192"),
+    ],
+)
+def test_bad_data_is_named_in_one_line(start, tmp_path, content, sentence):
+    if content is not None:
+        (tmp_path / "t10k-images-idx3-ubyte").write_bytes(content)
+        (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(idx(range(3), 3))
+    process = start("--data", tmp_path)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert sentence in errors
+    assert "Traceback" not in errors and errors.count("\n") == 1
