@@ -20,6 +20,11 @@ MOST = 250
 """How many descriptors one datagram carries; the kernel's limit is 253."""
 
 _PLAIN, _FILE, _BUNDLE = 0, 1, 2
+# Plain numbers: joining Python's flags costs more than sending a message.
+_SEND = int(socket.MSG_NOSIGNAL)
+_RECEIVE = int(socket.MSG_CMSG_CLOEXEC)
+_AT_ONCE = int(socket.MSG_DONTWAIT)
+_LOST = int(socket.MSG_CTRUNC)
 _HEADS = [bytes([flags]) for flags in range(4)]
 _ROOM = socket.CMSG_SPACE((MOST + 3) * array.array("i").itemsize)
 _CLOSED = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
@@ -48,9 +53,10 @@ def wait(end, event, deadline):
 
 def send(end, payload, descriptors=(), block=True):
     """Sends one message. Returns False if that would block and must not."""
-    extra = []
+    if len(payload) <= INLINE and len(descriptors) <= MOST:
+        return _send(end, (_HEADS[_PLAIN], payload), descriptors, block)
+    flags, extra = _PLAIN, []
     try:
-        flags = _PLAIN
         if len(descriptors) > MOST:
             extra.append(_bundle(descriptors))
             descriptors = extra[:]
@@ -60,10 +66,9 @@ def send(end, payload, descriptors=(), block=True):
             descriptors = [*descriptors, extra[-1]]
             payload = b""
             flags |= _FILE
-        return _send(end, [_HEADS[flags], payload], descriptors, block)
+        return _send(end, (_HEADS[flags], payload), descriptors, block)
     finally:
-        for descriptor in extra:
-            os.close(descriptor)
+        close(extra)
 
 
 def receive(end, block=True):
@@ -86,7 +91,7 @@ def receive(end, block=True):
 
 
 def _send(end, parts, descriptors, block):
-    flags = socket.MSG_NOSIGNAL if block else socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT
+    flags = _SEND if block else _SEND | _AT_ONCE
     control = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
     while True:
         try:
@@ -106,7 +111,7 @@ def _send(end, parts, descriptors, block):
 
 
 def _receive(end, block):
-    flags = socket.MSG_CMSG_CLOEXEC if block else socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
+    flags = _RECEIVE if block else _RECEIVE | _AT_ONCE
     while True:
         try:
             data, control, about, _ = end.recvmsg(INLINE + 1, _ROOM, flags)
@@ -116,11 +121,12 @@ def _receive(end, block):
         except ConnectionResetError:
             # Said once when the other side went without reading all; what it had sent is still there.
             continue
+    if not control:
+        return data, []
     descriptors = array.array("i")
-    for level, kind, content in control:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            descriptors.frombytes(content[: len(content) // descriptors.itemsize * descriptors.itemsize])
-    if about & socket.MSG_CTRUNC:
+    for _level, _kind, content in control:
+        descriptors.frombytes(content[: len(content) // descriptors.itemsize * descriptors.itemsize])
+    if about & _LOST:
         close(descriptors)
         raise OSError(errno.EMFILE, "a message was lost since its descriptors did not fit under the limit (ulimit -n)")
     return data, descriptors.tolist()

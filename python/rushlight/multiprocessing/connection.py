@@ -4,7 +4,6 @@ import io
 import select
 import time
 from multiprocessing import connection, reduction
-from multiprocessing.reduction import ForkingPickler
 
 from . import channel, parcel
 
@@ -13,8 +12,7 @@ class Message:
     """A pickled object with what travels beside it, ready to be sent."""
 
     def __init__(self, obj):
-        with parcel.packing() as self._parcel:
-            self._payload = ForkingPickler.dumps(obj)
+        self._payload, self._parcel = parcel.pack(obj)
 
     def send(self, end, block=True):
         """False if that would block and must not."""
@@ -61,10 +59,10 @@ class Connection(connection.Connection):
     def recv(self):
         self._check_closed()
         self._check_readable()
-        return unpack(channel.receive(self._end))
+        return parcel.unpack(*channel.receive(self._end))
 
     def recv_message(self, deadline=None, block=True):
-        """The next message, for :func:`unpack`; None if there is none until the deadline, or none at once."""
+        """The next message, for :func:`parcel.unpack`; None if there is none until the deadline, or none at once."""
         self._check_closed()
         self._check_readable()
         if block and deadline is None:
@@ -75,12 +73,6 @@ class Connection(connection.Connection):
             if message is not None or not block or time.monotonic() >= deadline:
                 return message
             channel.wait(self._end, select.POLLIN, deadline)
-
-
-def unpack(message):
-    payload, descriptors = message
-    with parcel.unpacking(descriptors):
-        return ForkingPickler.loads(payload)
 
 
 def Pipe(duplex=True):

@@ -10,12 +10,18 @@ descriptors, and for foreign queues a background thread of the sender keeps them
 
 import os
 import threading
-from contextlib import contextmanager
 from multiprocessing import context, reduction
+from multiprocessing.reduction import ForkingPickler
 
 from rushlight import _C
 
-_thread = threading.local()
+
+class _Thread(threading.local):
+    parcel = None
+    delivery = None
+
+
+_thread = _Thread()
 
 
 class Parcel:
@@ -78,29 +84,26 @@ class Delivery:
                 os.close(descriptor)
 
 
-@contextmanager
-def packing():
-    """Collects what is pickled inside into a new parcel."""
-    outer = getattr(_thread, "parcel", None)
+def pack(obj):
+    """An object's pickle and its parcel."""
+    outer = _thread.parcel
     _thread.parcel = parcel = Parcel()
     try:
-        yield parcel
-    except BaseException:
-        parcel.close()
-        raise
+        return ForkingPickler.dumps(obj), parcel
     finally:
         _thread.parcel = outer
 
 
-@contextmanager
-def unpacking(descriptors):
-    outer = getattr(_thread, "delivery", None)
+def unpack(payload, descriptors):
+    """The object that a pickle and its descriptors make; what it does not take of them is closed."""
+    outer = _thread.delivery
     _thread.delivery = delivery = Delivery(descriptors)
     try:
-        yield
+        return ForkingPickler.loads(payload)
     finally:
         _thread.delivery = outer
-        delivery.close()
+        if descriptors:
+            delivery.close()
 
 
 class Forwarded:
@@ -132,7 +135,7 @@ class Forwarded:
 
 def send_storage(storage):
     """A picklable reference to a storage of the CPU: where it is found, offset and size."""
-    parcel = getattr(_thread, "parcel", None)
+    parcel = _thread.parcel
     if parcel is not None:
         return parcel.add_storage(storage)
     starting = context.get_spawning_popen()
@@ -157,7 +160,7 @@ def receive_storage(place, offset, size):
 
 def send_descriptor(descriptor):
     """A picklable reference to a copy of a descriptor."""
-    parcel = getattr(_thread, "parcel", None)
+    parcel = _thread.parcel
     return Forwarded(descriptor) if parcel is None else parcel.add_descriptor(descriptor)
 
 

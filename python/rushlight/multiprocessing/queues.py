@@ -16,7 +16,7 @@ from multiprocessing import context, queues, synchronize, util
 from queue import Empty, Full
 
 from . import channel, parcel
-from .connection import Message, Pipe, unpack
+from .connection import Message, Pipe
 
 
 class Counter:
@@ -157,7 +157,7 @@ class Queue(queues.Queue):
         message = self._take(deadline, block) if self._taking is None else self._take_bounded(deadline, block)
         if message is None:
             raise Empty
-        return unpack(message)
+        return parcel.unpack(*message)
 
     def _take(self, deadline, block):
         message = self._reader.recv_message(deadline, block)

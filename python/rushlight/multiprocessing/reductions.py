@@ -15,7 +15,9 @@ from .parcel import receive_storage, send_storage
 def reduce_storage(storage):
     kind = storage.device.type
     if kind != "cpu":
-        raise RuntimeError(f"Cannot pickle {kind if kind == 'meta' else 'CUDA'} storage; try pickling a {kind} tensor instead")
+        raise RuntimeError(
+            f"Cannot pickle {kind if kind == 'meta' else 'CUDA'} storage; try pickling a {kind} tensor instead"
+        )
     if storage.nbytes() == 0:
         return type(storage), (0,)
     return receive_storage, send_storage(storage)

@@ -1,0 +1,283 @@
+"""Tensors between processes: the same bytes on both sides, whoever dies, and nothing left behind."""
+
+import gc
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import rushlight as torch
+import rushlight.multiprocessing as mp
+from rushlight import nn
+
+METHODS = ["fork", "spawn", "forkserver"]
+
+
+@pytest.fixture(params=METHODS)
+def context(request):
+    return mp.get_context(request.param)
+
+
+def same_bytes(a, b):
+    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+
+
+def fill(tensors, value):
+    for tensor in tensors:
+        tensor.fill_(value)
+
+
+def put_and_die(queue, count):
+    queue.put([torch.full((100,), n) for n in range(count)])
+    queue.close()
+    queue.join_thread()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def put_and_wait(queue, event):
+    queue.put(torch.arange(10))
+    event.wait(30)
+
+
+def add_one(tensor):
+    return tensor + 1
+
+
+class TestSharing:
+    def test_in_place_and_idempotent(self):
+        tensor = torch.arange(6.0).reshape(2, 3)
+        view = tensor[1]
+        assert not tensor.is_shared()
+        assert tensor.share_memory_() is tensor
+        assert tensor.is_shared() and view.is_shared() and view.tolist() == [3, 4, 5]
+        before = tensor.data_ptr()
+        tensor.share_memory_()
+        assert tensor.data_ptr() == before
+        view[0] = 9
+        assert tensor[1, 0] == 9
+
+    def test_a_module_with_its_gradients(self):
+        module = nn.Linear(3, 2)
+        module(torch.ones(1, 3)).sum().backward()
+        assert module.share_memory() is module
+        assert all(p.is_shared() and p.grad.is_shared() for p in module.parameters())
+        where = module.weight.data_ptr()
+        module.load_state_dict(nn.Linear(3, 2).state_dict())
+        assert module.weight.data_ptr() == where and module.weight.is_shared()
+
+    def test_empty(self):
+        assert torch.zeros(0).share_memory_().is_shared()
+
+    def test_more_than_there_is(self):
+        with pytest.raises(MemoryError):
+            torch.empty(1, dtype=torch.uint8).expand(1 << 45).contiguous().share_memory_()
+
+
+class TestMessages:
+    def test_what_is_sent_is_shared(self):
+        queue = mp.Queue()
+        tensor = torch.arange(5)
+        queue.put(tensor)
+        received = queue.get()
+        assert tensor.is_shared() and same_bytes(tensor, received) and received is not tensor
+        received[0] = 7
+        assert tensor[0] == 7
+
+    def test_views_stay_views_of_one_storage(self):
+        queue = mp.Queue()
+        base = torch.arange(12.0).reshape(3, 4)
+        parts = (base, base.t(), base[1:, ::2], base[0].expand(2, 4))
+        queue.put(parts)
+        received = queue.get()
+        for part, other in zip(parts, received):
+            assert (other.shape, other.stride(), other.storage_offset()) == (
+                part.shape,
+                part.stride(),
+                part.storage_offset(),
+            )
+            assert torch.equal(part, other) and same_bytes(other, received[0])
+
+    def test_parameters_and_gradients(self):
+        queue = mp.Queue()
+        parameter = nn.Parameter(torch.ones(3))
+        parameter.grad = torch.full((3,), 2.0)
+        queue.put(parameter)
+        received = queue.get()
+        assert type(received) is nn.Parameter and received.requires_grad
+        assert same_bytes(received.grad, parameter.grad) and parameter.grad.is_shared()
+        queue.put(nn.Parameter(torch.ones(3), requires_grad=False))
+        received = queue.get()
+        assert not received.requires_grad and received.grad is None
+
+    def test_what_has_a_history_is_refused(self):
+        with pytest.raises(RuntimeError, match="Cowardly refusing to serialize non-leaf tensor"):
+            mp.Queue().put(torch.ones(2, requires_grad=True) * 2)
+
+    @pytest.mark.parametrize("module", [nn.Linear(3, 2), nn.Linear(3, 2).state_dict()])
+    def test_models_and_their_state(self, module):
+        queue = mp.Queue()
+        queue.put(module)
+        received = queue.get()
+        ours, theirs = (m.state_dict() if isinstance(m, nn.Module) else m for m in (module, received))
+        assert list(ours) == list(theirs) and all(same_bytes(ours[name], theirs[name]) for name in ours)
+
+    def test_other_kinds(self):
+        queue = mp.Queue()
+        for item in (torch.zeros(0), torch.zeros(2, 0), torch.tensor(3), torch.tensor([True]), torch.tensor([1 + 2j])):
+            queue.put(item)
+            received = queue.get()
+            assert (received.dtype, received.shape) == (item.dtype, item.shape) and torch.equal(received, item)
+        queue.put((torch.float16, torch.Size([2]), torch.device("cpu")))
+        assert queue.get() == (torch.float16, torch.Size([2]), torch.device("cpu"))
+
+    def test_a_gigabyte_that_is_shared_already(self):
+        queue = mp.Queue()
+        tensor = torch.empty(1 << 30, dtype=torch.uint8).share_memory_()
+        best = 1.0
+        for _ in range(5):
+            start = time.perf_counter()
+            queue.put(tensor)
+            received = queue.get()
+            best = min(best, time.perf_counter() - start)
+        assert same_bytes(received, tensor) and best < 0.005
+
+
+class TestProcesses:
+    def test_arguments(self, context):
+        tensors = [torch.zeros(4) for _ in range(3)]
+        fill(tensors, 1)
+        for tensor in tensors:
+            tensor.share_memory_()
+        process = context.Process(target=fill, args=(tensors, 5))
+        process.start()
+        process.join()
+        assert process.exitcode == 0 and all((tensor == 5).all() for tensor in tensors)
+
+    def test_the_sender_may_die_after_put(self, context):
+        queue = context.Queue()
+        process = context.Process(target=put_and_die, args=(queue, 300))
+        process.start()
+        tensors = queue.get(timeout=60)
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        assert all((tensor == n).all() for n, tensor in enumerate(tensors))
+
+    def test_multiprocessings_own_queue(self, context):
+        import multiprocessing
+
+        plain = multiprocessing.get_context(context.get_start_method())
+        queue, event = plain.Queue(), plain.Event()
+        process = plain.Process(target=put_and_wait, args=(queue, event))
+        process.start()
+        assert queue.get(timeout=60).tolist() == list(range(10))
+        event.set()
+        process.join()
+
+    def test_pool(self, context):
+        with context.Pool(2) as pool:
+            results = pool.map(add_one, [torch.full((1000,), n) for n in range(20)])
+        assert [int(result[0]) for result in results] == list(range(1, 21))
+
+    def test_thousands_with_few_descriptors(self):
+        done = subprocess.run([sys.executable, "-c", MANY], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+
+
+MANY = """
+import os, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+import rushlight as torch
+import rushlight.multiprocessing as mp
+
+queue = mp.Queue()
+for number in range(20_000):
+    queue.put(torch.tensor([number]))
+assert all(int(queue.get()) == number for number in range(20_000))
+tensors = [torch.tensor([number]).share_memory_() for number in range(100_000)]
+queue.put(tensors)
+assert all(int(tensor) == number for number, tensor in enumerate(queue.get()))
+assert len(os.listdir("/proc/self/fd")) < 100
+"""
+
+
+def pass_on(source, target):
+    """Holds, checks and sends on what comes, until it is killed."""
+    held = []
+    while True:
+        held.append(source.get())
+        assert all((tensor == tag).all() for tensor, tag in held)
+        if len(held) > 10:
+            target.put(held.pop(random.randrange(10)))
+        if len(held) > 30:
+            held.clear()
+
+
+def shared_pages():
+    """Kilobytes of shared memory in the machine."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Shmem:"))
+
+
+def kill_and_check(kills, seconds):
+    """Workers are killed at random moments while tensors go round; returns how many were."""
+    context = mp.get_context("fork")
+    source, target = context.Queue(8), context.Queue()
+
+    def start():
+        worker = context.Process(target=pass_on, args=(source, target))
+        worker.start()
+        return worker
+
+    workers = [start() for _ in range(4)]
+    chance = random.Random(0)
+    killed, tag, end = 0, 0, time.monotonic() + seconds
+    while killed < kills and time.monotonic() < end:
+        tag = (tag + 1) % 250
+        source.put((torch.full((chance.choice([8, 1000, 50_000]),), tag), tag), timeout=30)
+        while not target.empty():
+            tensor, mark = target.get(timeout=30)
+            assert (tensor == mark).all()
+        if chance.random() < 0.1:
+            victim = chance.randrange(4)
+            assert workers[victim].is_alive()
+            workers[victim].kill()
+            workers[victim].join()
+            workers[victim] = start()
+            killed += 1
+        assert all(worker.is_alive() for worker in workers)
+    for worker in workers:
+        worker.kill()
+        worker.join()
+    for queue in (source, target):
+        queue.close()
+        queue.join_thread()
+    return killed
+
+
+class TestLifetime:
+    def test_kills_at_any_moment(self):
+        """No slot is reused while somebody holds it, and after all have died nothing is left."""
+        named, descriptors = set(os.listdir("/dev/shm")), len(os.listdir("/proc/self/fd"))
+        assert kill_and_check(100, 60) > 20
+        gc.collect()
+        assert set(os.listdir("/dev/shm")) == named
+        assert len(os.listdir("/proc/self/fd")) <= descriptors + 8
+
+    def test_memory_goes_back(self):
+        before = shared_pages()
+        tensors = [torch.zeros(40 << 20, dtype=torch.uint8).share_memory_() for _ in range(5)]
+        assert shared_pages() - before > 150 << 10
+        del tensors
+        gc.collect()
+        assert shared_pages() - before < 50 << 10
+
+    def test_limits_are_raised(self):
+        torch.zeros(1).share_memory_()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert soft == hard
