@@ -3,6 +3,7 @@
 //! `class` and `object` make `Tensor`, `attributes` and `number` what it answers to; `entry` turns the operator table into
 //! functions and methods, `parse` and `convert` bring arguments in and results out, `errors` exceptions.
 
+mod attach;
 mod attributes;
 mod autograd;
 mod class;
@@ -23,7 +24,7 @@ use pyo3::prelude::*;
 fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     rushlight::install();
-    rushlight::host::set_detach(autograd::detach);
+    rushlight::host::set_detach(attach::while_detached);
     rushlight::host::set_warn(autograd::warn);
     let class = class::make(py)?;
     // SAFETY: the class was just made and lives for ever.
