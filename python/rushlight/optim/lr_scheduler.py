@@ -181,7 +181,10 @@ class LambdaLR(LRScheduler):
     """
 
     def __init__(
-        self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | list[Callable[[int], float]], last_epoch: int = -1
+        self,
+        optimizer: Optimizer,
+        lr_lambda: Callable[[int], float] | list[Callable[[int], float]],
+        last_epoch: int = -1,
     ) -> None:
         self.optimizer = optimizer
         groups = len(optimizer.param_groups)
