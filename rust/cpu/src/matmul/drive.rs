@@ -109,7 +109,14 @@ impl<T: GemmElement> One<T> {
     }
 
     /// What writes the tile at `(i, j)` to C.
-    pub fn combine(&self, i: usize, j: usize, rows: usize, cols: usize, sums: Option<(*const T::Sum, usize)>) -> Combine<T> {
+    pub fn combine(
+        &self,
+        i: usize,
+        j: usize,
+        rows: usize,
+        cols: usize,
+        sums: Option<(*const T::Sum, usize)>,
+    ) -> Combine<T> {
         Combine {
             rows,
             cols,
