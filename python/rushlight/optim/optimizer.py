@@ -10,6 +10,7 @@ from itertools import chain
 
 import rushlight as torch
 
+from ..nn import _grads
 from ..nn._text import typename
 from ..utils.hooks import RemovableHandle
 
@@ -145,18 +146,7 @@ class Optimizer:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Removes the gradients of all parameters, or fills them with zeros."""
         for group in self.param_groups:
-            for param in group["params"]:
-                grad = param.grad
-                if grad is None:
-                    continue
-                if set_to_none:
-                    param.grad = None
-                else:
-                    if grad.grad_fn is not None:
-                        grad.detach_()
-                    else:
-                        grad.requires_grad_(False)
-                    grad.zero_()
+            _grads.clear(group["params"], set_to_none)
 
     # Groups.
 

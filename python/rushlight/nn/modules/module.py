@@ -12,6 +12,7 @@ from collections import OrderedDict
 import rushlight as torch
 from rushlight import Tensor
 
+from .. import _grads
 from .._text import indented, missing, typename
 from ..parameter import Buffer, Parameter
 from . import _hooks, _state
@@ -519,18 +520,7 @@ class Module(_hooks.HasHooks):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Removes the gradients of all parameters, or fills them with zeros."""
-        for parameter in self.parameters():
-            grad = parameter.grad
-            if grad is None:
-                continue
-            if set_to_none:
-                parameter.grad = None
-            else:
-                if grad.grad_fn is not None:
-                    grad.detach_()
-                else:
-                    grad.requires_grad_(False)
-                grad.zero_()
+        _grads.clear(self.parameters(), set_to_none)
 
     # State.
 
