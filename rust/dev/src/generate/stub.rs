@@ -61,20 +61,26 @@ fn definition(text: &mut String, indent: &str, name: &str, form: Form, rows: &[&
         }
     }
     versions.dedup_by(|a, b| a.0 == b.0);
-    for (parameters, row) in &versions {
+    for (place, (parameters, row)) in versions.iter().enumerate() {
         if versions.len() > 1 {
             let _ = writeln!(text, "{indent}@overload");
         }
         let result = if form.is_in_place() { "Tensor".into() } else { returns(row) };
-        let _ = writeln!(text, "{indent}def {name}({parameters}) -> {result}:");
-        let _ = writeln!(text, "{indent}    \"\"\"{}\"\"\"", summary(row));
+        let _ = match place {
+            0 => writeln!(
+                text,
+                "{indent}def {name}({parameters}) -> {result}:\n{indent}    \"\"\"{}\"\"\"",
+                summary(row).replace('\\', "\\\\")
+            ),
+            _ => writeln!(text, "{indent}def {name}({parameters}) -> {result}: ..."),
+        };
     }
 }
 
 /// The first sentence of a row's documentation.
 pub fn summary(row: &Row) -> String {
     let paragraph = row.doc.split("\n\n").next().unwrap_or_default();
-    paragraph.split_whitespace().collect::<Vec<_>>().join(" ").replace('\\', "\\\\")
+    paragraph.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// `x.view(2, 3)` beside `x.view((2, 3))`: the last positional parameter is a list of ints.
