@@ -18,6 +18,7 @@ mod parse;
 mod results;
 mod size;
 mod storage;
+mod table;
 
 use pyo3::prelude::*;
 
@@ -39,5 +40,6 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("default_generator", Py::new(py, generator::PyGenerator(rushlight::Generator::default()))?)?;
     autograd::add(module)?;
     storage::add(module)?;
+    table::add(module)?;
     entry::install(module, class)
 }
