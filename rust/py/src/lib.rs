@@ -3,6 +3,8 @@
 //! `class` and `object` make `Tensor`, `attributes` and `number` what it answers to; `entry` turns the operator table into
 //! functions and methods, `parse` and `convert` bring arguments in and results out, `errors` exceptions.
 
+#![allow(non_snake_case, reason = "Python knows the module by this name")]
+
 mod attach;
 mod attributes;
 mod autograd;
