@@ -1,6 +1,6 @@
 //! `rushlight._C`: the engine as Python sees it. Only translation happens here, no mathematics.
 //!
-//! `class` and `object` make `Tensor`, `attributes` and `number` what it answers to; `entry` turns the operator table into
+//! `class` and `object` make `Tensor`; `attributes`, `methods`, `protocol` and `number` are what it answers to; `entry` turns the operator table into
 //! functions and methods, `parse` and `convert` bring arguments in and results out, `errors` exceptions.
 
 mod attach;
@@ -11,10 +11,17 @@ mod convert;
 mod dtype;
 mod entry;
 mod errors;
+mod functions;
 mod generator;
+mod methods;
+mod nested;
 mod number;
+mod numpy;
 mod object;
 mod parse;
+mod print;
+mod protocol;
+mod reclaim;
 mod results;
 mod size;
 
@@ -37,5 +44,6 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     module.add("default_generator", Py::new(py, generator::PyGenerator(rushlight::Generator::default()))?)?;
     autograd::add(module)?;
+    functions::add(module)?;
     entry::install(module, class)
 }
