@@ -24,6 +24,8 @@ mod protocol;
 mod reclaim;
 mod results;
 mod size;
+mod storage;
+mod table;
 
 use pyo3::prelude::*;
 
@@ -45,5 +47,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("default_generator", Py::new(py, generator::PyGenerator(rushlight::Generator::default()))?)?;
     autograd::add(module)?;
     functions::add(module)?;
+    storage::add(module)?;
+    table::add(module)?;
     entry::install(module, class)
 }
