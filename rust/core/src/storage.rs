@@ -6,8 +6,8 @@
 
 use std::any::Any;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::alloc;
 use crate::device::Device;

@@ -109,8 +109,7 @@ unsafe fn fold_piece(inner: &Plan<1>, start: usize, n: usize, row: *const u8, en
         }
         let mut gathered = Buffer([std::mem::MaybeUninit::uninit(); PIECE * WIDEST]);
         let mut converted = Buffer([std::mem::MaybeUninit::uninit(); PIECE * WIDEST]);
-        let (gathered, converted): (*mut u8, *mut u8) =
-            (gathered.0.as_mut_ptr().cast(), converted.0.as_mut_ptr().cast());
+        let (gathered, converted): (*mut u8, *mut u8) = (gathered.0.as_mut_ptr().cast(), converted.0.as_mut_ptr().cast());
         let mut filled = 0;
         inner.runs(start..start + n, |offsets, length| {
             move_strided(gathered.add(filled * width), width as isize, row.offset(offsets[0]), step, length, width);

@@ -253,9 +253,7 @@ fn common_dtype(operands: &Operands, extra: &[Scalar]) -> Result<DType> {
         let dtype = first.dtype();
         let alike = |operand: &Operand| match operand {
             Operand::Tensor(tensor) => tensor.dtype() == dtype,
-            Operand::Number(number) => {
-                dtype.category() >= number.dtype().category() && dtype.category() > Category::Bool
-            }
+            Operand::Number(number) => dtype.category() >= number.dtype().category() && dtype.category() > Category::Bool,
         };
         if rest.iter().all(alike) {
             return Ok(dtype);

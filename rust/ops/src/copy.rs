@@ -34,8 +34,10 @@ pub fn copy(to: &Tensor, from: &Tensor) -> Result<()> {
     }
     crate::host::while_detached(target.numel(), || {
         let (out, input) = (to.storage().pin(), from.storage().pin());
-        let lanes =
-            [Lane { pointer: out.as_ptr(), dtype: to.dtype() }, Lane { pointer: input.as_ptr(), dtype: from.dtype() }];
+        let lanes = [
+            Lane { pointer: out.as_ptr(), dtype: to.dtype() },
+            Lane { pointer: input.as_ptr(), dtype: from.dtype() },
+        ];
         let plan = Plan::new([target, &source], [to.dtype().size(), from.dtype().size()]);
         let dtype = to.dtype();
         // SAFETY: layouts stay within their pinned storages.
@@ -85,10 +87,6 @@ pub fn copy_(to: &Tensor, from: &Tensor) -> Result<()> {
     let args = Args::new(&COPY_, [to.into(), from.into()]);
     let change = Change::begin(&args)?;
     let overlapping = crate::variants::check_overlap(to, from).is_err();
-    if overlapping {
-        copy(to, &clone(from)?)?
-    } else {
-        copy(to, from)?
-    }
+    if overlapping { copy(to, &clone(from)?)? } else { copy(to, from)? }
     change.finish().map(drop)
 }

@@ -204,8 +204,11 @@ impl<'a, 'v> Change<'a, 'v> {
         let covered = covered(args, true);
         let inputs: SmallVec<[&Tensor; 3]> = covered.iter().map(|(_, tensor)| *tensor).collect();
         let inner = InPlace::begin(own, &inputs)?;
-        let original =
-            if inner.is_recorded() && needed_saves(args).has_input(0) { Some(crate::copy::clone(own)?) } else { None };
+        let original = if inner.is_recorded() && needed_saves(args).has_input(0) {
+            Some(crate::copy::clone(own)?)
+        } else {
+            None
+        };
         Ok(Change { args, own, inner, original })
     }
 

@@ -32,9 +32,7 @@ fn not_implemented(py: Python<'_>) -> Raw {
 unsafe fn binary(py: Python<'_>, row: &'static Row, left: Raw, right: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operands alive during the call.
     let (left, right) = unsafe {
-        let (Some(left), Some(right)) = (operand(py, left)?, operand(py, right)?) else {
-            return Ok(not_implemented(py));
-        };
+        let (Some(left), Some(right)) = (operand(py, left)?, operand(py, right)?) else { return Ok(not_implemented(py)) };
         (left, right)
     };
     let mut args = Args::new(row, [left, right]);
@@ -48,9 +46,7 @@ unsafe fn binary(py: Python<'_>, row: &'static Row, left: Raw, right: Raw) -> Py
 unsafe fn in_place(py: Python<'_>, row: &'static Row, left: Raw, right: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operands alive during the call.
     unsafe {
-        let (Some(own), Some(right)) = (operand(py, left)?, operand(py, right)?) else {
-            return Ok(not_implemented(py));
-        };
+        let (Some(own), Some(right)) = (operand(py, left)?, operand(py, right)?) else { return Ok(not_implemented(py)) };
         let mut args = Args::new(row, [own, right]);
         for param in row.schema().params.iter().skip(2) {
             args.values.push(param.default_value());

@@ -58,10 +58,7 @@ impl Overload {
             CString::new(text).is_ok_and(|text| ffi::PyUnicode_CompareWithASCIIString(keyword, text.as_ptr()) == 0)
         };
         let params = &self.row.schema().params;
-        params
-            .iter()
-            .position(|p| same(p.name))
-            .or_else(|| params.iter().position(|p| synonyms(p.name).iter().any(|s| same(s))))
+        params.iter().position(|p| same(p.name)).or_else(|| params.iter().position(|p| synonyms(p.name).iter().any(|s| same(s))))
     }
 }
 
@@ -234,13 +231,9 @@ pub fn no_match(py: Python<'_>, name: &str, overloads: &[Overload], call: Call, 
         // SAFETY: keywords are strings.
         got.push(format!("{}={}", unsafe { Bound::from_borrowed_ptr(py, *keyword) }, kind(value)));
     }
-    let mut sentence = format!(
-        "{name}() received an invalid combination of arguments - got ({}), but expected one of:",
-        got.join(", ")
-    );
+    let mut sentence = format!("{name}() received an invalid combination of arguments - got ({}), but expected one of:", got.join(", "));
     for overload in overloads {
-        let signature =
-            overload.row.signature.split(") -> ").next().unwrap_or("").replace("Tensor self", "Tensor input");
+        let signature = overload.row.signature.split(") -> ").next().unwrap_or("").replace("Tensor self", "Tensor input");
         sentence.push_str(&format!("\n * {signature})"));
     }
     PyTypeError::new_err(sentence)

@@ -318,7 +318,7 @@ pub static BERNOULLI_: Row = Row {
 
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(4).bernoulli_(0.6)
-    tensor([0., 0., 1., 1.])",
+    tensor([0., 0., 1., 0.])",
     run: Run::Compose(|args| change(args, |own| bernoulli(own, &generator(args, 2), args.float(1)?))),
     ..BASE
 };

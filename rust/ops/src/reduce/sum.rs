@@ -42,13 +42,7 @@ pub static SUM_DIM: Row = Row {
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
         expand(d, d.grad().unreduce(d.ints(1), d.flag(2), d.rank(0)))
     })]),
-    samples: &[
-        "t(2, 3), 1",
-        "t(2, 3), dim=(0, 1)",
-        "t(2, 3, 4), (0, 2), True",
-        "t(0, 3), 0",
-        "t(2, 3, 4).transpose(0, 2), 1",
-    ],
+    samples: &["t(2, 3), 1", "t(2, 3), dim=(0, 1)", "t(2, 3, 4), (0, 2), True", "t(0, 3), 0", "t(2, 3, 4).transpose(0, 2), 1"],
     errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
     reference: "np.sum(self, axis=dim, keepdims=keepdim)",
     ..Row::BASE
