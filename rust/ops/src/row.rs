@@ -134,6 +134,8 @@ pub enum Run {
     Views(fn(&Args) -> Result<Vec<Layout>>),
     /// Other rows; it has neither kernel nor derivative.
     Compose(fn(&Args) -> Result<Output>),
+    /// Anything, most often other rows too: what happens inside leaves no trace in the graph, and the derivative is the row's own.
+    Body(fn(&Args) -> Result<Output>),
 }
 
 /// A call that must fail: arguments, torch's exception class, and the beginning of torch's sentence.

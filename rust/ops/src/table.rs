@@ -1,7 +1,7 @@
 //! The list of operators. Each row stands in its room; here is only its name.
 
 use crate::row::Row;
-use crate::{convert, copy, pointwise, reduce, view};
+use crate::{convert, copy, linalg, nn, pointwise, reduce, view};
 
 pub static ROWS: &[&Row] = &[
     &pointwise::arith::ADD,
@@ -21,4 +21,29 @@ pub static ROWS: &[&Row] = &[
     &convert::TO_DTYPE,
     &convert::CLONE,
     &copy::COPY_,
+    &linalg::matrix::MM,
+    &linalg::matrix::BMM,
+    &linalg::matrix::BATCHED,
+    &linalg::matrix::MV,
+    &linalg::matrix::DOT,
+    &linalg::matrix::VDOT,
+    &linalg::matrix::MATMUL,
+    &linalg::added::ADDMM,
+    &linalg::added::ADDMV,
+    &linalg::added::ADDBMM,
+    &linalg::added::BADDBMM,
+    &linalg::added::ADDR,
+    &linalg::contract::OUTER,
+    &linalg::contract::INNER,
+    &linalg::contract::TENSORDOT,
+    &linalg::contract::MULTI_DOT,
+    &nn::linear::LINEAR,
+    &nn::linear::AFFINE,
+    &nn::linear::PLAIN,
+    &nn::loss::MSE_LOSS,
+    &nn::loss::MSE,
+    &nn::nll::NLL_LOSS,
+    &nn::nll::NLL,
+    &nn::nll::NLL_SPOTS,
+    &nn::nll::NLL_BACKWARD,
 ];
