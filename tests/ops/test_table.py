@@ -23,6 +23,7 @@ from table_cases import (
     difference,
     draw,
     dtype_of,
+    is_inexact,
     is_tensor,
     name_of,
     reference,
@@ -154,7 +155,7 @@ def expected_dtype(row, operands):
 def make_operand(dtype, kind):
     if kind == "number":
         return {"bool": True, "int": 2, "float": 2.5, "complex": 2.5 + 1j}[category(dtype)]
-    return torch.ones((2,) if kind == "tensor" else (), dtype=dtype_of(dtype))
+    return tensor(np.ones((2,) if kind == "tensor" else ()), dtype)
 
 
 @every_row
@@ -216,24 +217,23 @@ def test_other_dtypes_are_refused_in_words(row):
 # --- Strides -----------------------------------------------------------------------------------------------------
 
 
+def laid_out(x, strides, offset):
+    """The values of `x` with other strides, in memory of its own that holds other values in the gaps."""
+    length = offset + sum((size - 1) * stride for size, stride in zip(x.shape, strides) if size) + 2
+    values = array(x)
+    memory = np.ones(length, values.dtype)
+    steps = [stride * values.itemsize for stride in strides]
+    np.lib.stride_tricks.as_strided(memory[offset:], values.shape, steps)[...] = values
+    return torch.as_strided(tensor(memory, name_of(x.dtype)), tuple(x.shape), strides, offset)
+
+
 def strided(x):
     """Every second element of a larger memory, from its fourth on."""
-    if x.dim() == 0:
-        return torch.as_strided(spread(x, 2, 3), (), (), 3)
     strides, step = [], 2
     for size in reversed(x.shape):
         strides.insert(0, step)
         step *= max(size, 1) + 1
-    base = torch.zeros(3 + step, dtype=x.dtype)
-    view = torch.as_strided(base, tuple(x.shape), tuple(strides), 3)
-    view.copy_(x)
-    return view
-
-
-def spread(x, step, offset):
-    base = torch.zeros(offset + step, dtype=x.dtype)
-    torch.as_strided(base, (), (), offset).copy_(x)
-    return base
+    return laid_out(x, tuple(strides), 3)
 
 
 def transposed(x):
@@ -242,14 +242,12 @@ def transposed(x):
     for size in x.shape:
         strides.append(step)
         step *= max(size, 1)
-    view = torch.as_strided(torch.zeros(step, dtype=x.dtype), tuple(x.shape), tuple(strides))
-    view.copy_(x)
-    return view
+    return laid_out(x, tuple(strides), 0)
 
 
 def reversed_(x):
     """Negative strides in every dimension."""
-    if x.dtype == torch.bfloat16 or x.dim() == 0:
+    if x.dtype == torch.bfloat16:
         return strided(x)
     values = array(x)
     flip = tuple(slice(None, None, -1) for _ in x.shape)
@@ -284,6 +282,7 @@ def test_expanded(row, thorough):
     if row.name in SEES_MEMORY or row.python_name.endswith("_"):
         pytest.skip("the row sees memory or writes into it")
     report = Report(row)
+    copied = lambda x: tensor(array(x), name_of(x.dtype))
 
     def stretch(x):
         if x.dim() == 0 or x.numel() == 0:
@@ -295,8 +294,7 @@ def test_expanded(row, thorough):
         def check(dtype=dtype, sample=sample):
             args, kwargs = draw(row, sample, dtype)
             args, kwargs = change(args, stretch), change(kwargs, stretch)
-            full = change(args, torch.clone), change(kwargs, torch.clone)
-            full = change(full[0], lambda x: x.contiguous()), change(full[1], lambda x: x.contiguous())
+            full = change(args, copied), change(kwargs, copied)
             try:
                 wanted = call(row.function(), *full)
             except (RuntimeError, ValueError, IndexError, ZeroDivisionError):
@@ -521,7 +519,7 @@ def directions(tensors, seed):
     made = []
     for x in tensors:
         values = random.uniform(-1, 1, tuple(x.shape))
-        if x.is_complex():
+        if name_of(x.dtype) in COMPLEX:
             values = values + 1j * random.uniform(-1, 1, tuple(x.shape))
         made.append(tensor(values, name_of(x.dtype)))
     return made
@@ -529,7 +527,7 @@ def directions(tensors, seed):
 
 def gradients(outputs, inputs, cotangents, create_graph=False):
     found = torch.autograd.grad(outputs, inputs, cotangents, create_graph=create_graph, allow_unused=True)
-    return [torch.zeros_like(x) if g is None else g for x, g in zip(inputs, found)]
+    return [tensor(np.zeros(tuple(x.shape)), name_of(x.dtype)) if g is None else g for x, g in zip(inputs, found)]
 
 
 def gradient_error(function, inputs, seed):
@@ -563,7 +561,7 @@ def shift(x, direction, step):
 def differentiable_call(row, sample, dtype):
     """The sample as a function of its float tensors alone, and those tensors."""
     args, kwargs = draw(row, sample, dtype)
-    wanted = [x for x in tensors_in((args, kwargs)) if x.is_floating_point() or x.is_complex()]
+    wanted = [x for x in tensors_in((args, kwargs)) if is_inexact(x)]
     chosen = {}
 
     def function(*inputs, count=None):
@@ -613,7 +611,7 @@ def test_gradients(row, thorough):
             function, inputs = differentiable_call(row, sample, dtype)
             outputs = function(*inputs)
             if not outputs:
-                floats = [r for r in tensors_in(call(row.function(), *draw(row, sample, dtype))) if r.is_floating_point()]
+                floats = [r for r in tensors_in(call(row.function(), *draw(row, sample, dtype))) if is_inexact(r)]
                 lost = floats and row.derivative != "composed"
                 return "no result wants a gradient" if lost else None
             if thorough:
@@ -655,7 +653,7 @@ def test_rows_without_derivative(row):
 
         def check(dtype=dtype, sample=sample):
             args, kwargs = draw(row, sample, dtype)
-            grad = lambda x: x.requires_grad_() if x.is_floating_point() else x
+            grad = lambda x: x.requires_grad_() if is_inexact(x) else x
             results = tensors_in(call(row.function(), change(args, grad), change(kwargs, grad)))
             return "a result wants a gradient" if any(r.requires_grad for r in results) else None
 
@@ -745,7 +743,7 @@ def test_threads(row, thorough):
             for threads in (1, 2, 3, 7):
                 torch.set_num_threads(threads)
                 args, kwargs = draw(row, sample, "float32", scale)
-                inputs = [x for x in tensors_in((args, kwargs)) if x.is_floating_point() and row.is_differentiable()]
+                inputs = [x for x in tensors_in((args, kwargs)) if is_inexact(x) and row.is_differentiable()]
                 for x in inputs:
                     x.requires_grad_()
                 try:
