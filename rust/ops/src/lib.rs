@@ -13,6 +13,7 @@ pub mod expr;
 pub mod generator;
 pub mod host;
 pub mod join;
+pub mod names;
 pub mod node;
 pub mod pointwise;
 pub mod profile;
