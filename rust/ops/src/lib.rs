@@ -12,6 +12,7 @@ pub mod derive;
 pub mod expr;
 pub mod generator;
 pub mod host;
+pub mod join;
 pub mod names;
 pub mod node;
 pub mod pointwise;
