@@ -6,7 +6,7 @@
 
 use std::any::Any;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::alloc;
@@ -90,6 +90,16 @@ impl Block {
 /// A handle on bytes; clones name the same bytes.
 #[derive(Clone)]
 pub struct Storage(Arc<Cell>);
+
+/// A handle that does not keep the bytes alive.
+#[derive(Clone)]
+pub struct WeakStorage(Weak<Cell>);
+
+impl WeakStorage {
+    pub fn upgrade(&self) -> Option<Storage> {
+        self.0.upgrade().map(Storage)
+    }
+}
 
 struct Cell {
     block: AtomicPtr<Block>,
@@ -263,6 +273,10 @@ impl Storage {
 
     pub fn same(&self, other: &Storage) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    pub fn downgrade(&self) -> WeakStorage {
+        WeakStorage(Arc::downgrade(&self.0))
     }
 
     pub fn owners(&self) -> usize {

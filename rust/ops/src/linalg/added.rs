@@ -12,6 +12,7 @@ use crate::expr::Expr;
 use crate::op;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
+use crate::view::transpose::permuted;
 
 /// Refuses an addend that does not stretch to the product's sizes.
 fn check_addend(own: &Tensor, sizes: &[isize]) -> Result<()> {
@@ -264,12 +265,12 @@ pub static ADDBMM: Row = Row {
             check_batches(a, b)?;
         }
         // The batch joins the dimension that is summed: one product.
-        let (left, right) = (turned(a, &[1, 0, 2])?, turned(b, &[0, 1, 2])?);
+        let left = permuted(a, &[1, 0, 2])?;
         let (rows, cols) = (a.sizes()[1], b.sizes()[2]);
         let inner = a.sizes()[0] * a.sizes()[2];
         let shape = crate::view::reshape::sizes_value;
         let left = crate::view::RESHAPE.tensor([left.into(), shape(&[rows, inner])])?;
-        let right = crate::view::RESHAPE.tensor([right.into(), shape(&[inner, cols])])?;
+        let right = crate::view::RESHAPE.tensor([b.into(), shape(&[inner, cols])])?;
         let (beta, alpha) = factors(args)?;
         op!(ADDMM, own, left, right, beta, alpha).map(Output::Tensor)
     }),
@@ -283,14 +284,6 @@ pub static ADDBMM: Row = Row {
     reference: "beta * self + alpha * np.matmul(batch1, batch2).sum(0)",
     ..Row::BASE
 };
-
-/// A view with the dimensions in another order.
-pub fn turned(tensor: &Tensor, order: &[usize]) -> Result<Tensor> {
-    if order.is_sorted() {
-        return Ok(tensor.clone());
-    }
-    crate::view::strided::as_strided(tensor, &tensor.layout().permute(order))
-}
 
 pub static ADDR: Row = Row {
     name: "addr",

@@ -5,11 +5,11 @@ use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::{Error, Result};
 use smallvec::SmallVec;
 
-use super::added::turned;
 use crate::derive::Derivative;
 use crate::op;
 use crate::row::{DTypes, Row, Run, Variants};
 use crate::value::{Args, Ints, Output};
+use crate::view::transpose::permuted;
 
 fn reshaped(tensor: &Tensor, sizes: &[isize]) -> Result<Tensor> {
     crate::view::RESHAPE.tensor([tensor.into(), crate::view::reshape::sizes_value(sizes)])
@@ -87,9 +87,9 @@ pub fn contract(a: &Tensor, b: &Tensor, from_a: &[usize], from_b: &[usize]) -> R
     let (mut shape, other) = (sizes(a, &kept_a), sizes(b, &kept_b));
     let (rows, cols) = (shape.iter().product::<isize>(), other.iter().product::<isize>());
     let order: Vec<usize> = kept_a.iter().chain(from_a).copied().collect();
-    let left = reshaped(&turned(a, &order)?, &[rows, inner])?;
+    let left = reshaped(&permuted(a, &order)?, &[rows, inner])?;
     let order: Vec<usize> = from_b.iter().chain(&kept_b).copied().collect();
-    let right = reshaped(&turned(b, &order)?, &[inner, cols])?;
+    let right = reshaped(&permuted(b, &order)?, &[inner, cols])?;
     shape.extend(other);
     reshaped(&op!(super::matrix::MM, &left, &right)?, &shape)
 }

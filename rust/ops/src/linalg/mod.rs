@@ -152,9 +152,7 @@ impl Expr {
 
     /// The last two dimensions exchanged, as a view.
     pub fn transposed(self) -> Expr {
-        let Expr::Tensor(tensor) = &self else { return self };
-        let rank = tensor.rank();
-        Expr::new(crate::view::strided::as_strided(tensor, &tensor.layout().transpose(rank - 2, rank - 1)))
+        self.call(&crate::view::transpose::TRANSPOSE, [(-2i64).into(), (-1i64).into()])
     }
 
     /// The product of matrices or vectors, with torch's rules for `@`.

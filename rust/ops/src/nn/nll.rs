@@ -133,20 +133,16 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
         return Err(Error::value(format!("Expected 1 or more dimensions (got {})", own.len())));
     }
     let classes = own[usize::from(own.len() > 1)];
-    if own.len() == 1 && to.len() == 1 && to[0] != 1 || own.len() > 1 && to.first().is_some_and(|&n| n != own[0]) {
-        let rows = if own.len() == 1 { 1 } else { own[0] };
-        let error = Error::value(format!("Expected input batch_size ({rows}) to match target batch_size ({})", to[0]) + ".");
-        return Err(error.shapes([own.as_slice(), to.as_slice()]));
+    if own.len() == 1 && to.len() == 1 && to[0] != 1 {
+        return Err(Error::value(format!("For 1D input, 1D target must have size 1, but got target size: {}", to[0])));
+    }
+    let batch = to.first().copied().unwrap_or(0);
+    if own.len() > 1 && batch != own[0] {
+        return Err(Error::value(format!("Expected input batch_size ({}) to match target batch_size ({batch}).", own[0]))
+            .shapes([own.as_slice(), to.as_slice()]));
     }
     if own.len() <= 2 && to.len() > 1 {
         return Err(Error::runtime("0D or 1D target tensor expected, multi-target not supported"));
-    }
-    if own.len() == 2 && to.is_empty() && own[0] != 1 {
-        return Err(Error::runtime(format!(
-            "size mismatch (got input: {}, target: {})",
-            Shape(own),
-            Shape(to)
-        )));
     }
     if own.len() == 4 && to.len() != 3 {
         return Err(Error::runtime(format!(
@@ -167,11 +163,14 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
             .hint("Class numbers are integers: target.long()."));
     }
     if let Some(weight) = args.optional_tensor(2) {
-        if weight.sizes().as_slice() != [classes] {
-            return Err(Error::runtime(format!(
-                "weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of shape: {}",
-                Shape(weight.sizes())
-            )));
+        let flat = own.len() <= 2;
+        if weight.numel() != classes as usize || flat && weight.rank() != 1 {
+            let sentence = if flat {
+                format!("weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of shape: {}", Shape(weight.sizes()))
+            } else {
+                "weight tensor should be defined either for all or no classes".into()
+            };
+            return Err(Error::runtime(sentence).shapes([own.as_slice(), weight.sizes().as_slice()]));
         }
         if weight.dtype() != input.dtype() {
             return Err(Error::runtime(format!(
@@ -185,7 +184,8 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
         let kernel = if own.len() > 2 { "nll_loss2d_forward_out_frame" } else { "nll_loss_out_frame" };
         return Err(Error::new(Class::NotImplemented, format!("\"{kernel}\" not implemented for '{}'", input.dtype().title())));
     }
-    let shape: &[isize] = if Reduction::of_code(args.int(3)?) == Reduction::None { to } else { &[] };
+    let each = Reduction::of_code(args.int(3)?) == Reduction::None && own.len() > 1;
+    let shape: &[isize] = if each { to } else { &[] };
     Ok(vec![Spec::new(shape, input.dtype(), input), Spec::new(&[], input.dtype(), input)])
 }
 
