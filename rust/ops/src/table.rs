@@ -76,7 +76,6 @@ pub static ROWS: &[&Row] = &[
     &join::cat::COLUMN_STACK,
     &convert::TO_DTYPE,
     &convert::CLONE,
-    &copy::COPY_,
     &linalg::matrix::MM,
     &linalg::matrix::BMM,
     &linalg::matrix::BATCHED,
