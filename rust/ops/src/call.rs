@@ -12,6 +12,8 @@ use smallvec::SmallVec;
 use crate::node;
 use crate::profile;
 use crate::promote;
+use crate::short;
+use crate::short::{Operand, Operands};
 use crate::row::{Kernel, Pointwise, Promote, Row, Run, Spec, Update};
 use crate::signature::Kind;
 use crate::value::{Args, Output, Value};
@@ -74,14 +76,6 @@ fn check_devices(args: &Args) -> Result<Device> {
     Ok(device.map_or(Device::Cpu, |(device, _)| device))
 }
 
-/// An operand of a pointwise row.
-enum Operand<'a> {
-    Tensor(&'a Tensor),
-    Number(Scalar),
-}
-
-type Operands<'a> = SmallVec<[Operand<'a>; 4]>;
-
 /// Splits the arguments into operands and numbers, by the kinds of the signature.
 fn split<'a>(args: &'a Args) -> Result<(Operands<'a>, Params)> {
     let mut operands = Operands::new();
@@ -109,6 +103,11 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
     let row = args.row;
     let device = check_devices(args)?;
     let (operands, numbers) = split(args)?;
+    if let Target::Fresh = target
+        && let Some(result) = short::attempt(row, body, &operands, &numbers)
+    {
+        return node::record(args, Output::Tensor(result?));
+    }
     // Steps 2 to 4.
     let extra: &[Scalar] = if body.promote == Promote::WithNumbers { &numbers } else { &[] };
     let common = common_dtype(&operands, extra)?;
@@ -161,9 +160,11 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
             out
         }
     };
-    for operand in &operands {
-        if let Operand::Tensor(tensor) = operand {
-            crate::variants::check_overlap(out, tensor)?;
+    if !matches!(target, Target::Fresh) {
+        for operand in &operands {
+            if let Operand::Tensor(tensor) = operand {
+                crate::variants::check_overlap(out, tensor)?;
+            }
         }
     }
     // Step 6.
