@@ -138,6 +138,8 @@ pub struct Schema {
     pub returns: Returns,
     /// How many parameters may be given by position.
     pub positional: usize,
+    /// The place of `bool inplace=False`, which asks for the result in the first argument's place.
+    pub inplace: Option<usize>,
 }
 
 impl Schema {
@@ -179,7 +181,8 @@ impl Schema {
             other => Returns::Other(other),
         };
         let positional = params.iter().filter(|param| !param.keyword_only).count();
-        Some(Schema { params, returns, positional })
+        let inplace = params.iter().position(|param| param.name == "inplace");
+        Some(Schema { params, returns, positional, inplace })
     }
 
     pub fn place(&self, name: &str) -> Option<usize> {
