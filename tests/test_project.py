@@ -22,5 +22,10 @@ def test_a_crate_states_its_version_nowhere_but_in_the_workspace():
                 assert isinstance(entry, dict) and entry.get("workspace"), f"{manifest}: {name}"
 
 
+def test_only_the_pool_names_rayon():
+    users = [path.parent.name for path in (ROOT / "rust").glob("*/Cargo.toml") if "rayon" in path.read_text()]
+    assert users == ["par"]
+
+
 def test_installing_pulls_in_nothing():
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"] == []

@@ -68,7 +68,7 @@ def test_module_list():
         mixed[4]
     with pytest.raises(NotImplementedError, match=r'Module \[ModuleList\] is missing the required "forward" function'):
         mixed(x)
-    with pytest.raises(TypeError, match="ModuleList.extend should be called with an iterable, but got int"):
+    with pytest.raises(TypeError, match=r"ModuleList.extend should be called with an iterable, but got int"):
         mixed.extend(3)
 
 
@@ -103,7 +103,7 @@ def test_parameter_list():
     values[0] = torch.zeros(4)
     assert [name for name, _ in values.named_parameters()] == ["0", "1", "3"]
     assert len(values[1:]) == 3 and list(values)[2] == 5
-    with pytest.raises(RuntimeError, match="ParameterList should not be called."):
+    with pytest.raises(RuntimeError, match=r"ParameterList should not be called."):
         values(1)
 
 

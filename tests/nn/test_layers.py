@@ -87,16 +87,20 @@ def test_elementwise_losses():
     assert nn.L1Loss()(x, y).item() == 1.5
     assert F.mse_loss(x, y, weight=weight).item() == 13 / 4
     assert F.l1_loss(x, y, reduction="sum", weight=weight).item() == 7
-    with pytest.raises(ValueError, match="Weights and input must have the same size."):
+    with pytest.raises(ValueError, match=r"Weights and input must have the same size."):
         F.l1_loss(x, y, weight=weight[:1])
     with pytest.raises(ValueError, match="foo is not a valid value for reduction"):
         F.l1_loss(x, y, reduction="foo")
-    with pytest.warns(UserWarning, match=r"Using a target size \(torch.Size\(\[2\]\)\) that is different to the input size"):
+    with pytest.warns(
+        UserWarning, match=r"Using a target size \(torch.Size\(\[2\]\)\) that is different to the input size"
+    ):
         F.mse_loss(x[None], y)
 
 
 def test_old_reduction_arguments():
-    with pytest.warns(UserWarning, match="size_average and reduce args will be deprecated, please use reduction='sum' instead"):
+    with pytest.warns(
+        UserWarning, match="size_average and reduce args will be deprecated, please use reduction='sum' instead"
+    ):
         assert nn.MSELoss(size_average=False).reduction == "sum"
     with pytest.warns(UserWarning, match="please use reduction='none' instead"):
         assert F.l1_loss(torch.ones(2), torch.zeros(2), reduce=False).shape == (2,)

@@ -47,7 +47,10 @@ def test_shared_members_are_listed_once():
     ("assign", "message"),
     [
         (lambda m: setattr(m, "a", nn.Linear(1, 1)), "cannot assign module before Module.__init__() call"),
-        (lambda m: setattr(m, "a", nn.Parameter(torch.ones(1))), "cannot assign parameters before Module.__init__() call"),
+        (
+            lambda m: setattr(m, "a", nn.Parameter(torch.ones(1))),
+            "cannot assign parameters before Module.__init__() call",
+        ),
         (lambda m: setattr(m, "a", nn.Buffer(torch.ones(1))), "cannot assign buffer before Module.__init__() call"),
         (lambda m: m.register_buffer("a", None), "cannot assign buffer before Module.__init__() call"),
         (lambda m: m.register_parameter("a", None), "cannot assign parameter before Module.__init__() call"),
@@ -71,7 +74,11 @@ def test_what_takes_the_place_of_what():
     module.register_buffer("b", torch.ones(1), persistent=False)
     module.plain = 1
     for name, value, message in [
-        ("p", torch.ones(1), "cannot assign 'torch.FloatTensor' as parameter 'p' (torch.nn.Parameter or None expected)"),
+        (
+            "p",
+            torch.ones(1),
+            "cannot assign 'torch.FloatTensor' as parameter 'p' (torch.nn.Parameter or None expected)",
+        ),
         ("p", nn.ReLU(), "as parameter 'p' (torch.nn.Parameter or None expected)"),
         ("m", 3, "cannot assign 'int' as child module 'm' (torch.nn.Module or None expected)"),
         ("b", "x", "cannot assign 'str' as buffer 'b' (torch.nn.Buffer, torch.Tensor or None expected)"),
@@ -224,7 +231,5 @@ def test_repr_of_a_tree():
         def extra_repr(self):
             return "one\ntwo"
 
-    assert repr(nn.Sequential(Noted())) == (
-        "Sequential(\n  (0): Noted(\n    one\n    two\n    (layer): ReLU()\n  )\n)"
-    )
+    assert repr(nn.Sequential(Noted())) == ("Sequential(\n  (0): Noted(\n    one\n    two\n    (layer): ReLU()\n  )\n)")
     assert repr(nn.Sequential()) == "Sequential()"

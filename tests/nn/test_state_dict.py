@@ -54,7 +54,7 @@ def test_all_differences_are_listed():
     assert report.missing_keys == ["0.weight", "0.bias", "1.weight", "1.bias"]
     assert report.unexpected_keys == ["x"]
     assert repr(report).startswith("_IncompatibleKeys(missing_keys=['0.weight', ")
-    with pytest.raises(TypeError, match="Expected state_dict to be dict-like, got <class 'int'>."):
+    with pytest.raises(TypeError, match=r"Expected state_dict to be dict-like, got <class 'int'>."):
         net.load_state_dict(3)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import rushlight as torch
 from rushlight import nn, optim
+from rushlight.optim.optimizer import register_optimizer_step_post_hook
 
 
 def parameter(*values):
@@ -80,7 +81,7 @@ def test_misspelt_optimizers_propose_the_nearest():
 
 
 def test_state_dict_is_torchs():
-    p, optimizer = stepped(lambda params: optim.Adam(params, lr=0.1))
+    _, optimizer = stepped(lambda params: optim.Adam(params, lr=0.1))
     state = optimizer.state_dict()
     assert list(state) == ["state", "param_groups"]
     assert list(state["state"]) == [0] and list(state["state"][0]) == ["step", "exp_avg", "exp_avg_sq"]
@@ -145,7 +146,7 @@ def test_copies_are_independent():
 
 
 def test_groups_added_later_are_optimized():
-    p, optimizer = stepped(lambda params: optim.SGD(params, lr=0.1))
+    _, optimizer = stepped(lambda params: optim.SGD(params, lr=0.1))
     q = parameter()
     optimizer.add_param_group({"params": q, "lr": 0.5})
     q.grad = torch.ones(1)
@@ -169,9 +170,11 @@ def test_zero_grad():
 def test_step_hooks():
     _, optimizer = stepped(lambda params: optim.SGD(params))
     seen = []
-    handle = optimizer.register_step_pre_hook(lambda o, args, kwargs: seen.append(("pre", o is optimizer, args[0] is o)))
+    handle = optimizer.register_step_pre_hook(
+        lambda o, args, kwargs: seen.append(("pre", o is optimizer, args[0] is o))
+    )
     optimizer.register_step_post_hook(lambda o, args, kwargs: seen.append("post"))
-    everywhere = optim.optimizer.register_optimizer_step_post_hook(lambda o, args, kwargs: seen.append("global"))
+    everywhere = register_optimizer_step_post_hook(lambda o, args, kwargs: seen.append("global"))
     optimizer.step()
     assert seen == [("pre", True, True), "post", "global"]
     handle.remove()

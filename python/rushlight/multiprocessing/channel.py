@@ -157,7 +157,7 @@ def _bundle(descriptors):
 
 
 def _unbundle(descriptor):
-    descriptors = []
+    descriptors: list[int] = []
     with adopt(descriptor) as inside:
         while True:
             data, some = _receive(inside, block=True)

@@ -4,6 +4,7 @@ import io
 import select
 import time
 from multiprocessing import connection, reduction
+from typing import Any
 
 from . import channel, parcel
 
@@ -22,7 +23,11 @@ class Message:
         return True
 
 
-class Connection(connection.Connection):
+# What the standard library means for its own subclasses is not in the type stubs.
+_Standard: Any = connection.Connection
+
+
+class Connection(_Standard):
     """One end of a pipe. Any number of processes may use it at once: messages arrive whole, each at one reader."""
 
     def __init__(self, handle, readable=True, writable=True):

@@ -6,7 +6,7 @@ from multiprocessing import context, popen_forkserver, popen_spawn_posix
 from . import connection, parcel, pool, queues
 
 
-class _Channels:
+class _Channels(context.BaseContext):
     """What a context makes of ours."""
 
     def Pipe(self, duplex=True):
@@ -31,22 +31,21 @@ class _Channels:
         return _concrete[method]
 
 
-class _Releasing:
-    """Lets go of what a process inherits as soon as it is started."""
-
+# What a process inherits is let go of as soon as it is started.
+class _SpawnPopen(popen_spawn_posix.Popen):
     def _launch(self, process_obj):
         try:
-            super()._launch(process_obj)
+            super()._launch(process_obj)  # type: ignore[misc]  # typeshed leaves it out
         finally:
             parcel.release(self)
 
 
-class _SpawnPopen(_Releasing, popen_spawn_posix.Popen):
-    pass
-
-
-class _ForkServerPopen(_Releasing, popen_forkserver.Popen):
-    pass
+class _ForkServerPopen(popen_forkserver.Popen):
+    def _launch(self, process_obj):
+        try:
+            super()._launch(process_obj)  # type: ignore[misc]  # typeshed leaves it out
+        finally:
+            parcel.release(self)
 
 
 class SpawnProcess(context.SpawnProcess):
@@ -81,7 +80,7 @@ class ForkServerContext(_Channels, context.ForkServerContext):
     Process = ForkServerProcess
 
 
-class DefaultContext(_Channels, context.BaseContext):
+class DefaultContext(_Channels):
     """Follows ``multiprocessing.set_start_method``, called here or there."""
 
     Process = Process
@@ -102,5 +101,9 @@ class DefaultContext(_Channels, context.BaseContext):
         return multiprocessing.get_all_start_methods()
 
 
-_concrete = {"fork": ForkContext(), "spawn": SpawnContext(), "forkserver": ForkServerContext()}
+_concrete: dict[str, context.BaseContext] = {
+    "fork": ForkContext(),
+    "spawn": SpawnContext(),
+    "forkserver": ForkServerContext(),
+}
 default = DefaultContext()

@@ -12,13 +12,14 @@ import os
 import threading
 from multiprocessing import context, reduction
 from multiprocessing.reduction import ForkingPickler
+from typing import Any
 
 from rushlight import _C
 
 
 class _Thread(threading.local):
-    parcel = None
-    delivery = None
+    parcel: Any = None
+    delivery: Any = None
 
 
 _thread = _Thread()
@@ -31,8 +32,8 @@ class Parcel:
     """
 
     def __init__(self):
-        self._shared = None
-        self._copies = []
+        self._shared: Any = None
+        self._copies: list[int] = []
 
     def add_storage(self, storage):
         """Moves a storage to shared memory if it is not there, and returns its number, offset and size."""
@@ -109,15 +110,16 @@ def unpack(payload, descriptors):
 class Forwarded:
     """A descriptor that takes multiprocessing's own way, inherited or fetched; one for all who refer to it."""
 
+    _descriptor: int | None = None
+
     def __init__(self, descriptor):
         self._way = reduction.DupFd(descriptor)
-        self._descriptor = None
 
     def __getstate__(self):
         return self._way
 
     def __setstate__(self, way):
-        self._way, self._descriptor = way, None
+        self._way = way
 
     def look(self):
         if self._descriptor is None:
@@ -129,7 +131,7 @@ class Forwarded:
         return descriptor
 
     def __del__(self):
-        if getattr(self, "_descriptor", None) is not None:
+        if self._descriptor is not None:
             os.close(self._descriptor)
 
 
@@ -138,7 +140,7 @@ def send_storage(storage):
     parcel = _thread.parcel
     if parcel is not None:
         return parcel.add_storage(storage)
-    starting = context.get_spawning_popen()
+    starting: Any = context.get_spawning_popen()
     if starting is None:
         parcel = Parcel()
         number, offset, size = parcel.add_storage(storage)

@@ -12,11 +12,15 @@ import threading
 import time
 import traceback
 import weakref
-from multiprocessing import context, queues, synchronize, util
+from multiprocessing import context, queues, util
 from queue import Empty, Full
+from typing import Any
 
 from . import channel, parcel
 from .connection import Message, Pipe
+
+_MOST = 2**31 - 1
+"""The bound of a queue without one."""
 
 
 class Counter:
@@ -63,7 +67,7 @@ class DeathProofLock:
     would be the parent's.
     """
 
-    _descriptor = None
+    _descriptor: Any = None
 
     def __init__(self):
         self._adopt(os.memfd_create("rushlight-lock", os.MFD_CLOEXEC))
@@ -103,12 +107,12 @@ class Queue(queues.Queue):
     """multiprocessing's ``Queue``. An object is pickled by ``put`` itself, so what cannot be sent is an error there."""
 
     def __init__(self, maxsize=0, *, ctx=None):
-        self._maxsize = maxsize if maxsize > 0 else synchronize.SEM_VALUE_MAX
+        self._maxsize = maxsize if maxsize > 0 else _MOST
         self._reader, self._writer = Pipe(duplex=False)
         self._room = Counter(self._maxsize)
         # Of a bounded queue a reader gives the room back before it takes the message, so that its death in between loses
         # no room. The lock keeps the other readers from taking that message meanwhile.
-        self._taking = DeathProofLock() if maxsize > 0 else None
+        self._taking: Any = DeathProofLock() if maxsize > 0 else None
         self._ignore_epipe = False
         self._begin()
         util.register_after_fork(self, Queue._begin)
@@ -127,7 +131,7 @@ class Queue(queues.Queue):
         # What `close`, `join_thread` and `cancel_join_thread` of the standard library work on.
         self._close = self._jointhread = None
         self._joincancelled = False
-        self._feeder = None
+        self._feeder: Any = None
         self._order = threading.Lock()
 
     def _check_open(self):
@@ -199,7 +203,7 @@ class Feeder(threading.Thread):
         self._reader, self._writer, self._room = reader, writer, room
         self._ignore_epipe = ignore_epipe
         # A message stays here until it is sent; the semaphore counts those that were not looked at.
-        self._messages = collections.deque()
+        self._messages: collections.deque[Message | None] = collections.deque()
         self._some = threading.Semaphore(0)
 
     def is_idle(self):

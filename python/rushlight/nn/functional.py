@@ -7,9 +7,10 @@ deprecated arguments, warnings, a choice between two rows.
 from __future__ import annotations
 
 import warnings
+from types import SimpleNamespace
 
 import rushlight as torch
-from rushlight._C import _nn
+from rushlight import _C
 
 from . import _reduction
 
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-globals().update({name: row for name, row in vars(_nn).items() if not name.startswith("_")})
+# The rows themselves; what is defined below takes its row from here.
+_nn = SimpleNamespace(**_C._functions["nn.functional"])
+globals().update(vars(_nn))
 
 
 def __getattr__(name: str) -> object:
@@ -56,8 +59,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 
 def _legacy_softmax_dim(name: str, dimensions: int, stacklevel: int) -> int:
     warnings.warn(
-        f"Implicit dimension choice for {name} has been deprecated. "
-        "Change the call to include dim=X as an argument.",
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
         stacklevel=stacklevel,
     )
     return 0 if dimensions in (0, 1, 3) else 1

@@ -298,9 +298,7 @@ def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> floa
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 
 
-def sparse_(
-    tensor: Tensor, sparsity: float, std: float = 0.01, generator: torch.Generator | None = None
-) -> Tensor:
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: torch.Generator | None = None) -> Tensor:
     """Normal with deviation ``std``, but a share ``sparsity`` of each column is zero.
 
     Raises:

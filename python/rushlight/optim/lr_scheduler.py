@@ -154,7 +154,7 @@ class LRScheduler:
                 UserWarning,
                 stacklevel=3,
             )
-        elif not self.optimizer._opt_called:
+        elif not getattr(self.optimizer, "_opt_called", False):
             warnings.warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you "
                 "should call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`.  Failure to "
@@ -181,7 +181,10 @@ class LambdaLR(LRScheduler):
     """
 
     def __init__(
-        self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | list[Callable[[int], float]], last_epoch: int = -1
+        self,
+        optimizer: Optimizer,
+        lr_lambda: Callable[[int], float] | list[Callable[[int], float]],
+        last_epoch: int = -1,
     ) -> None:
         self.optimizer = optimizer
         groups = len(optimizer.param_groups)

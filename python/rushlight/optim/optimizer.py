@@ -10,6 +10,7 @@ from itertools import chain
 
 import rushlight as torch
 
+from ..nn import _grads
 from ..nn._text import typename
 from ..utils.hooks import RemovableHandle
 
@@ -145,18 +146,7 @@ class Optimizer:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Removes the gradients of all parameters, or fills them with zeros."""
         for group in self.param_groups:
-            for param in group["params"]:
-                grad = param.grad
-                if grad is None:
-                    continue
-                if set_to_none:
-                    param.grad = None
-                else:
-                    if grad.grad_fn is not None:
-                        grad.detach_()
-                    else:
-                        grad.requires_grad_(False)
-                    grad.zero_()
+            _grads.clear(group["params"], set_to_none)
 
     # Groups.
 
@@ -221,9 +211,7 @@ class Optimizer:
             packed = {key: value for key, value in group.items() if key != "params"}
             packed["params"] = [numbers.setdefault(id(param), len(numbers)) for param in group["params"]]
             groups.append(packed)
-        state = {
-            numbers[id(key)] if isinstance(key, torch.Tensor) else key: value for key, value in self.state.items()
-        }
+        state = {numbers[id(key)] if isinstance(key, torch.Tensor) else key: value for key, value in self.state.items()}
         result: dict[str, Any] = {"state": state, "param_groups": groups}
         for hook in self._optimizer_state_dict_post_hooks.values():
             given = hook(self, result)
@@ -246,7 +234,9 @@ class Optimizer:
         if len(saved_groups) != len(self.param_groups):
             raise ValueError("loaded state dict has a different number of parameter groups")
         if any(len(old["params"]) != len(new["params"]) for old, new in zip(saved_groups, self.param_groups)):
-            raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
+            raise ValueError(
+                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+            )
 
         numbers = chain.from_iterable(group["params"] for group in saved_groups)
         owners = [(param, group) for group in self.param_groups for param in group["params"]]

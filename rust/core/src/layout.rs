@@ -13,11 +13,19 @@ pub type Dims = SmallVec<[isize; 6]>;
 /// More dimensions than this are refused, so that dimension masks fit a word.
 pub const MAX_RANK: usize = 64;
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(PartialEq, Eq, Debug)]
 pub struct Layout {
     pub sizes: Dims,
     pub strides: Dims,
     pub offset: isize,
+}
+
+impl Clone for Layout {
+    /// Copies the two lists as blocks; the derived way goes element by element.
+    #[inline]
+    fn clone(&self) -> Self {
+        Layout { sizes: Dims::from_slice(&self.sizes), strides: Dims::from_slice(&self.strides), offset: self.offset }
+    }
 }
 
 /// Row-major strides; a dimension of size zero counts as one, as in torch.

@@ -30,6 +30,7 @@ use crate::fork::{self, ForkMutex, Rank};
 mod arena;
 mod lease;
 mod limits;
+mod moving;
 mod pool;
 mod ranges;
 mod sys;
@@ -37,6 +38,7 @@ mod sys;
 mod tests;
 
 use arena::round_up;
+pub use moving::share;
 use pool::Pool;
 pub use sys::Identity;
 

@@ -1,9 +1,7 @@
 //! Files that follow from the operator table, and the check that nobody forgot to write them again.
 //!
-//! `names` gathers the table into what Python can call; `stub` and `pages` turn that into text. The page about the
-//! table's contents is the only place where the operators are counted.
+//! `names` gathers the table into what Python can call; `stub` and `pages` turn that into text.
 
-mod names;
 mod pages;
 mod stub;
 
@@ -14,9 +12,12 @@ use crate::tree;
 
 /// Every generated file as (path from the root, text).
 fn files(root: &Path) -> Result<Vec<(String, String)>, String> {
-    let names = names::collect();
-    let mut files =
-        vec![("python/rushlight/_C.pyi".to_owned(), stub::text(&tree::read(&root.join(stub::FRAME))?, &names)?)];
+    let names = rushlight::names::collect();
+    let frame = tree::read(&root.join(stub::FRAME))?;
+    let mut files = vec![
+        ("python/rushlight/_C.pyi".to_owned(), stub::classes(&frame, &names)?),
+        ("python/rushlight/_functions.pyi".to_owned(), stub::functions(&names)),
+    ];
     files.extend(pages::all(&names));
     Ok(files)
 }

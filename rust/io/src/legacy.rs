@@ -11,6 +11,8 @@ const VERSION: i64 = 1001;
 /// A file of the old format up to its storages.
 pub struct Legacy {
     pub object: Outcome,
+    /// Where the object's pickle begins.
+    pub start: usize,
     /// In the order in which the storages follow.
     pub keys: Vec<String>,
     /// Where the first storage begins.
@@ -44,8 +46,9 @@ pub fn read(bytes: &[u8], policy: &Policy, limits: Limits) -> Result<Legacy> {
     }
     let facts = next(&plain)?;
     let object = next(policy)?;
-    let keys = keys(&next(&plain)?)?;
-    Ok(Legacy { object, keys, storages: position, little_endian: little_endian(&facts) })
+    let last = next(&plain)?;
+    let start = position - last.length - object.length;
+    Ok(Legacy { start, object, keys: keys(&last)?, storages: position, little_endian: little_endian(&facts) })
 }
 
 /// The step that made the value.

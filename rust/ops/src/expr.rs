@@ -179,7 +179,6 @@ macro_rules! words {
 words! {
     abs crate::pointwise::sign::ABS;
     cos crate::pointwise::trig::COS;
-    cosh crate::pointwise::hyperbolic::COSH;
     exp crate::pointwise::explog::EXP;
     isfinite crate::pointwise::compare::ISFINITE;
     log crate::pointwise::explog::LOG;
@@ -188,7 +187,6 @@ words! {
     sgn crate::pointwise::sign::SGN;
     sigmoid crate::pointwise::special::SIGMOID;
     sin crate::pointwise::trig::SIN;
-    sinh crate::pointwise::hyperbolic::SINH;
     sqrt crate::pointwise::power::SQRT;
     square crate::pointwise::power::SQUARE;
     tanh crate::pointwise::hyperbolic::TANH;

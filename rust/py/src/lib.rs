@@ -1,8 +1,11 @@
 //! `rushlight._C`: the engine as Python sees it. Only translation happens here, no mathematics.
 //!
-//! `class` and `object` make `Tensor`, `attributes` and `number` what it answers to; `entry` turns the operator table into
+//! `class` and `object` make `Tensor`; `attributes`, `methods`, `protocol` and `number` are what it answers to; `entry` turns the operator table into
 //! functions and methods, `parse` and `convert` bring arguments in and results out, `errors` exceptions.
 
+#![allow(non_snake_case, reason = "Python knows the module by this name")]
+
+mod attach;
 mod attributes;
 mod autograd;
 mod class;
@@ -10,12 +13,21 @@ mod convert;
 mod dtype;
 mod entry;
 mod errors;
+mod functions;
 mod generator;
+mod methods;
+mod nested;
 mod number;
+mod numpy;
 mod object;
 mod parse;
+mod print;
+mod protocol;
+mod reclaim;
 mod results;
 mod size;
+mod storage;
+mod table;
 
 use pyo3::prelude::*;
 
@@ -23,7 +35,7 @@ use pyo3::prelude::*;
 fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     rushlight::install();
-    rushlight::host::set_detach(autograd::detach);
+    rushlight::host::set_detach(attach::while_detached);
     rushlight::host::set_warn(autograd::warn);
     let class = class::make(py)?;
     // SAFETY: the class was just made and lives for ever.
@@ -36,5 +48,8 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     module.add("default_generator", Py::new(py, generator::PyGenerator(rushlight::Generator::default()))?)?;
     autograd::add(module)?;
+    functions::add(module)?;
+    storage::add(module)?;
+    table::add(module)?;
     entry::install(module, class)
 }

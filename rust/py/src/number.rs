@@ -59,7 +59,7 @@ unsafe fn operands<'a>(py: Python<'_>, left: Raw, right: Raw) -> PyResult<Option
 unsafe fn binary(py: Python<'_>, row: &'static Row, left: Raw, right: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operands alive during the call.
     match unsafe { operands(py, left, right)? } {
-        Some((left, right)) => fresh(py, arguments(row, [left, right])),
+        Some((left, right)) => object::wrap(py, rushlight::short::binary(row, left, right).map_err(raise)?),
         None => Ok(not_implemented(py)),
     }
 }

@@ -36,7 +36,22 @@ buffer_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
 # Whether the backward hooks for every module are full ones; None before the first.
 backward_hooks_are_full: bool | None = None
 
-# The registries that each module has of its own and that its call looks at.
+# Every registry of hooks that a module has of its own.
+REGISTRIES = (
+    "_backward_pre_hooks",
+    "_backward_hooks",
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+)
+
+# Those of them that a call looks at.
 OWN = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
@@ -308,6 +323,79 @@ def _warn_of_partial_view(args: Any, result: Any, node: Any) -> None:
                 "Using a non-full backward hook when the forward contains multiple autograd Nodes is deprecated and "
                 "will be removed in future versions. This hook will be missing some grad_input. " + advice
             )
+
+
+class HasHooks:
+    """The methods by which a module takes hooks."""
+
+    def register_forward_pre_hook(
+        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Calls ``hook(module, args)`` before forward; a result replaces the arguments."""
+        flag = self._forward_pre_hooks_with_kwargs if with_kwargs else None
+        return add(self._forward_pre_hooks, hook, prepend, with_kwargs=flag)
+
+    def register_forward_hook(
+        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
+    ) -> RemovableHandle:
+        """Calls ``hook(module, args, output)`` after forward; a result replaces the output."""
+        return add(
+            self._forward_hooks,
+            hook,
+            prepend,
+            with_kwargs=self._forward_hooks_with_kwargs if with_kwargs else None,
+            always_call=self._forward_hooks_always_called if always_call else None,
+        )
+
+    def register_full_backward_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Calls ``hook(module, grad_output)`` before the gradients of the inputs; a result replaces ``grad_output``."""
+        return add(self._backward_pre_hooks, hook, prepend)
+
+    def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Calls ``hook(module, grad_input, grad_output)``; a result replaces ``grad_input``."""
+        return self._add_backward_hook(hook, True, prepend)
+
+    def register_backward_hook(self, hook: Callable) -> RemovableHandle:
+        """The older form of `register_full_backward_hook`: sees the gradients of the last operation only."""
+        return self._add_backward_hook(hook, False, False)
+
+    def _add_backward_hook(self, hook: Callable, full: bool, prepend: bool) -> RemovableHandle:
+        if self._is_full_backward_hook is (not full):
+            raise RuntimeError(
+                "Cannot use both regular backward hooks and full backward hooks on a single Module. "
+                "Please use only one of them."
+            )
+        self._is_full_backward_hook = full
+        return add(self._backward_hooks, hook, prepend)
+
+    def register_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
+        """Calls ``hook(module, prefix, keep_vars)`` before the state is collected."""
+        return add_quietly(self._state_dict_pre_hooks, hook)
+
+    def register_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
+        """Calls ``hook(module, state_dict, prefix, local_metadata)`` after the state is collected."""
+        hook._from_public_api = True  # type: ignore[attr-defined]
+        return add_quietly(self._state_dict_hooks, hook)
+
+    def _register_state_dict_hook(self, hook: Callable) -> RemovableHandle:
+        if getattr(hook, "_from_public_api", False):
+            raise RuntimeError(
+                "Cannot register the same function as the state dict post hook that was previously registered via "
+                "register_state_dict_post_hook"
+            )
+        return add_quietly(self._state_dict_hooks, hook)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
+        """Calls ``hook(module, state_dict, prefix, ...)`` before this module's part is loaded."""
+        return self._register_load_state_dict_pre_hook(hook, with_module=True)
+
+    def _register_load_state_dict_pre_hook(self, hook: Callable, with_module: bool = False) -> RemovableHandle:
+        wrapped = WrappedHook(hook, self if with_module else None)
+        return add_quietly(self._load_state_dict_pre_hooks, wrapped)
+
+    def register_load_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
+        """Calls ``hook(module, incompatible_keys)`` after loading; it may change the two lists."""
+        return add_quietly(self._load_state_dict_post_hooks, hook)
 
 
 class WrappedHook:

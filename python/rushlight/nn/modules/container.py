@@ -99,9 +99,7 @@ class Sequential(Module):
 
     def _require_sequential(self, other: Any) -> None:
         if not isinstance(other, Sequential):
-            raise ValueError(
-                f"add operator supports only objects of Sequential class, but {type(other)!s} is given."
-            )
+            raise ValueError(f"add operator supports only objects of Sequential class, but {type(other)!s} is given.")
 
     def __mul__(self, other: int) -> Sequential:
         self._require_count(other)
@@ -215,9 +213,7 @@ class ModuleList(Module):
     def extend(self, modules: Iterable[Module]) -> Self:
         """Adds modules at the end."""
         if not _is_iterable(modules):
-            raise TypeError(
-                "ModuleList.extend should be called with an iterable, but got " + type(modules).__name__
-            )
+            raise TypeError("ModuleList.extend should be called with an iterable, but got " + type(modules).__name__)
         for module in list(modules):
             self.append(module)
         return self
@@ -306,7 +302,9 @@ class ModuleDict(Module):
 def _pairs(given: Any, caller: str, kind: str) -> Iterable[tuple[Any, Any]]:
     """The items of a mapping, or pairs that are checked one by one."""
     if not _is_iterable(given):
-        raise TypeError(f"{caller} should be called with an iterable of key/value pairs, but got " + type(given).__name__)
+        raise TypeError(
+            f"{caller} should be called with an iterable of key/value pairs, but got " + type(given).__name__
+        )
     if hasattr(given, "items"):
         return given.items()
     return _checked_pairs(given, kind)
@@ -374,9 +372,7 @@ class ParameterList(Module):
     def extend(self, values: Iterable[Any]) -> Self:
         """Adds values at the end."""
         if not _is_iterable(values) or isinstance(values, torch.Tensor):
-            raise TypeError(
-                "ParameterList.extend should be called with an iterable, but got " + type(values).__name__
-            )
+            raise TypeError("ParameterList.extend should be called with an iterable, but got " + type(values).__name__)
         for value in list(values):
             self.append(value)
         return self

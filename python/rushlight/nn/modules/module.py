@@ -12,9 +12,11 @@ from collections import OrderedDict
 import rushlight as torch
 from rushlight import Tensor
 
+from .. import _grads
 from .._text import indented, missing, typename
 from ..parameter import Buffer, Parameter
 from . import _hooks, _state
+from ._convert import parse_to
 from ._hooks import (
     register_module_backward_hook,
     register_module_buffer_registration_hook,
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any, Self
 
-    from ...utils.hooks import RemovableHandle
-
 __all__ = [
     "Module",
     "register_module_backward_hook",
@@ -46,28 +46,13 @@ __all__ = [
     "register_module_parameter_registration_hook",
 ]
 
-# Every registry of hooks that a module has of its own.
-_HOOK_REGISTRIES = (
-    "_backward_pre_hooks",
-    "_backward_hooks",
-    "_forward_hooks",
-    "_forward_hooks_with_kwargs",
-    "_forward_hooks_always_called",
-    "_forward_pre_hooks",
-    "_forward_pre_hooks_with_kwargs",
-    "_state_dict_hooks",
-    "_state_dict_pre_hooks",
-    "_load_state_dict_pre_hooks",
-    "_load_state_dict_post_hooks",
-)
-
 
 def _forward_unimplemented(self: Module, *input: Any) -> None:
     """What the module computes when it is called; every subclass defines it."""
     raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
 
-class Module:
+class Module(_hooks.HasHooks):
     """The base class of all neural network modules.
 
     A subclass calls ``super().__init__()``, assigns parameters, buffers and other modules as attributes, and defines
@@ -118,7 +103,7 @@ class Module:
         own["_buffers"] = {}
         own["_non_persistent_buffers_set"] = set()
         own["_is_full_backward_hook"] = None
-        for name in _HOOK_REGISTRIES:
+        for name in _hooks.REGISTRIES:
             own[name] = OrderedDict()
         own["_modules"] = {}
         if self.call_super_init:
@@ -282,7 +267,7 @@ class Module:
         own = self.__dict__
         own.update(state)
         # Files of older versions lack what came later.
-        for name in _HOOK_REGISTRIES:
+        for name in _hooks.REGISTRIES:
             own.setdefault(name, OrderedDict())
         own.setdefault("_non_persistent_buffers_set", set())
         own.setdefault("_is_full_backward_hook", None)
@@ -441,7 +426,7 @@ class Module:
         Raises:
             TypeError: the dtype is neither floating point nor complex.
         """
-        place, dtype = _parse_to(*args, **kwargs)
+        place, dtype = parse_to(*args, **kwargs)
         if dtype is not None:
             if not (dtype.is_floating_point or dtype.is_complex):
                 raise TypeError(
@@ -535,18 +520,7 @@ class Module:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Removes the gradients of all parameters, or fills them with zeros."""
-        for parameter in self.parameters():
-            grad = parameter.grad
-            if grad is None:
-                continue
-            if set_to_none:
-                parameter.grad = None
-            else:
-                if grad.grad_fn is not None:
-                    grad.detach_()
-                else:
-                    grad.requires_grad_(False)
-                grad.zero_()
+        _grads.clear(self.parameters(), set_to_none)
 
     # State.
 
@@ -601,77 +575,6 @@ class Module:
         """Takes what `get_extra_state` saved."""
         raise RuntimeError(_NO_EXTRA_STATE.format("set_extra_state"))
 
-    # Hooks.
-
-    def register_forward_pre_hook(
-        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
-    ) -> RemovableHandle:
-        """Calls ``hook(module, args)`` before forward; a result replaces the arguments."""
-        flag = self._forward_pre_hooks_with_kwargs if with_kwargs else None
-        return _hooks.add(self._forward_pre_hooks, hook, prepend, with_kwargs=flag)
-
-    def register_forward_hook(
-        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
-    ) -> RemovableHandle:
-        """Calls ``hook(module, args, output)`` after forward; a result replaces the output."""
-        return _hooks.add(
-            self._forward_hooks,
-            hook,
-            prepend,
-            with_kwargs=self._forward_hooks_with_kwargs if with_kwargs else None,
-            always_call=self._forward_hooks_always_called if always_call else None,
-        )
-
-    def register_full_backward_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Calls ``hook(module, grad_output)`` before the gradients of the inputs; a result replaces ``grad_output``."""
-        return _hooks.add(self._backward_pre_hooks, hook, prepend)
-
-    def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Calls ``hook(module, grad_input, grad_output)``; a result replaces ``grad_input``."""
-        return self._add_backward_hook(hook, True, prepend)
-
-    def register_backward_hook(self, hook: Callable) -> RemovableHandle:
-        """The older form of `register_full_backward_hook`: sees the gradients of the last operation only."""
-        return self._add_backward_hook(hook, False, False)
-
-    def _add_backward_hook(self, hook: Callable, full: bool, prepend: bool) -> RemovableHandle:
-        if self._is_full_backward_hook is (not full):
-            raise RuntimeError(
-                "Cannot use both regular backward hooks and full backward hooks on a single Module. "
-                "Please use only one of them."
-            )
-        self._is_full_backward_hook = full
-        return _hooks.add(self._backward_hooks, hook, prepend)
-
-    def register_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(module, prefix, keep_vars)`` before the state is collected."""
-        return _hooks.add_quietly(self._state_dict_pre_hooks, hook)
-
-    def register_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(module, state_dict, prefix, local_metadata)`` after the state is collected."""
-        hook._from_public_api = True  # type: ignore[attr-defined]
-        return _hooks.add_quietly(self._state_dict_hooks, hook)
-
-    def _register_state_dict_hook(self, hook: Callable) -> RemovableHandle:
-        if getattr(hook, "_from_public_api", False):
-            raise RuntimeError(
-                "Cannot register the same function as the state dict post hook that was previously registered via "
-                "register_state_dict_post_hook"
-            )
-        return _hooks.add_quietly(self._state_dict_hooks, hook)
-
-    def register_load_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(module, state_dict, prefix, ...)`` before this module's part is loaded."""
-        return self._register_load_state_dict_pre_hook(hook, with_module=True)
-
-    def _register_load_state_dict_pre_hook(self, hook: Callable, with_module: bool = False) -> RemovableHandle:
-        wrapped = _hooks.WrappedHook(hook, self if with_module else None)
-        return _hooks.add_quietly(self._load_state_dict_pre_hooks, wrapped)
-
-    def register_load_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(module, incompatible_keys)`` after loading; it may change the two lists."""
-        return _hooks.add_quietly(self._load_state_dict_post_hooks, hook)
-
     # Printing.
 
     def _get_name(self) -> str:
@@ -694,37 +597,3 @@ _NO_EXTRA_STATE = (
     "Reached a code path in Module.{}() that should never be called. Please file an issue at "
     "https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml to report this bug."
 )
-
-
-def _parse_to(
-    *args: Any,
-    device: Any = None,
-    dtype: Any = None,
-    non_blocking: bool = False,
-    copy: bool = False,
-    memory_format: Any = None,
-    tensor: Tensor | None = None,
-) -> tuple[dict[str, Any], Any]:
-    """Sorts the arguments of `Module.to` into the keywords of `Tensor.to` and the dtype, which is not for all."""
-    rest = list(args)
-    if rest and isinstance(rest[0], Tensor):
-        tensor = rest.pop(0)
-    elif rest and isinstance(rest[0], torch.dtype):
-        dtype = rest.pop(0)
-    else:
-        if rest:
-            device = rest.pop(0)
-        if rest and (rest[0] is None or isinstance(rest[0], torch.dtype)):
-            dtype = rest.pop(0)
-    if tensor is not None:
-        device, dtype = tensor.device, tensor.dtype
-    if rest:
-        non_blocking = rest.pop(0)
-    place: dict[str, Any] = {}
-    if device is not None:
-        place["device"] = torch.device(device)
-    if place and non_blocking:
-        place["non_blocking"] = True
-    if memory_format is not None:
-        place["memory_format"] = memory_format
-    return place, dtype

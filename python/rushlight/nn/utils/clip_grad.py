@@ -128,9 +128,7 @@ def clip_grad_norm(
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite)
 
 
-def clip_grad_value_(
-    parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
-) -> None:
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
     """Clamps every element of every gradient in place to ``[-clip_value, clip_value]``.
 
     >>> weight = torch.zeros(2, requires_grad=True)

@@ -1,6 +1,7 @@
 //! One arena as this process sees it: the mapping, the claims, and, in the process that made it, the free space.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -67,7 +68,7 @@ impl Arena {
         let (identity, size) = sys::inspect(file.as_fd())?;
         let map = Mapping::new(file.as_fd(), size)?;
         // Whatever a child inherits of this arena it may hold.
-        let lease = Lease::new(file.as_fd(), [0..size])?;
+        let lease = Lease::new(file.as_fd(), iter::once(0..size))?;
         let space = Space {
             free: Ranges::from(HEADER..size),
             pending: Ranges::default(),
@@ -189,7 +190,7 @@ impl Arena {
     pub fn renew(&mut self) -> Result<()> {
         self.check_lease()?;
         let ranges: Vec<Range<usize>> = match &self.space {
-            Some(_) => vec![0..self.map.len()],
+            Some(_) => iter::once(0..self.map.len()).collect(),
             None => self.live.keys().map(|&slot| span(slot)).collect(),
         };
         self.lease = Lease::new(self.lease.as_fd(), ranges)?;
@@ -255,7 +256,7 @@ impl Space {
         let mut missing = self.absent.subtract(grains).into_iter();
         while let Some(run) = missing.next() {
             if let Err(error) = admit(run.len()).and_then(|()| sys::reserve(lease.as_fd(), &run)) {
-                std::iter::once(run).chain(missing).for_each(|run| self.absent.insert(run));
+                iter::once(run).chain(missing).for_each(|run| self.absent.insert(run));
                 return Err(error);
             }
         }

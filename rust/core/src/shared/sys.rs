@@ -73,7 +73,6 @@ pub fn create(size: usize) -> Result<OwnedFd> {
 
 /// Checks that a descriptor is an arena, and says which and how long. Anything a peer may have made up is refused.
 pub fn inspect(descriptor: BorrowedFd<'_>) -> Result<(Identity, usize)> {
-    const MEMORY_FILES: i64 = 0x0102_1994;
     let raw = descriptor.as_raw_fd();
     // SAFETY: plain calls with buffers of the right size, which all-zero bytes initialise.
     unsafe {
@@ -84,7 +83,7 @@ pub fn inspect(descriptor: BorrowedFd<'_>) -> Result<(Identity, usize)> {
         // Huge-page files can fail at first touch, which would be a signal.
         let mut system: libc::statfs = std::mem::zeroed();
         checked("fstatfs", libc::fstatfs(raw, &mut system))?;
-        if i64::from(system.f_type) != MEMORY_FILES {
+        if system.f_type != libc::TMPFS_MAGIC {
             return Err(SharedError::Refused("it lies in an unknown file system"));
         }
         let mut status: libc::stat = std::mem::zeroed();

@@ -2,9 +2,12 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Handle, Parcel, SharedBlock, SharedError, alloc, import, sys, usage};
+use super::{Handle, Parcel, SharedBlock, SharedError, alloc, import, share, sys, usage};
+use crate::device::Device;
+use crate::storage::Storage;
 
 const MIB: usize = 1 << 20;
 
@@ -232,6 +235,40 @@ fn a_forked_child_keeps_what_it_inherited() {
 }
 
 #[test]
+fn forks_while_threads_allocate() {
+    isolated(|| {
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for n in 0..3 {
+                let stop = &stop;
+                scope.spawn(move || {
+                    let mut random = Random(n);
+                    let mut held = Vec::new();
+                    while !stop.load(Ordering::Relaxed) {
+                        let block = alloc([64, 5000, MIB][random.below(3)]).unwrap();
+                        fill(&block, n as u8);
+                        held.push(block);
+                        if held.len() > 10 {
+                            held.swap_remove(random.below(10));
+                        }
+                        assert!(held.iter().all(|block| is_filled(block, n as u8)));
+                    }
+                });
+            }
+            for _ in 0..200 {
+                let child = Child::run(|| {
+                    let block = alloc(5000).unwrap();
+                    fill(&block, 9);
+                    assert!(is_filled(&block.clone(), 9));
+                });
+                assert_eq!(child.wait(), 0);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    });
+}
+
+#[test]
 fn a_child_without_descriptors_keeps_its_memory() {
     isolated(|| {
         let (ours, theirs) = pair();
@@ -329,6 +366,24 @@ fn the_same_block_received_twice_is_one() {
         assert!(send(&ours, &other, 0) && send(&ours, &other, 0));
         assert_eq!(child.wait(), 0);
         assert!(is_filled(&other, 8) && !is_filled(&block, 8));
+    });
+}
+
+#[test]
+fn a_storage_moves_once_and_all_its_handles_follow() {
+    isolated(|| {
+        let storage = Storage::heap(100).unwrap();
+        let view = storage.clone();
+        // SAFETY: the storage has a hundred bytes.
+        unsafe { storage.pin().as_ptr().write_bytes(7, 100) };
+        let block = share(&storage).unwrap();
+        assert!(view.is_shared() && view.len() == 100 && view.address() == block.as_ptr() as usize);
+        assert!(is_filled(&block, 7));
+        assert_eq!(share(&view).unwrap().key(), block.key());
+        let empty = Storage::heap(0).unwrap();
+        share(&empty).unwrap();
+        assert!(empty.is_shared() && empty.is_empty());
+        assert!(share(&Storage::on(Device::Meta, 8).unwrap()).is_err());
     });
 }
 

@@ -109,7 +109,14 @@ impl<T: GemmElement> One<T> {
     }
 
     /// What writes the tile at `(i, j)` to C.
-    pub fn combine(&self, i: usize, j: usize, rows: usize, cols: usize, sums: Option<(*const T::Sum, usize)>) -> Combine<T> {
+    pub fn combine(
+        &self,
+        i: usize,
+        j: usize,
+        rows: usize,
+        cols: usize,
+        sums: Option<(*const T::Sum, usize)>,
+    ) -> Combine<T> {
         Combine {
             rows,
             cols,
@@ -156,9 +163,12 @@ impl<T: GemmElement> Job<T> for WithVector<'_, T> {
         let Source { row_stride, col_stride, .. } = p.b;
         let dots = p.m > 1 || row_stride.unsigned_abs() <= col_stride.unsigned_abs();
         let kernel = if dots { kernels.vector.dots } else { kernels.vector.sums };
-        let chunks = p.k.div_ceil(vector::K_CHUNK).max(1);
+        let k_chunk = if dots { vector::DOTS_CHUNK } else { vector::SUMS_CHUNK };
+        let chunks = p.k.div_ceil(k_chunk).max(1);
         let work = p.work().saturating_mul(VECTOR_WEIGHT);
-        let pieces = (work / (2 * TASK)).clamp(1, p.n.div_ceil(64)).min(64);
+        // Few and wide pieces: narrow ones would read B in short runs.
+        let wanted = (2 * rushlight_par::num_threads()).div_ceil(chunks);
+        let pieces = if work < PARALLEL { 1 } else { wanted.min(p.n.div_ceil(64)) };
         let (x_len, y_len) = (p.m * p.k, p.m * p.n);
         let scratch = Scratch::<T::Sum>::take(x_len + chunks * y_len);
         let (x, y) = (Shared(scratch.ptr()), Shared(scratch.ptr().wrapping_add(x_len)));
@@ -171,7 +181,7 @@ impl<T: GemmElement> Job<T> for WithVector<'_, T> {
             }
             tasks(chunks * pieces, work, |task| {
                 let (chunk, piece) = (task / pieces, task % pieces);
-                let (ks, js) = (part_at(p.k, vector::K_CHUNK, chunk), part(p.n, pieces, piece));
+                let (ks, js) = (part_at(p.k, k_chunk, chunk), part(p.n, pieces, piece));
                 kernel(&Vector {
                     rows: p.m,
                     k: ks.len(),

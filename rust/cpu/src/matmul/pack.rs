@@ -344,13 +344,7 @@ fn pair(low: half::bf16, high: half::bf16) -> u32 {
 /// `src` covers `rows` by `k` and `dst` the pairs at distance `dst_stride`.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-unsafe fn pack_pairs(
-    src: &Source<half::bf16>,
-    rows: usize,
-    k: usize,
-    dst: *mut u32,
-    dst_stride: usize,
-) {
+unsafe fn pack_pairs(src: &Source<half::bf16>, rows: usize, k: usize, dst: *mut u32, dst_stride: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         for i in 0..rows {

@@ -3,6 +3,8 @@
 use super::{GemmElement, Matrices, Product, Sum, gemm};
 use half::{bf16, f16};
 use num_complex::Complex;
+use rushlight_simd::{Level, set_level};
+use std::sync::{Mutex, PoisonError};
 
 /// A small generator, so that failures repeat.
 struct Random(u64);
@@ -155,14 +157,16 @@ fn check<T: Checked>(m: usize, n: usize, k: usize, layouts: [usize; 4], scales: 
 fn check_all<T: Checked>() {
     let mut random = Random(1);
     let sizes = [1, 2, 3, 4, 5, 6, 7, 13, 14, 15, 16, 17, 29, 31, 32, 33, 64, 65];
-    for round in 0..250 {
+    for round in 0..120 {
         let [m, n, k] = std::array::from_fn(|_| sizes[random.below(sizes.len())]);
         let layouts = std::array::from_fn(|i| random.below(if i == 2 { 6 } else { 8 }));
         let alpha = [1, 1, 1, -2][round % 4];
         let beta = [None, Some(1), Some(3)][random.below(3)];
         check::<T>(m, n, k, layouts, (alpha, beta));
     }
-    for (m, n, k) in [(3, 5, 255), (40, 70, 257), (15, 33, 513), (1, 70, 300), (70, 1, 300), (4, 9, 129), (250, 530, 20)] {
+    for (m, n, k) in
+        [(3, 5, 255), (40, 70, 257), (15, 33, 513), (1, 70, 300), (70, 1, 300), (4, 9, 129), (250, 530, 20)]
+    {
         for (a, b) in [(0, 0), (0, 1), (1, 0), (1, 1), (3, 4), (5, 5)] {
             for c in [0, 1, 5] {
                 check::<T>(m, n, k, [a, b, c, 6], (1, Some(1)));
@@ -172,8 +176,19 @@ fn check_all<T: Checked>() {
     }
 }
 
+/// Runs a test at each level the machine has, one test at a time, since the level is the process's.
+fn at_every_level(test: impl Fn()) {
+    static LEVEL: Mutex<()> = Mutex::new(());
+    let _one = LEVEL.lock().unwrap_or_else(PoisonError::into_inner);
+    for level in [Level::Base, Level::V3, Level::V4] {
+        if set_level(level) == level {
+            test();
+        }
+    }
+}
+
 macro_rules! every_type {
-    ($($name:ident: $t:ty;)*) => {$(#[test] fn $name() { check_all::<$t>() })*};
+    ($($name:ident: $t:ty;)*) => {$(#[test] fn $name() { at_every_level(check_all::<$t>) })*};
 }
 every_type! {
     f32_is_right: f32; f64_is_right: f64; f16_is_right: f16; bf16_is_right: bf16;
@@ -214,6 +229,10 @@ fn same_bits<T: Checked>(batch: usize, [m, n, k]: [usize; 3]) {
 
 #[test]
 fn bits_do_not_depend_on_threads() {
+    at_every_level(bits_at_one_level);
+}
+
+fn bits_at_one_level() {
     for size in [[128, 128, 128], [301, 299, 300], [64, 128, 784], [17, 2000, 600], [2000, 17, 600], [1, 1000, 3000]] {
         same_bits::<f32>(1, size);
         same_bits::<f64>(1, size);
@@ -227,6 +246,10 @@ fn bits_do_not_depend_on_threads() {
 
 #[test]
 fn a_batch_is_its_items() {
+    at_every_level(batch_at_one_level);
+}
+
+fn batch_at_one_level() {
     let mut random = Random(4);
     for (batch, size) in [(3, [5, 6, 7]), (40, [32, 32, 32]), (2, [200, 180, 190])] {
         let [m, n, k] = size;
@@ -306,6 +329,10 @@ fn not_finite<T: Checked>(nan: T, infinity: T, zero: T, is_nan: impl Fn(T) -> bo
 
 #[test]
 fn nan_and_infinity_spread_as_ieee_says() {
+    at_every_level(not_finite_at_one_level);
+}
+
+fn not_finite_at_one_level() {
     not_finite(f32::NAN, f32::INFINITY, 0.0, f32::is_nan, f32::is_infinite);
     not_finite(f64::NAN, f64::INFINITY, 0.0, f64::is_nan, f64::is_infinite);
     not_finite(f16::NAN, f16::INFINITY, f16::ZERO, f16::is_nan, f16::is_infinite);

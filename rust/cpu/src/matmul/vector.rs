@@ -8,8 +8,9 @@ use super::element::{GemmElement, Sum};
 use super::kernel::Lanes;
 use super::pack::Source;
 
-/// Longest run of `k` that one job sums. Part of the result's bits.
-pub const K_CHUNK: usize = 32768;
+/// Longest run of `k` that one job of `dots` sums, and one of `sums`. Part of the result's bits.
+pub const DOTS_CHUNK: usize = 32768;
+pub const SUMS_CHUNK: usize = 256;
 
 /// Room for the sums of any register.
 const LANES: usize = 16;

@@ -53,27 +53,85 @@ fn first(lanes: usize) -> u16 {
     ((1u32 << lanes) - 1) as u16
 }
 
-lanes!(F32x16, "16 sums of float32.", f32, f32, __m512, 16,
-    || _mm512_setzero_ps(), |p| _mm512_loadu_ps(p), |p: *const f32| _mm512_set1_ps(*p),
-    |a, b, c| _mm512_fmadd_ps(a, b, c), |a, b| _mm512_add_ps(a, b),
-    |c, n| _mm512_maskz_loadu_ps(first(n), c), |c, n, v| _mm512_mask_storeu_ps(c, first(n), v));
-lanes!(F64x8, "8 sums of float64.", f64, f64, __m512d, 8,
-    || _mm512_setzero_pd(), |p| _mm512_loadu_pd(p), |p: *const f64| _mm512_set1_pd(*p),
-    |a, b, c| _mm512_fmadd_pd(a, b, c), |a, b| _mm512_add_pd(a, b),
-    |c, n| _mm512_maskz_loadu_pd(first(n) as u8, c), |c, n, v| _mm512_mask_storeu_pd(c, first(n) as u8, v));
-lanes!(I32x16, "16 sums of int32.", i32, i32, __m512i, 16,
-    || _mm512_setzero_si512(), |p| _mm512_loadu_epi32(p), |p: *const i32| _mm512_set1_epi32(*p),
-    |a, b, c| _mm512_add_epi32(c, _mm512_mullo_epi32(a, b)), |a, b| _mm512_add_epi32(a, b),
-    |c, n| _mm512_maskz_loadu_epi32(first(n), c), |c, n, v| _mm512_mask_storeu_epi32(c, first(n), v));
-lanes!(I64x8, "8 sums of int64.", i64, i64, __m512i, 8,
-    || _mm512_setzero_si512(), |p| _mm512_loadu_epi64(p), |p: *const i64| _mm512_set1_epi64(*p),
-    |a, b, c| _mm512_add_epi64(c, _mm512_mullo_epi64(a, b)), |a, b| _mm512_add_epi64(a, b),
-    |c, n| _mm512_maskz_loadu_epi64(first(n) as u8, c), |c, n, v| _mm512_mask_storeu_epi64(c, first(n) as u8, v));
-lanes!(Bf16Pairs, "16 float32 sums of products of pairs of bfloat16, two in each element.", u32, f32, __m512, 16,
-    || _mm512_setzero_ps(), |p: *const u32| _mm512_loadu_ps(p.cast()), |p: *const u32| _mm512_castsi512_ps(_mm512_set1_epi32(*p as i32)),
-    |a, b, c| _mm512_dpbf16_ps(c, std::mem::transmute::<__m512, __m512bh>(a), std::mem::transmute::<__m512, __m512bh>(b)),
+lanes!(
+    F32x16,
+    "16 sums of float32.",
+    f32,
+    f32,
+    __m512,
+    16,
+    || _mm512_setzero_ps(),
+    |p| _mm512_loadu_ps(p),
+    |p: *const f32| _mm512_set1_ps(*p),
+    |a, b, c| _mm512_fmadd_ps(a, b, c),
     |a, b| _mm512_add_ps(a, b),
-    |c, n| _mm512_maskz_loadu_ps(first(n), c), |c, n, v| _mm512_mask_storeu_ps(c, first(n), v));
+    |c, n| _mm512_maskz_loadu_ps(first(n), c),
+    |c, n, v| _mm512_mask_storeu_ps(c, first(n), v)
+);
+lanes!(
+    F64x8,
+    "8 sums of float64.",
+    f64,
+    f64,
+    __m512d,
+    8,
+    || _mm512_setzero_pd(),
+    |p| _mm512_loadu_pd(p),
+    |p: *const f64| _mm512_set1_pd(*p),
+    |a, b, c| _mm512_fmadd_pd(a, b, c),
+    |a, b| _mm512_add_pd(a, b),
+    |c, n| _mm512_maskz_loadu_pd(first(n) as u8, c),
+    |c, n, v| _mm512_mask_storeu_pd(c, first(n) as u8, v)
+);
+lanes!(
+    I32x16,
+    "16 sums of int32.",
+    i32,
+    i32,
+    __m512i,
+    16,
+    || _mm512_setzero_si512(),
+    |p| _mm512_loadu_epi32(p),
+    |p: *const i32| _mm512_set1_epi32(*p),
+    |a, b, c| _mm512_add_epi32(c, _mm512_mullo_epi32(a, b)),
+    |a, b| _mm512_add_epi32(a, b),
+    |c, n| _mm512_maskz_loadu_epi32(first(n), c),
+    |c, n, v| _mm512_mask_storeu_epi32(c, first(n), v)
+);
+lanes!(
+    I64x8,
+    "8 sums of int64.",
+    i64,
+    i64,
+    __m512i,
+    8,
+    || _mm512_setzero_si512(),
+    |p| _mm512_loadu_epi64(p),
+    |p: *const i64| _mm512_set1_epi64(*p),
+    |a, b, c| _mm512_add_epi64(c, _mm512_mullo_epi64(a, b)),
+    |a, b| _mm512_add_epi64(a, b),
+    |c, n| _mm512_maskz_loadu_epi64(first(n) as u8, c),
+    |c, n, v| _mm512_mask_storeu_epi64(c, first(n) as u8, v)
+);
+lanes!(
+    Bf16Pairs,
+    "16 float32 sums of products of pairs of bfloat16, two in each element.",
+    u32,
+    f32,
+    __m512,
+    16,
+    || _mm512_setzero_ps(),
+    |p: *const u32| _mm512_loadu_ps(p.cast()),
+    |p: *const u32| _mm512_castsi512_ps(_mm512_set1_epi32(*p as i32)),
+    |a, b, c| _mm512_dpbf16_ps(
+        c,
+        std::mem::transmute::<__m512, __m512bh>(a),
+        std::mem::transmute::<__m512, __m512bh>(b)
+    ),
+    |a, b| _mm512_add_ps(a, b),
+    |c, n| _mm512_maskz_loadu_ps(first(n), c),
+    |c, n, v| _mm512_mask_storeu_ps(c, first(n), v)
+);
 
 /// All ones in the first `n` of eight 32-bit lanes.
 #[inline(always)]
@@ -90,20 +148,51 @@ unsafe fn first4(n: usize) -> __m256i {
     unsafe { first8(2 * n) }
 }
 
-lanes!(F32x8, "8 sums of float32.", f32, f32, __m256, 8,
-    || _mm256_setzero_ps(), |p| _mm256_loadu_ps(p), |p: *const f32| _mm256_set1_ps(*p),
-    |a, b, c| _mm256_fmadd_ps(a, b, c), |a, b| _mm256_add_ps(a, b),
+lanes!(
+    F32x8,
+    "8 sums of float32.",
+    f32,
+    f32,
+    __m256,
+    8,
+    || _mm256_setzero_ps(),
+    |p| _mm256_loadu_ps(p),
+    |p: *const f32| _mm256_set1_ps(*p),
+    |a, b, c| _mm256_fmadd_ps(a, b, c),
+    |a, b| _mm256_add_ps(a, b),
     |c: *mut f32, n| if n == 8 { _mm256_loadu_ps(c) } else { _mm256_maskload_ps(c, first8(n)) },
-    |c: *mut f32, n, v| if n == 8 { _mm256_storeu_ps(c, v) } else { _mm256_maskstore_ps(c, first8(n), v) });
-lanes!(F64x4, "4 sums of float64.", f64, f64, __m256d, 4,
-    || _mm256_setzero_pd(), |p| _mm256_loadu_pd(p), |p: *const f64| _mm256_set1_pd(*p),
-    |a, b, c| _mm256_fmadd_pd(a, b, c), |a, b| _mm256_add_pd(a, b),
+    |c: *mut f32, n, v| if n == 8 { _mm256_storeu_ps(c, v) } else { _mm256_maskstore_ps(c, first8(n), v) }
+);
+lanes!(
+    F64x4,
+    "4 sums of float64.",
+    f64,
+    f64,
+    __m256d,
+    4,
+    || _mm256_setzero_pd(),
+    |p| _mm256_loadu_pd(p),
+    |p: *const f64| _mm256_set1_pd(*p),
+    |a, b, c| _mm256_fmadd_pd(a, b, c),
+    |a, b| _mm256_add_pd(a, b),
     |c: *mut f64, n| if n == 4 { _mm256_loadu_pd(c) } else { _mm256_maskload_pd(c, first4(n)) },
-    |c: *mut f64, n, v| if n == 4 { _mm256_storeu_pd(c, v) } else { _mm256_maskstore_pd(c, first4(n), v) });
-lanes!(I32x8, "8 sums of int32.", i32, i32, __m256i, 8,
-    || _mm256_setzero_si256(), |p: *const i32| _mm256_loadu_si256(p.cast()), |p: *const i32| _mm256_set1_epi32(*p),
-    |a, b, c| _mm256_add_epi32(c, _mm256_mullo_epi32(a, b)), |a, b| _mm256_add_epi32(a, b),
-    |c: *mut i32, n| _mm256_maskload_epi32(c, first8(n)), |c: *mut i32, n, v| _mm256_maskstore_epi32(c, first8(n), v));
+    |c: *mut f64, n, v| if n == 4 { _mm256_storeu_pd(c, v) } else { _mm256_maskstore_pd(c, first4(n), v) }
+);
+lanes!(
+    I32x8,
+    "8 sums of int32.",
+    i32,
+    i32,
+    __m256i,
+    8,
+    || _mm256_setzero_si256(),
+    |p: *const i32| _mm256_loadu_si256(p.cast()),
+    |p: *const i32| _mm256_set1_epi32(*p),
+    |a, b, c| _mm256_add_epi32(c, _mm256_mullo_epi32(a, b)),
+    |a, b| _mm256_add_epi32(a, b),
+    |c: *mut i32, n| _mm256_maskload_epi32(c, first8(n)),
+    |c: *mut i32, n, v| _mm256_maskstore_epi32(c, first8(n), v)
+);
 
 /// AVX2 has no product of 64-bit integers.
 pub type I64x4 = super::kernel::Portable<i64, 4>;

@@ -1,4 +1,5 @@
-//! Reference pages: one for each namespace of the operators, and their contents.
+//! Reference pages: one for each namespace of the operators, and their contents. Names with a leading underscore are
+//! the engine's own and have no entry.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,15 +9,15 @@ use rushlight::derive::Derivative;
 use rushlight::row::{DTypes, Run, Variants};
 use rushlight::table::ROWS;
 
-use super::names::{Form, Names};
 use super::stub::summary;
 use crate::budget::GENERATED;
+use rushlight::names::{Form, Names};
 
 pub const FOLDER: &str = "docs/reference";
 
 pub fn all(names: &Names) -> Vec<(String, String)> {
     let mut pages: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
-    for row in ROWS {
+    for row in public() {
         pages.entry(row.namespace).or_default().push(row);
     }
     let mut files = vec![(format!("{FOLDER}/README.md"), contents(&pages, names))];
@@ -32,6 +33,10 @@ pub fn all(names: &Names) -> Vec<(String, String)> {
     files
 }
 
+fn public() -> impl Iterator<Item = &'static Row> {
+    ROWS.iter().copied().filter(|row| !row.name.starts_with('_'))
+}
+
 fn module(namespace: &str) -> String {
     if namespace.is_empty() { "torch".into() } else { format!("torch.{namespace}") }
 }
@@ -41,12 +46,15 @@ fn file(namespace: &str) -> &str {
 }
 
 fn contents(pages: &BTreeMap<&str, Vec<&Row>>, names: &Names) -> String {
-    let functions = names.keys().filter(|(_, _, form)| *form == Form::Function).count();
-    let methods = names.keys().filter(|(_, _, form)| form.is_method()).count();
+    let count = |wanted: fn(Form) -> bool| {
+        names.keys().filter(|(_, name, form)| !name.starts_with('_') && wanted(*form)).count()
+    };
+    let functions = count(|form| !form.is_method());
+    let methods = count(Form::is_method);
     let mut text = format!(
         "<!-- {GENERATED} -->\n\n# Operators\n\n\
          {} rows give {functions} functions and {methods} methods; `torch` is what `import rushlight as torch` binds.\n",
-        ROWS.len()
+        public().count()
     );
     for (namespace, rows) in pages {
         let mut lines: Vec<String> = rows

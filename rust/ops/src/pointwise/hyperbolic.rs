@@ -21,7 +21,7 @@ pub static SINH: Row = Row {
         for<S> [c64, c128] (|x| x.wide().sinh().narrow())
     }),
     cuda: Some("sinh(self)"),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * d.input(0).cosh().conj())]),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * d.input(0).call(&COSH, []).conj())]),
     reference: "np.sinh(self)",
     ..UNARY
 };
@@ -38,7 +38,7 @@ pub static COSH: Row = Row {
         for<S> [c64, c128] (|x| x.wide().cosh().narrow())
     }),
     cuda: Some("cosh(self)"),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * d.input(0).sinh().conj())]),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * d.input(0).call(&SINH, []).conj())]),
     reference: "np.cosh(self)",
     ..UNARY
 };

@@ -335,9 +335,12 @@ impl ComplexMath for c128 {
             return Complex::new(1f64.copysign(self.re), if rest.is_nan() { 0.0 } else { rest });
         }
         let (sin, cos) = self.im.sin_cos();
-        let (sinh, cosh) = (self.re.sinh(), self.re.cosh());
-        let scale = 1.0 / (sinh * sinh + cos * cos);
-        Complex::new(sinh * cosh * scale, sin * cos * scale)
+        // Half the difference and half the sum of exp(re) and exp(-re), the first exact near zero.
+        let grown = self.re.exp_m1();
+        let shrunk = -grown / (grown + 1.0);
+        let (odd, even) = (0.5 * (grown - shrunk), 0.5 * (grown + shrunk) + 1.0);
+        let scale = 1.0 / (odd * odd + cos * cos);
+        Complex::new(odd * even * scale, sin * cos * scale)
     }
 
     #[inline]

@@ -35,9 +35,11 @@ def test_clipping_by_norm():
     assert given[2].grad.tolist() == pytest.approx([0, -6])
     assert utils.clip_grad_norm_([nn.Parameter(torch.zeros(1))], 1.0).item() == 0
     given[0].grad[0, 0] = math.nan
-    with pytest.raises(RuntimeError, match="The total norm of order 2.0 for gradients from `parameters` is non-finite"):
+    with pytest.raises(
+        RuntimeError, match=r"The total norm of order 2.0 for gradients from `parameters` is non-finite"
+    ):
         utils.clip_grad_norm_(given, 1.0, error_if_nonfinite=True)
-    with pytest.warns(UserWarning, match="`parameters` is an empty generator, no gradient clipping will occur."):
+    with pytest.warns(UserWarning, match=r"`parameters` is an empty generator, no gradient clipping will occur."):
         utils.clip_grad_norm_((parameter for parameter in ()), 1.0)
     with pytest.warns(FutureWarning, match="is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`"):
         utils.clip_grad_norm(parameters(), 1.0)
@@ -55,5 +57,5 @@ def test_parameters_as_a_vector():
     assert vector.tolist() == [0, 0, 1] and vector.requires_grad
     utils.vector_to_parameters(torch.tensor([5.0, 6.0, 7.0]), given)
     assert given[0].tolist() == [[5], [6]] and given[1].tolist() == [7]
-    with pytest.raises(TypeError, match="expected torch.Tensor, but got: int"):
+    with pytest.raises(TypeError, match=r"expected torch\.Tensor, but got: int"):
         utils.vector_to_parameters(3, given)

@@ -121,13 +121,19 @@ def test_backward_hook_errors():
     x = torch.ones(2, requires_grad=True)
     module = Scale()
     module.register_full_backward_hook(lambda m, grad_in, grad_out: (None, None))
-    with pytest.raises(RuntimeError, match="Backward hook returned an invalid number of grad_input, got 2, but expected 1"):
+    with pytest.raises(
+        RuntimeError, match="Backward hook returned an invalid number of grad_input, got 2, but expected 1"
+    ):
         module(x).sum().backward()
-    with pytest.raises(RuntimeError, match="Cannot use both regular backward hooks and full backward hooks on a single"):
+    with pytest.raises(
+        RuntimeError, match="Cannot use both regular backward hooks and full backward hooks on a single"
+    ):
         module.register_backward_hook(print)
     module = Scale()
     seen = []
     module.register_full_backward_hook(lambda m, grad_in, grad_out: seen.append(grad_in))
-    with pytest.warns(UserWarning, match="Full backward hook is firing when gradients are computed with respect to module outputs"):
+    with pytest.warns(
+        UserWarning, match="Full backward hook is firing when gradients are computed with respect to module outputs"
+    ):
         module(torch.ones(2)).sum().backward()
     assert seen == [(None,)]

@@ -1,0 +1,185 @@
+"""The project's figures in one run: rushlight beside torch and NumPy, start-up, Hogwild, killed trainers.
+
+    python benches/run.py                                   # everything
+    python benches/run.py small large --torch PYTHON        # torch from another interpreter
+    python benches/run.py hogwild kills --rounds 5
+
+Nothing here passes or fails; it prints what it measured. Engines take turns, round by round, and the median counts.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import timing
+
+HERE = Path(__file__).resolve().parent
+EXAMPLE = HERE.parent / "examples" / "hogwild_digits.py"
+
+
+# ---- calls and loops ------------------------------------------------------------------------------------------------
+
+
+def compare(group, options):
+    """One row per statement: the time on each engine, and how many times faster than the others rushlight is."""
+    engines = {"rushlight": sys.executable, "torch": options.torch, "numpy": sys.executable}
+    rounds = {engine: [] for engine in engines}
+    for _ in range(options.rounds):
+        for engine, python in engines.items():
+            command = [python, HERE / "timing.py", engine, str(options.threads), group]
+            environment = {**os.environ, "OPENBLAS_NUM_THREADS": str(options.threads)}
+            answer = subprocess.run(command, capture_output=True, text=True, env=environment)
+            if answer.returncode == 0:
+                rounds[engine].append(json.loads(answer.stdout))
+    print(f"\n{group}, {options.threads} threads{'':20}{''.join(f'{engine:>14}' for engine in engines)}   of torch")
+    for title, *_, work in timing.GROUPS[group]():
+        cells, own, peer = [], None, None
+        for engine, answers in rounds.items():
+            found = [answer[title] for answer in answers if title in answer]
+            failed = next((value for value in found if isinstance(value, str)), None)
+            if failed or not found:
+                cells.append(f"{'-' if not failed else 'missing':>14}")
+                continue
+            value = statistics.median(found)
+            own, peer = (value if engine == "rushlight" else own), (value if engine == "torch" else peer)
+            cells.append(f"{amount(value, work):>14}")
+        ratio = f"{own / peer:10.2f}" if own and peer else f"{'-':>10}"
+        print(f"{title:37}{''.join(cells)}{ratio}")
+
+
+def amount(nanoseconds, work):
+    if work:
+        unit, count = work
+        return f"{count / nanoseconds:.1f} {unit}"
+    return f"{nanoseconds / 1000:.2f} us" if nanoseconds > 1000 else f"{nanoseconds:.0f} ns"
+
+
+# ---- start-up -------------------------------------------------------------------------------------------------------
+
+
+def start(options):
+    """What `import rushlight` adds to the bare interpreter, in time and in memory."""
+    program = "import resource, time; t = time.perf_counter(); {}; print(time.perf_counter() - t, resource.getrusage(0).ru_maxrss)"
+
+    def measure(python, statement):
+        runs = []
+        for _ in range(max(options.rounds, 5)):
+            answer = subprocess.run([python, "-c", program.format(statement)], capture_output=True, text=True)
+            if answer.returncode:
+                return None
+            runs.append([float(field) for field in answer.stdout.split()])
+        return [statistics.median(column) for column in zip(*runs)]
+
+    print("\nimport")
+    for engine, python in ("rushlight", sys.executable), ("torch", options.torch), ("numpy", sys.executable):
+        bare, full = measure(python, "pass"), measure(python, f"import {engine}")
+        if full:
+            print(f"  {engine:10} {1000 * full[0]:8.1f} ms {(full[1] - bare[1]) / 1024:8.1f} MB")
+
+
+# ---- the main job ---------------------------------------------------------------------------------------------------
+
+
+def example(*arguments):
+    """A process group of the example at work."""
+    command = [sys.executable, "-u", EXAMPLE, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def hogwild(options):
+    """Samples per second with one and with two processes, default settings, and the accuracy reached."""
+    rates = {1: [], 2: []}
+    accuracies = []
+    with tempfile.TemporaryDirectory() as folder:
+        for round_ in range(options.rounds):
+            for processes in rates:
+                output, errors = example("--processes", processes, "--seed", round_, "--out", folder).communicate()
+                found = re.search(r"held-out accuracy ([\d.]+) %, ([\d,]+) samples/s", output)
+                if not found:
+                    print(f"hogwild: {errors or output}")
+                    return
+                rates[processes].append(float(found[2].replace(",", "")))
+                if processes == 2:
+                    accuracies.append(float(found[1]))
+    one, two = (statistics.median(rates[processes]) for processes in (1, 2))
+    print("\nhogwild, digits, default settings")
+    print(f"  samples/s   1 process {one:10,.0f}   2 processes {two:10,.0f}   {two / one:.2f} times")
+    print(f"  accuracy    2 processes {min(accuracies):.2f} to {max(accuracies):.2f} % over {len(accuracies)} seeds")
+
+
+def members(group):
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split() if entry.name.isdigit() else None
+        except OSError:
+            continue
+        if fields and int(fields[2]) == group and fields[0] != "Z":
+            found.append(int(entry.name))
+    return found
+
+
+def shared_pages():
+    """Kilobytes of shared memory in use on the whole machine."""
+    return int(re.search(r"Shmem: +(\d+)", Path("/proc/meminfo").read_text())[1])
+
+
+def kills(options):
+    """SIGKILL among trainers at random moments, a single one, several, or parent and all: what remains?"""
+    shelf = Path("/dev/shm")
+    files, pages, done, groups = set(shelf.iterdir()), shared_pages(), 0, []
+    with tempfile.TemporaryDirectory() as folder:
+        while done < options.kills:
+            process = example("--processes", 4, "--epochs", 1_000_000, "--out", folder)
+            groups.append(process.pid)
+            next((line for line in process.stdout if line.startswith("epoch")), None)
+            while alive := members(process.pid):
+                time.sleep(random.uniform(0, 0.2))
+                victims = alive if random.random() < 0.2 else random.sample(alive, random.randint(1, len(alive)))
+                for pid in victims:
+                    try:
+                        os.kill(pid, signal.SIGKILL)
+                        done += 1
+                    except ProcessLookupError:
+                        pass
+                time.sleep(0.2)
+            process.communicate()
+    time.sleep(1)
+    left = [pid for group in groups for pid in members(group)]
+    print(f"\n{done} SIGKILLs among the processes of {len(groups)} runs")
+    print(f"  left behind: {len(left)} processes, {len(set(shelf.iterdir()) - files)} files in /dev/shm, "
+          f"{max(0, shared_pages() - pages)} kB of shared memory")  # fmt: skip
+
+
+def main():
+    sections = {
+        "small": lambda options: compare("small", options),
+        "large": lambda options: compare("large", options),
+        "start": start,
+        "hogwild": hogwild,
+        "kills": kills,
+    }
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sections", nargs="*", metavar="section", help=f"among {', '.join(sections)}; default all")
+    parser.add_argument("--torch", metavar="PYTHON", default=sys.executable, help="an interpreter that has torch")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--kills", type=int, default=200)
+    options = parser.parse_args()
+    if unknown := set(options.sections) - set(sections):
+        parser.error(f"no such section: {', '.join(unknown)}")
+    for name in options.sections or sections:
+        sections[name](options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Differentiation: walk the graph backwards, write functions with gradients of their own, check gradients."""
+
+from rushlight import _C
+from rushlight._C import _queue_callback as _queue_callback
+from rushlight.autograd.function import Function
+
+__all__ = [
+    "Function",
+    "Variable",
+    "backward",
+    "enable_grad",
+    "detect_anomaly",
+    "grad",
+    "gradcheck",
+    "gradgradcheck",
+    "inference_mode",
+    "no_grad",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+]
+
+_LAZY = {
+    "Variable": ("rushlight.autograd.variable", "Variable"),
+    "detect_anomaly": ("rushlight.autograd.anomaly_mode", "detect_anomaly"),
+    "set_detect_anomaly": ("rushlight.autograd.anomaly_mode", "set_detect_anomaly"),
+    "gradcheck": ("rushlight.autograd.gradcheck", "gradcheck"),
+    "gradgradcheck": ("rushlight.autograd.gradcheck", "gradgradcheck"),
+    "no_grad": ("rushlight", "no_grad"),
+    "enable_grad": ("rushlight", "enable_grad"),
+    "set_grad_enabled": ("rushlight", "set_grad_enabled"),
+    "inference_mode": ("rushlight", "inference_mode"),
+    "graph": ("rushlight.autograd.graph", None),
+    "function": ("rushlight.autograd.function", None),
+}
+
+
+def __getattr__(name):
+    import importlib
+
+    if name not in _LAZY:
+        raise AttributeError(f"module 'torch.autograd' has no attribute '{name}'")
+    module, attribute = _LAZY[name]
+    found = importlib.import_module(module)
+    value = found if attribute is None else getattr(found, attribute)
+    globals()[name] = value
+    return value
+
+
+def _sequence(value):
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def _weights(outputs, grads):
+    """The gradients to start from, one for each output, checked as torch does."""
+    if grads is None:
+        return (None,) * len(outputs)
+    grads = _sequence(grads)
+    if len(grads) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")
+    for place, (output, grad) in enumerate(zip(outputs, grads)):
+        if grad is None:
+            continue
+        if not isinstance(grad, _C.Tensor):
+            raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
+        if output.shape != grad.shape:
+            raise RuntimeError(
+                f"Mismatch in shape: grad_output[{place}] has a shape of {grad.shape} and output[{place}] has a shape of {output.shape}."
+            )
+        if output.dtype.is_complex != grad.dtype.is_complex:
+            raise RuntimeError(
+                "For complex Tensors, both grad_output and output are required to have the same dtype."
+                f" Mismatch in dtype: grad_output[{place}] has a dtype of {grad.dtype} and output[{place}] has a dtype of {output.dtype}."
+            )
+    return grads
+
+
+def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None, inputs=None):
+    """Adds the gradients of `tensors` to the `.grad` of the leaves that they depend on.
+
+    `grad_tensors` weighs each tensor (of the same shape); it may be left out for tensors of one element. The graph is
+    freed unless `retain_graph`, and the walk itself is recorded if `create_graph`. With `inputs` only theirs are collected.
+
+    >>> x = torch.tensor([1., 2.], requires_grad=True)
+    >>> torch.autograd.backward((x * x).sum())
+    >>> x.grad
+    tensor([2., 4.])
+    """
+    if grad_variables is not None:
+        import warnings
+
+        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
+        if grad_tensors is not None:
+            raise RuntimeError(
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only use `grad_tensors`."
+            )
+        grad_tensors = grad_variables
+    if inputs is not None:
+        inputs = _sequence(inputs)
+        if not inputs:
+            raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    outputs = _sequence(tensors)
+    keep = create_graph if retain_graph is None else retain_graph
+    _C._backward(outputs, _weights(outputs, grad_tensors), keep, create_graph, inputs)
+
+
+def grad(
+    outputs,
+    inputs,
+    grad_outputs=None,
+    retain_graph=None,
+    create_graph=False,
+    only_inputs=True,
+    allow_unused=None,
+    is_grads_batched=False,
+    materialize_grads=False,
+):
+    """The gradients of `outputs` with respect to `inputs`, a tuple; no `.grad` changes.
+
+    Inputs that were not used are an error, unless `allow_unused` (None in their place) or `materialize_grads` (zeros).
+
+    >>> x = torch.tensor(3., requires_grad=True)
+    >>> (g,) = torch.autograd.grad(x ** 3, x, create_graph=True)
+    >>> g, torch.autograd.grad(g, x)
+    (tensor(27., grad_fn=<MulBackward0>), (tensor(18.),))
+    """
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
+    allow_unused = materialize_grads if allow_unused is None else allow_unused
+    outputs, inputs = _sequence(outputs), _sequence(inputs)
+    keep = create_graph if retain_graph is None else retain_graph
+    if is_grads_batched:
+        rows = zip(*(g.unbind(0) for g in _sequence(grad_outputs)))
+        found = [_C._grad(outputs, inputs, row, True, create_graph, allow_unused) for row in rows]
+        from rushlight import stack
+
+        return tuple(None if column[0] is None else stack(column) for column in zip(*found))
+    found = _C._grad(outputs, inputs, _weights(outputs, grad_outputs), keep, create_graph, allow_unused)
+    if materialize_grads:
+        from rushlight import zeros_like
+
+        found = tuple(zeros_like(x) if g is None else g for g, x in zip(found, inputs))
+    return found

@@ -1,0 +1,109 @@
+"""Functions with a gradient of their own, written in Python."""
+
+import functools
+
+from rushlight import _C
+from rushlight._C import FunctionCtx
+
+__all__ = ["Function", "FunctionCtx", "once_differentiable"]
+
+
+class Function:
+    """Subclass it, write `forward` and `backward` as static methods, and call `apply`.
+
+    `forward(ctx, *args)` runs without recording and may keep tensors with `ctx.save_for_backward`. `backward(ctx, *grads)`
+    gets one gradient for each result and returns one for each argument, None for those that have none. Or write
+    `forward(*args)` and `setup_context(ctx, inputs, output)` apart.
+
+    >>> class Cube(torch.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x * x
+    ...     @staticmethod
+    ...     def backward(ctx, grad):
+    ...         (x,) = ctx.saved_tensors
+    ...         return 3 * x * x * grad
+    >>> x = torch.tensor(2., requires_grad=True)
+    >>> Cube.apply(x).backward()
+    >>> x.grad
+    tensor(12.)
+    """
+
+    def __init__(self, *args, **kwargs):
+        raise RuntimeError(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on the class itself. Instantiating an autograd function will raise an error in a future version of PyTorch."
+        )
+
+    def __call__(self, *args, **kwargs):
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with static forward method. (Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
+        )
+
+    @staticmethod
+    def forward(*args, **kwargs):
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx, *grad_outputs):
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode AD."
+        )
+
+    vjp = backward
+
+    @classmethod
+    def apply(cls, *args, **kwargs):
+        """Runs `forward` on the arguments and records the call."""
+        split = cls.setup_context is not Function.setup_context
+        if kwargs:
+            import inspect
+
+            bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+            bound.apply_defaults()
+            args = bound.args
+        return _C._apply_function(cls, FunctionCtx(), args, split)
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "vjp" in cls.__dict__ and "backward" not in cls.__dict__:
+            cls.backward = cls.vjp
+
+
+class _Twice(Function):
+    """The identity, whose gradient is an error."""
+
+    @staticmethod
+    def forward(ctx, *tensors):
+        return tuple(tensor.detach() for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
+
+
+def once_differentiable(backward):
+    """Marks a `backward` that is not itself differentiable: differentiating through it is an error, not a wrong number."""
+
+    @functools.wraps(backward)
+    def once(ctx, *grads):
+        recording = _C._set_grad_enabled(False)
+        try:
+            results = backward(ctx, *grads)
+        finally:
+            _C._set_grad_enabled(recording)
+        watched = any(isinstance(grad, _C.Tensor) and grad.requires_grad for grad in grads)
+        if not (recording and watched):
+            return results
+        single = not isinstance(results, tuple)
+        results = (results,) if single else results
+        tensors = [r.detach().requires_grad_() for r in results if isinstance(r, _C.Tensor)]
+        guarded = iter(_Twice.apply(*tensors)) if tensors else iter(())
+        results = tuple(next(guarded) if isinstance(r, _C.Tensor) else r for r in results)
+        return results[0] if single else results
+
+    return once

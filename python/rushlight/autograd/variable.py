@@ -1,0 +1,25 @@
+"""`Variable`: the name that tensors with gradients had before 0.4."""
+
+from rushlight._C import Tensor
+
+
+class _Meta(type):
+    def __instancecheck__(cls, instance):
+        return isinstance(instance, Tensor)
+
+
+class Variable(metaclass=_Meta):
+    """Returns the tensor itself, with `requires_grad` set.
+
+    >>> torch.autograd.Variable(torch.ones(2), requires_grad=True).requires_grad
+    True
+    """
+
+    def __new__(cls, data, requires_grad=False, volatile=None):
+        if volatile is not None:
+            import warnings
+
+            warnings.warn(
+                "volatile was removed: use `with torch.no_grad():` instead.", DeprecationWarning, stacklevel=2
+            )
+        return data.detach().requires_grad_(requires_grad)

@@ -1,0 +1,390 @@
+"""`save` and `load`: checkpoints in torch's zip format, both ways.
+
+Loading executes nothing by default. The engine interprets the pickle's opcodes and refuses every name that is not
+on a short list; what is left are plain values, and calls to the functions of `_CALLS` below, which check what
+they are given. Only `weights_only=False` hands the file to Python's own unpickler.
+
+Saving goes through Python's pickler in its pure form, since only that can write torch's names for our classes; it
+sees tensors as the few values that describe them, their bytes are records of their own.
+"""
+
+import contextlib
+import hashlib
+import io
+import mmap as mapping
+import os
+import pickle
+import stat
+import sys
+import tempfile
+import warnings
+
+import rushlight as torch
+from rushlight import _C
+
+from ._checkpoint.errors import translated
+from ._checkpoint.locations import default_restore_location, location_tag, restorer
+from ._checkpoint.pickler import Global, Pickler
+from ._checkpoint.rebuild import find_known, set_state
+from ._checkpoint.storages import StorageClass, TypedStorage, bytes_of
+
+__all__ = [
+    "add_safe_globals",
+    "clear_safe_globals",
+    "default_restore_location",
+    "get_safe_globals",
+    "get_unsafe_globals_in_checkpoint",
+    "load",
+    "location_tag",
+    "safe_globals",
+    "save",
+]
+
+DEFAULT_PROTOCOL = 2
+_ZIP_MAGIC = b"PK\x03\x04"
+
+
+def save(
+    obj,
+    f,
+    pickle_module=pickle,
+    pickle_protocol: int = DEFAULT_PROTOCOL,
+    _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False,
+    *,
+    compact: bool = False,
+) -> None:
+    """Writes `obj` to the path or file object `f`, so that `load` (here or in torch) finds it again.
+
+    Views keep sharing their storage, and a view of a large storage brings all of it along; `compact=True` saves
+    only what each tensor shows. A path is replaced at once, when everything has been written.
+    """
+    if not _use_new_zipfile_serialization:
+        raise RuntimeError("rushlight reads the format before torch 1.6 but does not write it")
+    if pickle_module is not pickle and pickle_module.__name__ not in ("pickle", "_pickle"):
+        raise RuntimeError(f"save only works with Python's own pickle, not with {pickle_module.__name__}")
+    if not isinstance(f, (str, os.PathLike)) and not hasattr(f, "write"):
+        raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' attribute")
+    data = io.BytesIO()
+    pickler = Pickler(data, pickle_protocol, compact)
+    pickler.dump(obj)
+    if hasattr(f, "write"):
+        _write_archive(f, "archive", data.getvalue(), pickler.storages, not _disable_byteorder_record)
+        return
+    path = os.path.realpath(os.fspath(f))
+    folder = os.path.splitext(os.path.basename(os.fspath(f)))[0]
+    with _replacing(path) as target:
+        _write_archive(
+            target,
+            folder if folder.isascii() and folder else "archive",
+            data.getvalue(),
+            pickler.storages,
+            not _disable_byteorder_record,
+        )
+
+
+@contextlib.contextmanager
+def _replacing(path: str):
+    """A path beside the final one, renamed to it at the end: nobody ever sees half a file."""
+    parent = os.path.dirname(path)
+    if not os.path.isdir(parent):
+        raise RuntimeError(f"Parent directory {parent} does not exist.")
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"{path} is a directory")
+    if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
+        yield path  # a pipe or a device cannot be replaced
+        return
+    handle, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=parent)
+    os.close(handle)
+    try:
+        yield temporary
+        os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _write_archive(target, folder: str, data: bytes, storages, byteorder: bool) -> None:
+    writer = _C._CheckpointWriter(target, folder)
+    writer.record("data.pkl", data)
+    writer.record(".format_version", b"1")
+    writer.record(".storage_alignment", b"64")
+    if byteorder:
+        writer.record("byteorder", sys.byteorder.encode())
+    for number, storage in enumerate(storages):
+        on_host = storage if storage.device.type == "cpu" else storage.cpu()
+        writer.record(f"data/{number}", bytes_of(on_host) if on_host.nbytes() else b"")
+    writer.record("version", b"3\n")
+    content = hashlib.blake2b(repr(writer.checksums()).encode(), digest_size=16).digest()
+    writer.record(".data/serialization_id", f"{int.from_bytes(content, 'little'):040d}".encode()[:40])
+    writer.finish()
+    if hasattr(target, "flush"):
+        target.flush()
+
+
+# --- safe globals ------------------------------------------------------------------------------------------------------
+
+_safe_globals: list = []
+
+
+def add_safe_globals(safe_globals: list) -> None:
+    """Allows `load` to build objects of these classes, or call these functions; a pair of an object and its name
+    allows it under that name."""
+    _safe_globals.extend(safe_globals)
+
+
+def get_safe_globals() -> list:
+    return list(_safe_globals)
+
+
+def clear_safe_globals() -> None:
+    _safe_globals.clear()
+
+
+@contextlib.contextmanager
+def safe_globals(safe_globals: list):
+    """`add_safe_globals` for a block."""
+    before = list(_safe_globals)
+    add_safe_globals(safe_globals)
+    try:
+        yield
+    finally:
+        _safe_globals[:] = before
+
+
+def _safe_names() -> dict:
+    names = {}
+    for entry in _safe_globals:
+        if isinstance(entry, tuple):
+            names[entry[1]] = entry[0]
+            continue
+        name = f"{entry.__module__}.{entry.__qualname__}"
+        names[name] = entry
+        if name.startswith("rushlight."):
+            names["torch" + name[len("rushlight") :]] = entry
+    return names
+
+
+def get_unsafe_globals_in_checkpoint(f) -> list:
+    """The names that keep `load` from reading the file, for inspection; nothing is built or called."""
+    with _opened(f) as source:
+        if not source.is_zip:
+            raise ValueError("Expected input to be a checkpoint returned by torch.save")
+        found = _C._pickle_globals(translated(lambda: source.reader().read("data.pkl")))
+    known = _safe_names()
+    return sorted({name for name in found if name not in known})
+
+
+# --- loading -----------------------------------------------------------------------------------------------------------
+
+
+def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None, **pickle_load_args):
+    """Reads what `save` (here or in torch) wrote to the path or file object `f`.
+
+    By default nothing in the file is executed. `map_location` says where storages go (a device, its name, a dict
+    from name to name, or a function); `mmap=True` maps the file of a path instead of reading it, writes to such
+    tensors stay in this process.
+    """
+    if weights_only is None:
+        weights_only = pickle_module is None
+    if weights_only and pickle_module is not None:
+        raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
+    if weights_only and pickle_load_args:
+        warnings.warn("pickle_load_args only works if `weights_only=False`.", stacklevel=2)
+    if mmap and not isinstance(f, (str, os.PathLike)):
+        raise ValueError("f must be a file path in order to use the mmap argument")
+    with _opened(f) as source:
+        checkpoint = _Checkpoint(source, restorer(map_location), bool(mmap))
+        if not weights_only:
+            return checkpoint.execute(pickle_module or pickle, pickle_load_args)
+        return checkpoint.read()
+
+
+class _Source:
+    """A path or a file object that is to be loaded."""
+
+    def __init__(self, path, data) -> None:
+        self.path = path
+        self._data = data
+        self.is_zip = self.head() == _ZIP_MAGIC
+
+    def head(self) -> bytes:
+        if self.path is None:
+            return self._data[:4]
+        with open(self.path, "rb") as file:
+            return file.read(4)
+
+    def reader(self):
+        return _C._CheckpointReader(self._data if self.path is None else self.path)
+
+    def data(self) -> bytes:
+        if self.path is None:
+            return self._data
+        with open(self.path, "rb") as file:
+            return file.read()
+
+
+@contextlib.contextmanager
+def _opened(f):
+    if isinstance(f, (str, os.PathLike)):
+        yield _Source(os.fspath(f), None)
+        return
+    try:
+        f.seek(f.tell())
+        data = f.read()
+    except (io.UnsupportedOperation, AttributeError) as error:
+        raise type(error)(
+            f"{error}. You can only torch.load from a file that is seekable. Please pre-load the data into a buffer "
+            "like io.BytesIO and try to load from it instead."
+        ) from None
+    yield _Source(None, data if type(data) is bytes else bytes(data))
+
+
+class _Checkpoint:
+    """One load: the storages that have been made so far, and how to make more."""
+
+    def __init__(self, source: _Source, restore, mapped: bool) -> None:
+        self._source = source
+        self._restore = restore
+        self._mapped = mapped
+        self._storages: dict = {}
+        self._safe = _safe_names()
+        self._reader = None
+        self._map = None
+        self._legacy = None
+
+    def read(self):
+        """Without executing anything."""
+        allowed = list(self._safe)
+        callbacks = (self._find_safe, self._load_storage, set_state)
+        if self._open():
+            data = translated(lambda: self._reader.read("data.pkl"))
+            if not data:
+                raise EOFError("Ran out of input: the checkpoint's data.pkl is empty")
+            return translated(lambda: _C._unpickle(data, allowed, *callbacks)[0])
+        data = self._source.data()
+        if not data:
+            raise EOFError("Ran out of input: the file is empty")
+        self._locate_legacy(data)
+        return translated(lambda: _C._unpickle(data[self._legacy.start :], allowed, *callbacks)[0])
+
+    def execute(self, pickle_module, options: dict):
+        """With Python's unpickler, which runs what the file says."""
+        checkpoint = self
+
+        class Unpickler(pickle_module.Unpickler):
+            def find_class(self, module, name):
+                known = find_known(module, name)
+                if known is not None:
+                    return known
+                if module == "torch" or module.startswith("torch."):
+                    module = "rushlight" + module[len("torch") :]
+                return super().find_class(module, name)
+
+            def persistent_load(self, saved):
+                return checkpoint._load_storage(*saved[1:5])
+
+        if self._open():
+            data = translated(lambda: self._reader.read("data.pkl"))
+            return Unpickler(io.BytesIO(data), **options).load()
+        data = self._source.data()
+        self._locate_legacy(data)
+        return Unpickler(io.BytesIO(data[self._legacy.start :]), **options).load()
+
+    def _open(self) -> bool:
+        """Opens the archive; False for the old format, which is none."""
+        if not self._source.is_zip:
+            if self._mapped:
+                raise RuntimeError(
+                    f"mmap can only be used with files saved with `torch.save({self._source.path}, "
+                    "_use_new_zipfile_serialization=True), please torch.save your checkpoint with this option in "
+                    "order to use mmap."
+                )
+            return False
+        self._reader = translated(self._source.reader)
+        names = self._reader.names()
+        if "version" not in names:
+            raise RuntimeError(
+                'Expected hasRecord("version") to be true, but got false.  (Could this error message be improved?  '
+                "If so, please report an enhancement request to PyTorch.)\nThe file is a zip archive but no checkpoint."
+            )
+        if "constants.pkl" in names:
+            raise RuntimeError("the file holds a TorchScript program, not a checkpoint: use torch.jit.load")
+        if "byteorder" in names and self._reader.read("byteorder") != b"little":
+            raise RuntimeError("checkpoints of big-endian machines cannot be read")
+        return True
+
+    def _find_safe(self, module: str, name: str):
+        full = f"{module}.{name}"
+        if full in self._safe:
+            return self._safe[full]
+        found = find_known(module, name)
+        return Global(module, name) if found is None else found
+
+    def _load_storage(self, kind, key: str, location: str, elements: int):
+        if key not in self._storages:
+            if not isinstance(kind, StorageClass):
+                raise TypeError(f"the class of a storage cannot be {kind!r}")
+            read = self._read_record if self._reader is not None else self._read_legacy
+            storage = self._restore(read(key, elements, kind.dtype), location)
+            self._storages[key] = TypedStorage(storage, kind.dtype)
+        return self._storages[key]
+
+    def _read_record(self, key: str, elements: int, dtype):
+        name = f"data/{key}"
+        offset, size = translated(lambda: self._reader.range(name))
+        _check_size(size, elements, dtype)
+        if self._mapped and size and offset % dtype.itemsize == 0:
+            return torch.frombuffer(self._mapping(), dtype=torch.uint8, count=size, offset=offset).untyped_storage()
+        storage = torch.UntypedStorage(size)
+        if size:
+            translated(lambda: self._reader.read_into(name, bytes_of(storage)))
+        return storage
+
+    def _mapping(self):
+        """The file as private memory: what is written to it stays in this process."""
+        if self._map is None:
+            with open(self._source.path, "rb") as file:
+                self._map = mapping.mmap(file.fileno(), 0, access=mapping.ACCESS_COPY)
+        return self._map
+
+    def _locate_legacy(self, data: bytes) -> None:
+        """Finds the bytes of each storage: a count of elements, then they follow."""
+        self._legacy = translated(lambda: _C._legacy_layout(data))
+        self._legacy_bytes = {}
+        rest = memoryview(data)[self._legacy.storages :]
+        for key in self._legacy.keys:
+            kind = find_known(*self._legacy.classes.get(key, ("", "")))
+            if not isinstance(kind, StorageClass):
+                raise RuntimeError(f"the checkpoint does not say what its storage {key} consists of")
+            size = int.from_bytes(rest[:8], "little") * kind.dtype.itemsize
+            if len(rest) < 8 + size:
+                raise RuntimeError(
+                    f"unexpected EOF, expected {8 + size - len(rest)} more bytes. The file might be corrupted."
+                )
+            self._legacy_bytes[key] = rest[8 : 8 + size]
+            rest = rest[8 + size :]
+
+    def _read_legacy(self, key: str, elements: int, dtype):
+        content = self._legacy_bytes[key]
+        _check_size(len(content), elements, dtype)
+        storage = torch.UntypedStorage(len(content))
+        if content:
+            bytes_of(storage)[:] = content
+        return storage
+
+
+def _check_size(size: int, elements: int, dtype) -> None:
+    expected = elements * dtype.itemsize
+    if size != expected:
+        raise RuntimeError(
+            f"record size ({size} bytes) does not match expected size ({expected} bytes = {expected} elements * 1 "
+            f"bytes/element) for dtype Byte\nThe checkpoint says that the storage has {elements} elements of {dtype}."
+        )

@@ -1,0 +1,34 @@
+//! Moves a storage's bytes to shared memory, in place: all tensors on the storage follow.
+
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::fork::{ForkMutex, Rank};
+use crate::storage::{Block, Owner, Storage};
+
+use super::{SharedBlock, alloc};
+
+/// One thread at a time, or two that share the same storage would leave one of them with bytes that nobody uses.
+static MOVING: ForkMutex<()> = ForkMutex::new(Rank::Tables, "shared::MOVING", ());
+
+/// The storage's block in shared memory, moved there if it was not. Kernels that are inside finish on the old bytes; what
+/// they write after the copy is lost, as with every change of bytes under a running kernel.
+pub fn share(storage: &Storage) -> Result<SharedBlock> {
+    let _one = MOVING.lock();
+    let pin = storage.pin();
+    if let Owner::Shared(block) = pin.block().owner() {
+        return Ok(block.clone());
+    }
+    if storage.device() != Device::Cpu {
+        return Err(Error::runtime(format!(
+            "share_memory_: only storages on the CPU can be moved, not {}",
+            storage.device()
+        )));
+    }
+    let bytes = pin.block().len();
+    let block = alloc(bytes)?;
+    // SAFETY: both blocks have `bytes` bytes; the new one is nobody else's, so they do not overlap.
+    unsafe { block.as_ptr().copy_from_nonoverlapping(pin.as_ptr(), bytes) };
+    drop(pin);
+    storage.replace(Block::shared(block.clone()));
+    Ok(block)
+}

@@ -1,0 +1,98 @@
+//! Python callables as hooks.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use rushlight::Tensor;
+use rushlight_autograd as engine;
+
+use crate::attach;
+use crate::errors::raise;
+use crate::object;
+
+/// Takes a hook out again.
+#[pyclass(frozen, module = "torch._C")]
+pub struct HookHandle(pub engine::HookHandle);
+
+#[pymethods]
+impl HookHandle {
+    fn remove(&self) {
+        self.0.remove();
+    }
+}
+
+/// What a hook returned: a tensor in the gradient's place, or nothing.
+fn replacement(result: Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
+    if result.is_none() {
+        return Ok(None);
+    }
+    object::tensor(&result).map(|tensor| Some(tensor.clone())).map_err(|_| {
+        let name = result.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
+        pyo3::exceptions::PyTypeError::new_err(format!("hook returned an object of type {name}, expected Tensor or None"))
+    })
+}
+
+/// Calls `hook` with the tensor's gradient whenever it is computed.
+#[pyfunction]
+fn _register_hook(tensor: &Bound<'_, PyAny>, hook: Py<PyAny>) -> PyResult<HookHandle> {
+    let call = move |grad: &Tensor| {
+        attach::acquire(|py| {
+            let grad = object::wrap_bound(py, grad.clone())?;
+            replacement(hook.bind(py).call1((grad,))?)
+        })
+    };
+    object::tensor(tensor)?.register_hook(Arc::new(call)).map(HookHandle).map_err(raise)
+}
+
+/// Calls `hook` with the leaf after a gradient was added to its `.grad`.
+#[pyfunction]
+fn _register_post_accumulate_grad_hook(tensor: &Bound<'_, PyAny>, hook: Py<PyAny>) -> PyResult<HookHandle> {
+    let call = move |leaf: &Tensor| {
+        attach::acquire(|py| {
+            let leaf = object::wrap_bound(py, leaf.clone())?;
+            hook.bind(py).call1((leaf,)).map(drop)
+        })
+    };
+    object::tensor(tensor)?.register_post_accumulate_grad_hook(Arc::new(call)).map(HookHandle).map_err(raise)
+}
+
+/// Packs saved tensors with two Python functions.
+struct SavedHooks {
+    pack: Py<PyAny>,
+    unpack: Py<PyAny>,
+}
+
+impl engine::saved::SavedTensorHooks for SavedHooks {
+    fn pack(&self, tensor: Tensor) -> rushlight::Result<engine::saved::Packed> {
+        attach::acquire(|py| {
+            let tensor = object::wrap_bound(py, tensor)?;
+            Ok(Box::new(self.pack.bind(py).call1((tensor,))?.unbind()) as engine::saved::Packed)
+        })
+    }
+
+    fn unpack(&self, packed: &engine::saved::Packed) -> rushlight::Result<Tensor> {
+        attach::acquire(|py| {
+            let packed = packed.downcast_ref::<Py<PyAny>>().map_or_else(|| py.None(), |packed| packed.clone_ref(py));
+            let tensor = self.unpack.bind(py).call1((packed,))?;
+            object::tensor(&tensor).cloned()
+        })
+    }
+}
+
+#[pyfunction]
+fn _push_saved_tensors_hooks(pack: Py<PyAny>, unpack: Py<PyAny>) {
+    engine::saved::push_hooks(Arc::new(SavedHooks { pack, unpack }));
+}
+
+#[pyfunction]
+fn _pop_saved_tensors_hooks() {
+    engine::saved::pop_hooks();
+}
+
+pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<HookHandle>()?;
+    module.add_function(wrap_pyfunction!(_register_hook, module)?)?;
+    module.add_function(wrap_pyfunction!(_register_post_accumulate_grad_hook, module)?)?;
+    module.add_function(wrap_pyfunction!(_push_saved_tensors_hooks, module)?)?;
+    module.add_function(wrap_pyfunction!(_pop_saved_tensors_hooks, module)?)
+}

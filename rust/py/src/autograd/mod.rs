@@ -1,0 +1,145 @@
+//! Differentiation as Python sees it: the walk, the graph's nodes, hooks, user functions, and the user's line of each call.
+
+mod function;
+mod hooks;
+mod node;
+mod origin;
+
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use rushlight::Tensor;
+use rushlight_autograd as engine;
+use rushlight_autograd::engine::Options;
+
+use crate::attach;
+use crate::errors::{carry, raise};
+use crate::object;
+
+pub use node::wrap as node_object;
+
+/// Warns at the user's line.
+pub fn warn(message: &str) -> rushlight::Result<()> {
+    attach::acquire(|py| {
+        let text = std::ffi::CString::new(message).unwrap_or_default();
+        PyErr::warn(py, &py.get_type::<pyo3::exceptions::PyUserWarning>(), &text, 1)
+    })
+}
+
+fn tensors(list: &Bound<'_, PyTuple>) -> PyResult<Vec<Tensor>> {
+    list.iter().map(|item| object::tensor(&item).cloned()).collect()
+}
+
+fn optional_tensors(list: &Bound<'_, PyTuple>) -> PyResult<Vec<Option<Tensor>>> {
+    let read = |item: Bound<'_, PyAny>| {
+        if item.is_none() { Ok(None) } else { object::tensor(&item).map(|tensor| Some(tensor.clone())) }
+    };
+    list.iter().map(read).collect()
+}
+
+fn optional_object<'py>(py: Python<'py>, tensor: Option<Tensor>) -> PyResult<Bound<'py, PyAny>> {
+    match tensor {
+        Some(tensor) => object::wrap_bound(py, tensor),
+        None => Ok(py.None().into_bound(py)),
+    }
+}
+
+/// Collects the gradients of `outputs` in the leaves' `.grad`.
+#[pyfunction]
+fn _backward(
+    py: Python<'_>,
+    outputs: &Bound<'_, PyTuple>,
+    grads: &Bound<'_, PyTuple>,
+    retain_graph: bool,
+    create_graph: bool,
+    inputs: Option<&Bound<'_, PyTuple>>,
+) -> PyResult<()> {
+    let (outputs, grads) = (tensors(outputs)?, optional_tensors(grads)?);
+    let inputs = inputs.map(tensors).transpose()?;
+    let options = Options { retain_graph, create_graph };
+    attach::release(py, || engine::backward(&outputs, &grads, inputs.as_deref(), options)).map_err(raise)
+}
+
+/// The gradients of `outputs` with respect to `inputs`.
+#[pyfunction]
+fn _grad<'py>(
+    py: Python<'py>,
+    outputs: &Bound<'py, PyTuple>,
+    inputs: &Bound<'py, PyTuple>,
+    grads: &Bound<'py, PyTuple>,
+    retain_graph: bool,
+    create_graph: bool,
+    allow_unused: bool,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let (outputs, inputs, grads) = (tensors(outputs)?, tensors(inputs)?, optional_tensors(grads)?);
+    let options = Options { retain_graph, create_graph };
+    let found =
+        attach::release(py, || engine::grad(&outputs, &inputs, &grads, allow_unused, options)).map_err(raise)?;
+    PyTuple::new(py, found.into_iter().map(|grad| optional_object(py, grad)).collect::<PyResult<Vec<_>>>()?)
+}
+
+/// Runs `callback` when the walk that runs now has ended.
+#[pyfunction]
+fn _queue_callback(callback: Py<PyAny>) -> PyResult<()> {
+    let run = move || attach::acquire(|py| callback.call0(py).map(drop));
+    engine::queue_callback(Box::new(run)).map_err(raise)
+}
+
+#[pyfunction]
+fn is_grad_enabled() -> bool {
+    engine::modes::grad_enabled()
+}
+
+/// Sets the mode of this thread; returns the old one.
+#[pyfunction]
+fn _set_grad_enabled(enabled: bool) -> bool {
+    engine::modes::set_grad_enabled(enabled)
+}
+
+#[pyfunction]
+fn is_inference_mode_enabled() -> bool {
+    engine::modes::inference_enabled()
+}
+
+/// Sets inference mode of this thread; returns the old one.
+#[pyfunction]
+fn _set_inference_enabled(enabled: bool) -> bool {
+    engine::modes::set_inference_enabled(enabled)
+}
+
+#[pyfunction]
+fn is_anomaly_enabled() -> bool {
+    engine::modes::anomaly_enabled()
+}
+
+#[pyfunction]
+fn is_anomaly_check_nan_enabled() -> bool {
+    engine::modes::anomaly_checks_nan()
+}
+
+#[pyfunction]
+#[pyo3(signature = (enabled, check_nan=true))]
+fn _set_anomaly_enabled(enabled: bool, check_nan: bool) {
+    engine::modes::set_anomaly(enabled, check_nan);
+}
+
+/// Wraps an exception that a hook or function raised, so that it passes the engine unchanged.
+fn carried<T>(result: PyResult<T>) -> rushlight::Result<T> {
+    result.map_err(carry)
+}
+
+pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    engine::origin::set_locator(engine::origin::Locator { here: origin::here, describe: origin::describe });
+    module.add_function(wrap_pyfunction!(_backward, module)?)?;
+    module.add_function(wrap_pyfunction!(_grad, module)?)?;
+    module.add_function(wrap_pyfunction!(_queue_callback, module)?)?;
+    module.add_function(wrap_pyfunction!(is_grad_enabled, module)?)?;
+    module.add_function(wrap_pyfunction!(_set_grad_enabled, module)?)?;
+    module.add_function(wrap_pyfunction!(is_inference_mode_enabled, module)?)?;
+    module.add_function(wrap_pyfunction!(_set_inference_enabled, module)?)?;
+    module.add_function(wrap_pyfunction!(is_anomaly_enabled, module)?)?;
+    module.add_function(wrap_pyfunction!(is_anomaly_check_nan_enabled, module)?)?;
+    module.add_function(wrap_pyfunction!(_set_anomaly_enabled, module)?)?;
+    hooks::add(module)?;
+    node::add(module)?;
+    function::add(module)
+}

@@ -1,0 +1,174 @@
+//! `grad_fn`: the graph's nodes as Python objects, each of a class with torch's name.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple};
+use rushlight::Tensor;
+use rushlight_autograd as engine;
+use rushlight_autograd::{AccumulateGrad, Gradients};
+
+use super::function::PythonFunction;
+use super::hooks::HookHandle;
+use super::optional_object;
+use crate::attach;
+use crate::object;
+
+/// A node of the graph: what a recorded operator left behind.
+#[pyclass(frozen, subclass, weakref, dict, name = "Node", module = "torch.autograd.graph")]
+pub struct PyNode(Arc<engine::Node>);
+
+thread_local! {
+    /// The node for the object that is being made: classes are made by name, and only this file fills them.
+    static COMING: RefCell<Option<Arc<engine::Node>>> = const { RefCell::new(None) };
+}
+
+static CLASSES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+
+/// The Python object of a node, of the class that carries the node's name.
+pub fn wrap(py: Python<'_>, node: Arc<engine::Node>) -> PyResult<Bound<'_, PyAny>> {
+    let classes = CLASSES.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
+    let name = node.name().to_owned();
+    let class = match classes.get_item(&name)? {
+        Some(class) => class,
+        None => {
+            let body = PyDict::new(py);
+            body.set_item("__module__", "")?;
+            body.set_item("__slots__", ())?;
+            let bases = (py.get_type::<PyNode>(),);
+            let class = py.get_type::<pyo3::types::PyType>().call1((&name, bases, body))?;
+            classes.set_item(&name, &class)?;
+            class
+        }
+    };
+    COMING.set(Some(node));
+    let made = class.call0();
+    COMING.set(None);
+    made
+}
+
+fn gradients(py: Python<'_>, grads: &Gradients) -> PyResult<Py<PyTuple>> {
+    let objects = grads.iter().map(|grad| optional_object(py, grad.clone())).collect::<PyResult<Vec<_>>>()?;
+    PyTuple::new(py, objects).map(Bound::unbind)
+}
+
+/// What a node's hook returned: as many gradients as it was given, or nothing.
+fn replaced(result: &Bound<'_, PyAny>, count: usize) -> PyResult<Option<Gradients>> {
+    if result.is_none() {
+        return Ok(None);
+    }
+    let items: Vec<Bound<'_, PyAny>> = match result.cast::<PyTuple>() {
+        Ok(tuple) => tuple.iter().collect(),
+        Err(_) => vec![result.clone()],
+    };
+    if items.len() != count {
+        return Err(pyo3::exceptions::PyRuntimeError::new_err(format!(
+            "hook has returned an incorrect number of values (got {}, but expected {count})",
+            items.len()
+        )));
+    }
+    let read = |item: &Bound<'_, PyAny>| -> PyResult<Option<Tensor>> {
+        if item.is_none() { Ok(None) } else { object::tensor(item).map(|tensor| Some(tensor.clone())) }
+    };
+    items.iter().map(read).collect::<PyResult<Gradients>>().map(Some)
+}
+
+#[pymethods]
+impl PyNode {
+    #[new]
+    fn new() -> PyResult<Self> {
+        COMING.take().map(PyNode).ok_or_else(|| PyTypeError::new_err("nodes are made by recorded operators only"))
+    }
+
+    /// torch's name of the node.
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Where the gradients go: a pair of node and input number for each input.
+    #[getter]
+    fn next_functions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let pair = |edge: &Option<engine::Edge>| match edge {
+            Some(edge) => Ok((wrap(py, edge.node().clone())?, edge.output).into_pyobject(py)?.into_any()),
+            None => Ok((py.None(), 0).into_pyobject(py)?.into_any()),
+        };
+        PyTuple::new(py, self.0.edges().iter().map(pair).collect::<PyResult<Vec<_>>>()?)
+    }
+
+    /// The leaf that this node collects for.
+    #[getter]
+    fn variable<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self.0.function_as::<AccumulateGrad>() {
+            Some(leaf) => object::wrap_bound(py, leaf.variable().clone()),
+            None => Err(PyAttributeError::new_err(format!("'{}' object has no attribute 'variable'", self.0.name()))),
+        }
+    }
+
+    /// The user's line of the forward call.
+    #[getter]
+    fn origin(&self) -> Option<String> {
+        self.0.origin().describe()
+    }
+
+    fn _sequence_nr(&self) -> u64 {
+        self.0.sequence()
+    }
+
+    /// Calls `hook(grad_inputs, grad_outputs)` after the node ran; what it returns takes the place of the former.
+    fn register_hook(&self, hook: Py<PyAny>) -> HookHandle {
+        let call = move |results: &Gradients, grads: &Gradients| {
+            attach::acquire(|py| {
+                let result = hook.bind(py).call1((gradients(py, results)?, gradients(py, grads)?))?;
+                replaced(&result, results.len())
+            })
+        };
+        HookHandle(self.0.hooks().post.add(Arc::new(call)))
+    }
+
+    /// Calls `hook(grad_outputs)` before the node runs; what it returns takes their place.
+    fn register_prehook(&self, hook: Py<PyAny>) -> HookHandle {
+        let call = move |grads: &Gradients| {
+            attach::acquire(|py| replaced(&hook.bind(py).call1((gradients(py, grads)?,))?, grads.len()))
+        };
+        HookHandle(self.0.hooks().pre.add(Arc::new(call)))
+    }
+
+    /// A dictionary for the user's own notes.
+    #[getter]
+    fn metadata<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let notes = slf.getattr("__dict__")?;
+        let notes = notes.cast::<PyDict>()?;
+        if let Some(known) = notes.get_item("_metadata")? {
+            return Ok(known);
+        }
+        notes.set_item("_metadata", PyDict::new(slf.py()))?;
+        notes.as_any().get_item("_metadata")
+    }
+
+    /// What a user's function noted on its context is found on its node too.
+    fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        match self.0.function_as::<PythonFunction>() {
+            Some(function) => function.context(py).getattr(name),
+            None => Err(PyAttributeError::new_err(format!("'{}' object has no attribute '{name}'", self.0.name()))),
+        }
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        other.cast::<PyNode>().is_ok_and(|other| Arc::ptr_eq(&self.0, &other.get().0))
+    }
+
+    fn __hash__(&self) -> usize {
+        Arc::as_ptr(&self.0).cast::<u8>() as usize >> 4
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<{} object at {:#x}>", self.0.name(), Arc::as_ptr(&self.0).cast::<u8>() as usize)
+    }
+}
+
+pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyNode>()
+}

@@ -1,0 +1,117 @@
+//! The user's line: a code object's number and an instruction's offset, taken in nanoseconds, read only for messages.
+//!
+//! Code objects that were seen are kept in a table for ever (they are few, and bounded), so that an origin may outlive
+//! its function. Reading the line itself would cost microseconds, so it waits until somebody asks.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyString;
+use rushlight_autograd::Origin;
+use rushlight_core::fork::{ForkMutex, Rank};
+
+use crate::attach;
+
+/// More code objects than this have no number, and their lines stay unknown.
+const BOUND: usize = 1 << 16;
+
+#[derive(Default)]
+struct Codes {
+    numbers: HashMap<usize, u32>,
+    /// The code objects, by number less one; each is owned.
+    objects: Vec<usize>,
+}
+
+static CODES: ForkMutex<Option<Codes>> = ForkMutex::new(Rank::Tables, "code objects", None);
+static LASTI: PyOnceLock<Py<PyString>> = PyOnceLock::new();
+
+thread_local! {
+    /// The code object seen last and its number: loops run in one function.
+    static LAST: Cell<(usize, u32)> = const { Cell::new((0, 0)) };
+}
+
+/// Where the interpreter stands on this thread; nothing where the thread is detached.
+pub fn here() -> Origin {
+    if attach::is_detached() {
+        return Origin::default();
+    }
+    // SAFETY: the thread is attached; the frame is borrowed from the running interpreter.
+    unsafe {
+        let frame = ffi::PyEval_GetFrame();
+        if frame.is_null() {
+            return Origin::default();
+        }
+        let py = Python::assume_attached();
+        let code = ffi::PyFrame_GetCode(frame).cast::<ffi::PyObject>();
+        let number = number_of(code);
+        ffi::Py_DecRef(code);
+        let name = LASTI.get_or_init(py, || PyString::intern(py, "f_lasti").unbind());
+        let offset = ffi::PyObject_GetAttr(frame.cast(), name.as_ptr());
+        if offset.is_null() {
+            ffi::PyErr_Clear();
+            return Origin::default();
+        }
+        let value = ffi::PyLong_AsLong(offset);
+        ffi::Py_DecRef(offset);
+        Origin { code: number, offset: value.max(0) as u32 }
+    }
+}
+
+/// The number of a code object, which enters the table when it is first seen.
+unsafe fn number_of(code: *mut ffi::PyObject) -> u32 {
+    let key = code as usize;
+    let (last, number) = LAST.get();
+    if last == key {
+        return number;
+    }
+    let mut codes = CODES.lock();
+    let codes = codes.get_or_insert_default();
+    let number = match codes.numbers.get(&key) {
+        Some(number) => *number,
+        None if codes.objects.len() < BOUND => {
+            // SAFETY: a living code object; the table owns it from here on.
+            unsafe { ffi::Py_IncRef(code) };
+            codes.objects.push(key);
+            let number = codes.objects.len() as u32;
+            codes.numbers.insert(key, number);
+            number
+        }
+        None => return 0,
+    };
+    LAST.set((key, number));
+    number
+}
+
+/// File, line, function and the line's text.
+pub fn describe(origin: Origin) -> Option<String> {
+    let code = {
+        let codes = CODES.lock();
+        *codes.as_ref()?.objects.get((origin.code as usize).checked_sub(1)?)?
+    };
+    Python::attach(|py| {
+        // SAFETY: the table owns the code object.
+        let code = unsafe { Bound::from_borrowed_ptr(py, code as *mut ffi::PyObject) };
+        read(&code, origin.offset).ok()
+    })
+}
+
+fn read(code: &Bound<'_, PyAny>, offset: u32) -> PyResult<String> {
+    let mut line: u32 = code.getattr("co_firstlineno")?.extract()?;
+    for entry in code.call_method0("co_lines")?.try_iter()? {
+        let (start, end, at): (u32, u32, Option<u32>) = entry?.extract()?;
+        if (start..end).contains(&offset)
+            && let Some(at) = at
+        {
+            line = at;
+        }
+    }
+    let file: String = code.getattr("co_filename")?.extract()?;
+    let function: String = code.getattr("co_name")?.extract()?;
+    let text: String = code.py().import("linecache")?.call_method1("getline", (&file, line))?.extract()?;
+    let text = text.trim();
+    let quoted = if text.is_empty() { String::new() } else { format!(": {text}") };
+    Ok(format!("{file}:{line}, in {function}{quoted}"))
+}

@@ -1,0 +1,225 @@
+//! `UntypedStorage`: a tensor's bytes as an object of their own, and their way between processes.
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+use pyo3::exceptions::{PyBufferError, PyIndexError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use rushlight::{Device, Storage};
+use rushlight_core::fork::{ForkMutex, Rank};
+use rushlight_core::shared::{self, Identity, Parcel};
+use rushlight_core::storage::{Block, WeakStorage};
+
+use crate::dtype::{PyDevice, extract_device};
+use crate::errors::raise;
+
+/// Bytes without a dtype, shared by every tensor that views them.
+#[pyclass(frozen, weakref, name = "UntypedStorage", module = "torch.storage")]
+pub struct PyStorage(pub Storage);
+
+#[pymethods]
+impl PyStorage {
+    /// `size` uninitialised bytes.
+    #[new]
+    #[pyo3(signature = (size=0, *, device=None))]
+    fn new(size: usize, device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let device = device.map(extract_device).transpose()?.flatten().unwrap_or(Device::Cpu);
+        Storage::on(device, size).map(PyStorage).map_err(raise)
+    }
+
+    /// The bytes of an object with the buffer protocol, without a copy; the object lives as long as they are used.
+    #[staticmethod]
+    #[pyo3(signature = (buffer, offset=0, nbytes=None))]
+    fn _from_buffer(buffer: &Bound<'_, PyAny>, offset: usize, nbytes: Option<usize>) -> PyResult<Self> {
+        let py = buffer.py();
+        // SAFETY: the view holds the export until it dies; the second request only reads the address.
+        unsafe {
+            let view = Bound::from_owned_ptr_or_err(py, ffi::PyMemoryView_FromObject(buffer.as_ptr()))?;
+            let mut raw = std::mem::zeroed::<ffi::Py_buffer>();
+            if ffi::PyObject_GetBuffer(view.as_ptr(), &raw mut raw, ffi::PyBUF_SIMPLE) != 0 {
+                return Err(PyErr::fetch(py));
+            }
+            let (start, length, read_only) = (raw.buf.cast::<u8>(), raw.len as usize, raw.readonly != 0);
+            ffi::PyBuffer_Release(&raw mut raw);
+            let nbytes = nbytes.unwrap_or(length.saturating_sub(offset));
+            if offset.checked_add(nbytes).is_none_or(|end| end > length) {
+                return Err(PyValueError::new_err(format!(
+                    "{nbytes} bytes from {offset} on do not fit a buffer of {length} bytes"
+                )));
+            }
+            let owner: Box<Py<PyAny>> = Box::new(view.unbind());
+            Ok(PyStorage(Storage::new(Block::foreign(start.add(offset), nbytes, read_only, owner))))
+        }
+    }
+
+    fn nbytes(&self) -> usize {
+        self.0.len()
+    }
+
+    fn size(&self) -> usize {
+        self.0.len()
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    fn __getitem__(&self, index: isize) -> PyResult<u8> {
+        let pin = self.0.pin();
+        let length = pin.block().len() as isize;
+        let place = if index < 0 { index + length } else { index };
+        if place < 0 || place >= length || self.0.device() == Device::Meta {
+            return Err(PyIndexError::new_err(format!("index {index} out of range for storage of size {length}")));
+        }
+        // SAFETY: within the pinned block.
+        Ok(unsafe { pin.as_ptr().offset(place).read() })
+    }
+
+    fn data_ptr(&self) -> usize {
+        self.0.address()
+    }
+
+    #[getter]
+    fn device(&self) -> PyDevice {
+        self.0.device().into()
+    }
+
+    #[getter]
+    fn is_cuda(&self) -> bool {
+        matches!(self.0.device(), Device::Cuda(_))
+    }
+
+    fn is_shared(&self) -> bool {
+        self.0.is_shared()
+    }
+
+    /// Moves the bytes to memory that other processes may see; all tensors on them follow.
+    fn share_memory_(slf: PyRef<'_, Self>) -> PyResult<PyRef<'_, Self>> {
+        shared::share(&slf.0).map_err(raise)?;
+        Ok(slf)
+    }
+
+    /// The bytes as a Python object, copied.
+    fn tobytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let pin = self.0.pin();
+        if self.0.device() == Device::Meta {
+            return PyBytes::new(py, &[]);
+        }
+        let mut copy = vec![0u8; pin.block().len()];
+        // SAFETY: within the pinned block; copied without forming a reference into memory that others may write.
+        unsafe { std::ptr::copy_nonoverlapping(pin.as_ptr(), copy.as_mut_ptr(), copy.len()) };
+        PyBytes::new(py, &copy)
+    }
+
+    fn clone(&self) -> PyResult<PyStorage> {
+        let copy = Storage::on(self.0.device(), self.0.len()).map_err(raise)?;
+        if self.0.device() == Device::Cpu {
+            let (to, from) = (copy.pin(), self.0.pin());
+            // SAFETY: both blocks are pinned; the new one is as long as the old one was when it was asked.
+            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), to.block().len().min(from.block().len())) };
+        }
+        Ok(PyStorage(copy))
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        other.cast::<PyStorage>().is_ok_and(|other| self.0.same(&other.get().0))
+    }
+
+    fn __hash__(&self) -> usize {
+        self.0.address()
+    }
+
+    unsafe fn __getbuffer__(slf: PyRef<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        if slf.0.device() != Device::Cpu {
+            return Err(PyBufferError::new_err("only storages in host memory have bytes"));
+        }
+        let pin = slf.0.pin();
+        let (start, bytes, read_only) = (pin.as_ptr(), pin.block().len(), slf.0.is_read_only());
+        // SAFETY: CPython gives a valid structure; the exporter is kept alive by the reference that this call stores.
+        let status = unsafe {
+            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start.cast(), bytes as isize, c_int::from(read_only), flags)
+        };
+        if status == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+}
+
+type Key = (Identity, usize);
+
+/// The storages over shared blocks that live in this process, so that bytes that arrive twice are one storage.
+static KNOWN: ForkMutex<Option<HashMap<Key, WeakStorage>>> = ForkMutex::new(Rank::Tables, "shared storages", None);
+
+/// The storages that one message refers to.
+#[pyclass(name = "_SharedParcel", module = "torch._C")]
+struct SharedParcel(Parcel);
+
+#[pymethods]
+impl SharedParcel {
+    #[new]
+    fn new() -> Self {
+        SharedParcel(Parcel::new())
+    }
+
+    /// Moves a storage to shared memory if it is not there; gives the arena's number, the offset and the size.
+    fn add(&mut self, storage: &Bound<'_, PyAny>) -> PyResult<(usize, usize, usize)> {
+        let storage = storage.cast::<PyStorage>().map_err(|_| PyTypeError::new_err("expected an UntypedStorage"))?;
+        let storage = &storage.get().0;
+        let block = shared::share(storage).map_err(raise)?;
+        remember(block.key(), storage);
+        let handle = self.0.add(&block).map_err(|error| raise(error.into()))?;
+        Ok((handle.arena, handle.offset, handle.bytes))
+    }
+
+    /// The descriptor of an arena, which stays the parcel's.
+    fn descriptor(&mut self, index: usize) -> PyResult<RawFd> {
+        self.0.descriptor(index).map(|descriptor| descriptor.as_raw_fd()).map_err(|error| raise(error.into()))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.arenas()
+    }
+}
+
+fn remember(key: Key, storage: &Storage) {
+    let mut known = KNOWN.lock();
+    let known = known.get_or_insert_default();
+    if known.len() > 1024 && known.len().is_power_of_two() {
+        known.retain(|_, storage| storage.upgrade().is_some());
+    }
+    known.insert(key, storage.downgrade());
+}
+
+/// The storage that a peer sent: the one that already lives here if it came before.
+#[pyfunction]
+fn _shared_storage(descriptor: RawFd, offset: usize, nbytes: usize) -> PyResult<PyStorage> {
+    if descriptor < 0 {
+        return Err(PyRuntimeError::new_err("not a handle of shared memory: no descriptor"));
+    }
+    // SAFETY: the descriptor is the caller's and open during the call; a closed one is refused by the system.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    let block = shared::import(borrowed, offset, nbytes).map_err(|error| raise(error.into()))?;
+    let key = block.key();
+    let living = KNOWN.lock().as_ref().and_then(|known| known.get(&key)?.upgrade());
+    if let Some(storage) = living.filter(Storage::is_shared) {
+        return Ok(PyStorage(storage));
+    }
+    let storage = Storage::new(Block::shared(block));
+    remember(key, &storage);
+    Ok(PyStorage(storage))
+}
+
+/// What this process holds of shared memory: arenas, blocks, bytes, mapped bytes.
+#[pyfunction]
+fn _shared_usage() -> (usize, usize, usize, usize) {
+    let usage = shared::usage();
+    (usage.arenas, usage.blocks, usage.bytes, usage.mapped)
+}
+
+pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyStorage>()?;
+    module.add_class::<SharedParcel>()?;
+    module.add_function(wrap_pyfunction!(_shared_storage, module)?)?;
+    module.add_function(wrap_pyfunction!(_shared_usage, module)?)
+}

@@ -1,0 +1,229 @@
+"""Reverse-mode differentiation: what users see of leaves, graphs and gradients."""
+
+import gc
+import threading
+import weakref
+
+import pytest
+
+import rushlight as torch
+
+
+def test_flag_spreads_from_any_operand():
+    x, y, z = torch.ones(2), torch.ones(2), torch.ones(2, requires_grad=True)
+    assert not (x + y).requires_grad
+    assert (x + y + z).requires_grad
+
+
+def test_requires_grad_in_place():
+    a = torch.tensor([[2.0, 3.0], [4.0, 5.0]])
+    a = (a * 3) / (a - 1)
+    assert not a.requires_grad
+    a.requires_grad_(True)
+    b = (a * a).sum()
+    assert b.grad_fn.name() == "SumBackward0"
+    assert type(b.grad_fn).__name__ == "SumBackward0"
+
+
+def test_four_and_a_half():
+    x = torch.ones(2, 2, requires_grad=True)
+    y = x + 2
+    z = y * y * 3
+    out = z.mean()
+    assert [t.grad_fn.name() for t in (y, z, out)] == ["AddBackward0", "MulBackward0", "MeanBackward0"]
+    assert out.item() == 27
+    out.backward()
+    assert x.grad.tolist() == [[4.5, 4.5], [4.5, 4.5]]
+
+
+def test_vector_jacobian_product_of_a_loop():
+    x = torch.tensor([-1021.4020, 314.6695, -613.4944]) / 1024
+    x.requires_grad_()
+    y = x * 2
+    while y.norm() < 1000:
+        y = y * 2
+    y.backward(torch.tensor([0.1, 1.0, 0.0001]))
+    expected = torch.tensor([102.4, 1024.0, 0.1024])
+    assert torch.allclose(x.grad, expected)
+
+
+def test_grad_returns_a_tuple_and_leaves_grad_alone():
+    x = torch.tensor(1.0, requires_grad=True)
+    (found,) = torch.autograd.grad(-(x**2), x)
+    assert found.item() == -2
+    assert x.grad is None
+
+
+def test_gradients_accumulate_and_keep_their_identity():
+    x = torch.ones(3, requires_grad=True)
+    (x * 2).sum().backward()
+    first = x.grad
+    assert x.grad is first
+    (x * 3).sum().backward()
+    assert x.grad is first
+    assert x.grad.tolist() == [5, 5, 5]
+    x.grad = None
+    assert x.grad is None
+
+
+def test_only_scalars_need_no_weight():
+    x = torch.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="grad can be implicitly created only for scalar outputs"):
+        (x * 2).backward()
+    with pytest.raises(RuntimeError, match="Mismatch in shape"):
+        torch.autograd.backward(x * 2, torch.ones(2))
+    with pytest.raises(RuntimeError, match="element 0 of tensors does not require grad and does not have a grad_fn"):
+        torch.ones(1).backward()
+
+
+def test_second_walk_needs_retain_graph():
+    x = torch.ones(3, requires_grad=True)
+    y = (x * x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
+        y.backward()
+    assert x.grad.tolist() == [4, 4, 4]
+
+
+def test_modes_are_local_and_nest():
+    x = torch.ones(1, requires_grad=True)
+    with torch.no_grad():
+        assert not (x * 2).requires_grad
+        with torch.enable_grad():
+            assert (x * 2).requires_grad
+        assert not torch.is_grad_enabled()
+    assert (x * 2).requires_grad
+
+    @torch.no_grad()
+    def quiet(v):
+        return v * 2
+
+    assert not quiet(x).requires_grad
+    seen = []
+    with torch.no_grad():
+        thread = threading.Thread(target=lambda: seen.append(torch.is_grad_enabled()))
+        thread.start()
+        thread.join()
+    assert seen == [True]
+
+
+def test_detach_shares_storage_and_version():
+    x = torch.ones(3, requires_grad=True)
+    y = x.detach()
+    assert not y.requires_grad and y.data_ptr() == x.data_ptr()
+    before = x._version
+    y.add_(1)
+    assert x._version == before + 1
+    z = x.data
+    z.add_(1)
+    assert x._version == before + 1
+
+
+def test_leaves_and_numbers():
+    x = torch.ones(3, requires_grad=True)
+    assert x.is_leaf and x.output_nr == 0
+    parts = (x * 2).unbind()
+    assert [part.output_nr for part in parts] == [0, 1, 2]
+    assert not parts[0].is_leaf
+    assert parts[0].grad_fn == parts[1].grad_fn
+
+
+def test_hooks_see_and_replace_gradients():
+    x = torch.ones(3, requires_grad=True)
+    seen = []
+    handle = x.register_hook(lambda grad: seen.append(grad.tolist()))
+    doubled = x.register_hook(lambda grad: grad * 2)
+    (x * 3).sum().backward()
+    assert seen == [[3, 3, 3]] and x.grad.tolist() == [6, 6, 6]
+    handle.remove()
+    doubled.remove()
+    (x * 3).sum().backward()
+    assert len(seen) == 1 and x.grad.tolist() == [9, 9, 9]
+
+
+def test_an_exception_in_a_hook_arrives_unchanged():
+    class Mine(Exception):
+        pass
+
+    def fail(grad):
+        raise Mine("from the hook")
+
+    x = torch.ones(3, requires_grad=True)
+    x.register_hook(fail)
+    with pytest.raises(Mine, match="from the hook"):
+        (x * 3).sum().backward()
+
+
+def test_retain_grad():
+    x = torch.ones(3, requires_grad=True)
+    h = x * 3
+    with pytest.warns(UserWarning, match="The .grad attribute of a Tensor that is not a leaf Tensor is being accessed"):
+        assert h.grad is None
+    h.retain_grad()
+    (h * h).sum().backward()
+    assert h.grad.tolist() == [6, 6, 6]
+
+
+def test_unused_inputs():
+    x = torch.ones(2, requires_grad=True)
+    y = torch.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="appears to not have been used in the graph"):
+        torch.autograd.grad((x * 2).sum(), (x, y))
+    gx, gy = torch.autograd.grad((x * 2).sum(), (x, y), allow_unused=True)
+    assert gx.tolist() == [2, 2] and gy is None
+    _, gy = torch.autograd.grad((x * 2).sum(), (x, y), materialize_grads=True)
+    assert gy.tolist() == [0, 0]
+
+
+def test_gradients_of_gradients():
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    (g,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+    g.sum().backward()
+    assert x.grad.tolist() == [6, 12]
+
+
+def test_a_deep_chain_neither_overflows_nor_leaks():
+    x = torch.ones(1, requires_grad=True)
+    y = x
+    for _ in range(100_000):
+        y = y + 1
+    y.backward()
+    assert x.grad.item() == 1
+    del y
+    z = x
+    for _ in range(100_000):
+        z = z * 1
+    del z
+
+
+def test_backward_from_many_threads():
+    x = torch.ones(100, requires_grad=True)
+
+    def work():
+        for _ in range(50):
+            (x * 2).sum().backward()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert x.grad[0].item() == 4 * 50 * 2
+
+
+def test_the_graph_dies_with_its_results():
+    x = torch.ones(3, requires_grad=True)
+    y = x * 2
+    alive = weakref.ref(y)
+    del y
+    gc.collect()
+    assert alive() is None
+
+
+def test_nodes_lead_to_leaves():
+    x = torch.ones(3, requires_grad=True)
+    node = (x * 2).grad_fn
+    (leaf, number), _ = node.next_functions
+    assert type(leaf).__name__ == "AccumulateGrad" and number == 0
+    assert leaf.variable is x

@@ -1,0 +1,201 @@
+"""Functions written in Python, and the checker of gradients."""
+
+import pytest
+
+import rushlight as torch
+from rushlight.autograd import Function, gradcheck, gradgradcheck
+from rushlight.autograd.function import once_differentiable
+
+
+class Cube(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 3 * x * x * grad
+
+
+class MulConstant(Function):
+    @staticmethod
+    def forward(ctx, tensor, constant):
+        ctx.constant = constant
+        return tensor * constant
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.constant, None
+
+
+class Linear(Function):
+    @staticmethod
+    def forward(x, weight, bias=None):
+        output = x.mm(weight.t())
+        return output if bias is None else output + bias.unsqueeze(0).expand_as(output)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, weight, bias = inputs
+        ctx.save_for_backward(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight, bias = ctx.saved_tensors
+        need = ctx.needs_input_grad
+        return (
+            grad.mm(weight) if need[0] else None,
+            grad.t().mm(x) if need[1] else None,
+            grad.sum(0) if bias is not None and need[2] else None,
+        )
+
+
+def double(*shape):
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+
+def test_values_gradients_and_gradients_of_gradients():
+    x = double(3)
+    assert gradcheck(Cube.apply, (x,))
+    assert gradgradcheck(Cube.apply, (x,))
+    assert Cube.apply(x).grad_fn.name() == "CubeBackward"
+
+
+def test_arguments_that_are_no_tensors():
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    y = MulConstant.apply(x, 5.5)
+    y.sum().backward()
+    assert x.grad.tolist() == [5.5, 5.5]
+    assert y.grad_fn.constant == 5.5
+
+
+def test_linear():
+    x, weight, bias = double(4, 3), double(2, 3), double(2)
+    assert gradcheck(Linear.apply, (x, weight, bias))
+    assert gradcheck(Linear.apply, (x, weight))
+    Linear.apply(x, weight).sum().backward()
+    assert torch.allclose(x.grad, weight.detach().sum(0).expand(4, 3))
+    assert torch.allclose(weight.grad, x.detach().sum(0).expand(2, 3))
+
+
+def test_wrong_numbers_of_gradients():
+    class Short(Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return x + y
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    x = torch.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"function ShortBackward returned an incorrect number of gradients \(expected 2, got 1\)"):
+        Short.apply(x, x).sum().backward()
+
+
+def test_results_without_gradient_and_changed_inputs():
+    class Split(Function):
+        @staticmethod
+        def forward(ctx, x):
+            positive = x > 0
+            ctx.mark_non_differentiable(positive)
+            ctx.set_materialize_grads(False)
+            return x * 2, positive
+
+        @staticmethod
+        def backward(ctx, grad, of_mask):
+            assert of_mask is None
+            return grad * 2
+
+    class Double(Function):
+        @staticmethod
+        def forward(ctx, x):
+            x.mul_(2)
+            ctx.mark_dirty(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    x = torch.tensor([1.0, -1.0], requires_grad=True)
+    y, mask = Split.apply(x)
+    assert not mask.requires_grad
+    y.sum().backward()
+    assert x.grad.tolist() == [2, 2]
+    z = x * 1
+    assert Double.apply(z) is z
+    x.grad = None
+    z.sum().backward()
+    assert x.grad.tolist() == [2, 2]
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"):
+        Double.apply(x)
+
+
+def test_saved_tensors_are_watched():
+    x = torch.ones(2, requires_grad=True)
+    kept = x * 1
+    y = Cube.apply(kept)
+    kept.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_once_differentiable():
+    class Once(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return 2 * x * grad
+
+    x = torch.ones(2, requires_grad=True)
+    (g,) = torch.autograd.grad(Once.apply(x).sum(), x, create_graph=True)
+    assert g.tolist() == [2, 2]
+    with pytest.raises(RuntimeError, match="trying to differentiate twice a function that was marked with @once_differentiable"):
+        g.sum().backward()
+
+
+def test_an_exception_in_backward_arrives_unchanged():
+    class Broken(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, grad):
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        Broken.apply(torch.ones(1, requires_grad=True)).backward()
+
+
+def test_the_checker_finds_a_wrong_gradient():
+    class Wrong(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return x * grad
+
+    x = double(2)
+    with pytest.raises(RuntimeError, match="Jacobian mismatch for output 0 with respect to input 0"):
+        gradcheck(Wrong.apply, (x,))
+    assert not gradcheck(Wrong.apply, (x,), raise_exception=False)
+    assert gradcheck.gradcheck(torch.exp, (x,))
+
+
+def test_old_functions_are_refused_with_a_way_out():
+    with pytest.raises(RuntimeError, match="Methods on autograd functions are all static"):
+        Cube()
