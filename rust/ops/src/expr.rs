@@ -101,7 +101,7 @@ impl Expr {
             },
             Expr::Tensor(tensor) => Value::Own(tensor),
         };
-        let mut values: smallvec::SmallVec<[Value; 6]> = smallvec::smallvec![first];
+        let mut values: crate::value::Values = smallvec::smallvec![first];
         values.extend(rest);
         for param in row.schema().params.iter().skip(N + 1) {
             values.push(param.default_value());
