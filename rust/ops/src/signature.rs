@@ -145,6 +145,8 @@ pub struct Schema {
     pub returns: Returns,
     /// How many parameters may be given by position.
     pub positional: usize,
+    /// The place of `bool inplace=False`, which asks for the result in the first argument's place.
+    pub inplace: Option<usize>,
     /// The numbers among the defaults, in order: what a pointwise loop gets when nothing else was said.
     pub numbers: Vec<Scalar>,
 }
@@ -188,6 +190,7 @@ impl Schema {
             other => Returns::Other(other),
         };
         let positional = params.iter().filter(|param| !param.keyword_only).count();
+        let inplace = params.iter().position(|param| param.name == "inplace");
         let numbers = params.iter().filter_map(|param: &Param| match param.preset {
             Value::Scalar(number) => Some(number),
             Value::Bool(flag) => Some(Scalar::Bool(flag)),
@@ -196,7 +199,7 @@ impl Schema {
             _ => None,
         });
         let numbers = numbers.collect();
-        Some(Schema { params, returns, positional, numbers })
+        Some(Schema { params, returns, positional, numbers, inplace })
     }
 
     pub fn place(&self, name: &str) -> Option<usize> {
