@@ -45,7 +45,7 @@ impl Reduction {
             Reduction::Sum => crate::op!(crate::reduce::SUM, &losses),
             Reduction::Mean => {
                 let count = losses.numel() as f64;
-                crate::op!(crate::pointwise::arith::DIV, crate::op!(crate::reduce::SUM, &losses)?, count)
+                crate::op!(crate::pointwise::divide::DIV, crate::op!(crate::reduce::SUM, &losses)?, count)
             }
         }
     }
