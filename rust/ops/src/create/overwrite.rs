@@ -1,4 +1,4 @@
-//! Elements overwritten in place: `fill_`, `zero_`, `copy_`.
+//! Elements overwritten in place: `fill_`, `zero_`.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result, Scalar};
@@ -94,26 +94,5 @@ pub static ZERO_: Row = Row {
     dtypes: DTypes::ALL,
     run: Run::Compose(|args| change(args, |own| super::fill(own, Scalar::ZERO))),
     derivative: OVERWRITTEN,
-    ..Row::BASE
-};
-
-pub static COPY_: Row = Row {
-    name: "copy_",
-    variants: Variants::METHOD,
-    signature: "(Tensor self, Tensor|Scalar src, bool non_blocking=False) -> Tensor",
-    doc: "Overwrites the elements with those of `src`, which is broadcast and cast, in place.
-
-    >>> torch.zeros(2, dtype=torch.int64).copy_(torch.tensor([1.7, 2.7]))
-    tensor([1, 2])",
-    dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let own = args.tensor(0)?;
-        match args.optional_tensor(1) {
-            Some(source) => crate::copy::copy_(own, source)?,
-            None => crate::copy::copy_(own, &super::scalar_tensor(args.scalar(1)?)?)?,
-        }
-        Ok(Output::Tensor(own.clone()))
-    }),
-    derivative: Derivative::Composed,
     ..Row::BASE
 };
