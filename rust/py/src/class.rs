@@ -3,14 +3,13 @@
 use std::ffi::{CString, c_int, c_void};
 use std::mem::offset_of;
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::impl_::trampoline as shell;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::object::{self, Object};
-use crate::{attributes, methods, number, protocol};
+use crate::{attributes, conversion, methods, number, protocol};
 
 /// `Tensor(...)`: the legacy constructor, which lives in Python.
 unsafe fn construct(
@@ -28,11 +27,8 @@ unsafe fn construct(
         )
     };
     let maker = py.import("rushlight._legacy")?.getattr("construct")?;
-    let made = maker.call((class, args), None)?;
-    if kwargs.is_some_and(|kwargs| !kwargs.is_empty()) && made.is_none() {
-        return Err(PyTypeError::new_err("new(): invalid keyword arguments"));
-    }
-    Ok(made.into_ptr())
+    let kwargs = kwargs.unwrap_or_else(|| PyDict::new(py));
+    Ok(maker.call1((class, args, kwargs))?.into_ptr())
 }
 
 struct Construct;
@@ -71,6 +67,7 @@ pub fn make(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
     slots.extend(number::slots());
     slots.extend(protocol::slots());
     let mut methods = methods::definitions();
+    methods.extend(conversion::definitions());
     // SAFETY: the end of the list is a zeroed entry.
     methods.push(unsafe { std::mem::zeroed() });
     slots.push(slot(ffi::Py_tp_methods, methods.leak().as_mut_ptr().cast()));
@@ -88,6 +85,9 @@ pub fn make(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
     if class.is_null() {
         return Err(PyErr::fetch(py));
     }
+    // Messages name the class without its module, as those of classes written in Python do.
+    // SAFETY: the class was just made.
+    unsafe { Bound::from_borrowed_ptr(py, class) }.setattr("__name__", "Tensor")?;
     object::set_class(class.cast());
     Ok(class.cast())
 }

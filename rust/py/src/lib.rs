@@ -8,8 +8,11 @@
 mod attach;
 mod attributes;
 mod autograd;
+mod buffer;
 mod class;
+mod conversion;
 mod convert;
+mod dlpack;
 mod dtype;
 mod entry;
 mod errors;
@@ -45,7 +48,10 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("default_generator", Py::new(py, generator::PyGenerator(rushlight::Generator::default()))?)?;
     autograd::add(module)?;
     functions::add(module)?;
+    methods::add(module)?;
     storage::add(module)?;
     table::add(module)?;
-    entry::install(module, class)
+    entry::install(module, class)?;
+    // What `from _C import *` brings is what has no underscore.
+    module.delattr("__all__")
 }
