@@ -75,6 +75,39 @@ static ATTRIBUTES: &[Attribute] = &[
         write: Some(|value, t| t.set_requires_grad(value.extract()?).map_err(raise)),
     },
     Attribute {
+        name: c"retains_grad",
+        doc: c"Whether backward() keeps the gradient of this tensor, which is no leaf.",
+        read: |py, t| object(t.retains_grad(), py),
+        write: None,
+    },
+    Attribute {
+        name: c"output_nr",
+        doc: c"Which result of its node this tensor is.",
+        read: |py, t| object(t.output_nr().map_err(raise)?, py),
+        write: None,
+    },
+    Attribute {
+        name: c"data",
+        doc: c"The same elements without history, whose changes in place nobody counts.",
+        read: |py, t| object::wrap(py, t.data()),
+        write: Some(|value, t| crate::body::set_data(t, object::tensor(value)?)),
+    },
+    Attribute {
+        name: c"_version",
+        doc: c"How often the elements were changed in place.",
+        read: |py, t| object(t.version().map_err(raise)?, py),
+        write: None,
+    },
+    Attribute {
+        name: c"_base",
+        doc: c"The tensor that this one is a view of, or None.",
+        read: |py, t| match t.base() {
+            Some(base) => object::wrap(py, base.clone()),
+            None => Ok(py.None().into_ptr()),
+        },
+        write: None,
+    },
+    Attribute {
         name: c"grad",
         doc: c"The gradient that backward() collected, or None.",
         read: |py, t| match t.grad() {
