@@ -180,6 +180,14 @@ pub fn getset() -> *mut ffi::PyGetSetDef {
             closure: std::ptr::from_ref(attribute).cast_mut().cast(),
         })
         .collect();
+    // A class made by hand has no `__dict__` by itself.
+    list.push(ffi::PyGetSetDef {
+        name: c"__dict__".as_ptr(),
+        get: Some(ffi::PyObject_GenericGetDict),
+        set: Some(ffi::PyObject_GenericSetDict),
+        doc: std::ptr::null(),
+        closure: std::ptr::null_mut(),
+    });
     // SAFETY: the end of the list is a zeroed entry.
     list.push(unsafe { std::mem::zeroed() });
     Box::leak(list.into_boxed_slice()).as_mut_ptr()
