@@ -1,12 +1,11 @@
-"""Words for errors: the names torch prints for types, and the nearest existing name to a misspelt one."""
+"""Words for errors: the names torch prints for types, and longer texts."""
 
 from __future__ import annotations
 
 import rushlight as torch
+from rushlight._names import missing, nearest
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+__all__ = ["indented", "missing", "nearest", "typename"]
 
 
 def typename(value: object) -> str:
@@ -21,47 +20,6 @@ def typename(value: object) -> str:
     if home.partition(".")[0] == package:
         home = "torch" + home[len(package) :]
     return f"{home}.{kind.__qualname__}"
-
-
-def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The existing name that ``name`` was most likely meant to be, or None."""
-
-    def folded(word: str) -> str:
-        return word.replace("_", "").lower()
-
-    pool = [word for word in names if name.startswith("_") or not word.startswith("_")]
-    for word in pool:
-        if folded(word) == folded(name):
-            return word
-    from difflib import get_close_matches
-
-    found = get_close_matches(name, pool, 1, 0.75)
-    return found[0] if found else None
-
-
-class MissingName(AttributeError):
-    """An AttributeError that looks for the nearest name only when it is printed, so that ``hasattr`` stays cheap."""
-
-    names: Callable[[], Iterable[str]]
-
-    def __str__(self) -> str:
-        near = nearest(self.name, self.names())
-        return self.args[0] if near is None else f"{self.args[0]}\nDid you mean '{near}'?"
-
-    def __reduce__(self) -> tuple[type, tuple[str]]:
-        return AttributeError, (str(self),)
-
-
-# What programs see and print is an AttributeError.
-MissingName.__module__, MissingName.__qualname__, MissingName.__name__ = "builtins", "AttributeError", "AttributeError"
-
-
-def missing(sentence: str, name: str, names: Callable[[], Iterable[str]]) -> MissingName:
-    """The error for a name that does not exist; ``names`` tells which do."""
-    # `obj` is given so that the interpreter does not add a second proposal of its own.
-    error = MissingName(sentence, name=name, obj=None)
-    error.names = names
-    return error
 
 
 def indented(text: str, width: int) -> str:

@@ -98,10 +98,12 @@ pub fn allocate(bytes: usize) -> Result<NonNull<u8>> {
     } else if let Some(pointer) = take_large(size) {
         return Ok(pointer);
     }
-    system_allocate(size).or_else(|| {
-        release_cached();
-        system_allocate(size)
-    }).ok_or_else(|| out_of_memory(bytes))
+    system_allocate(size)
+        .or_else(|| {
+            release_cached();
+            system_allocate(size)
+        })
+        .ok_or_else(|| out_of_memory(bytes))
 }
 
 /// Gives a block back.
@@ -232,7 +234,7 @@ mod tests {
         let mut seen = std::collections::HashMap::new();
         for bytes in 1..=SMALL {
             let size = class_size(bytes);
-            assert!(size >= bytes && size % ALIGNMENT == 0);
+            assert!(size >= bytes && size.is_multiple_of(ALIGNMENT));
             assert!(bytes <= 512 || size <= bytes + bytes / 3, "{bytes} -> {size}");
             let class = small_class(size);
             assert!(class < SMALL_CLASSES, "{size} -> {class}");

@@ -1,6 +1,6 @@
 //! The ground floor: what a tensor is made of, without any arithmetic.
 //!
-//! `dtype` and `scalar` say what an element is and how types promote; `layout`, `broadcast`, `index` and `plan` are the
+//! `dtype`, `element` and `scalar` say what an element is and how types promote; `layout`, `broadcast`, `index` and `plan` are the
 //! algebra of sizes and signed strides, pure functions without data; `storage` and `alloc` own bytes; `shared` owns bytes
 //! that several processes see; `fork` keeps locks safe over `fork`; `error` is the one error of the house.
 
@@ -8,6 +8,7 @@ pub mod alloc;
 pub mod broadcast;
 pub mod device;
 pub mod dtype;
+pub mod element;
 pub mod error;
 pub mod fork;
 pub mod index;

@@ -2,7 +2,6 @@
 //!
 //! `names` gathers the table into what Python can call; `stub` and `pages` turn that into text.
 
-mod names;
 mod pages;
 mod stub;
 
@@ -13,7 +12,7 @@ use crate::tree;
 
 /// Every generated file as (path from the root, text).
 fn files(root: &Path) -> Result<Vec<(String, String)>, String> {
-    let names = names::collect();
+    let names = rushlight::names::collect();
     let frame = tree::read(&root.join(stub::FRAME))?;
     let mut files = vec![
         ("python/rushlight/_C.pyi".to_owned(), stub::classes(&frame, &names)?),

@@ -1,7 +1,7 @@
 //! How long an edit of one file takes until Python can import it; more than a minute is an error.
 //!
 //! The edit is a comment line at the head: it moves every line number, so that the compiler makes the code of that
-//! file again, as it does after a real edit. The file gets its text back whatever happens.
+//! file again, as it does after a real edit. The file gets its text back, also when the build fails.
 
 use std::fs;
 use std::path::Path;

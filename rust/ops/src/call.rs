@@ -12,7 +12,9 @@ use smallvec::SmallVec;
 use crate::node;
 use crate::profile;
 use crate::promote;
-use crate::row::{Kernel, Pointwise, Promote, Row, Run, Spec};
+use crate::short;
+use crate::short::{Operand, Operands};
+use crate::row::{Kernel, Pointwise, Promote, Row, Run, Spec, Update};
 use crate::signature::Kind;
 use crate::value::{Args, Output, Value};
 
@@ -38,7 +40,10 @@ pub fn call_into(args: Args, target: Target) -> Result<Output> {
     let output = match (&row.run, target) {
         (Run::Pointwise(body), target) => pointwise(body, &args, target),
         (Run::Kernel(body), Target::Fresh) => kernel(body, &args),
+        (Run::Update(body), target) => update(body, &args, target),
         (Run::View(layout), Target::Fresh) => view(*layout, &args),
+        (Run::View(layout), Target::InPlace) => reshape_in_place(*layout, &args),
+        (Run::Retype(form), Target::Fresh) => retype(*form, &args),
         (Run::Views(layouts), Target::Fresh) => views(*layouts, &args),
         (Run::Compose(body), Target::Fresh) => body(&args),
         (_, target) => crate::variants::through_copy(&args, target),
@@ -70,14 +75,6 @@ fn check_devices(args: &Args) -> Result<Device> {
     Ok(device.map_or(Device::Cpu, |(device, _)| device))
 }
 
-/// An operand of a pointwise row.
-enum Operand<'a> {
-    Tensor(&'a Tensor),
-    Number(Scalar),
-}
-
-type Operands<'a> = SmallVec<[Operand<'a>; 4]>;
-
 /// Splits the arguments into operands and numbers, by the kinds of the signature.
 fn split<'a>(args: &'a Args) -> Result<(Operands<'a>, Params)> {
     let mut operands = Operands::new();
@@ -105,6 +102,11 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
     let row = args.row;
     let device = check_devices(args)?;
     let (operands, numbers) = split(args)?;
+    if let Target::Fresh = target
+        && let Some(result) = short::attempt(row, body, &operands, &numbers)
+    {
+        return node::record(args, Output::Tensor(result?));
+    }
     // Steps 2 to 4.
     let extra: &[Scalar] = if body.promote == Promote::WithNumbers { &numbers } else { &[] };
     let common = common_dtype(&operands, extra)?;
@@ -157,9 +159,11 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
             out
         }
     };
-    for operand in &operands {
-        if let Operand::Tensor(tensor) = operand {
-            crate::variants::check_overlap(out, tensor)?;
+    if !matches!(target, Target::Fresh) {
+        for operand in &operands {
+            if let Operand::Tensor(tensor) = operand {
+                crate::variants::check_overlap(out, tensor)?;
+            }
         }
     }
     // Step 6.
@@ -298,6 +302,49 @@ fn kernel(body: &Kernel, args: &Args) -> Result<Output> {
     node::record(args, gather(args.row, results))
 }
 
+/// A copy of the first argument is changed, or the argument itself.
+fn update(body: &Update, args: &Args, target: Target) -> Result<Output> {
+    let device = check_devices(args)?;
+    (body.check)(args)?;
+    let own = args.tensor(0)?;
+    let run = |tensor: &Tensor| match device {
+        Device::Cpu => {
+            let work = args.each_tensor().map(|(_, t)| t.layout().numel()).sum::<usize>();
+            let apart = crate::variants::apart(args, tensor)?;
+            crate::host::while_detached(work, || (body.cpu)(apart.as_ref().unwrap_or(args), tensor))
+        }
+        Device::Meta => Ok(()),
+        Device::Cuda(_) => Err(no_cuda(args.row)),
+    };
+    match target {
+        Target::Fresh => {
+            let result = crate::copy::clone(own)?;
+            run(&result)?;
+            node::record(args, Output::Tensor(result))
+        }
+        Target::InPlace => {
+            crate::variants::check_in_place(args.row, own, own.sizes(), own.dtype())?;
+            let change = node::Change::begin(args)?;
+            run(own)?;
+            change.finish()
+        }
+        Target::Out(outs) => {
+            let Some(out) = outs.first() else { return Err(Error::type_("out= needs a tensor")) };
+            crate::variants::check_out(args.row, args, out, own.sizes(), own.dtype())?;
+            if own.dtype() == out.dtype() && crate::variants::apart(args, out)?.is_none() {
+                crate::copy::copy(out, own)?;
+                run(out)?;
+            } else {
+                let result = crate::copy::clone(own)?;
+                run(&result)?;
+                crate::copy::copy(out, &result)?;
+            }
+            out.bump_version();
+            Ok(Output::Tensor(out.clone()))
+        }
+    }
+}
+
 /// Results in the form that the signature promises.
 fn gather(row: &Row, mut results: Vec<Tensor>) -> Output {
     use crate::signature::Returns;
@@ -312,6 +359,37 @@ fn gather(row: &Row, mut results: Vec<Tensor>) -> Output {
 fn view(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Result<Output> {
     let base = args.tensor(0)?;
     let view = Tensor::view_of(base, layout(args)?);
+    node::record(args, Output::Tensor(view))
+}
+
+/// The tensor itself takes another geometry (`t_`, `squeeze_`).
+fn reshape_in_place(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Result<Output> {
+    let own = args.tensor(0)?;
+    let layout = layout(args)?;
+    let change = node::Change::begin_geometry(args)?;
+    let meta = rushlight_autograd::Meta { layout, ..own.meta().clone() };
+    // SAFETY: in-place calls hold the interpreter's lock, and no borrow of the old geometry is alive.
+    unsafe { own.set_meta(meta) };
+    match change {
+        Some(change) => change.finish(),
+        // A view's history is made anew from its base's, by geometry, once the version has moved on.
+        None => {
+            own.bump_version();
+            Ok(Output::Tensor(own.clone()))
+        }
+    }
+}
+
+fn retype(form: fn(&Args) -> Result<(Layout, DType)>, args: &Args) -> Result<Output> {
+    let base = args.tensor(0)?;
+    let (layout, dtype) = form(args)?;
+    let kept = args.keep();
+    let replay = move |base: &Tensor| {
+        let mut args = kept.clone();
+        args.values[0] = Value::Own(base.clone());
+        call(args)?.into_tensor()
+    };
+    let view = Tensor::view_with(base, layout, dtype, std::sync::Arc::new(replay));
     node::record(args, Output::Tensor(view))
 }
 

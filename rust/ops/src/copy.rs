@@ -1,34 +1,29 @@
 //! Copies between any two layouts and dtypes.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::plan::Plan;
-use rushlight_core::{Device, Layout, Result};
-use rushlight_cpu::pointwise::{self, Lane, Tile};
+use rushlight_core::{Device, Error, Layout, Result};
+use rushlight_cpu::pointwise::Lane;
 
+use crate::call::Target;
 use crate::derive::{Derivative, Saves, formula};
-use crate::node::Change;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
-use crate::value::Args;
-
-/// Moves elements as they are; the walk converts them.
-fn identity(width: usize) -> Tile {
-    unsafe fn copy<const WIDTH: usize>(out: *mut u8, inputs: *const *const u8, n: usize, _: &[rushlight_core::Scalar]) {
-        // SAFETY: the walk gives `n` elements on both sides.
-        unsafe { std::ptr::copy(*inputs, out, n * WIDTH) }
-    }
-    match width {
-        1 => copy::<1>,
-        2 => copy::<2>,
-        4 => copy::<4>,
-        8 => copy::<8>,
-        _ => copy::<16>,
-    }
-}
+use crate::expr::Expr;
+use crate::row::{DTypes, Row, Run, Spec, Update, Variants};
+use crate::value::{Args, Output};
 
 /// Overwrites `to` with `from`, which broadcasts and is cast; not recorded.
 pub fn copy(to: &Tensor, from: &Tensor) -> Result<()> {
-    let target = to.layout();
-    let source = from.layout().broadcast_to(&target.sizes)?;
+    copy_to_view(to, to.layout(), from)
+}
+
+/// Overwrites the elements that `target` names in the storage of `to`; not recorded.
+pub fn copy_to_view(to: &Tensor, target: &Layout, from: &Tensor) -> Result<()> {
+    let stretched;
+    let source = if from.sizes() == &target.sizes {
+        from.layout()
+    } else {
+        stretched = from.layout().broadcast_to(&target.sizes)?;
+        &stretched
+    };
     if to.device() != Device::Cpu || target.numel() == 0 {
         return Ok(());
     }
@@ -38,10 +33,21 @@ pub fn copy(to: &Tensor, from: &Tensor) -> Result<()> {
             Lane { pointer: out.as_ptr(), dtype: to.dtype() },
             Lane { pointer: input.as_ptr(), dtype: from.dtype() },
         ];
-        let plan = Plan::new([target, &source], [to.dtype().size(), from.dtype().size()]);
-        let dtype = to.dtype();
         // SAFETY: layouts stay within their pinned storages.
-        unsafe { pointwise::run(&plan, lanes, [dtype, dtype], identity(dtype.size()), &[]) };
+        unsafe { rushlight_cpu::copy::copy(target, source, lanes) };
+        Ok(())
+    })
+}
+
+/// Adds `from`, of the same dtype, to the elements that `target` names, which may name some more than once; not recorded.
+pub fn accumulate(to: &Tensor, target: &Layout, from: &Tensor) -> Result<()> {
+    if to.device() != Device::Cpu || target.numel() == 0 {
+        return Ok(());
+    }
+    crate::host::while_detached(target.numel(), || {
+        let (out, input) = (to.storage().pin(), from.storage().pin());
+        // SAFETY: layouts stay within their pinned storages, and both dtypes are the same.
+        unsafe { rushlight_cpu::copy::accumulate(target, out.as_ptr(), from.layout(), input.as_ptr(), to.dtype()) };
         Ok(())
     })
 }
@@ -55,38 +61,58 @@ pub fn clone(tensor: &Tensor) -> Result<Tensor> {
     Ok(copied)
 }
 
-/// The row behind `Tensor.copy_`: recorded, for the engine and for assignment.
-pub static COPY_: Row = Row {
-    name: "_copy_from",
-    variants: Variants::FUNCTION,
-    signature: "(Tensor self, Tensor src) -> Tensor",
-    doc: "The elements of `src`, broadcast and cast to look like `self`.
+/// `Tensor.copy_`, which also serves the engine and assignment.
+pub static COPY: Row = Row {
+    name: "copy",
+    variants: Variants::INPLACE,
+    signature: "(Tensor self, Tensor src, bool non_blocking=False) -> Tensor",
+    doc: "Overwrites the elements with those of `src`, broadcast and cast.
 
-    >>> torch._copy_from(torch.zeros(2), torch.tensor(3))
+    >>> torch.zeros(2).copy_(torch.tensor(3))
     tensor([3., 3.])",
     dtypes: DTypes::ALL,
-    run: Run::Kernel(Kernel {
-        infer: |args| {
-            let own = args.tensor(0)?;
-            Ok(vec![Spec::new(own.sizes(), own.dtype(), own)])
+    run: Run::Update(Update {
+        check: |args| {
+            let (own, from) = (args.tensor(0)?, args.tensor(1)?);
+            match from.layout().broadcast_to(own.sizes()) {
+                Ok(_) => Ok(()),
+                Err(_) if from.rank() > own.rank() => Err(Error::runtime(format!(
+                    "The size of tensor a ({}) must match the size of tensor b ({}) at non-singleton dimension 0",
+                    own.sizes().first().unwrap_or(&0),
+                    from.sizes()[0]
+                ))),
+                Err(error) => Err(error),
+            }
         },
-        cpu: |args, results| copy(&results[0], args.tensor(1)?),
+        cpu: |args, target| copy(target, args.tensor(1)?),
     }),
-    derivative: Derivative::Formulas(&[formula(1, Saves::NOTHING, |d| d.grad())]),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::NOTHING, |_| Expr::Nothing),
+        formula(1, Saves::NOTHING, |d| d.grad()),
+    ]),
     node: "CopyBackwards",
     samples: &["t(2, 3), t(3)"],
-    reference: "np.broadcast_to(src, self.shape)",
     ..Row::BASE
 };
 
-/// Overwrites `to` with `from`, recorded as torch's `copy_`.
+/// Overwrites `to` with `from`, recorded.
 pub fn copy_(to: &Tensor, from: &Tensor) -> Result<()> {
-    crate::variants::check_writable(to)?;
-    crate::variants::check_no_self_overlap(to)?;
-    from.layout().broadcast_to(to.sizes())?;
-    let args = Args::new(&COPY_, [to.into(), from.into()]);
-    let change = Change::begin(&args)?;
-    let overlapping = crate::variants::check_overlap(to, from).is_err();
-    if overlapping { copy(to, &clone(from)?)? } else { copy(to, from)? }
-    change.finish().map(drop)
+    let args = Args::new(&COPY, [to.into(), from.into(), false.into()]);
+    crate::call::call_into(args, Target::InPlace).map(drop)
 }
+
+pub static CONTIGUOUS: Row = Row {
+    name: "contiguous",
+    variants: Variants::METHOD,
+    signature: "(Tensor self, *, str? memory_format=None) -> Tensor",
+    doc: "The tensor in row-major memory: itself if it already is, else a copy.
+
+    >>> torch.zeros(2, 3).t().contiguous().stride()
+    (2, 1)",
+    dtypes: DTypes::ALL,
+    run: Run::Compose(|args| crate::convert::contiguous(args.tensor(0)?).map(Output::Tensor)),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3)", "t(2, 3).t()"],
+    reference: "np.ascontiguousarray(self) if self.ndim else self",
+    ..Row::BASE
+};

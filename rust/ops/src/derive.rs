@@ -5,7 +5,7 @@
 //! for all formulas in one place (`fit`).
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{DType, Device, Dims, Error, Result, Scalar};
+use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Scalar};
 
 use crate::expr::Expr;
 use crate::value::Args;
@@ -101,13 +101,16 @@ impl Derivative {
 pub struct Facts {
     pub place: usize,
     pub sizes: Dims,
+    pub strides: Dims,
+    pub offset: isize,
     pub dtype: DType,
     pub device: Device,
 }
 
 impl Facts {
     pub fn of(place: usize, tensor: &Tensor) -> Facts {
-        Facts { place, sizes: tensor.layout().sizes.clone(), dtype: tensor.dtype(), device: tensor.device() }
+        let Layout { sizes, strides, offset } = tensor.layout().clone();
+        Facts { place, sizes, strides, offset, dtype: tensor.dtype(), device: tensor.device() }
     }
 }
 
@@ -139,6 +142,11 @@ impl Derive<'_> {
             (_, Some(facts)) => Expr::new(crate::create::zeros(&facts.sizes, facts.dtype, facts.device)),
             _ => Expr::failed(Error::runtime("a derivative asked for a gradient that does not exist")),
         }
+    }
+
+    /// The gradients of all results, zeros where none arrived.
+    pub fn all_grads(&self) -> Result<Vec<Tensor>> {
+        (0..self.results.len()).map(|index| self.grad_of(index).done()).collect()
     }
 
     pub fn has_grad(&self, index: usize) -> bool {

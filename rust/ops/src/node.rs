@@ -133,7 +133,9 @@ fn wants_record(args: &Args) -> bool {
 fn build(args: &Args, results: &[Tensor], original: Option<Tensor>, in_place: bool) -> Result<RowNode> {
     let saves = needed_saves(args);
     let mut saved_inputs = SmallVec::new();
+    let mut inputs = SmallVec::new();
     for (at, (place, tensor)) in args.each_tensor().enumerate() {
+        inputs.push(Facts::of(place, if at == 0 { original.as_ref().unwrap_or(tensor) } else { tensor }));
         let kept = if at == 0 && in_place { original.as_ref() } else { Some(tensor) };
         saved_inputs.push(match kept {
             Some(kept) if saves.has_input(place) => Some(SavedTensor::input(kept)?),
@@ -142,7 +144,7 @@ fn build(args: &Args, results: &[Tensor], original: Option<Tensor>, in_place: bo
     }
     Ok(RowNode {
         args: args.keep(),
-        inputs: args.each_tensor().map(|(place, tensor)| Facts::of(place, tensor)).collect(),
+        inputs,
         edges: covered(args, in_place).into_iter().map(|(at, _)| at).collect(),
         results: results.iter().map(|result| Facts::of(0, result)).collect(),
         outputs: (0..results.len()).filter(|&at| results[at].dtype().is_differentiable()).collect(),
@@ -210,6 +212,18 @@ impl<'a, 'v> Change<'a, 'v> {
             None
         };
         Ok(Change { args, own, inner, original })
+    }
+
+    /// For a change of geometry alone; nothing for a view, whose history follows from its base's.
+    pub fn begin_geometry(args: &'a Args<'v>) -> Result<Option<Change<'a, 'v>>> {
+        let mut change = Change::begin(args)?;
+        if change.own.is_view() {
+            return Ok(None);
+        }
+        if change.inner.is_recorded() {
+            change.original = Some(change.own.detach());
+        }
+        Ok(Some(change))
     }
 
     /// Counts the change and rewrites the tensor's history.

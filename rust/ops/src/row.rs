@@ -124,12 +124,23 @@ pub struct Kernel {
     pub cpu: fn(&Args, &[Tensor]) -> Result<()>,
 }
 
+/// An operator whose result is its first argument with some elements changed.
+pub struct Update {
+    /// Checks the arguments; runs without data.
+    pub check: fn(&Args) -> Result<()>,
+    /// Changes the tensor, which holds the first argument's elements; no other argument shares its memory.
+    pub cpu: fn(&Args, &Tensor) -> Result<()>,
+}
+
 /// How a row is carried out.
 pub enum Run {
     Pointwise(Pointwise),
     Kernel(Kernel),
-    /// The same bytes seen otherwise.
+    Update(Update),
+    /// The same bytes seen otherwise. In place the tensor itself takes the geometry.
     View(fn(&Args) -> Result<Layout>),
+    /// The same bytes seen as another dtype.
+    Retype(fn(&Args) -> Result<(Layout, DType)>),
     /// Several views at once, which in-place operations may not rebase.
     Views(fn(&Args) -> Result<Vec<Layout>>),
     /// Other rows; it has neither kernel nor derivative.
@@ -201,7 +212,7 @@ impl Row {
 
     #[cold]
     fn parse(&self) -> &'static Schema {
-        let empty = || Schema { params: Vec::new(), returns: crate::signature::Returns::Tensor, positional: 0 };
+        let empty = || Schema { params: Vec::new(), returns: crate::signature::Returns::Tensor, positional: 0, numbers: Vec::new() };
         let schema: &'static Schema = Box::leak(Box::new(Schema::parse(self.signature).unwrap_or_else(empty)));
         self.parsed.store(std::ptr::from_ref(schema).cast_mut(), Ordering::Release);
         schema
@@ -213,7 +224,7 @@ impl Row {
     }
 
     pub fn is_view(&self) -> bool {
-        matches!(self.run, Run::View(_) | Run::Views(_))
+        matches!(self.run, Run::View(_) | Run::Retype(_) | Run::Views(_))
     }
 
     /// Calls the operator from Rust.

@@ -9,7 +9,7 @@ use rushlight_core::{DType, Error, Layout, Result, Storage};
 use crate::call::Target;
 use crate::node;
 use crate::row::Row;
-use crate::value::{Args, Output};
+use crate::value::{Args, Output, Value};
 
 /// Whether the operator may write its result into its first argument.
 pub fn check_in_place(row: &Row, own: &Tensor, sizes: &[isize], dtype: DType) -> Result<()> {
@@ -73,6 +73,33 @@ pub fn check_overlap(out: &Tensor, input: &Tensor) -> Result<()> {
     Err(Error::runtime(
         "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. Please clone() the tensor before performing the operation.",
     ))
+}
+
+/// The arguments with copies of those tensors that share memory with `own`, other than the first; nothing if none does.
+pub fn apart<'a>(args: &Args<'a>, own: &Tensor) -> Result<Option<Args<'a>>> {
+    let shares = |tensor: &Tensor| {
+        tensor.storage().address() == own.storage().address()
+            && (tensor.layout() == own.layout() || check_overlap(own, tensor).is_err())
+    };
+    if !args.each_tensor().skip(1).any(|(_, tensor)| shares(tensor)) {
+        return Ok(None);
+    }
+    let mut args = args.clone();
+    for value in args.values.iter_mut().skip(1) {
+        match value {
+            Value::Tensors(list) => {
+                for tensor in list.iter_mut().flatten().filter(|tensor| shares(tensor)) {
+                    *tensor = crate::copy::clone(tensor)?;
+                }
+            }
+            _ => {
+                if let Some(tensor) = value.as_tensor().filter(|tensor| shares(tensor)) {
+                    *value = Value::Own(crate::copy::clone(tensor)?);
+                }
+            }
+        }
+    }
+    Ok(Some(args))
 }
 
 /// Whether two views step through the same stretch without ever meeting (columns of one matrix, say).

@@ -9,9 +9,8 @@ use pyo3::impl_::trampoline as shell;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::attributes;
-use crate::number;
 use crate::object::{self, Object};
+use crate::{attributes, methods, number, protocol};
 
 /// `Tensor(...)`: the legacy constructor, which lives in Python.
 unsafe fn construct(
@@ -70,6 +69,11 @@ pub fn make(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
         slot(ffi::Py_tp_doc, c"An n-dimensional array of one dtype, with gradients.".as_ptr().cast_mut().cast()),
     ];
     slots.extend(number::slots());
+    slots.extend(protocol::slots());
+    let mut methods = methods::definitions();
+    // SAFETY: the end of the list is a zeroed entry.
+    methods.push(unsafe { std::mem::zeroed() });
+    slots.push(slot(ffi::Py_tp_methods, methods.leak().as_mut_ptr().cast()));
     slots.push(slot(0, std::ptr::null_mut()));
     let name = CString::new("torch.Tensor")?;
     let mut spec = ffi::PyType_Spec {

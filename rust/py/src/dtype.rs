@@ -66,13 +66,13 @@ pub fn extract_dtype(object: &Bound<'_, PyAny>) -> Option<DType> {
     }
     let py = object.py();
     if object.is(py.get_type::<pyo3::types::PyFloat>()) {
-        Some(rushlight_core::dtype::default_dtype())
+        Some(DType::F64)
     } else if object.is(py.get_type::<pyo3::types::PyInt>()) {
         Some(DType::I64)
     } else if object.is(py.get_type::<pyo3::types::PyBool>()) {
         Some(DType::Bool)
     } else if object.is(py.get_type::<pyo3::types::PyComplex>()) {
-        Some(rushlight_core::dtype::default_dtype().to_complex())
+        Some(DType::C128)
     } else {
         None
     }

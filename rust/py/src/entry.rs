@@ -9,9 +9,10 @@ use std::sync::OnceLock;
 use pyo3::ffi;
 use pyo3::impl_::trampoline::{MethodDef, fastcall_cfunction_with_keywords};
 use pyo3::prelude::*;
+use rushlight::Row;
 use rushlight::call::{Target, call_into};
+use rushlight::names::{self, Form};
 use rushlight::row::Variants;
-use rushlight::{Row, table};
 
 use crate::errors::raise;
 use crate::parse::{Call, Misfit, Overload, bind, no_match, out_tensors};
@@ -63,8 +64,7 @@ macro_rules! pool {
     };
 }
 
-static ENTRIES: [[CFunction; 32]; POOL / 32] =
-    pool!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47);
+static ENTRIES: [[CFunction; 32]; POOL / 32] = pool!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47);
 
 unsafe fn run(
     py: Python<'_>,
@@ -121,40 +121,14 @@ unsafe fn run(
     Err(no_match(py, &callable.name, &callable.overloads, call, misfits))
 }
 
-/// Groups the table's rows by name into everything that Python can call.
+/// Everything that Python can call.
 fn collect() -> Vec<Callable> {
-    let mut list: Vec<Callable> = Vec::new();
-    let mut add = |name: String, namespace: &'static str, method: bool, in_place: bool, row: &'static Row| {
-        let takes_out = !method && !in_place && row.variants.has(Variants::OUT);
-        let overload = Overload::new(row, takes_out);
-        match list.iter_mut().find(|c| c.name == name && c.namespace == namespace && c.method == method) {
-            Some(callable) => callable.overloads.push(overload),
-            None => list.push(Callable { name, namespace, method, in_place, overloads: vec![overload] }),
-        }
+    let callable = |((namespace, name, form), rows): ((&'static str, String, Form), Vec<&'static Row>)| {
+        let takes_out = |row: &Row| form == Form::Function && row.variants.has(Variants::OUT);
+        let overloads = rows.into_iter().map(|row| Overload::new(row, takes_out(row))).collect();
+        Callable { name, namespace, method: form.is_method(), in_place: form.is_in_place(), overloads }
     };
-    for row in table::ROWS {
-        let own = (row.namespace, row.python_name());
-        let aliases = row.aliases.iter().map(|alias| alias.rsplit_once('.').unwrap_or(("", alias)));
-        for (at, (namespace, name)) in std::iter::once(own).chain(aliases).enumerate() {
-            let elsewhere = at > 0 && namespace != row.namespace;
-            if row.variants.has(Variants::FUNCTION) {
-                add(name.into(), namespace, false, false, row);
-            }
-            if elsewhere {
-                continue;
-            }
-            if row.variants.has(Variants::METHOD) {
-                add(name.into(), "", true, false, row);
-            }
-            if row.variants.has(Variants::INPLACE) {
-                add(format!("{name}_"), "", true, true, row);
-                if row.variants.has(Variants::FUNCTION) && row.schema().params.len() == 1 {
-                    add(format!("{name}_"), namespace, false, true, row);
-                }
-            }
-        }
-    }
-    list
+    names::collect().into_iter().map(callable).collect()
 }
 
 /// Puts every operator where Python finds it: methods on `class`, functions in the dictionary of their namespace.
@@ -215,6 +189,12 @@ fn doc(callable: &Callable) -> String {
             Some(default) => format!("{name}={}", default.replace('[', "(").replace(']', ",)")),
             None => name.into(),
         });
+    }
+    if callable.overloads[0].takes_out {
+        if !starred {
+            parameters.push("*".into());
+        }
+        parameters.push("out=None".into());
     }
     if callable.overloads.len() > 1 {
         return format!("{}{}\n\n{}", callable.name, row.signature, row.doc);

@@ -1,7 +1,9 @@
 //! `rushlight._C`: the engine as Python sees it. Only translation happens here, no mathematics.
 //!
-//! `class` and `object` make `Tensor`, `attributes` and `number` what it answers to; `entry` turns the operator table into
+//! `class` and `object` make `Tensor`; `attributes`, `methods`, `protocol` and `number` are what it answers to; `entry` turns the operator table into
 //! functions and methods, `parse` and `convert` bring arguments in and results out, `errors` exceptions.
+
+#![allow(non_snake_case, reason = "Python knows the module by this name")]
 
 mod attach;
 mod attributes;
@@ -11,10 +13,17 @@ mod convert;
 mod dtype;
 mod entry;
 mod errors;
+mod functions;
 mod generator;
+mod methods;
+mod nested;
 mod number;
+mod numpy;
 mod object;
 mod parse;
+mod print;
+mod protocol;
+mod reclaim;
 mod results;
 mod size;
 mod storage;
@@ -39,6 +48,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     module.add("default_generator", Py::new(py, generator::PyGenerator(rushlight::Generator::default()))?)?;
     autograd::add(module)?;
+    functions::add(module)?;
     storage::add(module)?;
     table::add(module)?;
     entry::install(module, class)

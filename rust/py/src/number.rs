@@ -35,11 +35,7 @@ unsafe fn binary(py: Python<'_>, row: &'static Row, left: Raw, right: Raw) -> Py
         let (Some(left), Some(right)) = (operand(py, left)?, operand(py, right)?) else { return Ok(not_implemented(py)) };
         (left, right)
     };
-    let mut args = Args::new(row, [left, right]);
-    for param in row.schema().params.iter().skip(2) {
-        args.values.push(param.default_value());
-    }
-    object::wrap(py, rushlight::call(args).and_then(rushlight::Output::into_tensor).map_err(raise)?)
+    object::wrap(py, rushlight::short::binary(row, left, right).map_err(raise)?)
 }
 
 /// `a op= b`.

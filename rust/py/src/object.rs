@@ -173,6 +173,7 @@ pub unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
             tensor.set_python(ptr::null_mut());
             drop(tensor);
         }
+        crate::reclaim::drain(Python::assume_attached());
         let dict = std::mem::replace(&mut (*own).dict, ptr::null_mut());
         if !dict.is_null() {
             ffi::Py_DecRef(dict);

@@ -5,6 +5,7 @@ fetches in this process; `_MultiProcessIter` deals numbered tasks to worker proc
 batches out in the order of their numbers, so that the result does not depend on the number of workers.
 """
 
+import copy
 import itertools
 import warnings
 import weakref
@@ -73,9 +74,7 @@ class DataLoader(Generic[_T_co]):
         shard: str | None = None,
     ) -> None:
         if num_workers < 0:
-            raise ValueError(
-                "num_workers option should be non-negative; use num_workers=0 to disable multiprocessing."
-            )
+            raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
         if timeout < 0:
             raise ValueError("timeout option should be non-negative")
         if num_workers == 0 and prefetch_factor is not None:
@@ -102,9 +101,7 @@ class DataLoader(Generic[_T_co]):
                 )
             batch_size = None
         elif batch_size is None and drop_last:
-            raise ValueError(
-                "batch_size=None option disables auto-batching and is mutually exclusive with drop_last"
-            )
+            raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
         if sampler is None:
             if streams:
                 sampler = _InfiniteConstantSampler()
@@ -197,7 +194,7 @@ class DataLoader(Generic[_T_co]):
         if self._iterator is None or self._iterator.failed:
             self._iterator = self._get_iterator()
         else:
-            self._iterator.reset()
+            self._iterator.reset(self)
         return self._iterator
 
     def __len__(self) -> int:
@@ -242,20 +239,23 @@ class _BaseDataLoaderIter:
     """Counts the batches, draws the seed of the workers and pins memory; subclasses write `_next_data`."""
 
     def __init__(self, loader: DataLoader) -> None:
-        self._loader = loader
+        # The choices as they are now. Not the loader itself, which may hold this iterator: the last reference to a
+        # loader must end its workers at once and not when the collector comes by.
+        self._loader = copy.copy(loader)
+        self._loader._iterator = None
         self._fetcher_class = (
             IterableDatasetFetcher if loader._dataset_kind == _DatasetKind.Iterable else MapDatasetFetcher
         )
         # Drawn even without workers: it is part of the random stream that programs rely on.
         self._base_seed = draw_seed(loader.generator)
         self._pins = _usable_pinning(loader)
+        self._begin_pass(loader)
+
+    def _begin_pass(self, loader: DataLoader) -> None:
+        self._tasks = iter(loader._index_sampler)
+        self._num_yielded = 0
         # As the length was when the iteration began: `list(loader)` asks for it only afterwards.
         self._reported_length = loader._reported_length
-        self._begin_pass()
-
-    def _begin_pass(self) -> None:
-        self._tasks = iter(self._loader._index_sampler)
-        self._num_yielded = 0
 
     def __iter__(self):
         return self
@@ -348,9 +348,9 @@ class _MultiProcessIter(_BaseDataLoaderIter):
         self._may_repeat = loader._dataset_kind == _DatasetKind.Iterable and loader.num_workers > 1
         self._begin_tasks()
 
-    def reset(self) -> None:
+    def reset(self, loader: DataLoader) -> None:
         """A new pass with the same workers; results of an unfinished pass are dropped as they arrive."""
-        self._begin_pass()
+        self._begin_pass(loader)
         self._dataset_pass += 1
         self._pool.broadcast(Resume(self._dataset_pass))
         self._begin_tasks()

@@ -131,9 +131,7 @@ class ConcatDataset(Dataset[_T_co]):
 
     @property
     def cummulative_sizes(self) -> list:
-        warnings.warn(
-            "`cummulative_sizes` attribute is renamed to `cumulative_sizes`", FutureWarning, stacklevel=2
-        )
+        warnings.warn("`cummulative_sizes` attribute is renamed to `cumulative_sizes`", FutureWarning, stacklevel=2)
         return self.cumulative_sizes
 
 
@@ -187,9 +185,7 @@ def random_split(dataset: Dataset[_T], lengths: Sequence, generator=None) -> "li
     if sum(lengths) != len(dataset):
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
     order = torch.randperm(sum(lengths), generator=generator or torch.default_generator).tolist()
-    return [
-        Subset(dataset, order[end - length : end]) for end, length in zip(accumulate(lengths), lengths)
-    ]
+    return [Subset(dataset, order[end - length : end]) for end, length in zip(accumulate(lengths), lengths)]
 
 
 def _lengths_of_fractions(total: int, fractions: Sequence) -> list:

@@ -9,9 +9,9 @@ use rushlight::derive::Derivative;
 use rushlight::row::{DTypes, Run, Variants};
 use rushlight::table::ROWS;
 
-use super::names::{Form, Names};
 use super::stub::summary;
 use crate::budget::GENERATED;
+use rushlight::names::{Form, Names};
 
 pub const FOLDER: &str = "docs/reference";
 

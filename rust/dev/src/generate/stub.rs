@@ -7,8 +7,8 @@ use rushlight::Row;
 use rushlight::row::Variants;
 use rushlight::signature::{Kind, Param, Returns};
 
-use super::names::{Form, Names};
 use crate::budget::GENERATED;
+use rushlight::names::{Form, Names};
 
 /// The part written by hand; one line in it is replaced.
 pub const FRAME: &str = "rust/dev/stub.pyi";

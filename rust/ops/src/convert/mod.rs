@@ -5,13 +5,14 @@ use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, disp
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::value::Value;
 
 /// The row behind `.to(dtype)`, `.float()` and every cast in derivatives.
 pub static TO_DTYPE: Row = Row {
     name: "_to_copy",
     variants: Variants::FUNCTION,
-    signature: "(Tensor self, *, ScalarType? dtype=None) -> Tensor",
-    doc: "A copy in another dtype, in the same order of dimensions.
+    signature: "(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor",
+    doc: "A copy in another dtype or on another device, in the same order of dimensions.
 
     >>> torch._to_copy(torch.tensor([1.7, -1.7]), dtype=torch.int64)
     tensor([ 1, -1])",
@@ -20,7 +21,11 @@ pub static TO_DTYPE: Row = Row {
         infer: |args| {
             let own = args.tensor(0)?;
             let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
-            Ok(vec![Spec { layout, dtype: args.dtype(1).unwrap_or(own.dtype()), device: own.device() }])
+            let device = args.device(2).unwrap_or(own.device());
+            if own.device() == Device::Meta && device != Device::Meta {
+                return Err(Error::not_implemented("Cannot copy out of meta tensor; no data!"));
+            }
+            Ok(vec![Spec { layout, dtype: args.dtype(1).unwrap_or(own.dtype()), device }])
         },
         cpu: |args, results| crate::copy::copy(&results[0], args.tensor(0)?),
     }),
@@ -66,6 +71,14 @@ pub fn to_dtype(tensor: &Tensor, dtype: DType) -> Result<Tensor> {
         return Ok(tensor.clone());
     }
     crate::op!(TO_DTYPE, tensor, dtype)
+}
+
+/// The tensor on another device; itself if it is there.
+pub fn to_device(tensor: &Tensor, device: Device) -> Result<Tensor> {
+    if tensor.device() == device {
+        return Ok(tensor.clone());
+    }
+    crate::op!(TO_DTYPE, tensor, Value::None, Value::Device(device))
 }
 
 /// The tensor in row-major memory; itself if it already is.

@@ -7,6 +7,7 @@ use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{DTypes, Row, Run, Variants};
 use crate::value::Args;
+use crate::view::reshape::sizes_value;
 
 pub static EXPAND: Row = Row {
     name: "expand",
@@ -33,6 +34,39 @@ pub static EXPAND: Row = Row {
         "The expanded size of the tensor (4) must match the existing size (3) at non-singleton dimension 1.  Target sizes: [2, 4].  Tensor sizes: [2, 3]",
     )],
     reference: "np.broadcast_to(self, [s if w == -1 else w for w, s in zip(size, (1,) * (len(size) - self.ndim) + self.shape)])",
+    ..Row::BASE
+};
+
+pub static EXPAND_AS: Row = Row {
+    name: "expand_as",
+    variants: Variants::METHOD,
+    signature: "(Tensor self, Tensor other) -> Tensor",
+    doc: "A view stretched to the shape of `other`.
+
+    >>> torch.tensor([[1], [2]]).expand_as(torch.zeros(2, 2))
+    tensor([[1, 1],
+            [2, 2]])",
+    dtypes: DTypes::ALL,
+    run: Run::Compose(|args| EXPAND.call([args.tensor(0)?.into(), sizes_value(args.tensor(1)?.sizes())])),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 1), t(2, 3)"],
+    reference: "np.broadcast_to(self, other.shape)",
+    ..Row::BASE
+};
+
+pub static BROADCAST_TO: Row = Row {
+    name: "broadcast_to",
+    signature: "(Tensor self, int[] size) -> Tensor",
+    doc: "A view stretched to `size`; another name of `expand`.
+
+    >>> torch.broadcast_to(torch.tensor([1, 2]), (2, 2))
+    tensor([[1, 2],
+            [1, 2]])",
+    dtypes: DTypes::ALL,
+    run: Run::Compose(|args| EXPAND.call([args.tensor(0)?.into(), args.ints(1)?.into()])),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 1), (2, 3)", "t(3), (2, 3)"],
+    reference: "np.broadcast_to(self, size)",
     ..Row::BASE
 };
 

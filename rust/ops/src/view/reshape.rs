@@ -1,10 +1,10 @@
 //! Other sizes for the same elements in the same order.
 
 use rushlight_core::layout::{Shape, infer_size};
-use rushlight_core::{Error, Layout, Result};
+use rushlight_core::{DType, Error, Layout, Result};
 
 use crate::derive::{Derivative, Saves, formula};
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Ints, Output, Value};
 
 pub static VIEW: Row = Row {
@@ -43,15 +43,8 @@ pub static RESHAPE: Row = Row {
     run: Run::Compose(|args| {
         let tensor = args.tensor(0)?;
         let sizes = infer_size(args.ints(1)?, tensor.numel())?;
-        let source;
-        let tensor = match tensor.layout().view_strides(&sizes) {
-            Some(_) => tensor,
-            None => {
-                source = crate::convert::contiguous(tensor)?;
-                &source
-            }
-        };
-        VIEW.call([tensor.into(), sizes_value(&sizes)])
+        let row = if tensor.layout().view_strides(&sizes).is_some() { &VIEW } else { &COPIED };
+        row.call([tensor.into(), sizes_value(&sizes)])
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3), (3, 2)", "t(2, 3), -1", "t(2, 3).t(), (6,)"],
@@ -59,6 +52,105 @@ pub static RESHAPE: Row = Row {
     reference: "np.reshape(self, shape)",
     ..Row::BASE
 };
+
+/// `reshape` where the strides allow no view.
+pub static COPIED: Row = Row {
+    name: "_unsafe_view",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, int[] size) -> Tensor",
+    doc: "A row-major copy under another shape.
+
+    >>> torch._unsafe_view(torch.tensor([[1, 2], [3, 4]]).t(), (4,))
+    tensor([1, 3, 2, 4])",
+    dtypes: DTypes::ALL,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let own = args.tensor(0)?;
+            Ok(vec![Spec::new(&infer_size(args.ints(1)?, own.numel())?, own.dtype(), own)])
+        },
+        cpu: |args, results| {
+            let own = args.tensor(0)?;
+            crate::copy::copy_to_view(&results[0], &Layout::contiguous(own.sizes()), own)
+        },
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
+        d.grad().call(&RESHAPE, [sizes_value(d.sizes(0))])
+    })]),
+    samples: &["t(2, 3).t(), (6,)"],
+    reference: "np.reshape(self, size)",
+    ..Row::BASE
+};
+
+pub static VIEW_DTYPE: Row = Row {
+    name: "view.dtype",
+    variants: Variants::METHOD,
+    signature: "(Tensor self, ScalarType dtype) -> Tensor",
+    doc: "The same bytes read as another dtype; the last dimension shrinks or grows where the sizes of the elements differ.
+
+    >>> torch.tensor([1., -2.]).view(torch.int32)
+    tensor([ 1065353216, -1073741824], dtype=torch.int32)",
+    dtypes: DTypes::ALL,
+    run: Run::Retype(|args| {
+        let own = args.tensor(0)?;
+        let dtype = args.dtype(1).unwrap_or(own.dtype());
+        Ok((retyped(own.layout(), own.dtype().size() as isize, dtype.size() as isize, own.dtype(), dtype)?, dtype))
+    }),
+    derivative: Derivative::NonDifferentiable("other bits are other numbers"),
+    samples: &["t(2, 4), torch.uint8"],
+    ..Row::BASE
+};
+
+/// The geometry of the same bytes in elements of another size.
+fn retyped(own: &Layout, old: isize, new: isize, from: DType, to: DType) -> Result<Layout> {
+    let mut view = own.clone();
+    if old == new {
+        return Ok(view);
+    }
+    let fail = |text: String| Err(Error::runtime(text));
+    let Some(last) = own.rank().checked_sub(1) else {
+        return fail(format!("self.dim() cannot be 0 to view {} as {} (different element sizes)", from.title(), to.title()));
+    };
+    if own.strides[last] != 1 && own.sizes[last] != 1 {
+        return fail(format!(
+            "self.stride(-1) must be 1 to view {} as {} (different element sizes), but got {}",
+            from.title(), to.title(), own.strides[last]
+        ));
+    }
+    if old > new {
+        let factor = old / new;
+        view.strides.iter_mut().for_each(|stride| *stride *= factor);
+        view.strides[last] = 1;
+        view.sizes[last] *= factor;
+        view.offset *= factor;
+        return Ok(view);
+    }
+    let factor = new / old;
+    if own.sizes[last] % factor != 0 {
+        return fail(format!(
+            "self.size(-1) must be divisible by {factor} to view {} as {} (different element sizes), but got {}",
+            from.title(), to.title(), own.sizes[last]
+        ));
+    }
+    if own.offset % factor != 0 {
+        return fail(format!(
+            "self.storage_offset() must be divisible by {factor} to view {} as {} (different element sizes), but got {}",
+            from.title(), to.title(), own.offset
+        ));
+    }
+    for dim in 0..last {
+        if own.strides[dim] % factor != 0 {
+            return fail(format!(
+                "self.stride({dim}) must be divisible by {factor} to view {} as {} (different element sizes), but got {}",
+                from.title(), to.title(), own.strides[dim]
+            ));
+        }
+        view.strides[dim] /= factor;
+    }
+    view.strides[last] = 1;
+    view.sizes[last] /= factor;
+    view.offset /= factor;
+    Ok(view)
+}
 
 /// Sizes as an argument.
 pub fn sizes_value(sizes: &[isize]) -> Value<'static> {

@@ -8,6 +8,7 @@ use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{DTypes, Row, Run};
 use crate::value::{Args, Ints, Value};
+use crate::view::embed::embed_at;
 
 pub static AS_STRIDED: Row = Row {
     name: "as_strided",
@@ -23,7 +24,7 @@ The view must stay within the storage. Elements that several indices name are su
     dtypes: DTypes::ALL,
     run: Run::View(layout),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, scatter)]),
-    samples: &["t(6), (2, 3), (3, 1)", "t(6), (3,), (2,), 1", "t(4), (3, 2), (1, 1)"],
+    samples: &["t(6), (2, 3), (3, 1)", "t(6), (3,), (2,), 1", "t(4), (3, 2), (1, 1)", "t(2, 3).t(), (2,), (2,)"],
     errors: &[("t(4), (5,), (1,)", "RuntimeError", "setStorage: sizes [5], strides [1], storage offset 0")],
     reference: "",
     ..Row::BASE
@@ -73,8 +74,25 @@ pub fn as_strided(tensor: &Tensor, layout: &Layout) -> Result<Tensor> {
     AS_STRIDED.tensor([tensor.into(), ints(&layout.sizes), ints(&layout.strides), Value::Int(layout.offset as i64)])
 }
 
-/// The gradient of a view: each element goes back to its place in a tensor like the input, and meets there what other
-/// indices of the same place bring.
-fn scatter(_d: &Derive) -> Expr {
-    Expr::failed(Error::runtime("as_strided: the gradient needs index_put"))
+/// Each element goes back to its place in the storage, meets there what other indices of the same place bring, and the
+/// input's own geometry reads it. Where several of the input's indices share a place they share its gradient.
+fn scatter(d: &Derive) -> Expr {
+    let Some(facts) = d.facts(0) else { return Expr::Nothing };
+    let own = Layout { sizes: facts.sizes.clone(), strides: facts.strides.clone(), offset: facts.offset };
+    let (sizes, strides) = (to_dims(d.ints(1)), to_dims(d.ints(2)));
+    let view = Layout { sizes, strides, offset: d.args.optional_int(3).map_or(own.offset, |offset| offset as isize) };
+    let reach = |layout: &Layout| layout.span().unwrap_or((layout.offset, layout.offset));
+    let ((a, b), (c, e)) = (reach(&own), reach(&view));
+    let (low, high) = (a.min(c), b.max(e));
+    let moved = |layout: &Layout| Layout { offset: layout.offset - low, ..layout.clone() };
+    let held = [high - low + 1];
+    let mut flat = embed_at(d.grad(), &held, &moved(&view));
+    if own.overlaps() {
+        let one = crate::create::full(&own.sizes, rushlight_core::Scalar::ONE, facts.dtype, facts.device);
+        flat = flat / embed_at(Expr::new(one), &held, &moved(&own));
+    }
+    match flat.done().and_then(|flat| as_strided(&flat, &moved(&own))) {
+        Ok(grad) => Expr::from(grad),
+        Err(error) => Expr::failed(error),
+    }
 }

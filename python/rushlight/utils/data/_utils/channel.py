@@ -10,13 +10,13 @@ import os
 import queue
 import threading
 from multiprocessing.connection import wait
-from multiprocessing.reduction import ForkingPickler
+
+from rushlight import multiprocessing
+from rushlight.multiprocessing.connection import Message
 
 
 def pipe():
     """Two connected ends, for the parent and for the worker."""
-    from rushlight import multiprocessing
-
     return multiprocessing.Pipe(duplex=True)
 
 
@@ -46,13 +46,13 @@ class WorkerEnd:
 
     def send(self, message) -> None:
         """Raises what pickling the message raises."""
-        self._outgoing.put(ForkingPickler.dumps(message))
+        self._outgoing.put(Message(message))
 
     def _write(self) -> None:
         # A parent that is gone is the main thread's business: `receive` says so.
         with contextlib.suppress(OSError):
             while True:
-                self._connection.send_bytes(self._outgoing.get())
+                self._connection.send_message(self._outgoing.get())
 
 
 def _process_descriptor(pid: int):

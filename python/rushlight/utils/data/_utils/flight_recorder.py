@@ -1,6 +1,6 @@
 """What a worker leaves behind when it dies: a page of anonymous memory shared with the parent.
 
-Its first eight bytes say at which sample of its task the worker is; behind them Python's fault handler
+Its first bytes say which task the worker is at, and at which sample of it; behind them Python's fault handler
 writes the stack when a signal such as SIGSEGV ends the process. The memory has no name, so nothing can be left over.
 """
 
@@ -13,7 +13,8 @@ import tempfile
 from multiprocessing.reduction import DupFd
 
 _SIZE = mmap.PAGESIZE
-_POSITION = struct.Struct("=q")
+_NUMBER = struct.Struct("=q")
+_STACK = 2 * _NUMBER.size
 
 
 class FlightRecorder:
@@ -24,23 +25,30 @@ class FlightRecorder:
         self._descriptor = descriptor
         self._page = mmap.mmap(descriptor, _SIZE)
 
+    def begin(self, task: int) -> None:
+        _NUMBER.pack_into(self._page, 0, task)
+
     def note(self, position: int) -> None:
         """The worker is about to take sample `position` of its task."""
-        _POSITION.pack_into(self._page, 0, position)
+        _NUMBER.pack_into(self._page, _NUMBER.size, position)
+
+    @property
+    def task(self) -> int:
+        return _NUMBER.unpack_from(self._page, 0)[0]
 
     @property
     def position(self) -> int:
-        return _POSITION.unpack_from(self._page, 0)[0]
+        return _NUMBER.unpack_from(self._page, _NUMBER.size)[0]
 
     def catch_faults(self) -> None:
-        os.lseek(self._descriptor, _POSITION.size, os.SEEK_SET)
+        os.lseek(self._descriptor, _STACK, os.SEEK_SET)
         with contextlib.suppress(OSError, ValueError, RuntimeError):
             faulthandler.enable(self._descriptor)
 
     @property
     def stack(self) -> str:
         """The stack the fault handler wrote, or an empty string."""
-        os.lseek(self._descriptor, _POSITION.size, os.SEEK_SET)
+        os.lseek(self._descriptor, _STACK, os.SEEK_SET)
         written = os.read(self._descriptor, 1 << 20)
         return written.rstrip(b"\0").decode("utf-8", "replace").rstrip()
 

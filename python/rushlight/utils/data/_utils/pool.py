@@ -66,15 +66,13 @@ class Worker:
         return "\n".join(lines)
 
     def _last_work(self) -> str:
-        if not self.tasks:
+        position = self.recorder.position
+        task = next((task for task in self.tasks if task.number == self.recorder.task), None)
+        if task is None:
             return "while it waited for work"
-        task, position = self.tasks[0], self.recorder.position
-        if isinstance(task.indices, list) and task.indices and task.indices[0] is not None:
-            index = task.indices[min(position, len(task.indices) - 1)]
-        elif task.indices is not None and not isinstance(task.indices, list):
-            index = task.indices
-        else:
+        if task.indices is None or (isinstance(task.indices, list) and None in task.indices[:1]):
             return f"while it loaded batch {task.number}, sample {position} of the batch"
+        index = task.indices[position] if isinstance(task.indices, list) else task.indices
         return f"while it loaded batch {task.number}, last index {index!r}"
 
     def close(self) -> None:

@@ -93,7 +93,11 @@ class ExceptionWrapper:
             exception = self.exc_type(message)
         except Exception:
             exception = RuntimeError(message)
-        raise exception
+        try:
+            raise exception
+        finally:
+            # Its traceback holds this frame, and with it the iterator and its workers: no cycle, please.
+            del exception
 
     def __reduce__(self):
         return _rebuild_exception, (self._class_that_travels(), self.exc_type.__name__, self.exc_msg, self.where)
@@ -180,6 +184,7 @@ class _Worker:
                 self.fetcher = None
                 self.stream_ended = False
             elif not self.stream_ended:
+                self.recorder.begin(message.number)
                 self._answer(message.number, self._work(message.indices))
 
     def _work(self, indices):

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use rushlight::Row;
-use rushlight::row::Variants;
-use rushlight::table::ROWS;
+use crate::row::{Row, Variants};
+use crate::table::ROWS;
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// How a name is called.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Form {
     Function,
     Method,

@@ -1,0 +1,185 @@
+"""From objects to a checkpoint's pickle: torch's names for our classes, and tensors as the few values that describe them."""
+
+import collections
+import pickle
+import sys
+import warnings
+
+import rushlight as torch
+
+from .locations import location_tag
+from .storages import STORAGE_NAMES
+
+
+class Global:
+    """A name that the pickle shall hold, whatever object it stands for here."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module, self.name = module, name
+
+    def __call__(self, *_):
+        raise TypeError(f"{self.module}.{self.name} is a name in a checkpoint")
+
+
+_GLOBALS: dict = {}
+
+
+def named(module: str, name: str) -> Global:
+    """One object per name, so that the pickle writes it once."""
+    return _GLOBALS.setdefault((module, name), Global(module, name))
+
+
+class StorageReference:
+    """A storage on its way into the pickle: its persistent id."""
+
+    def __init__(self, kind: Global, key: str, location: str, elements: int) -> None:
+        # One string per place, which the pickle then writes once.
+        self.id = ("storage", kind, key, sys.intern(location), elements)
+
+
+class Pickler(pickle._Pickler):
+    def __init__(self, file, protocol: int, compact: bool) -> None:
+        super().__init__(file, protocol)
+        self.storages: list = []
+        self._compact = compact
+        self._keys: dict = {}  # address and size -> key, dtype
+
+    def persistent_id(self, obj):
+        return obj.id if isinstance(obj, StorageReference) else None
+
+    def reducer_override(self, obj):
+        if isinstance(obj, torch.Tensor):
+            return self._reduce_tensor(obj)
+        if isinstance(obj, torch.UntypedStorage):
+            raise RuntimeError("save takes tensors; wrap the storage in one")
+        if isinstance(obj, Global):
+            return obj.name
+        if isinstance(obj, torch.dtype):
+            return str(obj).rpartition(".")[2]
+        if isinstance(obj, torch.Size):
+            return named("torch", "Size"), (tuple(obj),)
+        if isinstance(obj, torch.device):
+            return named("torch", "device"), (obj.type,) if obj.index is None else (obj.type, obj.index)
+        return NotImplemented
+
+    def save_global(self, obj, name=None):
+        module, name = _checkpoint_name(obj, name)
+        if module is None:
+            super().save_global(obj, name)
+            return
+        if self.proto >= 4:
+            self.save(module)
+            self.save(name)
+            self.write(pickle.STACK_GLOBAL)
+        else:
+            self.write(pickle.GLOBAL + f"{module}\n{name}\n".encode())
+        self.memoize(obj)
+
+    # The base class finds types through this table before it would ask `save_global`.
+    dispatch = {**pickle._Pickler.dispatch}
+
+    def save_type(self, obj):
+        if obj in (type(None), type(NotImplemented), type(...)):
+            super().save_type(obj)
+        else:
+            self.save_global(obj)
+
+    dispatch[type] = save_type
+
+    def _reduce_tensor(self, tensor):
+        kind = type(tensor)
+        state = dict(getattr(tensor, "__dict__", None) or {})
+        if isinstance(tensor, torch.nn.Parameter):
+            arguments = (tensor.data, tensor.requires_grad, collections.OrderedDict())
+            if state:
+                return named("torch._utils", "_rebuild_parameter_with_state"), (*arguments, state)
+            return named("torch._utils", "_rebuild_parameter"), arguments
+        function, arguments = self._describe(tensor)
+        if kind is torch.Tensor and not state:
+            return function, arguments
+        return named("torch._tensor", "_rebuild_from_type_v2"), (function, kind, arguments, state)
+
+    def _describe(self, tensor):
+        """The function that rebuilds the tensor, and its arguments."""
+        if tensor.layout is not torch.strided:
+            layout = str(tensor.layout)
+            if layout != "torch.sparse_coo":
+                raise NotImplementedError(f"save does not know the layout {layout}")
+            parts = (tensor._indices(), tensor._values(), torch.Size(tensor.shape), tensor.is_coalesced())
+            return named("torch._utils", "_rebuild_sparse_tensor"), (_Layout(layout), parts)
+        if tensor.device.type == "meta":
+            shape = (tensor.dtype, tuple(tensor.size()), tuple(tensor.stride()), tensor.requires_grad)
+            return named("torch._utils", "_rebuild_meta_tensor_no_storage"), shape
+        _warn_of_hooks(tensor)
+        requires_grad = tensor.requires_grad
+        tensor = _resolved(tensor.detach())
+        stride = tuple(tensor.stride())
+        if self._compact or any(step < 0 for step in stride):
+            # torch knows no negative strides, so such a view travels as a copy.
+            tensor = tensor.clone(memory_format=torch.contiguous_format)
+            stride = tuple(tensor.stride())
+        name = str(tensor.dtype).rpartition(".")[2]
+        typed = name in STORAGE_NAMES
+        reference = self._storage(tensor, name if typed else None)
+        arguments = (reference, tensor.storage_offset(), tuple(tensor.size()), stride, requires_grad)
+        arguments += (collections.OrderedDict(),)
+        if typed:
+            return named("torch._utils", "_rebuild_tensor_v2"), arguments
+        return named("torch._utils", "_rebuild_tensor_v3"), (*arguments, tensor.dtype)
+
+    def _storage(self, tensor, dtype) -> StorageReference:
+        storage = tensor.untyped_storage()
+        size = storage.nbytes()
+        # Empty storages may share an address without being one.
+        place = (storage.data_ptr(), size) if size else object()
+        key, known = self._keys.setdefault(place, (str(len(self.storages)), dtype))
+        if known != dtype:
+            raise RuntimeError("Cannot save multiple tensors or storages that view the same data as different types")
+        if int(key) == len(self.storages):
+            # Kept alive until it is written: an address is only an identity for the living.
+            self.storages.append(storage)
+        kind = named("torch", STORAGE_NAMES[dtype]) if dtype else named("torch.storage", "UntypedStorage")
+        elements = size // tensor.element_size() if dtype else size
+        return StorageReference(kind, key, location_tag(storage), elements)
+
+
+def _resolved(tensor):
+    """Without the marks that postpone a conjugation or a negation: the bytes are what they mean."""
+    for mark in ("conj", "neg"):
+        marked = getattr(tensor, f"is_{mark}", None)
+        if marked is not None and marked():
+            tensor = getattr(tensor, f"resolve_{mark}")()
+    return tensor
+
+
+class _Layout:
+    """A layout, pickled by its name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __reduce__(self):
+        return named("torch.serialization", "_get_layout"), (self.name,)
+
+
+def _checkpoint_name(obj, name):
+    """torch's name of an object of ours; (None, name) for all others."""
+    if isinstance(obj, Global):
+        return obj.module, obj.name
+    if isinstance(obj, torch.dtype):
+        return "torch", name
+    if obj is torch.Tensor:
+        return "torch", "Tensor"
+    module = getattr(obj, "__module__", None) or ""
+    if module == "rushlight" or module.startswith("rushlight."):
+        return "torch" + module[len("rushlight") :], name or obj.__qualname__
+    return None, name
+
+
+def _warn_of_hooks(tensor) -> None:
+    for hook in (getattr(tensor, "_backward_hooks", None) or {}).values():
+        warnings.warn(
+            f"backward hook {hook!r} on tensor will not be serialized.  If this is expected, you can decorate the "
+            "function with @torch.utils.hooks.unserializable_hook to suppress this warning",
+            stacklevel=4,
+        )

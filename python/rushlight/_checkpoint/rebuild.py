@@ -1,0 +1,141 @@
+"""What a checkpoint may name and call. Each function takes values that an attacker may have chosen, and checks them."""
+
+import collections
+
+import rushlight as torch
+
+from .storages import STORAGE_DTYPES, StorageClass, TypedStorage
+
+
+def _rebuild_tensor(storage, storage_offset, size, stride):
+    return _view(storage, storage.dtype, storage_offset, size, stride)
+
+
+def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks, metadata=None):
+    tensor = _view(storage, storage.dtype, storage_offset, size, stride)
+    if metadata:
+        if metadata.get("conj"):
+            tensor = tensor.conj()
+        if metadata.get("neg"):
+            tensor = tensor.neg()
+    return tensor.requires_grad_() if requires_grad else tensor
+
+
+def _rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, backward_hooks, dtype, metadata=None):
+    tensor = _view(storage, dtype, storage_offset, size, stride)
+    return tensor.requires_grad_() if requires_grad else tensor
+
+
+def _view(storage, dtype, offset, size, stride):
+    if not isinstance(storage, TypedStorage):
+        raise TypeError(f"a tensor needs a storage, got {type(storage).__name__}")
+    untyped = storage.untyped_storage
+    _check_extent(untyped.nbytes(), dtype, offset, size, stride)
+    if untyped.device.type == "meta":
+        return torch.empty_strided(tuple(size), tuple(stride), dtype=dtype, device="meta")
+    return torch.empty(0, dtype=dtype, device=untyped.device).set_(untyped, offset, tuple(size), tuple(stride))
+
+
+def _check_extent(available: int, dtype, offset, size, stride) -> None:
+    """A view must lie within its storage, or it would show memory that is not its own."""
+    numbers = [offset, *size, *stride]
+    if not all(type(number) is int and 0 <= number < 1 << 62 for number in numbers) or len(size) != len(stride):
+        raise RuntimeError(
+            f"the checkpoint describes an impossible tensor: size {size}, stride {stride}, offset {offset}"
+        )
+    last = offset + sum((length - 1) * step for length, step in zip(size, stride))
+    needed = 0 if 0 in size else (last + 1) * dtype.itemsize
+    if needed > available:
+        raise RuntimeError(
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize "
+            f"{dtype.itemsize} requiring a storage size of {needed} are out of bounds for storage of size {available}"
+        )
+
+
+def _rebuild_parameter(data, requires_grad, backward_hooks):
+    return torch.nn.Parameter(data, requires_grad)
+
+
+def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
+    return set_state(torch.nn.Parameter(data, requires_grad), state)
+
+
+def _rebuild_from_type_v2(function, kind, arguments, state):
+    tensor = function(*arguments)
+    if kind is not torch.Tensor and type(tensor) is not kind:
+        tensor = tensor.as_subclass(kind)
+    return set_state(tensor, state)
+
+
+def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
+    return torch.empty_strided(size, stride, dtype=dtype, device="meta", requires_grad=requires_grad)
+
+
+def _rebuild_sparse_tensor(layout, data):
+    if layout != torch.sparse_coo:
+        raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
+    indices, values, size, *coalesced = data
+    # Kernels trust the indices of a sparse tensor, a file does not deserve it.
+    limits = torch.tensor(tuple(size)[: indices.shape[0]], dtype=torch.int64).unsqueeze(1)
+    if bool(((indices < 0) | (indices >= limits)).any()):
+        raise RuntimeError(f"found a negative index or one beyond the size {tuple(size)} in a sparse tensor")
+    return torch.sparse_coo_tensor(indices, values, size, is_coalesced=coalesced[0] if coalesced else None)
+
+
+def _get_layout(name: str):
+    return {"torch.strided": torch.strided, "torch.sparse_coo": torch.sparse_coo}[name]
+
+
+def set_state(obj, state):
+    """The state of an object: by its own method, or attribute by attribute (a dict, and slots beside it)."""
+    if hasattr(obj, "__setstate__") and not isinstance(obj, (torch.Tensor, collections.OrderedDict)):
+        obj.__setstate__(state)
+        return obj
+    attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
+    for part in (attributes, slots):
+        for name, value in (part or {}).items():
+            setattr(obj, name, value)
+    return obj
+
+
+_CALLS = {
+    "collections.Counter": lambda: collections.Counter,
+    "collections.OrderedDict": lambda: collections.OrderedDict,
+    "collections.defaultdict": lambda: collections.defaultdict,
+    "builtins.dict": lambda: dict,
+    "builtins.float": lambda: float,
+    "builtins.int": lambda: int,
+    "builtins.list": lambda: list,
+    "torch.Size": lambda: torch.Size,
+    "torch.Tensor": lambda: torch.Tensor,
+    "torch.device": lambda: torch.device,
+    "torch.nn.parameter.Parameter": lambda: torch.nn.Parameter,
+    "torch.serialization._get_layout": lambda: _get_layout,
+    "torch._tensor._rebuild_from_type_v2": lambda: _rebuild_from_type_v2,
+    **{
+        f"torch._utils.{function.__name__}": lambda function=function: function
+        for function in (
+            _rebuild_tensor,
+            _rebuild_tensor_v2,
+            _rebuild_tensor_v3,
+            _rebuild_parameter,
+            _rebuild_parameter_with_state,
+            _rebuild_meta_tensor_no_storage,
+            _rebuild_sparse_tensor,
+        )
+    },
+}
+
+
+def find_known(module: str, name: str):
+    """The object behind a name that checkpoints use; None if it is not ours."""
+    full = f"{'builtins' if module == '__builtin__' else module}.{name}"
+    if full in _CALLS:
+        return _CALLS[full]()
+    if full in ("torch.storage.UntypedStorage", "torch.UntypedStorage", "torch.storage.TypedStorage"):
+        return StorageClass(torch.uint8)
+    if module == "torch" and name in STORAGE_DTYPES:
+        return StorageClass(getattr(torch, STORAGE_DTYPES[name]))
+    if module == "torch" and isinstance(found := getattr(torch, name, None), torch.dtype):
+        return found
+    return None

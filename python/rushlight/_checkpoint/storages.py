@@ -1,0 +1,42 @@
+"""Storages as checkpoints know them: bytes, with a class that says which dtype they are counted in."""
+
+import ctypes
+from typing import NamedTuple
+
+# The classes that stand for a dtype in a checkpoint. Other dtypes travel as bytes with their name beside them.
+STORAGE_DTYPES = {
+    "ByteStorage": "uint8",
+    "CharStorage": "int8",
+    "ShortStorage": "int16",
+    "IntStorage": "int32",
+    "LongStorage": "int64",
+    "HalfStorage": "float16",
+    "FloatStorage": "float32",
+    "DoubleStorage": "float64",
+    "BFloat16Storage": "bfloat16",
+    "BoolStorage": "bool",
+    "ComplexFloatStorage": "complex64",
+    "ComplexDoubleStorage": "complex128",
+}
+STORAGE_NAMES = {dtype: name for name, dtype in STORAGE_DTYPES.items()}
+
+
+class TypedStorage(NamedTuple):
+    """A storage as checkpoints know it: bytes, and the dtype they are counted in."""
+
+    untyped_storage: object
+    dtype: object
+
+    def untyped(self):
+        return self.untyped_storage
+
+
+class StorageClass(NamedTuple):
+    """What `torch.FloatStorage` and its like are to a checkpoint."""
+
+    dtype: object
+
+
+def bytes_of(storage):
+    """The memory of a storage as a writable buffer; the storage must outlive it."""
+    return memoryview((ctypes.c_ubyte * storage.nbytes()).from_address(storage.data_ptr())).cast("B")

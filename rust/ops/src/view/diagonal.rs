@@ -1,0 +1,47 @@
+//! The diagonal of matrices that two dimensions make.
+
+use rushlight_core::layout::wrap_dim;
+use rushlight_core::{Error, Layout, Result};
+
+use crate::derive::{Derivative, Saves, formula};
+use crate::row::{DTypes, Row, Run};
+use crate::value::Args;
+use crate::view::embed::embed;
+
+pub static DIAGONAL: Row = Row {
+    name: "diagonal",
+    signature: "(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+    doc: "A view of the diagonal, as the last dimension; a positive `offset` lies above the main one.
+
+    >>> torch.diagonal(torch.tensor([[1, 2], [3, 4]]))
+    tensor([1, 4])",
+    dtypes: DTypes::ALL,
+    run: Run::View(|args| diagonal(args.tensor(0)?.layout(), args)),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| embed(d, diagonal))]),
+    samples: &["t(3, 3)", "t(3, 4), 1", "t(2, 3, 4), -1, 1, 2", "t(2, 3, 4), 0, -1, 0", "t(2, 3), 9"],
+    errors: &[("t(2, 3), 0, 1, 1", "RuntimeError", "diagonal dimensions cannot be identical 1, 1")],
+    reference: "np.diagonal(self, offset, dim1, dim2)",
+    ..Row::BASE
+};
+
+/// The diagonal's geometry in a tensor of this geometry.
+pub fn diagonal(own: &Layout, args: &Args) -> Result<Layout> {
+    let (offset, first, second) = (args.int(1)? as isize, args.int(2)?, args.int(3)?);
+    let (a, b) = (wrap_dim(first, own.rank())?, wrap_dim(second, own.rank())?);
+    if a == b {
+        return Err(Error::runtime(format!("diagonal dimensions cannot be identical {first}, {second}")));
+    }
+    let (rows, columns) = (own.sizes[a], own.sizes[b]);
+    let length = if offset >= 0 { rows.min(columns - offset) } else { columns.min(rows + offset) }.max(0);
+    let mut view = own.clone();
+    if length > 0 {
+        view.offset += if offset >= 0 { offset * own.strides[b] } else { -offset * own.strides[a] };
+    }
+    for dim in [a.max(b), a.min(b)] {
+        view.sizes.remove(dim);
+        view.strides.remove(dim);
+    }
+    view.sizes.push(length);
+    view.strides.push(own.strides[a] + own.strides[b]);
+    Ok(view)
+}

@@ -1,0 +1,64 @@
+//! Where gradients of views come from: elements put back at their places in a tensor of zeros.
+
+use rushlight_core::layout::to_dims;
+use rushlight_core::{Layout, Result};
+
+use crate::derive::{Derivative, Derive, Saves, formula};
+use crate::expr::Expr;
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::value::{Args, Value};
+use crate::view::reshape::sizes_value;
+use crate::view::strided::AS_STRIDED;
+
+/// Zeros, to the view of which the gradient is added. It serves every view whose elements are some of its input's.
+pub static EMBED: Row = Row {
+    name: "_embed",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, int[] size, int[] stride, int storage_offset) -> Tensor",
+    doc: "Zeros of shape `size`, in which the elements of `self` are added at the places that `stride` and `storage_offset` name.
+
+    >>> torch._embed(torch.tensor([1., 2.]), (2, 2), (3,), 0)
+    tensor([[1., 0.],
+            [0., 2.]])",
+    dtypes: DTypes::ALL,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let own = args.tensor(0)?;
+            Ok(vec![Spec::new(&to_dims(args.ints(1)?), own.dtype(), own)])
+        },
+        cpu: |args, results| {
+            let (own, whole) = (args.tensor(0)?, &results[0]);
+            crate::create::fill(whole, rushlight_core::Scalar::ZERO)?;
+            let place = Layout { sizes: own.sizes().clone(), strides: to_dims(args.ints(2)?), offset: args.int(3)? as isize };
+            if place.overlaps() {
+                crate::copy::accumulate(whole, &place, own)
+            } else {
+                crate::copy::copy_to_view(whole, &place, own)
+            }
+        },
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
+        let grad = match d.grad().done().and_then(|grad| crate::convert::contiguous(&grad)) {
+            Ok(grad) => grad,
+            Err(error) => return Expr::failed(error),
+        };
+        let offset = grad.layout().offset as i64 + d.int(3);
+        let strides = Value::Ints(d.ints(2).into());
+        Expr::from(grad).call(&AS_STRIDED, [sizes_value(d.sizes(0)), strides, Value::Int(offset)])
+    })]),
+    samples: &["t(2), (2, 2), (3,), 0", "t(3, 2), (4,), (1, 1), 0"],
+    ..Row::BASE
+};
+
+/// The gradient of a view: `geometry` says where the view lies in its input.
+pub fn embed(d: &Derive, geometry: fn(&Layout, &Args) -> Result<Layout>) -> Expr {
+    match geometry(&Layout::contiguous(d.sizes(0)), d.args) {
+        Ok(place) => embed_at(d.grad(), d.sizes(0), &place),
+        Err(error) => Expr::failed(error),
+    }
+}
+
+/// A gradient's elements at `place` in row-major zeros of `sizes`.
+pub fn embed_at(grad: Expr, sizes: &[isize], place: &Layout) -> Expr {
+    grad.call(&EMBED, [sizes_value(sizes), sizes_value(&place.strides), Value::Int(place.offset as i64)])
+}

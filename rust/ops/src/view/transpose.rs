@@ -1,0 +1,244 @@
+//! Dimensions in another order.
+
+use rushlight_core::layout::{Shape, to_dims, wrap_dim};
+use rushlight_core::{Error, Layout, Result};
+use smallvec::SmallVec;
+
+use crate::derive::{Derivative, Derive, Saves, formula};
+use crate::expr::Expr;
+use crate::op;
+use crate::row::{DTypes, Row, Run, Variants};
+use crate::value::{Args, Ints, Output, Value};
+
+type Order = SmallVec<[usize; 6]>;
+
+pub static TRANSPOSE: Row = Row {
+    name: "transpose",
+    aliases: &["swapdims"],
+    variants: Variants::BOTH.and(Variants::INPLACE),
+    signature: "(Tensor self, int dim0, int dim1) -> Tensor",
+    doc: "A view with two dimensions exchanged.
+
+    >>> torch.transpose(torch.tensor([[1, 2], [3, 4]]), 0, 1)
+    tensor([[1, 3],
+            [2, 4]])",
+    dtypes: DTypes::ALL,
+    run: Run::View(exchanged),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, exchange_back)]),
+    samples: &["t(2, 3), 0, 1", "t(2, 3, 4), -1, 0", "t(), 0, -1"],
+    errors: &[("t(2, 3), 0, 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
+    reference: "np.swapaxes(self, dim0, dim1) if self.ndim else self",
+    ..Row::BASE
+};
+
+pub static SWAPAXES: Row = Row {
+    name: "swapaxes",
+    variants: Variants::BOTH.and(Variants::INPLACE),
+    signature: "(Tensor self, int axis0, int axis1) -> Tensor",
+    doc: "A view with two dimensions exchanged; NumPy's name of `transpose`.
+
+    >>> torch.swapaxes(torch.tensor([[1, 2], [3, 4]]), 0, 1)
+    tensor([[1, 3],
+            [2, 4]])",
+    dtypes: DTypes::ALL,
+    run: Run::View(exchanged),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, exchange_back)]),
+    node: "TransposeBackward0",
+    samples: &["t(2, 3), 0, 1"],
+    reference: "np.swapaxes(self, axis0, axis1)",
+    ..Row::BASE
+};
+
+fn exchanged(args: &Args) -> Result<Layout> {
+    let own = args.tensor(0)?.layout();
+    Ok(own.transpose(wrap_dim(args.int(1)?, own.rank())?, wrap_dim(args.int(2)?, own.rank())?))
+}
+
+fn exchange_back(d: &Derive) -> Expr {
+    d.grad().call(&TRANSPOSE, [d.int(1).into(), d.int(2).into()])
+}
+
+pub static T: Row = Row {
+    name: "t",
+    variants: Variants::BOTH.and(Variants::INPLACE),
+    signature: "(Tensor self) -> Tensor",
+    doc: "A matrix transposed, as a view; tensors of fewer dimensions stay as they are.
+
+    >>> torch.t(torch.tensor([[1, 2], [3, 4]]))
+    tensor([[1, 3],
+            [2, 4]])",
+    dtypes: DTypes::ALL,
+    run: Run::View(|args| {
+        let own = args.tensor(0)?.layout();
+        match own.rank() {
+            0 | 1 => Ok(own.clone()),
+            2 => Ok(own.transpose(0, 1)),
+            rank => Err(Error::runtime(format!("t() expects a tensor with <= 2 dimensions, but self is {rank}D"))),
+        }
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad().call(&T, []))]),
+    samples: &["t(2, 3)", "t(3)", "t()"],
+    errors: &[("t(2, 3, 4)", "RuntimeError", "t() expects a tensor with <= 2 dimensions, but self is 3D")],
+    reference: "np.transpose(self)",
+    ..Row::BASE
+};
+
+pub static PERMUTE: Row = Row {
+    name: "permute",
+    signature: "(Tensor self, int[] dims) -> Tensor",
+    doc: "A view with the dimensions in the order of `dims`.
+
+    >>> torch.permute(torch.arange(6).view(1, 2, 3), (2, 0, 1)).shape
+    torch.Size([3, 1, 2])",
+    dtypes: DTypes::ALL,
+    run: Run::View(|args| {
+        let own = args.tensor(0)?.layout();
+        Ok(own.permute(&order(args.ints(1)?, own.rank())?))
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
+        let rank = d.rank(0);
+        let order = order(d.ints(1), rank).unwrap_or_default();
+        let back: Ints = (0..rank).map(|dim| order.iter().position(|&o| o == dim).unwrap_or(dim) as i64).collect();
+        d.grad().call(&PERMUTE, [Value::Ints(back)])
+    })]),
+    samples: &["t(2, 3, 4), (2, 0, 1)", "t(2, 3), (-1, 0)", "t(), ()"],
+    errors: &[
+        (
+            "t(2, 3), (0,)",
+            "RuntimeError",
+            "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of dimensions i.e. input.dim() = 2 is not equal to len(dims) = 1",
+        ),
+        ("t(2, 3), (0, 0)", "RuntimeError", "permute(): duplicate dims are not allowed."),
+    ],
+    reference: "np.transpose(self, dims)",
+    ..Row::BASE
+};
+
+fn order(dims: &[i64], rank: usize) -> Result<Order> {
+    if dims.len() != rank {
+        return Err(Error::runtime(format!(
+            "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of dimensions i.e. input.dim() = {rank} is not equal to len(dims) = {}",
+            dims.len()
+        )));
+    }
+    let mut order = Order::new();
+    for &dim in dims {
+        let dim = wrap_dim(dim, rank)?;
+        if order.contains(&dim) {
+            return Err(Error::runtime("permute(): duplicate dims are not allowed."));
+        }
+        order.push(dim);
+    }
+    Ok(order)
+}
+
+/// A tensor with its dimensions in another order, all of them named from zero.
+pub fn permuted(tensor: &crate::Tensor, order: &[usize]) -> Result<crate::Tensor> {
+    op!(PERMUTE, tensor, order.iter().map(|&dim| dim as i64).collect::<Ints>())
+}
+
+pub static MOVEDIM: Row = Row {
+    name: "movedim",
+    aliases: &["moveaxis"],
+    signature: "(Tensor self, int[] source, int[] destination) -> Tensor",
+    doc: "A view with some dimensions moved to other places; the rest keeps its order.
+
+    >>> torch.movedim(torch.zeros(2, 3, 4), 0, -1).shape
+    torch.Size([3, 4, 2])",
+    dtypes: DTypes::ALL,
+    run: Run::Compose(|args| {
+        let tensor = args.tensor(0)?;
+        let rank = tensor.rank();
+        let (source, destination) = (args.ints(1)?, args.ints(2)?);
+        if source.len() != destination.len() {
+            return Err(Error::runtime(format!(
+                "movedim: Invalid source or destination dims: source ({} dims) should contain the same number of dims as destination ({} dims)",
+                Shape(&to_dims(source)),
+                Shape(&to_dims(destination))
+            )));
+        }
+        let source = distinct(source, rank, "source")?;
+        let destination = distinct(destination, rank, "destination")?;
+        let mut rest = (0..rank).filter(|dim| !source.contains(dim));
+        let order: Order = (0..rank)
+            .map(|place| match destination.iter().position(|&d| d == place) {
+                Some(at) => source[at],
+                None => rest.next().unwrap_or(place),
+            })
+            .collect();
+        if rank == 0 {
+            return Ok(Output::Tensor(tensor.clone()));
+        }
+        permuted(tensor, &order).map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3, 4), 0, -1", "t(2, 3, 4), (0, 1), (2, 0)"],
+    errors: &[("t(2, 3), (0, 0), (0, 1)", "RuntimeError", "movedim: repeated dim in `source` ([0, 0])")],
+    reference: "np.moveaxis(self, source, destination)",
+    ..Row::BASE
+};
+
+fn distinct(dims: &[i64], rank: usize, role: &str) -> Result<Order> {
+    let mut found = Order::new();
+    for &dim in dims {
+        let wrapped = wrap_dim(dim, rank)?;
+        if found.contains(&wrapped) {
+            return Err(Error::runtime(format!("movedim: repeated dim in `{role}` ({})", Shape(&to_dims(dims)))));
+        }
+        found.push(wrapped);
+    }
+    Ok(found)
+}
+
+pub static ADJOINT: Row = Row {
+    name: "adjoint",
+    signature: "(Tensor self) -> Tensor",
+    doc: "Matrices transposed and conjugated: the last two dimensions change places.
+
+    >>> torch.adjoint(torch.tensor([[1, 2], [3, 4]]))
+    tensor([[1, 3],
+            [2, 4]])",
+    run: Run::Compose(|args| {
+        let turned = matrix_transposed(args.tensor(0)?, "tensor.adjoint()")?;
+        conjugate(turned).map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3)", "t(2, 3, 4)"],
+    reference: "np.conj(np.swapaxes(self, -1, -2))",
+    ..Row::BASE
+};
+
+fn conjugate(tensor: crate::Tensor) -> Result<crate::Tensor> {
+    crate::expr::Expr::from(tensor).conj().done()
+}
+
+/// `x.T`: all dimensions in reverse.
+pub fn reversed(tensor: &crate::Tensor) -> Result<crate::Tensor> {
+    if tensor.rank() != 2 && tensor.rank() != 0 {
+        crate::host::warn(
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an error in a future release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.",
+        )?;
+    }
+    permuted(tensor, &(0..tensor.rank()).rev().collect::<Order>())
+}
+
+/// `x.mT`: the last two dimensions exchanged.
+pub fn matrix_transposed(tensor: &crate::Tensor, name: &str) -> Result<crate::Tensor> {
+    match tensor.rank() {
+        0 => Ok(tensor.clone()),
+        1 => Err(Error::runtime(format!("{name} is only supported on matrices or batches of matrices. Got 1-D tensor."))),
+        _ => op!(TRANSPOSE, tensor, -2i64, -1i64),
+    }
+}
+
+/// `x.H`: a matrix transposed and conjugated.
+pub fn hermitian(tensor: &crate::Tensor) -> Result<crate::Tensor> {
+    match tensor.rank() {
+        0 => conjugate(tensor.clone()),
+        2 => conjugate(op!(TRANSPOSE, tensor, 0i64, 1i64)?),
+        rank => Err(Error::runtime(format!(
+            "tensor.H is only supported on matrices (2-D tensors). Got {rank}-D tensor.{}",
+            if rank > 2 { " For batches of matrices, consider using tensor.mH" } else { "" }
+        ))),
+    }
+}

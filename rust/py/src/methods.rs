@@ -1,0 +1,212 @@
+//! Methods of `Tensor` that are no operators: geometry, conversion to Python, history.
+//!
+//! Each is a C function of its own with named parameters; `methods!` writes the border.
+
+use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+use pyo3::IntoPyObjectExt;
+use rushlight::{Device, Tensor};
+use rushlight_core::layout::wrap_dim;
+
+use crate::errors::raise;
+use crate::{convert, nested, numpy, object, size};
+
+/// A method's object and the tensor in it.
+pub struct Own<'a, 'py> {
+    pub object: &'a Bound<'py, PyAny>,
+    pub tensor: &'a Tensor,
+}
+
+impl<'py> Own<'_, 'py> {
+    fn py(&self) -> Python<'py> {
+        self.object.py()
+    }
+
+    fn wrap(&self, tensor: Tensor) -> PyResult<Bound<'py, PyAny>> {
+        object::wrap_bound(self.py(), tensor)
+    }
+
+    fn give<T: IntoPyObjectExt<'py>>(&self, value: T) -> PyResult<Bound<'py, PyAny>> {
+        value.into_bound_py_any(self.py())
+    }
+
+    /// The object itself, as methods return it that change it.
+    fn same(&self) -> PyResult<Bound<'py, PyAny>> {
+        Ok(self.object.clone())
+    }
+}
+
+type Argument<'py> = Option<Bound<'py, PyAny>>;
+
+/// Sorts the arguments of a fast call by the parameters' names; none of them is required here.
+///
+/// # Safety
+/// The arguments are as CPython's fast calls give them.
+pub unsafe fn bind<'py, const N: usize>(
+    py: Python<'py>,
+    name: &str,
+    params: [&str; N],
+    args: *const *mut ffi::PyObject,
+    count: usize,
+    names: *mut ffi::PyObject,
+) -> PyResult<[Argument<'py>; N]> {
+    if count > N {
+        return Err(PyTypeError::new_err(format!(
+            "{name}() takes {N} positional argument{} but {count} were given",
+            if N == 1 { "" } else { "s" }
+        )));
+    }
+    // SAFETY: CPython gives `count` values and one more for each name.
+    unsafe {
+        let mut bound: [Argument<'py>; N] =
+            std::array::from_fn(|i| (i < count).then(|| Bound::from_borrowed_ptr(py, *args.add(i))));
+        if names.is_null() {
+            return Ok(bound);
+        }
+        let keywords = Bound::from_borrowed_ptr(py, names).cast_into::<PyTuple>()?;
+        for (at, keyword) in keywords.iter().enumerate() {
+            let keyword = keyword.cast::<PyString>()?.to_cow()?;
+            let Some(place) = params.iter().position(|param| *param == keyword) else {
+                return Err(PyTypeError::new_err(format!("{name}() got an unexpected keyword argument '{keyword}'")));
+            };
+            if bound[place].is_some() {
+                return Err(PyTypeError::new_err(format!("{name}() got multiple values for argument '{keyword}'")));
+            }
+            bound[place] = Some(Bound::from_borrowed_ptr(py, *args.add(count + at)));
+        }
+        Ok(bound)
+    }
+}
+
+/// Writes methods: `fn name(own, parameter..) "documentation" { body }`, where each parameter is an optional object.
+#[macro_export]
+macro_rules! methods {
+    ($(fn $name:ident($own:ident $(, $param:ident)*) $doc:literal $body:block)*) => {
+        /// The definitions as CPython's type constructor wants them, without the end.
+        pub fn definitions() -> Vec<pyo3::ffi::PyMethodDef> {
+            vec![$({
+                struct Def;
+                impl pyo3::impl_::trampoline::MethodDef<pyo3::impl_::trampoline::fastcall_cfunction_with_keywords::Func> for Def {
+                    const METH: pyo3::impl_::trampoline::fastcall_cfunction_with_keywords::Func = |py, own, args, count, names| {
+                        fn body<'py>(
+                            $own: &$crate::methods::Own<'_, 'py>
+                            $(, $param: Option<pyo3::Bound<'py, pyo3::PyAny>>)*
+                        ) -> pyo3::PyResult<pyo3::Bound<'py, pyo3::PyAny>> $body
+                        // SAFETY: CPython calls this on a living instance, with arguments of a fast call.
+                        unsafe {
+                            let [$($param),*] = $crate::methods::bind(
+                                py, stringify!($name), [$(stringify!($param)),*], args, count as usize, names,
+                            )?;
+                            let object = pyo3::Bound::from_borrowed_ptr(py, own);
+                            let tensor = $crate::object::tensor(&object)?;
+                            body(&$crate::methods::Own { object: &object, tensor } $(, $param)*).map(pyo3::Bound::into_ptr)
+                        }
+                    };
+                }
+                pyo3::ffi::PyMethodDef {
+                    ml_name: concat!(stringify!($name), "\0").as_ptr().cast(),
+                    ml_meth: pyo3::ffi::PyMethodDefPointer {
+                        PyCFunctionFastWithKeywords: pyo3::impl_::trampoline::fastcall_cfunction_with_keywords::<Def>,
+                    },
+                    ml_flags: pyo3::ffi::METH_FASTCALL | pyo3::ffi::METH_KEYWORDS,
+                    ml_doc: concat!($doc, "\0").as_ptr().cast(),
+                }
+            }),*]
+        }
+    };
+}
+
+methods! {
+    fn size(own, dim) "The sizes of all dimensions, or of one." {
+        match dim {
+            None => size::make(own.py(), own.tensor.sizes()),
+            Some(dim) => own.give(own.tensor.sizes()[axis(own, &dim, "size")?]),
+        }
+    }
+    fn stride(own, dim) "The steps in memory between neighbours, in elements, in all dimensions or in one." {
+        let strides = &own.tensor.layout().strides;
+        match dim {
+            None => Ok(PyTuple::new(own.py(), strides.iter())?.into_any()),
+            Some(dim) => own.give(strides[axis(own, &dim, "stride")?]),
+        }
+    }
+    fn dim(own) "The number of dimensions." { own.give(own.tensor.rank()) }
+    fn ndimension(own) "The number of dimensions." { own.give(own.tensor.rank()) }
+    fn numel(own) "The number of elements." { own.give(own.tensor.numel()) }
+    fn nelement(own) "The number of elements." { own.give(own.tensor.numel()) }
+    fn storage_offset(own) "The place of the first element in the storage, in elements." {
+        own.give(own.tensor.layout().offset)
+    }
+    fn element_size(own) "The bytes of one element." { own.give(own.tensor.dtype().size()) }
+    fn data_ptr(own) "The address of the first element." { own.give(address(own.tensor)) }
+    fn get_device(own) "The number of the card, or -1 on the host." {
+        own.give(if let Device::Cuda(index) = own.tensor.device() { i64::from(index) } else { -1 })
+    }
+    fn is_shared(own) "Whether the elements are in memory that processes share." { own.give(own.tensor.storage().is_shared()) }
+    fn is_inference(own) "Whether the tensor was made in inference mode." { own.give(own.tensor.is_inference()) }
+    fn detach(own) "The same elements without history." { own.wrap(own.tensor.detach()) }
+    fn detach_(own) "Forgets the tensor's history." {
+        own.tensor.detach_().map_err(raise)?;
+        own.same()
+    }
+    fn requires_grad_(own, requires_grad) "Asks for gradients, or no longer does." {
+        let wanted = requires_grad.map_or(Ok(true), |flag| flag.extract())?;
+        own.tensor.set_requires_grad(wanted).map_err(raise)?;
+        own.same()
+    }
+    fn retain_grad(own) "Has backward() keep this tensor's gradient in .grad." {
+        own.tensor.retain_grad().map_err(raise)?;
+        own.give(own.py().None())
+    }
+    fn item(own) "The one element as a Python number." {
+        convert::scalar_object(own.py(), rushlight::item(own.tensor).map_err(raise)?)
+    }
+    fn tolist(own) "The elements as nested lists; of a 0-d tensor the number." { nested::list(own.py(), own.tensor) }
+    fn numpy(own, force) "The same elements as a NumPy array, without a copy." {
+        let force = force.map_or(Ok(false), |flag| flag.is_truthy())?;
+        numpy::export(own.py(), own.tensor, force)
+    }
+    fn __array__(own, dtype, copy) "The same elements as a NumPy array." {
+        let array = numpy::export(own.py(), own.tensor, false)?;
+        let must_copy = copy.as_ref().is_some_and(|copy| copy.is_truthy().unwrap_or(false));
+        match dtype.filter(|dtype| !dtype.is_none()) {
+            Some(dtype) => array.call_method1("astype", (dtype,)),
+            None if must_copy => array.call_method0("copy"),
+            None => Ok(array),
+        }
+    }
+    fn __format__(own, spec) "The number of a 0-d tensor in a format; else the tensor's text." {
+        let spec = spec.ok_or_else(|| PyTypeError::new_err("__format__() takes exactly one argument (0 given)"))?;
+        if own.tensor.rank() == 0 && own.tensor.device() != Device::Meta {
+            let number = convert::scalar_object(own.py(), rushlight::item(own.tensor).map_err(raise)?)?;
+            return number.call_method1("__format__", (spec,));
+        }
+        let object = own.py().get_type::<PyAny>();
+        object.call_method1("__format__", (own.object, spec))
+    }
+    fn __complex__(own) "The one element as a complex number." {
+        own.give(rushlight::item(own.tensor).map_err(raise)?.complex())
+    }
+}
+
+/// A dimension's number, counted from the end if negative.
+fn axis(own: &Own, dim: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
+    let Some(dim) = convert::int(dim)? else {
+        let kind = dim.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("{name}(): argument 'dim' (position 1) must be int, not {kind}")));
+    };
+    if own.tensor.rank() == 0 {
+        return Err(PyIndexError::new_err(format!("Dimension specified as {dim} but tensor has no dimensions")));
+    }
+    wrap_dim(dim, own.tensor.rank()).map_err(raise)
+}
+
+/// The address of the element whose indices are all zero; zero where there are no elements.
+pub fn address(tensor: &Tensor) -> usize {
+    if tensor.storage().is_empty() || tensor.device() == Device::Meta {
+        return 0;
+    }
+    tensor.storage().address().wrapping_add_signed(tensor.layout().offset * tensor.dtype().size() as isize)
+}

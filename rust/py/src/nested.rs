@@ -1,0 +1,280 @@
+//! Python's nested sequences of numbers and tensors: `torch.tensor` one way, `tolist` the other.
+//!
+//! A sequence is read in three passes: its sizes along the first elements, the dtype over all elements, then the values.
+//! Lists and tuples are read in place; any other sequence becomes a list first.
+
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
+use rushlight::{DType, Device, Layout, Scalar, Tensor};
+use rushlight_core::dtype::{default_dtype, promote};
+use rushlight_core::layout::Dims;
+use rushlight_core::{Element, dispatch};
+
+use crate::errors::raise;
+use crate::{convert, numpy, object};
+
+const MAX_RANK: usize = 128;
+
+/// The items of a list or tuple, borrowed; of any other sequence, of a list made for it.
+struct Items<'py> {
+    list: Bound<'py, PyAny>,
+    length: usize,
+    tuple: bool,
+}
+
+impl<'py> Items<'py> {
+    fn of(object: &Bound<'py, PyAny>) -> PyResult<Items<'py>> {
+        if let Ok(list) = object.cast::<PyList>() {
+            return Ok(Items { list: object.clone(), length: list.len(), tuple: false });
+        }
+        if let Ok(tuple) = object.cast::<PyTuple>() {
+            return Ok(Items { list: object.clone(), length: tuple.len(), tuple: true });
+        }
+        if !is_sequence(object) {
+            return Err(PyTypeError::new_err("not a sequence"));
+        }
+        // SAFETY: a living object; the result is a new list or an error.
+        let list = unsafe { Bound::from_owned_ptr_or_err(object.py(), ffi::PySequence_List(object.as_ptr()))? };
+        Ok(Items { length: list.len()?, list, tuple: false })
+    }
+
+    /// The item at `place`; the list may have shrunk since it was measured, as user code runs in between.
+    #[inline]
+    fn get(&self, place: usize) -> PyResult<Bound<'py, PyAny>> {
+        let py = self.list.py();
+        // SAFETY: `list` is what `tuple` says, and both functions check the place.
+        unsafe {
+            let place = place as ffi::Py_ssize_t;
+            let item = if self.tuple {
+                ffi::PyTuple_GetItem(self.list.as_ptr(), place)
+            } else {
+                ffi::PyList_GetItem(self.list.as_ptr(), place)
+            };
+            Bound::from_borrowed_ptr_or_err(py, item)
+        }
+    }
+}
+
+fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: a living object; the check reads its type.
+    !object.is_instance_of::<PyFloat>()
+        && !object.is_instance_of::<PyInt>()
+        && unsafe { ffi::PySequence_Check(object.as_ptr()) } != 0
+        && object.len().is_ok()
+}
+
+fn kind(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().fully_qualified_name().map_or_else(|_| "object".into(), |name| name.to_string())
+}
+
+/// The sizes, along the first element of each level.
+fn sizes(data: &Bound<'_, PyAny>) -> PyResult<Dims> {
+    let mut sizes = Dims::new();
+    let mut level = data.clone();
+    while is_sequence(&level) {
+        let items = Items::of(&level)?;
+        sizes.push(items.length as isize);
+        if sizes.len() > MAX_RANK {
+            return Err(PyValueError::new_err(format!("too many dimensions '{}'", kind(&level))));
+        }
+        if items.length == 0 {
+            break;
+        }
+        level = items.get(0)?;
+        if level.is_instance_of::<PyString>() {
+            return Err(PyValueError::new_err("too many dimensions 'str'"));
+        }
+    }
+    Ok(sizes)
+}
+
+/// The dtype that `torch.tensor` gives to data.
+pub fn infer_dtype(data: &Bound<'_, PyAny>) -> PyResult<DType> {
+    if data.is_instance_of::<PyBool>() {
+        return Ok(DType::Bool);
+    }
+    if data.is_exact_instance_of::<PyFloat>() {
+        return Ok(default_dtype());
+    }
+    if data.is_instance_of::<PyInt>() {
+        return Ok(DType::I64);
+    }
+    if data.is_exact_instance_of::<PyComplex>() {
+        return Ok(default_dtype().to_complex());
+    }
+    if let Some(dtype) = numpy::scalar_dtype(data)? {
+        return Ok(dtype);
+    }
+    if data.is_instance_of::<PyFloat>() {
+        return Ok(default_dtype());
+    }
+    if data.is_instance_of::<PyComplex>() {
+        return Ok(default_dtype().to_complex());
+    }
+    if object::is_tensor(data.as_ptr()) {
+        return Ok(object::tensor(data)?.dtype());
+    }
+    if data.is_instance_of::<PyString>() || data.is_instance_of::<PyBytes>() {
+        return Err(PyTypeError::new_err(format!("new(): invalid data type '{}'", data.get_type().name()?)));
+    }
+    if !is_sequence(data) {
+        return Err(PyRuntimeError::new_err(format!("Could not infer dtype of {}", kind(data))));
+    }
+    let items = Items::of(data)?;
+    let mut found = None;
+    for place in 0..items.length {
+        let item = items.get(place)?;
+        if item.is(data) {
+            return Err(PyTypeError::new_err("new(): self-referential lists are incompatible"));
+        }
+        let own = infer_dtype(&item)?;
+        let all = match found {
+            None => own,
+            Some(known) if known == own => known,
+            Some(known) => promote(known, own).map_err(raise)?,
+        };
+        if all == DType::C128 {
+            return Ok(all);
+        }
+        found = Some(all);
+    }
+    Ok(found.unwrap_or_else(default_dtype))
+}
+
+/// A number for an element of `dtype`, refused where it does not fit.
+fn number(value: &Bound<'_, PyAny>, dtype: DType) -> PyResult<Scalar> {
+    // SAFETY: the borrow keeps the object alive.
+    if let Some(tensor) = unsafe { object::tensor_of(value.as_ptr()) } {
+        if tensor.numel() != 1 {
+            return Err(PyValueError::new_err("only one element tensors can be converted to Python scalars"));
+        }
+        return fitting(rushlight::item(tensor).map_err(raise)?, dtype);
+    }
+    if dtype == DType::Bool {
+        return Ok(Scalar::Bool(value.is_truthy()?));
+    }
+    if dtype.is_complex() {
+        return Ok(Scalar::Complex(value.extract()?));
+    }
+    if dtype.is_floating() {
+        return Ok(Scalar::Float(value.extract()?));
+    }
+    if value.is_instance_of::<PyFloat>() {
+        return fitting(Scalar::Float(value.extract()?), dtype);
+    }
+    if dtype == DType::U64 {
+        return Ok(Scalar::UInt(value.extract()?));
+    }
+    let py = value.py();
+    // SAFETY: a living object; the result is a new reference or an error.
+    let index = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyNumber_Index(value.as_ptr()))? };
+    let wide: i64 = index.extract().map_err(|_| PyValueError::new_err("Overflow when unpacking long long"))?;
+    fitting(Scalar::Int(wide), dtype)
+}
+
+/// Refuses what an integer dtype cannot hold; of negative numbers, unsigned types take those that wrap around once.
+fn fitting(number: Scalar, dtype: DType) -> PyResult<Scalar> {
+    let overflow = || PyRuntimeError::new_err(format!("value cannot be converted to type {} without overflow", dtype.name()));
+    if !dtype.is_integral() {
+        return Ok(number);
+    }
+    let bits = dtype.size() as u32 * 8;
+    let (low, high) = if dtype.is_signed() {
+        (-(2f64.powi(bits as i32 - 1)), 2f64.powi(bits as i32 - 1))
+    } else {
+        (-(2f64.powi(bits as i32)), 2f64.powi(bits as i32))
+    };
+    let fits = match number {
+        Scalar::Float(value) if dtype.is_signed() => value.trunc() >= low && value.trunc() < high,
+        Scalar::Float(value) => value > -1.0 && value.trunc() < high,
+        Scalar::Int(value) => bits == 64 || ((value as f64) > low || dtype.is_signed() && value as f64 == low) && (value as f64) < high,
+        _ => true,
+    };
+    if fits { Ok(number) } else { Err(overflow()) }
+}
+
+/// Writes the elements of one level and those below it.
+fn fill<T: Element>(data: &Bound<'_, PyAny>, sizes: &[isize], dim: usize, at: &mut *mut T) -> PyResult<()> {
+    if dim == sizes.len() {
+        return store(data, at);
+    }
+    let items = Items::of(data)?;
+    let wanted = sizes[dim] as usize;
+    if items.length != wanted {
+        return Err(PyValueError::new_err(format!(
+            "expected sequence of length {wanted} at dim {dim} (got {})",
+            items.length
+        )));
+    }
+    for place in 0..wanted {
+        let item = items.get(place)?;
+        if dim + 1 == sizes.len() { store(&item, at)? } else { fill(&item, sizes, dim + 1, at)? }
+    }
+    Ok(())
+}
+
+#[inline]
+fn store<T: Element>(value: &Bound<'_, PyAny>, at: &mut *mut T) -> PyResult<()> {
+    let number = if value.is_exact_instance_of::<PyFloat>() && T::DTYPE.is_floating() {
+        // SAFETY: an exact float, whose reading cannot fail.
+        Scalar::Float(unsafe { ffi::PyFloat_AsDouble(value.as_ptr()) })
+    } else {
+        number(value, T::DTYPE)?
+    };
+    // SAFETY: `fill` counts the elements against the sizes for which the memory was taken.
+    unsafe {
+        at.write(T::from_scalar(number));
+        *at = at.add(1);
+    }
+    Ok(())
+}
+
+/// A new tensor of Python numbers or nested sequences of them.
+pub fn read(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
+    if data.is_instance_of::<PyString>() {
+        return Err(PyTypeError::new_err("new(): invalid data type 'str'"));
+    }
+    let sizes = sizes(data)?;
+    if numpy::is_array_inside(data)? {
+        crate::autograd::warn(
+            "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list to a single numpy.ndarray with numpy.array() before converting to a tensor.",
+        )
+        .map_err(raise)?;
+    }
+    let dtype = match dtype {
+        Some(dtype) => dtype,
+        None => infer_dtype(data)?,
+    };
+    let tensor = rushlight::create::empty(&sizes, dtype, Device::Cpu).map_err(raise)?;
+    let pin = tensor.storage().pin();
+    dispatch!(dtype, T in all => fill::<T>(data, &sizes, 0, &mut pin.as_ptr().cast::<T>()))?;
+    drop(pin);
+    Ok(tensor)
+}
+
+/// The elements as nested lists; of a tensor without dimensions the number.
+pub fn list<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {
+    if tensor.device() != Device::Cpu {
+        return Err(pyo3::exceptions::PyNotImplementedError::new_err("Cannot copy out of meta tensor; no data!"));
+    }
+    let pin = tensor.storage().pin();
+    dispatch!(tensor.dtype(), T in all => lists::<T>(py, tensor.layout(), 0, tensor.layout().offset, pin.as_ptr().cast()))
+}
+
+fn lists<'py, T: Element>(
+    py: Python<'py>,
+    layout: &Layout,
+    dim: usize,
+    offset: isize,
+    start: *const T,
+) -> PyResult<Bound<'py, PyAny>> {
+    if dim == layout.rank() {
+        // SAFETY: the layout lies within the pinned storage; foreign memory may be unaligned.
+        return convert::scalar_object(py, unsafe { start.offset(offset).read_unaligned() }.to_scalar());
+    }
+    let step = layout.strides[dim];
+    let items = (0..layout.sizes[dim]).map(|i| lists(py, layout, dim + 1, offset + i * step, start));
+    Ok(PyList::new(py, items.collect::<PyResult<Vec<_>>>()?)?.into_any())
+}

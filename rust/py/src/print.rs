@@ -1,0 +1,298 @@
+//! `repr(tensor)`: torch's text, character for character.
+//!
+//! First the elements that will be shown are visited to find one number format and one width for all, then the rows are
+//! written: as many elements on a line as fit, and beyond the threshold only the edges of each dimension.
+
+use std::sync::atomic::{AtomicI8, AtomicUsize, Ordering::Relaxed};
+
+use pyo3::prelude::*;
+use rushlight::{DType, Device, Layout, Scalar, Tensor};
+use rushlight_core::dtype::default_dtype;
+use rushlight_core::dispatch;
+use rushlight_core::Element;
+
+static PRECISION: AtomicUsize = AtomicUsize::new(4);
+static THRESHOLD: AtomicUsize = AtomicUsize::new(1000);
+static EDGE_ITEMS: AtomicUsize = AtomicUsize::new(3);
+static LINE_WIDTH: AtomicUsize = AtomicUsize::new(80);
+/// Scientific notation: 1 always, 0 never, -1 where the numbers ask for it.
+static SCIENTIFIC: AtomicI8 = AtomicI8::new(-1);
+
+#[derive(Clone, Copy)]
+struct Options {
+    precision: usize,
+    threshold: usize,
+    edge: usize,
+    width: usize,
+    scientific: Option<bool>,
+}
+
+fn options() -> Options {
+    Options {
+        precision: PRECISION.load(Relaxed),
+        threshold: THRESHOLD.load(Relaxed),
+        edge: EDGE_ITEMS.load(Relaxed),
+        width: LINE_WIDTH.load(Relaxed),
+        scientific: match SCIENTIFIC.load(Relaxed) {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        },
+    }
+}
+
+#[pyfunction]
+pub fn _set_print_options(precision: usize, threshold: usize, edgeitems: usize, linewidth: usize, sci_mode: Option<bool>) {
+    PRECISION.store(precision.min(300), Relaxed);
+    THRESHOLD.store(threshold, Relaxed);
+    EDGE_ITEMS.store(edgeitems, Relaxed);
+    LINE_WIDTH.store(linewidth, Relaxed);
+    SCIENTIFIC.store(sci_mode.map_or(-1, i8::from), Relaxed);
+}
+
+/// A float as C prints it with `%.*f`.
+fn fixed(value: f64, precision: usize) -> String {
+    if value.is_nan() { "nan".into() } else { format!("{value:.precision$}") }
+}
+
+/// A float as C prints it with `%.*e`.
+fn scientific(value: f64, precision: usize) -> String {
+    if !value.is_finite() {
+        return fixed(value, precision);
+    }
+    let text = format!("{value:.precision$e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |rest| ('-', rest));
+    format!("{digits}e{sign}{exponent:0>2}")
+}
+
+/// How the numbers of one tensor are written (of a complex one: its real or its imaginary parts).
+struct Format {
+    floating: bool,
+    /// All numbers are whole: a point says that they are floats.
+    whole: bool,
+    scientific: bool,
+    width: usize,
+    precision: usize,
+}
+
+impl Format {
+    fn of(values: &[Scalar], floating: bool, options: Options) -> Format {
+        let precision = options.precision;
+        let mut format = Format { floating, whole: true, scientific: false, width: 1, precision };
+        if !floating {
+            format.width = values.iter().map(|value| plain(*value).len()).fold(1, usize::max);
+            return format;
+        }
+        let finite = values.iter().map(|value| value.f64()).filter(|value| value.is_finite() && *value != 0.0);
+        let finite: Vec<f64> = finite.collect();
+        if finite.is_empty() {
+            return format;
+        }
+        let least = finite.iter().fold(f64::INFINITY, |least, value| least.min(value.abs()));
+        let most = finite.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
+        format.whole = finite.iter().all(|value| *value == value.ceil());
+        format.scientific = options.scientific.unwrap_or(most / least > 1000.0 || most > 1e8 || least < 1e-4);
+        let width = |value: &f64| match (format.scientific, format.whole) {
+            (true, _) => scientific(*value, precision).len(),
+            (false, true) => fixed(*value, 0).len() + 1,
+            (false, false) => fixed(*value, precision).len(),
+        };
+        format.width = finite.iter().map(width).fold(1, usize::max);
+        format
+    }
+
+    fn write(&self, value: Scalar) -> String {
+        let text = if !self.floating {
+            plain(value)
+        } else {
+            let value = value.f64();
+            match (self.scientific, self.whole) {
+                (true, _) => scientific(value, self.precision),
+                (false, true) if value.is_finite() => fixed(value, 0) + ".",
+                (false, true) => fixed(value, 0),
+                (false, false) => fixed(value, self.precision),
+            }
+        };
+        format!("{text:>width$}", width = self.width)
+    }
+}
+
+fn plain(value: Scalar) -> String {
+    match value {
+        Scalar::Bool(true) => "True".into(),
+        Scalar::Bool(false) => "False".into(),
+        Scalar::UInt(value) => value.to_string(),
+        other => other.i64().to_string(),
+    }
+}
+
+/// A tensor while it is written.
+struct Writer<'a> {
+    read: &'a dyn Fn(isize) -> Scalar,
+    options: Options,
+    summarize: bool,
+    real: Format,
+    imaginary: Option<Format>,
+}
+
+/// The places of a dimension that are shown: all, or the edges.
+fn shown(size: isize, summarize: bool, edge: usize) -> (std::ops::Range<isize>, std::ops::Range<isize>) {
+    let edge = edge as isize;
+    if summarize && size > 2 * edge { (0..edge, size - edge..size) } else { (0..size, size..size) }
+}
+
+/// The values that decide the format.
+fn collect(layout: &Layout, dim: usize, offset: isize, summarize: bool, edge: usize, visit: &mut dyn FnMut(isize)) {
+    if dim == layout.rank() {
+        return visit(offset);
+    }
+    if summarize && edge == 0 && layout.rank() - dim > 1 {
+        return;
+    }
+    // A vector without edges is looked at whole, as torch does.
+    let vector = dim + 1 == layout.rank() && edge == 0;
+    let (first, last) = shown(layout.sizes[dim], summarize && !vector, edge);
+    for place in first.chain(last) {
+        collect(layout, dim + 1, offset + place * layout.strides[dim], summarize, edge, visit);
+    }
+}
+
+impl Writer<'_> {
+    fn element(&self, offset: isize) -> String {
+        let value = (self.read)(offset);
+        let Some(imaginary) = &self.imaginary else { return self.real.write(value) };
+        let value = value.complex();
+        let real = self.real.write(Scalar::Float(value.re));
+        let imaginary = imaginary.write(Scalar::Float(value.im)) + "j";
+        let imaginary = imaginary.trim_start();
+        let sign = if imaginary.starts_with(['+', '-']) { "" } else { "+" };
+        format!("{real}{sign}{imaginary}")
+    }
+
+    fn vector(&self, size: isize, stride: isize, offset: isize, indent: usize) -> String {
+        let edge = self.options.edge;
+        let element = self.real.width + 2 + self.imaginary.as_ref().map_or(0, |format| format.width + 1);
+        let per_line = (self.options.width.saturating_sub(indent) / element).max(1);
+        let texts: Vec<String> = if self.summarize && edge == 0 {
+            vec!["...".into()]
+        } else {
+            let (first, last) = shown(size, self.summarize, edge);
+            let gap = (first.end < last.start).then(|| " ...".to_owned());
+            let text = |place: isize| self.element(offset + place * stride);
+            first.map(text).chain(gap).chain(last.map(text)).collect()
+        };
+        let lines: Vec<String> = texts.chunks(per_line).map(|line| line.join(", ")).collect();
+        format!("[{}]", lines.join(&format!(",\n{}", " ".repeat(indent + 1))))
+    }
+
+    fn nested(&self, layout: &Layout, dim: usize, offset: isize, indent: usize) -> String {
+        let left = layout.rank() - dim;
+        match left {
+            0 => return self.element(offset),
+            1 => return self.vector(layout.sizes[dim], layout.strides[dim], offset, indent),
+            _ => {}
+        }
+        let (first, last) = shown(layout.sizes[dim], self.summarize, self.options.edge);
+        let gap = (first.end < last.start).then(|| "...".to_owned());
+        let text = |place: isize| self.nested(layout, dim + 1, offset + place * layout.strides[dim], indent + 1);
+        let texts: Vec<String> = first.map(text).chain(gap).chain(last.map(text)).collect();
+        format!("[{}]", texts.join(&format!(",{}{}", "\n".repeat(left - 1), " ".repeat(indent + 1))))
+    }
+}
+
+/// The elements between brackets.
+fn elements(tensor: &Tensor, indent: usize) -> String {
+    if tensor.numel() == 0 {
+        return "[]".into();
+    }
+    let options = options();
+    let layout = tensor.layout();
+    let summarize = tensor.numel() > options.threshold;
+    let pin = tensor.storage().pin();
+    let read = |offset: isize| -> Scalar {
+        dispatch!(tensor.dtype(), T in all => {
+            // SAFETY: only offsets within the layout are asked for; foreign memory may be unaligned.
+            unsafe { pin.as_ptr().cast::<T>().offset(offset).read_unaligned() }.to_scalar()
+        })
+    };
+    let mut values = Vec::new();
+    collect(layout, 0, layout.offset, summarize, options.edge, &mut |offset| values.push(read(offset)));
+    let (real, imaginary) = if tensor.dtype().is_complex() {
+        let part = |part: fn(Scalar) -> f64| values.iter().map(|v| Scalar::Float(part(*v))).collect::<Vec<_>>();
+        let (real, imaginary) = (part(|value| value.complex().re), part(|value| value.complex().im));
+        (Format::of(&real, true, options), Some(Format::of(&imaginary, true, options)))
+    } else {
+        (Format::of(&values, tensor.dtype().is_floating(), options), None)
+    };
+    let writer = Writer { read: &read, options, summarize, real, imaginary };
+    writer.nested(layout, 0, layout.offset, indent)
+}
+
+/// `(2, 3)`, as Python prints a tuple.
+fn tuple(sizes: &[isize]) -> String {
+    let texts: Vec<String> = sizes.iter().map(isize::to_string).collect();
+    if let [one] = texts.as_slice() { format!("({one},)") } else { format!("({})", texts.join(", ")) }
+}
+
+/// The text of a tensor whose class is called `class`.
+pub fn text(class: &str, tensor: &Tensor) -> String {
+    let prefix = format!("{class}(");
+    let indent = prefix.len();
+    let dtype = tensor.dtype();
+    let default = default_dtype();
+    let mut suffixes = Vec::new();
+    if tensor.device() != Device::Cpu {
+        suffixes.push(format!("device='{}'", tensor.device()));
+    }
+    let contents = if tensor.device() == Device::Meta {
+        suffixes.push(format!("size={}", tuple(tensor.sizes())));
+        if dtype != default {
+            suffixes.push(format!("dtype={dtype}"));
+        }
+        "...".into()
+    } else if tensor.numel() == 0 {
+        if tensor.rank() != 1 {
+            suffixes.push(format!("size={}", tuple(tensor.sizes())));
+        }
+        if dtype != default {
+            suffixes.push(format!("dtype={dtype}"));
+        }
+        "[]".into()
+    } else {
+        if options().edge == 0 {
+            suffixes.push(format!("size={}", tuple(tensor.sizes())));
+        }
+        let known = [default, default.to_complex(), DType::I64, DType::Bool];
+        if !known.contains(&dtype) {
+            suffixes.push(format!("dtype={dtype}"));
+        }
+        elements(tensor, indent)
+    };
+    match tensor.grad_fn() {
+        Err(_) => suffixes.push("grad_fn=<Invalid>".into()),
+        Ok(Some(node)) => suffixes.push(format!("grad_fn=<{}>", node.name())),
+        Ok(None) if tensor.requires_grad() => suffixes.push("requires_grad=True".into()),
+        Ok(None) => {}
+    }
+    with_suffixes(prefix + &contents, &suffixes, indent)
+}
+
+/// Puts the suffixes behind the elements, on new lines where they would not fit.
+fn with_suffixes(mut text: String, suffixes: &[String], indent: usize) -> String {
+    let width = options().width;
+    // As torch counts: one more than the line has, and from the start of the text one more still.
+    let mut line = text.len() - text.rfind('\n').map_or(0, |at| at) + if text.contains('\n') { 1 } else { 2 };
+    for suffix in suffixes {
+        if line + suffix.len() + 2 > width {
+            text.push_str(&format!(",\n{}{suffix}", " ".repeat(indent)));
+            line = indent + suffix.len();
+        } else {
+            text.push_str(", ");
+            text.push_str(suffix);
+            line += suffix.len() + 2;
+        }
+    }
+    text.push(')');
+    text
+}

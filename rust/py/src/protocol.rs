@@ -1,0 +1,120 @@
+//! What Python's own words do with tensors: `len`, `iter`, `in`, `bool`, `int`, `float`, `repr`, `memoryview`.
+
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::ffi;
+use pyo3::impl_::trampoline as shell;
+use pyo3::prelude::*;
+use rushlight::{Scalar, Tensor};
+
+use crate::errors::raise;
+use crate::{convert, numpy, object, print};
+
+type Raw = *mut ffi::PyObject;
+
+/// The tensor of a slot's first argument.
+unsafe fn own<'a>(raw: Raw) -> PyResult<&'a Tensor> {
+    // SAFETY: CPython calls slots on living instances.
+    unsafe { object::tensor_of(raw) }.ok_or_else(|| PyRuntimeError::new_err("the tensor is gone"))
+}
+
+fn item(tensor: &Tensor) -> PyResult<Scalar> {
+    rushlight::item(tensor).map_err(raise)
+}
+
+fn length(tensor: &Tensor) -> PyResult<isize> {
+    tensor.sizes().first().copied().ok_or_else(|| PyTypeError::new_err("len() of a 0-d tensor"))
+}
+
+/// Views along the first dimension.
+fn iterate(py: Python<'_>, tensor: &Tensor) -> PyResult<Raw> {
+    if tensor.rank() == 0 {
+        return Err(PyTypeError::new_err("iteration over a 0-d tensor"));
+    }
+    let layout = tensor.layout();
+    let views = (0..layout.sizes[0]).map(|i| Tensor::view_of_many(tensor, layout.select(0, i))).collect();
+    let tuple = convert::tuple(py, views)?;
+    // SAFETY: a living tuple; the result is a new reference or null with an exception.
+    let iterator = unsafe { ffi::PyObject_GetIter(tuple.as_ptr()) };
+    if iterator.is_null() { Err(PyErr::fetch(py)) } else { Ok(iterator) }
+}
+
+fn truth(tensor: &Tensor) -> PyResult<bool> {
+    match tensor.numel() {
+        1 => Ok(item(tensor)?.truth()),
+        0 => Err(PyRuntimeError::new_err("Boolean value of Tensor with no values is ambiguous")),
+        _ => Err(PyRuntimeError::new_err("Boolean value of Tensor with more than one value is ambiguous")),
+    }
+}
+
+/// A number as `int()` and the like make it, of one element.
+unsafe fn number(py: Python<'_>, raw: Raw, convert: unsafe extern "C" fn(Raw) -> Raw) -> PyResult<Raw> {
+    // SAFETY: by the caller's word `raw` is a living instance; the conversion gives a new reference or an exception.
+    unsafe {
+        let number = convert::scalar_object(py, item(own(raw)?)?)?;
+        Ok(Bound::from_owned_ptr_or_err(py, convert(number.as_ptr()))?.into_ptr())
+    }
+}
+
+fn index(py: Python<'_>, tensor: &Tensor) -> PyResult<Raw> {
+    let integral = tensor.dtype().is_integral() || tensor.dtype() == rushlight::DType::Bool;
+    if !integral || tensor.numel() != 1 {
+        return Err(PyTypeError::new_err("only integer tensors of a single element can be converted to an index"));
+    }
+    let number = match item(tensor)? {
+        Scalar::Bool(flag) => Scalar::Int(i64::from(flag)),
+        other => other,
+    };
+    Ok(convert::scalar_object(py, number)?.into_ptr())
+}
+
+/// The text of an instance; a subclass shows its own name.
+fn text(own: &Bound<'_, PyAny>) -> PyResult<String> {
+    let tensor = object::tensor(own)?;
+    if own.get_type().as_type_ptr() == object::class() {
+        return Ok(print::text("tensor", tensor));
+    }
+    Ok(print::text(&own.get_type().name()?.to_string(), tensor))
+}
+
+/// A slot's number and the C function for it.
+macro_rules! slot {
+    ($number:ident, $shell:ident, $function:expr) => {{
+        struct Def;
+        impl shell::MethodDef<shell::$shell::Func> for Def {
+            // SAFETY: CPython calls slots attached, on living instances, with arguments as the slot's type says.
+            const METH: shell::$shell::Func = $function;
+        }
+        ffi::PyType_Slot { slot: ffi::$number, pfunc: shell::$shell::<Def> as *mut std::ffi::c_void }
+    }};
+}
+
+/// The slots as CPython's type constructor wants them.
+pub fn slots() -> Vec<ffi::PyType_Slot> {
+    // SAFETY, for all: CPython calls slots attached, on living instances, with arguments as the slot's type says.
+    vec![
+        slot!(Py_mp_length, lenfunc, |_, raw| unsafe { length(own(raw)?) }),
+        slot!(Py_sq_length, lenfunc, |_, raw| unsafe { length(own(raw)?) }),
+        slot!(Py_tp_iter, getiterfunc, |py, raw| unsafe { iterate(py, own(raw)?) }),
+        slot!(Py_nb_bool, inquiry, |_, raw| unsafe { truth(own(raw)?).map(i32::from) }),
+        slot!(Py_nb_int, unaryfunc, |py, raw| unsafe { number(py, raw, ffi::PyNumber_Long) }),
+        slot!(Py_nb_float, unaryfunc, |py, raw| unsafe { number(py, raw, ffi::PyNumber_Float) }),
+        slot!(Py_nb_index, unaryfunc, |py, raw| unsafe { index(py, own(raw)?) }),
+        slot!(Py_tp_repr, reprfunc, |py, raw| unsafe {
+            let text = text(&Bound::from_borrowed_ptr(py, raw))?;
+            Ok(text.into_pyobject(py)?.into_ptr())
+        }),
+        slot!(Py_bf_getbuffer, getbufferproc, |py, raw, view, flags| unsafe {
+            match numpy::get_buffer(&Bound::from_borrowed_ptr(py, raw), view, flags) {
+                Ok(()) => Ok(0),
+                Err(error) => {
+                    (*view).obj = std::ptr::null_mut();
+                    Err(error)
+                }
+            }
+        }),
+        slot!(Py_bf_releasebuffer, releasebufferproc, |_, _, view| unsafe {
+            numpy::release_buffer(view);
+            Ok(())
+        }),
+    ]
+}

@@ -1,0 +1,379 @@
+"""Checkpoints: what torch wrote is read bit for bit, what we write is what torch writes, nothing in a file is executed.
+
+The files under `tests/data` were written by torch 2.13.
+"""
+
+import collections
+import io
+import os
+import pathlib
+import pickle
+import stat
+import struct
+import zipfile
+
+import pytest
+
+import rushlight as torch
+from rushlight.serialization import get_safe_globals, get_unsafe_globals_in_checkpoint, load, safe_globals, save
+
+DATA = pathlib.Path(__file__).parent / "data"
+
+
+def round_trip(obj, **options):
+    file = io.BytesIO()
+    save(obj, file, **options)
+    file.seek(0)
+    return load(file)
+
+
+def checkpoint(pickled, **records):
+    """A file object with this pickle."""
+    contents = {"data.pkl": pickled, "version": b"3\n", "byteorder": b"little", **records}
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(f"archive/{name}", content)
+    file.seek(0)
+    return file
+
+
+# --- reading what torch wrote ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"mmap": True}, {"weights_only": False}])
+def test_a_state_dict_of_torch(options):
+    state = load(DATA / "linear.pt", **options)
+    assert type(state) is collections.OrderedDict and state._metadata[""] == {"version": 1}
+    # nn.Linear(3, 2) after manual_seed(0)
+    weight = [-0.004322517663240433, 0.3097158372402191, -0.4751853346824646]
+    assert state["weight"][0].tolist() == weight
+    assert state["weight"].shape == (2, 3) and state["bias"].shape == (2,)
+
+
+@pytest.mark.parametrize("options", [{}, {"mmap": True}, {"weights_only": False}])
+def test_everything_a_checkpoint_may_hold(options):
+    found = load(DATA / "nested.pt", **options)
+    assert found["list"] == [
+        None,
+        True,
+        False,
+        1,
+        -5,
+        2**70,
+        1.5,
+        "text",
+        b"bytes",
+        (1,),
+        (),
+        {1, 2},
+        1j,
+        bytearray(b"ab"),
+    ]
+    assert found["size"] == torch.Size([1, 2]) and isinstance(found["size"], torch.Size)
+    assert found["dtype"] is torch.float16 and found["device"] == torch.device("cpu")
+    assert found["ordered"] == collections.OrderedDict(a=1, b=[2])
+    assert found["counter"] == collections.Counter("aab") and type(found["counter"]) is collections.Counter
+    assert isinstance(found["parameter"], torch.nn.Parameter) and found["parameter"].tolist() == [1, 1]
+    assert found["grad"].requires_grad and not found["numbers"].requires_grad
+    assert found["empty"].shape == (0, 3)
+    for name, dtype, values in [
+        ("bool", torch.bool, [True, False]),
+        ("half", torch.bfloat16, [1.5]),
+        ("uint16", torch.uint16, [7, 65535]),
+        ("complex", torch.complex64, [1 + 2j]),
+        ("scalar", torch.int64, 3),
+        ("transposed", torch.int64, [[0, 3], [1, 4], [2, 5]]),
+    ]:
+        assert found[name].dtype is dtype and found[name].tolist() == values
+    assert found["transposed"].stride() == (1, 3)
+    # A view of a storage that both share.
+    found["odd"] *= 2
+    assert found["numbers"].tolist() == [0, 2, 2, 6, 4, 10]
+
+
+@pytest.mark.parametrize("options", [{}, {"weights_only": False}])
+def test_the_format_before_1_6(options):
+    found = load(DATA / "legacy.pt", **options)
+    assert found["numbers"].tolist() == [0, 1, 2, 3, 4, 5] and found["text"] == "x"
+    assert isinstance(found["parameter"], torch.nn.Parameter)
+    found["odd"] += 10
+    assert found["numbers"].tolist() == [0, 11, 2, 13, 4, 15]
+
+
+# --- writing as torch writes ---------------------------------------------------------------------------------------
+
+
+def test_the_file_is_torchs_file(tmp_path):
+    path = tmp_path / "linear.pt"
+    save(load(DATA / "linear.pt"), path)
+    ours, theirs = path.read_bytes(), (DATA / "linear.pt").read_bytes()
+    name = b"serialization_id"
+    # All but the id, which is any 40 digits, and what depends on it.
+    assert ours[: ours.index(name)] == theirs[: theirs.index(name)]
+    assert len(ours) == len(theirs)
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        assert archive.namelist()[0] == "linear/data.pkl"
+        assert len(archive.read("linear/.data/serialization_id")) == 40
+
+
+def test_a_nested_file_is_torchs_file():
+    file = io.BytesIO()
+    save(load(DATA / "nested.pt"), file)
+    ours = zipfile.ZipFile(file)
+    with zipfile.ZipFile(DATA / "nested.pt") as theirs:
+        for name in theirs.namelist():
+            # The pickle depends on which strings happen to be one object.
+            if not name.endswith(("serialization_id", "data.pkl")):
+                assert ours.read(name.replace("nested/", "archive/")) == theirs.read(name), name
+
+
+def test_round_trip_of_values():
+    plain = {"a": [1, -1, 2**100, None, True], "b": ("x", b"y", 1.5, float("inf")), 3: {4, 5}}
+    assert round_trip(plain) == plain
+    shared = [1]
+    first, second = round_trip([shared, shared])
+    assert first is second
+    loop = []
+    loop.append(loop)
+    assert round_trip(loop)[0] is not None
+    one, two = round_trip([tensor := torch.ones(2), tensor])
+    assert one is two
+
+
+def test_views_share_one_storage():
+    numbers = torch.arange(10.0)
+    file = io.BytesIO()
+    save({"numbers": numbers, "evens": numbers[1::2]}, file)
+    with zipfile.ZipFile(file) as archive:
+        assert [name for name in archive.namelist() if name.startswith("archive/data/")] == ["archive/data/0"]
+    file.seek(0)
+    found = load(file)
+    found["evens"].mul_(2)
+    assert found["numbers"].tolist() == [0, 2, 2, 6, 4, 10, 6, 14, 8, 18]
+
+
+def test_a_small_view_brings_its_storage_along_unless_compact():
+    view = torch.zeros(10_000)[:2]
+    large, small = io.BytesIO(), io.BytesIO()
+    save(view, large)
+    save(view, small, compact=True)
+    assert len(large.getvalue()) > 40_000 > 4_000 > len(small.getvalue())
+    small.seek(0)
+    assert load(small).tolist() == [0, 0]
+
+
+def test_a_storage_of_two_types_is_refused():
+    numbers = torch.zeros(4)
+    with pytest.raises(RuntimeError, match=r"Cannot save multiple tensors or storages that view the same data as diff"):
+        save([numbers, numbers.view(torch.int32)], io.BytesIO())
+
+
+def test_a_model_round_trip():
+    first, second = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
+    assert str(second.load_state_dict(round_trip(first.state_dict()))) == "<All keys matched successfully>"
+    assert second.weight.tolist() == first.weight.tolist()
+
+
+def test_a_file_is_replaced_at_once(tmp_path):
+    path = tmp_path / "model.pt"
+    save({"a": 1}, path)
+    path.chmod(0o640)
+
+    class Unpicklable:
+        def __reduce__(self):
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match=r"no"):
+        save({"a": Unpicklable()}, path)
+    assert load(path) == {"a": 1}
+    save({"a": 2}, path)
+    assert load(path) == {"a": 2} and stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert os.listdir(tmp_path) == ["model.pt"]
+    link = tmp_path / "latest.pt"
+    link.symlink_to(path)
+    save({"a": 3}, link)
+    assert link.is_symlink() and load(path) == {"a": 3}
+
+
+def test_where_one_cannot_write(tmp_path):
+    with pytest.raises(RuntimeError, match=r"^Parent directory .*/no does not exist\."):
+        save(1, tmp_path / "no" / "a.pt")
+    with pytest.raises(AttributeError, match=r"expected 'f' to be string, path, or a file-like object with a 'write'"):
+        save(1, 3)
+
+
+# --- where storages go -----------------------------------------------------------------------------------------
+
+
+def test_map_location():
+    seen = []
+
+    def remember(storage, location):
+        seen.append(location)
+        return storage
+
+    assert load(DATA / "linear.pt", map_location=remember)["bias"].shape == (2,)
+    assert seen == ["cpu", "cpu"]
+    for place in ("cpu", torch.device("cpu"), {"cuda:0": "cpu"}, lambda storage, location: None):
+        assert load(DATA / "linear.pt", map_location=place)["weight"].device.type == "cpu"
+    with pytest.raises(RuntimeError, match=r"don't know how to restore data location of .* \(tagged with moon\)"):
+        load(DATA / "linear.pt", map_location="moon")
+
+
+def test_mapped_tensors_are_private(tmp_path):
+    path = tmp_path / "a.pt"
+    save(torch.zeros(1000), path)
+    before = path.read_bytes()
+    mapped = load(path, mmap=True)
+    mapped += 1
+    assert mapped.sum().item() == 1000 and path.read_bytes() == before
+    with pytest.raises(ValueError, match=r"f must be a file path in order to use the mmap argument"):
+        load(io.BytesIO(before), mmap=True)
+    with pytest.raises(RuntimeError, match=r"mmap can only be used with files saved with"):
+        load(DATA / "legacy.pt", mmap=True)
+
+
+# --- nothing is executed -----------------------------------------------------------------------------------------
+
+
+class Mine:
+    def __init__(self):
+        self.value = 1
+
+
+def test_globals_are_refused_by_name():
+    file = io.BytesIO()
+    save(Mine(), file)
+    name = f"{Mine.__module__}.Mine"
+    file.seek(0)
+    with pytest.raises(pickle.UnpicklingError) as info:
+        load(file)
+    text = str(info.value)
+    assert text.startswith("Weights only load failed. This file can still be loaded, to do so you have two options")
+    assert f"Unsupported global: GLOBAL {name} was not an allowed global by default." in text
+    assert f"torch.serialization.add_safe_globals([{name}])" in text
+    file.seek(0)
+    assert get_unsafe_globals_in_checkpoint(file) == [name]
+    file.seek(0)
+    with safe_globals([Mine]):
+        assert load(file).value == 1
+        assert get_safe_globals() == [Mine]
+    assert get_safe_globals() == []
+    file.seek(0)
+    assert load(file, weights_only=False).value == 1
+
+
+def test_hostile_pickles_do_nothing(tmp_path):
+    witness = tmp_path / "witness"
+    command = f"touch {witness}".encode()
+    for module, name in [(b"os", b"system"), (b"posix", b"system"), (b"subprocess", b"getoutput")]:
+        hostile = b"\x80\x02c" + module + b"\n" + name + b"\nX" + struct.pack("<I", len(command)) + command + b"\x85R."
+        with pytest.raises(pickle.UnpicklingError, match=(module + b"." + name).decode()):
+            load(checkpoint(hostile))
+        get_unsafe_globals_in_checkpoint(checkpoint(hostile))
+    assert not witness.exists()
+    with pytest.raises(
+        pickle.UnpicklingError, match=r"Trying to load unsupported GLOBAL os.system whose module os is blocked"
+    ):
+        load(checkpoint(b"\x80\x02cos\nsystem\n."))
+
+
+def describe(size, stride, offset=0, elements=2):
+    """A pickle of a tensor over a storage of `elements` floats."""
+
+    def tuple_of(numbers):
+        return b"(" + b"".join(b"\x8a\x08" + struct.pack("<q", number) for number in numbers) + b"t"
+
+    return (
+        b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\x000"
+        b"X\x03\0\0\0cpu\x8a\x08"
+        + struct.pack("<q", elements)
+        + b"tQ\x8a\x08"
+        + struct.pack("<q", offset)
+        + tuple_of(size)
+        + tuple_of(stride)
+        + b"\x89ccollections\nOrderedDict\n)RtR."
+    )
+
+
+def test_a_tensor_cannot_reach_beyond_its_storage():
+    storage = {"data/0": struct.pack("<2f", 1, 2)}
+    assert load(checkpoint(describe([2], [1]), **storage)).tolist() == [1, 2]
+    for size, stride, offset in [
+        ([3], [1], 0),
+        ([2], [1], 1),
+        ([2], [2], 0),
+        ([2], [-1], 1),
+        ([-2], [1], 0),
+        ([1 << 40], [1], 0),
+        ([2, 1 << 62], [1, 1], 0),
+        ([2], [1, 1], 0),
+        ([1], [1], -1),
+    ]:
+        with pytest.raises(RuntimeError, match=r"out of bounds for storage|impossible tensor"):
+            load(checkpoint(describe(size, stride, offset), **storage))
+    with pytest.raises(RuntimeError, match=r"record size \(8 bytes\) does not match expected size \(12 bytes"):
+        load(checkpoint(describe([2], [1], elements=3), **storage))
+    with pytest.raises(RuntimeError, match=r"PytorchStreamReader failed locating file data/0: file not found"):
+        load(checkpoint(describe([2], [1])))
+
+
+# --- broken files --------------------------------------------------------------------------------------------------
+
+
+def test_truncated_anywhere(tmp_path):
+    whole = (DATA / "linear.pt").read_bytes()
+    path = tmp_path / "broken.pt"
+    for length in range(0, len(whole), 7):
+        for source in (io.BytesIO(whole[:length]), path):
+            path.write_bytes(whole[:length])
+            with pytest.raises((EOFError, RuntimeError, pickle.UnpicklingError)):
+                load(source)
+    with pytest.raises(
+        RuntimeError, match=r"^PytorchStreamReader failed reading zip archive: failed finding central dir"
+    ):
+        load(io.BytesIO(whole[:-5]))
+    with pytest.raises(EOFError):
+        load(io.BytesIO(b""))
+    old = (DATA / "legacy.pt").read_bytes()
+    for length in range(0, len(old), 5):
+        with pytest.raises((EOFError, RuntimeError, pickle.UnpicklingError)):
+            load(io.BytesIO(old[:length]))
+
+
+def test_files_that_are_no_checkpoints(tmp_path):
+    path = tmp_path / "text.pt"
+    path.write_text("hello world, this is not a checkpoint")
+    with pytest.raises(pickle.UnpicklingError, match=r"^Weights only load failed"):
+        load(path)
+    other = io.BytesIO()
+    with zipfile.ZipFile(other, "w") as archive:
+        archive.writestr("a/b", "c")
+    other.seek(0)
+    with pytest.raises(RuntimeError, match=r'^Expected hasRecord\("version"\) to be true, but got false\.'):
+        load(other)
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "nothing.pt")
+    with pytest.raises(IsADirectoryError):
+        load(tmp_path)
+    with pytest.raises(AttributeError, match=r"You can only torch.load from a file that is seekable"):
+        load(3)
+
+
+def test_a_flipped_bit_is_noticed():
+    whole = bytearray((DATA / "linear.pt").read_bytes())
+    with zipfile.ZipFile(DATA / "linear.pt") as archive:
+        place = whole.index(archive.read("linear/data/0"))
+    whole[place] ^= 1
+    with pytest.raises(RuntimeError, match=r"PytorchStreamReader failed reading zip archive: CRC-32 check failed"):
+        load(io.BytesIO(bytes(whole)))
+
+
+def test_arguments():
+    with pytest.raises(RuntimeError, match=r"Can not safely load weights when explicit pickle_module is specified"):
+        load(DATA / "linear.pt", weights_only=True, pickle_module=pickle)
+    assert load(DATA / "linear.pt", pickle_module=pickle)["bias"].shape == (2,)
+    with pytest.warns(UserWarning, match=r"pickle_load_args only works if `weights_only=False`"):
+        load(DATA / "linear.pt", encoding="latin1")
