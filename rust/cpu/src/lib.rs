@@ -5,7 +5,10 @@
 
 pub mod cast;
 pub mod copy;
+pub mod fill;
 pub mod folds;
+pub mod loss;
+pub mod matmul;
 pub mod pointwise;
 pub mod reduce;
 pub mod tiles;
