@@ -9,11 +9,13 @@
 //! for any number of threads.
 
 mod extremum;
+mod logsum;
 mod moments;
 pub mod scan;
 pub mod softmax;
 
-pub use extremum::{Extreme, extremum};
+pub use extremum::{Extreme, Towards, extremum};
+pub use logsum::log_sum_exp;
 pub use moments::moments;
 
 use std::mem::MaybeUninit;
