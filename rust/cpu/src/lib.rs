@@ -5,6 +5,9 @@
 
 pub mod cast;
 pub mod copy;
+pub mod gather;
+pub mod index;
+pub mod merge;
 pub mod pointwise;
 pub mod reduce;
 pub mod tiles;
