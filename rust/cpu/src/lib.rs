@@ -8,6 +8,8 @@ pub mod copy;
 pub mod gather;
 pub mod index;
 pub mod merge;
+pub mod loss;
+pub mod matmul;
 pub mod pointwise;
 pub mod reduce;
 pub mod tiles;

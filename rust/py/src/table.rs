@@ -37,10 +37,13 @@ fn describe<'py>(py: Python<'py>, row: &'static Row) -> PyResult<Bound<'py, PyDi
     facts.set_item("doc", row.doc)?;
     facts.set_item("dtypes", row.dtypes.list().map(|dtype| dtype.name()).collect::<Vec<_>>())?;
     facts.set_item("run", run(&row.run))?;
-    facts.set_item("promote", match &row.run {
-        Run::Pointwise(body) => Some(format!("{:?}", body.promote)),
-        _ => None,
-    })?;
+    facts.set_item(
+        "promote",
+        match &row.run {
+            Run::Pointwise(body) => Some(format!("{:?}", body.promote)),
+            _ => None,
+        },
+    )?;
     let (kind, reason) = derivative(&row.derivative);
     facts.set_item("derivative", kind)?;
     facts.set_item("reason", reason)?;

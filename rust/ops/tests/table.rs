@@ -1,0 +1,263 @@
+//! What every row of the operator table must state, checked on the table itself. What the rows compute is checked from
+//! Python (`tests/ops/test_table.py`), where NumPy can say what is right.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rushlight::derive::Derivative;
+use rushlight::row::{Promote, Run, Variants};
+use rushlight::signature::{Kind, Param, Returns, Schema};
+use rushlight::{Row, table};
+
+/// Kernels that CUDA still lacks. The number may only fall: lower it here when it does.
+const WITHOUT_CUDA: usize = 0;
+
+/// Fails with a line for every row that `wrong` has something to say about.
+fn every_row(wrong: impl Fn(&'static Row) -> Option<String>) {
+    let lines: Vec<String> =
+        table::ROWS.iter().filter_map(|row| wrong(row).map(|text| format!("{}: {text}", row.name))).collect();
+    assert!(lines.is_empty(), "{} rows\n{}", lines.len(), lines.join("\n"));
+}
+
+fn kind_text(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Tensor => "Tensor",
+        Kind::Operand => "Tensor|Scalar",
+        Kind::Scalar => "Scalar",
+        Kind::Int => "int",
+        Kind::Float => "float",
+        Kind::Bool => "bool",
+        Kind::Ints => "int[]",
+        Kind::Floats => "float[]",
+        Kind::Tensors => "Tensor[]",
+        Kind::DType => "ScalarType",
+        Kind::Device => "Device",
+        Kind::Str => "str",
+        Kind::Generator => "Generator",
+    }
+}
+
+fn param_text(param: &Param) -> String {
+    let optional = if param.optional { "?" } else { "" };
+    let default = param.default.map(|text| format!("={text}")).unwrap_or_default();
+    format!("{}{optional} {}{default}", kind_text(param.kind), param.name)
+}
+
+fn signature_text(schema: &Schema) -> String {
+    let mut parts: Vec<String> = schema.params.iter().map(param_text).collect();
+    if let Some(first) = schema.params.iter().position(|param| param.keyword_only) {
+        parts.insert(first, "*".into());
+    }
+    let returns = match schema.returns {
+        Returns::Tensor => "Tensor".into(),
+        Returns::List => "Tensor[]".into(),
+        Returns::Other(kind) => kind.into(),
+        Returns::Named(fields) => {
+            let fields: Vec<String> = fields.iter().map(|field| format!("Tensor {field}").trim().into()).collect();
+            format!("({})", fields.join(", "))
+        }
+    };
+    format!("({}) -> {returns}", parts.join(", "))
+}
+
+#[test]
+fn signatures_print_back_to_themselves() {
+    every_row(|row| match Schema::parse(row.signature) {
+        None => Some(format!("{} cannot be read", row.signature)),
+        Some(schema) => {
+            let text = signature_text(&schema);
+            (text != row.signature.replace("Tensor?[]", "Tensor[]")).then(|| format!("{} became {text}", row.signature))
+        }
+    });
+}
+
+#[test]
+fn a_signature_with_a_mistake_is_not_read() {
+    for text in ["(Tensor self)", "Tensor self -> Tensor", "(Matrix self) -> Tensor", "(Tensor) -> Tensor"] {
+        assert!(Schema::parse(text).is_none(), "{text}");
+    }
+}
+
+#[test]
+fn names_are_unique() {
+    let mut seen = BTreeSet::new();
+    every_row(|row| (row.name.is_empty() || row.python_name().is_empty()).then(|| "no name".into()));
+    for row in table::ROWS {
+        assert!(seen.insert((row.namespace, row.name)), "{} stands twice", row.name);
+    }
+    let own: BTreeSet<_> = table::ROWS.iter().map(|row| (row.namespace, row.python_name())).collect();
+    every_row(|row| {
+        let taken = |alias: &&&str| own.contains(&alias.rsplit_once('.').unwrap_or(("", alias)));
+        let alias = row.aliases.iter().find(taken)?;
+        // Overloads of one operator share their aliases with nobody else's name.
+        Some(format!("its alias {alias} is another row's name"))
+    });
+}
+
+#[test]
+fn overloads_of_a_name_stand_together() {
+    let mut last = BTreeMap::new();
+    for (place, row) in table::ROWS.iter().enumerate() {
+        if let Some(before) = last.insert((row.namespace, row.python_name()), place) {
+            assert_eq!(before + 1, place, "{} stands away from its other overloads", row.name);
+        }
+    }
+}
+
+#[test]
+fn a_derivative_or_a_reason_is_stated() {
+    every_row(|row| match (&row.derivative, &row.run) {
+        (Derivative::Unstated, _) => Some("says nothing of its derivative".into()),
+        (Derivative::NonDifferentiable(reason), _) if reason.len() < 8 => Some("no reason given".into()),
+        (Derivative::Formulas(_) | Derivative::Joint(_), Run::Compose(_)) => {
+            Some("a composition takes the derivatives of its parts".into())
+        }
+        (Derivative::Composed, Run::Pointwise(_) | Run::Kernel(_) | Run::View(_) | Run::Views(_)) => {
+            Some("is no composition".into())
+        }
+        (Derivative::Formulas([]), _) => Some("an empty list of formulas".into()),
+        (Derivative::Formulas(list), _) => list.iter().find_map(|formula| tensor_at(row, formula.input)),
+        (Derivative::Joint(joint), _) => joint.inputs.iter().find_map(|&place| tensor_at(row, place)),
+        _ => None,
+    });
+}
+
+/// What is wrong with a derivative for the parameter at `place`.
+fn tensor_at(row: &Row, place: usize) -> Option<String> {
+    match row.schema().params.get(place).map(|param| param.kind) {
+        Some(Kind::Tensor | Kind::Operand | Kind::Tensors) => None,
+        Some(kind) => Some(format!("a derivative for parameter {place}, which is {kind:?}")),
+        None => Some(format!("a derivative for parameter {place}, which does not exist")),
+    }
+}
+
+/// Whether some arguments of the right types are still wrong: shapes that do not fit, dimensions out of range.
+fn can_fail(row: &Row) -> bool {
+    let kinds: Vec<Kind> = row.schema().params.iter().map(|param| param.kind).collect();
+    let operands = kinds.iter().filter(|kind| matches!(kind, Kind::Tensor | Kind::Operand)).count();
+    operands > 1 || kinds.iter().any(|kind| matches!(kind, Kind::Int | Kind::Ints | Kind::Tensors))
+}
+
+#[test]
+fn samples_and_bad_calls_are_given() {
+    const CLASSES: [&str; 9] = [
+        "RuntimeError",
+        "IndexError",
+        "TypeError",
+        "ValueError",
+        "NotImplementedError",
+        "MemoryError",
+        "OverflowError",
+        "ZeroDivisionError",
+        "LinAlgError",
+    ];
+    every_row(|row| {
+        if row.samples.is_empty() {
+            return Some("no sample".into());
+        }
+        if row.errors.is_empty() && can_fail(row) && !row.name.starts_with('_') {
+            return Some("can fail and has no bad call".into());
+        }
+        let odd = row.errors.iter().find(|(_, class, text)| !CLASSES.contains(class) || text.is_empty());
+        odd.map(|(sample, class, _)| format!("the bad call {sample} gives {class} or no sentence"))
+    });
+}
+
+#[test]
+fn documentation_has_an_example() {
+    every_row(|row| {
+        if row.name.starts_with('_') {
+            return None;
+        }
+        let example = row.doc.lines().find(|line| line.trim_start().starts_with(">>> "));
+        match (row.doc.chars().next(), example) {
+            (None, _) => Some("no documentation".into()),
+            (_, None) => Some("no example".into()),
+            (Some(first), _) if first.is_whitespace() => Some("documentation that starts with a space".into()),
+            _ => None,
+        }
+    });
+}
+
+#[test]
+fn pointwise_rows_compute_what_they_accept() {
+    every_row(|row| {
+        let Run::Pointwise(body) = &row.run else { return None };
+        let computes = |dtype: &rushlight::DType| body.promote != Promote::IntToFloat || dtype.is_differentiable();
+        let missing: Vec<&str> = row
+            .dtypes
+            .list()
+            .filter(computes)
+            .filter(|dtype| (body.cpu)(dtype.compute()).is_none())
+            .map(|dtype| dtype.name())
+            .collect();
+        (!missing.is_empty()).then(|| format!("no loop for {}", missing.join(", ")))
+    });
+}
+
+#[test]
+fn accepted_dtypes_are_stated() {
+    every_row(|row| row.dtypes.list().next().is_none().then(|| "accepts no dtype".into()));
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn the_pool_of_entry_points_is_large_enough() {
+    let source = read(&root().join("rust/py/src/entry.rs"));
+    let number = source.split("const POOL: usize = ").nth(1).and_then(|rest| rest.split(';').next());
+    let pool: usize = number.and_then(|text| text.parse().ok()).expect("the pool's size stands in entry.rs");
+    // Overloads share an entry; counted here as if they did not.
+    let forms = |row: &&Row| {
+        let each = [Variants::FUNCTION, Variants::METHOD, Variants::INPLACE];
+        (1 + row.aliases.len()) * (each.iter().filter(|form| row.variants.has(**form)).count() + 1)
+    };
+    let needed: usize = table::ROWS.iter().map(forms).sum();
+    assert!(needed < pool, "{needed} names, {pool} entry points: enlarge POOL in rust/py/src/entry.rs");
+}
+
+#[test]
+fn kernels_without_cuda_become_fewer() {
+    let lacks = |row: &&&Row| row.cuda.is_none() && matches!(row.run, Run::Pointwise(_) | Run::Kernel(_));
+    let count = table::ROWS.iter().filter(lacks).count();
+    assert!(count <= WITHOUT_CUDA, "{count} kernels lack CUDA, {WITHOUT_CUDA} did: a new row states its CUDA kernel");
+    assert_eq!(count, WITHOUT_CUDA, "fewer kernels lack CUDA: lower WITHOUT_CUDA in {}", file!());
+}
+
+/// Files in which a word occurs, outside tests, papers and what is generated.
+fn files_with(word: &str, folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+        let path = entry.expect("a folder's entry").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let skipped = ["tests", "tests.rs", "target", "__pycache__"].contains(&name.as_str());
+        let source = [".rs", ".py", ".cu"].iter().any(|end| name.ends_with(end));
+        if path.is_dir() && !skipped {
+            files_with(word, &path, found);
+        } else if source && !skipped {
+            let text = read(&path).to_lowercase();
+            let is_word = |c: char| c.is_alphanumeric() || c == '_';
+            if !text.contains("generated by `cargo dev") && text.split(|c| !is_word(c)).any(|part| part == word) {
+                found.insert(path.strip_prefix(root()).unwrap_or(&path).to_string_lossy().into_owned());
+            }
+        }
+    }
+}
+
+#[test]
+fn an_operator_is_its_room_and_a_line_of_the_table() {
+    // An operator that nothing else is made of. Its mathematics (`simd`, `cpu`) stands below the operators.
+    let mut found = BTreeSet::new();
+    for folder in ["rust/ops", "rust/py", "rust/autograd", "rust/dev", "rust/cuda", "python"] {
+        files_with("sinh", &root().join(folder), &mut found);
+    }
+    let room: Vec<&String> = found.iter().filter(|file| *file != "rust/ops/src/table.rs").collect();
+    assert!(found.contains("rust/ops/src/table.rs"), "{found:?}");
+    assert!(room.len() == 1 && room[0].starts_with("rust/ops/src/pointwise/"), "{found:?}");
+}

@@ -1,0 +1,21 @@
+"""Options of the test run."""
+
+import pytest
+
+try:
+    from hypothesis import settings
+except ImportError:  # only the property tests need it, and they skip themselves
+    settings = None
+else:
+    settings.register_profile("default", max_examples=300, deadline=None)
+    settings.register_profile("nightly", max_examples=100_000, deadline=None)
+    settings.load_profile("default")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--thorough", action="store_true", help="every sample, dtype and repetition; takes long")
+
+
+@pytest.fixture(scope="session")
+def thorough(request):
+    return request.config.getoption("--thorough")

@@ -1,0 +1,318 @@
+"""The operator table as test cases: rows, samples, NumPy references, and the form in which failures are shown.
+
+A sample is the text between the brackets of a call. In it `t(2, 3)` is a random tensor of the dtype under test,
+`pos(2, 3)` one of positive values, `unit(2, 3)` one of values in (-1, 1), `i(high, 2, 3)` an integer tensor below `high`
+and `b(2, 3)` a bool tensor. The same row, sample and dtype always give the same values.
+"""
+
+import ast
+import operator
+import re
+import zlib
+from functools import reduce
+
+import numpy as np
+import pytest
+
+import rushlight as torch
+from rushlight import _C
+
+HALVES = ("float16", "bfloat16")
+FLOATS = (*HALVES, "float32", "float64")
+COMPLEX = ("complex64", "complex128")
+SIGNED = ("int8", "int16", "int32", "int64")
+INTS = ("uint8", *SIGNED)
+WIDE = ("uint16", "uint32", "uint64")
+ALL = ("bool", *INTS, *WIDE, *FLOATS, *COMPLEX)
+
+#: Relative and absolute tolerance by dtype of the result.
+TOLERANCE = {
+    "float16": (2e-3, 2e-3),
+    "bfloat16": (1.6e-2, 1e-2),
+    "float32": (1e-5, 1e-5),
+    "complex64": (1e-5, 1e-5),
+    "float64": (1e-11, 1e-11),
+    "complex128": (1e-11, 1e-11),
+}
+
+
+def name_of(dtype):
+    """`torch.float32` as "float32"."""
+    return str(dtype).removeprefix("torch.").removeprefix("rushlight.")
+
+
+def dtype_of(name):
+    return getattr(torch, name)
+
+
+class Row:
+    """One operator of the table."""
+
+    def __init__(self, facts):
+        self.facts = facts
+        for key, value in facts.items():
+            setattr(self, key, value)
+        self.tensors = [at for at, p in enumerate(self.params) if p["kind"] in ("Tensor", "Operand", "Tensors")]
+
+    def __repr__(self):
+        return self.name
+
+    def function(self):
+        """What Python calls: the function, else the method."""
+        if "function" in self.variants:
+            return _C._functions[self.namespace][self.python_name]
+        return getattr(torch.Tensor, self.python_name)
+
+    def method(self, suffix=""):
+        return getattr(torch.Tensor, self.python_name + suffix)
+
+    def is_differentiable(self):
+        return self.derivative in ("formulas", "joint", "composed")
+
+    def bind(self, args, kwargs):
+        """The arguments by parameter name, defaults filled in; nothing if another overload takes them."""
+        places = [p for p in self.params if not p["keyword_only"]]
+        if len(args) > len(places):
+            rest = args[len(places) - 1 :]
+            if not places or places[-1]["kind"] != "Ints" or not all(isinstance(item, int) for item in rest):
+                return None
+            args = (*args[: len(places) - 1], tuple(rest))
+        bound = {p["name"]: value for p, value in zip(places, args)}
+        renamed = {"input": "self"} if "input" not in {p["name"] for p in self.params} else {}
+        bound |= {renamed.get(name, name): value for name, value in kwargs.items()}
+        for p in self.params:
+            if p["name"] not in bound:
+                if p["default"] is None:
+                    return None
+                bound[p["name"]] = default(p)
+        return bound if len(bound) == len(self.params) else None
+
+
+def default(param):
+    text = param["default"]
+    try:
+        return ast.literal_eval(text)
+    except ValueError:
+        return getattr(torch, text, text)
+
+
+ROWS = [Row(facts) for facts in _C._table()]
+#: Names with an underscore in front are the engine's own.
+PUBLIC = [row for row in ROWS if not row.python_name.startswith("_")]
+
+
+class Draw:
+    """The words of the samples' language, for one dtype and one seed."""
+
+    def __init__(self, dtype, seed, scale=1):
+        self.dtype, self.scale = dtype, scale
+        self.random = np.random.default_rng(zlib.crc32(seed.encode()))
+
+    def words(self):
+        made = {word: getattr(self, word) for word in ("t", "i", "b", "pos", "unit")}
+        return {**made, "torch": torch, "inf": float("inf"), "nan": float("nan"), "capture": self.capture}
+
+    @staticmethod
+    def capture(*args, **kwargs):
+        return args, kwargs
+
+    def shape(self, sizes):
+        return tuple(size * self.scale if size > 1 else size for size in sizes)
+
+    def uniform(self, low, high, shape):
+        """Values on a grid that the half types hold exactly, distinct where there are few, else from the whole interval."""
+        if self.dtype in HALVES:
+            count = int(np.prod(shape))
+            grid = np.arange(np.ceil(low * 128) // 2 * 2 + 1, high * 128, 2) / 128
+            return self.random.choice(grid, size=shape, replace=count > len(grid))
+        return self.random.uniform(low, high, shape)
+
+    def real(self, low, high, shape):
+        values = self.uniform(low, high, shape)
+        # A neighbourhood of zero is left out: many operators bend there, and finite differences with them.
+        return np.where(np.abs(values) < 0.05, values + np.copysign(0.1, values), values)
+
+    def make(self, low, high, sizes, least):
+        shape = self.shape(sizes)
+        if self.dtype == "bool":
+            return tensor(self.random.integers(0, 2, shape), "bool")
+        if self.dtype in (*INTS, *WIDE):
+            floor = least if least > 0 or self.dtype not in SIGNED else -9
+            return tensor(self.random.integers(floor, 10, shape), self.dtype)
+        if self.dtype in COMPLEX:
+            return tensor(self.real(low, high, shape) + 1j * self.real(low, high, shape), self.dtype)
+        return tensor(self.real(low, high, shape), self.dtype)
+
+    def t(self, *sizes):
+        return self.make(-2, 2, sizes, 0)
+
+    def pos(self, *sizes):
+        return self.make(0.25, 2, sizes, 1)
+
+    def unit(self, *sizes):
+        return self.make(-0.95, 0.95, sizes, 0)
+
+    def i(self, high, *sizes):
+        high = high * self.scale if self.scale > 1 else high
+        return tensor(self.random.integers(0, high, self.shape(sizes)), "int64")
+
+    def b(self, *sizes):
+        return tensor(self.random.integers(0, 2, self.shape(sizes)), "bool")
+
+
+def tensor(values, dtype):
+    """A tensor of its own from NumPy values; bfloat16, which NumPy lacks, by way of float32."""
+    values = np.asarray(values)
+    near = values.astype("float32" if dtype == "bfloat16" else dtype)
+    made = torch.from_numpy(np.array(near, order="C"))
+    return made.to(torch.bfloat16) if dtype == "bfloat16" else made
+
+
+def array(value):
+    """A tensor's values for NumPy, in a type of its own."""
+    if value.dtype == torch.bfloat16:
+        value = value.to(torch.float32)
+    return np.array(value.detach().numpy())
+
+
+def draw(row, sample, dtype, scale=1):
+    """The sample's arguments, as (positional, by keyword)."""
+    words = Draw(dtype, f"{row.name} {sample} {dtype}", scale).words()
+    return eval(f"capture({sample})", words)
+
+
+def depends_on_dtype(sample):
+    return re.search(r"\b(t|pos|unit)\(", sample) is not None
+
+
+def cases(row, dtypes=ALL):
+    """Every accepted dtype with every sample; samples without tensors of the dtype under test come once."""
+    accepted = [dtype for dtype in dtypes if dtype in row.dtypes]
+    for sample in row.samples:
+        for dtype in accepted if depends_on_dtype(sample) else accepted[:1]:
+            yield dtype, sample
+
+
+def is_tensor(value):
+    return isinstance(value, torch.Tensor)
+
+
+def change(value, how):
+    """The same arguments with `how` applied to every tensor."""
+    if is_tensor(value):
+        return how(value)
+    if isinstance(value, dict):
+        return {key: change(item, how) for key, item in value.items()}
+    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+        return type(value)(change(item, how) for item in value)
+    return value
+
+
+def is_inexact(value):
+    """Whether gradients may flow through a tensor."""
+    return name_of(value.dtype) in (*FLOATS, *COMPLEX)
+
+
+def tensors_in(value):
+    if is_tensor(value):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return [found for item in value for found in tensors_in(item)]
+    return []
+
+
+def call(function, args, kwargs):
+    """Calls with the generator at its start, so that random operators repeat themselves."""
+    torch.manual_seed(0)
+    return function(*args, **kwargs)
+
+
+def reference(row, args, kwargs):
+    """The row's NumPy expression on these arguments, or nothing where the row has none."""
+    bound = row.bind(args, kwargs) if row.reference else None
+    if bound is None:
+        return None
+    wide = row.promote == "IntToFloat"
+
+    def to_numpy(value):
+        values = array(value)
+        if values.dtype in (np.float16, np.float32) or (wide and values.dtype.kind in "biu"):
+            return values.astype(np.float64)
+        return values.astype(np.complex128) if values.dtype == np.complex64 else values
+
+    bound = change(bound, to_numpy)
+    bound = {key: np.dtype(numpy_name(value)) if isinstance(value, torch.dtype) else value for key, value in bound.items()}
+    with np.errstate(all="ignore"):
+        return eval(row.reference, {"np": np, "torch": None, "reduce": reduce, "operator": operator}, bound)
+
+
+def numpy_name(dtype):
+    return {"bfloat16": "float32"}.get(name_of(dtype), name_of(dtype))
+
+
+def difference(got, wanted, dtype=None):
+    """Where a result departs from what was wanted: a short text, or nothing. Integers must be equal, floats close."""
+    if isinstance(got, (list, tuple)) and not is_tensor(got):
+        if not isinstance(wanted, (list, tuple)) or len(got) != len(wanted):
+            return f"got {len(got)} results, wanted {wanted!r}"
+        found = [difference(a, b) for a, b in zip(got, wanted)]
+        return next((f"result {at}: {text}" for at, text in enumerate(found) if text), None)
+    values = array(got) if is_tensor(got) else np.asarray(got)
+    wanted = array(wanted) if is_tensor(wanted) else np.asarray(wanted)
+    kind = name_of(got.dtype) if is_tensor(got) else values.dtype.name
+    if values.shape != wanted.shape:
+        return f"got shape {values.shape}, wanted {wanted.shape}"
+    relative, absolute = TOLERANCE.get(kind, (0, 0))
+    with np.errstate(all="ignore"):
+        if kind in (*FLOATS, *COMPLEX):
+            same = np.isclose(values, wanted.astype(values.dtype), relative, absolute, equal_nan=True)
+        else:
+            same = values == wanted.astype(values.dtype)
+    if np.all(same):
+        return None
+    at = tuple(int(n) for n in np.argwhere(~np.atleast_1d(same))[0]) if values.ndim else ()
+    return f"got {values[at]}, wanted {wanted[at]}" + (f" at {list(at)}" if at else "")
+
+
+def same_bits(a, b):
+    """Whether two results are the same to the last bit; the sign of NaN is free."""
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(same_bits(x, y) for x, y in zip(a, b))
+    if not is_tensor(a):
+        return a == b
+    x, y = array(a), array(b)
+    if x.shape != y.shape or a.dtype != b.dtype:
+        return False
+    if x.dtype.kind in "fc":
+        parts = [(x.real, y.real), (x.imag, y.imag)] if x.dtype.kind == "c" else [(x, y)]
+        signs = all(np.array_equal(np.signbit(p)[~np.isnan(p)], np.signbit(q)[~np.isnan(q)]) for p, q in parts)
+        return signs and all(np.array_equal(p, q, equal_nan=True) for p, q in parts)
+    return np.array_equal(x, y)
+
+
+class Report:
+    """Failures of one test, a line for each."""
+
+    def __init__(self, row):
+        self.row, self.lines = row, []
+
+    def add(self, dtype, sample, text):
+        text = str(text).split("\n")[0]
+        self.lines.append(f"{self.row.name}({sample}) {dtype}: {text}")
+
+    def guard(self, dtype, sample, check):
+        """Runs one check; an exception in it is a failure of this sample, not of the test."""
+        try:
+            text = check()
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+        if text:
+            self.add(dtype, sample, text)
+
+    def close(self):
+        if self.lines:
+            shown = self.lines[:12]
+            more = f"\n... and {len(self.lines) - len(shown)} more" if len(self.lines) > len(shown) else ""
+            pytest.fail("\n".join(shown) + more, pytrace=False)
