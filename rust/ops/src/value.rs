@@ -29,6 +29,8 @@ pub enum Value<'a> {
     DType(DType),
     Device(Device),
     Str(&'a str),
+    /// A word that a graph node keeps.
+    Text(Box<str>),
     Generator(Generator),
 }
 
@@ -110,7 +112,9 @@ impl Value<'_> {
     /// The same value without a borrow, for a graph node to keep; tensors are kept apart from it.
     fn keep(&self) -> Value<'static> {
         match self {
-            Value::None | Value::Tensor(_) | Value::Own(_) | Value::Str(_) | Value::Tensors(_) => Value::None,
+            Value::None | Value::Tensor(_) | Value::Own(_) | Value::Tensors(_) => Value::None,
+            Value::Str(x) => Value::Text((*x).into()),
+            Value::Text(x) => Value::Text(x.clone()),
             Value::Scalar(x) => Value::Scalar(*x),
             Value::Bool(x) => Value::Bool(*x),
             Value::Int(x) => Value::Int(*x),
@@ -241,6 +245,7 @@ impl<'a> Args<'a> {
     pub fn str(&self, place: usize) -> Result<&str> {
         match self.get(place) {
             Value::Str(text) => Ok(text),
+            Value::Text(text) => Ok(text),
             _ => Err(self.wrong(place, "str")),
         }
     }

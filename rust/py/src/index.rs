@@ -1,16 +1,16 @@
 //! `x[...]`: reads what stands between the brackets and hands it to the engine's plan.
 
-use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::ffi;
 use pyo3::impl_::trampoline as shell;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyEllipsis, PyFloat, PyInt, PySlice, PyString, PyTuple};
+use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
 use rushlight::{DType, Tensor};
 use rushlight_core::index::{Item, plan};
 use smallvec::SmallVec;
 
 use crate::errors::raise;
-use crate::{convert, object};
+use crate::{convert, nested, numpy, object};
 
 type Raw = *mut ffi::PyObject;
 
@@ -59,10 +59,10 @@ impl Key {
             self.items.push(Item::Bool(item.extract()?));
         } else if object::is_tensor(item.as_ptr()) {
             self.tensor(object::tensor(item)?)?;
-        } else if let Some(array) = array(item)? {
-            self.tensor(object::tensor(&array)?)?;
+        } else if numpy::is_array(item)? {
+            self.tensor(&numpy::import(item)?)?;
         } else if is_sequence(item) {
-            self.tensor(&gather_list(item)?)?;
+            self.tensor(&listed(item)?)?;
         } else if let Some(number) = convert::int(item)? {
             self.items.push(Item::Int(number));
         } else {
@@ -92,9 +92,10 @@ impl Key {
     /// The view that the items other than tensors make, and the tensors with the dimensions that they index.
     fn apply(&self, own: &Tensor) -> PyResult<(Tensor, Vec<Tensor>, SmallVec<[usize; 4]>)> {
         let plan = plan(own.layout(), &self.items).map_err(raise)?;
-        let view = rushlight::index::view(own, &plan).map_err(raise)?;
-        let mut tensors = Vec::with_capacity(plan.places.len());
-        for place in &plan.places {
+        let places = plan.places.clone();
+        let view = rushlight::index::view(own, plan).map_err(raise)?;
+        let mut tensors = Vec::with_capacity(places.len());
+        for place in &places {
             tensors.push(match self.items[place.item] {
                 Item::Bool(true) => rushlight::from_slice(&[0i64]).map_err(raise)?,
                 Item::Bool(false) => rushlight::from_slice::<i64>(&[]).map_err(raise)?,
@@ -104,7 +105,7 @@ impl Key {
                 },
             });
         }
-        Ok((view, tensors, plan.places.iter().map(|place| place.dim).collect()))
+        Ok((view, tensors, places.iter().map(|place| place.dim).collect()))
     }
 
     /// True, None and the like leave a view although they count as indices.
@@ -122,15 +123,6 @@ fn slice(object: &Bound<'_, PyAny>) -> PyResult<Item> {
     Ok(Item::Slice { start, stop, step })
 }
 
-/// A NumPy array as a tensor; nothing for anything else.
-fn array<'py>(item: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let kind = item.get_type();
-    if kind.name()? != "ndarray" || !item.hasattr("__array_interface__")? {
-        return Ok(None);
-    }
-    item.py().import("rushlight")?.getattr("as_tensor")?.call1((item,)).map(Some)
-}
-
 fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: a living object.
     unsafe { ffi::PySequence_Check(object.as_ptr()) != 0 }
@@ -141,7 +133,7 @@ fn spreads(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     if object.is_exact_instance_of::<PyInt>() || object.is_exact_instance_of::<PySlice>() || object::is_tensor(object.as_ptr()) {
         return Ok(false);
     }
-    if !is_sequence(object) || object.get_type().name()? == "ndarray" {
+    if !is_sequence(object) || numpy::is_array(object)? {
         return Ok(false);
     }
     let Ok(length) = object.len() else { return Ok(false) };
@@ -162,61 +154,14 @@ fn spreads(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(false)
 }
 
-/// A nested list of integers or truths as a tensor of indices.
-fn gather_list(list: &Bound<'_, PyAny>) -> PyResult<Tensor> {
-    let mut sizes: SmallVec<[i64; 6]> = SmallVec::new();
-    let mut values = Vec::new();
-    let mut truths = true;
-    collect(list, 0, &mut sizes, &mut values, &mut truths)?;
-    let made = if truths && !values.is_empty() {
-        let truths: Vec<rushlight_core::Bool> = values.iter().map(|&value| rushlight_core::Bool::from(value != 0)).collect();
-        rushlight::from_slice(&truths)
-    } else {
-        rushlight::from_slice(&values)
+/// A nested list as a tensor of indices: truths stay truths, all else becomes integers.
+fn listed(list: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    let dtype = match nested::infer_dtype(list)? {
+        _ if list.len()? == 0 => DType::I64,
+        dtype @ (DType::Bool | DType::U8) => dtype,
+        _ => DType::I64,
     };
-    made.and_then(|flat| rushlight::op!(rushlight::view::RESHAPE, flat, sizes)).map_err(raise)
-}
-
-fn collect(
-    item: &Bound<'_, PyAny>,
-    depth: usize,
-    sizes: &mut SmallVec<[i64; 6]>,
-    values: &mut Vec<i64>,
-    truths: &mut bool,
-) -> PyResult<()> {
-    if item.is_instance_of::<PyString>() {
-        return Err(PyTypeError::new_err("new(): invalid data type 'str'"));
-    }
-    let leaf = object::is_tensor(item.as_ptr()) || !is_sequence(item);
-    if !leaf {
-        let length = item.len()? as i64;
-        match sizes.get(depth) {
-            None => sizes.push(length),
-            Some(&known) if known != length => {
-                return Err(PyValueError::new_err(format!(
-                    "expected sequence of length {known} at dim {depth} (got {length})"
-                )));
-            }
-            _ => {}
-        }
-        for at in 0..length as usize {
-            collect(&item.get_item(at)?, depth + 1, sizes, values, truths)?;
-        }
-        return Ok(());
-    }
-    if item.is_instance_of::<PyFloat>() {
-        values.push(item.extract::<f64>()? as i64);
-        *truths = false;
-        return Ok(());
-    }
-    *truths &= item.is_instance_of::<PyBool>();
-    match convert::scalar(item)? {
-        Some(number) => values.push(number.i64()),
-        None => {
-            return Err(PyTypeError::new_err(format!("new(): invalid data type '{}'", item.get_type().name()?)));
-        }
-    }
-    Ok(())
+    nested::read(list, Some(dtype))
 }
 
 unsafe fn get(py: Python<'_>, own: Raw, key: Raw) -> PyResult<Raw> {
@@ -270,15 +215,16 @@ impl shell::MethodDef<shell::binaryfunc::Func> for Get {
     const METH: shell::binaryfunc::Func = get;
 }
 
+/// Assignment has the shape of setting an attribute.
 struct Set;
-impl shell::MethodDef<shell::objobjargproc::Func> for Set {
-    const METH: shell::objobjargproc::Func = set;
+impl shell::MethodDef<shell::setattrofunc::Func> for Set {
+    const METH: shell::setattrofunc::Func = set;
 }
 
 /// The brackets as CPython's type constructor wants them.
 pub fn slots() -> [ffi::PyType_Slot; 2] {
     [
         crate::class::slot(ffi::Py_mp_subscript, shell::binaryfunc::<Get> as *mut std::ffi::c_void),
-        crate::class::slot(ffi::Py_mp_ass_subscript, shell::objobjargproc::<Set> as *mut std::ffi::c_void),
+        crate::class::slot(ffi::Py_mp_ass_subscript, shell::setattrofunc::<Set> as *mut std::ffi::c_void),
     ]
 }

@@ -89,8 +89,7 @@ impl Cut {
             .iter()
             .enumerate()
             .map(|(at, &dim)| Index {
-                // SAFETY: the pin is the tensor's.
-                values: unsafe { super::first(&pins[at], plain[at].layout(), plain[at].dtype()) }.cast_const().cast(),
+                values: super::first(&pins[at], plain[at].layout(), plain[at].dtype()).cast_const().cast(),
                 size: layout.sizes[dim],
                 step: layout.strides[dim] * own.dtype().size() as isize,
             })

@@ -149,12 +149,7 @@ pub fn integers(index: &Tensor, sizes: &[isize]) -> Result<Tensor> {
     Ok(plain)
 }
 
-/// The first element's address of a pinned tensor.
-///
-/// # Safety
-/// The pin is the tensor's.
-pub(crate) unsafe fn first(pin: &rushlight_core::storage::Pin, layout: &Layout, dtype: DType) -> *mut u8 {
-    // SAFETY: layouts stay within their storages; an empty one may start at the end.
-    unsafe { pin.as_ptr().wrapping_offset(layout.offset * dtype.size() as isize) }
+/// The first element's address in a pinned storage; layouts stay within it, and an empty one may start at its end.
+fn first(pin: &rushlight_core::storage::Pin, layout: &Layout, dtype: DType) -> *mut u8 {
+    pin.as_ptr().wrapping_offset(layout.offset * dtype.size() as isize)
 }
-

@@ -30,11 +30,9 @@ pub fn truths(tensor: &Tensor) -> Result<Tensor> {
 pub fn positions(mask: &Tensor) -> Result<Vec<i64>> {
     let mask = truths(mask)?;
     let pin = mask.storage().pin();
-    // SAFETY: the pin is the tensor's, which is contiguous.
-    unsafe {
-        let first = super::first(&pin, mask.layout(), DType::Bool);
-        Ok(rushlight_cpu::index::positions(first, mask.numel()))
-    }
+    let first = super::first(&pin, mask.layout(), DType::Bool);
+    // SAFETY: the mask is contiguous.
+    Ok(unsafe { rushlight_cpu::index::positions(first, mask.numel()) })
 }
 
 /// One index tensor for each dimension of a mask.

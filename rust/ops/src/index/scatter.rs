@@ -360,3 +360,72 @@ fn reduction(args: &Args) -> Result<Reduction> {
         Error::runtime(format!("reduce argument must be either sum, prod, mean, amax or amin, got {name}"))
     })
 }
+
+const REDUCED: Saves = Saves::input(0).and(Saves::input(2)).and(Saves::input(3)).and(Saves::RESULT);
+
+/// Divides by counts, of which those of untouched places are zero; integers round down.
+pub fn divide(target: &Tensor, counts: &Tensor) -> Result<()> {
+    let one = crate::create::scalar_of(Scalar::ONE, counts.dtype(), counts.device())?;
+    let zero = crate::create::scalar_of(Scalar::ZERO, counts.dtype(), counts.device())?;
+    let counted = op!(crate::pointwise::compare::EQ, counts, zero)?;
+    let counts = op!(crate::pointwise::select::WHERE, counted, one, counts)?;
+    let quotient = if target.dtype().is_differentiable() {
+        op!(crate::pointwise::divide::DIV, target, counts)?
+    } else {
+        op!(crate::pointwise::divide::FLOOR_DIVIDE, target, counts)?
+    };
+    crate::copy::copy(target, &quotient)
+}
+
+/// The gradients of `scatter_reduce`, by way.
+fn reduced(d: &Derive) -> Result<Vec<Option<Tensor>>> {
+    let way = d.args.str(4).ok().and_then(Reduction::named);
+    let (own, source, result) = (d.input(0), d.input(3), d.result());
+    let (dim, index) = (d.int(1), d.input(2).done()?);
+    let read = |from: Expr| from.call(&GATHER, [dim.into(), (&index).into()]);
+    let grad = d.grad();
+    let (mut for_own, for_source) = match way {
+        Some(Reduction::Sum) | None => (grad.clone(), gathered(d, grad)),
+        Some(Reduction::Mean) => {
+            let first = if d.flag(5) { Scalar::ONE } else { Scalar::ZERO };
+            let count = crate::create::full(d.sizes(0), first, grad.clone().done()?.dtype(), index.device())?;
+            let ones = crate::create::full(d.sizes(3), Scalar::ONE, count.dtype(), count.device())?;
+            let count = Expr::new(op!(SCATTER_ADD, count, dim, &index, ones));
+            let count = count.clone().equals(0i64).choose(1i64, count);
+            (grad.clone() / count.clone(), gathered(d, grad / count))
+        }
+        Some(Reduction::Greatest | Reduction::Least) => {
+            let like = |truth: Expr| truth.choose(1.0, 0.0).call(&crate::convert::TO_DTYPE, [d.results[0].dtype.into()]);
+            let own_is = like(own.equals(result.clone()));
+            let source_is = like(source.equals(read(result)));
+            let sharers = own_is.clone().call(&SCATTER_ADD, [dim.into(), (&index).into(), source_is.clone().done()?.into()]);
+            let share = grad / sharers;
+            (own_is * share.clone(), source_is * read(share))
+        }
+        Some(Reduction::Product) => product(d, own, source, result, grad, &index)?,
+    };
+    if !d.flag(5) {
+        for_own = zeroed(d, for_own);
+    }
+    Ok(vec![for_own.gradient()?, for_source.gradient()?])
+}
+
+/// A product's gradient without dividing by zero: a single zero at a place gets the product of the others.
+fn product(d: &Derive, own: Expr, source: Expr, result: Expr, grad: Expr, index: &Tensor) -> Result<(Expr, Expr)> {
+    let dim = d.int(1);
+    let row = |from: Expr, values: Expr| -> Result<Expr> {
+        let args: [Value; 6] =
+            [from.done()?.into(), dim.into(), index.into(), values.done()?.into(), "prod".into(), d.flag(5).into()];
+        Ok(Expr::new(SCATTER_REDUCE.call(args).and_then(Output::into_tensor)))
+    };
+    let read = |from: Expr| from.call(&GATHER, [dim.into(), index.into()]);
+    let own_whole = own.clone().equals(0i64).choose(1i64, own.clone());
+    let for_own = grad.clone() * row(own_whole.clone(), source.clone())? / own_whole;
+    let zero = source.clone().equals(0i64);
+    let zeros = zero.clone().choose(1.0, 0.0).call(&crate::convert::TO_DTYPE, [d.results[0].dtype.into()]);
+    let count = own.clone().zeros_like().call(&SCATTER_ADD, [dim.into(), index.into(), zeros.done()?.into()]);
+    let single = zero.clone().and(read(count).equals(1i64));
+    let others = row(own, single.clone().choose(1i64, source.clone()))?;
+    let plain = read(grad.clone() * result) / zero.choose(1i64, source);
+    Ok((for_own, single.choose(read(grad * others), plain)))
+}
