@@ -6,6 +6,7 @@
 pub mod cast;
 pub mod conv;
 pub mod copy;
+pub mod fill;
 pub mod loss;
 pub mod matmul;
 pub mod pointwise;
