@@ -108,10 +108,6 @@ impl Key {
         Ok((view, tensors, places.iter().map(|place| place.dim).collect()))
     }
 
-    /// True, None and the like leave a view although they count as indices.
-    fn is_view(&self) -> bool {
-        self.tensors.is_empty() && !self.items.contains(&Item::Bool(false))
-    }
 }
 
 fn slice(object: &Bound<'_, PyAny>) -> PyResult<Item> {
@@ -168,7 +164,7 @@ unsafe fn get(py: Python<'_>, own: Raw, key: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps both alive during the call.
     let (own, key) = unsafe { (tensor(own)?, Key::read(py, key)?) };
     let (view, tensors, dims) = key.apply(own)?;
-    if key.is_view() {
+    if tensors.is_empty() {
         return object::wrap(py, view);
     }
     object::wrap(py, rushlight::index::get(&view, tensors, &dims).map_err(raise)?)
@@ -182,7 +178,7 @@ unsafe fn set(py: Python<'_>, own: Raw, key: Raw, value: Raw) -> PyResult<std::f
     let (own, key, value) = unsafe { (tensor(own)?, Key::read(py, key)?, Bound::from_borrowed_ptr(py, value)) };
     let (view, tensors, dims) = key.apply(own)?;
     let value = assigned(own, &value)?;
-    let done = if key.is_view() {
+    let done = if tensors.is_empty() {
         rushlight::index::assign(&view, &value)
     } else {
         rushlight::index::put(&view, tensors, &dims, &value)
