@@ -1,8 +1,7 @@
 //! The list of operators. Each row stands in its room; here is only its name.
 
 use crate::row::Row;
-use crate::{convert, copy, index, join, linalg, nn, pointwise, reduce, view};
-use crate::{convert, copy, create, join, linalg, nn, pointwise, reduce, view};
+use crate::{convert, copy, create, index, join, linalg, nn, pointwise, reduce, view};
 
 pub static ROWS: &[&Row] = &[
     &pointwise::arith::ADD,
