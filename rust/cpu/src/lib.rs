@@ -4,7 +4,9 @@
 //! the same bits for any number of threads: work is cut at fixed places and partial results meet in a fixed order.
 
 pub mod cast;
+pub mod conv;
 pub mod copy;
+pub mod fill;
 pub mod loss;
 pub mod matmul;
 pub mod pointwise;
