@@ -160,6 +160,26 @@ impl<'a> Args<'a> {
         self.get(place).as_tensor()
     }
 
+    pub fn has_tensor(&self, place: usize) -> bool {
+        self.optional_tensor(place).is_some()
+    }
+
+    /// The error where numbers alone were given to an operator that takes numbers beside tensors.
+    #[cold]
+    pub fn needs_tensor(&self) -> Error {
+        let kinds = self.values.iter().map(|value| match value {
+            Value::Scalar(Scalar::Bool(_)) | Value::Bool(_) => "bool",
+            Value::Scalar(Scalar::Int(_) | Scalar::UInt(_)) | Value::Int(_) => "int",
+            Value::Scalar(Scalar::Complex(_)) => "complex",
+            _ => "float",
+        });
+        Error::type_(format!(
+            "{}() received an invalid combination of arguments - got ({}), but expected one of:",
+            self.row.python_name(),
+            kinds.collect::<Vec<_>>().join(", ")
+        ))
+    }
+
     pub fn tensors(&self, place: usize) -> Result<Vec<&Tensor>> {
         match self.get(place) {
             Value::Tensors(list) => {
