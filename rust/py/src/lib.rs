@@ -15,6 +15,7 @@ mod entry;
 mod errors;
 mod functions;
 mod generator;
+mod index;
 mod methods;
 mod nested;
 mod number;
