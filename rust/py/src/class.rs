@@ -70,6 +70,7 @@ pub fn make(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
     ];
     slots.extend(number::slots());
     slots.extend(protocol::slots());
+    slots.extend(crate::index::slots());
     let mut methods = methods::definitions();
     methods.extend(body::definitions());
     // SAFETY: the end of the list is a zeroed entry.

@@ -17,6 +17,7 @@ mod errors;
 mod functions;
 mod generator;
 mod group;
+mod index;
 mod io;
 mod methods;
 mod nested;
