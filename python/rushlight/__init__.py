@@ -1,6 +1,6 @@
 """PyTorch's API on an engine written in Rust: ``import rushlight as torch``."""
 
-from rushlight import _C, _tensor
+from rushlight import _C, _tensor as _tensor
 from rushlight._C import *  # noqa: F403
 from rushlight._C import Generator, Tensor, default_generator, device, dtype
 from rushlight._facts import *  # noqa: F403
@@ -9,8 +9,6 @@ from rushlight._modes import enable_grad, inference_mode, no_grad, set_grad_enab
 from rushlight._size import Size
 
 __version__ = "0.1.0"
-
-_tensor.attach()
 
 half, float, double = _C.float16, _C.float32, _C.float64
 cfloat, cdouble = _C.complex64, _C.complex128

@@ -36,7 +36,7 @@ def construct(cls, args, kwargs):
     made = build(torch.get_default_dtype(), args)
     if device is not None:
         made = made.to(device)
-    return made if cls is _C.Tensor else _C._make_subclass(cls, made)
+    return made if cls is _C.Tensor else _C.Tensor._make_subclass(cls, made)
 
 
 class _LegacyType(type):

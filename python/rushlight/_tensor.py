@@ -1,39 +1,56 @@
-"""Methods of `Tensor` that are written in Python: pickling and copying, hooks, and what is rarely used.
+"""The rare methods of `Tensor`, written in Python and attached to the engine's class."""
 
-They are attached to the engine's class when the package is imported.
-"""
-
-from rushlight import _C
+from rushlight import _C, _utils
 from rushlight._C import Tensor
 
 
 def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
-    """Adds the gradients of this tensor to the ``.grad`` of the leaves it was computed from.
+    """Adds the gradients of this tensor to the `.grad` of the leaves that it depends on.
 
-    >>> x = torch.tensor(3.0, requires_grad=True)
-    >>> (x * x).backward()
-    >>> x.grad
-    tensor(6.)
+    `gradient` weighs the elements; it may be left out for a tensor of one element. See `torch.autograd.backward`.
     """
     from rushlight import autograd
 
     autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
-def register_hook(self, hook):
-    """Calls ``hook`` with the tensor's gradient whenever it is computed; what it returns takes the gradient's place."""
-    if not self.requires_grad:
-        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
-    return _C._register_hook(self, hook)
+def __deepcopy__(self, memo):
+    if not self.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  "
+            "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, "
+            "see https://github.com/pytorch/pytorch/pull/103001"
+        )
+    if id(self) in memo:
+        return memo[id(self)]
+    from copy import deepcopy
+
+    # Tensors that share bytes share them in the copy.
+    storage = self.untyped_storage()
+    key = "storage", storage.data_ptr(), storage.nbytes()
+    if storage.nbytes() == 0 or key not in memo:
+        memo[key] = storage.clone()
+    made = _view(memo[key], self.dtype, self.storage_offset(), self.shape, self.stride())
+    if type(self) is not Tensor:
+        made = Tensor._make_subclass(type(self), made)
+    made.requires_grad_(self.requires_grad)
+    memo[id(self)] = made
+    if self.grad is not None:
+        made.grad = deepcopy(self.grad, memo)
+    made.__dict__.update(deepcopy(self.__dict__, memo))
+    return made
 
 
-def register_post_accumulate_grad_hook(self, hook):
-    """Calls ``hook`` with this leaf after a gradient was added to its ``.grad``."""
-    if not self.requires_grad:
-        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
-    if self.grad_fn is not None:
-        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
-    return _C._register_post_accumulate_grad_hook(self, hook)
+def __reduce_ex__(self, protocol):
+    if self.requires_grad and not self.is_leaf:
+        raise RuntimeError("a tensor with history cannot be pickled; detach() it first")
+    layout = self.dtype, self.storage_offset(), tuple(self.shape), self.stride()
+    state = self.__dict__ or None
+    return _utils._rebuild_tensor, (self.untyped_storage(), *layout, self.requires_grad, type(self), state)
+
+
+def _view(storage, dtype, offset, size, stride):
+    return _C._functions[""]["empty"](0, dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
 
 
 def __contains__(self, element):
@@ -62,42 +79,6 @@ def __copy__(self):
     # The storage object that travels is the tensor's own, so both tensors show the same elements.
     function, arguments = self.__reduce_ex__(4)
     return function(*arguments)
-
-
-def __deepcopy__(self, memo):
-    if not self.is_leaf:
-        raise RuntimeError(
-            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  "
-            "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, "
-            "see https://github.com/pytorch/pytorch/pull/103001"
-        )
-    known = memo.get(id(self))
-    if known is not None:
-        return known
-    from copy import deepcopy
-
-    # Views of one storage stay views of one storage.
-    storages = memo.setdefault("storages", {})
-    storage = self.untyped_storage()
-    copied = storages.get(storage)
-    if copied is None:
-        copied = storages[storage] = storage.clone()
-    result = self.detach().set_(copied, self.storage_offset(), tuple(self.shape), self.stride())
-    if type(self) is not Tensor:
-        result = result.as_subclass(type(self))
-    result.requires_grad_(self.requires_grad)
-    memo[id(self)] = result
-    if self.grad is not None:
-        result.grad = deepcopy(self.grad, memo)
-    if self.__dict__:
-        result.__dict__.update(deepcopy(self.__dict__, memo))
-    return result
-
-
-def __reduce_ex__(self, protocol):
-    from rushlight import _utils
-
-    return _utils._reduce_tensor(self)
 
 
 def storage(self):
@@ -154,16 +135,7 @@ def dim_order(self):
     return tuple(sorted(range(self.dim()), key=lambda dim: -strides[dim]))
 
 
-def attach():
-    """Puts everything above on the class."""
-    import copyreg
-
-    from rushlight import _utils
-
-    copyreg.pickle(_C.UntypedStorage, _utils._reduce_storage)
-    for name, function in list(globals().items()):
-        if callable(function) and getattr(function, "__module__", None) == __name__ and name != "attach":
-            function.__qualname__ = f"Tensor.{name}"
-            setattr(Tensor, name, function)
-    Tensor._make_subclass = staticmethod(_C._make_subclass)
-    Tensor.__module__ = "torch"
+for _name, _method in list(globals().items()):
+    if getattr(_method, "__module__", None) == __name__ and _method is not _view:
+        _method.__qualname__ = f"Tensor.{_name}"
+        setattr(Tensor, _name, _method)

@@ -1,6 +1,6 @@
-"""`torch.special`: special functions, from the operator table."""
+"""Special functions, as the engine's table lists them."""
 
 from rushlight import _C
 
-globals().update(_C._functions.get("special", {}))
-__all__ = sorted(_C._functions.get("special", {}))
+globals().update(_C._functions["special"])
+__all__ = sorted(_C._functions["special"])

@@ -89,10 +89,7 @@ static ATTRIBUTES: &[Attribute] = &[
                 "data set to a tensor that requires gradients must be floating point or complex dtype",
             ));
         }
-        let meta = other.meta().clone();
-        // SAFETY: nobody borrows the old value here, and this thread holds the interpreter's lock.
-        unsafe { t.set_meta(meta) };
-        Ok(())
+        crate::body::set_data(t, other)
     }),
     attribute(c"grad", c"The gradient that backward() collected, or None.", |py, t| optional(py, t.grad())).writable(
         |value, t| {

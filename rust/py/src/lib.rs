@@ -9,6 +9,7 @@ mod attach;
 mod attributes;
 mod autograd;
 mod buffer;
+mod body;
 mod class;
 mod conversion;
 mod convert;
@@ -18,6 +19,9 @@ mod entry;
 mod errors;
 mod functions;
 mod generator;
+mod group;
+mod index;
+mod io;
 mod methods;
 mod nested;
 mod number;
@@ -48,9 +52,11 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("default_generator", Py::new(py, generator::PyGenerator(rushlight::Generator::default()))?)?;
     autograd::add(module)?;
     functions::add(module)?;
-    methods::add(module)?;
     storage::add(module)?;
     table::add(module)?;
+    io::add(module)?;
+    group::add(module)?;
+    body::add(module, class)?;
     entry::install(module, class)?;
     // What `from _C import *` brings is what has no underscore.
     module.delattr("__all__")

@@ -3,16 +3,15 @@
 //! Each is a C function of its own with named parameters; `methods!` writes the border.
 
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
-use rushlight::{Device, Layout, Storage, Tensor};
-use rushlight_core::layout::{Dims, contiguous_strides, to_dims, wrap_dim};
+use rushlight::{Device, Tensor};
+use rushlight_core::layout::wrap_dim;
 
 use crate::dtype::PyMemoryFormat;
 use crate::errors::raise;
-use crate::storage::PyStorage;
 use crate::{convert, dlpack, nested, numpy, object, size};
 
 /// A method's object and the tensor in it.
@@ -171,17 +170,6 @@ methods! {
     fn is_floating_point(own) "Whether the elements are floating-point numbers." { own.give(own.tensor.dtype().is_floating()) }
     fn is_complex(own) "Whether the elements are complex numbers." { own.give(own.tensor.dtype().is_complex()) }
     fn is_signed(own) "Whether the elements may be negative." { own.give(own.tensor.dtype().is_signed()) }
-    fn untyped_storage(own) "The bytes behind the tensor, as an object of their own." {
-        own.give(PyStorage(own.tensor.storage().clone()))
-    }
-    fn share_memory_(own) "Moves the elements to memory that other processes may see." {
-        rushlight_core::shared::share(own.tensor.storage()).map_err(raise)?;
-        own.same()
-    }
-    fn set_(own, source, storage_offset, size, stride) "Shows other elements: those of a tensor or of a storage, in place." {
-        set(own.tensor, source, storage_offset, size, stride)?;
-        own.same()
-    }
     fn __dlpack__(own, stream, max_version, dl_device, copy) "The same elements as a DLPack capsule." {
         let _ = stream;
         dlpack::export(own.py(), own.tensor, max_version, dl_device, copy)
@@ -189,10 +177,6 @@ methods! {
     fn __dlpack_device__(own) "Where the elements are, in DLPack's numbers." {
         let place = dlpack::device(own.tensor)?;
         own.give(place)
-    }
-    fn as_subclass(own, cls) "The same elements as an instance of a subclass, with the same history." {
-        let class = required(cls, "as_subclass", "cls")?;
-        object::wrap_as(&class, alias(own.tensor)?)
     }
     fn is_shared(own) "Whether the elements are in memory that processes share." { own.give(own.tensor.storage().is_shared()) }
     fn is_inference(own) "Whether the tensor was made in inference mode." { own.give(own.tensor.is_inference()) }
@@ -241,56 +225,6 @@ methods! {
     }
 }
 
-/// `set_`: without arguments nothing is left, with a tensor or a storage alone all of it is shown.
-fn set<'py>(
-    own: &Tensor,
-    source: Argument<'py>,
-    offset: Argument<'py>,
-    size: Argument<'py>,
-    stride: Argument<'py>,
-) -> PyResult<()> {
-    let mut meta = own.meta().clone();
-    let width = own.dtype().size();
-    let source = source.filter(|source| !source.is_none());
-    match &source {
-        None => {
-            meta.storage = Storage::on(own.device(), 0).map_err(raise)?;
-            meta.layout = Layout::contiguous(&[0]);
-        }
-        Some(source) if object::is_tensor(source.as_ptr()) => {
-            let other = object::tensor(source)?;
-            if other.dtype() != own.dtype() {
-                return Err(PyRuntimeError::new_err(format!(
-                    "Could not set tensor of type {} to a tensor of type {}",
-                    other.dtype().c_name(),
-                    own.dtype().c_name()
-                )));
-            }
-            meta = other.meta().clone();
-        }
-        Some(source) => {
-            let untyped = if source.is_instance_of::<PyStorage>() { source.clone() } else { source.call_method0("untyped")? };
-            meta.storage = untyped.cast::<PyStorage>()?.get().0.clone();
-            meta.layout = Layout::contiguous(&[(meta.storage.len() / width) as isize]);
-        }
-    }
-    if let (Some(_), Some(size)) = (&source, size) {
-        let whole = |list: &Bound<'py, PyAny>| {
-            let wrong = || PyTypeError::new_err("set_(): sizes and strides must be tuples of ints");
-            Ok::<Dims, PyErr>(to_dims(&convert::ints(list)?.ok_or_else(wrong)?))
-        };
-        let sizes = whole(&size)?;
-        let strides = stride.map_or_else(|| Ok(contiguous_strides(&sizes)), |stride| whole(&stride))?;
-        let offset = offset.map_or(Ok(0), |offset| offset.extract())?;
-        let all = Tensor::new(meta.storage.clone(), Layout::contiguous(&[0]), meta.dtype, meta.device);
-        meta.layout = rushlight::view::strided::check(&all, Layout { sizes, strides, offset }).map_err(raise)?;
-    }
-    // SAFETY: nobody borrows the old value here, and this thread holds the interpreter's lock.
-    unsafe { own.set_meta(meta) };
-    own.bump_version();
-    Ok(())
-}
-
 fn required<'py>(argument: Argument<'py>, method: &str, name: &str) -> PyResult<Bound<'py, PyAny>> {
     argument.ok_or_else(|| PyTypeError::new_err(format!("{method}() missing 1 required positional arguments: \"{name}\"")))
 }
@@ -298,25 +232,6 @@ fn required<'py>(argument: Argument<'py>, method: &str, name: &str) -> PyResult<
 pub fn named_format(format: &Bound<'_, PyAny>) -> PyResult<&'static str> {
     let format = format.cast::<PyMemoryFormat>().map_err(|_| PyTypeError::new_err("memory_format must be torch.memory_format"))?;
     Ok(format.get().0)
-}
-
-/// The same tensor under another name: a view of everything.
-fn alias(tensor: &Tensor) -> PyResult<Tensor> {
-    let sizes = rushlight::view::reshape::sizes_value(tensor.sizes());
-    rushlight::view::expand::EXPAND.tensor([tensor.into(), sizes]).map_err(raise)
-}
-
-/// `Tensor._make_subclass(cls, data, require_grad)`: the elements of `data` without history, as an instance of `cls`.
-#[pyfunction]
-#[pyo3(signature = (cls, data, require_grad=false))]
-fn _make_subclass<'py>(cls: &Bound<'py, PyAny>, data: &Bound<'py, PyAny>, require_grad: bool) -> PyResult<Bound<'py, PyAny>> {
-    let tensor = object::tensor(data)?.detach();
-    tensor.set_requires_grad(require_grad).map_err(raise)?;
-    object::wrap_as(cls, tensor)
-}
-
-pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(_make_subclass, module)?)
 }
 
 /// A dimension's number, counted from the end if negative.
