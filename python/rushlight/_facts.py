@@ -118,9 +118,23 @@ def broadcast_shapes(*shapes):
     >>> torch.broadcast_shapes((2,), (3, 1))
     torch.Size([3, 2])
     """
-    shapes = [(shape,) if isinstance(shape, int) else shape for shape in shapes]
-    views = [torch.empty(tuple(shape), device="meta") for shape in shapes]
-    return torch.broadcast_tensors(*views)[0].shape if views else torch.Size(())
+    shapes = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
+    meeting = torch.empty((), device="meta")
+    for shape in shapes:
+        meeting = meeting + torch.empty(shape, device="meta")
+    return meeting.shape
+
+
+def broadcast_tensors(*tensors):
+    """Views of the tensors in the one shape in which they meet.
+
+    >>> torch.broadcast_tensors(torch.arange(2), torch.zeros(1))
+    (tensor([0, 1]), tensor([0., 0.]))
+    """
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        (tensors,) = tensors
+    shape = broadcast_shapes(*(tensor.shape for tensor in tensors))
+    return tuple(tensor.expand(shape) for tensor in tensors)
 
 
 def get_default_device():

@@ -6,7 +6,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::{PyBool, PyString, PyTuple};
 use rushlight::{Device, Tensor};
 use rushlight_core::layout::wrap_dim;
 
@@ -186,7 +186,15 @@ methods! {
         own.same()
     }
     fn requires_grad_(own, requires_grad) "Asks for gradients, or no longer does." {
-        let wanted = requires_grad.map_or(Ok(true), |flag| flag.extract())?;
+        let wanted = match requires_grad {
+            None => true,
+            Some(flag) if flag.is_instance_of::<PyBool>() => flag.is_truthy()?,
+            Some(other) => {
+                let kind = other.get_type().name()?;
+                let sentence = format!("requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {kind}");
+                return Err(PyTypeError::new_err(sentence));
+            }
+        };
         own.tensor.set_requires_grad(wanted).map_err(raise)?;
         own.same()
     }
