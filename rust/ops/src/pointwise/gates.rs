@@ -46,7 +46,7 @@ pub static SIGMOID_BACKWARD: Row = Row {
     }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::input(1), |d| d.grad() * ((1.0 - d.input(1)) * d.input(1)).conj()),
-        formula(1, BOTH, |d| d.grad() * d.input(0).conj() * (1.0 - d.input(1) * 2.0)),
+        formula(1, BOTH, |d| d.grad().conj() * d.input(0) * (1.0 - d.input(1) * 2.0).conj()),
     ]),
     samples: &["t(2, 3), t(2, 3)"],
     reference: "grad_output * np.conj((1 - output) * output)",
@@ -67,7 +67,7 @@ pub static TANH_BACKWARD: Row = Row {
     }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::input(1), |d| d.grad() * (1.0 - d.input(1) * d.input(1)).conj()),
-        formula(1, BOTH, |d| d.grad() * d.input(0).conj() * d.input(1) * -2.0),
+        formula(1, BOTH, |d| d.grad().conj() * d.input(0) * (d.input(1) * -2.0).conj()),
     ]),
     samples: &["t(2, 3), t(2, 3)"],
     reference: "grad_output * np.conj(1 - output * output)",
@@ -155,7 +155,7 @@ pub static SILU_BACKWARD: Row = Row {
         formula(1, BOTH, |d| {
             let (x, s) = (d.input(1), d.input(1).sigmoid());
             let slope = s.clone() * (1.0 - s.clone()) * (x * (1.0 - s * 2.0) + 2.0);
-            d.grad() * (d.input(0) * slope).conj()
+            d.grad().conj() * d.input(0) * slope.conj()
         }),
     ]),
     samples: &["t(2, 3), t(2, 3)"],

@@ -179,7 +179,15 @@ pub static POLYGAMMA_METHOD: Row = Row {
     tensor([1.6449, 4.9348])",
     dtypes: REAL,
     run: float(tiles! {
-        for<S> [f32, f64] (|x; n| if n == 0.0 { S::digamma(x) } else { polygamma(f64::from(n), f64::from(x)) as T })
+        for<S> [f32, f64] (|x; n| if n == 0.0 {
+            S::digamma(x)
+        } else if n == 1.0 && x < 0.5 {
+            // Reflected at one half.
+            let ratio = PI as T / S::sin(PI as T * x);
+            ratio * ratio - zeta(2.0, f64::from(1.0 - x)) as T
+        } else {
+            polygamma(f64::from(n), f64::from(x)) as T
+        })
     }),
     check: Some(|args| match args.int(1)? {
         n if n < 0 => Err(Error::runtime("polygamma(n, x) does not support negative n.")),
