@@ -110,10 +110,12 @@ def test_powers_by_common_numbers():
         np.testing.assert_allclose((x**exponent).numpy(), x.numpy() ** exponent, rtol=1e-6)
 
 
-def test_slices_of_memory_and_results_in_place():
+def test_results_in_place():
     x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
-    x.t().add_(x)
-    assert x.tolist() == [[2.0, 5.0], [5.0, 8.0]]
+    with pytest.raises(RuntimeError, match="some elements of the input tensor and the written-to tensor refer"):
+        x.t().add_(x)
+    x.t().add_(1)
+    assert x.tolist() == [[2.0, 3.0], [4.0, 5.0]]
     y = torch.tensor([1.0, 2.0, 3.0])
     kept = y
     y *= 2
@@ -126,7 +128,7 @@ def test_large_results_are_whole():
     x = torch.arange(9_000_001, dtype=torch.float32)
     total = x + x
     assert total[[0, 1, -2, -1]].tolist() == [0.0, 2.0, 17999998.0, 18000000.0]
-    assert bool((total == x * 2).all())
+    np.testing.assert_array_equal(total.numpy(), x.numpy() * 2)
 
 
 REFUSED = [
@@ -152,7 +154,7 @@ REFUSED = [
     ("torch.maximum(c, c)", RuntimeError, "maximum not implemented for complex tensors."),
     ("torch.clamp(f)", RuntimeError, "torch.clamp: At least one of 'min' or 'max' must not be None"),
     ("torch.where(i, f, f)", RuntimeError, "where expected condition to be a boolean tensor, but got a tensor with"),
-    ("torch.lerp(f, f.double(), 0.5)", RuntimeError, "expected dtype float for `end` but got dtype double"),
+    ("torch.lerp(f, torch.tensor([1.0, 2.0], dtype=torch.float64), 0.5)", RuntimeError, "expected dtype float for `end` but got dtype double"),
     ("torch.relu(b)", RuntimeError, "Boolean inputs not supported for relu"),
     ("torch.isclose(i, f)", RuntimeError, "Long did not match Float"),
     ("i.float_power_(2)", RuntimeError, "the base given to float_power_ has dtype Long but the operation's result"),

@@ -48,6 +48,7 @@ pub static SIGMOID_BACKWARD: Row = Row {
         formula(0, Saves::input(1), |d| d.grad() * ((1.0 - d.input(1)) * d.input(1)).conj()),
         formula(1, BOTH, |d| d.grad().conj() * d.input(0) * (1.0 - d.input(1) * 2.0).conj()),
     ]),
+    errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(2, 3)"],
     reference: "grad_output * np.conj((1 - output) * output)",
     ..GATE
@@ -69,6 +70,7 @@ pub static TANH_BACKWARD: Row = Row {
         formula(0, Saves::input(1), |d| d.grad() * (1.0 - d.input(1) * d.input(1)).conj()),
         formula(1, BOTH, |d| d.grad().conj() * d.input(0) * (d.input(1) * -2.0).conj()),
     ]),
+    errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(2, 3)"],
     reference: "grad_output * np.conj(1 - output * output)",
     ..GATE
@@ -87,6 +89,7 @@ pub static THRESHOLD_BACKWARD: Row = Row {
     }),
     dtypes: DTypes::REAL,
     derivative: straight!(THRESHOLD_BACKWARD, 2),
+    errors: &[("t(2), t(3), 0", "RuntimeError", "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0")],
     samples: &["t(2, 3), t(2, 3), 0"],
     reference: "np.where(np.greater(self, threshold), grad_output, 0)",
     ..GATE
