@@ -100,7 +100,7 @@ pub unsafe fn bind<'a>(py: Python<'_>, overload: &Overload, call: Call<'a>) -> R
     let mut args = Args::new(overload.row, []);
     let mut out = None;
     let given = call.positional.len() + usize::from(call.receiver.is_some());
-    let loose = loose_ints(schema.positional, &schema.params, call, given);
+    let loose = loose(schema.positional, &schema.params, call, given);
     if given > schema.positional && loose.is_none() {
         return Err(Misfit::Sentence(format!(
             "{name}() takes {} positional argument{} but {given} {} given",
@@ -138,10 +138,10 @@ pub unsafe fn bind<'a>(py: Python<'_>, overload: &Overload, call: Call<'a>) -> R
         }
     }
     for (place, param) in schema.params.iter().enumerate() {
-        if let Some((at, ints)) = &loose
+        if let Some((at, list)) = &loose
             && *at == place
         {
-            args.values.push(Value::Ints(ints.clone()));
+            args.values.push(list.clone());
             continue;
         }
         let object = if param.keyword_only { None } else { positional(place) };
@@ -195,14 +195,20 @@ fn wrong(object: &Bound<'_, PyAny>, name: &str, param: &Param, place: usize, pos
     Ok(format!("{name}(): argument '{param_name}'{position} must be {}, not {element}", param.kind.title()))
 }
 
-/// `x.view(2, 3)`: loose numbers that fill the last positional parameter, a list of ints.
-fn loose_ints(positional: usize, params: &[Param], call: Call, given: usize) -> Option<(usize, Ints)> {
+/// `x.view(2, 3)`, `meshgrid(a, b)`: loose numbers or tensors that fill the last positional parameter, a list of them.
+fn loose(positional: usize, params: &[Param], call: Call, given: usize) -> Option<(usize, Value<'static>)> {
     let last = positional.checked_sub(1)?;
-    if params.get(last)?.kind != Kind::Ints || given <= last {
+    let kind = params.get(last)?.kind;
+    if !matches!(kind, Kind::Ints | Kind::Tensors) || given <= last {
         return None;
     }
     let first = last - usize::from(call.receiver.is_some() && last > 0);
     let rest = call.positional.get(first..)?;
+    if kind == Kind::Tensors {
+        // SAFETY: the call's objects are alive.
+        let read = |object: &*mut ffi::PyObject| unsafe { crate::object::tensor_of(*object) }.map(|tensor| Some(tensor.clone()));
+        return rest.iter().map(read).collect::<Option<Vec<_>>>().map(|tensors| (last, Value::Tensors(tensors)));
+    }
     if rest.len() < 2 && given <= positional {
         return None;
     }
@@ -211,7 +217,7 @@ fn loose_ints(positional: usize, params: &[Param], call: Call, given: usize) -> 
             // SAFETY: the call's objects are alive.
             convert::int(&unsafe { Bound::from_borrowed_ptr(py, *object) }).ok().flatten()
         };
-        rest.iter().map(read).collect::<Option<Ints>>().map(|ints| (last, ints))
+        rest.iter().map(read).collect::<Option<Ints>>().map(|ints| (last, Value::Ints(ints)))
     })
 }
 
