@@ -10,6 +10,7 @@ pub mod gather;
 pub mod index;
 pub mod merge;
 pub mod fill;
+pub mod folds;
 pub mod loss;
 pub mod matmul;
 pub mod pointwise;
