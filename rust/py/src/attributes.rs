@@ -91,7 +91,7 @@ static ATTRIBUTES: &[Attribute] = &[
         }
         crate::body::set_data(t, other)
     }),
-    attribute(c"grad", c"The gradient that backward() collected, or None.", |py, t| optional(py, t.grad())).writable(
+    attribute(c"grad", c"The gradient that backward() collected, or None.", read_grad).writable(
         |value, t| {
             let grad = if value.is_none() { None } else { Some(object::tensor(value)?.clone()) };
             t.set_grad(grad).map_err(raise)
@@ -115,6 +115,15 @@ static ATTRIBUTES: &[Attribute] = &[
     attribute(c"__array_interface__", c"The elements' place in memory, for NumPy.", crate::numpy::interface),
     attribute(c"__array_priority__", c"NumPy lets tensors handle mixed arithmetic.", |py, _| give(py, 1000)),
 ];
+
+/// The gradient; asking a result for one that nobody keeps is answered with torch's warning.
+fn read_grad<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {
+    let grad = tensor.grad();
+    if grad.is_none() && !tensor.is_leaf() && !tensor.retains_grad() {
+        crate::autograd::warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you access the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 for more informations.").map_err(raise)?;
+    }
+    optional(py, grad)
+}
 
 /// Overwrites a tensor with another one or a number.
 fn assign(target: &Tensor, value: &Bound<'_, PyAny>) -> PyResult<()> {
