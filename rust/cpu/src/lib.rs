@@ -7,9 +7,12 @@ pub mod cast;
 pub mod conv;
 pub mod copy;
 pub mod fill;
+pub mod embedding;
 pub mod loss;
 pub mod matmul;
+pub mod optim;
 pub mod pointwise;
+pub mod pool;
 pub mod reduce;
 pub mod tiles;
 
