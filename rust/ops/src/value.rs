@@ -29,6 +29,8 @@ pub enum Value<'a> {
     DType(DType),
     Device(Device),
     Str(&'a str),
+    /// A word that a graph node keeps.
+    Text(Box<str>),
     Generator(Generator),
 }
 
@@ -107,10 +109,24 @@ impl Value<'_> {
         }
     }
 
+    /// Whether this is a tensor, or certainly the same as `preset`.
+    fn is_tensor_or(&self, preset: &Value<'static>) -> bool {
+        match (self, preset) {
+            (Value::Tensor(_) | Value::Own(_) | Value::Tensors(_) | Value::None, Value::None) => true,
+            (Value::Scalar(Scalar::Int(a)), Value::Scalar(Scalar::Int(b))) | (Value::Int(a), Value::Int(b)) => a == b,
+            (Value::Bool(a), Value::Bool(b)) => a == b,
+            (Value::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits(),
+            (Value::Ints(a), Value::Ints(b)) => a == b,
+            _ => false,
+        }
+    }
+
     /// The same value without a borrow, for a graph node to keep; tensors are kept apart from it.
     fn keep(&self) -> Value<'static> {
         match self {
-            Value::None | Value::Tensor(_) | Value::Own(_) | Value::Str(_) | Value::Tensors(_) => Value::None,
+            Value::None | Value::Tensor(_) | Value::Own(_) | Value::Tensors(_) => Value::None,
+            Value::Str(x) => Value::Text((*x).into()),
+            Value::Text(x) => Value::Text(x.clone()),
             Value::Scalar(x) => Value::Scalar(*x),
             Value::Bool(x) => Value::Bool(*x),
             Value::Int(x) => Value::Int(*x),
@@ -154,6 +170,26 @@ impl<'a> Args<'a> {
 
     pub fn optional_tensor(&self, place: usize) -> Option<&Tensor> {
         self.get(place).as_tensor()
+    }
+
+    pub fn has_tensor(&self, place: usize) -> bool {
+        self.optional_tensor(place).is_some()
+    }
+
+    /// The error where numbers alone were given to an operator that takes numbers beside tensors.
+    #[cold]
+    pub fn needs_tensor(&self) -> Error {
+        let kinds = self.values.iter().map(|value| match value {
+            Value::Scalar(Scalar::Bool(_)) | Value::Bool(_) => "bool",
+            Value::Scalar(Scalar::Int(_) | Scalar::UInt(_)) | Value::Int(_) => "int",
+            Value::Scalar(Scalar::Complex(_)) => "complex",
+            _ => "float",
+        });
+        Error::type_(format!(
+            "{}() received an invalid combination of arguments - got ({}), but expected one of:",
+            self.row.python_name(),
+            kinds.collect::<Vec<_>>().join(", ")
+        ))
     }
 
     pub fn tensors(&self, place: usize) -> Result<Vec<&Tensor>> {
@@ -241,6 +277,7 @@ impl<'a> Args<'a> {
     pub fn str(&self, place: usize) -> Result<&str> {
         match self.get(place) {
             Value::Str(text) => Ok(text),
+            Value::Text(text) => Ok(text),
             _ => Err(self.wrong(place, "str")),
         }
     }
@@ -270,6 +307,12 @@ impl<'a> Args<'a> {
             };
             value.as_tensor().into_iter().chain(list.iter().flatten()).map(move |tensor| (place, tensor))
         })
+    }
+
+    /// Whether all arguments but tensors are what the signature says for those that are not given.
+    pub fn are_defaults(&self) -> bool {
+        let params = &self.row.schema().params;
+        self.values.iter().zip(params).all(|(value, param)| value.is_tensor_or(param.preset()))
     }
 
     /// What a graph node keeps of the arguments beside saved tensors.
