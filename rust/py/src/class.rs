@@ -90,6 +90,11 @@ pub fn make(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
     if class.is_null() {
         return Err(PyErr::fetch(py));
     }
+    // SAFETY: the class was just made.
+    let bound = unsafe { Bound::from_borrowed_ptr(py, class) };
+    // Messages of the interpreter name it without its module, as they do a class made by Python.
+    bound.setattr("__name__", "Tensor")?;
+    bound.setattr("__rdiv__", bound.getattr("__rtruediv__")?)?;
     object::set_class(class.cast());
     Ok(class.cast())
 }

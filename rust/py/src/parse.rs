@@ -119,7 +119,7 @@ pub unsafe fn bind<'a>(
 ) -> Result<Option<*mut ffi::PyObject>, Misfit> {
     let schema = overload.row.schema();
     let given = call.given();
-    let loose = loose_ints(py, schema, call);
+    let loose = loose(py, schema, call);
     if given > schema.positional && loose.is_none() {
         return Err(Misfit::TooMany);
     }
@@ -142,10 +142,10 @@ pub unsafe fn bind<'a>(
         }
     }
     for (place, param) in schema.params.iter().enumerate() {
-        if let Some((at, ints)) = &loose
+        if let Some((at, list)) = &loose
             && *at == place
         {
-            args.values.push(Value::Ints(ints.clone()));
+            args.values.push(list.clone());
             continue;
         }
         let by_position = if param.keyword_only { None } else { call.at(place) };
@@ -242,16 +242,25 @@ fn wrong(object: &Bound<'_, PyAny>, name: &str, param: &Param, place: usize, pos
     Ok(format!("{name}(): argument '{param_name}'{position} must be {}, not {element}", param.kind.title()))
 }
 
-/// `x.view(2, 3)`: loose numbers that fill the last positional parameter, a list of ints.
+/// `x.view(2, 3)`, `meshgrid(a, b)`: loose numbers or tensors that fill the last positional parameter, a list of them.
 #[inline]
-fn loose_ints(py: Python<'_>, schema: &Schema, call: &Call) -> Option<(usize, Ints)> {
-    match schema.positional.checked_sub(1) {
-        Some(last) if schema.params[last].kind == Kind::Ints && call.given() > last => read_loose_ints(py, last, call),
+fn loose(py: Python<'_>, schema: &Schema, call: &Call) -> Option<(usize, Value<'static>)> {
+    let last = schema.positional.checked_sub(1).filter(|last| call.given() > *last)?;
+    match schema.params[last].kind {
+        Kind::Ints => read_loose_ints(py, last, call).map(|ints| (last, Value::Ints(ints))),
+        Kind::Tensors => read_loose_tensors(last, call).map(|tensors| (last, Value::Tensors(tensors))),
         _ => None,
     }
 }
 
-fn read_loose_ints(py: Python<'_>, last: usize, call: &Call) -> Option<(usize, Ints)> {
+fn read_loose_tensors(last: usize, call: &Call) -> Option<Vec<Option<rushlight::Tensor>>> {
+    let first = last - usize::from(call.receiver.is_some() && last > 0);
+    // SAFETY: the call's objects are alive.
+    let read = |object: &*mut ffi::PyObject| unsafe { crate::object::tensor_of(*object) }.map(|tensor| Some(tensor.clone()));
+    call.positional.get(first..)?.iter().map(read).collect()
+}
+
+fn read_loose_ints(py: Python<'_>, last: usize, call: &Call) -> Option<Ints> {
     let first = last - usize::from(call.receiver.is_some() && last > 0);
     let rest = call.positional.get(first..).unwrap_or_default();
     if rest.len() < 2 && call.given() <= last + 1 {
@@ -262,7 +271,7 @@ fn read_loose_ints(py: Python<'_>, last: usize, call: &Call) -> Option<(usize, I
         let object = unsafe { Borrowed::from_ptr(py, *object) };
         convert::int(&object).ok().flatten()
     };
-    rest.iter().map(read).collect::<Option<Ints>>().map(|ints| (last, ints))
+    rest.iter().map(read).collect()
 }
 
 /// The error when no overload fits: what is wrong with the only one, or torch's list of several.
