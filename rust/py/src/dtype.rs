@@ -206,12 +206,10 @@ macro_rules! named {
 
 named! { PyLayout PyMemoryFormat }
 
-pub const LAYOUTS: [&str; 2] = ["strided", "sparse_coo"];
-static LAYOUT_OBJECTS: [PyOnceLock<Py<PyLayout>>; 2] = [const { PyOnceLock::new() }; 2];
-
-/// `torch.strided`, the one object of it.
-pub fn strided(py: Python<'_>) -> PyResult<Py<PyLayout>> {
-    LAYOUT_OBJECTS[0].get_or_try_init(py, || Py::new(py, PyLayout(LAYOUTS[0]))).map(|object| object.clone_ref(py))
+/// The one object `torch.strided`: programs compare layouts by identity.
+pub fn strided(py: Python<'_>) -> PyResult<Py<PyAny>> {
+    static STRIDED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    STRIDED.get_or_try_init(py, || Py::new(py, PyLayout("strided")).map(Py::into_any)).map(|object| object.clone_ref(py))
 }
 
 pub const MEMORY_FORMATS: [&str; 4] = ["contiguous_format", "preserve_format", "channels_last", "channels_last_3d"];
@@ -225,9 +223,8 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     for dtype in DType::ALL {
         module.add(dtype.name(), dtype_object(py, dtype)?)?;
     }
-    for (name, object) in LAYOUTS.into_iter().zip(&LAYOUT_OBJECTS) {
-        module.add(name, object.get_or_try_init(py, || Py::new(py, PyLayout(name)))?)?;
-    }
+    module.add("strided", strided(py)?)?;
+    module.add("sparse_coo", PyLayout("sparse_coo"))?;
     for name in MEMORY_FORMATS {
         module.add(name, PyMemoryFormat(name))?;
     }
