@@ -5,6 +5,8 @@
 //! pinned the cell has left.
 
 use std::any::Any;
+use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -103,14 +105,21 @@ impl WeakStorage {
 
 struct Cell {
     block: AtomicPtr<Block>,
+    /// The block that the storage was made with: most storages never get another, and so cost one allocation.
+    first: UnsafeCell<ManuallyDrop<Block>>,
     /// How many kernels are inside.
     pins: AtomicU32,
     /// Blocks that were replaced while kernels were inside.
     retired: AtomicPtr<Retired>,
 }
 
+// SAFETY: `first` is read through `block` only, and dropped once, by whoever took it out of the cell.
+unsafe impl Send for Cell {}
+// SAFETY: see above.
+unsafe impl Sync for Cell {}
+
 struct Retired {
-    _block: Box<Block>,
+    block: *mut Block,
     next: *mut Retired,
 }
 
@@ -153,10 +162,36 @@ impl Cell {
         if self.pins.load(Ordering::SeqCst) == 0 {
             // Whoever pins from here on finds the new block: a retired one was unlinked before it entered the list.
             // SAFETY: the list was taken whole, so it is this thread's alone.
-            unsafe { free_list(list) };
+            unsafe { self.free_list(list) };
         } else {
             // SAFETY: the list is this thread's alone until it is put back.
             unsafe { self.retire_list(list) };
+        }
+    }
+
+    /// # Safety
+    /// `block` was taken out of this cell, and nobody is inside that saw it.
+    unsafe fn free_block(&self, block: *mut Block) {
+        // SAFETY: by the caller's word; every block but the first stands in a box of its own.
+        unsafe {
+            if block == self.first.get().cast() {
+                std::ptr::drop_in_place(block);
+            } else {
+                drop(Box::from_raw(block));
+            }
+        }
+    }
+
+    /// # Safety
+    /// `list` is a list of boxes that nobody else reaches, of blocks that nobody sees any more.
+    unsafe fn free_list(&self, mut list: *mut Retired) {
+        while !list.is_null() {
+            // SAFETY: by the caller's word; each node was made by `Box::into_raw`.
+            unsafe {
+                let node = Box::from_raw(list);
+                self.free_block(node.block);
+                list = node.next;
+            }
         }
     }
 
@@ -181,22 +216,12 @@ impl Cell {
     }
 }
 
-/// # Safety
-/// `list` is a list of boxes that nobody else reaches.
-unsafe fn free_list(mut list: *mut Retired) {
-    while !list.is_null() {
-        // SAFETY: by the caller's word; each node was made by `Box::into_raw`.
-        let node = unsafe { Box::from_raw(list) };
-        list = node.next;
-    }
-}
-
 impl Drop for Cell {
     fn drop(&mut self) {
         // SAFETY: the last handle is gone, so is every pin (a pin borrows a handle).
         unsafe {
-            drop(Box::from_raw(*self.block.get_mut()));
-            free_list(*self.retired.get_mut());
+            self.free_block(self.block.load(Ordering::Relaxed));
+            self.free_list(self.retired.load(Ordering::Relaxed));
         }
     }
 }
@@ -204,11 +229,14 @@ impl Drop for Cell {
 impl Storage {
     #[inline]
     pub fn new(block: Block) -> Storage {
-        Storage(Arc::new(Cell {
-            block: AtomicPtr::new(Box::into_raw(Box::new(block))),
+        let cell = Arc::new(Cell {
+            block: AtomicPtr::new(std::ptr::null_mut()),
+            first: UnsafeCell::new(ManuallyDrop::new(block)),
             pins: AtomicU32::new(0),
             retired: AtomicPtr::new(std::ptr::null_mut()),
-        }))
+        });
+        cell.block.store(cell.first.get().cast(), Ordering::Relaxed);
+        Storage(cell)
     }
 
     /// Fresh bytes on the host, uninitialised.
@@ -237,8 +265,7 @@ impl Storage {
     /// Puts another block in place of the current one; kernels that are inside finish on the old one.
     pub fn replace(&self, block: Block) {
         let old = self.0.block.swap(Box::into_raw(Box::new(block)), Ordering::SeqCst);
-        // SAFETY: the swap took the old pointer out of the cell, so this is its only owner.
-        let node = Box::new(Retired { _block: unsafe { Box::from_raw(old) }, next: std::ptr::null_mut() });
+        let node = Box::new(Retired { block: old, next: std::ptr::null_mut() });
         // SAFETY: the node is new.
         unsafe { self.0.retire_list(Box::into_raw(node)) };
         if self.0.pins.load(Ordering::SeqCst) == 0 {

@@ -12,6 +12,8 @@ use smallvec::SmallVec;
 use crate::node;
 use crate::profile;
 use crate::promote;
+use crate::short;
+use crate::short::{Operand, Operands};
 use crate::row::{Kernel, Pointwise, Promote, Row, Run, Spec, Update};
 use crate::signature::Kind;
 use crate::value::{Args, Output, Value};
@@ -32,8 +34,19 @@ pub fn call(args: Args) -> Result<Output> {
 }
 
 /// Calls the operator of `args` for a result at `target`.
-pub fn call_into(args: Args, target: Target) -> Result<Output> {
+pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
     let row = args.row;
+    if let Some(check) = row.check {
+        check(&args).map_err(|error| error.operator(row.python_name()))?;
+    }
+    let target = match (target, row.schema().inplace) {
+        (Target::Fresh, Some(place)) if args.optional_bool(place) == Some(true) => Target::InPlace,
+        (target, _) => target,
+    };
+    if let Run::Defer(choose) = row.run {
+        let chosen: Result<Args<'a>> = choose(args);
+        return call_into(chosen.map_err(|error| error.operator(row.python_name()))?, target);
+    }
     let span = profile::begin();
     let output = match (&row.run, target) {
         (Run::Pointwise(body), target) => pointwise(body, &args, target),
@@ -73,13 +86,17 @@ fn check_devices(args: &Args) -> Result<Device> {
     Ok(device.map_or(Device::Cpu, |(device, _)| device))
 }
 
-/// An operand of a pointwise row.
-enum Operand<'a> {
-    Tensor(&'a Tensor),
-    Number(Scalar),
+/// Whether a number is one of the dtype's integers; tensors have been promoted.
+fn fits(operand: &Operand, dtype: DType) -> bool {
+    match operand {
+        Operand::Number(Scalar::Int(number)) if dtype != DType::I64 && dtype != DType::U64 => {
+            let bits = dtype.size() as u32 * 8;
+            let (low, high) = if dtype.is_signed() { (-1 << (bits - 1), 1 << (bits - 1)) } else { (0, 1 << bits) };
+            (low..high).contains(number)
+        }
+        _ => true,
+    }
 }
-
-type Operands<'a> = SmallVec<[Operand<'a>; 4]>;
 
 /// Splits the arguments into operands and numbers, by the kinds of the signature.
 fn split<'a>(args: &'a Args) -> Result<(Operands<'a>, Params)> {
@@ -108,11 +125,18 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
     let row = args.row;
     let device = check_devices(args)?;
     let (operands, numbers) = split(args)?;
+    if let Target::Fresh = target
+        && let Some(result) = short::attempt(row, body, &operands, &numbers)
+    {
+        return node::record(args, Output::Tensor(result?));
+    }
     // Steps 2 to 4.
     let extra: &[Scalar] = if body.promote == Promote::WithNumbers { &numbers } else { &[] };
     let common = common_dtype(&operands, extra)?;
     let compute = match body.promote {
         Promote::IntToFloat if !common.is_differentiable() => rushlight_core::dtype::default_dtype(),
+        // A question about a number that the dtype cannot hold has an answer all the same.
+        Promote::ToBool if common.is_integral() && !operands.iter().all(|operand| fits(operand, common)) => DType::I64,
         _ => common,
     };
     let result = match body.promote {
@@ -160,9 +184,11 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
             out
         }
     };
-    for operand in &operands {
-        if let Operand::Tensor(tensor) = operand {
-            crate::variants::check_overlap(out, tensor)?;
+    if !matches!(target, Target::Fresh) {
+        for operand in &operands {
+            if let Operand::Tensor(tensor) = operand {
+                crate::variants::check_overlap(out, tensor)?;
+            }
         }
     }
     // Step 6.
@@ -400,7 +426,8 @@ fn views(layouts: fn(&Args) -> Result<Vec<Layout>>, args: &Args) -> Result<Outpu
 
 #[cold]
 pub fn not_implemented(row: &Row, dtype: DType) -> Error {
-    let sentence = format!("\"{}_cpu\" not implemented for '{}'", row.python_name(), dtype.title());
+    let name = if row.refuses.is_empty() { &format!("{}_cpu", row.python_name()) } else { row.refuses };
+    let sentence = format!("\"{name}\" not implemented for '{}'", dtype.title());
     let accepted: Vec<&str> = row.dtypes.list().map(DType::name).collect();
     Error::new(Class::NotImplemented, sentence).hint(format!("It accepts {}.", accepted.join(", ")))
 }

@@ -6,6 +6,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result, Scalar};
 
 use crate::row::Row;
+use crate::signature::Kind;
 use crate::value::{Ints, Value};
 
 /// A tensor, a number, or the error that prevented one.
@@ -93,13 +94,14 @@ impl Expr {
     pub fn call<'a, const N: usize>(self, row: &'static Row, rest: [Value<'a>; N]) -> Expr {
         let first = match self {
             Expr::Failed(_) | Expr::Nothing => return self,
+            Expr::Number(number) if row.schema().params[0].kind == Kind::Operand => Value::Scalar(number),
             Expr::Number(number) => match crate::create::scalar_tensor(number) {
                 Ok(tensor) => Value::Own(tensor),
                 Err(error) => return Expr::Failed(error),
             },
             Expr::Tensor(tensor) => Value::Own(tensor),
         };
-        let mut values: smallvec::SmallVec<[Value; 6]> = smallvec::smallvec![first];
+        let mut values: crate::value::Values = smallvec::smallvec![first];
         values.extend(rest);
         for param in row.schema().params.iter().skip(N + 1) {
             values.push(param.default_value());
@@ -155,7 +157,7 @@ arithmetic! {
     Add add crate::pointwise::arith::ADD;
     Sub sub crate::pointwise::arith::SUB;
     Mul mul crate::pointwise::arith::MUL;
-    Div div crate::pointwise::arith::DIV;
+    Div div crate::pointwise::divide::DIV;
 }
 
 impl Neg for Expr {
@@ -175,5 +177,64 @@ macro_rules! words {
 }
 
 words! {
+    abs crate::pointwise::sign::ABS;
+    cos crate::pointwise::trig::COS;
     exp crate::pointwise::explog::EXP;
+    isfinite crate::pointwise::compare::ISFINITE;
+    log crate::pointwise::explog::LOG;
+    reciprocal crate::pointwise::divide::RECIPROCAL;
+    rsqrt crate::pointwise::power::RSQRT;
+    sgn crate::pointwise::sign::SGN;
+    sigmoid crate::pointwise::special::SIGMOID;
+    sin crate::pointwise::trig::SIN;
+    sqrt crate::pointwise::power::SQRT;
+    square crate::pointwise::power::SQUARE;
+    tanh crate::pointwise::hyperbolic::TANH;
+}
+
+/// Rows of two operands that derivatives use most, as methods.
+macro_rules! pairs {
+    ($($method:ident $row:path;)*) => { impl Expr {$(
+        pub fn $method(self, other: impl Into<Expr>) -> Expr {
+            self.with(&$row, other)
+        }
+    )*} };
+}
+
+pairs! {
+    and crate::pointwise::logical::LOGICAL_AND;
+    or crate::pointwise::logical::LOGICAL_OR;
+    equals crate::pointwise::compare::EQ;
+    above crate::pointwise::compare::GT;
+    below crate::pointwise::compare::LT;
+    at_least crate::pointwise::compare::GE;
+    at_most crate::pointwise::compare::LE;
+}
+
+impl Expr {
+    /// A row of two operands; numbers take part as numbers.
+    pub fn with(self, row: &'static Row, other: impl Into<Expr>) -> Expr {
+        self.binary(row, other.into())
+    }
+
+    /// Where this holds `yes`, elsewhere `no`.
+    pub fn choose(self, yes: impl Into<Expr>, no: impl Into<Expr>) -> Expr {
+        let value = |expr: Expr| match expr {
+            Expr::Tensor(tensor) => Ok(Value::Own(tensor)),
+            Expr::Number(number) => Ok(Value::Scalar(number)),
+            other => Err(other),
+        };
+        match (value(yes.into()), value(no.into())) {
+            (Ok(yes), Ok(no)) => self.call(&crate::pointwise::select::WHERE, [yes, no]),
+            (Err(stuck), _) | (_, Err(stuck)) => stuck,
+        }
+    }
+
+    /// Zeros of the same shape.
+    pub fn zeros_like(self) -> Expr {
+        match self {
+            Expr::Tensor(tensor) => Expr::new(crate::create::zeros(tensor.sizes(), tensor.dtype(), tensor.device())),
+            other => other,
+        }
+    }
 }

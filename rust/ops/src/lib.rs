@@ -20,6 +20,7 @@ pub mod profile;
 pub mod promote;
 pub mod reduce;
 pub mod row;
+pub mod short;
 pub mod signature;
 pub mod table;
 pub mod value;

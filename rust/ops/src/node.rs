@@ -16,13 +16,13 @@ use crate::value::{Args, Output};
 pub struct RowNode {
     args: Args<'static>,
     /// Every tensor argument, in order.
-    inputs: SmallVec<[Facts; 3]>,
+    inputs: SmallVec<[Facts; 2]>,
     /// For each edge of the node: which of `inputs` it leads to.
-    edges: SmallVec<[usize; 3]>,
+    edges: SmallVec<[usize; 2]>,
     results: SmallVec<[Facts; 1]>,
     /// For each output of the node: which of `results` it is (integers have no gradient).
     outputs: SmallVec<[usize; 1]>,
-    saved_inputs: SmallVec<[Option<SavedTensor>; 3]>,
+    saved_inputs: SmallVec<[Option<SavedTensor>; 2]>,
     saved_results: SmallVec<[Option<SavedTensor>; 1]>,
 }
 
@@ -107,87 +107,99 @@ fn camel(name: &str) -> String {
     words
 }
 
-/// The tensors among the arguments that have a derivative, with their number among all tensors. An in-place call
-/// always names its target, whose old gradient it at least cuts off.
-fn covered<'a>(args: &'a Args, in_place: bool) -> SmallVec<[(usize, &'a Tensor); 3]> {
+/// A tensor among the arguments.
+struct Argument<'a> {
+    place: usize,
+    tensor: &'a Tensor,
+    /// Whether it has an edge: it has a derivative, or it is the target of a change in place, whose old gradient the
+    /// change at least cuts off.
+    covered: bool,
+    requires_grad: bool,
+}
+
+type Arguments<'a> = SmallVec<[Argument<'a>; 4]>;
+
+fn arguments<'a>(args: &'a Args, in_place: bool) -> Arguments<'a> {
     let derivative = &args.row.derivative;
-    let differentiable = |(at, (place, tensor)): &(usize, (usize, &Tensor))| {
-        (in_place && *at == 0) || (derivative.covers(*place) && tensor.dtype().is_differentiable())
+    let describe = |(at, (place, tensor)): (usize, (usize, &'a Tensor))| Argument {
+        place,
+        tensor,
+        covered: (in_place && at == 0) || (tensor.dtype().is_differentiable() && derivative.covers(place)),
+        requires_grad: tensor.requires_grad(),
     };
-    args.each_tensor().enumerate().filter(differentiable).map(|(at, (_, tensor))| (at, tensor)).collect()
+    args.each_tensor().enumerate().map(describe).collect()
+}
+
+fn edges<'a>(arguments: &Arguments<'a>) -> SmallVec<[&'a Tensor; 3]> {
+    arguments.iter().filter(|argument| argument.covered).map(|argument| argument.tensor).collect()
 }
 
 /// What the derivative reads, given who wants a gradient.
-fn needed_saves(args: &Args) -> Saves {
-    args.row.derivative.saves(|place| args.each_tensor().any(|(at, tensor)| at == place && tensor.requires_grad()))
+fn needed_saves(args: &Args, arguments: &Arguments) -> Saves {
+    args.row.derivative.saves(|place| arguments.iter().any(|argument| argument.place == place && argument.requires_grad))
 }
 
-/// Whether the call will leave a node behind.
-#[inline]
-fn wants_record(args: &Args) -> bool {
-    rushlight_autograd::modes::grad_enabled()
-        && args.each_tensor().any(|(place, tensor)| tensor.requires_grad() && args.row.derivative.covers(place))
-}
-
-/// Keeps what the derivative needs. `original` stands for an argument that the call overwrote.
-fn build(args: &Args, results: &[Tensor], original: Option<Tensor>, in_place: bool) -> Result<RowNode> {
-    let saves = needed_saves(args);
-    let mut saved_inputs = SmallVec::new();
-    let mut inputs = SmallVec::new();
-    for (at, (place, tensor)) in args.each_tensor().enumerate() {
-        inputs.push(Facts::of(place, if at == 0 { original.as_ref().unwrap_or(tensor) } else { tensor }));
-        let kept = if at == 0 && in_place { original.as_ref() } else { Some(tensor) };
-        saved_inputs.push(match kept {
-            Some(kept) if saves.has_input(place) => Some(SavedTensor::input(kept)?),
+/// Keeps what the derivative needs, of arguments and results; in an in-place call after the change was counted.
+/// `original` stands for an argument that the call overwrote.
+fn build(args: &Args, arguments: &Arguments, results: &[Tensor], original: Option<Tensor>, in_place: bool) -> Result<RowNode> {
+    let saves = needed_saves(args, arguments);
+    let mut node = RowNode {
+        args: args.keep(),
+        inputs: SmallVec::new(),
+        edges: SmallVec::new(),
+        results: SmallVec::new(),
+        outputs: SmallVec::new(),
+        saved_inputs: SmallVec::new(),
+        saved_results: SmallVec::new(),
+    };
+    for (at, argument) in arguments.iter().enumerate() {
+        let overwritten = at == 0 && in_place;
+        let before = if at == 0 { original.as_ref() } else { None };
+        node.inputs.push(Facts::of(argument.place, before.unwrap_or(argument.tensor)));
+        let kept = if overwritten { before } else { Some(argument.tensor) };
+        node.saved_inputs.push(match kept {
+            Some(kept) if saves.has_input(argument.place) => Some(SavedTensor::input(kept)?),
             _ => None,
         });
-    }
-    Ok(RowNode {
-        args: args.keep(),
-        inputs,
-        edges: covered(args, in_place).into_iter().map(|(at, _)| at).collect(),
-        results: results.iter().map(|result| Facts::of(0, result)).collect(),
-        outputs: (0..results.len()).filter(|&at| results[at].dtype().is_differentiable()).collect(),
-        saved_inputs,
-        saved_results: SmallVec::new(),
-    })
-}
-
-impl RowNode {
-    /// Keeps the results that the derivative reads; in an in-place call after the change was counted.
-    fn save_results(&mut self, args: &Args, results: &[Tensor]) -> Result<()> {
-        let saves = needed_saves(args);
-        for (at, result) in results.iter().enumerate() {
-            let output = self.outputs.iter().position(|&o| o == at);
-            self.saved_results.push(match (saves.has_result(at), output) {
-                (false, _) => None,
-                (true, Some(output)) => Some(SavedTensor::output(result, output as u32)?),
-                (true, None) => Some(SavedTensor::input(result)?),
-            });
+        if argument.covered {
+            node.edges.push(at);
         }
-        Ok(())
     }
+    for (at, result) in results.iter().enumerate() {
+        let differentiable = result.dtype().is_differentiable();
+        node.results.push(Facts::of(0, result));
+        node.saved_results.push(match (saves.has_result(at), differentiable) {
+            (false, _) => None,
+            (true, true) => Some(SavedTensor::output(result, node.outputs.len() as u32)?),
+            (true, false) => Some(SavedTensor::input(result)?),
+        });
+        if differentiable {
+            node.outputs.push(at);
+        }
+    }
+    Ok(node)
 }
 
 /// Step 7: leaves a node behind if a gradient may be asked for.
 #[inline]
 pub fn record(args: &Args, output: Output) -> Result<Output> {
-    if wants_record(args) {
-        record_slow(args, &output)?;
+    if rushlight_autograd::modes::grad_enabled() && args.each_tensor().any(|(_, tensor)| tensor.requires_grad()) {
+        leave_node(args, &output)?;
     }
     Ok(output)
 }
 
-fn record_slow(args: &Args, output: &Output) -> Result<()> {
+fn leave_node(args: &Args, output: &Output) -> Result<()> {
+    let arguments = arguments(args, false);
     let results = output.tensors();
-    let mut node = build(args, results, None, false)?;
-    if node.outputs.is_empty() {
+    if !arguments.iter().any(|argument| argument.covered && argument.requires_grad)
+        || !results.iter().any(|result| result.dtype().is_differentiable())
+    {
         return Ok(());
     }
-    node.save_results(args, results)?;
-    let inputs: SmallVec<[&Tensor; 3]> = covered(args, false).into_iter().map(|(_, tensor)| tensor).collect();
+    let node = build(args, &arguments, results, None, false)?;
     let outputs: SmallVec<[&Tensor; 1]> = node.outputs.iter().map(|&at| &results[at]).collect();
-    rushlight_autograd::record(node, &inputs, &outputs)
+    rushlight_autograd::record(node, &edges(&arguments), &outputs)
 }
 
 /// An in-place call, from before its kernel runs until after.
@@ -203,10 +215,9 @@ impl<'a, 'v> Change<'a, 'v> {
     /// Refuses what may not be changed, and keeps what the change will overwrite.
     pub fn begin(args: &'a Args<'v>) -> Result<Change<'a, 'v>> {
         let own = args.tensor(0)?;
-        let covered = covered(args, true);
-        let inputs: SmallVec<[&Tensor; 3]> = covered.iter().map(|(_, tensor)| *tensor).collect();
-        let inner = InPlace::begin(own, &inputs)?;
-        let original = if inner.is_recorded() && needed_saves(args).has_input(0) {
+        let arguments = arguments(args, true);
+        let inner = InPlace::begin(own, &edges(&arguments))?;
+        let original = if inner.is_recorded() && needed_saves(args, &arguments).has_input(0) {
             Some(crate::copy::clone(own)?)
         } else {
             None
@@ -230,10 +241,7 @@ impl<'a, 'v> Change<'a, 'v> {
     pub fn finish(self) -> Result<Output> {
         let Change { args, own, inner, original } = self;
         inner.finish(|| {
-            let results = std::slice::from_ref(own);
-            let mut node = build(args, results, original, true)?;
-            node.save_results(args, results)?;
-            Ok(node)
+            build(args, &arguments(args, true), std::slice::from_ref(own), original, true)
         })?;
         Ok(Output::Tensor(own.clone()))
     }

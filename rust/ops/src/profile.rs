@@ -22,8 +22,13 @@ pub struct Event {
 static EVENTS: ForkMutex<Vec<Event>> = ForkMutex::new(Rank::Profiler, "profiler events", Vec::new());
 
 #[inline]
+pub fn is_on() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
+#[inline]
 pub fn begin() -> Option<Instant> {
-    ON.load(Ordering::Relaxed).then(Instant::now)
+    is_on().then(Instant::now)
 }
 
 #[inline]

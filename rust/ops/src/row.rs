@@ -70,6 +70,10 @@ impl DTypes {
         DTypes(self.0 | other.0)
     }
 
+    pub const fn without(self, other: DTypes) -> DTypes {
+        DTypes(self.0 & !other.0)
+    }
+
     pub const fn has(self, dtype: DType) -> bool {
         self.0 & (1 << dtype as u16) != 0
     }
@@ -145,6 +149,8 @@ pub enum Run {
     Views(fn(&Args) -> Result<Vec<Layout>>),
     /// Other rows; it has neither kernel nor derivative.
     Compose(fn(&Args) -> Result<Output>),
+    /// One other row, chosen by the arguments, with the arguments to call it with; it writes in place and to `out=`.
+    Defer(for<'a> fn(Args<'a>) -> Result<Args<'a>>),
 }
 
 /// A call that must fail: arguments, torch's exception class, and the beginning of torch's sentence.
@@ -164,6 +170,10 @@ pub struct Row {
     /// The dtypes that the computation accepts, after promotion.
     pub dtypes: DTypes,
     pub run: Run,
+    /// What the arguments must fulfil beside their types and dtypes.
+    pub check: Option<fn(&Args) -> Result<()>>,
+    /// Who refuses a dtype in torch's sentence, where it is not the operator's name with `_cpu`.
+    pub refuses: &'static str,
     /// The CUDA kernel: an expression over the operands' names for a pointwise row, a kernel's name, or none yet.
     pub cuda: Option<&'static str>,
     pub derivative: Derivative,
@@ -190,6 +200,8 @@ impl Row {
         doc: "",
         dtypes: DTypes::COMMON,
         run: Run::Compose(|_| Ok(Output::Nothing)),
+        check: None,
+        refuses: "",
         cuda: None,
         derivative: Derivative::Unstated,
         samples: &[],
@@ -212,7 +224,7 @@ impl Row {
 
     #[cold]
     fn parse(&self) -> &'static Schema {
-        let empty = || Schema { params: Vec::new(), returns: crate::signature::Returns::Tensor, positional: 0 };
+        let empty = || Schema { params: Vec::new(), returns: crate::signature::Returns::Tensor, positional: 0, numbers: Vec::new(), inplace: None };
         let schema: &'static Schema = Box::leak(Box::new(Schema::parse(self.signature).unwrap_or_else(empty)));
         self.parsed.store(std::ptr::from_ref(schema).cast_mut(), Ordering::Release);
         schema

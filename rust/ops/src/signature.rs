@@ -91,31 +91,38 @@ pub struct Param {
     pub keyword_only: bool,
     /// The default as written in the signature; nothing where the argument is required.
     pub default: Option<&'static str>,
+    preset: Value<'static>,
 }
 
 impl Param {
     /// The value that stands for an argument that was not given.
+    #[inline]
     pub fn default_value(&self) -> Value<'static> {
-        let Some(text) = self.default else { return Value::None };
-        match (self.kind, text) {
-            (_, "None") => Value::None,
-            (Kind::Bool, "True") => Value::Bool(true),
-            (Kind::Bool, "False") => Value::Bool(false),
-            (Kind::Int, number) => number.parse().map_or(Value::None, Value::Int),
-            (Kind::Float, number) => number.parse().map_or(Value::None, Value::Float),
-            (Kind::Str, quoted) => Value::Str(quoted.trim_matches('\'')),
-            (Kind::Ints, list) => Value::Ints(parse_ints(list)),
-            (Kind::DType, name) => {
-                DType::ALL.into_iter().find(|dtype| dtype.name() == name).map_or(Value::None, Value::DType)
-            }
-            (_, "True") => Value::Scalar(Scalar::Bool(true)),
-            (_, "False") => Value::Scalar(Scalar::Bool(false)),
-            (_, number) => match (number.parse::<i64>(), number.parse::<f64>()) {
-                (Ok(int), _) => Value::Scalar(Scalar::Int(int)),
-                (_, Ok(float)) => Value::Scalar(Scalar::Float(float)),
-                _ => Value::None,
-            },
+        self.preset.clone()
+    }
+}
+
+/// Reads a default.
+fn preset(kind: Kind, default: Option<&'static str>) -> Value<'static> {
+    let Some(text) = default else { return Value::None };
+    match (kind, text) {
+        (_, "None") => Value::None,
+        (Kind::Bool, "True") => Value::Bool(true),
+        (Kind::Bool, "False") => Value::Bool(false),
+        (Kind::Int, number) => number.parse().map_or(Value::None, Value::Int),
+        (Kind::Float, number) => number.parse().map_or(Value::None, Value::Float),
+        (Kind::Str, quoted) => Value::Str(quoted.trim_matches('\'')),
+        (Kind::Ints, list) => Value::Ints(parse_ints(list)),
+        (Kind::DType, name) => {
+            DType::ALL.into_iter().find(|dtype| dtype.name() == name).map_or(Value::None, Value::DType)
         }
+        (_, "True") => Value::Scalar(Scalar::Bool(true)),
+        (_, "False") => Value::Scalar(Scalar::Bool(false)),
+        (_, number) => match (number.parse::<i64>(), number.parse::<f64>()) {
+            (Ok(int), _) => Value::Scalar(Scalar::Int(int)),
+            (_, Ok(float)) => Value::Scalar(Scalar::Float(float)),
+            _ => Value::None,
+        },
     }
 }
 
@@ -138,6 +145,10 @@ pub struct Schema {
     pub returns: Returns,
     /// How many parameters may be given by position.
     pub positional: usize,
+    /// The place of `bool inplace=False`, which asks for the result in the first argument's place.
+    pub inplace: Option<usize>,
+    /// The numbers among the defaults, in order: what a pointwise loop gets when nothing else was said.
+    pub numbers: Vec<Scalar>,
 }
 
 impl Schema {
@@ -162,7 +173,7 @@ impl Schema {
             };
             let optional = kind.ends_with('?');
             let kind = Kind::parse(kind.trim_end_matches('?'))?;
-            params.push(Param { name, kind, optional, keyword_only, default });
+            params.push(Param { name, kind, optional, keyword_only, default, preset: preset(kind, default) });
         }
         let returns = match returns {
             "Tensor" => Returns::Tensor,
@@ -179,7 +190,16 @@ impl Schema {
             other => Returns::Other(other),
         };
         let positional = params.iter().filter(|param| !param.keyword_only).count();
-        Some(Schema { params, returns, positional })
+        let inplace = params.iter().position(|param| param.name == "inplace");
+        let numbers = params.iter().filter_map(|param: &Param| match param.preset {
+            Value::Scalar(number) => Some(number),
+            Value::Bool(flag) => Some(Scalar::Bool(flag)),
+            Value::Int(number) => Some(Scalar::Int(number)),
+            Value::Float(number) => Some(Scalar::Float(number)),
+            _ => None,
+        });
+        let numbers = numbers.collect();
+        Some(Schema { params, returns, positional, numbers, inplace })
     }
 
     pub fn place(&self, name: &str) -> Option<usize> {

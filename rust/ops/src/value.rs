@@ -7,7 +7,9 @@ use smallvec::SmallVec;
 use crate::generator::Generator;
 use crate::row::Row;
 
-pub type Ints = SmallVec<[i64; 6]>;
+/// Whole numbers; few stand inline, so that a value stays small.
+pub type Ints = SmallVec<[i64; 2]>;
+pub type Floats = SmallVec<[f64; 2]>;
 
 /// One argument of a call.
 #[derive(Clone)]
@@ -22,7 +24,7 @@ pub enum Value<'a> {
     Int(i64),
     Float(f64),
     Ints(Ints),
-    Floats(SmallVec<[f64; 4]>),
+    Floats(Floats),
     Tensors(Vec<Option<Tensor>>),
     DType(DType),
     Device(Device),
@@ -122,11 +124,13 @@ impl Value<'_> {
     }
 }
 
+pub type Values<'a> = SmallVec<[Value<'a>; 4]>;
+
 /// The arguments of one call, in the order of the row's signature; defaults are filled in.
 #[derive(Clone)]
 pub struct Args<'a> {
     pub row: &'static Row,
-    pub values: SmallVec<[Value<'a>; 6]>,
+    pub values: Values<'a>,
 }
 
 impl<'a> Args<'a> {

@@ -8,7 +8,7 @@ use rushlight_core::{DType, Error, Layout, Result, Storage};
 
 use crate::call::Target;
 use crate::node;
-use crate::row::Row;
+use crate::row::{Row, Run};
 use crate::value::{Args, Output, Value};
 
 /// Whether the operator may write its result into its first argument.
@@ -188,6 +188,12 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
         Target::InPlace => {
             let own = args.tensor(0)?;
             check_writable(own)?;
+            if let Run::Compose(body) = row.run {
+                let result = body(args)?.into_tensor()?;
+                check_in_place(row, own, &result.layout().sizes, result.dtype())?;
+                crate::copy::copy_(own, &result)?;
+                return Ok(Output::Tensor(own.clone()));
+            }
             let change = node::Change::begin(args)?;
             let result = {
                 let _off = GradMode::new(false);

@@ -5,6 +5,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
 use rushlight::signature::{Kind, Returns};
+use rushlight::value::Floats;
 use rushlight::{Ints, Output, Row, Scalar, Tensor, Value};
 
 use crate::dtype::{dtype_object, extract_device, extract_dtype};
@@ -168,7 +169,7 @@ pub unsafe fn value<'a>(object: &Bound<'_, PyAny>, kind: Kind, optional: bool) -
     })
 }
 
-fn floats(object: &Bound<'_, PyAny>) -> PyResult<Option<smallvec::SmallVec<[f64; 4]>>> {
+fn floats(object: &Bound<'_, PyAny>) -> PyResult<Option<Floats>> {
     let read = |item: &Bound<'_, PyAny>| Ok(number(item)?.map(Scalar::f64));
     if let Ok(tuple) = object.cast::<PyTuple>() {
         return collect(tuple.iter(), read);

@@ -1,9 +1,12 @@
 //! Python's operators on tensors: the number slots, written by hand because they are the shortest way in.
 
+use std::sync::OnceLock;
+
 use pyo3::ffi;
 use pyo3::impl_::trampoline as shell;
 use pyo3::prelude::*;
 use rushlight::call::{Target, call_into};
+use rushlight::pointwise::{arith, bitwise, compare, divide, power, sign};
 use rushlight::{Args, Row, Value};
 
 use crate::errors::raise;
@@ -27,31 +30,46 @@ fn not_implemented(py: Python<'_>) -> Raw {
     py.NotImplemented().into_ptr()
 }
 
-/// `a op b`; the missing arguments of the row take their defaults.
+/// The row's call on these first arguments; the missing ones take their defaults.
+fn arguments<'a, const N: usize>(row: &'static Row, values: [Value<'a>; N]) -> Args<'a> {
+    let mut args = Args::new(row, values);
+    for param in row.schema().params.iter().skip(N) {
+        args.values.push(param.default_value());
+    }
+    args
+}
+
+fn fresh(py: Python<'_>, args: Args) -> PyResult<Raw> {
+    object::wrap(py, rushlight::call(args).and_then(rushlight::Output::into_tensor).map_err(raise)?)
+}
+
+/// Both operands, where both are tensors or numbers.
+unsafe fn operands<'a>(py: Python<'_>, left: Raw, right: Raw) -> PyResult<Option<(Value<'a>, Value<'a>)>> {
+    // SAFETY: CPython keeps the operands alive during the call.
+    unsafe {
+        Ok(match operand(py, left)? {
+            Some(left) => operand(py, right)?.map(|right| (left, right)),
+            None => None,
+        })
+    }
+}
+
+/// `a op b`.
 #[inline]
 unsafe fn binary(py: Python<'_>, row: &'static Row, left: Raw, right: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operands alive during the call.
-    let (left, right) = unsafe {
-        let (Some(left), Some(right)) = (operand(py, left)?, operand(py, right)?) else { return Ok(not_implemented(py)) };
-        (left, right)
-    };
-    let mut args = Args::new(row, [left, right]);
-    for param in row.schema().params.iter().skip(2) {
-        args.values.push(param.default_value());
+    match unsafe { operands(py, left, right)? } {
+        Some((left, right)) => object::wrap(py, rushlight::short::binary(row, left, right).map_err(raise)?),
+        None => Ok(not_implemented(py)),
     }
-    object::wrap(py, rushlight::call(args).and_then(rushlight::Output::into_tensor).map_err(raise)?)
 }
 
 /// `a op= b`.
 unsafe fn in_place(py: Python<'_>, row: &'static Row, left: Raw, right: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operands alive during the call.
     unsafe {
-        let (Some(own), Some(right)) = (operand(py, left)?, operand(py, right)?) else { return Ok(not_implemented(py)) };
-        let mut args = Args::new(row, [own, right]);
-        for param in row.schema().params.iter().skip(2) {
-            args.values.push(param.default_value());
-        }
-        call_into(args, Target::InPlace).map_err(raise)?;
+        let Some((own, right)) = operands(py, left, right)? else { return Ok(not_implemented(py)) };
+        call_into(arguments(row, [own, right]), Target::InPlace).map_err(raise)?;
         ffi::Py_IncRef(left);
         Ok(left)
     }
@@ -59,8 +77,73 @@ unsafe fn in_place(py: Python<'_>, row: &'static Row, left: Raw, right: Raw) -> 
 
 unsafe fn unary(py: Python<'_>, row: &'static Row, own: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operand alive during the call.
-    let Some(own) = (unsafe { operand(py, own)? }) else { return Ok(not_implemented(py)) };
-    object::wrap(py, rushlight::call(Args::new(row, [own])).and_then(rushlight::Output::into_tensor).map_err(raise)?)
+    match unsafe { operand(py, own)? } {
+        Some(own) => fresh(py, arguments(row, [own])),
+        None => Ok(not_implemented(py)),
+    }
+}
+
+/// `~a`, which has a sentence of its own for what has no bits.
+unsafe fn invert(py: Python<'_>, own: Raw) -> PyResult<Raw> {
+    // SAFETY: CPython keeps the operand alive during the call.
+    if let Some(own) = unsafe { object::tensor_of(own) } {
+        bitwise::check_invert(own.dtype()).map_err(raise)?;
+    }
+    // SAFETY: as above.
+    unsafe { unary(py, &bitwise::BITWISE_NOT, own) }
+}
+
+/// Powers by a number and by a tensor are two rows.
+fn power_row(exponent: &Value) -> &'static Row {
+    if exponent.as_tensor().is_some() { &power::POW_TENSOR } else { &power::POW }
+}
+
+unsafe fn raised(py: Python<'_>, base: Raw, exponent: Raw, modulus: Raw) -> PyResult<Raw> {
+    // SAFETY: CPython keeps the operands alive during the call, and gives None for no modulus.
+    unsafe {
+        match operands(py, base, exponent)? {
+            Some((base, exponent)) if modulus == ffi::Py_None() => {
+                fresh(py, arguments(power_row(&exponent), [base, exponent]))
+            }
+            _ => Ok(not_implemented(py)),
+        }
+    }
+}
+
+unsafe fn raised_in_place(py: Python<'_>, base: Raw, exponent: Raw, _modulus: Raw) -> PyResult<Raw> {
+    // SAFETY: CPython keeps the operands alive during the call.
+    unsafe {
+        let Some((own, exponent)) = operands(py, base, exponent)? else { return Ok(not_implemented(py)) };
+        call_into(arguments(power_row(&exponent), [own, exponent]), Target::InPlace).map_err(raise)?;
+        ffi::Py_IncRef(base);
+        Ok(base)
+    }
+}
+
+/// `a < b` and its kin; Python itself mirrors them.
+unsafe fn compared(py: Python<'_>, left: Raw, right: Raw, op: std::ffi::c_int) -> PyResult<Raw> {
+    let row = match op {
+        ffi::Py_LT => &compare::LT,
+        ffi::Py_LE => &compare::LE,
+        ffi::Py_EQ => &compare::EQ,
+        ffi::Py_NE => &compare::NE,
+        ffi::Py_GT => &compare::GT,
+        _ => &compare::GE,
+    };
+    // SAFETY: CPython keeps the operands alive during the call.
+    unsafe { binary(py, row, left, right) }
+}
+
+/// `a @ b`.
+unsafe fn product(py: Python<'_>, left: Raw, right: Raw) -> PyResult<Raw> {
+    static MATMUL: OnceLock<Option<&'static Row>> = OnceLock::new();
+    let find = || rushlight::table::ROWS.iter().copied().find(|row| row.name == "matmul");
+    // SAFETY: CPython keeps the operands alive during the call.
+    let tensors = unsafe { object::tensor_of(left).zip(object::tensor_of(right)) };
+    match (tensors, MATMUL.get_or_init(find)) {
+        (Some((left, right)), Some(row)) => fresh(py, arguments(row, [left.into(), right.into()])),
+        _ => Ok(not_implemented(py)),
+    }
 }
 
 /// A slot's number and the C function for it, made of a function of this module.
@@ -97,22 +180,59 @@ macro_rules! unary_slots {
 
 /// The operators as CPython's type constructor wants them.
 pub fn slots() -> Vec<ffi::PyType_Slot> {
-    use rushlight::pointwise::arith;
     let mut slots = Vec::new();
     slots.extend(binary_slots! {
         Py_nb_add arith::ADD;
         Py_nb_subtract arith::SUB;
         Py_nb_multiply arith::MUL;
-        Py_nb_true_divide arith::DIV;
+        Py_nb_true_divide divide::DIV;
+        Py_nb_floor_divide divide::FLOOR_DIVIDE;
+        Py_nb_remainder divide::REMAINDER;
+        Py_nb_and bitwise::BITWISE_AND;
+        Py_nb_or bitwise::BITWISE_OR;
+        Py_nb_xor bitwise::BITWISE_XOR;
+        Py_nb_lshift bitwise::LEFT_SHIFT;
+        Py_nb_rshift bitwise::RIGHT_SHIFT;
     });
     slots.extend(in_place_slots! {
         Py_nb_inplace_add arith::ADD;
         Py_nb_inplace_subtract arith::SUB;
         Py_nb_inplace_multiply arith::MUL;
-        Py_nb_inplace_true_divide arith::DIV;
+        Py_nb_inplace_true_divide divide::DIV;
+        Py_nb_inplace_floor_divide divide::FLOOR_DIVIDE;
+        Py_nb_inplace_remainder divide::REMAINDER;
+        Py_nb_inplace_and bitwise::BITWISE_AND;
+        Py_nb_inplace_or bitwise::BITWISE_OR;
+        Py_nb_inplace_xor bitwise::BITWISE_XOR;
+        Py_nb_inplace_lshift bitwise::LEFT_SHIFT;
+        Py_nb_inplace_rshift bitwise::RIGHT_SHIFT;
     });
     slots.extend(unary_slots! {
         Py_nb_negative arith::NEG;
+        Py_nb_positive arith::POSITIVE;
+        Py_nb_absolute sign::ABS;
     });
+    slots.extend([
+        slot!(Py_nb_invert, unaryfunc, |py, own| {
+            // SAFETY: called by CPython with a living operand.
+            unsafe { invert(py, own) }
+        }),
+        slot!(Py_nb_power, ternaryfunc, |py, base, exponent, modulus| {
+            // SAFETY: called by CPython with living operands.
+            unsafe { raised(py, base, exponent, modulus) }
+        }),
+        slot!(Py_nb_inplace_power, ternaryfunc, |py, base, exponent, modulus| {
+            // SAFETY: called by CPython with living operands.
+            unsafe { raised_in_place(py, base, exponent, modulus) }
+        }),
+        slot!(Py_nb_matrix_multiply, binaryfunc, |py, left, right| {
+            // SAFETY: called by CPython with living operands.
+            unsafe { product(py, left, right) }
+        }),
+        slot!(Py_tp_richcompare, richcmpfunc, |py, left, right, op| {
+            // SAFETY: called by CPython with living operands.
+            unsafe { compared(py, left, right, op) }
+        }),
+    ]);
     slots
 }

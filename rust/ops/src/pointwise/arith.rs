@@ -1,12 +1,13 @@
 //! Sums, differences, products, quotients.
 
 use rushlight_core::dtype::{c64, c128};
-use rushlight_core::{Bool, Scalar};
+use rushlight_core::{Bool, DType, Error, Result, Scalar};
 use rushlight_cpu::tiles;
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{DTypes, Pointwise, Promote, Row, Run, Variants};
+use crate::value::{Args, Value};
 
 pub static ADD: Row = Row {
     name: "add",
@@ -25,10 +26,13 @@ Both arguments broadcast; integers, floats and complex numbers promote to their 
         promote: Promote::Common,
         cpu: tiles! {
             for<S> [u8, i8, i16, i32, i64] (|x, y; alpha| x.wrapping_add(alpha.wrapping_mul(y)));
-            for<S> [f32, f64, c64, c128] (|x, y; alpha| x + alpha * y);
+            for<S> [f32, f64] (|x, y; alpha| x + alpha * y);
+            for<S> [c64, c128] (|x, y; alpha| if alpha == T::new(1.0, 0.0) { x + y } else { x + alpha * y });
             for<S> [Bool] (|x, y; alpha| Bool::from(x.get() | (alpha.get() & y.get())))
         },
     }),
+    check: Some(check_alpha),
+    refuses: "add_stub",
     cuda: Some("self + alpha * other"),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::NOTHING, |d| d.grad()),
@@ -43,6 +47,45 @@ Both arguments broadcast; integers, floats and complex numbers promote to their 
     reference: "np.add(self, np.multiply(other, alpha, dtype=np.result_type(other)))",
     ..Row::BASE
 };
+
+/// The dtype of a tensor or number at `place`; numbers as Python has them.
+fn kind(args: &Args, place: usize) -> Option<DType> {
+    args.optional_tensor(place).map(rushlight_autograd::Tensor::dtype).or_else(|| args.optional_scalar(place).map(Scalar::dtype))
+}
+
+/// `alpha` must be a number of the operands' kind.
+fn check_alpha(args: &Args) -> Result<()> {
+    let alpha = match args.values.get(2) {
+        Some(Value::Scalar(Scalar::Int(_))) | None => return Ok(()),
+        Some(_) => args.scalar(2)?,
+    };
+    let Some(highest) = [0, 1].iter().filter_map(|&place| kind(args, place)).max_by_key(|dtype| dtype.category()) else {
+        return Ok(());
+    };
+    if alpha.is_bool() && highest != DType::Bool {
+        return Err(Error::runtime("Boolean alpha only supported for Boolean results."));
+    }
+    if alpha.is_floating() && !highest.is_differentiable() {
+        return Err(Error::runtime("For integral input tensors, argument alpha must not be a floating point number."));
+    }
+    if alpha.is_complex() && !highest.is_complex() {
+        return Err(Error::runtime("For non-complex input tensors, argument alpha must not be a complex number."));
+    }
+    Ok(())
+}
+
+fn check_sub(args: &Args) -> Result<()> {
+    let bools = [0, 1].iter().filter(|&&place| kind(args, place) == Some(DType::Bool)).count();
+    match bools {
+        0 => check_alpha(args),
+        1 => Err(Error::runtime(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.",
+        )),
+        _ => Err(Error::runtime(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.",
+        )),
+    }
+}
 
 /// A gradient times the conjugate of a number, which is often one.
 fn scaled(grad: Expr, factor: Scalar) -> Expr {
@@ -67,9 +110,12 @@ Both arguments broadcast and promote to their common dtype; bool has no differen
         promote: Promote::Common,
         cpu: tiles! {
             for<S> [u8, i8, i16, i32, i64] (|x, y; alpha| x.wrapping_sub(alpha.wrapping_mul(y)));
-            for<S> [f32, f64, c64, c128] (|x, y; alpha| x - alpha * y)
+            for<S> [f32, f64] (|x, y; alpha| x - alpha * y);
+            for<S> [c64, c128] (|x, y; alpha| if alpha == T::new(1.0, 0.0) { x - y } else { x - alpha * y })
         },
     }),
+    check: Some(check_sub),
+    refuses: "sub_cpu",
     cuda: Some("self - alpha * other"),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::NOTHING, |d| d.grad()),
@@ -77,6 +123,27 @@ Both arguments broadcast and promote to their common dtype; bool has no differen
     ]),
     samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), 2", "t(2, 3), t(), alpha=2"],
     reference: "np.subtract(self, np.multiply(other, alpha, dtype=np.result_type(other)))",
+    ..Row::BASE
+};
+
+pub static RSUB: Row = Row {
+    name: "rsub",
+    signature: "(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
+    doc: "Subtracts `self`, scaled by `alpha`, from `other`.
+
+    out = other - alpha * self
+
+    >>> torch.rsub(torch.tensor([5, 7]), 2)
+    tensor([-3, -5])",
+    dtypes: DTypes::NUMBERS,
+    run: Run::Defer(|mut args| {
+        args.row = &SUB;
+        args.values.swap(0, 1);
+        Ok(args)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), 2", "t(2, 3), t(), alpha=2"],
+    reference: "np.subtract(other, np.multiply(self, alpha, dtype=np.result_type(self)))",
     ..Row::BASE
 };
 
@@ -100,6 +167,7 @@ pub static MUL: Row = Row {
             for<S> [Bool] (|x, y| Bool::from(x.get() & y.get()))
         },
     }),
+    refuses: "mul_cpu",
     cuda: Some("self * other"),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::input(1), |d| d.grad() * d.input(1).conj()),
@@ -107,33 +175,6 @@ pub static MUL: Row = Row {
     ]),
     samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), 2"],
     reference: "np.multiply(self, other)",
-    ..Row::BASE
-};
-
-pub static DIV: Row = Row {
-    name: "div",
-    aliases: &["divide", "true_divide"],
-    variants: Variants::ALL,
-    signature: "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
-    doc: "Divides element by element; integers give the default float dtype.
-
-    out = self / other
-
-    >>> torch.div(torch.tensor([7, 1]), 2)
-    tensor([3.5000, 0.5000])",
-    run: Run::Pointwise(Pointwise {
-        promote: Promote::IntToFloat,
-        cpu: tiles! { for<S> [f32, f64, c64, c128] (|x, y| x / y) },
-    }),
-    cuda: Some("self / other"),
-    derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1), |d| d.grad() / d.input(1).conj()),
-        formula(1, Saves::input(0).and(Saves::input(1)), |d| {
-            -d.grad() * ((d.input(0) / d.input(1)) / d.input(1)).conj()
-        }),
-    ]),
-    samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), 2"],
-    reference: "np.true_divide(self, other)",
     ..Row::BASE
 };
 
@@ -154,9 +195,38 @@ pub static NEG: Row = Row {
             for<S> [f32, f64, c64, c128] (|x| -x)
         },
     }),
+    check: Some(|args| {
+        if args.optional_tensor(0).is_some_and(|own| own.dtype() == DType::Bool) {
+            return Err(Error::runtime(
+                "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.",
+            ));
+        }
+        Ok(())
+    }),
     cuda: Some("-self"),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| -d.grad())]),
     samples: &["t(2, 3)", "t()"],
     reference: "np.negative(self)",
+    ..Row::BASE
+};
+
+pub static POSITIVE: Row = Row {
+    name: "positive",
+    signature: "(Tensor self) -> Tensor",
+    doc: "The tensor itself.
+
+    >>> torch.positive(torch.tensor([1, -2]))
+    tensor([ 1, -2])",
+    dtypes: DTypes::NUMBERS,
+    run: Run::Compose(|args| {
+        let own = args.tensor(0)?;
+        if own.dtype() == DType::Bool {
+            return Err(Error::runtime("The `+` operator, on a bool tensor is not supported."));
+        }
+        Ok(crate::value::Output::Tensor(own.clone()))
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3)", "t()"],
+    reference: "np.positive(self)",
     ..Row::BASE
 };

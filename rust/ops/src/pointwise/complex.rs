@@ -1,11 +1,15 @@
 //! Parts of complex numbers.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{c64, c128};
+use rushlight_core::{DType, Error, Result, Scalar};
+use rushlight_cpu::pointwise::{Lane, Tile, run};
 use rushlight_cpu::tiles;
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Pointwise, Promote, Row, Run, Variants};
+use crate::row::{DTypes, Kernel, Pointwise, Promote, Row, Run, Spec, Variants};
+use crate::value::{Args, Output};
 
 pub static CONJ: Row = Row {
     name: "conj_physical",
@@ -19,10 +23,10 @@ pub static CONJ: Row = Row {
         promote: Promote::Common,
         cpu: tiles! {
             for<S> [c64, c128] (|z| z.conj());
-            for<S> [u8, i8, i16, i32, i64, f32, f64] (|x| x)
+            for<S> [u8, i8, i16, i32, i64, f32, f64, rushlight_core::Bool] (|x| x)
         },
     }),
-    dtypes: DTypes::NUMBERS,
+    dtypes: DTypes::COMMON,
     cuda: Some("conj(self)"),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad().conj())]),
     samples: &["t(2, 3)", "t()"],
@@ -49,6 +53,206 @@ pub static REAL_PART: Row = Row {
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad())]),
     samples: &["t(2, 3)"],
     reference: "np.real(self)",
+    ..Row::BASE
+};
+
+pub static CONJUGATE: Row = Row {
+    name: "conj",
+    doc: "The complex conjugate; of a real tensor the tensor itself. It is computed at once.
+
+    >>> torch.conj(torch.tensor([1 + 2j]))
+    tensor([1.-2.j])",
+    signature: "(Tensor self) -> Tensor",
+    dtypes: DTypes::ALL,
+    run: Run::Compose(|args| conjugate(args.tensor(0)?).map(Output::Tensor)),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3)", "t()"],
+    reference: "np.conj(self)",
+    ..Row::BASE
+};
+
+fn conjugate(tensor: &Tensor) -> Result<Tensor> {
+    if tensor.dtype().is_complex() { crate::op!(CONJ, tensor) } else { Ok(tensor.clone()) }
+}
+
+/// Conjugates are computed at once, so there is nothing to resolve.
+macro_rules! resolved {
+    ($($constant:ident $name:literal;)*) => {$(
+        pub static $constant: Row = Row {
+            name: $name,
+            doc: concat!("The tensor itself: conjugates and negatives are computed at once.
+
+    >>> torch.", $name, "(torch.tensor([1 + 2j]))
+    tensor([1.+2.j])"),
+            signature: "(Tensor self) -> Tensor",
+            dtypes: DTypes::ALL,
+            run: Run::Compose(|args| args.tensor(0).map(|own| Output::Tensor(own.clone()))),
+            derivative: Derivative::Composed,
+            samples: &["t(2, 3)", "t()"],
+            reference: "self",
+            ..Row::BASE
+        };
+    )*};
+}
+
+resolved! { RESOLVE_CONJ "resolve_conj"; RESOLVE_NEG "resolve_neg"; }
+
+pub static ANGLE: Row = Row {
+    name: "angle",
+    variants: Variants::BOTH.and(Variants::OUT),
+    signature: "(Tensor self) -> Tensor",
+    doc: "The angle of each element in the complex plane: of real numbers 0, or pi below zero.
+
+    >>> torch.angle(torch.tensor([1j, -1 + 0j]))
+    tensor([1.5708, 3.1416])",
+    dtypes: DTypes::ALL,
+    run: Run::Kernel(Kernel { infer: infer_angle, cpu: cpu_angle }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+        let own = d.input(0);
+        let complex = matches!(&own, Expr::Tensor(own) if own.dtype().is_complex());
+        if !complex {
+            return d.grad().zeros_like();
+        }
+        // The angle turns at right angles to the number, the slower the longer it is.
+        let size = own.clone().abs();
+        let turned = own * Expr::from(Scalar::Complex(c128::new(0.0, 1.0)));
+        size.clone().equals(0.0).choose(0.0, d.grad() * turned / (size.clone() * size))
+    })]),
+    samples: &["t(2, 3)", "t()"],
+    reference: "np.angle(self)",
+    ..Row::BASE
+};
+
+fn infer_angle(args: &Args) -> Result<Vec<Spec>> {
+    let own = args.tensor(0)?;
+    let dtype = match own.dtype() {
+        dtype if dtype.is_differentiable() => dtype.to_real(),
+        _ => rushlight_core::dtype::default_dtype(),
+    };
+    Ok(vec![Spec::new(own.sizes(), dtype, own)])
+}
+
+fn cpu_angle(args: &Args, results: &[Tensor]) -> Result<()> {
+    let own = args.tensor(0)?;
+    let compute = if own.dtype().is_complex() { own.dtype() } else { results[0].dtype().compute() };
+    let pick = tiles! {
+        for<S> [c64 => f32] (|z| S::atan2(z.im, z.re));
+        for<S> [c128 => f64] (|z| S::atan2(z.im, z.re));
+        for<S> [f32, f64] (|x| if x.is_nan() { x } else if x < 0.0 { std::f64::consts::PI as T } else { 0.0 })
+    };
+    let Some(tile) = pick(compute) else { return Err(crate::call::not_implemented(args.row, own.dtype())) };
+    walk(&results[0], [own], compute.to_real(), compute, tile)
+}
+
+/// Runs a tile whose operands have one dtype and whose result has another.
+fn walk<const N: usize>(out: &Tensor, operands: [&Tensor; N], result: DType, compute: DType, tile: Tile) -> Result<()> {
+    use rushlight_core::plan::Plan;
+    let stretched = operands.map(|operand| operand.layout().broadcast_to(out.sizes()));
+    let pin = out.storage().pin();
+    let pins = operands.map(|operand| operand.storage().pin());
+    let first = Lane { pointer: pin.as_ptr(), dtype: out.dtype() };
+    let lane = |n: usize| Lane { pointer: pins[n].as_ptr(), dtype: operands[n].dtype() };
+    let layouts = stretched.into_iter().collect::<Result<Vec<_>>>()?;
+    // SAFETY: every layout stays within its pinned storage, and the tile was made for these dtypes.
+    unsafe {
+        match N {
+            1 => {
+                let lanes = [first, lane(0)];
+                let plan = Plan::new([out.layout(), &layouts[0]], lanes.map(|lane| lane.dtype.size()));
+                run(&plan, lanes, [result, compute], tile, &[]);
+            }
+            _ => {
+                let lanes = [first, lane(0), lane(1)];
+                let plan = Plan::new([out.layout(), &layouts[0], &layouts[1]], lanes.map(|lane| lane.dtype.size()));
+                run(&plan, lanes, [result, compute, compute], tile, &[]);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The result of two real tensors that become the parts of one complex tensor.
+fn infer_pair(args: &Args) -> Result<Vec<Spec>> {
+    let (a, b) = (args.tensor(0)?, args.tensor(1)?);
+    let fits = |dtype: DType| matches!(dtype, DType::F16 | DType::F32 | DType::F64);
+    if !fits(a.dtype()) || !fits(b.dtype()) {
+        return Err(Error::runtime(format!(
+            "Expected both inputs to be Half, Float or Double tensors but got {} and {}",
+            a.dtype().title(),
+            b.dtype().title()
+        )));
+    }
+    if a.dtype() != b.dtype() {
+        return Err(Error::runtime(format!(
+            "Expected object of scalar type {} but got scalar type {} for second argument",
+            a.dtype().title(),
+            b.dtype().title()
+        )));
+    }
+    let sizes = rushlight_core::broadcast::broadcast(a.sizes(), b.sizes())?;
+    Ok(vec![Spec::new(&sizes, a.dtype().to_complex(), a)])
+}
+
+fn cpu_pair(args: &Args, results: &[Tensor], pick: fn(DType) -> Option<Tile>) -> Result<()> {
+    let (a, b, out) = (args.tensor(0)?, args.tensor(1)?, &results[0]);
+    let compute = out.dtype().to_real();
+    let Some(tile) = pick(compute) else { return Err(crate::call::not_implemented(args.row, a.dtype())) };
+    walk(out, [a, b], out.dtype(), compute, tile)
+}
+
+pub static COMPLEX: Row = Row {
+    name: "complex",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor real, Tensor imag) -> Tensor",
+    doc: "The complex numbers with these parts.
+
+    >>> torch.complex(torch.tensor([1.]), torch.tensor([2.]))
+    tensor([1.+2.j])",
+    dtypes: DTypes::FLOATS,
+    run: Run::Kernel(Kernel {
+        infer: infer_pair,
+        cpu: |args, results| {
+            cpu_pair(args, results, tiles! {
+                for<S> [f32 => c64] (|re, im| c64::new(re, im));
+                for<S> [f64 => c128] (|re, im| c128::new(re, im))
+            })
+        },
+    }),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::NOTHING, |d| d.grad().real()),
+        formula(1, Saves::NOTHING, |d| (d.grad() * Expr::from(Scalar::Complex(c128::new(0.0, -1.0)))).real()),
+    ]),
+    samples: &["t(2, 3), t(2, 3)", "t(2, 1), t(3)"],
+    reference: "np.add(real, np.multiply(1j, imag))",
+    ..Row::BASE
+};
+
+pub static POLAR: Row = Row {
+    name: "polar",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor abs, Tensor angle) -> Tensor",
+    doc: "The complex numbers with these magnitudes and angles.
+
+    >>> torch.polar(torch.tensor([1.]), torch.tensor([0.]))
+    tensor([1.+0.j])",
+    dtypes: DTypes::FLOATS,
+    run: Run::Kernel(Kernel {
+        infer: infer_pair,
+        cpu: |args, results| {
+            cpu_pair(args, results, tiles! {
+                for<S> [f32 => c64] (|size, angle| c64::new(size * S::cos(angle), size * S::sin(angle)));
+                for<S> [f64 => c128] (|size, angle| c128::new(size * S::cos(angle), size * S::sin(angle)))
+            })
+        },
+    }),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::RESULT, |d| (d.grad().conj() * d.result().sgn()).real()),
+        formula(1, Saves::RESULT, |d| {
+            (d.grad().conj() * d.result() * Expr::from(Scalar::Complex(c128::new(0.0, 1.0)))).real()
+        }),
+    ]),
+    samples: &["pos(2, 3), t(2, 3)", "pos(2, 1), t(3)"],
+    reference: "np.multiply(abs, np.exp(np.multiply(1j, angle)))",
     ..Row::BASE
 };
 

@@ -1,15 +1,17 @@
 //! Exponentials and logarithms.
 
+use std::f64::consts::{LN_2, LN_10};
+
 use rushlight_core::dtype::{c64, c128};
 use rushlight_cpu::tiles;
 
+use super::numbers::{Analytic, ComplexMath, Narrow};
+use super::{BINARY, UNARY, float};
 use crate::derive::{Derivative, Saves, formula};
-use crate::row::{Pointwise, Promote, Row, Run, Variants};
+use crate::row::{DTypes, Row};
 
 pub static EXP: Row = Row {
     name: "exp",
-    variants: Variants::ALL,
-    signature: "(Tensor self) -> Tensor",
     doc: "The exponential of each element.
 
     out = e ** self
@@ -18,16 +20,184 @@ Integers give the default float dtype. The error is at most 1 ulp.
 
     >>> torch.exp(torch.tensor([0., 1.]))
     tensor([1.0000, 2.7183])",
-    run: Run::Pointwise(Pointwise {
-        promote: Promote::IntToFloat,
-        cpu: tiles! {
-            for<S> [f32, f64] (|x| S::exp(x));
-            for<S> [c64, c128] (|x| x.exp())
-        },
+    run: float(tiles! {
+        for<S> [f32, f64] (|x| S::exp(x));
+        for<S> [c64, c128] (|x| x.wide().exp().narrow())
     }),
+    dtypes: DTypes::ALL,
     cuda: Some("exp(self)"),
     derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| d.grad() * d.result().conj())]),
-    samples: &["t(2, 3)", "t(0)", "t()"],
     reference: "np.exp(self)",
-    ..Row::BASE
+    ..UNARY
+};
+
+pub static EXP2: Row = Row {
+    name: "exp2",
+    aliases: &["special.exp2"],
+    doc: "Two to the power of each element.
+
+    out = 2 ** self
+
+    >>> torch.exp2(torch.tensor([0., 1., 3.]))
+    tensor([1., 2., 8.])",
+    run: float(tiles! {
+        for<S> [f32, f64] (|x| S::exp2(x));
+        for<S> [c64, c128] (|x| (x.wide() * LN_2).exp().narrow())
+    }),
+    dtypes: DTypes::ALL,
+    cuda: Some("exp2(self)"),
+    derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| d.grad() * d.result().conj() * LN_2)]),
+    reference: "np.exp2(self)",
+    ..UNARY
+};
+
+pub static EXPM1: Row = Row {
+    name: "expm1",
+    aliases: &["special.expm1"],
+    doc: "The exponential minus one, exact near zero.
+
+    out = e ** self - 1
+
+    >>> torch.expm1(torch.tensor([0., 1.]))
+    tensor([0.0000, 1.7183])",
+    run: float(tiles! {
+        for<S> [f32, f64] (|x| S::expm1(x));
+        for<S> [c64, c128] (|x| x.wide().expm1().narrow())
+    }),
+    dtypes: DTypes::ALL,
+    cuda: Some("expm1(self)"),
+    derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| d.grad() * (d.result().conj() + 1.0))]),
+    reference: "np.expm1(self)",
+    ..UNARY
+};
+
+pub static LOG: Row = Row {
+    name: "log",
+    doc: "The natural logarithm of each element.
+
+    >>> torch.log(torch.tensor([1., 10.]))
+    tensor([0.0000, 2.3026])",
+    run: float(tiles! {
+        for<S> [f32, f64] (|x| S::log(x));
+        for<S> [c64, c128] (|x| x.wide().logarithm().narrow())
+    }),
+    dtypes: DTypes::ALL,
+    cuda: Some("log(self)"),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() / d.input(0).conj())]),
+    samples: POSITIVE,
+    reference: "np.log(self)",
+    ..UNARY
+};
+
+const POSITIVE: &[&str] = &["pos(2, 3)", "pos(0)", "pos()", "pos(4, 3).t()"];
+
+pub static LOG2: Row = Row {
+    name: "log2",
+    doc: "The logarithm to base 2 of each element.
+
+    >>> torch.log2(torch.tensor([1., 8.]))
+    tensor([0., 3.])",
+    run: float(tiles! {
+        for<S> [f32, f64] (|x| S::log2(x));
+        for<S> [c64, c128] (|x| (x.wide().logarithm() / LN_2).narrow())
+    }),
+    dtypes: DTypes::ALL,
+    cuda: Some("log2(self)"),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() / (d.input(0).conj() * LN_2))]),
+    samples: POSITIVE,
+    reference: "np.log2(self)",
+    ..UNARY
+};
+
+pub static LOG10: Row = Row {
+    name: "log10",
+    doc: "The logarithm to base 10 of each element.
+
+    >>> torch.log10(torch.tensor([1., 100.]))
+    tensor([0., 2.])",
+    run: float(tiles! {
+        for<S> [f32, f64] (|x| S::log10(x));
+        for<S> [c64, c128] (|x| (x.wide().logarithm() / LN_10).narrow())
+    }),
+    dtypes: DTypes::ALL,
+    cuda: Some("log10(self)"),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() / (d.input(0).conj() * LN_10))]),
+    samples: POSITIVE,
+    reference: "np.log10(self)",
+    ..UNARY
+};
+
+pub static LOG1P: Row = Row {
+    name: "log1p",
+    aliases: &["special.log1p"],
+    doc: "The natural logarithm of one plus each element, exact near zero.
+
+    out = log(1 + self)
+
+    >>> torch.log1p(torch.tensor([0., 1.]))
+    tensor([0.0000, 0.6931])",
+    run: float(tiles! {
+        for<S> [f32, f64] (|x| S::log1p(x));
+        for<S> [c64, c128] (|x| x.wide().log1p().narrow())
+    }),
+    dtypes: DTypes::ALL,
+    cuda: Some("log1p(self)"),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() / (d.input(0) + 1.0).conj())]),
+    samples: POSITIVE,
+    reference: "np.log1p(self)",
+    ..UNARY
+};
+
+pub static LOGADDEXP: Row = Row {
+    name: "logaddexp",
+    variants: crate::row::Variants::BOTH.and(crate::row::Variants::OUT),
+    doc: "The logarithm of the sum of exponentials, without overflow.
+
+    out = log(exp(self) + exp(other))
+
+    >>> torch.logaddexp(torch.tensor([100.]), torch.tensor([100.]))
+    tensor([100.6931])",
+    run: super::common(tiles! {
+        for<S> [f32, f64] (|x, y| if x.is_infinite() && x == y { x } else {
+            let high = if x >= y { x } else { y };
+            high + S::log1p(S::exp(-(x - y).abs()))
+        });
+        for<S> [c64, c128] (|x, y| x.wide().logaddexp(y.wide()).narrow())
+    }),
+    dtypes: DTypes::INEXACT,
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::input(0).and(Saves::RESULT), |d| d.grad() * (d.input(0) - d.result()).exp().conj()),
+        formula(1, Saves::input(1).and(Saves::RESULT), |d| d.grad() * (d.input(1) - d.result()).exp().conj()),
+    ]),
+    reference: "np.logaddexp(self, other)",
+    ..BINARY
+};
+
+pub static LOGADDEXP2: Row = Row {
+    name: "logaddexp2",
+    variants: crate::row::Variants::BOTH.and(crate::row::Variants::OUT),
+    doc: "The logarithm to base 2 of the sum of powers of 2, without overflow.
+
+    out = log2(2 ** self + 2 ** other)
+
+    >>> torch.logaddexp2(torch.tensor([100.]), torch.tensor([100.]))
+    tensor([101.])",
+    run: super::common(tiles! {
+        for<S> [f32, f64] (|x, y| if x.is_infinite() && x == y { x } else {
+            let high = if x >= y { x } else { y };
+            high + S::log1p(S::exp2(-(x - y).abs())) * (std::f64::consts::LOG2_E as T)
+        });
+        for<S> [c64, c128] (|x, y| ((x.wide() * LN_2).logaddexp(y.wide() * LN_2) / LN_2).narrow())
+    }),
+    dtypes: DTypes::INEXACT,
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+            d.grad() * (d.input(0) - d.result()).call(&EXP2, []).conj()
+        }),
+        formula(1, Saves::input(1).and(Saves::RESULT), |d| {
+            d.grad() * (d.input(1) - d.result()).call(&EXP2, []).conj()
+        }),
+    ]),
+    reference: "np.logaddexp2(self, other)",
+    ..BINARY
 };

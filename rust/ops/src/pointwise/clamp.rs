@@ -1,0 +1,228 @@
+//! Limiting elements to a range.
+
+use rushlight_core::{Bool, Error};
+use rushlight_cpu::tiles;
+
+use super::{common, no_complex, with_numbers};
+use crate::derive::{Derivative, Saves, formula};
+use crate::row::{DTypes, Row, Run, Variants};
+use crate::value::Args;
+
+/// What the rows that do the work have in common.
+#[allow(clippy::declare_interior_mutable_const)]
+const LIMIT: Row = Row {
+    dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
+    refuses: "clamp_cpu",
+    check: Some(real),
+    ..Row::BASE
+};
+
+fn real(args: &Args) -> rushlight_core::Result<()> {
+    no_complex(args, || Error::not_implemented("clamp is not supported for complex types"))
+}
+
+/// Leaves the limits that are given and says which they are.
+fn choose<'a>(mut args: Args<'a>, rows: [&'static Row; 3]) -> rushlight_core::Result<Args<'a>> {
+    args.row = match (args.has(1), args.has(2)) {
+        (true, true) => rows[0],
+        (true, false) => {
+            args.values.truncate(2);
+            rows[1]
+        }
+        (false, true) => {
+            args.values.remove(1);
+            rows[2]
+        }
+        (false, false) => {
+            return Err(Error::runtime("torch.clamp: At least one of 'min' or 'max' must not be None"));
+        }
+    };
+    Ok(args)
+}
+
+pub static CLAMP: Row = Row {
+    name: "clamp",
+    aliases: &["clip"],
+    variants: Variants::ALL,
+    signature: "(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
+    doc: "Limits elements to `min .. max`, numbers or tensors; one of the two may be left away. nan stays.
+
+    out = minimum(maximum(self, min), max)
+
+    >>> torch.clamp(torch.tensor([-2., 0.5, 3.]), -1, 1)
+    tensor([-1.0000,  0.5000,  1.0000])",
+    dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
+    run: Run::Defer(|args| choose(args, [&BOTH, &CLAMP_MIN, &CLAMP_MAX])),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3), -1, 1", "t(2, 3), min=0", "t(2, 3), max=1", "t(), 0, 1"],
+    errors: &[("t(2)", "RuntimeError", "torch.clamp: At least one of 'min' or 'max' must not be None")],
+    reference: "np.clip(self, min, max)",
+    ..Row::BASE
+};
+
+pub static CLAMP_TENSOR: Row = Row {
+    name: "clamp.Tensor",
+    aliases: &["clip"],
+    variants: Variants::ALL,
+    signature: "(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor",
+    doc: "Limits elements to those of `min` and `max`, which broadcast.
+
+    >>> torch.clamp(torch.tensor([-2., 3.]), torch.tensor([-1., 0.]), torch.tensor([1., 2.]))
+    tensor([-1.,  2.])",
+    dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
+    run: Run::Defer(|args| choose(args, [&BOTH_TENSOR, &CLAMP_MIN_TENSOR, &CLAMP_MAX_TENSOR])),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3), t(3), t(2, 1)", "t(2, 3), min=t(3)", "t(2, 3), max=t()"],
+    reference: "np.minimum(self if min is None else np.maximum(self, min), np.inf if max is None else max).astype(np.result_type(self))",
+    ..Row::BASE
+};
+
+pub static BOTH: Row = Row {
+    name: "_clamp",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, Scalar min, Scalar max) -> Tensor",
+    doc: "Limits elements to `min .. max`.
+
+    >>> torch._clamp(torch.tensor([-2., 3.]), -1, 1)
+    tensor([-1.,  1.])",
+    run: with_numbers(tiles! {
+        for<S> [u8, i8, i16, i32, i64] (|x; low, high| {
+            let x = if x < low { low } else { x };
+            if x > high { high } else { x }
+        });
+        for<S> [f32, f64] (|x; low, high| {
+            let y = if x >= low || x.is_nan() { x } else { low };
+            if y <= high || y.is_nan() { y } else { high }
+        });
+        for<S> [Bool] (|x; low, high| Bool::from((x.get() | low.get()) & high.get()))
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+        let inside = d.input(0).at_least(d.scalar(1)).and(d.input(0).at_most(d.scalar(2)));
+        inside.choose(d.grad(), 0.0)
+    })]),
+    node: "ClampBackward1",
+    samples: &["t(2, 3), -1, 1"],
+    reference: "np.clip(self, min, max)",
+    ..LIMIT
+};
+
+pub static CLAMP_MIN: Row = Row {
+    name: "clamp_min",
+    variants: Variants::ALL,
+    signature: "(Tensor self, Scalar min) -> Tensor",
+    doc: "Raises elements to `min`.
+
+    >>> torch.clamp_min(torch.tensor([-2., 3.]), 0)
+    tensor([0., 3.])",
+    run: with_numbers(tiles! {
+        for<S> [u8, i8, i16, i32, i64] (|x; low| if x < low { low } else { x });
+        for<S> [f32, f64] (|x; low| if x >= low || x.is_nan() { x } else { low });
+        for<S> [Bool] (|x; low| Bool::from(x.get() | low.get()))
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+        d.input(0).at_least(d.scalar(1)).choose(d.grad(), 0.0)
+    })]),
+    samples: &["t(2, 3), 0", "t(), 1"],
+    reference: "np.maximum(self, min)",
+    ..LIMIT
+};
+
+pub static CLAMP_MAX: Row = Row {
+    name: "clamp_max",
+    variants: Variants::ALL,
+    signature: "(Tensor self, Scalar max) -> Tensor",
+    doc: "Lowers elements to `max`.
+
+    >>> torch.clamp_max(torch.tensor([-2., 3.]), 0)
+    tensor([-2.,  0.])",
+    run: with_numbers(tiles! {
+        for<S> [u8, i8, i16, i32, i64] (|x; high| if x > high { high } else { x });
+        for<S> [f32, f64] (|x; high| if x <= high || x.is_nan() { x } else { high });
+        for<S> [Bool] (|x; high| Bool::from(x.get() & high.get()))
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+        d.input(0).at_most(d.scalar(1)).choose(d.grad(), 0.0)
+    })]),
+    samples: &["t(2, 3), 0", "t(), 1"],
+    reference: "np.minimum(self, max)",
+    ..LIMIT
+};
+
+pub static BOTH_TENSOR: Row = Row {
+    name: "_clamp.Tensor",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, Tensor|Scalar min, Tensor|Scalar max) -> Tensor",
+    doc: "Limits elements to those of `min` and `max`.
+
+    >>> torch._clamp(torch.tensor([-2., 3.]), torch.tensor([-1., 0.]), torch.tensor([1., 2.]))
+    tensor([-1.,  2.])",
+    run: common(tiles! {
+        for<S> [u8, i8, i16, i32, i64] (|x, low, high| {
+            let x = if x < low { low } else { x };
+            if x > high { high } else { x }
+        });
+        for<S> [f32, f64] (|x, low, high| {
+            let y = if x >= low || x.is_nan() { x } else { low };
+            if y <= high || y.is_nan() { y } else { high }
+        });
+        for<S> [Bool] (|x, low, high| Bool::from((x.get() | low.get()) & high.get()))
+    }),
+    derivative: Derivative::Formulas(&[
+        formula(0, ALL, |d| {
+            d.input(0).at_least(d.input(1)).and(d.input(0).at_most(d.input(2))).choose(d.grad(), 0.0)
+        }),
+        formula(1, ALL, |d| d.input(1).above(d.input(0)).and(d.input(1).below(d.input(2))).choose(d.grad(), 0.0)),
+        formula(2, ALL, |d| d.input(0).above(d.input(2)).or(d.input(1).above(d.input(2))).choose(d.grad(), 0.0)),
+    ]),
+    node: "ClampBackward0",
+    samples: &["t(2, 3), t(3), t(2, 1)"],
+    reference: "np.minimum(np.maximum(self, min), max)",
+    ..LIMIT
+};
+
+const ALL: Saves = Saves::input(0).and(Saves::input(1)).and(Saves::input(2));
+const TWO: Saves = Saves::input(0).and(Saves::input(1));
+
+pub static CLAMP_MIN_TENSOR: Row = Row {
+    name: "clamp_min.Tensor",
+    variants: Variants::ALL,
+    signature: "(Tensor self, Tensor min) -> Tensor",
+    doc: "Raises elements to those of `min`.
+
+    >>> torch.clamp_min(torch.tensor([-2., 3.]), torch.tensor([0., 4.]))
+    tensor([0., 4.])",
+    run: common(tiles! {
+        for<S> [u8, i8, i16, i32, i64] (|x, low| if x < low { low } else { x });
+        for<S> [f32, f64] (|x, low| if x >= low || x.is_nan() { x } else { low });
+        for<S> [Bool] (|x, low| Bool::from(x.get() | low.get()))
+    }),
+    derivative: Derivative::Formulas(&[
+        formula(0, TWO, |d| d.input(0).at_least(d.input(1)).choose(d.grad(), 0.0)),
+        formula(1, TWO, |d| d.input(1).above(d.input(0)).choose(d.grad(), 0.0)),
+    ]),
+    samples: &["t(2, 3), t(3)", "t(2, 3), t()"],
+    reference: "np.maximum(self, min)",
+    ..LIMIT
+};
+
+pub static CLAMP_MAX_TENSOR: Row = Row {
+    name: "clamp_max.Tensor",
+    variants: Variants::ALL,
+    signature: "(Tensor self, Tensor max) -> Tensor",
+    doc: "Lowers elements to those of `max`.
+
+    >>> torch.clamp_max(torch.tensor([-2., 3.]), torch.tensor([0., 4.]))
+    tensor([-2.,  3.])",
+    run: common(tiles! {
+        for<S> [u8, i8, i16, i32, i64] (|x, high| if x > high { high } else { x });
+        for<S> [f32, f64] (|x, high| if x <= high || x.is_nan() { x } else { high });
+        for<S> [Bool] (|x, high| Bool::from(x.get() & high.get()))
+    }),
+    derivative: Derivative::Formulas(&[
+        formula(0, TWO, |d| d.input(0).at_most(d.input(1)).choose(d.grad(), 0.0)),
+        formula(1, TWO, |d| d.input(1).below(d.input(0)).choose(d.grad(), 0.0)),
+    ]),
+    samples: &["t(2, 3), t(3)", "t(2, 3), t()"],
+    reference: "np.minimum(self, max)",
+    ..LIMIT
+};

@@ -1,0 +1,352 @@
+//! Comparisons, and questions about single numbers.
+
+use rushlight_core::dtype::{c64, c128};
+use rushlight_core::{Bool, Error, Result};
+use rushlight_cpu::tiles;
+
+use super::{BINARY, UNARY, common, no_complex, question};
+use crate::derive::{Derivative, Derive, Saves, formula};
+use crate::expr::Expr;
+use crate::row::{DTypes, Row, Run, Variants};
+use crate::value::{Args, Output};
+
+const WHY: Derivative = Derivative::NonDifferentiable("its results are bool");
+
+/// What comparisons have in common.
+#[allow(clippy::declare_interior_mutable_const)]
+const COMPARISON: Row = Row {
+    variants: Variants::ALL,
+    signature: "(Tensor self, Tensor|Scalar other) -> Tensor",
+    dtypes: DTypes::ALL.without(DTypes::COMPLEX),
+    derivative: WHY,
+    samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), 1", "t(0, 3), t(1, 3)"],
+    ..Row::BASE
+};
+
+macro_rules! order {
+    ($op:tt) => { question(tiles! {
+        for<S> [u8, i8, i16, i32, i64, u16, u32, u64, f32, f64 => Bool] (|x, y| Bool::from(x $op y));
+        for<S> [Bool => Bool] (|x, y| Bool::from((x.get() as u8) $op (y.get() as u8)))
+    }) };
+}
+
+macro_rules! equality {
+    ($op:tt) => { question(tiles! {
+        for<S> [u8, i8, i16, i32, i64, u16, u32, u64, f32, f64, c64, c128 => Bool] (|x, y| Bool::from(x $op y));
+        for<S> [Bool => Bool] (|x, y| Bool::from(x.get() $op y.get()))
+    }) };
+}
+
+pub static EQ: Row = Row {
+    name: "eq",
+    doc: "Whether elements are equal; nan equals nothing.
+
+    >>> torch.eq(torch.tensor([1, 2]), 2)
+    tensor([False,  True])",
+    dtypes: DTypes::ALL,
+    run: equality!(==),
+    cuda: Some("self == other"),
+    reference: "np.equal(self, other)",
+    ..COMPARISON
+};
+
+pub static NE: Row = Row {
+    name: "ne",
+    aliases: &["not_equal"],
+    doc: "Whether elements differ.
+
+    >>> torch.ne(torch.tensor([1, 2]), 2)
+    tensor([ True, False])",
+    dtypes: DTypes::ALL,
+    run: equality!(!=),
+    cuda: Some("self != other"),
+    reference: "np.not_equal(self, other)",
+    ..COMPARISON
+};
+
+pub static LT: Row = Row {
+    name: "lt",
+    aliases: &["less"],
+    doc: "Whether `self` is less than `other`.
+
+    >>> torch.lt(torch.tensor([1, 2]), 2)
+    tensor([ True, False])",
+    run: order!(<),
+    cuda: Some("self < other"),
+    reference: "np.less(self, other)",
+    ..COMPARISON
+};
+
+pub static LE: Row = Row {
+    name: "le",
+    aliases: &["less_equal"],
+    doc: "Whether `self` is at most `other`.
+
+    >>> torch.le(torch.tensor([1, 3]), 2)
+    tensor([ True, False])",
+    run: order!(<=),
+    cuda: Some("self <= other"),
+    reference: "np.less_equal(self, other)",
+    ..COMPARISON
+};
+
+pub static GT: Row = Row {
+    name: "gt",
+    aliases: &["greater"],
+    doc: "Whether `self` is greater than `other`.
+
+    >>> torch.gt(torch.tensor([1, 3]), 2)
+    tensor([False,  True])",
+    run: order!(>),
+    cuda: Some("self > other"),
+    reference: "np.greater(self, other)",
+    ..COMPARISON
+};
+
+pub static GE: Row = Row {
+    name: "ge",
+    aliases: &["greater_equal"],
+    doc: "Whether `self` is at least `other`.
+
+    >>> torch.ge(torch.tensor([1, 2]), 2)
+    tensor([False,  True])",
+    run: order!(>=),
+    cuda: Some("self >= other"),
+    reference: "np.greater_equal(self, other)",
+    ..COMPARISON
+};
+
+/// What questions about one number have in common.
+#[allow(clippy::declare_interior_mutable_const)]
+const NATURE: Row = Row { variants: Variants::BOTH, dtypes: DTypes::COMMON, derivative: WHY, ..UNARY };
+
+/// A loop over floats and complex numbers; of the rest the answer is known.
+macro_rules! nature {
+    ($else:literal, |$x:ident| $real:expr, |$z:ident| $complex:expr) => { question(tiles! {
+        for<S> [f32, f64 => Bool] (|$x| Bool::from($real));
+        for<S> [c64, c128 => Bool] (|$z| Bool::from($complex));
+        for<S> [u8, i8, i16, i32, i64, Bool => Bool] (|_x| Bool($else))
+    }) };
+}
+
+pub static ISNAN: Row = Row {
+    name: "isnan",
+    doc: "Whether each element is not a number.
+
+    >>> torch.isnan(torch.tensor([1., float('nan')]))
+    tensor([False,  True])",
+    run: nature!(0, |x| x.is_nan(), |z| z.re.is_nan() | z.im.is_nan()),
+    cuda: Some("isnan(self)"),
+    reference: "np.isnan(self)",
+    ..NATURE
+};
+
+pub static ISINF: Row = Row {
+    name: "isinf",
+    doc: "Whether each element is infinite.
+
+    >>> torch.isinf(torch.tensor([1., float('inf')]))
+    tensor([False,  True])",
+    run: nature!(0, |x| x.is_infinite(), |z| z.re.is_infinite() | z.im.is_infinite()),
+    cuda: Some("isinf(self)"),
+    reference: "np.isinf(self)",
+    ..NATURE
+};
+
+pub static ISFINITE: Row = Row {
+    name: "isfinite",
+    doc: "Whether each element is neither infinite nor nan.
+
+    >>> torch.isfinite(torch.tensor([1., float('inf')]))
+    tensor([ True, False])",
+    run: nature!(1, |x| x.is_finite(), |z| z.re.is_finite() & z.im.is_finite()),
+    cuda: Some("isfinite(self)"),
+    reference: "np.isfinite(self)",
+    ..NATURE
+};
+
+pub static ISREAL: Row = Row {
+    name: "isreal",
+    doc: "Whether each element has no imaginary part.
+
+    >>> torch.isreal(torch.tensor([1 + 0j, 1j]))
+    tensor([ True, False])",
+    run: nature!(1, |_x| true, |z| z.im == 0.0),
+    reference: "np.isreal(self)",
+    ..NATURE
+};
+
+pub static ISPOSINF: Row = Row {
+    name: "isposinf",
+    variants: Variants::BOTH.and(Variants::OUT),
+    doc: "Whether each element is positive infinity.
+
+    >>> torch.isposinf(torch.tensor([float('-inf'), float('inf')]))
+    tensor([False,  True])",
+    run: nature!(0, |x| x == T::INFINITY, |_z| false),
+    check: Some(|args| no_complex(args, || Error::runtime("isposinf does not support complex inputs."))),
+    reference: "np.isposinf(self)",
+    ..NATURE
+};
+
+pub static ISNEGINF: Row = Row {
+    name: "isneginf",
+    variants: Variants::BOTH.and(Variants::OUT),
+    doc: "Whether each element is negative infinity.
+
+    >>> torch.isneginf(torch.tensor([float('-inf'), float('inf')]))
+    tensor([ True, False])",
+    run: nature!(0, |x| x == T::NEG_INFINITY, |_z| false),
+    check: Some(|args| no_complex(args, || Error::runtime("isneginf does not support complex inputs."))),
+    reference: "np.isneginf(self)",
+    ..NATURE
+};
+
+pub static ISCLOSE: Row = Row {
+    name: "isclose",
+    signature: "(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
+    doc: "Whether elements are equal up to a tolerance.
+
+    out = abs(self - other) <= atol + rtol * abs(other)
+
+    >>> torch.isclose(torch.tensor([1., 2.]), torch.tensor([1., 2.1]))
+    tensor([ True, False])",
+    run: Run::Compose(isclose),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1), 0.1, 0.5", "t(4), t(4), equal_nan=True"],
+    reference: "np.isclose(self, other, rtol, atol, equal_nan)",
+    ..Row::BASE
+};
+
+fn isclose(args: &Args) -> Result<Output> {
+    let (own, other) = (args.tensor(0)?, args.tensor(1)?);
+    let (rtol, atol) = (args.float(2)?, args.float(3)?);
+    if own.dtype() != other.dtype() {
+        return Err(Error::runtime(format!("{} did not match {}", own.dtype().title(), other.dtype().title())));
+    }
+    if rtol < 0.0 {
+        return Err(Error::runtime(format!("rtol must be greater than or equal to zero, but got {rtol}")));
+    }
+    if atol < 0.0 {
+        return Err(Error::runtime(format!("atol must be greater than or equal to zero, but got {atol}")));
+    }
+    let (x, y) = (Expr::from(&own.detach()), Expr::from(&other.detach()));
+    let mut close = x.clone().equals(y.clone());
+    if own.dtype().is_differentiable() && args.bool(4)? {
+        let nan = |expr: Expr| expr.call(&ISNAN, []);
+        close = close.or(nan(x.clone()).and(nan(y.clone())));
+    }
+    if rtol == 0.0 && atol == 0.0 {
+        return close.done().map(Output::Tensor);
+    }
+    let to_float = |expr: Expr| if own.dtype().is_differentiable() { expr } else { expr * 1.0 };
+    let (x, y) = (to_float(x), to_float(y));
+    let allowed = (y.clone() * rtol).abs() + atol;
+    let error = (x - y).abs();
+    let near = error.clone().isfinite().and(error.at_most(allowed));
+    close.or(near).done().map(Output::Tensor)
+}
+
+/// Half of the gradient where both are equal.
+fn winner(d: &Derive, wins: fn(Expr, Expr) -> Expr, own: usize, other: usize) -> Expr {
+    let (x, y) = (d.input(own), d.input(other));
+    let tie = x.clone().equals(y.clone()).choose(d.grad() / 2.0, d.grad());
+    wins(y, x).choose(0.0, tie)
+}
+
+const BOTH: Saves = Saves::input(0).and(Saves::input(1));
+
+pub static MAXIMUM: Row = Row {
+    name: "maximum",
+    variants: Variants::BOTH.and(Variants::OUT),
+    doc: "The larger of two elements; nan if either is.
+
+    >>> torch.maximum(torch.tensor([1, 5]), torch.tensor([3, 2]))
+    tensor([3, 5])",
+    dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
+    run: common(tiles! {
+        for<S> [u8, i8, i16, i32, i64] (|x, y| if x > y { x } else { y });
+        for<S> [f32, f64] (|x, y| if x > y || x.is_nan() { x } else { y });
+        for<S> [Bool] (|x, y| Bool::from(x.get() | y.get()))
+    }),
+    check: Some(|args| no_complex(args, || Error::runtime("maximum not implemented for complex tensors."))),
+    cuda: Some("maximum(self, other)"),
+    derivative: Derivative::Formulas(&[
+        formula(0, BOTH, |d| winner(d, Expr::above, 0, 1)),
+        formula(1, BOTH, |d| winner(d, Expr::above, 1, 0)),
+    ]),
+    reference: "np.maximum(self, other)",
+    ..BINARY
+};
+
+pub static MINIMUM: Row = Row {
+    name: "minimum",
+    variants: Variants::BOTH.and(Variants::OUT),
+    doc: "The smaller of two elements; nan if either is.
+
+    >>> torch.minimum(torch.tensor([1, 5]), torch.tensor([3, 2]))
+    tensor([1, 2])",
+    dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
+    run: common(tiles! {
+        for<S> [u8, i8, i16, i32, i64] (|x, y| if x < y { x } else { y });
+        for<S> [f32, f64] (|x, y| if x < y || x.is_nan() { x } else { y });
+        for<S> [Bool] (|x, y| Bool::from(x.get() & y.get()))
+    }),
+    check: Some(|args| no_complex(args, || Error::runtime("minimum not implemented for complex tensors."))),
+    cuda: Some("minimum(self, other)"),
+    derivative: Derivative::Formulas(&[
+        formula(0, BOTH, |d| winner(d, Expr::below, 0, 1)),
+        formula(1, BOTH, |d| winner(d, Expr::below, 1, 0)),
+    ]),
+    reference: "np.minimum(self, other)",
+    ..BINARY
+};
+
+/// Where the first operand was taken; `wins` compares it with the second.
+fn taken(d: &Derive, wins: fn(Expr, Expr) -> Expr) -> Expr {
+    wins(d.input(0), d.input(1)).or(d.input(1).call(&ISNAN, []))
+}
+
+pub static FMAX: Row = Row {
+    name: "fmax",
+    variants: Variants::BOTH.and(Variants::OUT),
+    doc: "The larger of two elements; a number is preferred to nan.
+
+    >>> torch.fmax(torch.tensor([1., float('nan')]), torch.tensor([3., 2.]))
+    tensor([3., 2.])",
+    dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
+    run: common(tiles! {
+        for<S> [u8, i8, i16, i32, i64] (|x, y| if x > y { x } else { y });
+        for<S> [f32, f64] (|x, y| if x >= y || y.is_nan() { x } else { y });
+        for<S> [Bool] (|x, y| Bool::from(x.get() | y.get()))
+    }),
+    check: Some(|args| no_complex(args, || Error::runtime("fmax not implemented for complex tensors."))),
+    derivative: Derivative::Formulas(&[
+        formula(0, BOTH, |d| taken(d, Expr::at_least).choose(d.grad(), 0.0)),
+        formula(1, BOTH, |d| taken(d, Expr::at_least).choose(0.0, d.grad())),
+    ]),
+    reference: "np.fmax(self, other)",
+    ..BINARY
+};
+
+pub static FMIN: Row = Row {
+    name: "fmin",
+    variants: Variants::BOTH.and(Variants::OUT),
+    doc: "The smaller of two elements; a number is preferred to nan.
+
+    >>> torch.fmin(torch.tensor([1., float('nan')]), torch.tensor([3., 2.]))
+    tensor([1., 2.])",
+    dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
+    run: common(tiles! {
+        for<S> [u8, i8, i16, i32, i64] (|x, y| if x < y { x } else { y });
+        for<S> [f32, f64] (|x, y| if x <= y || y.is_nan() { x } else { y });
+        for<S> [Bool] (|x, y| Bool::from(x.get() & y.get()))
+    }),
+    check: Some(|args| no_complex(args, || Error::runtime("fmin not implemented for complex tensors."))),
+    derivative: Derivative::Formulas(&[
+        formula(0, BOTH, |d| taken(d, Expr::at_most).choose(d.grad(), 0.0)),
+        formula(1, BOTH, |d| taken(d, Expr::at_most).choose(0.0, d.grad())),
+    ]),
+    reference: "np.fmin(self, other)",
+    ..BINARY
+};

@@ -1,0 +1,131 @@
+//! Hyperbolic functions and their inverses.
+
+use rushlight_core::dtype::{c64, c128};
+use rushlight_cpu::tiles;
+
+use super::numbers::{Analytic, ComplexMath, Narrow};
+use super::{UNARY, float};
+use crate::derive::{Derivative, Saves, formula};
+use crate::expr::Expr;
+use crate::row::{DTypes, Row};
+
+pub static SINH: Row = Row {
+    name: "sinh",
+    doc: "The hyperbolic sine of each element.
+
+    >>> torch.sinh(torch.tensor([0., 1.]))
+    tensor([0.0000, 1.1752])",
+    dtypes: DTypes::ALL,
+    run: float(tiles! {
+        for<S> [f32, f64] (|x| S::sinh(x));
+        for<S> [c64, c128] (|x| x.wide().sinh().narrow())
+    }),
+    cuda: Some("sinh(self)"),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * d.input(0).call(&COSH, []).conj())]),
+    reference: "np.sinh(self)",
+    ..UNARY
+};
+
+pub static COSH: Row = Row {
+    name: "cosh",
+    doc: "The hyperbolic cosine of each element.
+
+    >>> torch.cosh(torch.tensor([0., 1.]))
+    tensor([1.0000, 1.5431])",
+    dtypes: DTypes::ALL,
+    run: float(tiles! {
+        for<S> [f32, f64] (|x| S::cosh(x));
+        for<S> [c64, c128] (|x| x.wide().cosh().narrow())
+    }),
+    cuda: Some("cosh(self)"),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * d.input(0).call(&SINH, []).conj())]),
+    reference: "np.cosh(self)",
+    ..UNARY
+};
+
+pub static TANH: Row = Row {
+    name: "tanh",
+    aliases: &["nn.functional.tanh"],
+    doc: "The hyperbolic tangent of each element.
+
+    >>> torch.tanh(torch.tensor([0., 1.]))
+    tensor([0.0000, 0.7616])",
+    dtypes: DTypes::ALL,
+    run: float(tiles! {
+        for<S> [f32, f64] (|x| S::tanh(x));
+        for<S> [c64, c128] (|x| x.wide().hyperbolic_tangent().narrow())
+    }),
+    cuda: Some("tanh(self)"),
+    derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| {
+        d.grad().with(&super::gates::TANH_BACKWARD, d.result())
+    })]),
+    reference: "np.tanh(self)",
+    ..UNARY
+};
+
+pub static ASINH: Row = Row {
+    name: "asinh",
+    aliases: &["arcsinh"],
+    doc: "The inverse hyperbolic sine of each element.
+
+    >>> torch.asinh(torch.tensor([0., 1.]))
+    tensor([0.0000, 0.8814])",
+    dtypes: DTypes::ALL,
+    run: float(tiles! {
+        for<S> [f32, f64] (|x| S::asinh(x));
+        for<S> [c64, c128] (|x| x.wide().asinh().narrow())
+    }),
+    cuda: Some("asinh(self)"),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+        d.grad() * (d.input(0).square() + 1.0).rsqrt().conj()
+    })]),
+    reference: "np.arcsinh(self)",
+    ..UNARY
+};
+
+pub static ACOSH: Row = Row {
+    name: "acosh",
+    aliases: &["arccosh"],
+    doc: "The inverse hyperbolic cosine of each element; nan below 1.
+
+    >>> torch.acosh(torch.tensor([1., 2.]))
+    tensor([0.0000, 1.3170])",
+    dtypes: DTypes::ALL,
+    run: float(tiles! {
+        for<S> [f32, f64] (|x| S::acosh(x));
+        for<S> [c64, c128] (|x| x.wide().acosh().narrow())
+    }),
+    cuda: Some("acosh(self)"),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+        let complex = matches!(d.input(0), Expr::Tensor(own) if own.dtype().is_complex());
+        if complex {
+            d.grad() * ((d.input(0) + 1.0).rsqrt() * (d.input(0) - 1.0).rsqrt()).conj()
+        } else {
+            d.grad() * (d.input(0) * d.input(0) - 1.0).rsqrt()
+        }
+    })]),
+    samples: &["pos(2, 3) + 1", "pos() + 1"],
+    reference: "np.arccosh(self)",
+    ..UNARY
+};
+
+pub static ATANH: Row = Row {
+    name: "atanh",
+    aliases: &["arctanh"],
+    doc: "The inverse hyperbolic tangent of each element; nan outside of -1 to 1.
+
+    >>> torch.atanh(torch.tensor([0., 0.5]))
+    tensor([0.0000, 0.5493])",
+    dtypes: DTypes::ALL,
+    run: float(tiles! {
+        for<S> [f32, f64] (|x| S::atanh(x));
+        for<S> [c64, c128] (|x| x.wide().atanh().narrow())
+    }),
+    cuda: Some("atanh(self)"),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+        d.grad() / (1.0 - d.input(0).square()).conj()
+    })]),
+    samples: &["unit(2, 3)", "unit()"],
+    reference: "np.arctanh(self)",
+    ..UNARY
+};

@@ -1,0 +1,146 @@
+//! Signs and magnitudes.
+
+use rushlight_core::dtype::{c64, c128};
+use rushlight_core::{Bool, Error};
+use rushlight_cpu::tiles;
+
+use super::numbers::{Analytic, ComplexMath, Integer, Narrow, Real};
+use super::{BINARY, UNARY, common, float, no_complex, question};
+use crate::derive::{Derivative, Saves, formula};
+use crate::expr::Expr;
+use crate::row::{DTypes, Pointwise, Promote, Row, Run, Variants};
+
+pub static ABS: Row = Row {
+    name: "abs",
+    aliases: &["absolute"],
+    doc: "The magnitude of each element; of complex numbers too.
+
+    >>> torch.abs(torch.tensor([-1., 2.]))
+    tensor([1., 2.])",
+    dtypes: DTypes::NUMBERS,
+    run: Run::Pointwise(Pointwise {
+        promote: Promote::ComplexToReal,
+        cpu: tiles! {
+            for<S> [u8, i8, i16, i32, i64] (|x| x.magnitude());
+            for<S> [f32, f64] (|x| x.abs());
+            for<S> [c64 => f32] (|z| f64::from(z.re).hypot(f64::from(z.im)) as f32);
+            for<S> [c128 => f64] (|z| z.re.hypot(z.im))
+        },
+    }),
+    cuda: Some("abs(self)"),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * d.input(0).sgn())]),
+    reference: "np.abs(self)",
+    ..UNARY
+};
+
+pub static SIGN: Row = Row {
+    name: "sign",
+    doc: "-1, 0 or 1 as each element is below, at or above zero.
+
+    >>> torch.sign(torch.tensor([-3., 0., 2.]))
+    tensor([-1.,  0.,  1.])",
+    dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
+    run: common(tiles! {
+        for<S> [u8, i8, i16, i32, i64] (|x| x.sign());
+        for<S> [f32, f64] (|x| x.sign());
+        for<S> [Bool] (|x| x)
+    }),
+    check: Some(|args| {
+        no_complex(args, || {
+            Error::not_implemented(
+                "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead.",
+            )
+        })
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad().zeros_like())]),
+    reference: "np.sign(self)",
+    ..UNARY
+};
+
+pub static SGN: Row = Row {
+    name: "sgn",
+    doc: "The sign; of a complex number the number of magnitude one with the same angle.
+
+    >>> torch.sgn(torch.tensor([3 + 4j]))
+    tensor([0.6000+0.8000j])",
+    run: common(tiles! {
+        for<S> [u8, i8, i16, i32, i64] (|x| x.sign());
+        for<S> [f32, f64] (|x| x.sign());
+        for<S> [c64, c128] (|z| z.wide().signum().narrow());
+        for<S> [Bool] (|x| x)
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+        let complex = matches!(d.input(0), Expr::Tensor(own) if own.dtype().is_complex());
+        if !complex {
+            return d.grad().zeros_like();
+        }
+        let (size, sign, grad) = (d.input(0).abs(), d.result(), d.grad());
+        let along = (grad.clone().conj() * sign.clone() + grad.clone() * sign.clone().conj()) * sign;
+        size.clone().equals(0.0).choose(0.0, (grad * 2.0 - along) / (size * 2.0))
+    })]),
+    reference: "np.sign(self)",
+    ..UNARY
+};
+
+pub static SIGNBIT: Row = Row {
+    name: "signbit",
+    variants: Variants::BOTH.and(Variants::OUT),
+    doc: "Whether the sign bit of each element is set; that of -0. is.
+
+    >>> torch.signbit(torch.tensor([-0., 1.]))
+    tensor([ True, False])",
+    dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
+    run: question(tiles! {
+        for<S> [u8, i8, i16, i32, i64 => Bool] (|x| Bool::from(x.is_negative()));
+        for<S> [f32, f64 => Bool] (|x| Bool::from(x.is_sign_negative()));
+        for<S> [Bool => Bool] (|x| Bool::from(x.get() & false))
+    }),
+    check: Some(|args| no_complex(args, || Error::runtime("signbit is not implemented for complex tensors."))),
+    derivative: Derivative::NonDifferentiable("its results are bool"),
+    reference: "np.signbit(self)",
+    ..UNARY
+};
+
+pub static COPYSIGN: Row = Row {
+    name: "copysign",
+    signature: "(Tensor self, Tensor|Scalar other) -> Tensor",
+    doc: "The magnitudes of `self` with the signs of `other`.
+
+    >>> torch.copysign(torch.tensor([1., -2.]), torch.tensor([-0., 3.]))
+    tensor([-1.,  2.])",
+    dtypes: DTypes::ALL.without(DTypes::COMPLEX),
+    run: float(tiles! { for<S> [f32, f64] (|x, y| x.copysign(y)) }),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+            d.grad() * d.input(0).equals(0.0).choose(0.0, d.result() / d.input(0))
+        }),
+        formula(1, Saves::NOTHING, |d| d.grad().zeros_like()),
+    ]),
+    reference: "np.copysign(self, other)",
+    ..BINARY
+};
+
+pub static HEAVISIDE: Row = Row {
+    name: "heaviside",
+    signature: "(Tensor self, Tensor values) -> Tensor",
+    doc: "The step function: 0 below zero, `values` at zero, 1 above.
+
+    >>> torch.heaviside(torch.tensor([-1., 0., 2.]), torch.tensor([0.5]))
+    tensor([0.0000, 0.5000, 1.0000])",
+    dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
+    run: common(tiles! {
+        for<S> [u8, i8, i16, i32, i64] (|x, y| if x == 0 { y } else { (x > 0) as T });
+        for<S> [f32, f64] (|x, y| if x == 0.0 { y } else { (x > 0.0) as u8 as T });
+        for<S> [Bool] (|x, y| if x.get() { Bool(1) } else { y })
+    }),
+    check: Some(|args| {
+        no_complex(args, || Error::runtime("heaviside is not yet implemented for complex tensors."))?;
+        if args.tensor(0)?.dtype() != args.tensor(1)?.dtype() {
+            return Err(Error::runtime("heaviside is not yet implemented for tensors with different dtypes."));
+        }
+        Ok(())
+    }),
+    derivative: Derivative::NonDifferentiable("it is a step"),
+    reference: "np.heaviside(self, values)",
+    ..BINARY
+};

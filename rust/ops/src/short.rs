@@ -1,0 +1,155 @@
+//! The short way through a call: small operands that already look alike need no walk and no conversion.
+//!
+//! The eight steps are the same; what they would find is known beforehand. Everything else takes the long way (`call`).
+
+use rushlight_autograd::{Tensor, modes};
+use rushlight_core::dtype::Category;
+use rushlight_core::storage::Block;
+use rushlight_core::{DType, Device, Layout, Result, Scalar, Storage};
+use smallvec::SmallVec;
+
+use crate::row::{Pointwise, Promote, Row, Run};
+use crate::value::{Args, Output, Value};
+use crate::{node, profile, promote};
+
+/// An operand of a pointwise row.
+#[derive(Clone, Copy)]
+pub enum Operand<'a> {
+    Tensor(&'a Tensor),
+    Number(Scalar),
+}
+
+pub type Operands<'a> = SmallVec<[Operand<'a>; 4]>;
+
+/// More elements than this are cut for threads, and run without the interpreter's lock.
+const SHORT: usize = 1 << 14;
+/// Numbers are repeated for as many elements as this on the stack.
+const REPEATED: usize = 256;
+/// No pointwise row has more operands.
+const MOST: usize = 4;
+
+/// `left op right` for a row whose other arguments take their defaults.
+#[inline]
+pub fn binary<'a>(row: &'static Row, left: Value<'a>, right: Value<'a>) -> Result<Tensor> {
+    if let Run::Pointwise(body) = &row.run
+        && let (Some(x), Some(y)) = (operand(&left), operand(&right))
+        && !profile::is_on()
+        && (row.check.is_none() || plain(x) && plain(y))
+        && let Some(result) = attempt(row, body, &[x, y], &row.schema().numbers)
+    {
+        let result = result?;
+        let watched = |operand: Operand| matches!(operand, Operand::Tensor(tensor) if tensor.requires_grad());
+        if modes::grad_enabled() && (watched(x) || watched(y)) {
+            return node::record(&arguments(row, left, right), Output::Tensor(result))?.into_tensor();
+        }
+        return Ok(result);
+    }
+    crate::call(arguments(row, left, right))?.into_tensor()
+}
+
+fn arguments<'a>(row: &'static Row, left: Value<'a>, right: Value<'a>) -> Args<'a> {
+    let mut args = Args::new(row, [left, right]);
+    args.values.extend(row.schema().params.iter().skip(2).map(|param| param.default_value()));
+    args
+}
+
+/// What rows with two operands check concerns whole numbers, bool and complex numbers only.
+#[inline]
+fn plain(operand: Operand) -> bool {
+    match operand {
+        Operand::Tensor(tensor) => tensor.dtype().is_floating(),
+        Operand::Number(number) => number.is_floating() || number.is_integral(),
+    }
+}
+
+#[inline]
+fn operand<'a>(value: &'a Value) -> Option<Operand<'a>> {
+    match value {
+        Value::Tensor(tensor) => Some(Operand::Tensor(tensor)),
+        Value::Scalar(number) => Some(Operand::Number(*number)),
+        _ => None,
+    }
+}
+
+/// The result of a pointwise row, if all its tensors are small, contiguous, on the host and of one shape and dtype.
+#[inline]
+pub fn attempt(row: &'static Row, body: &Pointwise, operands: &[Operand], numbers: &[Scalar]) -> Option<Result<Tensor>> {
+    let model = operands.iter().find_map(|operand| match operand {
+        Operand::Tensor(tensor) => Some(*tensor),
+        Operand::Number(_) => None,
+    })?;
+    let (layout, dtype) = (model.layout(), model.dtype());
+    let numel = layout.numel();
+    let result = match body.promote {
+        Promote::Common => dtype,
+        Promote::IntToFloat if dtype.is_differentiable() => dtype,
+        Promote::ToBool if dtype.is_differentiable() => DType::Bool,
+        _ => return None,
+    };
+    if numel == 0 || numel > SHORT || operands.len() > MOST || dtype.is_half() || !row.dtypes.has(dtype) {
+        return None;
+    }
+    let alike = |operand: &Operand| match operand {
+        Operand::Tensor(tensor) => {
+            std::ptr::eq(*tensor, model)
+                || tensor.dtype() == dtype && tensor.sizes() == &layout.sizes && fits(tensor)
+        }
+        Operand::Number(number) => {
+            numel <= REPEATED && dtype.category() >= number.dtype().category() && dtype.category() > Category::Bool
+        }
+    };
+    if !fits(model) || !operands.iter().all(alike) {
+        return None;
+    }
+    let tile = (body.cpu)(dtype)?;
+    let block = match Block::heap(numel * result.size()) {
+        Ok(block) => block,
+        Err(error) => return Some(Err(error)),
+    };
+    let mut pins: SmallVec<[rushlight_core::storage::Pin; MOST]> = SmallVec::new();
+    let mut inputs = [std::ptr::null::<u8>(); MOST];
+    let mut repeated = std::mem::MaybeUninit::<[u128; REPEATED]>::uninit();
+    let mut has_number = false;
+    for (input, operand) in inputs.iter_mut().zip(operands) {
+        match operand {
+            Operand::Tensor(tensor) => {
+                let pin = tensor.storage().pin();
+                // SAFETY: the layout lies within the pinned storage.
+                *input = unsafe { pin.as_ptr().offset(tensor.layout().offset * dtype.size() as isize) };
+                pins.push(pin);
+            }
+            Operand::Number(number) => {
+                // Two numbers beside a tensor are rare: they take the long way.
+                if std::mem::replace(&mut has_number, true) {
+                    return None;
+                }
+                *input = repeated.as_ptr().cast();
+                repeat(promote::bits(*number, dtype), dtype.size(), numel, repeated.as_mut_ptr().cast());
+            }
+        }
+    }
+    // SAFETY: every input holds `numel` contiguous elements of the dtype that the loop works on, and so does the block.
+    unsafe { tile(block.as_ptr(), inputs.as_ptr(), numel, numbers) };
+    drop(pins);
+    let layout = Layout::contiguous(&layout.sizes);
+    Some(Ok(Tensor::new(Storage::new(block), layout, result, Device::Cpu)))
+}
+
+#[inline]
+fn fits(tensor: &Tensor) -> bool {
+    tensor.device() == Device::Cpu && tensor.layout().is_contiguous()
+}
+
+/// Writes a number's bytes `n` times.
+fn repeat(bits: [u64; 2], width: usize, n: usize, to: *mut u8) {
+    // SAFETY: the buffer holds REPEATED elements of any width, and `n` is at most that.
+    unsafe {
+        match width {
+            1 => to.write_bytes(bits[0] as u8, n),
+            2 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u16>>(), n).fill(std::mem::MaybeUninit::new(bits[0] as u16)),
+            4 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u32>>(), n).fill(std::mem::MaybeUninit::new(bits[0] as u32)),
+            8 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u64>>(), n).fill(std::mem::MaybeUninit::new(bits[0])),
+            _ => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<[u64; 2]>>(), n).fill(std::mem::MaybeUninit::new(bits)),
+        }
+    }
+}
