@@ -66,6 +66,36 @@ impl Scalar {
         }
     }
 
+    /// Whether a dtype holds the number, as torch decides before it converts: fractions may be lost, magnitude may not.
+    /// Unsigned types take negative integers that wrap around once, halves take anything.
+    pub fn fits(self, dtype: DType) -> bool {
+        if let Scalar::Complex(value) = self
+            && !dtype.is_complex()
+        {
+            return dtype == DType::Bool || (value.im == 0.0 && Scalar::Float(value.re).fits(dtype));
+        }
+        if matches!(dtype, DType::F32 | DType::C64) {
+            let value = self.complex();
+            let holds = |part: f64| !part.is_finite() || part.abs() <= f64::from(f32::MAX);
+            return holds(value.re) && holds(value.im);
+        }
+        if !dtype.is_integral() {
+            return true;
+        }
+        let bits = dtype.size() as i32 * 8 - i32::from(dtype.is_signed());
+        let limit = 2f64.powi(bits);
+        match self {
+            Scalar::Float(value) if dtype.is_signed() => value.trunc() >= -limit && value.trunc() < limit,
+            Scalar::Float(value) => value > -1.0 && value.trunc() < limit,
+            Scalar::Int(_) if dtype.size() == 8 => true,
+            Scalar::Int(value) => {
+                (value as f64) < limit && (value as f64 > -limit || dtype.is_signed() && value as f64 == -limit)
+            }
+            Scalar::UInt(value) => (value as f64) < limit,
+            _ => true,
+        }
+    }
+
     pub fn is_floating(self) -> bool {
         matches!(self, Scalar::Float(_))
     }

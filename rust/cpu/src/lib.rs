@@ -5,6 +5,9 @@
 
 pub mod cast;
 pub mod copy;
+pub mod fill;
+pub mod loss;
+pub mod matmul;
 pub mod pointwise;
 pub mod reduce;
 pub mod tiles;

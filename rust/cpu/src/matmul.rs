@@ -18,11 +18,13 @@ mod scratch;
 #[cfg(test)]
 mod tests;
 mod tiles;
+mod untyped;
 mod vector;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 pub use element::{GemmElement, Sum};
+pub use untyped::{Untyped, gemm_of, multiplies};
 
 use drive::One;
 use pack::Source;

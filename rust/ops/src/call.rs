@@ -57,6 +57,7 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
         (Run::Retype(form), Target::Fresh) => retype(*form, &args),
         (Run::Views(layouts), Target::Fresh) => views(*layouts, &args),
         (Run::Compose(body), Target::Fresh) => body(&args),
+        (Run::Body(body), Target::Fresh) => unrecorded(*body, &args),
         (_, target) => crate::variants::through_copy(&args, target),
     };
     profile::end(span, row, &args);
@@ -379,6 +380,15 @@ fn gather(row: &Row, mut results: Vec<Tensor>) -> Output {
         _ if results.len() == 1 => results.pop().map_or(Output::Nothing, Output::Tensor),
         _ => Output::Tuple(results),
     }
+}
+
+fn unrecorded(body: fn(&Args) -> Result<Output>, args: &Args) -> Result<Output> {
+    check_devices(args)?;
+    let output = {
+        let _off = rushlight_autograd::modes::GradMode::new(false);
+        body(args)?
+    };
+    node::record(args, output)
 }
 
 fn view(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Result<Output> {

@@ -104,7 +104,7 @@ pub fn copy_(to: &Tensor, from: &Tensor) -> Result<()> {
 pub static CONTIGUOUS: Row = Row {
     name: "contiguous",
     variants: Variants::METHOD,
-    signature: "(Tensor self, *, str? memory_format=None) -> Tensor",
+    signature: "(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
     doc: "The tensor in row-major memory: itself if it already is, else a copy.
 
     >>> torch.zeros(2, 3).t().contiguous().stride()

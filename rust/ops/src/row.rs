@@ -149,6 +149,8 @@ pub enum Run {
     Views(fn(&Args) -> Result<Vec<Layout>>),
     /// Other rows; it has neither kernel nor derivative.
     Compose(fn(&Args) -> Result<Output>),
+    /// Anything, most often other rows too: what happens inside leaves no trace in the graph, and the derivative is the row's own.
+    Body(fn(&Args) -> Result<Output>),
     /// One other row, chosen by the arguments, with the arguments to call it with; it writes in place and to `out=`.
     Defer(for<'a> fn(Args<'a>) -> Result<Args<'a>>),
 }

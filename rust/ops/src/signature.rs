@@ -2,7 +2,7 @@
 //!
 //! `"(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor"`. The types are `Tensor`, `Tensor|Scalar`, `Scalar`,
 //! `int`, `float`, `bool`, `int[]` (of one number too, and of loose numbers as the last positional of a method),
-//! `float[]`, `Tensor[]`, `ScalarType`, `Device`, `str`, `Generator`; a `?` behind one allows `None`. Results are
+//! `float[]`, `Tensor[]`, `ScalarType`, `Device`, `Layout`, `MemoryFormat`, `str`, `Generator`; a `?` behind one allows `None`. Results are
 //! `Tensor`, `(Tensor values, Tensor indices)`, `Tensor[]`, `bool`, `int`, `float`, `ScalarType`, `None`.
 
 use crate::value::{Ints, Value};
@@ -22,6 +22,10 @@ pub enum Kind {
     Tensors,
     DType,
     Device,
+    /// `torch.strided` and its kind; the value is its name.
+    Layout,
+    /// `torch.contiguous_format` and its kind; the value is its name.
+    MemoryFormat,
     Str,
     Generator,
 }
@@ -40,6 +44,8 @@ impl Kind {
             "Tensor[]" | "Tensor?[]" => Kind::Tensors,
             "ScalarType" => Kind::DType,
             "Device" => Kind::Device,
+            "Layout" => Kind::Layout,
+            "MemoryFormat" => Kind::MemoryFormat,
             "str" => Kind::Str,
             "Generator" => Kind::Generator,
             _ => return None,
@@ -59,6 +65,8 @@ impl Kind {
             Kind::Tensors => "tuple of Tensors",
             Kind::DType => "torch.dtype",
             Kind::Device => "torch.device",
+            Kind::Layout => "torch.layout",
+            Kind::MemoryFormat => "torch.memory_format",
             Kind::Str => "str",
             Kind::Generator => "torch.Generator",
         }
@@ -78,6 +86,8 @@ impl Kind {
             Kind::Tensors => "Sequence[Tensor]",
             Kind::DType => "dtype",
             Kind::Device => "DeviceLike",
+            Kind::Layout => "layout",
+            Kind::MemoryFormat => "memory_format",
             Kind::Str => "str",
             Kind::Generator => "Generator",
         }
@@ -233,7 +243,9 @@ mod tests {
 
     #[test]
     fn a_signature_is_taken_apart() {
-        let schema = Schema::parse("(Tensor self, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor").unwrap();
+        let schema =
+            Schema::parse("(Tensor self, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
+                .unwrap();
         let names: Vec<_> = schema.params.iter().map(|p| (p.name, p.kind, p.optional, p.keyword_only)).collect();
         assert_eq!(names[1], ("dim", Kind::Ints, true, false));
         assert_eq!(names[3], ("dtype", Kind::DType, true, true));

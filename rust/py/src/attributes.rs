@@ -28,26 +28,64 @@ fn object<'py>(value: impl IntoPyObjectExt<'py>, py: Python<'py>) -> PyResult<*m
 use pyo3::IntoPyObjectExt;
 
 static ATTRIBUTES: &[Attribute] = &[
-    Attribute { name: c"grad_fn", doc: c"The node that made this tensor, or None.", read: |py, t| match t.grad_fn().map_err(raise)? {
-        Some(node) => Ok(crate::autograd::node_object(py, node)?.into_ptr()),
-        None => Ok(py.None().into_ptr()),
-    }, write: None },
-    Attribute { name: c"__array_interface__", doc: c"The elements' place in memory, for NumPy.", read: |py, t| Ok(crate::numpy::interface(py, t)?.into_ptr()), write: None },
-    Attribute { name: c"dtype", doc: c"The type of the elements.", read: |py, t| Ok(dtype_object(py, t.dtype())?.into_ptr()), write: None },
-    Attribute { name: c"device", doc: c"Where the elements are.", read: |py, t| object(PyDevice::from(t.device()), py), write: None },
-    Attribute { name: c"shape", doc: c"The sizes of the dimensions.", read: |py, t| Ok(crate::size::make(py, t.sizes())?.into_ptr()), write: None },
+    Attribute {
+        name: c"grad_fn",
+        doc: c"The node that made this tensor, or None.",
+        read: |py, t| match t.grad_fn().map_err(raise)? {
+            Some(node) => Ok(crate::autograd::node_object(py, node)?.into_ptr()),
+            None => Ok(py.None().into_ptr()),
+        },
+        write: None,
+    },
+    Attribute {
+        name: c"__array_interface__",
+        doc: c"The elements' place in memory, for NumPy.",
+        read: |py, t| Ok(crate::numpy::interface(py, t)?.into_ptr()),
+        write: None,
+    },
+    Attribute {
+        name: c"dtype",
+        doc: c"The type of the elements.",
+        read: |py, t| Ok(dtype_object(py, t.dtype())?.into_ptr()),
+        write: None,
+    },
+    Attribute {
+        name: c"device",
+        doc: c"Where the elements are.",
+        read: |py, t| object(PyDevice::from(t.device()), py),
+        write: None,
+    },
+    Attribute {
+        name: c"shape",
+        doc: c"The sizes of the dimensions.",
+        read: |py, t| Ok(crate::size::make(py, t.sizes())?.into_ptr()),
+        write: None,
+    },
     Attribute { name: c"ndim", doc: c"The number of dimensions.", read: |py, t| object(t.rank(), py), write: None },
-    Attribute { name: c"is_leaf", doc: c"Whether no recorded operator made this tensor.", read: |py, t| object(t.is_leaf(), py), write: None },
-    Attribute { name: c"requires_grad", doc: c"Whether gradients are computed for this tensor.", read: |py, t| object(t.requires_grad(), py), write: Some(|value, t| {
-        t.set_requires_grad(value.extract()?).map_err(raise)
-    }) },
-    Attribute { name: c"grad", doc: c"The gradient that backward() collected, or None.", read: |py, t| match t.grad() {
-        Some(grad) => object::wrap(py, grad),
-        None => Ok(py.None().into_ptr()),
-    }, write: Some(|value, t| {
-        let grad = if value.is_none() { None } else { Some(object::tensor(value)?.clone()) };
-        t.set_grad(grad).map_err(raise)
-    }) },
+    Attribute {
+        name: c"is_leaf",
+        doc: c"Whether no recorded operator made this tensor.",
+        read: |py, t| object(t.is_leaf(), py),
+        write: None,
+    },
+    Attribute {
+        name: c"requires_grad",
+        doc: c"Whether gradients are computed for this tensor.",
+        read: |py, t| object(t.requires_grad(), py),
+        write: Some(|value, t| t.set_requires_grad(value.extract()?).map_err(raise)),
+    },
+    Attribute {
+        name: c"grad",
+        doc: c"The gradient that backward() collected, or None.",
+        read: |py, t| match t.grad() {
+            Some(grad) => object::wrap(py, grad),
+            None => Ok(py.None().into_ptr()),
+        },
+        write: Some(|value, t| {
+            let grad = if value.is_none() { None } else { Some(object::tensor(value)?.clone()) };
+            t.set_grad(grad).map_err(raise)
+        }),
+    },
 ];
 
 extern "C" fn read(own: *mut ffi::PyObject, closure: *mut c_void) -> *mut ffi::PyObject {

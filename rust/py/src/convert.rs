@@ -8,7 +8,7 @@ use rushlight::signature::{Kind, Returns};
 use rushlight::value::Floats;
 use rushlight::{Ints, Output, Row, Scalar, Tensor, Value};
 
-use crate::dtype::{dtype_object, extract_device, extract_dtype};
+use crate::dtype::{PyLayout, PyMemoryFormat, dtype_object, extract_device, extract_dtype};
 use crate::generator::PyGenerator;
 use crate::object;
 
@@ -157,6 +157,8 @@ pub unsafe fn value<'a>(object: &Bound<'_, PyAny>, kind: Kind, optional: bool) -
         }
         Kind::DType => extract_dtype(object).map(Value::DType),
         Kind::Device => extract_device(object)?.map(Value::Device),
+        Kind::Layout => object.cast::<PyLayout>().ok().map(|layout| Value::Str(layout.get().0)),
+        Kind::MemoryFormat => object.cast::<PyMemoryFormat>().ok().map(|format| Value::Str(format.get().0)),
         Kind::Str => match object.cast::<PyString>() {
             Ok(text) => {
                 let text: &str = text.to_str()?;
@@ -165,7 +167,9 @@ pub unsafe fn value<'a>(object: &Bound<'_, PyAny>, kind: Kind, optional: bool) -
             }
             Err(_) => None,
         },
-        Kind::Generator => object.cast::<PyGenerator>().ok().map(|generator| Value::Generator(generator.get().0.clone())),
+        Kind::Generator => {
+            object.cast::<PyGenerator>().ok().map(|generator| Value::Generator(generator.get().0.clone()))
+        }
     })
 }
 

@@ -1,4 +1,4 @@
-//! `torch.dtype` and `torch.device`: small immutable values, one object for each dtype.
+//! `torch.dtype`, `torch.device` and their kind: small immutable values, one object for each dtype.
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -103,9 +103,9 @@ impl PyDevice {
         if let Ok(ordinal) = r#type.extract::<u8>() {
             return Ok(PyDevice { device: Device::Cuda(ordinal), indexed: true });
         }
-        let text: String = r#type
-            .extract()
-            .map_err(|_| PyTypeError::new_err("device(): argument 'type' (position 1) must be str, not another type"))?;
+        let text: String = r#type.extract().map_err(|_| {
+            PyTypeError::new_err("device(): argument 'type' (position 1) must be str, not another type")
+        })?;
         let (device, own) = Device::parse(&text).map_err(raise)?;
         match (own, index) {
             (Some(_), Some(_)) => Err(PyRuntimeError::new_err(format!(
@@ -160,4 +160,52 @@ pub fn extract_device(object: &Bound<'_, PyAny>) -> PyResult<Option<Device>> {
         return Device::parse(&text.to_cow()?).map(|(device, _)| Some(device)).map_err(raise);
     }
     Ok(object.extract::<u8>().ok().map(Device::Cuda))
+}
+
+/// How a tensor holds its elements, such as `torch.strided`.
+#[pyclass(frozen, name = "layout", module = "torch", eq, hash)]
+#[derive(PartialEq, Eq, Hash)]
+pub struct PyLayout(pub &'static str);
+
+/// The order of a new tensor's elements in memory, such as `torch.contiguous_format`.
+#[pyclass(frozen, name = "memory_format", module = "torch", eq, hash)]
+#[derive(PartialEq, Eq, Hash)]
+pub struct PyMemoryFormat(pub &'static str);
+
+macro_rules! named {
+    ($($class:ident)*) => {$(
+        #[pymethods]
+        impl $class {
+            fn __repr__(&self) -> String {
+                format!("torch.{}", self.0)
+            }
+
+            fn __reduce__(&self) -> &'static str {
+                self.0
+            }
+        }
+    )*};
+}
+
+named! { PyLayout PyMemoryFormat }
+
+pub const LAYOUTS: [&str; 2] = ["strided", "sparse_coo"];
+pub const MEMORY_FORMATS: [&str; 4] = ["contiguous_format", "preserve_format", "channels_last", "channels_last_3d"];
+
+pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add_class::<PyDType>()?;
+    module.add_class::<PyDevice>()?;
+    module.add_class::<PyLayout>()?;
+    module.add_class::<PyMemoryFormat>()?;
+    for dtype in DType::ALL {
+        module.add(dtype.name(), dtype_object(py, dtype)?)?;
+    }
+    for name in LAYOUTS {
+        module.add(name, PyLayout(name))?;
+    }
+    for name in MEMORY_FORMATS {
+        module.add(name, PyMemoryFormat(name))?;
+    }
+    Ok(())
 }

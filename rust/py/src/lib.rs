@@ -40,12 +40,8 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let class = class::make(py)?;
     // SAFETY: the class was just made and lives for ever.
     module.add("Tensor", unsafe { Bound::from_borrowed_ptr(py, class.cast()) })?;
-    module.add_class::<dtype::PyDType>()?;
-    module.add_class::<dtype::PyDevice>()?;
+    dtype::add(module)?;
     module.add_class::<generator::PyGenerator>()?;
-    for dtype in rushlight::DType::ALL {
-        module.add(dtype.name(), dtype::dtype_object(py, dtype)?)?;
-    }
     module.add("default_generator", Py::new(py, generator::PyGenerator(rushlight::Generator::default()))?)?;
     autograd::add(module)?;
     functions::add(module)?;

@@ -2,11 +2,11 @@
 //!
 //! Each is a C function of its own with named parameters; `methods!` writes the border.
 
+use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
-use pyo3::IntoPyObjectExt;
 use rushlight::{Device, Tensor};
 use rushlight_core::layout::wrap_dim;
 

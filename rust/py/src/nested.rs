@@ -174,25 +174,12 @@ fn number(value: &Bound<'_, PyAny>, dtype: DType) -> PyResult<Scalar> {
     fitting(Scalar::Int(wide), dtype)
 }
 
-/// Refuses what an integer dtype cannot hold; of negative numbers, unsigned types take those that wrap around once.
+/// Refuses what an integer dtype cannot hold.
 fn fitting(number: Scalar, dtype: DType) -> PyResult<Scalar> {
-    let overflow = || PyRuntimeError::new_err(format!("value cannot be converted to type {} without overflow", dtype.name()));
-    if !dtype.is_integral() {
+    if !dtype.is_integral() || number.fits(dtype) {
         return Ok(number);
     }
-    let bits = dtype.size() as u32 * 8;
-    let (low, high) = if dtype.is_signed() {
-        (-(2f64.powi(bits as i32 - 1)), 2f64.powi(bits as i32 - 1))
-    } else {
-        (-(2f64.powi(bits as i32)), 2f64.powi(bits as i32))
-    };
-    let fits = match number {
-        Scalar::Float(value) if dtype.is_signed() => value.trunc() >= low && value.trunc() < high,
-        Scalar::Float(value) => value > -1.0 && value.trunc() < high,
-        Scalar::Int(value) => bits == 64 || ((value as f64) > low || dtype.is_signed() && value as f64 == low) && (value as f64) < high,
-        _ => true,
-    };
-    if fits { Ok(number) } else { Err(overflow()) }
+    Err(PyRuntimeError::new_err(format!("value cannot be converted to type {} without overflow", dtype.name())))
 }
 
 /// Writes the elements of one level and those below it.

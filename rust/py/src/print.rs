@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicI8, AtomicUsize, Ordering::Relaxed};
 
 use pyo3::prelude::*;
 use rushlight::{DType, Device, Layout, Scalar, Tensor};
-use rushlight_core::dtype::default_dtype;
-use rushlight_core::dispatch;
 use rushlight_core::Element;
+use rushlight_core::dispatch;
+use rushlight_core::dtype::default_dtype;
 
 static PRECISION: AtomicUsize = AtomicUsize::new(4);
 static THRESHOLD: AtomicUsize = AtomicUsize::new(1000);
@@ -42,7 +42,13 @@ fn options() -> Options {
 }
 
 #[pyfunction]
-pub fn _set_print_options(precision: usize, threshold: usize, edgeitems: usize, linewidth: usize, sci_mode: Option<bool>) {
+pub fn _set_print_options(
+    precision: usize,
+    threshold: usize,
+    edgeitems: usize,
+    linewidth: usize,
+    sci_mode: Option<bool>,
+) {
     PRECISION.store(precision.min(300), Relaxed);
     THRESHOLD.store(threshold, Relaxed);
     EDGE_ITEMS.store(edgeitems, Relaxed);

@@ -38,7 +38,7 @@ pub static TO_DTYPE: Row = Row {
 
 pub static CLONE: Row = Row {
     name: "clone",
-    signature: "(Tensor self, *, str? memory_format=None) -> Tensor",
+    signature: "(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
     doc: "A copy in memory of its own, in the same order of dimensions; gradients flow through it.
 
     >>> x = torch.ones(2)

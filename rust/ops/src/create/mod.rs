@@ -1,10 +1,89 @@
-//! Tensors out of nothing.
+//! Tensors out of nothing: constants, ranges, random numbers, and elements overwritten in place.
+//!
+//! Every factory ends in the same keywords (`dtype`, `layout`, `device`, `pin_memory`, `requires_grad`), which the macro
+//! `factory!` writes into the signature and `Options` reads.
+
+pub mod assemble;
+pub mod constant;
+pub mod draw;
+pub mod overwrite;
+pub mod random;
+pub mod range;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::default_dtype;
-use rushlight_core::{DType, Device, Element, Layout, Result, Scalar, dispatch};
+use rushlight_core::layout::{Dims, checked_numel, to_dims};
+use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, dispatch};
 
 use crate::row::Spec;
+use crate::value::{Args, Output};
+
+/// A factory's signature: its own parameters, and after them the keywords of all factories.
+macro_rules! factory {
+    ($own:literal) => {
+        concat!(
+            "(",
+            $own,
+            ", ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool? requires_grad=False) -> Tensor"
+        )
+    };
+}
+pub(crate) use factory;
+
+/// What `factory!` puts behind a signature, as one call gave it.
+pub struct Options {
+    pub dtype: Option<DType>,
+    pub device: Option<Device>,
+    requires_grad: bool,
+}
+
+impl Options {
+    pub fn of(args: &Args) -> Result<Options> {
+        let first = args.values.len().saturating_sub(5);
+        if let Some(layout) = args.optional_str(first + 1)
+            && layout != "strided"
+        {
+            return Err(Error::not_implemented(format!("{}() makes strided tensors only", args.row.python_name())));
+        }
+        Ok(Options {
+            dtype: args.dtype(first),
+            device: args.device(first + 2),
+            requires_grad: args.optional_bool(first + 4).unwrap_or(false),
+        })
+    }
+
+    /// The dtype asked for, or the default one.
+    pub fn dtype(&self) -> DType {
+        self.dtype.unwrap_or_else(default_dtype)
+    }
+
+    pub fn device(&self) -> Device {
+        self.device.unwrap_or(Device::Cpu)
+    }
+
+    /// Uninitialised elements of the dtype asked for, or of `dtype`.
+    pub fn empty(&self, sizes: &[isize], dtype: DType) -> Result<Tensor> {
+        checked_numel(sizes)?;
+        empty(sizes, self.dtype.unwrap_or(dtype), self.device())
+    }
+
+    /// The last step of a factory.
+    pub fn finish(&self, tensor: Tensor) -> Result<Output> {
+        if self.requires_grad {
+            tensor.set_requires_grad(true)?;
+        }
+        Ok(Output::Tensor(tensor))
+    }
+}
+
+/// A `size` argument, refused in torch's words where it is negative.
+pub fn sizes(args: &Args, place: usize) -> Result<Dims> {
+    let sizes = to_dims(args.ints(place)?);
+    if sizes.iter().any(|size| *size < 0) {
+        checked_numel(&sizes)?;
+    }
+    Ok(sizes)
+}
 
 /// Uninitialised elements, row-major.
 pub fn empty(sizes: &[isize], dtype: DType, device: Device) -> Result<Tensor> {
@@ -24,7 +103,21 @@ pub fn zeros(sizes: &[isize], dtype: DType, device: Device) -> Result<Tensor> {
 
 /// Overwrites every element with `value`; not recorded.
 pub fn fill(tensor: &Tensor, value: Scalar) -> Result<()> {
-    crate::copy::copy(tensor, &scalar_of(value, tensor.dtype(), tensor.device())?)
+    let (layout, dtype) = (tensor.layout(), tensor.dtype());
+    let (Some((low, _)), Device::Cpu) = (layout.span(), tensor.device()) else { return Ok(()) };
+    if !layout.is_dense() {
+        return crate::copy::copy(tensor, &scalar_of(value, dtype, tensor.device())?);
+    }
+    let bits = crate::promote::bits(value, dtype);
+    crate::host::while_detached(layout.numel(), || {
+        let pin = tensor.storage().pin();
+        // SAFETY: a dense layout is one stretch of the pinned storage that begins at its lowest element.
+        unsafe {
+            let first = pin.as_ptr().offset(low * dtype.size() as isize);
+            rushlight_cpu::fill::fill(first, layout.numel(), dtype.size(), bits);
+        }
+        Ok(())
+    })
 }
 
 /// A 0-d tensor of a dtype.
@@ -42,12 +135,35 @@ pub fn scalar_of(value: Scalar, dtype: DType, device: Device) -> Result<Tensor> 
 
 /// A 0-d tensor of a number's own dtype.
 pub fn scalar_tensor(value: Scalar) -> Result<Tensor> {
-    let dtype = match value {
+    scalar_of(value, own_dtype(value), Device::Cpu)
+}
+
+/// The dtype of a tensor that is made of a number alone.
+pub fn own_dtype(value: Scalar) -> DType {
+    match value {
         Scalar::Float(_) => default_dtype(),
         Scalar::Complex(_) => default_dtype().to_complex(),
         other => other.dtype(),
+    }
+}
+
+/// Refuses a number that a dtype does not hold.
+pub fn check_fits(value: Scalar, dtype: DType) -> Result<()> {
+    if value.fits(dtype) {
+        return Ok(());
+    }
+    let name = match dtype {
+        DType::U8 => "uint8_t",
+        DType::I8 => "int8_t",
+        DType::I16 => "int16_t",
+        DType::I64 => "int64_t",
+        DType::U16 => "uint16_t",
+        DType::U32 => "uint32_t",
+        DType::U64 => "uint64_t",
+        DType::F16 | DType::BF16 => "double",
+        other => other.c_name(),
     };
-    scalar_of(value, dtype, Device::Cpu)
+    Err(Error::runtime(format!("value cannot be converted to type {name} without overflow")))
 }
 
 /// A one-dimensional tensor with these elements.

@@ -1,0 +1,122 @@
+//! The negative log-likelihood: one number picked out of each column of classes.
+
+use rushlight_core::Element;
+
+use crate::pointwise::GRAIN;
+
+/// Scores `(n, classes, spots)` at strides, and row-major targets `(n, spots)`.
+#[derive(Clone, Copy)]
+pub struct Picks<T> {
+    pub scores: *const T,
+    pub strides: [isize; 3],
+    pub targets: *const i64,
+    /// A weight for each class.
+    pub weights: Option<*const T>,
+    pub n: usize,
+    pub classes: usize,
+    pub spots: usize,
+    /// Targets of this value do not count.
+    pub ignored: i64,
+}
+
+// SAFETY: addresses of operands that outlive the call and are only read.
+unsafe impl<T> Sync for Picks<T> {}
+
+/// The sum of what was picked, and of the weights that it was picked with.
+#[derive(Clone, Copy, Default)]
+pub struct Sums {
+    pub losses: f64,
+    pub weights: f64,
+}
+
+struct Place<T>(*mut T);
+// SAFETY: every target has a place of its own.
+unsafe impl<T> Sync for Place<T> {}
+impl<T> Place<T> {
+    fn at(&self, index: usize) -> *mut T {
+        self.0.wrapping_add(index)
+    }
+}
+
+impl<T: Element> Picks<T> {
+    /// The class at `index` among the targets; nothing where it is ignored.
+    ///
+    /// # Safety
+    /// `index` is less than `n * spots`.
+    unsafe fn target(&self, index: usize) -> Result<Option<usize>, i64> {
+        // SAFETY: the caller's promise.
+        let target = unsafe { *self.targets.add(index) };
+        if target == self.ignored {
+            return Ok(None);
+        }
+        if target < 0 || target >= self.classes as i64 {
+            return Err(target);
+        }
+        Ok(Some(target as usize))
+    }
+
+    /// # Safety
+    /// The class exists.
+    unsafe fn weight(&self, class: usize) -> f64 {
+        // SAFETY: the caller's promise.
+        self.weights.map_or(1.0, |weights| unsafe { (*weights.add(class)).to_scalar().f64() })
+    }
+
+    /// Sums minus the weighted scores of the targets, and writes each to `losses` if wanted. The error is a target that is
+    /// no class.
+    ///
+    /// # Safety
+    /// The operands are as large as the fields say, and so is `losses`.
+    pub unsafe fn losses(&self, losses: Option<*mut T>) -> Result<Sums, i64> {
+        let losses = losses.map(Place);
+        let piece = |range: std::ops::Range<usize>| {
+            let mut sums = Sums::default();
+            for index in range {
+                // SAFETY: the caller's promise; `target` checks the class.
+                unsafe {
+                    let mut loss = 0.0;
+                    if let Some(class) = self.target(index)? {
+                        let (n, spot) = (index / self.spots, index % self.spots);
+                        let at = n as isize * self.strides[0] + class as isize * self.strides[1] + spot as isize * self.strides[2];
+                        let weight = self.weight(class);
+                        loss = -weight * (*self.scores.offset(at)).to_scalar().f64();
+                        sums.losses += loss;
+                        sums.weights += weight;
+                    }
+                    if let Some(losses) = &losses {
+                        losses.at(index).write(T::from_scalar(loss.into()));
+                    }
+                }
+            }
+            Ok(sums)
+        };
+        let join = |a: Result<Sums, i64>, b: Result<Sums, i64>| {
+            let (a, b) = (a?, b?);
+            Ok(Sums { losses: a.losses + b.losses, weights: a.weights + b.weights })
+        };
+        rushlight_par::parallel_reduce(self.n * self.spots, GRAIN / 16, piece, join).unwrap_or(Ok(Sums::default()))
+    }
+
+    /// Writes to row-major `out` (zeros before) minus the weighted gradient at each target; `gradient` says it by the
+    /// target's number.
+    ///
+    /// # Safety
+    /// The operands other than `scores` are as large as the fields say, and so is `out`.
+    pub unsafe fn scatter(&self, out: *mut T, gradient: impl Fn(usize) -> f64 + Sync) -> Result<(), i64> {
+        let out = Place(out);
+        let piece = |range: std::ops::Range<usize>| {
+            for index in range {
+                // SAFETY: the caller's promise; each target writes to a place of its own.
+                unsafe {
+                    if let Some(class) = self.target(index)? {
+                        let (n, spot) = (index / self.spots, index % self.spots);
+                        let at = (n * self.classes + class) * self.spots + spot;
+                        out.at(at).write(T::from_scalar((-self.weight(class) * gradient(index)).into()));
+                    }
+                }
+            }
+            Ok(())
+        };
+        rushlight_par::parallel_reduce(self.n * self.spots, GRAIN / 16, piece, Result::and).unwrap_or(Ok(()))
+    }
+}

@@ -1,0 +1,424 @@
+//! Tensors of one value, or of no particular one: by size, like another tensor, and `new_*` of another's dtype.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::Element;
+use rushlight_core::layout::{Dims, checked_numel, contiguous_strides, to_dims};
+use rushlight_core::{DType, Device, Error, Layout, Result, Scalar, dispatch};
+
+use super::{Options, check_fits, factory, fill, sizes};
+use crate::derive::Derivative;
+use crate::row::{DTypes, Row, Run, Spec, Variants};
+use crate::value::{Args, Output};
+
+pub(super) const NO_INPUT: Derivative =
+    Derivative::NonDifferentiable("its result does not depend on its arguments' values");
+
+const BASE: Row =
+    Row { variants: Variants::FUNCTION.and(Variants::OUT), dtypes: DTypes::ALL, derivative: NO_INPUT, ..Row::BASE };
+
+/// Strides in which the last-but-spatial dimension, the channels, changes fastest.
+fn channels_last(sizes: &[isize]) -> Dims {
+    let rank = sizes.len();
+    let order: Vec<usize> = std::iter::once(0).chain(2..rank).chain(std::iter::once(1)).collect();
+    let ordered: Vec<isize> = order.iter().map(|&dim| sizes[dim]).collect();
+    let steps = contiguous_strides(&ordered);
+    let mut strides = Dims::from_elem(0, rank);
+    for (&dim, &step) in order.iter().zip(&steps) {
+        strides[dim] = step;
+    }
+    strides
+}
+
+/// Strides of a new tensor in a memory format; `like` is what `preserve_format` preserves.
+pub fn strides(sizes: &[isize], format: Option<&str>, like: Option<&Layout>) -> Result<Dims> {
+    let wanted = match format {
+        Some("channels_last") => Some(4),
+        Some("channels_last_3d") => Some(5),
+        _ => None,
+    };
+    match (wanted, format, like) {
+        (Some(rank), ..) if sizes.len() != rank => {
+            Err(Error::runtime(format!("required rank {rank} tensor to use {} format", format.unwrap_or_default())))
+        }
+        (Some(_), ..) => Ok(channels_last(sizes)),
+        (None, None | Some("preserve_format"), Some(like)) => Ok(like.preserved_strides()),
+        _ => Ok(contiguous_strides(sizes)),
+    }
+}
+
+fn by_size(args: &Args, value: Option<Scalar>) -> Result<Output> {
+    let options = Options::of(args)?;
+    let tensor = options.empty(&sizes(args, 0)?, options.dtype())?;
+    if let Some(value) = value {
+        fill(&tensor, value)?;
+    }
+    options.finish(tensor)
+}
+
+pub static EMPTY: Row = Row {
+    name: "empty",
+    signature: factory!("int[] size, *, MemoryFormat? memory_format=None"),
+    doc: "A tensor of a size whose elements are whatever the memory held.
+
+    >>> torch.empty(2, 3).shape
+    torch.Size([2, 3])",
+    run: Run::Compose(|args| {
+        let (options, sizes) = (Options::of(args)?, sizes(args, 0)?);
+        checked_numel(&sizes)?;
+        let layout = Layout { strides: strides(&sizes, args.optional_str(1), None)?, sizes, offset: 0 };
+        options.finish(crate::call::allocate(&Spec { layout, dtype: options.dtype(), device: options.device() })?)
+    }),
+    samples: &["(0, 3)"],
+    errors: &[("(2, -1)", "RuntimeError", "Trying to create tensor with negative dimension -1: [2, -1]")],
+    ..BASE
+};
+
+pub static ZEROS: Row = Row {
+    name: "zeros",
+    signature: factory!("int[] size, *"),
+    doc: "A tensor of a size, filled with 0.
+
+    >>> torch.zeros(2, 3)
+    tensor([[0., 0., 0.],
+            [0., 0., 0.]])",
+    run: Run::Compose(|args| by_size(args, Some(Scalar::ZERO))),
+    samples: &["(2, 3)", "()", "(0, 2)"],
+    reference: "np.zeros(size, dtype=dtype or np.float32)",
+    ..BASE
+};
+
+pub static ONES: Row = Row {
+    name: "ones",
+    signature: factory!("int[] size, *"),
+    doc: "A tensor of a size, filled with 1.
+
+    >>> torch.ones(2)
+    tensor([1., 1.])",
+    run: Run::Compose(|args| by_size(args, Some(Scalar::ONE))),
+    samples: &["(2, 3)", "()", "(0, 2)"],
+    reference: "np.ones(size, dtype=dtype or np.float32)",
+    ..BASE
+};
+
+pub static FULL: Row = Row {
+    name: "full",
+    signature: factory!("int[] size, Scalar fill_value, *"),
+    doc: "A tensor of a size, filled with a value whose type decides the dtype.
+
+    >>> torch.full((2, 2), 7)
+    tensor([[7, 7],
+            [7, 7]])",
+    run: Run::Compose(|args| {
+        let (options, value) = (Options::of(args)?, args.scalar(1)?);
+        let tensor = options.empty(&sizes(args, 0)?, super::own_dtype(value))?;
+        check_fits(value, tensor.dtype())?;
+        fill(&tensor, value)?;
+        options.finish(tensor)
+    }),
+    samples: &["(2, 3), 2", "(2,), 1.5", "(), True"],
+    errors: &[(
+        "(2,), 300, dtype=torch.uint8",
+        "RuntimeError",
+        "value cannot be converted to type uint8_t without overflow",
+    )],
+    reference: "",
+    ..BASE
+};
+
+pub static EMPTY_STRIDED: Row = Row {
+    name: "empty_strided",
+    variants: Variants::FUNCTION,
+    signature: factory!("int[] size, int[] stride, *"),
+    doc: "Like `empty`, with strides of one's own.
+
+    >>> torch.empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)",
+    run: Run::Compose(|args| {
+        let (options, sizes, strides) = (Options::of(args)?, sizes(args, 0)?, to_dims(args.ints(1)?));
+        if sizes.len() != strides.len() {
+            return Err(Error::runtime(format!(
+                "dimensionality of sizes ({}) must match dimensionality of strides ({})",
+                sizes.len(),
+                strides.len()
+            )));
+        }
+        let mut layout = Layout { sizes, strides, offset: 0 };
+        checked_numel(&layout.sizes)?;
+        let overflow = || Error::runtime("Storage size calculation overflowed");
+        // With negative strides the first element stands where the others have room before it.
+        if let Some((low, _)) = layout.checked_span().ok_or_else(overflow)? {
+            layout.offset = -low;
+        }
+        options.finish(crate::call::allocate(&Spec { layout, dtype: options.dtype(), device: options.device() })?)
+    }),
+    samples: &[],
+    ..BASE
+};
+
+pub static SCALAR_TENSOR: Row = Row {
+    name: "scalar_tensor",
+    variants: Variants::FUNCTION,
+    signature: factory!("Scalar s, *"),
+    doc: "A number as a tensor without dimensions, of the default dtype unless another is given.
+
+    >>> torch.scalar_tensor(3)
+    tensor(3.)",
+    run: Run::Compose(|args| {
+        let (options, value) = (Options::of(args)?, args.scalar(0)?);
+        check_fits(value, options.dtype())?;
+        options.finish(super::scalar_of(value, options.dtype(), options.device())?)
+    }),
+    samples: &["2.5"],
+    ..BASE
+};
+
+/// A new tensor like the first argument, with the keywords' changes.
+pub(super) fn like(args: &Args) -> Result<(Options, Tensor)> {
+    let (own, options) = (args.tensor(0)?, Options::of(args)?);
+    let format = args.optional_str(args.values.len().saturating_sub(6));
+    let layout =
+        Layout { sizes: own.sizes().clone(), strides: strides(own.sizes(), format, Some(own.layout()))?, offset: 0 };
+    let dtype = options.dtype.unwrap_or(own.dtype());
+    let device = options.device.unwrap_or(own.device());
+    let tensor = crate::call::allocate(&Spec { layout, dtype, device })?;
+    Ok((options, tensor))
+}
+
+fn filled_like(args: &Args, value: Scalar) -> Result<Output> {
+    let (options, tensor) = like(args)?;
+    check_fits(value, tensor.dtype())?;
+    fill(&tensor, value)?;
+    options.finish(tensor)
+}
+
+const LIKE: Row = Row { variants: Variants::FUNCTION, samples: &["t(2, 3)", "t(2, 3).t()", "t()"], ..BASE };
+
+pub static EMPTY_LIKE: Row = Row {
+    name: "empty_like",
+    signature: factory!("Tensor self, *, MemoryFormat? memory_format=None"),
+    doc: "A tensor of another's size, dtype and order in memory, whose elements are whatever the memory held.
+
+    >>> torch.empty_like(torch.ones(2, 3)).shape
+    torch.Size([2, 3])",
+    run: Run::Compose(|args| {
+        let (options, tensor) = like(args)?;
+        options.finish(tensor)
+    }),
+    samples: &[],
+    ..LIKE
+};
+
+pub static ZEROS_LIKE: Row = Row {
+    name: "zeros_like",
+    signature: factory!("Tensor self, *, MemoryFormat? memory_format=None"),
+    doc: "A tensor of another's size and dtype, filled with 0.
+
+    >>> torch.zeros_like(torch.tensor([1, 2]))
+    tensor([0, 0])",
+    run: Run::Compose(|args| filled_like(args, Scalar::ZERO)),
+    reference: "np.zeros_like(self)",
+    ..LIKE
+};
+
+pub static ONES_LIKE: Row = Row {
+    name: "ones_like",
+    signature: factory!("Tensor self, *, MemoryFormat? memory_format=None"),
+    doc: "A tensor of another's size and dtype, filled with 1.
+
+    >>> torch.ones_like(torch.tensor([1, 2]))
+    tensor([1, 1])",
+    run: Run::Compose(|args| filled_like(args, Scalar::ONE)),
+    reference: "np.ones_like(self)",
+    ..LIKE
+};
+
+pub static FULL_LIKE: Row = Row {
+    name: "full_like",
+    signature: factory!("Tensor self, Scalar fill_value, *, MemoryFormat? memory_format=None"),
+    doc: "A tensor of another's size and dtype, filled with a value.
+
+    >>> torch.full_like(torch.zeros(2), 3)
+    tensor([3., 3.])",
+    run: Run::Compose(|args| filled_like(args, args.scalar(1)?)),
+    samples: &["t(2, 3), 1", "t(), 1"],
+    reference: "np.full_like(self, fill_value)",
+    ..LIKE
+};
+
+/// A new tensor of the first argument's dtype and device, and of another size.
+fn new(args: &Args, value: Option<Scalar>) -> Result<Output> {
+    let (own, options) = (args.tensor(0)?, Options::of(args)?);
+    let sizes = sizes(args, 1)?;
+    let dtype = options.dtype.unwrap_or(own.dtype());
+    let tensor = super::empty(&sizes, dtype, options.device.unwrap_or(own.device()))?;
+    if let Some(value) = value {
+        check_fits(value, dtype)?;
+        fill(&tensor, value)?;
+    }
+    options.finish(tensor)
+}
+
+const NEW: Row = Row { variants: Variants::METHOD, ..BASE };
+
+pub static NEW_EMPTY: Row = Row {
+    name: "new_empty",
+    signature: factory!("Tensor self, int[] size, *"),
+    doc: "`empty` with this tensor's dtype and device.
+
+    >>> torch.ones(1, dtype=torch.int32).new_empty(2).dtype
+    torch.int32",
+    run: Run::Compose(|args| new(args, None)),
+    ..NEW
+};
+
+pub static NEW_ZEROS: Row = Row {
+    name: "new_zeros",
+    signature: factory!("Tensor self, int[] size, *"),
+    doc: "`zeros` with this tensor's dtype and device.
+
+    >>> torch.tensor([1]).new_zeros(2)
+    tensor([0, 0])",
+    run: Run::Compose(|args| new(args, Some(Scalar::ZERO))),
+    samples: &["t(2), (3,)"],
+    reference: "np.zeros(size, self.dtype)",
+    ..NEW
+};
+
+pub static NEW_ONES: Row = Row {
+    name: "new_ones",
+    signature: factory!("Tensor self, int[] size, *"),
+    doc: "`ones` with this tensor's dtype and device.
+
+    >>> torch.tensor([5]).new_ones(2)
+    tensor([1, 1])",
+    run: Run::Compose(|args| new(args, Some(Scalar::ONE))),
+    samples: &["t(2), (3,)"],
+    reference: "np.ones(size, self.dtype)",
+    ..NEW
+};
+
+pub static NEW_FULL: Row = Row {
+    name: "new_full",
+    signature: factory!("Tensor self, int[] size, Scalar fill_value, *"),
+    doc: "`full` with this tensor's dtype and device.
+
+    >>> torch.tensor([5]).new_full((2,), 3.7)
+    tensor([3, 3])",
+    run: Run::Compose(|args| new(args, Some(args.scalar(2)?))),
+    samples: &["t(2), (3,), 1"],
+    reference: "np.full(size, fill_value, self.dtype)",
+    ..NEW
+};
+
+pub static NEW_EMPTY_STRIDED: Row = Row {
+    name: "new_empty_strided",
+    signature: factory!("Tensor self, int[] size, int[] stride, *"),
+    doc: "`empty_strided` with this tensor's dtype and device.
+
+    >>> torch.ones(1).new_empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)",
+    run: Run::Compose(|args| {
+        let own = args.tensor(0)?;
+        let mut inner = Args::new(&EMPTY_STRIDED, args.values[1..].iter().cloned());
+        let dtype = args.dtype(3).unwrap_or(own.dtype());
+        inner.values[2] = crate::value::Value::DType(dtype);
+        inner.values[4] = crate::value::Value::Device(args.device(5).unwrap_or(own.device()));
+        crate::call::call(inner)
+    }),
+    ..NEW
+};
+
+/// Writes each index of a list to a tensor of one dtype.
+fn write_ints(tensor: &Tensor, numbers: impl Iterator<Item = i64>) {
+    if tensor.device() != Device::Cpu {
+        return;
+    }
+    let pin = tensor.storage().pin();
+    dispatch!(tensor.dtype(), T in all => {
+        for (place, number) in numbers.take(tensor.numel()).enumerate() {
+            // SAFETY: the tensor is fresh, contiguous, and `place` lies within it.
+            unsafe { pin.as_ptr().cast::<T>().add(place).write(T::from_scalar(Scalar::Int(number))) };
+        }
+    });
+}
+
+pub static EYE: Row = Row {
+    name: "eye",
+    signature: factory!("int n, int? m=None, *"),
+    doc: "A matrix with 1 on the diagonal and 0 elsewhere.
+
+    >>> torch.eye(2, 3)
+    tensor([[1., 0., 0.],
+            [0., 1., 0.]])",
+    run: Run::Compose(|args| {
+        let options = Options::of(args)?;
+        let rows = args.int(0)?;
+        let columns = args.optional_int(1).unwrap_or(rows);
+        for (name, size) in [("n", rows), ("m", columns)] {
+            if size < 0 {
+                return Err(Error::runtime(format!("{name} must be greater or equal to 0, got {size}")));
+            }
+        }
+        let tensor = options.empty(&[rows as isize, columns as isize], options.dtype())?;
+        fill(&tensor, Scalar::ZERO)?;
+        let (own, length) = (tensor.layout(), rows.min(columns) as isize);
+        let diagonal = Layout {
+            sizes: Dims::from_slice(&[length]),
+            strides: Dims::from_slice(&[own.strides[0] + own.strides[1]]),
+            offset: 0,
+        };
+        fill(&Tensor::new(tensor.storage().clone(), diagonal, tensor.dtype(), tensor.device()), Scalar::ONE)?;
+        options.finish(tensor)
+    }),
+    samples: &["3", "2, 3", "0"],
+    errors: &[("-1", "RuntimeError", "n must be greater or equal to 0, got -1")],
+    reference: "np.eye(n, m, dtype=dtype or np.float32)",
+    ..BASE
+};
+
+/// The row and column indices of a triangle's elements, two rows of one tensor.
+fn triangle(args: &Args, holds: fn(i64, i64, i64) -> bool) -> Result<Output> {
+    let options = Options::of(args)?;
+    let (rows, columns, offset) = (args.int(0)?, args.int(1)?, args.int(2)?);
+    for (name, size) in [("row", rows), ("col", columns)] {
+        if size < 0 {
+            return Err(Error::runtime(format!("{name} must be non-negative, got{size}")));
+        }
+    }
+    let inside =
+        || (0..rows).flat_map(move |i| (0..columns).map(move |j| (i, j))).filter(move |&(i, j)| holds(i, j, offset));
+    let count = inside().count() as isize;
+    let tensor = options.empty(&[2, count], DType::I64)?;
+    write_ints(&tensor, inside().map(|place| place.0).chain(inside().map(|place| place.1)));
+    options.finish(tensor)
+}
+
+pub static TRIL_INDICES: Row = Row {
+    name: "tril_indices",
+    variants: Variants::FUNCTION,
+    signature: factory!("int row, int col, int offset=0, *"),
+    doc: "The indices of a matrix's lower triangle, rows above columns.
+
+    >>> torch.tril_indices(2, 2)
+    tensor([[0, 1, 1],
+            [0, 0, 1]])",
+    run: Run::Compose(|args| triangle(args, |i, j, offset| j - i <= offset)),
+    samples: &["3, 3", "2, 4, 1", "4, 2, -1"],
+    reference: "np.array(np.tril_indices(row, offset, col))",
+    ..BASE
+};
+
+pub static TRIU_INDICES: Row = Row {
+    name: "triu_indices",
+    variants: Variants::FUNCTION,
+    signature: factory!("int row, int col, int offset=0, *"),
+    doc: "The indices of a matrix's upper triangle, rows above columns.
+
+    >>> torch.triu_indices(2, 2)
+    tensor([[0, 0, 1],
+            [0, 1, 1]])",
+    run: Run::Compose(|args| triangle(args, |i, j, offset| j - i >= offset)),
+    samples: &["3, 3", "2, 4, 1", "4, 2, -1"],
+    reference: "np.array(np.triu_indices(row, offset, col))",
+    ..BASE
+};

@@ -1,0 +1,383 @@
+//! Random numbers drawn into a tensor, in place: `uniform_`, `normal_`, `random_` and the other distributions.
+//!
+//! Streams are serial and torch's own: elements are drawn in the order of the tensor's memory, whatever its strides. A
+//! tensor that is not one contiguous stretch of private memory is drawn into a buffer, and copied in that order.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::dtype::{bf16_, f16_};
+use rushlight_core::{Class, DType, Device, Error, Layout, Result, dispatch};
+use rushlight_rng::distributions::{self, IntRange};
+use rushlight_rng::{Element, FullRange64, Generator as Stream};
+
+use super::assemble::pairs;
+use super::overwrite::{OVERWRITTEN, change};
+use crate::generator::Generator;
+use crate::row::{DTypes, Row, Run, Variants};
+use crate::value::Args;
+
+/// The generator at `place`, or the process's own.
+pub fn generator(args: &Args, place: usize) -> Generator {
+    args.generator(place).cloned().unwrap_or_default()
+}
+
+/// The dimensions in the order of memory: the widest step first.
+fn in_memory_order(layout: &Layout) -> Layout {
+    let mut order: Vec<usize> = (0..layout.rank()).collect();
+    order.sort_by_key(|&dim| std::cmp::Reverse(layout.strides[dim].abs()));
+    layout.permute(&order)
+}
+
+/// Hands the elements to `draw` in the order of memory, as one slice of what is about to be overwritten.
+pub fn fill<T: Element>(
+    tensor: &Tensor,
+    generator: &Generator,
+    draw: impl FnOnce(&mut Stream, &mut [T]),
+) -> Result<()> {
+    let count = tensor.numel();
+    if tensor.device() != Device::Cpu || count == 0 {
+        return Ok(());
+    }
+    let mut draw = Some(draw);
+    let mut run = |target: &Tensor| {
+        crate::host::while_detached(count, || {
+            let pin = target.storage().pin();
+            let first = pin.as_ptr().cast::<T>().wrapping_offset(target.layout().offset);
+            if let Some(draw) = draw.take() {
+                // SAFETY: the target is contiguous, aligned, no other process writes it, and any bytes are a `T`.
+                generator.draw(|stream| draw(stream, unsafe { std::slice::from_raw_parts_mut(first, count) }));
+            }
+            Ok(())
+        })
+    };
+    let aligned = tensor.storage().address() % align_of::<T>() == 0;
+    if tensor.layout().is_contiguous() && aligned && !tensor.storage().is_shared() {
+        return run(tensor);
+    }
+    let ordered = in_memory_order(tensor.layout());
+    let buffer = super::empty(&ordered.sizes, tensor.dtype(), Device::Cpu)?;
+    run(&buffer)?;
+    crate::copy::copy(&Tensor::new(tensor.storage().clone(), ordered, tensor.dtype(), tensor.device()), &buffer)
+}
+
+pub fn refused(kernel: &str, dtype: DType) -> Error {
+    Error::new(Class::NotImplemented, format!("\"{kernel}\" not implemented for '{}'", dtype.title()))
+}
+
+/// Runs a body for a floating dtype; complex numbers are their parts.
+macro_rules! floating {
+    ($tensor:expr, $kernel:expr, |$target:ident, $T:ident| $body:expr) => {{
+        let parts;
+        let $target: &Tensor = if $tensor.dtype().is_complex() {
+            parts = pairs($tensor);
+            &parts
+        } else {
+            $tensor
+        };
+        dispatch!($target.dtype(), $T in [f16_, bf16_, f32, f64] => $body, else => Err(refused($kernel, $target.dtype())))
+    }};
+}
+
+/// Runs a body for any real dtype; bool is a byte of 0 or 1.
+macro_rules! real {
+    ($tensor:expr, $kernel:expr, |$T:ident| $body:expr) => {{
+        let dtype = if $tensor.dtype() == DType::Bool { DType::U8 } else { $tensor.dtype() };
+        dispatch!(dtype, $T in [u8, i8, i16, i32, i64, u16, u32, u64, f16_, bf16_, f32, f64] => $body,
+            else => Err(refused($kernel, dtype)))
+    }};
+}
+
+pub fn uniform(tensor: &Tensor, generator: &Generator, from: f64, to: f64) -> Result<()> {
+    floating!(tensor, "check_uniform_bounds", |target, T| {
+        if from > to {
+            return Err(Error::runtime(format!(
+                "uniform_ expects to return a [from, to) range, but found from={from} > to={to}"
+            )));
+        }
+        fill::<T>(target, generator, |stream, out| distributions::uniform(stream, out, from, to))
+    })
+}
+
+pub fn normal(tensor: &Tensor, generator: &Generator, mean: f64, std: f64) -> Result<()> {
+    if std < 0.0 {
+        return Err(Error::runtime(format!("normal expects std >= 0.0, but found std {std}")));
+    }
+    // The variance of a complex number is shared by its parts.
+    let std = if tensor.dtype().is_complex() { std / std::f64::consts::SQRT_2 } else { std };
+    floating!(tensor, "normal_kernel_cpu", |target, T| {
+        let contiguous = target.layout().is_contiguous();
+        fill::<T>(target, generator, |stream, out| {
+            if contiguous {
+                return distributions::normal(stream, out, mean, std);
+            }
+            let count = out.len();
+            let mut slots = out.iter_mut();
+            distributions::normal_serial(stream, count, mean, std, |value| {
+                if let Some(slot) = slots.next() {
+                    *slot = T::from_f64(value);
+                }
+            });
+        })
+    })
+}
+
+/// Integers in [from, to).
+pub fn integers(tensor: &Tensor, generator: &Generator, from: i64, to: i64) -> Result<()> {
+    let refuse = |error: distributions::RangeError| Error::runtime(error.to_string());
+    if tensor.dtype() == DType::Bool {
+        let range = IntRange::new::<bool>(from, to).map_err(refuse)?;
+        return fill::<u8>(tensor, generator, |stream, out| distributions::random_from_to(stream, out, range));
+    }
+    real!(tensor, "random_from_to", |T| {
+        let range = IntRange::new::<T>(from, to).map_err(refuse)?;
+        fill::<T>(tensor, generator, |stream, out| distributions::random_from_to(stream, out, range))
+    })
+}
+
+/// Integers from `from` to the greatest of the dtype.
+fn integers_from(tensor: &Tensor, generator: &Generator, from: i64) -> Result<()> {
+    fn whole<T: FullRange64>(tensor: &Tensor, generator: &Generator) -> Result<()> {
+        fill::<T>(tensor, generator, |stream, out| distributions::random_full_64_bits(stream, out))
+    }
+    if from == i64::MIN {
+        return dispatch!(tensor.dtype(), T in [i64, f64, f32, bf16_] => whole::<T>(tensor, generator),
+            else => Err(refused("random_full_64_bits_range_kernel_cpu", tensor.dtype())));
+    }
+    let refuse = |error: distributions::RangeError| Error::runtime(error.to_string());
+    if tensor.dtype() == DType::Bool {
+        let range = IntRange::starting::<bool>(from).map_err(refuse)?;
+        return fill::<u8>(tensor, generator, |stream, out| distributions::random_from_to(stream, out, range));
+    }
+    real!(tensor, "random_update_from_to", |T| {
+        let range = IntRange::starting::<T>(from).map_err(refuse)?;
+        fill::<T>(tensor, generator, |stream, out| distributions::random_from_to(stream, out, range))
+    })
+}
+
+/// Any value the dtype has from 0 on.
+fn anything(tensor: &Tensor, generator: &Generator) -> Result<()> {
+    if tensor.dtype() == DType::Bool {
+        return integers(tensor, generator, 0, 2);
+    }
+    dispatch!(tensor.dtype(), T in [u8, i8, i16, i32, i64, f16_, bf16_, f32, f64] => {
+        fill::<T>(tensor, generator, |stream, out| distributions::random(stream, out))
+    }, else => Err(refused("random_kernel_cpu", tensor.dtype())))
+}
+
+pub fn bernoulli(tensor: &Tensor, generator: &Generator, p: f64) -> Result<()> {
+    if !(0.0..=1.0).contains(&p) {
+        return Err(Error::runtime(format!("bernoulli_ expects p to be in [0, 1], but got p={p}")));
+    }
+    if tensor.dtype().is_wide_unsigned() {
+        return Err(refused("bernoulli_scalar_cpu_", tensor.dtype()));
+    }
+    real!(tensor, "bernoulli_scalar_cpu_", |T| {
+        fill::<T>(tensor, generator, |stream, out| distributions::bernoulli(stream, out, p))
+    })
+}
+
+/// Coins, each with the probability at its own place.
+pub fn bernoulli_each(tensor: &Tensor, generator: &Generator, p: &Tensor) -> Result<()> {
+    let layout = p.layout().broadcast_to(tensor.sizes())?;
+    let mut order: Vec<usize> = (0..tensor.rank()).collect();
+    order.sort_by_key(|&dim| std::cmp::Reverse(tensor.layout().strides[dim].abs()));
+    // The probabilities in the order in which the elements are drawn.
+    let ordered = Tensor::new(p.storage().clone(), layout.permute(&order), p.dtype(), p.device());
+    dispatch!(p.dtype(), P in [f16_, bf16_, f32, f64] => {
+        let p = if p.device() == Device::Cpu { crate::convert::to_vec::<P>(&ordered)? } else { Vec::new() };
+        if !p.iter().all(|p| (0.0..=1.0).contains(&p.to_f64())) {
+            return Err(Error::runtime("Expected p_in >= 0 && p_in <= 1 to be true, but got false."));
+        }
+        real!(tensor, "bernoulli_tensor_cpu_self_", |T| {
+            fill::<T>(tensor, generator, |stream, out| distributions::bernoulli_each(stream, out, &p))
+        })
+    }, else => Err(refused("bernoulli_tensor_cpu_p_", p.dtype())))
+}
+
+fn exponential(tensor: &Tensor, generator: &Generator, lambda: f64) -> Result<()> {
+    if !tensor.dtype().is_floating() {
+        return Err(Error::runtime(format!(
+            "Exponential distribution is a continuous probability distribution. dtype must be a floating point but you specified {}",
+            tensor.dtype().title()
+        )));
+    }
+    if lambda.is_nan() || lambda <= 0.0 {
+        return Err(Error::runtime(format!("exponential_ expects lambda > 0.0, but found lambda={lambda}")));
+    }
+    floating!(tensor, "exponential_cpu", |target, T| {
+        fill::<T>(target, generator, |stream, out| distributions::exponential(stream, out, lambda))
+    })
+}
+
+fn geometric(tensor: &Tensor, generator: &Generator, p: f64) -> Result<()> {
+    if !(p > 0.0 && p < 1.0) {
+        return Err(Error::runtime(format!("geometric_ expects p to be in (0, 1), but got p={p}")));
+    }
+    if tensor.dtype() == DType::Bool || tensor.dtype().is_wide_unsigned() {
+        return Err(refused("geometric_cpu", tensor.dtype()));
+    }
+    real!(tensor, "geometric_cpu", |T| {
+        fill::<T>(tensor, generator, |stream, out| distributions::geometric(stream, out, p))
+    })
+}
+
+fn cauchy(tensor: &Tensor, generator: &Generator, median: f64, sigma: f64) -> Result<()> {
+    if !tensor.dtype().is_floating() {
+        return Err(Error::runtime(format!(
+            "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified {}",
+            tensor.dtype().title()
+        )));
+    }
+    if sigma.is_nan() || sigma <= 0.0 {
+        return Err(Error::runtime(format!("cauchy_ expects sigma > 0.0, but found sigma={sigma}")));
+    }
+    floating!(tensor, "cauchy_cpu", |target, T| {
+        fill::<T>(target, generator, |stream, out| distributions::cauchy(stream, out, median, sigma))
+    })
+}
+
+fn log_normal(tensor: &Tensor, generator: &Generator, mean: f64, std: f64) -> Result<()> {
+    if std.is_nan() || std <= 0.0 {
+        return Err(Error::runtime(format!("log_normal_ expects std > 0.0, but found std={std}")));
+    }
+    floating!(tensor, "log_normal_cpu", |target, T| {
+        fill::<T>(target, generator, |stream, out| distributions::log_normal(stream, out, mean, std))
+    })
+}
+
+const BASE: Row = Row { variants: Variants::METHOD, dtypes: DTypes::ALL, derivative: OVERWRITTEN, ..Row::BASE };
+
+pub static UNIFORM_: Row = Row {
+    name: "uniform_",
+    signature: "(Tensor self, float from=0, float to=1, *, Generator? generator=None) -> Tensor",
+    doc: "Fills the tensor with numbers drawn evenly from `from` up to `to`.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(3).uniform_(-1, 1)
+    tensor([-0.0075,  0.5364, -0.8230])",
+    run: Run::Compose(|args| change(args, |own| uniform(own, &generator(args, 3), args.float(1)?, args.float(2)?))),
+    ..BASE
+};
+
+pub static NORMAL_: Row = Row {
+    name: "normal_",
+    signature: "(Tensor self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor",
+    doc: "Fills the tensor with normally distributed numbers.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(2).normal_(mean=10, std=0.1)
+    tensor([10.1541,  9.9707])",
+    run: Run::Compose(|args| change(args, |own| normal(own, &generator(args, 3), args.float(1)?, args.float(2)?))),
+    ..BASE
+};
+
+pub static RANDOM_: Row = Row {
+    name: "random_",
+    signature: "(Tensor self, *, Generator? generator=None) -> Tensor",
+    doc: "Fills the tensor with integers from 0 to the greatest of its dtype.
+
+    >>> bool((torch.empty(9, dtype=torch.int8).random_() >= 0).all())
+    True",
+    run: Run::Compose(|args| change(args, |own| anything(own, &generator(args, 1)))),
+    ..BASE
+};
+
+pub static RANDOM_TO_: Row = Row {
+    name: "random_.to",
+    signature: "(Tensor self, int to, *, Generator? generator=None) -> Tensor",
+    doc: "Fills the tensor with integers from 0 up to `to`, without it.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(4).random_(10)
+    tensor([4., 9., 3., 0.])",
+    run: Run::Compose(|args| change(args, |own| integers(own, &generator(args, 2), 0, args.int(1)?))),
+    ..BASE
+};
+
+pub static RANDOM_FROM_: Row = Row {
+    name: "random_.from",
+    signature: "(Tensor self, int from, int? to, *, Generator? generator=None) -> Tensor",
+    doc:
+        "Fills the tensor with integers from `from` up to `to`, without it; without `to`, to the greatest of its dtype.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(4).random_(10, 20)
+    tensor([14., 19., 13., 10.])",
+    run: Run::Compose(|args| {
+        change(args, |own| match args.optional_int(2) {
+            Some(to) => integers(own, &generator(args, 3), args.int(1)?, to),
+            None => integers_from(own, &generator(args, 3), args.int(1)?),
+        })
+    }),
+    ..BASE
+};
+
+pub static BERNOULLI_: Row = Row {
+    name: "bernoulli_.float",
+    signature: "(Tensor self, float p=0.5, *, Generator? generator=None) -> Tensor",
+    doc: "Fills the tensor with 1 of probability `p`, else 0.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(4).bernoulli_(0.6)
+    tensor([0., 0., 1., 0.])",
+    run: Run::Compose(|args| change(args, |own| bernoulli(own, &generator(args, 2), args.float(1)?))),
+    ..BASE
+};
+
+pub static BERNOULLI_TENSOR_: Row = Row {
+    name: "bernoulli_.Tensor",
+    signature: "(Tensor self, Tensor p, *, Generator? generator=None) -> Tensor",
+    doc: "Fills the tensor with 1 of the probability that stands at the same place of `p`, else 0.
+
+    >>> torch.empty(2).bernoulli_(torch.tensor([0., 1.]))
+    tensor([0., 1.])",
+    run: Run::Compose(|args| change(args, |own| bernoulli_each(own, &generator(args, 2), args.tensor(1)?))),
+    ..BASE
+};
+
+pub static EXPONENTIAL_: Row = Row {
+    name: "exponential_",
+    signature: "(Tensor self, float lambd=1, *, Generator? generator=None) -> Tensor",
+    doc: "Fills the tensor with exponentially distributed numbers of the rate `lambd`.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(2).exponential_()
+    tensor([3.5083, 1.2304])",
+    run: Run::Compose(|args| change(args, |own| exponential(own, &generator(args, 2), args.float(1)?))),
+    ..BASE
+};
+
+pub static GEOMETRIC_: Row = Row {
+    name: "geometric_",
+    signature: "(Tensor self, float p, *, Generator? generator=None) -> Tensor",
+    doc: "Fills the tensor with the number of tries that the first success of probability `p` takes.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(4).geometric_(0.5)
+    tensor([1., 1., 2., 1.])",
+    run: Run::Compose(|args| change(args, |own| geometric(own, &generator(args, 2), args.float(1)?))),
+    ..BASE
+};
+
+pub static CAUCHY_: Row = Row {
+    name: "cauchy_",
+    signature: "(Tensor self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor",
+    doc: "Fills the tensor with numbers of the Cauchy distribution.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(2).cauchy_()
+    tensor([10.5977,  0.7648])",
+    run: Run::Compose(|args| change(args, |own| cauchy(own, &generator(args, 3), args.float(1)?, args.float(2)?))),
+    ..BASE
+};
+
+pub static LOG_NORMAL_: Row = Row {
+    name: "log_normal_",
+    signature: "(Tensor self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor",
+    doc: "Fills the tensor with numbers whose logarithm is normally distributed.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(2).log_normal_()
+    tensor([59.2634,  1.5116])",
+    run: Run::Compose(|args| change(args, |own| log_normal(own, &generator(args, 3), args.float(1)?, args.float(2)?))),
+    ..BASE
+};

@@ -1,0 +1,388 @@
+//! New tensors of random numbers.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::dtype::{bf16_, f16_};
+use rushlight_core::{DType, Device, Error, Result, Scalar, dispatch};
+use rushlight_rng::Float;
+use rushlight_rng::distributions;
+
+use super::constant::like;
+use super::draw::{self, generator};
+use super::{Options, check_fits, factory, sizes};
+use crate::derive::Derivative;
+use crate::op;
+use crate::pointwise::arith::{ADD, MUL};
+use crate::row::{DTypes, Row, Run, Variants};
+use crate::value::{Args, Output};
+
+const RANDOM: Derivative = Derivative::NonDifferentiable("its result is random");
+const BASE: Row =
+    Row { variants: Variants::FUNCTION.and(Variants::OUT), dtypes: DTypes::ALL, derivative: RANDOM, ..Row::BASE };
+
+pub static RAND: Row = Row {
+    name: "rand",
+    signature: factory!("int[] size, *, Generator? generator=None"),
+    doc: "Random numbers drawn evenly from 0 up to 1.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.rand(3)
+    tensor([0.4963, 0.7682, 0.0885])",
+    run: Run::Compose(|args| {
+        let options = Options::of(args)?;
+        let tensor = options.empty(&sizes(args, 0)?, options.dtype())?;
+        draw::uniform(&tensor, &generator(args, 1), 0.0, 1.0)?;
+        options.finish(tensor)
+    }),
+    ..BASE
+};
+
+pub static RANDN: Row = Row {
+    name: "randn",
+    signature: factory!("int[] size, *, Generator? generator=None"),
+    doc: "Random numbers of the standard normal distribution.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.randn(3)
+    tensor([ 1.5410, -0.2934, -2.1788])",
+    run: Run::Compose(|args| {
+        let options = Options::of(args)?;
+        let tensor = options.empty(&sizes(args, 0)?, options.dtype())?;
+        draw::normal(&tensor, &generator(args, 1), 0.0, 1.0)?;
+        options.finish(tensor)
+    }),
+    ..BASE
+};
+
+pub static RAND_LIKE: Row = Row {
+    name: "rand_like",
+    variants: Variants::FUNCTION,
+    signature: factory!("Tensor self, *, Generator? generator=None, MemoryFormat? memory_format=None"),
+    doc: "`rand` with another tensor's size and dtype.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.rand_like(torch.ones(3))
+    tensor([0.4963, 0.7682, 0.0885])",
+    run: Run::Compose(|args| {
+        let (options, tensor) = like(args)?;
+        draw::uniform(&tensor, &generator(args, 1), 0.0, 1.0)?;
+        options.finish(tensor)
+    }),
+    ..BASE
+};
+
+pub static RANDN_LIKE: Row = Row {
+    name: "randn_like",
+    variants: Variants::FUNCTION,
+    signature: factory!("Tensor self, *, Generator? generator=None, MemoryFormat? memory_format=None"),
+    doc: "`randn` with another tensor's size and dtype.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.randn_like(torch.ones(3))
+    tensor([ 1.5410, -0.2934, -2.1788])",
+    run: Run::Compose(|args| {
+        let (options, tensor) = like(args)?;
+        draw::normal(&tensor, &generator(args, 1), 0.0, 1.0)?;
+        options.finish(tensor)
+    }),
+    ..BASE
+};
+
+fn randint(args: &Args, low: i64, high: i64, size: usize) -> Result<Output> {
+    let options = Options::of(args)?;
+    let tensor = options.empty(&sizes(args, size)?, DType::I64)?;
+    draw::integers(&tensor, &generator(args, size + 1), low, high)?;
+    options.finish(tensor)
+}
+
+pub static RANDINT: Row = Row {
+    name: "randint",
+    signature: factory!("int high, int[] size, *, Generator? generator=None"),
+    doc: "Random integers from 0 up to `high`, without it.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.randint(10, (4,))
+    tensor([4, 9, 3, 0])",
+    run: Run::Compose(|args| randint(args, 0, args.int(0)?, 1)),
+    errors: &[("0, (2,)", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=0 >= to=0")],
+    ..BASE
+};
+
+pub static RANDINT_LOW: Row = Row {
+    name: "randint.low",
+    signature: factory!("int low, int high, int[] size, *, Generator? generator=None"),
+    doc: "Random integers from `low` up to `high`, without it.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.randint(3, 10, (4,))
+    tensor([7, 6, 3, 5])",
+    run: Run::Compose(|args| randint(args, args.int(0)?, args.int(1)?, 2)),
+    errors: &[("5, 3, (2,)", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=5 >= to=3")],
+    ..BASE
+};
+
+fn randint_like(args: &Args, low: i64, high: i64, stream: usize) -> Result<Output> {
+    let (options, tensor) = like(args)?;
+    draw::integers(&tensor, &generator(args, stream), low, high)?;
+    options.finish(tensor)
+}
+
+pub static RANDINT_LIKE: Row = Row {
+    name: "randint_like",
+    variants: Variants::FUNCTION,
+    signature: factory!("Tensor self, int high, *, Generator? generator=None, MemoryFormat? memory_format=None"),
+    doc: "Random integers from 0 up to `high`, with another tensor's size and dtype.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.randint_like(torch.ones(4), 10)
+    tensor([4., 9., 3., 0.])",
+    run: Run::Compose(|args| randint_like(args, 0, args.int(1)?, 2)),
+    ..BASE
+};
+
+pub static RANDINT_LIKE_LOW: Row = Row {
+    name: "randint_like.low_dtype",
+    variants: Variants::FUNCTION,
+    signature: factory!(
+        "Tensor self, int low, int high, *, Generator? generator=None, MemoryFormat? memory_format=None"
+    ),
+    doc: "Random integers from `low` up to `high`, with another tensor's size and dtype.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.randint_like(torch.ones(4), 3, 10)
+    tensor([7., 6., 3., 5.])",
+    run: Run::Compose(|args| randint_like(args, args.int(1)?, args.int(2)?, 3)),
+    ..BASE
+};
+
+pub static RANDPERM: Row = Row {
+    name: "randperm",
+    signature: factory!("int n, *, Generator? generator=None"),
+    doc: "The integers from 0 up to `n`, without it, in random order.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.randperm(5)
+    tensor([4, 0, 1, 3, 2])",
+    run: Run::Compose(|args| {
+        let (options, n) = (Options::of(args)?, args.int(0)?);
+        let tensor = options.empty(&[n as isize], DType::I64)?;
+        check_fits(Scalar::Int(n), tensor.dtype())?;
+        let stream = generator(args, 1);
+        dispatch!(tensor.dtype(), T in [u8, i8, i16, i32, i64, f16_, bf16_, f32, f64] => {
+            draw::fill::<T>(&tensor, &stream, |stream, out| distributions::randperm(stream, out))?;
+        }, else => return Err(draw::refused("randperm", tensor.dtype())));
+        options.finish(tensor)
+    }),
+    errors: &[("-1", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]")],
+    ..BASE
+};
+
+/// A standard normal tensor, or one of another deviation, of a broadcast size.
+fn noise(like: &Tensor, other: Option<&Tensor>, std: f64, args: &Args, stream: usize) -> Result<Tensor> {
+    let sizes = match other {
+        Some(other) => rushlight_core::broadcast::broadcast(like.sizes(), other.sizes())?,
+        None => like.sizes().clone(),
+    };
+    let tensor = super::empty(&sizes, like.dtype(), like.device())?;
+    draw::normal(&tensor, &generator(args, stream), 0.0, std)?;
+    Ok(tensor)
+}
+
+/// Refuses negative deviations.
+fn check_std(std: &Tensor) -> Result<()> {
+    if std.dtype().is_complex() {
+        return Err(Error::runtime("normal expects standard deviation to be non-complex"));
+    }
+    if std.device() == Device::Cpu && crate::convert::to_vec::<f64>(std)?.iter().any(|std| *std < 0.0) {
+        return Err(Error::runtime("normal expects all elements of std >= 0.0"));
+    }
+    Ok(())
+}
+
+pub static NORMAL_TENSORS: Row = Row {
+    name: "normal.Tensor_Tensor",
+    signature: "(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
+    doc: "Normally distributed numbers, each with the mean and the deviation at its place.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.normal(torch.tensor([10., 20.]), torch.tensor([1., 2.]))
+    tensor([11.5410, 19.4131])",
+    run: Run::Compose(|args| {
+        let (mean, std) = (args.tensor(0)?, args.tensor(1)?);
+        check_std(std)?;
+        let noise = noise(mean, Some(std), 1.0, args, 2)?;
+        ADD.call([(&op!(MUL, &noise, std)?).into(), mean.into()])
+    }),
+    ..BASE
+};
+
+pub static NORMAL_MEANS: Row = Row {
+    name: "normal.Tensor_float",
+    signature: "(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor",
+    doc: "Normally distributed numbers, each with the mean at its place.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.normal(torch.tensor([10., 20.]))
+    tensor([11.5410, 19.7066])",
+    run: Run::Compose(|args| {
+        let mean = args.tensor(0)?;
+        let noise = noise(mean, None, args.float(1)?, args, 2)?;
+        ADD.call([(&noise).into(), mean.into()])
+    }),
+    ..BASE
+};
+
+pub static NORMAL_STDS: Row = Row {
+    name: "normal.float_Tensor",
+    signature: "(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
+    doc: "Normally distributed numbers, each with the deviation at its place.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.normal(10., torch.tensor([1., 2.]))
+    tensor([11.5410,  9.4131])",
+    run: Run::Compose(|args| {
+        let (mean, std) = (args.float(0)?, args.tensor(1)?);
+        check_std(std)?;
+        let noise = noise(std, None, 1.0, args, 2)?;
+        ADD.call([(&op!(MUL, &noise, std)?).into(), mean.into()])
+    }),
+    ..BASE
+};
+
+pub static NORMAL_SIZE: Row = Row {
+    name: "normal.float_float",
+    signature: factory!("float mean, float std, int[] size, *, Generator? generator=None"),
+    doc: "Normally distributed numbers of one mean and deviation.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.normal(10., 2., (2,))
+    tensor([13.0820,  9.4131])",
+    run: Run::Compose(|args| {
+        let options = Options::of(args)?;
+        let tensor = options.empty(&sizes(args, 2)?, options.dtype())?;
+        draw::normal(&tensor, &generator(args, 3), args.float(0)?, args.float(1)?)?;
+        options.finish(tensor)
+    }),
+    ..BASE
+};
+
+pub static BERNOULLI: Row = Row {
+    name: "bernoulli",
+    variants: Variants::BOTH.and(Variants::OUT),
+    signature: "(Tensor self, *, Generator? generator=None) -> Tensor",
+    doc: "1 with the probability that stands at the same place of the tensor, else 0.
+
+    >>> torch.bernoulli(torch.tensor([0., 1.]))
+    tensor([0., 1.])",
+    run: Run::Compose(|args| {
+        let own = args.tensor(0)?;
+        let tensor = op!(super::constant::EMPTY_LIKE, own)?;
+        draw::bernoulli_each(&tensor, &generator(args, 1), own)?;
+        Ok(Output::Tensor(tensor))
+    }),
+    // torch records it all the same, with a gradient of zero.
+    derivative: RANDOM,
+    ..BASE
+};
+
+pub static BERNOULLI_P: Row = Row {
+    name: "bernoulli.p",
+    variants: Variants::BOTH,
+    signature: "(Tensor self, float p, *, Generator? generator=None) -> Tensor",
+    doc: "1 with probability `p`, else 0, in the tensor's size and dtype.
+
+    >>> torch.bernoulli(torch.zeros(2), 1.)
+    tensor([1., 1.])",
+    run: Run::Compose(|args| {
+        let tensor = op!(super::constant::EMPTY_LIKE, args.tensor(0)?)?;
+        draw::bernoulli(&tensor, &generator(args, 2), args.float(1)?)?;
+        Ok(Output::Tensor(tensor))
+    }),
+    ..BASE
+};
+
+pub static MULTINOMIAL: Row = Row {
+    name: "multinomial",
+    variants: Variants::BOTH.and(Variants::OUT),
+    signature: "(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
+    doc: "Indices drawn with the tensor's elements, or each row's, as weights.
+
+    >>> torch.multinomial(torch.tensor([0., 3., 0.]), 1)
+    tensor([1])",
+    run: Run::Compose(multinomial),
+    errors: &[
+        ("t(2, 2, 2), 1", "RuntimeError", "prob_dist must be 1 or 2 dim"),
+        ("pos(3), 4", "RuntimeError", "cannot sample n_sample > prob_dist.size(-1) samples without replacement"),
+    ],
+    ..BASE
+};
+
+fn multinomial(args: &Args) -> Result<Output> {
+    let (own, count, replacement) = (args.tensor(0)?, args.int(1)?, args.bool(2)?);
+    let rank = own.rank();
+    if rank != 1 && rank != 2 {
+        return Err(Error::runtime("prob_dist must be 1 or 2 dim"));
+    }
+    if !own.dtype().is_floating() {
+        return Err(Error::runtime(format!(
+            "multinomial only supports floating-point dtypes for input, got: {}",
+            own.dtype().title()
+        )));
+    }
+    let categories = own.sizes()[rank - 1];
+    if count <= 0 {
+        return Err(Error::runtime("cannot sample n_sample <= 0 samples"));
+    }
+    if !replacement && count > categories as i64 {
+        return Err(Error::runtime("cannot sample n_sample > prob_dist.size(-1) samples without replacement"));
+    }
+    if categories > 1 << 24 {
+        return Err(Error::runtime("number of categories cannot exceed 2^24"));
+    }
+    let mut sizes = own.sizes().clone();
+    sizes[rank - 1] = count as isize;
+    let result = super::empty(&sizes, DType::I64, own.device())?;
+    if own.device() == Device::Cpu {
+        let stream = generator(args, 3);
+        let chosen = dispatch!(own.dtype(), T in [f16_, bf16_, f32, f64] => {
+            choose::<T>(&crate::convert::to_vec(own)?, categories as usize, count as usize, replacement, &stream)?
+        }, else => Vec::new());
+        let flat = super::from_slice(&chosen)?;
+        crate::copy::copy(&op!(crate::view::reshape::VIEW, &result, [-1i64].as_slice())?, &flat)?;
+    }
+    Ok(Output::Tensor(result))
+}
+
+fn choose<T: Float + PartialOrd>(
+    weights: &[T],
+    categories: usize,
+    count: usize,
+    replacement: bool,
+    generator: &crate::Generator,
+) -> Result<Vec<i64>> {
+    let rows = weights.chunks(categories);
+    if replacement && count > 1 {
+        let mut chosen = vec![0; rows.len() * count];
+        let draw = |stream: &mut rushlight_rng::Generator| {
+            rows.zip(chosen.chunks_mut(count))
+                .try_for_each(|(row, out)| distributions::multinomial_with_replacement(stream, out, row))
+        };
+        generator.draw(draw).map_err(|error| Error::runtime(error.to_string()))?;
+        return Ok(chosen);
+    }
+    if weights.iter().any(|weight| !(weight.to_f64().is_finite() && weight.to_f64() >= 0.0)) {
+        return Err(Error::runtime("probability tensor contains either `inf`, `nan` or element < 0"));
+    }
+    if rows.clone().any(|row| row.iter().all(|weight| weight.to_f64() == 0.0)) {
+        return Err(Error::runtime("invalid multinomial distribution (sum of probabilities <= 0)"));
+    }
+    let mut race = vec![T::default(); weights.len()];
+    generator.draw(|stream| distributions::exponential_race(stream, &mut race, weights));
+    let winners = |row: &[T]| {
+        let mut places: Vec<i64> = (0..categories as i64).collect();
+        let order = |a: &i64, b: &i64| row[*b as usize].to_f64().total_cmp(&row[*a as usize].to_f64());
+        places.sort_by(order);
+        places.truncate(count);
+        places
+    };
+    Ok(race.chunks(categories).flat_map(winners).collect())
+}

@@ -1,0 +1,202 @@
+//! Numbers at equal distances.
+
+use std::ops::{Add, Div, Mul, Sub};
+
+use rushlight_autograd::Tensor;
+use rushlight_core::dtype::{bf16_, c64, c128, default_dtype, f16_};
+use rushlight_core::{DType, Device, Element, Error, Result, Scalar, dispatch};
+
+use super::constant::NO_INPUT;
+use super::{Options, factory};
+use crate::row::{DTypes, Row, Run, Variants};
+use crate::value::{Args, Output};
+
+const BASE: Row =
+    Row { variants: Variants::FUNCTION.and(Variants::OUT), dtypes: DTypes::REAL, derivative: NO_INPUT, ..Row::BASE };
+
+/// Fills a fresh tensor element by element.
+fn generate<T: Element>(tensor: &Tensor, at: impl Fn(usize) -> T + Sync) -> Result<()> {
+    if tensor.device() != Device::Cpu {
+        return Ok(());
+    }
+    let count = tensor.numel();
+    crate::host::while_detached(count, || {
+        let pin = tensor.storage().pin();
+        let start = pin.as_ptr() as usize;
+        rushlight_par::parallel_for(count, 1 << 15, |range| {
+            for place in range {
+                // SAFETY: the tensor is fresh, contiguous and of type T; ranges do not overlap.
+                unsafe { (start as *mut T).add(place).write(at(place)) };
+            }
+        });
+        Ok(())
+    })
+}
+
+fn real(value: Scalar) -> Result<f64> {
+    match value {
+        Scalar::Complex(value) if value.im != 0.0 => {
+            Err(Error::runtime("value cannot be converted to type double without overflow"))
+        }
+        other => Ok(other.f64()),
+    }
+}
+
+fn arange(args: &Args, start: Scalar, end: Scalar, step: Scalar) -> Result<Output> {
+    let options = Options::of(args)?;
+    let whole = [start, end, step].iter().all(|value| value.is_integral() || value.is_bool());
+    let dtype = options.dtype.unwrap_or(if whole { DType::I64 } else { default_dtype() });
+    let (first, last, gap) = (real(start)?, real(end)?, real(step)?);
+    if gap == 0.0 {
+        return Err(Error::runtime("step must be nonzero"));
+    }
+    if !first.is_finite() || !last.is_finite() {
+        return Err(Error::runtime(format!("unsupported range: {} -> {}", c_text(first), c_text(last))));
+    }
+    if (gap > 0.0 && last < first) || (gap < 0.0 && last > first) {
+        return Err(Error::runtime("upper bound and lower bound inconsistent with step sign"));
+    }
+    if !BASE.dtypes.has(dtype) {
+        return Err(crate::call::not_implemented(args.row, dtype));
+    }
+    let count = if dtype == DType::I64 && whole {
+        let (first, last, gap) = (i128::from(start.i64()), i128::from(end.i64()), i128::from(step.i64()));
+        ((last - first + gap - gap.signum()) / gap) as f64
+    } else {
+        ((last - first) / gap).ceil()
+    };
+    if count > isize::MAX as f64 {
+        return Err(Error::runtime(format!("invalid size, possible overflow? {count}")));
+    }
+    let tensor = options.empty(&[count as isize], dtype)?;
+    dispatch!(dtype, T in [u8, i8, i16, i32, i64] => {
+        let (first, gap) = (start.i64(), step.i64());
+        generate::<T>(&tensor, |place| first.wrapping_add(gap.wrapping_mul(place as i64)) as T)?;
+    }, else => dispatch!(dtype, T in [f16_, bf16_, f32, f64] => {
+        generate::<T>(&tensor, |place| T::from_scalar(Scalar::Float((place as f64).mul_add(gap, first))))?;
+    }, else => {}));
+    options.finish(tensor)
+}
+
+/// A float as C++ prints it in a message.
+fn c_text(value: f64) -> String {
+    if value.is_nan() { "nan".into() } else { value.to_string() }
+}
+
+pub static ARANGE: Row = Row {
+    name: "arange",
+    signature: factory!("Scalar end, *"),
+    doc: "The integers from 0 up to `end`, without it.
+
+    >>> torch.arange(4)
+    tensor([0, 1, 2, 3])",
+    run: Run::Compose(|args| arange(args, Scalar::ZERO, args.scalar(0)?, Scalar::ONE)),
+    samples: &["5", "2.5", "0"],
+    errors: &[("-1", "RuntimeError", "upper bound and lower bound inconsistent with step sign")],
+    reference: "np.arange(end)",
+    ..BASE
+};
+
+pub static ARANGE_START: Row = Row {
+    name: "arange.start_step",
+    signature: factory!("Scalar start, Scalar end, Scalar step=1, *"),
+    doc: "The numbers from `start` up to `end`, without it, `step` apart.
+
+    >>> torch.arange(1, 2.5, 0.5)
+    tensor([1.0000, 1.5000, 2.0000])",
+    run: Run::Compose(|args| arange(args, args.scalar(0)?, args.scalar(1)?, args.scalar(2)?)),
+    samples: &["1, 5", "1, 9, 2", "5, 0, -2"],
+    errors: &[("0, 5, 0", "RuntimeError", "step must be nonzero")],
+    reference: "np.arange(start, end, step)",
+    ..BASE
+};
+
+/// One of the two ends: a number, or a tensor without dimensions.
+fn end_of(args: &Args, place: usize) -> Result<Scalar> {
+    match args.optional_tensor(place) {
+        Some(tensor) if tensor.rank() > 0 => Err(Error::runtime(format!(
+            "{} only supports 0-dimensional start and end tensors, but got {} with {} dimension(s).",
+            args.row.python_name(),
+            ["start", "end"][place.min(1)],
+            tensor.rank()
+        ))),
+        Some(tensor) => crate::convert::item(tensor),
+        None => args.scalar(place),
+    }
+}
+
+/// The `place`-th of `count` evenly spaced numbers, counted from the nearer end, so that both ends are exact.
+fn line<T>(start: T, end: T, count: usize, whole: fn(usize) -> T) -> impl Fn(usize) -> T + Sync
+where
+    T: Copy + Sync + Add<Output = T> + Sub<Output = T> + Mul<Output = T> + Div<Output = T>,
+{
+    let gap = (end - start) / whole(count.saturating_sub(1).max(1));
+    move |place| {
+        if place < count / 2 || count == 1 { start + gap * whole(place) } else { end - gap * whole(count - place - 1) }
+    }
+}
+
+/// Evenly spaced numbers, each passed through `shape`.
+fn spaced(args: &Args, shape: impl Fn(c128) -> c128 + Sync) -> Result<Output> {
+    let options = Options::of(args)?;
+    let (start, end, steps) = (end_of(args, 0)?, end_of(args, 1)?, args.int(2)?);
+    if steps < 0 {
+        return Err(Error::runtime("number of steps must be non-negative"));
+    }
+    let complex = start.is_complex() || end.is_complex();
+    let inferred = if complex { default_dtype().to_complex() } else { default_dtype() };
+    let dtype = options.dtype.unwrap_or(inferred);
+    if complex && !dtype.is_complex() {
+        let (name, inferred, dtype) = (args.row.python_name(), inferred.title(), dtype.title());
+        return Err(Error::runtime(format!(
+            "{name}(): inferred dtype {inferred} can't be safely cast to passed dtype {dtype}"
+        )));
+    }
+    let tensor = options.empty(&[steps as isize], dtype)?;
+    let count = steps as usize;
+    if dtype.is_complex() {
+        let at = line(start.complex(), end.complex(), count, |n| c128::new(n as f64, 0.0));
+        dispatch!(dtype, T in [c64, c128] => {
+            generate::<T>(&tensor, |place| T::from_scalar(Scalar::Complex(shape(at(place)))))?;
+        }, else => {});
+    } else if dtype == DType::F32 {
+        let at = line(start.f64() as f32, end.f64() as f32, count, |n| n as f32);
+        generate::<f32>(&tensor, |place| shape(f64::from(at(place)).into()).re as f32)?;
+    } else {
+        let at = line(start.f64(), end.f64(), count, |n| n as f64);
+        dispatch!(dtype, T in all => generate::<T>(&tensor, |place| T::from_scalar(Scalar::Float(shape(at(place).into()).re)))?);
+    }
+    options.finish(tensor)
+}
+
+pub static LINSPACE: Row = Row {
+    name: "linspace",
+    signature: factory!("Tensor|Scalar start, Tensor|Scalar end, int steps, *"),
+    doc: "Evenly spaced numbers from `start` to `end`, both included.
+
+    >>> torch.linspace(0, 1, steps=5)
+    tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])",
+    run: Run::Compose(|args| spaced(args, |value| value)),
+    dtypes: DTypes::NUMBERS,
+    samples: &["0, 1, 5", "3, -3, 4", "2, 5, 1", "0, 1, 0"],
+    errors: &[("0, 1, -1", "RuntimeError", "number of steps must be non-negative")],
+    reference: "np.linspace(start, end, steps)",
+    ..BASE
+};
+
+pub static LOGSPACE: Row = Row {
+    name: "logspace",
+    signature: factory!("Tensor|Scalar start, Tensor|Scalar end, int steps, float base=10.0, *"),
+    doc: "Powers of `base` with evenly spaced exponents from `start` to `end`.
+
+    >>> torch.logspace(0, 2, steps=3)
+    tensor([  1.,  10., 100.])",
+    run: Run::Compose(|args| {
+        let base = args.float(3)?;
+        spaced(args, |value| if value.im == 0.0 { base.powf(value.re).into() } else { value.expf(base) })
+    }),
+    samples: &["0, 2, 3", "-1, 1, 4, 2.0"],
+    errors: &[("0, 1, -1", "RuntimeError", "number of steps must be non-negative")],
+    reference: "np.logspace(start, end, steps, base=base)",
+    ..BASE
+};

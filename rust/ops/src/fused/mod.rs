@@ -1,0 +1,1 @@
+//! Several operators in one pass over memory, for the loops of optimizers.

@@ -1,0 +1,175 @@
+//! Products of matrices and vectors.
+//!
+//! `product` is the one way to the kernel: operands are layouts `(.., m, k)`, `(.., k, n)` and `(.., m, n)`, so that transposed
+//! and broadcast operands cost no copy.
+
+pub mod added;
+pub mod contract;
+pub mod matrix;
+
+use rushlight_autograd::Tensor;
+use rushlight_core::storage::Pin;
+use rushlight_core::{Class, DType, Dims, Error, Layout, Result, Scalar};
+use rushlight_cpu::matmul::{Matrices, Untyped, gemm_of, multiplies};
+
+use crate::expr::Expr;
+
+/// An operand: a tensor's elements in some geometry.
+#[derive(Clone)]
+pub struct Operand<'a> {
+    tensor: &'a Tensor,
+    layout: Layout,
+}
+
+impl<'a> Operand<'a> {
+    pub fn of(tensor: &'a Tensor) -> Operand<'a> {
+        Operand { tensor, layout: tensor.layout().clone() }
+    }
+
+    /// A vector as a matrix of one row; anything else as it is.
+    pub fn row(tensor: &'a Tensor) -> Operand<'a> {
+        let layout = if tensor.rank() < 2 { tensor.layout().unsqueeze(0) } else { tensor.layout().clone() };
+        Operand { tensor, layout }
+    }
+
+    /// A vector as a matrix of one column; anything else as it is.
+    pub fn column(tensor: &'a Tensor) -> Operand<'a> {
+        Operand::of(tensor).column_if_vector()
+    }
+
+    /// The last two dimensions exchanged.
+    pub fn transposed(self) -> Operand<'a> {
+        let rank = self.layout.rank();
+        Operand { layout: self.layout.transpose(rank - 2, rank - 1), ..self }
+    }
+
+    /// A vector as a matrix of one column; anything else as it is.
+    pub fn column_if_vector(self) -> Operand<'a> {
+        if self.layout.rank() == 1 { Operand { layout: self.layout.unsqueeze(1), ..self } } else { self }
+    }
+
+    /// Stretched to `sizes`.
+    pub fn expanded(self, sizes: &[isize]) -> Result<Operand<'a>> {
+        Ok(Operand { layout: self.layout.broadcast_to(sizes)?, tensor: self.tensor })
+    }
+
+    pub fn sizes(&self) -> &[isize] {
+        &self.layout.sizes
+    }
+}
+
+/// `out = alpha * a b + beta * addend` for batches of matrices; dimensions of the batch that are missing or one stretch.
+pub fn product(out: Operand, alpha: Scalar, a: Operand, b: Operand, addend: Option<(Scalar, Operand)>) -> Result<()> {
+    if out.layout.numel() == 0 {
+        return Ok(());
+    }
+    let rank = out.layout.rank();
+    let [m, n] = [out.layout.sizes[rank - 2], out.layout.sizes[rank - 1]];
+    let k = a.layout.sizes[a.layout.rank() - 1];
+    let batch = &out.layout.sizes[..rank - 2];
+    let stretch = |operand: Operand, rows: isize, cols: isize| -> Result<Layout> {
+        let mut sizes = Dims::from_slice(batch);
+        sizes.extend([rows, cols]);
+        operand.layout.broadcast_to(&sizes)
+    };
+    let (pa, pb, pc) = (a.tensor.storage().pin(), b.tensor.storage().pin(), out.tensor.storage().pin());
+    let pd = addend.as_ref().map(|(_, operand)| operand.tensor.storage().pin());
+    let (a, b) = (stretch(a, m, k)?, stretch(b, k, n)?);
+    let addend = addend.map(|(beta, operand)| stretch(operand, m, n).map(|layout| (beta, layout))).transpose()?;
+    let dtype = out.tensor.dtype();
+    let (joined, outer) = join_batch(rank - 2, &[&out.layout, &a, &b], addend.as_ref().map(|(_, layout)| layout));
+    let inner = |layout: &Layout| if joined == rank - 2 { 0 } else { layout.strides[rank - 3] };
+    for at in 0..outer {
+        let matrices = |layout: &Layout, pin: &Pin| {
+            let mut offset = layout.offset;
+            let mut rest = at;
+            for dim in (0..joined).rev() {
+                let size = layout.sizes[dim] as usize;
+                offset += (rest % size) as isize * layout.strides[dim];
+                rest /= size;
+            }
+            Matrices {
+                ptr: pin.as_ptr().wrapping_offset(offset * dtype.size() as isize).cast_const(),
+                batch_stride: inner(layout),
+                row_stride: layout.strides[rank - 2],
+                col_stride: layout.strides[rank - 1],
+            }
+        };
+        let c = matrices(&out.layout, &pc);
+        let product = Untyped {
+            batch: batch[joined..].iter().product::<isize>() as usize,
+            m: m as usize,
+            n: n as usize,
+            k: k as usize,
+            alpha,
+            a: matrices(&a, &pa),
+            b: matrices(&b, &pb),
+            addend: match (&addend, &pd) {
+                (Some((beta, layout)), Some(pin)) => Some((*beta, matrices(layout, pin))),
+                _ => None,
+            },
+            c: Matrices { ptr: c.ptr.cast_mut(), batch_stride: c.batch_stride, row_stride: c.row_stride, col_stride: c.col_stride },
+        };
+        // SAFETY: layouts stay within their pinned storages, and the result is apart from the operands.
+        unsafe { gemm_of(dtype, &product) };
+    }
+    Ok(())
+}
+
+/// How many leading dimensions of the batch must be walked one by one because not all operands step evenly through
+/// them, and how many steps that makes.
+fn join_batch(rank: usize, layouts: &[&Layout], addend: Option<&Layout>) -> (usize, usize) {
+    let mut first = rank.saturating_sub(1);
+    while first > 0 {
+        let mut all = layouts.iter().copied().chain(addend);
+        if !all.all(|layout| layout.strides[first - 1] == layout.strides[first] * layout.sizes[first]) {
+            break;
+        }
+        first -= 1;
+    }
+    (first, layouts[0].sizes[..first].iter().product::<isize>() as usize)
+}
+
+/// Refuses a dtype that cannot be multiplied, in the name of torch's kernel.
+pub fn check_dtype(kernel: &str, dtype: DType) -> Result<()> {
+    if multiplies(dtype) {
+        return Ok(());
+    }
+    Err(Error::new(Class::NotImplemented, format!("\"{kernel}\" not implemented for '{}'", dtype.title()))
+        .hint("Convert the operands first: x.to(torch.float32)."))
+}
+
+/// A number times a gradient; most often the number is one.
+pub fn scaled(grad: Expr, factor: Scalar) -> Expr {
+    if factor.is_one() { grad } else { grad * Expr::from(factor).conj() }
+}
+
+impl Expr {
+    /// The matrices transposed and conjugated.
+    pub fn adjoint(self) -> Expr {
+        self.transposed().conj()
+    }
+
+    /// The last two dimensions exchanged, as a view.
+    pub fn transposed(self) -> Expr {
+        self.call(&crate::view::transpose::TRANSPOSE, [(-2i64).into(), (-1i64).into()])
+    }
+
+    /// The product of matrices or vectors, with torch's rules for `@`.
+    pub fn matmul(self, other: impl Into<Expr>) -> Expr {
+        self.with_tensor(&matrix::MATMUL, other.into())
+    }
+
+    /// Calls a row of two tensors.
+    pub fn with_tensor(self, row: &'static crate::row::Row, other: Expr) -> Expr {
+        match other.done() {
+            Ok(other) => self.call(row, [other.into()]),
+            Err(error) => Expr::Failed(error),
+        }
+    }
+}
+
+/// Shapes in torch's words: `3x5`.
+pub fn by(sizes: &[isize]) -> String {
+    sizes.iter().map(isize::to_string).collect::<Vec<_>>().join("x")
+}

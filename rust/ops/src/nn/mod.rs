@@ -1,0 +1,52 @@
+//! Functions of neural networks.
+
+pub mod linear;
+pub mod loss;
+pub mod nll;
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{Error, Result};
+
+/// What becomes of the losses of the elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reduction {
+    None,
+    Mean,
+    Sum,
+}
+
+impl Reduction {
+    pub fn parse(text: &str) -> Result<Reduction> {
+        match text {
+            "none" => Ok(Reduction::None),
+            "mean" => Ok(Reduction::Mean),
+            "sum" => Ok(Reduction::Sum),
+            _ => Err(Error::value(format!("{text} is not a valid value for reduction"))
+                .hint("It is \"mean\", \"sum\" or \"none\".")),
+        }
+    }
+
+    /// As the number that rows keep for their derivative.
+    pub fn code(self) -> i64 {
+        self as i64
+    }
+
+    pub fn of_code(code: i64) -> Reduction {
+        match code {
+            0 => Reduction::None,
+            1 => Reduction::Mean,
+            _ => Reduction::Sum,
+        }
+    }
+
+    pub fn apply(self, losses: Tensor) -> Result<Tensor> {
+        match self {
+            Reduction::None => Ok(losses),
+            Reduction::Sum => crate::op!(crate::reduce::SUM, &losses),
+            Reduction::Mean => {
+                let count = losses.numel() as f64;
+                crate::op!(crate::pointwise::divide::DIV, crate::op!(crate::reduce::SUM, &losses)?, count)
+            }
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The negative log-likelihood of the right classes, and the cross entropy on top of it.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::dtype::{bf16_, f16_};
+use rushlight_core::layout::Shape;
+use rushlight_core::{Class, DType, Element, Error, Result, dispatch};
+use rushlight_cpu::loss::Picks;
+
+use super::Reduction;
+use crate::convert::{contiguous, to_dtype};
+use crate::create;
+use crate::derive::{Derivative, Formula, Saves, formula};
+use crate::expr::Expr;
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::value::{Args, Output};
+
+pub static NLL_LOSS: Row = Row {
+    name: "nll_loss",
+    namespace: "nn.functional",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, Tensor target, Tensor? weight=None, *, int ignore_index=-100, str reduction='mean') -> Tensor",
+    doc: "Minus the log-probability of the right class, times its weight; the mean divides by the weights.
+
+Shapes: input `(C)`, `(N, C)` or `(N, C, d1, ...)`, target the same without `C`.
+
+    >>> torch.nn.functional.nll_loss(torch.tensor([[-0.5, -1.0]]), torch.tensor([1]))
+    tensor(1.)",
+    dtypes: DTypes::FLOATS,
+    run: Run::Compose(|args| {
+        let reduction = Reduction::parse(args.str(4)?)?;
+        let weight = args.optional_tensor(2).into();
+        let (input, target) = (args.tensor(0)?, args.tensor(1)?);
+        let row = if input.rank() > 2 { &NLL_SPOTS } else { &NLL };
+        let outputs = row.call([input.into(), target.into(), weight, reduction.code().into(), args.int(3)?.into()])?;
+        outputs.into_tensors().into_iter().next().map(Output::Tensor).ok_or_else(|| Error::runtime("no loss"))
+    }),
+    derivative: Derivative::Composed,
+    samples: &[
+        "t(3, 4), i(4, 3)",
+        "t(4), i(4)",
+        "t(3, 4), i(4, 3), pos(4), reduction='sum'",
+        "t(2, 4, 3), i(4, 2, 3), reduction='none'",
+        "t(2, 4, 3, 2), i(4, 2, 3, 2), pos(4), ignore_index=1",
+    ],
+    errors: &[
+        ("t(3, 4), torch.tensor([0, 1, 5])", "IndexError", "Target 5 is out of bounds."),
+        ("t(3, 4), i(4, 2)", "ValueError", "Expected input batch_size (3) to match target batch_size (2)."),
+        ("t(3, 4), i(4, 3), reduction='foo'", "ValueError", "foo is not a valid value for reduction"),
+    ],
+    reference: "",
+    ..Row::BASE
+};
+
+const NODE: &str = "NllLossBackward0";
+const NODE_OF_SPOTS: &str = "NllLoss2DBackward0";
+
+const SCATTERED: &[Formula] = &[formula(0, Saves::input(1).and(Saves::input(2)).and(Saves::result(1)), |d| {
+    let gradient = || {
+        let weight = if d.is_tensor(2) { Some(d.input(2).done()?) } else { None };
+        NLL_BACKWARD.tensor([
+            d.grad().done()?.into(),
+            d.input(1).done()?.into(),
+            weight.into(),
+            d.int(3).into(),
+            d.int(4).into(),
+            d.result_of(1).done()?.into(),
+            crate::view::reshape::sizes_value(d.sizes(0)),
+        ])
+    };
+    Expr::new(gradient())
+})];
+
+/// The row behind `nll_loss`, and the same for input of more than two dimensions, whose node torch names otherwise.
+const fn forward(name: &'static str, node: &'static str, sample: &'static [&'static str]) -> Row {
+    Row {
+        name,
+        node,
+        variants: Variants::FUNCTION,
+        signature: "(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index) -> (Tensor output, Tensor total_weight)",
+        doc: "The loss and the sum of the weights that it divides by; the reduction is 0 for none, 1 for mean, 2 for sum.",
+        dtypes: DTypes::FLOATS,
+        run: Run::Kernel(Kernel { infer, cpu }),
+        derivative: Derivative::Formulas(SCATTERED),
+        samples: sample,
+        reference: "",
+        ..Row::BASE
+    }
+}
+
+pub static NLL: Row = forward("_nll_loss", NODE, &["t(3, 4), i(4, 3), None, 1, -100", "t(3, 4), i(4, 3), pos(4), 0, 1"]);
+pub static NLL_SPOTS: Row = forward("_nll_loss2d", NODE_OF_SPOTS, &["t(2, 4, 3), i(4, 2, 3), pos(4), 1, 2"]);
+
+/// The gradient of the scores. It is linear in the incoming gradient, and so is the loss in the scores: each is the other's
+/// derivative.
+pub static NLL_BACKWARD: Row = Row {
+    name: "_nll_loss_backward",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor grad, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight, int[] size) -> Tensor",
+    doc: "The gradient of `_nll_loss` with respect to scores of `size`.",
+    dtypes: DTypes::FLOATS,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let sizes = rushlight_core::layout::to_dims(args.ints(6)?);
+            Ok(vec![Spec::new(&sizes, args.tensor(0)?.dtype(), args.tensor(0)?)])
+        },
+        cpu: backward,
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(1).and(Saves::input(2)), |d| {
+        let loss = || -> Result<Tensor> {
+            let weight = if d.is_tensor(2) { Some(d.input(2).done()?) } else { None };
+            let row = if d.ints(6).len() > 2 { &NLL_SPOTS } else { &NLL };
+            let outputs = row.call([
+                d.grad().done()?.into(),
+                d.input(1).done()?.into(),
+                weight.into(),
+                d.int(3).into(),
+                d.int(4).into(),
+            ])?;
+            outputs.into_tensors().into_iter().next().ok_or_else(|| Error::runtime("no loss"))
+        };
+        Expr::new(loss())
+    })]),
+    samples: &[],
+    reference: "",
+    ..Row::BASE
+};
+
+/// Checks shapes in torch's words.
+fn infer(args: &Args) -> Result<Vec<Spec>> {
+    let (input, target) = (args.tensor(0)?, args.tensor(1)?);
+    let (own, to) = (input.sizes(), target.sizes());
+    if own.is_empty() {
+        return Err(Error::value(format!("Expected 1 or more dimensions (got {})", own.len())));
+    }
+    let classes = own[usize::from(own.len() > 1)];
+    if own.len() == 1 && to.len() == 1 && to[0] != 1 {
+        return Err(Error::value(format!("For 1D input, 1D target must have size 1, but got target size: {}", to[0])));
+    }
+    let batch = to.first().copied().unwrap_or(0);
+    if own.len() > 1 && batch != own[0] {
+        return Err(Error::value(format!("Expected input batch_size ({}) to match target batch_size ({batch}).", own[0]))
+            .shapes([own.as_slice(), to.as_slice()]));
+    }
+    if own.len() <= 2 && to.len() > 1 {
+        return Err(Error::runtime("0D or 1D target tensor expected, multi-target not supported"));
+    }
+    if own.len() == 4 && to.len() != 3 {
+        return Err(Error::runtime(format!(
+            "only batches of spatial targets supported (3D tensors) but got targets of dimension: {}",
+            to.len()
+        )));
+    }
+    if own.len() > 2 && (own.len() != to.len() + 1 || own[2..] != to[1..]) {
+        if own.len() == 4 {
+            return Err(Error::runtime(format!("size mismatch (got input: {} , target: {}", Shape(own), Shape(to))));
+        }
+        let mut wanted = own.clone();
+        wanted.remove(1);
+        return Err(Error::runtime(format!("Expected target size {}, got {}", Shape(&wanted), Shape(to))));
+    }
+    if target.dtype() != DType::I64 && target.dtype() != DType::U8 {
+        return Err(Error::runtime(format!("expected target dtype to be Long or Byte, but got {}", target.dtype().title()))
+            .hint("Class numbers are integers: target.long()."));
+    }
+    if let Some(weight) = args.optional_tensor(2) {
+        let flat = own.len() <= 2;
+        if weight.numel() != classes as usize || flat && weight.rank() != 1 {
+            let sentence = if flat {
+                format!("weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of shape: {}", Shape(weight.sizes()))
+            } else {
+                "weight tensor should be defined either for all or no classes".into()
+            };
+            return Err(Error::runtime(sentence).shapes([own.as_slice(), weight.sizes().as_slice()]));
+        }
+        if weight.dtype() != input.dtype() {
+            return Err(Error::runtime(format!(
+                "expected scalar type {} but found {}",
+                input.dtype().title(),
+                weight.dtype().title()
+            )));
+        }
+    }
+    if !input.dtype().is_floating() {
+        let kernel = if own.len() > 2 { "nll_loss2d_forward_out_frame" } else { "nll_loss_out_frame" };
+        return Err(Error::new(Class::NotImplemented, format!("\"{kernel}\" not implemented for '{}'", input.dtype().title())));
+    }
+    let each = Reduction::of_code(args.int(3)?) == Reduction::None && own.len() > 1;
+    let shape: &[isize] = if each { to } else { &[] };
+    Ok(vec![Spec::new(shape, input.dtype(), input), Spec::new(&[], input.dtype(), input)])
+}
+
+/// Scores of `sizes` as `(n, classes, spots)`.
+fn three(sizes: &[isize]) -> [isize; 3] {
+    match sizes {
+        [classes] => [1, *classes, 1],
+        [n, classes, spots @ ..] => [*n, *classes, spots.iter().product()],
+        [] => [1, 1, 1],
+    }
+}
+
+/// Targets and weights in row-major memory, and what describes them to the kernel.
+struct Prepared {
+    targets: Tensor,
+    weights: Option<Tensor>,
+}
+
+impl Prepared {
+    fn new(args: &Args) -> Result<Prepared> {
+        let targets = contiguous(&to_dtype(args.tensor(1)?, DType::I64)?)?;
+        Ok(Prepared { targets, weights: args.optional_tensor(2).map(contiguous).transpose()? })
+    }
+
+    fn picks<T: Element>(&self, sizes: [isize; 3], scores: *const T, strides: [isize; 3], ignored: i64) -> Picks<T> {
+        Picks {
+            scores,
+            strides,
+            targets: element(&self.targets),
+            weights: self.weights.as_ref().map(element),
+            n: sizes[0] as usize,
+            classes: sizes[1] as usize,
+            spots: sizes[2] as usize,
+            ignored,
+        }
+    }
+}
+
+/// The address of a tensor's first element.
+fn element<T>(tensor: &Tensor) -> *const T {
+    tensor.storage().pin().as_ptr().cast::<T>().wrapping_offset(tensor.layout().offset).cast_const()
+}
+
+#[cold]
+fn out_of_bounds(target: i64) -> Error {
+    Error::index(format!("Target {target} is out of bounds."))
+        .hint("Classes count from zero and are as many as the scores; ignore_index leaves one value out.")
+}
+
+fn cpu(args: &Args, results: &[Tensor]) -> Result<()> {
+    let input = args.tensor(0)?;
+    let reduction = Reduction::of_code(args.int(3)?);
+    let sizes = three(input.sizes());
+    // Dimensions behind the classes become one; that copies only where they do not follow each other.
+    let source = crate::convert::contiguous(input)?;
+    let strides = [sizes[1] * sizes[2], sizes[2], 1];
+    let prepared = Prepared::new(args)?;
+    let (_input, _targets, _weights) =
+        (source.storage().pin(), prepared.targets.storage().pin(), prepared.weights.as_ref().map(|w| w.storage().pin()));
+    let (out, total) = (results[0].storage().pin(), results[1].storage().pin());
+    dispatch!(input.dtype(), T in [f32, f64, f16_, bf16_] => {
+        let picks = prepared.picks::<T>(sizes, element(&source), strides, args.int(4)?);
+        let each = (reduction == Reduction::None).then(|| out.as_ptr().cast::<T>());
+        // SAFETY: operands are pinned, contiguous and of the sizes that `infer` checked; results are fresh.
+        unsafe {
+            let sums = picks.losses(each).map_err(out_of_bounds)?;
+            total.as_ptr().cast::<T>().write(T::from_scalar(sums.weights.into()));
+            match reduction {
+                Reduction::None => {}
+                Reduction::Sum => out.as_ptr().cast::<T>().write(T::from_scalar(sums.losses.into())),
+                Reduction::Mean => out.as_ptr().cast::<T>().write(T::from_scalar((sums.losses / sums.weights).into())),
+            }
+        }
+        Ok(())
+    }, else => Err(crate::call::not_implemented(args.row, input.dtype())))
+}
+
+fn backward(args: &Args, results: &[Tensor]) -> Result<()> {
+    let out = &results[0];
+    create::fill(out, rushlight_core::Scalar::ZERO)?;
+    let reduction = Reduction::of_code(args.int(3)?);
+    let sizes = three(out.sizes());
+    let prepared = Prepared::new(args)?;
+    let grads = contiguous(args.tensor(0)?)?;
+    let total = crate::convert::item(args.tensor(5)?)?.f64();
+    let (_grads, _targets, _weights) =
+        (grads.storage().pin(), prepared.targets.storage().pin(), prepared.weights.as_ref().map(|w| w.storage().pin()));
+    let target = out.storage().pin();
+    dispatch!(out.dtype(), T in [f32, f64, f16_, bf16_] => {
+        let picks = prepared.picks::<T>(sizes, std::ptr::null(), [0; 3], args.int(4)?);
+        let grads = element::<T>(&grads) as usize;
+        // SAFETY: as in the forward; a gradient for each target, or one for all.
+        let grad = |index: usize| unsafe { (*(grads as *const T).add(index)).to_scalar().f64() };
+        // SAFETY: see above.
+        unsafe {
+            match reduction {
+                Reduction::None => picks.scatter(target.as_ptr().cast(), grad),
+                Reduction::Sum => picks.scatter(target.as_ptr().cast(), |_| grad(0)),
+                Reduction::Mean => picks.scatter(target.as_ptr().cast(), |_| grad(0) / total),
+            }
+        }
+        .map_err(out_of_bounds)
+    }, else => Err(crate::call::not_implemented(args.row, out.dtype())))
+}
