@@ -64,17 +64,18 @@ def unbroadcastable_shapes(draw, max_rank=4, max_side=4):
 @st.composite
 def arrays(draw, shape, dtype, layout=None):
     """An array of small values with the given shape and a layout of `LAYOUTS`, drawn unless told."""
-    layout = layout or draw(st.sampled_from(LAYOUTS))
+    return np.asarray(_lay_out(draw, tuple(shape), np.dtype(dtype), layout or draw(st.sampled_from(LAYOUTS))))
+
+
+def _lay_out(draw, shape, dtype, layout):
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     rank = len(shape)
 
     def values(sizes):
-        if np.dtype(dtype).kind == "c":
-            return (random.integers(-8, 9, sizes) + 1j * random.integers(-8, 9, sizes)).astype(dtype) / 4
-        if np.dtype(dtype).kind == "f":
-            return random.integers(-8, 9, sizes).astype(dtype) / 4
-        low = 0 if np.dtype(dtype).kind in "bu" else -8
-        return random.integers(low, 9, sizes).astype(dtype) if dtype != "bool" else random.integers(0, 2, sizes) > 0
+        made = random.integers(0 if dtype.kind in "bu" else -8, 2 if dtype.kind == "b" else 9, sizes)
+        if dtype.kind == "c":
+            made = made + 1j * random.integers(-8, 9, sizes)
+        return np.asarray(made / 4 if dtype.kind in "fc" else made).astype(dtype)
 
     if layout == "transposed":
         order = draw(st.permutations(range(rank)))
