@@ -1,9 +1,10 @@
 //! Copies between any two geometries and dtypes, and sums into places that may repeat.
 
 use rushlight_core::plan::Plan;
-use rushlight_core::{Bool, DType, Layout, Scalar, dispatch};
+use rushlight_core::{DType, Layout, Scalar};
 
 use crate::cast::converter;
+use crate::merge::{Merge, Merger};
 use crate::pointwise::{GRAIN, Lane, Tile, run};
 
 /// A block of a transposition: so many rows and columns, of which both sides stay in the first-level cache.
@@ -165,49 +166,9 @@ pub unsafe fn accumulate(target: &Layout, to: *mut u8, source: &Layout, from: *c
     let width = dtype.size();
     let plan = Plan::new([target, source], [width, width]);
     let steps = plan.inner_strides();
-    dispatch!(dtype, T in all => plan.runs(0..plan.numel(), |offsets, length| {
-        for i in 0..length as isize {
-            // SAFETY: by the caller's word; foreign memory may be unaligned.
-            unsafe {
-                let place = to.offset(offsets[0] + i * steps[0]).cast::<T>();
-                let value = from.offset(offsets[1] + i * steps[1]).cast::<T>().read_unaligned();
-                place.write_unaligned(Sum::sum(place.read_unaligned(), value));
-            }
-        }
-    }));
-}
-
-/// Addition as accumulation has it: integers wrap, bool means "or".
-pub trait Sum: Copy {
-    fn sum(self, other: Self) -> Self;
-}
-
-macro_rules! sums {
-    ($($type:ty: |$a:ident, $b:ident| $sum:expr;)*) => {$(
-        impl Sum for $type {
-            #[inline(always)]
-            fn sum(self, other: Self) -> Self {
-                let ($a, $b) = (self, other);
-                $sum
-            }
-        }
-    )*};
-}
-
-sums! {
-    u8: |a, b| a.wrapping_add(b);
-    i8: |a, b| a.wrapping_add(b);
-    i16: |a, b| a.wrapping_add(b);
-    i32: |a, b| a.wrapping_add(b);
-    i64: |a, b| a.wrapping_add(b);
-    u16: |a, b| a.wrapping_add(b);
-    u32: |a, b| a.wrapping_add(b);
-    u64: |a, b| a.wrapping_add(b);
-    f32: |a, b| a + b;
-    f64: |a, b| a + b;
-    half::f16: |a, b| a + b;
-    half::bf16: |a, b| a + b;
-    num_complex::Complex<f32>: |a, b| a + b;
-    num_complex::Complex<f64>: |a, b| a + b;
-    Bool: |a, b| Bool::from(a.get() | b.get());
+    let merger = Merger::new(Merge::Add, dtype);
+    plan.runs(0..plan.numel(), |offsets, length| {
+        // SAFETY: by the caller's word.
+        unsafe { (merger.run)(to.offset(offsets[0]), steps[0], from.offset(offsets[1]), steps[1], length) };
+    });
 }

@@ -4,8 +4,13 @@
 //! the same bits for any number of threads: work is cut at fixed places and partial results meet in a fixed order.
 
 pub mod cast;
+pub mod conv;
 pub mod copy;
+pub mod gather;
+pub mod index;
+pub mod merge;
 pub mod fill;
+pub mod folds;
 pub mod loss;
 pub mod matmul;
 pub mod pointwise;

@@ -14,7 +14,7 @@ mod drive;
 mod element;
 mod kernel;
 mod pack;
-mod scratch;
+pub(crate) mod scratch;
 #[cfg(test)]
 mod tests;
 mod tiles;

@@ -1,125 +1,540 @@
-//! The skeleton of reductions: rows of elements become one value each, by a tree that does not depend on threads.
+//! The skeleton of reductions: many elements become one, by a tree that does not depend on threads.
 //!
-//! A row's own loop (`Fold`) turns contiguous elements into one partial result; `join` puts two partial results together.
-//! Rows longer than `PIECE` are cut at multiples of it and the pieces meet pairwise in order.
+//! A row gives a [`Fold`]: how a stretch of contiguous elements becomes an accumulator, how a few stacked rows become an
+//! accumulator for each column, how accumulators join, and what they mean in the end (see [`folds!`](crate::folds)).
+//! The skeleton chooses the walk. Where the reduced elements follow each other in memory, each result folds its row;
+//! where the results' neighbours do, a tile of columns is folded at once. What stands otherwise, or in another dtype,
+//! passes through buffers in the first-level cache. Long rows and tall columns are cut at fixed places, and all partial
+//! results meet pairwise in order: the error of a sum grows with the logarithm of the count, and the bits are the same
+//! for any number of threads.
+
+mod extremum;
+mod logsum;
+mod moments;
+pub mod scan;
+pub mod softmax;
+
+pub use extremum::{Extreme, Towards, extremum};
+pub use logsum::log_sum_exp;
+pub use moments::moments;
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use rushlight_core::DType;
 use rushlight_core::plan::Plan;
 
 use crate::cast::{converter, move_strided};
+use crate::pointwise::GRAIN;
 
-/// Reduces `n` contiguous elements to one.
-pub type Fold = unsafe fn(out: *mut u8, row: *const u8, n: usize);
-
-/// How many elements one call of a fold sees at most.
-pub const PIECE: usize = 4096;
-const WIDEST: usize = 16;
-
-/// A reduction's operand and result in memory.
+/// The kernels of one reduction for one dtype. Accumulators are opaque bytes to the skeleton.
 #[derive(Clone, Copy)]
-pub struct Ends {
+pub struct Fold {
+    /// The dtype that elements are brought to.
+    pub takes: DType,
+    /// The dtypes of what `done` writes; the second only where there are two results.
+    pub gives: [DType; 2],
+    pub results: usize,
+    /// An accumulator's bytes, at most `WIDEST`.
+    pub width: usize,
+    /// Whether accumulators remember an element's place.
+    pub indexed: bool,
+    pub row: RowFold,
+    pub columns: ColumnFold,
+    pub join: Join,
+    pub done: Done,
+}
+
+/// An accumulator out of `n` contiguous elements, the first of which is the `first`-th of its reduction.
+pub type RowFold = unsafe fn(acc: *mut u8, row: *const u8, n: usize, first: usize, params: &[f64]);
+/// `n` accumulators out of `rows` rows of `n` contiguous elements, `step` bytes apart.
+pub type ColumnFold = unsafe fn(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, first: usize, params: &[f64]);
+/// Joins `n` accumulators with as many that come after them.
+pub type Join = unsafe fn(accs: *mut u8, later: *const u8, n: usize);
+/// `n` results out of accumulators of `count` elements each.
+pub type Done = unsafe fn(outs: *const *mut u8, accs: *const u8, n: usize, count: usize, params: &[f64]);
+
+/// The widest accumulator.
+pub const WIDEST: usize = 32;
+/// How many elements one call of `Fold::row` sees at most.
+const PIECE: usize = 1 << 14;
+/// How many elements of a long row, or of tall columns, make a piece of parallel work.
+const SEGMENT: usize = 1 << 17;
+/// With this many independent results a reduction is not cut any further.
+const MANY: usize = 32;
+/// How many rows one call of `Fold::columns` sees at most.
+const STACK: usize = 16;
+/// How many columns are folded side by side: read in place, or through buffers.
+const TILE: usize = 1024;
+const GATHERED: usize = 128;
+/// How many elements of a row pass through a buffer at once.
+const BUFFER: usize = 2048;
+/// Rows shorter than this are folded as columns.
+const SHORT: usize = 32;
+/// A binary counter of partial results never holds more.
+const LEVELS: usize = 48;
+
+/// One reduction: where everything lies and how it folds.
+pub struct Reduction<'a> {
+    /// Walks the results (in elements) and the first element of each one's reduction (in bytes).
+    pub outer: &'a Plan<2>,
+    /// Walks the elements of one reduction, from its first.
+    pub inner: &'a Plan<1>,
     pub input: *const u8,
-    pub input_dtype: DType,
-    pub output: *mut u8,
-    pub output_dtype: DType,
-    /// The dtype in which rows are folded.
-    pub compute: DType,
+    pub dtype: DType,
+    pub outputs: [(*mut u8, DType); 2],
+    pub fold: Fold,
+    pub params: &'a [f64],
 }
 
 // SAFETY: addresses; every thread writes its own results.
-unsafe impl Sync for Ends {}
-// SAFETY: see above.
-unsafe impl Send for Ends {}
+unsafe impl Sync for Reduction<'_> {}
 
-/// Reduces each row: `outer` walks results and the rows' first elements, `inner` walks one row.
-///
-/// # Safety
-/// The plans stay within the memory of `ends`, and the folds work on elements of `ends.compute`.
-pub unsafe fn rows(outer: &Plan<2>, inner: &Plan<1>, ends: Ends, fold: Fold) {
-    let length = inner.numel();
-    let grain = (crate::pointwise::GRAIN / length.max(1)).max(1);
-    rushlight_par::parallel_for(outer.numel(), grain, |range| {
-        let steps = outer.inner_strides();
-        outer.runs(range, |offsets, n| {
-            for i in 0..n as isize {
-                // SAFETY: by the caller's word.
+#[repr(align(64))]
+struct Bytes<const N: usize>([MaybeUninit<u8>; N]);
+
+impl<const N: usize> Bytes<N> {
+    fn new() -> Self {
+        Bytes([MaybeUninit::uninit(); N])
+    }
+
+    fn pointer(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr().cast()
+    }
+}
+
+/// Accumulators on the heap that several threads fill, each its own places.
+struct Shared(Vec<MaybeUninit<u64>>, *mut u8);
+// SAFETY: every task writes places of its own.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    fn new(bytes: usize) -> Shared {
+        let mut words = Vec::with_capacity(bytes.div_ceil(8));
+        let pointer = words.as_mut_ptr();
+        Shared(words, pointer as *mut u8)
+    }
+
+    /// The byte at `at`.
+    fn at(&self, at: usize) -> *mut u8 {
+        debug_assert!(at <= self.0.capacity() * 8);
+        // SAFETY: callers stay within the bytes they asked for.
+        unsafe { self.1.add(at) }
+    }
+}
+
+/// Partial results that come one after the other and meet pairwise, as a binary counter carries.
+struct Counter {
+    base: *mut u8,
+    /// Bytes from one level to the next.
+    step: usize,
+    depth: usize,
+    seen: usize,
+}
+
+impl Counter {
+    fn new(base: *mut u8, step: usize) -> Counter {
+        Counter { base, step, depth: 0, seen: 0 }
+    }
+
+    /// Where the next partial result goes.
+    fn place(&self) -> *mut u8 {
+        // SAFETY: the caller made room for every level.
+        unsafe { self.base.add(self.depth * self.step) }
+    }
+
+    unsafe fn carry(&mut self, join: Join, n: usize) {
+        self.depth += 1;
+        self.seen += 1;
+        let mut seen = self.seen;
+        while seen & 1 == 0 {
+            // SAFETY: an even count means that two full levels stand on top.
+            unsafe { self.fall(join, n) };
+            seen >>= 1;
+        }
+    }
+
+    unsafe fn fall(&mut self, join: Join, n: usize) {
+        self.depth -= 1;
+        // SAFETY: both levels are filled.
+        unsafe { join(self.base.add((self.depth - 1) * self.step), self.base.add(self.depth * self.step), n) };
+    }
+
+    /// Joins what is left; the result stands at the base.
+    unsafe fn finish(mut self, join: Join, n: usize) {
+        while self.depth > 1 {
+            // SAFETY: as above.
+            unsafe { self.fall(join, n) };
+        }
+    }
+}
+
+impl Reduction<'_> {
+    /// Computes every result.
+    ///
+    /// # Safety
+    /// The plans stay within the memory of input and outputs, and the fold is made for these dtypes.
+    pub unsafe fn run(&self) {
+        let (across, along) = (self.outer.inner_strides()[1], self.inner.inner_strides()[0]);
+        let tall = across.abs() < along.abs() && self.outer.inner() >= 8;
+        // SAFETY: by the caller's word.
+        unsafe {
+            if self.outer.numel() > 1 && (tall || self.inner.numel() < SHORT) { self.by_columns() } else { self.by_rows() }
+        }
+    }
+
+    unsafe fn by_rows(&self) {
+        let (results, length, width) = (self.outer.numel(), self.inner.numel(), self.fold.width);
+        if results >= MANY || length <= SEGMENT {
+            let grain = (GRAIN / length.max(1)).max(1);
+            // SAFETY: by the caller's word.
+            rushlight_par::parallel_for(results, grain, |range| unsafe { self.rows(range) });
+            return;
+        }
+        let segments = length.div_ceil(SEGMENT);
+        let partial = Shared::new(results * segments * width);
+        let mut starts: smallvec::SmallVec<[(isize, isize); MANY]> = smallvec::SmallVec::new();
+        let steps = self.outer.inner_strides();
+        self.outer.runs(0..results, |offsets, n| {
+            starts.extend((0..n as isize).map(|i| (offsets[0] + i * steps[0], offsets[1] + i * steps[1])));
+        });
+        // SAFETY: by the caller's word; each task has an accumulator of its own.
+        unsafe {
+            rushlight_par::parallel_tasks(results * segments, |task| {
+                let from = task % segments * SEGMENT;
+                let range = from..length.min(from + SEGMENT);
+                self.fold_row(self.input.offset(starts[task / segments].1), range, partial.at(task * width));
+            });
+            for (row, start) in starts.iter().enumerate() {
+                let base = partial.at(row * segments * width);
+                join_tree(self.fold.join, base, segments, width, 1);
+                self.emit(start.0, 1, base, 1);
+            }
+        }
+    }
+
+    /// The results of `range`, row by row.
+    unsafe fn rows(&self, range: Range<usize>) {
+        const BATCH: usize = 64;
+        let mut accs = Bytes::<{ BATCH * WIDEST }>::new();
+        let accs = accs.pointer();
+        let steps = self.outer.inner_strides();
+        self.outer.runs(range, |offsets, n| {
+            for start in (0..n).step_by(BATCH) {
+                let count = BATCH.min(n - start);
+                // SAFETY: by the caller's word; a batch has room for its accumulators.
                 unsafe {
-                    let ends = ends;
-                    let out = ends.output.offset(offsets[0] + i * steps[0]);
-                    let row = ends.input.offset(offsets[1] + i * steps[1]);
-                    let mut value = [0u64; 2];
-                    let parallel = outer.numel() == 1;
-                    fold_row(inner, row, &ends, fold, value.as_mut_ptr().cast(), parallel);
-                    converter(ends.compute, ends.output_dtype)(out, value.as_ptr().cast(), 1);
+                    for i in 0..count {
+                        let row = self.input.offset(offsets[1] + (start + i) as isize * steps[1]);
+                        self.fold_row(row, 0..self.inner.numel(), accs.add(i * self.fold.width));
+                    }
+                    self.emit(offsets[0] + start as isize * steps[0], steps[0], accs, count);
                 }
             }
         });
-    });
-}
-
-/// One row: pieces first (on several threads if it is the only row), then their tree.
-unsafe fn fold_row(inner: &Plan<1>, row: *const u8, ends: &Ends, fold: Fold, out: *mut u8, parallel: bool) {
-    let length = inner.numel();
-    let width = ends.compute.size();
-    let pieces = length.div_ceil(PIECE).max(1);
-    let mut partial = vec![0u64; (pieces * width).div_ceil(8)];
-    let base = SendPtr(partial.as_mut_ptr().cast::<u8>());
-    let source = SendPtr(row.cast_mut());
-    let piece = |index: usize| {
-        let (base, source) = (&base, &source);
-        let start = index * PIECE;
-        let n = PIECE.min(length - start);
-        // SAFETY: by the caller's word; each piece has a slot of its own.
-        unsafe { fold_piece(inner, start, n, source.0, ends, fold, base.0.add(index * width)) };
-    };
-    if parallel && pieces > 8 {
-        rushlight_par::parallel_for(pieces, 8, |range| range.for_each(piece));
-    } else {
-        (0..pieces).for_each(piece);
     }
-    // SAFETY: `partial` holds `pieces` values.
-    unsafe {
-        let mut level = pieces;
-        while level > 1 {
-            let next = level.div_ceil(2);
-            for i in 0..next {
-                let n = 2.min(level - 2 * i);
-                fold(base.0.add(i * width), base.0.add(2 * i * width), n);
+
+    /// Folds a range of one row into `acc`.
+    unsafe fn fold_row(&self, row: *const u8, range: Range<usize>, acc: *mut u8) {
+        let Fold { width, join, .. } = self.fold;
+        // SAFETY: by the caller's word; a counter over usize never needs more levels.
+        unsafe {
+            if range.len() <= PIECE {
+                return self.fold_piece(row, range, acc);
             }
-            level = next;
+            let mut levels = Bytes::<{ LEVELS * WIDEST }>::new();
+            let base = levels.pointer();
+            let mut counter = Counter::new(base, width);
+            for start in range.clone().step_by(PIECE) {
+                self.fold_piece(row, start..range.end.min(start + PIECE), counter.place());
+                counter.carry(join, 1);
+            }
+            counter.finish(join, 1);
+            std::ptr::copy_nonoverlapping(base, acc, width);
         }
-        std::ptr::copy_nonoverlapping(base.0, out, width);
     }
-}
 
-struct SendPtr(*mut u8);
-// SAFETY: threads write to places of their own.
-unsafe impl Sync for SendPtr {}
+    /// Folds at most `PIECE` elements: in place, or through a buffer.
+    unsafe fn fold_piece(&self, row: *const u8, range: Range<usize>, acc: *mut u8) {
+        let Fold { takes, .. } = self.fold;
+        let size = self.dtype.size();
+        let step = self.inner.inner_strides()[0];
+        let adjacent = self.inner.is_flat() && (step == size as isize || self.inner.numel() <= 1);
+        // SAFETY: by the caller's word; a buffer holds BUFFER elements of any dtype.
+        unsafe {
+            if adjacent && self.dtype == takes {
+                (self.fold.row)(acc, row.offset(self.inner.bases()[0]).add(range.start * size), range.len(), range.start, self.params);
+                return;
+            }
+            if range.is_empty() {
+                (self.fold.row)(acc, row, 0, 0, self.params);
+                return;
+            }
+            self.fold_buffered(row, range, acc, adjacent);
+        }
+    }
 
-unsafe fn fold_piece(inner: &Plan<1>, start: usize, n: usize, row: *const u8, ends: &Ends, fold: Fold, out: *mut u8) {
-    #[repr(align(64))]
-    struct Buffer([std::mem::MaybeUninit<u8>; PIECE * WIDEST]);
-    let width = ends.input_dtype.size();
-    let step = inner.inner_strides()[0];
-    // SAFETY: by the caller's word; a piece fits a buffer.
-    unsafe {
-        if inner.is_flat() && step == width as isize && ends.input_dtype == ends.compute {
-            fold(out, row.offset(inner.bases()[0]).add(start * width), n);
+    #[inline(never)]
+    unsafe fn fold_buffered(&self, row: *const u8, range: Range<usize>, acc: *mut u8, adjacent: bool) {
+        let Fold { takes, width, join, .. } = self.fold;
+        let size = self.dtype.size();
+        let step = self.inner.inner_strides()[0];
+        // SAFETY: as in `fold_piece`.
+        unsafe {
+            let (mut gathered, mut cast) = (Bytes::<{ BUFFER * 16 }>::new(), Bytes::<{ BUFFER * 16 }>::new());
+            let (gathered, cast) = (gathered.pointer(), cast.pointer());
+            let mut levels = Bytes::<{ (PIECE / BUFFER + 2) * WIDEST }>::new();
+            let base = levels.pointer();
+            let mut counter = Counter::new(base, width);
+            for start in range.clone().step_by(BUFFER) {
+                let end = range.end.min(start + BUFFER);
+                let mut source = gathered.cast_const();
+                if adjacent {
+                    source = row.offset(self.inner.bases()[0]).add(start * size);
+                } else {
+                    let mut filled = 0;
+                    self.inner.runs(start..end, |offsets, n| {
+                        move_strided(gathered.add(filled * size), size as isize, row.offset(offsets[0]), step, n, size);
+                        filled += n;
+                    });
+                }
+                if self.dtype != takes {
+                    converter(self.dtype, takes)(cast, source, end - start);
+                    source = cast;
+                }
+                (self.fold.row)(counter.place(), source, end - start, start, self.params);
+                counter.carry(join, 1);
+            }
+            counter.finish(join, 1);
+            std::ptr::copy_nonoverlapping(base, acc, width);
+        }
+    }
+
+    unsafe fn by_columns(&self) {
+        let (columns, rows, width) = (self.outer.numel(), self.inner.numel(), self.fold.width);
+        let tile = if self.reads_columns() { TILE } else { GATHERED };
+        let tiles = columns.div_ceil(tile);
+        let segment = (SEGMENT / tile.min(columns)).next_multiple_of(STACK);
+        if tiles >= MANY || rows <= segment {
+            let grain = (GRAIN / rows.max(1)).clamp(1, GRAIN).next_multiple_of(tile);
+            rushlight_par::parallel_for(columns, grain, |range| {
+                for start in range.clone().step_by(tile) {
+                    let part = start..range.end.min(start + tile);
+                    let accs = Shared::new(part.len() * width);
+                    // SAFETY: by the caller's word.
+                    unsafe {
+                        self.fold_columns(part.clone(), 0..rows, accs.at(0));
+                        self.emit_range(part, accs.at(0));
+                    }
+                }
+            });
             return;
         }
-        let mut gathered = Buffer([std::mem::MaybeUninit::uninit(); PIECE * WIDEST]);
-        let mut converted = Buffer([std::mem::MaybeUninit::uninit(); PIECE * WIDEST]);
-        let (gathered, converted): (*mut u8, *mut u8) = (gathered.0.as_mut_ptr().cast(), converted.0.as_mut_ptr().cast());
-        let mut filled = 0;
-        inner.runs(start..start + n, |offsets, length| {
-            move_strided(gathered.add(filled * width), width as isize, row.offset(offsets[0]), step, length, width);
-            filled += length;
-        });
-        if ends.input_dtype == ends.compute {
-            fold(out, gathered, n);
-        } else {
-            converter(ends.input_dtype, ends.compute)(converted, gathered, n);
-            fold(out, converted, n);
+        let segments = rows.div_ceil(segment);
+        let partial = Shared::new(columns * segments * width);
+        let part = |index: usize| index * tile..columns.min((index + 1) * tile);
+        // SAFETY: by the caller's word; each task has accumulators of its own.
+        unsafe {
+            rushlight_par::parallel_tasks(tiles * segments, |task| {
+                let (columns_of, from) = (part(task / segments), task % segments * segment);
+                let place = columns_of.start * segments + task % segments * columns_of.len();
+                self.fold_columns(columns_of, from..rows.min(from + segment), partial.at(place * width));
+            });
+            rushlight_par::parallel_tasks(tiles, |index| {
+                let columns_of = part(index);
+                let base = partial.at(columns_of.start * segments * width);
+                join_tree(self.fold.join, base, segments, columns_of.len() * width, columns_of.len());
+                self.emit_range(columns_of, base);
+            });
         }
+    }
+
+    /// Whether columns are read where they stand.
+    fn reads_columns(&self) -> bool {
+        self.dtype == self.fold.takes && self.outer.inner_strides()[1] == self.dtype.size() as isize
+    }
+
+    /// Folds some rows of the columns `part` into as many accumulators.
+    unsafe fn fold_columns(&self, part: Range<usize>, rows: Range<usize>, accs: *mut u8) {
+        let width = self.fold.width;
+        let mut filled = 0;
+        self.outer.runs(part, |offsets, n| {
+            // SAFETY: by the caller's word.
+            unsafe {
+                let (base, accs) = (self.input.offset(offsets[1]), accs.add(filled * width));
+                match self.widening(n) {
+                    Some(times) if rows.len() >= times * 4 => self.fold_narrow(base, n, times, rows.clone(), accs),
+                    _ => self.fold_stacks(base, n, rows.clone(), accs),
+                }
+            }
+            filled += n;
+        });
+    }
+
+    /// How many of a narrow matrix's rows, which follow each other without a gap, make a row of decent width.
+    fn widening(&self, n: usize) -> Option<usize> {
+        let gapless = self.reads_columns() && self.inner.is_flat() && self.inner.inner_strides()[0] == (n * self.dtype.size()) as isize;
+        (gapless && n <= 128 && !self.fold.indexed).then(|| 512 / n)
+    }
+
+    /// `times` rows taken as one; their accumulators meet at the end.
+    unsafe fn fold_narrow(&self, base: *const u8, n: usize, times: usize, rows: Range<usize>, accs: *mut u8) {
+        let Fold { width, join, columns, .. } = self.fold;
+        let step = self.inner.inner_strides()[0];
+        let whole = rows.len() / times;
+        let wide = n * times;
+        let scratch = Shared::new(wide * width * (levels(whole) + 1));
+        // SAFETY: `whole * times` rows follow each other; by the caller's word for the rest.
+        unsafe {
+            let base = base.offset(self.inner.bases()[0] + rows.start as isize * step);
+            let mut counter = Counter::new(scratch.at(0), wide * width);
+            for start in (0..whole).step_by(STACK) {
+                let count = STACK.min(whole - start);
+                let data = base.offset((start * times) as isize * step);
+                columns(counter.place(), data, step * times as isize, count, wide, 0, self.params);
+                counter.carry(join, wide);
+            }
+            counter.finish(join, wide);
+            let mut groups = times;
+            while groups > 1 {
+                let half = groups.div_ceil(2);
+                join(scratch.at(0), scratch.at(half * n * width), (groups - half) * n);
+                groups = half;
+            }
+            std::ptr::copy_nonoverlapping(scratch.at(0), accs, n * width);
+            let rest = whole * times..rows.len();
+            if !rest.is_empty() {
+                let data = base.offset(rest.start as isize * step);
+                columns(scratch.at(0), data, step, rest.len(), n, 0, self.params);
+                join(accs, scratch.at(0), n);
+            }
+        }
+    }
+
+    /// Stacks of `STACK` rows, joined as they come.
+    unsafe fn fold_stacks(&self, base: *const u8, n: usize, rows: Range<usize>, accs: *mut u8) {
+        let Fold { width, join, columns, .. } = self.fold;
+        let mut room = Bytes::<{ 64 * WIDEST }>::new();
+        let needed = (levels(rows.len()) + 2) * n * width;
+        let heap;
+        let base_of_levels = if needed <= 64 * WIDEST {
+            room.pointer()
+        } else {
+            heap = Shared::new(needed);
+            heap.at(0)
+        };
+        let step = self.inner.inner_strides()[0];
+        let direct = self.reads_columns() || (n == 1 && self.dtype == self.fold.takes);
+        // SAFETY: by the caller's word; there is room for every level and one stack more.
+        unsafe {
+            let mut counter = Counter::new(base_of_levels, n * width);
+            if rows.is_empty() {
+                columns(counter.place(), base, 0, 0, n, 0, self.params);
+                counter.carry(join, n);
+            }
+            for start in rows.clone().step_by(STACK) {
+                let end = rows.end.min(start + STACK);
+                let place = counter.place();
+                let mut done = 0;
+                self.inner.runs(start..end, |offsets, count| {
+                    let target = if done == 0 { place } else { place.add(n * width) };
+                    let data = base.offset(offsets[0]);
+                    if direct {
+                        columns(target, data, step, count, n, start + done, self.params);
+                    } else {
+                        self.gather_stack(target, data, step, count, n, start + done);
+                    }
+                    if done > 0 {
+                        join(place, target, n);
+                    }
+                    done += count;
+                });
+                counter.carry(join, n);
+            }
+            counter.finish(join, n);
+            std::ptr::copy_nonoverlapping(base_of_levels, accs, n * width);
+        }
+    }
+
+    /// A stack of rows whose elements are not adjacent, or not of the fold's dtype.
+    #[inline(never)]
+    unsafe fn gather_stack(&self, accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, first: usize) {
+        let Fold { takes, columns, .. } = self.fold;
+        let (size, wide) = (self.dtype.size(), takes.size());
+        let across = self.outer.inner_strides()[1];
+        let mut stack = Bytes::<{ STACK * GATHERED * 16 }>::new();
+        let mut line = Bytes::<{ GATHERED * 16 }>::new();
+        let (stack, line) = (stack.pointer(), line.pointer());
+        // SAFETY: by the caller's word; tiles that are gathered have at most GATHERED columns.
+        unsafe {
+            for row in 0..rows {
+                let (from, to) = (data.offset(row as isize * step), stack.add(row * n * wide));
+                if self.dtype == takes {
+                    move_strided(to, wide as isize, from, across, n, size);
+                } else if across == size as isize {
+                    converter(self.dtype, takes)(to, from, n);
+                } else {
+                    move_strided(line, size as isize, from, across, n, size);
+                    converter(self.dtype, takes)(to, line, n);
+                }
+            }
+            columns(accs, stack, (n * wide) as isize, rows, n, first, self.params);
+        }
+    }
+
+    /// Writes the results of a range of columns.
+    unsafe fn emit_range(&self, part: Range<usize>, accs: *const u8) {
+        let step = self.outer.inner_strides()[0];
+        let mut written = 0;
+        self.outer.runs(part, |offsets, n| {
+            // SAFETY: by the caller's word.
+            unsafe { self.emit(offsets[0], step, accs.add(written * self.fold.width), n) };
+            written += n;
+        });
+    }
+
+    /// Writes `n` results, `step` elements apart.
+    unsafe fn emit(&self, at: isize, step: isize, accs: *const u8, n: usize) {
+        let Fold { gives, results, done, width, .. } = self.fold;
+        let count = self.inner.numel();
+        let outputs = self.outputs;
+        // SAFETY: by the caller's word; buffers hold GATHERED results of any dtype.
+        unsafe {
+            if (step == 1 || n == 1) && (0..results).all(|i| outputs[i].1 == gives[i]) {
+                let outs = std::array::from_fn::<_, 2, _>(|i| outputs[i].0.wrapping_offset(at * outputs[i].1.size() as isize));
+                return done(outs.as_ptr(), accs, n, count, self.params);
+            }
+            let mut buffers = [Bytes::<{ GATHERED * 16 }>::new(), Bytes::<{ GATHERED * 16 }>::new()];
+            let mut cast = Bytes::<{ GATHERED * 16 }>::new();
+            let outs: [*mut u8; 2] = buffers.each_mut().map(Bytes::pointer);
+            for start in (0..n).step_by(GATHERED) {
+                let some = GATHERED.min(n - start);
+                done(outs.as_ptr(), accs.add(start * width), some, count, self.params);
+                for i in 0..results {
+                    let (pointer, dtype) = outputs[i];
+                    let size = dtype.size();
+                    converter(gives[i], dtype)(cast.pointer(), outs[i], some);
+                    let to = pointer.offset((at + start as isize * step) * size as isize);
+                    move_strided(to, step * size as isize, cast.pointer(), size as isize, some, size);
+                }
+            }
+        }
+    }
+}
+
+/// How many levels a counter of stacks needs for so many rows.
+fn levels(rows: usize) -> usize {
+    (usize::BITS - rows.div_ceil(STACK).leading_zeros()) as usize + 1
+}
+
+/// Joins `count` groups of `n` accumulators, `step` bytes apart, pairwise; the result stands at the base.
+unsafe fn join_tree(join: Join, base: *mut u8, count: usize, step: usize, n: usize) {
+    let mut reach = 1;
+    while reach < count {
+        for left in (0..count - reach).step_by(2 * reach) {
+            // SAFETY: both groups exist.
+            unsafe { join(base.add(left * step), base.add((left + reach) * step), n) };
+        }
+        reach *= 2;
     }
 }

@@ -44,8 +44,21 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
         (target, _) => target,
     };
     if let Run::Defer(choose) = row.run {
+        let own = matches!(target, Target::InPlace).then(|| args.tensor(0).cloned()).transpose()?;
         let chosen: Result<Args<'a>> = choose(args);
-        return call_into(chosen.map_err(|error| error.operator(row.python_name()))?, target);
+        let chosen = chosen.map_err(|error| error.operator(row.python_name()))?;
+        if let Some(own) = own {
+            let base = chosen.tensor(0)?;
+            if !base.ptr_eq(&own) {
+                return Err(Error::runtime(format!(
+                    "the base given to {}_ has dtype {} but the operation's result requires dtype {}",
+                    row.python_name(),
+                    own.dtype().title(),
+                    base.dtype().title()
+                )));
+            }
+        }
+        return call_into(chosen, target);
     }
     let span = profile::begin();
     let output = match (&row.run, target) {

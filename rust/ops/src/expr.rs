@@ -217,6 +217,18 @@ impl Expr {
         self.binary(row, other.into())
     }
 
+    /// A row of two tensors and some numbers.
+    pub fn with_numbers<const N: usize>(self, row: &'static Row, other: Expr, numbers: [Scalar; N]) -> Expr {
+        let first = match (self, other) {
+            (Expr::Tensor(own), Expr::Tensor(other)) => [Value::Own(own), Value::Own(other)],
+            (Expr::Failed(error), _) | (_, Expr::Failed(error)) => return Expr::Failed(error),
+            (Expr::Nothing, _) | (_, Expr::Nothing) => return Expr::Nothing,
+            _ => return Expr::Failed(Error::runtime(format!("{} needs two tensors", row.name))),
+        };
+        let values = first.into_iter().chain(numbers.map(Value::Scalar));
+        Expr::new(crate::call(crate::value::Args::new(row, values)).and_then(crate::value::Output::into_tensor))
+    }
+
     /// Where this holds `yes`, elsewhere `no`.
     pub fn choose(self, yes: impl Into<Expr>, no: impl Into<Expr>) -> Expr {
         let value = |expr: Expr| match expr {

@@ -13,6 +13,7 @@ pub mod expr;
 pub mod fused;
 pub mod generator;
 pub mod host;
+pub mod index;
 pub mod join;
 pub mod linalg;
 pub mod names;

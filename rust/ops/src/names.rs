@@ -48,11 +48,12 @@ pub fn collect() -> Names {
 
 fn forms(row: &Row) -> Vec<Form> {
     let has = |variant| row.variants.has(variant);
-    let one_argument = row.schema().params.len() == 1;
+    let schema = row.schema();
+    let changes = has(Variants::INPLACE) && schema.params.len() == 1 || schema.inplace.is_some();
     [
         (has(Variants::FUNCTION), Form::Function),
         (has(Variants::METHOD), Form::Method),
-        (has(Variants::INPLACE) && has(Variants::FUNCTION) && one_argument, Form::InPlaceFunction),
+        (changes && has(Variants::FUNCTION), Form::InPlaceFunction),
         (has(Variants::INPLACE), Form::InPlaceMethod),
     ]
     .into_iter()

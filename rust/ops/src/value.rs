@@ -29,6 +29,8 @@ pub enum Value<'a> {
     DType(DType),
     Device(Device),
     Str(&'a str),
+    /// A word that a graph node keeps.
+    Text(Box<str>),
     Generator(Generator),
 }
 
@@ -110,7 +112,9 @@ impl Value<'_> {
     /// The same value without a borrow, for a graph node to keep; tensors are kept apart from it.
     fn keep(&self) -> Value<'static> {
         match self {
-            Value::None | Value::Tensor(_) | Value::Own(_) | Value::Str(_) | Value::Tensors(_) => Value::None,
+            Value::None | Value::Tensor(_) | Value::Own(_) | Value::Tensors(_) => Value::None,
+            Value::Str(x) => Value::Text((*x).into()),
+            Value::Text(x) => Value::Text(x.clone()),
             Value::Scalar(x) => Value::Scalar(*x),
             Value::Bool(x) => Value::Bool(*x),
             Value::Int(x) => Value::Int(*x),
@@ -154,6 +158,26 @@ impl<'a> Args<'a> {
 
     pub fn optional_tensor(&self, place: usize) -> Option<&Tensor> {
         self.get(place).as_tensor()
+    }
+
+    pub fn has_tensor(&self, place: usize) -> bool {
+        self.optional_tensor(place).is_some()
+    }
+
+    /// The error where numbers alone were given to an operator that takes numbers beside tensors.
+    #[cold]
+    pub fn needs_tensor(&self) -> Error {
+        let kinds = self.values.iter().map(|value| match value {
+            Value::Scalar(Scalar::Bool(_)) | Value::Bool(_) => "bool",
+            Value::Scalar(Scalar::Int(_) | Scalar::UInt(_)) | Value::Int(_) => "int",
+            Value::Scalar(Scalar::Complex(_)) => "complex",
+            _ => "float",
+        });
+        Error::type_(format!(
+            "{}() received an invalid combination of arguments - got ({}), but expected one of:",
+            self.row.python_name(),
+            kinds.collect::<Vec<_>>().join(", ")
+        ))
     }
 
     pub fn tensors(&self, place: usize) -> Result<Vec<&Tensor>> {
@@ -241,6 +265,7 @@ impl<'a> Args<'a> {
     pub fn str(&self, place: usize) -> Result<&str> {
         match self.get(place) {
             Value::Str(text) => Ok(text),
+            Value::Text(text) => Ok(text),
             _ => Err(self.wrong(place, "str")),
         }
     }

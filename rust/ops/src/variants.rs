@@ -189,7 +189,13 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
             let own = args.tensor(0)?;
             check_writable(own)?;
             if let Run::Compose(body) = row.run {
-                let result = body(args)?.into_tensor()?;
+                // What the parts keep for their derivatives must not be what is overwritten.
+                let recorded = modes::grad_enabled() && args.each_tensor().any(|(_, tensor)| tensor.requires_grad());
+                let mut args = args.clone();
+                if recorded {
+                    args.values[0] = Value::Own(crate::op!(crate::convert::CLONE, own)?);
+                }
+                let result = body(&args)?.into_tensor()?;
                 check_in_place(row, own, &result.layout().sizes, result.dtype())?;
                 crate::copy::copy_(own, &result)?;
                 return Ok(Output::Tensor(own.clone()));

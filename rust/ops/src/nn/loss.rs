@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::broadcast;
 use rushlight_core::dtype::promote;
-use rushlight_core::{Class, Error, Result};
+use rushlight_core::Result;
 
 use super::Reduction;
 use crate::convert::to_dtype;
@@ -41,7 +41,7 @@ fn alike(args: &Args, kernel: &str) -> Result<(Tensor, Tensor)> {
     let (input, target) = (args.tensor(0)?, args.tensor(1)?);
     let dtype = promote(input.dtype(), target.dtype())?;
     if !dtype.is_floating() {
-        return Err(Error::new(Class::NotImplemented, format!("\"{kernel}\" not implemented for '{}'", dtype.title())));
+        return Err(super::refused(kernel, dtype));
     }
     Ok((to_dtype(input, dtype)?, to_dtype(target, dtype)?))
 }

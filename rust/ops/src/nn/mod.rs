@@ -1,11 +1,12 @@
 //! Functions of neural networks.
 
+pub mod conv;
 pub mod linear;
 pub mod loss;
 pub mod nll;
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{Error, Result};
+use rushlight_core::{Class, DType, Error, Result};
 
 /// What becomes of the losses of the elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,4 +50,20 @@ impl Reduction {
             }
         }
     }
+}
+
+/// The tensor in row-major memory and in a dtype; itself if it already is. Not recorded, for kernels.
+pub fn plain(tensor: &Tensor, dtype: DType) -> Result<Tensor> {
+    if tensor.dtype() == dtype && tensor.layout().is_contiguous() {
+        return Ok(tensor.clone());
+    }
+    let copied = crate::create::empty(tensor.sizes(), dtype, tensor.device())?;
+    crate::copy::copy(&copied, tensor)?;
+    Ok(copied)
+}
+
+/// Refuses a dtype in the name of torch's kernel.
+#[cold]
+pub fn refused(kernel: &str, dtype: DType) -> Error {
+    Error::new(Class::NotImplemented, format!("\"{kernel}\" not implemented for '{}'", dtype.title()))
 }

@@ -3,11 +3,10 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::layout::Shape;
-use rushlight_core::{Class, DType, Element, Error, Result, dispatch};
+use rushlight_core::{DType, Element, Error, Result, dispatch};
 use rushlight_cpu::loss::Picks;
 
-use super::Reduction;
-use crate::convert::{contiguous, to_dtype};
+use super::{Reduction, plain};
 use crate::create;
 use crate::derive::{Derivative, Formula, Saves, formula};
 use crate::expr::Expr;
@@ -182,7 +181,7 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
     }
     if !input.dtype().is_floating() {
         let kernel = if own.len() > 2 { "nll_loss2d_forward_out_frame" } else { "nll_loss_out_frame" };
-        return Err(Error::new(Class::NotImplemented, format!("\"{kernel}\" not implemented for '{}'", input.dtype().title())));
+        return Err(super::refused(kernel, input.dtype()));
     }
     let each = Reduction::of_code(args.int(3)?) == Reduction::None && own.len() > 1;
     let shape: &[isize] = if each { to } else { &[] };
@@ -206,8 +205,8 @@ struct Prepared {
 
 impl Prepared {
     fn new(args: &Args) -> Result<Prepared> {
-        let targets = contiguous(&to_dtype(args.tensor(1)?, DType::I64)?)?;
-        Ok(Prepared { targets, weights: args.optional_tensor(2).map(contiguous).transpose()? })
+        let weights = args.optional_tensor(2).map(|weight| plain(weight, weight.dtype())).transpose()?;
+        Ok(Prepared { targets: plain(args.tensor(1)?, DType::I64)?, weights })
     }
 
     fn picks<T: Element>(&self, sizes: [isize; 3], scores: *const T, strides: [isize; 3], ignored: i64) -> Picks<T> {
@@ -239,8 +238,7 @@ fn cpu(args: &Args, results: &[Tensor]) -> Result<()> {
     let input = args.tensor(0)?;
     let reduction = Reduction::of_code(args.int(3)?);
     let sizes = three(input.sizes());
-    // Dimensions behind the classes become one; that copies only where they do not follow each other.
-    let source = crate::convert::contiguous(input)?;
+    let source = plain(input, input.dtype())?;
     let strides = [sizes[1] * sizes[2], sizes[2], 1];
     let prepared = Prepared::new(args)?;
     let (_input, _targets, _weights) =
@@ -269,7 +267,7 @@ fn backward(args: &Args, results: &[Tensor]) -> Result<()> {
     let reduction = Reduction::of_code(args.int(3)?);
     let sizes = three(out.sizes());
     let prepared = Prepared::new(args)?;
-    let grads = contiguous(args.tensor(0)?)?;
+    let grads = plain(args.tensor(0)?, out.dtype())?;
     let total = crate::convert::item(args.tensor(5)?)?.f64();
     let (_grads, _targets, _weights) =
         (grads.storage().pin(), prepared.targets.storage().pin(), prepared.weights.as_ref().map(|w| w.storage().pin()));

@@ -1,7 +1,7 @@
 //! Activations of neural networks.
 
 use rushlight_core::dtype::{c64, c128};
-use rushlight_core::{Class, DType, Error};
+use rushlight_core::{Class, DType, Error, Scalar};
 use rushlight_cpu::tiles;
 
 use super::gates::{self, CUBIC, ROOT};
@@ -22,11 +22,6 @@ const ACTIVATION: Row = Row {
     samples: &["t(2, 3)", "t(0)", "t()", "t(4, 3).t()"],
     ..Row::BASE
 };
-
-/// A gradient that passes where the input is strictly between two numbers.
-fn between(input: Expr, low: f64, high: f64, grad: Expr) -> Expr {
-    input.clone().above(low).and(input.below(high)).choose(grad, 0.0)
-}
 
 pub static RELU: Row = Row {
     name: "relu",
@@ -49,11 +44,8 @@ pub static RELU: Row = Row {
         _ => Ok(()),
     }),
     cuda: Some("self > 0 ? self : 0"),
-    derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| match d.result() {
-        Expr::Tensor(result) => {
-            d.grad().call(&gates::THRESHOLD_BACKWARD, [Value::Own(result), Value::Scalar(rushlight_core::Scalar::ZERO)])
-        }
-        other => other,
+    derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| {
+        d.grad().with_numbers(&gates::THRESHOLD_BACKWARD, d.result(), [Scalar::ZERO])
     })]),
     reference: "np.maximum(self, 0)",
     ..UNARY
@@ -68,7 +60,7 @@ pub static LEAKY_RELU: Row = Row {
     tensor([-0.1000,  2.0000])",
     run: common(tiles! { for<S> [f32, f64] (|x; slope| if x > 0.0 { x } else { x * slope }) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        d.input(0).above(0.0).choose(d.grad(), d.grad() * d.scalar(1).f64())
+        gates::gate(d, &gates::LEAKY_BACKWARD, [d.scalar(1)])
     })]),
     samples: &["t(2, 3)", "t(2, 3), 0.2", "t()"],
     reference: "np.where(np.greater(self, 0), self, self * negative_slope)",
@@ -150,12 +142,8 @@ pub static SCALED_ELU: Row = Row {
     }),
     refuses: "elu_cpu",
     node: "EluBackward0",
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| match d.input(0) {
-        Expr::Tensor(own) => {
-            let [alpha, scale, input_scale] = [1, 2, 3].map(|place| Value::Scalar(d.scalar(place)));
-            d.grad().call(&gates::ELU_BACKWARD, [Value::Own(own), alpha, scale, input_scale])
-        }
-        other => other,
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+        gates::gate(d, &gates::ELU_BACKWARD, [d.scalar(1), d.scalar(2), d.scalar(3)])
     })]),
     samples: &["t(2, 3), 1., 1., 1."],
     ..ACTIVATION
@@ -163,7 +151,7 @@ pub static SCALED_ELU: Row = Row {
 
 pub static GELU: Row = Row {
     name: "gelu",
-    variants: Variants::FUNCTION,
+    variants: Variants::FUNCTION.and(Variants::OUT),
     signature: "(Tensor self, *, str approximate='none') -> Tensor",
     doc: "Each element times the standard normal distribution function of it; `approximate='tanh'` is an old estimate.
 
@@ -255,6 +243,7 @@ pub static MISH: Row = Row {
 
 pub static SOFTPLUS: Row = Row {
     name: "softplus",
+    variants: Variants::FUNCTION.and(Variants::OUT),
     signature: "(Tensor self, float beta=1, float threshold=20) -> Tensor",
     doc: "A smooth `relu`; linear where `beta * self` is above `threshold`.
 
@@ -338,7 +327,7 @@ pub static HARDTANH: Row = Row {
         Ok(())
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        between(d.input(0), d.scalar(1).f64(), d.scalar(2).f64(), d.grad())
+        gates::gate(d, &gates::WINDOW_BACKWARD, [d.scalar(1), d.scalar(2)])
     })]),
     samples: &["t(2, 3)", "t(2, 3), -2., 0.5", "t()"],
     reference: "np.clip(self, min_val, max_val)",
@@ -378,7 +367,8 @@ pub static HARDSIGMOID: Row = Row {
         })
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        between(d.input(0), -3.0, 3.0, d.grad() * (1.0 / 6.0))
+        let inside = d.input(0).above(-3.0).and(d.input(0).below(3.0));
+        inside.choose(d.grad() * (1.0 / 6.0), 0.0)
     })]),
     reference: "np.clip(self / 6 + 0.5, 0, 1)",
     ..ACTIVATION
@@ -409,7 +399,7 @@ pub static HARDSHRINK: Row = Row {
     name: "hardshrink",
     namespace: "",
     aliases: &["nn.functional.hardshrink"],
-    variants: Variants::BOTH,
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, Scalar lambd=0.5) -> Tensor",
     doc: "Each element, or zero where its magnitude is at most `lambd`.
 
@@ -419,8 +409,7 @@ pub static HARDSHRINK: Row = Row {
         for<S> [f32, f64] (|x; lambd| if x >= -lambd && x <= lambd { 0.0 } else { x })
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        let lambd = d.scalar(1).f64();
-        d.input(0).at_least(-lambd).and(d.input(0).at_most(lambd)).choose(0.0, d.grad())
+        gates::gate(d, &gates::SHRINK_BACKWARD, [d.scalar(1)])
     })]),
     samples: &["t(2, 3)", "t(2, 3), 0.2", "t()"],
     reference: "np.where(np.abs(self) <= lambd, 0, self)",
@@ -429,6 +418,7 @@ pub static HARDSHRINK: Row = Row {
 
 pub static SOFTSHRINK: Row = Row {
     name: "softshrink",
+    variants: Variants::FUNCTION.and(Variants::OUT),
     signature: "(Tensor self, float lambd=0.5) -> Tensor",
     doc: "Each element brought closer to zero by `lambd`.
 
@@ -444,8 +434,7 @@ pub static SOFTSHRINK: Row = Row {
         _ => Ok(()),
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        let lambd = d.scalar(1).f64();
-        d.input(0).at_least(-lambd).and(d.input(0).at_most(lambd)).choose(0.0, d.grad())
+        gates::gate(d, &gates::SHRINK_BACKWARD, [d.scalar(1)])
     })]),
     samples: &["t(2, 3)", "t(2, 3), 0.2", "t()"],
     ..ACTIVATION
@@ -466,9 +455,8 @@ pub static THRESHOLD: Row = Row {
         for<S> [u8, i8, i16, i32, i64] (|x; threshold, value| if x <= threshold { value } else { x });
         for<S> [f32, f64] (|x; threshold, value| if x <= threshold { value } else { x })
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| match d.input(0) {
-        Expr::Tensor(own) => d.grad().call(&gates::THRESHOLD_BACKWARD, [Value::Own(own), Value::Scalar(d.scalar(1))]),
-        other => other,
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+        gates::gate(d, &gates::THRESHOLD_BACKWARD, [d.scalar(1)])
     })]),
     samples: &["t(2, 3), 0, 1", "t(2, 3), 0.5, 20", "t(), 0, 0"],
     reference: "np.where(np.greater(self, threshold), self, value)",
@@ -477,6 +465,7 @@ pub static THRESHOLD: Row = Row {
 
 pub static LOGSIGMOID: Row = Row {
     name: "logsigmoid",
+    variants: Variants::FUNCTION.and(Variants::OUT),
     signature: "(Tensor self) -> Tensor",
     doc: "The logarithm of the logistic function, without overflow.
 

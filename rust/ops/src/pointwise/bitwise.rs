@@ -17,6 +17,7 @@ const PAIR: Row = Row {
     variants: Variants::ALL,
     signature: "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
     dtypes: BITS,
+    check: Some(super::some_tensor),
     derivative: Derivative::NonDifferentiable("its results are integers"),
     samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), t()"],
     ..Row::BASE

@@ -11,13 +11,29 @@ use crate::expr::Expr;
 use crate::row::{DTypes, Kernel, Pointwise, Promote, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 
-pub static CONJ: Row = Row {
+pub static CONJ_PHYSICAL: Row = Row {
     name: "conj_physical",
     variants: Variants::ALL,
     signature: "(Tensor self) -> Tensor",
-    doc: "The complex conjugate of each element, computed at once; real numbers stay as they are.
+    doc: "The complex conjugate; of a real tensor the tensor itself.
 
     >>> torch.conj_physical(torch.tensor([1 + 2j]))
+    tensor([1.-2.j])",
+    run: Run::Compose(|args| conjugate(args.tensor(0)?).map(Output::Tensor)),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3)", "t()"],
+    reference: "np.conj(self)",
+    ..Row::BASE
+};
+
+pub static CONJ: Row = Row {
+    name: "_conj_physical",
+    variants: Variants::FUNCTION,
+    node: "ConjPhysicalBackward0",
+    signature: "(Tensor self) -> Tensor",
+    doc: "The complex conjugate of each element, computed at once; real numbers stay as they are.
+
+    >>> torch._conj_physical(torch.tensor([1 + 2j]))
     tensor([1.-2.j])",
     run: Run::Pointwise(Pointwise {
         promote: Promote::Common,

@@ -206,7 +206,10 @@ pub static REMAINDER: Row = Row {
         for<S> [u8, i8, i16, i32, i64] (|x, y| x.modulo(y));
         for<S> [f32, f64] (|x, y| x.modulo(y))
     }),
-    check: Some(check_divisor),
+    check: Some(|args| {
+        super::some_tensor(args)?;
+        check_divisor(args)
+    }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::NOTHING, |d| d.grad()),
         formula(1, Saves::input(0).and(Saves::input(1)), |d| minus_quotient(d, &DIV_FLOOR)),

@@ -1,13 +1,13 @@
 //! The derivatives of activations, fused: one pass over memory instead of three or four.
 
+use rushlight_core::Scalar;
 use rushlight_core::dtype::{c64, c128};
 use rushlight_cpu::tiles;
 
 use super::common;
-use crate::derive::{Derivative, Saves, formula};
+use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{DTypes, Row, Variants};
-use crate::value::Value;
 
 /// What the rows have in common: the gradient comes first.
 #[allow(clippy::declare_interior_mutable_const)]
@@ -16,6 +16,19 @@ const GATE: Row = Row {
     dtypes: DTypes::FLOATS,
     ..Row::BASE
 };
+
+/// What passes a gate made of the first argument and numbers.
+pub(super) fn gate<const N: usize>(d: &Derive, row: &'static Row, numbers: [Scalar; N]) -> Expr {
+    d.grad().with_numbers(row, d.input(0), numbers)
+}
+
+/// The derivative of a gate that is straight on both sides: the gradient passes it once more.
+macro_rules! straight {
+    ($row:ident $(, $place:literal)*) => { Derivative::Formulas(&[
+        formula(0, Saves::input(1), |d| d.grad().with_numbers(&$row, d.input(1), [$(d.scalar($place)),*])),
+        formula(1, Saves::NOTHING, |d| d.grad().zeros_like()),
+    ]) };
+}
 
 const BOTH: Saves = Saves::input(0).and(Saves::input(1));
 
@@ -73,23 +86,46 @@ pub static THRESHOLD_BACKWARD: Row = Row {
         for<S> [u8, i8, i16, i32, i64] (|grad, x; threshold| if x <= threshold { 0 } else { grad })
     }),
     dtypes: DTypes::REAL,
-    derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1), |d| d.grad().call(&THRESHOLD_BACKWARD, [value(d.input(1)), Value::Scalar(d.scalar(2))])),
-        formula(1, Saves::NOTHING, |d| d.grad().zeros_like()),
-    ]),
+    derivative: straight!(THRESHOLD_BACKWARD, 2),
     samples: &["t(2, 3), t(2, 3), 0"],
     reference: "np.where(np.greater(self, threshold), grad_output, 0)",
     ..GATE
 };
 
-/// The operand of a row's call.
-fn value<'a>(expr: Expr) -> Value<'a> {
-    match expr {
-        Expr::Tensor(tensor) => Value::Own(tensor),
-        Expr::Number(number) => Value::Scalar(number),
-        Expr::Nothing | Expr::Failed(_) => Value::None,
-    }
-}
+pub static LEAKY_BACKWARD: Row = Row {
+    name: "_leaky_relu_backward",
+    signature: "(Tensor grad_output, Tensor self, Scalar negative_slope) -> Tensor",
+    doc: "The gradient, times `negative_slope` where `self` is negative.",
+    run: common(tiles! { for<S> [f32, f64] (|grad, x; slope| if x > 0.0 { grad } else { grad * slope }) }),
+    derivative: straight!(LEAKY_BACKWARD, 2),
+    samples: &["t(2, 3), t(2, 3), 0.5"],
+    reference: "np.where(np.greater(self, 0), grad_output, grad_output * negative_slope)",
+    ..GATE
+};
+
+pub static WINDOW_BACKWARD: Row = Row {
+    name: "_hardtanh_backward",
+    signature: "(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor",
+    doc: "The gradient where `self` is strictly between two numbers, else zero.",
+    run: common(tiles! {
+        for<S> [f32, f64] (|grad, x; low, high| if x <= low || x >= high { 0.0 } else { grad })
+    }),
+    derivative: straight!(WINDOW_BACKWARD, 2, 3),
+    samples: &["t(2, 3), t(2, 3), -1., 1."],
+    ..GATE
+};
+
+pub static SHRINK_BACKWARD: Row = Row {
+    name: "_shrink_backward",
+    signature: "(Tensor grad_output, Tensor self, Scalar lambd) -> Tensor",
+    doc: "The gradient, or zero where the magnitude of `self` is at most `lambd`.",
+    run: common(tiles! {
+        for<S> [f32, f64] (|grad, x; lambd| if x >= -lambd && x <= lambd { 0.0 } else { grad })
+    }),
+    derivative: straight!(SHRINK_BACKWARD, 2),
+    samples: &["t(2, 3), t(2, 3), 0.5"],
+    ..GATE
+};
 
 pub static SILU_BACKWARD: Row = Row {
     name: "_silu_backward",
@@ -206,9 +242,7 @@ pub static ELU_BACKWARD: Row = Row {
     }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::input(1), |d| {
-            d.grad().call(&ELU_BACKWARD, [
-                value(d.input(1)), Value::Scalar(d.scalar(2)), Value::Scalar(d.scalar(3)), Value::Scalar(d.scalar(4)),
-            ])
+            d.grad().with_numbers(&ELU_BACKWARD, d.input(1), [d.scalar(2), d.scalar(3), d.scalar(4)])
         }),
         formula(1, BOTH, |d| {
             let [alpha, scale, input_scale] = [2, 3, 4].map(|place| d.scalar(place).f64());

@@ -68,6 +68,11 @@ pub(crate) const BINARY: Row = Row {
     ..Row::BASE
 };
 
+/// Refuses a call on numbers alone.
+pub(crate) fn some_tensor(args: &Args) -> Result<()> {
+    if args.has_tensor(0) || args.has_tensor(1) { Ok(()) } else { Err(args.needs_tensor()) }
+}
+
 /// Refuses complex tensors with torch's sentence.
 pub(crate) fn no_complex(args: &Args, error: fn() -> Error) -> Result<()> {
     if args.each_tensor().any(|(_, tensor)| tensor.dtype().is_complex()) { Err(error()) } else { Ok(()) }

@@ -10,7 +10,7 @@ use super::{UNARY, common, float, with_numbers};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::{Output, Value};
+use crate::value::Value;
 
 /// The exponents that are met most have loops of their own.
 fn by_number(dtype: DType) -> Option<Tile> {
@@ -160,30 +160,26 @@ pub static FLOAT_POWER: Row = Row {
 
     >>> torch.float_power(torch.tensor([1, 2]), 2)
     tensor([1., 4.], dtype=torch.float64)",
-    run: Run::Compose(|args| {
+    run: Run::Defer(|mut args| {
         let complex = [0, 1].iter().any(|&place| {
             args.optional_tensor(place).is_some_and(|tensor| tensor.dtype().is_complex())
                 || args.optional_scalar(place).is_some_and(Scalar::is_complex)
         });
         let dtype = if complex { DType::C128 } else { DType::F64 };
-        let raised = |scalar: Scalar| match scalar {
-            Scalar::Complex(_) => scalar,
-            other => Scalar::Float(other.f64()),
-        };
-        match (args.optional_tensor(0), args.optional_tensor(1)) {
-            (Some(base), None) => {
-                crate::op!(POW, crate::convert::to_dtype(base, dtype)?, raised(args.scalar(1)?)).map(Output::Tensor)
-            }
-            (base, Some(exponent)) => {
-                let exponent = crate::convert::to_dtype(exponent, dtype)?;
-                let base = match base {
-                    Some(base) => Value::Own(crate::convert::to_dtype(base, dtype)?),
-                    None => Value::Scalar(raised(args.scalar(0)?)),
-                };
-                POW_TENSOR.tensor([base, Value::Own(exponent)]).map(Output::Tensor)
-            }
-            (None, None) => Err(Error::type_("float_power(): one of the arguments must be a Tensor")),
+        for place in [0, 1] {
+            let raised = match (args.optional_tensor(place), args.optional_scalar(place)) {
+                (Some(tensor), _) if tensor.dtype() != dtype => Value::Own(crate::convert::to_dtype(tensor, dtype)?),
+                (None, Some(number)) if !number.is_complex() => Value::Scalar(Scalar::Float(number.f64())),
+                _ => continue,
+            };
+            args.values[place] = raised;
         }
+        args.row = match (args.has_tensor(0), args.has_tensor(1)) {
+            (_, true) => &POW_TENSOR,
+            (true, false) => &POW,
+            (false, false) => return Err(args.needs_tensor()),
+        };
+        Ok(args)
     }),
     derivative: Derivative::Composed,
     samples: &["pos(2, 3), 2", "pos(2, 3), pos(3)", "2, pos(3)"],

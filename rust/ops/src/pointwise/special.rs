@@ -194,13 +194,13 @@ pub static POLYGAMMA_METHOD: Row = Row {
 };
 
 pub static ZETA: Row = Row {
-    name: "special_zeta",
-    aliases: &["special.zeta"],
+    name: "zeta",
+    namespace: "special",
     variants: Variants::FUNCTION.and(Variants::OUT),
     signature: "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
     doc: "The Hurwitz zeta function.
 
-    >>> torch.special_zeta(torch.tensor([2., 4.]), 1)
+    >>> torch.special.zeta(torch.tensor([2., 4.]), 1)
     tensor([1.6449, 1.0823])",
     dtypes: REAL,
     run: float(tiles! { for<S> [f32, f64] (|x, q| zeta(f64::from(x), f64::from(q)) as T) }),
@@ -221,6 +221,7 @@ pub static XLOGY: Row = Row {
     >>> torch.xlogy(torch.tensor([0., 2.]), torch.tensor([0., 3.]))
     tensor([0.0000, 2.1972])",
     dtypes: REAL,
+    check: Some(super::some_tensor),
     run: float(tiles! {
         for<S> [f32, f64] (|x, y| if y.is_nan() { y } else if x == 0.0 { 0.0 } else { x * S::log(y) })
     }),
@@ -237,13 +238,14 @@ pub static XLOGY: Row = Row {
 };
 
 pub static XLOG1PY: Row = Row {
-    name: "special_xlog1py",
-    aliases: &["special.xlog1py"],
+    name: "xlog1py",
+    namespace: "special",
+    node: "SpecialXlog1PyBackward0",
     variants: Variants::FUNCTION.and(Variants::OUT),
     signature: OPERANDS,
     doc: "`self * log(1 + other)`; zero where `self` is zero, unless `other` is nan.
 
-    >>> torch.special_xlog1py(torch.tensor([0., 2.]), torch.tensor([-1., 2.]))
+    >>> torch.special.xlog1py(torch.tensor([0., 2.]), torch.tensor([-1., 2.]))
     tensor([0.0000, 2.1972])",
     dtypes: REAL,
     run: float(tiles! {

@@ -1,14 +1,26 @@
-//! Operators that take dimensions away.
+//! Operators that take dimensions away, and those that run along one.
 
+pub mod along;
+pub mod cumulative;
+pub mod extreme;
+pub mod logsumexp;
+pub mod moments;
+
+pub mod prod;
+pub mod softmax;
 pub mod sum;
+pub mod truth;
 
 use rushlight_autograd::Tensor;
-use rushlight_core::layout::dim_mask;
+use rushlight_core::layout::{dim_mask, wrap_dim};
 use rushlight_core::plan::Plan;
-use rushlight_core::{DType, Dims, Layout, Result};
-use rushlight_cpu::reduce::{Ends, Fold};
+use rushlight_core::{DType, Device, Dims, Error, Layout, Result};
+use rushlight_cpu::reduce::{Fold, Reduction};
 
-use crate::value::Ints;
+use crate::derive::Derive;
+use crate::expr::Expr;
+use crate::row::Spec;
+use crate::value::{Args, Ints};
 
 pub use sum::SUM;
 
@@ -26,38 +38,143 @@ pub fn sum_to(grad: &Tensor, sizes: &[isize]) -> Result<Tensor> {
     crate::view::RESHAPE.tensor([(&summed).into(), crate::view::reshape::sizes_value(sizes)])
 }
 
-/// The sizes after a reduction over `dims` (all where the list is empty).
-pub fn reduced_sizes(sizes: &[isize], dims: &[i64], keepdim: bool) -> Result<Dims> {
-    let mask = dim_mask(dims, sizes.len())?;
-    let kept = sizes.iter().enumerate().filter_map(|(dim, &size)| match (mask & (1 << dim) != 0, keepdim) {
-        (true, true) => Some(1),
-        (true, false) => None,
-        (false, _) => Some(size),
-    });
-    Ok(kept.collect())
+/// What a call reduces: a mask of dimensions, and whether they stay as ones.
+#[derive(Clone, Copy)]
+pub struct Over {
+    pub mask: u64,
+    pub keepdim: bool,
 }
 
-/// Runs a fold over the rows that `dims` make, into `out`.
-pub fn fold(input: &Tensor, dims: &[i64], out: &Tensor, compute: DType, fold: Fold) -> Result<()> {
-    let layout = input.layout();
-    let mask = dim_mask(dims, layout.rank())?;
-    let chosen = |reduced: bool| -> Vec<usize> {
-        (0..layout.rank()).filter(|&dim| (mask & (1 << dim) != 0) == reduced).collect()
-    };
-    let kept = layout.permute(&chosen(false));
-    let row = Layout { offset: 0, ..layout.permute(&chosen(true)) };
-    let results = Layout { sizes: kept.sizes.clone(), ..Layout::contiguous(&kept.sizes) };
-    let outer = Plan::new([&results, &kept], [out.dtype().size(), input.dtype().size()]);
-    let inner = Plan::new([&row], [input.dtype().size()]);
-    let (source, target) = (input.storage().pin(), out.storage().pin());
-    let ends = Ends {
-        input: source.as_ptr(),
-        input_dtype: input.dtype(),
-        output: target.as_ptr(),
-        output_dtype: out.dtype(),
-        compute,
-    };
-    // SAFETY: layouts stay within their pinned storages; the result is fresh and row-major.
-    unsafe { rushlight_cpu::reduce::rows(&outer, &inner, ends, fold) };
+impl Over {
+    /// Everything.
+    pub fn all(args: &Args) -> Result<Over> {
+        Ok(Over { mask: dim_mask(&[], args.tensor(0)?.rank())?, keepdim: false })
+    }
+
+    /// What the arguments at `place` (dimensions; none means all) and behind it (keepdim) say.
+    pub fn of(args: &Args, place: usize) -> Result<Over> {
+        let mask = dim_mask(&dims(args, place), args.tensor(0)?.rank())?;
+        Ok(Over { mask, keepdim: args.optional_bool(place + 1).unwrap_or(false) })
+    }
+
+    pub fn has(self, dim: usize) -> bool {
+        self.mask & (1 << dim) != 0
+    }
+
+    /// The sizes of the result.
+    pub fn sizes(self, own: &[isize]) -> Dims {
+        let kept = own.iter().enumerate().filter_map(|(dim, &size)| match (self.has(dim), self.keepdim) {
+            (true, true) => Some(1),
+            (true, false) => None,
+            (false, _) => Some(size),
+        });
+        kept.collect()
+    }
+
+    /// How many elements meet in each result.
+    pub fn count(self, own: &[isize]) -> usize {
+        own.iter().enumerate().filter(|(dim, _)| self.has(*dim)).map(|(_, &size)| size as usize).product()
+    }
+
+    /// A result of these dimensions.
+    pub fn spec(self, args: &Args, dtype: DType) -> Result<Spec> {
+        let own = args.tensor(0)?;
+        Ok(Spec::new(&self.sizes(own.sizes()), dtype, own))
+    }
+
+    /// Refuses to look for an element where there is none.
+    pub fn check_not_empty(self, args: &Args) -> Result<()> {
+        let own = args.tensor(0)?;
+        let name = args.row.python_name();
+        if own.numel() > 0 {
+            return Ok(());
+        }
+        if let Some(dim) = (0..own.rank()).find(|&dim| self.has(dim) && own.sizes()[dim] == 0) {
+            return Err(Error::index(format!("{name}(): Expected reduction dim {dim} to have non-zero size."))
+                .shapes([own.sizes().as_slice()])
+                .axis(dim));
+        }
+        Ok(())
+    }
+}
+
+/// The dimensions at `place`: one, several, or none.
+pub fn dims(args: &Args, place: usize) -> Ints {
+    match (args.optional_ints(place), args.optional_int(place)) {
+        (Some(list), _) => Ints::from_slice(list),
+        (None, Some(dim)) => Ints::from_slice(&[dim]),
+        (None, None) => Ints::new(),
+    }
+}
+
+/// The one dimension at `place`.
+pub fn one_dim(args: &Args, place: usize) -> Result<usize> {
+    wrap_dim(args.int(place)?, args.tensor(0)?.rank())
+}
+
+/// Runs a fold over the masked dimensions, into fresh row-major results.
+pub fn reduce(input: &Tensor, mask: u64, outs: &[Tensor], fold: Fold, params: &[f64]) -> Result<()> {
+    reduce_layout(input, input.layout(), input.dtype(), mask, outs, fold, params)
+}
+
+/// Runs a fold over memory seen through another layout and dtype than the tensor's own.
+fn reduce_layout(
+    input: &Tensor,
+    layout: &Layout,
+    dtype: DType,
+    mask: u64,
+    outs: &[Tensor],
+    fold: Fold,
+    params: &[f64],
+) -> Result<()> {
+    let mut kept = Layout { sizes: Dims::new(), strides: Dims::new(), offset: layout.offset };
+    let mut row = Layout { sizes: Dims::new(), strides: Dims::new(), offset: 0 };
+    for (dim, (&size, &stride)) in layout.sizes.iter().zip(&layout.strides).enumerate() {
+        let side = if mask & (1 << dim) != 0 { &mut row } else { &mut kept };
+        side.sizes.push(size);
+        side.strides.push(stride);
+    }
+    let results = Layout::contiguous(&kept.sizes);
+    let outer = Plan::new([&results, &kept], [1, dtype.size()]);
+    let inner = Plan::new([&row], [dtype.size()]);
+    let source = input.storage().pin();
+    let last = outs.len().saturating_sub(1);
+    let targets = [0, 1.min(last)].map(|i| (outs[i].storage().pin(), outs[i].dtype()));
+    let outputs = targets.each_ref().map(|(pin, dtype)| (pin.as_ptr(), *dtype));
+    let reduction = Reduction { outer: &outer, inner: &inner, input: source.as_ptr(), dtype, outputs, fold, params };
+    // SAFETY: layouts stay within their pinned storages; the results are fresh and row-major.
+    unsafe { reduction.run() };
     Ok(())
+}
+
+/// Runs the fold that `pick` has for a result's compute dtype.
+pub fn run(args: &Args, over: Over, results: &[Tensor], pick: fn(DType) -> Option<Fold>, compute: DType, params: &[f64]) -> Result<()> {
+    let fold = pick(compute).ok_or_else(|| crate::call::not_implemented(args.row, compute))?;
+    reduce(args.tensor(0)?, over.mask, results, fold, params)
+}
+
+/// A gradient of a reduced result, stretched over the operand.
+pub fn expand(d: &Derive, grad: Expr) -> Expr {
+    grad.call(&crate::view::expand::EXPAND, [crate::view::reshape::sizes_value(d.sizes(0))])
+}
+
+/// The dimensions of a derivative's call: a list, one, or none.
+pub fn derived_dims(d: &Derive, place: usize) -> Ints {
+    dims(d.args, place)
+}
+
+/// The result's gradient (or the result), with the reduced dimensions put back as ones.
+pub fn restored(d: &Derive, value: Expr, place: usize) -> Expr {
+    value.unreduce(&derived_dims(d, place), d.flag(place + 1), d.rank(0))
+}
+
+/// How many elements a derivative's call reduced to one.
+pub fn derived_count(d: &Derive, place: usize) -> f64 {
+    let sizes = d.sizes(0);
+    dim_mask(&derived_dims(d, place), sizes.len()).map_or(1, |mask| Over { mask, keepdim: false }.count(sizes)) as f64
+}
+
+/// Whether kernels may run at all.
+pub fn on_host(tensor: &Tensor) -> bool {
+    tensor.device() == Device::Cpu
 }

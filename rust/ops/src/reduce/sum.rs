@@ -1,15 +1,19 @@
 //! Sums over everything or over some dimensions.
 
-use rushlight_core::{DType, Result, dispatch};
+use rushlight_core::dtype::{c64, c128};
+use rushlight_core::{Bool, DType, Error, Result};
+use rushlight_cpu::folds;
 use rushlight_cpu::reduce::Fold;
 
-use crate::derive::{Derivative, Derive, Saves, formula};
+use super::{Over, expand, restored};
+use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
-use crate::value::Args;
+use crate::value::{Args, Output};
 
 pub static SUM: Row = Row {
     name: "sum",
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, *, ScalarType? dtype=None) -> Tensor",
     doc: "The sum of all elements.
 
@@ -19,10 +23,13 @@ and the bits do not depend on the number of threads.
     >>> torch.sum(torch.tensor([[1., 2.], [3., 4.]]))
     tensor(10.)",
     dtypes: DTypes::ALL,
-    run: Run::Kernel(Kernel { infer: |args| infer(args, &[], false, 1), cpu: |args, results| run(args, &[], results) }),
+    run: Run::Kernel(Kernel {
+        infer: |args| infer(args, Over::all(args)?, 1),
+        cpu: |args, results| run(args, Over::all(args)?, results, sums()),
+    }),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| expand(d, d.grad()))]),
-    samples: &["t(2, 3)", "t(0)", "t()", "t(2, 3).t()"],
-    reference: "np.sum(self)",
+    samples: &["t(2, 3)", "t(0)", "t()", "t(2, 3).t()", "t(2, 3), dtype=torch.float64"],
+    reference: "np.sum(self) if dtype is None else np.sum(self, dtype=dtype)",
     ..Row::BASE
 };
 
@@ -36,66 +43,201 @@ pub static SUM_DIM: Row = Row {
     tensor([3., 7.])",
     dtypes: DTypes::ALL,
     run: Run::Kernel(Kernel {
-        infer: |args| infer(args, args.optional_ints(1).unwrap_or(&[]), args.bool(2)?, 3),
-        cpu: |args, results| run(args, args.optional_ints(1).unwrap_or(&[]), results),
+        infer: |args| infer(args, Over::of(args, 1)?, 3),
+        cpu: |args, results| run(args, Over::of(args, 1)?, results, sums()),
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
-        expand(d, d.grad().unreduce(d.ints(1), d.flag(2), d.rank(0)))
-    })]),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| expand(d, restored(d, d.grad(), 1)))]),
     samples: &["t(2, 3), 1", "t(2, 3), dim=(0, 1)", "t(2, 3, 4), (0, 2), True", "t(0, 3), 0", "t(2, 3, 4).transpose(0, 2), 1"],
-    errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
+    errors: &[
+        ("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)"),
+        ("t(2, 3), (0, -2)", "RuntimeError", "dim 0 appears multiple times in the list of dims"),
+    ],
     reference: "np.sum(self, axis=dim, keepdims=keepdim)",
     ..Row::BASE
 };
 
+pub static NANSUM: Row = Row {
+    name: "nansum",
+    variants: Variants::BOTH.and(Variants::OUT),
+    signature: "(Tensor self, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    doc: "The sums along `dim` (all dimensions by default), in which NaN counts as zero.
+
+    >>> torch.nansum(torch.tensor([1., float('nan'), 2.]))
+    tensor(3.)",
+    dtypes: DTypes::REAL.and(DTypes::BOOL),
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            if args.tensor(0)?.dtype().is_complex() {
+                return Err(Error::runtime("nansum on CPU does not support complex inputs"));
+            }
+            infer(args, Over::of(args, 1)?, 3)
+        },
+        cpu: |args, results| {
+            let pick = folds! {
+                for<S> [u8, i8, i16, i32, i64] (0; |a, x| a.wrapping_add(x); |a, b| a.wrapping_add(b); |a, _n| a);
+                for<S> [f32, f64] (0.0; |a, x| if x.is_nan() { a } else { a + x }; |a, b| a + b; |a, _n| a);
+                for<S> [Bool] (Bool(0); |a, x| Bool(a.0 | x.0); |a, b| Bool(a.0 | b.0); |a, _n| a)
+            };
+            run(args, Over::of(args, 1)?, results, pick)
+        },
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+        let real = d.input(0).call(&crate::pointwise::compare::ISNAN, []).call(&crate::pointwise::logical::LOGICAL_NOT, []);
+        restored(d, d.grad(), 1) * real
+    })]),
+    samples: &["t(2, 3)", "t(2, 3), 1", "t(2, 3, 4), (0, 2), True"],
+    errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
+    reference: "np.nansum(self, axis=dim, keepdims=keepdim)",
+    ..Row::BASE
+};
+
+pub static MEAN: Row = Row {
+    name: "mean",
+    variants: Variants::BOTH.and(Variants::OUT),
+    signature: "(Tensor self, *, ScalarType? dtype=None) -> Tensor",
+    doc: "The mean of all elements, which are floats or complex numbers; NaN where there are none.
+
+    >>> torch.mean(torch.tensor([1., 2., 6.]))
+    tensor(3.)",
+    dtypes: DTypes::INEXACT,
+    run: Run::Kernel(Kernel {
+        infer: |args| Ok(vec![Over::all(args)?.spec(args, mean_dtype(args, 1)?)?]),
+        cpu: |args, results| run(args, Over::all(args)?, results, means()),
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
+        let count: isize = d.sizes(0).iter().product();
+        expand(d, d.grad()) / count as f64
+    })]),
+    samples: &["t(2, 3)", "t()", "t(2, 3).t()"],
+    errors: &[(
+        "i(3, 2)",
+        "RuntimeError",
+        "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: Long",
+    )],
+    reference: "np.mean(self)",
+    ..Row::BASE
+};
+
+pub static MEAN_DIM: Row = Row {
+    name: "mean.dim",
+    variants: Variants::BOTH.and(Variants::OUT),
+    signature: "(Tensor self, int[]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    doc: "The means along `dim`, one dimension or several.
+
+    >>> torch.mean(torch.tensor([[1., 2.], [3., 4.]]), 0)
+    tensor([2., 3.])",
+    dtypes: DTypes::INEXACT,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let over = Over::of(args, 1)?;
+            Ok(vec![over.spec(args, mean_dtype(args, 3)?)?])
+        },
+        cpu: |args, results| run(args, Over::of(args, 1)?, results, means()),
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
+        expand(d, restored(d, d.grad(), 1)) / super::derived_count(d, 1)
+    })]),
+    samples: &["t(2, 3), 1", "t(2, 3), (0, 1)", "t(2, 3, 4), (0, 2), True", "t(2, 3, 4).transpose(0, 2), 1"],
+    errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
+    reference: "np.mean(self, axis=dim, keepdims=keepdim)",
+    ..Row::BASE
+};
+
+pub static NANMEAN: Row = Row {
+    name: "nanmean",
+    variants: Variants::BOTH.and(Variants::OUT),
+    signature: "(Tensor self, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    doc: "The means along `dim` (all dimensions by default) of the elements that are not NaN.
+
+    >>> torch.nanmean(torch.tensor([1., float('nan'), 2.]))
+    tensor(1.5000)",
+    dtypes: DTypes::INEXACT,
+    run: Run::Compose(|args| {
+        let own = args.tensor(0)?;
+        if !own.dtype().is_differentiable() {
+            return Err(Error::runtime(format!(
+                "nanmean(): expected input to have floating point or complex dtype but got {}",
+                own.dtype().title()
+            )));
+        }
+        let keepdim = args.bool(2)?;
+        let real = Expr::from(&own.detach()).call(&crate::pointwise::compare::ISNAN, []);
+        let count = real.call(&crate::pointwise::logical::LOGICAL_NOT, []).call(&SUM_DIM, [super::dims(args, 1).into(), keepdim.into()]);
+        let total = crate::op!(NANSUM, own, super::dims(args, 1), keepdim, args.dtype(3))?;
+        (Expr::from(total) / count).done().map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3)", "t(2, 3), 1", "t(2, 3, 4), (0, 2), True"],
+    errors: &[("i(3, 2)", "RuntimeError", "nanmean(): expected input to have floating point or complex dtype but got Long")],
+    reference: "np.nanmean(self, axis=dim, keepdims=keepdim)",
+    ..Row::BASE
+};
+
+pub static TRACE: Row = Row {
+    name: "trace",
+    signature: "(Tensor self) -> Tensor",
+    doc: "The sum of a matrix's diagonal.
+
+    >>> torch.trace(torch.tensor([[1, 2], [3, 4]]))
+    tensor(5)",
+    dtypes: DTypes::COMMON,
+    run: Run::Compose(|args| {
+        let own = args.tensor(0)?;
+        if own.rank() != 2 {
+            return Err(Error::runtime(format!("trace: expected a matrix, but got tensor with dim {}", own.rank())));
+        }
+        Expr::from(own).call(&crate::view::diagonal::DIAGONAL, []).call(&SUM, []).done().map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 3)", "t(2, 4)"],
+    errors: &[("t(2)", "RuntimeError", "trace: expected a matrix, but got tensor with dim 1")],
+    reference: "np.trace(self)",
+    ..Row::BASE
+};
+
+/// Sums by compute dtype; bool adds up as "or".
+fn sums() -> fn(DType) -> Option<Fold> {
+    folds! {
+        for<S> [u8, i8, i16, i32, i64] (0; |a, x| a.wrapping_add(x); |a, b| a.wrapping_add(b); |a, _n| a);
+        for<S> [f32, f64, c64, c128] (T::default(); |a, x| a + x; |a, b| a + b; |a, _n| a);
+        for<S> [Bool] (Bool(0); |a, x| Bool(a.0 | x.0); |a, b| Bool(a.0 | b.0); |a, _n| a)
+    }
+}
+
+/// Means by compute dtype.
+pub fn means() -> fn(DType) -> Option<Fold> {
+    folds! {
+        for<S> [f32, f64] (0.0; |a, x| a + x; |a, b| a + b; |a, n| a / n as T);
+        for<S> [c64] (T::default(); |a, x| a + x; |a, b| a + b; |a, n| a / n as f32);
+        for<S> [c128] (T::default(); |a, x| a + x; |a, b| a + b; |a, n| a / n as f64)
+    }
+}
+
 /// The dtype of a sum: what was asked for, int64 for integers, else the operand's.
-fn result_dtype(args: &Args, place: usize) -> Result<DType> {
+pub fn result_dtype(args: &Args, place: usize) -> Result<DType> {
     let own = args.tensor(0)?.dtype();
     let exact = own.is_integral() || own == DType::Bool;
     Ok(args.dtype(place).unwrap_or(if exact { DType::I64 } else { own }))
 }
 
-fn infer(args: &Args, dims: &[i64], keepdim: bool, dtype: usize) -> Result<Vec<Spec>> {
-    let own = args.tensor(0)?;
-    let sizes = super::reduced_sizes(own.sizes(), dims, keepdim)?;
-    Ok(vec![Spec::new(&sizes, result_dtype(args, dtype)?, own)])
-}
-
-fn run(args: &Args, dims: &[i64], results: &[rushlight_autograd::Tensor]) -> Result<()> {
-    let out = &results[0];
-    let compute = out.dtype().compute();
-    let fold: Fold = dispatch!(compute, T in [u8, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::c64, rushlight_core::dtype::c128] => sum::<T> as Fold,
-        else => return Err(crate::call::not_implemented(args.row, compute)));
-    super::fold(args.tensor(0)?, dims, out, compute, fold)
-}
-
-/// Sixteen running sums side by side, then a tree over them.
-unsafe fn sum<T: Copy + Default + std::ops::Add<Output = T>>(out: *mut u8, row: *const u8, n: usize) {
-    let row = row.cast::<T>();
-    let mut lanes = [T::default(); 16];
-    // SAFETY: the caller gives `n` elements and room for one.
-    unsafe {
-        let mut i = 0;
-        while i + 16 <= n {
-            for (j, lane) in lanes.iter_mut().enumerate() {
-                *lane = *lane + row.add(i + j).read_unaligned();
-            }
-            i += 16;
-        }
-        for (j, lane) in lanes.iter_mut().enumerate().take(n - i) {
-            *lane = *lane + row.add(i + j).read_unaligned();
-        }
-        let mut width = 8;
-        while width > 0 {
-            for j in 0..width {
-                lanes[j] = lanes[j] + lanes[j + width];
-            }
-            width /= 2;
-        }
-        out.cast::<T>().write_unaligned(lanes[0]);
+fn mean_dtype(args: &Args, place: usize) -> Result<DType> {
+    let (asked, own) = (args.dtype(place), args.tensor(0)?.dtype());
+    let dtype = asked.unwrap_or(own);
+    if !dtype.is_differentiable() {
+        let which = if asked.is_some() { "Optional" } else { "Input" };
+        return Err(Error::runtime(format!(
+            "mean(): could not infer output dtype. {which} dtype must be either a floating point or complex dtype. Got: {}",
+            dtype.title()
+        ))
+        .hint("x.float().mean() or x.mean(dtype=torch.float32) takes the mean of integers."));
     }
+    Ok(dtype)
 }
 
-fn expand(d: &Derive, grad: Expr) -> Expr {
-    grad.call(&crate::view::expand::EXPAND, [crate::view::reshape::sizes_value(d.sizes(0))])
+fn infer(args: &Args, over: Over, dtype: usize) -> Result<Vec<Spec>> {
+    Ok(vec![over.spec(args, result_dtype(args, dtype)?)?])
+}
+
+fn run(args: &Args, over: Over, results: &[rushlight_autograd::Tensor], pick: fn(DType) -> Option<Fold>) -> Result<()> {
+    super::run(args, over, results, pick, results[0].dtype().compute(), &[])
 }

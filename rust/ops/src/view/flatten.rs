@@ -126,7 +126,7 @@ pub static RESHAPE_AS: Row = Row {
     ..BASE
 };
 
-fn atleast_1d(tensor: &Tensor) -> Result<Tensor> {
+pub fn atleast_1d(tensor: &Tensor) -> Result<Tensor> {
     if tensor.rank() == 0 { op!(RESHAPE, tensor, Ints::from_slice(&[1])) } else { Ok(tensor.clone()) }
 }
 

@@ -43,6 +43,23 @@ fn select(own: &Layout, args: &Args) -> Result<Layout> {
     Ok(own.select(dim, if index < 0 { index + size } else { index }))
 }
 
+/// Behind `x[...]`.
+pub static ALIAS: Row = Row {
+    name: "_alias",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self) -> Tensor",
+    doc: "A view of everything.
+
+    >>> torch._alias(torch.tensor([1, 2]))
+    tensor([1, 2])",
+    dtypes: DTypes::ALL,
+    run: Run::View(|args| Ok(args.tensor(0)?.layout().clone())),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad())]),
+    samples: &["t(2, 3)"],
+    reference: "self",
+    ..Row::BASE
+};
+
 /// Behind `x[a:b:c]`, whose bounds are already worked out.
 pub static SLICE: Row = Row {
     name: "_slice",

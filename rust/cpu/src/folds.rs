@@ -1,0 +1,169 @@
+//! `folds!`: from an expression to a reduction's kernels, one set for each dtype.
+
+/// Bytes of accumulators that run side by side in a row, so that additions need not wait for each other.
+pub const LANES: usize = 256;
+
+/// Makes a `fn(DType) -> Option<Fold>`: where an accumulator starts, how it takes an element, how two join, and what it
+/// means in the end.
+///
+/// ```
+/// use rushlight_cpu::folds;
+/// use rushlight_core::DType;
+///
+/// let pick = folds! {
+///     for<S> [f32, f64] (0.0; |a, x| a + x; |a, b| a + b; |a, n| a / n as T);
+///     for<S> [i32, i64 => i64] (0; |a, x| a + i64::from(x != 0); |a, b| a + b; |a, n| a)
+/// };
+/// assert!(pick(DType::F32).is_some() && pick(DType::Bool).is_none());
+/// ```
+///
+/// `[f32 => f64 => i64]` accumulates in `f64` and gives `i64`. In the expressions `T`, `A` and `O` name the element, the
+/// accumulator and the result, `S` the instruction set, and `n` the number of elements. Names behind `;` in the second
+/// expression are the row's numbers as `f64`; the last may read them too.
+#[macro_export]
+macro_rules! folds {
+    ($(for<$S:ident> [$($T:ty),+ $(=> $A:ty $(=> $O:ty)?)?] $f:tt);+ $(;)?) => {{
+        fn pick(dtype: $crate::reexport::DType) -> Option<$crate::reduce::Fold> {
+            $($crate::folds!(@each dtype, $S, [$($T),+], [$($A $(, $O)?)?], $f);)+
+            None
+        }
+        pick as fn($crate::reexport::DType) -> Option<$crate::reduce::Fold>
+    }};
+    (@each $dtype:ident, $S:ident, [$($T:ty),+], $kinds:tt, $f:tt) => {
+        $(if $dtype == <$T as $crate::reexport::Element>::DTYPE {
+            return Some($crate::folds!(@fold $S, $T, $kinds, $f));
+        })+
+    };
+    (@fold $S:ident, $T:ty, [], $f:tt) => { $crate::folds!(@fold $S, $T, [$T, $T], $f) };
+    (@fold $S:ident, $T:ty, [$A:ty], $f:tt) => { $crate::folds!(@fold $S, $T, [$A, $A], $f) };
+    (@fold $S:ident, $T:ty, [$A:ty, $O:ty],
+        ($start:expr; |$a:ident, $x:ident $(; $($p:ident),+)?| $take:expr; |$l:ident, $r:ident| $join:expr; |$v:ident, $n:ident $(; $($q:ident),+)?| $done:expr)) => {
+        $crate::reduce::Fold {
+            takes: <$T as $crate::reexport::Element>::DTYPE,
+            gives: [<$O as $crate::reexport::Element>::DTYPE; 2],
+            results: 1,
+            width: size_of::<$A>(),
+            indexed: false,
+            row: $crate::reexport::simd_loop!(for<$S> |acc: *mut u8, row: *const u8, n: usize, _first: usize, _params: &[f64]| {
+                #[allow(dead_code)]
+                type T = $T;
+                type A = $A;
+                const LANES: usize = $crate::folds::LANES / size_of::<A>();
+                $($(#[allow(unused_mut)] let mut $p = 0.0f64;)+
+                let mut _given = _params.iter();
+                $(if let Some(number) = _given.next() { $p = *number; })+)?
+                let row = row.cast::<T>();
+                let start: A = $start;
+                // SAFETY: the caller gives n elements and room for an accumulator.
+                unsafe {
+                    let mut total = [start; LANES];
+                    let mut i = 0;
+                    while i + LANES <= n {
+                        // Sixteen elements for each lane in a row, then their sum joins: a tree of two levels.
+                        let mut part = [start; LANES];
+                        let end = (n - n % LANES).min(i + 16 * LANES);
+                        while i < end {
+                            for (j, slot) in part.iter_mut().enumerate() {
+                                let $a: A = *slot;
+                                let $x: T = row.add(i + j).read_unaligned();
+                                *slot = $take;
+                            }
+                            i += LANES;
+                        }
+                        for (slot, &more) in total.iter_mut().zip(&part) {
+                            let ($l, $r): (A, A) = (*slot, more);
+                            *slot = $join;
+                        }
+                    }
+                    for (j, slot) in total.iter_mut().enumerate().take(n - i) {
+                        let $a: A = *slot;
+                        let $x: T = row.add(i + j).read_unaligned();
+                        *slot = $take;
+                    }
+                    let mut half = LANES / 2;
+                    while half > 0 {
+                        for j in 0..half {
+                            let ($l, $r): (A, A) = (total[j], total[j + half]);
+                            total[j] = $join;
+                        }
+                        half /= 2;
+                    }
+                    acc.cast::<A>().write_unaligned(total[0]);
+                }
+            }),
+            columns: $crate::reexport::simd_loop!(for<$S> |accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, _first: usize, _params: &[f64]| {
+                #[allow(dead_code)]
+                type T = $T;
+                type A = $A;
+                $($(#[allow(unused_mut)] let mut $p = 0.0f64;)+
+                let mut _given = _params.iter();
+                $(if let Some(number) = _given.next() { $p = *number; })+)?
+                let accs = accs.cast::<A>();
+                let start: A = $start;
+                // SAFETY: the caller gives rows of n elements and room for n accumulators.
+                unsafe {
+                    let line = |r: usize| data.offset(r as isize * step).cast::<T>();
+                    for j in 0..n {
+                        accs.add(j).write_unaligned(start);
+                    }
+                    let mut r = 0;
+                    while r + 4 <= rows {
+                        let (w, x, y, z) = (line(r), line(r + 1), line(r + 2), line(r + 3));
+                        for j in 0..n {
+                            let mut sum: A = accs.add(j).read_unaligned();
+                            for line in [w, x, y, z] {
+                                let $a: A = sum;
+                                let $x: T = line.add(j).read_unaligned();
+                                sum = $take;
+                            }
+                            accs.add(j).write_unaligned(sum);
+                        }
+                        r += 4;
+                    }
+                    while r < rows {
+                        let line = line(r);
+                        for j in 0..n {
+                            let $a: A = accs.add(j).read_unaligned();
+                            let $x: T = line.add(j).read_unaligned();
+                            accs.add(j).write_unaligned($take);
+                        }
+                        r += 1;
+                    }
+                }
+            }),
+            join: $crate::reexport::simd_loop!(for<$S> |accs: *mut u8, later: *const u8, n: usize| {
+                #[allow(dead_code)]
+                type T = $T;
+                type A = $A;
+                let (accs, later) = (accs.cast::<A>(), later.cast::<A>());
+                for j in 0..n {
+                    // SAFETY: n accumulators on both sides.
+                    unsafe {
+                        let ($l, $r): (A, A) = (accs.add(j).read_unaligned(), later.add(j).read_unaligned());
+                        accs.add(j).write_unaligned($join);
+                    }
+                }
+            }),
+            done: $crate::reexport::simd_loop!(for<$S> |outs: *const *mut u8, accs: *const u8, n: usize, _count: usize, _params: &[f64]| {
+                #[allow(dead_code)]
+                type T = $T;
+                type A = $A;
+                type O = $O;
+                $($(#[allow(unused_mut)] let mut $q = 0.0f64;)+
+                let mut _given = _params.iter();
+                $(if let Some(number) = _given.next() { $q = *number; })+)?
+                // SAFETY: n accumulators, and room for n results.
+                unsafe {
+                    let (out, accs) = ((*outs).cast::<O>(), accs.cast::<A>());
+                    #[allow(unused_variables)]
+                    let $n = _count;
+                    for j in 0..n {
+                        let $v: A = accs.add(j).read_unaligned();
+                        let value: O = $done;
+                        out.add(j).write_unaligned(value);
+                    }
+                }
+            }),
+        }
+    };
+}

@@ -1,0 +1,270 @@
+//! Gathers and scatters of whole blocks: `x[i, j]` and its kin.
+//!
+//! An operand's dimensions fall into three groups: those before the indexed ones, the indexed ones, and those after. Indices
+//! become byte offsets once, checked, and then every offset moves a block of what comes after. When blocks are written,
+//! places may repeat; threads share the work by what stands before and after, never by the offsets, so that the order in
+//! which one place is written is always the order of the indices.
+
+use rushlight_core::Layout;
+use rushlight_core::plan::Plan;
+
+use crate::cast::move_strided;
+use crate::merge::{Merger, Places};
+use crate::pointwise::GRAIN;
+
+/// One index: contiguous integers, the size of the dimension that they index, and its stride in bytes.
+#[derive(Clone, Copy)]
+pub struct Index {
+    pub values: *const i64,
+    pub size: isize,
+    pub step: isize,
+}
+
+// SAFETY: addresses that are only read.
+unsafe impl Sync for Index {}
+// SAFETY: see above.
+unsafe impl Send for Index {}
+
+/// An index that lies outside: which of the indices, and its value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outside {
+    pub number: usize,
+    pub value: i64,
+}
+
+/// The byte offsets that `n` tuples of indices name; negative indices count from the end.
+///
+/// # Safety
+/// Each index holds `n` integers.
+pub unsafe fn offsets(indices: &[Index], n: usize) -> Result<Vec<isize>, Outside> {
+    let mut found: Vec<isize> = Vec::with_capacity(n);
+    let base = Address(found.as_mut_ptr().cast());
+    let outside = rushlight_par::parallel_reduce(
+        n,
+        GRAIN,
+        |range| {
+            let base = &base;
+            let mut outside = None;
+            for i in range {
+                let mut offset = 0;
+                for (number, index) in indices.iter().enumerate() {
+                    // SAFETY: by the caller's word.
+                    let value = unsafe { index.values.add(i).read_unaligned() };
+                    let wrapped = if value < 0 { value as isize + index.size } else { value as isize };
+                    if wrapped < 0 || wrapped >= index.size {
+                        outside = outside.or(Some(Outside { number, value }));
+                    }
+                    offset += wrapped.wrapping_mul(index.step);
+                }
+                // SAFETY: the vector has room for `n`, and each piece writes its own part.
+                unsafe { base.0.cast::<isize>().add(i).write(offset) };
+            }
+            outside
+        },
+        Option::or,
+    );
+    match outside.flatten() {
+        Some(outside) => Err(outside),
+        None => {
+            // SAFETY: all `n` were written.
+            unsafe { found.set_len(n) };
+            Ok(found)
+        }
+    }
+}
+
+/// The operand's geometry around the indexed dimensions; `before` carries the operand's offset.
+pub struct Frame {
+    pub before: Layout,
+    pub after: Layout,
+}
+
+/// Fills a row-major result with the blocks that `offsets` name.
+///
+/// # Safety
+/// The frame with every offset stays within the operand, and the result has room for all blocks of `width` bytes an element.
+pub unsafe fn get(out: *mut u8, operand: *const u8, frame: &Frame, offsets: &[isize], width: usize) {
+    let block = frame.after.numel();
+    let plan = Plan::new([&Layout::contiguous(&frame.after.sizes), &frame.after], [width, width]);
+    let steps = plan.inner_strides();
+    let whole = plan.is_flat() && (block == 1 || steps == [width as isize; 2]);
+    let (out, operand) = (Address(out), Address(operand.cast_mut()));
+    let grain = (GRAIN / block.max(1)).max(1);
+    let n = offsets.len();
+    rushlight_par::parallel_for(frame.before.numel() * n, grain, |range| {
+        let (out, operand) = (&out, &operand);
+        let mut at = range.start;
+        while at < range.end {
+            let first = at % n;
+            let count = (range.end - at).min(n - first);
+            let part = &offsets[first..first + count];
+            // SAFETY: by the caller's word.
+            unsafe {
+                let base = operand.0.offset(frame.before.locate(at / n) * width as isize);
+                let mut to = out.0.add(at * block * width);
+                if block == 1 {
+                    pick(to, base, part, width);
+                } else {
+                    for &offset in part {
+                        let from = base.offset(offset);
+                        if whole {
+                            std::ptr::copy_nonoverlapping(from, to, block * width);
+                        } else {
+                            plan.runs(0..block, |at, length| {
+                                move_strided(to.offset(at[0]), steps[0], from.offset(at[1]), steps[1], length, width);
+                            });
+                        }
+                        to = to.add(block * width);
+                    }
+                }
+            }
+            at += count;
+        }
+    });
+}
+
+/// Single elements at byte offsets.
+unsafe fn pick(to: *mut u8, base: *const u8, offsets: &[isize], width: usize) {
+    unsafe fn each<T: Copy>(to: *mut u8, base: *const u8, offsets: &[isize]) {
+        for (i, &offset) in offsets.iter().enumerate() {
+            // SAFETY: by the caller's word.
+            unsafe { to.cast::<T>().add(i).write_unaligned(base.offset(offset).cast::<T>().read_unaligned()) };
+        }
+    }
+    // SAFETY: by the caller's word.
+    unsafe {
+        match width {
+            1 => each::<u8>(to, base, offsets),
+            2 => each::<u16>(to, base, offsets),
+            4 => each::<u32>(to, base, offsets),
+            8 => each::<u64>(to, base, offsets),
+            _ => each::<u128>(to, base, offsets),
+        }
+    }
+}
+
+/// What is written: the geometry before and after, as in the operand, and the stride in bytes from one block to the next.
+pub struct Source {
+    pub pointer: *const u8,
+    pub frame: Frame,
+    pub step: isize,
+}
+
+/// Merges the source's blocks into the blocks that `offsets` name, in the order of the offsets.
+///
+/// # Safety
+/// The frames with every offset stay within their memories, whose elements have `width` bytes and are what `merger` merges.
+pub unsafe fn put(operand: *mut u8, frame: &Frame, offsets: &[isize], source: &Source, merger: Merger, width: usize) {
+    let block = frame.after.numel();
+    let plan = Plan::new([&frame.after, &source.frame.after], [width, width]);
+    let steps = plan.inner_strides();
+    // Pieces of a block for threads to share: at least a cache line wide.
+    let piece = block.div_ceil(8).next_multiple_of(16).max(16);
+    let pieces = block.div_ceil(piece).max(1);
+    let tasks = frame.before.numel() * pieces;
+    let grain = (GRAIN / (offsets.len() * piece.min(block)).max(1)).max(1);
+    let (operand, from) = (Address(operand), Address(source.pointer.cast_mut()));
+    let (source_before, source_step) = (&source.frame.before, source.step);
+    rushlight_par::parallel_for(tasks, grain, |range| {
+        let (operand, from) = (&operand, &from);
+        for task in range {
+            let (before, part) = (task / pieces, task % pieces);
+            let elements = part * piece..block.min((part + 1) * piece);
+            // SAFETY: by the caller's word.
+            unsafe {
+                let to = operand.0.offset(frame.before.locate(before) * width as isize);
+                let mut from = from.0.cast_const().offset(source_before.locate(before) * width as isize);
+                if block == 1 {
+                    let places = Places {
+                        base: to,
+                        stride: 0,
+                        step: 1,
+                        index: offsets.as_ptr().cast(),
+                        index_stride: size_of::<isize>() as isize,
+                        n: offsets.len(),
+                    };
+                    (merger.indexed)(&places, from, source_step);
+                    continue;
+                }
+                for &offset in offsets {
+                    plan.runs(elements.clone(), |at, length| {
+                        (merger.run)(to.offset(offset + at[0]), steps[0], from.offset(at[1]), steps[1], length);
+                    });
+                    from = from.wrapping_offset(source_step);
+                }
+            }
+        }
+    });
+}
+
+struct Address(*mut u8);
+// SAFETY: threads write to places of their own.
+unsafe impl Sync for Address {}
+
+/// The numbers of the bytes that are not zero.
+///
+/// # Safety
+/// `bytes` holds `n`.
+pub unsafe fn positions(bytes: *const u8, n: usize) -> Vec<i64> {
+    let bytes = Address(bytes.cast_mut());
+    let pieces = n.div_ceil(GRAIN);
+    let piece = |at: usize| {
+        let bytes = &bytes;
+        // SAFETY: by the caller's word.
+        unsafe { std::slice::from_raw_parts(bytes.0.add(at * GRAIN), GRAIN.min(n - at * GRAIN)) }
+    };
+    let mut starts = vec![0usize; pieces + 1];
+    let counts = Address(starts.as_mut_ptr().cast());
+    rushlight_par::parallel_for(pieces, 1, |range| {
+        let counts = &counts;
+        for at in range {
+            let count = piece(at).iter().map(|&byte| usize::from(byte != 0)).sum::<usize>();
+            // SAFETY: each piece has a place of its own.
+            unsafe { counts.0.cast::<usize>().add(at + 1).write(count) };
+        }
+    });
+    for at in 0..pieces {
+        starts[at + 1] += starts[at];
+    }
+    let total = starts[pieces];
+    let mut found: Vec<i64> = Vec::with_capacity(total);
+    let out = Address(found.as_mut_ptr().cast());
+    rushlight_par::parallel_for(pieces, 1, |range| {
+        let out = &out;
+        for at in range {
+            let mut next = starts[at];
+            for (i, &byte) in piece(at).iter().enumerate() {
+                if byte != 0 {
+                    // SAFETY: the count left room for exactly these.
+                    unsafe { out.0.cast::<i64>().add(next).write((at * GRAIN + i) as i64) };
+                    next += 1;
+                }
+            }
+        }
+    });
+    // SAFETY: all were written.
+    unsafe { found.set_len(total) };
+    found
+}
+
+/// Row-major numbers taken apart into coordinates: `out` gets a row of `n` for each dimension.
+///
+/// # Safety
+/// `places` holds `n` numbers below the product of `sizes`, and `out` has room for all rows.
+pub unsafe fn coordinates(places: *const i64, n: usize, sizes: &[isize], out: *mut i64) {
+    let (places, out) = (Address(places.cast_mut().cast()), Address(out.cast()));
+    rushlight_par::parallel_for(n, GRAIN, |range| {
+        let (places, out) = (&places, &out);
+        for i in range {
+            // SAFETY: by the caller's word.
+            unsafe {
+                let mut rest = places.0.cast::<i64>().add(i).read();
+                for (dim, &size) in sizes.iter().enumerate().rev() {
+                    let size = size.max(1) as i64;
+                    out.0.cast::<i64>().add(dim * n + i).write(rest % size);
+                    rest /= size;
+                }
+            }
+        }
+    });
+}

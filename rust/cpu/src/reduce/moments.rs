@@ -1,0 +1,211 @@
+//! Mean and variance in one pass over memory: each block gives its own mean and its squared deviations from it while it
+//! stands in the cache, and blocks are put together by Chan's formula. Nothing cancels, however large the mean.
+
+use rushlight_core::{DType, Element};
+use rushlight_simd::{Math, multiversion};
+
+use super::Fold;
+
+/// Count, mean, and the sum of squared deviations.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Moments {
+    count: f64,
+    mean: f64,
+    squares: f64,
+}
+
+const NONE: Moments = Moments { count: 0.0, mean: 0.0, squares: 0.0 };
+
+#[inline(always)]
+fn merge(a: Moments, b: Moments) -> Moments {
+    if b.count == 0.0 {
+        return a;
+    }
+    if a.count == 0.0 {
+        return b;
+    }
+    let count = a.count + b.count;
+    let gap = b.mean - a.mean;
+    let share = b.count / count;
+    Moments { count, mean: a.mean + gap * share, squares: a.squares + b.squares + gap * gap * a.count * share }
+}
+
+/// The arithmetic that both float types share here.
+pub trait Float: Math + Element + std::ops::Add<Output = Self> + std::ops::Sub<Output = Self> + std::ops::Mul<Output = Self> + std::ops::Div<Output = Self> {
+    fn wide(self) -> f64;
+    fn narrow(wide: f64) -> Self;
+}
+
+impl Float for f32 {
+    #[inline(always)]
+    fn wide(self) -> f64 {
+        f64::from(self)
+    }
+    #[inline(always)]
+    fn narrow(wide: f64) -> f32 {
+        wide as f32
+    }
+}
+
+impl Float for f64 {
+    #[inline(always)]
+    fn wide(self) -> f64 {
+        self
+    }
+    #[inline(always)]
+    fn narrow(wide: f64) -> f64 {
+        wide
+    }
+}
+
+const BLOCK: usize = 1024;
+const LANES: usize = 32;
+
+#[inline(always)]
+fn tree<T: Float>(mut lanes: [T; LANES]) -> f64 {
+    let mut half = LANES / 2;
+    while half > 0 {
+        for j in 0..half {
+            lanes[j] = lanes[j] + lanes[j + half];
+        }
+        half /= 2;
+    }
+    lanes[0].wide()
+}
+
+multiversion! {
+    unsafe fn row<S, T: Float>(acc: *mut u8, row: *const u8, n: usize, _first: usize, _params: &[f64]) {
+        let row = row.cast::<T>();
+        let zero = T::narrow(0.0);
+        let mut total = NONE;
+        // SAFETY: the caller gives n elements and room for an accumulator.
+        unsafe {
+            for start in (0..n).step_by(BLOCK) {
+                let m = BLOCK.min(n - start);
+                let row = row.add(start);
+                let whole = m - m % LANES;
+                let mut sums = [zero; LANES];
+                for i in (0..whole).step_by(LANES) {
+                    for (j, sum) in sums.iter_mut().enumerate() {
+                        *sum = *sum + row.add(i + j).read_unaligned();
+                    }
+                }
+                for (j, sum) in sums.iter_mut().enumerate().take(m - whole) {
+                    *sum = *sum + row.add(whole + j).read_unaligned();
+                }
+                let centre = T::narrow(tree(sums) / m as f64);
+                let (mut rests, mut squares) = ([zero; LANES], [zero; LANES]);
+                for i in (0..whole).step_by(LANES) {
+                    for j in 0..LANES {
+                        let gap = row.add(i + j).read_unaligned() - centre;
+                        rests[j] = rests[j] + gap;
+                        squares[j] = S::mul_add(gap, gap, squares[j]);
+                    }
+                }
+                for j in 0..m - whole {
+                    let gap = row.add(whole + j).read_unaligned() - centre;
+                    rests[j] = rests[j] + gap;
+                    squares[j] = S::mul_add(gap, gap, squares[j]);
+                }
+                // What rounding the mean left over.
+                let rest = tree(rests);
+                let mean = centre.wide() + rest / m as f64;
+                let squares = tree(squares) - rest * rest / m as f64;
+                total = merge(total, Moments { count: m as f64, mean, squares });
+            }
+            acc.cast::<Moments>().write_unaligned(total);
+        }
+    }
+}
+
+multiversion! {
+    unsafe fn columns<S, T: Float>(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, _first: usize, _params: &[f64]) {
+        let accs = accs.cast::<Moments>();
+        let zero = T::narrow(0.0);
+        let share = T::narrow(1.0 / rows.max(1) as f64);
+        // SAFETY: the caller gives rows of n elements and room for n accumulators.
+        unsafe {
+            for start in (0..n).step_by(64) {
+                let m = 64.min(n - start);
+                let line = |r: usize| data.offset(r as isize * step).cast::<T>().add(start);
+                let (mut centre, mut rests, mut squares) = ([zero; 64], [zero; 64], [zero; 64]);
+                for r in 0..rows {
+                    let line = line(r);
+                    for (j, slot) in centre.iter_mut().enumerate().take(m) {
+                        *slot = *slot + line.add(j).read_unaligned();
+                    }
+                }
+                for slot in &mut centre {
+                    *slot = *slot * share;
+                }
+                for r in 0..rows {
+                    let line = line(r);
+                    for j in 0..m {
+                        let gap = line.add(j).read_unaligned() - centre[j];
+                        rests[j] = rests[j] + gap;
+                        squares[j] = S::mul_add(gap, gap, squares[j]);
+                    }
+                }
+                let (count, own) = (rows as f64, share.wide());
+                for j in 0..m {
+                    let rest = rests[j].wide();
+                    let mean = centre[j].wide() + rest * own;
+                    accs.add(start + j).write_unaligned(Moments { count, mean, squares: squares[j].wide() - rest * rest * own });
+                }
+            }
+        }
+    }
+}
+
+unsafe fn join(accs: *mut u8, later: *const u8, n: usize) {
+    let (accs, later) = (accs.cast::<Moments>(), later.cast::<Moments>());
+    for j in 0..n {
+        // SAFETY: n accumulators on both sides.
+        unsafe { accs.add(j).write_unaligned(merge(accs.add(j).read_unaligned(), later.add(j).read_unaligned())) };
+    }
+}
+
+/// Parameters: the correction, and whether the root is taken. Results: variance (or its root) and mean.
+unsafe fn done<T: Float>(outs: *const *mut u8, accs: *const u8, n: usize, count: usize, params: &[f64]) {
+    let (correction, root) = (params.first().copied().unwrap_or(1.0), params.get(1).is_some_and(|&flag| flag != 0.0));
+    let freedom = (count as f64 - correction).max(0.0);
+    for j in 0..n {
+        // SAFETY: n accumulators, and room for n results in each output.
+        unsafe {
+            let moments = accs.cast::<Moments>().add(j).read_unaligned();
+            let variance = if count == 0 { f64::NAN } else { moments.squares.max(0.0) / freedom };
+            // `max` drops NaN, which an infinite element leaves behind.
+            let variance = if moments.squares.is_nan() { f64::NAN } else { variance };
+            let spread = if root { variance.sqrt() } else { variance };
+            (*outs).cast::<T>().add(j).write_unaligned(T::narrow(spread));
+            if params.len() > 2 {
+                let mean = if count == 0 { f64::NAN } else { moments.mean };
+                (*outs.add(1)).cast::<T>().add(j).write_unaligned(T::narrow(mean));
+            }
+        }
+    }
+}
+
+/// The variance, and with a third parameter the mean beside it.
+pub fn moments(dtype: DType, with_mean: bool) -> Option<Fold> {
+    fn fold<T: Float>(results: usize) -> Fold {
+        Fold {
+            takes: T::DTYPE,
+            gives: [T::DTYPE; 2],
+            results,
+            width: size_of::<Moments>(),
+            indexed: false,
+            row: row::<T>,
+            columns: columns::<T>,
+            join,
+            done: done::<T>,
+        }
+    }
+    let results = 1 + usize::from(with_mean);
+    match dtype {
+        DType::F32 => Some(fold::<f32>(results)),
+        DType::F64 => Some(fold::<f64>(results)),
+        _ => None,
+    }
+}

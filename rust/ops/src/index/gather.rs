@@ -1,0 +1,189 @@
+//! An index for every element, along one dimension: reading.
+
+use rushlight_core::layout::{Shape, wrap_dim};
+use rushlight_core::{DType, Error, Layout, Result};
+use rushlight_cpu::gather::Side;
+
+use super::integers;
+use crate::Tensor;
+use crate::derive::{Derivative, Saves, formula};
+use crate::expr::Expr;
+use crate::op;
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::value::Output;
+use crate::view::expand::EXPAND;
+use crate::view::reshape::sizes_value;
+
+pub static GATHER: Row = Row {
+    name: "gather",
+    variants: Variants::BOTH.and(Variants::OUT),
+    signature: "(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
+    doc: "Reads along `dim` at the places that `index` names, one for each element of the result.
+
+    out[i][j] = self[i][index[i][j]]   for dim=1
+
+    >>> torch.gather(torch.tensor([[1, 2], [3, 4]]), 1, torch.tensor([[0, 0], [1, 0]]))
+    tensor([[1, 1],
+            [4, 3]])",
+    dtypes: DTypes::ALL,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let (own, index) = (args.tensor(0)?, args.tensor(2)?);
+            let dim = wrap_dim(args.int(1)?, own.rank())?;
+            check_index("gather", index)?;
+            check_within(own, index, dim)?;
+            Ok(vec![Spec::new(index.sizes(), own.dtype(), own)])
+        },
+        cpu: |args, results| {
+            let (own, index, out) = (args.tensor(0)?, args.tensor(2)?, &results[0]);
+            let dim = wrap_dim(args.int(1)?, own.rank())?;
+            if out.numel() == 0 {
+                return Ok(());
+            }
+            let index = long(index)?;
+            let (own_layout, index_layout) = (at_least_1d(own.layout()), at_least_1d(index.layout()));
+            let out_layout = at_least_1d(out.layout());
+            check_values(&index, &index_layout, own_layout.sizes[dim], dim)?;
+            let (to, from, places) = (out.storage().pin(), own.storage().pin(), index.storage().pin());
+            // SAFETY: sizes and indices were checked, and layouts stay within their storages.
+            unsafe {
+                rushlight_cpu::gather::gather(
+                    Side { pointer: to.as_ptr(), layout: &out_layout },
+                    Side { pointer: from.as_ptr(), layout: &own_layout },
+                    Side { pointer: places.as_ptr(), layout: &index_layout },
+                    dim,
+                    own.dtype().size(),
+                );
+            }
+            Ok(())
+        },
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(2), |d| {
+        let Some(facts) = d.facts(0) else { return Expr::Nothing };
+        match (crate::create::zeros(&facts.sizes, facts.dtype, facts.device), d.input(2), d.grad()) {
+            (Ok(zeros), Expr::Tensor(index), Expr::Tensor(grad)) => {
+                Expr::new(op!(super::scatter::SCATTER_ADD, zeros, d.int(1), index, grad))
+            }
+            (Err(error), ..) | (_, Expr::Failed(error), _) => Expr::failed(error),
+            (_, _, grad) => grad,
+        }
+    })]),
+    samples: &["t(3, 4), 1, i(4, 3, 2)", "t(3, 4), 0, i(3, 2, 4)", "t(3), -1, i(3, 5)", "t(3, 4).t(), 1, i(3, 4, 2)"],
+    errors: &[
+        ("t(3), 0, torch.tensor([5])", "RuntimeError", "index 5 is out of bounds for dimension 0 with size 3"),
+        ("t(3), 0, torch.tensor([-1])", "RuntimeError", "index -1 is out of bounds for dimension 0 with size 3"),
+        ("t(3, 4), 0, torch.tensor([0])", "RuntimeError", "Index tensor must have the same number of dimensions as input tensor"),
+        (
+            "t(3, 4), 0, i(3, 5, 5)",
+            "RuntimeError",
+            "Size does not match at dimension 1 expected index [5, 5] to be no larger than self [3, 4] apart from dimension 0",
+        ),
+    ],
+    ..Row::BASE
+};
+
+/// Refuses what is no tensor of indices.
+pub fn check_index(name: &str, index: &Tensor) -> Result<()> {
+    if matches!(index.dtype(), DType::I64 | DType::I32) || index.numel() == 0 {
+        return Ok(());
+    }
+    Err(Error::runtime(format!("{name}(): Expected dtype int32/int64 for index")))
+}
+
+fn check_within(own: &Tensor, index: &Tensor, dim: usize) -> Result<()> {
+    if index.numel() == 0 {
+        return Ok(());
+    }
+    if index.rank().max(1) != own.rank().max(1) {
+        return Err(Error::runtime("Index tensor must have the same number of dimensions as input tensor"));
+    }
+    for other in (0..own.rank().min(index.rank())).filter(|&other| other != dim) {
+        if index.sizes()[other] > own.sizes()[other] {
+            return Err(Error::runtime(format!(
+                "Size does not match at dimension {other} expected index {} to be no larger than self {} apart from dimension {dim}",
+                Shape(index.sizes()),
+                Shape(own.sizes())
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Indices of 64 bits; a copy only of narrower ones.
+pub fn long(index: &Tensor) -> Result<Tensor> {
+    if index.dtype() == DType::I64 { Ok(index.clone()) } else { integers(index, index.sizes()) }
+}
+
+/// A number counts as a vector of one element.
+pub fn at_least_1d(layout: &Layout) -> Layout {
+    if layout.rank() == 0 { layout.unsqueeze(0) } else { layout.clone() }
+}
+
+/// Refuses an index outside the dimension, before anything is read or written.
+pub fn check_values(index: &Tensor, layout: &Layout, size: isize, dim: usize) -> Result<()> {
+    if layout.numel() == 0 {
+        return Ok(());
+    }
+    let pin = index.storage().pin();
+    // SAFETY: the layout stays within the pinned storage, which holds 64-bit integers.
+    match unsafe { rushlight_cpu::gather::outside(Side { pointer: pin.as_ptr(), layout }, size) } {
+        None => Ok(()),
+        Some(bad) => Err(Error::runtime(format!(
+            "index {} is out of bounds for dimension {dim} with size {size}",
+            bad.value
+        ))),
+    }
+}
+
+pub static TAKE_ALONG_DIM: Row = Row {
+    name: "take_along_dim",
+    variants: Variants::BOTH.and(Variants::OUT),
+    signature: "(Tensor self, Tensor indices, int? dim=None) -> Tensor",
+    doc: "`gather` whose operands broadcast against each other apart from `dim`; without `dim` over the elements in one row.
+
+    >>> torch.take_along_dim(torch.tensor([[3, 1], [2, 4]]), torch.tensor([[1], [0]]), dim=1)
+    tensor([[1],
+            [2]])",
+    dtypes: DTypes::ALL,
+    run: Run::Compose(|args| {
+        let (own, indices) = (args.tensor(0)?, args.tensor(1)?);
+        if indices.dtype() != DType::I64 {
+            return Err(Error::runtime(format!(
+                "torch.take_along_dim(): dtype of indices should be Long but got {}",
+                indices.dtype().title()
+            )));
+        }
+        let Some(dim) = args.optional_int(2) else {
+            let flat = op!(crate::view::RESHAPE, own, sizes_value(&[-1]))?;
+            let places = op!(crate::view::RESHAPE, indices, sizes_value(&[-1]))?;
+            return op!(GATHER, flat, 0i64, places).map(Output::Tensor);
+        };
+        if own.rank() != indices.rank() {
+            return Err(Error::runtime(format!(
+                "torch.take_along_dim(): input and indices should have the same number of dimensions, but got {} dimensions for input, and {} dimensions for indices",
+                own.rank(),
+                indices.rank()
+            )));
+        }
+        let dim = wrap_dim(dim, own.rank())?;
+        let stretched = |tensor: &Tensor, other: &Tensor| {
+            let mut beside = other.sizes().clone();
+            if let (Some(size), Some(&own)) = (beside.get_mut(dim), tensor.sizes().get(dim)) {
+                *size = own;
+            }
+            let sizes = rushlight_core::broadcast::broadcast(tensor.sizes(), &beside)?;
+            op!(EXPAND, tensor, sizes_value(&sizes))
+        };
+        let (source, places) = (stretched(own, indices)?, stretched(indices, own)?);
+        op!(GATHER, source, dim, places).map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 4), i(4, 3, 2), 1", "t(3, 4), i(3, 1, 4), 0", "t(3, 4), i(12, 5)"],
+    errors: &[(
+        "t(3, 4), torch.tensor([0]), 1",
+        "RuntimeError",
+        "torch.take_along_dim(): input and indices should have the same number of dimensions, but got 2 dimensions for input, and 1 dimensions for indices",
+    )],
+    reference: "np.take_along_axis(self, indices, dim)",
+    ..Row::BASE
+};

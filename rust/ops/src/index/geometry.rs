@@ -1,0 +1,105 @@
+//! How indices cut an operand: the dimensions before and after, the checked offsets, the errors.
+
+use rushlight_core::index::{gathered, subspace};
+use rushlight_core::layout::Shape;
+use rushlight_core::{Dims, Error, Layout, Result};
+use rushlight_cpu::index::{Frame, Index, Outside};
+
+use super::integers;
+use crate::Tensor;
+
+/// The shape that all indices broadcast to.
+pub fn common(indices: &[Tensor]) -> Result<Dims> {
+    rushlight_core::broadcast::broadcast_all(indices.iter().map(|index| index.sizes().as_slice())).map_err(|_| {
+        let shapes: Vec<String> = indices.iter().map(|index| Shape(index.sizes()).to_string()).collect();
+        Error::index(format!(
+            "shape mismatch: indexing tensors could not be broadcast together with shapes {}",
+            shapes.join(", ")
+        ))
+        .shapes(indices.iter().map(|index| index.sizes().as_slice()))
+    })
+}
+
+/// The error of a value that does not broadcast to what the indices name.
+#[cold]
+pub fn unfit(value: &Tensor, own: &Tensor, dims: &[usize], common: &[isize]) -> Error {
+    let result = gathered(own.sizes(), dims, common);
+    Error::runtime(format!(
+        "shape mismatch: value tensor of shape {} cannot be broadcast to indexing result of shape {}",
+        Shape(value.sizes()),
+        Shape(&result)
+    ))
+    .shapes([value.sizes().as_slice(), result.as_slice()])
+}
+
+/// Indices against an operand.
+pub struct Cut {
+    pub dims: Vec<usize>,
+    pub common: Dims,
+    /// Row-major integers of 64 bits, one tensor for each of `dims`.
+    indices: Vec<Tensor>,
+}
+
+impl Cut {
+    /// The indices of a call, broadcast against each other.
+    pub fn new(own: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Cut> {
+        let dims: Vec<usize> = dims.iter().map(|&dim| dim as usize).collect();
+        if dims.len() != indices.len() || dims.iter().any(|&dim| dim >= own.rank()) || dims.windows(2).any(|d| d[0] >= d[1]) {
+            return Err(Error::index(format!(
+                "too many indices for tensor of dimension {} (got {})",
+                own.rank(),
+                indices.len()
+            )));
+        }
+        let indices: Vec<Tensor> = indices.iter().map(|&index| index.clone()).collect();
+        let common = common(&indices)?;
+        Ok(Cut { dims, common, indices })
+    }
+
+    /// The sizes of what the indices name.
+    pub fn sizes(&self, own: &Tensor) -> Dims {
+        gathered(own.sizes(), &self.dims, &self.common)
+    }
+
+    /// The layouts before and after the indexed dimensions.
+    pub fn frame(&self, own: &Layout) -> Frame {
+        let split = subspace(&self.dims);
+        let rest: Vec<usize> = (0..own.rank()).filter(|dim| !self.dims.contains(dim)).collect();
+        let (before, after) = rest.split_at(split);
+        Frame { before: own.permute(before), after: Layout { offset: 0, ..own.permute(after) } }
+    }
+
+    /// The same for values, which have the sizes of what the indices name; with the layout of the dimensions between.
+    pub fn source(&self, values: &Layout) -> (Frame, Layout) {
+        let split = subspace(&self.dims);
+        let end = split + self.common.len();
+        let part = |range: std::ops::Range<usize>| range.collect::<Vec<usize>>();
+        let middle = Layout { offset: 0, ..values.permute(&part(split..end)) };
+        let after = Layout { offset: 0, ..values.permute(&part(end..values.rank())) };
+        (Frame { before: values.permute(&part(0..split)), after }, middle)
+    }
+
+    /// The byte offset of every tuple of indices, checked.
+    pub fn offsets(&self, own: &Tensor) -> Result<Vec<isize>> {
+        let plain = self.indices.iter().map(|index| integers(index, &self.common)).collect::<Result<Vec<_>>>()?;
+        let pins: Vec<_> = plain.iter().map(|index| index.storage().pin()).collect();
+        let layout = own.layout();
+        let walks: Vec<Index> = self
+            .dims
+            .iter()
+            .enumerate()
+            .map(|(at, &dim)| Index {
+                values: super::first(&pins[at], plain[at].layout(), plain[at].dtype()).cast_const().cast(),
+                size: layout.sizes[dim],
+                step: layout.strides[dim] * own.dtype().size() as isize,
+            })
+            .collect();
+        let n = self.common.iter().product::<isize>() as usize;
+        // SAFETY: each index holds `n` contiguous integers.
+        unsafe { rushlight_cpu::index::offsets(&walks, n) }.map_err(|Outside { number, value }| {
+            let size = layout.sizes[self.dims[number]];
+            Error::index(format!("index {value} is out of bounds for dimension {number} with size {size}"))
+                .hint(format!("That is dimension {} of a tensor with sizes {}.", self.dims[number], Shape(own.sizes())))
+        })
+    }
+}

@@ -1,0 +1,309 @@
+//! Elements chosen by a mask of truths.
+
+use rushlight_core::plan::Plan;
+use rushlight_core::{DType, Error, Result, Scalar};
+use rushlight_cpu::merge::Merge;
+use rushlight_cpu::pointwise::{Lane, run};
+
+use super::nonzero::positions;
+use super::put::{put_into, single};
+use crate::derive::{Derivative, Derive, Saves, formula};
+use crate::expr::Expr;
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Update, Variants};
+use crate::value::{Args, Output, Value};
+use crate::view::expand::EXPAND;
+use crate::view::reshape::sizes_value;
+use crate::{Tensor, op};
+
+pub static MASKED_SELECT: Row = Row {
+    name: "masked_select",
+    variants: Variants::BOTH.and(Variants::OUT),
+    signature: "(Tensor self, Tensor mask) -> Tensor",
+    doc: "The elements where `mask` is true, in row-major order; both broadcast.
+
+    >>> torch.masked_select(torch.tensor([1, 2, 3]), torch.tensor([True, False, True]))
+    tensor([1, 3])",
+    dtypes: DTypes::ALL,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let (own, mask) = (args.tensor(0)?, args.tensor(1)?);
+            if mask.dtype() != DType::Bool {
+                return Err(Error::runtime("masked_select: expected BoolTensor for mask"));
+            }
+            let sizes = rushlight_core::broadcast::broadcast(mask.sizes(), own.sizes())?;
+            let count = positions(&stretched(mask, &sizes)?)?.len();
+            Ok(vec![Spec::new(&[count as isize], own.dtype(), own)])
+        },
+        cpu: |args, results| {
+            let (own, mask) = (args.tensor(0)?, args.tensor(1)?);
+            let sizes = rushlight_core::broadcast::broadcast(mask.sizes(), own.sizes())?;
+            let places = crate::from_slice(&positions(&stretched(mask, &sizes)?)?)?;
+            let flat = op!(crate::view::RESHAPE, stretched(own, &sizes)?, sizes_value(&[-1]))?;
+            super::get::get_into(&flat, &single(&flat, 0, &places)?, &results[0])
+        },
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(1), |d| match d.input(1) {
+        Expr::Tensor(mask) => Expr::new(select_back(d, &mask)),
+        other => other,
+    })]),
+    samples: &["t(3, 4), b(3, 4)", "t(3, 4), b(4)", "t(4), b(3, 4)", "t(3, 4).t(), b(4, 3)"],
+    errors: &[("t(3), i(2, 3)", "RuntimeError", "masked_select: expected BoolTensor for mask")],
+    reference: "np.broadcast_to(self, np.broadcast(self, mask).shape)[np.broadcast_to(mask, np.broadcast(self, mask).shape)]",
+    ..Row::BASE
+};
+
+/// A detached view of a larger shape.
+fn stretched(tensor: &Tensor, sizes: &[isize]) -> Result<Tensor> {
+    Ok(Tensor::view_of(&tensor.detach(), tensor.layout().broadcast_to(sizes)?))
+}
+
+fn select_back(d: &Derive, mask: &Tensor) -> Result<Tensor> {
+    let Some(facts) = d.facts(0) else { return Err(Error::runtime("masked_select lost its argument")) };
+    let sizes = rushlight_core::broadcast::broadcast(mask.sizes(), &facts.sizes)?;
+    let zeros = crate::create::zeros(&sizes, facts.dtype, facts.device)?;
+    let mask = op!(EXPAND, mask, sizes_value(&sizes))?;
+    op!(MASKED_SCATTER, zeros, mask, d.grad().done()?)
+}
+
+pub static MASKED_FILL: Row = Row {
+    name: "masked_fill",
+    variants: Variants::INPLACE,
+    signature: "(Tensor self, Tensor mask, Scalar value) -> Tensor",
+    doc: "One number where `mask`, which broadcasts, is true.
+
+    >>> torch.zeros(3).masked_fill_(torch.tensor([True, False, True]), 5)
+    tensor([5., 0., 5.])",
+    dtypes: DTypes::ALL,
+    run: Run::Update(Update {
+        check: |args| {
+            let (own, value) = (args.tensor(0)?, args.scalar(2)?);
+            if value.is_complex() && !own.dtype().is_complex() {
+                return Err(Error::runtime(format!(
+                    "value cannot be converted to type {} without overflow",
+                    own.dtype().c_name()
+                )));
+            }
+            check_mask(args)
+        },
+        cpu: |args, target| {
+            let value = crate::create::scalar_of(args.scalar(2)?, target.dtype(), target.device())?;
+            fill(target, args.tensor(1)?, &value)
+        },
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(1), |d| cleared(d))]),
+    node: "MaskedFillBackward0",
+    samples: &["t(3, 4), b(3, 4), 2", "t(3, 4), b(4), 2"],
+    errors: &[("t(3), i(2, 3), 1", "RuntimeError", "masked_fill_ only supports boolean masks, but got mask with dtype long int")],
+    ..Row::BASE
+};
+
+pub static MASKED_FILL_TENSOR: Row = Row {
+    name: "masked_fill.Tensor",
+    variants: Variants::INPLACE,
+    signature: "(Tensor self, Tensor mask, Tensor value) -> Tensor",
+    doc: "The number of a 0-d tensor where `mask`, which broadcasts, is true.
+
+    >>> torch.zeros(3).masked_fill_(torch.tensor([True, False, True]), torch.tensor(5))
+    tensor([5., 0., 5.])",
+    dtypes: DTypes::ALL,
+    run: Run::Update(Update {
+        check: |args| {
+            let value = args.tensor(2)?;
+            if value.rank() != 0 {
+                return Err(Error::runtime(format!(
+                    "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {} dimension(s).",
+                    value.rank()
+                )));
+            }
+            check_mask(args)
+        },
+        cpu: |args, target| fill(target, args.tensor(1)?, args.tensor(2)?),
+    }),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::input(1), |d| cleared(d)),
+        formula(2, Saves::input(1), |d| d.input(1).choose(d.grad(), 0i64).call(&crate::reduce::SUM, [])),
+    ]),
+    node: "MaskedFillBackward1",
+    samples: &["t(3, 4), b(3, 4), t()"],
+    ..Row::BASE
+};
+
+/// The functions, whose result takes the common shape of both.
+macro_rules! out_of_place {
+    ($($row:ident $name:literal $in_place:ident $signature:literal $sample:literal $doc:literal;)*) => {$(
+        pub static $row: Row = Row {
+            name: $name,
+            signature: $signature,
+            doc: $doc,
+            dtypes: DTypes::ALL,
+            run: Run::Compose(|args| {
+                let (own, mask) = (args.tensor(0)?, args.tensor(1)?);
+                let sizes = rushlight_core::broadcast::broadcast(own.sizes(), mask.sizes())?;
+                let own = if *own.sizes() == sizes { own.clone() } else { op!(EXPAND, own, sizes_value(&sizes))? };
+                crate::call::call(Args::new(&$in_place, [Value::Own(own), mask.into(), args.values[2].clone()]))
+            }),
+            derivative: Derivative::Composed,
+            samples: &[$sample],
+            reference: "np.where(mask, value, self)",
+            ..Row::BASE
+        };
+    )*};
+}
+
+out_of_place! {
+    FILLED "masked_fill.out_of_place" MASKED_FILL "(Tensor self, Tensor mask, Scalar value) -> Tensor" "t(3, 4), b(4), 2"
+    "A copy with one number where `mask`, which broadcasts, is true.
+
+    >>> torch.masked_fill(torch.zeros(3), torch.tensor([True, False, True]), 5)
+    tensor([5., 0., 5.])";
+    FILLED_TENSOR "masked_fill.out_of_place_Tensor" MASKED_FILL_TENSOR "(Tensor self, Tensor mask, Tensor value) -> Tensor" "t(3, 4), b(4), t()"
+    "A copy with the number of a 0-d tensor where `mask`, which broadcasts, is true.
+
+    >>> torch.masked_fill(torch.zeros(3), torch.tensor([True, False, True]), torch.tensor(5))
+    tensor([5., 0., 5.])";
+}
+
+fn check_mask(args: &Args) -> Result<()> {
+    let (own, mask) = (args.tensor(0)?, args.tensor(1)?);
+    if mask.dtype() != DType::Bool {
+        return Err(Error::runtime(format!(
+            "masked_fill_ only supports boolean masks, but got mask with dtype {}",
+            mask.dtype().c_name()
+        )));
+    }
+    let sizes = rushlight_core::broadcast::broadcast(own.sizes(), mask.sizes())?;
+    crate::variants::check_in_place(args.row, own, &sizes, own.dtype())
+}
+
+fn cleared(d: &Derive) -> Expr {
+    match d.input(1) {
+        Expr::Tensor(mask) => d.grad().call(&MASKED_FILL, [mask.into(), Value::Scalar(Scalar::ZERO)]),
+        other => other,
+    }
+}
+
+/// Overwrites with one value where the mask is true.
+fn fill(target: &Tensor, mask: &Tensor, value: &Tensor) -> Result<()> {
+    unsafe fn tile<T: Copy>(out: *mut u8, inputs: *const *const u8, n: usize, _: &[Scalar]) {
+        // SAFETY: the walk gives `n` elements on each side, and bytes for the mask.
+        unsafe {
+            let (old, mask, value) = (*inputs, *inputs.add(1), *inputs.add(2));
+            for i in 0..n {
+                let from = if *mask.add(i) != 0 { value } else { old };
+                out.cast::<T>().add(i).write_unaligned(from.cast::<T>().add(i).read_unaligned());
+            }
+        }
+    }
+    let layout = target.layout();
+    if layout.numel() == 0 {
+        return Ok(());
+    }
+    let (wide_mask, wide_value) = (mask.layout().broadcast_to(&layout.sizes)?, value.layout().broadcast_to(&layout.sizes)?);
+    let dtype = target.dtype();
+    let plan = Plan::new([layout, layout, &wide_mask, &wide_value], [dtype.size(), dtype.size(), 1, value.dtype().size()]);
+    let (to, truths, number) = (target.storage().pin(), mask.storage().pin(), value.storage().pin());
+    let lane = |pointer: *mut u8, dtype: DType| Lane { pointer, dtype };
+    let lanes = [
+        lane(to.as_ptr(), dtype),
+        lane(to.as_ptr(), dtype),
+        lane(truths.as_ptr(), DType::Bool),
+        lane(number.as_ptr(), value.dtype()),
+    ];
+    let each = match dtype.size() {
+        1 => tile::<u8>,
+        2 => tile::<u16>,
+        4 => tile::<u32>,
+        8 => tile::<u64>,
+        _ => tile::<u128>,
+    };
+    // SAFETY: layouts stay within their pinned storages, and the walk casts the value to the target's dtype.
+    unsafe { run(&plan, lanes, [dtype, dtype, DType::Bool, dtype], each, &[]) };
+    Ok(())
+}
+
+pub static MASKED_SCATTER: Row = Row {
+    name: "masked_scatter",
+    variants: Variants::INPLACE,
+    signature: "(Tensor self, Tensor mask, Tensor source) -> Tensor",
+    doc: "The elements of `source`, in order, where `mask`, which broadcasts, is true.
+
+    >>> torch.zeros(3).masked_scatter_(torch.tensor([True, False, True]), torch.tensor([1., 2.]))
+    tensor([1., 0., 2.])",
+    dtypes: DTypes::ALL,
+    run: Run::Update(Update {
+        check: |args| {
+            let (own, mask, source) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
+            if own.dtype() != source.dtype() {
+                return Err(Error::runtime(format!(
+                    "masked_scatter: expected self and source to have same dtypes but got{} and {}",
+                    own.dtype().title(),
+                    source.dtype().title()
+                )));
+            }
+            if mask.dtype() != DType::Bool {
+                return Err(Error::runtime(format!(
+                    "masked_scatter_ only supports boolean masks, but got mask with dtype {}",
+                    mask.dtype().title()
+                )));
+            }
+            let sizes = rushlight_core::broadcast::broadcast(own.sizes(), mask.sizes())?;
+            crate::variants::check_in_place(args.row, own, &sizes, own.dtype())
+        },
+        cpu: |args, target| {
+            let places = positions(&stretched(args.tensor(1)?, target.sizes())?)?;
+            let source = args.tensor(2)?;
+            if places.len() > source.numel() {
+                return Err(Error::runtime("Number of elements of source < number of ones in mask"));
+            }
+            let row = op!(crate::view::RESHAPE, &source.detach(), sizes_value(&[-1]))?;
+            let values = Tensor::view_of(&row, row.layout().slice(0, 0, places.len() as isize, 1));
+            let flat = op!(crate::view::RESHAPE, &target.detach(), sizes_value(&[-1]))?;
+            let places = crate::from_slice(&places)?;
+            put_into(&flat, &single(&flat, 0, &places)?, &values, Merge::Set)?;
+            if flat.storage().same(target.storage()) {
+                return Ok(());
+            }
+            crate::copy::copy(target, &op!(crate::view::RESHAPE, flat, sizes_value(target.sizes()))?)
+        },
+    }),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::input(1), |d| cleared(d)),
+        formula(2, Saves::input(1), |d| match d.input(1) {
+            Expr::Tensor(mask) => Expr::new(scatter_back(d, &mask)),
+            other => other,
+        }),
+    ]),
+    node: "MaskedScatterBackward0",
+    samples: &["t(3, 4), b(3, 4), t(12)", "t(3, 4), b(4), t(3, 4)"],
+    errors: &[("t(3), b(3) | True, t(1)", "RuntimeError", "Number of elements of source < number of ones in mask")],
+    ..Row::BASE
+};
+
+/// The chosen elements of the gradient, followed by zeros for what was not used of the source.
+fn scatter_back(d: &Derive, mask: &Tensor) -> Result<Tensor> {
+    let chosen = op!(MASKED_SELECT, d.grad().done()?, mask)?;
+    let sizes = d.sizes(2);
+    let rest = sizes.iter().product::<isize>() - chosen.numel() as isize;
+    let zeros = crate::create::zeros(&[rest], chosen.dtype(), chosen.device())?;
+    let whole = op!(crate::join::CAT, vec![chosen, zeros], 0i64)?;
+    op!(crate::view::RESHAPE, whole, sizes_value(sizes))
+}
+
+pub static SCATTERED: Row = Row {
+    name: "masked_scatter.out_of_place",
+    signature: "(Tensor self, Tensor mask, Tensor source) -> Tensor",
+    doc: "A copy with the elements of `source`, in order, where `mask` is true; tensor and mask broadcast.
+
+    >>> torch.masked_scatter(torch.zeros(3), torch.tensor([True, False, True]), torch.tensor([1., 2.]))
+    tensor([1., 0., 2.])",
+    dtypes: DTypes::ALL,
+    run: Run::Compose(|args| {
+        let (own, mask) = (args.tensor(0)?, args.tensor(1)?);
+        let sizes = rushlight_core::broadcast::broadcast(own.sizes(), mask.sizes())?;
+        let own = if *own.sizes() == sizes { own.clone() } else { op!(EXPAND, own, sizes_value(&sizes))? };
+        op!(MASKED_SCATTER, own, mask, args.tensor(2)?).map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 4), b(3, 4), t(12)", "t(4), b(3, 4), t(12)"],
+    ..Row::BASE
+};

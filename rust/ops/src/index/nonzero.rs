@@ -1,0 +1,140 @@
+//! Where a tensor is not zero.
+
+use rushlight_core::layout::Shape;
+use rushlight_core::{DType, Device, Error, Layout, Result};
+
+use crate::derive::Derivative;
+use crate::row::{DTypes, Row, Run, Variants};
+use crate::value::Output;
+use crate::view::narrow::selected;
+use crate::Tensor;
+
+/// A tensor's truths as contiguous bytes.
+pub fn truths(tensor: &Tensor) -> Result<Tensor> {
+    if tensor.dtype() == DType::Bool && tensor.layout().is_contiguous() {
+        return Ok(tensor.clone());
+    }
+    if tensor.device() != Device::Cpu {
+        return Err(Error::not_implemented(format!(
+            "nonzero needs the elements, which a tensor on {} of sizes {} lacks",
+            tensor.device(),
+            Shape(tensor.sizes())
+        )));
+    }
+    let plain = crate::create::empty(tensor.sizes(), DType::Bool, tensor.device())?;
+    crate::copy::copy(&plain, tensor)?;
+    Ok(plain)
+}
+
+/// The row-major numbers of the true elements.
+pub fn positions(mask: &Tensor) -> Result<Vec<i64>> {
+    let mask = truths(mask)?;
+    let pin = mask.storage().pin();
+    let first = super::first(&pin, mask.layout(), DType::Bool);
+    // SAFETY: the mask is contiguous.
+    Ok(unsafe { rushlight_cpu::index::positions(first, mask.numel()) })
+}
+
+/// One index tensor for each dimension of a mask.
+pub fn coordinates(mask: &Tensor) -> Result<Vec<Tensor>> {
+    let places = crate::from_slice(&positions(mask)?)?;
+    if mask.rank() == 1 {
+        return Ok(vec![places]);
+    }
+    let whole = spread(&places, mask.layout())?;
+    (0..mask.rank()).map(|dim| selected(&whole, 0, dim as isize)).collect()
+}
+
+/// Row-major numbers as coordinates: one row for each dimension.
+fn spread(places: &Tensor, layout: &Layout) -> Result<Tensor> {
+    let n = places.numel();
+    let whole = crate::create::empty(&[layout.rank() as isize, n as isize], DType::I64, places.device())?;
+    let (from, to) = (places.storage().pin(), whole.storage().pin());
+    // SAFETY: both are fresh and contiguous.
+    unsafe { rushlight_cpu::index::coordinates(from.as_ptr().cast(), n, &layout.sizes, to.as_ptr().cast()) };
+    drop((from, to));
+    Ok(whole)
+}
+
+/// The coordinates as torch shows them: a row for each element.
+fn nonzero(tensor: &Tensor) -> Result<Tensor> {
+    let rows = spread(&crate::from_slice(&positions(tensor)?)?, tensor.layout())?;
+    Ok(Tensor::new(rows.storage().clone(), rows.layout().transpose(0, 1), DType::I64, rows.device()))
+}
+
+pub static NONZERO: Row = Row {
+    name: "nonzero",
+    variants: Variants::BOTH.and(Variants::OUT),
+    signature: "(Tensor self) -> Tensor",
+    doc: "The coordinates of the elements that are not zero, one row each, in row-major order.
+
+    >>> torch.nonzero(torch.tensor([0, 5, 0, 6]))
+    tensor([[1],
+            [3]])",
+    dtypes: DTypes::ALL,
+    run: Run::Compose(|args| nonzero(args.tensor(0)?).map(Output::Tensor)),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3)", "b(4)", "t(0, 3)", "t()"],
+    reference: "np.argwhere(self) if self.ndim else np.zeros((int(bool(self)), 0), dtype=np.int64)",
+    ..Row::BASE
+};
+
+pub static NONZERO_TUPLE: Row = Row {
+    name: "nonzero.as_tuple",
+    signature: "(Tensor self, *, bool as_tuple) -> Tensor[]",
+    doc: "With `as_tuple=True` one tensor of indices for each dimension, ready to index with.
+
+    >>> torch.nonzero(torch.tensor([[0, 1], [1, 0]]), as_tuple=True)
+    (tensor([0, 1]), tensor([1, 0]))",
+    dtypes: DTypes::ALL,
+    run: Run::Compose(|args| {
+        let own = args.tensor(0)?;
+        if args.bool(1)? { split(own).map(Output::List) } else { nonzero(own).map(Output::Tensor) }
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3), as_tuple=True", "b(4), as_tuple=True"],
+    ..Row::BASE
+};
+
+/// One tensor of indices for each dimension; a number counts as a vector of one.
+fn split(tensor: &Tensor) -> Result<Vec<Tensor>> {
+    let flat;
+    let tensor = if tensor.rank() == 0 {
+        flat = crate::view::flatten::atleast_1d(tensor)?;
+        &flat
+    } else {
+        tensor
+    };
+    coordinates(tensor)
+}
+
+pub static ARGWHERE: Row = Row {
+    name: "argwhere",
+    signature: "(Tensor self) -> Tensor",
+    doc: "The coordinates of the elements that are not zero, one row each.
+
+    >>> torch.argwhere(torch.tensor([0, 5]))
+    tensor([[1]])",
+    dtypes: DTypes::ALL,
+    run: Run::Compose(|args| nonzero(args.tensor(0)?).map(Output::Tensor)),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3)", "b(4)"],
+    reference: "np.argwhere(self)",
+    ..Row::BASE
+};
+
+pub static WHERE_NONZERO: Row = Row {
+    name: "where.condition",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor condition) -> Tensor[]",
+    doc: "The coordinates of the elements that are true, one tensor for each dimension.
+
+    >>> torch.where(torch.tensor([[0, 1], [1, 0]]))
+    (tensor([0, 1]), tensor([1, 0]))",
+    dtypes: DTypes::ALL,
+    run: Run::Compose(|args| split(args.tensor(0)?).map(Output::List)),
+    derivative: Derivative::Composed,
+    samples: &["b(2, 3)"],
+    reference: "np.where(condition)",
+    ..Row::BASE
+};

@@ -1,0 +1,49 @@
+//! Sums of exponentials without overflow.
+
+use rushlight_core::dtype::default_dtype;
+use rushlight_core::{DType, Result};
+use rushlight_cpu::reduce::log_sum_exp;
+
+use super::{Over, restored};
+use crate::derive::{Derivative, Saves, formula};
+use crate::row::{DTypes, Kernel, Row, Run, Variants};
+use crate::value::Args;
+
+pub static LOGSUMEXP: Row = Row {
+    name: "logsumexp",
+    aliases: &["special.logsumexp"],
+    variants: Variants::BOTH.and(Variants::OUT),
+    signature: "(Tensor self, int[] dim, bool keepdim=False) -> Tensor",
+    doc: "The logarithm of the sum of exponentials along one or several dimensions, taken so that nothing overflows.
+
+    out = log(sum(exp(self), dim))
+
+    >>> torch.logsumexp(torch.tensor([1000., 1000.]), 0)
+    tensor(1000.6931)",
+    dtypes: DTypes::REAL.and(DTypes::BOOL),
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let over = Over::of(args, 1)?;
+            let dtype = result_dtype(args)?;
+            if !args.row.dtypes.has(args.tensor(0)?.dtype()) {
+                return Err(crate::call::not_implemented(args.row, args.tensor(0)?.dtype()));
+            }
+            Ok(vec![over.spec(args, dtype)?])
+        },
+        cpu: |args, results| {
+            super::run(args, Over::of(args, 1)?, results, log_sum_exp, results[0].dtype().compute(), &[])
+        },
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+        restored(d, d.grad(), 1) * (d.input(0) - restored(d, d.result(), 1)).exp()
+    })]),
+    samples: &["t(2, 3), 1", "t(2, 3, 4), (0, 2), True", "t(2, 3), 0", "t(), 0"],
+    errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
+    reference: "np.log(np.sum(np.exp(self), axis=dim if self.ndim else None, keepdims=keepdim))",
+    ..Row::BASE
+};
+
+fn result_dtype(args: &Args) -> Result<DType> {
+    let own = args.tensor(0)?.dtype();
+    Ok(if own.is_differentiable() { own } else { default_dtype() })
+}

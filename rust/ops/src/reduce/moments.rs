@@ -1,0 +1,201 @@
+//! Variance and standard deviation, alone or with the mean.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{Error, Layout, Result, Scalar};
+use rushlight_cpu::reduce::moments;
+
+use super::{Over, derived_count, expand};
+use crate::derive::{Derivative, Derive, Saves, formula};
+use crate::expr::Expr;
+use crate::pointwise::compare::EQ;
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::value::{Args, Value};
+
+/// Three overloads of one function: of everything, along dimensions with `unbiased`, and with any correction. The first
+/// two defer to the third.
+macro_rules! family {
+    ($all:ident $dim:ident $correction:ident, $name:literal, $node:literal, $root:expr, $mean:expr, $returns:literal,
+     $sentence:literal, $value:literal, $of_rows:literal, $reference:literal, $gradient:expr) => {
+        pub static $all: Row = Row {
+            name: $name,
+            signature: concat!("(Tensor self, bool unbiased=True) -> ", $returns),
+            doc: concat!($sentence, " of all elements.\n\n    >>> torch.", $name, "(torch.tensor([1., 2., 3., 4.]))\n    ", $value),
+            dtypes: DTypes::INEXACT,
+            run: Run::Defer(|args| deferred(args, &$correction, false)),
+            derivative: Derivative::Composed,
+            node: $node,
+            samples: &["t(2, 3)", "t(2, 3), False", "t(3, 2).t()"],
+            reference: concat!("(lambda dim, ddof, keepdim: ", $reference, ")(None, int(unbiased), False)"),
+            ..Row::BASE
+        };
+
+        pub static $dim: Row = Row {
+            name: concat!($name, ".dim"),
+            variants: Variants::BOTH.and(Variants::OUT),
+            signature: concat!("(Tensor self, int[]? dim, bool unbiased=True, bool keepdim=False) -> ", $returns),
+            doc: concat!($sentence, " along `dim`, one dimension or several.\n\n    >>> torch.", $name,
+                "(torch.tensor([[1., 2.], [3., 6.]]), 1)\n    ", $of_rows),
+            dtypes: DTypes::INEXACT,
+            run: Run::Defer(|args| deferred(args, &$correction, true)),
+            derivative: Derivative::Composed,
+            node: $node,
+            samples: &["t(2, 3), 1", "t(2, 3, 4), (0, 2), False, True"],
+            errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
+            reference: concat!("(lambda dim, ddof, keepdim: ", $reference, ")(dim, int(unbiased), keepdim)"),
+            ..Row::BASE
+        };
+
+        pub static $correction: Row = Row {
+            name: concat!($name, ".correction"),
+            variants: Variants::BOTH.and(Variants::OUT),
+            signature: concat!("(Tensor self, int[]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> ", $returns),
+            doc: concat!($sentence, " along `dim`, with `correction` taken away from the count (1 by default).\n\n    >>> torch.",
+                $name, "(torch.tensor([1., 2., 3., 4.]), dim=0, correction=1)\n    ", $value),
+            dtypes: DTypes::INEXACT,
+            run: Run::Kernel(Kernel {
+                infer: |args| infer(args, $mean),
+                cpu: |args, results| run(args, results, $root),
+            }),
+            derivative: $gradient,
+            node: $node,
+            samples: &["t(2, 3), 1, correction=0", "t(2, 3, 4), (0, 2), keepdim=True"],
+            reference: concat!("(lambda dim, ddof, keepdim: ", $reference, ")(dim, 1 if correction is None else correction, keepdim)"),
+            ..Row::BASE
+        };
+    };
+}
+
+family!(VAR VAR_DIM VAR_CORRECTION, "var", "VarBackward0", false, false, "Tensor",
+    "The variance", "tensor(1.6667)", "tensor([0.5000, 4.5000])",
+    "np.var(self, axis=dim, ddof=ddof, keepdims=keepdim)",
+    Derivative::Formulas(&[formula(0, Saves::input(0), |d| spread(d, d.grad()))]));
+
+family!(STD STD_DIM STD_CORRECTION, "std", "StdBackward0", true, false, "Tensor",
+    "The standard deviation", "tensor(1.2910)", "tensor([0.7071, 2.1213])",
+    "np.std(self, axis=dim, ddof=ddof, keepdims=keepdim)",
+    Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| rooted(d))]));
+
+family!(VAR_MEAN VAR_MEAN_DIM VAR_MEAN_CORRECTION, "var_mean", "VarMeanBackward0", false, true, "(Tensor, Tensor)",
+    "The variance and the mean", "(tensor(1.6667), tensor(2.5000))", "(tensor([0.5000, 4.5000]), tensor([1.5000, 4.5000]))",
+    "(np.var(self, axis=dim, ddof=ddof, keepdims=keepdim), np.mean(self, axis=dim, keepdims=keepdim))",
+    Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+        with_mean(d, |d| spread(d, d.grad()))
+    })]));
+
+family!(STD_MEAN STD_MEAN_DIM STD_MEAN_CORRECTION, "std_mean", "StdMeanBackward0", true, true, "(Tensor, Tensor)",
+    "The standard deviation and the mean", "(tensor(1.2910), tensor(2.5000))", "(tensor([0.7071, 2.1213]), tensor([1.5000, 4.5000]))",
+    "(np.std(self, axis=dim, ddof=ddof, keepdims=keepdim), np.mean(self, axis=dim, keepdims=keepdim))",
+    Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+        with_mean(d, rooted)
+    })]));
+
+/// `var(x, unbiased)` and `var(x, dim, unbiased, keepdim)` in the words of `correction`.
+fn deferred<'a>(args: Args<'a>, row: &'static Row, with_dim: bool) -> Result<Args<'a>> {
+    let at = usize::from(with_dim);
+    let unbiased = args.bool(1 + at)?;
+    let keepdim = if with_dim { args.bool(3)? } else { false };
+    let mut values = args.values.into_iter();
+    let own = values.next().unwrap_or(Value::None);
+    let dim = if with_dim { values.next().unwrap_or(Value::None) } else { Value::None };
+    Ok(Args::new(row, [own, dim, Value::Scalar(Scalar::Int(i64::from(unbiased))), Value::Bool(keepdim)]))
+}
+
+/// Where `dim` and `keepdim` stand, with the correction between them.
+fn over(args: &Args) -> Result<Over> {
+    Ok(Over { keepdim: args.bool(3)?, ..Over::of(args, 1)? })
+}
+
+fn correction(args: &Args) -> f64 {
+    args.optional_scalar(2).map_or(1.0, Scalar::f64)
+}
+
+fn infer(args: &Args, with_mean: bool) -> Result<Vec<Spec>> {
+    let own = args.tensor(0)?;
+    let name = args.row.python_name();
+    let over = over(args)?;
+    if !own.dtype().is_differentiable() {
+        let who = if with_mean { name } else { "std and var" };
+        return Err(Error::runtime(format!("{who} only support floating point and complex dtypes"))
+            .hint("x.float() turns integers into floats."));
+    }
+    if own.numel() > 0 || over.sizes(own.sizes()).iter().product::<isize>() > 0 {
+        if over.count(own.sizes()) as f64 <= correction(args) {
+            crate::host::warn(&format!(
+                "{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel divided by output numel)."
+            ))?;
+        }
+    }
+    let mut specs = vec![over.spec(args, own.dtype().to_real())?];
+    if with_mean {
+        specs.push(over.spec(args, own.dtype())?);
+    }
+    Ok(specs)
+}
+
+fn run(args: &Args, results: &[Tensor], root: bool) -> Result<()> {
+    let own = args.tensor(0)?;
+    let mask = over(args)?.mask;
+    let params = [correction(args), f64::from(u8::from(root)), 1.0];
+    let with_mean = results.len() == 2;
+    let compute = own.dtype().compute();
+    let Some(fold) = moments(compute.to_real(), with_mean) else {
+        return Err(crate::call::not_implemented(args.row, own.dtype()));
+    };
+    let params = &params[..if with_mean { 3 } else { 2 }];
+    if !own.dtype().is_complex() {
+        return super::reduce(own, mask, results, fold, params);
+    }
+    run_complex(own, mask, results, params)
+}
+
+/// The variance of complex numbers is that of their real parts and that of their imaginary parts.
+fn run_complex(own: &Tensor, mask: u64, results: &[Tensor], params: &[f64]) -> Result<()> {
+    let real = own.dtype().to_real();
+    let Some(fold) = moments(real, false) else { return Ok(()) };
+    let layout = own.layout();
+    let strides = layout.strides.iter().map(|stride| stride * 2).collect();
+    let part = |at: isize| -> Result<Tensor> {
+        let half = Layout { sizes: layout.sizes.clone(), strides: rushlight_core::Dims::clone(&strides), offset: layout.offset * 2 + at };
+        let out = crate::create::empty(results[0].sizes(), real, own.device())?;
+        super::reduce_layout(own, &half, real, mask, std::slice::from_ref(&out), fold, &[params[0], 0.0])?;
+        Ok(out)
+    };
+    let _off = rushlight_autograd::modes::GradMode::new(false);
+    let sum = Expr::from(part(0)?) + part(1)?;
+    let spread = if params[1] != 0.0 { sum.sqrt() } else { sum };
+    crate::copy::copy(&results[0], &spread.done()?)?;
+    match (results.get(1), super::sum::means()(own.dtype())) {
+        (Some(mean), Some(fold)) => super::reduce(own, mask, std::slice::from_ref(mean), fold, &[]),
+        _ => Ok(()),
+    }
+}
+
+/// A gradient of the call, with the reduced dimensions put back as ones.
+fn back(d: &Derive, value: Expr) -> Expr {
+    value.unreduce(&super::derived_dims(d, 1), d.flag(3), d.rank(0))
+}
+
+/// The gradient of the variance: twice the distance from the mean.
+fn spread(d: &Derive, grad: Expr) -> Expr {
+    let dims = super::derived_dims(d, 1);
+    let mean = d.input(0).call(&super::sum::MEAN_DIM, [dims.into(), true.into()]);
+    let freedom = (derived_count(d, 1) - correction(d.args)).max(0.0);
+    back(d, grad) * (2.0 / freedom) * (d.input(0) - mean)
+}
+
+/// The gradient of the standard deviation; nothing flows where it is zero.
+fn rooted(d: &Derive) -> Expr {
+    let zero = d.result().with(&EQ, 0i64);
+    spread(d, zero.choose(0i64, d.grad() / (d.result() * 2.0)))
+}
+
+/// Adds the gradient that arrives at the mean.
+fn with_mean(d: &Derive, own: fn(&Derive) -> Expr) -> Expr {
+    let mean = || expand(d, back(d, d.grad_of(1))) / derived_count(d, 1);
+    match (d.has_grad(0), d.has_grad(1)) {
+        (true, true) => own(d) + mean(),
+        (true, false) => own(d),
+        _ => mean(),
+    }
+}
+

@@ -1,0 +1,226 @@
+//! `x[...]`: reads what stands between the brackets and hands it to the engine's plan.
+
+use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::ffi;
+use pyo3::impl_::trampoline as shell;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
+use rushlight::{DType, Tensor};
+use rushlight_core::index::{Item, plan};
+use smallvec::SmallVec;
+
+use crate::errors::raise;
+use crate::{convert, nested, numpy, object};
+
+type Raw = *mut ffi::PyObject;
+
+/// An index expression: its items, and the tensors among them with their places.
+#[derive(Default)]
+struct Key {
+    items: SmallVec<[Item; 4]>,
+    tensors: SmallVec<[(usize, Tensor); 2]>,
+}
+
+impl Key {
+    /// # Safety
+    /// `raw` is a living object.
+    unsafe fn read(py: Python<'_>, raw: Raw) -> PyResult<Key> {
+        let mut key = Key::default();
+        // SAFETY: by the caller's word.
+        let object = unsafe { Bound::from_borrowed_ptr(py, raw) };
+        if let Ok(tuple) = object.cast::<PyTuple>() {
+            for item in tuple.iter_borrowed() {
+                key.push(&item)?;
+            }
+        } else if spreads(&object)? {
+            rushlight::host::warn(
+                "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed in pytorch 2.9; use x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as tensor index, x[torch.tensor(seq)], which will result either in an error or a different result",
+            )
+            .map_err(raise)?;
+            for item in object.try_iter()? {
+                key.push(&item?)?;
+            }
+        } else {
+            key.push(&object)?;
+        }
+        Ok(key)
+    }
+
+    fn push(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
+        if item.is_exact_instance_of::<PyInt>() {
+            self.items.push(Item::Int(item.extract()?));
+        } else if item.is_exact_instance_of::<PySlice>() {
+            self.items.push(slice(item)?);
+        } else if item.is_none() {
+            self.items.push(Item::NewAxis);
+        } else if item.is_instance_of::<PyEllipsis>() {
+            self.items.push(Item::Ellipsis);
+        } else if item.is_exact_instance_of::<PyBool>() {
+            self.items.push(Item::Bool(item.extract()?));
+        } else if object::is_tensor(item.as_ptr()) {
+            self.tensor(object::tensor(item)?)?;
+        } else if numpy::is_array(item)? {
+            self.tensor(&numpy::import(item)?)?;
+        } else if is_sequence(item) {
+            self.tensor(&listed(item)?)?;
+        } else if let Some(number) = convert::int(item)? {
+            self.items.push(Item::Int(number));
+        } else {
+            return Err(PyIndexError::new_err(format!(
+                "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got {})",
+                item.get_type().name()?
+            )));
+        }
+        Ok(())
+    }
+
+    fn tensor(&mut self, tensor: &Tensor) -> PyResult<()> {
+        let (rank, dtype) = (tensor.rank(), tensor.dtype());
+        let mask = matches!(dtype, DType::Bool | DType::U8);
+        let item = if rank == 0 && mask {
+            Item::Bool(rushlight::item(tensor).map_err(raise)?.truth())
+        } else if rank == 0 && dtype.is_integral() {
+            Item::Int(rushlight::item(tensor).map_err(raise)?.i64())
+        } else {
+            self.tensors.push((self.items.len(), tensor.clone()));
+            Item::Tensor { rank, mask }
+        };
+        self.items.push(item);
+        Ok(())
+    }
+
+    /// The view that the items other than tensors make, and the tensors with the dimensions that they index.
+    fn apply(&self, own: &Tensor) -> PyResult<(Tensor, Vec<Tensor>, SmallVec<[usize; 4]>)> {
+        let plan = plan(own.layout(), &self.items).map_err(raise)?;
+        let places = plan.places.clone();
+        let view = rushlight::index::view(own, plan).map_err(raise)?;
+        let mut tensors = Vec::with_capacity(places.len());
+        for place in &places {
+            tensors.push(match self.items[place.item] {
+                Item::Bool(true) => rushlight::from_slice(&[0i64]).map_err(raise)?,
+                Item::Bool(false) => rushlight::from_slice::<i64>(&[]).map_err(raise)?,
+                _ => match self.tensors.iter().find(|(item, _)| *item == place.item) {
+                    Some((_, tensor)) => tensor.clone(),
+                    None => return Err(PyIndexError::new_err("an index got lost")),
+                },
+            });
+        }
+        Ok((view, tensors, places.iter().map(|place| place.dim).collect()))
+    }
+
+}
+
+fn slice(object: &Bound<'_, PyAny>) -> PyResult<Item> {
+    let (mut start, mut stop, mut step) = (0, 0, 0);
+    // SAFETY: a slice, and room for its parts.
+    if unsafe { ffi::PySlice_Unpack(object.as_ptr(), &raw mut start, &raw mut stop, &raw mut step) } < 0 {
+        return Err(PyErr::fetch(object.py()));
+    }
+    Ok(Item::Slice { start, stop, step })
+}
+
+fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: a living object.
+    unsafe { ffi::PySequence_Check(object.as_ptr()) != 0 }
+}
+
+/// Whether a sequence that is no tuple is read as one: NumPy's old rule.
+fn spreads(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if object.is_exact_instance_of::<PyInt>() || object.is_exact_instance_of::<PySlice>() || object::is_tensor(object.as_ptr()) {
+        return Ok(false);
+    }
+    if !is_sequence(object) || numpy::is_array(object)? {
+        return Ok(false);
+    }
+    let Ok(length) = object.len() else { return Ok(false) };
+    if length >= 32 {
+        return Ok(false);
+    }
+    for at in 0..length {
+        let item = object.get_item(at)?;
+        let spread = object::is_tensor(item.as_ptr())
+            || is_sequence(&item)
+            || item.is_instance_of::<PySlice>()
+            || item.is_none()
+            || item.is_instance_of::<PyEllipsis>();
+        if spread {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// A nested list as a tensor of indices: truths stay truths, all else becomes integers.
+fn listed(list: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    let dtype = match nested::infer_dtype(list)? {
+        _ if list.len()? == 0 => DType::I64,
+        dtype @ (DType::Bool | DType::U8) => dtype,
+        _ => DType::I64,
+    };
+    nested::read(list, Some(dtype))
+}
+
+unsafe fn get(py: Python<'_>, own: Raw, key: Raw) -> PyResult<Raw> {
+    // SAFETY: CPython keeps both alive during the call.
+    let (own, key) = unsafe { (tensor(own)?, Key::read(py, key)?) };
+    let (view, tensors, dims) = key.apply(own)?;
+    if tensors.is_empty() {
+        return object::wrap(py, view);
+    }
+    object::wrap(py, rushlight::index::get(&view, tensors, &dims).map_err(raise)?)
+}
+
+unsafe fn set(py: Python<'_>, own: Raw, key: Raw, value: Raw) -> PyResult<std::ffi::c_int> {
+    if value.is_null() {
+        return Err(PyTypeError::new_err("Tensor does not support deleting items"));
+    }
+    // SAFETY: CPython keeps all three alive during the call.
+    let (own, key, value) = unsafe { (tensor(own)?, Key::read(py, key)?, Bound::from_borrowed_ptr(py, value)) };
+    let (view, tensors, dims) = key.apply(own)?;
+    let value = assigned(own, &value)?;
+    let done = if tensors.is_empty() {
+        rushlight::index::assign(&view, &value)
+    } else {
+        rushlight::index::put(&view, tensors, &dims, &value)
+    };
+    done.map(|()| 0).map_err(raise)
+}
+
+unsafe fn tensor<'a>(own: Raw) -> PyResult<&'a Tensor> {
+    // SAFETY: by the caller's word the object is alive.
+    unsafe { object::tensor_of(own) }.ok_or_else(|| PyTypeError::new_err("the tensor is gone"))
+}
+
+/// The right side of an assignment: a tensor, or a number in the tensor's dtype.
+fn assigned(own: &Tensor, value: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    if object::is_tensor(value.as_ptr()) {
+        return object::tensor(value).cloned();
+    }
+    match convert::number(value)? {
+        Some(number) => rushlight::create::scalar_of(number, own.dtype(), own.device()).map_err(raise),
+        None => Err(PyTypeError::new_err(format!(
+            "can't assign a {} to a torch.{}Tensor",
+            value.get_type().name()?,
+            own.dtype().title()
+        ))),
+    }
+}
+
+struct Get;
+impl shell::MethodDef<shell::binaryfunc::Func> for Get {
+    const METH: shell::binaryfunc::Func = get;
+}
+
+/// Assignment has the shape of setting an attribute.
+struct Set;
+impl shell::MethodDef<shell::setattrofunc::Func> for Set {
+    const METH: shell::setattrofunc::Func = set;
+}
+
+/// The brackets as CPython's type constructor wants them.
+pub fn slots() -> [ffi::PyType_Slot; 2] {
+    [
+        crate::class::slot(ffi::Py_mp_subscript, shell::binaryfunc::<Get> as *mut std::ffi::c_void),
+        crate::class::slot(ffi::Py_mp_ass_subscript, shell::setattrofunc::<Set> as *mut std::ffi::c_void),
+    ]
+}
