@@ -210,7 +210,7 @@ def test_the_message_shows_both_shapes():
         torch.ones(5, 2, 4, 1) + torch.ones(3, 1, 1)
     first, rest = str(caught.value).split("\n", 1)
     assert first == "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 1"
-    assert "[5, 2, 4, 1]" in rest and "[3, 1, 1]" in rest
+    assert "(5, 2, 4, 1)" in rest and "(   3, 1, 1)" in rest and "^ axis 1" in rest
 
 
 def test_warnings_carry_the_users_line():
@@ -225,7 +225,7 @@ def test_nothing_is_copied():
     code = """
 import resource, rushlight as torch
 a, b = torch.ones(4000, 1), torch.ones(1, 4000)
-(a[:8] + b).sum()
+(torch.ones(8, 1) + b).sum()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 c = a + b
 grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

@@ -60,8 +60,7 @@ class TestReadOnlyMemory:
     def locked(self):
         values = np.arange(4, dtype="float32")
         values.flags.writeable = False
-        with pytest.warns(UserWarning, match="not writable"):
-            return torch.from_numpy(values)
+        return torch.from_numpy(values)
 
     @pytest.mark.parametrize(
         "write",
@@ -122,13 +121,15 @@ class TestBlocksArePinned:
 
         worker = threading.Thread(target=work)
         worker.start()
-        for _ in range(50):
-            y = x
-            y.share_memory_()
-            x = torch.ones(1 << 16)
-            torch.exp(y)
-        stop.set()
-        worker.join()
+        try:
+            for _ in range(50):
+                y = x
+                y.share_memory_()
+                x = torch.ones(1 << 16)
+                torch.exp(y)
+        finally:
+            stop.set()
+            worker.join()
         assert len(set(sums)) == 1
 
 
@@ -358,7 +359,7 @@ class TestErrors:
             torch.ones(2, 3) + torch.ones(4)
         first, *rest = str(caught.value).split("\n")
         assert first == "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1"
-        assert any("[2, 3]" in line for line in rest)
+        assert any("(2, 3)" in line for line in rest)
 
 
 class TestRandomNumbers:

@@ -18,6 +18,7 @@ from table_cases import (
     array,
     call,
     cases,
+    cast,
     change,
     depends_on_dtype,
     difference,
@@ -69,7 +70,7 @@ def test_values(row):
                 if row.reference and refuses_alike(row, args, kwargs):
                     return None
                 raise
-            if not row.python_name.endswith("_") and any(
+            if not row.writes() and any(
                 a.tobytes() != array(x).tobytes() for a, x in zip(before, tensors_in((args, kwargs)))
             ):
                 return "changed an input"
@@ -247,7 +248,7 @@ def transposed(x):
 
 def reversed_(x):
     """Negative strides in every dimension."""
-    if x.dtype == torch.bfloat16:
+    if x.dtype == torch.bfloat16 or x.dim() == 0:
         return strided(x)
     values = array(x)
     flip = tuple(slice(None, None, -1) for _ in x.shape)
@@ -279,7 +280,7 @@ def test_strides(row, thorough):
 @every_row
 def test_expanded(row, thorough):
     """A dimension of stride zero stands for its repetitions."""
-    if row.name in SEES_MEMORY or row.python_name.endswith("_"):
+    if row.name in SEES_MEMORY or row.writes():
         pytest.skip("the row sees memory or writes into it")
     report = Report(row)
     copied = lambda x: tensor(array(x), name_of(x.dtype))
@@ -350,7 +351,7 @@ def test_in_place(row):
                     return f"{row.python_name}_ returned another tensor"
                 if own._version <= version:
                     return f"{row.python_name}_ did not count its change"
-                text = difference(own, wanted.to(own.dtype))
+                text = difference(own, cast(wanted, dtype))
                 if text:
                     return f"in place: {text}"
             return None
@@ -446,7 +447,7 @@ def test_out(row, thorough):
                     continue
                 if not allowed:
                     return f"out={other} accepted a result of {kinds[0]}"
-                text = difference(outs, [r.to(dtype_of(other)) for r in results])
+                text = difference(outs, [cast(r, other) for r in results])
                 if text:
                     return f"out={other}: {text}"
             return None
@@ -488,6 +489,7 @@ def test_views_share_memory(row):
     if row.run not in ("view", "views"):
         pytest.skip("no view")
     report = Report(row)
+    overlaps = lambda x: any(stride == 0 and size > 1 for size, stride in zip(x.shape, x.stride()))
     for dtype, sample in cases(row, ("float32", "complex64", "int64")):
 
         def check(dtype=dtype, sample=sample):
@@ -496,6 +498,8 @@ def test_views_share_memory(row):
             for view in tensors_in(got):
                 if view.untyped_storage().data_ptr() != base.untyped_storage().data_ptr():
                     return "a view has memory of its own"
+                if overlaps(view):
+                    continue
                 version = base._version
                 view.copy_(view.clone())
                 if base._version != version + 1:
@@ -567,7 +571,10 @@ def differentiable_call(row, sample, dtype):
     def function(*inputs, count=None):
         replaced = dict(zip(map(id, wanted), inputs))
         swap = lambda x: replaced.get(id(x), x)
-        results = tensors_in(call(row.function(), change(args, swap), change(kwargs, swap)))
+        own = change(args, swap)
+        if row.writes():
+            own = (own[0].clone(), *own[1:])
+        results = tensors_in(call(row.function(), own, change(kwargs, swap)))
         if count is None:
             chosen["places"] = [at for at, r in enumerate(results) if r.requires_grad]
         return [results[at] for at in chosen["places"]]
@@ -774,11 +781,3 @@ def test_the_table_is_all_that_python_calls():
             known.add((space, name))
     known |= {(space, name + "_") for space, name in known}
     assert {(space, name) for space, names in spaces.items() for name in names} <= known
-
-
-def test_integers_are_exact():
-    """The harness does not compare integers with a tolerance."""
-    big = tensor([2**53, 2**53 + 1], "int64")
-    assert difference(big, np.array([2**53, 2**53])) is not None
-    assert difference(big, np.array([2**53, 2**53 + 1])) is None
-
