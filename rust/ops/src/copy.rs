@@ -17,13 +17,14 @@ pub fn copy(to: &Tensor, from: &Tensor) -> Result<()> {
 
 /// Overwrites the elements that `target` names in the storage of `to`; not recorded.
 pub fn copy_to_view(to: &Tensor, target: &Layout, from: &Tensor) -> Result<()> {
-    let stretched;
-    let source = if from.sizes() == &target.sizes {
-        from.layout()
-    } else {
-        stretched = from.layout().broadcast_to(&target.sizes)?;
-        &stretched
-    };
+    if from.sizes() == &target.sizes {
+        return copy_views(to, target, from, from.layout());
+    }
+    copy_views(to, target, from, &from.layout().broadcast_to(&target.sizes)?)
+}
+
+/// Overwrites what `target` names in one storage with what `source`, of the same sizes, names in another; not recorded.
+pub fn copy_views(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) -> Result<()> {
     if to.device() != Device::Cpu || target.numel() == 0 {
         return Ok(());
     }

@@ -110,16 +110,26 @@ static ATTRIBUTES: &[Attribute] = &[
     Attribute {
         name: c"grad",
         doc: c"The gradient that backward() collected, or None.",
-        read: |py, t| match t.grad() {
-            Some(grad) => object::wrap(py, grad),
-            None => Ok(py.None().into_ptr()),
-        },
+        read: read_grad,
         write: Some(|value, t| {
             let grad = if value.is_none() { None } else { Some(object::tensor(value)?.clone()) };
             t.set_grad(grad).map_err(raise)
         }),
     },
 ];
+
+/// The gradient; asking a result for one that nobody keeps is answered with torch's warning.
+fn read_grad(py: Python<'_>, tensor: &Tensor) -> PyResult<*mut ffi::PyObject> {
+    match tensor.grad() {
+        Some(grad) => object::wrap(py, grad),
+        None => {
+            if !tensor.is_leaf() && !tensor.retains_grad() {
+                crate::autograd::warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you access the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 for more informations.").map_err(raise)?;
+            }
+            Ok(py.None().into_ptr())
+        }
+    }
+}
 
 extern "C" fn read(own: *mut ffi::PyObject, closure: *mut c_void) -> *mut ffi::PyObject {
     guarded(std::ptr::null_mut(), |py| {
