@@ -413,7 +413,9 @@ print([line for line in open("/proc/self/maps") if "libcuda" in line or "libnvrt
         assert run(code).split("\n")[:2] == ["[] []", "[]"]
 
     def test_submodules_come_when_they_are_used(self):
-        assert run("import rushlight as torch; print(torch.nn.Linear(2, 1).weight.shape)").strip() == "torch.Size([1, 2])"
+        assert (
+            run("import rushlight as torch; print(torch.nn.Linear(2, 1).weight.shape)").strip() == "torch.Size([1, 2])"
+        )
 
     def test_without_numpy(self):
         code = """

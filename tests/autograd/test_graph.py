@@ -25,7 +25,9 @@ class TestBackward:
         assert x.grad_fn is not None and row.grad_fn is not None
 
     def test_integers_have_none(self):
-        with pytest.raises(RuntimeError, match="only Tensors of floating point and complex dtype can require gradients"):
+        with pytest.raises(
+            RuntimeError, match="only Tensors of floating point and complex dtype can require gradients"
+        ):
             torch.tensor([1], requires_grad=True)
 
 

@@ -112,7 +112,9 @@ def test_a_derivative_that_has_none():
 
 
 def test_a_derivative_where_none_is_stated():
-    assert "wants a gradient" in message(test_table.test_rows_without_derivative, row_with(torch.mul, derivative="none"))
+    assert "wants a gradient" in message(
+        test_table.test_rows_without_derivative, row_with(torch.mul, derivative="none")
+    )
 
 
 def test_bits_that_depend_on_threads():

@@ -172,10 +172,15 @@ def test_result_dtypes(row):
         combinations = [[(dtype, kind)] for dtype in known for kind in ("tensor", "zero")]
     elif len(kinds) == 2 and kinds[1] == "Operand":
         combinations = [
-            [(a, x), (b, y)] for a, b in itertools.product(known, known) for x, y in forms if y != "number" or b in ("bool", "int64", "float64", "complex128")
+            [(a, x), (b, y)]
+            for a, b in itertools.product(known, known)
+            for x, y in forms
+            if y != "number" or b in ("bool", "int64", "float64", "complex128")
         ]
     else:
-        combinations = [[(a, "tensor")] + [(b, "tensor")] * (len(kinds) - 1) for a, b in itertools.product(known, known)]
+        combinations = [
+            [(a, "tensor")] + [(b, "tensor")] * (len(kinds) - 1) for a, b in itertools.product(known, known)
+        ]
     for operands in combinations:
         wanted = expected_dtype(row, operands)
         computed = combined(operands)
@@ -208,7 +213,14 @@ def test_other_dtypes_are_refused_in_words(row):
             def check(dtype=dtype, sample=sample):
                 try:
                     evaluate(row, dtype, sample)
-                except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError, ZeroDivisionError) as error:
+                except (
+                    RuntimeError,
+                    NotImplementedError,
+                    TypeError,
+                    ValueError,
+                    IndexError,
+                    ZeroDivisionError,
+                ) as error:
                     return None if str(error) else "an exception without words"
 
             report.guard(dtype, sample, check)
@@ -375,7 +387,9 @@ def test_in_place_refuses(row):
             continue
         method, rest = row.method("_"), args[1:]
         shared = torch.as_strided(args[0].clone(), tuple(wanted.shape), (0,) * wanted.dim())
-        with pytest.raises(RuntimeError, match="more than one element of the written-to tensor refers to a single memory"):
+        with pytest.raises(
+            RuntimeError, match="more than one element of the written-to tensor refers to a single memory"
+        ):
             method(shared, *rest, **kwargs)
         if dtype == "float32":
             leaf = args[0].clone().requires_grad_()
@@ -402,7 +416,7 @@ def test_out(row, thorough):
     for dtype, sample in cases(row, ALL if thorough else FEW):
 
         def check(dtype=dtype, sample=sample):
-            args, kwargs, wanted = evaluate(row, dtype, sample)
+            *_, wanted = evaluate(row, dtype, sample)
             results = [wanted] if is_tensor(wanted) else list(wanted)
 
             def run(outs):
@@ -684,7 +698,9 @@ def test_errors(row):
                 call(row.function(), args, kwargs)
             except Exception as error:
                 first = str(error).split("\n")[0]
-                if kind not in [base.__name__ for base in type(error).__mro__] or not first.startswith(sentence.split("\n")[0]):
+                if kind not in [base.__name__ for base in type(error).__mro__] or not first.startswith(
+                    sentence.split("\n")[0]
+                ):
                     return f"got {type(error).__name__}: {first}; wanted {kind}: {sentence}"
                 return None
             return f"no error; wanted {kind}: {sentence}"

@@ -183,9 +183,7 @@ def _tensor_text(actual, expected, wrong, rtol, atol):
         lines.append(f"Greatest {name} difference: {values[at]}{index}{_allowed(bound, kind)}")
     if actual.dim() == 0:
         _, absolute, relative = (line.removeprefix("Greatest ").capitalize() for line in lines)
-        return (
-            f"Scalars are not {kind}!\n\nExpected {expected.item()} but got {actual.item()}.\n{absolute}\n{relative}"
-        )
+        return f"Scalars are not {kind}!\n\nExpected {expected.item()} but got {actual.item()}.\n{absolute}\n{relative}"
     return "\n".join(lines)
 
 
