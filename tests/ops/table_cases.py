@@ -175,7 +175,7 @@ def tensor(values, dtype):
 
 def cast(x, dtype):
     """A copy in another dtype, by the row that does nothing else."""
-    return torch._to_copy(x, dtype=dtype_of(dtype))
+    return _C._functions[""]["_to_copy"](x, dtype=dtype_of(dtype))
 
 
 def array(value):
@@ -289,18 +289,21 @@ def numpy_name(dtype):
 
 
 def difference(got, wanted, dtype=None):
-    """Where a result departs from what was wanted: a short text, or nothing. Integers must be equal, floats close."""
+    """Where a result departs from what was wanted: a short text, or nothing. Integers must be equal, floats close.
+
+    `dtype` says how precise the values are, where that is not the dtype they are given in.
+    """
     if isinstance(got, (list, tuple)) and not is_tensor(got):
         if not isinstance(wanted, (list, tuple)) or len(got) != len(wanted):
             return f"got {len(got)} results, wanted {wanted!r}"
-        found = [difference(a, b) for a, b in zip(got, wanted)]
+        found = [difference(a, b, dtype) for a, b in zip(got, wanted)]
         return next((f"result {at}: {text}" for at, text in enumerate(found) if text), None)
     values = array(got) if is_tensor(got) else np.asarray(got)
     wanted = array(wanted) if is_tensor(wanted) else np.asarray(wanted)
     kind = name_of(got.dtype) if is_tensor(got) else values.dtype.name
     if values.shape != wanted.shape:
         return f"got shape {values.shape}, wanted {wanted.shape}"
-    relative, absolute = TOLERANCE.get(kind, (0, 0))
+    relative, absolute = TOLERANCE.get(dtype or kind, (0, 0))
     with np.errstate(all="ignore"):
         if kind in (*FLOATS, *COMPLEX):
             same = np.isclose(values, wanted.astype(values.dtype), relative, absolute, equal_nan=True)
