@@ -1,7 +1,7 @@
 //! The list of operators. Each row stands in its room; here is only its name.
 
 use crate::row::Row;
-use crate::{convert, copy, create, index, join, linalg, nn, pointwise, reduce, view};
+use crate::{convert, copy, create, fused, index, join, linalg, nn, pointwise, reduce, view};
 
 pub static ROWS: &[&Row] = &[
     &pointwise::arith::ADD,
@@ -360,6 +360,8 @@ pub static ROWS: &[&Row] = &[
     &create::overwrite::FILL_TENSOR_,
     &create::overwrite::FILL,
     &create::overwrite::ZERO_,
+    &create::resize::RESIZE_,
+    &create::resize::RESIZE_AS_,
     &create::draw::UNIFORM_,
     &create::draw::NORMAL_,
     &create::draw::RANDOM_,
@@ -424,6 +426,30 @@ pub static ROWS: &[&Row] = &[
     &nn::nll::NLL,
     &nn::nll::NLL_SPOTS,
     &nn::nll::NLL_BACKWARD,
+    &nn::dropout::DROPOUT,
+    &nn::embedding::EMBEDDING,
+    &nn::embedding::EMBEDDING_BACKWARD,
+    &nn::embedding::EMBEDDING_RENORM,
+    &nn::embedding::ONE_HOT,
+    &nn::pool::MAX_POOL,
+    &nn::pool::SCATTER,
+    &nn::pool::GATHER,
+    &nn::pool::MAX_POOL1D,
+    &nn::pool::MAX_POOL1D_BOTH,
+    &nn::pool::MAX_POOL2D,
+    &nn::pool::MAX_POOL2D_BOTH,
+    &nn::pool::MAX_POOL3D,
+    &nn::pool::MAX_POOL3D_BOTH,
+    &nn::pool::MEANS,
+    &nn::pool::SPREAD,
+    &nn::pool::AVG_POOL1D,
+    &nn::pool::ADAPTIVE_AVG_POOL1D,
+    &nn::pool::AVG_POOL2D,
+    &nn::pool::ADAPTIVE_AVG_POOL2D,
+    &nn::pool::AVG_POOL3D,
+    &nn::pool::ADAPTIVE_AVG_POOL3D,
+    &fused::optimizer::SGD,
+    &fused::optimizer::ADAM,
     &copy::COPY,
     &copy::CONTIGUOUS,
 ];

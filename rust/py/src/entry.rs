@@ -164,6 +164,9 @@ pub fn install(module: &Bound<'_, PyModule>, class: *mut ffi::PyTypeObject) -> P
                         space
                     }
                 };
+                if callable.namespace.is_empty() && callable.name.starts_with('_') {
+                    module.add(callable.name.as_str(), &function)?;
+                }
                 space.set_item(callable.name.as_str(), function)?;
             }
         }
