@@ -13,6 +13,7 @@ pub mod fill;
 pub mod folds;
 pub mod loss;
 pub mod matmul;
+pub mod order;
 pub mod pointwise;
 pub mod reduce;
 pub mod tiles;
