@@ -133,7 +133,6 @@ def work(rank, parent, model, data, board, stop, options):
     `board[rank]` is this worker's line of the scoreboard: samples done, mean loss of late.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
-    torch.set_num_threads(1)  # the processes are the parallelism
     torch.manual_seed(options.seed + 1 + rank)
     random.seed(options.seed + 1 + rank)
     images, labels = data

@@ -2,7 +2,7 @@
 
 import sys as _sys
 
-from rushlight import _C
+from rushlight import _C, _tensor
 from rushlight._C import *  # noqa: F403
 from rushlight._C import Generator, Tensor, default_generator, device, dtype
 from rushlight._modes import enable_grad, inference_mode, no_grad, set_grad_enabled
@@ -47,7 +47,6 @@ _ELSEWHERE = {
     "finfo": "_limits",
     "iinfo": "_limits",
     "typename": "_types",
-    "UntypedStorage": "_storage",
 }
 
 

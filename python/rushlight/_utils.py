@@ -1,4 +1,22 @@
-"""What pickles name: functions that build objects anew. Names and arguments are torch's, files depend on them."""
+"""What pickles name: functions that build objects anew. Names and arguments of parameters are torch's, files depend on them."""
+
+
+def _rebuild_tensor(storage, dtype, offset, size, stride, requires_grad, kind, state):
+    import rushlight as torch
+
+    tensor = torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
+    if kind is not torch.Tensor:
+        tensor = torch.Tensor._make_subclass(kind, tensor)
+    tensor.requires_grad_(requires_grad)
+    return set_state(tensor, state)
+
+
+def _rebuild_storage(content, device):
+    import rushlight as torch
+
+    if device != "cpu":
+        return torch.UntypedStorage(content, device=device)
+    return torch.UntypedStorage._from_buffer(bytearray(content))
 
 
 def _rebuild_parameter(data, requires_grad, backward_hooks):
@@ -9,6 +27,18 @@ def _rebuild_parameter(data, requires_grad, backward_hooks):
 
 
 def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
-    parameter = _rebuild_parameter(data, requires_grad, backward_hooks)
-    parameter.__dict__.update(state)
-    return parameter
+    return set_state(_rebuild_parameter(data, requires_grad, backward_hooks), state)
+
+
+def set_state(obj, state):
+    """The state of an object: by its own method, or attribute by attribute (a dict, and slots beside it)."""
+    from rushlight import Tensor
+
+    if hasattr(obj, "__setstate__") and not isinstance(obj, Tensor):
+        obj.__setstate__(state)
+        return obj
+    attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
+    for part in (attributes, slots):
+        for name, value in (part or {}).items():
+            setattr(obj, name, value)
+    return obj

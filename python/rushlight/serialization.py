@@ -25,8 +25,9 @@ from rushlight import _C
 from ._checkpoint.errors import translated
 from ._checkpoint.locations import default_restore_location, location_tag, restorer
 from ._checkpoint.pickler import Global, Pickler
-from ._checkpoint.rebuild import find_known, set_state
+from ._checkpoint.rebuild import find_known
 from ._checkpoint.storages import StorageClass, TypedStorage, bytes_of
+from ._utils import set_state
 
 __all__ = [
     "add_safe_globals",

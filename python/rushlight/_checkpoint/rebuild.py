@@ -3,6 +3,7 @@
 import collections
 
 import rushlight as torch
+from rushlight._utils import _rebuild_parameter, _rebuild_parameter_with_state, set_state
 
 from .storages import STORAGE_DTYPES, StorageClass, TypedStorage
 
@@ -52,14 +53,6 @@ def _check_extent(available: int, dtype, offset, size, stride) -> None:
         )
 
 
-def _rebuild_parameter(data, requires_grad, backward_hooks):
-    return torch.nn.Parameter(data, requires_grad)
-
-
-def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
-    return set_state(torch.nn.Parameter(data, requires_grad), state)
-
-
 def _rebuild_from_type_v2(function, kind, arguments, state):
     tensor = function(*arguments)
     if kind is not torch.Tensor and type(tensor) is not kind:
@@ -84,18 +77,6 @@ def _rebuild_sparse_tensor(layout, data):
 
 def _get_layout(name: str):
     return {"torch.strided": torch.strided, "torch.sparse_coo": torch.sparse_coo}[name]
-
-
-def set_state(obj, state):
-    """The state of an object: by its own method, or attribute by attribute (a dict, and slots beside it)."""
-    if hasattr(obj, "__setstate__") and not isinstance(obj, (torch.Tensor, collections.OrderedDict)):
-        obj.__setstate__(state)
-        return obj
-    attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
-    for part in (attributes, slots):
-        for name, value in (part or {}).items():
-            setattr(obj, name, value)
-    return obj
 
 
 _CALLS = {

@@ -4,6 +4,7 @@ import multiprocessing
 from multiprocessing import context, popen_forkserver, popen_spawn_posix
 
 from . import connection, parcel, pool, queues
+from .group import Member
 
 
 class _Channels(context.BaseContext):
@@ -48,19 +49,23 @@ class _ForkServerPopen(popen_forkserver.Popen):
             parcel.release(self)
 
 
-class SpawnProcess(context.SpawnProcess):
+class ForkProcess(Member, context.ForkProcess):
+    pass
+
+
+class SpawnProcess(Member, context.SpawnProcess):
     @staticmethod
     def _Popen(process_obj):
         return _SpawnPopen(process_obj)
 
 
-class ForkServerProcess(context.ForkServerProcess):
+class ForkServerProcess(Member, context.ForkServerProcess):
     @staticmethod
     def _Popen(process_obj):
         return _ForkServerPopen(process_obj)
 
 
-class Process(context.Process):
+class Process(Member, context.Process):
     """A process of the default start method."""
 
     @staticmethod
@@ -69,7 +74,7 @@ class Process(context.Process):
 
 
 class ForkContext(_Channels, context.ForkContext):
-    pass
+    Process = ForkProcess
 
 
 class SpawnContext(_Channels, context.SpawnContext):

@@ -14,7 +14,7 @@ mod threads;
 use std::cell::UnsafeCell;
 use std::ops::Range;
 
-pub use threads::{num_threads, set_num_threads, set_share};
+pub use threads::{num_threads, set_group, set_num_threads};
 
 /// Whether this thread already runs inside a parallel loop; another one would run inline.
 pub fn in_parallel_region() -> bool {

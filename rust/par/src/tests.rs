@@ -118,10 +118,10 @@ fn the_number_of_threads_may_change_at_any_time() {
 }
 
 #[test]
-fn a_share_divides_the_default_only() {
+fn a_group_divides_the_default_only() {
+    static MEMBERS: AtomicUsize = AtomicUsize::new(2);
     let _turn = turn();
     set_num_threads(5);
-    set_share(2);
+    set_group(&MEMBERS);
     assert_eq!(num_threads(), 5);
-    set_share(1);
 }

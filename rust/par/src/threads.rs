@@ -1,13 +1,15 @@
 //! How many threads a loop may use.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
 /// The answer, once it is known; zero until then.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 /// What `set_num_threads` asked for; zero if nobody has.
 static REQUESTED: AtomicUsize = AtomicUsize::new(0);
-/// How many processes of a group share the machine.
-static SHARE: AtomicUsize = AtomicUsize::new(1);
+/// Where the parent of this process writes how many processes work together; null outside a group.
+static GROUP: AtomicPtr<AtomicUsize> = AtomicPtr::new(ptr::null_mut());
 
 /// The number of threads of a parallel loop, the calling one included.
 #[inline]
@@ -25,18 +27,28 @@ pub fn set_num_threads(n: usize) {
     THREADS.store(n, Relaxed);
 }
 
-/// Tells this process that it is one of `processes` that work together: by default each takes its share of the cores.
-/// A number that the program or the environment asked for stays.
-pub fn set_share(processes: usize) {
-    SHARE.store(processes.max(1), Relaxed);
+/// Makes this process one of several that work together, `members` of them at any time: by default each takes its share
+/// of the cores. A number that the program or the environment asked for stays.
+pub fn set_group(members: &'static AtomicUsize) {
+    GROUP.store(ptr::from_ref(members).cast_mut(), Relaxed);
     THREADS.store(REQUESTED.load(Relaxed), Relaxed);
 }
 
 #[cold]
 fn resolve() -> usize {
-    let n = match REQUESTED.load(Relaxed) {
-        0 => environment().unwrap_or_else(|| (cores() / SHARE.load(Relaxed)).max(1)),
-        requested => requested,
+    static ENVIRONMENT: OnceLock<Option<usize>> = OnceLock::new();
+    static CORES: OnceLock<usize> = OnceLock::new();
+    let asked = match REQUESTED.load(Relaxed) {
+        0 => *ENVIRONMENT.get_or_init(environment),
+        requested => Some(requested),
+    };
+    let cores = *CORES.get_or_init(cores);
+    // SAFETY: null, or what `set_group` was given for ever.
+    let n = match (asked, unsafe { GROUP.load(Relaxed).as_ref() }) {
+        (Some(n), _) => n,
+        // Asked anew each time, since members come and go.
+        (None, Some(members)) => return (cores / members.load(Relaxed).max(1)).max(1),
+        (None, None) => cores,
     };
     // Somebody may have set a number meanwhile; that one stands.
     match THREADS.compare_exchange(0, n, Relaxed, Relaxed) {

@@ -75,6 +75,39 @@ static ATTRIBUTES: &[Attribute] = &[
         write: Some(|value, t| t.set_requires_grad(value.extract()?).map_err(raise)),
     },
     Attribute {
+        name: c"retains_grad",
+        doc: c"Whether backward() keeps the gradient of this tensor, which is no leaf.",
+        read: |py, t| object(t.retains_grad(), py),
+        write: None,
+    },
+    Attribute {
+        name: c"output_nr",
+        doc: c"Which result of its node this tensor is.",
+        read: |py, t| object(t.output_nr().map_err(raise)?, py),
+        write: None,
+    },
+    Attribute {
+        name: c"data",
+        doc: c"The same elements without history, whose changes in place nobody counts.",
+        read: |py, t| object::wrap(py, t.data()),
+        write: Some(|value, t| crate::body::set_data(t, object::tensor(value)?)),
+    },
+    Attribute {
+        name: c"_version",
+        doc: c"How often the elements were changed in place.",
+        read: |py, t| object(t.version().map_err(raise)?, py),
+        write: None,
+    },
+    Attribute {
+        name: c"_base",
+        doc: c"The tensor that this one is a view of, or None.",
+        read: |py, t| match t.base() {
+            Some(base) => object::wrap(py, base.clone()),
+            None => Ok(py.None().into_ptr()),
+        },
+        write: None,
+    },
+    Attribute {
         name: c"grad",
         doc: c"The gradient that backward() collected, or None.",
         read: |py, t| match t.grad() {
@@ -147,6 +180,14 @@ pub fn getset() -> *mut ffi::PyGetSetDef {
             closure: std::ptr::from_ref(attribute).cast_mut().cast(),
         })
         .collect();
+    // A class made by hand has no `__dict__` by itself.
+    list.push(ffi::PyGetSetDef {
+        name: c"__dict__".as_ptr(),
+        get: Some(ffi::PyObject_GenericGetDict),
+        set: Some(ffi::PyObject_GenericSetDict),
+        doc: std::ptr::null(),
+        closure: std::ptr::null_mut(),
+    });
     // SAFETY: the end of the list is a zeroed entry.
     list.push(unsafe { std::mem::zeroed() });
     Box::leak(list.into_boxed_slice()).as_mut_ptr()

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::object::{self, Object};
-use crate::{attributes, methods, number, protocol};
+use crate::{attributes, body, methods, number, protocol};
 
 /// `Tensor(...)`: the legacy constructor, which lives in Python.
 unsafe fn construct(
@@ -72,11 +72,12 @@ pub fn make(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
     slots.extend(protocol::slots());
     slots.extend(crate::index::slots());
     let mut methods = methods::definitions();
+    methods.extend(body::definitions());
     // SAFETY: the end of the list is a zeroed entry.
     methods.push(unsafe { std::mem::zeroed() });
     slots.push(slot(ffi::Py_tp_methods, methods.leak().as_mut_ptr().cast()));
     slots.push(slot(0, std::ptr::null_mut()));
-    let name = CString::new("torch.Tensor")?;
+    let name = CString::new("rushlight.Tensor")?;
     let mut spec = ffi::PyType_Spec {
         name: name.into_raw(),
         basicsize: size_of::<Object>() as c_int,

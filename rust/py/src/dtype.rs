@@ -8,7 +8,7 @@ use rushlight::{DType, Device};
 use crate::errors::raise;
 
 /// The type of a tensor's elements, such as `torch.float32`.
-#[pyclass(frozen, name = "dtype", module = "torch", eq, hash)]
+#[pyclass(frozen, name = "dtype", module = "rushlight", eq, hash)]
 #[derive(PartialEq, Eq, Hash, Clone, Copy)]
 pub struct PyDType(pub DType);
 
@@ -79,7 +79,7 @@ pub fn extract_dtype(object: &Bound<'_, PyAny>) -> Option<DType> {
 }
 
 /// Where a tensor lives: `torch.device("cuda:1")`.
-#[pyclass(frozen, name = "device", module = "torch", eq, hash)]
+#[pyclass(frozen, name = "device", module = "rushlight", eq, hash)]
 #[derive(PartialEq, Eq, Hash, Clone, Copy)]
 pub struct PyDevice {
     pub device: Device,
@@ -163,12 +163,12 @@ pub fn extract_device(object: &Bound<'_, PyAny>) -> PyResult<Option<Device>> {
 }
 
 /// How a tensor holds its elements, such as `torch.strided`.
-#[pyclass(frozen, name = "layout", module = "torch", eq, hash)]
+#[pyclass(frozen, name = "layout", module = "rushlight", eq, hash)]
 #[derive(PartialEq, Eq, Hash)]
 pub struct PyLayout(pub &'static str);
 
 /// The order of a new tensor's elements in memory, such as `torch.contiguous_format`.
-#[pyclass(frozen, name = "memory_format", module = "torch", eq, hash)]
+#[pyclass(frozen, name = "memory_format", module = "rushlight", eq, hash)]
 #[derive(PartialEq, Eq, Hash)]
 pub struct PyMemoryFormat(pub &'static str);
 

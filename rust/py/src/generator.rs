@@ -9,7 +9,7 @@ use crate::errors::raise;
 use crate::object;
 
 /// A stream of random numbers with a state of its own.
-#[pyclass(frozen, name = "Generator", module = "torch._C", subclass)]
+#[pyclass(frozen, name = "Generator", module = "rushlight", subclass)]
 pub struct PyGenerator(pub Generator);
 
 #[pymethods]
@@ -51,6 +51,16 @@ impl PyGenerator {
         let bytes = state_bytes(object::tensor(new_state)?)?;
         slf.0.draw(|stream| stream.set_state(&bytes)).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         Ok(slf)
+    }
+
+    fn __reduce__<'py>(slf: PyRef<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (), Bound<'py, PyAny>)> {
+        let py = slf.py();
+        Ok((py.get_type::<PyGenerator>().into_any(), (), slf.get_state(py)?))
+    }
+
+    fn __setstate__(&self, state: &Bound<'_, PyAny>) -> PyResult<()> {
+        let bytes = state_bytes(object::tensor(state)?)?;
+        self.0.draw(|stream| stream.set_state(&bytes)).map_err(|error| PyRuntimeError::new_err(error.to_string()))
     }
 
     #[getter]

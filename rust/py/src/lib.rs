@@ -8,6 +8,7 @@
 mod attach;
 mod attributes;
 mod autograd;
+mod body;
 mod class;
 mod convert;
 mod dtype;
@@ -15,7 +16,9 @@ mod entry;
 mod errors;
 mod functions;
 mod generator;
+mod group;
 mod index;
+mod io;
 mod methods;
 mod nested;
 mod number;
@@ -48,5 +51,8 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     functions::add(module)?;
     storage::add(module)?;
     table::add(module)?;
+    io::add(module)?;
+    group::add(module)?;
+    body::add(module, class)?;
     entry::install(module, class)
 }

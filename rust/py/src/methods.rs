@@ -20,7 +20,7 @@ pub struct Own<'a, 'py> {
 }
 
 impl<'py> Own<'_, 'py> {
-    fn py(&self) -> Python<'py> {
+    pub fn py(&self) -> Python<'py> {
         self.object.py()
     }
 
@@ -28,12 +28,12 @@ impl<'py> Own<'_, 'py> {
         object::wrap_bound(self.py(), tensor)
     }
 
-    fn give<T: IntoPyObjectExt<'py>>(&self, value: T) -> PyResult<Bound<'py, PyAny>> {
+    pub fn give<T: IntoPyObjectExt<'py>>(&self, value: T) -> PyResult<Bound<'py, PyAny>> {
         value.into_bound_py_any(self.py())
     }
 
     /// The object itself, as methods return it that change it.
-    fn same(&self) -> PyResult<Bound<'py, PyAny>> {
+    pub fn same(&self) -> PyResult<Bound<'py, PyAny>> {
         Ok(self.object.clone())
     }
 }

@@ -17,7 +17,7 @@ use crate::dtype::{PyDevice, extract_device};
 use crate::errors::raise;
 
 /// Bytes without a dtype, shared by every tensor that views them.
-#[pyclass(frozen, weakref, name = "UntypedStorage", module = "torch.storage")]
+#[pyclass(frozen, weakref, name = "UntypedStorage", module = "rushlight")]
 pub struct PyStorage(pub Storage);
 
 #[pymethods]
@@ -124,6 +124,15 @@ impl PyStorage {
         Ok(PyStorage(copy))
     }
 
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyAny>, &'static str))> {
+        let rebuild = py.import("rushlight._utils")?.getattr("_rebuild_storage")?;
+        let content = match self.0.device() {
+            Device::Meta => self.0.len().into_pyobject(py)?.into_any(),
+            _ => self.tobytes(py).into_any(),
+        };
+        Ok((rebuild, (content, self.0.device().kind())))
+    }
+
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
         other.cast::<PyStorage>().is_ok_and(|other| self.0.same(&other.get().0))
     }
@@ -152,7 +161,7 @@ type Key = (Identity, usize);
 static KNOWN: ForkMutex<Option<HashMap<Key, WeakStorage>>> = ForkMutex::new(Rank::Tables, "shared storages", None);
 
 /// The storages that one message refers to.
-#[pyclass(name = "_SharedParcel", module = "torch._C")]
+#[pyclass(name = "_SharedParcel", module = "rushlight._C")]
 struct SharedParcel(Parcel);
 
 #[pymethods]

@@ -17,7 +17,7 @@ use crate::errors::raise;
 use crate::object;
 
 /// What forward notes for backward: the `ctx` of a function.
-#[pyclass(frozen, subclass, weakref, dict, name = "FunctionCtx", module = "torch.autograd.function")]
+#[pyclass(frozen, subclass, weakref, dict, name = "FunctionCtx", module = "rushlight.autograd.function")]
 #[derive(Default)]
 pub struct Context {
     noted: Mutex<Noted>,

@@ -11,7 +11,7 @@ use crate::errors::raise;
 use crate::object;
 
 /// Takes a hook out again.
-#[pyclass(frozen, module = "torch._C")]
+#[pyclass(frozen, module = "rushlight._C")]
 pub struct HookHandle(pub engine::HookHandle);
 
 #[pymethods]
@@ -33,27 +33,25 @@ fn replacement(result: Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
 }
 
 /// Calls `hook` with the tensor's gradient whenever it is computed.
-#[pyfunction]
-fn _register_hook(tensor: &Bound<'_, PyAny>, hook: Py<PyAny>) -> PyResult<HookHandle> {
+pub fn register_hook(tensor: &Tensor, hook: Py<PyAny>) -> PyResult<HookHandle> {
     let call = move |grad: &Tensor| {
         attach::acquire(|py| {
             let grad = object::wrap_bound(py, grad.clone())?;
             replacement(hook.bind(py).call1((grad,))?)
         })
     };
-    object::tensor(tensor)?.register_hook(Arc::new(call)).map(HookHandle).map_err(raise)
+    tensor.register_hook(Arc::new(call)).map(HookHandle).map_err(raise)
 }
 
 /// Calls `hook` with the leaf after a gradient was added to its `.grad`.
-#[pyfunction]
-fn _register_post_accumulate_grad_hook(tensor: &Bound<'_, PyAny>, hook: Py<PyAny>) -> PyResult<HookHandle> {
+pub fn register_post_hook(tensor: &Tensor, hook: Py<PyAny>) -> PyResult<HookHandle> {
     let call = move |leaf: &Tensor| {
         attach::acquire(|py| {
             let leaf = object::wrap_bound(py, leaf.clone())?;
             hook.bind(py).call1((leaf,)).map(drop)
         })
     };
-    object::tensor(tensor)?.register_post_accumulate_grad_hook(Arc::new(call)).map(HookHandle).map_err(raise)
+    tensor.register_post_accumulate_grad_hook(Arc::new(call)).map(HookHandle).map_err(raise)
 }
 
 /// Packs saved tensors with two Python functions.
@@ -91,8 +89,6 @@ fn _pop_saved_tensors_hooks() {
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<HookHandle>()?;
-    module.add_function(wrap_pyfunction!(_register_hook, module)?)?;
-    module.add_function(wrap_pyfunction!(_register_post_accumulate_grad_hook, module)?)?;
     module.add_function(wrap_pyfunction!(_push_saved_tensors_hooks, module)?)?;
     module.add_function(wrap_pyfunction!(_pop_saved_tensors_hooks, module)?)
 }

@@ -15,6 +15,7 @@ use crate::attach;
 use crate::errors::{carry, raise};
 use crate::object;
 
+pub use hooks::{register_hook, register_post_hook};
 pub use node::wrap as node_object;
 
 /// Warns at the user's line.

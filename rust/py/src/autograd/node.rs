@@ -18,7 +18,7 @@ use crate::attach;
 use crate::object;
 
 /// A node of the graph: what a recorded operator left behind.
-#[pyclass(frozen, subclass, weakref, dict, name = "Node", module = "torch.autograd.graph")]
+#[pyclass(frozen, subclass, weakref, dict, name = "Node", module = "rushlight.autograd.graph")]
 pub struct PyNode(Arc<engine::Node>);
 
 thread_local! {

@@ -1,0 +1,145 @@
+//! What a tensor is made of, as Python may take it apart and put it together: its storage, its geometry, its class.
+
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use rushlight::{Device, Ints, Layout, Output, Storage, Tensor, Value};
+use rushlight_autograd::Meta;
+use rushlight_core::layout::to_dims;
+use rushlight_core::shared;
+
+use crate::errors::raise;
+use crate::methods;
+use crate::storage::PyStorage;
+use crate::{convert, object};
+
+methods! {
+    fn untyped_storage(own) "The bytes that this tensor shows, shared with all of its views." {
+        Ok(Bound::new(own.py(), PyStorage(own.tensor.storage().clone()))?.into_any())
+    }
+    fn share_memory_(own) "Moves the elements to memory that processes share; views follow. Does nothing if they are there." {
+        shared::share(own.tensor.storage()).map_err(raise)?;
+        own.same()
+    }
+    fn set_(own, source, storage_offset, size, stride) "Makes this tensor show other bytes: a tensor's, or a storage's from an offset on." {
+        let meta = match source {
+            None => empty(own.tensor)?,
+            Some(source) if object::is_tensor(source.as_ptr()) => object::tensor(&source)?.meta().clone(),
+            Some(source) => {
+                let storage = source.cast::<PyStorage>().map_err(|_| {
+                    PyTypeError::new_err("set_(): argument 'source' must be a Tensor or an UntypedStorage")
+                })?;
+                within(own.tensor, &storage.get().0, storage_offset, size, stride)?
+            }
+        };
+        // SAFETY: the interpreter's lock is held, and borrows of the old geometry ended with the calls that took them.
+        unsafe { own.tensor.set_meta(meta) };
+        own.tensor.bump_version();
+        own.same()
+    }
+    fn register_hook(own, hook) "Calls `hook(grad)` whenever the gradient is computed; what it returns takes the gradient's place." {
+        own.give(crate::autograd::register_hook(own.tensor, given("register_hook", hook)?)?)
+    }
+    fn register_post_accumulate_grad_hook(own, hook) "Calls `hook(tensor)` after a gradient was added to `.grad`." {
+        own.give(crate::autograd::register_post_hook(own.tensor, given("register_post_accumulate_grad_hook", hook)?)?)
+    }
+    fn as_subclass(own, cls) "The same tensor, recorded, as an instance of a class that derives from Tensor." {
+        let class = given("as_subclass", cls)?;
+        let sizes: Ints = own.tensor.sizes().iter().map(|&size| size as i64).collect();
+        let alias = rushlight::view::reshape::VIEW.call([own.tensor.into(), Value::from(sizes)]);
+        object::wrap_as(class.bind(own.py()), alias.and_then(Output::into_tensor).map_err(raise)?)
+    }
+}
+
+/// An argument that has no default.
+fn given(name: &str, argument: Option<Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+    let missing = || PyTypeError::new_err(format!("{name}() missing 1 required positional argument"));
+    Ok(argument.ok_or_else(missing)?.unbind())
+}
+
+/// No elements, of the same dtype and device.
+fn empty(tensor: &Tensor) -> PyResult<Meta> {
+    let (dtype, device) = (tensor.dtype(), tensor.device());
+    Ok(Meta { storage: Storage::on(device, 0).map_err(raise)?, layout: Layout::contiguous(&[0]), dtype, device })
+}
+
+/// Geometry that a caller gives for a storage's bytes: all of it must lie inside.
+fn within(
+    tensor: &Tensor,
+    storage: &Storage,
+    offset: Option<Bound<'_, PyAny>>,
+    size: Option<Bound<'_, PyAny>>,
+    stride: Option<Bound<'_, PyAny>>,
+) -> PyResult<Meta> {
+    let dtype = tensor.dtype();
+    let number = |value: &Bound<'_, PyAny>| match convert::ints(value)? {
+        Some(numbers) => Ok(to_dims(&numbers)),
+        None => Err(PyTypeError::new_err("set_(): sizes and strides must be tuples of ints")),
+    };
+    let mut layout = match &size {
+        Some(size) => Layout::contiguous(&number(size)?),
+        None => Layout::contiguous(&[(storage.len() / dtype.size()) as isize]),
+    };
+    if let Some(stride) = &stride {
+        layout.strides = number(stride)?;
+    }
+    if let Some(offset) = &offset {
+        layout.offset = offset.extract()?;
+    }
+    let fits = layout.sizes.len() == layout.strides.len()
+        && layout.sizes.iter().all(|&size| size >= 0)
+        && rushlight_core::layout::checked_numel(&layout.sizes).is_ok()
+        && layout.checked_span().is_some_and(|span| {
+            span.is_none_or(|(low, high)| {
+                low >= 0 && (high as usize).checked_add(1).and_then(|n| n.checked_mul(dtype.size())) <= Some(storage.len())
+            })
+        });
+    if !fits {
+        return Err(PyRuntimeError::new_err(format!(
+            "setStorage: sizes {:?}, strides {:?}, storage offset {}, and itemsize {} are out of bounds for storage of size {}",
+            layout.sizes,
+            layout.strides,
+            layout.offset,
+            dtype.size(),
+            storage.len()
+        )));
+    }
+    Ok(Meta { storage: storage.clone(), layout, dtype, device: storage.device() })
+}
+
+/// `Tensor._make_subclass(cls, data, require_grad=False)`: the elements of `data` as a leaf of class `cls`.
+#[pyfunction]
+#[pyo3(signature = (cls, data, require_grad=false))]
+fn _make_subclass<'py>(
+    cls: &Bound<'py, PyAny>,
+    data: &Bound<'py, PyAny>,
+    require_grad: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let leaf = object::tensor(data)?.detach();
+    if require_grad {
+        leaf.set_requires_grad(true).map_err(raise)?;
+    }
+    object::wrap_as(cls, leaf)
+}
+
+/// Another tensor's elements in this one's place, for `tensor.data = other`.
+pub fn set_data(tensor: &Tensor, other: &Tensor) -> PyResult<()> {
+    if kind(tensor.device()) != kind(other.device()) {
+        return Err(PyRuntimeError::new_err(
+            "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type.",
+        ));
+    }
+    // SAFETY: the interpreter's lock is held, and nobody borrows the old geometry.
+    unsafe { tensor.set_meta(other.meta().clone()) };
+    Ok(())
+}
+
+fn kind(device: Device) -> &'static str {
+    device.kind()
+}
+
+pub fn add(module: &Bound<'_, PyModule>, class: *mut ffi::PyTypeObject) -> PyResult<()> {
+    let function = wrap_pyfunction!(_make_subclass, module)?;
+    // SAFETY: the class lives for ever.
+    unsafe { Bound::from_borrowed_ptr(module.py(), class.cast()) }.setattr("_make_subclass", function)
+}

@@ -1,0 +1,28 @@
+//! Processes that work together share the machine: each takes its part of the cores unless the user says otherwise.
+
+use std::sync::atomic::AtomicUsize;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::storage::PyStorage;
+
+/// Makes this process a member of a group. `count` is shared memory in which the group's parent writes how many members there are.
+#[pyfunction]
+fn _join_group(count: &Bound<'_, PyStorage>) -> PyResult<()> {
+    let storage = &count.get().0;
+    if !storage.is_shared() || storage.len() < size_of::<AtomicUsize>() || storage.address() % align_of::<AtomicUsize>() != 0 {
+        return Err(PyValueError::new_err("a group counts its members in shared memory"));
+    }
+    // The process stays a member until it ends, and so does the memory.
+    let pin = Box::leak(Box::new(storage.clone())).pin();
+    let address = pin.as_ptr().cast::<AtomicUsize>();
+    std::mem::forget(pin);
+    // SAFETY: aligned, long enough, and pinned for ever; other processes write it atomically.
+    rushlight_par::set_group(unsafe { &*address });
+    Ok(())
+}
+
+pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(_join_group, module)?)
+}
