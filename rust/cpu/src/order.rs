@@ -70,6 +70,7 @@ macro_rules! sortable {
                 key ^ $mask
             }
             #[inline(always)]
+            #[allow(unused_variables)]
             fn is_nan(self) -> bool {
                 let $x = self;
                 $nan
@@ -143,7 +144,7 @@ pub unsafe fn each_line<T: Sortable>(lines: Lines, from: *const T, descending: b
             ranks.extend((0..lines.n).map(|i| {
                 // SAFETY: by the caller's word; unaligned because foreign memory may be.
                 let key = unsafe { from.at(first + j + i * lines.inner).read_unaligned() }.key();
-                Ranked::new(if descending { T::turned(key) } else { key }, i)
+                T::Ranked::new(if descending { T::turned(key) } else { key }, i)
             }));
             work(Line { ranks: &mut ranks, first: first + j, step: lines.inner, from });
         }

@@ -1,7 +1,7 @@
 //! The list of operators. Each row stands in its room; here is only its name.
 
 use crate::row::Row;
-use crate::{convert, copy, create, index, join, linalg, nn, pointwise, reduce, view};
+use crate::{convert, copy, create, index, join, linalg, nn, order, pointwise, reduce, view};
 
 pub static ROWS: &[&Row] = &[
     &pointwise::arith::ADD,
@@ -212,8 +212,35 @@ pub static ROWS: &[&Row] = &[
     &reduce::cumulative::CUMMIN,
     &reduce::cumulative::LOGCUMSUMEXP,
     &reduce::cumulative::DIFF,
-    &reduce::along::PICK,
-    &reduce::along::SPREAD,
+    &reduce::norm::VECTOR_NORM,
+    &reduce::norm::NORM,
+    &reduce::norm::NORM_NAMED,
+    &reduce::norm::DIST,
+    &reduce::norm::RENORM,
+    &order::sort::SORT,
+    &order::sort::SORT_STABLE,
+    &order::sort::ARGSORT,
+    &order::sort::ARGSORT_STABLE,
+    &order::sort::MSORT,
+    &order::select::TOPK,
+    &order::select::KTHVALUE,
+    &order::select::MEDIAN,
+    &order::select::MEDIAN_DIM,
+    &order::select::NANMEDIAN,
+    &order::select::NANMEDIAN_DIM,
+    &order::select::MODE,
+    &order::unique::UNIQUE,
+    &order::unique::UNIQUE_CONSECUTIVE,
+    &order::histogram::BINCOUNT,
+    &order::histogram::HISTC,
+    &order::search::SEARCHSORTED,
+    &order::search::SEARCHSORTED_SCALAR,
+    &order::search::BUCKETIZE,
+    &order::search::BUCKETIZE_SCALAR,
+    &order::quantile::QUANTILE,
+    &order::quantile::QUANTILE_SCALAR,
+    &order::quantile::NANQUANTILE,
+    &order::quantile::NANQUANTILE_SCALAR,
     &view::reshape::VIEW,
     &view::reshape::VIEW_DTYPE,
     &view::reshape::RESHAPE,

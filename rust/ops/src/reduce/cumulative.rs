@@ -8,7 +8,7 @@ use rushlight_cpu::reduce::{Extreme, Towards};
 use rushlight_cpu::reduce::scan::{scan, scan_best};
 use rushlight_simd::{Base, Isa};
 
-use super::along::{ORDERED, SPREAD};
+use super::along::{ORDERED, spread};
 use super::softmax::{lines, prepared, settle, workplace};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
@@ -206,17 +206,8 @@ pub static DIFF: Row = Row {
     ..Row::BASE
 };
 
-const BEST: Derivative = Derivative::Formulas(&[formula(0, Saves::result(1), |d| {
-    let dim = d.int(1);
-    let size = match rushlight_core::layout::wrap_dim(dim, d.rank(0)) {
-        Ok(axis) => d.sizes(0).get(axis).copied().unwrap_or(1),
-        Err(error) => return Expr::failed(error),
-    };
-    match d.result_of(1).done() {
-        Ok(places) => d.grad().call(&SPREAD, [places.into(), dim.into(), Value::Int(size as i64)]),
-        Err(error) => Expr::failed(error),
-    }
-})]);
+const BEST: Derivative =
+    Derivative::Formulas(&[formula(0, Saves::result(1), |d| spread(d, d.grad(), d.result_of(1), d.int(1)))]);
 
 /// Works on a tensor along a dimension that may be negative; a 0-d tensor counts as one-dimensional.
 fn along(value: Expr, dim: i64, work: impl Fn(&Tensor, usize) -> Result<Tensor>) -> Expr {

@@ -274,7 +274,7 @@ const SHARED: Derivative =
     Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| share(d, d.grad(), d.result()))]);
 
 /// The same where everything was reduced; there, NaN shares too.
-const SHARED_ALL: Derivative = Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+pub const SHARED_ALL: Derivative = Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
     let same = d.input(0).with(&EQ, d.result()).or(d.input(0).call(&ISNAN, []).and(d.result().call(&ISNAN, [])));
     let count = same.clone().call(&super::SUM, []);
     same * (d.grad() / count)
