@@ -224,6 +224,6 @@ def test_the_graph_dies_with_its_results():
 def test_nodes_lead_to_leaves():
     x = torch.ones(3, requires_grad=True)
     node = (x * 2).grad_fn
-    (leaf, number), _ = node.next_functions
+    leaf, number = node.next_functions[0]
     assert type(leaf).__name__ == "AccumulateGrad" and number == 0
     assert leaf.variable is x

@@ -157,7 +157,8 @@ def test_once_differentiable():
             return 2 * x * grad
 
     x = torch.ones(2, requires_grad=True)
-    (g,) = torch.autograd.grad(Once.apply(x).sum(), x, create_graph=True)
+    weight = torch.ones(2, requires_grad=True)
+    (g,) = torch.autograd.grad(Once.apply(x), x, weight, create_graph=True)
     assert g.tolist() == [2, 2]
     with pytest.raises(RuntimeError, match="trying to differentiate twice a function that was marked with @once_differentiable"):
         g.sum().backward()

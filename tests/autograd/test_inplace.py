@@ -62,7 +62,7 @@ def test_siblings_follow():
 def test_outputs_of_several_views_may_not_change():
     x = torch.ones(3, requires_grad=True)
     first, *_ = (x * 1).unbind()
-    with pytest.raises(RuntimeError, match="Output 0 of UnbindBackward0 is a view and is being modified inplace"):
+    with pytest.raises(RuntimeError, match="Output 0 of Unbind is a view and is being modified inplace"):
         first.add_(1)
 
 

@@ -145,8 +145,8 @@ def embedding(
         padding_idx %= rows
     if max_norm is not None:
         with torch.no_grad():
-            _nn.embedding_renorm_(weight, input, max_norm, norm_type)
-    return _nn.embedding(input, weight, padding_idx, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
+            torch.embedding_renorm_(weight, input, max_norm, norm_type)
+    return torch.embedding(weight, input, -1 if padding_idx is None else padding_idx, scale_grad_by_freq, sparse)
 
 
 def _reduced(losses: Tensor, weight: Tensor | None, reduction: str) -> Tensor:

@@ -172,3 +172,38 @@ pub unsafe fn accumulate(target: &Layout, to: *mut u8, source: &Layout, from: *c
         unsafe { (merger.run)(to.offset(offsets[0]), steps[0], from.offset(offsets[1]), steps[1], length) };
     });
 }
+
+/// Zeros above (or, to keep the `upper` triangle, below) a diagonal of all matrices of the last two dimensions.
+///
+/// # Safety
+/// The layout has two dimensions at least and stays within the memory, whose elements have `width` bytes.
+pub unsafe fn clear_triangle(to: *mut u8, layout: &Layout, width: usize, diagonal: isize, upper: bool) {
+    let last = layout.rank() - 1;
+    let (columns, step) = (layout.sizes[last], layout.strides[last] * width as isize);
+    let rows = layout.permute(&(0..last).collect::<Vec<_>>());
+    let height = layout.sizes[last - 1].max(1) as usize;
+    let to = Address(to);
+    let grain = (GRAIN / columns.max(1) as usize).max(1);
+    rushlight_par::parallel_for(rows.numel(), grain, |range| {
+        let to = &to;
+        for row in range {
+            let edge = (row % height) as isize;
+            let (start, end) = if upper {
+                (0, edge.saturating_add(diagonal).clamp(0, columns))
+            } else {
+                (edge.saturating_add(diagonal).saturating_add(1).clamp(0, columns), columns)
+            };
+            // SAFETY: by the caller's word; a zero of any dtype is zero bytes.
+            unsafe {
+                let first = to.0.offset(rows.locate(row) * width as isize + start * step);
+                if step == width as isize {
+                    std::ptr::write_bytes(first, 0, (end - start) as usize * width);
+                } else {
+                    for at in 0..end - start {
+                        std::ptr::write_bytes(first.offset(at * step), 0, width);
+                    }
+                }
+            }
+        }
+    });
+}

@@ -6,15 +6,18 @@
 pub mod cast;
 pub mod conv;
 pub mod copy;
-pub mod gather;
-pub mod index;
-pub mod merge;
+pub mod embedding;
 pub mod fill;
 pub mod folds;
+pub mod gather;
+pub mod index;
 pub mod loss;
 pub mod matmul;
+pub mod merge;
+pub mod optim;
 pub mod order;
 pub mod pointwise;
+pub mod pool;
 pub mod reduce;
 pub mod tiles;
 

@@ -22,6 +22,8 @@ pub const GRAIN: usize = 1 << 15;
 /// How many elements a tile has.
 const TILE: usize = 1024;
 const WIDEST: usize = 16;
+/// A fresh result of so many bytes leaves no cache of use to its reader: it is written past them.
+const STREAMED: usize = 32 << 20;
 
 /// An operand in memory: its first byte (offsets come from the plan) and its dtype. Lane 0 is the result.
 #[derive(Clone, Copy)]
@@ -62,6 +64,8 @@ pub unsafe fn run<const N: usize>(
     });
     if whole && direct.iter().all(|&d| d) {
         let bases = plan.bases();
+        let fresh = (1..N).all(|n| lanes[n].pointer != lanes[0].pointer);
+        let streams = fresh && plan.numel() * lanes[0].dtype.size() >= STREAMED && streaming::AVAILABLE;
         rushlight_par::parallel_for(plan.numel(), GRAIN, |range| {
             let at = |n: usize| {
                 let lane = lanes[n];
@@ -73,7 +77,13 @@ pub unsafe fn run<const N: usize>(
                 inputs[n - 1] = at(n);
             }
             // SAFETY: all lanes hold the range contiguously, in the dtypes that the tile works on.
-            unsafe { tile(at(0), inputs.as_ptr(), range.len(), params) };
+            unsafe {
+                if streams {
+                    stream(tile, at(0), inputs, lanes.map(|lane| lane.dtype.size()), range.len(), params);
+                } else {
+                    tile(at(0), inputs.as_ptr(), range.len(), params);
+                }
+            }
         });
         return;
     }
@@ -87,6 +97,72 @@ pub unsafe fn run<const N: usize>(
             unsafe { walk.short_runs(range) };
         }
     });
+}
+
+/// Runs a tile over contiguous operands whose result goes past the caches: reading its lines before they are overwritten
+/// would cost a third of the bandwidth.
+unsafe fn stream<const N: usize>(
+    tile: Tile,
+    out: *mut u8,
+    mut inputs: [*const u8; N],
+    widths: [usize; N],
+    length: usize,
+    params: &[Scalar],
+) {
+    let mut buffer = Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]);
+    let mut done = 0;
+    while done < length {
+        let n = TILE.min(length - done);
+        // SAFETY: by the caller's word; the buffer holds a tile of any width.
+        unsafe {
+            tile(buffer.pointer(), inputs.as_ptr(), n, params);
+            streaming::copy(out.add(done * widths[0]), buffer.pointer(), n * widths[0]);
+            for lane in 1..N {
+                inputs[lane - 1] = inputs[lane - 1].add(n * widths[lane]);
+            }
+        }
+        done += n;
+    }
+    streaming::finish();
+}
+
+/// Stores that bypass the caches.
+#[cfg(target_arch = "x86_64")]
+mod streaming {
+    use std::arch::x86_64::{_mm_load_si128, _mm_sfence, _mm_stream_si128};
+
+    pub const AVAILABLE: bool = true;
+
+    /// # Safety
+    /// Both sides hold `bytes` bytes, and `from` is aligned to 16.
+    pub unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) {
+        let whole = if to as usize % 16 == 0 { bytes / 64 * 64 } else { 0 };
+        // SAFETY: by the caller's word; the alignment of `to` was just asked for.
+        unsafe {
+            for at in (0..whole).step_by(16) {
+                _mm_stream_si128(to.add(at).cast(), _mm_load_si128(from.add(at).cast()));
+            }
+            std::ptr::copy_nonoverlapping(from.add(whole), to.add(whole), bytes - whole);
+        }
+    }
+
+    /// Other threads see what was stored.
+    pub fn finish() {
+        // SAFETY: every x86-64 has it.
+        unsafe { _mm_sfence() }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod streaming {
+    pub const AVAILABLE: bool = false;
+
+    pub unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) {
+        // SAFETY: by the caller's word.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) }
+    }
+
+    pub fn finish() {}
 }
 
 struct Walk<'a, const N: usize> {

@@ -188,6 +188,10 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
         }
         Target::InPlace => {
             let own = args.tensor(0)?;
+            if body.promote == Promote::ComplexToReal && own.dtype().is_complex() {
+                let name = row.python_name();
+                return Err(Error::runtime(format!("In-place {name} is not supported for complex tensors.")));
+            }
             crate::variants::check_in_place(row, own, &sizes, result)?;
             change = Some(node::Change::begin(args)?);
             own

@@ -17,13 +17,14 @@ pub fn copy(to: &Tensor, from: &Tensor) -> Result<()> {
 
 /// Overwrites the elements that `target` names in the storage of `to`; not recorded.
 pub fn copy_to_view(to: &Tensor, target: &Layout, from: &Tensor) -> Result<()> {
-    let stretched;
-    let source = if from.sizes() == &target.sizes {
-        from.layout()
-    } else {
-        stretched = from.layout().broadcast_to(&target.sizes)?;
-        &stretched
-    };
+    if from.sizes() == &target.sizes {
+        return copy_views(to, target, from, from.layout());
+    }
+    copy_views(to, target, from, &from.layout().broadcast_to(&target.sizes)?)
+}
+
+/// Overwrites what `target` names in one storage with what `source`, of the same sizes, names in another; not recorded.
+pub fn copy_views(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) -> Result<()> {
     if to.device() != Device::Cpu || target.numel() == 0 {
         return Ok(());
     }
@@ -110,7 +111,13 @@ pub static CONTIGUOUS: Row = Row {
     >>> torch.zeros(2, 3).t().contiguous().stride()
     (2, 1)",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| crate::convert::contiguous(args.tensor(0)?).map(Output::Tensor)),
+    run: Run::Compose(|args| {
+        let (own, format) = (args.tensor(0)?, args.optional_str(1).unwrap_or("contiguous_format"));
+        if crate::create::constant::is_contiguous(own.layout(), Some(format))? {
+            return Ok(Output::Tensor(own.clone()));
+        }
+        crate::convert::CLONE.call([own.into(), format.into()])
+    }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3)", "t(2, 3).t()"],
     reference: "np.ascontiguousarray(self) if self.ndim else self",

@@ -4,7 +4,7 @@
 //! what it needs kept, so that nothing else is. Broadcasting, promotion and real arguments of complex results are undone
 //! for all formulas in one place (`fit`).
 
-use rushlight_autograd::Tensor;
+use rushlight_autograd::{Gradients, Tensor};
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Scalar};
 
 use crate::expr::Expr;
@@ -97,20 +97,25 @@ impl Derivative {
 }
 
 /// What is known of a tensor argument or result without keeping it.
-#[derive(Clone)]
 pub struct Facts {
     pub place: usize,
     pub sizes: Dims,
-    pub strides: Dims,
-    pub offset: isize,
     pub dtype: DType,
     pub device: Device,
+    /// The geometry where it is not plainly row-major: every recorded call keeps facts, and few tensors need this.
+    special: Option<Box<Layout>>,
 }
 
 impl Facts {
+    #[inline]
     pub fn of(place: usize, tensor: &Tensor) -> Facts {
-        let Layout { sizes, strides, offset } = tensor.layout().clone();
-        Facts { place, sizes, strides, offset, dtype: tensor.dtype(), device: tensor.device() }
+        let layout = tensor.layout();
+        let special = if layout.offset == 0 && layout.is_contiguous() { None } else { Some(Box::new(layout.clone())) };
+        Facts { place, sizes: Dims::from_slice(&layout.sizes), dtype: tensor.dtype(), device: tensor.device(), special }
+    }
+
+    pub fn layout(&self) -> Layout {
+        self.special.as_deref().cloned().unwrap_or_else(|| Layout::contiguous(&self.sizes))
     }
 }
 
@@ -122,9 +127,9 @@ pub struct Derive<'a> {
     pub inputs: &'a [Facts],
     pub results: &'a [Facts],
     /// Kept tensors, aligned with `inputs` and `results`.
-    pub kept_inputs: Vec<Option<Tensor>>,
-    pub kept_results: Vec<Option<Tensor>>,
-    pub grads: Vec<Option<Tensor>>,
+    pub kept_inputs: Gradients,
+    pub kept_results: Gradients,
+    pub grads: Gradients,
     /// Which of `inputs` want a gradient.
     pub wanted: &'a [bool],
 }

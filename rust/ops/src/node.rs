@@ -9,12 +9,15 @@ use smallvec::SmallVec;
 
 use crate::derive::{Derivative, Derive, Facts, Saves, fit};
 use crate::row::Row;
+use crate::signature::Param;
 use crate::table;
 use crate::value::{Args, Output};
 
 /// The derivative of one recorded call of a row.
 pub struct RowNode {
-    args: Args<'static>,
+    row: &'static Row,
+    /// The arguments but for tensors, if they are not just the defaults.
+    args: Option<Box<Args<'static>>>,
     /// Every tensor argument, in order.
     inputs: SmallVec<[Facts; 2]>,
     /// For each edge of the node: which of `inputs` it leads to.
@@ -28,21 +31,34 @@ pub struct RowNode {
 
 impl Backward for RowNode {
     fn name(&self) -> &str {
-        node_name(self.args.row)
+        node_name(self.row)
     }
 
     fn apply(&self, call: &Call<'_>, grads: Gradients) -> Result<Gradients> {
         let unpack = |saved: &Option<SavedTensor>| saved.as_ref().map(|saved| call.unpack(saved)).transpose();
-        let mut arriving = vec![None; self.results.len()];
-        for (grad, &result) in grads.into_iter().zip(&self.outputs) {
-            arriving[result] = grad;
-        }
-        let mut wanted = vec![false; self.inputs.len()];
+        let arriving = if self.outputs.len() == self.results.len() {
+            grads
+        } else {
+            let mut arriving = Gradients::from_elem(None, self.results.len());
+            for (grad, &result) in grads.into_iter().zip(&self.outputs) {
+                arriving[result] = grad;
+            }
+            arriving
+        };
+        let mut wanted: SmallVec<[bool; 8]> = SmallVec::from_elem(false, self.inputs.len());
         for (edge, &input) in self.edges.iter().enumerate() {
             wanted[input] = call.needs(edge);
         }
+        let defaults;
+        let args = match &self.args {
+            Some(args) => &**args,
+            None => {
+                defaults = Args::new(self.row, self.row.schema().params.iter().map(Param::default_value));
+                &defaults
+            }
+        };
         let derive = Derive {
-            args: &self.args,
+            args,
             inputs: &self.inputs,
             results: &self.results,
             kept_inputs: self.saved_inputs.iter().map(unpack).collect::<Result<_>>()?,
@@ -50,34 +66,44 @@ impl Backward for RowNode {
             grads: arriving,
             wanted: &wanted,
         };
-        let found = match &self.args.row.derivative {
+        let mut gradients = Gradients::new();
+        match &self.row.derivative {
             Derivative::Formulas(list) => {
-                let mut found = vec![None; self.inputs.len()];
-                for (at, facts) in self.inputs.iter().enumerate().filter(|(at, _)| wanted[*at]) {
-                    if let Some(formula) = list.iter().find(|formula| formula.input == facts.place) {
-                        found[at] = (formula.gradient)(&derive).gradient()?;
-                    }
+                for &input in &self.edges {
+                    let facts = &self.inputs[input];
+                    let formula = list.iter().find(|formula| wanted[input] && formula.input == facts.place);
+                    gradients.push(match formula.map(|formula| (formula.gradient)(&derive).gradient()) {
+                        Some(found) => self.fitted(found?, facts)?,
+                        None => None,
+                    });
                 }
-                found
             }
             Derivative::Joint(joint) => {
                 let mut given = (joint.gradients)(&derive)?.into_iter();
                 let covered = |facts: &Facts| joint.inputs.contains(&facts.place);
-                self.inputs.iter().map(|facts| if covered(facts) { given.next().flatten() } else { None }).collect()
+                let mut found: Gradients =
+                    self.inputs.iter().map(|facts| if covered(facts) { given.next().flatten() } else { None }).collect();
+                for &input in &self.edges {
+                    let grad = found[input].take().filter(|_| wanted[input]);
+                    gradients.push(self.fitted(grad, &self.inputs[input])?);
+                }
             }
-            _ => Vec::new(),
-        };
-        let fitted = self.edges.iter().enumerate().map(|(edge, &input)| match found.get(input) {
-            Some(Some(grad)) if call.needs(edge) => fit(grad.clone(), &self.inputs[input]).map(Some),
-            _ => Ok(None),
-        });
-        fitted.collect::<Result<Gradients>>().map_err(|error| error.operator(self.args.row.python_name()))
+            _ => gradients.resize(self.edges.len(), None),
+        }
+        Ok(gradients)
     }
 
     fn release(&self) {
         for saved in self.saved_inputs.iter().chain(&self.saved_results).flatten() {
             saved.release();
         }
+    }
+}
+
+impl RowNode {
+    fn fitted(&self, grad: Option<Tensor>, facts: &Facts) -> Result<Option<Tensor>> {
+        let fitted = grad.map(|grad| fit(grad, facts)).transpose();
+        fitted.map_err(|error| error.operator(self.row.python_name()))
     }
 }
 
@@ -144,7 +170,8 @@ fn needed_saves(args: &Args, arguments: &Arguments) -> Saves {
 fn build(args: &Args, arguments: &Arguments, results: &[Tensor], original: Option<Tensor>, in_place: bool) -> Result<RowNode> {
     let saves = needed_saves(args, arguments);
     let mut node = RowNode {
-        args: args.keep(),
+        row: args.row,
+        args: if args.are_defaults() { None } else { Some(Box::new(args.keep())) },
         inputs: SmallVec::new(),
         edges: SmallVec::new(),
         results: SmallVec::new(),

@@ -48,7 +48,7 @@ fn combine(higher: Option<DType>, lower: Option<DType>) -> Result<Option<DType>>
         return Ok(Some(high));
     }
     if high.is_floating() {
-        return if low.is_complex() { Ok(Some(promote(high, low)?)) } else { Ok(Some(high)) };
+        return Ok(Some(if low.is_complex() { high.to_complex() } else { high }));
     }
     if high == DType::Bool || low.is_floating() || low.is_complex() {
         return Ok(Some(promote(high, low)?));

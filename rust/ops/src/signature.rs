@@ -105,6 +105,11 @@ pub struct Param {
 }
 
 impl Param {
+    #[inline]
+    pub(crate) fn preset(&self) -> &Value<'static> {
+        &self.preset
+    }
+
     /// The value that stands for an argument that was not given.
     #[inline]
     pub fn default_value(&self) -> Value<'static> {

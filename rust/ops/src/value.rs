@@ -109,6 +109,18 @@ impl Value<'_> {
         }
     }
 
+    /// Whether this is a tensor, or certainly the same as `preset`.
+    fn is_tensor_or(&self, preset: &Value<'static>) -> bool {
+        match (self, preset) {
+            (Value::Tensor(_) | Value::Own(_) | Value::Tensors(_) | Value::None, Value::None) => true,
+            (Value::Scalar(Scalar::Int(a)), Value::Scalar(Scalar::Int(b))) | (Value::Int(a), Value::Int(b)) => a == b,
+            (Value::Bool(a), Value::Bool(b)) => a == b,
+            (Value::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits(),
+            (Value::Ints(a), Value::Ints(b)) => a == b,
+            _ => false,
+        }
+    }
+
     /// The same value without a borrow, for a graph node to keep; tensors are kept apart from it.
     fn keep(&self) -> Value<'static> {
         match self {
@@ -295,6 +307,12 @@ impl<'a> Args<'a> {
             };
             value.as_tensor().into_iter().chain(list.iter().flatten()).map(move |tensor| (place, tensor))
         })
+    }
+
+    /// Whether all arguments but tensors are what the signature says for those that are not given.
+    pub fn are_defaults(&self) -> bool {
+        let params = &self.row.schema().params;
+        self.values.iter().zip(params).all(|(value, param)| value.is_tensor_or(param.preset()))
     }
 
     /// What a graph node keeps of the arguments beside saved tensors.

@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 use pyo3::ffi;
 use pyo3::impl_::trampoline::{MethodDef, fastcall_cfunction_with_keywords};
 use pyo3::prelude::*;
-use rushlight::Row;
+use rushlight::{Args, Row};
+use smallvec::SmallVec;
 use rushlight::call::{Target, call_into};
 use rushlight::names::{self, Form};
 use rushlight::row::Variants;
@@ -78,33 +79,37 @@ unsafe fn run(
         return Err(pyo3::exceptions::PySystemError::new_err("a function without an operator was called"));
     };
     let count = count as usize;
+    let mut keywords: SmallVec<[*mut ffi::PyObject; 8]> = SmallVec::new();
     // SAFETY: CPython gives `count` positional arguments and one value for each name after them.
-    let (positional, keywords, values) = unsafe {
+    let (positional, values) = unsafe {
         let positional = if count == 0 { &[] } else { std::slice::from_raw_parts(args, count) };
         if names.is_null() {
-            (positional, Vec::new(), &[][..])
+            (positional, &[][..])
         } else {
             let n = ffi::PyTuple_Size(names);
-            let keywords = (0..n).map(|i| ffi::PyTuple_GetItem(names, i)).collect::<Vec<_>>();
-            (positional, keywords, std::slice::from_raw_parts(args.add(count), n as usize))
+            keywords.extend((0..n).map(|i| ffi::PyTuple_GetItem(names, i)));
+            (positional, std::slice::from_raw_parts(args.add(count), n as usize))
         }
     };
     let call = Call { receiver: callable.method.then_some(receiver), positional, keywords: &keywords, values };
-    let mut misfits = Vec::new();
+    let mut last = Misfit::TooMany;
     for overload in &callable.overloads {
+        let mut args = Args::new(overload.row, []);
         // SAFETY: CPython keeps the arguments alive during the call.
-        let bindings = match unsafe { bind(py, overload, call) } {
-            Ok(bindings) => bindings,
+        let out = match unsafe { bind(py, overload, &call, &mut args) } {
+            Ok(out) => out,
             Err(Misfit::Raised(error)) => return Err(error),
-            Err(Misfit::Sentence(sentence)) => {
-                misfits.push(sentence);
+            Err(misfit) => {
+                last = misfit;
                 continue;
             }
         };
-        let args = bindings.args;
-        if let Some(out) = bindings.out {
+        if let Some(out) = out {
             let outs = out_tensors(py, &callable.name, out)?;
-            call_into(args, Target::Out(&outs)).map_err(raise)?;
+            let result = call_into(args, Target::Out(&outs)).map_err(raise)?;
+            if outs.len() > 1 {
+                return convert::output(py, overload.row, result);
+            }
             // SAFETY: the object at `out=` is alive; the call returns it.
             unsafe { ffi::Py_IncRef(out) };
             return Ok(out);
@@ -114,11 +119,10 @@ unsafe fn run(
             call_into(args, Target::InPlace).map_err(raise)?;
             return object::wrap(py, own);
         }
-        let kept = overload.row;
         let result = rushlight::call(args).map_err(raise)?;
-        return convert::output(py, kept, result);
+        return convert::output(py, overload.row, result);
     }
-    Err(no_match(py, &callable.name, &callable.overloads, call, misfits))
+    Err(no_match(py, &callable.name, &callable.overloads, &call, last))
 }
 
 /// Everything that Python can call.
@@ -163,6 +167,9 @@ pub fn install(module: &Bound<'_, PyModule>, class: *mut ffi::PyTypeObject) -> P
                         space
                     }
                 };
+                if callable.namespace.is_empty() && callable.name.starts_with('_') {
+                    module.add(callable.name.as_str(), &function)?;
+                }
                 space.set_item(callable.name.as_str(), function)?;
             }
         }

@@ -4,10 +4,12 @@ use std::ffi::CString;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
+use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use rushlight::signature::{Kind, Param};
+use rushlight::signature::{Kind, Param, Schema};
 use rushlight::{Args, Ints, Row, Tensor, Value};
+use smallvec::SmallVec;
 
 use crate::convert;
 
@@ -72,15 +74,30 @@ pub struct Call<'a> {
     pub values: &'a [*mut ffi::PyObject],
 }
 
-pub struct Bindings<'a> {
-    pub args: Args<'a>,
-    /// What stood at `out=`.
-    pub out: Option<*mut ffi::PyObject>,
+impl Call<'_> {
+    /// How many arguments stand without a name, the receiver counted.
+    #[inline]
+    fn given(&self) -> usize {
+        self.positional.len() + usize::from(self.receiver.is_some())
+    }
+
+    #[inline]
+    fn at(&self, place: usize) -> Option<*mut ffi::PyObject> {
+        match self.receiver {
+            Some(receiver) if place == 0 => Some(receiver),
+            Some(_) => self.positional.get(place - 1).copied(),
+            None => self.positional.get(place).copied(),
+        }
+    }
 }
 
-/// Why arguments do not fit an overload.
+/// Why arguments do not fit an overload. It is put in words only if no other overload fits either.
 pub enum Misfit {
-    Sentence(String),
+    TooMany,
+    Twice(usize),
+    Unknown(*mut ffi::PyObject),
+    Missing(usize),
+    Wrong(usize, *mut ffi::PyObject),
     Raised(PyErr),
 }
 
@@ -90,78 +107,108 @@ impl From<PyErr> for Misfit {
     }
 }
 
-/// Binds a call to an overload.
+/// Binds a call to an overload: fills `args`, which must be empty, and gives what stood at `out=`.
 ///
 /// # Safety
-/// The call's objects live as long as the bindings are used.
-pub unsafe fn bind<'a>(py: Python<'_>, overload: &Overload, call: Call<'a>) -> Result<Bindings<'a>, Misfit> {
+/// The call's objects live as long as the arguments are used.
+pub unsafe fn bind<'a>(
+    py: Python<'_>,
+    overload: &Overload,
+    call: &Call<'a>,
+    args: &mut Args<'a>,
+) -> Result<Option<*mut ffi::PyObject>, Misfit> {
     let schema = overload.row.schema();
-    let name = overload.row.python_name();
-    let mut args = Args::new(overload.row, []);
-    let mut out = None;
-    let given = call.positional.len() + usize::from(call.receiver.is_some());
-    let loose = loose_ints(schema.positional, &schema.params, call, given);
+    let given = call.given();
+    let loose = loose(py, schema, call);
     if given > schema.positional && loose.is_none() {
-        return Err(Misfit::Sentence(format!(
-            "{name}() takes {} positional argument{} but {given} {} given",
-            schema.positional,
-            if schema.positional == 1 { "" } else { "s" },
-            if given == 1 { "was" } else { "were" }
-        )));
+        return Err(Misfit::TooMany);
     }
-    let positional = |place: usize| match call.receiver {
-        Some(receiver) if place == 0 => Some(receiver),
-        Some(_) => call.positional.get(place - 1).copied(),
-        None => call.positional.get(place).copied(),
-    };
-    let mut named: [*mut ffi::PyObject; 24] = [std::ptr::null_mut(); 24];
+    let mut out = None;
+    // Where each keyword's value goes.
+    let mut places: SmallVec<[usize; 8]> = SmallVec::new();
     for (&keyword, &value) in call.keywords.iter().zip(call.values) {
         match overload.place(keyword) {
-            Some(place) if place < named.len() => {
-                if !named[place].is_null() || (place < given && !schema.params[place].keyword_only) {
-                    return Err(Misfit::Sentence(format!(
-                        "{name}() got multiple values for argument '{}'",
-                        schema.params[place].name
-                    )));
-                }
-                named[place] = value;
+            Some(place) if places.contains(&place) || (place < given && !schema.params[place].keyword_only) => {
+                return Err(Misfit::Twice(place));
             }
-            _ => {
-                // SAFETY: keywords are strings.
-                let text = unsafe { Bound::from_borrowed_ptr(py, keyword) }.to_string();
-                if text == "out" && overload.takes_out {
-                    out = Some(value).filter(|value| *value != unsafe { ffi::Py_None() });
-                    continue;
-                }
-                return Err(Misfit::Sentence(format!("{name}() got an unexpected keyword argument '{text}'")));
+            Some(place) => places.push(place),
+            // SAFETY: keywords are strings.
+            None if overload.takes_out && unsafe { is_out(keyword) } => {
+                // SAFETY: None is always there.
+                out = Some(value).filter(|value| *value != unsafe { ffi::Py_None() });
+                places.push(usize::MAX);
             }
+            None => return Err(Misfit::Unknown(keyword)),
         }
     }
     for (place, param) in schema.params.iter().enumerate() {
-        if let Some((at, ints)) = &loose
+        if let Some((at, list)) = &loose
             && *at == place
         {
-            args.values.push(Value::Ints(ints.clone()));
+            args.values.push(list.clone());
             continue;
         }
-        let object = if param.keyword_only { None } else { positional(place) };
-        let object = object.or(Some(named[place]).filter(|object| !object.is_null()));
-        let Some(object) = object else {
+        let by_position = if param.keyword_only { None } else { call.at(place) };
+        let by_name = || places.iter().position(|&named| named == place).map(|at| call.values[at]);
+        let Some(object) = by_position.or_else(by_name) else {
             if param.default.is_none() {
-                return Err(Misfit::Sentence(missing(name, schema.params.iter().map(|p| p.name), place)));
+                return Err(Misfit::Missing(place));
             }
             args.values.push(param.default_value());
             continue;
         };
         // SAFETY: by the caller's word.
-        let bound = unsafe { Bound::from_borrowed_ptr(py, object) };
-        // SAFETY: by the caller's word.
-        match unsafe { convert::value(&bound, param.kind, param.optional || param.default == Some("None")) }? {
+        let value = unsafe {
+            let bound = Borrowed::from_ptr(py, object);
+            convert::value(&bound, param.kind, param.optional || param.default == Some("None"))
+        };
+        match value? {
             Some(value) => args.values.push(value),
-            None => return Err(Misfit::Sentence(wrong(&bound, name, param, place, place < given)?)),
+            None => return Err(Misfit::Wrong(place, object)),
         }
     }
-    Ok(Bindings { args, out })
+    Ok(out)
+}
+
+/// # Safety
+/// A living string.
+unsafe fn is_out(keyword: *mut ffi::PyObject) -> bool {
+    // SAFETY: by the caller's word.
+    unsafe { ffi::PyUnicode_CompareWithASCIIString(keyword, c"out".as_ptr()) == 0 }
+}
+
+impl Misfit {
+    /// torch's sentence about it.
+    #[cold]
+    fn into_error(self, py: Python<'_>, overload: &Overload, call: &Call) -> PyErr {
+        let (row, schema, given) = (overload.row, overload.row.schema(), call.given());
+        let name = row.python_name();
+        let sentence = match self {
+            Misfit::Raised(error) => return error,
+            Misfit::TooMany => format!(
+                "{name}() takes {} positional argument{} but {given} {} given",
+                schema.positional,
+                if schema.positional == 1 { "" } else { "s" },
+                if given == 1 { "was" } else { "were" }
+            ),
+            Misfit::Twice(place) => format!("{name}() got multiple values for argument '{}'", schema.params[place].name),
+            Misfit::Unknown(keyword) => {
+                // SAFETY: the call's objects are alive.
+                let keyword = unsafe { Bound::from_borrowed_ptr(py, keyword) };
+                format!("{name}() got an unexpected keyword argument '{keyword}'")
+            }
+            Misfit::Missing(place) => missing(name, schema.params.iter().map(|p| p.name), place),
+            Misfit::Wrong(place, object) => {
+                // SAFETY: the call's objects are alive.
+                let object = unsafe { Bound::from_borrowed_ptr(py, object) };
+                match wrong(&object, name, &schema.params[place], place, place < given) {
+                    Ok(sentence) => sentence,
+                    Err(error) => return error,
+                }
+            }
+        };
+        PyTypeError::new_err(sentence)
+    }
 }
 
 fn missing<'a>(name: &str, params: impl Iterator<Item = &'a str>, place: usize) -> String {
@@ -195,31 +242,43 @@ fn wrong(object: &Bound<'_, PyAny>, name: &str, param: &Param, place: usize, pos
     Ok(format!("{name}(): argument '{param_name}'{position} must be {}, not {element}", param.kind.title()))
 }
 
-/// `x.view(2, 3)`: loose numbers that fill the last positional parameter, a list of ints.
-fn loose_ints(positional: usize, params: &[Param], call: Call, given: usize) -> Option<(usize, Ints)> {
-    let last = positional.checked_sub(1)?;
-    if params.get(last)?.kind != Kind::Ints || given <= last {
-        return None;
+/// `x.view(2, 3)`, `meshgrid(a, b)`: loose numbers or tensors that fill the last positional parameter, a list of them.
+#[inline]
+fn loose(py: Python<'_>, schema: &Schema, call: &Call) -> Option<(usize, Value<'static>)> {
+    let last = schema.positional.checked_sub(1).filter(|last| call.given() > *last)?;
+    match schema.params[last].kind {
+        Kind::Ints => read_loose_ints(py, last, call).map(|ints| (last, Value::Ints(ints))),
+        Kind::Tensors => read_loose_tensors(last, call).map(|tensors| (last, Value::Tensors(tensors))),
+        _ => None,
     }
-    let first = last - usize::from(call.receiver.is_some() && last > 0);
-    let rest = call.positional.get(first..)?;
-    if rest.len() < 2 && given <= positional {
-        return None;
-    }
-    Python::attach(|py| {
-        let read = |object: &*mut ffi::PyObject| {
-            // SAFETY: the call's objects are alive.
-            convert::int(&unsafe { Bound::from_borrowed_ptr(py, *object) }).ok().flatten()
-        };
-        rest.iter().map(read).collect::<Option<Ints>>().map(|ints| (last, ints))
-    })
 }
 
-/// The error when no overload fits: the parser's own sentence for one, torch's list for several.
+fn read_loose_tensors(last: usize, call: &Call) -> Option<Vec<Option<rushlight::Tensor>>> {
+    let first = last - usize::from(call.receiver.is_some() && last > 0);
+    // SAFETY: the call's objects are alive.
+    let read = |object: &*mut ffi::PyObject| unsafe { crate::object::tensor_of(*object) }.map(|tensor| Some(tensor.clone()));
+    call.positional.get(first..)?.iter().map(read).collect()
+}
+
+fn read_loose_ints(py: Python<'_>, last: usize, call: &Call) -> Option<Ints> {
+    let first = last - usize::from(call.receiver.is_some() && last > 0);
+    let rest = call.positional.get(first..).unwrap_or_default();
+    if rest.len() < 2 && call.given() <= last + 1 {
+        return None;
+    }
+    let read = |object: &*mut ffi::PyObject| {
+        // SAFETY: the call's objects are alive.
+        let object = unsafe { Borrowed::from_ptr(py, *object) };
+        convert::int(&object).ok().flatten()
+    };
+    rest.iter().map(read).collect()
+}
+
+/// The error when no overload fits: what is wrong with the only one, or torch's list of several.
 #[cold]
-pub fn no_match(py: Python<'_>, name: &str, overloads: &[Overload], call: Call, misfits: Vec<String>) -> PyErr {
-    if let [sentence] = misfits.as_slice() {
-        return PyTypeError::new_err(sentence.clone());
+pub fn no_match(py: Python<'_>, name: &str, overloads: &[Overload], call: &Call, last: Misfit) -> PyErr {
+    if let [overload] = overloads {
+        return last.into_error(py, overload, call);
     }
     let kind = |object: &*mut ffi::PyObject| {
         // SAFETY: the call's objects are alive.

@@ -3,34 +3,28 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyTuple;
 
-/// The class, and the constructor it has from `tuple`: calling the class itself costs twice as much.
-struct Size {
-    class: Py<PyAny>,
-    construct: ffi::newfunc,
-}
-
-static SIZE: PyOnceLock<Size> = PyOnceLock::new();
+static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 #[cold]
-fn find(py: Python<'_>) -> PyResult<Size> {
-    let class = py.import("rushlight._size")?.getattr("Size")?;
-    // SAFETY: every class has this slot, and it holds a constructor.
-    let construct = unsafe {
-        let slot = ffi::PyType_GetSlot(class.as_ptr().cast(), ffi::Py_tp_new);
-        std::mem::transmute::<*mut std::ffi::c_void, ffi::newfunc>(slot)
-    };
-    Ok(Size { class: class.unbind(), construct })
+fn find(py: Python<'_>) -> PyResult<Py<PyAny>> {
+    py.import("rushlight._size")?.getattr("Size").map(Bound::unbind)
 }
 
-/// Makes a `torch.Size`.
+/// Makes a `torch.Size`: the memory of one, filled as a tuple is, since calling the class costs several times as much.
 pub fn make<'py>(py: Python<'py>, sizes: &[isize]) -> PyResult<Bound<'py, PyAny>> {
-    let size = SIZE.get_or_try_init(py, || find(py))?;
-    let values = PyTuple::new(py, [PyTuple::new(py, sizes)?])?;
-    // SAFETY: a class, its own constructor, and a tuple of arguments; the result is a new reference or an error.
+    let class = CLASS.get_or_try_init(py, || find(py))?;
+    // SAFETY: the class derives from `tuple` and adds no fields, so an instance with room for the sizes is one that is
+    // to be filled; each place takes over a new reference.
     unsafe {
-        let made = (size.construct)(size.class.as_ptr().cast(), values.as_ptr(), std::ptr::null_mut());
-        Bound::from_owned_ptr_or_err(py, made)
+        let size = ffi::PyType_GenericAlloc(class.as_ptr().cast(), sizes.len() as ffi::Py_ssize_t);
+        let size = Bound::from_owned_ptr_or_err(py, size)?;
+        for (place, &length) in sizes.iter().enumerate() {
+            let length = ffi::PyLong_FromSsize_t(length);
+            if length.is_null() || ffi::PyTuple_SetItem(size.as_ptr(), place as ffi::Py_ssize_t, length) != 0 {
+                return Err(PyErr::fetch(py));
+            }
+        }
+        Ok(size)
     }
 }

@@ -1,1 +1,3 @@
 //! Several operators in one pass over memory, for the loops of optimizers.
+
+pub mod optimizer;

@@ -1,5 +1,12 @@
 //! Tensors put together, and one tensor's elements put in another arrangement.
 
 pub mod cat;
+pub mod diag;
+pub mod flip;
+pub mod grid;
+pub mod pad;
+pub mod repeat;
+pub mod slot;
+pub mod tril;
 
 pub use cat::{CAT, STACK};

@@ -1,9 +1,12 @@
 //! Functions of neural networks.
 
 pub mod conv;
+pub mod dropout;
+pub mod embedding;
 pub mod linear;
 pub mod loss;
 pub mod nll;
+pub mod pool;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Class, DType, Error, Result};

@@ -7,9 +7,18 @@ use super::sort::SORT;
 use crate::convert::to_vec;
 use crate::derive::Derivative;
 use crate::expr::Expr;
+use crate::index::gather::GATHER;
 use crate::op;
+use crate::pointwise::clamp::CLAMP;
+use crate::pointwise::compare::ISNAN;
+use crate::pointwise::logical::LOGICAL_NOT;
+use crate::pointwise::round::{CEIL, FLOOR, ROUND};
+use crate::reduce::sum::SUM_DIM;
 use crate::row::{DTypes, Row, Run, Variants};
 use crate::value::{Args, Ints, Output, Value};
+use crate::view::RESHAPE;
+use crate::view::reshape::sizes_value;
+use crate::view::transpose::MOVEDIM;
 
 /// Each function takes its fractions as a tensor or as one number.
 macro_rules! quantiles {
@@ -82,62 +91,55 @@ fn quantile(args: &Args, q: &Tensor, skip_nan: bool) -> Result<Output> {
     }
     // The dimension goes last, everything else before it.
     let keepdim = args.bool(3)?;
-    let (lines, kept) = match args.optional_int(2) {
-        None => (op!(crate::view::RESHAPE, own, Value::Ints(Ints::from_slice(&[-1])))?, vec![1isize; if keepdim { own.rank() } else { 0 }]),
+    let (lines, mut kept) = match args.optional_int(2) {
+        None => (op!(RESHAPE, own, Value::Ints(Ints::from_slice(&[-1])))?, vec![1isize; if keepdim { own.rank() } else { 0 }]),
         Some(_) => {
             let dim = crate::reduce::one_dim(args, 2)?;
             if own.rank() == 0 {
-                (op!(crate::view::RESHAPE, own, Value::Ints(Ints::from_slice(&[-1])))?, Vec::new())
+                (op!(RESHAPE, own, Value::Ints(Ints::from_slice(&[-1])))?, Vec::new())
             } else {
                 let mut kept = own.sizes().to_vec();
-                if keepdim { kept[dim] = 1 } else { drop(kept.remove(dim)) }
-                (op!(crate::view::transpose::MOVEDIM, own, Value::Ints(Ints::from_slice(&[dim as i64])), Value::Ints(Ints::from_slice(&[-1])))?, kept)
+                if keepdim {
+                    kept[dim] = 1;
+                } else {
+                    kept.remove(dim);
+                }
+                (op!(MOVEDIM, own, Value::Ints(Ints::from_slice(&[dim as i64])), Value::Ints(Ints::from_slice(&[-1])))?, kept)
             }
         }
     };
     let sorted = SORT.call([(&lines).into(), (-1i64).into(), false.into()])?.into_tensors();
     let sorted = sorted.into_iter().next().ok_or_else(|| Error::runtime("sort gave no result"))?;
     let size = lines.sizes()[lines.rank() - 1] as f64;
-    let nan = Expr::from(&sorted.detach()).call(&crate::pointwise::compare::ISNAN, []).done()?;
-    let wide = |tensor: &Tensor| crate::convert::to_dtype(tensor, DType::F64);
-    let total = |mask: Tensor| Expr::from(mask).call(&crate::reduce::sum::SUM_DIM, [Ints::from_slice(&[-1]).into(), true.into()]);
+    let real = Expr::from(&sorted.detach()).call(&ISNAN, []).call(&LOGICAL_NOT, []);
     // How many elements of each line are not NaN.
-    let real = total(op!(crate::pointwise::logical::LOGICAL_NOT, &nan)?);
-    let mut results = Vec::new();
-    for fraction in &fractions {
-        // The place among a line's elements, which need not be whole; where NaN counts, it stands last and is taken.
-        let rank = if skip_nan {
-            let last = Expr::new(wide(&real.clone().done()?)) - 1.0;
-            last.call(&crate::pointwise::clamp::CLAMP, [Value::Scalar(Scalar::Float(0.0))]) * *fraction
-        } else {
-            let places = Expr::new(wide(&real.clone().done()?)).zeros_like() + fraction * (size - 1.0);
-            real.clone().below(size).choose(size - 1.0, places)
-        };
-        let rank = wide(&rank.done()?)?;
-        let rounded = |row: &'static Row| -> Result<Tensor> {
-            let whole = row.tensor([(&rank).into()])?;
-            crate::convert::to_dtype(&whole, DType::I64)
-        };
-        let pick = |place: &Tensor| op!(crate::index::gather::GATHER, &sorted, -1i64, place);
-        use crate::pointwise::round::{CEIL, FLOOR, ROUND};
-        let value = match interpolation {
-            "lower" => pick(&rounded(&FLOOR)?)?,
-            "higher" => pick(&rounded(&CEIL)?)?,
-            "nearest" => pick(&rounded(&ROUND)?)?,
-            _ => {
-                let (below, above) = (pick(&rounded(&FLOOR)?)?, pick(&rounded(&CEIL)?)?);
-                let share = if interpolation == "midpoint" {
-                    Expr::from(0.5)
-                } else {
-                    Expr::new(crate::convert::to_dtype(&(Expr::from(&rank) - crate::op!(FLOOR, &rank)?).done()?, own.dtype()))
-                };
-                (Expr::from(&below) + share * (Expr::from(above) - &below)).done()?
-            }
-        };
-        results.push(crate::view::RESHAPE.tensor([(&value).into(), crate::view::reshape::sizes_value(&kept)])?);
-    }
+    let count = real.call(&SUM_DIM, [Ints::from_slice(&[-1]).into(), true.into()]);
+    let count = Expr::new(crate::convert::to_dtype(&count.done()?, own.dtype()));
+    // The places among a line's elements, which need not be whole; where NaN counts, it stands last and is taken.
+    let fractions = op!(RESHAPE, q, Value::Ints(Ints::from_slice(&[-1])))?;
+    let ranks = if skip_nan {
+        ((count - 1.0) * &fractions).call(&CLAMP, [Value::Scalar(Scalar::Float(0.0))])
+    } else {
+        count.below(size).choose(size - 1.0, Expr::from(&fractions) * (size - 1.0))
+    };
+    let ranks = ranks.done()?;
+    let pick = |rounded: Result<Tensor>| op!(GATHER, &sorted, -1i64, &crate::convert::to_dtype(&rounded?.detach(), DType::I64)?);
+    let value = match interpolation {
+        "lower" => pick(op!(FLOOR, &ranks))?,
+        "higher" => pick(op!(CEIL, &ranks))?,
+        "nearest" => pick(op!(ROUND, &ranks))?,
+        _ => {
+            let (below, above) = (pick(op!(FLOOR, &ranks))?, pick(op!(CEIL, &ranks))?);
+            let half = interpolation == "midpoint";
+            let share = if half { Expr::from(0.5) } else { Expr::from(&ranks) - op!(FLOOR, &ranks)?.detach() };
+            (Expr::from(&below) + share * (Expr::from(above) - &below)).done()?
+        }
+    };
+    // The fractions go first, or away.
     if q.rank() == 0 {
-        return Ok(results.pop().map_or(Output::Nothing, Output::Tensor));
+        return RESHAPE.tensor([(&value).into(), sizes_value(&kept)]).map(Output::Tensor);
     }
-    crate::join::STACK.tensor([Value::from(results), 0i64.into()]).map(Output::Tensor)
+    let first = op!(MOVEDIM, &value, Value::Ints(Ints::from_slice(&[-1])), Value::Ints(Ints::from_slice(&[0])))?;
+    kept.insert(0, q.numel() as isize);
+    RESHAPE.tensor([(&first).into(), sizes_value(&kept)]).map(Output::Tensor)
 }

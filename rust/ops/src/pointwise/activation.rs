@@ -501,6 +501,7 @@ pub static GLU: Row = Row {
         (Expr::new(half(0)) * Expr::new(half(size / 2)).sigmoid()).done().map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
+    errors: &[("t(3)", "RuntimeError", "Halving dimension must be even, but dimension 0 is size 3")],
     samples: &["t(2, 4)", "t(2, 4), 0", "t(2, 3, 4).transpose(1, 2), 1"],
     ..ACTIVATION
 };

@@ -121,6 +121,7 @@ Both arguments broadcast and promote to their common dtype; bool has no differen
         formula(0, Saves::NOTHING, |d| d.grad()),
         formula(1, Saves::NOTHING, |d| -scaled(d.grad(), d.scalar(2))),
     ]),
+    errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), 2", "t(2, 3), t(), alpha=2"],
     reference: "np.subtract(self, np.multiply(other, alpha, dtype=np.result_type(other)))",
     ..Row::BASE
@@ -142,6 +143,7 @@ pub static RSUB: Row = Row {
         Ok(args)
     }),
     derivative: Derivative::Composed,
+    errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), 2", "t(2, 3), t(), alpha=2"],
     reference: "np.subtract(other, np.multiply(self, alpha, dtype=np.result_type(self)))",
     ..Row::BASE
@@ -173,6 +175,7 @@ pub static MUL: Row = Row {
         formula(0, Saves::input(1), |d| d.grad() * d.input(1).conj()),
         formula(1, Saves::input(0), |d| d.grad() * d.input(0).conj()),
     ]),
+    errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), 2"],
     reference: "np.multiply(self, other)",
     ..Row::BASE

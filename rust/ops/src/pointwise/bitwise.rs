@@ -19,6 +19,7 @@ const PAIR: Row = Row {
     dtypes: BITS,
     check: Some(super::some_tensor),
     derivative: Derivative::NonDifferentiable("its results are integers"),
+    errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), t()"],
     ..Row::BASE
 };

@@ -72,6 +72,7 @@ pub static CLAMP_TENSOR: Row = Row {
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
     run: Run::Defer(|args| choose(args, [&BOTH_TENSOR, &CLAMP_MIN_TENSOR, &CLAMP_MAX_TENSOR])),
     derivative: Derivative::Composed,
+    errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(3), t(2, 1)", "t(2, 3), min=t(3)", "t(2, 3), max=t()"],
     reference: "np.minimum(self if min is None else np.maximum(self, min), np.inf if max is None else max).astype(np.result_type(self))",
     ..Row::BASE
@@ -200,6 +201,7 @@ pub static CLAMP_MIN_TENSOR: Row = Row {
         formula(0, TWO, |d| d.input(0).at_least(d.input(1)).choose(d.grad(), 0.0)),
         formula(1, TWO, |d| d.input(1).above(d.input(0)).choose(d.grad(), 0.0)),
     ]),
+    errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(3)", "t(2, 3), t()"],
     reference: "np.maximum(self, min)",
     ..LIMIT
@@ -222,6 +224,7 @@ pub static CLAMP_MAX_TENSOR: Row = Row {
         formula(0, TWO, |d| d.input(0).at_most(d.input(1)).choose(d.grad(), 0.0)),
         formula(1, TWO, |d| d.input(1).below(d.input(0)).choose(d.grad(), 0.0)),
     ]),
+    errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(3)", "t(2, 3), t()"],
     reference: "np.minimum(self, max)",
     ..LIMIT

@@ -19,6 +19,7 @@ const COMPARISON: Row = Row {
     signature: "(Tensor self, Tensor|Scalar other) -> Tensor",
     dtypes: DTypes::ALL.without(DTypes::COMPLEX),
     derivative: WHY,
+    errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), 1", "t(0, 3), t(1, 3)"],
     ..Row::BASE
 };
@@ -213,6 +214,7 @@ pub static ISCLOSE: Row = Row {
     tensor([ True, False])",
     run: Run::Compose(isclose),
     derivative: Derivative::Composed,
+    errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1), 0.1, 0.5", "t(4), t(4), equal_nan=True"],
     reference: "np.isclose(self, other, rtol, atol, equal_nan)",
     ..Row::BASE

@@ -238,6 +238,7 @@ pub static COMPLEX: Row = Row {
         formula(0, Saves::NOTHING, |d| d.grad().real()),
         formula(1, Saves::NOTHING, |d| (d.grad() * Expr::from(Scalar::Complex(c128::new(0.0, -1.0)))).real()),
     ]),
+    errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(2, 3)", "t(2, 1), t(3)"],
     reference: "np.add(real, np.multiply(1j, imag))",
     ..Row::BASE
@@ -267,6 +268,7 @@ pub static POLAR: Row = Row {
             (d.grad().conj() * d.result() * Expr::from(Scalar::Complex(c128::new(0.0, 1.0)))).real()
         }),
     ]),
+    errors: &[super::MISMATCH],
     samples: &["pos(2, 3), t(2, 3)", "pos(2, 1), t(3)"],
     reference: "np.multiply(abs, np.exp(np.multiply(1j, angle)))",
     ..Row::BASE

@@ -38,6 +38,7 @@ pub static DIV: Row = Row {
             -d.grad() * ((d.input(0) / d.input(1)) / d.input(1)).conj()
         }),
     ]),
+    errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), 2"],
     reference: "np.true_divide(self, other)",
     ..Row::BASE
@@ -182,6 +183,7 @@ pub static FLOOR_DIVIDE: Row = Row {
     refuses: "div_floor_cpu",
     cuda: None,
     derivative: Derivative::NonDifferentiable("it is a staircase"),
+    errors: &[super::MISMATCH],
     samples: &["t(4), pos(4)", "t(2, 3), 2"],
     reference: "np.floor_divide(self, other)",
     ..Row::BASE
@@ -214,6 +216,7 @@ pub static REMAINDER: Row = Row {
         formula(0, Saves::NOTHING, |d| d.grad()),
         formula(1, Saves::input(0).and(Saves::input(1)), |d| minus_quotient(d, &DIV_FLOOR)),
     ]),
+    errors: &[super::MISMATCH],
     samples: &["t(4), pos(4)", "t(2, 3), 2", "3, pos(2)"],
     reference: "np.remainder(self, other)",
     ..Row::BASE
@@ -239,6 +242,7 @@ pub static FMOD: Row = Row {
         formula(0, Saves::NOTHING, |d| d.grad()),
         formula(1, Saves::input(0).and(Saves::input(1)), |d| minus_quotient(d, &DIV_TRUNC)),
     ]),
+    errors: &[super::MISMATCH],
     samples: &["t(4), pos(4)", "t(2, 3), 2"],
     reference: "np.fmod(self, other)",
     ..Row::BASE

@@ -46,8 +46,9 @@ pub static SIGMOID_BACKWARD: Row = Row {
     }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::input(1), |d| d.grad() * ((1.0 - d.input(1)) * d.input(1)).conj()),
-        formula(1, BOTH, |d| d.grad() * d.input(0).conj() * (1.0 - d.input(1) * 2.0)),
+        formula(1, BOTH, |d| d.grad().conj() * d.input(0) * (1.0 - d.input(1) * 2.0).conj()),
     ]),
+    errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(2, 3)"],
     reference: "grad_output * np.conj((1 - output) * output)",
     ..GATE
@@ -67,8 +68,9 @@ pub static TANH_BACKWARD: Row = Row {
     }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::input(1), |d| d.grad() * (1.0 - d.input(1) * d.input(1)).conj()),
-        formula(1, BOTH, |d| d.grad() * d.input(0).conj() * d.input(1) * -2.0),
+        formula(1, BOTH, |d| d.grad().conj() * d.input(0) * (d.input(1) * -2.0).conj()),
     ]),
+    errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(2, 3)"],
     reference: "grad_output * np.conj(1 - output * output)",
     ..GATE
@@ -87,6 +89,7 @@ pub static THRESHOLD_BACKWARD: Row = Row {
     }),
     dtypes: DTypes::REAL,
     derivative: straight!(THRESHOLD_BACKWARD, 2),
+    errors: &[("t(2), t(3), 0", "RuntimeError", "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0")],
     samples: &["t(2, 3), t(2, 3), 0"],
     reference: "np.where(np.greater(self, threshold), grad_output, 0)",
     ..GATE
@@ -155,7 +158,7 @@ pub static SILU_BACKWARD: Row = Row {
         formula(1, BOTH, |d| {
             let (x, s) = (d.input(1), d.input(1).sigmoid());
             let slope = s.clone() * (1.0 - s.clone()) * (x * (1.0 - s * 2.0) + 2.0);
-            d.grad() * (d.input(0) * slope).conj()
+            d.grad().conj() * d.input(0) * slope.conj()
         }),
     ]),
     samples: &["t(2, 3), t(2, 3)"],

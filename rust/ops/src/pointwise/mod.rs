@@ -59,12 +59,20 @@ pub(crate) const UNARY: Row = Row {
     ..Row::BASE
 };
 
+/// A bad call of two operands: shapes that do not broadcast.
+pub(crate) const MISMATCH: crate::row::Bad = (
+    "t(5, 2, 4), t(3, 1)",
+    "RuntimeError",
+    "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 1",
+);
+
 /// What functions of two tensors have in common.
 #[allow(clippy::declare_interior_mutable_const)]
 pub(crate) const BINARY: Row = Row {
     variants: Variants::ALL,
     signature: "(Tensor self, Tensor other) -> Tensor",
     samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), t()", "t(0, 3), t(1, 3)"],
+    errors: &[MISMATCH],
     ..Row::BASE
 };
 

@@ -408,13 +408,8 @@ pub fn zeta(s: f64, q: f64) -> f64 {
     sum
 }
 
-/// The `n`-th derivative of digamma, for n >= 1.
+/// The `n`-th derivative of digamma, for n >= 1 and x where the zeta function has a value.
 pub fn polygamma(n: f64, x: f64) -> f64 {
-    if n == 1.0 && x < 0.5 {
-        // Reflected at one half.
-        let sine = (std::f64::consts::PI * x).sin();
-        return (std::f64::consts::PI / sine).powi(2) - zeta(2.0, 1.0 - x);
-    }
     let factorial = (1..=n as u32).fold(1.0, |product, k| product * f64::from(k));
     let sign = if n % 2.0 == 0.0 { -1.0 } else { 1.0 };
     sign * factorial * zeta(n + 1.0, x)

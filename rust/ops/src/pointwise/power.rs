@@ -138,6 +138,7 @@ pub static POW_TENSOR: Row = Row {
             }
         }),
     ]),
+    errors: &[super::MISMATCH],
     samples: &["pos(2, 3), pos(2, 3)", "pos(5, 1, 4), pos(3, 1)", "2, t(3)"],
     reference: "np.power(self, exponent)",
     ..Row::BASE
@@ -182,6 +183,7 @@ pub static FLOAT_POWER: Row = Row {
         Ok(args)
     }),
     derivative: Derivative::Composed,
+    errors: &[super::MISMATCH],
     samples: &["pos(2, 3), 2", "pos(2, 3), pos(3)", "2, pos(3)"],
     reference: "np.float_power(self, exponent)",
     ..Row::BASE

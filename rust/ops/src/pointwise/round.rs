@@ -111,6 +111,7 @@ pub static ROUND_DECIMALS: Row = Row {
         Ok(args)
     }),
     derivative: Derivative::Composed,
+    errors: &[("i(5, 3), decimals=1", "NotImplementedError", "\"round_cpu\" not implemented for 'Long'")],
     samples: &["t(2, 3), decimals=2", "t(2, 3), decimals=0", "t(3), decimals=-1"],
     reference: "np.round(self, decimals)",
     ..Row::BASE

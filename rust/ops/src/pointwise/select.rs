@@ -50,6 +50,7 @@ pub static WHERE_METHOD: Row = Row {
         Ok(args)
     }),
     derivative: Derivative::Composed,
+    errors: &[("t(3), i(2, 3), t(3)", "RuntimeError", "where expected condition to be a boolean tensor, but got a tensor with dtype Long")],
     samples: &["t(2, 3), b(2, 3), t(2, 3)", "t(3), b(3), 1"],
     reference: "np.where(condition, self, other)",
     ..Row::BASE

@@ -165,6 +165,7 @@ pub static POLYGAMMA: Row = Row {
         Ok(args)
     }),
     derivative: Derivative::Composed,
+    errors: &[("-1, t(3)", "RuntimeError", "polygamma(n, x) does not support negative n.")],
     samples: &["1, pos(2, 3)", "2, pos(3)", "0, pos()"],
     ..Row::BASE
 };
@@ -179,7 +180,15 @@ pub static POLYGAMMA_METHOD: Row = Row {
     tensor([1.6449, 4.9348])",
     dtypes: REAL,
     run: float(tiles! {
-        for<S> [f32, f64] (|x; n| if n == 0.0 { S::digamma(x) } else { polygamma(f64::from(n), f64::from(x)) as T })
+        for<S> [f32, f64] (|x; n| if n == 0.0 {
+            S::digamma(x)
+        } else if n == 1.0 && x < 0.5 {
+            // Reflected at one half.
+            let ratio = PI as T / S::sin(PI as T * x);
+            ratio * ratio - zeta(2.0, f64::from(1.0 - x)) as T
+        } else {
+            polygamma(f64::from(n), f64::from(x)) as T
+        })
     }),
     check: Some(|args| match args.int(1)? {
         n if n < 0 => Err(Error::runtime("polygamma(n, x) does not support negative n.")),
@@ -189,6 +198,7 @@ pub static POLYGAMMA_METHOD: Row = Row {
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
         d.grad() * d.input(0).call(&POLYGAMMA_METHOD, [Value::Int(d.int(1).saturating_add(1))])
     })]),
+    errors: &[("t(3), -1", "RuntimeError", "polygamma(n, x) does not support negative n.")],
     samples: &["pos(2, 3), 1", "pos(3), 2"],
     ..Row::BASE
 };
@@ -206,6 +216,7 @@ pub static ZETA: Row = Row {
     run: float(tiles! { for<S> [f32, f64] (|x, q| zeta(f64::from(x), f64::from(q)) as T) }),
     refuses: "zeta_cpu",
     derivative: Derivative::NonDifferentiable("it is not implemented, as in torch"),
+    errors: &[super::MISMATCH],
     samples: &["pos(2, 3) + 1, pos(2, 3)"],
     ..Row::BASE
 };
@@ -259,6 +270,7 @@ pub static XLOG1PY: Row = Row {
         }),
         formula(1, Saves::input(0).and(Saves::input(1)), |d| d.grad() * d.input(0) / (d.input(1) + 1.0)),
     ]),
+    errors: &[super::MISMATCH],
     samples: &["t(2, 3), pos(2, 3)", "t(4), 2"],
     reference: "np.multiply(self, np.log1p(other))",
     ..Row::BASE

@@ -48,6 +48,7 @@ pub static LERP: Row = Row {
         formula(1, Saves::input(2), |d| d.grad() * d.input(2).conj()),
         formula(2, Saves::input(0).and(Saves::input(1)), |d| d.grad() * (d.input(1) - d.input(0)).conj()),
     ]),
+    errors: &[("t(2, 2), t(3, 3), 0.5", "RuntimeError", "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 1")],
     samples: &["t(2, 3), t(2, 3), 0.3", "t(2, 3), t(3), t(2, 1)", "t(), t(), 0.7"],
     reference: "self + weight * (end - self)",
     ..Row::BASE
@@ -77,6 +78,7 @@ pub static ADDCMUL: Row = Row {
         formula(1, FACTORS, |d| d.grad() * (d.input(2) * Expr::from(d.scalar(3))).conj()),
         formula(2, FACTORS, |d| d.grad() * (d.input(1) * Expr::from(d.scalar(3))).conj()),
     ]),
+    errors: &[("t(2), t(2), t(3)", "RuntimeError", "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0")],
     samples: &["t(2, 3), t(2, 3), t(2, 3)", "t(2, 3), t(3), t(2, 1), value=2"],
     reference: "self + value * tensor1 * tensor2",
     ..Row::BASE
@@ -113,6 +115,7 @@ pub static ADDCDIV: Row = Row {
             -d.grad() * (product / (d.input(2) * d.input(2))).conj()
         }),
     ]),
+    errors: &[("t(2), t(2), t(3)", "RuntimeError", "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0")],
     samples: &["t(2, 3), t(2, 3), pos(2, 3)", "t(2, 3), t(3), pos(2, 1), value=2"],
     reference: "self + value * tensor1 / tensor2",
     ..Row::BASE

@@ -26,7 +26,12 @@ pub static DIAGONAL: Row = Row {
 
 /// The diagonal's geometry in a tensor of this geometry.
 pub fn diagonal(own: &Layout, args: &Args) -> Result<Layout> {
-    let (offset, first, second) = (args.int(1)? as isize, args.int(2)?, args.int(3)?);
+    diagonal_at(own, args.int(1)?, args.int(2)?, args.int(3)?)
+}
+
+/// The diagonal's geometry, by numbers.
+pub fn diagonal_at(own: &Layout, offset: i64, first: i64, second: i64) -> Result<Layout> {
+    let offset = offset as isize;
     let (a, b) = (wrap_dim(first, own.rank())?, wrap_dim(second, own.rank())?);
     if a == b {
         return Err(Error::runtime(format!("diagonal dimensions cannot be identical {first}, {second}")));

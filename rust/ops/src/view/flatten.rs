@@ -130,7 +130,7 @@ pub fn atleast_1d(tensor: &Tensor) -> Result<Tensor> {
     if tensor.rank() == 0 { op!(RESHAPE, tensor, Ints::from_slice(&[1])) } else { Ok(tensor.clone()) }
 }
 
-fn atleast_2d(tensor: &Tensor) -> Result<Tensor> {
+pub fn atleast_2d(tensor: &Tensor) -> Result<Tensor> {
     match tensor.rank() {
         0 => op!(RESHAPE, tensor, Ints::from_slice(&[1, 1])),
         1 => op!(super::squeeze::UNSQUEEZE, tensor, 0i64),

@@ -29,11 +29,16 @@ pub static SELECT: Row = Row {
 };
 
 fn select(own: &Layout, args: &Args) -> Result<Layout> {
+    select_at(own, args.int(1)?, args.int(2)?)
+}
+
+/// The geometry at one index of a dimension.
+pub fn select_at(own: &Layout, dim: i64, index: i64) -> Result<Layout> {
     if own.rank() == 0 {
         return Err(Error::index("select() cannot be applied to a 0-dim tensor."));
     }
-    let dim = wrap_dim(args.int(1)?, own.rank())?;
-    let (index, size) = (args.int(2)? as isize, own.sizes[dim]);
+    let dim = wrap_dim(dim, own.rank())?;
+    let (index, size) = (index as isize, own.sizes[dim]);
     if index < -size || index >= size {
         return Err(Error::index(format!(
             "select(): index {index} out of range for tensor of size {} at dimension {dim}",

@@ -38,7 +38,7 @@ fn layout(args: &Args) -> Result<Layout> {
 }
 
 /// Refuses a geometry that leaves the storage.
-fn check(own: &Tensor, layout: Layout) -> Result<Layout> {
+pub fn check(own: &Tensor, layout: Layout) -> Result<Layout> {
     use rushlight_core::layout::Shape;
     if layout.sizes.len() != layout.strides.len() {
         return Err(Error::runtime(format!(
@@ -78,7 +78,7 @@ pub fn as_strided(tensor: &Tensor, layout: &Layout) -> Result<Tensor> {
 /// input's own geometry reads it. Where several of the input's indices share a place they share its gradient.
 fn scatter(d: &Derive) -> Expr {
     let Some(facts) = d.facts(0) else { return Expr::Nothing };
-    let own = Layout { sizes: facts.sizes.clone(), strides: facts.strides.clone(), offset: facts.offset };
+    let own = facts.layout();
     let (sizes, strides) = (to_dims(d.ints(1)), to_dims(d.ints(2)));
     let view = Layout { sizes, strides, offset: d.args.optional_int(3).map_or(own.offset, |offset| offset as isize) };
     let reach = |layout: &Layout| layout.span().unwrap_or((layout.offset, layout.offset));

@@ -1,0 +1,110 @@
+//! Rows of a table by their numbers, and the sum of gradients for each row.
+
+use rushlight_core::dtype::{bf16_, c64, c128, f16_};
+use rushlight_core::{DType, dispatch};
+
+use crate::matmul::{GemmElement, Sum};
+
+/// Bytes worth a task of their own.
+const TASK: usize = 1 << 15;
+
+#[derive(Clone, Copy)]
+struct Shared<T>(*mut T);
+// SAFETY: each row of the result is one task's.
+unsafe impl<T> Sync for Shared<T> {}
+impl<T> Shared<T> {
+    fn at(self, offset: usize) -> *mut T {
+        self.0.wrapping_add(offset)
+    }
+}
+
+/// Copies rows of `width` bytes, `step` bytes apart in the table.
+///
+/// # Safety
+/// Every index is a row of the table, and `output` has room for one row each.
+pub unsafe fn take(table: *const u8, step: isize, width: usize, indices: &[i64], output: *mut u8) {
+    let (table, output) = (Shared(table.cast_mut()), Shared(output));
+    rushlight_par::parallel_for(indices.len(), TASK.div_ceil(width.max(1)), |range| {
+        for i in range {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let row = table.at(0).wrapping_offset(indices[i] as isize * step);
+                std::ptr::copy_nonoverlapping(row, output.at(i * width), width);
+            }
+        }
+    });
+}
+
+/// For each row of a table of `rows`: the sum of the gradients that belong to it, in their order; divided by their number
+/// if `averages`. The row `skipped` stays zero.
+///
+/// # Safety
+/// `grads` holds `width` elements for each index, `output` for each row; indices are rows.
+pub unsafe fn sum_rows(dtype: DType, grads: *const u8, indices: &[i64], output: *mut u8, rows: usize, width: usize, skipped: i64, averages: bool) {
+    // The gradients of each row follow each other in `order`, found by counting.
+    let mut starts = vec![0usize; rows + 1];
+    for &index in indices {
+        starts[index as usize + 1] += 1;
+    }
+    for row in 0..rows {
+        starts[row + 1] += starts[row];
+    }
+    let mut order = vec![0usize; indices.len()];
+    let mut next = starts.clone();
+    for (at, &index) in indices.iter().enumerate() {
+        order[next[index as usize]] = at;
+        next[index as usize] += 1;
+    }
+    dispatch!(dtype, T in [f32, f64, f16_, bf16_, c64, c128, i64, i32, i16, i8, u8] => {
+        let (grads, output) = (Shared(grads.cast_mut().cast::<T>()), Shared(output.cast::<T>()));
+        let grain = TASK.div_ceil((width * size_of::<T>()).max(1));
+        rushlight_par::parallel_for(rows, grain, |range| {
+            for row in range {
+                let own = if row as i64 == skipped { &[][..] } else { &order[starts[row]..starts[row + 1]] };
+                // SAFETY: the caller's promise.
+                unsafe { sum_row::<T>(grads, own, output.at(row * width), width, averages) }
+            }
+        });
+    }, else => ())
+}
+
+/// # Safety
+/// As for `sum_rows`.
+unsafe fn sum_row<T: GemmElement + Average>(grads: Shared<T>, own: &[usize], to: *mut T, width: usize, averages: bool) {
+    let zero = <T as GemmElement>::Sum::ZERO;
+    for j in 0..width {
+        let mut sum = zero;
+        for &at in own {
+            // SAFETY: the caller's promise.
+            sum = sum.plus(unsafe { *grads.at(at * width + j) }.widen());
+        }
+        let value = T::narrow(sum);
+        // SAFETY: the caller's promise.
+        unsafe { to.add(j).write(if averages && own.len() > 1 { value.over(own.len()) } else { value }) };
+    }
+}
+
+/// Division by a count.
+trait Average {
+    fn over(self, n: usize) -> Self;
+}
+macro_rules! average {
+    ($($type:ty: |$x:ident, $n:ident| $value:expr;)*) => {$(
+        impl Average for $type {
+            fn over(self, $n: usize) -> $type { let $x = self; $value }
+        }
+    )*};
+}
+average! {
+    f32: |x, n| x / n as f32;
+    f64: |x, n| x / n as f64;
+    f16_: |x, n| f16_::from_f32(x.to_f32() / n as f32);
+    bf16_: |x, n| bf16_::from_f32(x.to_f32() / n as f32);
+    c64: |x, n| x / n as f32;
+    c128: |x, n| x / n as f64;
+    i64: |x, n| x / n as i64;
+    i32: |x, n| x / n as i32;
+    i16: |x, n| x / n as i16;
+    i8: |x, n| x / n as i8;
+    u8: |x, n| x / n as u8;
+}

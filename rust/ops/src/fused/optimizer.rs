@@ -1,0 +1,183 @@
+//! Steps of optimizers over lists of parameters, in place and outside of the graph.
+//!
+//! The lists run in parallel: a parameter, its gradient and its state have one shape and dtype, while dtypes and shapes may
+//! differ along the lists. Complex tensors count as pairs of real numbers.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::layout::Shape;
+use rushlight_core::plan::Plan;
+use rushlight_core::{DType, Device, Error, Layout, Result, Scalar};
+use rushlight_cpu::optim::{Adam, Sgd, adam_step, amsgrad_step, sgd_momentum_step, sgd_step};
+
+use crate::derive::Derivative;
+use crate::row::{DTypes, Row, Run, Variants};
+use crate::value::{Args, Output};
+
+pub static SGD: Row = Row {
+    name: "_fused_sgd",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor[] params, Tensor[] grads, Tensor[] buffers, float lr, float momentum, float dampening, float weight_decay, bool nesterov, bool maximize, bool first) -> None",
+    doc: "One step of stochastic gradient descent for each parameter, in place.
+
+Without momentum `buffers` is empty; with `first` they hold nothing yet.
+
+    >>> weight = torch.ones(2)
+    >>> torch._fused_sgd([weight], [torch.ones(2)], [], 0.5, 0.0, 0.0, 0.0, False, False, True)
+    >>> weight
+    tensor([0.5000, 0.5000])",
+    dtypes: DTypes::INEXACT,
+    run: Run::Body(sgd),
+    derivative: Derivative::NonDifferentiable("it changes its arguments, outside of the graph"),
+    reference: "",
+    ..Row::BASE
+};
+
+pub static ADAM: Row = Row {
+    name: "_fused_adam",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] state_steps, float lr, float beta1, float beta2, float eps, float weight_decay, bool amsgrad, bool maximize, bool decoupled) -> None",
+    doc: "One step of Adam for each parameter, in place; `decoupled` makes it AdamW.
+
+Without `amsgrad`, `max_exp_avg_sqs` is empty.
+
+    >>> weight, mean, square, step = torch.ones(1), torch.zeros(1), torch.zeros(1), torch.zeros(())
+    >>> torch._fused_adam([weight], [torch.ones(1)], [mean], [square], [], [step], 0.5, 0.9, 0.99, 0.0, 0.0, False, False, False)
+    >>> weight, step
+    (tensor([0.5000]), tensor(1.))",
+    dtypes: DTypes::INEXACT,
+    run: Run::Body(adam),
+    derivative: Derivative::NonDifferentiable("it changes its arguments, outside of the graph"),
+    reference: "",
+    ..Row::BASE
+};
+
+/// The lists at `places`, side by side: what belongs to one parameter.
+fn columns<'a, const N: usize>(args: &'a Args, places: [usize; N]) -> Result<Vec<[&'a Tensor; N]>> {
+    let mut lists = Vec::with_capacity(N);
+    for place in places {
+        lists.push(args.tensors(place)?);
+    }
+    if lists.iter().any(|list| list.len() != lists[0].len()) {
+        let lengths: Vec<String> = lists.iter().map(|list| list.len().to_string()).collect();
+        return Err(Error::runtime(format!("lists of {} tensors do not belong together", lengths.join(", "))));
+    }
+    (0..lists[0].len()).map(|at| group(std::array::from_fn(|n| lists[n][at]))).collect()
+}
+
+/// Checks that a parameter, its gradient (place 1) and its state fit each other and may be written.
+fn group<const N: usize>(tensors: [&Tensor; N]) -> Result<[&Tensor; N]> {
+    let first = tensors[0];
+    if !first.dtype().is_differentiable() {
+        return Err(Error::runtime(format!("parameters are floats or complex numbers, not {}", first.dtype())));
+    }
+    for (place, tensor) in tensors.iter().enumerate() {
+        if tensor.sizes() != first.sizes() || tensor.dtype() != first.dtype() {
+            return Err(Error::runtime(format!(
+                "a parameter of {} {} has a gradient or state of {} {}",
+                first.dtype(),
+                Shape(first.sizes()),
+                tensor.dtype(),
+                Shape(tensor.sizes())
+            )));
+        }
+        if place != 1 {
+            crate::variants::check_writable(tensor)?;
+        }
+    }
+    Ok(tensors)
+}
+
+/// The same memory as real numbers.
+fn real(tensor: &Tensor) -> Layout {
+    let mut layout = tensor.layout().clone();
+    if tensor.dtype().is_complex() {
+        layout.strides.iter_mut().for_each(|stride| *stride *= 2);
+        layout.offset *= 2;
+        layout.sizes.push(2);
+        layout.strides.push(1);
+    }
+    layout
+}
+
+/// Runs a kernel over the tensors of one parameter and counts the changes.
+fn run<const N: usize>(tensors: [&Tensor; N], kernel: impl FnOnce(DType, &Plan<N>, [*mut u8; N])) -> Result<()> {
+    let dtype = tensors[0].dtype().to_real();
+    if tensors[0].device() == Device::Cpu && tensors[0].numel() > 0 {
+        let layouts = tensors.map(real);
+        let plan = Plan::new(layouts.each_ref(), [dtype.size(); N]);
+        crate::host::while_detached(plan.numel(), || {
+            let pins = tensors.map(|tensor| tensor.storage().pin());
+            kernel(dtype, &plan, pins.each_ref().map(|pin| pin.as_ptr()));
+            Ok(())
+        })?;
+    }
+    for (place, tensor) in tensors.iter().enumerate() {
+        if place != 1 {
+            tensor.bump_version();
+        }
+    }
+    Ok(())
+}
+
+fn sgd(args: &Args) -> Result<Output> {
+    let numbers = Sgd {
+        lr: args.float(3)?,
+        momentum: args.float(4)?,
+        dampening: args.float(5)?,
+        weight_decay: args.float(6)?,
+        nesterov: args.bool(7)?,
+        maximize: args.bool(8)?,
+        first: args.bool(9)?,
+    };
+    // SAFETY: layouts stay within their pinned storages.
+    unsafe {
+        if numbers.momentum == 0.0 {
+            for tensors in columns(args, [0, 1])? {
+                run(tensors, |dtype, plan, ends| sgd_step(dtype, plan, ends, &numbers))?;
+            }
+        } else {
+            for tensors in columns(args, [0, 1, 2])? {
+                run(tensors, |dtype, plan, ends| sgd_momentum_step(dtype, plan, ends, &numbers))?;
+            }
+        }
+    }
+    Ok(Output::Nothing)
+}
+
+fn adam(args: &Args) -> Result<Output> {
+    let amsgrad = args.bool(11)?;
+    let steps = args.tensors(5)?;
+    // SAFETY: layouts stay within their pinned storages.
+    unsafe {
+        if amsgrad {
+            for (tensors, step) in columns(args, [0, 1, 2, 3, 4])?.into_iter().zip(steps) {
+                let numbers = next(args, step)?;
+                run(tensors, |dtype, plan, ends| amsgrad_step(dtype, plan, ends, &numbers))?;
+            }
+        } else {
+            for (tensors, step) in columns(args, [0, 1, 2, 3])?.into_iter().zip(steps) {
+                let numbers = next(args, step)?;
+                run(tensors, |dtype, plan, ends| adam_step(dtype, plan, ends, &numbers))?;
+            }
+        }
+    }
+    Ok(Output::Nothing)
+}
+
+/// Counts a step, and says the numbers for it.
+fn next(args: &Args, step: &Tensor) -> Result<Adam> {
+    let count = crate::convert::item(step)?.f64() + 1.0;
+    crate::variants::check_writable(step)?;
+    crate::create::fill(step, Scalar::Float(count))?;
+    step.bump_version();
+    Ok(Adam {
+        lr: args.float(6)?,
+        beta1: args.float(7)?,
+        beta2: args.float(8)?,
+        eps: args.float(9)?,
+        weight_decay: args.float(10)?,
+        maximize: args.bool(12)?,
+        decoupled: args.bool(13)?,
+        step: count,
+    })
+}

@@ -1,0 +1,206 @@
+//! Elements in reverse, rolled around, turned.
+
+use rushlight_core::layout::{dim_mask, wrap_dim};
+use rushlight_core::{Error, Layout, Result};
+
+use crate::derive::{Derivative, Saves, formula};
+use crate::row::{DTypes, Kernel, Row, Run, Spec};
+use crate::value::{Ints, Output, Value};
+use crate::view::reshape::sizes_value;
+use crate::{Tensor, op};
+
+pub static FLIP: Row = Row {
+    name: "flip",
+    signature: "(Tensor self, int[] dims) -> Tensor",
+    doc: "A copy with the elements in reverse along `dims`. (`x[::-1]` is a view.)
+
+    >>> torch.flip(torch.tensor([[1, 2], [3, 4]]), [1])
+    tensor([[2, 1],
+            [4, 3]])",
+    dtypes: DTypes::ALL,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let own = args.tensor(0)?;
+            if !args.ints(1)?.is_empty() {
+                dim_mask(args.ints(1)?, own.rank())?;
+            }
+            let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
+            Ok(vec![Spec { layout, dtype: own.dtype(), device: own.device() }])
+        },
+        cpu: |args, results| {
+            let own = args.tensor(0)?;
+            let mut layout = own.layout().clone();
+            if own.rank() > 0 {
+                for &dim in args.ints(1)? {
+                    layout = layout.flip(wrap_dim(dim, own.rank())?);
+                }
+            }
+            crate::copy::copy_views(&results[0], results[0].layout(), own, &layout)
+        },
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
+        d.grad().call(&FLIP, [Value::Ints(d.ints(1).into())])
+    })]),
+    samples: &["t(2, 3), (0,)", "t(2, 3, 4), (0, -1)", "t(2, 3).t(), (0,)", "t(0, 3), (0,)", "t(2), ()"],
+    errors: &[
+        ("t(2, 3), (0, 0)", "RuntimeError", "dim 0 appears multiple times in the list of dims"),
+        ("t(2, 3), (5,)", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 5)"),
+    ],
+    reference: "np.flip(self, dims)",
+    ..Row::BASE
+};
+
+macro_rules! flips {
+    ($($row:ident $name:literal $least:literal $dim:literal $reference:literal $sample:literal $doc:literal;)*) => {$(
+        pub static $row: Row = Row {
+            name: $name,
+            signature: "(Tensor self) -> Tensor",
+            doc: $doc,
+            dtypes: DTypes::ALL,
+            run: Run::Compose(|args| {
+                let own = args.tensor(0)?;
+                if own.rank() < $least {
+                    return Err(Error::runtime(concat!("Input must be >= ", $least, "-d.")));
+                }
+                op!(FLIP, own, Ints::from_slice(&[$dim])).map(Output::Tensor)
+            }),
+            derivative: Derivative::Composed,
+            samples: &[$sample],
+            reference: $reference,
+            ..Row::BASE
+        };
+    )*};
+}
+
+flips! {
+    FLIPLR "fliplr" 2 1 "np.fliplr(self)" "t(2, 3)"
+    "A copy with the columns in reverse.
+
+    >>> torch.fliplr(torch.tensor([[1, 2], [3, 4]]))
+    tensor([[2, 1],
+            [4, 3]])";
+    FLIPUD "flipud" 1 0 "np.flipud(self)" "t(2, 3)"
+    "A copy with the rows in reverse.
+
+    >>> torch.flipud(torch.tensor([[1, 2], [3, 4]]))
+    tensor([[3, 4],
+            [1, 2]])";
+}
+
+pub static ROLL: Row = Row {
+    name: "roll",
+    signature: "(Tensor self, int[] shifts, int[] dims=[]) -> Tensor",
+    doc: "A copy with the elements moved on by `shifts` along `dims`; what falls off the end comes back at the beginning.
+
+Without `dims` the elements roll as if they stood in one row.
+
+    >>> torch.roll(torch.tensor([1, 2, 3, 4]), 1)
+    tensor([4, 1, 2, 3])",
+    dtypes: DTypes::ALL,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let own = args.tensor(0)?;
+            let (shifts, dims) = (args.ints(1)?, args.ints(2)?);
+            if shifts.is_empty() {
+                return Err(Error::runtime("`shifts` required"));
+            }
+            if shifts.len() != dims.len() && !(dims.is_empty() && shifts.len() == 1) {
+                return Err(Error::runtime(format!(
+                    "shifts and dimensions must align. shifts: {}, dims:{}",
+                    shifts.len(),
+                    dims.len()
+                )));
+            }
+            for &dim in dims {
+                wrap_dim(dim, own.rank())?;
+            }
+            Ok(vec![Spec::new(own.sizes(), own.dtype(), own)])
+        },
+        cpu: |args, results| {
+            let own = args.tensor(0)?;
+            let (shifts, dims) = (args.ints(1)?, args.ints(2)?);
+            if dims.is_empty() {
+                let flat = op!(crate::view::RESHAPE, own.detach(), sizes_value(&[-1]))?;
+                let row = Layout::contiguous(flat.sizes());
+                return pieces(&results[0], row, &flat, flat.layout().clone(), &[(0, shifts[0] as isize)]);
+            }
+            let mut moves: Vec<(usize, isize)> = Vec::new();
+            for (&shift, &dim) in shifts.iter().zip(dims) {
+                let dim = wrap_dim(dim, own.rank())?;
+                match moves.iter_mut().find(|(known, _)| *known == dim) {
+                    Some((_, sum)) => *sum += shift as isize,
+                    None => moves.push((dim, shift as isize)),
+                }
+            }
+            moves.retain(|(dim, _)| *dim < own.rank());
+            pieces(&results[0], results[0].layout().clone(), own, own.layout().clone(), &moves)
+        },
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
+        let back: Ints = d.ints(1).iter().map(|shift| -shift).collect();
+        d.grad().call(&ROLL, [Value::Ints(back), Value::Ints(d.ints(2).into())])
+    })]),
+    samples: &["t(2, 3), 1", "t(2, 3), (1, -1), (0, 1)", "t(5), 7, 0", "t(3, 4).t(), 2, -1", "t(0, 3), 1, 0"],
+    errors: &[("t(2, 3), (1, 2)", "RuntimeError", "shifts and dimensions must align. shifts: 2, dims:0")],
+    reference: "np.roll(self, shifts, dims if len(dims) else None)",
+    ..Row::BASE
+};
+
+/// Copies rolled stretches: along each moved dimension there are two.
+fn pieces(to: &Tensor, target: Layout, from: &Tensor, source: Layout, moves: &[(usize, isize)]) -> Result<()> {
+    let [(dim, shift), rest @ ..] = moves else {
+        return crate::copy::copy_views(to, &target, from, &source);
+    };
+    let size = source.sizes[*dim];
+    if size == 0 {
+        return Ok(());
+    }
+    let shift = shift.rem_euclid(size);
+    for (at, start, length) in [(shift, 0, size - shift), (0, size - shift, shift)] {
+        if length > 0 {
+            pieces(to, target.slice(*dim, at, length, 1), from, source.slice(*dim, start, length, 1), rest)?;
+        }
+    }
+    Ok(())
+}
+
+pub static ROT90: Row = Row {
+    name: "rot90",
+    signature: "(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
+    doc: "The tensor turned by `k` quarters in the plane of two dimensions, from the first towards the second.
+
+    >>> torch.rot90(torch.tensor([[1, 2], [3, 4]]))
+    tensor([[2, 4],
+            [1, 3]])",
+    dtypes: DTypes::ALL,
+    run: Run::Compose(|args| {
+        let own = args.tensor(0)?;
+        let dims = args.ints(2)?;
+        let &[first, second] = dims else {
+            return Err(Error::runtime(format!("expected total rotation dims == 2, but got dims = {}", dims.len())));
+        };
+        if own.rank() < 2 {
+            return Err(Error::runtime(format!("expected total dims >= 2, but got total dims = {}", own.rank())));
+        }
+        if first == second || (first - second).unsigned_abs() as usize == own.rank() {
+            return Err(Error::runtime(format!(
+                "expected rotation dims to be different, but got dim0 = {first} and dim1 = {second}"
+            )));
+        }
+        let (a, b) = (wrap_dim(first, own.rank())? as i64, wrap_dim(second, own.rank())? as i64);
+        let flip = |dims: &[i64]| op!(FLIP, own, Ints::from_slice(dims));
+        let turned = match args.int(1)?.rem_euclid(4) {
+            1 => op!(crate::view::transpose::TRANSPOSE, flip(&[b])?, a, b),
+            2 => flip(&[a, b]),
+            3 => op!(crate::view::transpose::TRANSPOSE, flip(&[a])?, a, b),
+            _ => op!(crate::convert::CLONE, own),
+        };
+        turned.map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3)", "t(2, 3), 2", "t(2, 3, 4), -1, (1, 2)", "t(2, 3), 0"],
+    errors: &[("t(2, 3), 1, (0, 0)", "RuntimeError", "expected rotation dims to be different, but got dim0 = 0 and dim1 = 0")],
+    reference: "np.rot90(self, k, dims)",
+    ..Row::BASE
+};
+

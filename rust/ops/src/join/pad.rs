@@ -1,0 +1,199 @@
+//! Borders around a tensor: a constant, or elements from inside.
+
+use rushlight_core::{Error, Result, Scalar};
+
+use crate::derive::{Derivative, Saves, formula};
+use crate::index::along::INDEX_SELECT;
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::value::{Args, Ints, Output, Value};
+use crate::{Tensor, op};
+
+pub static CONSTANT_PAD: Row = Row {
+    name: "constant_pad_nd",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, int[] pad, Scalar value=0) -> Tensor",
+    doc: "A copy with borders of one number; `pad` gives two widths for each dimension from the last one on, and a
+negative width cuts off.
+
+    >>> torch.constant_pad_nd(torch.tensor([1, 2]), (1, 2), 5)
+    tensor([5, 1, 2, 5, 5])",
+    dtypes: DTypes::ALL,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let own = args.tensor(0)?;
+            let mut sizes = own.sizes().clone();
+            for (size, (before, after)) in sizes.iter_mut().zip(widths(own, args.ints(1)?)?) {
+                let padded = *size + before + after;
+                if padded < 0 || *size + before.min(0) + after.min(0) < 0 {
+                    return Err(if before.min(0) + *size < 0 || *size + before.min(0) + after.min(0) < 0 {
+                        Error::runtime("narrow(): length must be non-negative.")
+                    } else {
+                        Error::runtime(format!(
+                            "The input size {size}, plus negative padding {before} and {after} resulted in a negative output size, which is invalid. Check dimension of your input."
+                        ))
+                    });
+                }
+                *size = padded;
+            }
+            Ok(vec![Spec::new(&sizes, own.dtype(), own)])
+        },
+        cpu: |args, results| {
+            let (own, whole) = (args.tensor(0)?, &results[0]);
+            crate::create::fill(whole, args.scalar(2)?)?;
+            let (mut target, mut source) = (whole.layout().clone(), own.layout().clone());
+            for (dim, (before, after)) in widths(own, args.ints(1)?)?.into_iter().enumerate() {
+                let length = source.sizes[dim] + before.min(0) + after.min(0);
+                target = target.slice(dim, before.max(0), length, 1);
+                source = source.slice(dim, -before.min(0), length, 1);
+            }
+            crate::copy::copy_views(whole, &target, own, &source)
+        },
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
+        let back: Ints = d.ints(1).iter().map(|width| -width).collect();
+        d.grad().call(&CONSTANT_PAD, [Value::Ints(back)])
+    })]),
+    samples: &["t(2, 3), (1, 2)", "t(2, 3), (1, 1, 0, 2), 3", "t(4), (-1, 2)", "t(2, 3), (-1, -1)", "t(0, 2), (1, 1, 1, 0)"],
+    errors: &[("t(2, 3), (1,)", "RuntimeError", "Length of pad must be even but instead it equals 1")],
+    ..Row::BASE
+};
+
+/// The widths before and after each dimension.
+fn widths(own: &Tensor, pad: &[i64]) -> Result<Vec<(isize, isize)>> {
+    if !pad.len().is_multiple_of(2) {
+        return Err(Error::runtime(format!("Length of pad must be even but instead it equals {}", pad.len())));
+    }
+    let rank = own.rank();
+    if pad.len() / 2 > rank {
+        return Err(Error::runtime(format!(
+            "Length of pad should be no more than twice the number of dimensions of the input. Pad length is {} while the input has {rank} dimensions.",
+            pad.len()
+        )));
+    }
+    let mut widths = vec![(0, 0); rank];
+    for (at, pair) in pad.chunks_exact(2).enumerate() {
+        widths[rank - 1 - at] = (pair[0] as isize, pair[1] as isize);
+    }
+    Ok(widths)
+}
+
+pub static PAD: Row = Row {
+    name: "pad",
+    namespace: "nn.functional",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, int[] pad, str mode='constant', Scalar? value=None) -> Tensor",
+    doc: "A copy with borders around it.
+
+`pad` gives two widths for each dimension from the last one on. Borders hold `value` (mode `constant`), the elements
+mirrored (`reflect`), the outermost element (`replicate`), or the elements from the other end (`circular`).
+
+    >>> torch.nn.functional.pad(torch.tensor([[1., 2., 3.]]), (1, 2), mode='reflect')
+    tensor([[2., 1., 2., 3., 2., 1.]])",
+    dtypes: DTypes::ALL,
+    run: Run::Compose(|args| {
+        let (own, pad) = (args.tensor(0)?, args.ints(1)?);
+        if !pad.len().is_multiple_of(2) {
+            return Err(Error::runtime("Padding length must be divisible by 2"));
+        }
+        if pad.len() / 2 > own.rank() {
+            return Err(Error::runtime(format!(
+                "Padding length should be less than or equal to two times the input dimension but got padding length {} and input of dimension {}",
+                pad.len(),
+                own.rank()
+            )));
+        }
+        let mode = args.str(2)?;
+        if mode == "constant" {
+            return CONSTANT_PAD.call([own.into(), pad.into(), args.optional_scalar(3).unwrap_or(Scalar::ZERO).into()]);
+        }
+        if args.optional_scalar(3).is_some_and(|value| !value.is_zero()) {
+            return Err(Error::runtime(format!("Padding mode \"{mode}\" doesn't take in value argument")));
+        }
+        let Some(mode) = Mode::named(mode) else {
+            return Err(Error::not_implemented(format!("Unrecognised padding mode {mode}")));
+        };
+        borders(args, own, pad, mode).map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &[
+        "t(2, 3), (1, 2)",
+        "t(2, 3, 4), (1, 2), 'reflect'",
+        "t(2, 3, 4), (1, 2, 2, 0), 'replicate'",
+        "t(2, 3, 4), (1, 2), 'circular'",
+    ],
+    errors: &[
+        ("t(2, 3), (1,)", "RuntimeError", "Padding length must be divisible by 2"),
+        ("t(2, 3), (1, 1), 'foo'", "NotImplementedError", "Unrecognised padding mode foo"),
+    ],
+    ..Row::BASE
+};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Reflect,
+    Replicate,
+    Circular,
+}
+
+impl Mode {
+    fn named(name: &str) -> Option<Mode> {
+        Some(match name {
+            "reflect" => Mode::Reflect,
+            "replicate" => Mode::Replicate,
+            "circular" => Mode::Circular,
+            _ => return None,
+        })
+    }
+
+    /// Which element stands at `at`, which may lie outside `0..size`.
+    fn source(self, at: isize, size: isize) -> isize {
+        match self {
+            Mode::Replicate => at.clamp(0, size - 1),
+            Mode::Circular => at.rem_euclid(size),
+            Mode::Reflect if at < 0 => -at,
+            Mode::Reflect if at >= size => 2 * (size - 1) - at,
+            Mode::Reflect => at,
+        }
+    }
+}
+
+/// Borders out of the elements inside, one dimension after the other.
+fn borders(args: &Args, own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor> {
+    let padded = pad.len() / 2;
+    if !(1..=3).contains(&padded) || own.rank() < padded + 1 || own.rank() > padded + 2 {
+        return Err(Error::not_implemented(format!(
+            "Padding size {} is not supported for {}D input tensor.\nSupported combinations for non-constant padding:\n  - 2D or 3D input: padding size = 2 (pads last dimension)\n  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)\n  - 4D or 5D input: padding size = 6 (pads last 3 dimensions)",
+            pad.len(),
+            own.rank()
+        )));
+    }
+    let mut whole = own.clone();
+    for (dim, (before, after)) in widths(own, pad)?.into_iter().enumerate() {
+        let size = own.sizes()[dim];
+        let too_far = match mode {
+            Mode::Reflect => before >= size || after >= size,
+            Mode::Circular => before > size || after > size,
+            Mode::Replicate => size == 0,
+        };
+        if (before, after) == (0, 0) {
+            continue;
+        }
+        if too_far {
+            return Err(Error::runtime(match mode {
+                Mode::Reflect => format!(
+                    "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding ({before}, {after}) at dimension {dim} of input {}",
+                    rushlight_core::layout::Shape(own.sizes())
+                ),
+                Mode::Circular => "Padding value causes wrapping around more than once.".into(),
+                Mode::Replicate => format!("{}(): the padded dimension is empty", args.row.python_name()),
+            }));
+        }
+        if size + before + after < 0 {
+            return Err(Error::runtime("Negative padding value is resulting in an empty dimension"));
+        }
+        let places: Vec<i64> = (-before..size + after).map(|at| mode.source(at, size) as i64).collect();
+        whole = op!(INDEX_SELECT, whole, dim, crate::from_slice(&places)?)?;
+    }
+    Ok(if whole.ptr_eq(own) { op!(crate::convert::CLONE, own)? } else { whole })
+}
+

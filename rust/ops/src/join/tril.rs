@@ -1,0 +1,58 @@
+//! Triangles of matrices.
+
+use rushlight_core::{Error, Result};
+
+use crate::Tensor;
+use crate::derive::{Derivative, Saves, formula};
+use crate::row::{DTypes, Row, Run, Update, Variants};
+
+macro_rules! triangles {
+    ($($row:ident $name:literal $upper:literal $reference:literal $doc:literal;)*) => {$(
+        pub static $row: Row = Row {
+            name: $name,
+            variants: Variants::ALL,
+            signature: "(Tensor self, int diagonal=0) -> Tensor",
+            doc: $doc,
+            dtypes: DTypes::ALL,
+            run: Run::Update(Update {
+                check: |args| {
+                    if args.tensor(0)?.rank() < 2 {
+                        return Err(Error::runtime(concat!($name, ": input tensor must have at least 2 dimensions")));
+                    }
+                    Ok(())
+                },
+                cpu: |args, target| clear(target, args.int(1)?, $upper),
+            }),
+            derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad().call(&$row, [d.int(1).into()]))]),
+            samples: &["t(3, 3)", "t(3, 4), 1", "t(2, 3, 4), -1", "t(4, 3).t(), 9"],
+            errors: &[("t(3)", "RuntimeError", concat!($name, ": input tensor must have at least 2 dimensions"))],
+            reference: $reference,
+            ..Row::BASE
+        };
+    )*};
+}
+
+triangles! {
+    TRIL "tril" false "np.tril(self, diagonal)"
+    "The lower triangle of matrices, up to `diagonal`; zeros above.
+
+    >>> torch.tril(torch.tensor([[1, 2], [3, 4]]))
+    tensor([[1, 0],
+            [3, 4]])";
+    TRIU "triu" true "np.triu(self, diagonal)"
+    "The upper triangle of matrices, from `diagonal` on; zeros below.
+
+    >>> torch.triu(torch.tensor([[1, 2], [3, 4]]))
+    tensor([[1, 2],
+            [0, 4]])";
+}
+
+/// Zeros outside the triangle.
+fn clear(target: &Tensor, diagonal: i64, upper: bool) -> Result<()> {
+    let pin = target.storage().pin();
+    // SAFETY: the layout stays within the pinned storage.
+    unsafe {
+        rushlight_cpu::copy::clear_triangle(pin.as_ptr(), target.layout(), target.dtype().size(), diagonal as isize, upper);
+    }
+    Ok(())
+}

@@ -1,0 +1,245 @@
+//! Tables of vectors: rows looked up by number.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::layout::Shape;
+use rushlight_core::{DType, Dims, Error, Result, Scalar};
+use rushlight_cpu::embedding::{sum_rows, take};
+
+use super::plain;
+use crate::derive::{Derivative, Saves, formula};
+use crate::expr::Expr;
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::value::{Args, Output};
+
+pub static EMBEDDING: Row = Row {
+    name: "embedding",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
+    doc: "The rows of `weight` with the numbers in `indices`.
+
+The row `padding_idx` gets no gradient; with `scale_grad_by_freq` the gradient of a row is divided by how often it was
+looked up.
+
+    >>> torch.embedding(torch.tensor([[1., 2.], [3., 4.]]), torch.tensor([1, 0]))
+    tensor([[3., 4.],
+            [1., 2.]])",
+    dtypes: DTypes::ALL,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let (weight, indices) = (args.tensor(0)?, args.tensor(1)?);
+            if weight.rank() != 2 {
+                return Err(Error::runtime("'weight' must be 2-D"));
+            }
+            check_indices(indices, "embedding")?;
+            let mut sizes = Dims::from_slice(indices.sizes());
+            sizes.push(weight.sizes()[1]);
+            Ok(vec![Spec::new(&sizes, weight.dtype(), weight)])
+        },
+        cpu: |args, results| {
+            let weight = args.tensor(0)?;
+            let indices = numbers(args.tensor(1)?, weight.sizes()[0])?;
+            let size = weight.dtype().size();
+            // Rows must be contiguous; their distance is free.
+            let rows = if weight.sizes()[1] <= 1 || weight.layout().strides[1] == 1 { weight.clone() } else { plain(weight, weight.dtype())? };
+            let (table, out) = (rows.storage().pin(), results[0].storage().pin());
+            let first = table.as_ptr().wrapping_offset(rows.layout().offset * size as isize);
+            let step = rows.layout().strides[0] * size as isize;
+            // SAFETY: indices are rows, and the result has room for one row each.
+            unsafe { take(first, step, weight.sizes()[1] as usize * size, &indices, out.as_ptr()) };
+            Ok(())
+        },
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(1), |d| match d.input(1).done() {
+        Ok(indices) => {
+            let rows = d.sizes(0)[0] as i64;
+            d.grad().call(&EMBEDDING_BACKWARD, [indices.into(), rows.into(), d.int(2).into(), d.flag(3).into()])
+        }
+        Err(error) => Expr::Failed(error),
+    })]),
+    samples: &["t(4, 3), i(4, 2, 5)", "t(4, 3), i(4, 5), 1", "t(4, 3), i(4, 5), -1, True", "t(4, 3), i(4)"],
+    errors: &[
+        ("t(3, 4), torch.tensor([0, 5])", "IndexError", "index out of range in self"),
+        ("t(3), torch.tensor([0])", "RuntimeError", "'weight' must be 2-D"),
+    ],
+    reference: "self[indices]",
+    ..Row::BASE
+};
+
+pub static EMBEDDING_BACKWARD: Row = Row {
+    name: "embedding_dense_backward",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor grad_output, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq) -> Tensor",
+    doc: "For each row of a table the sum of the gradients that belong to it.
+
+    >>> torch.embedding_dense_backward(torch.ones(3, 1), torch.tensor([0, 1, 1]), 2, -1, False)
+    tensor([[1.],
+            [2.]])",
+    dtypes: DTypes::NUMBERS,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let grad = args.tensor(0)?;
+            let width = grad.sizes().last().copied().unwrap_or(1);
+            Ok(vec![Spec::new(&[args.int(2)? as isize, width], grad.dtype(), grad)])
+        },
+        cpu: |args, results| {
+            let out = &results[0];
+            let indices = numbers(args.tensor(1)?, out.sizes()[0])?;
+            let grads = plain(args.tensor(0)?, out.dtype())?;
+            let (source, target) = (grads.storage().pin(), out.storage().pin());
+            let first = source.as_ptr().wrapping_offset(grads.layout().offset * out.dtype().size() as isize);
+            let (rows, width) = (out.sizes()[0] as usize, out.sizes()[1] as usize);
+            // SAFETY: indices are rows, with as many gradients each as the result is wide.
+            unsafe { sum_rows(out.dtype(), first, &indices, target.as_ptr(), rows, width, args.int(3)?, args.bool(4)?) };
+            Ok(())
+        },
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(1), |d| {
+        let gradient = || {
+            let indices = d.input(1).done()?;
+            let grads = d.grad().call(&EMBEDDING, [(&indices).into()]);
+            let factor = row_factors(&indices, d.int(2), d.int(3), d.flag(4), d.facts(0).map_or(DType::F32, |facts| facts.dtype))?;
+            match factor {
+                Some(factor) => (grads * Expr::from(factor)).done(),
+                None => grads.done(),
+            }
+        };
+        Expr::new(gradient())
+    })]),
+    samples: &["t(5, 3), i(4, 5), 4, -1, False", "t(5, 3), i(4, 5), 4, 1, False", "t(5, 3), i(4, 5), 4, -1, True"],
+    reference: "",
+    ..Row::BASE
+};
+
+/// What each looked-up row's gradient is multiplied with: zero at the padding, one over its frequency; nothing if all ones.
+fn row_factors(indices: &Tensor, rows: i64, skipped: i64, averages: bool, dtype: DType) -> Result<Option<Tensor>> {
+    if skipped < 0 && !averages {
+        return Ok(None);
+    }
+    let numbers = numbers(indices, rows as isize)?;
+    let mut counts = vec![0u32; rows as usize];
+    numbers.iter().for_each(|&row| counts[row as usize] += 1);
+    let factor = |&row: &i64| match (row == skipped, averages) {
+        (true, _) => 0.0,
+        (false, true) => 1.0 / f64::from(counts[row as usize]),
+        (false, false) => 1.0,
+    };
+    let factors = crate::create::from_slice(&numbers.iter().map(factor).collect::<Vec<f64>>())?;
+    let mut sizes = indices.sizes().clone();
+    sizes.push(1);
+    let factors = crate::convert::to_dtype(&factors, dtype)?;
+    crate::view::RESHAPE.tensor([(&factors).into(), crate::view::reshape::sizes_value(&sizes)]).map(Some)
+}
+
+fn check_indices(indices: &Tensor, row: &str) -> Result<()> {
+    if matches!(indices.dtype(), DType::I64 | DType::I32) {
+        return Ok(());
+    }
+    Err(Error::runtime(format!(
+        "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got torch.{}Tensor instead (while checking arguments for {row})",
+        indices.dtype().title()
+    ))
+    .hint("Row numbers are integers: indices.long()."))
+}
+
+/// The indices as a list; each is less than `rows`.
+fn numbers(indices: &Tensor, rows: isize) -> Result<Vec<i64>> {
+    let numbers = crate::convert::to_vec::<i64>(indices)?;
+    match numbers.iter().find(|&&index| index < 0 || index >= rows as i64) {
+        Some(bad) => {
+            Err(Error::index("index out of range in self").hint(format!("{bad} is no row of a table with {rows} rows.")))
+        }
+        None => Ok(numbers),
+    }
+}
+
+pub static EMBEDDING_RENORM: Row = Row {
+    name: "embedding_renorm_",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, Tensor indices, float max_norm, float norm_type) -> Tensor",
+    doc: "Shortens, in place, the rows that `indices` names to a norm of at most `max_norm`.
+
+    >>> torch.embedding_renorm_(torch.tensor([[3., 4.]]), torch.tensor([0]), 1.0, 2.0)
+    tensor([[0.6000, 0.8000]])",
+    dtypes: DTypes::FLOATS,
+    run: Run::Body(|args| {
+        let weight = args.tensor(0)?;
+        check_indices(args.tensor(1)?, "embedding_renorm_")?;
+        if weight.rank() != 2 {
+            return Err(Error::runtime(format!("Expected 2-dimensional weight, but got {}", Shape(weight.sizes()))));
+        }
+        crate::variants::check_writable(weight)?;
+        let (limit, power) = (args.float(2)?, args.float(3)?);
+        let mut rows = numbers(args.tensor(1)?, weight.sizes()[0])?;
+        rows.sort_unstable();
+        rows.dedup();
+        for row in rows {
+            let own = Tensor::new(weight.storage().clone(), weight.layout().select(0, row as isize), weight.dtype(), weight.device());
+            let norm = norm(&crate::convert::to_vec::<f64>(&own)?, power);
+            if norm > limit {
+                let shorter = crate::op!(crate::pointwise::arith::MUL, &own, Scalar::Float(limit / (norm + 1e-7)))?;
+                crate::copy::copy(&own, &shorter)?;
+            }
+        }
+        weight.bump_version();
+        Ok(Output::Tensor(weight.clone()))
+    }),
+    derivative: Derivative::NonDifferentiable("it changes the table outside of the graph"),
+    samples: &[],
+    reference: "",
+    ..Row::BASE
+};
+
+fn norm(row: &[f64], power: f64) -> f64 {
+    if power == f64::INFINITY {
+        return row.iter().fold(0.0, |most, x| x.abs().max(most));
+    }
+    row.iter().map(|x| x.abs().powf(power)).sum::<f64>().powf(1.0 / power)
+}
+
+pub static ONE_HOT: Row = Row {
+    name: "one_hot",
+    namespace: "nn.functional",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, int num_classes=-1) -> Tensor",
+    doc: "For each class number a row of zeros with a one at its place; `num_classes=-1` takes one more than the largest.
+
+    >>> torch.nn.functional.one_hot(torch.tensor([0, 2]))
+    tensor([[1, 0, 0],
+            [0, 0, 1]])",
+    dtypes: DTypes::INTS,
+    run: Run::Body(one_hot),
+    derivative: Derivative::NonDifferentiable("class numbers are integers"),
+    samples: &["i(4, 2, 3)", "i(4, 3), 5"],
+    errors: &[("torch.tensor([0, 2]), 2", "RuntimeError", "Class values must be smaller than num_classes.")],
+    reference: "",
+    ..Row::BASE
+};
+
+fn one_hot(args: &Args) -> Result<Output> {
+    let own = args.tensor(0)?;
+    if own.dtype() != DType::I64 {
+        return Err(Error::runtime("one_hot is only applicable to index tensor of type LongTensor."));
+    }
+    let numbers = crate::convert::to_vec::<i64>(own)?;
+    let wanted = args.int(1)?;
+    if numbers.is_empty() && wanted <= 0 {
+        return Err(Error::runtime("Can not infer total number of classes from empty tensor."));
+    }
+    if numbers.iter().any(|&n| n < 0) {
+        return Err(Error::runtime("Class values must be non-negative."));
+    }
+    let classes = if wanted == -1 { numbers.iter().max().map_or(0, |most| most + 1) } else { wanted };
+    if numbers.iter().any(|&n| n >= classes) {
+        return Err(Error::runtime("Class values must be smaller than num_classes."));
+    }
+    let mut sizes = own.sizes().clone();
+    sizes.push(classes as isize);
+    let result = crate::create::zeros(&sizes, DType::I64, own.device())?;
+    let pin = result.storage().pin();
+    for (at, &class) in numbers.iter().enumerate() {
+        // SAFETY: the class is less than the row's length.
+        unsafe { pin.as_ptr().cast::<i64>().add(at * classes as usize + class as usize).write(1) };
+    }
+    drop(pin);
+    Ok(Output::Tensor(result))
+}

@@ -1,0 +1,210 @@
+"""What the tests of the whole table cannot see: promotion as torch has it, special values, refusals in torch's words."""
+
+import json
+import math
+import operator
+import pathlib
+
+import numpy as np
+import pytest
+
+import rushlight as torch
+
+RECORDED = json.loads((pathlib.Path(__file__).parents[1] / "data" / "promotion.json").read_text())
+DTYPES = "uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128 bool".split()
+NUMBERS = {"bool": True, "int": 2, "float": 2.5, "complex": 1j}
+OPERATORS = {
+    "add": operator.add,
+    "div": operator.truediv,
+    "lt": operator.lt,
+    "pow": operator.pow,
+    "floor_divide": operator.floordiv,
+    "atan2": torch.atan2,
+    "maximum": torch.maximum,
+    "where": lambda a, b: torch.where(torch.tensor([True]), a, b),
+}
+
+nan, inf = math.nan, math.inf
+
+
+def same(tensor, expected):
+    """Equal, with the signs of zeros."""
+    got = tensor.numpy()
+    wanted = np.array(expected, dtype=got.dtype)
+    np.testing.assert_array_equal(got, wanted)
+    if got.dtype.kind == "f":
+        numbers = ~np.isnan(wanted)
+        np.testing.assert_array_equal(np.signbit(got[numbers]), np.signbit(wanted[numbers]))
+
+
+@pytest.mark.parametrize("case", RECORDED)
+def test_promotion(case):
+    name, kind = case.split(" ")
+    for own, row in zip(DTYPES, RECORDED[case], strict=True):
+        x = torch.tensor([1], dtype=getattr(torch, own))
+        for other, letter in zip(NUMBERS if kind == "number" else DTYPES, row, strict=True):
+            if kind == "number":
+                y = NUMBERS[other]
+            else:
+                y = torch.tensor(1 if kind == "zero-dim" else [1], dtype=getattr(torch, other))
+            try:
+                got = "abcdefghijkl"[DTYPES.index(str(OPERATORS[name](x, y).dtype).removeprefix("torch."))]
+            except (RuntimeError, TypeError):
+                got = "-"
+            # complex32 is not one of our dtypes.
+            assert got == letter or letter == "?", (own, other)
+
+
+def test_division_rounds_as_it_is_asked_to():
+    x, y = torch.tensor([7.0, -7.0, 7.0, -7.0]), torch.tensor([2.0, 2.0, -2.0, -2.0])
+    same(torch.div(x, y, rounding_mode="floor"), [3.0, -4.0, -4.0, 3.0])
+    same(torch.div(x, y, rounding_mode="trunc"), [3.0, -3.0, -3.0, 3.0])
+    same(x % y, [1.0, 1.0, -1.0, -1.0])
+    same(torch.fmod(x, y), [1.0, -1.0, 1.0, -1.0])
+    same(torch.tensor([1.0, -1.0, 0.0]) // 0, [inf, -inf, nan])
+    same(torch.tensor([0.0, -0.0]) // 5, [0.0, -0.0])
+
+
+def test_whole_numbers_wrap():
+    top = torch.tensor([2**63 - 1])
+    assert (top + 1).tolist() == [-(2**63)]
+    assert torch.neg(torch.tensor([-(2**63)])).tolist() == [-(2**63)]
+    assert (torch.tensor([-(2**63)]) // -1).tolist() == [-(2**63)]
+    assert (torch.tensor([200], dtype=torch.uint8) + 100).tolist() == [44]
+    assert (torch.tensor([3, -1, 2]) ** torch.tensor([-1, -3, 62])).tolist() == [0, -1, 2**62]
+    assert (torch.tensor([1]) << 64).tolist() == [0]
+    assert (torch.tensor([-8]) >> 70).tolist() == [-1]
+
+
+def test_comparison_with_numbers_that_the_dtype_cannot_hold():
+    x = torch.tensor([44, 255], dtype=torch.uint8)
+    assert (x == 300).tolist() == [False, False]
+    assert (x < 300).tolist() == [True, True]
+    assert (x > -1).tolist() == [True, True]
+
+
+def test_nan_and_infinities():
+    x, y = torch.tensor([nan, 1.0, nan]), torch.tensor([1.0, nan, nan])
+    same(torch.maximum(x, y).isnan(), [True, True, True])
+    same(torch.fmax(x, y), [1.0, 1.0, nan])
+    same(torch.fmin(x, y), [1.0, 1.0, nan])
+    same(torch.clamp(torch.tensor([nan, -3.0, 3.0]), -1, 1), [nan, -1.0, 1.0])
+    same(torch.clamp(torch.tensor([1.0]), 2, -2), [-2.0])
+    same(torch.relu(torch.tensor([nan, -0.0, -1.0])), [nan, 0.0, 0.0])
+    same(torch.sign(torch.tensor([nan, -inf, 0.0])), [0.0, -1.0, 0.0])
+    same(torch.logaddexp(torch.tensor([inf, -inf]), torch.tensor([inf, -inf])), [inf, -inf])
+    same(torch.xlogy(torch.tensor([0.0, 0.0]), torch.tensor([0.0, nan])), [0.0, nan])
+    same(torch.nan_to_num(torch.tensor([nan, inf, -inf])), [0.0, 3.4028234663852886e38, -3.4028234663852886e38])
+    same(torch.round(torch.tensor([0.5, 1.5, -0.5])), [0.0, 2.0, -0.0])
+
+
+def test_complex_quotients_do_not_overflow():
+    big = torch.tensor([1e200 + 1e200j], dtype=torch.complex128)
+    assert (big / big).tolist() == [1 + 0j]
+    assert torch.sqrt(torch.tensor([-4 + 0j])).tolist() == [2j]
+
+
+def test_powers_by_common_numbers():
+    x = torch.tensor([4.0, 0.25])
+    for exponent in (2, 3, 0.5, -0.5, -1, -2, 0, 1, 2.5):
+        np.testing.assert_allclose((x**exponent).numpy(), x.numpy() ** exponent, rtol=1e-6)
+
+
+def test_results_in_place():
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    with pytest.raises(RuntimeError, match="some elements of the input tensor and the written-to tensor refer"):
+        x.t().add_(x)
+    x.t().add_(1)
+    assert x.tolist() == [[2.0, 3.0], [4.0, 5.0]]
+    y = torch.tensor([1.0, 2.0, 3.0])
+    kept = y
+    y *= 2
+    y -= 1
+    y **= 2
+    assert kept is y and y.tolist() == [1.0, 9.0, 25.0]
+
+
+def test_large_results_are_whole():
+    x = torch.arange(9_000_001, dtype=torch.float32)
+    total = x + x
+    assert total[[0, 1, -2, -1]].tolist() == [0.0, 2.0, 17999998.0, 18000000.0]
+    np.testing.assert_array_equal(total.numpy(), x.numpy() * 2)
+
+
+REFUSED = [
+    ("b - b", RuntimeError, "Subtraction, the `-` operator, with two bool tensors is not supported."),
+    ("b - i", RuntimeError, "Subtraction, the `-` operator, with a bool tensor is not supported."),
+    ("-b", RuntimeError, "Negation, the `-` operator, on a bool tensor is not supported."),
+    ("+b", RuntimeError, "The `+` operator, on a bool tensor is not supported."),
+    ("~f", TypeError, "~ (operator.invert) is only implemented on integer and Boolean-type tensors"),
+    ("i ** -1", RuntimeError, "Integers to negative integer powers are not allowed."),
+    ("i // 0", RuntimeError, "ZeroDivisionError"),
+    ("i % 0", RuntimeError, "ZeroDivisionError"),
+    ("f & i", NotImplementedError, '"bitwise_and_cpu" not implemented for \'Float\''),
+    ("f << 1", NotImplementedError, '"lshift_cpu" not implemented for \'Float\''),
+    ("c % c", NotImplementedError, '"remainder_cpu" not implemented for \'ComplexFloat\''),
+    ("c // c", NotImplementedError, '"div_floor_cpu" not implemented for \'ComplexFloat\''),
+    ("c < c", NotImplementedError, '"lt_cpu" not implemented for \'ComplexFloat\''),
+    ("b ** b", NotImplementedError, "\"pow\" not implemented for 'Bool'"),
+    ("torch.add(i, i, alpha=1.5)", RuntimeError, "For integral input tensors, argument alpha must not be a floating"),
+    ("torch.add(f, f, alpha=True)", RuntimeError, "Boolean alpha only supported for Boolean results."),
+    ("torch.add(f, f, alpha=1j)", RuntimeError, "For non-complex input tensors, argument alpha must not be a complex"),
+    ("torch.floor(c)", NotImplementedError, "floor is not supported for complex inputs"),
+    ("torch.sign(c)", NotImplementedError, "Unlike NumPy, torch.sign is not intended to support complex numbers."),
+    ("torch.maximum(c, c)", RuntimeError, "maximum not implemented for complex tensors."),
+    ("torch.clamp(f)", RuntimeError, "torch.clamp: At least one of 'min' or 'max' must not be None"),
+    ("torch.where(i, f, f)", RuntimeError, "where expected condition to be a boolean tensor, but got a tensor with"),
+    ("torch.lerp(f, torch.tensor([1.0, 2.0], dtype=torch.float64), 0.5)", RuntimeError, "expected dtype float for `end` but got dtype double"),
+    ("torch.relu(b)", RuntimeError, "Boolean inputs not supported for relu"),
+    ("torch.isclose(i, f)", RuntimeError, "Long did not match Float"),
+    ("i.float_power_(2)", RuntimeError, "the base given to float_power_ has dtype Long but the operation's result"),
+    ("i.div_(2)", RuntimeError, "result type Float can't be cast to the desired output type Long"),
+    ("c.abs_()", RuntimeError, "In-place abs is not supported for complex tensors."),
+    ("divmod(i, 2)", TypeError, "unsupported operand type(s) for divmod(): 'Tensor' and 'int'"),
+    ("i + None", TypeError, "unsupported operand type(s) for +: 'Tensor' and 'NoneType'"),
+    ("i < None", TypeError, "'<' not supported between instances of 'Tensor' and 'NoneType'"),
+    ("torch.remainder(2, 3)", TypeError, "remainder() received an invalid combination of arguments - got (int, int)"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "sentence"), REFUSED, ids=[case[0] for case in REFUSED])
+def test_refusals(call, error, sentence):
+    scope = {
+        "torch": torch,
+        "b": torch.tensor([True, False]),
+        "i": torch.tensor([1, 2]),
+        "f": torch.tensor([1.0, 2.0]),
+        "c": torch.tensor([1 + 0j, 2j]),
+    }
+    with pytest.raises(error) as caught:
+        eval(call, scope)
+    assert str(caught.value).startswith(sentence)
+
+
+def test_equality_with_anything_else_is_false():
+    x = torch.tensor([1])
+    assert (x == None) is False  # noqa: E711
+    assert (x != "a") is True
+    assert hash(x) == hash(x) and len({x, x}) == 1
+
+
+def test_reflected_operators():
+    x = torch.tensor([1, 2, 4])
+    assert (2 - x).tolist() == [1, 0, -2]
+    assert (2 / x).tolist() == [2.0, 1.0, 0.5]
+    assert (9 // x).tolist() == [9, 4, 2]
+    assert (9 % x).tolist() == [0, 1, 1]
+    assert (2**x).tolist() == [2, 4, 16]
+    assert (6 & x).tolist() == [0, 2, 4]
+    assert (8 >> x).tolist() == [4, 2, 0]
+    assert (3 < x).tolist() == [False, False, True]
+
+
+def test_activations_work_in_place():
+    functional = torch.nn.functional
+    for name in ("relu", "relu6", "leaky_relu", "elu", "selu", "celu", "silu", "mish", "hardtanh", "hardswish"):
+        x = torch.tensor([-1.0, 2.0])
+        fresh = getattr(functional, name)(x)
+        assert x.tolist() == [-1.0, 2.0]
+        assert getattr(functional, name)(x, inplace=True) is x
+        assert x.tolist() == fresh.tolist(), name
