@@ -1,6 +1,7 @@
 """The rare methods of `Tensor`, written in Python and attached to the engine's class."""
 
 from rushlight import _C, _utils
+from rushlight._C import Tensor
 
 
 def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
@@ -30,8 +31,8 @@ def __deepcopy__(self, memo):
     if storage.nbytes() == 0 or key not in memo:
         memo[key] = storage.clone()
     made = _view(memo[key], self.dtype, self.storage_offset(), self.shape, self.stride())
-    if type(self) is not _C.Tensor:
-        made = _C.Tensor._make_subclass(type(self), made)
+    if type(self) is not Tensor:
+        made = Tensor._make_subclass(type(self), made)
     made.requires_grad_(self.requires_grad)
     memo[id(self)] = made
     if self.grad is not None:
@@ -52,6 +53,89 @@ def _view(storage, dtype, offset, size, stride):
     return _C._functions[""]["empty"](0, dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
 
 
-for _method in (backward, __deepcopy__, __reduce_ex__):
-    _method.__qualname__ = f"Tensor.{_method.__name__}"
-    setattr(_C.Tensor, _method.__name__, _method)
+def __contains__(self, element):
+    if isinstance(element, (Tensor, int, float, complex)):
+        return bool((element == self).any().item())
+    raise RuntimeError(
+        f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
+    )
+
+
+def __reversed__(self):
+    return self if self.dim() == 0 else self.flip(0)
+
+
+def __array_wrap__(self, array, context=None, return_scalar=False):
+    from rushlight import from_numpy
+
+    return from_numpy(array.copy() if array.ndim == 0 else array)
+
+
+def __dir__(self):
+    return sorted({*dir(type(self)), *self.__dict__})
+
+
+def __copy__(self):
+    # The storage object that travels is the tensor's own, so both tensors show the same elements.
+    function, arguments = self.__reduce_ex__(4)
+    return function(*arguments)
+
+
+def storage(self):
+    """The elements as one flat storage of this tensor's dtype."""
+    from rushlight._checkpoint.storages import TypedStorage
+
+    return TypedStorage(self.untyped_storage(), self.dtype)
+
+
+def apply_(self, callable):
+    """Replaces each element by what ``callable`` makes of it, in place; slow, for the host only."""
+    from rushlight import no_grad, tensor
+
+    values = [callable(value) for value in self.detach().reshape(-1).tolist()]
+    with no_grad():
+        return self.copy_(tensor(values, dtype=self.dtype).reshape(self.shape))
+
+
+def map_(self, tensor, callable):
+    """Replaces each element by what ``callable`` makes of it and of the element of ``tensor`` there, in place."""
+    import rushlight as torch
+
+    own, other = torch.broadcast_tensors(self.detach(), tensor.detach())
+    values = [callable(*pair) for pair in zip(own.reshape(-1).tolist(), other.reshape(-1).tolist())]
+    with torch.no_grad():
+        return self.copy_(torch.tensor(values, dtype=self.dtype).reshape(self.shape))
+
+
+def new(self, *args):
+    """A new tensor of this one's dtype: of a size, or with the elements of a sequence."""
+    from rushlight._legacy import build
+
+    return build(self.dtype, args)
+
+
+def module_load(self, other, assign=False):
+    """What `Module.load_state_dict` puts in this tensor's place: itself with the other's elements, or the other."""
+    return other.detach() if assign else self.detach().copy_(other)
+
+
+def pin_memory(self, device=None):
+    """The tensor itself: pinned memory is for cards."""
+    return self
+
+
+def is_nonzero(self):
+    """The truth of the one element."""
+    return bool(self)
+
+
+def dim_order(self):
+    """The dimensions from the widest step in memory to the narrowest."""
+    strides = self.stride()
+    return tuple(sorted(range(self.dim()), key=lambda dim: -strides[dim]))
+
+
+for _name, _method in list(globals().items()):
+    if getattr(_method, "__module__", None) == __name__ and _method is not _view:
+        _method.__qualname__ = f"Tensor.{_name}"
+        setattr(Tensor, _name, _method)

@@ -2,7 +2,7 @@
 
 import importlib
 
-_SUBMODULES = ("data",)
+_SUBMODULES = ("data", "dlpack")
 
 
 def __getattr__(name):

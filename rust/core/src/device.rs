@@ -31,7 +31,7 @@ impl Device {
             "meta" => Device::Meta,
             _ => {
                 return Err(Error::runtime(format!(
-                    "Expected one of cpu, cuda, meta device type at start of device string: {kind}"
+                    "Expected one of cpu, cuda, ipu, xpu, mkldnn, opengl, opencl, ideep, hip, ve, fpga, maia, xla, lazy, vulkan, mps, meta, hpu, mtia, privateuseone device type at start of device string: {kind}"
                 )));
             }
         };

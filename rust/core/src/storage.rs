@@ -250,7 +250,7 @@ impl Storage {
         match device {
             Device::Meta => Ok(Storage::new(Block::meta(bytes))),
             Device::Cpu => Storage::heap(bytes),
-            Device::Cuda(_) => Err(crate::error::Error::runtime("Found no NVIDIA driver on your system.")),
+            Device::Cuda(_) => Err(crate::error::Error::runtime("Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver from http://www.nvidia.com/Download/index.aspx")),
         }
     }
 

@@ -1,8 +1,39 @@
-//! CUDA, found at run time: nothing is linked, and a machine without a driver is an ordinary machine.
-//!
-//! `driver` opens NVIDIA's driver library and asks how many cards there are. Kernels come with it: rows carry their CUDA
-//! text, and one without it says so in its error.
+//! CUDA, found at run time: nothing is linked, and a machine without a driver loses nothing.
 
-pub mod driver;
+use std::ffi::c_int;
+use std::sync::OnceLock;
 
-pub use driver::{device_count, is_available};
+use libloading::Library;
+
+/// The names under which the NVIDIA driver's library is installed.
+const DRIVER: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+
+/// How many cards the driver shows; none where there is no driver or it cannot start. Asked once per process.
+pub fn device_count() -> usize {
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT.get_or_init(|| ask().unwrap_or(0))
+}
+
+fn ask() -> Option<usize> {
+    // SAFETY: loading the driver runs its initialisers, which are written to be loaded by any program.
+    let driver = DRIVER.iter().find_map(|name| unsafe { Library::new(*name) }.ok())?;
+    // SAFETY: the driver's C interface gives these functions these types.
+    let (init, count) = unsafe {
+        let init = driver.get::<unsafe extern "C" fn(u32) -> c_int>(b"cuInit\0").ok()?;
+        let count = driver.get::<unsafe extern "C" fn(*mut c_int) -> c_int>(b"cuDeviceGetCount\0").ok()?;
+        (*init, *count)
+    };
+    let mut cards = 0;
+    // SAFETY: as above; the library stays loaded for ever.
+    let status = unsafe { if init(0) == 0 { count(&raw mut cards) } else { 1 } };
+    std::mem::forget(driver);
+    (status == 0).then_some(cards.max(0) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn asking_twice_gives_one_answer() {
+        assert_eq!(super::device_count(), super::device_count());
+    }
+}

@@ -111,7 +111,13 @@ pub static CONTIGUOUS: Row = Row {
     >>> torch.zeros(2, 3).t().contiguous().stride()
     (2, 1)",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| crate::convert::contiguous(args.tensor(0)?).map(Output::Tensor)),
+    run: Run::Compose(|args| {
+        let (own, format) = (args.tensor(0)?, args.optional_str(1).unwrap_or("contiguous_format"));
+        if crate::create::constant::is_contiguous(own.layout(), Some(format))? {
+            return Ok(Output::Tensor(own.clone()));
+        }
+        crate::convert::CLONE.call([own.into(), format.into()])
+    }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3)", "t(2, 3).t()"],
     reference: "np.ascontiguousarray(self) if self.ndim else self",

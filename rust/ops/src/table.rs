@@ -360,6 +360,8 @@ pub static ROWS: &[&Row] = &[
     &create::overwrite::FILL_TENSOR_,
     &create::overwrite::FILL,
     &create::overwrite::ZERO_,
+    &create::resize::RESIZE_,
+    &create::resize::RESIZE_AS_,
     &create::draw::UNIFORM_,
     &create::draw::NORMAL_,
     &create::draw::RANDOM_,

@@ -2,15 +2,17 @@
 
 use std::ffi::{CStr, c_void};
 
-use pyo3::ffi;
-use pyo3::prelude::*;
-use rushlight::Tensor;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::types::PyTuple;
+use pyo3::{IntoPyObjectExt, ffi, prelude::*};
+use rushlight::view::{complex, transpose};
+use rushlight::{Device, Tensor, op};
 
-use crate::dtype::{PyDevice, dtype_object};
+use crate::dtype::{PyLayout, device_object, dtype_object};
 use crate::errors::raise;
 use crate::object;
 
-type Read = fn(Python<'_>, &Tensor) -> PyResult<*mut ffi::PyObject>;
+type Read = for<'py> fn(Python<'py>, &Tensor) -> PyResult<Bound<'py, PyAny>>;
 type Write = fn(&Bound<'_, PyAny>, &Tensor) -> PyResult<()>;
 
 /// An attribute: its name, its documentation, how it is read, and how it is written if it is.
@@ -21,121 +23,121 @@ struct Attribute {
     write: Option<Write>,
 }
 
-fn object<'py>(value: impl IntoPyObjectExt<'py>, py: Python<'py>) -> PyResult<*mut ffi::PyObject> {
-    Ok(value.into_py_any(py)?.into_ptr())
+const fn attribute(name: &'static CStr, doc: &'static CStr, read: Read) -> Attribute {
+    Attribute { name, doc, read, write: None }
 }
 
-use pyo3::IntoPyObjectExt;
+impl Attribute {
+    const fn writable(self, write: Write) -> Attribute {
+        Attribute { write: Some(write), ..self }
+    }
+}
+
+fn give<'py>(py: Python<'py>, value: impl IntoPyObjectExt<'py>) -> PyResult<Bound<'py, PyAny>> {
+    value.into_bound_py_any(py)
+}
+
+/// The tensor that an operator gives.
+fn made(py: Python<'_>, tensor: rushlight::Result<Tensor>) -> PyResult<Bound<'_, PyAny>> {
+    object::wrap_bound(py, tensor.map_err(raise)?)
+}
+
+fn optional(py: Python<'_>, tensor: Option<Tensor>) -> PyResult<Bound<'_, PyAny>> {
+    tensor.map_or_else(|| Ok(py.None().into_bound(py)), |tensor| object::wrap_bound(py, tensor))
+}
 
 static ATTRIBUTES: &[Attribute] = &[
-    Attribute {
-        name: c"grad_fn",
-        doc: c"The node that made this tensor, or None.",
-        read: |py, t| match t.grad_fn().map_err(raise)? {
-            Some(node) => Ok(crate::autograd::node_object(py, node)?.into_ptr()),
-            None => Ok(py.None().into_ptr()),
-        },
-        write: None,
-    },
-    Attribute {
-        name: c"__array_interface__",
-        doc: c"The elements' place in memory, for NumPy.",
-        read: |py, t| Ok(crate::numpy::interface(py, t)?.into_ptr()),
-        write: None,
-    },
-    Attribute {
-        name: c"dtype",
-        doc: c"The type of the elements.",
-        read: |py, t| Ok(dtype_object(py, t.dtype())?.into_ptr()),
-        write: None,
-    },
-    Attribute {
-        name: c"device",
-        doc: c"Where the elements are.",
-        read: |py, t| object(PyDevice::from(t.device()), py),
-        write: None,
-    },
-    Attribute {
-        name: c"shape",
-        doc: c"The sizes of the dimensions.",
-        read: |py, t| Ok(crate::size::make(py, t.sizes())?.into_ptr()),
-        write: None,
-    },
-    Attribute { name: c"ndim", doc: c"The number of dimensions.", read: |py, t| object(t.rank(), py), write: None },
-    Attribute {
-        name: c"is_leaf",
-        doc: c"Whether no recorded operator made this tensor.",
-        read: |py, t| object(t.is_leaf(), py),
-        write: None,
-    },
-    Attribute {
-        name: c"requires_grad",
-        doc: c"Whether gradients are computed for this tensor.",
-        read: |py, t| object(t.requires_grad(), py),
-        write: Some(|value, t| t.set_requires_grad(value.extract()?).map_err(raise)),
-    },
-    Attribute {
-        name: c"retains_grad",
-        doc: c"Whether backward() keeps the gradient of this tensor, which is no leaf.",
-        read: |py, t| object(t.retains_grad(), py),
-        write: None,
-    },
-    Attribute {
-        name: c"output_nr",
-        doc: c"Which result of its node this tensor is.",
-        read: |py, t| object(t.output_nr().map_err(raise)?, py),
-        write: None,
-    },
-    Attribute {
-        name: c"data",
-        doc: c"The same elements without history, whose changes in place nobody counts.",
-        read: |py, t| object::wrap(py, t.data()),
-        write: Some(|value, t| crate::body::set_data(t, object::tensor(value)?)),
-    },
-    Attribute {
-        name: c"_version",
-        doc: c"How often the elements were changed in place.",
-        read: |py, t| object(t.version().map_err(raise)?, py),
-        write: None,
-    },
-    Attribute {
-        name: c"_base",
-        doc: c"The tensor that this one is a view of, or None.",
-        read: |py, t| match t.base() {
-            Some(base) => object::wrap(py, base.clone()),
-            None => Ok(py.None().into_ptr()),
-        },
-        write: None,
-    },
-    Attribute {
-        name: c"grad",
-        doc: c"The gradient that backward() collected, or None.",
-        read: read_grad,
-        write: Some(|value, t| {
+    attribute(c"dtype", c"The type of the elements.", |py, t| Ok(dtype_object(py, t.dtype())?.into_bound(py).into_any())),
+    attribute(c"device", c"Where the elements are.", |py, t| device_object(py, t.device())),
+    attribute(c"layout", c"How the elements are held.", |py, _| give(py, PyLayout("strided"))),
+    attribute(c"shape", c"The sizes of the dimensions.", |py, t| crate::size::make(py, t.sizes())),
+    attribute(c"ndim", c"The number of dimensions.", |py, t| give(py, t.rank())),
+    attribute(c"itemsize", c"The bytes of one element.", |py, t| give(py, t.dtype().size())),
+    attribute(c"nbytes", c"The bytes of all elements.", |py, t| give(py, t.numel() * t.dtype().size())),
+    attribute(c"is_cpu", c"Whether the elements are in host memory.", |py, t| give(py, t.device() == Device::Cpu)),
+    attribute(c"is_cuda", c"Whether the elements are on a card.", |py, t| give(py, matches!(t.device(), Device::Cuda(_)))),
+    attribute(c"is_meta", c"Whether there are sizes only, and no elements.", |py, t| give(py, t.device() == Device::Meta)),
+    attribute(c"is_sparse", c"Always false: a strided tensor.", |py, _| give(py, false)),
+    attribute(c"is_sparse_csr", c"Always false: a strided tensor.", |py, _| give(py, false)),
+    attribute(c"is_quantized", c"Always false.", |py, _| give(py, false)),
+    attribute(c"is_nested", c"Always false.", |py, _| give(py, false)),
+    attribute(c"is_mkldnn", c"Always false.", |py, _| give(py, false)),
+    attribute(c"is_mps", c"Always false.", |py, _| give(py, false)),
+    attribute(c"is_xpu", c"Always false.", |py, _| give(py, false)),
+    attribute(c"names", c"A name for each dimension: none has one.", |py, t| {
+        Ok(PyTuple::new(py, t.sizes().iter().map(|_| py.None()))?.into_any())
+    }),
+    attribute(c"T", c"The tensor with its dimensions reversed.", |py, t| made(py, transpose::reversed(t))),
+    attribute(c"mT", c"The tensor with its last two dimensions exchanged.", |py, t| {
+        made(py, transpose::matrix_transposed(t, "tensor.mT"))
+    }),
+    attribute(c"H", c"The matrix transposed and conjugated.", |py, t| made(py, transpose::hermitian(t))),
+    attribute(c"mH", c"The matrices transposed and conjugated.", |py, t| made(py, op!(transpose::ADJOINT, t))),
+    attribute(c"real", c"The real parts, as a view.", |py, t| made(py, op!(complex::REAL, t))).writable(|value, t| {
+        assign(&op!(complex::REAL, t).map_err(raise)?, value)
+    }),
+    attribute(c"imag", c"The imaginary parts, as a view.", |py, t| made(py, op!(complex::IMAG, t))).writable(|value, t| {
+        assign(&op!(complex::IMAG, t).map_err(raise)?, value)
+    }),
+    attribute(c"data", c"The same elements without history, whose changes autograd does not see.", |py, t| {
+        object::wrap_bound(py, t.data())
+    })
+    .writable(|value, t| {
+        let other = object::tensor(value)?;
+        if t.requires_grad() && !other.dtype().is_differentiable() {
+            return Err(PyRuntimeError::new_err(
+                "data set to a tensor that requires gradients must be floating point or complex dtype",
+            ));
+        }
+        crate::body::set_data(t, other)
+    }),
+    attribute(c"grad", c"The gradient that backward() collected, or None.", read_grad).writable(
+        |value, t| {
             let grad = if value.is_none() { None } else { Some(object::tensor(value)?.clone()) };
             t.set_grad(grad).map_err(raise)
+        },
+    ),
+    attribute(c"_grad", c"The gradient that backward() collected, or None.", |py, t| optional(py, t.grad())),
+    attribute(c"grad_fn", c"The node that made this tensor, or None.", |py, t| match t.grad_fn().map_err(raise)? {
+        Some(node) => crate::autograd::node_object(py, node),
+        None => Ok(py.None().into_bound(py)),
+    }),
+    attribute(c"requires_grad", c"Whether gradients are computed for this tensor.", |py, t| give(py, t.requires_grad()))
+        .writable(|value, t| {
+            let wanted = value.extract().map_err(|_| PyRuntimeError::new_err("requires_grad must be a bool"))?;
+            t.set_requires_grad(wanted).map_err(raise)
         }),
-    },
+    attribute(c"is_leaf", c"Whether no recorded operator made this tensor.", |py, t| give(py, t.is_leaf())),
+    attribute(c"retains_grad", c"Whether backward() keeps this tensor's gradient.", |py, t| give(py, t.retains_grad())),
+    attribute(c"output_nr", c"Which of its node's results this tensor is.", |py, t| give(py, t.output_nr().map_err(raise)?)),
+    attribute(c"_version", c"How often the elements were changed in place.", |py, t| give(py, t.version().map_err(raise)?)),
+    attribute(c"_base", c"The tensor that this one is a view of, or None.", |py, t| optional(py, t.base().cloned())),
+    attribute(c"__array_interface__", c"The elements' place in memory, for NumPy.", crate::numpy::interface),
+    attribute(c"__array_priority__", c"NumPy lets tensors handle mixed arithmetic.", |py, _| give(py, 1000)),
 ];
 
 /// The gradient; asking a result for one that nobody keeps is answered with torch's warning.
-fn read_grad(py: Python<'_>, tensor: &Tensor) -> PyResult<*mut ffi::PyObject> {
-    match tensor.grad() {
-        Some(grad) => object::wrap(py, grad),
-        None => {
-            if !tensor.is_leaf() && !tensor.retains_grad() {
-                crate::autograd::warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you access the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 for more informations.").map_err(raise)?;
-            }
-            Ok(py.None().into_ptr())
-        }
+fn read_grad<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {
+    let grad = tensor.grad();
+    if grad.is_none() && !tensor.is_leaf() && !tensor.retains_grad() {
+        crate::autograd::warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you access the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 for more informations.").map_err(raise)?;
     }
+    optional(py, grad)
+}
+
+/// Overwrites a tensor with another one or a number.
+fn assign(target: &Tensor, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    if object::is_tensor(value.as_ptr()) {
+        return rushlight::copy::copy_(target, object::tensor(value)?).map_err(raise);
+    }
+    rushlight::copy::copy_(target, &crate::nested::read(value, Some(target.dtype()))?).map_err(raise)
 }
 
 extern "C" fn read(own: *mut ffi::PyObject, closure: *mut c_void) -> *mut ffi::PyObject {
     guarded(std::ptr::null_mut(), |py| {
         // SAFETY: CPython calls this on an instance, with the attribute that `getset` put there.
         let (tensor, attribute) = unsafe { (tensor_or_error(own)?, &*closure.cast::<Attribute>()) };
-        (attribute.read)(py, tensor)
+        (attribute.read)(py, tensor).map(Bound::into_ptr)
     })
 }
 
@@ -158,7 +160,7 @@ extern "C" fn write(own: *mut ffi::PyObject, value: *mut ffi::PyObject, closure:
 
 unsafe fn tensor_or_error<'a>(own: *mut ffi::PyObject) -> PyResult<&'a Tensor> {
     // SAFETY: by the caller's word the object is alive.
-    unsafe { object::tensor_of(own) }.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("the tensor is gone"))
+    unsafe { object::tensor_of(own) }.ok_or_else(|| PyRuntimeError::new_err("the tensor is gone"))
 }
 
 /// Runs a body at the border: an error or a panic becomes a Python exception.
@@ -190,12 +192,11 @@ pub fn getset() -> *mut ffi::PyGetSetDef {
             closure: std::ptr::from_ref(attribute).cast_mut().cast(),
         })
         .collect();
-    // A class made by hand has no `__dict__` by itself.
     list.push(ffi::PyGetSetDef {
         name: c"__dict__".as_ptr(),
         get: Some(ffi::PyObject_GenericGetDict),
         set: Some(ffi::PyObject_GenericSetDict),
-        doc: std::ptr::null(),
+        doc: c"What programs have attached to the tensor.".as_ptr(),
         closure: std::ptr::null_mut(),
     });
     // SAFETY: the end of the list is a zeroed entry.

@@ -3,14 +3,13 @@
 use std::ffi::{CString, c_int, c_void};
 use std::mem::offset_of;
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::impl_::trampoline as shell;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::object::{self, Object};
-use crate::{attributes, body, methods, number, protocol};
+use crate::{attributes, body, conversion, methods, number, protocol};
 
 /// `Tensor(...)`: the legacy constructor, which lives in Python.
 unsafe fn construct(
@@ -28,11 +27,8 @@ unsafe fn construct(
         )
     };
     let maker = py.import("rushlight._legacy")?.getattr("construct")?;
-    let made = maker.call((class, args), None)?;
-    if kwargs.is_some_and(|kwargs| !kwargs.is_empty()) && made.is_none() {
-        return Err(PyTypeError::new_err("new(): invalid keyword arguments"));
-    }
-    Ok(made.into_ptr())
+    let kwargs = kwargs.unwrap_or_else(|| PyDict::new(py));
+    Ok(maker.call1((class, args, kwargs))?.into_ptr())
 }
 
 struct Construct;
@@ -72,6 +68,7 @@ pub fn make(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
     slots.extend(protocol::slots());
     slots.extend(crate::index::slots());
     let mut methods = methods::definitions();
+    methods.extend(conversion::definitions());
     methods.extend(body::definitions());
     // SAFETY: the end of the list is a zeroed entry.
     methods.push(unsafe { std::mem::zeroed() });

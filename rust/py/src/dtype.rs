@@ -96,7 +96,13 @@ impl From<Device> for PyDevice {
 impl PyDevice {
     #[new]
     #[pyo3(signature = (r#type, index=None))]
-    fn new(r#type: &Bound<'_, PyAny>, index: Option<u8>) -> PyResult<Self> {
+    fn new(r#type: &Bound<'_, PyAny>, index: Option<i64>) -> PyResult<Self> {
+        let index = match index.map(u8::try_from) {
+            None => None,
+            Some(Ok(index)) => Some(index),
+            Some(Err(_)) if index < Some(0) => return Err(PyRuntimeError::new_err("Device index must not be negative")),
+            Some(Err(_)) => return Err(PyRuntimeError::new_err("Device index is out of range")),
+        };
         if let Ok(device) = r#type.cast::<PyDevice>() {
             return Ok(*device.get());
         }
@@ -149,6 +155,17 @@ impl PyDevice {
     fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, PyAny>, (String,)) {
         (py.get_type::<PyDevice>().into_any(), (self.__str__(),))
     }
+}
+
+static HOST: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// The object of a device; for the host always the same.
+pub fn device_object(py: Python<'_>, device: Device) -> PyResult<Bound<'_, PyAny>> {
+    if device != Device::Cpu {
+        return Ok(Bound::new(py, PyDevice::from(device))?.into_any());
+    }
+    let host = HOST.get_or_try_init(py, || Py::new(py, PyDevice::from(device)).map(Py::into_any))?;
+    Ok(host.bind(py).clone())
 }
 
 /// Reads a device: a `torch.device`, its name, or a card's number.

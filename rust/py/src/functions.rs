@@ -1,13 +1,14 @@
 //! Functions of `torch` that are no operators: tensors from Python's data, and the process's settings.
 
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 use rushlight::{DType, Device, Tensor};
 use rushlight_core::dtype as settings;
 
 use crate::dtype::{PyDType, dtype_object, extract_device, extract_dtype};
 use crate::errors::raise;
-use crate::{nested, numpy, object};
+use crate::{buffer, dlpack, nested, numpy, object};
 
 /// A `dtype=` argument.
 fn wanted_dtype(name: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<DType>> {
@@ -55,25 +56,26 @@ fn tensor<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let _ = pin_memory;
     let (dtype, device) = (wanted_dtype("tensor", dtype)?, wanted_device("tensor", device)?);
-    let made = if object::is_tensor(data.as_ptr()) {
+    let made = copied(data, dtype)?;
+    finished(py, placed(made, None, device)?, requires_grad)
+}
+
+/// Numbers, nested sequences, arrays or tensors as a new tensor.
+pub fn copied(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
+    let shared = if object::is_tensor(data.as_ptr()) {
         crate::autograd::warn(
             "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).",
         )
         .map_err(raise)?;
-        copied(&object::tensor(data)?.detach(), dtype)?
+        object::tensor(data)?.detach()
     } else if numpy::is_array(data)? {
-        copied(&numpy::import(data)?, dtype)?
+        numpy::import(data)?
     } else {
-        nested::read(data, dtype)?
+        return nested::read(data, dtype);
     };
-    finished(py, placed(made, None, device)?, requires_grad)
-}
-
-/// A copy in a dtype.
-fn copied(tensor: &Tensor, dtype: Option<DType>) -> PyResult<Tensor> {
     match dtype {
-        Some(dtype) if dtype != tensor.dtype() => rushlight::convert::to_dtype(tensor, dtype),
-        _ => rushlight::copy::clone(tensor),
+        Some(dtype) if dtype != shared.dtype() => rushlight::convert::to_dtype(&shared, dtype),
+        _ => rushlight::copy::clone(&shared),
     }
     .map_err(raise)
 }
@@ -83,6 +85,20 @@ fn finished(py: Python<'_>, tensor: Tensor, requires_grad: bool) -> PyResult<Bou
         tensor.set_requires_grad(true).map_err(raise)?;
     }
     object::wrap_bound(py, tensor)
+}
+
+/// Data as a tensor, over the same memory where the data has some; the second value says that it has.
+fn aliased(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<(Tensor, bool)> {
+    if object::is_tensor(data.as_ptr()) {
+        return Ok((object::tensor(data)?.clone(), true));
+    }
+    if numpy::is_array(data)? {
+        return Ok((numpy::import(data)?, true));
+    }
+    if dlpack::is_capsule(data) || (data.hasattr("__dlpack__")? && !numpy::is_scalar(data)?) {
+        return Ok((dlpack::import(data)?, true));
+    }
+    Ok((nested::read(data, dtype)?, false))
 }
 
 /// The data as a tensor, without a copy where dtype and device allow it.
@@ -95,14 +111,80 @@ fn as_tensor<'py>(
     device: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (dtype, device) = (wanted_dtype("as_tensor", dtype)?, wanted_device("as_tensor", device)?);
-    let made = if object::is_tensor(data.as_ptr()) {
-        object::tensor(data)?.clone()
-    } else if numpy::is_array(data)? {
-        numpy::import(data)?
+    object::wrap_bound(py, placed(aliased(data, dtype)?.0, dtype, device)?)
+}
+
+/// The data as a tensor: over the same memory where it can, with `copy=True` never and with `copy=False` always.
+#[pyfunction]
+#[pyo3(signature = (obj, *, dtype=None, device=None, copy=None, requires_grad=false))]
+fn asarray<'py>(
+    py: Python<'py>,
+    obj: &Bound<'py, PyAny>,
+    dtype: Option<&Bound<'py, PyAny>>,
+    device: Option<&Bound<'py, PyAny>>,
+    copy: Option<bool>,
+    requires_grad: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (dtype, device) = (wanted_dtype("asarray", dtype)?, wanted_device("asarray", device)?);
+    let buffers = obj.is_instance_of::<PyByteArray>() || obj.is_instance_of::<PyBytes>() || obj.is_instance_of::<PyMemoryView>();
+    let (made, shared) = if buffers {
+        (buffer::import(obj, dtype.unwrap_or_else(settings::default_dtype), -1, 0)?, true)
     } else {
-        nested::read(data, dtype)?
+        aliased(obj, dtype)?
     };
-    object::wrap_bound(py, placed(made, dtype, device)?)
+    let refuse = |why: String| Err(PyValueError::new_err(why));
+    if copy == Some(false) {
+        match (dtype, device) {
+            _ if !shared => return refuse("can't alias arbitrary sequence into a tensor.".into()),
+            (Some(dtype), _) if dtype != made.dtype() => {
+                let (from, to) = (made.dtype().title(), dtype.title());
+                return refuse(format!("can't alias tensor with dtype '{from}' into dtype '{to}'."));
+            }
+            (_, Some(device)) if device != made.device() => {
+                return refuse(format!("can't alias tensor from device '{}' to '{device}'.", made.device()));
+            }
+            _ => {}
+        }
+    }
+    let before = made.clone();
+    let placed = placed(made, dtype, device)?;
+    let own = object::is_tensor(obj.as_ptr());
+    let made = if copy == Some(true) && shared && placed.ptr_eq(&before) {
+        rushlight::op!(rushlight::convert::CLONE, &placed).map_err(raise)?
+    } else {
+        placed
+    };
+    let made = if own && !requires_grad && made.requires_grad() { made.detach() } else { made };
+    finished(py, made, requires_grad)
+}
+
+/// A one-dimensional tensor over the memory of an object with a buffer.
+#[pyfunction]
+#[pyo3(signature = (buffer, *, dtype, count=-1, offset=0, requires_grad=false))]
+fn frombuffer<'py>(
+    py: Python<'py>,
+    buffer: &Bound<'py, PyAny>,
+    dtype: &Bound<'py, PyAny>,
+    count: isize,
+    offset: isize,
+    requires_grad: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let dtype = wanted_dtype("frombuffer", Some(dtype))?.ok_or_else(|| PyTypeError::new_err("frombuffer() needs a dtype"))?;
+    finished(py, crate::buffer::import(buffer, dtype, count, offset)?, requires_grad)
+}
+
+/// Another library's tensor, or a DLPack capsule, as a tensor over the same memory.
+#[pyfunction]
+#[pyo3(signature = (ext_tensor, *, device=None, copy=None))]
+fn from_dlpack<'py>(
+    py: Python<'py>,
+    ext_tensor: &Bound<'py, PyAny>,
+    device: Option<&Bound<'py, PyAny>>,
+    copy: Option<bool>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let made = placed(dlpack::import(ext_tensor)?, None, wanted_device("from_dlpack", device)?)?;
+    let made = if copy == Some(true) { rushlight::copy::clone(&made).map_err(raise)? } else { made };
+    object::wrap_bound(py, made)
 }
 
 /// A NumPy array as a tensor over the same memory.
@@ -148,14 +230,58 @@ fn is_tensor(obj: &Bound<'_, PyAny>) -> bool {
     object::is_tensor(obj.as_ptr())
 }
 
+#[pyfunction]
+fn _can_cast(from: &Bound<'_, PyAny>, to: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let (from, to) = (wanted_dtype("can_cast", Some(from))?, wanted_dtype("can_cast", Some(to))?);
+    Ok(from.zip(to).is_some_and(|(from, to)| settings::can_cast(from, to)))
+}
+
+#[pyfunction]
+fn _promote_types(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, PyAny>) -> PyResult<Py<PyDType>> {
+    match (wanted_dtype("promote_types", Some(first))?, wanted_dtype("promote_types", Some(second))?) {
+        (Some(first), Some(second)) => dtype_object(py, settings::promote(first, second).map_err(raise)?),
+        _ => Err(PyTypeError::new_err("promote_types(): arguments must be torch.dtype, not NoneType")),
+    }
+}
+
+#[pyfunction]
+fn _result_type(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, PyAny>) -> PyResult<Py<PyDType>> {
+    let mut state = rushlight::promote::State::default();
+    for operand in [first, second] {
+        // SAFETY: the borrow keeps the object alive.
+        if let Some(tensor) = unsafe { object::tensor_of(operand.as_ptr()) } {
+            state.tensor(tensor.dtype(), tensor.rank()).map_err(raise)?;
+        } else {
+            let wrong = || PyTypeError::new_err("result_type(): arguments must be Tensor or Number");
+            state.number(crate::convert::number(operand)?.ok_or_else(wrong)?).map_err(raise)?;
+        }
+    }
+    dtype_object(py, state.result().map_err(raise)?)
+}
+
+/// How many cards the NVIDIA driver shows; none where there is no driver.
+#[pyfunction]
+fn _cuda_device_count() -> usize {
+    rushlight_cuda::device_count()
+}
+
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(tensor, module)?)?;
     module.add_function(wrap_pyfunction!(as_tensor, module)?)?;
+    module.add_function(wrap_pyfunction!(asarray, module)?)?;
+    module.add_function(wrap_pyfunction!(frombuffer, module)?)?;
+    module.add_function(wrap_pyfunction!(from_dlpack, module)?)?;
     module.add_function(wrap_pyfunction!(from_numpy, module)?)?;
     module.add_function(wrap_pyfunction!(get_default_dtype, module)?)?;
     module.add_function(wrap_pyfunction!(set_default_dtype, module)?)?;
     module.add_function(wrap_pyfunction!(get_num_threads, module)?)?;
     module.add_function(wrap_pyfunction!(set_num_threads, module)?)?;
     module.add_function(wrap_pyfunction!(is_tensor, module)?)?;
+    module.add_function(wrap_pyfunction!(_can_cast, module)?)?;
+    module.add_function(wrap_pyfunction!(_promote_types, module)?)?;
+    module.add_function(wrap_pyfunction!(_result_type, module)?)?;
+    module.add_function(wrap_pyfunction!(_cuda_device_count, module)?)?;
+    module.add_function(wrap_pyfunction!(crate::results::_return_types, module)?)?;
+    module.add("_LinAlgError", crate::errors::linalg_error(module.py())?)?;
     module.add_function(wrap_pyfunction!(crate::print::_set_print_options, module)?)
 }

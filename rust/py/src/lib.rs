@@ -8,9 +8,12 @@
 mod attach;
 mod attributes;
 mod autograd;
+mod buffer;
 mod body;
 mod class;
+mod conversion;
 mod convert;
+mod dlpack;
 mod dtype;
 mod entry;
 mod errors;
@@ -54,5 +57,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     io::add(module)?;
     group::add(module)?;
     body::add(module, class)?;
-    entry::install(module, class)
+    entry::install(module, class)?;
+    // What `from _C import *` brings is what has no underscore.
+    module.delattr("__all__")
 }

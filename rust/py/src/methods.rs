@@ -6,12 +6,13 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::{PyBool, PyString, PyTuple};
 use rushlight::{Device, Tensor};
 use rushlight_core::layout::wrap_dim;
 
+use crate::dtype::PyMemoryFormat;
 use crate::errors::raise;
-use crate::{convert, nested, numpy, object, size};
+use crate::{convert, dlpack, nested, numpy, object, size};
 
 /// A method's object and the tensor in it.
 pub struct Own<'a, 'py> {
@@ -24,7 +25,7 @@ impl<'py> Own<'_, 'py> {
         self.object.py()
     }
 
-    fn wrap(&self, tensor: Tensor) -> PyResult<Bound<'py, PyAny>> {
+    pub fn wrap(&self, tensor: Tensor) -> PyResult<Bound<'py, PyAny>> {
         object::wrap_bound(self.py(), tensor)
     }
 
@@ -106,7 +107,7 @@ macro_rules! methods {
                     };
                 }
                 pyo3::ffi::PyMethodDef {
-                    ml_name: concat!(stringify!($name), "\0").as_ptr().cast(),
+                    ml_name: concat!(stringify!($name), "\0").trim_start_matches("r#").as_ptr().cast(),
                     ml_meth: pyo3::ffi::PyMethodDefPointer {
                         PyCFunctionFastWithKeywords: pyo3::impl_::trampoline::fastcall_cfunction_with_keywords::<Def>,
                     },
@@ -144,6 +145,39 @@ methods! {
     fn get_device(own) "The number of the card, or -1 on the host." {
         own.give(if let Device::Cuda(index) = own.tensor.device() { i64::from(index) } else { -1 })
     }
+    fn is_contiguous(own, memory_format) "Whether the elements lie in memory in the order of a format, without gaps." {
+        let format = memory_format.map(|format| named_format(&format)).transpose()?;
+        own.give(rushlight::create::constant::is_contiguous(own.tensor.layout(), format).map_err(raise)?)
+    }
+    fn is_set_to(own, tensor) "Whether both tensors show the same elements of the same storage in the same way." {
+        let other = required(tensor, "is_set_to", "tensor")?;
+        let other = object::tensor(&other)?;
+        own.give(own.tensor.storage().same(other.storage()) && own.tensor.layout() == other.layout())
+    }
+    fn is_same_size(own, other) "Whether both tensors have the same sizes." {
+        let other = required(other, "is_same_size", "other")?;
+        own.give(own.tensor.sizes() == object::tensor(&other)?.sizes())
+    }
+    fn is_pinned(own, device) "Whether the elements are in memory that a card reads directly." {
+        let _ = device;
+        own.give(false)
+    }
+    fn is_conj(own) "Always false: conjugates are computed at once." { own.give(false) }
+    fn is_neg(own) "Always false: negatives are computed at once." { own.give(false) }
+    fn resolve_conj(own) "The tensor itself: conjugates are computed at once." { own.same() }
+    fn resolve_neg(own) "The tensor itself: negatives are computed at once." { own.same() }
+    fn _is_view(own) "Whether the tensor is a view of another one." { own.give(own.tensor.is_view()) }
+    fn is_floating_point(own) "Whether the elements are floating-point numbers." { own.give(own.tensor.dtype().is_floating()) }
+    fn is_complex(own) "Whether the elements are complex numbers." { own.give(own.tensor.dtype().is_complex()) }
+    fn is_signed(own) "Whether the elements may be negative." { own.give(own.tensor.dtype().is_signed()) }
+    fn __dlpack__(own, stream, max_version, dl_device, copy) "The same elements as a DLPack capsule." {
+        let _ = stream;
+        dlpack::export(own.py(), own.tensor, max_version, dl_device, copy)
+    }
+    fn __dlpack_device__(own) "Where the elements are, in DLPack's numbers." {
+        let place = dlpack::device(own.tensor)?;
+        own.give(place)
+    }
     fn is_shared(own) "Whether the elements are in memory that processes share." { own.give(own.tensor.storage().is_shared()) }
     fn is_inference(own) "Whether the tensor was made in inference mode." { own.give(own.tensor.is_inference()) }
     fn detach(own) "The same elements without history." { own.wrap(own.tensor.detach()) }
@@ -152,7 +186,15 @@ methods! {
         own.same()
     }
     fn requires_grad_(own, requires_grad) "Asks for gradients, or no longer does." {
-        let wanted = requires_grad.map_or(Ok(true), |flag| flag.extract())?;
+        let wanted = match requires_grad {
+            None => true,
+            Some(flag) if flag.is_instance_of::<PyBool>() => flag.is_truthy()?,
+            Some(other) => {
+                let kind = other.get_type().name()?;
+                let sentence = format!("requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {kind}");
+                return Err(PyTypeError::new_err(sentence));
+            }
+        };
         own.tensor.set_requires_grad(wanted).map_err(raise)?;
         own.same()
     }
@@ -187,8 +229,17 @@ methods! {
         object.call_method1("__format__", (own.object, spec))
     }
     fn __complex__(own) "The one element as a complex number." {
-        own.give(rushlight::item(own.tensor).map_err(raise)?.complex())
+        own.give(crate::protocol::python_number(own.tensor)?.complex())
     }
+}
+
+fn required<'py>(argument: Argument<'py>, method: &str, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    argument.ok_or_else(|| PyTypeError::new_err(format!("{method}() missing 1 required positional arguments: \"{name}\"")))
+}
+
+pub fn named_format(format: &Bound<'_, PyAny>) -> PyResult<&'static str> {
+    let format = format.cast::<PyMemoryFormat>().map_err(|_| PyTypeError::new_err("memory_format must be torch.memory_format"))?;
+    Ok(format.get().0)
 }
 
 /// A dimension's number, counted from the end if negative.

@@ -1,13 +1,13 @@
 //! What Python's own words do with tensors: `len`, `iter`, `in`, `bool`, `int`, `float`, `repr`, `memoryview`.
 
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::impl_::trampoline as shell;
 use pyo3::prelude::*;
 use rushlight::{Scalar, Tensor};
 
 use crate::errors::raise;
-use crate::{convert, numpy, object, print};
+use crate::{buffer, convert, object, print};
 
 type Raw = *mut ffi::PyObject;
 
@@ -30,8 +30,7 @@ fn iterate(py: Python<'_>, tensor: &Tensor) -> PyResult<Raw> {
     if tensor.rank() == 0 {
         return Err(PyTypeError::new_err("iteration over a 0-d tensor"));
     }
-    let layout = tensor.layout();
-    let views = (0..layout.sizes[0]).map(|i| Tensor::view_of_many(tensor, layout.select(0, i))).collect();
+    let views = rushlight::view::narrow::UNBIND.call([tensor.into()]).map_err(raise)?.into_tensors();
     let tuple = convert::tuple(py, views)?;
     // SAFETY: a living tuple; the result is a new reference or null with an exception.
     let iterator = unsafe { ffi::PyObject_GetIter(tuple.as_ptr()) };
@@ -46,11 +45,25 @@ fn truth(tensor: &Tensor) -> PyResult<bool> {
     }
 }
 
+/// The one element, as `int()`, `float()` and `complex()` ask for it.
+pub fn python_number(tensor: &Tensor) -> PyResult<Scalar> {
+    if tensor.numel() != 1 {
+        return Err(PyValueError::new_err("only one element tensors can be converted to Python scalars"));
+    }
+    if tensor.requires_grad() && rushlight_autograd::modes::grad_enabled() {
+        crate::autograd::warn(
+            "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\nConsider using tensor.detach() first.",
+        )
+        .map_err(raise)?;
+    }
+    item(tensor)
+}
+
 /// A number as `int()` and the like make it, of one element.
 unsafe fn number(py: Python<'_>, raw: Raw, convert: unsafe extern "C" fn(Raw) -> Raw) -> PyResult<Raw> {
     // SAFETY: by the caller's word `raw` is a living instance; the conversion gives a new reference or an exception.
     unsafe {
-        let number = convert::scalar_object(py, item(own(raw)?)?)?;
+        let number = convert::scalar_object(py, python_number(own(raw)?)?)?;
         Ok(Bound::from_owned_ptr_or_err(py, convert(number.as_ptr()))?.into_ptr())
     }
 }
@@ -104,7 +117,7 @@ pub fn slots() -> Vec<ffi::PyType_Slot> {
             Ok(text.into_pyobject(py)?.into_ptr())
         }),
         slot!(Py_bf_getbuffer, getbufferproc, |py, raw, view, flags| unsafe {
-            match numpy::get_buffer(&Bound::from_borrowed_ptr(py, raw), view, flags) {
+            match buffer::export(&Bound::from_borrowed_ptr(py, raw), view, flags) {
                 Ok(()) => Ok(0),
                 Err(error) => {
                     (*view).obj = std::ptr::null_mut();
@@ -113,7 +126,7 @@ pub fn slots() -> Vec<ffi::PyType_Slot> {
             }
         }),
         slot!(Py_bf_releasebuffer, releasebufferproc, |_, _, view| unsafe {
-            numpy::release_buffer(view);
+            buffer::release(view);
             Ok(())
         }),
     ]

@@ -1,11 +1,10 @@
 //! The named tuples that operators with several results return: `torch.return_types.max` and its kin.
 
-use std::collections::HashMap;
-
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 use rushlight::Row;
+use rushlight::signature::Returns;
 
 static CLASSES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
 
@@ -23,11 +22,16 @@ pub fn class<'py>(py: Python<'py>, row: &'static Row, fields: &[&str]) -> PyResu
     Ok(class)
 }
 
-/// Every row with named results, for `torch.return_types`.
-pub fn all() -> HashMap<&'static str, Vec<&'static str>> {
-    let named = |row: &&'static Row| match row.schema().returns {
-        rushlight::signature::Returns::Named(fields) => Some((row.python_name(), fields.to_vec())),
-        _ => None,
-    };
-    rushlight::table::ROWS.iter().filter_map(named).collect()
+/// The classes of all rows with named results, by name: `torch.return_types`.
+#[pyfunction]
+pub fn _return_types(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let all = PyDict::new(py);
+    for row in rushlight::table::ROWS {
+        if let Returns::Named(fields) = row.schema().returns
+            && fields.iter().all(|field| !field.is_empty())
+        {
+            all.set_item(row.python_name(), class(py, row, fields)?)?;
+        }
+    }
+    Ok(all)
 }

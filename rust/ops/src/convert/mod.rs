@@ -3,6 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, dispatch};
 
+use crate::create::constant::strides;
 use crate::derive::{Derivative, Saves, formula};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::Value;
@@ -11,7 +12,7 @@ use crate::value::Value;
 pub static TO_DTYPE: Row = Row {
     name: "_to_copy",
     variants: Variants::FUNCTION,
-    signature: "(Tensor self, *, ScalarType? dtype=None, Device? device=None) -> Tensor",
+    signature: "(Tensor self, *, ScalarType? dtype=None, Device? device=None, MemoryFormat? memory_format=None) -> Tensor",
     doc: "A copy in another dtype or on another device, in the same order of dimensions.
 
     >>> torch._to_copy(torch.tensor([1.7, -1.7]), dtype=torch.int64)
@@ -20,7 +21,7 @@ pub static TO_DTYPE: Row = Row {
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
-            let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
+            let layout = like(own, args.optional_str(3))?;
             let device = args.device(2).unwrap_or(own.device());
             if own.device() == Device::Meta && device != Device::Meta {
                 return Err(Error::not_implemented("Cannot copy out of meta tensor; no data!"));
@@ -50,11 +51,7 @@ pub static CLONE: Row = Row {
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
-            let strides = match args.optional_str(1) {
-                Some("contiguous_format") => rushlight_core::layout::contiguous_strides(own.sizes()),
-                _ => own.layout().preserved_strides(),
-            };
-            let layout = Layout { sizes: own.sizes().clone(), strides, offset: 0 };
+            let layout = like(own, args.optional_str(1))?;
             Ok(vec![Spec { layout, dtype: own.dtype(), device: own.device() }])
         },
         cpu: |args, results| crate::copy::copy(&results[0], args.tensor(0)?),
@@ -64,6 +61,12 @@ pub static CLONE: Row = Row {
     reference: "np.array(self)",
     ..Row::BASE
 };
+
+/// The layout of a copy: the order in memory that `format` names, or the tensor's own.
+fn like(own: &Tensor, format: Option<&str>) -> Result<Layout> {
+    let strides = strides(own.sizes(), format, Some(own.layout()))?;
+    Ok(Layout { sizes: own.sizes().clone(), strides, offset: 0 })
+}
 
 /// The tensor in another dtype; itself if it already has it.
 pub fn to_dtype(tensor: &Tensor, dtype: DType) -> Result<Tensor> {

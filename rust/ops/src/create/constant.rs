@@ -46,6 +46,19 @@ pub fn strides(sizes: &[isize], format: Option<&str>, like: Option<&Layout>) -> 
     }
 }
 
+/// Whether the elements lie in the order of a memory format, without gaps.
+pub fn is_contiguous(layout: &Layout, format: Option<&str>) -> Result<bool> {
+    let ordered = match format {
+        Some("preserve_format") => return Err(Error::runtime("preserve memory format is unsupported by the contiguous operator")),
+        Some("channels_last") if layout.rank() != 4 => return Ok(false),
+        Some("channels_last_3d") if layout.rank() != 5 => return Ok(false),
+        Some("channels_last" | "channels_last_3d") => channels_last(&layout.sizes),
+        _ => return Ok(layout.is_contiguous()),
+    };
+    let counts = |dim: &usize| layout.sizes[*dim] != 1;
+    Ok(layout.numel() == 0 || (0..layout.rank()).filter(counts).all(|dim| ordered[dim] == layout.strides[dim]))
+}
+
 fn by_size(args: &Args, value: Option<Scalar>) -> Result<Output> {
     let options = Options::of(args)?;
     let tensor = options.empty(&sizes(args, 0)?, options.dtype())?;

@@ -38,7 +38,7 @@ fn layout(args: &Args) -> Result<Layout> {
 }
 
 /// Refuses a geometry that leaves the storage.
-fn check(own: &Tensor, layout: Layout) -> Result<Layout> {
+pub fn check(own: &Tensor, layout: Layout) -> Result<Layout> {
     use rushlight_core::layout::Shape;
     if layout.sizes.len() != layout.strides.len() {
         return Err(Error::runtime(format!(

@@ -1,0 +1,49 @@
+"""``python -m rushlight script.py [arguments]``: runs a program written for torch, unchanged, on rushlight."""
+
+import sys
+
+_USAGE = "usage: python -m rushlight (script.py | -m module) [arguments]"
+
+
+def _run_script(path):
+    """Runs a file as Python itself would: as ``__main__``, so that processes it starts find it again."""
+    import io
+    import os
+    import types
+
+    try:
+        with io.open_code(path) as file:
+            code = compile(file.read(), path, "exec")
+    except OSError as error:
+        sys.exit(f"python -m rushlight: can't open file {path!r}: {error.strerror}")
+    main = types.ModuleType("__main__")
+    main.__file__ = path
+    main.__spec__ = None
+    main.__builtins__ = __builtins__
+    sys.modules["__main__"] = main
+    sys.path[0] = os.path.dirname(os.path.abspath(path))
+    exec(code, main.__dict__)
+
+
+def main():
+    arguments = sys.argv[1:]
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_USAGE)
+        sys.exit(0 if arguments else 2)
+    from rushlight import _alias
+
+    _alias.install_everywhere()
+    if arguments[0] == "-m":
+        if len(arguments) < 2:
+            sys.exit(_USAGE)
+        import runpy
+
+        sys.argv = arguments[1:]
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = arguments
+        _run_script(arguments[0])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Makes ``torch`` and everything below it mean rushlight, for programs that are not to be changed."""
+
+import importlib
+import importlib.abc
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import rushlight as package
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds ``torch.x`` as ``rushlight.x``: the same module under a second name."""
+
+    def find_spec(self, fullname, path=None, target=None):
+        if fullname != "torch" and not fullname.startswith("torch."):
+            return None
+        own = "rushlight" + fullname[len("torch") :]
+        try:
+            module = importlib.import_module(own)
+        except ModuleNotFoundError as error:
+            if error.name != own:
+                raise
+            known = [name for name in package.__dir__() if name in package._SUBMODULES]
+            raise ModuleNotFoundError(
+                f"No module named {fullname!r}: rushlight runs this program in torch's place and does not have it. "
+                f"It has {', '.join(f'torch.{name}' for name in known)}.",
+                name=fullname,
+            ) from None
+        spec = importlib.util.spec_from_loader(fullname, self)
+        spec.loader_state = module, module.__spec__
+        return spec
+
+    def create_module(self, spec):
+        return spec.loader_state[0]
+
+    def exec_module(self, module):
+        # The import system has just given the module a second specification; it keeps its first one.
+        spec = module.__spec__
+        if spec.loader is self:
+            module.__spec__ = spec.loader_state[1]
+
+
+def install():
+    """Has this process import rushlight for torch."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+def install_everywhere():
+    """Has this process and those it starts import rushlight for torch."""
+    install()
+    folder = str(Path(__file__).parent)
+    sys.path.insert(1, folder)
+    rest = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = folder if not rest else os.pathsep.join([folder, rest])

@@ -1,0 +1,82 @@
+"""The constructors of old: ``torch.Tensor(2, 3)``, ``torch.FloatTensor([1, 2])``."""
+
+import rushlight as torch
+from rushlight import _C
+
+
+def build(dtype, args):
+    """A tensor of a dtype, from sizes, a sequence, a storage or a tensor."""
+    if not args:
+        return torch.empty(0, dtype=dtype)
+    if len(args) > 1 or isinstance(args[0], int):
+        return torch.empty(*args, dtype=dtype)
+    (data,) = args
+    if isinstance(data, torch.Size):
+        return torch.empty(data, dtype=dtype)
+    if isinstance(data, _C.Tensor):
+        if data.dtype != dtype:
+            raise TypeError(f"expected a tensor of dtype {dtype} (got {data.dtype})")
+        return data.detach()
+    if isinstance(data, _C.UntypedStorage):
+        return torch.empty(0, dtype=dtype).set_(data)
+    if isinstance(data, str):
+        raise TypeError("new(): invalid data type 'str'")
+    if not hasattr(data, "__len__"):
+        raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
+    return torch.tensor(data, dtype=dtype)
+
+
+def construct(cls, args, kwargs):
+    """``Tensor(...)``, and a subclass of it that does not say how it is made."""
+    device = kwargs.pop("device", None)
+    if "data" in kwargs and not args:
+        args = (kwargs.pop("data"),)
+    if kwargs:
+        raise TypeError(f"new() got an unexpected keyword argument '{next(iter(kwargs))}'")
+    made = build(torch.get_default_dtype(), args)
+    if device is not None:
+        made = made.to(device)
+    return made if cls is _C.Tensor else _C.Tensor._make_subclass(cls, made)
+
+
+class _LegacyType(type):
+    """The class of ``torch.FloatTensor`` and its like: tensors of its dtype are its instances."""
+
+    def __instancecheck__(cls, instance):
+        return isinstance(instance, _C.Tensor) and instance.dtype == cls.dtype and instance.device.type == "cpu"
+
+    def __call__(cls, *args):
+        return build(cls.dtype, args)
+
+
+def tensor_type(name, dtype):
+    """``torch.FloatTensor`` for ``"FloatTensor"`` and its dtype."""
+    return _LegacyType(name, (), {"dtype": dtype, "_type_name": f"torch.{name}", "__module__": "torch"})
+
+
+TYPES = {
+    "FloatTensor": _C.float32,
+    "DoubleTensor": _C.float64,
+    "HalfTensor": _C.float16,
+    "BFloat16Tensor": _C.bfloat16,
+    "ByteTensor": _C.uint8,
+    "CharTensor": _C.int8,
+    "ShortTensor": _C.int16,
+    "IntTensor": _C.int32,
+    "LongTensor": _C.int64,
+    "BoolTensor": _C.bool,
+}
+
+
+def __getattr__(name):
+    if name not in TYPES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = made = tensor_type(name, TYPES[name])
+    return made
+
+
+def set_default_tensor_type(t):
+    """Makes the dtype of a type such as ``torch.DoubleTensor`` the default one."""
+    if isinstance(t, str):
+        t = __getattr__(t.rpartition(".")[2])
+    torch.set_default_dtype(t.dtype)

@@ -1,0 +1,105 @@
+"""`finfo` and `iinfo`: what the dtypes can hold."""
+
+from rushlight import _C
+
+# bits of the exponent and of the fraction
+_FORMATS = {_C.float16: (5, 10), _C.bfloat16: (8, 7), _C.float32: (8, 23), _C.float64: (11, 52)}
+_RESOLUTIONS = {_C.float16: 1e-3, _C.bfloat16: 1e-2, _C.float32: 1e-6, _C.float64: 1e-15}
+
+
+class _Info:
+    """Common to both: the dtype, comparison, immutability."""
+
+    __slots__ = ("_dtype",)
+
+    @property
+    def bits(self):
+        return self._dtype.itemsize * 8
+
+    @property
+    def dtype(self):
+        return repr(self._dtype).partition(".")[2]
+
+    def __eq__(self, other):
+        return self._dtype == other._dtype if type(other) is type(self) else NotImplemented
+
+    def __hash__(self):
+        return hash((type(self), self._dtype))
+
+    def __repr__(self):
+        fields = ", ".join(f"{name}={getattr(self, name):g}" for name in self._shown)
+        return f"{type(self).__name__}({fields}, dtype={self.dtype})"
+
+
+def _checked(name, type):
+    if not isinstance(type, _C.dtype):
+        raise TypeError(f"{name}(): argument 'type' (position 1) must be torch.dtype, not {type.__class__.__name__}")
+    return type
+
+
+class finfo(_Info):
+    """The limits of a floating-point dtype; of a complex one, of its parts.
+
+    >>> torch.finfo(torch.float32).eps
+    1.1920928955078125e-07
+    """
+
+    __slots__ = ()
+    _shown = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
+
+    def __init__(self, type=None):
+        if type is None:
+            type = _C.get_default_dtype()
+        if not (_checked("finfo", type).is_floating_point or type.is_complex):
+            raise TypeError(
+                "torch.finfo() requires a floating point input type. Use torch.iinfo to handle 'torch.finfo'"
+            )
+        self._dtype = type.to_real()
+
+    @property
+    def eps(self):
+        return 2.0 ** -_FORMATS[self._dtype][1]
+
+    @property
+    def max(self):
+        exponent, _ = _FORMATS[self._dtype]
+        return (2.0 - self.eps) * 2.0 ** (2 ** (exponent - 1) - 1)
+
+    @property
+    def min(self):
+        return -self.max
+
+    @property
+    def smallest_normal(self):
+        exponent, _ = _FORMATS[self._dtype]
+        return 2.0 ** (2 - 2 ** (exponent - 1))
+
+    tiny = smallest_normal
+
+    @property
+    def resolution(self):
+        return _RESOLUTIONS[self._dtype]
+
+
+class iinfo(_Info):
+    """The limits of an integer dtype.
+
+    >>> torch.iinfo(torch.int8).max
+    127
+    """
+
+    __slots__ = ()
+    _shown = ("min", "max")
+
+    def __init__(self, type):
+        if _checked("iinfo", type).is_floating_point or type.is_complex or type == _C.bool:
+            raise TypeError("torch.iinfo() requires an integer input type. Use torch.finfo to handle 'torch.iinfo'")
+        self._dtype = type
+
+    @property
+    def max(self):
+        return 2 ** (self.bits - self._dtype.is_signed) - 1
+
+    @property
+    def min(self):
+        return -self.max - 1 if self._dtype.is_signed else 0

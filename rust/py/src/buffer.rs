@@ -1,0 +1,201 @@
+//! The buffer protocol: other objects' memory under tensors, and tensors' memory under other objects.
+
+use std::ffi::c_int;
+
+use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use rushlight::{DType, Device, Layout, Storage, Tensor};
+use rushlight_core::storage::{Block, Pin};
+
+use crate::numpy::exportable;
+use crate::object;
+use crate::reclaim::{Keep, Owned};
+
+/// A buffer that is held until the storage over it dies.
+pub struct Held(Box<ffi::Py_buffer>);
+
+// SAFETY: released attached, see `reclaim`.
+unsafe impl Send for Held {}
+
+impl Owned for Held {
+    fn end(mut self: Box<Self>, _: Python<'_>) {
+        // SAFETY: filled by `PyObject_GetBuffer`, released once.
+        unsafe { ffi::PyBuffer_Release(&raw mut *self.0) };
+    }
+}
+
+impl Held {
+    pub fn get(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Held> {
+        let mut view: Box<ffi::Py_buffer> = Box::new(ffi::Py_buffer::new());
+        // SAFETY: a living object and memory for the answer.
+        if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } != 0 {
+            return Err(PyErr::fetch(object.py()));
+        }
+        Ok(Held(view))
+    }
+
+    pub fn view(&self) -> &ffi::Py_buffer {
+        &self.0
+    }
+}
+
+/// The bytes of an object with a buffer as a one-dimensional tensor over the same memory.
+pub fn import(object: &Bound<'_, PyAny>, dtype: DType, count: isize, offset: isize) -> PyResult<Tensor> {
+    // SAFETY: a living object; the check reads its type.
+    if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 0 {
+        return Err(PyValueError::new_err("object does not implement Python buffer protocol."));
+    }
+    let held = Held::get(object, ffi::PyBUF_SIMPLE)?;
+    let (length, width) = (held.view().len, dtype.size() as isize);
+    if length == 0 || count == 0 {
+        return Err(PyValueError::new_err(format!("both buffer length ({length}) and count ({count}) must not be 0")));
+    }
+    if offset < 0 || offset >= length {
+        return Err(PyValueError::new_err(format!(
+            "offset ({offset} bytes) must be non-negative and no greater than buffer length ({length} bytes) minus 1"
+        )));
+    }
+    let rest = length - offset;
+    if count < 0 && rest % width != 0 {
+        return Err(PyValueError::new_err(format!(
+            "buffer length ({rest} bytes) after offset ({offset} bytes) must be a multiple of element size ({width})"
+        )));
+    }
+    let count = if count < 0 { rest / width } else { count };
+    if count.checked_mul(width).is_none_or(|bytes| bytes > rest) {
+        return Err(PyValueError::new_err(format!(
+            "requested buffer length ({count} * {width} bytes) after offset ({offset} bytes) must not be greater than actual buffer length ({length} bytes)"
+        )));
+    }
+    let read_only = held.view().readonly != 0;
+    // SAFETY: the range lies within the buffer, which stays valid as long as it is held.
+    let block = unsafe {
+        let start = held.view().buf.cast::<u8>().offset(offset);
+        Block::foreign(start, (count * width) as usize, read_only, Box::new(Keep::new(held)))
+    };
+    Ok(Tensor::new(Storage::new(block), Layout::contiguous(&[count]), dtype, Device::Cpu))
+}
+
+/// A storage's bytes as an object with a buffer; what NumPy arrays over tensors hold on to.
+#[pyclass(frozen, module = "rushlight._C")]
+pub struct Memory {
+    /// Keeps the bytes in place; declared first, so that it ends before the storage it points into.
+    pin: Pinned,
+    _storage: Storage,
+}
+
+struct Pinned(Pin<'static>);
+// SAFETY: a pin is a count and a pointer to a block that threads share.
+unsafe impl Send for Pinned {}
+// SAFETY: see above.
+unsafe impl Sync for Pinned {}
+
+impl Memory {
+    pub fn of(storage: &Storage) -> Memory {
+        let storage = storage.clone();
+        // SAFETY: the pin points into the storage's shared part, which the field beside it keeps alive.
+        let pin = unsafe { std::mem::transmute::<Pin<'_>, Pin<'static>>(storage.pin()) };
+        Memory { pin: Pinned(pin), _storage: storage }
+    }
+}
+
+#[pymethods]
+impl Memory {
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let (pointer, bytes, read_only) = {
+            let pin = &slf.get().pin.0;
+            (pin.as_ptr(), pin.block().len(), slf.get()._storage.is_read_only())
+        };
+        // SAFETY: CPython gives memory for the answer; the object keeps the bytes in place.
+        let failed = unsafe {
+            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer.cast(), bytes as isize, c_int::from(read_only), flags)
+        };
+        if failed != 0 { Err(PyErr::fetch(slf.py())) } else { Ok(()) }
+    }
+}
+
+/// What a tensor's buffer needs while somebody looks at it.
+struct Exported {
+    /// Byte strides behind the sizes.
+    dims: Vec<ffi::Py_ssize_t>,
+    _memory: Memory,
+}
+
+/// Fills in a view of the tensor's own elements.
+///
+/// # Safety
+/// `view` is memory for the answer, as CPython's buffer protocol gives it.
+pub unsafe fn export(own: &Bound<'_, PyAny>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+    let tensor = object::tensor(own)?;
+    let refuse = |why: &str| Err(PyBufferError::new_err(why.to_owned()));
+    if let Err(error) = exportable(tensor) {
+        return refuse(&error.value(own.py()).to_string());
+    }
+    let Some(format) = format(tensor.dtype()) else { return refuse("bfloat16 has no code in the buffer protocol") };
+    let layout = tensor.layout();
+    let read_only = tensor.storage().is_read_only();
+    if flags & ffi::PyBUF_WRITABLE != 0 && read_only {
+        return refuse("the tensor's memory is read-only");
+    }
+    let fortran = || layout.permute(&(0..layout.rank()).rev().collect::<Vec<_>>()).is_contiguous();
+    let asks = |flag: c_int| flags & flag == flag;
+    let contiguous = layout.is_contiguous();
+    let fits = match () {
+        () if asks(ffi::PyBUF_ANY_CONTIGUOUS) => contiguous || fortran(),
+        () if asks(ffi::PyBUF_C_CONTIGUOUS) => contiguous,
+        () if asks(ffi::PyBUF_F_CONTIGUOUS) => fortran(),
+        () => asks(ffi::PyBUF_STRIDES) || contiguous,
+    };
+    if !fits {
+        return refuse("the tensor is not contiguous; tensor.contiguous() is");
+    }
+    let width = tensor.dtype().size() as isize;
+    let mut dims = layout.sizes.to_vec();
+    dims.extend(layout.strides.iter().map(|stride| stride * width));
+    let mut exported = Box::new(Exported { dims, _memory: Memory::of(tensor.storage()) });
+    let start = exported._memory.pin.0.as_ptr();
+    let sizes = exported.dims.as_mut_ptr();
+    // SAFETY: by the caller's word; what the view points to lives in `exported` until the view is released.
+    unsafe {
+        (*view).buf = start.wrapping_offset(layout.offset * width).cast();
+        (*view).len = layout.numel() as isize * width;
+        (*view).itemsize = width;
+        (*view).readonly = c_int::from(read_only);
+        (*view).ndim = layout.rank() as c_int;
+        (*view).format = if asks(ffi::PyBUF_FORMAT) { format.as_ptr().cast_mut() } else { std::ptr::null_mut() };
+        (*view).shape = if asks(ffi::PyBUF_ND) { sizes } else { std::ptr::null_mut() };
+        (*view).strides = if asks(ffi::PyBUF_STRIDES) { sizes.add(layout.rank()) } else { std::ptr::null_mut() };
+        (*view).suboffsets = std::ptr::null_mut();
+        (*view).internal = Box::into_raw(exported).cast();
+        (*view).obj = own.clone().into_ptr();
+    }
+    Ok(())
+}
+
+/// # Safety
+/// `view` was filled in by `export`.
+pub unsafe fn release(view: *mut ffi::Py_buffer) {
+    // SAFETY: by the caller's word; CPython releases a view once.
+    unsafe { drop(Box::from_raw((*view).internal.cast::<Exported>())) };
+}
+
+fn format(dtype: DType) -> Option<&'static std::ffi::CStr> {
+    Some(match dtype {
+        DType::U8 => c"B",
+        DType::I8 => c"b",
+        DType::I16 => c"h",
+        DType::I32 => c"i",
+        DType::I64 => c"q",
+        DType::U16 => c"H",
+        DType::U32 => c"I",
+        DType::U64 => c"Q",
+        DType::F16 => c"e",
+        DType::F32 => c"f",
+        DType::F64 => c"d",
+        DType::C64 => c"Zf",
+        DType::C128 => c"Zd",
+        DType::Bool => c"?",
+        DType::BF16 => return None,
+    })
+}
