@@ -264,10 +264,12 @@ pub static BCE: Row = Row {
     dtypes: DTypes::FLOATS,
     run: Run::Body(|args| {
         let (x, y) = (args.tensor(0)?, args.tensor(1)?);
-        let inside = Expr::from(x).at_least(0.0).and(Expr::from(x).at_most(1.0)).done()?;
-        if !crate::convert::item(&op!(crate::reduce::truth::ALL, &inside)?)?.truth() {
-            return Err(Error::runtime("all elements of input should be between 0 and 1")
-                .hint("They are probabilities; binary_cross_entropy_with_logits takes scores."));
+        for (name, tensor) in [("input", x), ("target", y)] {
+            let inside = Expr::from(tensor).at_least(0.0).and(Expr::from(tensor).at_most(1.0)).done()?;
+            if !crate::convert::item(&op!(crate::reduce::truth::ALL, &inside)?)?.truth() {
+                return Err(Error::runtime(format!("all elements of {name} should be between 0 and 1"))
+                    .hint("They are probabilities; binary_cross_entropy_with_logits takes scores."));
+            }
         }
         let (x, y) = (Expr::from(x), Expr::from(y));
         let miss = bounded_log(1.0 - x.clone());
@@ -279,7 +281,7 @@ pub static BCE: Row = Row {
             let slope = (x.clone() * (1.0 - x.clone())).call(&crate::pointwise::clamp::CLAMP, [1e-12.into()]);
             d.grad() * ((x - y) / slope)
         }),
-        formula(1, Saves::input(0), |d| d.grad() * (bounded_log(1.0 - d.input(0)) - bounded_log(d.input(0)))),
+        formula(1, Saves::input(0), |d| d.grad() * ((1.0 - d.input(0)).log() - d.input(0).log())),
     ]),
     node: "BinaryCrossEntropyBackward0",
     samples: &["t(2, 3).sigmoid(), t(2, 3).sigmoid()"],
@@ -342,6 +344,9 @@ pub static KL_DIV: Row = Row {
     dtypes: DTypes::FLOATS,
     run: Run::Compose(|args| {
         let (input, target) = (args.tensor(0)?, args.tensor(1)?);
+        if !input.dtype().is_floating() {
+            return Err(Error::runtime("kl_div: Integral inputs not supported."));
+        }
         let batchmean = args.optional_str(4) == Some("batchmean");
         let reduction = if batchmean { Reduction::Sum } else { reduction_at(args, 2)? };
         if reduction == Reduction::Mean {
