@@ -28,6 +28,9 @@ pub fn copy_views(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) 
     if to.device() != Device::Cpu || target.numel() == 0 {
         return Ok(());
     }
+    if from.device() == Device::Meta {
+        return Err(Error::not_implemented("Cannot copy out of meta tensor; no data!"));
+    }
     crate::host::while_detached(target.numel(), || {
         let (out, input) = (to.storage().pin(), from.storage().pin());
         let lanes = [
