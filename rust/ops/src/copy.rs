@@ -1,7 +1,7 @@
 //! Copies between any two layouts and dtypes.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{Device, Error, Layout, Result};
+use rushlight_core::{Class, Device, Error, Layout, Result};
 use rushlight_cpu::pointwise::Lane;
 
 use crate::call::Target;
@@ -29,7 +29,7 @@ pub fn copy_views(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) 
         return Ok(());
     }
     if from.device() == Device::Meta {
-        return Err(Error::not_implemented("Cannot copy out of meta tensor; no data!"));
+        return Err(Error::new(Class::NotImplemented, "Cannot copy out of meta tensor; no data!"));
     }
     crate::host::while_detached(target.numel(), || {
         let (out, input) = (to.storage().pin(), from.storage().pin());

@@ -53,6 +53,8 @@ pub static ROWS: &[&Row] = &[
     &pointwise::compare::ISPOSINF,
     &pointwise::compare::ISNEGINF,
     &pointwise::compare::ISCLOSE,
+    &pointwise::same::ALLCLOSE,
+    &pointwise::same::EQUAL,
     &pointwise::compare::MAXIMUM,
     &pointwise::compare::MINIMUM,
     &pointwise::compare::FMAX,

@@ -11,15 +11,15 @@ use crate::Tensor;
 
 /// A tensor's truths as contiguous bytes.
 pub fn truths(tensor: &Tensor) -> Result<Tensor> {
-    if tensor.dtype() == DType::Bool && tensor.layout().is_contiguous() {
-        return Ok(tensor.clone());
-    }
     if tensor.device() != Device::Cpu {
         return Err(Error::not_implemented(format!(
             "nonzero needs the elements, which a tensor on {} of sizes {} lacks",
             tensor.device(),
             Shape(tensor.sizes())
         )));
+    }
+    if tensor.dtype() == DType::Bool && tensor.layout().is_contiguous() {
+        return Ok(tensor.clone());
     }
     let plain = crate::create::empty(tensor.sizes(), DType::Bool, tensor.device())?;
     crate::copy::copy(&plain, tensor)?;
