@@ -45,7 +45,7 @@ pub static SIGMOID_BACKWARD: Row = Row {
         for<S> [c64, c128] (|grad, y| grad * ((T::new(1.0, 0.0) - y) * y).conj())
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1), |d| d.grad() * ((1.0 - d.input(1)) * d.input(1)).conj()),
+        formula(0, Saves::input(1), |d| d.grad() * ((1.0 - d.input(1)) * d.input(1))),
         formula(1, BOTH, |d| d.grad().conj() * d.input(0) * (1.0 - d.input(1) * 2.0).conj()),
     ]),
     errors: &[super::MISMATCH],
@@ -67,7 +67,7 @@ pub static TANH_BACKWARD: Row = Row {
         for<S> [c64, c128] (|grad, y| grad * (T::new(1.0, 0.0) - y * y).conj())
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1), |d| d.grad() * (1.0 - d.input(1) * d.input(1)).conj()),
+        formula(0, Saves::input(1), |d| d.grad() * (1.0 - d.input(1) * d.input(1))),
         formula(1, BOTH, |d| d.grad().conj() * d.input(0) * (d.input(1) * -2.0).conj()),
     ]),
     errors: &[super::MISMATCH],
@@ -153,7 +153,7 @@ pub static SILU_BACKWARD: Row = Row {
     derivative: Derivative::Formulas(&[
         formula(0, Saves::input(1), |d| {
             let (x, s) = (d.input(1), d.input(1).sigmoid());
-            d.grad() * (s.clone() * (x * (1.0 - s) + 1.0)).conj()
+            d.grad() * (s.clone() * (x * (1.0 - s) + 1.0))
         }),
         formula(1, BOTH, |d| {
             let (x, s) = (d.input(1), d.input(1).sigmoid());

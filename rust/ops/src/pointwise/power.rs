@@ -57,6 +57,7 @@ pub static POW: Row = Row {
     name: "pow",
     variants: Variants::ALL,
     signature: "(Tensor self, Scalar exponent) -> Tensor",
+    node: "PowBackward0",
     doc: "Each element to the power of `exponent`, a number or a tensor that broadcasts.
 
     out = self ** exponent
@@ -99,6 +100,7 @@ pub static POW_TENSOR: Row = Row {
     name: "pow.Tensor_Tensor",
     variants: Variants::ALL,
     signature: "(Tensor|Scalar self, Tensor exponent) -> Tensor",
+    node: "PowBackward1",
     doc: "Each element to the power of the element of `exponent`.
 
     >>> torch.pow(2, torch.tensor([1, 2, 3]))

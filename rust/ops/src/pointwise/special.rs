@@ -206,6 +206,7 @@ pub static POLYGAMMA_METHOD: Row = Row {
 pub static ZETA: Row = Row {
     name: "zeta",
     namespace: "special",
+    check: Some(super::some_tensor),
     variants: Variants::FUNCTION.and(Variants::OUT),
     signature: "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
     doc: "The Hurwitz zeta function.
@@ -252,6 +253,7 @@ pub static XLOG1PY: Row = Row {
     name: "xlog1py",
     namespace: "special",
     node: "SpecialXlog1PyBackward0",
+    check: Some(super::some_tensor),
     variants: Variants::FUNCTION.and(Variants::OUT),
     signature: OPERANDS,
     doc: "`self * log(1 + other)`; zero where `self` is zero, unless `other` is nan.
