@@ -125,10 +125,7 @@ pub static DIV_TRUNC: Row = Row {
     name: "_div_trunc",
     variants: Variants::FUNCTION,
     signature: OPERANDS,
-    doc: "The quotient, rounded towards zero.
-
-    >>> torch._div_trunc(torch.tensor([7, -7]), 2)
-    tensor([ 3, -3])",
+    doc: "The quotient, rounded towards zero.",
     dtypes: DTypes::REAL,
     run: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x, y| x.trunc_div(y));
@@ -147,10 +144,7 @@ pub static DIV_FLOOR: Row = Row {
     name: "_div_floor",
     variants: Variants::FUNCTION,
     signature: OPERANDS,
-    doc: "The quotient, rounded downwards.
-
-    >>> torch._div_floor(torch.tensor([7, -7]), 2)
-    tensor([ 3, -4])",
+    doc: "The quotient, rounded downwards.",
     dtypes: DTypes::REAL,
     run: FLOOR,
     check: Some(check_divisor),

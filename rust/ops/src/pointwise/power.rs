@@ -105,6 +105,7 @@ pub static POW_TENSOR: Row = Row {
 
     >>> torch.pow(2, torch.tensor([1, 2, 3]))
     tensor([2, 4, 8])",
+    dtypes: DTypes::NUMBERS,
     run: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x, y| x.power(y));
         for<S> [f32, f64] (|x, y| S::pow(x, y));

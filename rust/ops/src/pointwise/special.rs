@@ -63,7 +63,7 @@ pub static LOGIT: Row = Row {
         let inside = x.clone().at_least(low).and(x.at_most(high));
         inside.choose(slope, if eps.is_some() { 0.0 } else { f64::NAN })
     })]),
-    samples: &["unit(2, 3).abs()", "unit(2, 3).abs(), 0.1", "unit().abs()"],
+    samples: &["t(2, 3).sigmoid()", "t(2, 3).sigmoid(), 0.1", "t().sigmoid()"],
     reference: "np.log(self / (1 - self)) if eps is None else np.log(np.clip(self, eps, 1 - eps) / (1 - np.clip(self, eps, 1 - eps)))",
     ..UNARY
 };
@@ -218,7 +218,7 @@ pub static ZETA: Row = Row {
     refuses: "zeta_cpu",
     derivative: Derivative::NonDifferentiable("it is not implemented, as in torch"),
     errors: &[super::MISMATCH],
-    samples: &["pos(2, 3) + 1, pos(2, 3)"],
+    samples: &["pos(2, 3).exp(), pos(2, 3)"],
     ..Row::BASE
 };
 
