@@ -286,7 +286,7 @@ pub static TANHSHRINK: Row = Row {
         (x.clone() - x.tanh()).done().map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
-    reference: "self - np.tanh(self)",
+    reference: "self - np.tanh(self * 1.0)",
     ..ACTIVATION
 };
 

@@ -129,7 +129,7 @@ pub static ANGLE: Row = Row {
         size.clone().equals(0.0).choose(0.0, d.grad() * turned / (size.clone() * size))
     })]),
     samples: &["t(2, 3)", "t()"],
-    reference: "np.angle(self)",
+    reference: "np.angle(self * 1.0)",
     ..Row::BASE
 };
 

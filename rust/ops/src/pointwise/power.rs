@@ -142,7 +142,7 @@ pub static POW_TENSOR: Row = Row {
         }),
     ]),
     errors: &[super::MISMATCH],
-    samples: &["pos(2, 3), pos(2, 3)", "pos(5, 1, 4), pos(3, 1)", "2, t(3)"],
+    samples: &["pos(2, 3), pos(2, 3)", "pos(5, 1, 4), pos(3, 1)", "2, pos(3)"],
     reference: "np.power(self, exponent)",
     ..Row::BASE
 };

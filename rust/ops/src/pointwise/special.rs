@@ -63,7 +63,7 @@ pub static LOGIT: Row = Row {
         let inside = x.clone().at_least(low).and(x.at_most(high));
         inside.choose(slope, if eps.is_some() { 0.0 } else { f64::NAN })
     })]),
-    samples: &["t(2, 3).sigmoid()", "t(2, 3).sigmoid(), 0.1", "t().sigmoid()"],
+    samples: &["unit(2, 3), 0.1", "unit(), 0.2"],
     reference: "np.log(self / (1 - self)) if eps is None else np.log(np.clip(self, eps, 1 - eps) / (1 - np.clip(self, eps, 1 - eps)))",
     ..UNARY
 };
