@@ -9,7 +9,7 @@ use rushlight_core::{DType, Device, Layout, Result, Scalar, Storage};
 use smallvec::SmallVec;
 
 use crate::row::{Pointwise, Promote, Row, Run};
-use crate::value::{Args, Output, Value};
+use crate::value::{Args, Output, Value, Values};
 use crate::{node, profile, promote};
 
 /// An operand of a pointwise row.
@@ -28,11 +28,19 @@ const REPEATED: usize = 256;
 /// No pointwise row has more operands.
 const MOST: usize = 4;
 
-/// `left op right` for a row whose other arguments take their defaults.
-#[inline]
-pub fn binary<'a>(row: &'static Row, left: Value<'a>, right: Value<'a>) -> Result<Tensor> {
+impl<'a> From<Operand<'a>> for Value<'a> {
+    #[inline]
+    fn from(operand: Operand<'a>) -> Self {
+        match operand {
+            Operand::Tensor(tensor) => Value::Tensor(tensor),
+            Operand::Number(number) => Value::Scalar(number),
+        }
+    }
+}
+
+/// `x op y` for a row whose other arguments take their defaults.
+pub fn binary(row: &'static Row, x: Operand, y: Operand) -> Result<Tensor> {
     if let Run::Pointwise(body) = &row.run
-        && let (Some(x), Some(y)) = (operand(&left), operand(&right))
         && !profile::is_on()
         && (row.check.is_none() || plain(x) && plain(y))
         && let Some(result) = attempt(row, body, &[x, y], &row.schema().numbers)
@@ -40,16 +48,20 @@ pub fn binary<'a>(row: &'static Row, left: Value<'a>, right: Value<'a>) -> Resul
         let result = result?;
         let watched = |operand: Operand| matches!(operand, Operand::Tensor(tensor) if tensor.requires_grad());
         if modes::grad_enabled() && (watched(x) || watched(y)) {
-            return node::record(&arguments(row, left, right), Output::Tensor(result))?.into_tensor();
+            return node::record(&arguments(row, x, y), Output::Tensor(result))?.into_tensor();
         }
         return Ok(result);
     }
-    crate::call(arguments(row, left, right))?.into_tensor()
+    crate::call(arguments(row, x, y))?.into_tensor()
 }
 
-fn arguments<'a>(row: &'static Row, left: Value<'a>, right: Value<'a>) -> Args<'a> {
-    let mut args = Args::new(row, [left, right]);
-    args.values.extend(row.schema().params.iter().skip(2).map(|param| param.default_value()));
+fn arguments<'a>(row: &'static Row, x: Operand<'a>, y: Operand<'a>) -> Args<'a> {
+    let mut args = Args { row, values: Values::new() };
+    args.values.push(x.into());
+    args.values.push(y.into());
+    for param in row.schema().params.iter().skip(2) {
+        args.values.push(param.default_value());
+    }
     args
 }
 
@@ -59,15 +71,6 @@ fn plain(operand: Operand) -> bool {
     match operand {
         Operand::Tensor(tensor) => tensor.dtype().is_floating(),
         Operand::Number(number) => number.is_floating() || number.is_integral(),
-    }
-}
-
-#[inline]
-fn operand<'a>(value: &'a Value) -> Option<Operand<'a>> {
-    match value {
-        Value::Tensor(tensor) => Some(Operand::Tensor(tensor)),
-        Value::Scalar(number) => Some(Operand::Number(*number)),
-        _ => None,
     }
 }
 
@@ -106,17 +109,17 @@ pub fn attempt(row: &'static Row, body: &Pointwise, operands: &[Operand], number
         Ok(block) => block,
         Err(error) => return Some(Err(error)),
     };
-    let mut pins: SmallVec<[rushlight_core::storage::Pin; MOST]> = SmallVec::new();
+    let mut pins: [Option<rushlight_core::storage::Pin>; MOST] = [const { None }; MOST];
     let mut inputs = [std::ptr::null::<u8>(); MOST];
     let mut repeated = std::mem::MaybeUninit::<[u128; REPEATED]>::uninit();
     let mut has_number = false;
-    for (input, operand) in inputs.iter_mut().zip(operands) {
+    for ((input, place), operand) in inputs.iter_mut().zip(&mut pins).zip(operands) {
         match operand {
             Operand::Tensor(tensor) => {
                 let pin = tensor.storage().pin();
                 // SAFETY: the layout lies within the pinned storage.
                 *input = unsafe { pin.as_ptr().offset(tensor.layout().offset * dtype.size() as isize) };
-                pins.push(pin);
+                *place = Some(pin);
             }
             Operand::Number(number) => {
                 // Two numbers beside a tensor are rare: they take the long way.
