@@ -238,7 +238,11 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
                         check_out(row, args, out, &out.layout().sizes, first.dtype())?;
                     }
                 }
-                crate::call::call(args.clone())?.into_tensors()
+                let args = match outs.first() {
+                    Some(out) => crate::create::towards(args, out)?,
+                    None => args.clone(),
+                };
+                crate::call::call(args)?.into_tensors()
             };
             if results.len() != outs.len() {
                 return Err(Error::type_(format!("{}(): expected {} tensors in out=", row.python_name(), results.len())));
