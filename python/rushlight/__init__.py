@@ -34,10 +34,12 @@ def set_rng_state(new_state):
 
 # What loads when it is first used: modules, and names that live in modules of their own.
 _SUBMODULES = frozenset(
-    "autograd cuda distributed fft jit linalg multiprocessing nn optim random return_types serialization special "
+    "autograd cuda distributed fft functional jit linalg multiprocessing nn optim random return_types serialization special "
     "testing types utils version".split()
 )
 _ELSEWHERE = {
+    "chain_matmul": "functional",
+    "einsum": "functional",
     "finfo": "_limits",
     "get_printoptions": "_printing",
     "iinfo": "_limits",
@@ -45,6 +47,7 @@ _ELSEWHERE = {
     "save": "serialization",
     "set_default_tensor_type": "_legacy",
     "set_printoptions": "_printing",
+    "tensordot": "functional",
     **dict.fromkeys(
         "FloatTensor DoubleTensor HalfTensor BFloat16Tensor ByteTensor CharTensor ShortTensor IntTensor LongTensor "
         "BoolTensor".split(),

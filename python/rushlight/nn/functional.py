@@ -95,6 +95,30 @@ def log_softmax(
     return torch.log_softmax(input, dim) if dtype is None else torch.log_softmax(input, dim, dtype=dtype)
 
 
+def _max_pool(row: str, return_indices: bool, input: Tensor, *windows: Any) -> Any:
+    return getattr(_nn, f"{row}_with_indices" if return_indices else row)(input, *windows)
+
+
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest value of each window of sequences ``(N, C, L)`` or ``(C, L)``, with its place if asked.
+
+    Raises:
+        RuntimeError: the input is smaller than a window, or the padding larger than half of it.
+
+    >>> torch.nn.functional.max_pool1d(torch.tensor([[1.0, 3.0, 2.0, 0.0]]), 2)
+    tensor([[3., 2.]])
+    """
+    return _max_pool("max_pool1d", return_indices, input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
 def max_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -112,8 +136,52 @@ def max_pool2d(
     >>> torch.nn.functional.max_pool2d(torch.arange(4.0).reshape(1, 2, 2), 2)
     tensor([[[3.]]])
     """
-    row = _nn.max_pool2d_with_indices if return_indices else _nn.max_pool2d
-    return row(input, kernel_size, kernel_size if stride is None else stride, padding, dilation, ceil_mode)
+    return _max_pool("max_pool2d", return_indices, input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest value of each window of volumes ``(N, C, D, H, W)`` or ``(C, D, H, W)``, with its place if asked.
+
+    Raises:
+        RuntimeError: the input is smaller than a window, or the padding larger than half of it.
+
+    >>> torch.nn.functional.max_pool3d(torch.arange(8.0).reshape(1, 2, 2, 2), 2)
+    tensor([[[[7.]]]])
+    """
+    return _max_pool("max_pool3d", return_indices, input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def _filled(output_size: Any, input: Tensor) -> Any:
+    """The sizes asked for, with the input's own where one is ``None``."""
+    if not isinstance(output_size, (list, tuple)):
+        return output_size
+    return tuple(own if size is None else size for size, own in zip(output_size, input.shape[-len(output_size) :]))
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+    """Means over windows that cover images ``(N, C, H, W)`` or ``(C, H, W)`` evenly; ``None`` keeps a dimension.
+
+    >>> torch.nn.functional.adaptive_avg_pool2d(torch.arange(4.0).reshape(1, 2, 2), (1, None))
+    tensor([[[1., 2.]]])
+    """
+    return _nn.adaptive_avg_pool2d(input, _filled(output_size, input))
+
+
+def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+    """Means over windows that cover volumes ``(N, C, D, H, W)`` or ``(C, D, H, W)`` evenly; ``None`` keeps a dimension.
+
+    >>> torch.nn.functional.adaptive_avg_pool3d(torch.arange(8.0).reshape(1, 2, 2, 2), 1)
+    tensor([[[[3.5000]]]])
+    """
+    return _nn.adaptive_avg_pool3d(input, _filled(output_size, input))
 
 
 def embedding(

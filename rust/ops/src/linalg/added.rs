@@ -315,6 +315,9 @@ pub static ADDR: Row = Row {
                 )));
             }
         }
+        // Among bools the factors are bools too.
+        let truth = |factor: Scalar| if dtype == DType::Bool { Scalar::Bool(factor.truth()) } else { factor };
+        let (beta, alpha) = (truth(beta), truth(alpha));
         let outer = op!(super::contract::OUTER, x, y)?;
         let outer = if alpha.is_one() { outer } else { op!(crate::pointwise::arith::MUL, &outer, alpha)? };
         if beta.is_zero() {

@@ -5,6 +5,7 @@
 
 pub mod added;
 pub mod contract;
+pub mod einsum;
 pub mod matrix;
 
 use rushlight_autograd::Tensor;

@@ -1,5 +1,6 @@
 //! Functions of neural networks.
 
+pub mod bilinear;
 pub mod conv;
 pub mod cross_entropy;
 pub mod dropout;
@@ -11,6 +12,9 @@ pub mod pool;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Class, DType, Error, Result};
+
+use crate::derive::Derive;
+use crate::expr::Expr;
 
 /// What becomes of the losses of the elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,4 +74,12 @@ pub fn plain(tensor: &Tensor, dtype: DType) -> Result<Tensor> {
 #[cold]
 pub fn refused(kernel: &str, dtype: DType) -> Error {
     Error::new(Class::NotImplemented, format!("\"{kernel}\" not implemented for '{}'", dtype.title()))
+}
+
+/// The gradient of an argument whose values do not matter.
+pub fn zeros_like_input(d: &Derive, place: usize) -> Expr {
+    match d.facts(place) {
+        Some(facts) => Expr::new(crate::create::zeros(&facts.sizes, facts.dtype, facts.device)),
+        None => Expr::Nothing,
+    }
 }

@@ -53,7 +53,7 @@ Shapes: input `(C)`, `(N, C)` or `(N, C, d1, ...)`, target the same without `C`.
 const NODE: &str = "NllLossBackward0";
 const NODE_OF_SPOTS: &str = "NllLoss2DBackward0";
 
-const SCATTERED: &[Formula] = &[formula(0, Saves::input(1).and(Saves::input(2)).and(Saves::result(1)), |d| {
+const SCATTERED: &[Formula] = &[formula(0, Saves::input(0).and(Saves::input(1)).and(Saves::input(2)).and(Saves::result(1)), |d| {
     let gradient = || {
         let weight = if d.is_tensor(2) { Some(d.input(2).done()?) } else { None };
         NLL_BACKWARD.tensor([
@@ -63,7 +63,7 @@ const SCATTERED: &[Formula] = &[formula(0, Saves::input(1).and(Saves::input(2)).
             d.int(3).into(),
             d.int(4).into(),
             d.result_of(1).done()?.into(),
-            crate::view::reshape::sizes_value(d.sizes(0)),
+            d.input(0).done()?.into(),
         ])
     };
     Expr::new(gradient())
@@ -94,20 +94,19 @@ pub static NLL_SPOTS: Row = forward("_nll_loss2d", NODE_OF_SPOTS, &["t(2, 4, 3),
 pub static NLL_BACKWARD: Row = Row {
     name: "_nll_loss_backward",
     variants: Variants::FUNCTION,
-    signature: "(Tensor grad, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight, int[] size) -> Tensor",
-    doc: "The gradient of `_nll_loss` with respect to scores of `size`.",
+    signature: "(Tensor grad, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight, Tensor like) -> Tensor",
+    doc: "The gradient of `_nll_loss` with respect to scores like `like`, whose values do not matter.",
     dtypes: DTypes::FLOATS,
     run: Run::Kernel(Kernel {
         infer: |args| {
-            let sizes = rushlight_core::layout::to_dims(args.ints(6)?);
-            Ok(vec![Spec::new(&sizes, args.tensor(0)?.dtype(), args.tensor(0)?)])
+            Ok(vec![Spec::new(args.tensor(6)?.sizes(), args.tensor(0)?.dtype(), args.tensor(0)?)])
         },
         cpu: backward,
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(1).and(Saves::input(2)), |d| {
         let loss = || -> Result<Tensor> {
             let weight = if d.is_tensor(2) { Some(d.input(2).done()?) } else { None };
-            let row = if d.ints(6).len() > 2 { &NLL_SPOTS } else { &NLL };
+            let row = if d.rank(6) > 2 { &NLL_SPOTS } else { &NLL };
             let outputs = row.call([
                 d.grad().done()?.into(),
                 d.input(1).done()?.into(),
@@ -118,7 +117,7 @@ pub static NLL_BACKWARD: Row = Row {
             outputs.into_tensors().into_iter().next().ok_or_else(|| Error::runtime("no loss"))
         };
         Expr::new(loss())
-    })]),
+    }), formula(6, Saves::NOTHING, |d| super::zeros_like_input(d, 6))]),
     samples: &[],
     reference: "",
     ..Row::BASE

@@ -8,11 +8,11 @@ use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::{DType, Dims, Error, Result};
 use rushlight_cpu::pool::{Axis, Means, Window, gather, max, scatter};
 
-use super::{plain, refused};
+use super::{plain, refused, zeros_like_input};
 use crate::derive::{Derivative, Saves, formula};
+use crate::expr::Expr;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Ints, Output, Value};
-use crate::view::reshape::sizes_value;
 
 /// A tensor's elements for a kernel.
 fn address(tensor: &Tensor) -> *mut u8 {
@@ -88,12 +88,8 @@ pub static MAX_POOL: Row = Row {
             Ok(())
         },
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::result(1), |d| {
-        let dims = d.ints(1).len();
-        match d.result_of(1).done() {
-            Ok(places) => d.grad().call(&SCATTER, [places.into(), sizes_value(d.sizes(0)), dims.into()]),
-            Err(error) => crate::expr::Expr::Failed(error),
-        }
+    derivative: Derivative::Formulas(&[formula(0, Saves::result(1).and(Saves::input(0)), |d| {
+        scattered(d.grad(), d.result_of(1), d.input(0), d.ints(1).len())
     })]),
     node: "MaxPool2DWithIndicesBackward0",
     samples: &["t(2, 3, 4, 4), (2, 2), (2, 2), (0, 0), (1, 1), (2, 2)"],
@@ -116,17 +112,25 @@ fn plane(tensor: &Tensor, dims: usize) -> usize {
     tensor.sizes()[tensor.rank() - dims..].iter().product::<isize>() as usize
 }
 
+fn scattered(values: Expr, places: Expr, like: Expr, dims: usize) -> Expr {
+    match (places.done(), like.done()) {
+        (Ok(places), Ok(like)) => values.call(&SCATTER, [places.into(), like.into(), dims.into()]),
+        (Err(error), _) | (_, Err(error)) => Expr::Failed(error),
+    }
+}
+
+/// Does not depend on the values of `like`, and says so with a gradient of zeros, as torch does.
 pub static SCATTER: Row = Row {
     name: "_pool_scatter",
     variants: Variants::FUNCTION,
-    signature: "(Tensor self, Tensor places, int[] size, int dims) -> Tensor",
-    doc: "Zeros of `size` with the values of `self` added at their places in each plane of `dims` dimensions.
+    signature: "(Tensor self, Tensor places, Tensor like, int dims) -> Tensor",
+    doc: "Zeros like `like` with the values of `self` added at their places in each plane of `dims` dimensions.
 
-    >>> torch._pool_scatter(torch.tensor([[3., 2.]]), torch.tensor([[1, 2]]), (1, 4), 1)
+    >>> torch._pool_scatter(torch.tensor([[3., 2.]]), torch.tensor([[1, 2]]), torch.ones(1, 4), 1)
     tensor([[0., 3., 2., 0.]])",
     dtypes: DTypes::REAL,
     run: Run::Kernel(Kernel {
-        infer: |args| Ok(vec![Spec::new(&to_dims(args.ints(2)?), args.tensor(0)?.dtype(), args.tensor(0)?)]),
+        infer: |args| Ok(vec![Spec::new(args.tensor(2)?.sizes(), args.tensor(0)?.dtype(), args.tensor(0)?)]),
         cpu: |args, results| {
             let (places, dims) = (plain(args.tensor(1)?, DType::I64)?, args.int(3)? as usize);
             let (count, sizes) = (count_planes(&results[0], dims), [plane(&places, dims), plane(&results[0], dims)]);
@@ -137,12 +141,15 @@ pub static SCATTER: Row = Row {
             })
         },
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(1), |d| match d.input(1).done() {
-        Ok(places) => d.grad().call(&GATHER, [places.into(), d.int(3).into()]),
-        Err(error) => crate::expr::Expr::Failed(error),
-    })]),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::input(1), |d| match d.input(1).done() {
+            Ok(places) => d.grad().call(&GATHER, [places.into(), d.int(3).into()]),
+            Err(error) => Expr::Failed(error),
+        }),
+        formula(2, Saves::NOTHING, |d| zeros_like_input(d, 2)),
+    ]),
     node: "MaxPool2DWithIndicesBackwardBackward0",
-    samples: &["t(2, 3), i(4, 2, 3), (2, 4), 1"],
+    samples: &["t(2, 3), i(4, 2, 3), t(2, 4), 1"],
     reference: "",
     ..Row::BASE
 };
@@ -168,9 +175,8 @@ pub static GATHER: Row = Row {
             })
         },
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(1), |d| match d.input(1).done() {
-        Ok(places) => d.grad().call(&SCATTER, [places.into(), sizes_value(d.sizes(0)), d.int(2).into()]),
-        Err(error) => crate::expr::Expr::Failed(error),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(1).and(Saves::input(0)), |d| {
+        scattered(d.grad(), d.input(1), d.input(0), d.int(2) as usize)
     })]),
     samples: &["t(2, 4), i(4, 2, 3), 1"],
     reference: "",
@@ -363,10 +369,14 @@ pub static MEANS: Row = Row {
             computed(&results[0], input, |dtype, input, output| unsafe { means.forward(dtype, count, input, output) })
         },
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
         let list = |place: usize| Value::from(d.ints(place));
-        let divisor = d.args.optional_int(5);
-        d.grad().call(&SPREAD, [list(1), list(2), list(3), list(4), divisor.into(), sizes_value(d.sizes(0))])
+        match d.input(0).done() {
+            Ok(like) => {
+                d.grad().call(&SPREAD, [list(1), list(2), list(3), list(4), d.args.optional_int(5).into(), like.into()])
+            }
+            Err(error) => Expr::Failed(error),
+        }
     })]),
     node: "AvgPool2DBackward0",
     samples: &["t(2, 4), (0, 2), (2, 4), (2, 2), (2,), None"],
@@ -377,14 +387,14 @@ pub static MEANS: Row = Row {
 pub static SPREAD: Row = Row {
     name: "_avg_pool_spread",
     variants: Variants::FUNCTION,
-    signature: "(Tensor self, int[] starts, int[] ends, int[] lengths, int[] output, int? divisor, int[] size) -> Tensor",
+    signature: "(Tensor self, int[] starts, int[] ends, int[] lengths, int[] output, int? divisor, Tensor like) -> Tensor",
     doc: "Each value spread evenly over its window; the reverse of `_avg_pool`.
 
-    >>> torch._avg_pool_spread(torch.tensor([[2., 1.]]), (0, 2), (2, 4), (2, 2), (2,), None, (1, 4))
+    >>> torch._avg_pool_spread(torch.tensor([[2., 1.]]), (0, 2), (2, 4), (2, 2), (2,), None, torch.ones(1, 4))
     tensor([[1.0000, 1.0000, 0.5000, 0.5000]])",
     dtypes: DTypes::REAL,
     run: Run::Kernel(Kernel {
-        infer: |args| Ok(vec![Spec::new(&to_dims(args.ints(6)?), args.tensor(0)?.dtype(), args.tensor(0)?)]),
+        infer: |args| Ok(vec![Spec::new(args.tensor(6)?.sizes(), args.tensor(0)?.dtype(), args.tensor(0)?)]),
         cpu: |args, results| {
             let means = means(args, [1, 2, 3, 4, 5], results[0].sizes())?;
             let count = count_planes(&results[0], args.ints(4)?.len());
@@ -392,12 +402,15 @@ pub static SPREAD: Row = Row {
             computed(&results[0], args.tensor(0)?, |dtype, input, output| unsafe { means.backward(dtype, count, input, output) })
         },
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
-        let list = |place: usize| Value::from(d.ints(place));
-        d.grad().call(&MEANS, [list(1), list(2), list(3), list(4), d.args.optional_int(5).into()])
-    })]),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::NOTHING, |d| {
+            let list = |place: usize| Value::from(d.ints(place));
+            d.grad().call(&MEANS, [list(1), list(2), list(3), list(4), d.args.optional_int(5).into()])
+        }),
+        formula(6, Saves::NOTHING, |d| zeros_like_input(d, 6)),
+    ]),
     node: "AvgPool2DBackwardBackward0",
-    samples: &["t(2, 2), (0, 2), (2, 4), (2, 2), (2,), None, (2, 4)"],
+    samples: &["t(2, 2), (0, 2), (2, 4), (2, 2), (2,), None, t(2, 4)"],
     reference: "",
     ..Row::BASE
 };
@@ -471,7 +484,7 @@ macro_rules! avg_rows {
             name: $name,
             aliases: &[$alias],
             namespace: "nn.functional",
-            variants: Variants::FUNCTION,
+            variants: Variants::FUNCTION.and(Variants::OUT),
             signature: concat!("(Tensor self, int[] kernel_size, int[]? stride=None, int[] padding=0, bool ceil_mode=False, bool count_include_pad=True", $divisor, ") -> Tensor"),
             doc: concat!("The mean of each window of ", $doc, "; zeros around the input count unless `count_include_pad` is false.\n\n", $example),
             dtypes: DTypes::REAL,

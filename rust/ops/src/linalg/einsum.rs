@@ -1,0 +1,280 @@
+//! Sums of products in Einstein's notation: operands are contracted pair by pair, each pair as one batched product.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{Error, Result};
+
+use super::matrix::BATCHED;
+use crate::derive::Derivative;
+use crate::op;
+use crate::reduce::sum::SUM_DIM;
+use crate::row::{DTypes, Row, Run, Variants};
+use crate::value::{Ints, Output};
+use crate::view::transpose::permuted;
+
+pub static EINSUM: Row = Row {
+    name: "_einsum",
+    variants: Variants::FUNCTION,
+    signature: "(str equation, Tensor[] operands) -> Tensor",
+    doc: "The sum of products that `equation` describes: a letter for each dimension, operands apart by commas, the result behind `->`.
+
+    >>> torch._einsum('ij,jk->ik', [torch.ones(2, 3), torch.ones(3, 2)])
+    tensor([[3., 3.],
+            [3., 3.]])",
+    dtypes: DTypes::NUMBERS,
+    run: Run::Compose(|args| einsum(args.str(0)?, &args.tensors(1)?).map(Output::Tensor)),
+    derivative: Derivative::Composed,
+    samples: &[
+        "'ij,jk->ik', [t(2, 3), t(3, 4)]",
+        "'bij,bjk', [t(2, 3, 4), t(2, 4, 2)]",
+        "'ii->i', [t(3, 3)]",
+        "'i,j,k->kji', [t(2), t(3), t(2)]",
+        "'...ij,...jk->...ik', [t(2, 1, 2, 3), t(4, 3, 2)]",
+        "'ij->', [t(2, 3)]",
+    ],
+    errors: &[(
+        "'ij,jk->iz', [t(2, 3), t(3, 4)]",
+        "RuntimeError",
+        "einsum(): output subscript z does not appear in the equation for any input operand",
+    )],
+    reference: "np.einsum(equation, *operands)",
+    ..Row::BASE
+};
+
+/// A dimension's name: a letter, or its place under the ellipsis counted from the right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Label {
+    Letter(char),
+    Under(usize),
+}
+
+/// A tensor with a name for each dimension.
+struct Term {
+    tensor: Tensor,
+    labels: Vec<Label>,
+}
+
+fn wrong(sentence: impl std::fmt::Display) -> Error {
+    Error::runtime(format!("einsum(): {sentence}"))
+}
+
+/// The names in one operand's part of the equation; `None` stands for the ellipsis.
+fn subscripts(part: &str, start: usize) -> Result<Vec<Option<char>>> {
+    let mut found = Vec::new();
+    let mut rest = part.char_indices();
+    while let Some((at, letter)) = rest.next() {
+        match letter {
+            ' ' => {}
+            '.' if part[at..].starts_with("...") && !found.contains(&None) => {
+                found.push(None);
+                rest.nth(1);
+            }
+            '.' if part[at..].starts_with("...") => {
+                return Err(wrong("found '.' for operand for which an ellipsis was already found"));
+            }
+            '.' => return Err(wrong("found '.' that is not part of any ellipsis")),
+            letter if letter.is_ascii_alphabetic() => found.push(Some(letter)),
+            _ => {
+                return Err(wrong(format!(
+                    "invalid subscript given at index {} in the equation string, subscripts must be in [a-zA-Z]",
+                    start + at
+                )));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
+    if operands.is_empty() {
+        return Err(wrong("must provide at least one operand"));
+    }
+    let (inputs, output) = match equation.split_once("->") {
+        Some((inputs, output)) => (inputs, Some(output)),
+        None => (equation, None),
+    };
+    let parts: Vec<&str> = inputs.split(',').collect();
+    if parts.len() < operands.len() {
+        return Err(wrong("more operands were provided than specified in the equation"));
+    }
+    if parts.len() > operands.len() {
+        return Err(wrong("fewer operands were provided than specified in the equation"));
+    }
+    let mut terms = Vec::with_capacity(operands.len());
+    let (mut start, mut widest) = (0, 0);
+    for (at, (part, operand)) in parts.iter().zip(operands).enumerate() {
+        let names = subscripts(part, start)?;
+        start += part.len() + 1;
+        let letters = names.iter().flatten().count();
+        let ellipsis = names.contains(&None);
+        if letters > operand.rank() || (letters < operand.rank() && !ellipsis) {
+            return Err(wrong(format!(
+                "the number of subscripts in the equation ({letters}) {} the number of dimensions ({}) for operand {at}{}",
+                if ellipsis { "is more than" } else { "does not match" },
+                operand.rank(),
+                if ellipsis { "" } else { " and no ellipsis was given" }
+            )));
+        }
+        let under = operand.rank() - letters;
+        widest = widest.max(under);
+        let labels = names.into_iter().flat_map(|name| match name {
+            Some(letter) => vec![Label::Letter(letter)],
+            None => (0..under).rev().map(Label::Under).collect(),
+        });
+        terms.push(diagonal((*operand).clone(), labels.collect())?);
+    }
+    check_sizes(&terms)?;
+    let output = output_labels(output, inputs.len() + 2, &terms, widest)?;
+    contract(terms, &output)
+}
+
+/// Repeated names take the diagonal.
+fn diagonal(tensor: Tensor, labels: Vec<Label>) -> Result<Term> {
+    let mut term = Term { tensor, labels };
+    while let Some((first, second)) = repeated(&term.labels) {
+        let (a, b) = (term.tensor.sizes()[first], term.tensor.sizes()[second]);
+        if a != b {
+            let Label::Letter(letter) = term.labels[first] else { return Err(wrong("an ellipsis repeats")) };
+            return Err(wrong(format!(
+                "subscript {letter} is repeated for operand 0 but the sizes don't match, {b} != {a}"
+            )));
+        }
+        term.tensor = op!(crate::view::diagonal::DIAGONAL, &term.tensor, 0i64, first, second)?;
+        let label = term.labels[first];
+        term.labels.remove(second);
+        term.labels.remove(first);
+        term.labels.push(label);
+    }
+    Ok(term)
+}
+
+fn repeated(labels: &[Label]) -> Option<(usize, usize)> {
+    (0..labels.len()).find_map(|first| {
+        let second = labels[first + 1..].iter().position(|label| *label == labels[first])?;
+        Some((first, first + 1 + second))
+    })
+}
+
+fn check_sizes(terms: &[Term]) -> Result<()> {
+    let mut seen: Vec<(Label, isize)> = Vec::new();
+    for (at, term) in terms.iter().enumerate() {
+        for (&label, &size) in term.labels.iter().zip(term.tensor.sizes()) {
+            match seen.iter_mut().find(|(known, _)| *known == label) {
+                Some((_, known)) if *known == 1 => *known = size,
+                Some((_, known)) if size != *known && size != 1 => {
+                    let name = match label {
+                        Label::Letter(letter) => format!("subscript {letter}"),
+                        Label::Under(_) => "dimension under the ellipsis".into(),
+                    };
+                    return Err(wrong(format!(
+                        "{name} has size {size} for operand {at} which does not broadcast with previously seen size {known}"
+                    )));
+                }
+                Some(_) => {}
+                None => seen.push((label, size)),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The result's names: as written, or else those that appear once, in alphabetical order behind the ellipsis.
+fn output_labels(written: Option<&str>, start: usize, terms: &[Term], widest: usize) -> Result<Vec<Label>> {
+    let under = (0..widest).rev().map(Label::Under);
+    let Some(written) = written else {
+        let all: Vec<Label> = terms.iter().flat_map(|term| term.labels.iter().copied()).collect();
+        let mut letters: Vec<char> = all
+            .iter()
+            .filter_map(|label| match label {
+                Label::Letter(letter) if all.iter().filter(|other| *other == label).count() == 1 => Some(*letter),
+                _ => None,
+            })
+            .collect();
+        letters.sort_unstable();
+        return Ok(under.chain(letters.into_iter().map(Label::Letter)).collect());
+    };
+    let mut labels = Vec::new();
+    for name in subscripts(written, start)? {
+        match name {
+            None => labels.extend(under.clone()),
+            Some(letter) => {
+                let label = Label::Letter(letter);
+                if labels.contains(&label) {
+                    return Err(wrong(format!("output subscript {letter} appears more than once in the output")));
+                }
+                if !terms.iter().any(|term| term.labels.contains(&label)) {
+                    return Err(wrong(format!(
+                        "output subscript {letter} does not appear in the equation for any input operand"
+                    )));
+                }
+                labels.push(label);
+            }
+        }
+    }
+    Ok(labels)
+}
+
+/// Contracts from left to right, then orders the dimensions as the output wants them.
+fn contract(terms: Vec<Term>, output: &[Label]) -> Result<Tensor> {
+    let mut terms = terms.into_iter().collect::<std::collections::VecDeque<_>>();
+    let Some(mut result) = terms.pop_front() else { return Err(wrong("must provide at least one operand")) };
+    while let Some(next) = terms.pop_front() {
+        let wanted = |label: &Label| output.contains(label) || terms.iter().any(|term| term.labels.contains(label));
+        result = pair(result, next, wanted)?;
+    }
+    let result = summed(result, |label| output.contains(label))?;
+    let order: Vec<usize> = output.iter().filter_map(|label| result.labels.iter().position(|own| own == label)).collect();
+    if order.is_empty() { Ok(result.tensor) } else { permuted(&result.tensor, &order) }
+}
+
+/// Sums over the dimensions that nobody wants.
+fn summed(term: Term, wanted: impl Fn(&Label) -> bool) -> Result<Term> {
+    let dims: Ints = (0..term.labels.len()).filter(|&dim| !wanted(&term.labels[dim])).map(|dim| dim as i64).collect();
+    if dims.is_empty() {
+        return Ok(term);
+    }
+    let tensor = op!(SUM_DIM, &term.tensor, dims)?;
+    Ok(Term { tensor, labels: term.labels.into_iter().filter(wanted).collect() })
+}
+
+/// One batched product: names of both that are wanted are the batch, other names of both are summed over.
+fn pair(a: Term, b: Term, wanted: impl Fn(&Label) -> bool) -> Result<Term> {
+    let a = summed(a, |label| wanted(label) || b.labels.contains(label))?;
+    let b = summed(b, |label| wanted(label) || a.labels.contains(label))?;
+    let size = |term: &Term, label: &Label| term.labels.iter().position(|own| own == label).map(|dim| term.tensor.sizes()[dim]);
+    let (mut batch, mut inner, mut left, mut right) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for label in &a.labels {
+        match (b.labels.contains(label), wanted(label)) {
+            (true, true) => batch.push(*label),
+            (true, false) => inner.push(*label),
+            (false, _) => left.push(*label),
+        }
+    }
+    right.extend(b.labels.iter().filter(|label| !a.labels.contains(label)));
+    let full = |label: &Label| match (size(&a, label), size(&b, label)) {
+        (Some(1), Some(other)) => other,
+        (Some(own), _) => own,
+        (None, other) => other.unwrap_or(1),
+    };
+    let product = |labels: &[Label]| labels.iter().map(&full).product::<isize>();
+    // Every name of a group in order, stretched to its full size, and the group as one dimension.
+    let grouped = |term: &Term, groups: [&[Label]; 3]| -> Result<Tensor> {
+        let labels: Vec<Label> = groups.concat();
+        let order: Vec<usize> = labels.iter().filter_map(|label| term.labels.iter().position(|own| own == label)).collect();
+        let tensor = if order.is_empty() { term.tensor.clone() } else { permuted(&term.tensor, &order)? };
+        let sizes: Vec<isize> = labels.iter().map(&full).collect();
+        let value = crate::view::reshape::sizes_value;
+        let tensor = if tensor.sizes().as_slice() == sizes {
+            tensor
+        } else {
+            crate::view::expand::EXPAND.tensor([(&tensor).into(), value(&sizes)])?
+        };
+        crate::view::RESHAPE.tensor([(&tensor).into(), value(&groups.map(&product))])
+    };
+    let x = grouped(&a, [&batch, &left, &inner])?;
+    let y = grouped(&b, [&batch, &inner, &right])?;
+    let result = op!(BATCHED, &x, &y)?;
+    let labels: Vec<Label> = [batch, left, right].concat();
+    let sizes: Vec<isize> = labels.iter().map(&full).collect();
+    let tensor = crate::view::RESHAPE.tensor([(&result).into(), crate::view::reshape::sizes_value(&sizes)])?;
+    Ok(Term { tensor, labels })
+}

@@ -1,0 +1,84 @@
+//! The bilinear map of two inputs.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{Error, Result};
+
+use crate::derive::Derivative;
+use crate::linalg::matrix::{MATMUL, fold};
+use crate::op;
+use crate::pointwise::arith::ADD;
+use crate::row::{DTypes, Row, Run, Variants};
+use crate::value::{Args, Output};
+use crate::view::reshape::sizes_value;
+use crate::view::transpose::permuted;
+
+pub static BILINEAR: Row = Row {
+    name: "bilinear",
+    aliases: &["nn.functional.bilinear"],
+    variants: Variants::FUNCTION,
+    signature: "(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
+    doc: "Combines two inputs through one matrix for each output.
+
+    out[k] = input1 @ weight[k] @ input2 + bias[k]
+
+Shapes: inputs `(*, in1)` and `(*, in2)`, weight `(out, in1, in2)`, bias `(out)`, result `(*, out)`.
+
+    >>> torch.bilinear(torch.tensor([1., 2.]), torch.tensor([3.]), torch.ones(1, 2, 1))
+    tensor([9.])",
+    dtypes: DTypes::INEXACT,
+    run: Run::Compose(|args| bilinear(args).map(Output::Tensor)),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3), t(2, 4), t(5, 3, 4), t(5)", "t(3), t(4), t(5, 3, 4)", "t(2, 2, 3), t(2, 2, 4), t(5, 3, 4)"],
+    errors: &[
+        ("t(2, 2), t(2, 4), t(5, 3, 4)", "RuntimeError", "bilinear(): input1 size does not match weight size: got 2 but expected 3"),
+        ("t(2, 3), t(3, 4), t(5, 3, 4)", "RuntimeError", "bilinear(): input batch dimensions do not match at dim 0: got 2 and 3"),
+    ],
+    reference: "np.einsum('...i,kij,...j->...k', input1, weight, input2) + (0 if bias is None else bias)",
+    ..Row::BASE
+};
+
+fn bilinear(args: &Args) -> Result<Tensor> {
+    let (x, y, weight, bias) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?, args.optional_tensor(3));
+    if x.rank() != y.rank() {
+        return Err(Error::runtime(format!("bilinear(): input dimensions do not match: got {} and {}", x.rank(), y.rank())));
+    }
+    let (Some((own, batch)), Some((other, others))) = (x.sizes().split_last(), y.sizes().split_last()) else {
+        return Err(Error::runtime("bilinear(): inputs must have at least one dimension"));
+    };
+    for (dim, (a, b)) in batch.iter().zip(others).enumerate() {
+        if a != b {
+            return Err(Error::runtime(format!(
+                "bilinear(): input batch dimensions do not match at dim {dim}: got {a} and {b}"
+            )));
+        }
+    }
+    let &[out, first, second] = weight.sizes().as_slice() else {
+        return Err(Error::runtime(format!("bilinear(): weight must have three dimensions, got {}", weight.rank())));
+    };
+    for (name, got, expected) in [("input1", *own, first), ("input2", *other, second)] {
+        if got != expected {
+            return Err(Error::runtime(format!(
+                "bilinear(): {name} size does not match weight size: got {got} but expected {expected}"
+            )));
+        }
+    }
+    if let Some(bias) = bias
+        && bias.numel() != out as usize
+    {
+        return Err(Error::runtime(format!(
+            "bilinear(): bias size does not match weight size: got {} but expected {out}",
+            bias.numel()
+        )));
+    }
+    let reshape = |tensor: &Tensor, sizes: &[isize]| crate::view::RESHAPE.tensor([tensor.into(), sizes_value(sizes)]);
+    let rows: isize = batch.iter().product();
+    let matrices = reshape(&permuted(weight, &[1, 0, 2])?, &[first, out * second])?;
+    let mixed = reshape(&op!(MATMUL, &fold(x)?, &matrices)?, &[rows, out, second])?;
+    let mut shape = batch.to_vec();
+    shape.push(out);
+    let result = reshape(&op!(MATMUL, &mixed, &reshape(y, &[rows, second, 1])?)?, &shape)?;
+    match bias {
+        Some(bias) => op!(ADD, &result, bias),
+        None => Ok(result),
+    }
+}
