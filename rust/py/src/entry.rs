@@ -106,7 +106,10 @@ unsafe fn run(
         };
         if let Some(out) = out {
             let outs = out_tensors(py, &callable.name, out)?;
-            call_into(args, Target::Out(&outs)).map_err(raise)?;
+            let result = call_into(args, Target::Out(&outs)).map_err(raise)?;
+            if outs.len() > 1 {
+                return convert::output(py, overload.row, result);
+            }
             // SAFETY: the object at `out=` is alive; the call returns it.
             unsafe { ffi::Py_IncRef(out) };
             return Ok(out);

@@ -143,7 +143,11 @@ pub static RSUB: Row = Row {
         Ok(args)
     }),
     derivative: Derivative::Composed,
-    errors: &[super::MISMATCH],
+    errors: &[(
+        "t(3, 1), t(5, 2, 4)",
+        "RuntimeError",
+        "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 1",
+    )],
     samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), 2", "t(2, 3), t(), alpha=2"],
     reference: "np.subtract(other, np.multiply(self, alpha, dtype=np.result_type(self)))",
     ..Row::BASE

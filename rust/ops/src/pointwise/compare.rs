@@ -184,6 +184,7 @@ pub static ISPOSINF: Row = Row {
 
     >>> torch.isposinf(torch.tensor([float('-inf'), float('inf')]))
     tensor([False,  True])",
+    dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
     run: nature!(0, |x| x == T::INFINITY, |_z| false),
     check: Some(|args| no_complex(args, || Error::runtime("isposinf does not support complex inputs."))),
     reference: "np.isposinf(self)",
@@ -197,6 +198,7 @@ pub static ISNEGINF: Row = Row {
 
     >>> torch.isneginf(torch.tensor([float('-inf'), float('inf')]))
     tensor([ True, False])",
+    dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
     run: nature!(0, |x| x == T::NEG_INFINITY, |_z| false),
     check: Some(|args| no_complex(args, || Error::runtime("isneginf does not support complex inputs."))),
     reference: "np.isneginf(self)",
