@@ -98,7 +98,10 @@ pub fn dim_mask(dims: &[i64], rank: usize) -> Result<u64> {
     for &dim in dims {
         let bit = 1u64 << wrap_dim(dim, rank)?;
         if mask & bit != 0 {
-            return Err(Error::runtime(format!("dim {} appears multiple times in the list of dims", bit.trailing_zeros())));
+            return Err(Error::runtime(format!(
+                "dim {} appears multiple times in the list of dims",
+                bit.trailing_zeros()
+            )));
         }
         mask |= bit;
     }

@@ -171,7 +171,9 @@ impl Derive<'_> {
             },
             None => match self.args.optional_scalar(place) {
                 Some(scalar) => Expr::from(scalar),
-                None => Expr::failed(Error::runtime(format!("argument {place} of {} was not given", self.args.row.name))),
+                None => {
+                    Expr::failed(Error::runtime(format!("argument {place} of {} was not given", self.args.row.name)))
+                }
             },
         }
     }

@@ -74,7 +74,12 @@ fn plain(operand: Operand) -> bool {
 
 /// The result of a pointwise row, if all its tensors are small, contiguous, on the host and of one shape and dtype.
 #[inline]
-pub fn attempt(row: &'static Row, body: &Pointwise, operands: &[Operand], numbers: &[Scalar]) -> Option<Result<Tensor>> {
+pub fn attempt(
+    row: &'static Row,
+    body: &Pointwise,
+    operands: &[Operand],
+    numbers: &[Scalar],
+) -> Option<Result<Tensor>> {
     match operands {
         [x] => exactly(row, body, [*x], numbers),
         [x, y] => exactly(row, body, [*x, *y], numbers),
@@ -107,8 +112,7 @@ fn exactly<const N: usize>(
     }
     let alike = |operand: &Operand| match operand {
         Operand::Tensor(tensor) => {
-            std::ptr::eq(*tensor, model)
-                || tensor.dtype() == dtype && tensor.sizes() == &layout.sizes && fits(tensor)
+            std::ptr::eq(*tensor, model) || tensor.dtype() == dtype && tensor.sizes() == &layout.sizes && fits(tensor)
         }
         Operand::Number(number) => {
             numel <= REPEATED && dtype.category() >= number.dtype().category() && dtype.category() > Category::Bool
@@ -162,10 +166,14 @@ fn repeat(bits: [u64; 2], width: usize, n: usize, to: *mut u8) {
     unsafe {
         match width {
             1 => to.write_bytes(bits[0] as u8, n),
-            2 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u16>>(), n).fill(std::mem::MaybeUninit::new(bits[0] as u16)),
-            4 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u32>>(), n).fill(std::mem::MaybeUninit::new(bits[0] as u32)),
-            8 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u64>>(), n).fill(std::mem::MaybeUninit::new(bits[0])),
-            _ => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<[u64; 2]>>(), n).fill(std::mem::MaybeUninit::new(bits)),
+            2 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u16>>(), n)
+                .fill(std::mem::MaybeUninit::new(bits[0] as u16)),
+            4 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u32>>(), n)
+                .fill(std::mem::MaybeUninit::new(bits[0] as u32)),
+            8 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u64>>(), n)
+                .fill(std::mem::MaybeUninit::new(bits[0])),
+            _ => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<[u64; 2]>>(), n)
+                .fill(std::mem::MaybeUninit::new(bits)),
         }
     }
 }
