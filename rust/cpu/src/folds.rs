@@ -132,14 +132,10 @@ macro_rules! folds {
                 }
             }),
             short: {
-                #[allow(unused_imports)]
-                use $crate::reexport::Isa as _;
-                #[allow(dead_code)]
-                type $S = $crate::reexport::Base;
                 #[allow(dead_code)]
                 type T = $T;
                 type A = $A;
-                unsafe fn short(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, _params: &[f64]) {
+                unsafe fn short<$S: $crate::reexport::Isa>(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, _params: &[f64]) {
                     $($(#[allow(unused_mut)] let mut $p = 0.0f64;)+
                     let mut _given = _params.iter();
                     $(if let Some(number) = _given.next() { $p = *number; })+)?
@@ -158,7 +154,7 @@ macro_rules! folds {
                         line = line.wrapping_offset(step);
                     }
                 }
-                Some(short as $crate::reduce::ShortRows)
+                Some(short::<$crate::reexport::Base> as $crate::reduce::ShortRows)
             },
             join: $crate::reexport::simd_loop!(for<$S> |accs: *mut u8, later: *const u8, n: usize| {
                 #[allow(dead_code)]
