@@ -131,6 +131,31 @@ macro_rules! folds {
                     }
                 }
             }),
+            short: {
+                #[allow(dead_code)]
+                type T = $T;
+                type A = $A;
+                unsafe fn short<$S: $crate::reexport::Isa>(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, _params: &[f64]) {
+                    $($(#[allow(unused_mut)] let mut $p = 0.0f64;)+
+                    let mut _given = _params.iter();
+                    $(if let Some(number) = _given.next() { $p = *number; })+)?
+                    let mut line = data;
+                    for r in 0..rows {
+                        // SAFETY: the caller gives rows of n elements and room for as many accumulators.
+                        unsafe {
+                            let mut sum: A = $start;
+                            for j in 0..n {
+                                let $a: A = sum;
+                                let $x: T = line.cast::<T>().add(j).read_unaligned();
+                                sum = $take;
+                            }
+                            accs.cast::<A>().add(r).write_unaligned(sum);
+                        }
+                        line = line.wrapping_offset(step);
+                    }
+                }
+                Some(short::<$crate::reexport::Base> as $crate::reduce::ShortRows)
+            },
             join: $crate::reexport::simd_loop!(for<$S> |accs: *mut u8, later: *const u8, n: usize| {
                 #[allow(dead_code)]
                 type T = $T;

@@ -25,5 +25,5 @@ pub mod tiles;
 #[doc(hidden)]
 pub mod reexport {
     pub use rushlight_core::{DType, Element, Scalar};
-    pub use rushlight_simd::simd_loop;
+    pub use rushlight_simd::{Base, Isa, simd_loop};
 }

@@ -43,8 +43,12 @@ pub struct Fold {
     pub columns: ColumnFold,
     pub join: Join,
     pub done: Done,
+    /// Whole rows that are too short for `row` to pay.
+    pub short: Option<ShortRows>,
 }
 
+/// `rows` accumulators out of as many rows of `n` contiguous elements, `step` bytes apart.
+pub type ShortRows = unsafe fn(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, params: &[f64]);
 /// An accumulator out of `n` contiguous elements, the first of which is the `first`-th of its reduction.
 pub type RowFold = unsafe fn(acc: *mut u8, row: *const u8, n: usize, first: usize, params: &[f64]);
 /// `n` accumulators out of `rows` rows of `n` contiguous elements, `step` bytes apart.
@@ -177,10 +181,39 @@ impl Reduction<'_> {
     pub unsafe fn run(&self) {
         let (across, along) = (self.outer.inner_strides()[1], self.inner.inner_strides()[0]);
         let tall = across.abs() < along.abs() && self.outer.inner() >= 8;
+        let short = self.inner.numel() < SHORT;
+        let adjacent = self.inner.is_flat() && self.dtype == self.fold.takes && along == self.dtype.size() as isize;
         // SAFETY: by the caller's word.
         unsafe {
-            if self.outer.numel() > 1 && (tall || self.inner.numel() < SHORT) { self.by_columns() } else { self.by_rows() }
+            match self.fold.short {
+                _ if self.outer.numel() <= 1 => self.by_rows(),
+                Some(fold) if short && adjacent && !tall => self.by_short_rows(fold),
+                _ if tall || short => self.by_columns(),
+                _ => self.by_rows(),
+            }
         }
+    }
+
+    /// Short rows of adjacent elements, many in one call.
+    unsafe fn by_short_rows(&self, fold: ShortRows) {
+        const BATCH: usize = 256;
+        let length = self.inner.numel();
+        let steps = self.outer.inner_strides();
+        rushlight_par::parallel_for(self.outer.numel(), GRAIN / length, |range| {
+            let mut accs = Bytes::<{ BATCH * WIDEST }>::new();
+            let accs = accs.pointer();
+            self.outer.runs(range, |offsets, n| {
+                for start in (0..n).step_by(BATCH) {
+                    let count = BATCH.min(n - start);
+                    // SAFETY: by the caller's word; a batch has room for its accumulators.
+                    unsafe {
+                        let rows = self.input.offset(self.inner.bases()[0] + offsets[1] + start as isize * steps[1]);
+                        fold(accs, rows, steps[1], count, length, self.params);
+                        self.emit(offsets[0] + start as isize * steps[0], steps[0], accs, count);
+                    }
+                }
+            });
+        });
     }
 
     unsafe fn by_rows(&self) {

@@ -185,6 +185,7 @@ fn of<E: Extreme>(places: bool) -> Fold {
         columns: columns::<E>,
         join: join::<E>,
         done: if places { done::<E, true> } else { done::<E, false> },
+        short: None,
     }
 }
 

@@ -153,6 +153,7 @@ pub fn log_sum_exp(dtype: DType) -> Option<Fold> {
             columns: columns::<T>,
             join,
             done: done::<T>,
+            short: None,
         }
     }
     match dtype {

@@ -200,6 +200,7 @@ pub fn moments(dtype: DType, with_mean: bool) -> Option<Fold> {
             columns: columns::<T>,
             join,
             done: done::<T>,
+            short: None,
         }
     }
     let results = 1 + usize::from(with_mean);

@@ -21,6 +21,7 @@ pub static SEARCHSORTED: Row = Row {
     >>> torch.searchsorted(torch.tensor([1, 3, 5]), torch.tensor([3, 6]))
     tensor([1, 3])",
     dtypes: DTypes::REAL,
+    exact_out: true,
     run: Run::Body(|args| search(args.tensor(0)?, args.tensor(1)?, &options(args)?).map(Output::Tensor)),
     derivative: WHY,
     samples: &["torch.tensor([1., 3., 5.]), t(2, 3)", "torch.tensor([[1., 3.], [2., 2.]]), t(2, 5), right=True"],
@@ -36,6 +37,7 @@ pub static SEARCHSORTED_SCALAR: Row = Row {
     >>> torch.searchsorted(torch.tensor([1, 3, 5]), 4)
     tensor(2)",
     dtypes: DTypes::REAL,
+    exact_out: true,
     run: Run::Body(|args| {
         let value = crate::create::scalar_of(args.scalar(1)?, value_dtype(args, 0, 1)?, args.tensor(0)?.device())?;
         search(args.tensor(0)?, &value, &options(args)?).map(Output::Tensor)
@@ -54,6 +56,7 @@ pub static BUCKETIZE: Row = Row {
     >>> torch.bucketize(torch.tensor([3., 6.]), torch.tensor([1., 3., 5.]))
     tensor([1, 3])",
     dtypes: DTypes::REAL,
+    exact_out: true,
     run: Run::Body(|args| bucketize(args, args.tensor(0)?)),
     derivative: WHY,
     samples: &["t(2, 3), torch.tensor([-1., 0., 1.])"],
@@ -70,6 +73,7 @@ pub static BUCKETIZE_SCALAR: Row = Row {
     >>> torch.bucketize(3, torch.tensor([1, 3, 5]))
     tensor(1)",
     dtypes: DTypes::REAL,
+    exact_out: true,
     run: Run::Body(|args| {
         let value = crate::create::scalar_of(args.scalar(0)?, value_dtype(args, 1, 0)?, args.tensor(1)?.device())?;
         bucketize(args, &value)

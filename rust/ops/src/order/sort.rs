@@ -78,6 +78,7 @@ pub static ARGSORT_STABLE: Row = Row {
     >>> torch.argsort(torch.tensor([2, 1, 2]), stable=True)
     tensor([1, 0, 2])",
     dtypes: ORDERED,
+    exact_out: true,
     run: Run::Compose(|args| places(args.tensor(0)?, args.int(2)?, args.bool(3)?)),
     derivative: Derivative::Composed,
     samples: &["t(5), stable=True"],
@@ -94,6 +95,7 @@ pub static MSORT: Row = Row {
     tensor([[2, 1],
             [3, 4]])",
     dtypes: ORDERED,
+    exact_out: true,
     run: Run::Compose(|args| {
         let own = args.tensor(0)?;
         let sorted = SORT.call([own.into(), 0i64.into(), false.into()])?.into_tensors();

@@ -178,6 +178,7 @@ pub static DIFF: Row = Row {
 
     >>> torch.diff(torch.tensor([1, 3, 2]))
     tensor([ 2, -1])",
+    exact_out: true,
     run: Run::Compose(|args| {
         let own = args.tensor(0)?;
         if own.rank() == 0 {

@@ -149,6 +149,7 @@ pub static AMAX: Row = Row {
     >>> torch.amax(torch.tensor([[1., 3.], [4., 2.]]), 1)
     tensor([3., 4.])",
     dtypes: ORDERED,
+    exact_out: true,
     run: Run::Kernel(Kernel {
         infer: |args| infer_values(args, "max_values"),
         cpu: |args, results| run(args, Over::of(args, 1)?, results, largest()),
@@ -169,6 +170,7 @@ pub static AMIN: Row = Row {
     >>> torch.amin(torch.tensor([[1., 3.], [4., 2.]]), 1)
     tensor([1., 2.])",
     dtypes: ORDERED,
+    exact_out: true,
     run: Run::Kernel(Kernel {
         infer: |args| infer_values(args, "min_values"),
         cpu: |args, results| run(args, Over::of(args, 1)?, results, smallest()),
@@ -191,6 +193,7 @@ pub static AMINMAX: Row = Row {
     min=tensor(1.),
     max=tensor(3.))",
     dtypes: ORDERED,
+    exact_out: true,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
@@ -240,6 +243,7 @@ pub static ARGMAX: Row = Row {
     >>> torch.argmax(torch.tensor([[1., 3.], [4., 2.]]))
     tensor(2)",
     dtypes: crate::row::DTypes::REAL,
+    exact_out: true,
     run: Run::Kernel(Kernel { infer: infer_arg, cpu: |args, results| run_arg(args, results, true) }),
     derivative: Derivative::NonDifferentiable("its result is a place"),
     samples: &["t(2, 3)", "t(2, 3), 1", "t(2, 3), 0, True", "t(3, 2).t()", "t()"],
@@ -260,6 +264,7 @@ pub static ARGMIN: Row = Row {
     >>> torch.argmin(torch.tensor([[1., 3.], [4., 2.]]), dim=0)
     tensor([0, 1])",
     dtypes: crate::row::DTypes::REAL,
+    exact_out: true,
     run: Run::Kernel(Kernel { infer: infer_arg, cpu: |args, results| run_arg(args, results, false) }),
     derivative: Derivative::NonDifferentiable("its result is a place"),
     samples: &["t(2, 3)", "t(2, 3), 1", "t(2, 3), 0, True", "t(3, 2).t()", "t()"],

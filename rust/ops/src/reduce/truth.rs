@@ -20,6 +20,7 @@ pub static ALL: Row = Row {
 
     >>> torch.all(torch.tensor([True, False]))
     tensor(False)",
+    exact_out: true,
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, Over::all(args)?),
         cpu: |args, results| run(args, Over::all(args)?, results, all()),
@@ -38,6 +39,7 @@ pub static ALL_DIM: Row = Row {
 
     >>> torch.all(torch.tensor([[1, 1], [0, 1]]), dim=1)
     tensor([ True, False])",
+    exact_out: true,
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, Over::of(args, 1)?),
         cpu: |args, results| run(args, Over::of(args, 1)?, results, all()),
@@ -57,6 +59,7 @@ pub static ALL_DIMS: Row = Row {
 
     >>> torch.all(torch.ones(2, 3), dim=(0, 1))
     tensor(True)",
+    exact_out: true,
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, several(args)?),
         cpu: |args, results| run(args, several(args)?, results, all()),
@@ -75,6 +78,7 @@ pub static ANY: Row = Row {
 
     >>> torch.any(torch.tensor([True, False]))
     tensor(True)",
+    exact_out: true,
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, Over::all(args)?),
         cpu: |args, results| run(args, Over::all(args)?, results, any()),
@@ -93,6 +97,7 @@ pub static ANY_DIM: Row = Row {
 
     >>> torch.any(torch.tensor([[0, 0], [0, 1]]), dim=1)
     tensor([False,  True])",
+    exact_out: true,
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, Over::of(args, 1)?),
         cpu: |args, results| run(args, Over::of(args, 1)?, results, any()),
@@ -112,6 +117,7 @@ pub static ANY_DIMS: Row = Row {
 
     >>> torch.any(torch.zeros(2, 3), dim=(0, 1))
     tensor(False)",
+    exact_out: true,
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, several(args)?),
         cpu: |args, results| run(args, several(args)?, results, any()),

@@ -1,0 +1,174 @@
+"""What reductions promise beyond their values: accuracy, equal bits for any number of threads, special values, names."""
+
+import math
+
+import numpy as np
+import pytest
+
+import rushlight as torch
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.fixture
+def threads():
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("shape, dim", [((10_000_000,), 0), ((1_000_000, 10), 0), ((10, 1_000_000), 1), ((3_000_000,), 0)])
+def test_float32_sums_err_by_the_logarithm_of_the_count(shape, dim):
+    numbers = np.random.default_rng(0).random(shape, dtype=np.float32) + np.float32(0.1)
+    exact = numbers.sum(axis=dim, dtype=np.float64)
+    got = torch.from_numpy(numbers).sum(dim).numpy().astype(np.float64)
+    bound = math.log2(shape[dim]) * np.finfo(np.float32).eps
+    assert np.max(np.abs(got - exact) / exact) <= bound
+
+
+def test_a_constant_sums_as_well_as_random_numbers():
+    n = 10_000_000
+    got = torch.full((n,), 0.1).sum().item()
+    exact = float(np.float32(0.1)) * n
+    assert abs(got - exact) / exact <= math.log2(n) * np.finfo(np.float32).eps
+
+
+def test_the_variance_survives_a_large_mean():
+    numbers = np.random.default_rng(1).standard_normal(1_000_000) + 1e8
+    got = torch.from_numpy(numbers).var().item()
+    assert abs(got - np.var(numbers, ddof=1)) < 1e-6
+
+
+REDUCTIONS = {
+    "sum": lambda x: x.sum(),
+    "sum of rows": lambda x: x.sum(1),
+    "sum of columns": lambda x: x.sum(0),
+    "sum, transposed": lambda x: x.t().sum(0),
+    "strided sum": lambda x: x[:, ::2].sum(),
+    "mean": lambda x: x.mean(),
+    "var": lambda x: x.var(),
+    "var of columns": lambda x: x.var(0),
+    "logsumexp": lambda x: x.logsumexp((0, 1)),
+    "norm": lambda x: x.norm(),
+    "prod": lambda x: (1 + x / 1e4).prod(),
+    "argmax": lambda x: x.argmax(),
+    "softmax": lambda x: x.softmax(1),
+    "cumsum": lambda x: x.cumsum(0),
+}
+
+
+@pytest.mark.parametrize("shape", [(1, 1_000_003), (700_001, 3), (3, 400_001), (1009, 997)])
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_the_bits_do_not_depend_on_threads(name, shape, threads):
+    x = torch.from_numpy(np.random.default_rng(2).standard_normal(shape).astype(np.float32))
+    seen = set()
+    for count in (1, 2, 3, 7):
+        threads(count)
+        seen.add(REDUCTIONS[name](x).numpy().tobytes())
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 4), (100, 7), (7, 100), (2000, 3), (3, 2000), (17, 33, 5), (64, 3, 300), (70, 1, 41)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_every_walk_gives_the_same_sums(shape, turned):
+    numbers = np.random.default_rng(3).integers(-9, 9, shape)
+    for dtype in (np.int64, np.float32, np.float64, np.int16):
+        array = numbers.astype(dtype)
+        array = array.transpose() if turned else array
+        x = torch.from_numpy(array)
+        for mask in range(1, 1 << array.ndim):
+            dims = tuple(dim for dim in range(array.ndim) if mask >> dim & 1)
+            assert np.array_equal(x.sum(dims).numpy(), array.sum(axis=dims))
+            assert np.array_equal(x.amax(dims).numpy(), array.max(axis=dims))
+
+
+
+def test_nan_is_the_largest_and_the_smallest():
+    x = torch.tensor([1.0, NAN, 3.0, NAN])
+    assert math.isnan(x.max()) and math.isnan(x.min()) and math.isnan(x.amax())
+    assert x.argmax().item() == 1 and x.argmin().item() == 1
+    values, indices = x.max(0)
+    assert math.isnan(values) and indices.item() == 1
+
+
+def test_the_first_of_equals_is_found_anywhere():
+    x = torch.zeros(100_000)
+    x[70_001] = 1.0
+    x[90_000] = 1.0
+    assert x.argmax().item() == 70_001 and x.argmin().item() == 0
+    assert torch.full((5000,), -INF).argmax().item() == 0
+
+
+def test_infinities_in_sums_of_exponentials():
+    assert torch.tensor([INF, 1.0]).logsumexp(0).item() == INF
+    assert torch.tensor([-INF, -INF]).logsumexp(0).item() == -INF
+    assert torch.tensor([-1e4, -INF, -1e4]).logsumexp(0).item() == pytest.approx(-1e4 + math.log(2))
+    assert torch.empty(0).logsumexp(0).item() == -INF
+    assert math.isnan(torch.tensor([NAN, 1.0]).logsumexp(0))
+
+
+def test_softmax_of_extremes():
+    assert torch.softmax(torch.tensor([1000.0, 1000.0]), 0).tolist() == [0.5, 0.5]
+    assert torch.log_softmax(torch.tensor([0.0, -INF]), 0).tolist() == [0.0, -INF]
+    assert all(math.isnan(x) for x in torch.softmax(torch.tensor([-INF, -INF]), 0).tolist())
+
+
+def test_sums_of_nothing():
+    assert torch.empty(0).sum().item() == 0.0
+    assert torch.empty(0).prod().item() == 1.0
+    assert math.isnan(torch.empty(0).mean())
+    assert torch.empty(0, 3).sum(0).tolist() == [0.0, 0.0, 0.0]
+    assert torch.empty(0).all().item() is True and torch.empty(0).any().item() is False
+
+
+def test_integers_wrap_and_add_up_in_int64():
+    assert torch.tensor([200, 100], dtype=torch.uint8).sum().item() == 300
+    assert torch.tensor([200, 100], dtype=torch.uint8).sum(dtype=torch.uint8).item() == 44
+    assert torch.tensor([2**62, 2**62]).sum().item() == -(2**63)
+
+
+def test_results_have_names():
+    found = torch.tensor([[1.0, 3.0], [4.0, 2.0]]).max(dim=1)
+    assert found.values.tolist() == [3.0, 4.0] and found.indices.tolist() == [1, 0]
+    assert type(found) is torch.return_types.max
+    values = torch.empty(0)
+    places = torch.empty(0, dtype=torch.int64)
+    written = torch.max(torch.tensor([[1.0, 3.0]]), 1, out=(values, places))
+    assert written.values is values and places.tolist() == [1]
+
+
+def test_a_product_with_zeros_has_its_gradient():
+    for numbers, expected in (([2.0, 0.0, 3.0], [0.0, 6.0, 0.0]), ([0.0, 0.0, 3.0], [0.0, 0.0, 0.0]), ([2.0, 3.0, 4.0], [12.0, 8.0, 6.0])):
+        x = torch.tensor(numbers, requires_grad=True)
+        x.prod().backward()
+        assert x.grad.tolist() == expected
+        y = torch.tensor(numbers, dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradcheck(lambda y: y.cumprod(0), (y,))
+        assert torch.autograd.gradgradcheck(lambda y: y.prod(0), (y,))
+
+
+def test_sorting_keeps_the_order_of_equals():
+    rng = np.random.default_rng(4)
+    numbers = rng.integers(0, 50, 10_000)
+    for dtype in (np.uint8, np.int32, np.int64, np.float32, np.float64):
+        array = numbers.astype(dtype)
+        values, indices = torch.from_numpy(array).sort()
+        order = np.argsort(array, kind="stable")
+        assert np.array_equal(indices.numpy(), order) and np.array_equal(values.numpy(), array[order])
+
+
+@pytest.mark.parametrize(
+    "call, error, sentence",
+    [
+        (lambda: torch.ones(2, dtype=torch.int64).mean(), RuntimeError, "mean(): could not infer output dtype."),
+        (lambda: torch.empty(0).max(), RuntimeError, "max(): Expected reduction dim to be specified for input.numel() == 0."),
+        (lambda: torch.empty(0, 3).argmax(0), IndexError, "argmax(): Expected reduction dim 0 to have non-zero size."),
+        (lambda: torch.ones(2, 3).sum((0, -2)), RuntimeError, "dim 0 appears multiple times in the list of dims"),
+        (lambda: torch.ones(2, dtype=torch.int64).softmax(0), NotImplementedError, '"softmax_lastdim_kernel_impl" not implemented for \'Long\''),
+        (lambda: torch.ones(3).topk(4), RuntimeError, "selected index k out of range"),
+    ],
+)
+def test_errors_say_what_torch_says(call, error, sentence):
+    with pytest.raises(error) as caught:
+        call()
+    assert str(caught.value).startswith(sentence)
