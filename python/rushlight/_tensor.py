@@ -1,5 +1,7 @@
 """The rare methods of `Tensor`, written in Python and attached to the engine's class."""
 
+import warnings
+
 from rushlight import _C, _utils
 from rushlight._C import Tensor
 
@@ -127,6 +129,12 @@ def pin_memory(self, device=None):
 def is_nonzero(self):
     """The truth of the one element."""
     return bool(self)
+
+
+def masked_copy_(self, mask, source):
+    """The old name of `masked_scatter_`."""
+    warnings.warn("masked_copy_ is now called masked_scatter_", DeprecationWarning, stacklevel=2)
+    return self.masked_scatter_(mask, source)
 
 
 def dim_order(self):

@@ -169,7 +169,9 @@ pub fn export<'py>(py: Python<'py>, tensor: &Tensor, force: bool) -> PyResult<Bo
     let memory = Bound::new(py, Memory::of(tensor.storage()))?;
     let strides = PyTuple::new(py, layout.strides.iter().map(|stride| stride * width))?;
     let sizes = PyTuple::new(py, &layout.sizes)?;
-    numpy.array.bind(py).call1((sizes, dtype, memory, layout.offset * width, strides))
+    // An empty view may start behind its storage, which NumPy refuses.
+    let offset = if layout.numel() == 0 { 0 } else { layout.offset * width };
+    numpy.array.bind(py).call1((sizes, dtype, memory, offset, strides))
 }
 
 /// The array interface, version 3.

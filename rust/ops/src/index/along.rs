@@ -327,11 +327,24 @@ pub static INDEX_FILL_TENSOR: Row = Row {
     }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::input(2), |d| cleared(d)),
-        formula(3, Saves::input(2), |d| selected(d).call(&crate::reduce::SUM, [])),
+        formula(3, Saves::input(2), |d| match distinct(d) {
+            Ok(index) => d.grad().call(&INDEX_SELECT, [d.int(1).into(), index.into()]).call(&crate::reduce::SUM, []),
+            Err(error) => Expr::failed(error),
+        }),
     ]),
     samples: &["t(3, 4), 0, torch.tensor([2, 0]), t()"],
     ..Row::BASE
 };
+
+/// The filled slices, each once.
+fn distinct(d: &Derive) -> Result<Tensor> {
+    let size = d.sizes(0).get(wrap_dim(d.int(1), d.rank(0))?).copied().unwrap_or(1) as i64;
+    let mut places: Vec<i64> = crate::to_vec::<i64>(&d.input(2).done()?)?;
+    places.iter_mut().for_each(|place| *place = place.rem_euclid(size.max(1)));
+    places.sort_unstable();
+    places.dedup();
+    crate::from_slice(&places)
+}
 
 fn check_fill(args: &Args) -> Result<()> {
     let (own, index) = (args.tensor(0)?, args.tensor(2)?);

@@ -67,7 +67,7 @@ fn nonzero(tensor: &Tensor) -> Result<Tensor> {
 
 pub static NONZERO: Row = Row {
     name: "nonzero",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self, *, bool as_tuple=False) -> Tensor",
     doc: "The coordinates of the elements that are not zero, one row each, in row-major order.
 
@@ -129,5 +129,33 @@ pub static WHERE_NONZERO: Row = Row {
     derivative: Derivative::Composed,
     samples: &["b(2, 3)"],
     reference: "np.where(condition)",
+    ..Row::BASE
+};
+
+pub static NONZERO_STATIC: Row = Row {
+    name: "nonzero_static",
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    signature: "(Tensor self, *, int size, int fill_value=-1) -> Tensor",
+    doc: "`nonzero` with a fixed number of rows: too many are cut off, missing ones hold `fill_value`.
+
+    >>> torch.nonzero_static(torch.tensor([0, 5]), size=2)
+    tensor([[ 1],
+            [-1]])",
+    dtypes: DTypes::ALL,
+    run: Run::Compose(|args| {
+        let (own, size) = (args.tensor(0)?, args.int(1)?);
+        if size < 0 {
+            return Err(Error::runtime("nonzero_static: 'size' must be an non-negative integer"));
+        }
+        let found = nonzero(own)?;
+        let fill = rushlight_core::Scalar::Int(args.int(2)?);
+        let whole = crate::create::full(&[size as isize, own.rank() as isize], fill, DType::I64, own.device())?;
+        let rows = (size as isize).min(found.sizes()[0]);
+        let (target, source) = (whole.layout().slice(0, 0, rows, 1), found.layout().slice(0, 0, rows, 1));
+        crate::copy::copy_views(&whole, &target, &found, &source)?;
+        Ok(Output::Tensor(whole))
+    }),
+    derivative: Derivative::NonDifferentiable("the result counts"),
+    samples: &["t(2, 3), size=3", "b(4), size=5, fill_value=7"],
     ..Row::BASE
 };

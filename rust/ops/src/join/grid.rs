@@ -131,3 +131,54 @@ pub static CARTESIAN_PROD: Row = Row {
     samples: &["[t(2), t(3)]", "[t(2)]"],
     ..Row::BASE
 };
+
+pub static COMBINATIONS: Row = Row {
+    name: "combinations",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, int r=2, bool with_replacement=False) -> Tensor",
+    doc: "All combinations of `r` elements of a vector, in order, a row each.
+
+    >>> torch.combinations(torch.tensor([1, 2, 3]))
+    tensor([[1, 2],
+            [1, 3],
+            [2, 3]])",
+    dtypes: DTypes::ALL,
+    run: Run::Compose(|args| {
+        let (own, r) = (args.tensor(0)?, args.int(1)?);
+        if own.rank() != 1 {
+            return Err(Error::runtime(format!(
+                "Expect a 1D vector, but got shape {}",
+                rushlight_core::layout::Shape(own.sizes())
+            )));
+        }
+        if r < 0 {
+            return Err(Error::runtime(format!("Expect a non-negative number, but got {r}")));
+        }
+        if r == 0 {
+            return Ok(Output::Tensor(crate::create::empty(&[0], own.dtype(), own.device())?));
+        }
+        let mut places = Vec::new();
+        choose(own.numel() as i64, r as usize, args.bool(2)?, &mut Vec::new(), &mut places);
+        let chosen = op!(crate::index::along::INDEX_SELECT, own, 0i64, crate::from_slice(&places)?)?;
+        let rows = (places.len() / r as usize) as isize;
+        op!(crate::view::RESHAPE, chosen, sizes_value(&[rows, r as isize])).map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(4)", "t(3), 2, True", "t(2), 3"],
+    reference: "np.array(list((itertools.combinations_with_replacement if with_replacement else itertools.combinations)(self, r)))",
+    ..Row::BASE
+};
+
+/// Appends every choice that begins with `taken`.
+fn choose(n: i64, r: usize, again: bool, taken: &mut Vec<i64>, places: &mut Vec<i64>) {
+    if taken.len() == r {
+        places.extend_from_slice(taken);
+        return;
+    }
+    let start = taken.last().map_or(0, |&last| if again { last } else { last + 1 });
+    for next in start..n {
+        taken.push(next);
+        choose(n, r, again, taken, places);
+        taken.pop();
+    }
+}
