@@ -405,7 +405,6 @@ pub static ROWS: &[&Row] = &[
     &create::range::ARANGE_START,
     &create::range::LINSPACE,
     &create::range::LOGSPACE,
-    &create::assemble::COMPLEX,
     &create::overwrite::FILL_,
     &create::overwrite::FILL_TENSOR_,
     &create::overwrite::FILL,
