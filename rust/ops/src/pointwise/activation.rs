@@ -179,7 +179,9 @@ pub static GELU_ERF: Row = Row {
     }),
     refuses: "GeluKernelImpl",
     node: "GeluBackward0",
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad().with(&gates::GELU_BACKWARD, d.input(0)))]),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+        d.grad().with(&gates::GELU_BACKWARD, d.input(0))
+    })]),
     ..ACTIVATION
 };
 
@@ -196,7 +198,9 @@ pub static GELU_TANH: Row = Row {
     }),
     refuses: "GeluKernelImpl",
     node: "GeluBackward0",
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad().with(&gates::GELU_TANH_BACKWARD, d.input(0)))]),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+        d.grad().with(&gates::GELU_TANH_BACKWARD, d.input(0))
+    })]),
     ..ACTIVATION
 };
 
@@ -213,7 +217,9 @@ pub static SILU: Row = Row {
         for<S> [f32, f64] (|x| x / (1.0 + S::exp(-x)));
         for<S> [c64, c128] (|x| (x.wide() * x.wide().sigmoid()).narrow())
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad().with(&gates::SILU_BACKWARD, d.input(0)))]),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+        d.grad().with(&gates::SILU_BACKWARD, d.input(0))
+    })]),
     ..ACTIVATION
 };
 

@@ -10,12 +10,8 @@ use crate::value::Args;
 
 /// What the rows that do the work have in common.
 #[allow(clippy::declare_interior_mutable_const)]
-const LIMIT: Row = Row {
-    dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
-    refuses: "clamp_cpu",
-    check: Some(real),
-    ..Row::BASE
-};
+const LIMIT: Row =
+    Row { dtypes: DTypes::COMMON.without(DTypes::COMPLEX), refuses: "clamp_cpu", check: Some(real), ..Row::BASE };
 
 fn real(args: &Args) -> rushlight_core::Result<()> {
     no_complex(args, || Error::not_implemented("clamp is not supported for complex types"))
@@ -54,11 +50,22 @@ pub static CLAMP: Row = Row {
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
     run: Run::Defer(|args| {
         let tensors = args.has_tensor(1) || args.has_tensor(2);
-        let rows = if tensors { [&BOTH_TENSOR, &CLAMP_MIN_TENSOR, &CLAMP_MAX_TENSOR] } else { [&BOTH, &CLAMP_MIN, &CLAMP_MAX] };
+        let rows = if tensors {
+            [&BOTH_TENSOR, &CLAMP_MIN_TENSOR, &CLAMP_MAX_TENSOR]
+        } else {
+            [&BOTH, &CLAMP_MIN, &CLAMP_MAX]
+        };
         choose(args, rows)
     }),
     derivative: Derivative::Composed,
-    samples: &["t(2, 3), -1, 1", "t(2, 3), min=0", "t(2, 3), max=1", "t(), 0, 1", "t(2, 3), t(3), t(2, 1)", "t(2, 3), max=t()"],
+    samples: &[
+        "t(2, 3), -1, 1",
+        "t(2, 3), min=0",
+        "t(2, 3), max=1",
+        "t(), 0, 1",
+        "t(2, 3), t(3), t(2, 1)",
+        "t(2, 3), max=t()",
+    ],
     errors: &[("t(2)", "RuntimeError", "torch.clamp: At least one of 'min' or 'max' must not be None")],
     reference: "np.clip(self, min, max)",
     ..Row::BASE
@@ -151,9 +158,7 @@ pub static BOTH_TENSOR: Row = Row {
         for<S> [Bool] (|x, low, high| Bool::from((x.get() | low.get()) & high.get()))
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, ALL, |d| {
-            d.input(0).at_least(d.input(1)).and(d.input(0).at_most(d.input(2))).choose(d.grad(), 0.0)
-        }),
+        formula(0, ALL, |d| d.input(0).at_least(d.input(1)).and(d.input(0).at_most(d.input(2))).choose(d.grad(), 0.0)),
         formula(1, ALL, |d| d.input(1).above(d.input(0)).and(d.input(1).below(d.input(2))).choose(d.grad(), 0.0)),
         formula(2, ALL, |d| d.input(0).above(d.input(2)).or(d.input(1).above(d.input(2))).choose(d.grad(), 0.0)),
     ]),

@@ -225,10 +225,14 @@ pub static COMPLEX: Row = Row {
     run: Run::Kernel(Kernel {
         infer: infer_pair,
         cpu: |args, results| {
-            cpu_pair(args, results, tiles! {
-                for<S> [f32 => c64] (|re, im| c64::new(re, im));
-                for<S> [f64 => c128] (|re, im| c128::new(re, im))
-            })
+            cpu_pair(
+                args,
+                results,
+                tiles! {
+                    for<S> [f32 => c64] (|re, im| c64::new(re, im));
+                    for<S> [f64 => c128] (|re, im| c128::new(re, im))
+                },
+            )
         },
     }),
     derivative: Derivative::Formulas(&[
@@ -253,10 +257,14 @@ pub static POLAR: Row = Row {
     run: Run::Kernel(Kernel {
         infer: infer_pair,
         cpu: |args, results| {
-            cpu_pair(args, results, tiles! {
-                for<S> [f32 => c64] (|size, angle| c64::new(size * S::cos(angle), size * S::sin(angle)));
-                for<S> [f64 => c128] (|size, angle| c128::new(size * S::cos(angle), size * S::sin(angle)))
-            })
+            cpu_pair(
+                args,
+                results,
+                tiles! {
+                    for<S> [f32 => c64] (|size, angle| c64::new(size * S::cos(angle), size * S::sin(angle)));
+                    for<S> [f64 => c128] (|size, angle| c128::new(size * S::cos(angle), size * S::sin(angle)))
+                },
+            )
         },
     }),
     derivative: Derivative::Formulas(&[

@@ -1,7 +1,7 @@
 //! Quotients and remainders, with each way of rounding.
 
-use rushlight_core::dtype::{c64, c128};
 use rushlight_autograd::Tensor;
+use rushlight_core::dtype::{c64, c128};
 use rushlight_core::plan::Plan;
 use rushlight_core::{DType, Device, Error, Result, Scalar, dispatch};
 use rushlight_cpu::tiles;
@@ -110,8 +110,16 @@ pub static DIV_MODE: Row = Row {
         Ok(args)
     }),
     derivative: Derivative::Composed,
-    samples: &["t(2, 3), pos(2, 3), rounding_mode=None", "pos(5, 1, 4), pos(3, 1), rounding_mode='trunc'", "t(4), 2, rounding_mode='floor'"],
-    errors: &[("t(2), 2, rounding_mode='up'", "RuntimeError", "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found 'up'")],
+    samples: &[
+        "t(2, 3), pos(2, 3), rounding_mode=None",
+        "pos(5, 1, 4), pos(3, 1), rounding_mode='trunc'",
+        "t(4), 2, rounding_mode='floor'",
+    ],
+    errors: &[(
+        "t(2), 2, rounding_mode='up'",
+        "RuntimeError",
+        "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found 'up'",
+    )],
     ..Row::BASE
 };
 

@@ -191,12 +191,8 @@ pub static LOGADDEXP2: Row = Row {
     }),
     dtypes: DTypes::INEXACT,
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).and(Saves::RESULT), |d| {
-            d.grad() * (d.input(0) - d.result()).call(&EXP2, []).conj()
-        }),
-        formula(1, Saves::input(1).and(Saves::RESULT), |d| {
-            d.grad() * (d.input(1) - d.result()).call(&EXP2, []).conj()
-        }),
+        formula(0, Saves::input(0).and(Saves::RESULT), |d| d.grad() * (d.input(0) - d.result()).call(&EXP2, []).conj()),
+        formula(1, Saves::input(1).and(Saves::RESULT), |d| d.grad() * (d.input(1) - d.result()).call(&EXP2, []).conj()),
     ]),
     reference: "np.log2(np.exp2(self) + np.exp2(other))",
     ..BINARY

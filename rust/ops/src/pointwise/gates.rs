@@ -11,11 +11,7 @@ use crate::row::{DTypes, Row, Variants};
 
 /// What the rows have in common: the gradient comes first.
 #[allow(clippy::declare_interior_mutable_const)]
-const GATE: Row = Row {
-    variants: Variants::FUNCTION,
-    dtypes: DTypes::FLOATS,
-    ..Row::BASE
-};
+const GATE: Row = Row { variants: Variants::FUNCTION, dtypes: DTypes::FLOATS, ..Row::BASE };
 
 /// What passes a gate made of the first argument and numbers.
 pub(super) fn gate<const N: usize>(d: &Derive, row: &'static Row, numbers: [Scalar; N]) -> Expr {
@@ -89,7 +85,11 @@ pub static THRESHOLD_BACKWARD: Row = Row {
     }),
     dtypes: DTypes::REAL,
     derivative: straight!(THRESHOLD_BACKWARD, 2),
-    errors: &[("t(2), t(3), 0", "RuntimeError", "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0")],
+    errors: &[(
+        "t(2), t(3), 0",
+        "RuntimeError",
+        "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0",
+    )],
     samples: &["t(2, 3), t(2, 3), 0"],
     reference: "np.where(np.greater(self, threshold), grad_output, 0)",
     ..GATE
