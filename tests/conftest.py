@@ -7,7 +7,7 @@ try:
 except ImportError:  # only the property tests need it, and they skip themselves
     settings = None
 else:
-    settings.register_profile("default", max_examples=300, deadline=None)
+    settings.register_profile("default", max_examples=200, deadline=None)
     settings.register_profile("nightly", max_examples=100_000, deadline=None)
     settings.load_profile("default")
 

@@ -66,6 +66,12 @@ class Function:
             bound = inspect.signature(cls.forward).bind(*args, **kwargs)
             bound.apply_defaults()
             args = bound.args
+        if split:
+            # `setup_context` sees every argument of `forward`, also those that were not given.
+            missing = cls.forward.__code__.co_argcount - len(args)
+            defaults = cls.forward.__defaults__ or ()
+            if 0 < missing <= len(defaults):
+                args += defaults[-missing:]
         return _C._apply_function(cls, FunctionCtx(), args, split)
 
     def __init_subclass__(cls, **kwargs):

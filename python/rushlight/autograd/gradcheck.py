@@ -38,7 +38,8 @@ def _flat(tensor):
 
 def _numerical(function, inputs, place, eps):
     """For each output a list of columns: how it changes with each element of `inputs[place]` (and its imaginary part)."""
-    source = inputs[place].detach()
+    # `.data` counts no version: what backward saved is the same again after each step.
+    source = inputs[place].data
     columns = None
     for index in _places(source):
         before = source[index].item()

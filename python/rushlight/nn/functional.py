@@ -76,7 +76,7 @@ def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
     """
     if dim is None:
         dim = _legacy_softmax_dim("softmax", input.dim(), _stacklevel)
-    return _nn.softmax(input, dim) if dtype is None else _nn.softmax(input, dim, dtype=dtype)
+    return torch.softmax(input, dim) if dtype is None else torch.softmax(input, dim, dtype=dtype)
 
 
 def log_softmax(
@@ -92,7 +92,7 @@ def log_softmax(
     """
     if dim is None:
         dim = _legacy_softmax_dim("log_softmax", input.dim(), _stacklevel)
-    return _nn.log_softmax(input, dim) if dtype is None else _nn.log_softmax(input, dim, dtype=dtype)
+    return torch.log_softmax(input, dim) if dtype is None else torch.log_softmax(input, dim, dtype=dtype)
 
 
 def max_pool2d(

@@ -175,6 +175,8 @@ struct Task<'g> {
 }
 
 const NOWHERE: u32 = u32::MAX;
+/// Room for this many nodes is taken at once.
+const FEW: usize = 56;
 
 struct Walk<'g> {
     tasks: Vec<Task<'g>>,
@@ -221,7 +223,12 @@ fn walk(roots: Vec<(Edge, Tensor)>, targets: Option<Vec<Target>>, options: Optio
 impl<'g> Walk<'g> {
     /// Lists all nodes that the roots reach and counts dependencies.
     fn list(roots: &'g [Edge]) -> Walk<'g> {
-        let mut walk = Walk { tasks: Vec::new(), targets: Vec::new(), index: HashMap::default(), captured: Vec::new() };
+        let mut walk = Walk {
+            tasks: Vec::with_capacity(FEW),
+            targets: Vec::with_capacity(FEW),
+            index: HashMap::with_capacity_and_hasher(FEW, BuildHasherDefault::default()),
+            captured: Vec::new(),
+        };
         for root in roots {
             walk.find_or_add(root.node());
         }

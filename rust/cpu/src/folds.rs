@@ -65,7 +65,7 @@ macro_rules! folds {
                         while i < end {
                             for (j, slot) in part.iter_mut().enumerate() {
                                 let $a: A = *slot;
-                                let $x: T = row.add(i + j).read_unaligned();
+                                let $x: T = row.add(i).add(j).read_unaligned();
                                 *slot = $take;
                             }
                             i += LANES;
@@ -77,7 +77,7 @@ macro_rules! folds {
                     }
                     for (j, slot) in total.iter_mut().enumerate().take(n - i) {
                         let $a: A = *slot;
-                        let $x: T = row.add(i + j).read_unaligned();
+                        let $x: T = row.add(i).add(j).read_unaligned();
                         *slot = $take;
                     }
                     let mut half = LANES / 2;

@@ -15,6 +15,7 @@ pub mod loss;
 pub mod matmul;
 pub mod merge;
 pub mod optim;
+pub mod order;
 pub mod pointwise;
 pub mod pool;
 pub mod reduce;

@@ -1,7 +1,7 @@
 //! Copies between any two layouts and dtypes.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{Device, Error, Layout, Result};
+use rushlight_core::{Class, Device, Error, Layout, Result};
 use rushlight_cpu::pointwise::Lane;
 
 use crate::call::Target;
@@ -27,6 +27,9 @@ pub fn copy_to_view(to: &Tensor, target: &Layout, from: &Tensor) -> Result<()> {
 pub fn copy_views(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) -> Result<()> {
     if to.device() != Device::Cpu || target.numel() == 0 {
         return Ok(());
+    }
+    if from.device() == Device::Meta {
+        return Err(Error::new(Class::NotImplemented, "Cannot copy out of meta tensor; no data!"));
     }
     crate::host::while_detached(target.numel(), || {
         let (out, input) = (to.storage().pin(), from.storage().pin());

@@ -6,6 +6,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result, Scalar};
 
 use crate::row::Row;
+use crate::short::{self, Operand};
 use crate::signature::Kind;
 use crate::value::{Ints, Value};
 
@@ -114,6 +115,14 @@ impl Expr {
         match (self, other) {
             (Expr::Failed(error), _) | (_, Expr::Failed(error)) => Expr::Failed(error),
             (Expr::Nothing, _) | (_, Expr::Nothing) => Expr::Nothing,
+            (Expr::Tensor(left), right) => {
+                let right = match &right {
+                    Expr::Tensor(right) => Operand::Tensor(right),
+                    Expr::Number(right) => Operand::Number(*right),
+                    _ => return right,
+                };
+                Expr::new(short::binary(row, Operand::Tensor(&left), right))
+            }
             (left, Expr::Tensor(right)) => left.call(row, [Value::Own(right)]),
             (left, Expr::Number(right)) => left.call(row, [Value::Scalar(right)]),
         }

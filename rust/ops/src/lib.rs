@@ -19,6 +19,7 @@ pub mod linalg;
 pub mod names;
 pub mod nn;
 pub mod node;
+pub mod order;
 pub mod pointwise;
 pub mod profile;
 pub mod promote;

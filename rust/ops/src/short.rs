@@ -9,7 +9,7 @@ use rushlight_core::{DType, Device, Layout, Result, Scalar, Storage};
 use smallvec::SmallVec;
 
 use crate::row::{Pointwise, Promote, Row, Run};
-use crate::value::{Args, Output, Value};
+use crate::value::{Args, Output, Value, Values};
 use crate::{node, profile, promote};
 
 /// An operand of a pointwise row.
@@ -25,14 +25,20 @@ pub type Operands<'a> = SmallVec<[Operand<'a>; 4]>;
 const SHORT: usize = 1 << 14;
 /// Numbers are repeated for as many elements as this on the stack.
 const REPEATED: usize = 256;
-/// No pointwise row has more operands.
-const MOST: usize = 4;
 
-/// `left op right` for a row whose other arguments take their defaults.
-#[inline]
-pub fn binary<'a>(row: &'static Row, left: Value<'a>, right: Value<'a>) -> Result<Tensor> {
+impl<'a> From<Operand<'a>> for Value<'a> {
+    #[inline]
+    fn from(operand: Operand<'a>) -> Self {
+        match operand {
+            Operand::Tensor(tensor) => Value::Tensor(tensor),
+            Operand::Number(number) => Value::Scalar(number),
+        }
+    }
+}
+
+/// `x op y` for a row whose other arguments take their defaults.
+pub fn binary(row: &'static Row, x: Operand, y: Operand) -> Result<Tensor> {
     if let Run::Pointwise(body) = &row.run
-        && let (Some(x), Some(y)) = (operand(&left), operand(&right))
         && !profile::is_on()
         && (row.check.is_none() || plain(x) && plain(y))
         && let Some(result) = attempt(row, body, &[x, y], &row.schema().numbers)
@@ -40,16 +46,20 @@ pub fn binary<'a>(row: &'static Row, left: Value<'a>, right: Value<'a>) -> Resul
         let result = result?;
         let watched = |operand: Operand| matches!(operand, Operand::Tensor(tensor) if tensor.requires_grad());
         if modes::grad_enabled() && (watched(x) || watched(y)) {
-            return node::record(&arguments(row, left, right), Output::Tensor(result))?.into_tensor();
+            return node::record(&arguments(row, x, y), Output::Tensor(result))?.into_tensor();
         }
         return Ok(result);
     }
-    crate::call(arguments(row, left, right))?.into_tensor()
+    crate::call(arguments(row, x, y))?.into_tensor()
 }
 
-fn arguments<'a>(row: &'static Row, left: Value<'a>, right: Value<'a>) -> Args<'a> {
-    let mut args = Args::new(row, [left, right]);
-    args.values.extend(row.schema().params.iter().skip(2).map(|param| param.default_value()));
+fn arguments<'a>(row: &'static Row, x: Operand<'a>, y: Operand<'a>) -> Args<'a> {
+    let mut args = Args { row, values: Values::new() };
+    args.values.push(x.into());
+    args.values.push(y.into());
+    for param in row.schema().params.iter().skip(2) {
+        args.values.push(param.default_value());
+    }
     args
 }
 
@@ -62,18 +72,29 @@ fn plain(operand: Operand) -> bool {
     }
 }
 
+/// The result of a pointwise row, if all its tensors are small, contiguous, on the host and of one shape and dtype.
 #[inline]
-fn operand<'a>(value: &'a Value) -> Option<Operand<'a>> {
-    match value {
-        Value::Tensor(tensor) => Some(Operand::Tensor(tensor)),
-        Value::Scalar(number) => Some(Operand::Number(*number)),
+pub fn attempt(
+    row: &'static Row,
+    body: &Pointwise,
+    operands: &[Operand],
+    numbers: &[Scalar],
+) -> Option<Result<Tensor>> {
+    match operands {
+        [x] => exactly(row, body, [*x], numbers),
+        [x, y] => exactly(row, body, [*x, *y], numbers),
+        [x, y, z] => exactly(row, body, [*x, *y, *z], numbers),
         _ => None,
     }
 }
 
-/// The result of a pointwise row, if all its tensors are small, contiguous, on the host and of one shape and dtype.
-#[inline]
-pub fn attempt(row: &'static Row, body: &Pointwise, operands: &[Operand], numbers: &[Scalar]) -> Option<Result<Tensor>> {
+/// The same for a known number of operands, so that loops over them are written out.
+fn exactly<const N: usize>(
+    row: &'static Row,
+    body: &Pointwise,
+    operands: [Operand; N],
+    numbers: &[Scalar],
+) -> Option<Result<Tensor>> {
     let model = operands.iter().find_map(|operand| match operand {
         Operand::Tensor(tensor) => Some(*tensor),
         Operand::Number(_) => None,
@@ -86,13 +107,12 @@ pub fn attempt(row: &'static Row, body: &Pointwise, operands: &[Operand], number
         Promote::ToBool if dtype.is_differentiable() => DType::Bool,
         _ => return None,
     };
-    if numel == 0 || numel > SHORT || operands.len() > MOST || dtype.is_half() || !row.dtypes.has(dtype) {
+    if numel == 0 || numel > SHORT || dtype.is_half() || !row.dtypes.has(dtype) {
         return None;
     }
     let alike = |operand: &Operand| match operand {
         Operand::Tensor(tensor) => {
-            std::ptr::eq(*tensor, model)
-                || tensor.dtype() == dtype && tensor.sizes() == &layout.sizes && fits(tensor)
+            std::ptr::eq(*tensor, model) || tensor.dtype() == dtype && tensor.sizes() == &layout.sizes && fits(tensor)
         }
         Operand::Number(number) => {
             numel <= REPEATED && dtype.category() >= number.dtype().category() && dtype.category() > Category::Bool
@@ -106,25 +126,25 @@ pub fn attempt(row: &'static Row, body: &Pointwise, operands: &[Operand], number
         Ok(block) => block,
         Err(error) => return Some(Err(error)),
     };
-    let mut pins: SmallVec<[rushlight_core::storage::Pin; MOST]> = SmallVec::new();
-    let mut inputs = [std::ptr::null::<u8>(); MOST];
+    let mut pins: [Option<rushlight_core::storage::Pin>; N] = [const { None }; N];
+    let mut inputs = [std::ptr::null::<u8>(); N];
     let mut repeated = std::mem::MaybeUninit::<[u128; REPEATED]>::uninit();
     let mut has_number = false;
-    for (input, operand) in inputs.iter_mut().zip(operands) {
-        match operand {
+    for n in 0..N {
+        match operands[n] {
             Operand::Tensor(tensor) => {
                 let pin = tensor.storage().pin();
                 // SAFETY: the layout lies within the pinned storage.
-                *input = unsafe { pin.as_ptr().offset(tensor.layout().offset * dtype.size() as isize) };
-                pins.push(pin);
+                inputs[n] = unsafe { pin.as_ptr().offset(tensor.layout().offset * dtype.size() as isize) };
+                pins[n] = Some(pin);
             }
             Operand::Number(number) => {
                 // Two numbers beside a tensor are rare: they take the long way.
                 if std::mem::replace(&mut has_number, true) {
                     return None;
                 }
-                *input = repeated.as_ptr().cast();
-                repeat(promote::bits(*number, dtype), dtype.size(), numel, repeated.as_mut_ptr().cast());
+                inputs[n] = repeated.as_ptr().cast();
+                repeat(promote::bits(number, dtype), dtype.size(), numel, repeated.as_mut_ptr().cast());
             }
         }
     }
@@ -146,10 +166,14 @@ fn repeat(bits: [u64; 2], width: usize, n: usize, to: *mut u8) {
     unsafe {
         match width {
             1 => to.write_bytes(bits[0] as u8, n),
-            2 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u16>>(), n).fill(std::mem::MaybeUninit::new(bits[0] as u16)),
-            4 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u32>>(), n).fill(std::mem::MaybeUninit::new(bits[0] as u32)),
-            8 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u64>>(), n).fill(std::mem::MaybeUninit::new(bits[0])),
-            _ => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<[u64; 2]>>(), n).fill(std::mem::MaybeUninit::new(bits)),
+            2 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u16>>(), n)
+                .fill(std::mem::MaybeUninit::new(bits[0] as u16)),
+            4 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u32>>(), n)
+                .fill(std::mem::MaybeUninit::new(bits[0] as u32)),
+            8 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u64>>(), n)
+                .fill(std::mem::MaybeUninit::new(bits[0])),
+            _ => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<[u64; 2]>>(), n)
+                .fill(std::mem::MaybeUninit::new(bits)),
         }
     }
 }

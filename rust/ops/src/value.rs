@@ -299,14 +299,8 @@ impl<'a> Args<'a> {
     }
 
     /// Every tensor among the arguments with its place; the tensors of a list share the list's place.
-    pub fn each_tensor(&self) -> impl Iterator<Item = (usize, &Tensor)> {
-        self.values.iter().enumerate().flat_map(|(place, value)| {
-            let list: &[Option<Tensor>] = match value {
-                Value::Tensors(list) => list,
-                _ => &[],
-            };
-            value.as_tensor().into_iter().chain(list.iter().flatten()).map(move |tensor| (place, tensor))
-        })
+    pub fn each_tensor(&self) -> EachTensor<'_> {
+        EachTensor { values: &self.values, place: 0, list: &[] }
     }
 
     /// Whether all arguments but tensors are what the signature says for those that are not given.
@@ -318,6 +312,40 @@ impl<'a> Args<'a> {
     /// What a graph node keeps of the arguments beside saved tensors.
     pub fn keep(&self) -> Args<'static> {
         Args { row: self.row, values: self.values.iter().map(Value::keep).collect() }
+    }
+}
+
+/// The walk of `Args::each_tensor`: every call takes it several times, so it is written out.
+pub struct EachTensor<'a> {
+    /// The values from `place` on.
+    values: &'a [Value<'a>],
+    place: usize,
+    /// What is left of the list before `place`.
+    list: &'a [Option<Tensor>],
+}
+
+impl<'a> Iterator for EachTensor<'a> {
+    type Item = (usize, &'a Tensor);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            while let [first, rest @ ..] = self.list {
+                self.list = rest;
+                if let Some(tensor) = first {
+                    return Some((self.place - 1, tensor));
+                }
+            }
+            let [first, rest @ ..] = self.values else { return None };
+            self.values = rest;
+            self.place += 1;
+            match first {
+                Value::Tensor(tensor) => return Some((self.place - 1, tensor)),
+                Value::Own(tensor) => return Some((self.place - 1, tensor)),
+                Value::Tensors(list) => self.list = list,
+                _ => {}
+            }
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use pyo3::{IntoPyObjectExt, ffi, prelude::*};
 use rushlight::view::{complex, transpose};
 use rushlight::{Device, Tensor, op};
 
-use crate::dtype::{PyLayout, device_object, dtype_object};
+use crate::dtype::{device_object, dtype_object, strided};
 use crate::errors::raise;
 use crate::object;
 
@@ -49,7 +49,7 @@ fn optional(py: Python<'_>, tensor: Option<Tensor>) -> PyResult<Bound<'_, PyAny>
 static ATTRIBUTES: &[Attribute] = &[
     attribute(c"dtype", c"The type of the elements.", |py, t| Ok(dtype_object(py, t.dtype())?.into_bound(py).into_any())),
     attribute(c"device", c"Where the elements are.", |py, t| device_object(py, t.device())),
-    attribute(c"layout", c"How the elements are held.", |py, _| give(py, PyLayout("strided"))),
+    attribute(c"layout", c"How the elements are held.", |py, _| give(py, strided(py)?)),
     attribute(c"shape", c"The sizes of the dimensions.", |py, t| crate::size::make(py, t.sizes())),
     attribute(c"ndim", c"The number of dimensions.", |py, t| give(py, t.rank())),
     attribute(c"itemsize", c"The bytes of one element.", |py, t| give(py, t.dtype().size())),

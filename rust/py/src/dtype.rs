@@ -206,7 +206,12 @@ macro_rules! named {
 
 named! { PyLayout PyMemoryFormat }
 
-pub const LAYOUTS: [&str; 2] = ["strided", "sparse_coo"];
+/// The one object `torch.strided`: programs compare layouts by identity.
+pub fn strided(py: Python<'_>) -> PyResult<Py<PyAny>> {
+    static STRIDED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    STRIDED.get_or_try_init(py, || Py::new(py, PyLayout("strided")).map(Py::into_any)).map(|object| object.clone_ref(py))
+}
+
 pub const MEMORY_FORMATS: [&str; 4] = ["contiguous_format", "preserve_format", "channels_last", "channels_last_3d"];
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -218,9 +223,8 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     for dtype in DType::ALL {
         module.add(dtype.name(), dtype_object(py, dtype)?)?;
     }
-    for name in LAYOUTS {
-        module.add(name, PyLayout(name))?;
-    }
+    module.add("strided", strided(py)?)?;
+    module.add("sparse_coo", PyLayout("sparse_coo"))?;
     for name in MEMORY_FORMATS {
         module.add(name, PyMemoryFormat(name))?;
     }

@@ -9,11 +9,11 @@ use std::sync::OnceLock;
 use pyo3::ffi;
 use pyo3::impl_::trampoline::{MethodDef, fastcall_cfunction_with_keywords};
 use pyo3::prelude::*;
-use rushlight::{Args, Row};
-use smallvec::SmallVec;
 use rushlight::call::{Target, call_into};
 use rushlight::names::{self, Form};
 use rushlight::row::Variants;
+use rushlight::{Args, Row};
+use smallvec::SmallVec;
 
 use crate::errors::raise;
 use crate::parse::{Call, Misfit, Overload, bind, no_match, out_tensors};
@@ -106,7 +106,10 @@ unsafe fn run(
         };
         if let Some(out) = out {
             let outs = out_tensors(py, &callable.name, out)?;
-            call_into(args, Target::Out(&outs)).map_err(raise)?;
+            let result = call_into(args, Target::Out(&outs)).map_err(raise)?;
+            if outs.len() > 1 {
+                return convert::output(py, overload.row, result);
+            }
             // SAFETY: the object at `out=` is alive; the call returns it.
             unsafe { ffi::Py_IncRef(out) };
             return Ok(out);

@@ -2,11 +2,13 @@
 
 use std::sync::OnceLock;
 
+use pyo3::Borrowed;
 use pyo3::ffi;
 use pyo3::impl_::trampoline as shell;
 use pyo3::prelude::*;
 use rushlight::call::{Target, call_into};
 use rushlight::pointwise::{arith, bitwise, compare, divide, power, sign};
+use rushlight::short::Operand;
 use rushlight::{Args, Row, Value};
 
 use crate::errors::raise;
@@ -14,15 +16,16 @@ use crate::{convert, object};
 
 type Raw = *mut ffi::PyObject;
 
-/// An operand of a binary operator; nothing where it is neither a tensor nor a number.
-unsafe fn operand<'a>(py: Python<'_>, raw: Raw) -> PyResult<Option<Value<'a>>> {
+/// An operand of an operator; nothing where it is neither a tensor nor a number.
+#[inline]
+unsafe fn operand<'a>(py: Python<'_>, raw: Raw) -> PyResult<Option<Operand<'a>>> {
     // SAFETY: CPython keeps the operands alive during the call.
     unsafe {
         if let Some(tensor) = object::tensor_of(raw) {
-            return Ok(Some(Value::Tensor(tensor)));
+            return Ok(Some(Operand::Tensor(tensor)));
         }
-        let bound = Bound::from_borrowed_ptr(py, raw);
-        Ok(convert::number(&bound)?.map(Value::Scalar))
+        let object = Borrowed::from_ptr(py, raw);
+        Ok(convert::number(&object)?.map(Operand::Number))
     }
 }
 
@@ -31,8 +34,8 @@ fn not_implemented(py: Python<'_>) -> Raw {
 }
 
 /// The row's call on these first arguments; the missing ones take their defaults.
-fn arguments<'a, const N: usize>(row: &'static Row, values: [Value<'a>; N]) -> Args<'a> {
-    let mut args = Args::new(row, values);
+fn arguments<'a, const N: usize>(row: &'static Row, operands: [Operand<'a>; N]) -> Args<'a> {
+    let mut args = Args::new(row, operands.map(Value::from));
     for param in row.schema().params.iter().skip(N) {
         args.values.push(param.default_value());
     }
@@ -44,7 +47,8 @@ fn fresh(py: Python<'_>, args: Args) -> PyResult<Raw> {
 }
 
 /// Both operands, where both are tensors or numbers.
-unsafe fn operands<'a>(py: Python<'_>, left: Raw, right: Raw) -> PyResult<Option<(Value<'a>, Value<'a>)>> {
+#[inline]
+unsafe fn operands<'a>(py: Python<'_>, left: Raw, right: Raw) -> PyResult<Option<(Operand<'a>, Operand<'a>)>> {
     // SAFETY: CPython keeps the operands alive during the call.
     unsafe {
         Ok(match operand(py, left)? {
@@ -55,7 +59,6 @@ unsafe fn operands<'a>(py: Python<'_>, left: Raw, right: Raw) -> PyResult<Option
 }
 
 /// `a op b`.
-#[inline]
 unsafe fn binary(py: Python<'_>, row: &'static Row, left: Raw, right: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operands alive during the call.
     match unsafe { operands(py, left, right)? } {
@@ -94,8 +97,8 @@ unsafe fn invert(py: Python<'_>, own: Raw) -> PyResult<Raw> {
 }
 
 /// Powers by a number and by a tensor are two rows.
-fn power_row(exponent: &Value) -> &'static Row {
-    if exponent.as_tensor().is_some() { &power::POW_TENSOR } else { &power::POW }
+fn power_row(exponent: &Operand) -> &'static Row {
+    if let Operand::Tensor(_) = exponent { &power::POW_TENSOR } else { &power::POW }
 }
 
 unsafe fn raised(py: Python<'_>, base: Raw, exponent: Raw, modulus: Raw) -> PyResult<Raw> {
@@ -141,7 +144,7 @@ unsafe fn product(py: Python<'_>, left: Raw, right: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operands alive during the call.
     let tensors = unsafe { object::tensor_of(left).zip(object::tensor_of(right)) };
     match (tensors, MATMUL.get_or_init(find)) {
-        (Some((left, right)), Some(row)) => fresh(py, arguments(row, [left.into(), right.into()])),
+        (Some((left, right)), Some(row)) => fresh(py, arguments(row, [Operand::Tensor(left), Operand::Tensor(right)])),
         _ => Ok(not_implemented(py)),
     }
 }

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 use rushlight::Row;
 use rushlight::signature::Returns;
 
@@ -12,7 +12,7 @@ static CLASSES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
 pub fn class<'py>(py: Python<'py>, row: &'static Row, fields: &[&str]) -> PyResult<Bound<'py, PyAny>> {
     let classes = CLASSES.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
     let name = row.python_name();
-    let key = (name, fields.to_vec());
+    let key = (name, PyTuple::new(py, fields)?);
     if let Some(class) = classes.get_item(&key)? {
         return Ok(class);
     }

@@ -82,8 +82,10 @@ fn run(run: &Run) -> &'static str {
     match run {
         Run::Pointwise(_) => "pointwise",
         Run::Kernel(_) => "kernel",
-        Run::View(_) => "view",
+        Run::Update(_) => "update",
+        Run::View(_) | Run::Retype(_) => "view",
         Run::Views(_) => "views",
+        Run::Body(_) => "body",
         _ => "compose",
     }
 }

@@ -83,7 +83,7 @@ multiversion! {
                 let mut lanes = [E::LAST; LANES];
                 for i in (0..whole).step_by(LANES) {
                     for (j, lane) in lanes.iter_mut().enumerate() {
-                        let x = row.add(i + j).read_unaligned();
+                        let x = row.add(i).add(j).read_unaligned();
                         *lane = if E::beats(x, *lane) { x } else { *lane };
                     }
                 }

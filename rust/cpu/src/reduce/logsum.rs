@@ -62,25 +62,25 @@ multiversion! {
             for start in (0..n).step_by(BLOCK) {
                 let m = BLOCK.min(n - start);
                 let whole = m - m % LANES;
-                let x = |i: usize| row.add(start + i).read_unaligned();
+                let x = |i: usize| row.add(start).add(i).read_unaligned();
                 let mut tops = [T::narrow(f64::NEG_INFINITY); LANES];
                 for i in (0..whole).step_by(LANES) {
                     for (j, top) in tops.iter_mut().enumerate() {
-                        *top = larger(*top, x(i + j));
+                        *top = larger(*top, x(i.wrapping_add(j)));
                     }
                 }
                 for (j, top) in tops.iter_mut().enumerate().take(m - whole) {
-                    *top = larger(*top, x(whole + j));
+                    *top = larger(*top, x(whole.wrapping_add(j)));
                 }
                 let top = anchor(tree(tops, larger));
                 let mut sums = [T::narrow(0.0); LANES];
                 for i in (0..whole).step_by(LANES) {
                     for (j, sum) in sums.iter_mut().enumerate() {
-                        *sum = *sum + S::exp(x(i + j) - top);
+                        *sum = *sum + S::exp(x(i.wrapping_add(j)) - top);
                     }
                 }
                 for (j, sum) in sums.iter_mut().enumerate().take(m - whole) {
-                    *sum = *sum + S::exp(x(whole + j) - top);
+                    *sum = *sum + S::exp(x(whole.wrapping_add(j)) - top);
                 }
                 total = merge(total, Sum { top: top.wide(), sum: tree(sums, |a, b| a + b).wide() });
             }

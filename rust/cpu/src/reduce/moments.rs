@@ -88,23 +88,23 @@ multiversion! {
                 let mut sums = [zero; LANES];
                 for i in (0..whole).step_by(LANES) {
                     for (j, sum) in sums.iter_mut().enumerate() {
-                        *sum = *sum + row.add(i + j).read_unaligned();
+                        *sum = *sum + row.add(i).add(j).read_unaligned();
                     }
                 }
                 for (j, sum) in sums.iter_mut().enumerate().take(m - whole) {
-                    *sum = *sum + row.add(whole + j).read_unaligned();
+                    *sum = *sum + row.add(whole).add(j).read_unaligned();
                 }
                 let centre = T::narrow(tree(sums) / m as f64);
                 let (mut rests, mut squares) = ([zero; LANES], [zero; LANES]);
                 for i in (0..whole).step_by(LANES) {
                     for j in 0..LANES {
-                        let gap = row.add(i + j).read_unaligned() - centre;
+                        let gap = row.add(i).add(j).read_unaligned() - centre;
                         rests[j] = rests[j] + gap;
                         squares[j] = S::mul_add(gap, gap, squares[j]);
                     }
                 }
                 for j in 0..m - whole {
-                    let gap = row.add(whole + j).read_unaligned() - centre;
+                    let gap = row.add(whole).add(j).read_unaligned() - centre;
                     rests[j] = rests[j] + gap;
                     squares[j] = S::mul_add(gap, gap, squares[j]);
                 }

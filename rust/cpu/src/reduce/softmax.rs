@@ -33,7 +33,7 @@ fn added<T: Float>(n: usize, mut f: impl FnMut(usize) -> T) -> T {
         let end = (n - n % LANES).min(i + 16 * LANES);
         while i < end {
             for (j, slot) in part.iter_mut().enumerate() {
-                *slot = *slot + f(i + j);
+                *slot = *slot + f(i.wrapping_add(j));
             }
             i += LANES;
         }
@@ -42,7 +42,7 @@ fn added<T: Float>(n: usize, mut f: impl FnMut(usize) -> T) -> T {
         }
     }
     for (j, slot) in total.iter_mut().enumerate().take(n - i) {
-        *slot = *slot + f(i + j);
+        *slot = *slot + f(i.wrapping_add(j));
     }
     tree(total, |a, b| a + b)
 }
@@ -62,11 +62,11 @@ multiversion! {
             let whole = n - n % LANES;
             for i in (0..whole).step_by(LANES) {
                 for (j, top) in tops.iter_mut().enumerate() {
-                    *top = larger(*top, x(i + j));
+                    *top = larger(*top, x(i.wrapping_add(j)));
                 }
             }
             for (j, top) in tops.iter_mut().enumerate().take(n - whole) {
-                *top = larger(*top, x(whole + j));
+                *top = larger(*top, x(whole.wrapping_add(j)));
             }
             let top = tree(tops, larger);
             if log {

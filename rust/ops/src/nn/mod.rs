@@ -1,6 +1,7 @@
 //! Functions of neural networks.
 
 pub mod conv;
+pub mod cross_entropy;
 pub mod dropout;
 pub mod embedding;
 pub mod linear;

@@ -16,6 +16,7 @@ pub mod logical;
 pub mod numbers;
 pub mod power;
 pub mod round;
+pub mod same;
 pub mod select;
 pub mod sign;
 pub mod special;

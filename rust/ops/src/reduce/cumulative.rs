@@ -8,7 +8,7 @@ use rushlight_cpu::reduce::{Extreme, Towards};
 use rushlight_cpu::reduce::scan::{scan, scan_best};
 use rushlight_simd::{Base, Isa};
 
-use super::along::{ORDERED, SPREAD};
+use super::along::{ORDERED, spread};
 use super::softmax::{lines, prepared, settle, workplace};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
@@ -52,7 +52,7 @@ pub static CUMPROD: Row = Row {
         along(d.input(0), dim, |own, axis| {
             // Each element multiplies what stands before it and, through the running products, all that follows.
             let own = op!(crate::pointwise::complex::CONJ, own)?;
-            let turned = [flipped(&grad.clone().done()?, axis)?, flipped(&shifted(&own, axis, false)?, axis)?];
+            let turned = [flipped(&as_line(grad.clone())?, axis)?, flipped(&shifted(&own, axis, false)?, axis)?];
             let after = flipped(&op!(RECURRENCE, &turned[0], &turned[1], axis)?, axis)?;
             (Expr::from(after) * product_before(&own, axis)?).done()
         })
@@ -149,9 +149,14 @@ pub static LOGCUMSUMEXP: Row = Row {
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
         // sum over i >= k of g[i] exp(x[k] - y[i]), for positive and negative g apart, in logarithms.
+        let lowest = match d.facts(0).map(|facts| facts.dtype) {
+            Some(DType::F64) => f64::MIN,
+            Some(DType::F16) => -65504.0,
+            _ => f64::from(f32::MIN),
+        };
         let side = |sign: f64| {
             let grad = d.grad() * sign;
-            let logs = grad.clone().above(0i64).choose(grad.log(), f64::NEG_INFINITY) - d.result();
+            let logs = grad.clone().above(0i64).choose(grad.log(), lowest) - d.result();
             let sums = along(logs, d.int(1), |logs, axis| {
                 flipped(&op!(LOGCUMSUMEXP, &flipped(logs, axis)?, axis)?, axis)
             });
@@ -183,6 +188,9 @@ pub static DIFF: Row = Row {
             return Err(Error::runtime(format!("order must be non-negative but got {n}")));
         }
         let axis = super::one_dim(args, 2)?;
+        if n == 0 {
+            return op!(crate::convert::CLONE, own).map(Output::Tensor);
+        }
         let mut joined = own.clone();
         if args.has(3) || args.has(4) {
             let parts = [args.optional_tensor(3), Some(own), args.optional_tensor(4)].into_iter().flatten().cloned();
@@ -206,17 +214,8 @@ pub static DIFF: Row = Row {
     ..Row::BASE
 };
 
-const BEST: Derivative = Derivative::Formulas(&[formula(0, Saves::result(1), |d| {
-    let dim = d.int(1);
-    let size = match rushlight_core::layout::wrap_dim(dim, d.rank(0)) {
-        Ok(axis) => d.sizes(0).get(axis).copied().unwrap_or(1),
-        Err(error) => return Expr::failed(error),
-    };
-    match d.result_of(1).done() {
-        Ok(places) => d.grad().call(&SPREAD, [places.into(), dim.into(), Value::Int(size as i64)]),
-        Err(error) => Expr::failed(error),
-    }
-})]);
+const BEST: Derivative =
+    Derivative::Formulas(&[formula(0, Saves::result(1), |d| spread(d, d.grad(), d.result_of(1), d.int(1)))]);
 
 /// Works on a tensor along a dimension that may be negative; a 0-d tensor counts as one-dimensional.
 fn along(value: Expr, dim: i64, work: impl Fn(&Tensor, usize) -> Result<Tensor>) -> Expr {
@@ -228,9 +227,14 @@ fn along(value: Expr, dim: i64, work: impl Fn(&Tensor, usize) -> Result<Tensor>)
         if tensor.rank() > 0 {
             return work(&tensor, axis);
         }
-        let line = op!(crate::view::squeeze::UNSQUEEZE, &tensor, 0i64)?;
-        op!(crate::view::squeeze::SQUEEZE, &work(&line, axis)?)
+        op!(crate::view::squeeze::SQUEEZE, &work(&as_line(Expr::from(&tensor))?, axis)?)
     }))
+}
+
+/// A 0-d tensor as one of one dimension.
+fn as_line(value: Expr) -> Result<Tensor> {
+    let tensor = value.done()?;
+    if tensor.rank() > 0 { Ok(tensor) } else { op!(crate::view::squeeze::UNSQUEEZE, &tensor, 0i64) }
 }
 
 /// The reverse view along a dimension.
@@ -271,7 +275,7 @@ fn back(d: &Derive) -> Expr {
     let grad = d.grad();
     along(d.input(1), d.int(2), |factor, axis| {
         let factor = op!(crate::pointwise::complex::CONJ, &shifted(factor, axis, false)?)?;
-        let turned = flipped(&grad.clone().done()?, axis)?;
+        let turned = flipped(&as_line(grad.clone())?, axis)?;
         flipped(&op!(RECURRENCE, &turned, &flipped(&factor, axis)?, axis)?, axis)
     })
 }

@@ -25,6 +25,7 @@ pub static MAX_DIM: Row = Row {
     dtypes: ORDERED,
     run: Run::Kernel(Kernel { infer: infer_places, cpu: |args, results| run_places(args, results, true) }),
     derivative: PLACED,
+    node: "MaxBackward0",
     samples: &["t(2, 3), 1", "t(2, 3, 4), 1, True", "t(3, 2).t(), 0", "t(), 0"],
     errors: &[
         ("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)"),
@@ -48,6 +49,7 @@ pub static MAX: Row = Row {
         cpu: |args, results| run(args, Over::all(args)?, results, largest()),
     }),
     derivative: SHARED_ALL,
+    node: "MaxBackward1",
     samples: &["t(2, 3)", "t()", "t(3, 2).t()"],
     errors: &[(
         "t(0)",
@@ -87,6 +89,7 @@ pub static MIN_DIM: Row = Row {
     dtypes: ORDERED,
     run: Run::Kernel(Kernel { infer: infer_places, cpu: |args, results| run_places(args, results, false) }),
     derivative: PLACED,
+    node: "MinBackward0",
     samples: &["t(2, 3), 1", "t(2, 3, 4), 1, True", "t(3, 2).t(), 0", "t(), 0"],
     errors: &[
         ("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)"),
@@ -110,6 +113,7 @@ pub static MIN: Row = Row {
         cpu: |args, results| run(args, Over::all(args)?, results, smallest()),
     }),
     derivative: SHARED_ALL,
+    node: "MinBackward1",
     samples: &["t(2, 3)", "t()", "t(3, 2).t()"],
     errors: &[(
         "t(0)",
@@ -274,7 +278,7 @@ const SHARED: Derivative =
     Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| share(d, d.grad(), d.result()))]);
 
 /// The same where everything was reduced; there, NaN shares too.
-const SHARED_ALL: Derivative = Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+pub const SHARED_ALL: Derivative = Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
     let same = d.input(0).with(&EQ, d.result()).or(d.input(0).call(&ISNAN, []).and(d.result().call(&ISNAN, [])));
     let count = same.clone().call(&super::SUM, []);
     same * (d.grad() / count)

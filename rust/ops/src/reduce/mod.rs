@@ -5,7 +5,7 @@ pub mod cumulative;
 pub mod extreme;
 pub mod logsumexp;
 pub mod moments;
-
+pub mod norm;
 pub mod prod;
 pub mod softmax;
 pub mod sum;

@@ -1,7 +1,7 @@
 //! Where gradients of views come from: elements put back at their places in a tensor of zeros.
 
 use rushlight_core::layout::to_dims;
-use rushlight_core::{Layout, Result};
+use rushlight_core::{Error, Layout, Result};
 
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
@@ -23,13 +23,24 @@ pub static EMBED: Row = Row {
     dtypes: DTypes::ALL,
     run: Run::Kernel(Kernel {
         infer: |args| {
-            let own = args.tensor(0)?;
-            Ok(vec![Spec::new(&to_dims(args.ints(1)?), own.dtype(), own)])
+            let (own, whole) = (args.tensor(0)?, to_dims(args.ints(1)?));
+            let held = rushlight_core::layout::checked_numel(&whole)? as isize;
+            let place = place(args)?;
+            let fits = place.sizes.len() == place.strides.len()
+                && match place.checked_span() {
+                    Some(Some((low, high))) => low >= 0 && high < held,
+                    Some(None) => true,
+                    None => false,
+                };
+            if !fits {
+                return Err(Error::runtime(format!("_embed: places outside of a tensor of {held} elements")));
+            }
+            Ok(vec![Spec::new(&whole, own.dtype(), own)])
         },
         cpu: |args, results| {
             let (own, whole) = (args.tensor(0)?, &results[0]);
             crate::create::fill(whole, rushlight_core::Scalar::ZERO)?;
-            let place = Layout { sizes: own.sizes().clone(), strides: to_dims(args.ints(2)?), offset: args.int(3)? as isize };
+            let place = place(args)?;
             if place.overlaps() {
                 crate::copy::accumulate(whole, &place, own)
             } else {
@@ -49,6 +60,12 @@ pub static EMBED: Row = Row {
     samples: &["t(2), (2, 2), (3,), 0", "t(3, 2), (4,), (1, 1), 0"],
     ..Row::BASE
 };
+
+/// Where the elements go, in elements of a row-major result.
+fn place(args: &Args) -> Result<Layout> {
+    let (sizes, strides) = (args.tensor(0)?.sizes().clone(), to_dims(args.ints(2)?));
+    Ok(Layout { sizes, strides, offset: args.int(3)? as isize })
+}
 
 /// The gradient of a view: `geometry` says where the view lies in its input.
 pub fn embed(d: &Derive, geometry: fn(&Layout, &Args) -> Result<Layout>) -> Expr {

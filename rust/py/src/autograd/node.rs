@@ -31,7 +31,8 @@ static CLASSES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
 /// The Python object of a node, of the class that carries the node's name.
 pub fn wrap(py: Python<'_>, node: Arc<engine::Node>) -> PyResult<Bound<'_, PyAny>> {
     let classes = CLASSES.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
-    let name = node.name().to_owned();
+    // torch's full name of a leaf's node is a path of C++; its class is the last part.
+    let name = node.name().rsplit("::").next().unwrap_or_default().to_owned();
     let class = match classes.get_item(&name)? {
         Some(class) => class,
         None => {

@@ -5,11 +5,10 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::PyString;
 use rushlight_autograd::Origin;
 use rushlight_core::fork::{ForkMutex, Rank};
 
@@ -26,7 +25,10 @@ struct Codes {
 }
 
 static CODES: ForkMutex<Option<Codes>> = ForkMutex::new(Rank::Tables, "code objects", None);
-static LASTI: PyOnceLock<Py<PyString>> = PyOnceLock::new();
+
+type Lasti = unsafe extern "C" fn(*mut ffi::PyFrameObject) -> std::ffi::c_int;
+/// `PyFrame_GetLasti`, half the price of reading `f_lasti`; the stable ABI leaves it out, so it may be missing.
+static LASTI: OnceLock<Option<Lasti>> = OnceLock::new();
 
 thread_local! {
     /// The code object seen last and its number: loops run in one function.
@@ -48,15 +50,30 @@ pub fn here() -> Origin {
         let code = ffi::PyFrame_GetCode(frame).cast::<ffi::PyObject>();
         let number = number_of(code);
         ffi::Py_DecRef(code);
-        let name = LASTI.get_or_init(py, || PyString::intern(py, "f_lasti").unbind());
-        let offset = ffi::PyObject_GetAttr(frame.cast(), name.as_ptr());
-        if offset.is_null() {
-            ffi::PyErr_Clear();
-            return Origin::default();
+        Origin { code: number, offset: offset_of(py, frame) }
+    }
+}
+
+/// The offset of the instruction that a frame is at.
+///
+/// # Safety
+/// A living frame.
+unsafe fn offset_of(py: Python<'_>, frame: *mut ffi::PyFrameObject) -> u32 {
+    // SAFETY: by the caller's word; the symbol has had this type since it appeared.
+    unsafe {
+        if let Some(last) = LASTI.get_or_init(|| {
+            let symbol = libc::dlsym(libc::RTLD_DEFAULT, c"PyFrame_GetLasti".as_ptr());
+            std::mem::transmute::<*mut std::ffi::c_void, Option<Lasti>>(symbol)
+        }) {
+            return last(frame).max(0) as u32;
         }
-        let value = ffi::PyLong_AsLong(offset);
-        ffi::Py_DecRef(offset);
-        Origin { code: number, offset: value.max(0) as u32 }
+        let name = pyo3::intern!(py, "f_lasti");
+        let offset = Bound::from_owned_ptr_or_opt(py, ffi::PyObject_GetAttr(frame.cast(), name.as_ptr()));
+        let Some(offset) = offset else {
+            ffi::PyErr_Clear();
+            return 0;
+        };
+        ffi::PyLong_AsLong(offset.as_ptr()).max(0) as u32
     }
 }
 

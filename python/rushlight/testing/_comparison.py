@@ -1,0 +1,195 @@
+"""Closeness of tensors, numbers, and sequences and mappings of them, with torch's tolerances and sentences."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import rushlight as torch
+
+__all__ = ["assert_close"]
+
+_FLOAT32 = (1.3e-6, 1e-5)
+_FLOAT64 = (1e-7, 1e-7)
+_TOLERANCES = {
+    torch.float16: (1e-3, 1e-5),
+    torch.bfloat16: (1.6e-2, 1e-5),
+    torch.float32: _FLOAT32,
+    torch.complex64: _FLOAT32,
+    torch.float64: _FLOAT64,
+    torch.complex128: _FLOAT64,
+}
+_OF_NUMBERS = {float: _FLOAT64, complex: _FLOAT64}
+
+
+class _Mismatch(Exception):
+    """A pair that differs, and where it stands among nested containers."""
+
+    def __init__(self, text, place=()):
+        super().__init__(text)
+        self.place = place
+
+    def text(self):
+        where = "".join(f"[{key!r}]" for key in self.place)
+        return f"{self}\n\nThe failure occurred for item {where}" if where else str(self)
+
+
+def assert_close(
+    actual,
+    expected,
+    *,
+    allow_subclasses=True,
+    rtol=None,
+    atol=None,
+    equal_nan=False,
+    check_device=True,
+    check_dtype=True,
+    check_layout=True,
+    check_stride=False,
+    msg=None,
+):
+    """Raises AssertionError unless ``abs(actual - expected) <= atol + rtol * abs(expected)`` everywhere.
+
+    The tolerances follow the dtype, zero for integers; of two dtypes the coarser one counts. Sequences and mappings are
+    compared item by item. ``msg`` replaces the message, or makes a new one of it.
+
+    >>> torch.testing.assert_close(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0000001]))
+    """
+    if (rtol is None) != (atol is None):
+        given = "no rtol" if rtol is None else "no atol"
+        raise ValueError(f"Both 'rtol' and 'atol' must be either specified or omitted, but got {given}.")
+    tolerance = None if rtol is None else (rtol, atol)
+    checks = {"dtype": check_dtype, "device": check_device, "layout": check_layout, "stride": check_stride}
+    try:
+        _compare(actual, expected, tolerance, equal_nan, checks, allow_subclasses)
+    except _Mismatch as found:
+        text = found.text()
+        raise AssertionError(msg(text) if callable(msg) else msg or text) from None
+
+
+def _compare(actual, expected, tolerance, equal_nan, checks, allow_subclasses):
+    def inner(key, a, b):
+        try:
+            _compare(a, b, tolerance, equal_nan, checks, allow_subclasses)
+        except _Mismatch as found:
+            raise _Mismatch(str(found), (key, *found.place)) from None
+
+    if not allow_subclasses and type(actual) is not type(expected):
+        raise TypeError(_unable(actual, expected))
+    if isinstance(actual, torch.Tensor) and isinstance(expected, torch.Tensor):
+        _compare_tensors(actual.detach(), expected.detach(), tolerance, equal_nan, checks)
+    elif isinstance(actual, bool) and isinstance(expected, bool):
+        if actual is not expected:
+            raise _Mismatch(f"Booleans mismatch: {actual} is not {expected}")
+    elif _is_number(actual) and _is_number(expected):
+        _compare_numbers(actual, expected, tolerance, equal_nan, checks["dtype"])
+    elif actual is None and expected is None:
+        return
+    elif _is_sequence(actual) and _is_sequence(expected):
+        if len(actual) != len(expected):
+            raise _Mismatch(f"The length of the sequences mismatch: {len(actual)} != {len(expected)}")
+        for place, (a, b) in enumerate(zip(actual, expected)):
+            inner(place, a, b)
+    elif isinstance(actual, Mapping) and isinstance(expected, Mapping):
+        missing, additional = expected.keys() - actual.keys(), actual.keys() - expected.keys()
+        if missing or additional:
+            raise _Mismatch(
+                "The keys of the mappings do not match:\n"
+                f"Missing keys in the actual mapping: {sorted(missing)}\n"
+                f"Additional keys in the actual mapping: {sorted(additional)}"
+            )
+        for key in expected:
+            inner(key, actual[key], expected[key])
+    else:
+        raise TypeError(_unable(actual, expected))
+
+
+def _unable(actual, expected):
+    return f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}."
+
+
+def _is_number(value):
+    return isinstance(value, (int, float, complex)) and not isinstance(value, bool)
+
+
+def _is_sequence(value):
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+
+
+def _close(a, b, rtol, atol, equal_nan):
+    if a == b:
+        return True
+    if a != a or b != b:
+        return equal_nan and a != a and b != b
+    gap = abs(a - b)
+    return not math.isinf(gap) and not math.isinf(abs(b)) and gap <= atol + rtol * abs(b)
+
+
+def _allowed(bound, kind):
+    """How a message names a tolerance: not at all where equality was asked for."""
+    return f" (up to {bound} allowed)" if kind == "close" else ""
+
+
+def _compare_numbers(actual, expected, tolerance, equal_nan, check_type):
+    if check_type and type(actual) is not type(expected):
+        raise _Mismatch(f"The (d)types do not match: {type(actual)} != {type(expected)}.")
+    own = max(_OF_NUMBERS.get(type(value), (0, 0)) for value in (actual, expected))
+    rtol, atol = own if tolerance is None else tolerance
+    if _close(actual, expected, rtol, atol, equal_nan):
+        return
+    gap = abs(actual - expected)
+    relative = gap / abs(expected) if expected != 0 else math.inf
+    kind = "equal" if rtol == atol == 0 else "close"
+    raise _Mismatch(
+        f"Scalars are not {kind}!\n\nExpected {expected} but got {actual}.\n"
+        f"Absolute difference: {gap}{_allowed(atol, kind)}\nRelative difference: {relative}{_allowed(rtol, kind)}"
+    )
+
+
+def _compare_tensors(actual, expected, tolerance, equal_nan, checks):
+    def alike(name, a, b, wanted=True):
+        if wanted and a != b:
+            raise _Mismatch(f"The values for attribute {name!r} do not match: {a} != {b}.")
+
+    alike("shape", actual.shape, expected.shape)
+    alike("device", actual.device, expected.device, checks["device"])
+    alike("dtype", actual.dtype, expected.dtype, checks["dtype"])
+    alike("layout", actual.layout, expected.layout, checks["layout"])
+    alike("stride()", actual.stride(), expected.stride(), checks["stride"])
+    if actual.device.type == "meta" or expected.device.type == "meta":
+        return
+    own = [_TOLERANCES.get(tensor.dtype, (0, 0)) for tensor in (actual, expected)]
+    rtol, atol = (max(own[0][0], own[1][0]), max(own[0][1], own[1][1])) if tolerance is None else tolerance
+    a, b = actual.reshape(-1).tolist(), expected.reshape(-1).tolist()
+    wrong = [n for n, (x, y) in enumerate(zip(a, b)) if x != y and not _close(x, y, rtol, atol, equal_nan)]
+    if wrong:
+        raise _Mismatch(_tensor_text(actual, expected, wrong, rtol, atol))
+
+
+def _tensor_text(actual, expected, wrong, rtol, atol):
+    count = actual.numel()
+    kind = "equal" if rtol == atol == 0 else "close"
+    x, y = actual.reshape(-1), expected.reshape(-1)
+    if x.dtype is torch.bool:
+        x, y = x.to(torch.int64), y.to(torch.int64)
+    gaps = abs(x - y)
+    lines = [f"Tensor-likes are not {kind}!\n"]
+    if actual.dim() > 0:
+        lines.append(f"Mismatched elements: {len(wrong)} / {count} ({len(wrong) / count:.1%})")
+    for name, values, bound in (("absolute", gaps, atol), ("relative", gaps / abs(y), rtol)):
+        values = values.tolist()
+        # A NaN is the greatest of all.
+        at = max(wrong, key=lambda n: math.inf if values[n] != values[n] else values[n])
+        at = next((n for n in wrong if values[n] != values[n]), at)
+        index = f" at index {_index(at, actual.shape)}" if actual.dim() > 0 else ""
+        lines.append(f"Greatest {name} difference: {values[at]}{index}{_allowed(bound, kind)}")
+    if actual.dim() == 0:
+        _, absolute, relative = (line.removeprefix("Greatest ").capitalize() for line in lines)
+        return f"Scalars are not {kind}!\n\nExpected {expected.item()} but got {actual.item()}.\n{absolute}\n{relative}"
+    return "\n".join(lines)
+
+
+def _index(flat, shape):
+    index = []
+    for size in reversed(shape):
+        flat, rest = divmod(flat, size)
+        index.insert(0, rest)
+    return tuple(index)

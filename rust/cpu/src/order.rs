@@ -1,0 +1,152 @@
+//! Ordering the elements of a line: each becomes an integer that sorts like it, with its place behind, so that equal
+//! elements keep their order and the processor compares plain integers. NaN sorts behind everything.
+
+use half::{bf16, f16};
+use rushlight_core::Bool;
+
+use crate::reduce::scan::{Lines, Memory};
+
+/// An element's rank with its place; ordered by both.
+pub trait Ranked: Copy + Ord + Send {
+    fn new(key: u64, place: usize) -> Self;
+    fn place(self) -> usize;
+    /// Whether the elements behind the two are equal.
+    fn ties(self, other: Self) -> bool;
+}
+
+impl Ranked for u64 {
+    #[inline(always)]
+    fn new(key: u64, place: usize) -> u64 {
+        key << 32 | place as u64
+    }
+    #[inline(always)]
+    fn place(self) -> usize {
+        (self & 0xffff_ffff) as usize
+    }
+    #[inline(always)]
+    fn ties(self, other: u64) -> bool {
+        self >> 32 == other >> 32
+    }
+}
+
+impl Ranked for u128 {
+    #[inline(always)]
+    fn new(key: u64, place: usize) -> u128 {
+        u128::from(key) << 64 | place as u128
+    }
+    #[inline(always)]
+    fn place(self) -> usize {
+        self as u64 as usize
+    }
+    #[inline(always)]
+    fn ties(self, other: u128) -> bool {
+        self >> 64 == other >> 64
+    }
+}
+
+/// An element that has a rank.
+pub trait Sortable: Copy + Send + Sync + 'static {
+    type Ranked: Ranked;
+    /// Sorts as the element does; all bits that `Ranked` has room for may be used.
+    fn key(self) -> u64;
+    /// The key in the opposite order.
+    fn turned(key: u64) -> u64;
+    fn is_nan(self) -> bool {
+        false
+    }
+}
+
+macro_rules! sortable {
+    ($($t:ty, $ranked:ty, $mask:expr, |$x:ident| $key:expr, $nan:expr;)*) => {$(
+        impl Sortable for $t {
+            type Ranked = $ranked;
+            #[inline(always)]
+            fn key(self) -> u64 {
+                let $x = self;
+                $key
+            }
+            #[inline(always)]
+            fn turned(key: u64) -> u64 {
+                key ^ $mask
+            }
+            #[inline(always)]
+            #[allow(unused_variables)]
+            fn is_nan(self) -> bool {
+                let $x = self;
+                $nan
+            }
+        }
+    )*};
+}
+
+/// Signed numbers as unsigned ones in the same order.
+macro_rules! flip {
+    ($x:expr, $signed:ty, $unsigned:ty) => {
+        (($x as $unsigned) ^ (1 << (<$unsigned>::BITS - 1))) as u64
+    };
+}
+
+/// A float's bits in its order; both zeros are one, NaN is last.
+macro_rules! float_key {
+    ($x:expr, $unsigned:ty, $nan:expr) => {{
+        let bits = if $nan {
+            <$unsigned>::MAX >> 1
+        } else if $x.to_bits() << 1 == 0 {
+            0
+        } else {
+            $x.to_bits()
+        };
+        let sign = 1 << (<$unsigned>::BITS - 1);
+        u64::from(if bits & sign != 0 { !bits } else { bits | sign })
+    }};
+}
+
+sortable! {
+    u8, u64, 0xffff_ffff, |x| u64::from(x), false;
+    i8, u64, 0xffff_ffff, |x| flip!(x, i8, u8), false;
+    i16, u64, 0xffff_ffff, |x| flip!(x, i16, u16), false;
+    i32, u64, 0xffff_ffff, |x| flip!(x, i32, u32), false;
+    i64, u128, u64::MAX, |x| flip!(x, i64, u64), false;
+    f16, u64, 0xffff_ffff, |x| float_key!(x, u16, x.is_nan()), x.is_nan();
+    bf16, u64, 0xffff_ffff, |x| float_key!(x, u16, x.is_nan()), x.is_nan();
+    f32, u64, 0xffff_ffff, |x| float_key!(x, u32, x.is_nan()), x.is_nan();
+    f64, u128, u64::MAX, |x| float_key!(x, u64, x.is_nan()), x.is_nan();
+    Bool, u64, 0xffff_ffff, |x| u64::from(x.get()), false;
+}
+
+/// One line: its ranks, in the elements' order at first, and how to reach its elements in memory.
+pub struct Line<'a, T: Sortable> {
+    pub ranks: &'a mut [T::Ranked],
+    pub first: usize,
+    pub step: usize,
+    from: Memory<T>,
+}
+
+impl<T: Sortable> Line<'_, T> {
+    /// The element at a place of the line.
+    #[inline(always)]
+    pub fn element(&self, place: usize) -> T {
+        // SAFETY: `each_line` was given memory for the whole shape.
+        unsafe { self.from.at(self.first + place * self.step).read_unaligned() }
+    }
+}
+
+/// Calls `work` for each line, in parallel.
+///
+/// # Safety
+/// `from` holds the whole shape, contiguous.
+pub unsafe fn each_line<T: Sortable>(lines: Lines, from: *const T, descending: bool, work: impl Fn(Line<T>) + Sync) {
+    let from = Memory(from.cast_mut());
+    lines.each(|first, abreast| {
+        let mut ranks: Vec<T::Ranked> = Vec::with_capacity(lines.n);
+        for j in 0..abreast {
+            ranks.clear();
+            ranks.extend((0..lines.n).map(|i| {
+                // SAFETY: by the caller's word; unaligned because foreign memory may be.
+                let key = unsafe { from.at(first + j + i * lines.inner).read_unaligned() }.key();
+                T::Ranked::new(if descending { T::turned(key) } else { key }, i)
+            }));
+            work(Line { ranks: &mut ranks, first: first + j, step: lines.inner, from });
+        }
+    });
+}

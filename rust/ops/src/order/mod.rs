@@ -1,0 +1,8 @@
+//! Operators that order elements, find them, or count them by their value.
+
+pub mod histogram;
+pub mod quantile;
+pub mod search;
+pub mod select;
+pub mod sort;
+pub mod unique;

@@ -1,0 +1,145 @@
+//! Quantiles, out of sorting and interpolation.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{DType, Error, Result, Scalar};
+
+use super::sort::SORT;
+use crate::convert::to_vec;
+use crate::derive::Derivative;
+use crate::expr::Expr;
+use crate::index::gather::GATHER;
+use crate::op;
+use crate::pointwise::clamp::CLAMP;
+use crate::pointwise::compare::ISNAN;
+use crate::pointwise::logical::LOGICAL_NOT;
+use crate::pointwise::round::{CEIL, FLOOR, ROUND};
+use crate::reduce::sum::SUM_DIM;
+use crate::row::{DTypes, Row, Run, Variants};
+use crate::value::{Args, Ints, Output, Value};
+use crate::view::RESHAPE;
+use crate::view::reshape::sizes_value;
+use crate::view::transpose::MOVEDIM;
+
+/// Each function takes its fractions as a tensor or as one number.
+macro_rules! quantiles {
+    ($($row:ident $scalar:ident, $name:literal, $overload:literal, $nan:expr, $sentence:literal;)*) => {$(
+        pub static $row: Row = Row {
+            name: $name,
+            variants: Variants::BOTH.and(Variants::OUT),
+            signature: "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
+            doc: concat!($sentence, " at each fraction of `q`, along a new first dimension.\n\n    >>> torch.", $name,
+                "(torch.tensor([1., 2., 3., 4.]), torch.tensor([0.25, 0.5]))\n    tensor([1.7500, 2.5000])"),
+            dtypes: DTypes::FLOATS,
+            run: Run::Compose(|args| quantile(args, args.tensor(1)?, $nan)),
+            derivative: Derivative::Composed,
+            samples: &["t(5), torch.tensor([0.2, 0.7], dtype=t(1).dtype)"],
+            ..Row::BASE
+        };
+
+        pub static $scalar: Row = Row {
+            name: $overload,
+            variants: Variants::BOTH.and(Variants::OUT),
+            signature: "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
+            doc: concat!($sentence, " at the fraction `q`.\n\n    >>> torch.", $name,
+                "(torch.tensor([1., 2., 3., 4.]), 0.5)\n    tensor(2.5000)"),
+            dtypes: DTypes::FLOATS,
+            run: Run::Compose(|args| {
+                let own = args.tensor(0)?;
+                let fraction = args.float(1)?;
+                if !(0.0..=1.0).contains(&fraction) {
+                    return Err(Error::runtime(format!("quantile() q must be in the range [0, 1] but got {fraction}")));
+                }
+                let dtype = if own.dtype().is_floating() { own.dtype() } else { DType::F32 };
+                quantile(args, &crate::create::scalar_of(Scalar::Float(fraction), dtype, own.device())?, $nan)
+            }),
+            derivative: Derivative::Composed,
+            samples: &["t(5), 0.5", "t(2, 3), 0.3, 1, True"],
+            errors: &[("t(3), 2.", "RuntimeError", "quantile() q must be in the range [0, 1] but got 2")],
+            ..Row::BASE
+        };
+    )*};
+}
+
+quantiles! {
+    QUANTILE QUANTILE_SCALAR, "quantile", "quantile.scalar", false, "The quantiles along `dim` (of all elements by default)";
+    NANQUANTILE NANQUANTILE_SCALAR, "nanquantile", "nanquantile.scalar", true, "The quantiles of the elements that are not NaN";
+}
+
+fn quantile(args: &Args, q: &Tensor, skip_nan: bool) -> Result<Output> {
+    let own = args.tensor(0)?;
+    if own.numel() == 0 {
+        return Err(Error::runtime("quantile() input tensor must be non-empty"));
+    }
+    if !matches!(own.dtype(), DType::F32 | DType::F64) {
+        return Err(Error::runtime("quantile() input tensor must be either float or double dtype"));
+    }
+    if q.rank() > 1 {
+        return Err(Error::runtime("quantile() q must be a scalar or 1D tensor"));
+    }
+    if q.dtype() != own.dtype() {
+        return Err(Error::runtime("quantile() q tensor must be same dtype as the input tensor"));
+    }
+    let interpolation = args.str(4)?;
+    if !["linear", "lower", "higher", "midpoint", "nearest"].contains(&interpolation) {
+        return Err(Error::runtime(format!(
+            "quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
+        )));
+    }
+    let fractions = to_vec::<f64>(q)?;
+    if fractions.iter().any(|fraction| !(0.0..=1.0).contains(fraction)) {
+        return Err(Error::runtime("quantile() q values must be in the range [0, 1]"));
+    }
+    // The dimension goes last, everything else before it.
+    let keepdim = args.bool(3)?;
+    let (lines, mut kept) = match args.optional_int(2) {
+        None => (op!(RESHAPE, own, Value::Ints(Ints::from_slice(&[-1])))?, vec![1isize; if keepdim { own.rank() } else { 0 }]),
+        Some(_) => {
+            let dim = crate::reduce::one_dim(args, 2)?;
+            if own.rank() == 0 {
+                (op!(RESHAPE, own, Value::Ints(Ints::from_slice(&[-1])))?, Vec::new())
+            } else {
+                let mut kept = own.sizes().to_vec();
+                if keepdim {
+                    kept[dim] = 1;
+                } else {
+                    kept.remove(dim);
+                }
+                (op!(MOVEDIM, own, Value::Ints(Ints::from_slice(&[dim as i64])), Value::Ints(Ints::from_slice(&[-1])))?, kept)
+            }
+        }
+    };
+    let sorted = SORT.call([(&lines).into(), (-1i64).into(), false.into()])?.into_tensors();
+    let sorted = sorted.into_iter().next().ok_or_else(|| Error::runtime("sort gave no result"))?;
+    let size = lines.sizes()[lines.rank() - 1] as f64;
+    let real = Expr::from(&sorted.detach()).call(&ISNAN, []).call(&LOGICAL_NOT, []);
+    // How many elements of each line are not NaN.
+    let count = real.call(&SUM_DIM, [Ints::from_slice(&[-1]).into(), true.into()]);
+    let count = Expr::new(crate::convert::to_dtype(&count.done()?, own.dtype()));
+    // The places among a line's elements, which need not be whole; where NaN counts, it stands last and is taken.
+    let fractions = op!(RESHAPE, q, Value::Ints(Ints::from_slice(&[-1])))?;
+    let ranks = if skip_nan {
+        ((count - 1.0) * &fractions).call(&CLAMP, [Value::Scalar(Scalar::Float(0.0))])
+    } else {
+        count.below(size).choose(size - 1.0, Expr::from(&fractions) * (size - 1.0))
+    };
+    let ranks = ranks.done()?;
+    let pick = |rounded: Result<Tensor>| op!(GATHER, &sorted, -1i64, &crate::convert::to_dtype(&rounded?.detach(), DType::I64)?);
+    let value = match interpolation {
+        "lower" => pick(op!(FLOOR, &ranks))?,
+        "higher" => pick(op!(CEIL, &ranks))?,
+        "nearest" => pick(op!(ROUND, &ranks))?,
+        _ => {
+            let (below, above) = (pick(op!(FLOOR, &ranks))?, pick(op!(CEIL, &ranks))?);
+            let half = interpolation == "midpoint";
+            let share = if half { Expr::from(0.5) } else { Expr::from(&ranks) - op!(FLOOR, &ranks)?.detach() };
+            (Expr::from(&below) + share * (Expr::from(above) - &below)).done()?
+        }
+    };
+    // The fractions go first, or away.
+    if q.rank() == 0 {
+        return RESHAPE.tensor([(&value).into(), sizes_value(&kept)]).map(Output::Tensor);
+    }
+    let first = op!(MOVEDIM, &value, Value::Ints(Ints::from_slice(&[-1])), Value::Ints(Ints::from_slice(&[0])))?;
+    kept.insert(0, q.numel() as isize);
+    RESHAPE.tensor([(&first).into(), sizes_value(&kept)]).map(Output::Tensor)
+}

@@ -1,0 +1,271 @@
+//! Norms of vectors.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::dtype::{c64, c128};
+use rushlight_core::{DType, Error, Result, Scalar};
+use rushlight_cpu::folds;
+use rushlight_cpu::reduce::Fold;
+
+use super::{Over, derived_dims, restored};
+use crate::derive::{Derivative, Derive, Saves, formula};
+use crate::expr::Expr;
+use crate::pointwise::compare::ISNAN;
+use crate::pointwise::power::POW;
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::value::{Args, Output, Value};
+
+pub static VECTOR_NORM: Row = Row {
+    name: "vector_norm",
+    namespace: "linalg",
+    node: "LinalgVectorNormBackward0",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor self, Scalar ord=2, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    doc: "The norm of the vectors along `dim` (of all elements by default).
+
+    out = sum(abs(self) ** ord) ** (1 / ord)
+
+`inf` and `-inf` give the largest and the smallest magnitude, 0 the number of elements that are not zero.
+
+    >>> torch.linalg.vector_norm(torch.tensor([3., 4.]))
+    tensor(5.)",
+    dtypes: DTypes::INEXACT,
+    run: Run::Kernel(Kernel { infer, cpu: run }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), gradient)]),
+    samples: &["t(2, 3)", "t(2, 3), 1, 1", "t(2, 3, 4), 3, (0, 2), True", "t(3), float('inf'), 0", "t(2, 3), 0", "t(4), 1.5"],
+    errors: &[(
+        "i(3, 2)",
+        "RuntimeError",
+        "linalg.vector_norm: Expected a floating point or complex tensor as input. Got Long",
+    )],
+    ..Row::BASE
+};
+
+pub static NORM: Row = Row {
+    name: "norm",
+    variants: Variants::BOTH.and(Variants::OUT),
+    signature: "(Tensor self, Scalar? p=2, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    doc: "The norm of the vectors along `dim`, as `torch.linalg.vector_norm`.
+
+    >>> torch.norm(torch.tensor([3., 4.]))
+    tensor(5.)",
+    dtypes: DTypes::INEXACT,
+    run: Run::Defer(|args| {
+        let p = args.optional_scalar(1).unwrap_or(Scalar::Int(2));
+        deferred(args, p)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3)", "t(2, 3), 1, 1", "t(2, 3, 4), 3, (0, 2), True"],
+    reference: "np.sum(np.abs(self).astype(np.float64) ** p, axis=None if dim is None else dim, keepdims=keepdim) ** (1 / p)",
+    ..Row::BASE
+};
+
+pub static NORM_NAMED: Row = Row {
+    name: "norm.named",
+    variants: Variants::BOTH.and(Variants::OUT),
+    signature: "(Tensor self, str p, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    doc: "The Frobenius norm, `p='fro'`.
+
+    >>> torch.norm(torch.tensor([[3., 4.]]), 'fro')
+    tensor(5.)",
+    dtypes: DTypes::INEXACT,
+    run: Run::Defer(|args| match args.str(1)? {
+        "fro" => deferred(args, Scalar::Int(2)),
+        other => Err(Error::runtime(format!("linalg.matrix_norm: Order {other} not supported."))),
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3), 'fro'", "t(2, 3), 'fro', 1"],
+    errors: &[("t(2, 3), 'abc'", "RuntimeError", "linalg.matrix_norm: Order abc not supported.")],
+    ..Row::BASE
+};
+
+pub static DIST: Row = Row {
+    name: "dist",
+    signature: "(Tensor self, Tensor other, Scalar p=2) -> Tensor",
+    doc: "The norm of the difference.
+
+    >>> torch.dist(torch.tensor([4., 5.]), torch.tensor([1., 1.]))
+    tensor(5.)",
+    dtypes: DTypes::INEXACT,
+    run: Run::Compose(|args| {
+        let gap = Expr::from(args.tensor(0)?) - args.tensor(1)?;
+        gap.call(&VECTOR_NORM, [args.scalar(2)?.into()]).done().map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3), t(3)", "t(3), t(3), 1"],
+    ..Row::BASE
+};
+
+pub static RENORM: Row = Row {
+    name: "renorm",
+    variants: Variants::ALL,
+    signature: "(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",
+    doc: "The tensor with each of its parts along `dim` shrunk to the norm `maxnorm` where it is longer.
+
+    >>> torch.renorm(torch.tensor([[3., 4.], [0., 1.]]), 2, 0, 1)
+    tensor([[0.6000, 0.8000],
+            [0.0000, 1.0000]])",
+    dtypes: DTypes::INEXACT,
+    run: Run::Compose(|args| {
+        let own = args.tensor(0)?;
+        let (p, maxnorm) = (args.scalar(1)?, args.scalar(3)?.f64());
+        if p.f64() <= 0.0 {
+            return Err(Error::runtime("renorm: non-positive-norm not supported"));
+        }
+        if maxnorm < 0.0 {
+            return Err(Error::runtime(format!("renorm: expected maxnorm to be >= 0 but got {maxnorm}")));
+        }
+        if own.rank() < 2 {
+            return Err(Error::runtime(format!("renorm: input needs at least 2 dimensions, got {} dimensions", own.rank())));
+        }
+        let kept = super::one_dim(args, 2)?;
+        let dims: crate::value::Ints = (0..own.rank() as i64).filter(|&dim| dim != kept as i64).collect();
+        let wide = if own.dtype().is_half() { Some(DType::F32) } else { None };
+        let norm = VECTOR_NORM.tensor([own.into(), p.into(), dims.into(), true.into(), wide.into()])?;
+        let long = Expr::from(&norm).above(maxnorm);
+        let factor = long.choose(Expr::from(maxnorm) / (Expr::from(norm) + 1e-7), 1.0);
+        crate::convert::to_dtype(&(factor * own).done()?, own.dtype()).map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3), 2, 0, 1", "t(2, 3), 1, 1, 0.5"],
+    errors: &[
+        ("t(2, 3), 0, 0, 1", "RuntimeError", "renorm: non-positive-norm not supported"),
+        ("t(3), 2, 0, 1", "RuntimeError", "renorm: input needs at least 2 dimensions, got 1 dimensions"),
+    ],
+    ..Row::BASE
+};
+
+fn deferred<'a>(mut args: Args<'a>, p: Scalar) -> Result<Args<'a>> {
+    args.row = &VECTOR_NORM;
+    args.values[1] = Value::Scalar(p);
+    Ok(args)
+}
+
+fn infer(args: &Args) -> Result<Vec<Spec>> {
+    let own = args.tensor(0)?;
+    if !own.dtype().is_differentiable() {
+        return Err(Error::runtime(format!(
+            "linalg.vector_norm: Expected a floating point or complex tensor as input. Got {}",
+            own.dtype().title()
+        ))
+        .hint("x.float() turns integers into floats."));
+    }
+    if let Some(asked) = args.dtype(4) {
+        if !asked.is_differentiable() {
+            return Err(Error::runtime(format!(
+                "linalg.vector_norm: dtype should be floating point or complex, but got {}",
+                asked.title()
+            )));
+        }
+        if asked.is_complex() != own.dtype().is_complex() {
+            let kind = if own.dtype().is_complex() { "complex" } else { "real" };
+            return Err(Error::runtime(format!(
+                "linalg.vector_norm: dtype should be {kind} for {kind} inputs, but got {}",
+                asked.title()
+            )));
+        }
+    }
+    let over = Over::of(args, 2)?;
+    let ord = args.scalar(1)?.f64();
+    if own.numel() == 0 && (ord < 0.0 || ord == f64::INFINITY) {
+        if super::dims(args, 2).is_empty() {
+            return Err(Error::runtime(format!(
+                "linalg.vector_norm cannot compute the {ord} norm on an empty tensor because the operation does not have an identity"
+            )));
+        }
+        if let Some(dim) = (0..own.rank()).find(|&dim| over.has(dim) && own.sizes()[dim] == 0) {
+            return Err(Error::runtime(format!(
+                "linalg.vector_norm cannot compute the {ord} norm on the dimension {dim}because this dimension is empty and the operation does not have an identity"
+            )));
+        }
+    }
+    Ok(vec![over.spec(args, args.dtype(4).unwrap_or(own.dtype()).to_real())?])
+}
+
+fn run(args: &Args, results: &[Tensor]) -> Result<()> {
+    let own = args.tensor(0)?;
+    let ord = args.scalar(1)?.f64();
+    let compute = args.dtype(4).unwrap_or(own.dtype()).compute();
+    super::run(args, Over::of(args, 2)?, results, folds_of(ord), compute, &[ord])
+}
+
+fn folds_of(ord: f64) -> fn(DType) -> Option<Fold> {
+    if ord == 2.0 {
+        folds! {
+            for<S> [f32, f64] (0.0; |a, x| S::mul_add(x, x, a); |a, b| a + b; |a, _n| a.sqrt());
+            for<S> [c64 => f32] (0.0; |a, z| a + z.norm_sqr(); |a, b| a + b; |a, _n| a.sqrt());
+            for<S> [c128 => f64] (0.0; |a, z| a + z.norm_sqr(); |a, b| a + b; |a, _n| a.sqrt())
+        }
+    } else if ord == 1.0 {
+        folds! {
+            for<S> [f32, f64] (0.0; |a, x| a + x.abs(); |a, b| a + b; |a, _n| a);
+            for<S> [c64 => f32] (0.0; |a, z| a + z.norm(); |a, b| a + b; |a, _n| a);
+            for<S> [c128 => f64] (0.0; |a, z| a + z.norm(); |a, b| a + b; |a, _n| a)
+        }
+    } else if ord == 0.0 {
+        folds! {
+            for<S> [f32, c64 => f32] (0.0; |a, x| a + f32::from(u8::from(x != T::default())); |a, b| a + b; |a, _n| a);
+            for<S> [f64, c128 => f64] (0.0; |a, x| a + f64::from(u8::from(x != T::default())); |a, b| a + b; |a, _n| a)
+        }
+    } else if ord == f64::INFINITY {
+        folds! {
+            for<S> [f32, f64] (0.0; |a, x| larger(a, x.abs()); |a, b| larger(a, b); |a, _n| a);
+            for<S> [c64 => f32] (0.0; |a, z| larger(a, z.norm()); |a, b| larger(a, b); |a, _n| a);
+            for<S> [c128 => f64] (0.0; |a, z| larger(a, z.norm()); |a, b| larger(a, b); |a, _n| a)
+        }
+    } else if ord == f64::NEG_INFINITY {
+        folds! {
+            for<S> [f32, f64] (A::INFINITY; |a, x| smaller(a, x.abs()); |a, b| smaller(a, b); |a, _n| a);
+            for<S> [c64 => f32] (A::INFINITY; |a, z| smaller(a, z.norm()); |a, b| smaller(a, b); |a, _n| a);
+            for<S> [c128 => f64] (A::INFINITY; |a, z| smaller(a, z.norm()); |a, b| smaller(a, b); |a, _n| a)
+        }
+    } else {
+        folds! {
+            for<S> [f32, f64] (0.0; |a, x; p| a + S::pow(x.abs(), p as T); |a, b| a + b; |a, _n; q| S::pow(a, 1.0 / q as T));
+            for<S> [c64 => f32] (0.0; |a, z; p| a + S::pow(z.norm(), p as A); |a, b| a + b; |a, _n; q| S::pow(a, 1.0 / q as A));
+            for<S> [c128 => f64] (0.0; |a, z; p| a + S::pow(z.norm(), p); |a, b| a + b; |a, _n; q| S::pow(a, 1.0 / q))
+        }
+    }
+}
+
+/// NaN beats everything.
+#[inline(always)]
+#[allow(clippy::eq_op)]
+fn larger<T: PartialOrd + Copy>(a: T, b: T) -> T {
+    if (b > a) | (b != b) { b } else { a }
+}
+
+#[inline(always)]
+#[allow(clippy::eq_op)]
+fn smaller<T: PartialOrd + Copy>(a: T, b: T) -> T {
+    if (b < a) | (b != b) { b } else { a }
+}
+
+/// torch's choice of formulas: nothing flows through a norm of zero, and magnitudes are divided by the norm before powers.
+fn gradient(d: &Derive) -> Expr {
+    let p = d.scalar(1).f64();
+    let x = || d.input(0);
+    let (grad, norm) = (restored(d, d.grad(), 2), restored(d, d.result(), 2));
+    let power = |value: Expr, p: f64| value.call(&POW, [p.into()]);
+    let unless_zero = |norm: Expr, value: Expr| norm.equals(0i64).choose(0i64, value);
+    if p == 0.0 {
+        return x().zeros_like();
+    }
+    if p == 1.0 {
+        return x().sgn() * grad;
+    }
+    if p == 2.0 {
+        return grad * unless_zero(norm.clone(), x() / norm);
+    }
+    if p.is_infinite() {
+        let nan = x().call(&ISNAN, []).and(norm.clone().call(&ISNAN, []));
+        let hit = x().abs().equals(norm).or(nan);
+        let count = hit.clone().call(&super::sum::SUM_DIM, [derived_dims(d, 2).into(), true.into()]);
+        return x().sgn() * (hit * (grad / count));
+    }
+    if p < 1.0 {
+        let own = x().equals(0i64).choose(0i64, x().sgn() * power(x().abs(), p - 1.0));
+        return own * grad * power(norm, 1.0 - p);
+    }
+    let own = if p < 2.0 { x().sgn() * power(x().abs(), p - 1.0) } else { x() * power(x().abs(), p - 2.0) };
+    own * unless_zero(norm.clone(), grad / power(norm, p - 1.0))
+}

@@ -1,0 +1,120 @@
+"""The graph's edges: threads, hooks of nodes, very deep and very shared graphs."""
+
+import gc
+import threading
+import weakref
+
+import pytest
+
+import rushlight as torch
+
+
+def leaf(*values):
+    return torch.tensor(values, requires_grad=True)
+
+
+class TestBackward:
+    def test_views_of_what_changed(self):
+        x = torch.zeros(2, 2)
+        row = x[0]
+        w = leaf(3.0, 4.0)
+        x.mul_(0)
+        row.add_(w)
+        x.sum().backward()
+        assert w.grad.tolist() == [1, 1]
+        assert x.grad_fn is not None and row.grad_fn is not None
+
+    def test_integers_have_none(self):
+        with pytest.raises(RuntimeError, match="only Tensors of floating point dtype can require gradients"):
+            torch.tensor([1]).requires_grad_()
+
+
+class TestModes:
+    def test_each_thread_has_its_own(self):
+        found = []
+        with torch.no_grad():
+            worker = threading.Thread(target=lambda: found.append(torch.is_grad_enabled()))
+            worker.start()
+            worker.join()
+        assert found == [True]
+
+    def test_inference(self):
+        x = leaf(1.0)
+        with torch.inference_mode():
+            y = x * 2
+        assert y.is_inference()
+        with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
+            y * x
+
+
+class TestHooks:
+    def test_after_accumulation(self):
+        x = leaf(1.0)
+        seen = []
+        x.register_post_accumulate_grad_hook(lambda p: seen.append((p is x, p.grad.tolist())))
+        (x * 3).sum().backward()
+        assert seen == [(True, [3])]
+
+    def test_node_hooks(self):
+        x = leaf(1.0)
+        y = (x * 3).sum()
+        seen = []
+        y.grad_fn.register_hook(lambda inputs, outputs: seen.append("after"))
+        y.grad_fn.register_prehook(lambda outputs: seen.append("before"))
+        y.backward()
+        assert seen == ["before", "after"]
+
+
+class TestFunctions:
+    def test_several_results_and_no_gradient(self):
+        class Split(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, factor):
+                return x * factor, x + 1
+
+            @staticmethod
+            def backward(ctx, first, second):
+                return first * 2 + second, None
+
+        x = leaf(1.0)
+        a, b = Split.apply(x, 2)
+        (a + b).sum().backward()
+        assert x.grad.tolist() == [3]
+
+
+class TestDepth:
+    def test_a_deep_graph_is_freed_unwalked(self):
+        y = leaf(1.0)
+        gone = weakref.ref(y)
+        for _ in range(100_000):
+            y = y * 1.0
+        del y
+        gc.collect()
+        assert gone() is None
+
+    def test_wide_and_shared(self):
+        """Every node is walked once, however many ways lead to it."""
+        x = leaf(1.0)
+        y = x
+        for _ in range(60):
+            y = y + y
+        y.backward()
+        assert x.grad.tolist() == [2.0**60]
+
+
+class TestThreads:
+    def test_python_nodes_run_where_backward_was_called(self):
+        found = []
+
+        class Where(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 1
+
+            @staticmethod
+            def backward(ctx, grad):
+                found.append(threading.get_ident())
+                return grad
+
+        Where.apply(torch.ones(100_000, requires_grad=True)).sum().backward()
+        assert found == [threading.get_ident()]

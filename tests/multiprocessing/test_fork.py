@@ -1,0 +1,102 @@
+"""A process may fork at any time, whatever its threads are doing, and the child computes at once."""
+
+import os
+import select
+import signal
+import threading
+import time
+
+import pytest
+
+import rushlight as torch
+
+WATCHDOG = 5.0
+
+
+def heavy(weight):
+    """Long enough for the thread pool, forward and backward."""
+    loss = ((weight * 2).exp().sum(1) / 3).log().sum()
+    (grad,) = torch.autograd.grad(loss, weight)
+    return loss.item() + grad.sum().item()
+
+
+def fork(work):
+    """Runs `work` in a forked child; its exit code, or None when the watchdog had to end it."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    ending = os.pidfd_open(child)
+    ended, _, _ = select.select([ending], [], [], WATCHDOG)
+    os.close(ending)
+    if not ended:
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status) if ended else None
+
+
+@pytest.fixture
+def threads():
+    """More threads than one, whatever the machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_after_work_in_the_parent(threads, thorough):
+    torch.manual_seed(0)
+    weight = torch.randn(300, 300, requires_grad=True)
+    expected = heavy(weight)
+
+    def child():
+        assert heavy(weight) == expected
+
+    for _ in range(1000 if thorough else 100):
+        assert heavy(weight) == expected
+        assert fork(child) == 0
+
+
+def allocate(stop):
+    while not stop.is_set():
+        kept = [torch.zeros(1 << size) for size in range(4, 20)]
+        kept[0].share_memory_()
+
+
+def compute(stop):
+    values = torch.rand(500, 500)
+    while not stop.is_set():
+        values.exp().sum()
+
+
+def differentiate(stop):
+    weight = torch.rand(100, 100, requires_grad=True)
+    while not stop.is_set():
+        heavy(weight)
+
+
+@pytest.mark.parametrize("business", [allocate, compute, differentiate])
+def test_while_other_threads_are_busy(business, threads, thorough):
+    stop = threading.Event()
+    others = [threading.Thread(target=business, args=(stop,)) for _ in range(2)]
+    for other in others:
+        other.start()
+    try:
+        time.sleep(0.05)
+        weight = torch.randn(300, 300, requires_grad=True)
+        expected = heavy(weight)
+
+        def child():
+            assert heavy(weight) == expected
+            torch.zeros(1000).share_memory_()
+
+        for _ in range(300 if thorough else 30):
+            assert fork(child) == 0
+    finally:
+        stop.set()
+        for other in others:
+            other.join()
