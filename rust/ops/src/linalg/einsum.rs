@@ -100,6 +100,7 @@ fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
         return Err(wrong("fewer operands were provided than specified in the equation"));
     }
     let mut terms = Vec::with_capacity(operands.len());
+    let mut all = Vec::new();
     let (mut start, mut widest) = (0, 0);
     for (at, (part, operand)) in parts.iter().zip(operands).enumerate() {
         let names = subscripts(part, start)?;
@@ -116,6 +117,7 @@ fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
         }
         let under = operand.rank() - letters;
         widest = widest.max(under);
+        all.extend(names.iter().flatten().copied());
         let labels = names.into_iter().flat_map(|name| match name {
             Some(letter) => vec![Label::Letter(letter)],
             None => (0..under).rev().map(Label::Under).collect(),
@@ -123,7 +125,7 @@ fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
         terms.push(diagonal((*operand).clone(), labels.collect())?);
     }
     check_sizes(&terms)?;
-    let output = output_labels(output, inputs.len() + 2, &terms, widest)?;
+    let output = output_labels(output, inputs.len() + 2, &all, widest)?;
     contract(terms, &output)
 }
 
@@ -178,17 +180,11 @@ fn check_sizes(terms: &[Term]) -> Result<()> {
 }
 
 /// The result's names: as written, or else those that appear once, in alphabetical order behind the ellipsis.
-fn output_labels(written: Option<&str>, start: usize, terms: &[Term], widest: usize) -> Result<Vec<Label>> {
+fn output_labels(written: Option<&str>, start: usize, all: &[char], widest: usize) -> Result<Vec<Label>> {
     let under = (0..widest).rev().map(Label::Under);
     let Some(written) = written else {
-        let all: Vec<Label> = terms.iter().flat_map(|term| term.labels.iter().copied()).collect();
-        let mut letters: Vec<char> = all
-            .iter()
-            .filter_map(|label| match label {
-                Label::Letter(letter) if all.iter().filter(|other| *other == label).count() == 1 => Some(*letter),
-                _ => None,
-            })
-            .collect();
+        let once = |letter: &char| all.iter().filter(|other| *other == letter).count() == 1;
+        let mut letters: Vec<char> = all.iter().copied().filter(once).collect();
         letters.sort_unstable();
         return Ok(under.chain(letters.into_iter().map(Label::Letter)).collect());
     };
@@ -201,7 +197,7 @@ fn output_labels(written: Option<&str>, start: usize, terms: &[Term], widest: us
                 if labels.contains(&label) {
                     return Err(wrong(format!("output subscript {letter} appears more than once in the output")));
                 }
-                if !terms.iter().any(|term| term.labels.contains(&label)) {
+                if !all.contains(&letter) {
                     return Err(wrong(format!(
                         "output subscript {letter} does not appear in the equation for any input operand"
                     )));

@@ -1,0 +1,183 @@
+"""Products of matrices and vectors: against NumPy at every layout, errors in torch's words, gradients of second order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import rushlight as torch
+from rushlight.autograd import gradcheck, gradgradcheck
+
+rng = np.random.default_rng(0)
+
+
+def real(*shape, dtype=torch.float64, requires_grad=False):
+    return torch.from_numpy(np.asarray(rng.standard_normal(shape))).to(dtype).requires_grad_(requires_grad)
+
+
+MATMULS = [
+    ((3,), (3,)),
+    ((2, 3), (3,)),
+    ((3,), (3, 4)),
+    ((2, 3), (3, 4)),
+    ((5, 2, 3), (3, 4)),
+    ((5, 2, 3), (3,)),
+    ((3,), (5, 3, 4)),
+    ((2, 3), (5, 3, 4)),
+    ((2, 1, 2, 3), (5, 3, 4)),
+    ((2, 0, 3), (3, 4)),
+    ((2, 5, 0), (2, 0, 3)),
+]
+
+
+@pytest.mark.parametrize(("a", "b"), MATMULS)
+def test_matmul_equals_numpy_and_has_gradients(a, b):
+    x, y = real(*a, requires_grad=True), real(*b, requires_grad=True)
+    expected = np.matmul(x.detach().numpy(), y.detach().numpy())
+    np.testing.assert_allclose(torch.matmul(x, y).detach().numpy(), expected, atol=1e-12)
+    assert torch.matmul(x, y).shape == expected.shape
+    assert gradcheck(torch.matmul, (x, y))
+    assert gradgradcheck(torch.matmul, (x, y))
+
+
+def test_operands_may_be_transposed_reversed_or_expanded():
+    x, y = real(4, 3), real(4, 5)
+    np.testing.assert_allclose(torch.mm(x.t(), y).numpy(), x.numpy().T @ y.numpy(), atol=1e-12)
+    one = real(3, 1).expand(3, 4)
+    np.testing.assert_allclose(torch.mm(one, y).numpy(), one.numpy() @ y.numpy(), atol=1e-12)
+    batch = real(1, 3, 4).expand(6, 3, 4)
+    right = real(6, 4, 2)
+    np.testing.assert_allclose(torch.bmm(batch, right).numpy(), batch.numpy() @ right.numpy(), atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
+def test_integers_wrap(dtype):
+    x = torch.tensor([[100, 27], [3, 5]]).to(dtype)
+    expected = x.numpy() @ x.numpy()
+    np.testing.assert_array_equal(torch.mm(x, x).numpy(), expected)
+
+
+def test_addmm_family_takes_factors_and_ignores_what_beta_zero_hides():
+    nan = torch.full((2,), float("nan"), dtype=torch.float64)
+    x, y = real(3, 4), real(4, 2)
+    product = x.numpy() @ y.numpy()
+    np.testing.assert_allclose(torch.addmm(nan, x, y, beta=0).numpy(), product, atol=1e-12)
+    added = torch.addmm(torch.ones(2, dtype=torch.float64), x, y, beta=2, alpha=3)
+    np.testing.assert_allclose(added.numpy(), 2 + 3 * product, atol=1e-12)
+    vector = torch.addmv(torch.ones(3, dtype=torch.float64), x, y[:, 0], beta=2, alpha=3)
+    np.testing.assert_allclose(vector.numpy(), 2 + 3 * product[:, 0], atol=1e-12)
+    batches = real(2, 3, 4), real(2, 4, 5)
+    products = batches[0].numpy() @ batches[1].numpy()
+    np.testing.assert_allclose(torch.baddbmm(real(5) * 0 + 1, *batches, beta=2, alpha=3).numpy(), 2 + 3 * products, atol=1e-12)
+    np.testing.assert_allclose(torch.addbmm(real(5) * 0 + 1, *batches).numpy(), 1 + products.sum(0), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["addmm", "addmv", "baddbmm", "addbmm", "addr"])
+def test_gradients_of_sums_of_products(name):
+    shapes = {
+        "addmm": [(2,), (3, 4), (4, 2)],
+        "addmv": [(), (3, 4), (4,)],
+        "baddbmm": [(2, 3, 5), (2, 3, 4), (2, 4, 5)],
+        "addbmm": [(5,), (2, 3, 4), (2, 4, 5)],
+        "addr": [(3, 4), (3,), (4,)],
+    }
+    args = tuple(real(*shape, requires_grad=True) for shape in shapes[name])
+    assert gradcheck(lambda *args: getattr(torch, name)(*args, beta=2, alpha=3), args)
+    assert gradgradcheck(lambda *args: getattr(torch, name)(*args, beta=2, alpha=3), args)
+
+
+def test_complex_gradients_are_conjugated():
+    x = torch.complex(real(2, 3), real(2, 3)).requires_grad_()
+    y = torch.complex(real(3, 2), real(3, 2)).requires_grad_()
+    assert gradcheck(torch.mm, (x, y))
+    assert gradcheck(torch.vdot, (x[0], y[:, 0]))
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: torch.mm(real(3, 5), real(4, 6)), "mat1 and mat2 shapes cannot be multiplied (3x5 and 4x6)"),
+        (lambda: torch.mm(real(3), real(4, 6)), "self must be a matrix"),
+        (lambda: torch.bmm(real(3, 4), real(2, 4, 3)), "batch1 must be a 3D tensor"),
+        (lambda: torch.mv(real(3, 3), real(4)), "size mismatch, got input (3), mat (3x3), vec (4)"),
+        (
+            lambda: torch.dot(real(3), real(4)),
+            "inconsistent tensor size, expected tensor [3] and src [4] to have the same number of elements, but got 3 and 4 "
+            "elements respectively",
+        ),
+        (
+            lambda: torch.mm(real(3, 4), real(4, 2, dtype=torch.float32)),
+            "expected m1 and m2 to have the same dtype, but got: double != float",
+        ),
+        (
+            lambda: torch.matmul(real(), real(3)),
+            "both arguments to matmul need to be at least 1D, but they are 0D and 1D",
+        ),
+    ],
+)
+def test_errors_are_torchs(call, sentence):
+    with pytest.raises(RuntimeError) as caught:
+        call()
+    assert str(caught.value).split("\n")[0] == sentence
+
+
+def test_bool_has_no_product():
+    flags = torch.ones(2, 2, dtype=torch.bool)
+    with pytest.raises(NotImplementedError, match="\"addmm_impl_cpu_\" not implemented for 'Bool'"):
+        torch.mm(flags, flags)
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("ij,jk->ik", [(2, 3), (3, 4)]),
+        ("bij,bjk", [(2, 3, 4), (2, 4, 2)]),
+        ("ii->i", [(3, 3)]),
+        ("ii", [(3, 3)]),
+        ("i,j,k->kji", [(2,), (3,), (2,)]),
+        ("...ij,...jk->...ik", [(2, 1, 2, 3), (4, 3, 2)]),
+        ("ij->", [(2, 3)]),
+        ("ij,ij->ij", [(2, 3), (1, 3)]),
+        ("abc,cd,be->ade", [(2, 3, 4), (4, 2), (3, 2)]),
+    ],
+)
+def test_einsum_equals_numpy(equation, shapes):
+    operands = [real(*shape, requires_grad=True) for shape in shapes]
+    arrays = [operand.detach().numpy() for operand in operands]
+    if equation == "ij,ij->ij":
+        expected = arrays[0] * arrays[1]
+    else:
+        expected = np.einsum(equation, *arrays)
+    np.testing.assert_allclose(torch.einsum(equation, *operands).detach().numpy(), expected, atol=1e-12)
+    assert gradcheck(lambda *args: torch.einsum(equation, *args), tuple(operands))
+
+
+def test_einsum_takes_lists_of_numbers():
+    x, y = real(2, 3), real(3, 4)
+    np.testing.assert_allclose(torch.einsum(x, [0, 1], y, [1, 2], [0, 2]).numpy(), x.numpy() @ y.numpy(), atol=1e-12)
+
+
+@pytest.mark.parametrize("dims", [0, 1, 2, ([0, 1], [1, 0])])
+def test_tensordot_equals_numpy(dims):
+    x = real(4, 3)
+    y = real(3, 4) if dims != 2 else real(4, 3)
+    if dims == ([0, 1], [1, 0]):
+        y = real(3, 4)
+    np.testing.assert_allclose(torch.tensordot(x, y, dims=dims).numpy(), np.tensordot(x.numpy(), y.numpy(), dims), atol=1e-12)
+
+
+def test_multi_dot_orders_the_products():
+    chain = [real(10, 2), real(2, 30), real(30, 4), real(4)]
+    expected = np.linalg.multi_dot([matrix.numpy() for matrix in chain])
+    np.testing.assert_allclose(torch.linalg.multi_dot(chain).numpy(), expected, atol=1e-12)
+
+
+def test_the_same_bits_for_any_number_of_threads():
+    x, y = real(150, 170, dtype=torch.float32), real(170, 130, dtype=torch.float32)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = torch.mm(x, y).numpy().copy()
+        torch.set_num_threads(4)
+        np.testing.assert_array_equal(torch.mm(x, y).numpy(), alone)
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,244 @@
+"""Functions of neural networks: values against plain NumPy, gradients to second order, errors in torch's words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import rushlight as torch
+import rushlight.nn.functional as F
+from rushlight.autograd import gradcheck, gradgradcheck
+
+rng = np.random.default_rng(0)
+
+
+def real(*shape, requires_grad=False):
+    return torch.from_numpy(np.asarray(rng.standard_normal(shape))).requires_grad_(requires_grad)
+
+
+def convolved(x, w, stride, padding, dilation, groups):
+    """The definition, window by window."""
+    (n, _, *space), (features, channels, *kernel) = x.shape, w.shape
+    x = np.pad(x, [(0, 0), (0, 0), *((side, side) for side in padding)])
+    reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel)]
+    sizes = [(s + 2 * p - r) // step + 1 for s, p, r, step in zip(space, padding, reach, stride)]
+    out = np.zeros((n, features, *sizes), dtype=np.result_type(x, w))
+    for place in np.ndindex(*sizes):
+        at = [slice(i * step, i * step + r, d) for i, step, r, d in zip(place, stride, reach, dilation)]
+        window = x[(slice(None), slice(None), *at)]
+        for group in range(groups):
+            own = slice(group * features // groups, (group + 1) * features // groups)
+            seen = window[:, group * channels : (group + 1) * channels]
+            out[(slice(None), own, *place)] = np.tensordot(seen, w[own], axes=(range(1, seen.ndim), range(1, w.ndim)))
+    return out
+
+
+CONVOLUTIONS = [
+    ((2, 4, 8, 8), (3, 4, 3, 3), {}),
+    ((2, 4, 8, 9), (6, 2, 3, 2), {"stride": (2, 1), "padding": (1, 2), "dilation": (1, 2), "groups": 2}),
+    ((2, 4, 6, 6), (4, 1, 3, 3), {"groups": 4, "padding": (1, 1)}),
+    ((2, 4, 5, 5), (5, 4, 1, 1), {}),
+    ((2, 4, 5, 5), (6, 2, 1, 1), {"groups": 2}),
+    ((2, 4, 5, 5), (5, 4, 1, 1), {"stride": (2, 2)}),
+    ((2, 3, 5, 5), (3, 3, 2, 2), {"stride": (4, 4)}),
+    ((2, 3, 9), (4, 3, 3), {"stride": (2,), "padding": (2,), "dilation": (2,)}),
+    ((1, 2, 4, 5, 4), (3, 2, 2, 3, 2), {"padding": (1, 0, 1)}),
+]
+
+
+@pytest.mark.parametrize(("x", "w", "options"), CONVOLUTIONS)
+def test_convolutions_follow_the_definition(x, w, options):
+    dims = len(x) - 2
+    conv = getattr(torch, f"conv{dims}d")
+    x, w, b = real(*x, requires_grad=True), real(*w, requires_grad=True), real(w[0], requires_grad=True)
+    full = {"stride": (1,) * dims, "padding": (0,) * dims, "dilation": (1,) * dims, "groups": 1, **options}
+    expected = convolved(x.detach().numpy(), w.detach().numpy(), **full)
+    expected += b.detach().numpy().reshape(-1, *(1,) * dims)
+    np.testing.assert_allclose(conv(x, w, b, **options).detach().numpy(), expected, atol=1e-12)
+    assert gradcheck(lambda *args: conv(*args, **options), (x, w, b), fast_mode=True)
+    assert gradgradcheck(lambda *args: conv(*args, **options), (x, w, b), fast_mode=True)
+
+
+def test_convolution_of_one_image_and_of_words_for_padding():
+    x, w = real(2, 5, 6), real(3, 2, 4, 3)
+    assert torch.conv2d(x, w).shape == (3, 2, 4)
+    same = torch.conv2d(x, w, padding="same")
+    padded = np.pad(x.numpy(), [(0, 0), (1, 2), (1, 1)])
+    np.testing.assert_allclose(same.numpy(), convolved(padded[None], w.numpy(), (1, 1), (0, 0), (1, 1), 1)[0], atol=1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"stride": 2, "padding": 1, "output_padding": 1}, {"dilation": 2, "groups": 2}])
+def test_a_transposed_convolution_is_the_gradient_of_a_convolution(options):
+    x = real(2, 4, 5, 6, requires_grad=True)
+    w = real(4, 6 // options.get("groups", 1), 3, 2, requires_grad=True)
+    result = torch.conv_transpose2d(x, w, **options)
+    forward = {name: value for name, value in options.items() if name != "output_padding"}
+    image = real(*result.shape, requires_grad=True)
+    torch.conv2d(image, w, **forward).backward(x.detach())
+    np.testing.assert_allclose(result.detach().numpy(), image.grad.numpy(), atol=1e-12)
+    assert gradcheck(lambda *args: torch.conv_transpose2d(*args, **options), (x, w), fast_mode=True)
+    assert gradgradcheck(lambda *args: torch.conv_transpose2d(*args, **options), (x, w), fast_mode=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"stride": 0}, "non-positive stride is not supported"),
+        ({"padding": -1}, "negative padding is not supported"),
+        ({"groups": 0}, "non-positive groups is not supported"),
+        ({"padding": "foo"}, "Invalid padding string: 'foo'"),
+        ({"padding": "same", "stride": 2}, "padding='same' is not supported for strided convolutions"),
+        (
+            {"stride": (1, 2, 3)},
+            "expected stride to be a single integer value or a list of 2 values to match the convolution dimensions, but got "
+            "stride=[1, 2, 3]",
+        ),
+        ({"groups": 2}, "Given groups=2, expected weight to be divisible by 2 at dimension 0, but got weight of size [[3, 4, 3, 3]] instead"),
+    ],
+)
+def test_errors_of_convolutions_are_torchs(options, sentence):
+    with pytest.raises(RuntimeError) as caught:
+        torch.conv2d(real(2, 4, 8, 8), real(3, 4, 3, 3), **options)
+    assert str(caught.value).split("\n")[0] == sentence
+
+
+def test_convolutions_have_the_same_bits_for_any_number_of_threads():
+    x = real(8, 3, 20, 20).float().requires_grad_()
+    w = real(5, 3, 3, 3).float().requires_grad_()
+    threads = torch.get_num_threads()
+    found = []
+    try:
+        for count in (1, 4):
+            torch.set_num_threads(count)
+            result = torch.conv2d(x, w)
+            found.append([result, *torch.autograd.grad(result.sum(), (x, w))])
+    finally:
+        torch.set_num_threads(threads)
+    for alone, together in zip(*found):
+        np.testing.assert_array_equal(alone.detach().numpy(), together.detach().numpy())
+
+
+def test_max_pooling_finds_places_and_lets_nan_win():
+    x = torch.tensor([[[1.0, 3.0, 2.0], [5.0, float("nan"), 0.0]]])
+    values, places = F.max_pool2d(x, (2, 1), return_indices=True)
+    np.testing.assert_array_equal(values.numpy(), [[[5.0, np.nan, 2.0]]])
+    np.testing.assert_array_equal(places.numpy(), [[[3, 4, 2]]])
+
+
+@pytest.mark.parametrize("options", [{}, {"stride": 1}, {"padding": 1, "stride": 2}, {"dilation": 2}, {"ceil_mode": True}])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_gradients_of_max_pooling(dims, options):
+    x = torch.from_numpy(rng.permutation(2 * 7**dims).reshape(2, *(7,) * dims).astype("f8")).requires_grad_()
+    assert gradcheck(lambda x: getattr(F, f"max_pool{dims}d")(x, 3, **options), (x,), fast_mode=True)
+
+
+@pytest.mark.parametrize("options", [{}, {"padding": 1, "stride": 2}, {"padding": 1, "count_include_pad": False}, {"ceil_mode": True}])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_means_over_windows(dims, options):
+    x = real(2, *(7,) * dims, requires_grad=True)
+    pool = getattr(F, f"avg_pool{dims}d")
+    assert gradcheck(lambda x: pool(x, 3, **options), (x,), fast_mode=True)
+    whole = getattr(F, f"adaptive_avg_pool{dims}d")(x, 1)
+    np.testing.assert_allclose(whole.detach().numpy().ravel(), x.detach().numpy().reshape(2, -1).mean(1))
+
+
+def test_pooling_refuses_what_torch_refuses():
+    x = real(2, 4, 8, 8)
+    for call, sentence in [
+        (lambda: F.max_pool2d(x, 9), "Given input size: (4x8x8). Calculated output size: (4x0x0). Output size is too small"),
+        (lambda: F.max_pool2d(x, 2, padding=2), "pad should be at most half of effective kernel size, but got pad=2, kernel_size=2 and dilation=1"),
+        (lambda: F.max_pool2d(x, 2, stride=0), "stride should not be zero"),
+        (lambda: F.avg_pool2d(x, 2, divisor_override=0), "divisor must be not zero"),
+    ]:
+        with pytest.raises(RuntimeError) as caught:
+            call()
+        assert str(caught.value).split("\n")[0] == sentence
+
+
+def test_dropout_draws_torchs_stream():
+    torch.manual_seed(0)
+    kept = F.dropout(torch.ones(8), 0.5)
+    np.testing.assert_array_equal(kept.numpy() != 0, np.isin(kept.numpy(), [2.0]))
+    state = torch.get_rng_state()
+    x = torch.ones(4)
+    assert F.dropout(x, 0.0) is x or F.dropout(x, 0.0).equal(x)
+    assert F.dropout(x, 1.0).tolist() == [0.0] * 4
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("options", [{}, {"padding_idx": 1}, {"scale_grad_by_freq": True}])
+def test_gradients_of_embeddings(options):
+    table = real(4, 3, requires_grad=True)
+    numbers = torch.tensor([[0, 1, 1], [3, 1, 0]])
+    looked_up = F.embedding(numbers, table, **options)
+    np.testing.assert_array_equal(looked_up.detach().numpy(), table.detach().numpy()[numbers.numpy()])
+    looked_up.backward(torch.ones(2, 3, 3, dtype=torch.float64))
+    counts = np.array([2.0, 3.0, 0.0, 1.0])
+    if "padding_idx" in options:
+        counts[1] = 0
+    if "scale_grad_by_freq" in options:
+        counts = np.minimum(counts, 1)
+    np.testing.assert_allclose(table.grad.numpy(), np.repeat(counts[:, None], 3, 1))
+    with pytest.raises(IndexError, match="index out of range in self"):
+        F.embedding(torch.tensor([4]), table)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("scores", "targets"), [((3, 4), (3,)), ((2, 4, 3), (2, 3)), ((2, 4, 3, 2), (2, 3, 2)), ((4,), ())])
+def test_likelihood_and_cross_entropy(scores, targets, weighted, reduction):
+    x = real(*scores, requires_grad=True)
+    y = torch.from_numpy(np.asarray(rng.integers(0, 4, targets)))
+    weight = torch.from_numpy(rng.random(4)) if weighted else None
+    for smoothing in (0.0, 0.2):
+
+        def loss(x, smoothing=smoothing):
+            return F.cross_entropy(x, y, weight, reduction=reduction, label_smoothing=smoothing)
+
+        assert gradcheck(loss, (x,), fast_mode=True)
+    logs = F.log_softmax(x, 0 if len(scores) == 1 else 1)
+    plain = F.cross_entropy(x, y, weight, reduction=reduction)
+    np.testing.assert_allclose(plain.detach().numpy(), F.nll_loss(logs, y, weight, reduction=reduction).detach().numpy())
+    assert gradgradcheck(lambda x: F.nll_loss(x, y, weight, reduction=reduction), (x,), fast_mode=True)
+
+
+def test_targets_out_of_bounds_and_ignored():
+    x = real(3, 4)
+    with pytest.raises(IndexError, match="Target 5 is out of bounds."):
+        F.cross_entropy(x, torch.tensor([0, 1, 5]))
+    with pytest.raises(ValueError, match="foo is not a valid value for reduction"):
+        F.nll_loss(x, torch.tensor([0, 1, 2]), reduction="foo")
+    part = F.cross_entropy(x, torch.tensor([0, -100, 2]))
+    np.testing.assert_allclose(part.item(), F.cross_entropy(x[::2], torch.tensor([0, 2])).item())
+    assert np.isnan(F.cross_entropy(x, torch.tensor([-100, -100, -100])).item())
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("mse_loss", {}),
+        ("smooth_l1_loss", {"beta": 0.5}),
+        ("huber_loss", {"delta": 0.5}),
+        ("binary_cross_entropy_with_logits", {}),
+        ("binary_cross_entropy", {}),
+        ("kl_div", {"log_target": True}),
+    ],
+)
+def test_gradients_of_losses(name, options, reduction):
+    x, y = real(3, 4), real(3, 4)
+    if "binary" in name:
+        y = y.sigmoid()
+    if name == "binary_cross_entropy":
+        x = x.sigmoid()
+    x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
+    assert gradcheck(lambda x, y: getattr(F, name)(x, y, reduction=reduction, **options), (x, y))
+    assert gradgradcheck(lambda x, y: getattr(F, name)(x, y, reduction=reduction, **options), (x, y))
+
+
+def test_nodes_have_torchs_names():
+    x, w, b = real(2, 3), real(4, 3, requires_grad=True), real(4, requires_grad=True)
+    layer = F.linear(x, w, b)
+    loss = F.mse_loss(layer, real(2, 4))
+    assert loss.grad_fn.name() == "MseLossBackward0"
+    assert layer.grad_fn.name() == "AddmmBackward0"
+    assert loss.grad_fn.next_functions[0][0].next_functions[0][0].name() == "torch::autograd::AccumulateGrad"
