@@ -9,8 +9,8 @@ import pytest
 import rushlight as torch
 
 pytest.importorskip("hypothesis")
-from hypothesis import given  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
+from hypothesis import given
+from hypothesis import strategies as st
 
 shapes = st.lists(st.integers(0, 4), min_size=1, max_size=4).map(tuple)
 
@@ -277,7 +277,9 @@ def test_scatters_against_numpy(data):
     length = data.draw(st.integers(0, 6))
     wide = shape[:dim] + (length,) + shape[dim + 1 :]
     count = int(np.prod(wide))
-    places = np.array(data.draw(st.lists(st.integers(0, shape[dim] - 1), min_size=count, max_size=count)), dtype=np.int64)
+    places = np.array(
+        data.draw(st.lists(st.integers(0, shape[dim] - 1), min_size=count, max_size=count)), dtype=np.int64
+    )
     places = places.reshape(wide)
     source = filled(wide) / 7
     own = filled(shape)
@@ -327,16 +329,36 @@ FAILURES = [
     (lambda x: x[0, -5], IndexError, "index -5 is out of bounds for dimension 1 with size 4"),
     (lambda x: x[0, 0, 0][0], IndexError, "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or"),
     (lambda x: x[0, 0, 0][:], IndexError, "slice() cannot be applied to a 0-dim tensor."),
-    (lambda x: x[1.5], IndexError, "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got float)"),
+    (
+        lambda x: x[1.5],
+        IndexError,
+        "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got float)",
+    ),
     (lambda x: x[1.0:2], TypeError, "slice indices must be integers or None or have an __index__ method"),
     (lambda x: x[::0], ValueError, "slice step cannot be zero"),
     (lambda x: x[torch.tensor([1.0])], IndexError, "tensors used as indices must be long, int, byte or bool tensors"),
-    (lambda x: x[[0, 1], [0, 1, 2]], IndexError, "shape mismatch: indexing tensors could not be broadcast together with shapes [2], [3]"),
-    (lambda x: x[torch.ones(4, dtype=torch.bool)], IndexError, "The shape of the mask [4] at index 0 does not match the shape of the indexed tensor [3, 4, 5] at index 0"),
+    (
+        lambda x: x[[0, 1], [0, 1, 2]],
+        IndexError,
+        "shape mismatch: indexing tensors could not be broadcast together with shapes [2], [3]",
+    ),
+    (
+        lambda x: x[torch.ones(4, dtype=torch.bool)],
+        IndexError,
+        "The shape of the mask [4] at index 0 does not match the shape of the indexed tensor [3, 4, 5] at index 0",
+    ),
     (lambda x: x[:, [5]], IndexError, "index 5 is out of bounds for dimension 0 with size 4"),
-    (lambda x: x.gather(0, torch.tensor([[[9]]])), RuntimeError, "index 9 is out of bounds for dimension 0 with size 3"),
+    (
+        lambda x: x.gather(0, torch.tensor([[[9]]])),
+        RuntimeError,
+        "index 9 is out of bounds for dimension 0 with size 3",
+    ),
     (lambda x: x.index_select(0, torch.tensor([9])), IndexError, "index out of range in self"),
-    (lambda x: x.__setitem__([0], torch.zeros(7)), RuntimeError, "shape mismatch: value tensor of shape [7] cannot be broadcast to indexing result of shape [1, 4, 5]"),
+    (
+        lambda x: x.__setitem__([0], torch.zeros(7)),
+        RuntimeError,
+        "shape mismatch: value tensor of shape [7] cannot be broadcast to indexing result of shape [1, 4, 5]",
+    ),
     (lambda x: x.__setitem__(0, [1]), TypeError, "can't assign a list to a torch.FloatTensor"),
     (lambda x: x.__delitem__(0), TypeError, "Tensor does not support deleting items"),
 ]
@@ -376,7 +398,10 @@ def test_the_bits_do_not_depend_on_threads():
                 [
                     torch.zeros(50).index_add(0, index, values).numpy().tobytes(),
                     torch.zeros(50, 64).index_add(0, index[:20_000], rows).numpy().tobytes(),
-                    torch.zeros(50, 64).scatter_add(0, index[:20_000].unsqueeze(1).expand(-1, 64), rows).numpy().tobytes(),
+                    torch.zeros(50, 64)
+                    .scatter_add(0, index[:20_000].unsqueeze(1).expand(-1, 64), rows)
+                    .numpy()
+                    .tobytes(),
                     torch.zeros(50).index_put((index,), values).numpy().tobytes(),
                 ]
             )

@@ -1,6 +1,7 @@
 """PyTorch's API on an engine written in Rust: ``import rushlight as torch``."""
 
-from rushlight import _C, _tensor as _tensor
+from rushlight import _C
+from rushlight import _tensor as _tensor
 from rushlight._C import *  # noqa: F403
 from rushlight._C import Generator, Tensor, default_generator, device, dtype
 from rushlight._facts import *  # noqa: F403

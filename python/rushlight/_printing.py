@@ -16,9 +16,7 @@ def get_printoptions():
     return dict(_options)
 
 
-def set_printoptions(
-    precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None
-):
+def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None):
     """Changes how tensors are printed.
 
     Args:

@@ -1,6 +1,9 @@
 """`torch.types`: names for annotations."""
 
-from builtins import bool as _bool, float as _float, int as _int, str as _str
+from builtins import bool as _bool
+from builtins import float as _float
+from builtins import int as _int
+from builtins import str as _str
 from typing import TypeAlias
 
 from rushlight import Size, Tensor, device, dtype, layout

@@ -91,7 +91,9 @@ def test_wrong_numbers_of_gradients():
             return grad
 
     x = torch.ones(2, requires_grad=True)
-    with pytest.raises(RuntimeError, match=r"function ShortBackward returned an incorrect number of gradients \(expected 2, got 1\)"):
+    with pytest.raises(
+        RuntimeError, match=r"function ShortBackward returned an incorrect number of gradients \(expected 2, got 1\)"
+    ):
         Short.apply(x, x).sum().backward()
 
 
@@ -160,7 +162,9 @@ def test_once_differentiable():
     weight = torch.ones(2, requires_grad=True)
     (g,) = torch.autograd.grad(Once.apply(x), x, weight, create_graph=True)
     assert g.tolist() == [2, 2]
-    with pytest.raises(RuntimeError, match="trying to differentiate twice a function that was marked with @once_differentiable"):
+    with pytest.raises(
+        RuntimeError, match="trying to differentiate twice a function that was marked with @once_differentiable"
+    ):
         g.sum().backward()
 
 

@@ -31,9 +31,13 @@ def test_a_changed_saved_tensor_names_both_lines():
 
 def test_leaves_that_require_grad_stay():
     x = torch.ones(3, requires_grad=True)
-    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation."):
+    with pytest.raises(
+        RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation."
+    ):
         x.add_(1)
-    with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad is being used in an in-place operation."):
+    with pytest.raises(
+        RuntimeError, match="a view of a leaf Variable that requires grad is being used in an in-place operation."
+    ):
         x[:2].add_(1)
     with torch.no_grad():
         x.add_(1)
@@ -80,7 +84,9 @@ def test_the_result_must_fit():
         x.add_(torch.ones(2, 3))
     with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
         torch.ones(3, dtype=torch.int64).add_(1.5)
-    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor refers to a single memory location"):
+    with pytest.raises(
+        RuntimeError, match="more than one element of the written-to tensor refers to a single memory location"
+    ):
         torch.ones(1).expand(3).add_(1)
 
 

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+
 import rushlight as torch
 from rushlight import _C
 
@@ -42,7 +43,9 @@ def test_gradient_descent(dtype, nesterov, maximize, momentum, decay):
                 g = g + momentum * kept[at] if nesterov else kept[at]
             expected[at] = expected[at] - np.asarray(0.1 * g).astype(dtype)
     for param, value in zip(params, expected):
-        np.testing.assert_allclose(param.numpy(), value, rtol=1e-5 if dtype == "f4" else 1e-12, atol=1e-5 if dtype == "f4" else 1e-12)
+        np.testing.assert_allclose(
+            param.numpy(), value, rtol=1e-5 if dtype == "f4" else 1e-12, atol=1e-5 if dtype == "f4" else 1e-12
+        )
 
 
 @pytest.mark.parametrize("dtype", ["f8", "c16"])
@@ -101,7 +104,9 @@ def test_half_precision_is_computed_in_float32(dtype):
 def test_nan_wins_the_largest_square():
     weight, mean, square, step = torch.ones(1), torch.zeros(1), torch.zeros(1), torch.zeros(())
     most = torch.full((1,), float("nan"))
-    _C._fused_adam([weight], [torch.ones(1)], [mean], [square], [most], [step], 0.1, 0.9, 0.99, 0.0, 0.0, True, False, False)
+    _C._fused_adam(
+        [weight], [torch.ones(1)], [mean], [square], [most], [step], 0.1, 0.9, 0.99, 0.0, 0.0, True, False, False
+    )
     assert np.isnan(most.item()) and np.isnan(weight.item())
 
 

@@ -6,8 +6,8 @@ import pytest
 import rushlight as torch
 
 pytest.importorskip("hypothesis")
-from hypothesis import given  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 def filled(shape):
@@ -69,9 +69,18 @@ CASES = {
         lambda t: torch.nn.functional.pad(t, (1, 2, 0, 1), value=5),
         lambda a: np.pad(a, ((0, 1), (1, 2)), constant_values=5),
     ),
-    "pad reflect": (lambda t: torch.nn.functional.pad(t, (1, 2), mode="reflect"), lambda a: np.pad(a, ((0, 0), (1, 2)), "reflect")),
-    "pad replicate": (lambda t: torch.nn.functional.pad(t, (1, 2), mode="replicate"), lambda a: np.pad(a, ((0, 0), (1, 2)), "edge")),
-    "pad circular": (lambda t: torch.nn.functional.pad(t, (1, 2), mode="circular"), lambda a: np.pad(a, ((0, 0), (1, 2)), "wrap")),
+    "pad reflect": (
+        lambda t: torch.nn.functional.pad(t, (1, 2), mode="reflect"),
+        lambda a: np.pad(a, ((0, 0), (1, 2)), "reflect"),
+    ),
+    "pad replicate": (
+        lambda t: torch.nn.functional.pad(t, (1, 2), mode="replicate"),
+        lambda a: np.pad(a, ((0, 0), (1, 2)), "edge"),
+    ),
+    "pad circular": (
+        lambda t: torch.nn.functional.pad(t, (1, 2), mode="circular"),
+        lambda a: np.pad(a, ((0, 0), (1, 2)), "wrap"),
+    ),
     "hstack": (lambda t: torch.hstack([t, t]), lambda a: np.hstack([a, a])),
     "vstack": (lambda t: torch.vstack([t, t]), lambda a: np.vstack([a, a])),
     "dstack": (lambda t: torch.dstack([t, t]), lambda a: np.dstack([a, a])),
@@ -112,7 +121,9 @@ def test_triangles(k, rows, columns):
 def test_grids():
     x, y = torch.tensor([1, 2, 3]), torch.tensor([4, 5])
     for indexing in ("ij", "xy"):
-        for got, expected in zip(torch.meshgrid(x, y, indexing=indexing), np.meshgrid([1, 2, 3], [4, 5], indexing=indexing)):
+        for got, expected in zip(
+            torch.meshgrid(x, y, indexing=indexing), np.meshgrid([1, 2, 3], [4, 5], indexing=indexing)
+        ):
             same(got, expected)
     assert torch.cartesian_prod(x, y).tolist() == [[a, b] for a in (1, 2, 3) for b in (4, 5)]
     a, b = torch.broadcast_tensors(x.unsqueeze(1), y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 import rushlight as torch
 from rushlight.autograd import gradcheck, gradgradcheck
 
@@ -67,7 +68,9 @@ def test_addmm_family_takes_factors_and_ignores_what_beta_zero_hides():
     np.testing.assert_allclose(vector.numpy(), 2 + 3 * product[:, 0], atol=1e-12)
     batches = real(2, 3, 4), real(2, 4, 5)
     products = batches[0].numpy() @ batches[1].numpy()
-    np.testing.assert_allclose(torch.baddbmm(real(5) * 0 + 1, *batches, beta=2, alpha=3).numpy(), 2 + 3 * products, atol=1e-12)
+    np.testing.assert_allclose(
+        torch.baddbmm(real(5) * 0 + 1, *batches, beta=2, alpha=3).numpy(), 2 + 3 * products, atol=1e-12
+    )
     np.testing.assert_allclose(torch.addbmm(real(5) * 0 + 1, *batches).numpy(), 1 + products.sum(0), atol=1e-12)
 
 
@@ -162,7 +165,9 @@ def test_tensordot_equals_numpy(dims):
     y = real(3, 4) if dims != 2 else real(4, 3)
     if dims == ([0, 1], [1, 0]):
         y = real(3, 4)
-    np.testing.assert_allclose(torch.tensordot(x, y, dims=dims).numpy(), np.tensordot(x.numpy(), y.numpy(), dims), atol=1e-12)
+    np.testing.assert_allclose(
+        torch.tensordot(x, y, dims=dims).numpy(), np.tensordot(x.numpy(), y.numpy(), dims), atol=1e-12
+    )
 
 
 def test_multi_dot_orders_the_products():

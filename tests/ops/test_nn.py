@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 import rushlight as torch
 import rushlight.nn.functional as F
 from rushlight.autograd import gradcheck, gradgradcheck
@@ -63,10 +64,14 @@ def test_convolution_of_one_image_and_of_words_for_padding():
     assert torch.conv2d(x, w).shape == (3, 2, 4)
     same = torch.conv2d(x, w, padding="same")
     padded = np.pad(x.numpy(), [(0, 0), (1, 2), (1, 1)])
-    np.testing.assert_allclose(same.numpy(), convolved(padded[None], w.numpy(), (1, 1), (0, 0), (1, 1), 1)[0], atol=1e-12)
+    np.testing.assert_allclose(
+        same.numpy(), convolved(padded[None], w.numpy(), (1, 1), (0, 0), (1, 1), 1)[0], atol=1e-12
+    )
 
 
-@pytest.mark.parametrize("options", [{}, {"stride": 2, "padding": 1, "output_padding": 1}, {"dilation": 2, "groups": 2}])
+@pytest.mark.parametrize(
+    "options", [{}, {"stride": 2, "padding": 1, "output_padding": 1}, {"dilation": 2, "groups": 2}]
+)
 def test_a_transposed_convolution_is_the_gradient_of_a_convolution(options):
     x = real(2, 4, 5, 6, requires_grad=True)
     w = real(4, 6 // options.get("groups", 1), 3, 2, requires_grad=True)
@@ -92,7 +97,10 @@ def test_a_transposed_convolution_is_the_gradient_of_a_convolution(options):
             "expected stride to be a single integer value or a list of 2 values to match the convolution dimensions, but got "
             "stride=[1, 2, 3]",
         ),
-        ({"groups": 2}, "Given groups=2, expected weight to be divisible by 2 at dimension 0, but got weight of size [[3, 4, 3, 3]] instead"),
+        (
+            {"groups": 2},
+            "Given groups=2, expected weight to be divisible by 2 at dimension 0, but got weight of size [[3, 4, 3, 3]] instead",
+        ),
     ],
 )
 def test_errors_of_convolutions_are_torchs(options, sentence):
@@ -124,14 +132,18 @@ def test_max_pooling_finds_places_and_lets_nan_win():
     np.testing.assert_array_equal(places.numpy(), [[[3, 4, 2]]])
 
 
-@pytest.mark.parametrize("options", [{}, {"stride": 1}, {"padding": 1, "stride": 2}, {"dilation": 2}, {"ceil_mode": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"stride": 1}, {"padding": 1, "stride": 2}, {"dilation": 2}, {"ceil_mode": True}]
+)
 @pytest.mark.parametrize("dims", [1, 2, 3])
 def test_gradients_of_max_pooling(dims, options):
     x = torch.from_numpy(rng.permutation(2 * 7**dims).reshape(2, *(7,) * dims).astype("f8")).requires_grad_()
     assert gradcheck(lambda x: getattr(F, f"max_pool{dims}d")(x, 3, **options), (x,), fast_mode=True)
 
 
-@pytest.mark.parametrize("options", [{}, {"padding": 1, "stride": 2}, {"padding": 1, "count_include_pad": False}, {"ceil_mode": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"padding": 1, "stride": 2}, {"padding": 1, "count_include_pad": False}, {"ceil_mode": True}]
+)
 @pytest.mark.parametrize("dims", [1, 2, 3])
 def test_means_over_windows(dims, options):
     x = real(2, *(7,) * dims, requires_grad=True)
@@ -144,8 +156,14 @@ def test_means_over_windows(dims, options):
 def test_pooling_refuses_what_torch_refuses():
     x = real(2, 4, 8, 8)
     for call, sentence in [
-        (lambda: F.max_pool2d(x, 9), "Given input size: (4x8x8). Calculated output size: (4x0x0). Output size is too small"),
-        (lambda: F.max_pool2d(x, 2, padding=2), "pad should be at most half of effective kernel size, but got pad=2, kernel_size=2 and dilation=1"),
+        (
+            lambda: F.max_pool2d(x, 9),
+            "Given input size: (4x8x8). Calculated output size: (4x0x0). Output size is too small",
+        ),
+        (
+            lambda: F.max_pool2d(x, 2, padding=2),
+            "pad should be at most half of effective kernel size, but got pad=2, kernel_size=2 and dilation=1",
+        ),
         (lambda: F.max_pool2d(x, 2, stride=0), "stride should not be zero"),
         (lambda: F.avg_pool2d(x, 2, divisor_override=0), "divisor must be not zero"),
     ]:
@@ -184,7 +202,9 @@ def test_gradients_of_embeddings(options):
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize(("scores", "targets"), [((3, 4), (3,)), ((2, 4, 3), (2, 3)), ((2, 4, 3, 2), (2, 3, 2)), ((4,), ())])
+@pytest.mark.parametrize(
+    ("scores", "targets"), [((3, 4), (3,)), ((2, 4, 3), (2, 3)), ((2, 4, 3, 2), (2, 3, 2)), ((4,), ())]
+)
 def test_likelihood_and_cross_entropy(scores, targets, weighted, reduction):
     x = real(*scores, requires_grad=True)
     y = torch.from_numpy(np.asarray(rng.integers(0, 4, targets)))
@@ -197,7 +217,9 @@ def test_likelihood_and_cross_entropy(scores, targets, weighted, reduction):
         assert gradcheck(loss, (x,), fast_mode=True)
     logs = F.log_softmax(x, 0 if len(scores) == 1 else 1)
     plain = F.cross_entropy(x, y, weight, reduction=reduction)
-    np.testing.assert_allclose(plain.detach().numpy(), F.nll_loss(logs, y, weight, reduction=reduction).detach().numpy())
+    np.testing.assert_allclose(
+        plain.detach().numpy(), F.nll_loss(logs, y, weight, reduction=reduction).detach().numpy()
+    )
     assert gradgradcheck(lambda x: F.nll_loss(x, y, weight, reduction=reduction), (x,), fast_mode=True)
 
 

@@ -17,7 +17,9 @@ def threads():
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("shape, dim", [((10_000_000,), 0), ((1_000_000, 10), 0), ((10, 1_000_000), 1), ((3_000_000,), 0)])
+@pytest.mark.parametrize(
+    "shape, dim", [((10_000_000,), 0), ((1_000_000, 10), 0), ((10, 1_000_000), 1), ((3_000_000,), 0)]
+)
 def test_float32_sums_err_by_the_logarithm_of_the_count(shape, dim):
     numbers = np.random.default_rng(0).random(shape, dtype=np.float32) + np.float32(0.1)
     exact = numbers.sum(axis=dim, dtype=np.float64)
@@ -68,7 +70,9 @@ def test_the_bits_do_not_depend_on_threads(name, shape, threads):
     assert len(seen) == 1
 
 
-@pytest.mark.parametrize("shape", [(5,), (3, 4), (100, 7), (7, 100), (2000, 3), (3, 2000), (17, 33, 5), (64, 3, 300), (70, 1, 41)])
+@pytest.mark.parametrize(
+    "shape", [(5,), (3, 4), (100, 7), (7, 100), (2000, 3), (3, 2000), (17, 33, 5), (64, 3, 300), (70, 1, 41)]
+)
 @pytest.mark.parametrize("turned", [False, True])
 def test_every_walk_gives_the_same_sums(shape, turned):
     numbers = np.random.default_rng(3).integers(-9, 9, shape)
@@ -80,7 +84,6 @@ def test_every_walk_gives_the_same_sums(shape, turned):
             dims = tuple(dim for dim in range(array.ndim) if mask >> dim & 1)
             assert np.array_equal(x.sum(dims).numpy(), array.sum(axis=dims))
             assert np.array_equal(x.amax(dims).numpy(), array.max(axis=dims))
-
 
 
 def test_nan_is_the_largest_and_the_smallest():
@@ -138,7 +141,11 @@ def test_results_have_names():
 
 
 def test_a_product_with_zeros_has_its_gradient():
-    for numbers, expected in (([2.0, 0.0, 3.0], [0.0, 6.0, 0.0]), ([0.0, 0.0, 3.0], [0.0, 0.0, 0.0]), ([2.0, 3.0, 4.0], [12.0, 8.0, 6.0])):
+    for numbers, expected in (
+        ([2.0, 0.0, 3.0], [0.0, 6.0, 0.0]),
+        ([0.0, 0.0, 3.0], [0.0, 0.0, 0.0]),
+        ([2.0, 3.0, 4.0], [12.0, 8.0, 6.0]),
+    ):
         x = torch.tensor(numbers, requires_grad=True)
         x.prod().backward()
         assert x.grad.tolist() == expected
@@ -161,10 +168,18 @@ def test_sorting_keeps_the_order_of_equals():
     "call, error, sentence",
     [
         (lambda: torch.ones(2, dtype=torch.int64).mean(), RuntimeError, "mean(): could not infer output dtype."),
-        (lambda: torch.empty(0).max(), RuntimeError, "max(): Expected reduction dim to be specified for input.numel() == 0."),
+        (
+            lambda: torch.empty(0).max(),
+            RuntimeError,
+            "max(): Expected reduction dim to be specified for input.numel() == 0.",
+        ),
         (lambda: torch.empty(0, 3).argmax(0), IndexError, "argmax(): Expected reduction dim 0 to have non-zero size."),
         (lambda: torch.ones(2, 3).sum((0, -2)), RuntimeError, "dim 0 appears multiple times in the list of dims"),
-        (lambda: torch.ones(2, dtype=torch.int64).softmax(0), NotImplementedError, '"softmax_lastdim_kernel_impl" not implemented for \'Long\''),
+        (
+            lambda: torch.ones(2, dtype=torch.int64).softmax(0),
+            NotImplementedError,
+            "\"softmax_lastdim_kernel_impl\" not implemented for 'Long'",
+        ),
         (lambda: torch.ones(3).topk(4), RuntimeError, "selected index k out of range"),
     ],
 )

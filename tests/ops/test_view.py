@@ -8,8 +8,8 @@ import pytest
 import rushlight as torch
 
 pytest.importorskip("hypothesis")
-from hypothesis import given  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
+from hypothesis import given
+from hypothesis import strategies as st
 
 # A view, and the same in NumPy.
 VIEWS = {
@@ -111,7 +111,10 @@ def test_siblings_see_a_change():
 @pytest.mark.parametrize("make", [lambda t: t.unbind(), lambda t: t.split(2), lambda t: t.chunk(2)])
 def test_one_of_several_views_stays(make):
     y = torch.zeros(4, requires_grad=True).clone()
-    with pytest.raises(RuntimeError, match="is a view and is being modified inplace. This view is the output of a function that returns multiple views"):
+    with pytest.raises(
+        RuntimeError,
+        match="is a view and is being modified inplace. This view is the output of a function that returns multiple views",
+    ):
         make(y)[0].add_(1)
 
 

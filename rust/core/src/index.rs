@@ -12,13 +12,20 @@ use crate::layout::{Dims, Layout};
 pub enum Item {
     Int(i64),
     /// As written, with the ends that Python puts where none is; `start` and `stop` may lie far outside.
-    Slice { start: isize, stop: isize, step: isize },
+    Slice {
+        start: isize,
+        stop: isize,
+        step: isize,
+    },
     NewAxis,
     Ellipsis,
     /// True keeps and False empties a new dimension of size one.
     Bool(bool),
     /// Indices or a mask; a mask stands for as many dimensions as it has.
-    Tensor { rank: usize, mask: bool },
+    Tensor {
+        rank: usize,
+        mask: bool,
+    },
 }
 
 /// One step of the view, in the order in which the steps are taken.
@@ -66,7 +73,9 @@ pub fn plan(own: &Layout, items: &[Item]) -> Result<Plan> {
                 let size = plan.layout.sizes[dim];
                 let wrapped = if index < 0 { index as isize + size } else { index as isize };
                 if wrapped < 0 || wrapped >= size {
-                    return Err(Error::index(format!("index {index} is out of bounds for dimension {own_dim} with size {size}")));
+                    return Err(Error::index(format!(
+                        "index {index} is out of bounds for dimension {own_dim} with size {size}"
+                    )));
                 }
                 plan.layout.offset += wrapped * plan.layout.strides[dim];
                 plan.layout.sizes.remove(dim);
@@ -146,7 +155,8 @@ pub fn subspace(dims: &[usize]) -> usize {
 
 /// The sizes of a gather's result: the indices' common sizes at `subspace`, among the dimensions that are not indexed.
 pub fn gathered(sizes: &[isize], dims: &[usize], common: &[isize]) -> Dims {
-    let mut result: Dims = sizes.iter().enumerate().filter(|(dim, _)| !dims.contains(dim)).map(|(_, &size)| size).collect();
+    let mut result: Dims =
+        sizes.iter().enumerate().filter(|(dim, _)| !dims.contains(dim)).map(|(_, &size)| size).collect();
     result.insert_from_slice(subspace(dims), common);
     result
 }
@@ -166,7 +176,8 @@ mod tests {
         assert_eq!(shape(&[3, 4, 5], &[Item::Int(-1), ALL, Item::NewAxis]), [4, 1, 5]);
         assert_eq!(shape(&[3, 4, 5], &[Item::Ellipsis, Item::Int(0)]), [3, 4]);
         assert_eq!(shape(&[3], &[Item::Slice { start: 0, stop: 0, step: 2 }]), [0]);
-        let back = plan(&Layout::contiguous(&[5]), &[Item::Slice { start: isize::MAX, stop: isize::MIN, step: -2 }]).unwrap();
+        let back =
+            plan(&Layout::contiguous(&[5]), &[Item::Slice { start: isize::MAX, stop: isize::MIN, step: -2 }]).unwrap();
         assert_eq!((back.layout.offset, back.layout.sizes[0], back.layout.strides[0]), (4, 3, -2));
         assert!(plan(&Layout::contiguous(&[5]), &[ALL]).unwrap().steps.is_empty());
     }

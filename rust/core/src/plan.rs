@@ -190,7 +190,8 @@ mod tests {
     #[test]
     fn every_element_is_visited_once() {
         let base = Layout::contiguous(&[2, 3, 4]);
-        for layout in [base.clone(), base.permute(&[2, 0, 1]), base.flip(1), base.slice(2, 3, 2, -2), base.select(1, 2)] {
+        for layout in [base.clone(), base.permute(&[2, 0, 1]), base.flip(1), base.slice(2, 3, 2, -2), base.select(1, 2)]
+        {
             let mut expected: Vec<isize> = (0..layout.numel()).map(|i| layout.locate(i)).collect();
             let mut seen = visited(&layout);
             seen.sort_unstable();

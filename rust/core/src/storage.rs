@@ -8,8 +8,8 @@ use std::any::Any;
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 
 use crate::alloc;
 use crate::device::Device;
@@ -250,7 +250,9 @@ impl Storage {
         match device {
             Device::Meta => Ok(Storage::new(Block::meta(bytes))),
             Device::Cpu => Storage::heap(bytes),
-            Device::Cuda(_) => Err(crate::error::Error::runtime("Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver from http://www.nvidia.com/Download/index.aspx")),
+            Device::Cuda(_) => Err(crate::error::Error::runtime(
+                "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver from http://www.nvidia.com/Download/index.aspx",
+            )),
         }
     }
 

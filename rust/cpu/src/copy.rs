@@ -138,7 +138,11 @@ impl Transposition {
                     }
                     for r in 0..BLOCK {
                         let target = to.offset((rows.start + r) as isize * self.row_step).add(column);
-                        std::ptr::copy_nonoverlapping(block.add(r * BLOCK).cast::<u8>(), target.cast::<u8>(), BLOCK * size_of::<T>());
+                        std::ptr::copy_nonoverlapping(
+                            block.add(r * BLOCK).cast::<u8>(),
+                            target.cast::<u8>(),
+                            BLOCK * size_of::<T>(),
+                        );
                     }
                 } else {
                     for r in rows.clone() {

@@ -40,7 +40,16 @@ pub unsafe fn take(table: *const u8, step: isize, width: usize, indices: &[i64],
 ///
 /// # Safety
 /// `grads` holds `width` elements for each index, `output` for each row; indices are rows.
-pub unsafe fn sum_rows(dtype: DType, grads: *const u8, indices: &[i64], output: *mut u8, rows: usize, width: usize, skipped: i64, averages: bool) {
+pub unsafe fn sum_rows(
+    dtype: DType,
+    grads: *const u8,
+    indices: &[i64],
+    output: *mut u8,
+    rows: usize,
+    width: usize,
+    skipped: i64,
+    averages: bool,
+) {
     // The gradients of each row follow each other in `order`, found by counting.
     let mut starts = vec![0usize; rows + 1];
     for &index in indices {

@@ -44,7 +44,9 @@ pub unsafe fn outside(index: Side, size: isize) -> Option<Outside> {
             plan.runs(range, |at, length| {
                 let mut inside = true;
                 // SAFETY: by the caller's word.
-                let value = |i: usize| unsafe { index.pointer.offset(at[0] + i as isize * step).cast::<i64>().read_unaligned() };
+                let value = |i: usize| unsafe {
+                    index.pointer.offset(at[0] + i as isize * step).cast::<i64>().read_unaligned()
+                };
                 for i in 0..length {
                     inside &= (value(i) as u64) < size as u64;
                 }
@@ -101,7 +103,9 @@ unsafe fn pick(to: *mut u8, to_step: isize, places: &Places, width: usize) {
     unsafe fn each<T: Copy>(to: *mut u8, to_step: isize, places: &Places) {
         for i in 0..places.n {
             // SAFETY: by the caller's word.
-            unsafe { to.offset(i as isize * to_step).cast::<T>().write_unaligned(places.at(i).cast::<T>().read_unaligned()) };
+            unsafe {
+                to.offset(i as isize * to_step).cast::<T>().write_unaligned(places.at(i).cast::<T>().read_unaligned())
+            };
         }
     }
     // SAFETY: by the caller's word.
@@ -133,10 +137,8 @@ pub unsafe fn scatter(operand: Side, source: Side, index: Side, dim: usize, merg
     let along = |layout: &Layout, width: usize| layout.strides.get(dim).map_or(0, |stride| stride * width as isize);
     let (step, from_step, index_step) =
         (along(operand.layout, width), along(source.layout, width), along(index.layout, INDEX_WIDTH));
-    let plan = Plan::new(
-        [&rest(operand.layout), &rest(source.layout), &rest(index.layout)],
-        [width, width, INDEX_WIDTH],
-    );
+    let plan =
+        Plan::new([&rest(operand.layout), &rest(source.layout), &rest(index.layout)], [width, width, INDEX_WIDTH]);
     let steps = plan.inner_strides();
     let across = plan.inner() > 1 && step.abs() > steps[0].abs();
     let grain = (GRAIN / (length as usize).max(1)).max(1);

@@ -77,7 +77,9 @@ impl<T: Element> Picks<T> {
                     let mut loss = 0.0;
                     if let Some(class) = self.target(index)? {
                         let (n, spot) = (index / self.spots, index % self.spots);
-                        let at = n as isize * self.strides[0] + class as isize * self.strides[1] + spot as isize * self.strides[2];
+                        let at = n as isize * self.strides[0]
+                            + class as isize * self.strides[1]
+                            + spot as isize * self.strides[2];
                         let weight = self.weight(class);
                         loss = -weight * (*self.scores.offset(at)).to_scalar().f64();
                         sums.losses += loss;

@@ -196,7 +196,12 @@ const TILE: usize = 512;
 ///
 /// # Safety
 /// The plan stays within the operands' memory, and elements have `width` bytes.
-unsafe fn each<const N: usize>(plan: &Plan<N>, ends: [*mut u8; N], width: usize, step: impl Fn([*mut u8; N], usize) + Sync) {
+unsafe fn each<const N: usize>(
+    plan: &Plan<N>,
+    ends: [*mut u8; N],
+    width: usize,
+    step: impl Fn([*mut u8; N], usize) + Sync,
+) {
     let ends = Ends(ends);
     let steps = plan.inner_strides();
     let contiguous = plan.inner() == 1 || steps.iter().all(|&step| step == width as isize);
@@ -232,10 +237,22 @@ unsafe fn each<const N: usize>(plan: &Plan<N>, ends: [*mut u8; N], width: usize,
 macro_rules! of_real {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {
-            DType::F32 => { type $T = f32; $body }
-            DType::F64 => { type $T = f64; $body }
-            DType::F16 => { type $T = f16_; $body }
-            DType::BF16 => { type $T = bf16_; $body }
+            DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            DType::F64 => {
+                type $T = f64;
+                $body
+            }
+            DType::F16 => {
+                type $T = f16_;
+                $body
+            }
+            DType::BF16 => {
+                type $T = bf16_;
+                $body
+            }
             _ => {}
         }
     };

@@ -62,7 +62,13 @@ pub unsafe fn max(dtype: DType, axes: &[Axis; 3], count: usize, input: *const u8
     }, else => ())
 }
 
-unsafe fn max_of<T: Copy + PartialOrd>(axes: &[Axis; 3], count: usize, input: Shared<T>, output: Shared<T>, places: Shared<i64>) {
+unsafe fn max_of<T: Copy + PartialOrd>(
+    axes: &[Axis; 3],
+    count: usize,
+    input: Shared<T>,
+    output: Shared<T>,
+    places: Shared<i64>,
+) {
     let [depth, height, width] = axes;
     let (area, pixels) = (product(axes, |axis| axis.size), product(axes, |axis| axis.output));
     planes(count, pixels * product(axes, |axis| axis.kernel), |plane| {
@@ -118,7 +124,14 @@ total! { f32 f64 i64 }
 ///
 /// # Safety
 /// `values` and `places` hold `count` planes of `pixels`, `output` of `area`, and places lie below `area`.
-pub unsafe fn scatter(dtype: DType, count: usize, [pixels, area]: [usize; 2], values: *const u8, places: *const i64, output: *mut u8) {
+pub unsafe fn scatter(
+    dtype: DType,
+    count: usize,
+    [pixels, area]: [usize; 2],
+    values: *const u8,
+    places: *const i64,
+    output: *mut u8,
+) {
     dispatch!(dtype, T in [f32, f64, i64] => {
         let (values, places, output) = (Shared(values.cast_mut().cast::<T>()), Shared(places.cast_mut()), Shared(output.cast::<T>()));
         planes(count, pixels + area, |plane| {
@@ -139,7 +152,14 @@ pub unsafe fn scatter(dtype: DType, count: usize, [pixels, area]: [usize; 2], va
 ///
 /// # Safety
 /// As for `scatter`, with values and output exchanged.
-pub unsafe fn gather(dtype: DType, count: usize, [pixels, area]: [usize; 2], values: *const u8, places: *const i64, output: *mut u8) {
+pub unsafe fn gather(
+    dtype: DType,
+    count: usize,
+    [pixels, area]: [usize; 2],
+    values: *const u8,
+    places: *const i64,
+    output: *mut u8,
+) {
     dispatch!(dtype, T in [f32, f64, i64] => {
         let (values, places, output) = (Shared(values.cast_mut().cast::<T>()), Shared(places.cast_mut()), Shared(output.cast::<T>()));
         planes(count, pixels, |plane| {

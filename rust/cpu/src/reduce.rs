@@ -52,7 +52,8 @@ pub type ShortRows = unsafe fn(accs: *mut u8, data: *const u8, step: isize, rows
 /// An accumulator out of `n` contiguous elements, the first of which is the `first`-th of its reduction.
 pub type RowFold = unsafe fn(acc: *mut u8, row: *const u8, n: usize, first: usize, params: &[f64]);
 /// `n` accumulators out of `rows` rows of `n` contiguous elements, `step` bytes apart.
-pub type ColumnFold = unsafe fn(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, first: usize, params: &[f64]);
+pub type ColumnFold =
+    unsafe fn(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, first: usize, params: &[f64]);
 /// Joins `n` accumulators with as many that come after them.
 pub type Join = unsafe fn(accs: *mut u8, later: *const u8, n: usize);
 /// `n` results out of accumulators of `count` elements each.
@@ -296,7 +297,13 @@ impl Reduction<'_> {
         // SAFETY: by the caller's word; a buffer holds BUFFER elements of any dtype.
         unsafe {
             if adjacent && self.dtype == takes {
-                (self.fold.row)(acc, row.offset(self.inner.bases()[0]).add(range.start * size), range.len(), range.start, self.params);
+                (self.fold.row)(
+                    acc,
+                    row.offset(self.inner.bases()[0]).add(range.start * size),
+                    range.len(),
+                    range.start,
+                    self.params,
+                );
                 return;
             }
             if range.is_empty() {
@@ -406,7 +413,9 @@ impl Reduction<'_> {
 
     /// How many of a narrow matrix's rows, which follow each other without a gap, make a row of decent width.
     fn widening(&self, n: usize) -> Option<usize> {
-        let gapless = self.reads_columns() && self.inner.is_flat() && self.inner.inner_strides()[0] == (n * self.dtype.size()) as isize;
+        let gapless = self.reads_columns()
+            && self.inner.is_flat()
+            && self.inner.inner_strides()[0] == (n * self.dtype.size()) as isize;
         (gapless && n <= 128 && !self.fold.indexed).then(|| 512 / n)
     }
 
@@ -534,7 +543,8 @@ impl Reduction<'_> {
         // SAFETY: by the caller's word; buffers hold GATHERED results of any dtype.
         unsafe {
             if (step == 1 || n == 1) && (0..results).all(|i| outputs[i].1 == gives[i]) {
-                let outs = std::array::from_fn::<_, 2, _>(|i| outputs[i].0.wrapping_offset(at * outputs[i].1.size() as isize));
+                let outs =
+                    std::array::from_fn::<_, 2, _>(|i| outputs[i].0.wrapping_offset(at * outputs[i].1.size() as isize));
                 return done(outs.as_ptr(), accs, n, count, self.params);
             }
             let mut buffers = [Bytes::<{ GATHERED * 16 }>::new(), Bytes::<{ GATHERED * 16 }>::new()];

@@ -12,9 +12,9 @@ use smallvec::SmallVec;
 use crate::node;
 use crate::profile;
 use crate::promote;
+use crate::row::{Kernel, Pointwise, Promote, Row, Run, Spec, Update};
 use crate::short;
 use crate::short::{Operand, Operands};
-use crate::row::{Kernel, Pointwise, Promote, Row, Run, Spec, Update};
 use crate::signature::Kind;
 use crate::value::{Args, Output, Value};
 
@@ -312,7 +312,9 @@ fn common_dtype(operands: &Operands, extra: &[Scalar]) -> Result<DType> {
         let dtype = first.dtype();
         let alike = |operand: &Operand| match operand {
             Operand::Tensor(tensor) => tensor.dtype() == dtype,
-            Operand::Number(number) => dtype.category() >= number.dtype().category() && dtype.category() > Category::Bool,
+            Operand::Number(number) => {
+                dtype.category() >= number.dtype().category() && dtype.category() > Category::Bool
+            }
         };
         if rest.iter().all(alike) {
             return Ok(dtype);

@@ -33,10 +33,8 @@ pub fn copy_views(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) 
     }
     crate::host::while_detached(target.numel(), || {
         let (out, input) = (to.storage().pin(), from.storage().pin());
-        let lanes = [
-            Lane { pointer: out.as_ptr(), dtype: to.dtype() },
-            Lane { pointer: input.as_ptr(), dtype: from.dtype() },
-        ];
+        let lanes =
+            [Lane { pointer: out.as_ptr(), dtype: to.dtype() }, Lane { pointer: input.as_ptr(), dtype: from.dtype() }];
         // SAFETY: layouts stay within their pinned storages.
         unsafe { rushlight_cpu::copy::copy(target, source, lanes) };
         Ok(())

@@ -232,7 +232,13 @@ impl Row {
 
     #[cold]
     fn parse(&self) -> &'static Schema {
-        let empty = || Schema { params: Vec::new(), returns: crate::signature::Returns::Tensor, positional: 0, numbers: Vec::new(), inplace: None };
+        let empty = || Schema {
+            params: Vec::new(),
+            returns: crate::signature::Returns::Tensor,
+            positional: 0,
+            numbers: Vec::new(),
+            inplace: None,
+        };
         let schema: &'static Schema = Box::leak(Box::new(Schema::parse(self.signature).unwrap_or_else(empty)));
         self.parsed.store(std::ptr::from_ref(schema).cast_mut(), Ordering::Release);
         schema

@@ -21,7 +21,10 @@ pub fn check_in_place(row: &Row, own: &Tensor, sizes: &[isize], dtype: DType) ->
             Shape(sizes)
         ))
         .shapes([own.layout().sizes.as_slice(), sizes])
-        .hint(format!("{}_ never changes its tensor's shape; the operator without the underscore broadcasts.", row.python_name())));
+        .hint(format!(
+            "{}_ never changes its tensor's shape; the operator without the underscore broadcasts.",
+            row.python_name()
+        )));
     }
     check_cast(dtype, own.dtype())?;
     check_no_self_overlap(own)
@@ -265,7 +268,11 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
                 crate::call::call(args)?.into_tensors()
             };
             if results.len() != outs.len() {
-                return Err(Error::type_(format!("{}(): expected {} tensors in out=", row.python_name(), results.len())));
+                return Err(Error::type_(format!(
+                    "{}(): expected {} tensors in out=",
+                    row.python_name(),
+                    results.len()
+                )));
             }
             for (out, result) in outs.iter().zip(&results) {
                 check_out(row, args, out, &result.layout().sizes, result.dtype())?;

@@ -47,7 +47,9 @@ fn optional(py: Python<'_>, tensor: Option<Tensor>) -> PyResult<Bound<'_, PyAny>
 }
 
 static ATTRIBUTES: &[Attribute] = &[
-    attribute(c"dtype", c"The type of the elements.", |py, t| Ok(dtype_object(py, t.dtype())?.into_bound(py).into_any())),
+    attribute(c"dtype", c"The type of the elements.", |py, t| {
+        Ok(dtype_object(py, t.dtype())?.into_bound(py).into_any())
+    }),
     attribute(c"device", c"Where the elements are.", |py, t| device_object(py, t.device())),
     attribute(c"layout", c"How the elements are held.", |py, _| give(py, strided(py)?)),
     attribute(c"shape", c"The sizes of the dimensions.", |py, t| crate::size::make(py, t.sizes())),
@@ -55,8 +57,12 @@ static ATTRIBUTES: &[Attribute] = &[
     attribute(c"itemsize", c"The bytes of one element.", |py, t| give(py, t.dtype().size())),
     attribute(c"nbytes", c"The bytes of all elements.", |py, t| give(py, t.numel() * t.dtype().size())),
     attribute(c"is_cpu", c"Whether the elements are in host memory.", |py, t| give(py, t.device() == Device::Cpu)),
-    attribute(c"is_cuda", c"Whether the elements are on a card.", |py, t| give(py, matches!(t.device(), Device::Cuda(_)))),
-    attribute(c"is_meta", c"Whether there are sizes only, and no elements.", |py, t| give(py, t.device() == Device::Meta)),
+    attribute(c"is_cuda", c"Whether the elements are on a card.", |py, t| {
+        give(py, matches!(t.device(), Device::Cuda(_)))
+    }),
+    attribute(c"is_meta", c"Whether there are sizes only, and no elements.", |py, t| {
+        give(py, t.device() == Device::Meta)
+    }),
     attribute(c"is_sparse", c"Always false: a strided tensor.", |py, _| give(py, false)),
     attribute(c"is_sparse_csr", c"Always false: a strided tensor.", |py, _| give(py, false)),
     attribute(c"is_quantized", c"Always false.", |py, _| give(py, false)),
@@ -73,12 +79,10 @@ static ATTRIBUTES: &[Attribute] = &[
     }),
     attribute(c"H", c"The matrix transposed and conjugated.", |py, t| made(py, transpose::hermitian(t))),
     attribute(c"mH", c"The matrices transposed and conjugated.", |py, t| made(py, op!(transpose::ADJOINT, t))),
-    attribute(c"real", c"The real parts, as a view.", |py, t| made(py, op!(complex::REAL, t))).writable(|value, t| {
-        assign(&op!(complex::REAL, t).map_err(raise)?, value)
-    }),
-    attribute(c"imag", c"The imaginary parts, as a view.", |py, t| made(py, op!(complex::IMAG, t))).writable(|value, t| {
-        assign(&op!(complex::IMAG, t).map_err(raise)?, value)
-    }),
+    attribute(c"real", c"The real parts, as a view.", |py, t| made(py, op!(complex::REAL, t)))
+        .writable(|value, t| assign(&op!(complex::REAL, t).map_err(raise)?, value)),
+    attribute(c"imag", c"The imaginary parts, as a view.", |py, t| made(py, op!(complex::IMAG, t)))
+        .writable(|value, t| assign(&op!(complex::IMAG, t).map_err(raise)?, value)),
     attribute(c"data", c"The same elements without history, whose changes autograd does not see.", |py, t| {
         object::wrap_bound(py, t.data())
     })
@@ -91,26 +95,30 @@ static ATTRIBUTES: &[Attribute] = &[
         }
         crate::body::set_data(t, other)
     }),
-    attribute(c"grad", c"The gradient that backward() collected, or None.", read_grad).writable(
-        |value, t| {
-            let grad = if value.is_none() { None } else { Some(object::tensor(value)?.clone()) };
-            t.set_grad(grad).map_err(raise)
-        },
-    ),
+    attribute(c"grad", c"The gradient that backward() collected, or None.", read_grad).writable(|value, t| {
+        let grad = if value.is_none() { None } else { Some(object::tensor(value)?.clone()) };
+        t.set_grad(grad).map_err(raise)
+    }),
     attribute(c"_grad", c"The gradient that backward() collected, or None.", |py, t| optional(py, t.grad())),
     attribute(c"grad_fn", c"The node that made this tensor, or None.", |py, t| match t.grad_fn().map_err(raise)? {
         Some(node) => crate::autograd::node_object(py, node),
         None => Ok(py.None().into_bound(py)),
     }),
-    attribute(c"requires_grad", c"Whether gradients are computed for this tensor.", |py, t| give(py, t.requires_grad()))
-        .writable(|value, t| {
-            let wanted = value.extract().map_err(|_| PyRuntimeError::new_err("requires_grad must be a bool"))?;
-            t.set_requires_grad(wanted).map_err(raise)
-        }),
+    attribute(c"requires_grad", c"Whether gradients are computed for this tensor.", |py, t| {
+        give(py, t.requires_grad())
+    })
+    .writable(|value, t| {
+        let wanted = value.extract().map_err(|_| PyRuntimeError::new_err("requires_grad must be a bool"))?;
+        t.set_requires_grad(wanted).map_err(raise)
+    }),
     attribute(c"is_leaf", c"Whether no recorded operator made this tensor.", |py, t| give(py, t.is_leaf())),
     attribute(c"retains_grad", c"Whether backward() keeps this tensor's gradient.", |py, t| give(py, t.retains_grad())),
-    attribute(c"output_nr", c"Which of its node's results this tensor is.", |py, t| give(py, t.output_nr().map_err(raise)?)),
-    attribute(c"_version", c"How often the elements were changed in place.", |py, t| give(py, t.version().map_err(raise)?)),
+    attribute(c"output_nr", c"Which of its node's results this tensor is.", |py, t| {
+        give(py, t.output_nr().map_err(raise)?)
+    }),
+    attribute(c"_version", c"How often the elements were changed in place.", |py, t| {
+        give(py, t.version().map_err(raise)?)
+    }),
     attribute(c"_base", c"The tensor that this one is a view of, or None.", |py, t| optional(py, t.base().cloned())),
     attribute(c"__array_interface__", c"The elements' place in memory, for NumPy.", crate::numpy::interface),
     attribute(c"__array_priority__", c"NumPy lets tensors handle mixed arithmetic.", |py, _| give(py, 1000)),

@@ -203,8 +203,14 @@ pub fn export<'py>(
     let memory = Memory::of(tensor.storage());
     let (pointer, name) = if new {
         let flags = if read_only { READ_ONLY } else { 0 } | if copied { COPIED } else { 0 };
-        let managed =
-            Versioned { major: 1, minor: 1, context: std::ptr::null_mut(), deleter: Some(end_new), flags, tensor: strided };
+        let managed = Versioned {
+            major: 1,
+            minor: 1,
+            context: std::ptr::null_mut(),
+            deleter: Some(end_new),
+            flags,
+            tensor: strided,
+        };
         let export = Box::into_raw(Box::new(Export { managed, _dims: dims, _memory: memory }));
         // SAFETY: the export was just made.
         unsafe { (*export).managed.context = export.cast() };
@@ -244,7 +250,8 @@ impl Owned for Taken {
 pub fn is_capsule(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: a living object.
     unsafe {
-        ffi::PyCapsule_IsValid(object.as_ptr(), OLD.as_ptr()) != 0 || ffi::PyCapsule_IsValid(object.as_ptr(), NEW.as_ptr()) != 0
+        ffi::PyCapsule_IsValid(object.as_ptr(), OLD.as_ptr()) != 0
+            || ffi::PyCapsule_IsValid(object.as_ptr(), NEW.as_ptr()) != 0
     }
 }
 
@@ -256,7 +263,9 @@ fn capsule_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
     let Some(producer) = object.getattr_opt(intern!(py, "__dlpack__"))? else {
         let kind = object.get_type().name()?;
-        return Err(PyTypeError::new_err(format!("from_dlpack: expected a DLPack capsule or an object with __dlpack__, got {kind}")));
+        return Err(PyTypeError::new_err(format!(
+            "from_dlpack: expected a DLPack capsule or an object with __dlpack__, got {kind}"
+        )));
     };
     let place: (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract()?;
     if place.0 != HOST {
@@ -320,13 +329,20 @@ impl Shape {
 /// The structure is one that a producer filled in.
 unsafe fn shape_of(tensor: &Strided) -> PyResult<Shape> {
     if tensor.device_type != HOST {
-        return Err(PyBufferError::new_err(format!("from_dlpack: device type {} is not supported", tensor.device_type)));
+        return Err(PyBufferError::new_err(format!(
+            "from_dlpack: device type {} is not supported",
+            tensor.device_type
+        )));
     }
     let dtype = dtype_of(tensor.dtype)?;
     let rank = usize::try_from(tensor.ndim).unwrap_or(0);
     let dims = |list: *const i64| -> Dims {
         // SAFETY: by the caller's word the list has `ndim` entries.
-        if rank == 0 { Dims::new() } else { unsafe { std::slice::from_raw_parts(list, rank) }.iter().map(|n| *n as isize).collect() }
+        if rank == 0 {
+            Dims::new()
+        } else {
+            unsafe { std::slice::from_raw_parts(list, rank) }.iter().map(|n| *n as isize).collect()
+        }
     };
     let sizes = dims(tensor.shape);
     let layout = if tensor.strides.is_null() {

@@ -100,7 +100,9 @@ impl PyDevice {
         let index = match index.map(u8::try_from) {
             None => None,
             Some(Ok(index)) => Some(index),
-            Some(Err(_)) if index < Some(0) => return Err(PyRuntimeError::new_err("Device index must not be negative")),
+            Some(Err(_)) if index < Some(0) => {
+                return Err(PyRuntimeError::new_err("Device index must not be negative"));
+            }
             Some(Err(_)) => return Err(PyRuntimeError::new_err("Device index is out of range")),
         };
         if let Ok(device) = r#type.cast::<PyDevice>() {
@@ -209,7 +211,9 @@ named! { PyLayout PyMemoryFormat }
 /// The one object `torch.strided`: programs compare layouts by identity.
 pub fn strided(py: Python<'_>) -> PyResult<Py<PyAny>> {
     static STRIDED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    STRIDED.get_or_try_init(py, || Py::new(py, PyLayout("strided")).map(Py::into_any)).map(|object| object.clone_ref(py))
+    STRIDED
+        .get_or_try_init(py, || Py::new(py, PyLayout("strided")).map(Py::into_any))
+        .map(|object| object.clone_ref(py))
 }
 
 pub const MEMORY_FORMATS: [&str; 4] = ["contiguous_format", "preserve_format", "channels_last", "channels_last_3d"];

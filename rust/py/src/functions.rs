@@ -124,7 +124,8 @@ fn asarray<'py>(
     requires_grad: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (dtype, device) = (wanted_dtype("asarray", dtype)?, wanted_device("asarray", device)?);
-    let buffers = obj.is_instance_of::<PyByteArray>() || obj.is_instance_of::<PyBytes>() || obj.is_instance_of::<PyMemoryView>();
+    let buffers =
+        obj.is_instance_of::<PyByteArray>() || obj.is_instance_of::<PyBytes>() || obj.is_instance_of::<PyMemoryView>();
     let (made, shared) = if buffers {
         (buffer::import(obj, dtype.unwrap_or_else(settings::default_dtype), -1, 0)?, true)
     } else {
@@ -167,7 +168,8 @@ fn frombuffer<'py>(
     offset: isize,
     requires_grad: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let dtype = wanted_dtype("frombuffer", Some(dtype))?.ok_or_else(|| PyTypeError::new_err("frombuffer() needs a dtype"))?;
+    let dtype =
+        wanted_dtype("frombuffer", Some(dtype))?.ok_or_else(|| PyTypeError::new_err("frombuffer() needs a dtype"))?;
     finished(py, crate::buffer::import(buffer, dtype, count, offset)?, requires_grad)
 }
 

@@ -107,7 +107,6 @@ impl Key {
         }
         Ok((view, tensors, places.iter().map(|place| place.dim).collect()))
     }
-
 }
 
 fn slice(object: &Bound<'_, PyAny>) -> PyResult<Item> {
@@ -126,7 +125,10 @@ fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
 
 /// Whether a sequence that is no tuple is read as one: NumPy's old rule.
 fn spreads(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    if object.is_exact_instance_of::<PyInt>() || object.is_exact_instance_of::<PySlice>() || object::is_tensor(object.as_ptr()) {
+    if object.is_exact_instance_of::<PyInt>()
+        || object.is_exact_instance_of::<PySlice>()
+        || object::is_tensor(object.as_ptr())
+    {
         return Ok(false);
     }
     if !is_sequence(object) || numpy::is_array(object)? {

@@ -8,8 +8,8 @@
 mod attach;
 mod attributes;
 mod autograd;
-mod buffer;
 mod body;
+mod buffer;
 mod class;
 mod conversion;
 mod convert;

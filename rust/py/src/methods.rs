@@ -234,11 +234,14 @@ methods! {
 }
 
 fn required<'py>(argument: Argument<'py>, method: &str, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    argument.ok_or_else(|| PyTypeError::new_err(format!("{method}() missing 1 required positional arguments: \"{name}\"")))
+    argument
+        .ok_or_else(|| PyTypeError::new_err(format!("{method}() missing 1 required positional arguments: \"{name}\"")))
 }
 
 pub fn named_format(format: &Bound<'_, PyAny>) -> PyResult<&'static str> {
-    let format = format.cast::<PyMemoryFormat>().map_err(|_| PyTypeError::new_err("memory_format must be torch.memory_format"))?;
+    let format = format
+        .cast::<PyMemoryFormat>()
+        .map_err(|_| PyTypeError::new_err("memory_format must be torch.memory_format"))?;
     Ok(format.get().0)
 }
 

@@ -119,7 +119,9 @@ impl PyStorage {
         if self.0.device() == Device::Cpu {
             let (to, from) = (copy.pin(), self.0.pin());
             // SAFETY: both blocks are pinned; the new one is as long as the old one was when it was asked.
-            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), to.block().len().min(from.block().len())) };
+            unsafe {
+                std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), to.block().len().min(from.block().len()))
+            };
         }
         Ok(PyStorage(copy))
     }

@@ -6,6 +6,7 @@ Each line: function, the bits of the arguments, the bits of the nearest f64, and
 units in the last place. A larger table for a closer look: write it elsewhere with more points per function and name it in
 the variable RUSHLIGHT_ORACLE when running the tests.
 """
+
 import math
 import random
 import struct
@@ -33,6 +34,7 @@ def wide(low, high):
 
 def anywhere(*spans):
     """Half of the points with exponents over the whole span, half evenly over each interesting interval."""
+
     def draw():
         a, b = random.choice(spans)
         if random.random() < 0.5:
@@ -42,6 +44,7 @@ def anywhere(*spans):
             x = wide(-1074 if random.random() < 0.2 else -40, top)
             if a <= x <= b:
                 return x
+
     return draw
 
 
@@ -90,7 +93,10 @@ FUNCTIONS = {
     "asin": (m.asin, unit),
     "acos": (real(m.acos), unit),
     "atan": (m.atan, anywhere((-3.0, 3.0), (-BIG, BIG), (-1e6, 1e6))),
-    "atan2": (m.atan2, lambda: (wide(-20, 20), wide(-20, 20)) if random.random() < 0.7 else (wide(-1022, 1023), wide(-1022, 1023))),
+    "atan2": (
+        m.atan2,
+        lambda: (wide(-20, 20), wide(-20, 20)) if random.random() < 0.7 else (wide(-1022, 1023), wide(-1022, 1023)),
+    ),
     "erf": (m.erf, anywhere((-6.0, 6.0), (-1.5, 1.5))),
     "erfc": (m.erfc, anywhere((-6.0, 27.2), (-1.5, 1.5))),
     "erfinv": (m.erfinv, unit),

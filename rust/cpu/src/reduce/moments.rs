@@ -32,7 +32,14 @@ fn merge(a: Moments, b: Moments) -> Moments {
 }
 
 /// The arithmetic that both float types share here.
-pub trait Float: Math + Element + std::ops::Add<Output = Self> + std::ops::Sub<Output = Self> + std::ops::Mul<Output = Self> + std::ops::Div<Output = Self> {
+pub trait Float:
+    Math
+    + Element
+    + std::ops::Add<Output = Self>
+    + std::ops::Sub<Output = Self>
+    + std::ops::Mul<Output = Self>
+    + std::ops::Div<Output = Self>
+{
     fn wide(self) -> f64;
     fn narrow(wide: f64) -> Self;
 }

@@ -92,7 +92,13 @@ pub unsafe fn scan<T: Copy, A: Copy + Send + Sync>(
 /// # Safety
 /// All three sides hold the whole shape.
 #[inline]
-pub unsafe fn scan_best<T: Copy>(lines: Lines, values: *mut T, places: *mut i64, from: *const T, keeps: impl Fn(T, T) -> bool + Sync) {
+pub unsafe fn scan_best<T: Copy>(
+    lines: Lines,
+    values: *mut T,
+    places: *mut i64,
+    from: *const T,
+    keeps: impl Fn(T, T) -> bool + Sync,
+) {
     let (values, places, from) = (Memory(values), Memory(places), Memory(from.cast_mut()));
     lines.each(|first, abreast| {
         for j in 0..abreast {

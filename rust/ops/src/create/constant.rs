@@ -49,7 +49,9 @@ pub fn strides(sizes: &[isize], format: Option<&str>, like: Option<&Layout>) -> 
 /// Whether the elements lie in the order of a memory format, without gaps.
 pub fn is_contiguous(layout: &Layout, format: Option<&str>) -> Result<bool> {
     let ordered = match format {
-        Some("preserve_format") => return Err(Error::runtime("preserve memory format is unsupported by the contiguous operator")),
+        Some("preserve_format") => {
+            return Err(Error::runtime("preserve memory format is unsupported by the contiguous operator"));
+        }
         Some("channels_last") if layout.rank() != 4 => return Ok(false),
         Some("channels_last_3d") if layout.rank() != 5 => return Ok(false),
         Some("channels_last" | "channels_last_3d") => channels_last(&layout.sizes),

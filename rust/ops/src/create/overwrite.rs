@@ -69,10 +69,7 @@ pub static FILL_TENSOR_: Row = Row {
         check_single(value)?;
         change(args, |own| crate::copy::copy(own, value))
     }),
-    derivative: Derivative::Formulas(&[
-        formula(0, Saves::NOTHING, nothing),
-        formula(1, Saves::NOTHING, |d| d.grad()),
-    ]),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing), formula(1, Saves::NOTHING, |d| d.grad())]),
     ..Row::BASE
 };
 
@@ -92,8 +89,7 @@ pub static FILL: Row = Row {
                 Some(value) => check_single(value)?,
                 None => check_fits(args.scalar(1)?, own.dtype())?,
             }
-            let layout =
-                Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
+            let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
             Ok(vec![Spec { layout, dtype: own.dtype(), device: own.device() }])
         },
         cpu: |args, results| match args.optional_tensor(1) {
@@ -101,10 +97,7 @@ pub static FILL: Row = Row {
             None => super::fill(&results[0], args.scalar(1)?),
         },
     }),
-    derivative: Derivative::Formulas(&[
-        formula(0, Saves::NOTHING, nothing),
-        formula(1, Saves::NOTHING, |d| d.grad()),
-    ]),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing), formula(1, Saves::NOTHING, |d| d.grad())]),
     samples: &["t(2, 3), 1", "t(), 0"],
     reference: "np.full_like(self, value)",
     ..Row::BASE

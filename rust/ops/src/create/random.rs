@@ -1,8 +1,8 @@
 //! New tensors of random numbers.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::broadcast::broadcast;
+use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::layout::Dims;
 use rushlight_core::{DType, Device, Error, Layout, Result, Scalar, dispatch};
 use rushlight_rng::Float;

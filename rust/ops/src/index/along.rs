@@ -156,7 +156,10 @@ fn check_add(args: &Args, name: &str) -> Result<()> {
         )));
     }
     if !matches!(index.dtype(), DType::I64 | DType::I32) {
-        return Err(Error::runtime(format!("{name}: Expected dtype int32/int64 for index but got: {}", index.dtype().title())));
+        return Err(Error::runtime(format!(
+            "{name}: Expected dtype int32/int64 for index but got: {}",
+            index.dtype().title()
+        )));
     }
     let along = source.sizes().get(dim).copied().unwrap_or(1);
     let apart = |tensor: &Tensor| {
@@ -206,7 +209,9 @@ pub static INDEX_COPY: Row = Row {
             let dim = wrap_dim(args.int(1)?, target.rank())?;
             let size = target.sizes()[dim];
             refuse_outside(&index, size, |value| {
-                Error::index(format!("index_copy_(): index {value} is out of bounds for dimension {dim} with size {size}"))
+                Error::index(format!(
+                    "index_copy_(): index {value} is out of bounds for dimension {dim} with size {size}"
+                ))
             })?;
             put_into(&target, &single(&target, dim, &index)?, &source, Merge::Set)
         },
@@ -216,7 +221,11 @@ pub static INDEX_COPY: Row = Row {
         formula(3, Saves::input(2), |d| selected(d).call(&crate::view::expand::EXPAND, [sizes_value(d.sizes(3))])),
     ]),
     samples: &["t(3, 4), 0, torch.tensor([2, 0]), t(2, 4)", "t(3, 4), 1, torch.tensor([1]), t(3, 1)"],
-    errors: &[("t(3), 0, torch.tensor([5]), t(1)", "IndexError", "index_copy_(): index 5 is out of bounds for dimension 0 with size 3")],
+    errors: &[(
+        "t(3), 0, torch.tensor([5]), t(1)",
+        "IndexError",
+        "index_copy_(): index 5 is out of bounds for dimension 0 with size 3",
+    )],
     ..Row::BASE
 };
 
@@ -242,7 +251,10 @@ fn check_copy(args: &Args) -> Result<()> {
         )));
     }
     if index.dtype() != DType::I64 {
-        return Err(Error::runtime(format!("index_copy_(): Expected a long tensor for index, but got {}", index.dtype().title())));
+        return Err(Error::runtime(format!(
+            "index_copy_(): Expected a long tensor for index, but got {}",
+            index.dtype().title()
+        )));
     }
     if own.dtype() != source.dtype() {
         return Err(Error::runtime(format!(
@@ -286,11 +298,15 @@ pub static INDEX_FILL: Row = Row {
         check: |args| {
             check_fill(args)?;
             if args.scalar(3)?.is_complex() && !args.tensor(0)?.dtype().is_complex() {
-                return Err(Error::runtime("index_fill_(): Converting complex Scalar to non-complex type is not supported"));
+                return Err(Error::runtime(
+                    "index_fill_(): Converting complex Scalar to non-complex type is not supported",
+                ));
             }
             Ok(())
         },
-        cpu: |args, target| fill(args, target, &crate::create::scalar_of(args.scalar(3)?, target.dtype(), target.device())?),
+        cpu: |args, target| {
+            fill(args, target, &crate::create::scalar_of(args.scalar(3)?, target.dtype(), target.device())?)
+        },
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(2), |d| cleared(d))]),
     samples: &["t(3, 4), 0, torch.tensor([2, 0]), 2", "t(3, 4), 1, torch.tensor([-1]), 3"],
@@ -458,8 +474,14 @@ fn reduced(d: &Derive) -> Result<Vec<Option<Tensor>>> {
         }
         Some(Reduction::Product) => {
             let row = |from: Expr, values: Expr| -> Result<Expr> {
-                let args: [Value; 6] =
-                    [from.done()?.into(), d.int(1).into(), (&index).into(), values.done()?.into(), "prod".into(), d.flag(5).into()];
+                let args: [Value; 6] = [
+                    from.done()?.into(),
+                    d.int(1).into(),
+                    (&index).into(),
+                    values.done()?.into(),
+                    "prod".into(),
+                    d.flag(5).into(),
+                ];
                 Ok(Expr::new(INDEX_REDUCE.call(args).and_then(Output::into_tensor)))
             };
             let own_whole = own.clone().equals(0i64).choose(1i64, own.clone());

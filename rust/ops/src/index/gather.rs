@@ -72,7 +72,11 @@ pub static GATHER: Row = Row {
     errors: &[
         ("t(3), 0, torch.tensor([5])", "RuntimeError", "index 5 is out of bounds for dimension 0 with size 3"),
         ("t(3), 0, torch.tensor([-1])", "RuntimeError", "index -1 is out of bounds for dimension 0 with size 3"),
-        ("t(3, 4), 0, torch.tensor([0])", "RuntimeError", "Index tensor must have the same number of dimensions as input tensor"),
+        (
+            "t(3, 4), 0, torch.tensor([0])",
+            "RuntimeError",
+            "Index tensor must have the same number of dimensions as input tensor",
+        ),
         (
             "t(3, 4), 0, i(3, 5, 5)",
             "RuntimeError",
@@ -128,10 +132,9 @@ pub fn check_values(index: &Tensor, layout: &Layout, size: isize, dim: usize) ->
     // SAFETY: the layout stays within the pinned storage, which holds 64-bit integers.
     match unsafe { rushlight_cpu::gather::outside(Side { pointer: pin.as_ptr(), layout }, size) } {
         None => Ok(()),
-        Some(bad) => Err(Error::runtime(format!(
-            "index {} is out of bounds for dimension {dim} with size {size}",
-            bad.value
-        ))),
+        Some(bad) => {
+            Err(Error::runtime(format!("index {} is out of bounds for dimension {dim} with size {size}", bad.value)))
+        }
     }
 }
 

@@ -44,7 +44,10 @@ impl Cut {
     /// The indices of a call, broadcast against each other.
     pub fn new(own: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Cut> {
         let dims: Vec<usize> = dims.iter().map(|&dim| dim as usize).collect();
-        if dims.len() != indices.len() || dims.iter().any(|&dim| dim >= own.rank()) || dims.windows(2).any(|d| d[0] >= d[1]) {
+        if dims.len() != indices.len()
+            || dims.iter().any(|&dim| dim >= own.rank())
+            || dims.windows(2).any(|d| d[0] >= d[1])
+        {
             return Err(Error::index(format!(
                 "too many indices for tensor of dimension {} (got {})",
                 own.rank(),

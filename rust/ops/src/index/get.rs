@@ -49,9 +49,10 @@ pub static INDEX: Row = Row {
 
 /// The kept indices of a call and the dimensions that they index.
 pub fn indices(d: &Derive) -> Result<(Vec<Tensor>, Ints)> {
-    let kept = d.list(1).into_iter().map(|index| {
-        index.cloned().ok_or_else(|| rushlight_core::Error::runtime("an index was not kept"))
-    });
+    let kept = d
+        .list(1)
+        .into_iter()
+        .map(|index| index.cloned().ok_or_else(|| rushlight_core::Error::runtime("an index was not kept")));
     Ok((kept.collect::<Result<_>>()?, d.ints(2).into()))
 }
 
@@ -65,8 +66,13 @@ pub fn get_into(own: &Tensor, cut: &Cut, result: &Tensor) -> Result<()> {
     let (source, out) = (own.storage().pin(), result.storage().pin());
     // SAFETY: offsets were checked, the result is fresh and row-major.
     unsafe {
-        rushlight_cpu::index::get(out.as_ptr(), source.as_ptr(), &cut.frame(own.layout()), &offsets, own.dtype().size());
+        rushlight_cpu::index::get(
+            out.as_ptr(),
+            source.as_ptr(),
+            &cut.frame(own.layout()),
+            &offsets,
+            own.dtype().size(),
+        );
     }
     Ok(())
 }
-

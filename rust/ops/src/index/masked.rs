@@ -93,7 +93,11 @@ pub static MASKED_FILL: Row = Row {
     derivative: Derivative::Formulas(&[formula(0, Saves::input(1), |d| cleared(d))]),
     node: "MaskedFillBackward0",
     samples: &["t(3, 4), b(3, 4), 2", "t(3, 4), b(4), 2"],
-    errors: &[("t(3), i(2, 3), 1", "RuntimeError", "masked_fill_ only supports boolean masks, but got mask with dtype long int")],
+    errors: &[(
+        "t(3), i(2, 3), 1",
+        "RuntimeError",
+        "masked_fill_ only supports boolean masks, but got mask with dtype long int",
+    )],
     ..Row::BASE
 };
 
@@ -211,9 +215,11 @@ fn fill(target: &Tensor, mask: &Tensor, value: &Tensor) -> Result<()> {
     if layout.numel() == 0 {
         return Ok(());
     }
-    let (wide_mask, wide_value) = (mask.layout().broadcast_to(&layout.sizes)?, value.layout().broadcast_to(&layout.sizes)?);
+    let (wide_mask, wide_value) =
+        (mask.layout().broadcast_to(&layout.sizes)?, value.layout().broadcast_to(&layout.sizes)?);
     let dtype = target.dtype();
-    let plan = Plan::new([layout, layout, &wide_mask, &wide_value], [dtype.size(), dtype.size(), 1, value.dtype().size()]);
+    let plan =
+        Plan::new([layout, layout, &wide_mask, &wide_value], [dtype.size(), dtype.size(), 1, value.dtype().size()]);
     let (to, truths, number) = (target.storage().pin(), mask.storage().pin(), value.storage().pin());
     let lane = |pointer: *mut u8, dtype: DType| Lane { pointer, dtype };
     let lanes = [

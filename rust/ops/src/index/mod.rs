@@ -95,7 +95,11 @@ fn fill(own: &Tensor, mask: &Tensor, dim: usize, value: &Tensor) -> Result<()> {
 /// Without leading dimensions of size one, as long as there are more than `rank`.
 fn stripped(value: &Tensor, rank: usize) -> Result<Tensor> {
     let extra = value.sizes().iter().take(value.rank().saturating_sub(rank)).take_while(|&&size| size == 1).count();
-    if extra == 0 { Ok(value.clone()) } else { op!(crate::view::reshape::VIEW, value, sizes_value(&value.sizes()[extra..])) }
+    if extra == 0 {
+        Ok(value.clone())
+    } else {
+        op!(crate::view::reshape::VIEW, value, sizes_value(&value.sizes()[extra..]))
+    }
 }
 
 /// Indices as integers, one for each indexed dimension: a mask becomes the coordinates of its true elements.
@@ -110,7 +114,9 @@ pub fn prepare(own: &Tensor, tensors: Vec<Tensor>, dims: &[usize]) -> Result<(Ve
             }
             DType::Bool | DType::U8 => {
                 if tensor.dtype() == DType::U8 {
-                    crate::host::warn("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.")?;
+                    crate::host::warn(
+                        "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
+                    )?;
                 }
                 check_mask(own, &tensor, dim)?;
                 for (axis, index) in nonzero::coordinates(&tensor)?.into_iter().enumerate() {

@@ -3,11 +3,11 @@
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Layout, Result};
 
+use crate::Tensor;
 use crate::derive::Derivative;
 use crate::row::{DTypes, Row, Run, Variants};
 use crate::value::Output;
 use crate::view::narrow::selected;
-use crate::Tensor;
 
 /// A tensor's truths as contiguous bytes.
 pub fn truths(tensor: &Tensor) -> Result<Tensor> {

@@ -68,7 +68,11 @@ pub static PUT: Row = Row {
         }),
     ]),
     node: "IndexPutBackward0",
-    samples: &["t(4, 3), (i(4, 2),), (0,), t(2, 3)", "t(4, 3), (i(4, 6),), (0,), t(3), True", "t(4, 3, 2), (i(4, 5), i(2, 5)), (0, 2), t(5, 3), True"],
+    samples: &[
+        "t(4, 3), (i(4, 2),), (0,), t(2, 3)",
+        "t(4, 3), (i(4, 6),), (0,), t(3), True",
+        "t(4, 3, 2), (i(4, 5), i(2, 5)), (0, 2), t(5, 3), True",
+    ],
     ..Row::BASE
 };
 
@@ -120,7 +124,11 @@ fn arguments<'a>(args: &'a Args) -> Result<Args<'a>> {
         dim += if mask { index.rank() } else { 1 };
     }
     if dim > own.rank() {
-        return Err(Error::index(format!("too many indices for tensor of dimension {} (got {})", own.rank(), given.len())));
+        return Err(Error::index(format!(
+            "too many indices for tensor of dimension {} (got {})",
+            own.rank(),
+            given.len()
+        )));
     }
     let (indices, dims) = super::prepare(own, given, &dims)?;
     let accumulate = args.bool(3)?;
@@ -162,4 +170,3 @@ pub static INDEX_PUT_: Row = Row {
 pub fn single(own: &Tensor, dim: usize, index: &Tensor) -> Result<Cut> {
     Cut::new(own, &[index], &[dim as i64])
 }
-

@@ -54,7 +54,10 @@ pub static SCATTER_VALUE: Row = Row {
     tensor([[0., 5.],
             [5., 0.]])",
     dtypes: DTypes::ALL,
-    run: Run::Update(Update { check: |args| check(args, "scatter"), cpu: |args, target| write(args, target, Merge::Set) }),
+    run: Run::Update(Update {
+        check: |args| check(args, "scatter"),
+        cpu: |args, target| write(args, target, Merge::Set),
+    }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(2), |d| zeroed(d, d.grad()))]),
     samples: &["t(3, 4), 1, torch.tensor([[0, 3], [2, 1], [1, 0]]), 2"],
     ..Row::BASE
@@ -72,14 +75,20 @@ pub static SCATTER_MERGED: Row = Row {
     run: Run::Update(Update {
         check: |args| {
             merge_named(args.str(4)?)?;
-            crate::host::warn("The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future PyTorch release. Use torch.scatter_reduce instead for more reduction options.")?;
+            crate::host::warn(
+                "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future PyTorch release. Use torch.scatter_reduce instead for more reduction options.",
+            )?;
             check(args, "scatter")
         },
         cpu: |args, target| write(args, target, merge_named(args.str(4)?)?),
     }),
     derivative: Derivative::NonDifferentiable("use scatter_reduce, which is"),
     samples: &["t(3), 0, torch.tensor([2, 2]), t(2), reduce='add'"],
-    errors: &[("t(3), 0, torch.tensor([0]), t(1), reduce='foo'", "RuntimeError", "reduce argument must be either add or multiply.")],
+    errors: &[(
+        "t(3), 0, torch.tensor([0]), t(1), reduce='foo'",
+        "RuntimeError",
+        "reduce argument must be either add or multiply.",
+    )],
     ..Row::BASE
 };
 
@@ -118,13 +127,20 @@ pub static SCATTER_ADD: Row = Row {
     >>> torch.scatter_add(torch.zeros(3), 0, torch.tensor([0, 0, 2]), torch.tensor([1., 2., 3.]))
     tensor([3., 0., 3.])",
     dtypes: DTypes::ALL,
-    run: Run::Update(Update { check: |args| check(args, "scatter"), cpu: |args, target| write(args, target, Merge::Add) }),
+    run: Run::Update(Update {
+        check: |args| check(args, "scatter"),
+        cpu: |args, target| write(args, target, Merge::Add),
+    }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::NOTHING, |d| d.grad()),
         formula(3, Saves::input(2), |d| gathered(d, d.grad())),
     ]),
     samples: &["t(3, 4), 1, i(4, 3, 4), t(3, 4)", "t(3), 0, i(3, 5), t(6)", "t(3, 4), 0, i(3, 2, 3), t(2, 4)"],
-    errors: &[("t(3), 0, torch.tensor([5]), t(1)", "RuntimeError", "index 5 is out of bounds for dimension 0 with size 3")],
+    errors: &[(
+        "t(3), 0, torch.tensor([5]), t(1)",
+        "RuntimeError",
+        "index 5 is out of bounds for dimension 0 with size 3",
+    )],
     ..Row::BASE
 };
 
@@ -165,8 +181,11 @@ fn check(args: &Args, name: &str) -> Result<()> {
     check_index(name, index)?;
     let source = args.optional_tensor(3);
     if let Some(source) = source.filter(|source| source.dtype() != own.dtype()) {
-        return Err(Error::runtime(format!("{name}(): Expected self.dtype to be equal to src.dtype"))
-            .hint(format!("self is {}, src is {}.", own.dtype(), source.dtype())));
+        return Err(Error::runtime(format!("{name}(): Expected self.dtype to be equal to src.dtype")).hint(format!(
+            "self is {}, src is {}.",
+            own.dtype(),
+            source.dtype()
+        )));
     }
     if index.numel() == 0 {
         return Ok(());
@@ -230,8 +249,7 @@ fn scatter_into(target: &Tensor, dim: usize, index: &Tensor, source: &Tensor, me
         return Ok(());
     }
     let index = long(index)?;
-    let (own, places, from) =
-        (at_least_1d(target.layout()), at_least_1d(index.layout()), at_least_1d(source.layout()));
+    let (own, places, from) = (at_least_1d(target.layout()), at_least_1d(index.layout()), at_least_1d(source.layout()));
     check_values(&index, &places, own.sizes[dim], dim)?;
     let (to, at, values) = (target.storage().pin(), index.storage().pin(), source.storage().pin());
     // SAFETY: sizes and indices were checked, layouts stay within their storages, and both dtypes are the same.
@@ -395,10 +413,12 @@ fn reduced(d: &Derive) -> Result<Vec<Option<Tensor>>> {
             (grad.clone() / count.clone(), gathered(d, grad / count))
         }
         Some(Reduction::Greatest | Reduction::Least) => {
-            let like = |truth: Expr| truth.choose(1.0, 0.0).call(&crate::convert::TO_DTYPE, [d.results[0].dtype.into()]);
+            let like =
+                |truth: Expr| truth.choose(1.0, 0.0).call(&crate::convert::TO_DTYPE, [d.results[0].dtype.into()]);
             let own_is = like(own.equals(result.clone()));
             let source_is = like(source.equals(read(result)));
-            let sharers = own_is.clone().call(&SCATTER_ADD, [dim.into(), (&index).into(), source_is.clone().done()?.into()]);
+            let sharers =
+                own_is.clone().call(&SCATTER_ADD, [dim.into(), (&index).into(), source_is.clone().done()?.into()]);
             let share = grad / sharers;
             (own_is * share.clone(), source_is * read(share))
         }

@@ -24,7 +24,10 @@ pub static TAKE: Row = Row {
         infer: |args| {
             let (own, index) = (args.tensor(0)?, args.tensor(1)?);
             if index.dtype() != DType::I64 {
-                return Err(Error::runtime(format!("take(): Expected a long tensor for index, but got {}", index.dtype().title())));
+                return Err(Error::runtime(format!(
+                    "take(): Expected a long tensor for index, but got {}",
+                    index.dtype().title()
+                )));
             }
             if own.numel() == 0 && index.numel() != 0 {
                 return Err(Error::index("take(): tried to take from an empty tensor"));
@@ -47,7 +50,11 @@ pub static TAKE: Row = Row {
         }
     })]),
     samples: &["t(3, 4), i(12, 5)", "t(3, 4).t(), i(12, 2, 2)", "t(3), i(3)"],
-    errors: &[("t(3), torch.tensor([9])", "IndexError", "out of range: tried to access index 9 on a tensor of 3 elements.")],
+    errors: &[(
+        "t(3), torch.tensor([9])",
+        "IndexError",
+        "out of range: tried to access index 9 on a tensor of 3 elements.",
+    )],
     reference: "np.take(self, index)",
     ..Row::BASE
 };
@@ -79,7 +86,10 @@ pub static PUT: Row = Row {
         check: |args| {
             let (own, index, source) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
             if index.dtype() != DType::I64 {
-                return Err(Error::runtime(format!("put_(): Expected a long tensor for index, but got {}", index.dtype().title())));
+                return Err(Error::runtime(format!(
+                    "put_(): Expected a long tensor for index, but got {}",
+                    index.dtype().title()
+                )));
             }
             if own.dtype() != source.dtype() {
                 return Err(Error::runtime(format!(
@@ -135,6 +145,10 @@ pub static PUT: Row = Row {
         }),
     ]),
     samples: &["t(3, 4), torch.tensor([3, 0]), t(2)", "t(3, 4).t(), i(12, 5), t(5), True"],
-    errors: &[("t(3), torch.tensor([9]), t(1)", "IndexError", "out of range: tried to access index 9 on a tensor of 3 elements.")],
+    errors: &[(
+        "t(3), torch.tensor([9]), t(1)",
+        "IndexError",
+        "out of range: tried to access index 9 on a tensor of 3 elements.",
+    )],
     ..Row::BASE
 };

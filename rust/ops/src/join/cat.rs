@@ -132,12 +132,17 @@ pub static STACK: Row = Row {
             let grad = d.grad().done()?;
             let dim = wrap_dim(d.int(1), grad.rank())?;
             let each = d.wanted.iter().enumerate();
-            each.map(|(at, &wanted)| if wanted { selected(&grad, dim, at as isize).map(Some) } else { Ok(None) }).collect()
+            each.map(|(at, &wanted)| if wanted { selected(&grad, dim, at as isize).map(Some) } else { Ok(None) })
+                .collect()
         },
     }),
     samples: &["[t(2, 3), t(2, 3)]", "[t(2, 3), t(2, 3)], -1", "[t(), t()]"],
     errors: &[
-        ("[t(2), t(3)]", "RuntimeError", "stack expects each tensor to be equal size, but got [2] at entry 0 and [3] at entry 1"),
+        (
+            "[t(2), t(3)]",
+            "RuntimeError",
+            "stack expects each tensor to be equal size, but got [2] at entry 0 and [3] at entry 1",
+        ),
         ("[]", "RuntimeError", "stack expects a non-empty TensorList"),
     ],
     reference: "np.stack(tensors, dim)",

@@ -130,4 +130,3 @@ pub static BLOCK_DIAG: Row = Row {
     samples: &["[t(2, 3), t(2)]", "[t(), t(2, 2)]"],
     ..Row::BASE
 };
-

@@ -90,7 +90,8 @@ flips! {
 pub static ROLL: Row = Row {
     name: "roll",
     signature: "(Tensor self, int[] shifts, int[] dims=[]) -> Tensor",
-    doc: "A copy with the elements moved on by `shifts` along `dims`; what falls off the end comes back at the beginning.
+    doc:
+        "A copy with the elements moved on by `shifts` along `dims`; what falls off the end comes back at the beginning.
 
 Without `dims` the elements roll as if they stood in one row.
 
@@ -201,8 +202,11 @@ pub static ROT90: Row = Row {
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3)", "t(2, 3), 2", "t(2, 3, 4), -1, (1, 2)", "t(2, 3), 0"],
-    errors: &[("t(2, 3), 1, (0, 0)", "RuntimeError", "expected rotation dims to be different, but got dim0 = 0 and dim1 = 0")],
+    errors: &[(
+        "t(2, 3), 1, (0, 0)",
+        "RuntimeError",
+        "expected rotation dims to be different, but got dim0 = 0 and dim1 = 0",
+    )],
     reference: "np.rot90(self, k, dims)",
     ..Row::BASE
 };
-

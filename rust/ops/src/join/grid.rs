@@ -52,20 +52,28 @@ pub static MESHGRID: Row = Row {
     run: Run::Compose(|args| {
         let indexing = args.optional_str(1);
         if indexing.is_none() {
-            crate::host::warn("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.")?;
+            crate::host::warn(
+                "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.",
+            )?;
         }
         grid(args, indexing.unwrap_or("ij")).map(Output::List)
     }),
     derivative: Derivative::Composed,
     samples: &["[t(2), t(3)], indexing='ij'", "[t(2), t(3), t()], indexing='xy'"],
-    errors: &[("[t(2)], indexing='foo'", "RuntimeError", "torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: foo")],
+    errors: &[(
+        "[t(2)], indexing='foo'",
+        "RuntimeError",
+        "torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: foo",
+    )],
     reference: "np.meshgrid(*tensors, indexing=indexing)",
     ..Row::BASE
 };
 
 fn grid(args: &Args, indexing: &str) -> Result<Vec<Tensor>> {
     let mut tensors = args.tensors(0)?;
-    let Some(first) = tensors.first().copied() else { return Err(Error::runtime("meshgrid expects a non-empty TensorList")) };
+    let Some(first) = tensors.first().copied() else {
+        return Err(Error::runtime("meshgrid expects a non-empty TensorList"));
+    };
     for tensor in &tensors {
         if tensor.dtype() != first.dtype() {
             return Err(Error::runtime("meshgrid expects all tensors to have the same dtype"));
@@ -117,7 +125,10 @@ pub static CARTESIAN_PROD: Row = Row {
     run: Run::Compose(|args| {
         let tensors = args.tensors(0)?;
         if let Some(tensor) = tensors.iter().find(|tensor| tensor.rank() != 1) {
-            return Err(Error::runtime(format!("Expect a 1D vector, but got shape {}", rushlight_core::layout::Shape(tensor.sizes()))));
+            return Err(Error::runtime(format!(
+                "Expect a 1D vector, but got shape {}",
+                rushlight_core::layout::Shape(tensor.sizes())
+            )));
         }
         if let [only] = tensors.as_slice() {
             return Ok(Output::Tensor((*only).clone()));

@@ -53,7 +53,13 @@ negative width cuts off.
         let back: Ints = d.ints(1).iter().map(|width| -width).collect();
         d.grad().call(&CONSTANT_PAD, [Value::Ints(back)])
     })]),
-    samples: &["t(2, 3), (1, 2)", "t(2, 3), (1, 1, 0, 2), 3", "t(4), (-1, 2)", "t(2, 3), (-1, -1)", "t(0, 2), (1, 1, 1, 0)"],
+    samples: &[
+        "t(2, 3), (1, 2)",
+        "t(2, 3), (1, 1, 0, 2), 3",
+        "t(4), (-1, 2)",
+        "t(2, 3), (-1, -1)",
+        "t(0, 2), (1, 1, 1, 0)",
+    ],
     errors: &[("t(2, 3), (1,)", "RuntimeError", "Length of pad must be even but instead it equals 1")],
     ..Row::BASE
 };
@@ -202,4 +208,3 @@ fn borders(args: &Args, own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor>
     }
     Ok(if whole.ptr_eq(own) { op!(crate::convert::CLONE, own)? } else { whole })
 }
-

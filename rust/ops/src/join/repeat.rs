@@ -42,7 +42,8 @@ pub static REPEAT: Row = Row {
             // Every dimension of the result falls apart into how often and how far.
             let sizes: Dims = pairs.iter().flat_map(|&(times, size)| [times, size]).collect();
             let missing = pairs.len() - own.rank();
-            let strides = (0..pairs.len()).flat_map(|d| [0, if d < missing { 0 } else { own.layout().strides[d - missing] }]);
+            let strides =
+                (0..pairs.len()).flat_map(|d| [0, if d < missing { 0 } else { own.layout().strides[d - missing] }]);
             let source = Layout { sizes: sizes.clone(), strides: strides.collect(), offset: own.layout().offset };
             crate::copy::copy_views(whole, &Layout::contiguous(&sizes), own, &source)
         },
@@ -72,7 +73,11 @@ pub static REPEAT: Row = Row {
 /// For each dimension of the result how often, and how far.
 fn pairs(sizes: &[isize], repeats: &[i64]) -> Vec<(isize, isize)> {
     let missing = repeats.len().saturating_sub(sizes.len());
-    repeats.iter().enumerate().map(|(d, &times)| (times as isize, if d < missing { 1 } else { sizes[d - missing] })).collect()
+    repeats
+        .iter()
+        .enumerate()
+        .map(|(d, &times)| (times as isize, if d < missing { 1 } else { sizes[d - missing] }))
+        .collect()
 }
 
 pub static TILE: Row = Row {
@@ -201,7 +206,9 @@ pub static REPEAT_INTERLEAVE_INT: Row = Row {
         let (own, dim) = along(args.tensor(0)?, args.optional_int(2))?;
         let mut sizes = own.sizes().clone();
         if args.optional_int(3).is_some_and(|size| size != sizes[dim] as i64 * repeats) {
-            return Err(Error::runtime("repeat_interleave: Invalid output_size, expected ".to_owned() + &Shape(&sizes).to_string()));
+            return Err(Error::runtime(
+                "repeat_interleave: Invalid output_size, expected ".to_owned() + &Shape(&sizes).to_string(),
+            ));
         }
         sizes.insert(dim + 1, repeats as isize);
         let wide = op!(EXPAND, op!(crate::view::squeeze::UNSQUEEZE, own, dim + 1)?, sizes_value(&sizes))?;

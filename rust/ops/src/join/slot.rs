@@ -92,7 +92,9 @@ slots! {
 fn slice(own: &Layout, args: &Args) -> Result<Layout> {
     let dim = wrap_dim(args.int(2)?, own.rank())?;
     let end = |place: usize, missing: isize| args.optional_int(place).map_or(missing, |at| at as isize);
-    let Some(&size) = own.sizes.get(dim) else { return Err(Error::index("slice() cannot be applied to a 0-dim tensor.")) };
+    let Some(&size) = own.sizes.get(dim) else {
+        return Err(Error::index("slice() cannot be applied to a 0-dim tensor."));
+    };
     let step = args.int(5)? as isize;
     if step <= 0 {
         return Err(Error::runtime("slice step must be positive"));
@@ -117,20 +119,15 @@ pub static AS_STRIDED_SCATTER: Row = Row {
     >>> torch.as_strided_scatter(torch.zeros(4), torch.ones(2), (2,), (2,))
     tensor([1., 0., 1., 0.])",
     dtypes: DTypes::ALL,
-    run: Run::Update(Update {
-        check: |args| check(args, strided),
-        cpu: |args, target| write(args, target, strided),
-    }),
+    run: Run::Update(Update { check: |args| check(args, strided), cpu: |args, target| write(args, target, strided) }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::NOTHING, |d| outside(d, &AS_STRIDED_SCATTER)),
-        formula(1, Saves::NOTHING, |d| {
-            match d.grad().done().and_then(|grad| crate::convert::contiguous(&grad)) {
-                Ok(grad) => match strided(grad.layout(), d.args) {
-                    Ok(slot) => Expr::new(crate::view::strided::as_strided(&grad, &slot)),
-                    Err(error) => Expr::failed(error),
-                },
+        formula(1, Saves::NOTHING, |d| match d.grad().done().and_then(|grad| crate::convert::contiguous(&grad)) {
+            Ok(grad) => match strided(grad.layout(), d.args) {
+                Ok(slot) => Expr::new(crate::view::strided::as_strided(&grad, &slot)),
                 Err(error) => Expr::failed(error),
-            }
+            },
+            Err(error) => Expr::failed(error),
         }),
     ]),
     samples: &["t(6), t(2), (2,), (3,)"],

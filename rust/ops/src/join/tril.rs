@@ -52,7 +52,13 @@ fn clear(target: &Tensor, diagonal: i64, upper: bool) -> Result<()> {
     let pin = target.storage().pin();
     // SAFETY: the layout stays within the pinned storage.
     unsafe {
-        rushlight_cpu::copy::clear_triangle(pin.as_ptr(), target.layout(), target.dtype().size(), diagonal as isize, upper);
+        rushlight_cpu::copy::clear_triangle(
+            pin.as_ptr(),
+            target.layout(),
+            target.dtype().size(),
+            diagonal as isize,
+            upper,
+        );
     }
     Ok(())
 }

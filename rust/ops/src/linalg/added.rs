@@ -276,11 +276,7 @@ pub static ADDBMM: Row = Row {
     }),
     derivative: Derivative::Composed,
     samples: &["t(3, 5), t(2, 3, 4), t(2, 4, 5)", "t(5), t(2, 3, 4), t(2, 4, 5), beta=2, alpha=3"],
-    errors: &[(
-        "t(3, 3), t(2, 3, 4), t(2, 5, 3)",
-        "RuntimeError",
-        "Incompatible matrix sizes for bmm (3x4 and 5x3)",
-    )],
+    errors: &[("t(3, 3), t(2, 3, 4), t(2, 5, 3)", "RuntimeError", "Incompatible matrix sizes for bmm (3x4 and 5x3)")],
     reference: "beta * self + alpha * np.matmul(batch1, batch2).sum(0)",
     ..Row::BASE
 };

@@ -29,7 +29,10 @@ pub static OUTER: Row = Row {
         let (x, y) = (args.tensor(0)?, args.tensor(1)?);
         for (name, vector) in [("self", x), ("vec2", y)] {
             if vector.rank() != 1 {
-                return Err(Error::runtime(format!("outer: Expected 1-D argument {name}, but got {}-D", vector.rank())));
+                return Err(Error::runtime(format!(
+                    "outer: Expected 1-D argument {name}, but got {}-D",
+                    vector.rank()
+                )));
             }
         }
         op!(crate::pointwise::arith::MUL, &reshaped(x, &[x.sizes()[0], 1])?, y).map(Output::Tensor)
@@ -82,7 +85,8 @@ pub fn contract(a: &Tensor, b: &Tensor, from_a: &[usize], from_b: &[usize]) -> R
         (0..tensor.rank()).filter(|dim| !taken.contains(dim)).collect()
     };
     let (kept_a, kept_b) = (rest(a, from_a), rest(b, from_b));
-    let sizes = |tensor: &Tensor, dims: &[usize]| -> SmallVec<[isize; 6]> { dims.iter().map(|&d| tensor.sizes()[d]).collect() };
+    let sizes =
+        |tensor: &Tensor, dims: &[usize]| -> SmallVec<[isize; 6]> { dims.iter().map(|&d| tensor.sizes()[d]).collect() };
     let inner: isize = sizes(a, from_a).iter().product();
     let (mut shape, other) = (sizes(a, &kept_a), sizes(b, &kept_b));
     let (rows, cols) = (shape.iter().product::<isize>(), other.iter().product::<isize>());
@@ -124,7 +128,9 @@ fn tensordot(args: &Args) -> Result<Tensor> {
     if from_a.len() != from_b.len() {
         return Err(Error::runtime("both dimension lists should have same length"));
     }
-    let wrap = |dims: &[i64], rank: usize| -> Result<SmallVec<[usize; 6]>> { dims.iter().map(|&dim| wrap_dim(dim, rank)).collect() };
+    let wrap = |dims: &[i64], rank: usize| -> Result<SmallVec<[usize; 6]>> {
+        dims.iter().map(|&dim| wrap_dim(dim, rank)).collect()
+    };
     let (dims_a, dims_b) = (wrap(from_a, a.rank())?, wrap(from_b, b.rank())?);
     let (mut a, mut b) = (a.clone(), b.clone());
     for (at, (&x, &y)) in dims_a.iter().zip(&dims_b).enumerate() {

@@ -218,7 +218,8 @@ fn contract(terms: Vec<Term>, output: &[Label]) -> Result<Tensor> {
         result = pair(result, next, wanted)?;
     }
     let result = summed(result, |label| output.contains(label))?;
-    let order: Vec<usize> = output.iter().filter_map(|label| result.labels.iter().position(|own| own == label)).collect();
+    let order: Vec<usize> =
+        output.iter().filter_map(|label| result.labels.iter().position(|own| own == label)).collect();
     if order.is_empty() { Ok(result.tensor) } else { permuted(&result.tensor, &order) }
 }
 
@@ -236,7 +237,9 @@ fn summed(term: Term, wanted: impl Fn(&Label) -> bool) -> Result<Term> {
 fn pair(a: Term, b: Term, wanted: impl Fn(&Label) -> bool) -> Result<Term> {
     let a = summed(a, |label| wanted(label) || b.labels.contains(label))?;
     let b = summed(b, |label| wanted(label) || a.labels.contains(label))?;
-    let size = |term: &Term, label: &Label| term.labels.iter().position(|own| own == label).map(|dim| term.tensor.sizes()[dim]);
+    let size = |term: &Term, label: &Label| {
+        term.labels.iter().position(|own| own == label).map(|dim| term.tensor.sizes()[dim])
+    };
     let (mut batch, mut inner, mut left, mut right) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for label in &a.labels {
         match (b.labels.contains(label), wanted(label)) {
@@ -255,7 +258,8 @@ fn pair(a: Term, b: Term, wanted: impl Fn(&Label) -> bool) -> Result<Term> {
     // Every name of a group in order, stretched to its full size, and the group as one dimension.
     let grouped = |term: &Term, groups: [&[Label]; 3]| -> Result<Tensor> {
         let labels: Vec<Label> = groups.concat();
-        let order: Vec<usize> = labels.iter().filter_map(|label| term.labels.iter().position(|own| own == label)).collect();
+        let order: Vec<usize> =
+            labels.iter().filter_map(|label| term.labels.iter().position(|own| own == label)).collect();
         let tensor = if order.is_empty() { term.tensor.clone() } else { permuted(&term.tensor, &order)? };
         let sizes: Vec<isize> = labels.iter().map(&full).collect();
         let value = crate::view::reshape::sizes_value;

@@ -13,7 +13,13 @@ use crate::value::{Args, Ints, Output, Value};
 
 /// Operand 0 times operand 1, without more.
 fn multiply(args: &Args, results: &[Tensor]) -> Result<()> {
-    product(Operand::of(&results[0]), Scalar::ONE, Operand::row(args.tensor(0)?), Operand::column(args.tensor(1)?), None)
+    product(
+        Operand::of(&results[0]),
+        Scalar::ONE,
+        Operand::row(args.tensor(0)?),
+        Operand::column(args.tensor(1)?),
+        None,
+    )
 }
 
 /// The result of a product of vectors seen as matrices, whatever its own rank.
@@ -158,7 +164,12 @@ pub static BMM: Row = Row {
         formula(0, Saves::input(1), |d| d.grad().with_tensor(&BMM, d.input(1).adjoint())),
         formula(1, Saves::input(0), |d| d.input(0).adjoint().with_tensor(&BMM, d.grad())),
     ]),
-    samples: &["t(2, 3, 4), t(2, 4, 5)", "t(2, 4, 3).transpose(1, 2), t(2, 4, 5)", "t(0, 3, 4), t(0, 4, 5)", "t(2, 3, 0), t(2, 0, 5)"],
+    samples: &[
+        "t(2, 3, 4), t(2, 4, 5)",
+        "t(2, 4, 3).transpose(1, 2), t(2, 4, 5)",
+        "t(0, 3, 4), t(0, 4, 5)",
+        "t(2, 3, 0), t(2, 0, 5)",
+    ],
     errors: &[
         ("t(3, 4), t(2, 4, 3)", "RuntimeError", "batch1 must be a 3D tensor"),
         ("t(2, 3, 4), t(4, 3)", "RuntimeError", "batch2 must be a 3D tensor"),

@@ -109,7 +109,12 @@ pub fn product(out: Operand, alpha: Scalar, a: Operand, b: Operand, addend: Opti
                 (Some((beta, layout)), Some(pin)) => Some((*beta, matrices(layout, pin))),
                 _ => None,
             },
-            c: Matrices { ptr: c.ptr.cast_mut(), batch_stride: c.batch_stride, row_stride: c.row_stride, col_stride: c.col_stride },
+            c: Matrices {
+                ptr: c.ptr.cast_mut(),
+                batch_stride: c.batch_stride,
+                row_stride: c.row_stride,
+                col_stride: c.col_stride,
+            },
         };
         // SAFETY: layouts stay within their pinned storages, and the result is apart from the operands.
         unsafe { gemm_of(dtype, &product) };

@@ -30,8 +30,16 @@ Shapes: inputs `(*, in1)` and `(*, in2)`, weight `(out, in1, in2)`, bias `(out)`
     derivative: Derivative::Composed,
     samples: &["t(2, 3), t(2, 4), t(5, 3, 4), t(5)", "t(3), t(4), t(5, 3, 4)", "t(2, 2, 3), t(2, 2, 4), t(5, 3, 4)"],
     errors: &[
-        ("t(2, 2), t(2, 4), t(5, 3, 4)", "RuntimeError", "bilinear(): input1 size does not match weight size: got 2 but expected 3"),
-        ("t(2, 3), t(3, 4), t(5, 3, 4)", "RuntimeError", "bilinear(): input batch dimensions do not match at dim 0: got 2 and 3"),
+        (
+            "t(2, 2), t(2, 4), t(5, 3, 4)",
+            "RuntimeError",
+            "bilinear(): input1 size does not match weight size: got 2 but expected 3",
+        ),
+        (
+            "t(2, 3), t(3, 4), t(5, 3, 4)",
+            "RuntimeError",
+            "bilinear(): input batch dimensions do not match at dim 0: got 2 and 3",
+        ),
     ],
     reference: "np.einsum('...i,kij,...j->...k', input1, weight, input2) + (0 if bias is None else bias)",
     ..Row::BASE
@@ -40,7 +48,11 @@ Shapes: inputs `(*, in1)` and `(*, in2)`, weight `(out, in1, in2)`, bias `(out)`
 fn bilinear(args: &Args) -> Result<Tensor> {
     let (x, y, weight, bias) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?, args.optional_tensor(3));
     if x.rank() != y.rank() {
-        return Err(Error::runtime(format!("bilinear(): input dimensions do not match: got {} and {}", x.rank(), y.rank())));
+        return Err(Error::runtime(format!(
+            "bilinear(): input dimensions do not match: got {} and {}",
+            x.rank(),
+            y.rank()
+        )));
     }
     let (Some((own, batch)), Some((other, others))) = (x.sizes().split_last(), y.sizes().split_last()) else {
         return Err(Error::runtime("bilinear(): inputs must have at least one dimension"));

@@ -36,7 +36,9 @@ pub static CONV: Row = Row {
             sizes.extend(output_sizes(&input.sizes()[2..], &weight.sizes()[2..], args)?);
             Ok(vec![Spec::new(&sizes, input.dtype(), input)])
         },
-        cpu: |args, results| run(Target::Output, args, [args.tensor(0)?, args.tensor(1)?, &results[0]], args.optional_tensor(2)),
+        cpu: |args, results| {
+            run(Target::Output, args, [args.tensor(0)?, args.tensor(1)?, &results[0]], args.optional_tensor(2))
+        },
     }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::input(1), |d| again(&CONV_INPUT, d, d.grad(), d.input(1).conj(), Some(d.sizes(0)))),
@@ -179,11 +181,13 @@ fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor
     let bias = bias.map(|bias| plain(bias, dtype)).transpose()?;
     {
         let pins = tensors.each_ref().map(|tensor| tensor.storage().pin());
-        let start = |place: usize| pins[place].as_ptr().wrapping_offset(tensors[place].layout().offset * dtype.size() as isize);
+        let start =
+            |place: usize| pins[place].as_ptr().wrapping_offset(tensors[place].layout().offset * dtype.size() as isize);
         let bias_pin = bias.as_ref().map(|bias| bias.storage().pin());
-        let bias = bias.as_ref().zip(bias_pin.as_ref()).map(|(bias, pin)| {
-            pin.as_ptr().wrapping_offset(bias.layout().offset * dtype.size() as isize).cast_const()
-        });
+        let bias = bias
+            .as_ref()
+            .zip(bias_pin.as_ref())
+            .map(|(bias, pin)| pin.as_ptr().wrapping_offset(bias.layout().offset * dtype.size() as isize).cast_const());
         let operands = Operands { input: start(0), weight: start(1), output: start(2), bias };
         // SAFETY: row-major operands, pinned, of the geometry's sizes; the result is fresh.
         unsafe { convolve(dtype, target, &geometry, operands) };

@@ -40,7 +40,11 @@ looked up.
             let indices = numbers(args.tensor(1)?, weight.sizes()[0])?;
             let size = weight.dtype().size();
             // Rows must be contiguous; their distance is free.
-            let rows = if weight.sizes()[1] <= 1 || weight.layout().strides[1] == 1 { weight.clone() } else { plain(weight, weight.dtype())? };
+            let rows = if weight.sizes()[1] <= 1 || weight.layout().strides[1] == 1 {
+                weight.clone()
+            } else {
+                plain(weight, weight.dtype())?
+            };
             let (table, out) = (rows.storage().pin(), results[0].storage().pin());
             let first = table.as_ptr().wrapping_offset(rows.layout().offset * size as isize);
             let step = rows.layout().strides[0] * size as isize;
@@ -89,7 +93,9 @@ pub static EMBEDDING_BACKWARD: Row = Row {
             let first = source.as_ptr().wrapping_offset(grads.layout().offset * out.dtype().size() as isize);
             let (rows, width) = (out.sizes()[0] as usize, out.sizes()[1] as usize);
             // SAFETY: indices are rows, with as many gradients each as the result is wide.
-            unsafe { sum_rows(out.dtype(), first, &indices, target.as_ptr(), rows, width, args.int(3)?, args.bool(4)?) };
+            unsafe {
+                sum_rows(out.dtype(), first, &indices, target.as_ptr(), rows, width, args.int(3)?, args.bool(4)?)
+            };
             Ok(())
         },
     }),
@@ -97,7 +103,13 @@ pub static EMBEDDING_BACKWARD: Row = Row {
         let gradient = || {
             let indices = d.input(1).done()?;
             let grads = d.grad().call(&EMBEDDING, [(&indices).into()]);
-            let factor = row_factors(&indices, d.int(2), d.int(3), d.flag(4), d.facts(0).map_or(DType::F32, |facts| facts.dtype))?;
+            let factor = row_factors(
+                &indices,
+                d.int(2),
+                d.int(3),
+                d.flag(4),
+                d.facts(0).map_or(DType::F32, |facts| facts.dtype),
+            )?;
             match factor {
                 Some(factor) => (grads * Expr::from(factor)).done(),
                 None => grads.done(),
@@ -146,7 +158,8 @@ fn numbers(indices: &Tensor, rows: isize) -> Result<Vec<i64>> {
     let numbers = crate::convert::to_vec::<i64>(indices)?;
     match numbers.iter().find(|&&index| index < 0 || index >= rows as i64) {
         Some(bad) => {
-            Err(Error::index("index out of range in self").hint(format!("{bad} is no row of a table with {rows} rows.")))
+            Err(Error::index("index out of range in self")
+                .hint(format!("{bad} is no row of a table with {rows} rows.")))
         }
         None => Ok(numbers),
     }
@@ -173,7 +186,12 @@ pub static EMBEDDING_RENORM: Row = Row {
         rows.sort_unstable();
         rows.dedup();
         for row in rows {
-            let own = Tensor::new(weight.storage().clone(), weight.layout().select(0, row as isize), weight.dtype(), weight.device());
+            let own = Tensor::new(
+                weight.storage().clone(),
+                weight.layout().select(0, row as isize),
+                weight.dtype(),
+                weight.device(),
+            );
             let norm = norm(&crate::convert::to_vec::<f64>(&own)?, power);
             if norm > limit {
                 let shorter = crate::op!(crate::pointwise::arith::MUL, &own, Scalar::Float(limit / (norm + 1e-7)))?;
@@ -201,7 +219,8 @@ pub static ONE_HOT: Row = Row {
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, int num_classes=-1) -> Tensor",
-    doc: "For each class number a row of zeros with a one at its place; `num_classes=-1` takes one more than the largest.
+    doc:
+        "For each class number a row of zeros with a one at its place; `num_classes=-1` takes one more than the largest.
 
     >>> torch.nn.functional.one_hot(torch.tensor([0, 2]))
     tensor([[1, 0, 0],

@@ -47,7 +47,14 @@ Shapes: input `(*, in)`, weight `(out, in)`, bias `(out)`, result `(*, out)`; a 
         }
     }),
     derivative: Derivative::Composed,
-    samples: &["t(2, 3), t(4, 3), t(4)", "t(2, 3), t(4, 3)", "t(3), t(4, 3), t(4)", "t(2, 5, 3), t(4, 3), t(4)", "t(2, 5, 3), t(3)", "t(3), t(3), t()"],
+    samples: &[
+        "t(2, 3), t(4, 3), t(4)",
+        "t(2, 3), t(4, 3)",
+        "t(3), t(4, 3), t(4)",
+        "t(2, 5, 3), t(4, 3), t(4)",
+        "t(2, 5, 3), t(3)",
+        "t(3), t(3), t()",
+    ],
     errors: &[
         ("t(2, 3), t(4, 5)", "RuntimeError", "mat1 and mat2 shapes cannot be multiplied (2x3 and 5x4)"),
         ("t(2, 3, 3), t(4, 5), t(4)", "RuntimeError", "mat1 and mat2 shapes cannot be multiplied (6x3 and 5x4)"),

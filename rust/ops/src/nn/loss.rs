@@ -97,7 +97,9 @@ fn reduction_at(args: &Args, place: usize) -> Result<Reduction> {
         (Some(false), _) => (Reduction::Sum, "sum"),
         _ => (Reduction::Mean, "mean"),
     };
-    crate::host::warn(&format!("size_average and reduce args will be deprecated, please use reduction='{word}' instead."))?;
+    crate::host::warn(&format!(
+        "size_average and reduce args will be deprecated, please use reduction='{word}' instead."
+    ))?;
     Ok(reduction)
 }
 
@@ -228,7 +230,10 @@ pub static BINARY_CROSS_ENTROPY: Row = Row {
         reduction.apply(each).map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
-    samples: &["t(2, 3).sigmoid(), t(2, 3).sigmoid()", "t(2, 3).sigmoid(), t(2, 3).sigmoid(), pos(3), reduction='none'"],
+    samples: &[
+        "t(2, 3).sigmoid(), t(2, 3).sigmoid()",
+        "t(2, 3).sigmoid(), t(2, 3).sigmoid(), pos(3), reduction='none'",
+    ],
     errors: &[("t(3) + 2, t(3)", "RuntimeError", "all elements of input should be between 0 and 1")],
     reference: "",
     ..Row::BASE

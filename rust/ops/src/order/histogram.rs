@@ -121,4 +121,3 @@ fn histc(args: &Args) -> Result<Output> {
     let counted = crate::create::from_slice(&counts)?;
     crate::convert::to_dtype(&counted, own.dtype()).map(Output::Tensor)
 }
-

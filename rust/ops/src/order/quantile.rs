@@ -92,7 +92,10 @@ fn quantile(args: &Args, q: &Tensor, skip_nan: bool) -> Result<Output> {
     // The dimension goes last, everything else before it.
     let keepdim = args.bool(3)?;
     let (lines, mut kept) = match args.optional_int(2) {
-        None => (op!(RESHAPE, own, Value::Ints(Ints::from_slice(&[-1])))?, vec![1isize; if keepdim { own.rank() } else { 0 }]),
+        None => (
+            op!(RESHAPE, own, Value::Ints(Ints::from_slice(&[-1])))?,
+            vec![1isize; if keepdim { own.rank() } else { 0 }],
+        ),
         Some(_) => {
             let dim = crate::reduce::one_dim(args, 2)?;
             if own.rank() == 0 {
@@ -104,7 +107,15 @@ fn quantile(args: &Args, q: &Tensor, skip_nan: bool) -> Result<Output> {
                 } else {
                     kept.remove(dim);
                 }
-                (op!(MOVEDIM, own, Value::Ints(Ints::from_slice(&[dim as i64])), Value::Ints(Ints::from_slice(&[-1])))?, kept)
+                (
+                    op!(
+                        MOVEDIM,
+                        own,
+                        Value::Ints(Ints::from_slice(&[dim as i64])),
+                        Value::Ints(Ints::from_slice(&[-1]))
+                    )?,
+                    kept,
+                )
             }
         }
     };
@@ -123,7 +134,9 @@ fn quantile(args: &Args, q: &Tensor, skip_nan: bool) -> Result<Output> {
         count.below(size).choose(size - 1.0, Expr::from(&fractions) * (size - 1.0))
     };
     let ranks = ranks.done()?;
-    let pick = |rounded: Result<Tensor>| op!(GATHER, &sorted, -1i64, &crate::convert::to_dtype(&rounded?.detach(), DType::I64)?);
+    let pick = |rounded: Result<Tensor>| {
+        op!(GATHER, &sorted, -1i64, &crate::convert::to_dtype(&rounded?.detach(), DType::I64)?)
+    };
     let value = match interpolation {
         "lower" => pick(op!(FLOOR, &ranks))?,
         "higher" => pick(op!(CEIL, &ranks))?,

@@ -109,7 +109,9 @@ fn options(args: &Args) -> Result<Options> {
         }
         Some("left") => false,
         Some(other) => {
-            return Err(Error::runtime(format!("torch.searchsorted(): side can only be 'left' or 'right' but got {other}")));
+            return Err(Error::runtime(format!(
+                "torch.searchsorted(): side can only be 'left' or 'right' but got {other}"
+            )));
         }
     };
     Ok(Options { right: behind, int32: args.bool(2)?, sorter: args.optional_tensor(5).cloned() })
@@ -118,7 +120,10 @@ fn options(args: &Args) -> Result<Options> {
 fn bucketize(args: &Args, values: &Tensor) -> Result<Output> {
     let boundaries = args.tensor(1)?;
     if boundaries.rank() != 1 {
-        return Err(Error::runtime(format!("boundaries tensor must be 1 dimension, but got dim({})", boundaries.rank())));
+        return Err(Error::runtime(format!(
+            "boundaries tensor must be 1 dimension, but got dim({})",
+            boundaries.rank()
+        )));
     }
     let options = Options { right: args.bool(3)?, int32: args.bool(2)?, sorter: None };
     search(boundaries, values, &options).map(Output::Tensor)
@@ -135,14 +140,16 @@ fn search(sorted: &Tensor, values: &Tensor, options: &Options) -> Result<Tensor>
     if lines.len() > 1 && (lines.len() != own.len() || lines[..head(lines)] != own[..head(own)]) {
         return Err(Error::runtime(format!(
             "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value tensor must match, but we got boundaries tensor {} and input value tensor {}",
-            Shape(lines), Shape(own)
+            Shape(lines),
+            Shape(own)
         )));
     }
     if let Some(sorter) = &options.sorter {
         if sorter.sizes() != lines {
             return Err(Error::runtime(format!(
                 "torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor {}and got sorter tensor {}",
-                Shape(lines), Shape(sorter.sizes())
+                Shape(lines),
+                Shape(sorter.sizes())
             )));
         }
         if sorter.dtype() != DType::I64 {

@@ -46,7 +46,9 @@ pub static TOPK: Row = Row {
             write_lines(args.tensor(0)?, one_dim(args, 2)?, args.bool(3)?, results, k, First(k))
         },
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::result(1), |d| spread(d, d.grad(), d.result_of(1), d.int(2)))]),
+    derivative: Derivative::Formulas(&[formula(0, Saves::result(1), |d| {
+        spread(d, d.grad(), d.result_of(1), d.int(2))
+    })]),
     samples: &["t(5), 2", "t(2, 3), 1, 0", "t(2, 3, 4), 2, 1, False", "t(), 1"],
     errors: &[("t(3), 4", "RuntimeError", "selected index k out of range")],
     ..Row::BASE
@@ -92,7 +94,10 @@ pub static MEDIAN: Row = Row {
     >>> torch.median(torch.tensor([3., 1., 2., 4.]))
     tensor(2.)",
     dtypes: DTypes::REAL,
-    run: Run::Kernel(Kernel { infer: infer_all, cpu: |args, results| write_all(args, results, Middle { skip_nan: false }) }),
+    run: Run::Kernel(Kernel {
+        infer: infer_all,
+        cpu: |args, results| write_all(args, results, Middle { skip_nan: false }),
+    }),
     derivative: SHARED_ALL,
     samples: &["t(5)", "t(2, 3)", "t()"],
     reference: "np.sort(self.ravel())[(self.size - 1) // 2]",
@@ -128,7 +133,10 @@ pub static NANMEDIAN: Row = Row {
     >>> torch.nanmedian(torch.tensor([3., float('nan'), 2.]))
     tensor(2.)",
     dtypes: DTypes::REAL,
-    run: Run::Kernel(Kernel { infer: infer_all, cpu: |args, results| write_all(args, results, Middle { skip_nan: true }) }),
+    run: Run::Kernel(Kernel {
+        infer: infer_all,
+        cpu: |args, results| write_all(args, results, Middle { skip_nan: true }),
+    }),
     derivative: SHARED_ALL,
     samples: &["t(5)", "t(2, 3)", "t()"],
     reference: "np.sort(self.ravel())[(self.size - 1) // 2]",
@@ -166,7 +174,10 @@ pub static MODE: Row = Row {
     values=tensor(1),
     indices=tensor(2))",
     dtypes: ORDERED,
-    run: Run::Kernel(Kernel { infer: |args| infer_one(args, 1), cpu: |args, results| write_one(args, 1, results, Frequent) }),
+    run: Run::Kernel(Kernel {
+        infer: |args| infer_one(args, 1),
+        cpu: |args, results| write_one(args, 1, results, Frequent),
+    }),
     derivative: PLACED,
     samples: &["t(5)", "i(3, 2, 6), 1", "t(2, 3), 0, True"],
     errors: &[("t(0)", "IndexError", "mode(): Expected reduction dim 0 to have non-zero size.")],
@@ -287,7 +298,10 @@ fn write_all(args: &Args, results: &[Tensor], how: impl Arrange) -> Result<()> {
         return crate::create::fill(&results[0], rushlight_core::Scalar::Float(f64::NAN));
     }
     let flat = crate::convert::contiguous(&own.detach())?;
-    let layout = rushlight_core::Layout { offset: flat.layout().offset, ..rushlight_core::Layout::contiguous(&[own.numel() as isize]) };
+    let layout = rushlight_core::Layout {
+        offset: flat.layout().offset,
+        ..rushlight_core::Layout::contiguous(&[own.numel() as isize])
+    };
     let line = Tensor::view_of(&flat, layout);
     let place = crate::create::empty(&[], DType::I64, own.device())?;
     write_lines(&line, 0, false, &[results[0].clone(), place], 1, how)

@@ -27,7 +27,9 @@ pub static SORT: Row = Row {
         infer: |args| infer(args, 1),
         cpu: |args, results| sort(args.tensor(0)?, one_dim(args, 1)?, args.bool(2)?, results),
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::result(1), |d| spread(d, d.grad(), d.result_of(1), d.int(1)))]),
+    derivative: Derivative::Formulas(&[formula(0, Saves::result(1), |d| {
+        spread(d, d.grad(), d.result_of(1), d.int(1))
+    })]),
     samples: &["t(5)", "t(2, 3), 0", "t(2, 3, 4), 1, True", "t()"],
     errors: &[("t(2, 3), 5", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 5)")],
     reference: "(np.sort(self, axis=dim), np.argsort(self, axis=dim, kind='stable')) if self.ndim and not descending else None",
@@ -49,7 +51,9 @@ pub static SORT_STABLE: Row = Row {
         infer: |args| infer(args, 2),
         cpu: |args, results| sort(args.tensor(0)?, one_dim(args, 2)?, args.bool(3)?, results),
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::result(1), |d| spread(d, d.grad(), d.result_of(1), d.int(2)))]),
+    derivative: Derivative::Formulas(&[formula(0, Saves::result(1), |d| {
+        spread(d, d.grad(), d.result_of(1), d.int(2))
+    })]),
     samples: &["t(5), stable=True", "t(2, 3), stable=True, dim=0, descending=True"],
     ..Row::BASE
 };
@@ -150,7 +154,14 @@ impl Arrange for Sorted {
 }
 
 /// Arranges each line of `own` and writes the first `take` elements, and their places, as lines of the results.
-pub fn write_lines(own: &Tensor, dim: usize, descending: bool, results: &[Tensor], take: usize, how: impl Arrange) -> Result<()> {
+pub fn write_lines(
+    own: &Tensor,
+    dim: usize,
+    descending: bool,
+    results: &[Tensor],
+    take: usize,
+    how: impl Arrange,
+) -> Result<()> {
     let shape = lines(own, dim);
     let source = prepared(own, own.dtype())?;
     let (from, values, places) = (source.storage().pin(), results[0].storage().pin(), results[1].storage().pin());

@@ -18,7 +18,8 @@ pub static ALLCLOSE: Row = Row {
     >>> torch.allclose(torch.tensor([1., 2.]), torch.tensor([1., 2.000001]))
     True",
     run: Run::Compose(|args| {
-        let close = crate::op!(ISCLOSE, args.tensor(0)?, args.tensor(1)?, args.float(2)?, args.float(3)?, args.bool(4)?)?;
+        let close =
+            crate::op!(ISCLOSE, args.tensor(0)?, args.tensor(1)?, args.float(2)?, args.float(3)?, args.bool(4)?)?;
         all(&close)
     }),
     derivative: Derivative::NonDifferentiable("the answer is no tensor"),

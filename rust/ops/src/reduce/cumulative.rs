@@ -4,8 +4,8 @@ use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Bool, DType, Error, Result, Scalar, dispatch};
 
-use rushlight_cpu::reduce::{Extreme, Towards};
 use rushlight_cpu::reduce::scan::{scan, scan_best};
+use rushlight_cpu::reduce::{Extreme, Towards};
 use rushlight_simd::{Base, Isa};
 
 use super::along::{ORDERED, spread};
@@ -27,9 +27,7 @@ pub static CUMSUM: Row = Row {
     run: Run::Kernel(Kernel { infer, cpu: |args, results| sums(args, &results[0]) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
         let dim = d.int(1);
-        along(d.grad(), dim, |grad, axis| {
-            flipped(&op!(CUMSUM, &flipped(grad, axis)?, axis)?, axis)
-        })
+        along(d.grad(), dim, |grad, axis| flipped(&op!(CUMSUM, &flipped(grad, axis)?, axis)?, axis))
     })]),
     samples: &["t(2, 3), 1", "t(2, 3, 4), 1", "t(3, 2).t(), 0", "t(), 0"],
     errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
@@ -157,9 +155,8 @@ pub static LOGCUMSUMEXP: Row = Row {
         let side = |sign: f64| {
             let grad = d.grad() * sign;
             let logs = grad.clone().above(0i64).choose(grad.log(), lowest) - d.result();
-            let sums = along(logs, d.int(1), |logs, axis| {
-                flipped(&op!(LOGCUMSUMEXP, &flipped(logs, axis)?, axis)?, axis)
-            });
+            let sums =
+                along(logs, d.int(1), |logs, axis| flipped(&op!(LOGCUMSUMEXP, &flipped(logs, axis)?, axis)?, axis));
             (sums + d.input(0)).exp()
         };
         side(1.0) - side(-1.0)

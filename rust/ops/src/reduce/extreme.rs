@@ -204,7 +204,10 @@ pub static AMINMAX: Row = Row {
             }
             let over = Over::of(args, 1)?;
             over.check_not_empty(args).map_err(|_| {
-                Error::index(format!("aminmax: Expected reduction dim {} to have non-zero size.", over.mask.trailing_zeros()))
+                Error::index(format!(
+                    "aminmax: Expected reduction dim {} to have non-zero size.",
+                    over.mask.trailing_zeros()
+                ))
             })?;
             check_dtype(args, "aminmax")?;
             let spec = over.spec(args, own.dtype())?;

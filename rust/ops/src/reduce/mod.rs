@@ -148,7 +148,14 @@ fn reduce_layout(
 }
 
 /// Runs the fold that `pick` has for a result's compute dtype.
-pub fn run(args: &Args, over: Over, results: &[Tensor], pick: fn(DType) -> Option<Fold>, compute: DType, params: &[f64]) -> Result<()> {
+pub fn run(
+    args: &Args,
+    over: Over,
+    results: &[Tensor],
+    pick: fn(DType) -> Option<Fold>,
+    compute: DType,
+    params: &[f64],
+) -> Result<()> {
     let fold = pick(compute).ok_or_else(|| crate::call::not_implemented(args.row, compute))?;
     reduce(args.tensor(0)?, over.mask, results, fold, params)
 }

@@ -19,7 +19,13 @@ macro_rules! family {
         pub static $all: Row = Row {
             name: $name,
             signature: concat!("(Tensor self, bool unbiased=True) -> ", $returns),
-            doc: concat!($sentence, " of all elements.\n\n    >>> torch.", $name, "(torch.tensor([1., 2., 3., 4.]))\n    ", $value),
+            doc: concat!(
+                $sentence,
+                " of all elements.\n\n    >>> torch.",
+                $name,
+                "(torch.tensor([1., 2., 3., 4.]))\n    ",
+                $value
+            ),
             dtypes: DTypes::INEXACT,
             run: Run::Defer(|args| deferred(args, &$correction, false)),
             derivative: Derivative::Composed,
@@ -33,14 +39,23 @@ macro_rules! family {
             name: concat!($name, ".dim"),
             variants: Variants::BOTH.and(Variants::OUT),
             signature: concat!("(Tensor self, int[]? dim, bool unbiased=True, bool keepdim=False) -> ", $returns),
-            doc: concat!($sentence, " along `dim`, one dimension or several.\n\n    >>> torch.", $name,
-                "(torch.tensor([[1., 2.], [3., 6.]]), 1)\n    ", $of_rows),
+            doc: concat!(
+                $sentence,
+                " along `dim`, one dimension or several.\n\n    >>> torch.",
+                $name,
+                "(torch.tensor([[1., 2.], [3., 6.]]), 1)\n    ",
+                $of_rows
+            ),
             dtypes: DTypes::INEXACT,
             run: Run::Defer(|args| deferred(args, &$correction, true)),
             derivative: Derivative::Composed,
             node: $node,
             samples: &["t(2, 3), 1", "t(2, 3, 4), (0, 2), False, True"],
-            errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
+            errors: &[(
+                "t(2, 3), 2",
+                "IndexError",
+                "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
+            )],
             reference: concat!("(lambda dim, ddof, keepdim: ", $reference, ")(dim, int(unbiased), keepdim)"),
             ..Row::BASE
         };
@@ -48,9 +63,17 @@ macro_rules! family {
         pub static $correction: Row = Row {
             name: concat!($name, ".correction"),
             variants: Variants::BOTH.and(Variants::OUT),
-            signature: concat!("(Tensor self, int[]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> ", $returns),
-            doc: concat!($sentence, " along `dim`, with `correction` taken away from the count (1 by default).\n\n    >>> torch.",
-                $name, "(torch.tensor([1., 2., 3., 4.]), dim=0, correction=1)\n    ", $value),
+            signature: concat!(
+                "(Tensor self, int[]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> ",
+                $returns
+            ),
+            doc: concat!(
+                $sentence,
+                " along `dim`, with `correction` taken away from the count (1 by default).\n\n    >>> torch.",
+                $name,
+                "(torch.tensor([1., 2., 3., 4.]), dim=0, correction=1)\n    ",
+                $value
+            ),
             dtypes: DTypes::INEXACT,
             run: Run::Kernel(Kernel {
                 infer: |args| infer(args, $mean),
@@ -59,7 +82,11 @@ macro_rules! family {
             derivative: $gradient,
             node: $node,
             samples: &["t(2, 3), 1, correction=0", "t(2, 3, 4), (0, 2), keepdim=True"],
-            reference: concat!("(lambda dim, ddof, keepdim: ", $reference, ")(dim, 1 if correction is None else correction, keepdim)"),
+            reference: concat!(
+                "(lambda dim, ddof, keepdim: ",
+                $reference,
+                ")(dim, 1 if correction is None else correction, keepdim)"
+            ),
             ..Row::BASE
         };
     };
@@ -76,18 +103,18 @@ family!(STD STD_DIM STD_CORRECTION, "std", "StdBackward0", true, false, "Tensor"
     Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| rooted(d))]));
 
 family!(VAR_MEAN VAR_MEAN_DIM VAR_MEAN_CORRECTION, "var_mean", "VarMeanBackward0", false, true, "(Tensor, Tensor)",
-    "The variance and the mean", "(tensor(1.6667), tensor(2.5000))", "(tensor([0.5000, 4.5000]), tensor([1.5000, 4.5000]))",
-    "(np.var(self, axis=dim, ddof=ddof, keepdims=keepdim), np.mean(self, axis=dim, keepdims=keepdim))",
-    Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        with_mean(d, |d| spread(d, d.grad()))
-    })]));
+"The variance and the mean", "(tensor(1.6667), tensor(2.5000))", "(tensor([0.5000, 4.5000]), tensor([1.5000, 4.5000]))",
+"(np.var(self, axis=dim, ddof=ddof, keepdims=keepdim), np.mean(self, axis=dim, keepdims=keepdim))",
+Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+    with_mean(d, |d| spread(d, d.grad()))
+})]));
 
 family!(STD_MEAN STD_MEAN_DIM STD_MEAN_CORRECTION, "std_mean", "StdMeanBackward0", true, true, "(Tensor, Tensor)",
-    "The standard deviation and the mean", "(tensor(1.2910), tensor(2.5000))", "(tensor([0.7071, 2.1213]), tensor([1.5000, 4.5000]))",
-    "(np.std(self, axis=dim, ddof=ddof, keepdims=keepdim), np.mean(self, axis=dim, keepdims=keepdim))",
-    Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
-        with_mean(d, rooted)
-    })]));
+"The standard deviation and the mean", "(tensor(1.2910), tensor(2.5000))", "(tensor([0.7071, 2.1213]), tensor([1.5000, 4.5000]))",
+"(np.std(self, axis=dim, ddof=ddof, keepdims=keepdim), np.mean(self, axis=dim, keepdims=keepdim))",
+Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+    with_mean(d, rooted)
+})]));
 
 /// `var(x, unbiased)` and `var(x, dim, unbiased, keepdim)` in the words of `correction`.
 fn deferred<'a>(args: Args<'a>, row: &'static Row, with_dim: bool) -> Result<Args<'a>> {
@@ -155,7 +182,11 @@ fn run_complex(own: &Tensor, mask: u64, results: &[Tensor], params: &[f64]) -> R
     let layout = own.layout();
     let strides = layout.strides.iter().map(|stride| stride * 2).collect();
     let part = |at: isize| -> Result<Tensor> {
-        let half = Layout { sizes: layout.sizes.clone(), strides: rushlight_core::Dims::clone(&strides), offset: layout.offset * 2 + at };
+        let half = Layout {
+            sizes: layout.sizes.clone(),
+            strides: rushlight_core::Dims::clone(&strides),
+            offset: layout.offset * 2 + at,
+        };
         let out = crate::create::empty(results[0].sizes(), real, own.device())?;
         super::reduce_layout(own, &half, real, mask, std::slice::from_ref(&out), fold, &[params[0], 0.0])?;
         Ok(out)
@@ -198,4 +229,3 @@ fn with_mean(d: &Derive, own: fn(&Derive) -> Expr) -> Expr {
         _ => mean(),
     }
 }
-

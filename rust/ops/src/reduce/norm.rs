@@ -31,7 +31,14 @@ pub static VECTOR_NORM: Row = Row {
     dtypes: DTypes::INEXACT,
     run: Run::Kernel(Kernel { infer, cpu: run }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), gradient)]),
-    samples: &["t(2, 3)", "t(2, 3), 1, 1", "t(2, 3, 4), 3, (0, 2), True", "t(3), float('inf'), 0", "t(2, 3), 0", "t(4), 1.5"],
+    samples: &[
+        "t(2, 3)",
+        "t(2, 3), 1, 1",
+        "t(2, 3, 4), 3, (0, 2), True",
+        "t(3), float('inf'), 0",
+        "t(2, 3), 0",
+        "t(4), 1.5",
+    ],
     errors: &[(
         "i(3, 2)",
         "RuntimeError",
@@ -115,7 +122,10 @@ pub static RENORM: Row = Row {
             return Err(Error::runtime(format!("renorm: expected maxnorm to be >= 0 but got {maxnorm}")));
         }
         if own.rank() < 2 {
-            return Err(Error::runtime(format!("renorm: input needs at least 2 dimensions, got {} dimensions", own.rank())));
+            return Err(Error::runtime(format!(
+                "renorm: input needs at least 2 dimensions, got {} dimensions",
+                own.rank()
+            )));
         }
         let kept = super::one_dim(args, 2)?;
         let dims: crate::value::Ints = (0..own.rank() as i64).filter(|&dim| dim != kept as i64).collect();

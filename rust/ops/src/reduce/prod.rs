@@ -41,7 +41,9 @@ pub static PROD_DIM: Row = Row {
         infer: |args| Ok(vec![Over::of(args, 1)?.spec(args, super::sum::result_dtype(args, 3)?)?]),
         cpu: |args, results| run(args, Over::of(args, 1)?, results),
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| gradient(d, Some(d.int(1))))]),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+        gradient(d, Some(d.int(1)))
+    })]),
     samples: &["t(2, 3), 1", "t(2, 3), 0, True", "t(), 0"],
     errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
     reference: "np.prod(self, axis=dim if self.ndim else None, keepdims=keepdim)",
@@ -96,9 +98,9 @@ fn others(d: &Derive, dim: Option<i64>, own: Expr, grad: Expr) -> Expr {
         Some(dim) => grad * Expr::new(product(own, dim)),
         None => {
             let flat = own.call(&crate::view::RESHAPE, [crate::view::reshape::sizes_value(&[-1])]);
-            let product = Expr::new(product(flat, 0)).call(&crate::view::RESHAPE, [crate::view::reshape::sizes_value(d.sizes(0))]);
+            let product = Expr::new(product(flat, 0))
+                .call(&crate::view::RESHAPE, [crate::view::reshape::sizes_value(d.sizes(0))]);
             grad * product
         }
     }
 }
-

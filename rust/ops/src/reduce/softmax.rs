@@ -93,9 +93,7 @@ pub static LOG_SOFTMAX_BACKWARD: Row = Row {
             let u = d.grad();
             u.clone() - total(d, u * d.input(1).exp())
         }),
-        formula(1, Saves::input(0).and(Saves::input(1)), |d| {
-            -(d.grad() * d.input(1).exp() * total(d, d.input(0)))
-        }),
+        formula(1, Saves::input(0).and(Saves::input(1)), |d| -(d.grad() * d.input(1).exp() * total(d, d.input(0)))),
     ]),
     samples: &["t(2, 3), t(2, 3), 1, torch.float64"],
     ..Row::BASE
@@ -114,7 +112,10 @@ pub static SOFTMIN: Row = Row {
     run: Run::Compose(|args| {
         let dim = args.int(1)?;
         let dtype = args.dtype(2);
-        (-Expr::from(args.tensor(0)?)).call(&SOFTMAX, [dim.into(), dtype.into()]).done().map(crate::value::Output::Tensor)
+        (-Expr::from(args.tensor(0)?))
+            .call(&SOFTMAX, [dim.into(), dtype.into()])
+            .done()
+            .map(crate::value::Output::Tensor)
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3), 1"],
@@ -178,7 +179,11 @@ pub fn prepared(tensor: &Tensor, dtype: DType) -> Result<Tensor> {
 
 /// The result itself where it has the compute dtype, else a place to compute before it is cast.
 pub fn workplace(result: &Tensor, dtype: DType) -> Result<Tensor> {
-    if result.dtype() == dtype { Ok(result.clone()) } else { crate::create::empty(result.sizes(), dtype, result.device()) }
+    if result.dtype() == dtype {
+        Ok(result.clone())
+    } else {
+        crate::create::empty(result.sizes(), dtype, result.device())
+    }
 }
 
 /// Casts what was computed in `place` into the result.
@@ -207,16 +212,28 @@ fn run_backward(args: &Args, result: &Tensor, log: bool) -> Result<()> {
     let own = args.tensor(0)?;
     let lines = lines(own, super::one_dim(args, 2)?);
     let compute = own.dtype().compute();
-    let (grad, output, place) = (prepared(own, compute)?, prepared(args.tensor(1)?, compute)?, workplace(result, compute)?);
+    let (grad, output, place) =
+        (prepared(own, compute)?, prepared(args.tensor(1)?, compute)?, workplace(result, compute)?);
     let (g, y, to) = (grad.storage().pin(), output.storage().pin(), place.storage().pin());
     let (go, yo) = (grad.layout().offset, output.layout().offset);
     // SAFETY: all are contiguous, of one shape and of the compute dtype.
     unsafe {
         match compute {
-            DType::F64 => backward(lines, to.as_ptr().cast::<f64>(), g.as_ptr().cast::<f64>().offset(go), y.as_ptr().cast::<f64>().offset(yo), log),
-            _ => backward(lines, to.as_ptr().cast::<f32>(), g.as_ptr().cast::<f32>().offset(go), y.as_ptr().cast::<f32>().offset(yo), log),
+            DType::F64 => backward(
+                lines,
+                to.as_ptr().cast::<f64>(),
+                g.as_ptr().cast::<f64>().offset(go),
+                y.as_ptr().cast::<f64>().offset(yo),
+                log,
+            ),
+            _ => backward(
+                lines,
+                to.as_ptr().cast::<f32>(),
+                g.as_ptr().cast::<f32>().offset(go),
+                y.as_ptr().cast::<f32>().offset(yo),
+                log,
+            ),
         }
     }
     settle(&place, result)
 }
-

@@ -47,7 +47,13 @@ pub static SUM_DIM: Row = Row {
         cpu: |args, results| run(args, Over::of(args, 1)?, results, sums()),
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| expand(d, restored(d, d.grad(), 1)))]),
-    samples: &["t(2, 3), 1", "t(2, 3), dim=(0, 1)", "t(2, 3, 4), (0, 2), True", "t(0, 3), 0", "t(2, 3, 4).transpose(0, 2), 1"],
+    samples: &[
+        "t(2, 3), 1",
+        "t(2, 3), dim=(0, 1)",
+        "t(2, 3, 4), (0, 2), True",
+        "t(0, 3), 0",
+        "t(2, 3, 4).transpose(0, 2), 1",
+    ],
     errors: &[
         ("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)"),
         ("t(2, 3), (0, -2)", "RuntimeError", "dim 0 appears multiple times in the list of dims"),
@@ -82,7 +88,8 @@ pub static NANSUM: Row = Row {
         },
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        let real = d.input(0).call(&crate::pointwise::compare::ISNAN, []).call(&crate::pointwise::logical::LOGICAL_NOT, []);
+        let real =
+            d.input(0).call(&crate::pointwise::compare::ISNAN, []).call(&crate::pointwise::logical::LOGICAL_NOT, []);
         restored(d, d.grad(), 1) * real
     })]),
     samples: &["t(2, 3)", "t(2, 3), 1", "t(2, 3, 4), (0, 2), True"],
@@ -162,13 +169,19 @@ pub static NANMEAN: Row = Row {
         }
         let keepdim = args.bool(2)?;
         let real = Expr::from(&own.detach()).call(&crate::pointwise::compare::ISNAN, []);
-        let count = real.call(&crate::pointwise::logical::LOGICAL_NOT, []).call(&SUM_DIM, [super::dims(args, 1).into(), keepdim.into()]);
+        let count = real
+            .call(&crate::pointwise::logical::LOGICAL_NOT, [])
+            .call(&SUM_DIM, [super::dims(args, 1).into(), keepdim.into()]);
         let total = crate::op!(NANSUM, own, super::dims(args, 1), keepdim, args.dtype(3))?;
         (Expr::from(total) / count).done().map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3)", "t(2, 3), 1", "t(2, 3, 4), (0, 2), True"],
-    errors: &[("i(3, 2)", "RuntimeError", "nanmean(): expected input to have floating point or complex dtype but got Long")],
+    errors: &[(
+        "i(3, 2)",
+        "RuntimeError",
+        "nanmean(): expected input to have floating point or complex dtype but got Long",
+    )],
     reference: "np.nanmean(self, axis=dim, keepdims=keepdim)",
     ..Row::BASE
 };

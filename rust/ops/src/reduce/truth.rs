@@ -181,4 +181,3 @@ fn infer(args: &Args, over: Over) -> Result<Vec<Spec>> {
 fn run(args: &Args, over: Over, results: &[rushlight_autograd::Tensor], pick: fn(DType) -> Option<Fold>) -> Result<()> {
     super::run(args, over, results, pick, args.tensor(0)?.dtype().compute(), &[])
 }
-

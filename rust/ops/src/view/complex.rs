@@ -74,7 +74,9 @@ pub static VIEW_AS_COMPLEX: Row = Row {
 
 fn paired(own: &Layout) -> Result<Layout> {
     let mut view = own.clone();
-    let Some(pair) = view.sizes.pop() else { return Err(Error::runtime("Input tensor must have one or more dimensions")) };
+    let Some(pair) = view.sizes.pop() else {
+        return Err(Error::runtime("Input tensor must have one or more dimensions"));
+    };
     if pair != 2 {
         return Err(Error::runtime("Tensor must have a last dimension of size 2"));
     }

@@ -76,7 +76,10 @@ fn layout(args: &Args) -> Result<Layout> {
     if sizes.len() < own.rank() {
         return Err(Error::runtime(format!(
             "expand(torch.FloatTensor{{{}}}, size={}): the number of sizes provided ({}) must be greater or equal to the number of dimensions in the tensor ({})",
-            Shape(&own.sizes), Shape(&sizes), sizes.len(), own.rank()
+            Shape(&own.sizes),
+            Shape(&sizes),
+            sizes.len(),
+            own.rank()
         )));
     }
     let missing = sizes.len() - own.rank();
@@ -99,7 +102,10 @@ fn layout(args: &Args) -> Result<Layout> {
                 .axis(dim));
             }
             (size, _) if size < 0 => {
-                return Err(Error::runtime(format!("Trying to create tensor with negative dimension {size}: {}", Shape(&wanted))));
+                return Err(Error::runtime(format!(
+                    "Trying to create tensor with negative dimension {size}: {}",
+                    Shape(&wanted)
+                )));
             }
             _ => {}
         }

@@ -75,7 +75,11 @@ pub static UNFLATTEN: Row = Row {
         VIEW.call([tensor.into(), sizes_value(&sizes)])
     }),
     samples: &["t(2, 12), 1, (3, -1)", "t(6), 0, (2, 3)"],
-    errors: &[("t(2, 5), 1, (2, 2)", "RuntimeError", "unflatten: Provided sizes [2, 2] don't multiply up to the size of dim 1 (5) in the input tensor")],
+    errors: &[(
+        "t(2, 5), 1, (2, 2)",
+        "RuntimeError",
+        "unflatten: Provided sizes [2, 2] don't multiply up to the size of dim 1 (5) in the input tensor",
+    )],
     reference: "self.reshape(self.shape[:dim] + tuple(sizes) + self.shape[dim % self.ndim + 1:])",
     ..BASE
 };

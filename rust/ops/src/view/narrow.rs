@@ -79,7 +79,11 @@ pub static SLICE: Row = Row {
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| embed(d, slice))]),
     node: "SliceBackward0",
     samples: &["t(5, 2), 0, 1, 2, 2", "t(5), 0, 4, 5, -1", "t(2, 3), 1, 0, 0, 1"],
-    errors: &[("t(5), 0, 3, 3, 1", "IndexError", "slice(): start 3, length 3 and step 1 leave dimension 0 with size 5")],
+    errors: &[(
+        "t(5), 0, 3, 3, 1",
+        "IndexError",
+        "slice(): start 3, length 3 and step 1 leave dimension 0 with size 5",
+    )],
     ..Row::BASE
 };
 
@@ -157,7 +161,9 @@ pub fn narrow(tensor: &crate::Tensor, dim: i64, start: i64, length: i64) -> Resu
     let dim = wrap_dim(dim, tensor.rank())?;
     let size = tensor.sizes()[dim] as i64;
     if start < -size || start > size {
-        return Err(Error::index(format!("start out of range (expected to be in range of [-{size}, {size}], but got {start})")));
+        return Err(Error::index(format!(
+            "start out of range (expected to be in range of [-{size}, {size}], but got {start})"
+        )));
     }
     let start = if start < 0 { start + size } else { start };
     if start > size - length {

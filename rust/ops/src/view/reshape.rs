@@ -108,12 +108,18 @@ fn retyped(own: &Layout, old: isize, new: isize, from: DType, to: DType) -> Resu
     }
     let fail = |text: String| Err(Error::runtime(text));
     let Some(last) = own.rank().checked_sub(1) else {
-        return fail(format!("self.dim() cannot be 0 to view {} as {} (different element sizes)", from.title(), to.title()));
+        return fail(format!(
+            "self.dim() cannot be 0 to view {} as {} (different element sizes)",
+            from.title(),
+            to.title()
+        ));
     };
     if own.strides[last] != 1 && own.sizes[last] != 1 {
         return fail(format!(
             "self.stride(-1) must be 1 to view {} as {} (different element sizes), but got {}",
-            from.title(), to.title(), own.strides[last]
+            from.title(),
+            to.title(),
+            own.strides[last]
         ));
     }
     if old > new {
@@ -128,20 +134,26 @@ fn retyped(own: &Layout, old: isize, new: isize, from: DType, to: DType) -> Resu
     if own.sizes[last] % factor != 0 {
         return fail(format!(
             "self.size(-1) must be divisible by {factor} to view {} as {} (different element sizes), but got {}",
-            from.title(), to.title(), own.sizes[last]
+            from.title(),
+            to.title(),
+            own.sizes[last]
         ));
     }
     if own.offset % factor != 0 {
         return fail(format!(
             "self.storage_offset() must be divisible by {factor} to view {} as {} (different element sizes), but got {}",
-            from.title(), to.title(), own.offset
+            from.title(),
+            to.title(),
+            own.offset
         ));
     }
     for dim in 0..last {
         if own.strides[dim] % factor != 0 {
             return fail(format!(
                 "self.stride({dim}) must be divisible by {factor} to view {} as {} (different element sizes), but got {}",
-                from.title(), to.title(), own.strides[dim]
+                from.title(),
+                to.title(),
+                own.strides[dim]
             ));
         }
         view.strides[dim] /= factor;

@@ -3,12 +3,12 @@
 use rushlight_core::layout::{Shape, to_dims, wrap_dim};
 use rushlight_core::{Error, Layout, Result};
 
+use crate::Tensor;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::op;
 use crate::row::{DTypes, Row, Run};
 use crate::value::{Ints, Output, Value};
-use crate::Tensor;
 
 pub static SPLIT: Row = Row {
     name: "split",
@@ -200,7 +200,10 @@ pub static TENSOR_SPLIT_TENSOR: Row = Row {
     run: Run::Compose(|args| {
         let (tensor, places) = (args.tensor(0)?, args.tensor(1)?);
         if places.dtype() != crate::DType::I64 {
-            return Err(Error::runtime("tensor_split expected tensor_indices_or_sections to have dtype of long, but got ".to_owned() + places.dtype().title()));
+            return Err(Error::runtime(
+                "tensor_split expected tensor_indices_or_sections to have dtype of long, but got ".to_owned()
+                    + places.dtype().title(),
+            ));
         }
         let list = crate::to_vec::<i64>(places)?;
         match (places.rank(), list.as_slice()) {
@@ -219,7 +222,9 @@ pub static TENSOR_SPLIT_TENSOR: Row = Row {
 
 fn sections(tensor: &Tensor, count: i64, dim: i64) -> Result<Vec<Tensor>> {
     if tensor.rank() == 0 {
-        return Err(Error::runtime("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"));
+        return Err(Error::runtime(
+            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims",
+        ));
     }
     let dim = wrap_dim(dim, tensor.rank())?;
     if count <= 0 {
@@ -227,12 +232,16 @@ fn sections(tensor: &Tensor, count: i64, dim: i64) -> Result<Vec<Tensor>> {
     }
     let (size, count) = (tensor.sizes()[dim], count as isize);
     let start = |piece: isize| piece * (size / count) + piece.min(size % count);
-    (0..count).map(|piece| super::narrow::sliced(tensor, dim, start(piece), start(piece + 1) - start(piece), 1)).collect()
+    (0..count)
+        .map(|piece| super::narrow::sliced(tensor, dim, start(piece), start(piece + 1) - start(piece), 1))
+        .collect()
 }
 
 fn cut(tensor: &Tensor, indices: &[i64], dim: i64) -> Result<Vec<Tensor>> {
     if tensor.rank() == 0 {
-        return Err(Error::runtime("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"));
+        return Err(Error::runtime(
+            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims",
+        ));
     }
     let dim = wrap_dim(dim, tensor.rank())?;
     let size = tensor.sizes()[dim];

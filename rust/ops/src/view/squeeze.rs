@@ -81,11 +81,9 @@ pub static UNSQUEEZE: Row = Row {
             [2]])",
     dtypes: DTypes::ALL,
     run: Run::View(|args| unsqueezed(args.tensor(0)?.layout(), args)),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
-        match wrap_dim(d.int(1), d.rank(0) + 1) {
-            Ok(dim) => d.grad().call(&SQUEEZE_DIM, [Value::Int(dim as i64)]),
-            Err(error) => Expr::failed(error),
-        }
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| match wrap_dim(d.int(1), d.rank(0) + 1) {
+        Ok(dim) => d.grad().call(&SQUEEZE_DIM, [Value::Int(dim as i64)]),
+        Err(error) => Expr::failed(error),
     })]),
     samples: &["t(2, 3), 0", "t(2, 3), -1", "t(2, 3), 1", "t(), 0"],
     errors: &[("t(2), 3", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 3)")],

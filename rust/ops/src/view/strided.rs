@@ -65,7 +65,10 @@ pub fn check(own: &Tensor, layout: Layout) -> Result<Layout> {
         Shape(&layout.strides),
         layout.offset,
         own.dtype().size(),
-        layout.checked_span().flatten().map_or(0, |(_, high)| high.saturating_add(1).saturating_mul(own.dtype().size() as isize)),
+        layout
+            .checked_span()
+            .flatten()
+            .map_or(0, |(_, high)| high.saturating_add(1).saturating_mul(own.dtype().size() as isize)),
     )))
 }
 

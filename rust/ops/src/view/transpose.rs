@@ -26,7 +26,11 @@ pub static TRANSPOSE: Row = Row {
     run: Run::View(exchanged),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, exchange_back)]),
     samples: &["t(2, 3), 0, 1", "t(2, 3, 4), -1, 0", "t(), 0, -1"],
-    errors: &[("t(2, 3), 0, 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
+    errors: &[(
+        "t(2, 3), 0, 2",
+        "IndexError",
+        "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
+    )],
     reference: "np.swapaxes(self, dim0, dim1) if self.ndim else self",
     ..Row::BASE
 };
@@ -226,7 +230,9 @@ pub fn reversed(tensor: &crate::Tensor) -> Result<crate::Tensor> {
 pub fn matrix_transposed(tensor: &crate::Tensor, name: &str) -> Result<crate::Tensor> {
     match tensor.rank() {
         0 => Ok(tensor.clone()),
-        1 => Err(Error::runtime(format!("{name} is only supported on matrices or batches of matrices. Got 1-D tensor."))),
+        1 => {
+            Err(Error::runtime(format!("{name} is only supported on matrices or batches of matrices. Got 1-D tensor.")))
+        }
         _ => op!(TRANSPOSE, tensor, -2i64, -1i64),
     }
 }

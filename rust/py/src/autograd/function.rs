@@ -81,7 +81,9 @@ impl Context {
             }
             object::tensor(&item).map(|tensor| Some(tensor.clone())).map_err(|_| {
                 let name = item.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
-                PyTypeError::new_err(format!("save_for_backward can only save variables, but argument is of type {name}"))
+                PyTypeError::new_err(format!(
+                    "save_for_backward can only save variables, but argument is of type {name}"
+                ))
             })
         };
         let kept = tensors.iter().map(read).collect::<PyResult<Vec<_>>>()?;
@@ -251,7 +253,12 @@ fn _apply_function<'py>(
     let noted = std::mem::take(&mut *own.noted());
     let outputs = carried(finish(class, context, &inputs, &items, &noted, recording)).map_err(raise)?;
     let mut kept = own.noted();
-    *kept = Noted { to_save: noted.to_save, needs_input_grad: noted.needs_input_grad, materialize: noted.materialize, ..Noted::default() };
+    *kept = Noted {
+        to_save: noted.to_save,
+        needs_input_grad: noted.needs_input_grad,
+        materialize: noted.materialize,
+        ..Noted::default()
+    };
     drop(kept);
     let objects = items
         .into_iter()
@@ -318,8 +325,10 @@ fn finish<'py>(
     }
     noted.dirty.iter().for_each(Tensor::bump_version);
     // Results that are no differentiable tensors keep a place, so that backward gets an argument for each result.
-    let placeholder = OutputMeta { sizes: Default::default(), dtype: rushlight::DType::F32, device: rushlight::Device::Cpu };
-    let metas = outputs.iter().map(|output| output.as_ref().map_or_else(|| placeholder.clone(), OutputMeta::from)).collect();
+    let placeholder =
+        OutputMeta { sizes: Default::default(), dtype: rushlight::DType::F32, device: rushlight::Device::Cpu };
+    let metas =
+        outputs.iter().map(|output| output.as_ref().map_or_else(|| placeholder.clone(), OutputMeta::from)).collect();
     let saved = noted
         .to_save
         .iter()
