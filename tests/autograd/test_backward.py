@@ -68,11 +68,11 @@ def test_gradients_accumulate_and_keep_their_identity():
 
 def test_only_scalars_need_no_weight():
     x = torch.ones(3, requires_grad=True)
-    with pytest.raises(RuntimeError, match="grad can be implicitly created only for scalar outputs"):
+    with pytest.raises(RuntimeError, match=r"grad can be implicitly created only for scalar outputs"):
         (x * 2).backward()
-    with pytest.raises(RuntimeError, match="Mismatch in shape"):
+    with pytest.raises(RuntimeError, match=r"Mismatch in shape"):
         torch.autograd.backward(x * 2, torch.ones(2))
-    with pytest.raises(RuntimeError, match="element 0 of tensors does not require grad and does not have a grad_fn"):
+    with pytest.raises(RuntimeError, match=r"element 0 of tensors does not require grad and does not have a grad_fn"):
         torch.ones(1).backward()
 
 
@@ -81,7 +81,7 @@ def test_second_walk_needs_retain_graph():
     y = (x * x).sum()
     y.backward(retain_graph=True)
     y.backward()
-    with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
+    with pytest.raises(RuntimeError, match=r"Trying to backward through the graph a second time"):
         y.backward()
     assert x.grad.tolist() == [4, 4, 4]
 
@@ -151,14 +151,16 @@ def test_an_exception_in_a_hook_arrives_unchanged():
 
     x = torch.ones(3, requires_grad=True)
     x.register_hook(fail)
-    with pytest.raises(Mine, match="from the hook"):
+    with pytest.raises(Mine, match=r"from the hook"):
         (x * 3).sum().backward()
 
 
 def test_retain_grad():
     x = torch.ones(3, requires_grad=True)
     h = x * 3
-    with pytest.warns(UserWarning, match="The .grad attribute of a Tensor that is not a leaf Tensor is being accessed"):
+    with pytest.warns(
+        UserWarning, match=r"The .grad attribute of a Tensor that is not a leaf Tensor is being accessed"
+    ):
         assert h.grad is None
     h.retain_grad()
     (h * h).sum().backward()
@@ -168,7 +170,7 @@ def test_retain_grad():
 def test_unused_inputs():
     x = torch.ones(2, requires_grad=True)
     y = torch.ones(2, requires_grad=True)
-    with pytest.raises(RuntimeError, match="appears to not have been used in the graph"):
+    with pytest.raises(RuntimeError, match=r"appears to not have been used in the graph"):
         torch.autograd.grad((x * 2).sum(), (x, y))
     gx, gy = torch.autograd.grad((x * 2).sum(), (x, y), allow_unused=True)
     assert gx.tolist() == [2, 2] and gy is None

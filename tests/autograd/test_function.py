@@ -132,7 +132,9 @@ def test_results_without_gradient_and_changed_inputs():
     x.grad = None
     z.sum().backward()
     assert x.grad.tolist() == [2, 2]
-    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"):
+    with pytest.raises(
+        RuntimeError, match=r"a leaf Variable that requires grad is being used in an in-place operation"
+    ):
         Double.apply(x)
 
 
@@ -141,7 +143,7 @@ def test_saved_tensors_are_watched():
     kept = x * 1
     y = Cube.apply(kept)
     kept.add_(1)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+    with pytest.raises(RuntimeError, match=r"modified by an inplace operation"):
         y.sum().backward()
 
 
@@ -163,7 +165,7 @@ def test_once_differentiable():
     (g,) = torch.autograd.grad(Once.apply(x), x, weight, create_graph=True)
     assert g.tolist() == [2, 2]
     with pytest.raises(
-        RuntimeError, match="trying to differentiate twice a function that was marked with @once_differentiable"
+        RuntimeError, match=r"trying to differentiate twice a function that was marked with @once_differentiable"
     ):
         g.sum().backward()
 
@@ -178,7 +180,7 @@ def test_an_exception_in_backward_arrives_unchanged():
         def backward(ctx, grad):
             raise KeyError("mine")
 
-    with pytest.raises(KeyError, match="mine"):
+    with pytest.raises(KeyError, match=r"mine"):
         Broken.apply(torch.ones(1, requires_grad=True)).backward()
 
 
@@ -195,12 +197,12 @@ def test_the_checker_finds_a_wrong_gradient():
             return x * grad
 
     x = double(2)
-    with pytest.raises(RuntimeError, match="Jacobian mismatch for output 0 with respect to input 0"):
+    with pytest.raises(RuntimeError, match=r"Jacobian mismatch for output 0 with respect to input 0"):
         gradcheck(Wrong.apply, (x,))
     assert not gradcheck(Wrong.apply, (x,), raise_exception=False)
     assert gradcheck.gradcheck(torch.exp, (x,))
 
 
 def test_old_functions_are_refused_with_a_way_out():
-    with pytest.raises(RuntimeError, match="Methods on autograd functions are all static"):
+    with pytest.raises(RuntimeError, match=r"Methods on autograd functions are all static"):
         Cube()

@@ -32,11 +32,11 @@ def test_a_changed_saved_tensor_names_both_lines():
 def test_leaves_that_require_grad_stay():
     x = torch.ones(3, requires_grad=True)
     with pytest.raises(
-        RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation."
+        RuntimeError, match=r"a leaf Variable that requires grad is being used in an in-place operation."
     ):
         x.add_(1)
     with pytest.raises(
-        RuntimeError, match="a view of a leaf Variable that requires grad is being used in an in-place operation."
+        RuntimeError, match=r"a view of a leaf Variable that requires grad is being used in an in-place operation."
     ):
         x[:2].add_(1)
     with torch.no_grad():
@@ -66,7 +66,7 @@ def test_siblings_follow():
 def test_outputs_of_several_views_may_not_change():
     x = torch.ones(3, requires_grad=True)
     first, *_ = (x * 1).unbind()
-    with pytest.raises(RuntimeError, match="Output 0 of Unbind is a view and is being modified inplace"):
+    with pytest.raises(RuntimeError, match=r"Output 0 of Unbind is a view and is being modified inplace"):
         first.add_(1)
 
 
@@ -82,10 +82,10 @@ def test_the_result_must_fit():
     x = torch.ones(1, 3)
     with pytest.raises(RuntimeError, match=r"output with shape \[1, 3\] doesn't match the broadcast shape \[2, 3\]"):
         x.add_(torch.ones(2, 3))
-    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
+    with pytest.raises(RuntimeError, match=r"result type Float can't be cast to the desired output type Long"):
         torch.ones(3, dtype=torch.int64).add_(1.5)
     with pytest.raises(
-        RuntimeError, match="more than one element of the written-to tensor refers to a single memory location"
+        RuntimeError, match=r"more than one element of the written-to tensor refers to a single memory location"
     ):
         torch.ones(1).expand(3).add_(1)
 

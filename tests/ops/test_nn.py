@@ -196,7 +196,7 @@ def test_gradients_of_embeddings(options):
     if "scale_grad_by_freq" in options:
         counts = np.minimum(counts, 1)
     np.testing.assert_allclose(table.grad.numpy(), np.repeat(counts[:, None], 3, 1))
-    with pytest.raises(IndexError, match="index out of range in self"):
+    with pytest.raises(IndexError, match=r"index out of range in self"):
         F.embedding(torch.tensor([4]), table)
 
 
@@ -225,9 +225,9 @@ def test_likelihood_and_cross_entropy(scores, targets, weighted, reduction):
 
 def test_targets_out_of_bounds_and_ignored():
     x = real(3, 4)
-    with pytest.raises(IndexError, match="Target 5 is out of bounds."):
+    with pytest.raises(IndexError, match=r"Target 5 is out of bounds."):
         F.cross_entropy(x, torch.tensor([0, 1, 5]))
-    with pytest.raises(ValueError, match="foo is not a valid value for reduction"):
+    with pytest.raises(ValueError, match=r"foo is not a valid value for reduction"):
         F.nll_loss(x, torch.tensor([0, 1, 2]), reduction="foo")
     part = F.cross_entropy(x, torch.tensor([0, -100, 2]))
     np.testing.assert_allclose(part.item(), F.cross_entropy(x[::2], torch.tensor([0, 2])).item())

@@ -113,7 +113,7 @@ def test_one_of_several_views_stays(make):
     y = torch.zeros(4, requires_grad=True).clone()
     with pytest.raises(
         RuntimeError,
-        match="is a view and is being modified inplace. This view is the output of a function that returns multiple views",
+        match=r"is a view and is being modified inplace. This view is the output of a function that returns multiple views",
     ):
         make(y)[0].add_(1)
 

@@ -136,7 +136,7 @@ mod streaming {
     /// # Safety
     /// Both sides hold `bytes` bytes, and `from` is aligned to 16.
     pub unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) {
-        let whole = if to as usize % 16 == 0 { bytes / 64 * 64 } else { 0 };
+        let whole = if (to as usize).is_multiple_of(16) { bytes / 64 * 64 } else { 0 };
         // SAFETY: by the caller's word; the alignment of `to` was just asked for.
         unsafe {
             for at in (0..whole).step_by(16) {

@@ -141,7 +141,7 @@ pub unsafe fn scatter(
                 (0..area).for_each(|i| to.add(i).write(T::ZERO));
                 for i in plane * pixels..(plane + 1) * pixels {
                     let place = to.add(*places.at(i) as usize);
-                    *place = *place + *values.at(i);
+                    *place += *values.at(i);
                 }
             }
         });
@@ -229,7 +229,7 @@ impl Means {
                 self.each(|pixel, divisor, rows| {
                     let mut sum = T::ZERO;
                     // SAFETY: windows lie within the plane.
-                    rows(&mut |row| row.for_each(|i| unsafe { sum = sum + *from.add(i) }));
+                    rows(&mut |row| row.for_each(|i| unsafe { sum += *from.add(i) }));
                     // SAFETY: each pixel is written once.
                     unsafe { to.add(pixel).write(sum / T::count(divisor)) }
                 });

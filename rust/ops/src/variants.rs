@@ -256,10 +256,11 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
         Target::Out(outs) => {
             let results = {
                 let wants = args.each_tensor().any(|(_, tensor)| tensor.requires_grad());
-                if wants && modes::grad_enabled() {
-                    if let (Some(out), Some((_, first))) = (outs.first(), args.each_tensor().next()) {
-                        check_out(row, args, out, &out.layout().sizes, first.dtype())?;
-                    }
+                if wants
+                    && modes::grad_enabled()
+                    && let (Some(out), Some((_, first))) = (outs.first(), args.each_tensor().next())
+                {
+                    check_out(row, args, out, &out.layout().sizes, first.dtype())?;
                 }
                 let args = match outs.first() {
                     Some(out) => crate::create::towards(args, out)?,

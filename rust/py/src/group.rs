@@ -13,7 +13,7 @@ fn _join_group(count: &Bound<'_, PyStorage>) -> PyResult<()> {
     let storage = &count.get().0;
     if !storage.is_shared()
         || storage.len() < size_of::<AtomicUsize>()
-        || storage.address() % align_of::<AtomicUsize>() != 0
+        || !storage.address().is_multiple_of(align_of::<AtomicUsize>())
     {
         return Err(PyValueError::new_err("a group counts its members in shared memory"));
     }

@@ -45,7 +45,7 @@ macro_rules! checked {
 const F32: f64 = f32::EPSILON as f64;
 checked! {
     f32, (F32, F32), |re, _| re as f32 / 331.0, |x| Complex::from(x as f64), |s| s as f32;
-    f64, (f64::EPSILON, f64::EPSILON), |re, _| re as f64 / 331.0, |x| Complex::from(x), |s| s as f64;
+    f64, (f64::EPSILON, f64::EPSILON), |re, _| re as f64 / 331.0, Complex::from, |s| s as f64;
     f16, (F32, 1.0 / 1024.0), |re, _| f16::from_f32(re as f32 / 331.0), |x: f16| Complex::from(x.to_f64()), |s| s as f32;
     bf16, (F32, 1.0 / 128.0), |re, _| bf16::from_f32(re as f32 / 331.0), |x: bf16| Complex::from(x.to_f64()), |s| s as f32;
     Complex<f32>, (F32, F32), |re, im| Complex::new(re as f32 / 331.0, im as f32 / 331.0),

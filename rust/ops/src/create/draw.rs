@@ -50,7 +50,7 @@ pub fn fill<T: Element>(
             Ok(())
         })
     };
-    let aligned = tensor.storage().address() % align_of::<T>() == 0;
+    let aligned = tensor.storage().address().is_multiple_of(align_of::<T>());
     if tensor.layout().is_contiguous() && aligned && !tensor.storage().is_shared() {
         return run(tensor);
     }
@@ -160,7 +160,7 @@ fn anything(tensor: &Tensor, generator: &Generator) -> Result<()> {
         return integers(tensor, generator, 0, 2);
     }
     dispatch!(tensor.dtype(), T in [u8, i8, i16, i32, i64, f16_, bf16_, f32, f64] => {
-        fill::<T>(tensor, generator, |stream, out| distributions::random(stream, out))
+        fill::<T>(tensor, generator, distributions::random)
     }, else => Err(refused("random_kernel_cpu", tensor.dtype())))
 }
 

@@ -172,7 +172,7 @@ pub static RANDPERM: Row = Row {
         check_fits(Scalar::Int(n), tensor.dtype())?;
         let stream = generator(args, 1);
         dispatch!(tensor.dtype(), T in [u8, i8, i16, i32, i64, f16_, bf16_, f32, f64] => {
-            draw::fill::<T>(&tensor, &stream, |stream, out| distributions::randperm(stream, out))?;
+            draw::fill::<T>(&tensor, &stream, distributions::randperm)?;
         }, else => return Err(draw::refused("randperm", tensor.dtype())));
         options.finish(tensor)
     }),

@@ -217,7 +217,7 @@ pub static INDEX_COPY: Row = Row {
         },
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(2), |d| cleared(d)),
+        formula(0, Saves::input(2), cleared),
         formula(3, Saves::input(2), |d| selected(d).call(&crate::view::expand::EXPAND, [sizes_value(d.sizes(3))])),
     ]),
     samples: &["t(3, 4), 0, torch.tensor([2, 0]), t(2, 4)", "t(3, 4), 1, torch.tensor([1]), t(3, 1)"],
@@ -308,7 +308,7 @@ pub static INDEX_FILL: Row = Row {
             fill(args, target, &crate::create::scalar_of(args.scalar(3)?, target.dtype(), target.device())?)
         },
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(2), |d| cleared(d))]),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(2), cleared)]),
     samples: &["t(3, 4), 0, torch.tensor([2, 0]), 2", "t(3, 4), 1, torch.tensor([-1]), 3"],
     errors: &[("t(3), 0, torch.tensor([5]), 1", "IndexError", "index 5 is out of bounds for dimension 0 with size 3")],
     ..Row::BASE
@@ -342,7 +342,7 @@ pub static INDEX_FILL_TENSOR: Row = Row {
         },
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(2), |d| cleared(d)),
+        formula(0, Saves::input(2), cleared),
         formula(3, Saves::input(2), |d| match distinct(d) {
             Ok(index) => d.grad().call(&INDEX_SELECT, [d.int(1).into(), index.into()]).call(&crate::reduce::SUM, []),
             Err(error) => Expr::failed(error),

@@ -90,7 +90,7 @@ pub static MASKED_FILL: Row = Row {
             fill(target, args.tensor(1)?, &value)
         },
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(1), |d| cleared(d))]),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(1), cleared)]),
     node: "MaskedFillBackward0",
     samples: &["t(3, 4), b(3, 4), 2", "t(3, 4), b(4), 2"],
     errors: &[(
@@ -124,7 +124,7 @@ pub static MASKED_FILL_TENSOR: Row = Row {
         cpu: |args, target| fill(target, args.tensor(1)?, args.tensor(2)?),
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1), |d| cleared(d)),
+        formula(0, Saves::input(1), cleared),
         formula(2, Saves::input(1), |d| d.input(1).choose(d.grad(), 0i64).call(&crate::reduce::SUM, [])),
     ]),
     node: "MaskedFillBackward1",
@@ -285,7 +285,7 @@ pub static MASKED_SCATTER: Row = Row {
         },
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1), |d| cleared(d)),
+        formula(0, Saves::input(1), cleared),
         formula(2, Saves::input(1), |d| match d.input(1) {
             Expr::Tensor(mask) => Expr::new(scatter_back(d, &mask)),
             other => other,

@@ -73,7 +73,7 @@ pub fn put(own: &Tensor, tensors: Vec<Tensor>, dims: &[usize], value: &Tensor) -
     let places: Vec<usize> = dims.iter().map(|&dim| dim as usize).collect();
     let rank = own.rank() - dims.len() + common.len();
     let value = stripped(value, rank)?;
-    if let Err(_) = value.layout().broadcast_to(&rushlight_core::index::gathered(own.sizes(), &places, &common)) {
+    if value.layout().broadcast_to(&rushlight_core::index::gathered(own.sizes(), &places, &common)).is_err() {
         return Err(geometry::unfit(&value, own, &places, &common));
     }
     put::put_(own, indices, dims, &value, false)

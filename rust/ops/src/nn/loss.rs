@@ -73,7 +73,7 @@ pub static MSE: Row = Row {
         Reduction::of_code(args.int(2)?).apply(squares).map(Output::Tensor)
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).and(Saves::input(1)), |d| mse_gradient(d)),
+        formula(0, Saves::input(0).and(Saves::input(1)), mse_gradient),
         formula(1, Saves::input(0).and(Saves::input(1)), |d| -mse_gradient(d)),
     ]),
     node: "MseLossBackward0",

@@ -187,5 +187,5 @@ pub fn write_lines(
 /// Where a line begins in a result that has `take` elements along the dimension.
 fn written(shape: Lines, take: usize, first: usize) -> usize {
     let block = shape.n * shape.inner;
-    if block == 0 { 0 } else { first / block * take * shape.inner + first % block }
+    first.checked_div(block).map_or(0, |lines| lines * take * shape.inner + first % block)
 }

@@ -169,6 +169,7 @@ pub static REPLACED: Row = Row {
             if x.is_nan() { nan } else if x == T::INFINITY { high } else if x == T::NEG_INFINITY { low } else { x }
         });
         for<S> [c64, c128] (|z; nan, high, low| {
+            #[allow(clippy::eq_op, reason = "NaN, for either width of a part")]
             let part = |x| {
                 if x != x { nan.re } else if x == 1.0 / 0.0 { high.re } else if x == -1.0 / 0.0 { low.re } else { x }
             };

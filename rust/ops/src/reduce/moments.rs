@@ -100,7 +100,7 @@ family!(VAR VAR_DIM VAR_CORRECTION, "var", "VarBackward0", false, false, "Tensor
 family!(STD STD_DIM STD_CORRECTION, "std", "StdBackward0", true, false, "Tensor",
     "The standard deviation", "tensor(1.2910)", "tensor([0.7071, 2.1213])",
     "np.std(self, axis=dim, ddof=ddof, keepdims=keepdim)",
-    Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| rooted(d))]));
+    Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), rooted)]));
 
 family!(VAR_MEAN VAR_MEAN_DIM VAR_MEAN_CORRECTION, "var_mean", "VarMeanBackward0", false, true, "(Tensor, Tensor)",
 "The variance and the mean", "(tensor(1.6667), tensor(2.5000))", "(tensor([0.5000, 4.5000]), tensor([1.5000, 4.5000]))",
@@ -145,12 +145,12 @@ fn infer(args: &Args, with_mean: bool) -> Result<Vec<Spec>> {
         return Err(Error::runtime(format!("{who} only support floating point and complex dtypes"))
             .hint("x.float() turns integers into floats."));
     }
-    if own.numel() > 0 || over.sizes(own.sizes()).iter().product::<isize>() > 0 {
-        if over.count(own.sizes()) as f64 <= correction(args) {
-            crate::host::warn(&format!(
-                "{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel divided by output numel)."
-            ))?;
-        }
+    if (own.numel() > 0 || over.sizes(own.sizes()).iter().product::<isize>() > 0)
+        && over.count(own.sizes()) as f64 <= correction(args)
+    {
+        crate::host::warn(&format!(
+            "{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel divided by output numel)."
+        ))?;
     }
     let mut specs = vec![over.spec(args, own.dtype().to_real())?];
     if with_mean {
