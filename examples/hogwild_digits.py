@@ -171,7 +171,9 @@ def train(model, training, held_out, options):
     stop = torch.zeros(1, dtype=torch.int64).share_memory_()
     total = len(training[0]) // options.processes * options.processes * options.epochs
     arguments = (model, training, board, stop, options)
-    workers = [mp.get_context(options.start).Process(target=work, args=(rank, *arguments)) for rank in range(options.processes)]
+    workers = [
+        mp.get_context(options.start).Process(target=work, args=(rank, *arguments)) for rank in range(options.processes)
+    ]
 
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited by the workers
     for worker in workers:

@@ -94,7 +94,9 @@ def check_model(path):
     assert all(torch.isfinite(tensor).all() for tensor in weights.values())
 
 
-@pytest.mark.parametrize(("processes", "method"), [(1, "fork"), (2, "fork"), (3, "fork"), (2, "spawn"), (2, "forkserver")])
+@pytest.mark.parametrize(
+    ("processes", "method"), [(1, "fork"), (2, "fork"), (3, "fork"), (2, "spawn"), (2, "forkserver")]
+)
 def test_it_learns(start, tmp_path, processes, method):
     process = start("--processes", processes, "--epochs", 30, "--start", method)
     output, errors = process.communicate(timeout=300)

@@ -56,9 +56,7 @@ def _view(storage, dtype, offset, size, stride):
 def __contains__(self, element):
     if isinstance(element, (Tensor, int, float, complex)):
         return bool((element == self).any().item())
-    raise RuntimeError(
-        f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
-    )
+    raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
 
 
 def __reversed__(self):

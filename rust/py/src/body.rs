@@ -91,7 +91,7 @@ fn within(
         && rushlight_core::layout::checked_numel(&layout.sizes).is_ok()
         && layout.checked_span().is_some_and(|span| {
             span.is_none_or(|(low, high)| {
-                low >= 0 && (high as usize).checked_add(1).and_then(|n| n.checked_mul(dtype.size())) <= Some(storage.len())
+                low >= 0 && (high as usize + 1).checked_mul(dtype.size()).is_some_and(|needed| needed <= storage.len())
             })
         });
     if !fits {

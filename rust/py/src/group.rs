@@ -11,7 +11,10 @@ use crate::storage::PyStorage;
 #[pyfunction]
 fn _join_group(count: &Bound<'_, PyStorage>) -> PyResult<()> {
     let storage = &count.get().0;
-    if !storage.is_shared() || storage.len() < size_of::<AtomicUsize>() || storage.address() % align_of::<AtomicUsize>() != 0 {
+    if !storage.is_shared()
+        || storage.len() < size_of::<AtomicUsize>()
+        || storage.address() % align_of::<AtomicUsize>() != 0
+    {
         return Err(PyValueError::new_err("a group counts its members in shared memory"));
     }
     // The process stays a member until it ends, and so does the memory.
