@@ -73,8 +73,25 @@ class Tensor:
     def ndim(self) -> _int: ...
     @property
     def is_leaf(self) -> _bool: ...
+    @property
+    def retains_grad(self) -> _bool: ...
+    @property
+    def output_nr(self) -> _int: ...
+    @property
+    def _version(self) -> _int: ...
+    @property
+    def _base(self) -> Tensor | None: ...
     requires_grad: _bool
     grad: Tensor | None
+    data: Tensor
+    @staticmethod
+    def _make_subclass(cls: type, data: Tensor, require_grad: _bool = False) -> Any: ...
+    def untyped_storage(self) -> UntypedStorage: ...
+    def share_memory_(self) -> Self: ...
+    def set_(self, source: Any = ..., storage_offset: Any = ..., size: Any = ..., stride: Any = ...) -> Self: ...
+    def register_hook(self, hook: Callable[..., Any]) -> HookHandle: ...
+    def register_post_accumulate_grad_hook(self, hook: Callable[..., Any]) -> HookHandle: ...
+    def as_subclass(self, cls: type) -> Any: ...
     def __add__(self, other: Tensor | _Number, /) -> Tensor: ...
     def __radd__(self, other: Tensor | _Number, /) -> Tensor: ...
     def __iadd__(self, other: Tensor | _Number, /) -> Self: ...
@@ -136,28 +153,340 @@ class Tensor:
     def __contains__(self, element: Any, /) -> _bool: ...
     # the methods that Python files attach
     def __getattr__(self, name: _str) -> Any: ...
+    def _index_put_(self, indices: Sequence[Tensor], dims: _int | Sequence[_int], values: Tensor, accumulate: _bool = False) -> Tensor:
+        """`values` written to, or added at, the places that `indices` into the dimensions `dims` name."""
+    def abs(self) -> Tensor:
+        """The magnitude of each element; of complex numbers too."""
+    def abs_(self) -> Tensor:
+        """The magnitude of each element; of complex numbers too."""
+    def absolute(self) -> Tensor:
+        """The magnitude of each element; of complex numbers too."""
+    def absolute_(self) -> Tensor:
+        """The magnitude of each element; of complex numbers too."""
+    def acos(self) -> Tensor:
+        """The inverse cosine of each element; nan outside of -1 to 1."""
+    def acos_(self) -> Tensor:
+        """The inverse cosine of each element; nan outside of -1 to 1."""
+    def acosh(self) -> Tensor:
+        """The inverse hyperbolic cosine of each element; nan below 1."""
+    def acosh_(self) -> Tensor:
+        """The inverse hyperbolic cosine of each element; nan below 1."""
     def add(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
         """Adds `other`, scaled by `alpha`, to `self`."""
     def add_(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
         """Adds `other`, scaled by `alpha`, to `self`."""
+    def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
+        """The sum of the products of two batches of matrices, added to a matrix, which broadcasts."""
+    def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
+        """The sum of the products of two batches of matrices, added to a matrix, which broadcasts."""
+    def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1) -> Tensor:
+        """Adds a quotient, scaled by `value`."""
+    def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1) -> Tensor:
+        """Adds a quotient, scaled by `value`."""
+    def addcmul(self, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1) -> Tensor:
+        """Adds a product, scaled by `value`."""
+    def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1) -> Tensor:
+        """Adds a product, scaled by `value`."""
+    def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
+        """The product of two matrices added to a third, which broadcasts."""
+    def addmm_(self, mat1: Tensor, mat2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
+        """The product of two matrices added to a third, which broadcasts."""
+    def addmv(self, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
+        """The product of a matrix with a vector, added to another vector."""
+    def addmv_(self, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
+        """The product of a matrix with a vector, added to another vector."""
+    def addr(self, vec1: Tensor, vec2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
+        """The products of each pair of two vectors' elements, added to a matrix, which broadcasts."""
+    def addr_(self, vec1: Tensor, vec2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
+        """The products of each pair of two vectors' elements, added to a matrix, which broadcasts."""
+    def adjoint(self) -> Tensor:
+        """Matrices transposed and conjugated: the last two dimensions change places."""
+    @overload
+    def all(self) -> Tensor:
+        """Whether all elements are true (not zero); true where there are none."""
+    @overload
+    def all(self, dim: _int, keepdim: _bool = False) -> Tensor: ...
+    @overload
+    def all(self, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False) -> Tensor: ...
+    def allclose(self, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> _bool:
+        """Whether all elements are equal up to a tolerance."""
+    def amax(self, dim: _int | Sequence[_int] = ..., keepdim: _bool = False) -> Tensor:
+        """The largest elements along one or several dimensions; equal ones share the gradient."""
+    def amin(self, dim: _int | Sequence[_int] = ..., keepdim: _bool = False) -> Tensor:
+        """The smallest elements along one or several dimensions; equal ones share the gradient."""
+    def aminmax(self, *, dim: _int | None = None, keepdim: _bool = False) -> _min_max:
+        """The smallest and the largest elements along `dim`, or of all."""
+    def angle(self) -> Tensor:
+        """The angle of each element in the complex plane: of real numbers 0, or pi below zero."""
+    @overload
+    def any(self) -> Tensor:
+        """Whether any element is true (not zero); false where there are none."""
+    @overload
+    def any(self, dim: _int, keepdim: _bool = False) -> Tensor: ...
+    @overload
+    def any(self, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False) -> Tensor: ...
+    def arccos(self) -> Tensor:
+        """The inverse cosine of each element; nan outside of -1 to 1."""
+    def arccos_(self) -> Tensor:
+        """The inverse cosine of each element; nan outside of -1 to 1."""
+    def arccosh(self) -> Tensor:
+        """The inverse hyperbolic cosine of each element; nan below 1."""
+    def arccosh_(self) -> Tensor:
+        """The inverse hyperbolic cosine of each element; nan below 1."""
+    def arcsin(self) -> Tensor:
+        """The inverse sine of each element; nan outside of -1 to 1."""
+    def arcsin_(self) -> Tensor:
+        """The inverse sine of each element; nan outside of -1 to 1."""
+    def arcsinh(self) -> Tensor:
+        """The inverse hyperbolic sine of each element."""
+    def arcsinh_(self) -> Tensor:
+        """The inverse hyperbolic sine of each element."""
+    def arctan(self) -> Tensor:
+        """The inverse tangent of each element."""
+    def arctan2(self, other: Tensor) -> Tensor:
+        """The angle of the point whose ordinate is `self` and whose abscissa is `other`."""
+    def arctan2_(self, other: Tensor) -> Tensor:
+        """The angle of the point whose ordinate is `self` and whose abscissa is `other`."""
+    def arctan_(self) -> Tensor:
+        """The inverse tangent of each element."""
+    def arctanh(self) -> Tensor:
+        """The inverse hyperbolic tangent of each element; nan outside of -1 to 1."""
+    def arctanh_(self) -> Tensor:
+        """The inverse hyperbolic tangent of each element; nan outside of -1 to 1."""
+    def argmax(self, dim: _int | None = None, keepdim: _bool = False) -> Tensor:
+        """Where the largest element along `dim` first stands, or the largest of all in row-major order."""
+    def argmin(self, dim: _int | None = None, keepdim: _bool = False) -> Tensor:
+        """Where the smallest element along `dim` first stands, or the smallest of all in row-major order."""
+    @overload
+    def argsort(self, dim: _int = -1, descending: _bool = False) -> Tensor:
+        """Where the elements stand that sorting along `dim` would put in order."""
+    @overload
+    def argsort(self, *, stable: _bool, dim: _int = -1, descending: _bool = False) -> Tensor: ...
+    def argwhere(self) -> Tensor:
+        """The coordinates of the elements that are not zero, one row each."""
     def as_strided(self, size: _int | Sequence[_int], stride: _int | Sequence[_int], storage_offset: _int | None = None) -> Tensor:
         """A view of the storage with any sizes and strides (counted in elements, possibly negative)."""
-    def clone(self, *, memory_format: _str | None = None) -> Tensor:
+    def as_strided_(self, size: _int | Sequence[_int], stride: _int | Sequence[_int], storage_offset: _int | None = None) -> Tensor:
+        """A view of the storage with any sizes and strides (counted in elements, possibly negative)."""
+    def as_strided_scatter(self, src: Tensor, size: _int | Sequence[_int], stride: _int | Sequence[_int], storage_offset: _int | None = None) -> Tensor:
+        """A row-major copy with `src` in place of the elements that sizes, strides and offset name."""
+    def asin(self) -> Tensor:
+        """The inverse sine of each element; nan outside of -1 to 1."""
+    def asin_(self) -> Tensor:
+        """The inverse sine of each element; nan outside of -1 to 1."""
+    def asinh(self) -> Tensor:
+        """The inverse hyperbolic sine of each element."""
+    def asinh_(self) -> Tensor:
+        """The inverse hyperbolic sine of each element."""
+    def atan(self) -> Tensor:
+        """The inverse tangent of each element."""
+    def atan2(self, other: Tensor) -> Tensor:
+        """The angle of the point whose ordinate is `self` and whose abscissa is `other`."""
+    def atan2_(self, other: Tensor) -> Tensor:
+        """The angle of the point whose ordinate is `self` and whose abscissa is `other`."""
+    def atan_(self) -> Tensor:
+        """The inverse tangent of each element."""
+    def atanh(self) -> Tensor:
+        """The inverse hyperbolic tangent of each element; nan outside of -1 to 1."""
+    def atanh_(self) -> Tensor:
+        """The inverse hyperbolic tangent of each element; nan outside of -1 to 1."""
+    def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
+        """Products of two batches of matrices, pair by pair, added to a third batch, which broadcasts."""
+    def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
+        """Products of two batches of matrices, pair by pair, added to a third batch, which broadcasts."""
+    @overload
+    def bernoulli(self, *, generator: Generator | None = None) -> Tensor:
+        """1 with the probability that stands at the same place of the tensor, else 0."""
+    @overload
+    def bernoulli(self, p: _float, *, generator: Generator | None = None) -> Tensor: ...
+    @overload
+    def bernoulli_(self, p: _float = 0.5, *, generator: Generator | None = None) -> Tensor:
+        """Fills the tensor with 1 of probability `p`, else 0."""
+    @overload
+    def bernoulli_(self, p: Tensor, *, generator: Generator | None = None) -> Tensor: ...
+    def bincount(self, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
+        """How often each of 0, 1, 2, .. occurs, or the sum of its weights."""
+    def bitwise_and(self, other: Tensor | _Number) -> Tensor:
+        """The bits that both operands have; of bool the logical and."""
+    def bitwise_and_(self, other: Tensor | _Number) -> Tensor:
+        """The bits that both operands have; of bool the logical and."""
+    def bitwise_left_shift(self, other: Tensor | _Number) -> Tensor:
+        """The bits moved up by `other` places."""
+    def bitwise_left_shift_(self, other: Tensor | _Number) -> Tensor:
+        """The bits moved up by `other` places."""
+    def bitwise_not(self) -> Tensor:
+        """The other bits of each element; of bool the logical not."""
+    def bitwise_not_(self) -> Tensor:
+        """The other bits of each element; of bool the logical not."""
+    def bitwise_or(self, other: Tensor | _Number) -> Tensor:
+        """The bits that either operand has; of bool the logical or."""
+    def bitwise_or_(self, other: Tensor | _Number) -> Tensor:
+        """The bits that either operand has; of bool the logical or."""
+    def bitwise_right_shift(self, other: Tensor | _Number) -> Tensor:
+        """The bits moved down by `other` places; the sign stays."""
+    def bitwise_right_shift_(self, other: Tensor | _Number) -> Tensor:
+        """The bits moved down by `other` places; the sign stays."""
+    def bitwise_xor(self, other: Tensor | _Number) -> Tensor:
+        """The bits that exactly one operand has; of bool whether they differ."""
+    def bitwise_xor_(self, other: Tensor | _Number) -> Tensor:
+        """The bits that exactly one operand has; of bool whether they differ."""
+    def bmm(self, mat2: Tensor) -> Tensor:
+        """Products of the matrices of two batches, pair by pair."""
+    @overload
+    def broadcast_to(self, size: _int | Sequence[_int]) -> Tensor:
+        """A view stretched to `size`; another name of `expand`."""
+    @overload
+    def broadcast_to(self, *size: _int) -> Tensor: ...
+    def cauchy_(self, median: _float = 0, sigma: _float = 1, *, generator: Generator | None = None) -> Tensor:
+        """Fills the tensor with numbers of the Cauchy distribution."""
+    def ceil(self) -> Tensor:
+        """The smallest integer that is not below each element."""
+    def ceil_(self) -> Tensor:
+        """The smallest integer that is not below each element."""
+    def chunk(self, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
+        """Views of equal length along `dim`, at most `chunks` of them; the last may be shorter."""
+    def clamp(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
+        """Limits elements to `min .. max`, numbers or tensors; one of the two may be left away. nan stays."""
+    def clamp_(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
+        """Limits elements to `min .. max`, numbers or tensors; one of the two may be left away. nan stays."""
+    @overload
+    def clamp_max(self, max: Tensor) -> Tensor:
+        """Lowers elements to those of `max`."""
+    @overload
+    def clamp_max(self, max: _Number) -> Tensor: ...
+    @overload
+    def clamp_max_(self, max: Tensor) -> Tensor:
+        """Lowers elements to those of `max`."""
+    @overload
+    def clamp_max_(self, max: _Number) -> Tensor: ...
+    @overload
+    def clamp_min(self, min: Tensor) -> Tensor:
+        """Raises elements to those of `min`."""
+    @overload
+    def clamp_min(self, min: _Number) -> Tensor: ...
+    @overload
+    def clamp_min_(self, min: Tensor) -> Tensor:
+        """Raises elements to those of `min`."""
+    @overload
+    def clamp_min_(self, min: _Number) -> Tensor: ...
+    def clip(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
+        """Limits elements to `min .. max`, numbers or tensors; one of the two may be left away. nan stays."""
+    def clip_(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
+        """Limits elements to `min .. max`, numbers or tensors; one of the two may be left away. nan stays."""
+    def clone(self, *, memory_format: memory_format | None = None) -> Tensor:
         """A copy in memory of its own, in the same order of dimensions; gradients flow through it."""
+    def conj(self) -> Tensor:
+        """The complex conjugate; of a real tensor the tensor itself. It is computed at once."""
     def conj_physical(self) -> Tensor:
-        """The complex conjugate of each element, computed at once; real numbers stay as they are."""
+        """The complex conjugate; of a real tensor the tensor itself."""
     def conj_physical_(self) -> Tensor:
-        """The complex conjugate of each element, computed at once; real numbers stay as they are."""
+        """The complex conjugate; of a real tensor the tensor itself."""
+    def contiguous(self, *, memory_format: memory_format | None = None) -> Tensor:
+        """The tensor in row-major memory: itself if it already is, else a copy."""
+    def copy_(self, src: Tensor, non_blocking: _bool = False) -> Tensor:
+        """Overwrites the elements with those of `src`, broadcast and cast."""
+    def copysign(self, other: Tensor | _Number) -> Tensor:
+        """The magnitudes of `self` with the signs of `other`."""
+    def copysign_(self, other: Tensor | _Number) -> Tensor:
+        """The magnitudes of `self` with the signs of `other`."""
+    def cos(self) -> Tensor:
+        """The cosine of each element, in radians."""
+    def cos_(self) -> Tensor:
+        """The cosine of each element, in radians."""
+    def cosh(self) -> Tensor:
+        """The hyperbolic cosine of each element."""
+    def cosh_(self) -> Tensor:
+        """The hyperbolic cosine of each element."""
+    @overload
+    def count_nonzero(self, dim: _int | Sequence[_int] | None = None) -> Tensor:
+        """How many elements along `dim` (all dimensions by default) are not zero."""
+    @overload
+    def count_nonzero(self, *dim: _int) -> Tensor: ...
+    def cummax(self, dim: _int) -> _values_indices:
+        """The largest element so far along `dim`, and where it stands (the last of equals)."""
+    def cummin(self, dim: _int) -> _values_indices:
+        """The smallest element so far along `dim`, and where it stands (the last of equals)."""
+    def cumprod(self, dim: _int, *, dtype: _dtype | None = None) -> Tensor:
+        """The running products along `dim`; integers and bool multiply in int64."""
+    def cumprod_(self, dim: _int, *, dtype: _dtype | None = None) -> Tensor:
+        """The running products along `dim`; integers and bool multiply in int64."""
+    def cumsum(self, dim: _int, *, dtype: _dtype | None = None) -> Tensor:
+        """The running sums along `dim`; integers and bool add up in int64."""
+    def cumsum_(self, dim: _int, *, dtype: _dtype | None = None) -> Tensor:
+        """The running sums along `dim`; integers and bool add up in int64."""
+    def diag(self, diagonal: _int = 0) -> Tensor:
+        """A vector on the diagonal of a matrix, or a matrix's diagonal as a vector, copied."""
+    def diag_embed(self, offset: _int = 0, dim1: _int = -2, dim2: _int = -1) -> Tensor:
+        """Matrices of zeros with the last dimension of `self` on their diagonals."""
+    def diagflat(self, offset: _int = 0) -> Tensor:
+        """All elements on the diagonal of a matrix."""
+    def diagonal(self, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
+        """A view of the diagonal, as the last dimension; a positive `offset` lies above the main one."""
+    def diagonal_scatter(self, src: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
+        """A copy with `src` in place of a diagonal."""
+    def diff(self, n: _int = 1, dim: _int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+        """The differences of neighbours along `dim`, `n` times over."""
+    def digamma(self) -> Tensor:
+        """The derivative of the logarithm of the gamma function."""
+    def digamma_(self) -> Tensor:
+        """The derivative of the logarithm of the gamma function."""
+    def dist(self, other: Tensor, p: _Number = 2) -> Tensor:
+        """The norm of the difference."""
+    @overload
     def div(self, other: Tensor | _Number) -> Tensor:
         """Divides element by element; integers give the default float dtype."""
+    @overload
+    def div(self, other: Tensor | _Number, *, rounding_mode: _str | None) -> Tensor: ...
+    @overload
     def div_(self, other: Tensor | _Number) -> Tensor:
         """Divides element by element; integers give the default float dtype."""
+    @overload
+    def div_(self, other: Tensor | _Number, *, rounding_mode: _str | None) -> Tensor: ...
+    @overload
     def divide(self, other: Tensor | _Number) -> Tensor:
         """Divides element by element; integers give the default float dtype."""
+    @overload
+    def divide(self, other: Tensor | _Number, *, rounding_mode: _str | None) -> Tensor: ...
+    @overload
     def divide_(self, other: Tensor | _Number) -> Tensor:
         """Divides element by element; integers give the default float dtype."""
+    @overload
+    def divide_(self, other: Tensor | _Number, *, rounding_mode: _str | None) -> Tensor: ...
+    def dot(self, tensor: Tensor) -> Tensor:
+        """The sum of the products of two vectors' elements."""
+    def dropout_(self, p: _float, train: _bool) -> Tensor:
+        """In training, zeroes each element with probability `p` and divides the rest by `1 - p`; else the input itself."""
+    @overload
+    def dsplit(self, sections: _int) -> tuple[Tensor, ...]:
+        """Equal views along the third dimension."""
+    @overload
+    def dsplit(self, indices: _int | Sequence[_int]) -> tuple[Tensor, ...]: ...
+    @overload
+    def dsplit(self, *indices: _int) -> tuple[Tensor, ...]: ...
+    def eq(self, other: Tensor | _Number) -> Tensor:
+        """Whether elements are equal; nan equals nothing."""
+    def eq_(self, other: Tensor | _Number) -> Tensor:
+        """Whether elements are equal; nan equals nothing."""
+    def equal(self, other: Tensor) -> _bool:
+        """Whether two tensors have the same shape and the same elements; NaN equals nothing."""
+    def erf(self) -> Tensor:
+        """The error function of each element."""
+    def erf_(self) -> Tensor:
+        """The error function of each element."""
+    def erfc(self) -> Tensor:
+        """One minus the error function, with small relative error where that is near one."""
+    def erfc_(self) -> Tensor:
+        """One minus the error function, with small relative error where that is near one."""
+    def erfinv(self) -> Tensor:
+        """The inverse of the error function, between -1 and 1."""
+    def erfinv_(self) -> Tensor:
+        """The inverse of the error function, between -1 and 1."""
     def exp(self) -> Tensor:
         """The exponential of each element."""
+    def exp2(self) -> Tensor:
+        """Two to the power of each element."""
+    def exp2_(self) -> Tensor:
+        """Two to the power of each element."""
     def exp_(self) -> Tensor:
         """The exponential of each element."""
     @overload
@@ -165,14 +494,322 @@ class Tensor:
         """A view in which dimensions of size one are stretched to `size` (stride 0); -1 keeps a dimension."""
     @overload
     def expand(self, *size: _int, implicit: _bool = False) -> Tensor: ...
+    def expand_as(self, other: Tensor) -> Tensor:
+        """A view stretched to the shape of `other`."""
+    def expm1(self) -> Tensor:
+        """The exponential minus one, exact near zero."""
+    def expm1_(self) -> Tensor:
+        """The exponential minus one, exact near zero."""
+    def exponential_(self, lambd: _float = 1, *, generator: Generator | None = None) -> Tensor:
+        """Fills the tensor with exponentially distributed numbers of the rate `lambd`."""
+    @overload
+    def fill_(self, value: _Number) -> Tensor:
+        """Sets every element to one value, in place."""
+    @overload
+    def fill_(self, value: Tensor) -> Tensor: ...
+    def fix(self) -> Tensor:
+        """Each element rounded towards zero."""
+    def fix_(self) -> Tensor:
+        """Each element rounded towards zero."""
+    def flatten(self, start_dim: _int = 0, end_dim: _int = -1) -> Tensor:
+        """The dimensions from `start_dim` to `end_dim` joined into one."""
+    @overload
+    def flip(self, dims: _int | Sequence[_int]) -> Tensor:
+        """A copy with the elements in reverse along `dims`. (`x[::-1]` is a view.)"""
+    @overload
+    def flip(self, *dims: _int) -> Tensor: ...
+    def fliplr(self) -> Tensor:
+        """A copy with the columns in reverse."""
+    def flipud(self) -> Tensor:
+        """A copy with the rows in reverse."""
+    def float_power(self, exponent: Tensor | _Number) -> Tensor:
+        """The power in double precision, whatever the operands' dtypes."""
+    def float_power_(self, exponent: Tensor | _Number) -> Tensor:
+        """The power in double precision, whatever the operands' dtypes."""
+    def floor(self) -> Tensor:
+        """The greatest integer that is not above each element."""
+    def floor_(self) -> Tensor:
+        """The greatest integer that is not above each element."""
+    def floor_divide(self, other: Tensor | _Number) -> Tensor:
+        """The quotient, rounded downwards."""
+    def floor_divide_(self, other: Tensor | _Number) -> Tensor:
+        """The quotient, rounded downwards."""
+    def fmax(self, other: Tensor) -> Tensor:
+        """The larger of two elements; a number is preferred to nan."""
+    def fmin(self, other: Tensor) -> Tensor:
+        """The smaller of two elements; a number is preferred to nan."""
+    def fmod(self, other: Tensor | _Number) -> Tensor:
+        """The remainder with the sign of the dividend, as C's `fmod`."""
+    def fmod_(self, other: Tensor | _Number) -> Tensor:
+        """The remainder with the sign of the dividend, as C's `fmod`."""
+    def frac(self) -> Tensor:
+        """What is behind the point of each element, with its sign."""
+    def frac_(self) -> Tensor:
+        """What is behind the point of each element, with its sign."""
+    def gather(self, dim: _int, index: Tensor, *, sparse_grad: _bool = False) -> Tensor:
+        """Reads along `dim` at the places that `index` names, one for each element of the result."""
+    def gcd(self, other: Tensor) -> Tensor:
+        """The greatest common divisor."""
+    def gcd_(self, other: Tensor) -> Tensor:
+        """The greatest common divisor."""
+    def ge(self, other: Tensor | _Number) -> Tensor:
+        """Whether `self` is at least `other`."""
+    def ge_(self, other: Tensor | _Number) -> Tensor:
+        """Whether `self` is at least `other`."""
+    def geometric_(self, p: _float, *, generator: Generator | None = None) -> Tensor:
+        """Fills the tensor with the number of tries that the first success of probability `p` takes."""
+    def ger(self, vec2: Tensor) -> Tensor:
+        """The products of each pair of two vectors' elements."""
+    def greater(self, other: Tensor | _Number) -> Tensor:
+        """Whether `self` is greater than `other`."""
+    def greater_(self, other: Tensor | _Number) -> Tensor:
+        """Whether `self` is greater than `other`."""
+    def greater_equal(self, other: Tensor | _Number) -> Tensor:
+        """Whether `self` is at least `other`."""
+    def greater_equal_(self, other: Tensor | _Number) -> Tensor:
+        """Whether `self` is at least `other`."""
+    def gt(self, other: Tensor | _Number) -> Tensor:
+        """Whether `self` is greater than `other`."""
+    def gt_(self, other: Tensor | _Number) -> Tensor:
+        """Whether `self` is greater than `other`."""
+    def hardshrink(self, lambd: _Number = 0.5) -> Tensor:
+        """Each element, or zero where its magnitude is at most `lambd`."""
+    def heaviside(self, values: Tensor) -> Tensor:
+        """The step function: 0 below zero, `values` at zero, 1 above."""
+    def heaviside_(self, values: Tensor) -> Tensor:
+        """The step function: 0 below zero, `values` at zero, 1 above."""
+    def histc(self, bins: _int = 100, min: _Number = 0, max: _Number = 0) -> Tensor:
+        """How many elements fall into each of `bins` equal parts of `min` to `max` (of the elements' own range where those are equal)."""
+    @overload
+    def hsplit(self, sections: _int) -> tuple[Tensor, ...]:
+        """Equal views along the columns (a vector's only dimension)."""
+    @overload
+    def hsplit(self, indices: _int | Sequence[_int]) -> tuple[Tensor, ...]: ...
+    @overload
+    def hsplit(self, *indices: _int) -> tuple[Tensor, ...]: ...
+    def hypot(self, other: Tensor) -> Tensor:
+        """The length of the hypotenuse."""
+    def hypot_(self, other: Tensor) -> Tensor:
+        """The length of the hypotenuse."""
+    def index_add(self, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1) -> Tensor:
+        """A copy with the slices of `source`, scaled by `alpha`, added to those of `dim` that `index` names."""
+    def index_add_(self, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1) -> Tensor:
+        """A copy with the slices of `source`, scaled by `alpha`, added to those of `dim` that `index` names."""
+    def index_copy(self, dim: _int, index: Tensor, source: Tensor) -> Tensor:
+        """A copy with the slices of `source` in place of those of `dim` that `index` names."""
+    def index_copy_(self, dim: _int, index: Tensor, source: Tensor) -> Tensor:
+        """A copy with the slices of `source` in place of those of `dim` that `index` names."""
+    @overload
+    def index_fill(self, dim: _int, index: Tensor, value: _Number) -> Tensor:
+        """A copy with one number in the slices of `dim` that `index` names."""
+    @overload
+    def index_fill(self, dim: _int, index: Tensor, value: Tensor) -> Tensor: ...
+    @overload
+    def index_fill_(self, dim: _int, index: Tensor, value: _Number) -> Tensor:
+        """A copy with one number in the slices of `dim` that `index` names."""
+    @overload
+    def index_fill_(self, dim: _int, index: Tensor, value: Tensor) -> Tensor: ...
+    def index_put(self, indices: Sequence[Tensor], values: Tensor, accumulate: _bool = False) -> Tensor:
+        """A copy with `values` written to, or added at, the places that a tuple of index tensors names."""
+    def index_put_(self, indices: Sequence[Tensor], values: Tensor, accumulate: _bool = False) -> Tensor:
+        """`index_put` in place."""
+    def index_reduce(self, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
+        """A copy with the slices of `source` reduced (`prod`, `mean`, `amax`, `amin`) into those of `dim` that `index` names."""
+    def index_reduce_(self, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
+        """A copy with the slices of `source` reduced (`prod`, `mean`, `amax`, `amin`) into those of `dim` that `index` names."""
+    def index_select(self, dim: _int, index: Tensor) -> Tensor:
+        """The slices of `dim` that a vector of indices names, in its order."""
+    def inner(self, other: Tensor) -> Tensor:
+        """Sums of products over the last dimension of both; with a number the product."""
+    def isclose(self, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> Tensor:
+        """Whether elements are equal up to a tolerance."""
+    def isfinite(self) -> Tensor:
+        """Whether each element is neither infinite nor nan."""
+    def isinf(self) -> Tensor:
+        """Whether each element is infinite."""
+    def isnan(self) -> Tensor:
+        """Whether each element is not a number."""
+    def isneginf(self) -> Tensor:
+        """Whether each element is negative infinity."""
+    def isposinf(self) -> Tensor:
+        """Whether each element is positive infinity."""
+    def isreal(self) -> Tensor:
+        """Whether each element has no imaginary part."""
+    def kthvalue(self, k: _int, dim: _int = -1, keepdim: _bool = False) -> _values_indices:
+        """The `k`-th smallest element along `dim`, counted from one, and where it stands."""
+    def lcm(self, other: Tensor) -> Tensor:
+        """The least common multiple."""
+    def lcm_(self, other: Tensor) -> Tensor:
+        """The least common multiple."""
+    def le(self, other: Tensor | _Number) -> Tensor:
+        """Whether `self` is at most `other`."""
+    def le_(self, other: Tensor | _Number) -> Tensor:
+        """Whether `self` is at most `other`."""
+    def lerp(self, end: Tensor, weight: Tensor | _Number) -> Tensor:
+        """The point between `self` and `end` at `weight`."""
+    def lerp_(self, end: Tensor, weight: Tensor | _Number) -> Tensor:
+        """The point between `self` and `end` at `weight`."""
+    def less(self, other: Tensor | _Number) -> Tensor:
+        """Whether `self` is less than `other`."""
+    def less_(self, other: Tensor | _Number) -> Tensor:
+        """Whether `self` is less than `other`."""
+    def less_equal(self, other: Tensor | _Number) -> Tensor:
+        """Whether `self` is at most `other`."""
+    def less_equal_(self, other: Tensor | _Number) -> Tensor:
+        """Whether `self` is at most `other`."""
+    def lgamma(self) -> Tensor:
+        """The logarithm of the magnitude of the gamma function."""
+    def lgamma_(self) -> Tensor:
+        """The logarithm of the magnitude of the gamma function."""
+    def log(self) -> Tensor:
+        """The natural logarithm of each element."""
+    def log10(self) -> Tensor:
+        """The logarithm to base 10 of each element."""
+    def log10_(self) -> Tensor:
+        """The logarithm to base 10 of each element."""
+    def log1p(self) -> Tensor:
+        """The natural logarithm of one plus each element, exact near zero."""
+    def log1p_(self) -> Tensor:
+        """The natural logarithm of one plus each element, exact near zero."""
+    def log2(self) -> Tensor:
+        """The logarithm to base 2 of each element."""
+    def log2_(self) -> Tensor:
+        """The logarithm to base 2 of each element."""
+    def log_(self) -> Tensor:
+        """The natural logarithm of each element."""
+    def log_normal_(self, mean: _float = 1, std: _float = 2, *, generator: Generator | None = None) -> Tensor:
+        """Fills the tensor with numbers whose logarithm is normally distributed."""
+    def log_softmax(self, dim: _int, dtype: _dtype | None = None) -> Tensor:
+        """The logarithm of softmax along `dim`, without its rounding."""
+    def logaddexp(self, other: Tensor) -> Tensor:
+        """The logarithm of the sum of exponentials, without overflow."""
+    def logaddexp2(self, other: Tensor) -> Tensor:
+        """The logarithm to base 2 of the sum of powers of 2, without overflow."""
+    def logcumsumexp(self, dim: _int) -> Tensor:
+        """The logarithms of the running sums of exponentials along `dim`."""
+    def logical_and(self, other: Tensor) -> Tensor:
+        """Whether both elements are true."""
+    def logical_and_(self, other: Tensor) -> Tensor:
+        """Whether both elements are true."""
+    def logical_not(self) -> Tensor:
+        """Whether each element is zero."""
+    def logical_not_(self) -> Tensor:
+        """Whether each element is zero."""
+    def logical_or(self, other: Tensor) -> Tensor:
+        """Whether either element is true."""
+    def logical_or_(self, other: Tensor) -> Tensor:
+        """Whether either element is true."""
+    def logical_xor(self, other: Tensor) -> Tensor:
+        """Whether exactly one element is true."""
+    def logical_xor_(self, other: Tensor) -> Tensor:
+        """Whether exactly one element is true."""
+    def logit(self, eps: _float | None = None) -> Tensor:
+        """The inverse of the logistic function; with `eps` elements are first limited to `eps .. 1 - eps`."""
+    def logit_(self, eps: _float | None = None) -> Tensor:
+        """The inverse of the logistic function; with `eps` elements are first limited to `eps .. 1 - eps`."""
+    def logsumexp(self, dim: _int | Sequence[_int], keepdim: _bool = False) -> Tensor:
+        """The logarithm of the sum of exponentials along one or several dimensions, taken so that nothing overflows."""
+    def lt(self, other: Tensor | _Number) -> Tensor:
+        """Whether `self` is less than `other`."""
+    def lt_(self, other: Tensor | _Number) -> Tensor:
+        """Whether `self` is less than `other`."""
+    @overload
+    def masked_fill(self, mask: Tensor, value: _Number) -> Tensor:
+        """A copy with one number where `mask`, which broadcasts, is true."""
+    @overload
+    def masked_fill(self, mask: Tensor, value: Tensor) -> Tensor: ...
+    @overload
+    def masked_fill_(self, mask: Tensor, value: _Number) -> Tensor:
+        """One number where `mask`, which broadcasts, is true."""
+    @overload
+    def masked_fill_(self, mask: Tensor, value: Tensor) -> Tensor: ...
+    def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
+        """A copy with the elements of `source`, in order, where `mask` is true; tensor and mask broadcast."""
+    def masked_scatter_(self, mask: Tensor, source: Tensor) -> Tensor:
+        """The elements of `source`, in order, where `mask`, which broadcasts, is true."""
+    def masked_select(self, mask: Tensor) -> Tensor:
+        """The elements where `mask` is true, in row-major order; both broadcast."""
+    def matmul(self, other: Tensor) -> Tensor:
+        """The product `self @ other` of vectors, matrices or batches of matrices."""
+    @overload
+    def max(self, other: Tensor) -> Tensor:
+        """The larger of two elements, as `maximum`."""
+    @overload
+    def max(self, dim: _int, keepdim: _bool = False) -> _values_indices: ...
+    @overload
+    def max(self) -> Tensor: ...
+    def maximum(self, other: Tensor) -> Tensor:
+        """The larger of two elements; nan if either is."""
+    @overload
+    def mean(self, *, dtype: _dtype | None = None) -> Tensor:
+        """The mean of all elements, which are floats or complex numbers; NaN where there are none."""
+    @overload
+    def mean(self, dim: _int | Sequence[_int] | None, keepdim: _bool = False, *, dtype: _dtype | None = None) -> Tensor: ...
+    @overload
+    def median(self) -> Tensor:
+        """The median of all elements, the lower one of two; NaN if any element is."""
+    @overload
+    def median(self, dim: _int, keepdim: _bool = False) -> _values_indices: ...
+    @overload
+    def min(self, other: Tensor) -> Tensor:
+        """The smaller of two elements, as `minimum`."""
+    @overload
+    def min(self, dim: _int, keepdim: _bool = False) -> _values_indices: ...
+    @overload
+    def min(self) -> Tensor: ...
+    def minimum(self, other: Tensor) -> Tensor:
+        """The smaller of two elements; nan if either is."""
+    def mm(self, mat2: Tensor) -> Tensor:
+        """The product of two matrices."""
+    def mode(self, dim: _int = -1, keepdim: _bool = False) -> _values_indices:
+        """The most frequent element along `dim` (the smallest of several), and where it last stands."""
+    def moveaxis(self, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
+        """A view with some dimensions moved to other places; the rest keeps its order."""
+    def movedim(self, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
+        """A view with some dimensions moved to other places; the rest keeps its order."""
+    def msort(self) -> Tensor:
+        """The elements in order along the first dimension."""
     def mul(self, other: Tensor | _Number) -> Tensor:
         """Multiplies element by element."""
     def mul_(self, other: Tensor | _Number) -> Tensor:
         """Multiplies element by element."""
+    def multinomial(self, num_samples: _int, replacement: _bool = False, *, generator: Generator | None = None) -> Tensor:
+        """Indices drawn with the tensor's elements, or each row's, as weights."""
     def multiply(self, other: Tensor | _Number) -> Tensor:
         """Multiplies element by element."""
     def multiply_(self, other: Tensor | _Number) -> Tensor:
         """Multiplies element by element."""
+    def mv(self, vec: Tensor) -> Tensor:
+        """The product of a matrix with a vector."""
+    def nan_to_num(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Tensor:
+        """Replaces nan (by 0 unless given) and the infinities (by the greatest and smallest numbers unless given)."""
+    def nan_to_num_(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Tensor:
+        """Replaces nan (by 0 unless given) and the infinities (by the greatest and smallest numbers unless given)."""
+    def nanmean(self, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None) -> Tensor:
+        """The means along `dim` (all dimensions by default) of the elements that are not NaN."""
+    @overload
+    def nanmedian(self) -> Tensor:
+        """The median of the elements that are not NaN."""
+    @overload
+    def nanmedian(self, dim: _int, keepdim: _bool = False) -> _values_indices: ...
+    @overload
+    def nanquantile(self, q: Tensor, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = ...) -> Tensor:
+        """The quantiles of the elements that are not NaN at each fraction of `q`, along a new first dimension."""
+    @overload
+    def nanquantile(self, q: _float, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = ...) -> Tensor: ...
+    def nansum(self, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None) -> Tensor:
+        """The sums along `dim` (all dimensions by default), in which NaN counts as zero."""
+    @overload
+    def narrow(self, dim: _int, start: Tensor, length: _int) -> Tensor:
+        """A view of `length` indices of `dim` from the one that a 0-d tensor of integers names."""
+    @overload
+    def narrow(self, dim: _int, start: _int, length: _int) -> Tensor: ...
+    def narrow_copy(self, dim: _int, start: _int, length: _int) -> Tensor:
+        """The view of the same name, copied into memory of its own."""
+    def ne(self, other: Tensor | _Number) -> Tensor:
+        """Whether elements differ."""
+    def ne_(self, other: Tensor | _Number) -> Tensor:
+        """Whether elements differ."""
     def neg(self) -> Tensor:
         """The negative of each element."""
     def neg_(self) -> Tensor:
@@ -182,10 +819,265 @@ class Tensor:
     def negative_(self) -> Tensor:
         """The negative of each element."""
     @overload
+    def new_empty(self, size: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+        """`empty` with this tensor's dtype and device."""
+    @overload
+    def new_empty(self, *size: _int, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor: ...
+    def new_empty_strided(self, size: _int | Sequence[_int], stride: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+        """`empty_strided` with this tensor's dtype and device."""
+    def new_full(self, size: _int | Sequence[_int], fill_value: _Number, *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+        """`full` with this tensor's dtype and device."""
+    @overload
+    def new_ones(self, size: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+        """`ones` with this tensor's dtype and device."""
+    @overload
+    def new_ones(self, *size: _int, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor: ...
+    @overload
+    def new_zeros(self, size: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+        """`zeros` with this tensor's dtype and device."""
+    @overload
+    def new_zeros(self, *size: _int, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor: ...
+    def nonzero(self, *, as_tuple: _bool = False) -> Tensor:
+        """The coordinates of the elements that are not zero, one row each, in row-major order."""
+    def nonzero_static(self, *, size: _int, fill_value: _int = -1) -> Tensor:
+        """`nonzero` with a fixed number of rows: too many are cut off, missing ones hold `fill_value`."""
+    @overload
+    def norm(self, p: _Number | None = 2, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None) -> Tensor:
+        """The norm of the vectors along `dim`, as `torch.linalg.vector_norm`."""
+    @overload
+    def norm(self, p: _str, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None) -> Tensor: ...
+    def normal_(self, mean: _float = 0, std: _float = 1, *, generator: Generator | None = None) -> Tensor:
+        """Fills the tensor with normally distributed numbers."""
+    def not_equal(self, other: Tensor | _Number) -> Tensor:
+        """Whether elements differ."""
+    def not_equal_(self, other: Tensor | _Number) -> Tensor:
+        """Whether elements differ."""
+    def outer(self, vec2: Tensor) -> Tensor:
+        """The products of each pair of two vectors' elements."""
+    @overload
+    def permute(self, dims: _int | Sequence[_int]) -> Tensor:
+        """A view with the dimensions in the order of `dims`."""
+    @overload
+    def permute(self, *dims: _int) -> Tensor: ...
+    def polygamma(self, n: _int) -> Tensor:
+        """The `n`-th derivative of `digamma`."""
+    def polygamma_(self, n: _int) -> Tensor:
+        """The `n`-th derivative of `digamma`."""
+    def positive(self) -> Tensor:
+        """The tensor itself."""
+    @overload
+    def pow(self, exponent: Tensor) -> Tensor:
+        """Each element to the power of the element of `exponent`."""
+    @overload
+    def pow(self, exponent: _Number) -> Tensor: ...
+    @overload
+    def pow_(self, exponent: Tensor) -> Tensor:
+        """Each element to the power of the element of `exponent`."""
+    @overload
+    def pow_(self, exponent: _Number) -> Tensor: ...
+    @overload
+    def prod(self, *, dtype: _dtype | None = None) -> Tensor:
+        """The product of all elements; integers and bool multiply in int64."""
+    @overload
+    def prod(self, dim: _int, keepdim: _bool = False, *, dtype: _dtype | None = None) -> Tensor: ...
+    def put(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
+        """A copy with the elements of `source` written to, or added at, indices into the row-major order."""
+    def put_(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
+        """A copy with the elements of `source` written to, or added at, indices into the row-major order."""
+    @overload
+    def quantile(self, q: Tensor, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = ...) -> Tensor:
+        """The quantiles along `dim` (of all elements by default) at each fraction of `q`, along a new first dimension."""
+    @overload
+    def quantile(self, q: _float, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = ...) -> Tensor: ...
+    @overload
+    def random_(self, *, generator: Generator | None = None) -> Tensor:
+        """Fills the tensor with integers from 0 to the greatest of its dtype."""
+    @overload
+    def random_(self, to: _int, *, generator: Generator | None = None) -> Tensor: ...
+    @overload
+    def random_(self, from: _int, to: _int | None, *, generator: Generator | None = None) -> Tensor: ...
+    def ravel(self) -> Tensor:
+        """The elements in one dimension, row-major; a view where that is possible."""
+    def reciprocal(self) -> Tensor:
+        """One divided by each element."""
+    def reciprocal_(self) -> Tensor:
+        """One divided by each element."""
+    def relu(self, inplace: _bool = False) -> Tensor:
+        """Each element, or zero where it is negative."""
+    def relu_(self, inplace: _bool = False) -> Tensor:
+        """Each element, or zero where it is negative."""
+    def remainder(self, other: Tensor | _Number) -> Tensor:
+        """The remainder with the sign of the divisor, as Python's `%`."""
+    def remainder_(self, other: Tensor | _Number) -> Tensor:
+        """The remainder with the sign of the divisor, as Python's `%`."""
+    def renorm(self, p: _Number, dim: _int, maxnorm: _Number) -> Tensor:
+        """The tensor with each of its parts along `dim` shrunk to the norm `maxnorm` where it is longer."""
+    def renorm_(self, p: _Number, dim: _int, maxnorm: _Number) -> Tensor:
+        """The tensor with each of its parts along `dim` shrunk to the norm `maxnorm` where it is longer."""
+    @overload
+    def repeat(self, repeats: _int | Sequence[_int]) -> Tensor:
+        """A copy with the whole tensor repeated along each dimension; further `repeats` in front make new dimensions."""
+    @overload
+    def repeat(self, *repeats: _int) -> Tensor: ...
+    @overload
+    def repeat_interleave(self, repeats: _int, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor:
+        """Every slice of `dim` `repeats` times; without `dim` every element."""
+    @overload
+    def repeat_interleave(self, repeats: Tensor, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor: ...
+    @overload
     def reshape(self, shape: _int | Sequence[_int]) -> Tensor:
         """The same elements under another shape: a view where the strides allow it, else a copy."""
     @overload
     def reshape(self, *shape: _int) -> Tensor: ...
+    def reshape_as(self, other: Tensor) -> Tensor:
+        """The same elements with the sizes of `other`."""
+    @overload
+    def resize_(self, size: _int | Sequence[_int], *, memory_format: memory_format | None = None) -> Tensor:
+        """Gives the tensor another size, row-major, in place; its storage grows where it must."""
+    @overload
+    def resize_(self, *size: _int, memory_format: memory_format | None = None) -> Tensor: ...
+    def resize_as_(self, the_template: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
+        """Gives the tensor the size of another one, in place."""
+    def resolve_conj(self) -> Tensor:
+        """The tensor itself: conjugates and negatives are computed at once."""
+    def resolve_neg(self) -> Tensor:
+        """The tensor itself: conjugates and negatives are computed at once."""
+    def roll(self, shifts: _int | Sequence[_int], dims: _int | Sequence[_int] = ...) -> Tensor:
+        """A copy with the elements moved on by `shifts` along `dims`; what falls off the end comes back at the beginning."""
+    def rot90(self, k: _int = 1, dims: _int | Sequence[_int] = ...) -> Tensor:
+        """The tensor turned by `k` quarters in the plane of two dimensions, from the first towards the second."""
+    @overload
+    def round(self) -> Tensor:
+        """Each element rounded to the nearest integer, halves to the even one; with `decimals` to so many digits behind the point, or before it if negative."""
+    @overload
+    def round(self, *, decimals: _int) -> Tensor: ...
+    @overload
+    def round_(self) -> Tensor:
+        """Each element rounded to the nearest integer, halves to the even one; with `decimals` to so many digits behind the point, or before it if negative."""
+    @overload
+    def round_(self, *, decimals: _int) -> Tensor: ...
+    def rsqrt(self) -> Tensor:
+        """One divided by the square root of each element."""
+    def rsqrt_(self) -> Tensor:
+        """One divided by the square root of each element."""
+    def rsub(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
+        """Subtracts `self`, scaled by `alpha`, from `other`."""
+    @overload
+    def scatter(self, dim: _int, index: Tensor, src: Tensor) -> Tensor:
+        """A copy with the elements of `src` written along `dim` at the places that `index` names; the last for a place stays."""
+    @overload
+    def scatter(self, dim: _int, index: Tensor, value: _Number) -> Tensor: ...
+    @overload
+    def scatter(self, dim: _int, index: Tensor, src: Tensor, *, reduce: _str) -> Tensor: ...
+    @overload
+    def scatter(self, dim: _int, index: Tensor, value: _Number, *, reduce: _str) -> Tensor: ...
+    @overload
+    def scatter_(self, dim: _int, index: Tensor, src: Tensor) -> Tensor:
+        """A copy with the elements of `src` written along `dim` at the places that `index` names; the last for a place stays."""
+    @overload
+    def scatter_(self, dim: _int, index: Tensor, value: _Number) -> Tensor: ...
+    @overload
+    def scatter_(self, dim: _int, index: Tensor, src: Tensor, *, reduce: _str) -> Tensor: ...
+    @overload
+    def scatter_(self, dim: _int, index: Tensor, value: _Number, *, reduce: _str) -> Tensor: ...
+    def scatter_add(self, dim: _int, index: Tensor, src: Tensor) -> Tensor:
+        """A copy with the elements of `src` added along `dim` at the places that `index` names."""
+    def scatter_add_(self, dim: _int, index: Tensor, src: Tensor) -> Tensor:
+        """A copy with the elements of `src` added along `dim` at the places that `index` names."""
+    def scatter_reduce(self, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
+        """A copy with the elements of `src` reduced (`sum`, `prod`, `mean`, `amax`, `amin`) at the places that `index` names."""
+    def scatter_reduce_(self, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
+        """A copy with the elements of `src` reduced (`sum`, `prod`, `mean`, `amax`, `amin`) at the places that `index` names."""
+    def select(self, dim: _int, index: _int) -> Tensor:
+        """The view at one index of `dim`, which disappears."""
+    def select_scatter(self, src: Tensor, dim: _int, index: _int) -> Tensor:
+        """A copy with `src` in place of the slice at one index of `dim`."""
+    def sgn(self) -> Tensor:
+        """The sign; of a complex number the number of magnitude one with the same angle."""
+    def sgn_(self) -> Tensor:
+        """The sign; of a complex number the number of magnitude one with the same angle."""
+    def sigmoid(self) -> Tensor:
+        """The logistic function of each element."""
+    def sigmoid_(self) -> Tensor:
+        """The logistic function of each element."""
+    def sign(self) -> Tensor:
+        """-1, 0 or 1 as each element is below, at or above zero."""
+    def sign_(self) -> Tensor:
+        """-1, 0 or 1 as each element is below, at or above zero."""
+    def signbit(self) -> Tensor:
+        """Whether the sign bit of each element is set; that of -0. is."""
+    def sin(self) -> Tensor:
+        """The sine of each element, in radians."""
+    def sin_(self) -> Tensor:
+        """The sine of each element, in radians."""
+    def sinc(self) -> Tensor:
+        """`sin(pi x) / (pi x)`, one at zero."""
+    def sinc_(self) -> Tensor:
+        """`sin(pi x) / (pi x)`, one at zero."""
+    def sinh(self) -> Tensor:
+        """The hyperbolic sine of each element."""
+    def sinh_(self) -> Tensor:
+        """The hyperbolic sine of each element."""
+    def slice_scatter(self, src: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1) -> Tensor:
+        """A copy with `src` in place of the slice `start:end:step` of `dim`."""
+    def softmax(self, dim: _int, dtype: _dtype | None = None) -> Tensor:
+        """Exponentials that add up to one along `dim`."""
+    @overload
+    def sort(self, dim: _int = -1, descending: _bool = False) -> _values_indices:
+        """The elements along `dim` in order, and where each stood; equal ones keep their order, NaN is the largest."""
+    @overload
+    def sort(self, *, stable: _bool | None, dim: _int = -1, descending: _bool = False) -> _values_indices: ...
+    @overload
+    def split(self, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
+        """Views of `split_size` indices of `dim` each; the last may be shorter."""
+    @overload
+    def split(self, split_size: _int | Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
+    def split_with_sizes(self, split_sizes: _int | Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
+        """Views of as many indices of `dim` as each entry of `split_sizes` says."""
+    def sqrt(self) -> Tensor:
+        """The square root of each element."""
+    def sqrt_(self) -> Tensor:
+        """The square root of each element."""
+    def square(self) -> Tensor:
+        """Each element times itself."""
+    def square_(self) -> Tensor:
+        """Each element times itself."""
+    @overload
+    def squeeze(self) -> Tensor:
+        """A view without the dimensions of size one."""
+    @overload
+    def squeeze(self, dim: _int) -> Tensor: ...
+    @overload
+    def squeeze(self, dim: _int | Sequence[_int]) -> Tensor: ...
+    @overload
+    def squeeze(self, *dim: _int) -> Tensor: ...
+    @overload
+    def squeeze_(self) -> Tensor:
+        """A view without the dimensions of size one."""
+    @overload
+    def squeeze_(self, dim: _int) -> Tensor: ...
+    @overload
+    def squeeze_(self, dim: _int | Sequence[_int]) -> Tensor: ...
+    @overload
+    def squeeze_(self, *dim: _int) -> Tensor: ...
+    @overload
+    def std(self, unbiased: _bool = True) -> Tensor:
+        """The standard deviation of all elements."""
+    @overload
+    def std(self, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False) -> Tensor: ...
+    @overload
+    def std(self, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False) -> Tensor: ...
+    @overload
+    def std(self, *dim: _int, correction: _Number | None = None, keepdim: _bool = False) -> Tensor: ...
+    @overload
+    def std_mean(self, unbiased: _bool = True) -> __:
+        """The standard deviation and the mean of all elements."""
+    @overload
+    def std_mean(self, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False) -> __: ...
+    @overload
+    def std_mean(self, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False) -> __: ...
+    @overload
+    def std_mean(self, *dim: _int, correction: _Number | None = None, keepdim: _bool = False) -> __: ...
     def sub(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
         """Subtracts `other`, scaled by `alpha`, from `self`."""
     def sub_(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
@@ -199,15 +1091,128 @@ class Tensor:
         """The sum of all elements."""
     @overload
     def sum(self, dim: _int | Sequence[_int] | None, keepdim: _bool = False, *, dtype: _dtype | None = None) -> Tensor: ...
+    def swapaxes(self, axis0: _int, axis1: _int) -> Tensor:
+        """A view with two dimensions exchanged; NumPy's name of `transpose`."""
+    def swapaxes_(self, axis0: _int, axis1: _int) -> Tensor:
+        """A view with two dimensions exchanged; NumPy's name of `transpose`."""
+    def swapdims(self, dim0: _int, dim1: _int) -> Tensor:
+        """A view with two dimensions exchanged."""
+    def swapdims_(self, dim0: _int, dim1: _int) -> Tensor:
+        """A view with two dimensions exchanged."""
+    def t(self) -> Tensor:
+        """A matrix transposed, as a view; tensors of fewer dimensions stay as they are."""
+    def t_(self) -> Tensor:
+        """A matrix transposed, as a view; tensors of fewer dimensions stay as they are."""
+    def take(self, index: Tensor) -> Tensor:
+        """The elements at indices into the row-major order; the result has the shape of `index`."""
+    def take_along_dim(self, indices: Tensor, dim: _int | None = None) -> Tensor:
+        """`gather` whose operands broadcast against each other apart from `dim`; without `dim` over the elements in one row."""
+    def tan(self) -> Tensor:
+        """The tangent of each element, in radians."""
+    def tan_(self) -> Tensor:
+        """The tangent of each element, in radians."""
+    def tanh(self) -> Tensor:
+        """The hyperbolic tangent of each element."""
+    def tanh_(self) -> Tensor:
+        """The hyperbolic tangent of each element."""
+    @overload
+    def tensor_split(self, sections: _int, dim: _int = 0) -> tuple[Tensor, ...]:
+        """`sections` views along `dim`, the first ones longer by one where it does not divide."""
+    @overload
+    def tensor_split(self, indices: _int | Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
+    @overload
+    def tensor_split(self, tensor_indices_or_sections: Tensor, dim: _int = 0) -> tuple[Tensor, ...]: ...
+    @overload
+    def tile(self, dims: _int | Sequence[_int]) -> Tensor:
+        """`repeat` that counts missing repetitions as one."""
+    @overload
+    def tile(self, *dims: _int) -> Tensor: ...
+    def topk(self, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True) -> _values_indices:
+        """The `k` largest elements along `dim`, or the smallest, in order, and where they stand."""
+    def trace(self) -> Tensor:
+        """The sum of a matrix's diagonal."""
+    def transpose(self, dim0: _int, dim1: _int) -> Tensor:
+        """A view with two dimensions exchanged."""
+    def transpose_(self, dim0: _int, dim1: _int) -> Tensor:
+        """A view with two dimensions exchanged."""
+    def tril(self, diagonal: _int = 0) -> Tensor:
+        """The lower triangle of matrices, up to `diagonal`; zeros above."""
+    def tril_(self, diagonal: _int = 0) -> Tensor:
+        """The lower triangle of matrices, up to `diagonal`; zeros above."""
+    def triu(self, diagonal: _int = 0) -> Tensor:
+        """The upper triangle of matrices, from `diagonal` on; zeros below."""
+    def triu_(self, diagonal: _int = 0) -> Tensor:
+        """The upper triangle of matrices, from `diagonal` on; zeros below."""
     def true_divide(self, other: Tensor | _Number) -> Tensor:
         """Divides element by element; integers give the default float dtype."""
     def true_divide_(self, other: Tensor | _Number) -> Tensor:
         """Divides element by element; integers give the default float dtype."""
+    def trunc(self) -> Tensor:
+        """Each element rounded towards zero."""
+    def trunc_(self) -> Tensor:
+        """Each element rounded towards zero."""
+    def unbind(self, dim: _int = 0) -> tuple[Tensor, ...]:
+        """The views at all indices of `dim`."""
+    def unflatten(self, dim: _int, sizes: _int | Sequence[_int]) -> Tensor:
+        """One dimension taken apart into several; one of `sizes` may be -1."""
+    def unfold(self, dimension: _int, size: _int, step: _int) -> Tensor:
+        """A view of all windows of `size` along `dimension`, `step` apart; the window becomes the last dimension."""
+    def uniform_(self, from: _float = 0, to: _float = 1, *, generator: Generator | None = None) -> Tensor:
+        """Fills the tensor with numbers drawn evenly from `from` up to `to`."""
+    def unsafe_chunk(self, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
+        """The views of the function without `unsafe_` in its name."""
+    def unsafe_split(self, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
+        """The views of the function without `unsafe_` in its name."""
+    def unsafe_split_with_sizes(self, split_sizes: _int | Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
+        """The views of the function without `unsafe_` in its name."""
+    def unsqueeze(self, dim: _int) -> Tensor:
+        """A view with a new dimension of size one at `dim`."""
+    def unsqueeze_(self, dim: _int) -> Tensor:
+        """A view with a new dimension of size one at `dim`."""
+    @overload
+    def var(self, unbiased: _bool = True) -> Tensor:
+        """The variance of all elements."""
+    @overload
+    def var(self, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False) -> Tensor: ...
+    @overload
+    def var(self, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False) -> Tensor: ...
+    @overload
+    def var(self, *dim: _int, correction: _Number | None = None, keepdim: _bool = False) -> Tensor: ...
+    @overload
+    def var_mean(self, unbiased: _bool = True) -> __:
+        """The variance and the mean of all elements."""
+    @overload
+    def var_mean(self, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False) -> __: ...
+    @overload
+    def var_mean(self, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False) -> __: ...
+    @overload
+    def var_mean(self, *dim: _int, correction: _Number | None = None, keepdim: _bool = False) -> __: ...
+    def vdot(self, other: Tensor) -> Tensor:
+        """The sum of the products of two vectors' elements, those of the first conjugated."""
     @overload
     def view(self, size: _int | Sequence[_int]) -> Tensor:
         """The same elements under another shape, without a copy."""
     @overload
     def view(self, *size: _int) -> Tensor: ...
+    @overload
+    def view(self, dtype: _dtype) -> Tensor: ...
+    def view_as(self, other: Tensor) -> Tensor:
+        """A view with the sizes of `other`."""
+    @overload
+    def vsplit(self, sections: _int) -> tuple[Tensor, ...]:
+        """Equal views along the rows."""
+    @overload
+    def vsplit(self, indices: _int | Sequence[_int]) -> tuple[Tensor, ...]: ...
+    @overload
+    def vsplit(self, *indices: _int) -> tuple[Tensor, ...]: ...
+    def where(self, condition: Tensor, other: Tensor | _Number) -> Tensor:
+        """The tensor's elements where `condition` holds, elsewhere those of `other`."""
+    def xlogy(self, other: Tensor | _Number) -> Tensor:
+        """`self * log(other)`; zero where `self` is zero, unless `other` is nan."""
+    def xlogy_(self, other: Tensor | _Number) -> Tensor:
+        """`self * log(other)`; zero where `self` is zero, unless `other` is nan."""
+    def zero_(self) -> Tensor:
+        """Sets every element to 0, in place."""
 
 @disjoint_base
 class Generator:
@@ -283,11 +1288,74 @@ def _grad(
     allow_unused: _bool,
 ) -> tuple[Tensor | None, ...]: ...
 def _apply_function(*arguments: Any) -> Any: ...
-def _register_hook(tensor: Tensor, hook: Callable[..., Any]) -> HookHandle: ...
-def _register_post_accumulate_grad_hook(tensor: Tensor, hook: Callable[..., Any]) -> HookHandle: ...
 def _push_saved_tensors_hooks(pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]) -> None: ...
 def _pop_saved_tensors_hooks() -> None: ...
 def _queue_callback(callback: Callable[[], None]) -> None: ...
 
 # name -> function for each of torch's namespaces; `rushlight._functions` has the stub of the first
 _functions: dict[_str, dict[_str, Callable[..., Any]]]
+
+# Checkpoints, for `rushlight.serialization`.
+
+class _CheckpointError(Exception): ...
+
+@final
+class _CheckpointReader:
+    def __new__(cls, source: _str | bytes) -> Self: ...
+    def names(self) -> list[_str]: ...
+    def read(self, name: _str) -> bytes: ...
+    def range(self, name: _str) -> tuple[_int, _int]: ...
+    def read_into(self, name: _str, buffer: Any) -> None: ...
+
+@final
+class _CheckpointWriter:
+    def __new__(cls, target: Any, folder: _str) -> Self: ...
+    def record(self, name: _str, data: Any) -> None: ...
+    def checksums(self) -> list[_int]: ...
+    def finish(self) -> None: ...
+
+@final
+class _LegacyLayout:
+    @property
+    def start(self) -> _int: ...
+    @property
+    def storages(self) -> _int: ...
+    @property
+    def keys(self) -> list[_str]: ...
+    @property
+    def classes(self) -> dict[_str, tuple[_str, _str]]: ...
+
+def _unpickle(
+    data: bytes,
+    allowed: Sequence[_str],
+    find_global: Callable[..., Any],
+    load_storage: Callable[..., Any],
+    set_state: Callable[..., Any],
+) -> tuple[Any, _int, _int]: ...
+def _pickle_globals(data: bytes) -> list[_str]: ...
+def _legacy_layout(data: bytes) -> _LegacyLayout: ...
+
+# Processes, for `rushlight.multiprocessing`.
+
+def _join_group(count: UntypedStorage) -> None: ...
+
+class __(NamedTuple):
+    : Tensor
+    : Tensor
+
+class _output_total_weight(NamedTuple):
+    output: Tensor
+    total_weight: Tensor
+
+class ___(NamedTuple):
+    : Tensor
+    : Tensor
+    : Tensor
+
+class _min_max(NamedTuple):
+    min: Tensor
+    max: Tensor
+
+class _values_indices(NamedTuple):
+    values: Tensor
+    indices: Tensor

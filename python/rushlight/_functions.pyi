@@ -4,30 +4,649 @@ from builtins import bool as _bool, float as _float, int as _int, str as _str
 from collections.abc import Sequence
 from typing import overload
 
-from ._C import Generator, Tensor, _DeviceLike, _Number, dtype as _dtype
+from ._C import Generator, Tensor, _DeviceLike, _Number, __, _output_total_weight, ___, _min_max, _values_indices, dtype as _dtype
 
+def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The magnitude of each element; of complex numbers too."""
+def abs_(input: Tensor) -> Tensor:
+    """The magnitude of each element; of complex numbers too."""
+def absolute(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The magnitude of each element; of complex numbers too."""
+def absolute_(input: Tensor) -> Tensor:
+    """The magnitude of each element; of complex numbers too."""
+def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The inverse cosine of each element; nan outside of -1 to 1."""
+def acos_(input: Tensor) -> Tensor:
+    """The inverse cosine of each element; nan outside of -1 to 1."""
+def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The inverse hyperbolic cosine of each element; nan below 1."""
+def acosh_(input: Tensor) -> Tensor:
+    """The inverse hyperbolic cosine of each element; nan below 1."""
+@overload
+def adaptive_avg_pool1d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor:
+    """Means over as many windows as asked for, which cover sequences `(N, C, L)` or `(C, L)` evenly."""
+@overload
+def adaptive_avg_pool1d(input: Tensor, *output_size: _int) -> Tensor: ...
 def add(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """Adds `other`, scaled by `alpha`, to `self`."""
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
+    """The sum of the products of two batches of matrices, added to a matrix, which broadcasts."""
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1, out: Tensor | None = None) -> Tensor:
+    """Adds a quotient, scaled by `value`."""
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1, out: Tensor | None = None) -> Tensor:
+    """Adds a product, scaled by `value`."""
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
+    """The product of two matrices added to a third, which broadcasts."""
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
+    """The product of a matrix with a vector, added to another vector."""
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
+    """The products of each pair of two vectors' elements, added to a matrix, which broadcasts."""
+def adjoint(input: Tensor) -> Tensor:
+    """Matrices transposed and conjugated: the last two dimensions change places."""
+def alias_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The view of the same name, copied into memory of its own."""
+@overload
+def all(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether all elements are true (not zero); true where there are none."""
+@overload
+def all(input: Tensor, dim: _int, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def all(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
+def allclose(input: Tensor, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> _bool:
+    """Whether all elements are equal up to a tolerance."""
+def amax(input: Tensor, dim: _int | Sequence[_int] = ..., keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The largest elements along one or several dimensions; equal ones share the gradient."""
+def amin(input: Tensor, dim: _int | Sequence[_int] = ..., keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The smallest elements along one or several dimensions; equal ones share the gradient."""
+def aminmax(input: Tensor, *, dim: _int | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> _min_max:
+    """The smallest and the largest elements along `dim`, or of all."""
+def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The angle of each element in the complex plane: of real numbers 0, or pi below zero."""
+@overload
+def any(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether any element is true (not zero); false where there are none."""
+@overload
+def any(input: Tensor, dim: _int, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def any(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def arange(end: _Number, *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+    """The integers from 0 up to `end`, without it."""
+@overload
+def arange(start: _Number, end: _Number, step: _Number = 1, *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
+def arccos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The inverse cosine of each element; nan outside of -1 to 1."""
+def arccos_(input: Tensor) -> Tensor:
+    """The inverse cosine of each element; nan outside of -1 to 1."""
+def arccosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The inverse hyperbolic cosine of each element; nan below 1."""
+def arccosh_(input: Tensor) -> Tensor:
+    """The inverse hyperbolic cosine of each element; nan below 1."""
+def arcsin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The inverse sine of each element; nan outside of -1 to 1."""
+def arcsin_(input: Tensor) -> Tensor:
+    """The inverse sine of each element; nan outside of -1 to 1."""
+def arcsinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The inverse hyperbolic sine of each element."""
+def arcsinh_(input: Tensor) -> Tensor:
+    """The inverse hyperbolic sine of each element."""
+def arctan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The inverse tangent of each element."""
+def arctan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The angle of the point whose ordinate is `self` and whose abscissa is `other`."""
+def arctan_(input: Tensor) -> Tensor:
+    """The inverse tangent of each element."""
+def arctanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The inverse hyperbolic tangent of each element; nan outside of -1 to 1."""
+def arctanh_(input: Tensor) -> Tensor:
+    """The inverse hyperbolic tangent of each element; nan outside of -1 to 1."""
+def argmax(input: Tensor, dim: _int | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Where the largest element along `dim` first stands, or the largest of all in row-major order."""
+def argmin(input: Tensor, dim: _int | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Where the smallest element along `dim` first stands, or the smallest of all in row-major order."""
+@overload
+def argsort(input: Tensor, dim: _int = -1, descending: _bool = False) -> Tensor:
+    """Where the elements stand that sorting along `dim` would put in order."""
+@overload
+def argsort(input: Tensor, *, stable: _bool, dim: _int = -1, descending: _bool = False, out: Tensor | None = None) -> Tensor: ...
+def argwhere(input: Tensor) -> Tensor:
+    """The coordinates of the elements that are not zero, one row each."""
 def as_strided(input: Tensor, size: _int | Sequence[_int], stride: _int | Sequence[_int], storage_offset: _int | None = None) -> Tensor:
     """A view of the storage with any sizes and strides (counted in elements, possibly negative)."""
-def clone(input: Tensor, *, memory_format: _str | None = None) -> Tensor:
+def as_strided_copy(input: Tensor, size: _int | Sequence[_int], stride: _int | Sequence[_int], storage_offset: _int | None = None, *, out: Tensor | None = None) -> Tensor:
+    """The view of the same name, copied into memory of its own."""
+def as_strided_scatter(input: Tensor, src: Tensor, size: _int | Sequence[_int], stride: _int | Sequence[_int], storage_offset: _int | None = None) -> Tensor:
+    """A row-major copy with `src` in place of the elements that sizes, strides and offset name."""
+def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The inverse sine of each element; nan outside of -1 to 1."""
+def asin_(input: Tensor) -> Tensor:
+    """The inverse sine of each element; nan outside of -1 to 1."""
+def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The inverse hyperbolic sine of each element."""
+def asinh_(input: Tensor) -> Tensor:
+    """The inverse hyperbolic sine of each element."""
+def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The inverse tangent of each element."""
+def atan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The angle of the point whose ordinate is `self` and whose abscissa is `other`."""
+def atan_(input: Tensor) -> Tensor:
+    """The inverse tangent of each element."""
+def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The inverse hyperbolic tangent of each element; nan outside of -1 to 1."""
+def atanh_(input: Tensor) -> Tensor:
+    """The inverse hyperbolic tangent of each element; nan outside of -1 to 1."""
+@overload
+def atleast_1d(input: Tensor) -> Tensor:
+    """The tensor with one dimension at least."""
+@overload
+def atleast_1d(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]: ...
+@overload
+def atleast_2d(input: Tensor) -> Tensor:
+    """The tensor with two dimensions at least, new ones in front."""
+@overload
+def atleast_2d(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]: ...
+@overload
+def atleast_3d(input: Tensor) -> Tensor:
+    """The tensor with three dimensions at least, new ones at both ends."""
+@overload
+def atleast_3d(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]: ...
+def avg_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, ceil_mode: _bool = False, count_include_pad: _bool = True, *, out: Tensor | None = None) -> Tensor:
+    """The mean of each window of sequences `(N, C, L)` or `(C, L)`; zeros around the input count unless `count_include_pad` is false."""
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
+    """Products of two batches of matrices, pair by pair, added to a third batch, which broadcasts."""
+@overload
+def bernoulli(input: Tensor, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
+    """1 with the probability that stands at the same place of the tensor, else 0."""
+@overload
+def bernoulli(input: Tensor, p: _float, *, generator: Generator | None = None) -> Tensor: ...
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Combines two inputs through one matrix for each output."""
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
+    """How often each of 0, 1, 2, .. occurs, or the sum of its weights."""
+def bitwise_and(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The bits that both operands have; of bool the logical and."""
+def bitwise_left_shift(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The bits moved up by `other` places."""
+def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The other bits of each element; of bool the logical not."""
+def bitwise_not_(input: Tensor) -> Tensor:
+    """The other bits of each element; of bool the logical not."""
+def bitwise_or(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The bits that either operand has; of bool the logical or."""
+def bitwise_right_shift(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The bits moved down by `other` places; the sign stays."""
+def bitwise_xor(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The bits that exactly one operand has; of bool whether they differ."""
+def block_diag(tensors: Sequence[Tensor]) -> Tensor:
+    """Matrices one after the other along the diagonal, zeros elsewhere; a vector is a row."""
+def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Products of the matrices of two batches, pair by pair."""
+def broadcast_tensors(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Views of all tensors in the shape to which they broadcast."""
+@overload
+def broadcast_to(input: Tensor, size: _int | Sequence[_int]) -> Tensor:
+    """A view stretched to `size`; another name of `expand`."""
+@overload
+def broadcast_to(input: Tensor, *size: _int) -> Tensor: ...
+@overload
+def bucketize(input: Tensor, boundaries: Tensor, *, out_int32: _bool = False, right: _bool = False, out: Tensor | None = None) -> Tensor:
+    """The number of the interval between `boundaries` in which each element lies."""
+@overload
+def bucketize(input: _Number, boundaries: Tensor, *, out_int32: _bool = False, right: _bool = False, out: Tensor | None = None) -> Tensor: ...
+def cartesian_prod(tensors: Sequence[Tensor]) -> Tensor:
+    """All combinations of the vectors' elements, a row each."""
+def cat(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
+    """Tensors one behind the other along `dim`; all other sizes must agree."""
+def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The smallest integer that is not below each element."""
+def ceil_(input: Tensor) -> Tensor:
+    """The smallest integer that is not below each element."""
+def celu(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
+    """Each element, `alpha * (exp(x / alpha) - 1)` where it is negative."""
+def celu_(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
+    """Each element, `alpha * (exp(x / alpha) - 1)` where it is negative."""
+def chunk(input: Tensor, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
+    """Views of equal length along `dim`, at most `chunks` of them; the last may be shorter."""
+def clamp(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *, out: Tensor | None = None) -> Tensor:
+    """Limits elements to `min .. max`, numbers or tensors; one of the two may be left away. nan stays."""
+@overload
+def clamp_max(input: Tensor, max: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Lowers elements to those of `max`."""
+@overload
+def clamp_max(input: Tensor, max: _Number, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def clamp_min(input: Tensor, min: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Raises elements to those of `min`."""
+@overload
+def clamp_min(input: Tensor, min: _Number, *, out: Tensor | None = None) -> Tensor: ...
+def clip(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *, out: Tensor | None = None) -> Tensor:
+    """Limits elements to `min .. max`, numbers or tensors; one of the two may be left away. nan stays."""
+def clone(input: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
     """A copy in memory of its own, in the same order of dimensions; gradients flow through it."""
+def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """Vectors as columns, and matrices side by side."""
+def combinations(input: Tensor, r: _int = 2, with_replacement: _bool = False) -> Tensor:
+    """All combinations of `r` elements of a vector, in order, a row each."""
+def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The complex numbers with these parts."""
+def concat(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
+    """Tensors one behind the other along `dim`; all other sizes must agree."""
+def concatenate(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
+    """Tensors one behind the other along `dim`; all other sizes must agree."""
+def conj(input: Tensor) -> Tensor:
+    """The complex conjugate; of a real tensor the tensor itself. It is computed at once."""
 def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The complex conjugate of each element, computed at once; real numbers stay as they are."""
+    """The complex conjugate; of a real tensor the tensor itself."""
 def conj_physical_(input: Tensor) -> Tensor:
-    """The complex conjugate of each element, computed at once; real numbers stay as they are."""
+    """The complex conjugate; of a real tensor the tensor itself."""
+def constant_pad_nd(input: Tensor, pad: _int | Sequence[_int], value: _Number = 0) -> Tensor:
+    """A copy with borders of one number; `pad` gives two widths for each dimension from the last one on, and a negative width cuts off."""
+@overload
+def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor:
+    """The convolution (cross-correlation) of sequences `(N, C, L)` or `(C, L)` with filters `(F, C / groups, K)`."""
+@overload
+def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _str = ..., dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor: ...
+@overload
+def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor:
+    """The convolution (cross-correlation) of images `(N, C, H, W)` or `(C, H, W)` with filters `(F, C / groups, KH, KW)`."""
+@overload
+def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _str = ..., dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor: ...
+@overload
+def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor:
+    """The convolution (cross-correlation) of volumes `(N, C, D, H, W)` or `(C, D, H, W)` with filters `(F, C / groups, KD, KH, KW)`."""
+@overload
+def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _str = ..., dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor: ...
+def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, output_padding: _int | Sequence[_int] = 0, groups: _int = 1, dilation: _int | Sequence[_int] = 1) -> Tensor:
+    """The transposed convolution of sequences `(N, C, L)` or `(C, L)` with filters `(C, F / groups, K)`."""
+def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, output_padding: _int | Sequence[_int] = 0, groups: _int = 1, dilation: _int | Sequence[_int] = 1) -> Tensor:
+    """The transposed convolution of images `(N, C, H, W)` or `(C, H, W)` with filters `(C, F / groups, KH, KW)`."""
+def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, output_padding: _int | Sequence[_int] = 0, groups: _int = 1, dilation: _int | Sequence[_int] = 1) -> Tensor:
+    """The transposed convolution of volumes `(N, C, D, H, W)` or `(C, D, H, W)` with filters `(C, F / groups, KD, KH, KW)`."""
+def copysign(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The magnitudes of `self` with the signs of `other`."""
+def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The cosine of each element, in radians."""
+def cos_(input: Tensor) -> Tensor:
+    """The cosine of each element, in radians."""
+def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The hyperbolic cosine of each element."""
+def cosh_(input: Tensor) -> Tensor:
+    """The hyperbolic cosine of each element."""
+@overload
+def count_nonzero(input: Tensor, dim: _int | Sequence[_int] | None = None) -> Tensor:
+    """How many elements along `dim` (all dimensions by default) are not zero."""
+@overload
+def count_nonzero(input: Tensor, *dim: _int) -> Tensor: ...
+def cummax(input: Tensor, dim: _int, *, out: tuple[Tensor, ...] | None = None) -> _values_indices:
+    """The largest element so far along `dim`, and where it stands (the last of equals)."""
+def cummin(input: Tensor, dim: _int, *, out: tuple[Tensor, ...] | None = None) -> _values_indices:
+    """The smallest element so far along `dim`, and where it stands (the last of equals)."""
+def cumprod(input: Tensor, dim: _int, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
+    """The running products along `dim`; integers and bool multiply in int64."""
+def cumsum(input: Tensor, dim: _int, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
+    """The running sums along `dim`; integers and bool add up in int64."""
+def diag(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
+    """A vector on the diagonal of a matrix, or a matrix's diagonal as a vector, copied."""
+def diag_embed(input: Tensor, offset: _int = 0, dim1: _int = -2, dim2: _int = -1) -> Tensor:
+    """Matrices of zeros with the last dimension of `self` on their diagonals."""
+def diagflat(input: Tensor, offset: _int = 0) -> Tensor:
+    """All elements on the diagonal of a matrix."""
+def diagonal(input: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
+    """A view of the diagonal, as the last dimension; a positive `offset` lies above the main one."""
+def diagonal_copy(input: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1, *, out: Tensor | None = None) -> Tensor:
+    """The view of the same name, copied into memory of its own."""
+def diagonal_scatter(input: Tensor, src: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
+    """A copy with `src` in place of a diagonal."""
+def diff(input: Tensor, n: _int = 1, dim: _int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+    """The differences of neighbours along `dim`, `n` times over."""
+def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The derivative of the logarithm of the gamma function."""
+def digamma_(input: Tensor) -> Tensor:
+    """The derivative of the logarithm of the gamma function."""
+def dist(input: Tensor, other: Tensor, p: _Number = 2) -> Tensor:
+    """The norm of the difference."""
+@overload
 def div(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Divides element by element; integers give the default float dtype."""
+@overload
+def div(input: Tensor | _Number, other: Tensor | _Number, *, rounding_mode: _str | None, out: Tensor | None = None) -> Tensor: ...
+@overload
 def divide(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Divides element by element; integers give the default float dtype."""
+@overload
+def divide(input: Tensor | _Number, other: Tensor | _Number, *, rounding_mode: _str | None, out: Tensor | None = None) -> Tensor: ...
+def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The sum of the products of two vectors' elements."""
+def dropout(input: Tensor, p: _float, train: _bool) -> Tensor:
+    """In training, zeroes each element with probability `p` and divides the rest by `1 - p`; else the input itself."""
+@overload
+def dsplit(input: Tensor, sections: _int) -> tuple[Tensor, ...]:
+    """Equal views along the third dimension."""
+@overload
+def dsplit(input: Tensor, indices: _int | Sequence[_int]) -> tuple[Tensor, ...]: ...
+@overload
+def dsplit(input: Tensor, *indices: _int) -> tuple[Tensor, ...]: ...
+def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """Tensors one behind the other along the third dimension."""
+def embedding(weight: Tensor, indices: Tensor, padding_idx: _int = -1, scale_grad_by_freq: _bool = False, sparse: _bool = False) -> Tensor:
+    """The rows of `weight` with the numbers in `indices`."""
+def embedding_dense_backward(grad_output: Tensor, indices: Tensor, num_weights: _int, padding_idx: _int, scale_grad_by_freq: _bool) -> Tensor:
+    """For each row of a table the sum of the gradients that belong to it."""
+def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: _float, norm_type: _float) -> Tensor:
+    """Shortens, in place, the rows that `indices` names to a norm of at most `max_norm`."""
+@overload
+def empty(size: _int | Sequence[_int], *, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+    """A tensor of a size whose elements are whatever the memory held."""
+@overload
+def empty(*size: _int, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
+def empty_like(input: Tensor, *, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    """A tensor of another's size, dtype and order in memory, whose elements are whatever the memory held."""
+@overload
+def empty_strided(size: _int | Sequence[_int], stride: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    """Like `empty`, with strides of one's own."""
+@overload
+def empty_strided(size: _int | Sequence[_int], *stride: _int, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor: ...
+def eq(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """Whether elements are equal; nan equals nothing."""
+def equal(input: Tensor, other: Tensor) -> _bool:
+    """Whether two tensors have the same shape and the same elements; NaN equals nothing."""
+def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The error function of each element."""
+def erf_(input: Tensor) -> Tensor:
+    """The error function of each element."""
+def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """One minus the error function, with small relative error where that is near one."""
+def erfc_(input: Tensor) -> Tensor:
+    """One minus the error function, with small relative error where that is near one."""
+def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The inverse of the error function, between -1 and 1."""
+def erfinv_(input: Tensor) -> Tensor:
+    """The inverse of the error function, between -1 and 1."""
 def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The exponential of each element."""
+def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Two to the power of each element."""
+def exp2_(input: Tensor) -> Tensor:
+    """Two to the power of each element."""
 def exp_(input: Tensor) -> Tensor:
     """The exponential of each element."""
+@overload
+def expand_copy(input: Tensor, size: _int | Sequence[_int], *, implicit: _bool = False, out: Tensor | None = None) -> Tensor:
+    """The view of the same name, copied into memory of its own."""
+@overload
+def expand_copy(input: Tensor, *size: _int, implicit: _bool = False, out: Tensor | None = None) -> Tensor: ...
+def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The exponential minus one, exact near zero."""
+def expm1_(input: Tensor) -> Tensor:
+    """The exponential minus one, exact near zero."""
+def eye(n: _int, m: _int | None = None, *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+    """A matrix with 1 on the diagonal and 0 elsewhere."""
+def fill(input: Tensor, value: Tensor | _Number) -> Tensor:
+    """A tensor like another one, with one value everywhere."""
+@overload
+def fill_(input: Tensor, value: _Number) -> Tensor:
+    """Sets every element to one value, in place."""
+@overload
+def fill_(input: Tensor, value: Tensor) -> Tensor: ...
+def fix(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Each element rounded towards zero."""
+def fix_(input: Tensor) -> Tensor:
+    """Each element rounded towards zero."""
+def flatten(input: Tensor, start_dim: _int = 0, end_dim: _int = -1) -> Tensor:
+    """The dimensions from `start_dim` to `end_dim` joined into one."""
+@overload
+def flip(input: Tensor, dims: _int | Sequence[_int]) -> Tensor:
+    """A copy with the elements in reverse along `dims`. (`x[::-1]` is a view.)"""
+@overload
+def flip(input: Tensor, *dims: _int) -> Tensor: ...
+def fliplr(input: Tensor) -> Tensor:
+    """A copy with the columns in reverse."""
+def flipud(input: Tensor) -> Tensor:
+    """A copy with the rows in reverse."""
+def float_power(input: Tensor | _Number, exponent: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The power in double precision, whatever the operands' dtypes."""
+def floor(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The greatest integer that is not above each element."""
+def floor_(input: Tensor) -> Tensor:
+    """The greatest integer that is not above each element."""
+def floor_divide(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The quotient, rounded downwards."""
+def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The larger of two elements; a number is preferred to nan."""
+def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The smaller of two elements; a number is preferred to nan."""
+def fmod(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The remainder with the sign of the dividend, as C's `fmod`."""
+def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """What is behind the point of each element, with its sign."""
+def frac_(input: Tensor) -> Tensor:
+    """What is behind the point of each element, with its sign."""
+def full(size: _int | Sequence[_int], fill_value: _Number, *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+    """A tensor of a size, filled with a value whose type decides the dtype."""
+def full_like(input: Tensor, fill_value: _Number, *, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    """A tensor of another's size and dtype, filled with a value."""
+def gather(input: Tensor, dim: _int, index: Tensor, *, sparse_grad: _bool = False, out: Tensor | None = None) -> Tensor:
+    """Reads along `dim` at the places that `index` names, one for each element of the result."""
+def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The greatest common divisor."""
+def ge(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """Whether `self` is at least `other`."""
+def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The products of each pair of two vectors' elements."""
+def greater(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """Whether `self` is greater than `other`."""
+def greater_equal(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """Whether `self` is at least `other`."""
+def gt(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """Whether `self` is greater than `other`."""
+def hardshrink(input: Tensor, lambd: _Number = 0.5, *, out: Tensor | None = None) -> Tensor:
+    """Each element, or zero where its magnitude is at most `lambd`."""
+def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The step function: 0 below zero, `values` at zero, 1 above."""
+def histc(input: Tensor, bins: _int = 100, min: _Number = 0, max: _Number = 0, *, out: Tensor | None = None) -> Tensor:
+    """How many elements fall into each of `bins` equal parts of `min` to `max` (of the elements' own range where those are equal)."""
+@overload
+def hsplit(input: Tensor, sections: _int) -> tuple[Tensor, ...]:
+    """Equal views along the columns (a vector's only dimension)."""
+@overload
+def hsplit(input: Tensor, indices: _int | Sequence[_int]) -> tuple[Tensor, ...]: ...
+@overload
+def hsplit(input: Tensor, *indices: _int) -> tuple[Tensor, ...]: ...
+def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """Tensors one behind the other along the columns (vectors along their only dimension)."""
+def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The length of the hypotenuse."""
+def imag(input: Tensor) -> Tensor:
+    """A view of the imaginary parts."""
+def index_add(input: Tensor, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
+    """A copy with the slices of `source`, scaled by `alpha`, added to those of `dim` that `index` names."""
+def index_copy(input: Tensor, dim: _int, index: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """A copy with the slices of `source` in place of those of `dim` that `index` names."""
+@overload
+def index_fill(input: Tensor, dim: _int, index: Tensor, value: _Number) -> Tensor:
+    """A copy with one number in the slices of `dim` that `index` names."""
+@overload
+def index_fill(input: Tensor, dim: _int, index: Tensor, value: Tensor) -> Tensor: ...
+def index_put(input: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: _bool = False) -> Tensor:
+    """A copy with `values` written to, or added at, the places that a tuple of index tensors names."""
+def index_put_(input: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: _bool = False) -> Tensor:
+    """`index_put` in place."""
+def index_reduce(input: Tensor, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
+    """A copy with the slices of `source` reduced (`prod`, `mean`, `amax`, `amin`) into those of `dim` that `index` names."""
+def index_select(input: Tensor, dim: _int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The slices of `dim` that a vector of indices names, in its order."""
+def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Sums of products over the last dimension of both; with a number the product."""
+def isclose(input: Tensor, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> Tensor:
+    """Whether elements are equal up to a tolerance."""
+def isfinite(input: Tensor) -> Tensor:
+    """Whether each element is neither infinite nor nan."""
+def isinf(input: Tensor) -> Tensor:
+    """Whether each element is infinite."""
+def isnan(input: Tensor) -> Tensor:
+    """Whether each element is not a number."""
+def isneginf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether each element is negative infinity."""
+def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether each element is positive infinity."""
+def isreal(input: Tensor) -> Tensor:
+    """Whether each element has no imaginary part."""
+def kthvalue(input: Tensor, k: _int, dim: _int = -1, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> _values_indices:
+    """The `k`-th smallest element along `dim`, counted from one, and where it stands."""
+def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The least common multiple."""
+def le(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """Whether `self` is at most `other`."""
+def lerp(input: Tensor, end: Tensor, weight: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The point between `self` and `end` at `weight`."""
+def less(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """Whether `self` is less than `other`."""
+def less_equal(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """Whether `self` is at most `other`."""
+def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The logarithm of the magnitude of the gamma function."""
+def lgamma_(input: Tensor) -> Tensor:
+    """The logarithm of the magnitude of the gamma function."""
+def linspace(start: Tensor | _Number, end: Tensor | _Number, steps: _int, *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+    """Evenly spaced numbers from `start` to `end`, both included."""
+def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The natural logarithm of each element."""
+def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The logarithm to base 10 of each element."""
+def log10_(input: Tensor) -> Tensor:
+    """The logarithm to base 10 of each element."""
+def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The natural logarithm of one plus each element, exact near zero."""
+def log1p_(input: Tensor) -> Tensor:
+    """The natural logarithm of one plus each element, exact near zero."""
+def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The logarithm to base 2 of each element."""
+def log2_(input: Tensor) -> Tensor:
+    """The logarithm to base 2 of each element."""
+def log_(input: Tensor) -> Tensor:
+    """The natural logarithm of each element."""
+def log_softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
+    """The logarithm of softmax along `dim`, without its rounding."""
+def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The logarithm of the sum of exponentials, without overflow."""
+def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The logarithm to base 2 of the sum of powers of 2, without overflow."""
+def logcumsumexp(input: Tensor, dim: _int, *, out: Tensor | None = None) -> Tensor:
+    """The logarithms of the running sums of exponentials along `dim`."""
+def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether both elements are true."""
+def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether each element is zero."""
+def logical_not_(input: Tensor) -> Tensor:
+    """Whether each element is zero."""
+def logical_or(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether either element is true."""
+def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether exactly one element is true."""
+def logit(input: Tensor, eps: _float | None = None, *, out: Tensor | None = None) -> Tensor:
+    """The inverse of the logistic function; with `eps` elements are first limited to `eps .. 1 - eps`."""
+def logspace(start: Tensor | _Number, end: Tensor | _Number, steps: _int, base: _float = 10.0, *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+    """Powers of `base` with evenly spaced exponents from `start` to `end`."""
+def logsumexp(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The logarithm of the sum of exponentials along one or several dimensions, taken so that nothing overflows."""
+def lt(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """Whether `self` is less than `other`."""
+@overload
+def masked_fill(input: Tensor, mask: Tensor, value: _Number) -> Tensor:
+    """A copy with one number where `mask`, which broadcasts, is true."""
+@overload
+def masked_fill(input: Tensor, mask: Tensor, value: Tensor) -> Tensor: ...
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """A copy with the elements of `source`, in order, where `mask` is true; tensor and mask broadcast."""
+def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The elements where `mask` is true, in row-major order; both broadcast."""
+def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The product `self @ other` of vectors, matrices or batches of matrices."""
+@overload
+def max(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The larger of two elements, as `maximum`."""
+@overload
+def max(input: Tensor, dim: _int, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> _values_indices: ...
+@overload
+def max(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+def max_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> Tensor:
+    """The largest element of each window of sequences `(N, C, L)` or `(C, L)`."""
+def max_pool1d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> __:
+    """The largest element of each window of sequences `(N, C, L)` or `(C, L)`, and its place among the elements of its channel."""
+def max_pool2d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> Tensor:
+    """The largest element of each window of images `(N, C, H, W)` or `(C, H, W)`."""
+def max_pool2d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> __:
+    """The largest element of each window of images `(N, C, H, W)` or `(C, H, W)`, and its place among the elements of its channel."""
+def max_pool3d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> Tensor:
+    """The largest element of each window of volumes `(N, C, D, H, W)` or `(C, D, H, W)`."""
+def max_pool3d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> __:
+    """The largest element of each window of volumes `(N, C, D, H, W)` or `(C, D, H, W)`, and its place among the elements of its channel."""
+def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The larger of two elements; nan if either is."""
+@overload
+def mean(input: Tensor, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
+    """The mean of all elements, which are floats or complex numbers; NaN where there are none."""
+@overload
+def mean(input: Tensor, dim: _int | Sequence[_int] | None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
+@overload
+def median(input: Tensor) -> Tensor:
+    """The median of all elements, the lower one of two; NaN if any element is."""
+@overload
+def median(input: Tensor, dim: _int, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> _values_indices: ...
+def meshgrid(tensors: Sequence[Tensor], *, indexing: _str | None = None) -> tuple[Tensor, ...]:
+    """Coordinates of all points of a grid: view `i` holds the values of vector `i`."""
+@overload
+def min(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The smaller of two elements, as `minimum`."""
+@overload
+def min(input: Tensor, dim: _int, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> _values_indices: ...
+@overload
+def min(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The smaller of two elements; nan if either is."""
+def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The product of two matrices."""
+def mode(input: Tensor, dim: _int = -1, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> _values_indices:
+    """The most frequent element along `dim` (the smallest of several), and where it last stands."""
+def moveaxis(input: Tensor, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
+    """A view with some dimensions moved to other places; the rest keeps its order."""
+def movedim(input: Tensor, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
+    """A view with some dimensions moved to other places; the rest keeps its order."""
+def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The elements in order along the first dimension."""
 def mul(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Multiplies element by element."""
+def multinomial(input: Tensor, num_samples: _int, replacement: _bool = False, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
+    """Indices drawn with the tensor's elements, or each row's, as weights."""
 def multiply(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Multiplies element by element."""
+def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The product of a matrix with a vector."""
+def nan_to_num(input: Tensor, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None, *, out: Tensor | None = None) -> Tensor:
+    """Replaces nan (by 0 unless given) and the infinities (by the greatest and smallest numbers unless given)."""
+def nanmean(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
+    """The means along `dim` (all dimensions by default) of the elements that are not NaN."""
+@overload
+def nanmedian(input: Tensor) -> Tensor:
+    """The median of the elements that are not NaN."""
+@overload
+def nanmedian(input: Tensor, dim: _int, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> _values_indices: ...
+@overload
+def nanquantile(input: Tensor, q: Tensor, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = ..., out: Tensor | None = None) -> Tensor:
+    """The quantiles of the elements that are not NaN at each fraction of `q`, along a new first dimension."""
+@overload
+def nanquantile(input: Tensor, q: _float, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = ..., out: Tensor | None = None) -> Tensor: ...
+def nansum(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
+    """The sums along `dim` (all dimensions by default), in which NaN counts as zero."""
+@overload
+def narrow(input: Tensor, dim: _int, start: Tensor, length: _int) -> Tensor:
+    """A view of `length` indices of `dim` from the one that a 0-d tensor of integers names."""
+@overload
+def narrow(input: Tensor, dim: _int, start: _int, length: _int) -> Tensor: ...
+def narrow_copy(input: Tensor, dim: _int, start: _int, length: _int, *, out: Tensor | None = None) -> Tensor:
+    """The view of the same name, copied into memory of its own."""
+def ne(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """Whether elements differ."""
 def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The negative of each element."""
 def neg_(input: Tensor) -> Tensor:
@@ -36,21 +655,419 @@ def negative(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The negative of each element."""
 def negative_(input: Tensor) -> Tensor:
     """The negative of each element."""
+def nonzero(input: Tensor, *, as_tuple: _bool = False, out: Tensor | None = None) -> Tensor:
+    """The coordinates of the elements that are not zero, one row each, in row-major order."""
+def nonzero_static(input: Tensor, *, size: _int, fill_value: _int = -1, out: Tensor | None = None) -> Tensor:
+    """`nonzero` with a fixed number of rows: too many are cut off, missing ones hold `fill_value`."""
+@overload
+def norm(input: Tensor, p: _Number | None = 2, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
+    """The norm of the vectors along `dim`, as `torch.linalg.vector_norm`."""
+@overload
+def norm(input: Tensor, p: _str, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
+@overload
+def normal(mean: Tensor, std: Tensor, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
+    """Normally distributed numbers, each with the mean and the deviation at its place."""
+@overload
+def normal(mean: Tensor, std: _float = 1, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor: ...
+@overload
+def normal(mean: _float, std: Tensor, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor: ...
+@overload
+def normal(mean: _float, std: _float, size: _int | Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
+def not_equal(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """Whether elements differ."""
+@overload
+def ones(size: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+    """A tensor of a size, filled with 1."""
+@overload
+def ones(*size: _int, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
+def ones_like(input: Tensor, *, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    """A tensor of another's size and dtype, filled with 1."""
+def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The products of each pair of two vectors' elements."""
+@overload
+def permute(input: Tensor, dims: _int | Sequence[_int]) -> Tensor:
+    """A view with the dimensions in the order of `dims`."""
+@overload
+def permute(input: Tensor, *dims: _int) -> Tensor: ...
+@overload
+def permute_copy(input: Tensor, dims: _int | Sequence[_int], *, out: Tensor | None = None) -> Tensor:
+    """The view of the same name, copied into memory of its own."""
+@overload
+def permute_copy(input: Tensor, *dims: _int, out: Tensor | None = None) -> Tensor: ...
+def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The complex numbers with these magnitudes and angles."""
+def polygamma(n: _int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The `n`-th derivative of `digamma`."""
+def positive(input: Tensor) -> Tensor:
+    """The tensor itself."""
+@overload
+def pow(input: Tensor | _Number, exponent: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Each element to the power of the element of `exponent`."""
+@overload
+def pow(input: Tensor, exponent: _Number, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def prod(input: Tensor, *, dtype: _dtype | None = None) -> Tensor:
+    """The product of all elements; integers and bool multiply in int64."""
+@overload
+def prod(input: Tensor, dim: _int, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
+    """A copy with the elements of `source` written to, or added at, indices into the row-major order."""
+@overload
+def quantile(input: Tensor, q: Tensor, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = ..., out: Tensor | None = None) -> Tensor:
+    """The quantiles along `dim` (of all elements by default) at each fraction of `q`, along a new first dimension."""
+@overload
+def quantile(input: Tensor, q: _float, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = ..., out: Tensor | None = None) -> Tensor: ...
+@overload
+def rand(size: _int | Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+    """Random numbers drawn evenly from 0 up to 1."""
+@overload
+def rand(*size: _int, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
+def rand_like(input: Tensor, *, generator: Generator | None = None, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    """`rand` with another tensor's size and dtype."""
+@overload
+def randint(high: _int, size: _int | Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+    """Random integers from 0 up to `high`, without it."""
+@overload
+def randint(high: _int, *size: _int, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
+@overload
+def randint(low: _int, high: _int, size: _int | Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
+@overload
+def randint_like(input: Tensor, high: _int, *, generator: Generator | None = None, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    """Random integers from 0 up to `high`, with another tensor's size and dtype."""
+@overload
+def randint_like(input: Tensor, low: _int, high: _int, *, generator: Generator | None = None, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor: ...
+@overload
+def randn(size: _int | Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+    """Random numbers of the standard normal distribution."""
+@overload
+def randn(*size: _int, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
+def randn_like(input: Tensor, *, generator: Generator | None = None, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    """`randn` with another tensor's size and dtype."""
+def randperm(n: _int, *, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+    """The integers from 0 up to `n`, without it, in random order."""
+def ravel(input: Tensor) -> Tensor:
+    """The elements in one dimension, row-major; a view where that is possible."""
+def real(input: Tensor) -> Tensor:
+    """A view of the real parts; a real tensor itself."""
+def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """One divided by each element."""
+def reciprocal_(input: Tensor) -> Tensor:
+    """One divided by each element."""
+def relu(input: Tensor, inplace: _bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Each element, or zero where it is negative."""
+def relu_(input: Tensor, inplace: _bool = False) -> Tensor:
+    """Each element, or zero where it is negative."""
+def remainder(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The remainder with the sign of the divisor, as Python's `%`."""
+def renorm(input: Tensor, p: _Number, dim: _int, maxnorm: _Number, *, out: Tensor | None = None) -> Tensor:
+    """The tensor with each of its parts along `dim` shrunk to the norm `maxnorm` where it is longer."""
+@overload
+def repeat_interleave(input: Tensor, repeats: _int, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor:
+    """Every slice of `dim` `repeats` times; without `dim` every element."""
+@overload
+def repeat_interleave(input: Tensor, repeats: Tensor, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor: ...
+@overload
+def repeat_interleave(repeats: Tensor, *, output_size: _int | None = None) -> Tensor: ...
 @overload
 def reshape(input: Tensor, shape: _int | Sequence[_int]) -> Tensor:
     """The same elements under another shape: a view where the strides allow it, else a copy."""
 @overload
 def reshape(input: Tensor, *shape: _int) -> Tensor: ...
+def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
+    """Gives the tensor the size of another one, in place."""
+def resolve_conj(input: Tensor) -> Tensor:
+    """The tensor itself: conjugates and negatives are computed at once."""
+def resolve_neg(input: Tensor) -> Tensor:
+    """The tensor itself: conjugates and negatives are computed at once."""
+def roll(input: Tensor, shifts: _int | Sequence[_int], dims: _int | Sequence[_int] = ...) -> Tensor:
+    """A copy with the elements moved on by `shifts` along `dims`; what falls off the end comes back at the beginning."""
+def rot90(input: Tensor, k: _int = 1, dims: _int | Sequence[_int] = ...) -> Tensor:
+    """The tensor turned by `k` quarters in the plane of two dimensions, from the first towards the second."""
+@overload
+def round(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Each element rounded to the nearest integer, halves to the even one; with `decimals` to so many digits behind the point, or before it if negative."""
+@overload
+def round(input: Tensor, *, decimals: _int, out: Tensor | None = None) -> Tensor: ...
+def round_(input: Tensor) -> Tensor:
+    """Each element rounded to the nearest integer, halves to the even one; with `decimals` to so many digits behind the point, or before it if negative."""
+def row_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """Tensors one below the other; a vector is a row."""
+def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """One divided by the square root of each element."""
+def rsqrt_(input: Tensor) -> Tensor:
+    """One divided by the square root of each element."""
+def rsub(input: Tensor, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
+    """Subtracts `self`, scaled by `alpha`, from `other`."""
+def scalar_tensor(s: _Number, *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    """A number as a tensor without dimensions, of the default dtype unless another is given."""
+@overload
+def scatter(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """A copy with the elements of `src` written along `dim` at the places that `index` names; the last for a place stays."""
+@overload
+def scatter(input: Tensor, dim: _int, index: Tensor, value: _Number, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def scatter(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, reduce: _str, out: Tensor | None = None) -> Tensor: ...
+@overload
+def scatter(input: Tensor, dim: _int, index: Tensor, value: _Number, *, reduce: _str, out: Tensor | None = None) -> Tensor: ...
+def scatter_add(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """A copy with the elements of `src` added along `dim` at the places that `index` names."""
+def scatter_reduce(input: Tensor, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
+    """A copy with the elements of `src` reduced (`sum`, `prod`, `mean`, `amax`, `amin`) at the places that `index` names."""
+@overload
+def searchsorted(sorted_sequence: Tensor, input: Tensor, *, out_int32: _bool = False, right: _bool = False, side: _str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:
+    """The places where elements of `input` would go into sorted lines so that these stay sorted; before equal elements, or with `right` behind them."""
+@overload
+def searchsorted(sorted_sequence: Tensor, input: _Number, *, out_int32: _bool = False, right: _bool = False, side: _str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor: ...
+def select(input: Tensor, dim: _int, index: _int) -> Tensor:
+    """The view at one index of `dim`, which disappears."""
+def select_copy(input: Tensor, dim: _int, index: _int, *, out: Tensor | None = None) -> Tensor:
+    """The view of the same name, copied into memory of its own."""
+def select_scatter(input: Tensor, src: Tensor, dim: _int, index: _int) -> Tensor:
+    """A copy with `src` in place of the slice at one index of `dim`."""
+def selu(input: Tensor, inplace: _bool = False) -> Tensor:
+    """`elu` with the scales that keep mean and variance from layer to layer."""
+def selu_(input: Tensor, inplace: _bool = False) -> Tensor:
+    """`elu` with the scales that keep mean and variance from layer to layer."""
+def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The sign; of a complex number the number of magnitude one with the same angle."""
+def sgn_(input: Tensor) -> Tensor:
+    """The sign; of a complex number the number of magnitude one with the same angle."""
+def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The logistic function of each element."""
+def sigmoid_(input: Tensor) -> Tensor:
+    """The logistic function of each element."""
+def sigmoid_backward(grad_output: Tensor, output: Tensor) -> Tensor:
+    """The gradient of `sigmoid` from its result."""
+def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """-1, 0 or 1 as each element is below, at or above zero."""
+def sign_(input: Tensor) -> Tensor:
+    """-1, 0 or 1 as each element is below, at or above zero."""
+def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether the sign bit of each element is set; that of -0. is."""
+def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The sine of each element, in radians."""
+def sin_(input: Tensor) -> Tensor:
+    """The sine of each element, in radians."""
+def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """`sin(pi x) / (pi x)`, one at zero."""
+def sinc_(input: Tensor) -> Tensor:
+    """`sin(pi x) / (pi x)`, one at zero."""
+def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The hyperbolic sine of each element."""
+def sinh_(input: Tensor) -> Tensor:
+    """The hyperbolic sine of each element."""
+def slice_scatter(input: Tensor, src: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1, *, out: Tensor | None = None) -> Tensor:
+    """A copy with `src` in place of the slice `start:end:step` of `dim`."""
+def softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
+    """Exponentials that add up to one along `dim`."""
+@overload
+def sort(input: Tensor, dim: _int = -1, descending: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> _values_indices:
+    """The elements along `dim` in order, and where each stood; equal ones keep their order, NaN is the largest."""
+@overload
+def sort(input: Tensor, *, stable: _bool | None, dim: _int = -1, descending: _bool = False, out: tuple[Tensor, ...] | None = None) -> _values_indices: ...
+@overload
+def split(input: Tensor, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
+    """Views of `split_size` indices of `dim` each; the last may be shorter."""
+@overload
+def split(input: Tensor, split_size: _int | Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
+def split_copy(input: Tensor, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
+    """The view of the same name, copied into memory of its own."""
+def split_with_sizes(input: Tensor, split_sizes: _int | Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
+    """Views of as many indices of `dim` as each entry of `split_sizes` says."""
+def split_with_sizes_copy(input: Tensor, split_sizes: _int | Sequence[_int], dim: _int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+    """The view of the same name, copied into memory of its own."""
+def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The square root of each element."""
+def sqrt_(input: Tensor) -> Tensor:
+    """The square root of each element."""
+def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Each element times itself."""
+def square_(input: Tensor) -> Tensor:
+    """Each element times itself."""
+@overload
+def squeeze(input: Tensor) -> Tensor:
+    """A view without the dimensions of size one."""
+@overload
+def squeeze(input: Tensor, dim: _int) -> Tensor: ...
+@overload
+def squeeze(input: Tensor, dim: _int | Sequence[_int]) -> Tensor: ...
+@overload
+def squeeze(input: Tensor, *dim: _int) -> Tensor: ...
+def squeeze_(input: Tensor) -> Tensor:
+    """A view without the dimensions of size one."""
+@overload
+def squeeze_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The view of the same name, copied into memory of its own."""
+@overload
+def squeeze_copy(input: Tensor, dim: _int, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def squeeze_copy(input: Tensor, dim: _int | Sequence[_int], *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def squeeze_copy(input: Tensor, *dim: _int, out: Tensor | None = None) -> Tensor: ...
+def stack(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
+    """Tensors of one shape side by side along a new dimension."""
+@overload
+def std(input: Tensor, unbiased: _bool = True) -> Tensor:
+    """The standard deviation of all elements."""
+@overload
+def std(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def std(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False, out: Tensor | None = None) -> Tensor: ...
+@overload
+def std(input: Tensor, *dim: _int, correction: _Number | None = None, keepdim: _bool = False, out: Tensor | None = None) -> Tensor: ...
+@overload
+def std_mean(input: Tensor, unbiased: _bool = True) -> __:
+    """The standard deviation and the mean of all elements."""
+@overload
+def std_mean(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> __: ...
+@overload
+def std_mean(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> __: ...
+@overload
+def std_mean(input: Tensor, *dim: _int, correction: _Number | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> __: ...
 def sub(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """Subtracts `other`, scaled by `alpha`, from `self`."""
 def subtract(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """Subtracts `other`, scaled by `alpha`, from `self`."""
 @overload
-def sum(input: Tensor, *, dtype: _dtype | None = None) -> Tensor:
+def sum(input: Tensor, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """The sum of all elements."""
 @overload
 def sum(input: Tensor, dim: _int | Sequence[_int] | None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
+def swapaxes(input: Tensor, axis0: _int, axis1: _int) -> Tensor:
+    """A view with two dimensions exchanged; NumPy's name of `transpose`."""
+def swapdims(input: Tensor, dim0: _int, dim1: _int) -> Tensor:
+    """A view with two dimensions exchanged."""
+def t(input: Tensor) -> Tensor:
+    """A matrix transposed, as a view; tensors of fewer dimensions stay as they are."""
+def t_(input: Tensor) -> Tensor:
+    """A matrix transposed, as a view; tensors of fewer dimensions stay as they are."""
+def t_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The view of the same name, copied into memory of its own."""
+def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The elements at indices into the row-major order; the result has the shape of `index`."""
+def take_along_dim(input: Tensor, indices: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
+    """`gather` whose operands broadcast against each other apart from `dim`; without `dim` over the elements in one row."""
+def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The tangent of each element, in radians."""
+def tan_(input: Tensor) -> Tensor:
+    """The tangent of each element, in radians."""
+def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The hyperbolic tangent of each element."""
+def tanh_(input: Tensor) -> Tensor:
+    """The hyperbolic tangent of each element."""
+def tanh_backward(grad_output: Tensor, output: Tensor) -> Tensor:
+    """The gradient of `tanh` from its result."""
+@overload
+def tensor_split(input: Tensor, sections: _int, dim: _int = 0) -> tuple[Tensor, ...]:
+    """`sections` views along `dim`, the first ones longer by one where it does not divide."""
+@overload
+def tensor_split(input: Tensor, indices: _int | Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
+@overload
+def tensor_split(input: Tensor, tensor_indices_or_sections: Tensor, dim: _int = 0) -> tuple[Tensor, ...]: ...
+def threshold(input: Tensor, threshold: _Number, value: _Number, inplace: _bool = False) -> Tensor:
+    """Each element, or `value` where it is at most `threshold`."""
+def threshold_(input: Tensor, threshold: _Number, value: _Number, inplace: _bool = False) -> Tensor:
+    """Each element, or `value` where it is at most `threshold`."""
+def threshold_backward(grad_output: Tensor, input: Tensor, threshold: _Number) -> Tensor:
+    """The gradient where `self` is above `threshold`, else zero."""
+@overload
+def tile(input: Tensor, dims: _int | Sequence[_int]) -> Tensor:
+    """`repeat` that counts missing repetitions as one."""
+@overload
+def tile(input: Tensor, *dims: _int) -> Tensor: ...
+def topk(input: Tensor, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True, *, out: tuple[Tensor, ...] | None = None) -> _values_indices:
+    """The `k` largest elements along `dim`, or the smallest, in order, and where they stand."""
+def trace(input: Tensor) -> Tensor:
+    """The sum of a matrix's diagonal."""
+def transpose(input: Tensor, dim0: _int, dim1: _int) -> Tensor:
+    """A view with two dimensions exchanged."""
+def transpose_copy(input: Tensor, dim0: _int, dim1: _int, *, out: Tensor | None = None) -> Tensor:
+    """The view of the same name, copied into memory of its own."""
+def tril(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
+    """The lower triangle of matrices, up to `diagonal`; zeros above."""
+def tril_indices(row: _int, col: _int, offset: _int = 0, *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    """The indices of a matrix's lower triangle, rows above columns."""
+def triu(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
+    """The upper triangle of matrices, from `diagonal` on; zeros below."""
+def triu_indices(row: _int, col: _int, offset: _int = 0, *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    """The indices of a matrix's upper triangle, rows above columns."""
 def true_divide(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Divides element by element; integers give the default float dtype."""
+def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Each element rounded towards zero."""
+def trunc_(input: Tensor) -> Tensor:
+    """Each element rounded towards zero."""
+def unbind(input: Tensor, dim: _int = 0) -> tuple[Tensor, ...]:
+    """The views at all indices of `dim`."""
+def unbind_copy(input: Tensor, dim: _int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+    """The view of the same name, copied into memory of its own."""
+def unflatten(input: Tensor, dim: _int, sizes: _int | Sequence[_int]) -> Tensor:
+    """One dimension taken apart into several; one of `sizes` may be -1."""
+def unfold_copy(input: Tensor, dimension: _int, size: _int, step: _int, *, out: Tensor | None = None) -> Tensor:
+    """The view of the same name, copied into memory of its own."""
+def unsafe_chunk(input: Tensor, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
+    """The views of the function without `unsafe_` in its name."""
+def unsafe_split(input: Tensor, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
+    """The views of the function without `unsafe_` in its name."""
+def unsafe_split_with_sizes(input: Tensor, split_sizes: _int | Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
+    """The views of the function without `unsafe_` in its name."""
+def unsqueeze(input: Tensor, dim: _int) -> Tensor:
+    """A view with a new dimension of size one at `dim`."""
+def unsqueeze_copy(input: Tensor, dim: _int, *, out: Tensor | None = None) -> Tensor:
+    """The view of the same name, copied into memory of its own."""
+@overload
+def var(input: Tensor, unbiased: _bool = True) -> Tensor:
+    """The variance of all elements."""
+@overload
+def var(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def var(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False, out: Tensor | None = None) -> Tensor: ...
+@overload
+def var(input: Tensor, *dim: _int, correction: _Number | None = None, keepdim: _bool = False, out: Tensor | None = None) -> Tensor: ...
+@overload
+def var_mean(input: Tensor, unbiased: _bool = True) -> __:
+    """The variance and the mean of all elements."""
+@overload
+def var_mean(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> __: ...
+@overload
+def var_mean(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> __: ...
+@overload
+def var_mean(input: Tensor, *dim: _int, correction: _Number | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> __: ...
+def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The sum of the products of two vectors' elements, those of the first conjugated."""
+def view_as_complex(input: Tensor) -> Tensor:
+    """A view of pairs of real numbers, the last dimension, as complex ones."""
+def view_as_real(input: Tensor) -> Tensor:
+    """A view of complex numbers as pairs of real ones, in a new last dimension of size two."""
+@overload
+def view_copy(input: Tensor, size: _int | Sequence[_int], *, out: Tensor | None = None) -> Tensor:
+    """The view of the same name, copied into memory of its own."""
+@overload
+def view_copy(input: Tensor, *size: _int, out: Tensor | None = None) -> Tensor: ...
+@overload
+def vsplit(input: Tensor, sections: _int) -> tuple[Tensor, ...]:
+    """Equal views along the rows."""
+@overload
+def vsplit(input: Tensor, indices: _int | Sequence[_int]) -> tuple[Tensor, ...]: ...
+@overload
+def vsplit(input: Tensor, *indices: _int) -> tuple[Tensor, ...]: ...
+def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """Tensors one below the other; a vector is a row."""
+@overload
+def where(condition: Tensor, input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The elements of `self` where `condition` holds, elsewhere those of `other`; all three broadcast."""
+@overload
+def where(condition: Tensor) -> tuple[Tensor, ...]: ...
+def xlogy(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """`self * log(other)`; zero where `self` is zero, unless `other` is nan."""
+def zero_(input: Tensor) -> Tensor:
+    """Sets every element to 0, in place."""
+@overload
+def zeros(size: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+    """A tensor of a size, filled with 0."""
+@overload
+def zeros(*size: _int, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
+def zeros_like(input: Tensor, *, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    """A tensor of another's size and dtype, filled with 0."""
 
-__all__ = ["add", "as_strided", "clone", "conj_physical", "conj_physical_", "div", "divide", "exp", "exp_", "mul", "multiply", "neg", "neg_", "negative", "negative_", "reshape", "sub", "subtract", "sum", "true_divide"]
+__all__ = ["abs", "abs_", "absolute", "absolute_", "acos", "acos_", "acosh", "acosh_", "adaptive_avg_pool1d", "add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "adjoint", "alias_copy", "all", "allclose", "amax", "amin", "aminmax", "angle", "any", "arange", "arccos", "arccos_", "arccosh", "arccosh_", "arcsin", "arcsin_", "arcsinh", "arcsinh_", "arctan", "arctan2", "arctan_", "arctanh", "arctanh_", "argmax", "argmin", "argsort", "argwhere", "as_strided", "as_strided_copy", "as_strided_scatter", "asin", "asin_", "asinh", "asinh_", "atan", "atan2", "atan_", "atanh", "atanh_", "atleast_1d", "atleast_2d", "atleast_3d", "avg_pool1d", "baddbmm", "bernoulli", "bilinear", "bincount", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_not_", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "block_diag", "bmm", "broadcast_tensors", "broadcast_to", "bucketize", "cartesian_prod", "cat", "ceil", "ceil_", "celu", "celu_", "chunk", "clamp", "clamp_max", "clamp_min", "clip", "clone", "column_stack", "combinations", "complex", "concat", "concatenate", "conj", "conj_physical", "conj_physical_", "constant_pad_nd", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copysign", "cos", "cos_", "cosh", "cosh_", "count_nonzero", "cummax", "cummin", "cumprod", "cumsum", "diag", "diag_embed", "diagflat", "diagonal", "diagonal_copy", "diagonal_scatter", "diff", "digamma", "digamma_", "dist", "div", "divide", "dot", "dropout", "dsplit", "dstack", "embedding", "embedding_dense_backward", "embedding_renorm_", "empty", "empty_like", "empty_strided", "eq", "equal", "erf", "erf_", "erfc", "erfc_", "erfinv", "erfinv_", "exp", "exp2", "exp2_", "exp_", "expand_copy", "expm1", "expm1_", "eye", "fill", "fill_", "fix", "fix_", "flatten", "flip", "fliplr", "flipud", "float_power", "floor", "floor_", "floor_divide", "fmax", "fmin", "fmod", "frac", "frac_", "full", "full_like", "gather", "gcd", "ge", "ger", "greater", "greater_equal", "gt", "hardshrink", "heaviside", "histc", "hsplit", "hstack", "hypot", "imag", "index_add", "index_copy", "index_fill", "index_put", "index_put_", "index_reduce", "index_select", "inner", "isclose", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "isreal", "kthvalue", "lcm", "le", "lerp", "less", "less_equal", "lgamma", "lgamma_", "linspace", "log", "log10", "log10_", "log1p", "log1p_", "log2", "log2_", "log_", "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp", "logical_and", "logical_not", "logical_not_", "logical_or", "logical_xor", "logit", "logspace", "logsumexp", "lt", "masked_fill", "masked_scatter", "masked_select", "matmul", "max", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d", "max_pool3d_with_indices", "maximum", "mean", "median", "meshgrid", "min", "minimum", "mm", "mode", "moveaxis", "movedim", "msort", "mul", "multinomial", "multiply", "mv", "nan_to_num", "nanmean", "nanmedian", "nanquantile", "nansum", "narrow", "narrow_copy", "ne", "neg", "neg_", "negative", "negative_", "nonzero", "nonzero_static", "norm", "normal", "not_equal", "ones", "ones_like", "outer", "permute", "permute_copy", "polar", "polygamma", "positive", "pow", "prod", "put", "quantile", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm", "ravel", "real", "reciprocal", "reciprocal_", "relu", "relu_", "remainder", "renorm", "repeat_interleave", "reshape", "resize_as_", "resolve_conj", "resolve_neg", "roll", "rot90", "round", "round_", "row_stack", "rsqrt", "rsqrt_", "rsub", "scalar_tensor", "scatter", "scatter_add", "scatter_reduce", "searchsorted", "select", "select_copy", "select_scatter", "selu", "selu_", "sgn", "sgn_", "sigmoid", "sigmoid_", "sigmoid_backward", "sign", "sign_", "signbit", "sin", "sin_", "sinc", "sinc_", "sinh", "sinh_", "slice_scatter", "softmax", "sort", "split", "split_copy", "split_with_sizes", "split_with_sizes_copy", "sqrt", "sqrt_", "square", "square_", "squeeze", "squeeze_", "squeeze_copy", "stack", "std", "std_mean", "sub", "subtract", "sum", "swapaxes", "swapdims", "t", "t_", "t_copy", "take", "take_along_dim", "tan", "tan_", "tanh", "tanh_", "tanh_backward", "tensor_split", "threshold", "threshold_", "threshold_backward", "tile", "topk", "trace", "transpose", "transpose_copy", "tril", "tril_indices", "triu", "triu_indices", "true_divide", "trunc", "trunc_", "unbind", "unbind_copy", "unflatten", "unfold_copy", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze", "unsqueeze_copy", "var", "var_mean", "vdot", "view_as_complex", "view_as_real", "view_copy", "vsplit", "vstack", "where", "xlogy", "zero_", "zeros", "zeros_like"]

@@ -92,7 +92,10 @@ fn within(
         && layout.checked_span().is_some_and(|span| {
             span.is_none_or(|(low, high)| {
                 low >= 0
-                    && (high as usize).checked_add(1).and_then(|n| n.checked_mul(dtype.size())) <= Some(storage.len())
+                    && (high as usize)
+                        .saturating_add(1)
+                        .checked_mul(dtype.size())
+                        .is_some_and(|needed| needed <= storage.len())
             })
         });
     if !fits {
