@@ -129,6 +129,20 @@ def is_nonzero(self):
     return bool(self)
 
 
+def unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """See ``torch.unique``."""
+    from rushlight import _facts
+
+    return _facts.unique(self, sorted, return_inverse, return_counts, dim)
+
+
+def unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
+    """See ``torch.unique_consecutive``."""
+    from rushlight import _facts
+
+    return _facts.unique_consecutive(self, return_inverse, return_counts, dim)
+
+
 def dim_order(self):
     """The dimensions from the widest step in memory to the narrowest."""
     strides = self.stride()

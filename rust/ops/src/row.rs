@@ -23,8 +23,11 @@ impl Variants {
     /// `name_` as a method, and as a function for those that torch has.
     pub const INPLACE: Variants = Variants(4);
     pub const OUT: Variants = Variants(8);
+    /// `out=` that must already have the result's dtype and share no memory with an argument.
+    pub const STRICT_OUT: Variants = Variants(8 | 16);
     pub const BOTH: Variants = Variants(3);
     pub const ALL: Variants = Variants(15);
+    pub const STRICT: Variants = Variants(15 | 16);
 
     pub const fn and(self, other: Variants) -> Variants {
         Variants(self.0 | other.0)
@@ -172,8 +175,6 @@ pub struct Row {
     /// The dtypes that the computation accepts, after promotion.
     pub dtypes: DTypes,
     pub run: Run,
-    /// Whether a tensor at `out=` must have the result's very dtype; else the result may be cast to its kind.
-    pub exact_out: bool,
     /// What the arguments must fulfil beside their types and dtypes.
     pub check: Option<fn(&Args) -> Result<()>>,
     /// Who refuses a dtype in torch's sentence, where it is not the operator's name with `_cpu`.
@@ -204,7 +205,6 @@ impl Row {
         doc: "",
         dtypes: DTypes::COMMON,
         run: Run::Compose(|_| Ok(Output::Nothing)),
-        exact_out: false,
         check: None,
         refuses: "",
         cuda: None,

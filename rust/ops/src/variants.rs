@@ -8,7 +8,7 @@ use rushlight_core::{DType, Error, Layout, Result, Storage};
 
 use crate::call::Target;
 use crate::node;
-use crate::row::{Row, Run};
+use crate::row::{Row, Run, Variants};
 use crate::value::{Args, Output, Value};
 
 /// Whether the operator may write its result into its first argument.
@@ -33,25 +33,6 @@ fn check_cast(from: DType, to: DType) -> Result<()> {
     }
     Err(Error::runtime(format!("result type {} can't be cast to the desired output type {}", from.title(), to.title()))
         .hint(format!("Convert the tensor first: x = x.to({from}).")))
-}
-
-/// A dtype as C++ calls it, as torch's sentences do here.
-fn spoken(dtype: DType) -> &'static str {
-    match dtype {
-        DType::U8 => "unsigned char",
-        DType::I8 => "signed char",
-        DType::I16 => "short int",
-        DType::I32 => "int",
-        DType::I64 => "long int",
-        DType::F16 => "c10::Half",
-        DType::BF16 => "c10::BFloat16",
-        DType::F32 => "float",
-        DType::F64 => "double",
-        DType::C64 => "c10::complex<float>",
-        DType::C128 => "c10::complex<double>",
-        DType::Bool => "bool",
-        other => other.name(),
-    }
 }
 
 /// Refuses memory that may only be read.
@@ -89,9 +70,14 @@ pub fn check_overlap(out: &Tensor, input: &Tensor) -> Result<()> {
     if x.1 <= y.0 || y.1 <= x.0 || (out.dtype() == input.dtype() && interleave(a, b)) {
         return Ok(());
     }
-    Err(Error::runtime(
+    Err(shared_memory())
+}
+
+#[cold]
+fn shared_memory() -> Error {
+    Error::runtime(
         "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. Please clone() the tensor before performing the operation.",
-    ))
+    )
 }
 
 /// The arguments with copies of those tensors that share memory with `own`, other than the first; nothing if none does.
@@ -148,12 +134,21 @@ pub fn check_out(row: &Row, args: &Args, out: &Tensor, sizes: &[isize], dtype: D
         .hint("Leave out= away, or call it under torch.no_grad()."));
     }
     check_writable(out)?;
-    if row.exact_out && out.dtype() != dtype {
-        return Err(Error::runtime(format!(
-            "Expected out tensor to have dtype {}, but got {} instead",
-            spoken(dtype),
-            spoken(out.dtype())
-        )));
+    if row.variants.has(Variants::STRICT_OUT) {
+        if out.dtype() != dtype {
+            return Err(Error::runtime(format!(
+                "Expected out tensor to have dtype {}, but got {} instead",
+                dtype.c_name(),
+                out.dtype().c_name()
+            )));
+        }
+        check_no_self_overlap(out)?;
+        for (_, tensor) in args.each_tensor().skip(usize::from(matches!(row.run, Run::Update(_)))) {
+            if tensor.layout() == out.layout() && tensor.storage().address() == out.storage().address() {
+                return Err(shared_memory());
+            }
+            check_overlap(out, tensor)?;
+        }
     }
     check_cast(dtype, out.dtype())?;
     resize_out(out, sizes)?;
