@@ -137,6 +137,35 @@ def broadcast_tensors(*tensors):
     return tuple(tensor.expand(shape) for tensor in tensors)
 
 
+def _chosen(values, places, counts, return_inverse, return_counts):
+    """The results that were asked for."""
+    results = (values, *([places] if return_inverse else []), *([counts] if return_counts else []))
+    return results if len(results) > 1 else values
+
+
+def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """The different elements in order, or the different slices along ``dim``; on request where each went, and how often each occurs.
+
+    >>> torch.unique(torch.tensor([3, 1, 1]))
+    tensor([1, 3])
+    """
+    if dim is None:
+        found = _C._unique2(input, sorted, return_inverse, return_counts)
+    else:
+        found = _C._unique_dim(input, dim, sorted, return_inverse, return_counts)
+    return _chosen(*found, return_inverse, return_counts)
+
+
+def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
+    """The elements (or the slices along ``dim``) without those that equal the one before.
+
+    >>> torch.unique_consecutive(torch.tensor([3, 1, 1, 3]))
+    tensor([3, 1, 3])
+    """
+    found = _C._unique_consecutive(input, return_inverse, return_counts, dim)
+    return _chosen(*found, return_inverse, return_counts)
+
+
 def get_default_device():
     """The device on which new tensors are made."""
     return torch.device("cpu")

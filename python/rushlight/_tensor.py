@@ -135,6 +135,20 @@ def masked_copy_(self, mask, source):
     return self.masked_scatter_(mask, source)
 
 
+def unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """See ``torch.unique``."""
+    from rushlight import _facts
+
+    return _facts.unique(self, sorted, return_inverse, return_counts, dim)
+
+
+def unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
+    """See ``torch.unique_consecutive``."""
+    from rushlight import _facts
+
+    return _facts.unique_consecutive(self, return_inverse, return_counts, dim)
+
+
 def dim_order(self):
     """The dimensions from the widest step in memory to the narrowest."""
     strides = self.stride()

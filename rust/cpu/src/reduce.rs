@@ -200,7 +200,7 @@ impl Reduction<'_> {
         const BATCH: usize = 256;
         let length = self.inner.numel();
         let steps = self.outer.inner_strides();
-        rushlight_par::parallel_for(self.outer.numel(), GRAIN / length, |range| {
+        rushlight_par::parallel_for(self.outer.numel(), GRAIN / length.max(1), |range| {
             let mut accs = Bytes::<{ BATCH * WIDEST }>::new();
             let accs = accs.pointer();
             self.outer.runs(range, |offsets, n| {

@@ -175,8 +175,6 @@ pub struct Row {
     /// The dtypes that the computation accepts, after promotion.
     pub dtypes: DTypes,
     pub run: Run,
-    /// Whether a tensor at `out=` must have the result's very dtype; else the result may be cast to its kind.
-    pub exact_out: bool,
     /// What the arguments must fulfil beside their types and dtypes.
     pub check: Option<fn(&Args) -> Result<()>>,
     /// Who refuses a dtype in torch's sentence, where it is not the operator's name with `_cpu`.
@@ -207,7 +205,6 @@ impl Row {
         doc: "",
         dtypes: DTypes::COMMON,
         run: Run::Compose(|_| Ok(Output::Nothing)),
-        exact_out: false,
         check: None,
         refuses: "",
         cuda: None,

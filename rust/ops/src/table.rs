@@ -231,6 +231,7 @@ pub static ROWS: &[&Row] = &[
     &order::select::NANMEDIAN_DIM,
     &order::select::MODE,
     &order::unique::UNIQUE,
+    &order::unique::UNIQUE_DIM,
     &order::unique::UNIQUE_CONSECUTIVE,
     &order::histogram::BINCOUNT,
     &order::histogram::HISTC,

@@ -14,14 +14,13 @@ const WHY: Derivative = Derivative::NonDifferentiable("its result is a place");
 
 pub static SEARCHSORTED: Row = Row {
     name: "searchsorted",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.and(Variants::STRICT_OUT),
     signature: "(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
     doc: "The places where elements of `input` would go into sorted lines so that these stay sorted; before equal elements, or with `right` behind them.
 
     >>> torch.searchsorted(torch.tensor([1, 3, 5]), torch.tensor([3, 6]))
     tensor([1, 3])",
     dtypes: DTypes::REAL,
-    exact_out: true,
     run: Run::Body(|args| search(args.tensor(0)?, args.tensor(1)?, &options(args)?).map(Output::Tensor)),
     derivative: WHY,
     samples: &["torch.tensor([1., 3., 5.]), t(2, 3)", "torch.tensor([[1., 3.], [2., 2.]]), t(2, 5), right=True"],
@@ -30,14 +29,13 @@ pub static SEARCHSORTED: Row = Row {
 
 pub static SEARCHSORTED_SCALAR: Row = Row {
     name: "searchsorted.Scalar",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.and(Variants::STRICT_OUT),
     signature: "(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
     doc: "The place where a number would go into a sorted line.
 
     >>> torch.searchsorted(torch.tensor([1, 3, 5]), 4)
     tensor(2)",
     dtypes: DTypes::REAL,
-    exact_out: true,
     run: Run::Body(|args| {
         let value = crate::create::scalar_of(args.scalar(1)?, value_dtype(args, 0, 1)?, args.tensor(0)?.device())?;
         search(args.tensor(0)?, &value, &options(args)?).map(Output::Tensor)
@@ -49,14 +47,13 @@ pub static SEARCHSORTED_SCALAR: Row = Row {
 
 pub static BUCKETIZE: Row = Row {
     name: "bucketize",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.and(Variants::STRICT_OUT),
     signature: "(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
     doc: "The number of the interval between `boundaries` in which each element lies.
 
     >>> torch.bucketize(torch.tensor([3., 6.]), torch.tensor([1., 3., 5.]))
     tensor([1, 3])",
     dtypes: DTypes::REAL,
-    exact_out: true,
     run: Run::Body(|args| bucketize(args, args.tensor(0)?)),
     derivative: WHY,
     samples: &["t(2, 3), torch.tensor([-1., 0., 1.])"],
@@ -66,14 +63,13 @@ pub static BUCKETIZE: Row = Row {
 
 pub static BUCKETIZE_SCALAR: Row = Row {
     name: "bucketize.Scalar",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.and(Variants::STRICT_OUT),
     signature: "(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
     doc: "The number of the interval between `boundaries` in which a number lies.
 
     >>> torch.bucketize(3, torch.tensor([1, 3, 5]))
     tensor(1)",
     dtypes: DTypes::REAL,
-    exact_out: true,
     run: Run::Body(|args| {
         let value = crate::create::scalar_of(args.scalar(0)?, value_dtype(args, 1, 0)?, args.tensor(1)?.device())?;
         bucketize(args, &value)

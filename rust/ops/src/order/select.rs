@@ -14,7 +14,7 @@ use crate::value::Args;
 
 pub static TOPK: Row = Row {
     name: "topk",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
     doc: "The `k` largest elements along `dim`, or the smallest, in order, and where they stand.
 
@@ -56,7 +56,7 @@ pub static TOPK: Row = Row {
 
 pub static KTHVALUE: Row = Row {
     name: "kthvalue",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
     doc: "The `k`-th smallest element along `dim`, counted from one, and where it stands.
 
@@ -165,7 +165,7 @@ pub static NANMEDIAN_DIM: Row = Row {
 
 pub static MODE: Row = Row {
     name: "mode",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
     doc: "The most frequent element along `dim` (the smallest of several), and where it last stands.
 

@@ -14,7 +14,7 @@ use crate::value::{Args, Output};
 
 pub static SORT: Row = Row {
     name: "sort",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
     doc: "The elements along `dim` in order, and where each stood; equal ones keep their order, NaN is the largest.
 
@@ -38,7 +38,7 @@ pub static SORT: Row = Row {
 
 pub static SORT_STABLE: Row = Row {
     name: "sort.stable",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
     doc: "The elements along `dim` in order; equal ones keep theirs, whatever `stable` says.
 
@@ -75,14 +75,13 @@ pub static ARGSORT: Row = Row {
 
 pub static ARGSORT_STABLE: Row = Row {
     name: "argsort.stable",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor",
     doc: "Where the elements stand that sorting along `dim` would put in order; equal ones keep theirs.
 
     >>> torch.argsort(torch.tensor([2, 1, 2]), stable=True)
     tensor([1, 0, 2])",
     dtypes: ORDERED,
-    exact_out: true,
     run: Run::Compose(|args| places(args.tensor(0)?, args.int(2)?, args.bool(3)?)),
     derivative: Derivative::Composed,
     samples: &["t(5), stable=True"],
@@ -91,7 +90,7 @@ pub static ARGSORT_STABLE: Row = Row {
 
 pub static MSORT: Row = Row {
     name: "msort",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self) -> Tensor",
     doc: "The elements in order along the first dimension.
 
@@ -99,7 +98,6 @@ pub static MSORT: Row = Row {
     tensor([[2, 1],
             [3, 4]])",
     dtypes: ORDERED,
-    exact_out: true,
     run: Run::Compose(|args| {
         let own = args.tensor(0)?;
         let sorted = SORT.call([own.into(), 0i64.into(), false.into()])?.into_tensors();

@@ -2,13 +2,13 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Bool, DType, Error, Result, dispatch};
-use rushlight_cpu::order::{Line, Ranked, each_line};
+use rushlight_cpu::order::{Line, Ranked, Sortable, each_line};
 use rushlight_cpu::reduce::scan::Lines;
 
 use crate::derive::Derivative;
 use crate::reduce::along::ORDERED;
 use crate::row::{Row, Run, Variants};
-use crate::value::Output;
+use crate::value::{Ints, Output};
 
 const WHY: Derivative = Derivative::NonDifferentiable("the number of its results depends on the values");
 
@@ -38,8 +38,8 @@ pub static UNIQUE: Row = Row {
 pub static UNIQUE_CONSECUTIVE: Row = Row {
     name: "_unique_consecutive",
     variants: Variants::FUNCTION,
-    signature: "(Tensor self, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
-    doc: "The elements without those that equal the one before, where each element went, and how long each run is.
+    signature: "(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)",
+    doc: "The elements (along `dim`, the slices) without those that equal the one before, where each element went, and how long each run is.
 
     >>> torch._unique_consecutive(torch.tensor([3, 1, 1, 3]), True, True)
     (tensor([3, 1, 3]), tensor([0, 1, 1, 2]), tensor([1, 2, 1]))",
@@ -49,12 +49,73 @@ pub static UNIQUE_CONSECUTIVE: Row = Row {
         if !args.row.dtypes.has(own.dtype()) {
             return Err(crate::call::not_implemented(args.row, own.dtype()));
         }
+        if args.has(3) {
+            return distinct_slices(own, crate::reduce::one_dim(args, 3)?, false);
+        }
         distinct(own, false, args.bool(1)?, args.bool(2)?)
     }),
     derivative: WHY,
     samples: &["i(2, 9)", "i(2, 3, 4), True, True"],
     ..Row::BASE
 };
+
+/// What `torch.unique` along a dimension stands on.
+pub static UNIQUE_DIM: Row = Row {
+    name: "_unique_dim",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
+    doc: "The different slices along `dim` in order, where each slice went, and how often each occurs.
+
+    >>> torch._unique_dim(torch.tensor([[3, 1], [1, 2], [3, 1]]), 0)
+    (tensor([[1, 2],
+            [3, 1]]), tensor([1, 0, 1]), tensor([1, 2]))",
+    dtypes: ORDERED,
+    run: Run::Body(|args| {
+        let own = args.tensor(0)?;
+        if !args.row.dtypes.has(own.dtype()) {
+            return Err(crate::call::not_implemented(args.row, own.dtype()));
+        }
+        distinct_slices(own, crate::reduce::one_dim(args, 1)?, true)
+    }),
+    derivative: WHY,
+    samples: &["i(2, 5, 2), 0", "i(2, 2, 5), 1"],
+    ..Row::BASE
+};
+
+/// Runs of equal slices, ordered by their elements one after the other, or as they stand.
+fn distinct_slices(own: &Tensor, dim: usize, sorted: bool) -> Result<Output> {
+    let own = own.detach();
+    let line = if own.rank() == 0 { crate::op!(crate::view::squeeze::UNSQUEEZE, &own, 0i64)? } else { own };
+    let first =
+        crate::op!(crate::view::transpose::MOVEDIM, &line, Ints::from_slice(&[dim as i64]), Ints::from_slice(&[0]))?;
+    let flat = crate::convert::contiguous(&first)?;
+    let n = line.sizes()[dim] as usize;
+    let width = flat.numel().checked_div(n).unwrap_or(0);
+    let pin = flat.storage().pin();
+    let keys: Vec<u64> = dispatch!(flat.dtype(), T in [u8, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {
+        // SAFETY: the tensor is contiguous and its elements lie in the pinned storage; foreign memory may be unaligned.
+        let element = |i: usize| unsafe { pin.as_ptr().cast::<T>().offset(flat.layout().offset).add(i).read_unaligned() };
+        (0..n * width).map(|i| element(i).key()).collect()
+    }, else => return Err(Error::not_implemented(format!("unique is not implemented for {}", flat.dtype()))));
+    let slice = |i: usize| &keys[i * width..(i + 1) * width];
+    let mut order: Vec<usize> = (0..n).collect();
+    if sorted {
+        order.sort_by(|&a, &b| slice(a).cmp(slice(b)));
+    }
+    let (mut firsts, mut lengths, mut places) = (Vec::new(), Vec::new(), vec![0i64; n]);
+    for (at, &i) in order.iter().enumerate() {
+        if at == 0 || slice(i) != slice(order[at - 1]) {
+            firsts.push(i as i64);
+            lengths.push(0i64);
+        }
+        places[i] = firsts.len() as i64 - 1;
+        if let Some(length) = lengths.last_mut() {
+            *length += 1;
+        }
+    }
+    let values = crate::op!(crate::index::along::INDEX_SELECT, &line, dim, &crate::create::from_slice(&firsts)?)?;
+    Ok(Output::Tuple(vec![values, crate::create::from_slice(&places)?, crate::create::from_slice(&lengths)?]))
+}
 
 /// Runs of equal elements, after sorting or as they stand; NaN equals nothing.
 fn distinct(own: &Tensor, sorted: bool, inverse: bool, counts: bool) -> Result<Output> {
@@ -74,7 +135,7 @@ fn distinct(own: &Tensor, sorted: bool, inverse: bool, counts: bool) -> Result<O
                 let mut found = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 let (firsts, places, lengths) = &mut *found;
                 for (i, rank) in line.ranks.iter().enumerate() {
-                    let fresh = i == 0 || !rank.ties(line.ranks[i - 1]) || rushlight_cpu::order::Sortable::is_nan(line.element(rank.place()));
+                    let fresh = i == 0 || !rank.ties(line.ranks[i - 1]) || line.element(rank.place()).is_nan();
                     if fresh {
                         firsts.push(rank.place() as i64);
                         lengths.push(0i64);

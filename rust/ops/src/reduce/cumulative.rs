@@ -88,7 +88,7 @@ pub static RECURRENCE: Row = Row {
 
 pub static CUMMAX: Row = Row {
     name: "cummax",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self, int dim) -> (Tensor values, Tensor indices)",
     doc: "The largest element so far along `dim`, and where it stands (the last of equals).
 
@@ -106,7 +106,7 @@ pub static CUMMAX: Row = Row {
 
 pub static CUMMIN: Row = Row {
     name: "cummin",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self, int dim) -> (Tensor values, Tensor indices)",
     doc: "The smallest element so far along `dim`, and where it stands (the last of equals).
 
@@ -169,13 +169,12 @@ pub static LOGCUMSUMEXP: Row = Row {
 
 pub static DIFF: Row = Row {
     name: "diff",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
     doc: "The differences of neighbours along `dim`, `n` times over.
 
     >>> torch.diff(torch.tensor([1, 3, 2]))
     tensor([ 2, -1])",
-    exact_out: true,
     run: Run::Compose(|args| {
         let own = args.tensor(0)?;
         if own.rank() == 0 {

@@ -14,7 +14,7 @@ use crate::value::{Args, Output};
 
 pub static MAX_DIM: Row = Row {
     name: "max.dim",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
     doc: "The largest elements along `dim`, and the places where they first stand; NaN is the largest of all.
 
@@ -78,7 +78,7 @@ pub static MAX_OTHER: Row = Row {
 
 pub static MIN_DIM: Row = Row {
     name: "min.dim",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
     doc: "The smallest elements along `dim`, and the places where they first stand; NaN is the smallest of all.
 
@@ -142,14 +142,13 @@ pub static MIN_OTHER: Row = Row {
 
 pub static AMAX: Row = Row {
     name: "amax",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self, int[] dim=[], bool keepdim=False) -> Tensor",
     doc: "The largest elements along one or several dimensions; equal ones share the gradient.
 
     >>> torch.amax(torch.tensor([[1., 3.], [4., 2.]]), 1)
     tensor([3., 4.])",
     dtypes: ORDERED,
-    exact_out: true,
     run: Run::Kernel(Kernel {
         infer: |args| infer_values(args, "max_values"),
         cpu: |args, results| run(args, Over::of(args, 1)?, results, largest()),
@@ -163,14 +162,13 @@ pub static AMAX: Row = Row {
 
 pub static AMIN: Row = Row {
     name: "amin",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self, int[] dim=[], bool keepdim=False) -> Tensor",
     doc: "The smallest elements along one or several dimensions; equal ones share the gradient.
 
     >>> torch.amin(torch.tensor([[1., 3.], [4., 2.]]), 1)
     tensor([1., 2.])",
     dtypes: ORDERED,
-    exact_out: true,
     run: Run::Kernel(Kernel {
         infer: |args| infer_values(args, "min_values"),
         cpu: |args, results| run(args, Over::of(args, 1)?, results, smallest()),
@@ -184,7 +182,7 @@ pub static AMIN: Row = Row {
 
 pub static AMINMAX: Row = Row {
     name: "aminmax",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
     doc: "The smallest and the largest elements along `dim`, or of all.
 
@@ -193,7 +191,6 @@ pub static AMINMAX: Row = Row {
     min=tensor(1.),
     max=tensor(3.))",
     dtypes: ORDERED,
-    exact_out: true,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
@@ -239,14 +236,13 @@ pub static AMINMAX: Row = Row {
 
 pub static ARGMAX: Row = Row {
     name: "argmax",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
     doc: "Where the largest element along `dim` first stands, or the largest of all in row-major order.
 
     >>> torch.argmax(torch.tensor([[1., 3.], [4., 2.]]))
     tensor(2)",
     dtypes: crate::row::DTypes::REAL,
-    exact_out: true,
     run: Run::Kernel(Kernel { infer: infer_arg, cpu: |args, results| run_arg(args, results, true) }),
     derivative: Derivative::NonDifferentiable("its result is a place"),
     samples: &["t(2, 3)", "t(2, 3), 1", "t(2, 3), 0, True", "t(3, 2).t()", "t()"],
@@ -260,14 +256,13 @@ pub static ARGMAX: Row = Row {
 
 pub static ARGMIN: Row = Row {
     name: "argmin",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
     doc: "Where the smallest element along `dim` first stands, or the smallest of all in row-major order.
 
     >>> torch.argmin(torch.tensor([[1., 3.], [4., 2.]]), dim=0)
     tensor([0, 1])",
     dtypes: crate::row::DTypes::REAL,
-    exact_out: true,
     run: Run::Kernel(Kernel { infer: infer_arg, cpu: |args, results| run_arg(args, results, false) }),
     derivative: Derivative::NonDifferentiable("its result is a place"),
     samples: &["t(2, 3)", "t(2, 3), 1", "t(2, 3), 0, True", "t(3, 2).t()", "t()"],
