@@ -99,7 +99,18 @@ pub static NLL_BACKWARD: Row = Row {
     dtypes: DTypes::FLOATS,
     run: Run::Kernel(Kernel {
         infer: |args| {
-            Ok(vec![Spec::new(args.tensor(6)?.sizes(), args.tensor(0)?.dtype(), args.tensor(0)?)])
+            let (grad, target, like) = (args.tensor(0)?, args.tensor(1)?, args.tensor(6)?);
+            let [n, classes, spots] = three(like.sizes()).map(|size| size as usize);
+            let each = Reduction::of_code(args.int(3)?) == Reduction::None;
+            let weighs = args.optional_tensor(2).is_none_or(|weight| weight.numel() == classes);
+            if target.numel() != n * spots || grad.numel() != if each { n * spots } else { 1 } || !weighs {
+                return Err(Error::runtime(format!(
+                    "a gradient of {} does not belong to scores of {}",
+                    Shape(grad.sizes()),
+                    Shape(like.sizes())
+                )));
+            }
+            Ok(vec![Spec::new(like.sizes(), grad.dtype(), grad)])
         },
         cpu: backward,
     }),
@@ -118,7 +129,7 @@ pub static NLL_BACKWARD: Row = Row {
         };
         Expr::new(loss())
     }), formula(6, Saves::NOTHING, |d| super::zeros_like_input(d, 6))]),
-    samples: &[],
+    samples: &["t(), i(4, 3), None, 2, -100, t(), t(3, 4)", "t(2, 3), i(4, 2, 3), pos(4), 0, 1, t(), t(2, 4, 3)"],
     reference: "",
     ..Row::BASE
 };
