@@ -20,6 +20,7 @@ import random
 import signal
 import struct
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -127,12 +128,19 @@ def accuracy(model, images, labels):
 # ---- training -------------------------------------------------------------------------------------------------------
 
 
-def work(rank, parent, model, data, board, stop, options):
+def leave_with_parent():
+    """Waits for the parent's end, however it comes; nobody is left to train for."""
+    mp.parent_process().join()
+    os._exit(1)
+
+
+def work(rank, model, data, board, stop, options):
     """One worker: an equal share of every epoch, each time out of a fresh shuffle of all training images.
 
     `board[rank]` is this worker's line of the scoreboard: samples done, mean loss of late.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    threading.Thread(target=leave_with_parent, daemon=True).start()
     torch.manual_seed(options.seed + 1 + rank)
     random.seed(options.seed + 1 + rank)
     images, labels = data
@@ -144,7 +152,7 @@ def work(rank, parent, model, data, board, stop, options):
         optimizer.param_groups[0]["lr"] = options.lr * (1 - epoch / options.epochs)
         order = torch.randperm(len(images))[:share]
         for batch in order.split(options.batch_size):
-            if os.getppid() != parent or stop.item():
+            if stop.item():
                 return
             optimizer.zero_grad()
             x, y = random.randrange(3), random.randrange(3)
@@ -162,8 +170,8 @@ def train(model, training, held_out, options):
     board = torch.zeros(options.processes, 2, dtype=torch.float64).share_memory_()
     stop = torch.zeros(1, dtype=torch.int64).share_memory_()
     total = len(training[0]) // options.processes * options.processes * options.epochs
-    arguments = (os.getpid(), model, training, board, stop, options)
-    workers = [mp.Process(target=work, args=(rank, *arguments)) for rank in range(options.processes)]
+    arguments = (model, training, board, stop, options)
+    workers = [mp.get_context(options.start).Process(target=work, args=(rank, *arguments)) for rank in range(options.processes)]
 
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited by the workers
     for worker in workers:
@@ -249,6 +257,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", metavar="FOLDER", help="MNIST IDX files, plain or .gz (default: the UCI digits)")
     parser.add_argument("--processes", type=int, default=2, help="worker processes (default %(default)s)")
+    parser.add_argument("--start", choices=mp.get_all_start_methods(), help="how workers are started (default: fork)")
     parser.add_argument("--epochs", type=int, help="passes over the training images, which the workers share out")
     parser.add_argument("--model", choices=["mlp", "cnn"], default="mlp", help="default %(default)s")
     parser.add_argument("--lr", type=float, default=0.05, help="learning rate at the start (default %(default)s)")

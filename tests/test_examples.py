@@ -94,9 +94,9 @@ def check_model(path):
     assert all(torch.isfinite(tensor).all() for tensor in weights.values())
 
 
-@pytest.mark.parametrize("processes", [1, 2, 3])
-def test_it_learns(start, tmp_path, processes):
-    process = start("--processes", processes, "--epochs", 30)
+@pytest.mark.parametrize(("processes", "method"), [(1, "fork"), (2, "fork"), (3, "fork"), (2, "spawn"), (2, "forkserver")])
+def test_it_learns(start, tmp_path, processes, method):
+    process = start("--processes", processes, "--epochs", 30, "--start", method)
     output, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     assert errors == ""
@@ -137,10 +137,11 @@ def test_all_workers_killed_is_an_error_that_says_so(start, tmp_path):
     check_model(tmp_path / "out" / "model.pt")
 
 
-def test_workers_end_with_their_parent(start):
-    process = start("--epochs", 100_000)
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_end_with_their_parent(start, method):
+    process = start("--epochs", 100_000, "--start", method)
     wait_for_training(process)
-    assert len(workers(process)) == 2
+    assert len(workers(process)) >= 2
     os.kill(process.pid, signal.SIGKILL)
     wait_for(lambda: members(process.pid) == [], 20)
 

@@ -40,6 +40,11 @@ FEW = ("bool", "int32", "bfloat16", "float32", "complex64")
 #: Rows that see memory and not only elements: another layout is another question.
 SEES_MEMORY = {"as_strided", "view", "view_as", "view.dtype", "view_as_real", "view_as_complex", "is_contiguous"}
 
+#: In place these refuse more than dtypes and shapes say, in torch's words.
+REFUSES_IN_PLACE = {"abs", "float_power"}
+#: Samples whose gradient is not the derivative, as torch has it: it is divided by how often an index occurs.
+NO_DERIVATIVE = {("embedding", "t(4, 3), i(4, 5), -1, True")}
+
 
 def evaluate(row, dtype, sample):
     args, kwargs = draw(row, sample, dtype)
@@ -138,7 +143,9 @@ def combined(operands):
         if result is None:
             result = lower
         elif lower is not None and RANK.index(category(lower)) > RANK.index(category(result)):
-            result = join(result, lower)
+            # A float keeps its width when it meets a complex number of a lower level.
+            narrow = category(result) == "float" and result != "float64"
+            result = "complex64" if narrow else join(result, lower)
     return result
 
 
@@ -353,7 +360,7 @@ def test_in_place(row):
                 try:
                     got = call(row.method("_"), (own, *args[1:]), kwargs)
                 except RuntimeError as error:
-                    if fits:
+                    if fits and row.python_name not in REFUSES_IN_PLACE:
                         return f"{row.python_name}_ raised {error}"
                     if array(own).tobytes() != before.tobytes():
                         return f"{row.python_name}_ refused after changing values"
@@ -376,7 +383,7 @@ def test_in_place(row):
 @every_row
 def test_in_place_refuses(row):
     """Shared elements, read-only memory, and leaves that want gradients."""
-    if "inplace" not in row.variants or row.run == "view":
+    if "inplace" not in row.variants or row.run == "view" or row.python_name in REFUSES_IN_PLACE:
         pytest.skip("no in-place variant that writes")
     dtype = next((d for d in ("float32", "int64", "bool", "complex64") if d in row.dtypes), None)
     for sample in row.samples:
@@ -618,7 +625,7 @@ def covered(row, args, kwargs):
     found = []
     for x in tensors_in((args, kwargs)):
         if is_inexact(x):
-            swap = lambda y, x=x: x.clone().requires_grad_() if y is x else y.clone()
+            swap = lambda y, x=x: x.clone().requires_grad_().clone() if y is x else y.clone()
             results = tensors_in(call(row.function(), change(args, swap), change(kwargs, swap)))
             if row.writes() or any(r.requires_grad for r in results):
                 found.append(x)
@@ -646,6 +653,8 @@ def second_order(function, inputs, seed):
 def gradient_cases(row):
     for dtype, sample in cases(row, ("float64", "complex128")):
         dense = all(x.is_contiguous() for x in tensors_in(draw(row, sample, dtype)))
+        if (row.name, sample) in NO_DERIVATIVE:
+            continue
         if depends_on_dtype(sample) and (dense or row.name not in SEES_MEMORY):
             yield dtype, sample
 
@@ -805,6 +814,8 @@ def test_threads(row, thorough):
                     results = tensors_in(call(row.function(), args, kwargs))
                 except (RuntimeError, IndexError, ValueError):
                     break  # the sample has numbers that do not grow with its sizes
+                if sum(r.numel() for r in results) > 20 * LARGE:
+                    break
                 wanted = [r for r in results if r.requires_grad]
                 grads = gradients(wanted, inputs, directions(wanted, 7)) if wanted else []
                 found = [*results, *grads]

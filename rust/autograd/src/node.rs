@@ -4,7 +4,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 
-use rushlight_core::layout::Dims;
+use rushlight_core::layout::{Dims, copied};
 use rushlight_core::{DType, Device, Result};
 use smallvec::SmallVec;
 
@@ -47,7 +47,7 @@ pub struct OutputMeta {
 
 impl From<&Tensor> for OutputMeta {
     fn from(tensor: &Tensor) -> Self {
-        OutputMeta { sizes: Dims::from_slice(tensor.sizes()), dtype: tensor.dtype(), device: tensor.device() }
+        OutputMeta { sizes: copied(tensor.sizes()), dtype: tensor.dtype(), device: tensor.device() }
     }
 }
 

@@ -8,7 +8,8 @@ pub fn broadcast(a: &[isize], b: &[isize]) -> Result<Dims> {
     let (long, short) = if a.len() >= b.len() { (a, b) } else { (b, a) };
     let mut sizes = Dims::from_slice(long);
     let missing = long.len() - short.len();
-    for (dim, &size) in short.iter().enumerate() {
+    // From the right, so that of several mismatches the last dimension's is reported.
+    for (dim, &size) in short.iter().enumerate().rev() {
         let place = &mut sizes[missing + dim];
         if *place == 1 {
             *place = size;

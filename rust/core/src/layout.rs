@@ -21,20 +21,29 @@ pub struct Layout {
 }
 
 impl Clone for Layout {
-    /// Copies the two lists as blocks; the derived way goes element by element.
     #[inline]
     fn clone(&self) -> Self {
-        Layout { sizes: Dims::from_slice(&self.sizes), strides: Dims::from_slice(&self.strides), offset: self.offset }
+        Layout { sizes: copied(&self.sizes), strides: copied(&self.strides), offset: self.offset }
     }
+}
+
+/// A copy of a list, as one block; the list's own `clone` goes element by element.
+#[inline]
+pub fn copied(dims: &Dims) -> Dims {
+    if dims.spilled() {
+        return Dims::from_slice(dims);
+    }
+    // SAFETY: a list that stands inline owns no memory: it is plain numbers.
+    unsafe { std::ptr::read(dims) }
 }
 
 /// Row-major strides; a dimension of size zero counts as one, as in torch.
 #[inline]
 pub fn contiguous_strides(sizes: &[isize]) -> Dims {
-    let mut strides = Dims::from_elem(1, sizes.len());
+    let mut strides = Dims::from_slice(sizes);
     let mut step = 1isize;
-    for (stride, &size) in strides.iter_mut().zip(sizes).rev() {
-        *stride = step;
+    for stride in strides.iter_mut().rev() {
+        let size = std::mem::replace(stride, step);
         step = step.saturating_mul(size.max(1));
     }
     strides
@@ -89,7 +98,10 @@ pub fn dim_mask(dims: &[i64], rank: usize) -> Result<u64> {
     for &dim in dims {
         let bit = 1u64 << wrap_dim(dim, rank)?;
         if mask & bit != 0 {
-            return Err(Error::runtime(format!("dim {} appears multiple times in the list of dims", bit.trailing_zeros())));
+            return Err(Error::runtime(format!(
+                "dim {} appears multiple times in the list of dims",
+                bit.trailing_zeros()
+            )));
         }
         mask |= bit;
     }

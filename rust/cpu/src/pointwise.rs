@@ -223,15 +223,30 @@ impl<const N: usize> Walk<'_, N> {
                     for lane in 1..N {
                         let width = self.lanes[lane].dtype.size();
                         let from = self.lanes[lane].pointer.offset(offsets[lane]);
-                        move_strided(buffers[lane].pointer().add(filled * width), width as isize, from, steps[lane], length, width);
+                        move_strided(
+                            buffers[lane].pointer().add(filled * width),
+                            width as isize,
+                            from,
+                            steps[lane],
+                            length,
+                            width,
+                        );
                     }
                     filled += length;
                 });
                 let mut inputs = [std::ptr::null::<u8>(); N];
                 for lane in 1..N {
                     if self.lanes[lane].dtype != self.compute[lane] {
-                        std::ptr::copy_nonoverlapping(buffers[lane].pointer(), scratch.pointer(), n * self.lanes[lane].dtype.size());
-                        converter(self.lanes[lane].dtype, self.compute[lane])(buffers[lane].pointer(), scratch.pointer(), n);
+                        std::ptr::copy_nonoverlapping(
+                            buffers[lane].pointer(),
+                            scratch.pointer(),
+                            n * self.lanes[lane].dtype.size(),
+                        );
+                        converter(self.lanes[lane].dtype, self.compute[lane])(
+                            buffers[lane].pointer(),
+                            scratch.pointer(),
+                            n,
+                        );
                     }
                     inputs[lane - 1] = buffers[lane].pointer();
                 }

@@ -219,13 +219,14 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
             _ => compute_dtype,
         };
         let kernel = Loop { tile, numbers: &numbers, compute: compute_dtype, result: result_dtype };
-        crate::host::while_detached(out.layout().numel(), || match operands.len() {
-            1 => kernel.run::<2>(out, &operands),
-            2 => kernel.run::<3>(out, &operands),
-            3 => kernel.run::<4>(out, &operands),
-            4 => kernel.run::<5>(out, &operands),
-            _ => kernel.run::<1>(out, &operands),
-        })?;
+        if result.is_half() && out.dtype() != result {
+            // Rounded to the half type first, as if the result had been a tensor of its own.
+            let rounded = allocate(&Spec::new(out.sizes(), result, out))?;
+            kernel.over(&rounded, &operands)?;
+            crate::copy::copy(out, &rounded)?;
+        } else {
+            kernel.over(out, &operands)?;
+        }
     } else if let Device::Cuda(_) = device {
         return Err(no_cuda(row));
     }
@@ -248,6 +249,17 @@ struct Loop<'a> {
 }
 
 impl Loop<'_> {
+    /// Runs the loop, without the interpreter's lock where it is long.
+    fn over(&self, out: &Tensor, operands: &Operands) -> Result<()> {
+        crate::host::while_detached(out.layout().numel(), || match operands.len() {
+            1 => self.run::<2>(out, operands),
+            2 => self.run::<3>(out, operands),
+            3 => self.run::<4>(out, operands),
+            4 => self.run::<5>(out, operands),
+            _ => self.run::<1>(out, operands),
+        })
+    }
+
     /// Brings result and operands to one shape and walks them together; `N` counts the result too.
     fn run<const N: usize>(&self, out: &Tensor, operands: &Operands) -> Result<()> {
         let target = out.layout();

@@ -5,6 +5,7 @@
 //! for all formulas in one place (`fit`).
 
 use rushlight_autograd::{Gradients, Tensor};
+use rushlight_core::layout::copied;
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Scalar};
 
 use crate::expr::Expr;
@@ -111,7 +112,7 @@ impl Facts {
     pub fn of(place: usize, tensor: &Tensor) -> Facts {
         let layout = tensor.layout();
         let special = if layout.offset == 0 && layout.is_contiguous() { None } else { Some(Box::new(layout.clone())) };
-        Facts { place, sizes: Dims::from_slice(&layout.sizes), dtype: tensor.dtype(), device: tensor.device(), special }
+        Facts { place, sizes: copied(&layout.sizes), dtype: tensor.dtype(), device: tensor.device(), special }
     }
 
     pub fn layout(&self) -> Layout {
@@ -170,7 +171,9 @@ impl Derive<'_> {
             },
             None => match self.args.optional_scalar(place) {
                 Some(scalar) => Expr::from(scalar),
-                None => Expr::failed(Error::runtime(format!("argument {place} of {} was not given", self.args.row.name))),
+                None => {
+                    Expr::failed(Error::runtime(format!("argument {place} of {} was not given", self.args.row.name)))
+                }
             },
         }
     }

@@ -81,8 +81,11 @@ impl Backward for RowNode {
             Derivative::Joint(joint) => {
                 let mut given = (joint.gradients)(&derive)?.into_iter();
                 let covered = |facts: &Facts| joint.inputs.contains(&facts.place);
-                let mut found: Gradients =
-                    self.inputs.iter().map(|facts| if covered(facts) { given.next().flatten() } else { None }).collect();
+                let mut found: Gradients = self
+                    .inputs
+                    .iter()
+                    .map(|facts| if covered(facts) { given.next().flatten() } else { None })
+                    .collect();
                 for &input in &self.edges {
                     let grad = found[input].take().filter(|_| wanted[input]);
                     gradients.push(self.fitted(grad, &self.inputs[input])?);
@@ -162,12 +165,20 @@ fn edges<'a>(arguments: &Arguments<'a>) -> SmallVec<[&'a Tensor; 3]> {
 
 /// What the derivative reads, given who wants a gradient.
 fn needed_saves(args: &Args, arguments: &Arguments) -> Saves {
-    args.row.derivative.saves(|place| arguments.iter().any(|argument| argument.place == place && argument.requires_grad))
+    args.row
+        .derivative
+        .saves(|place| arguments.iter().any(|argument| argument.place == place && argument.requires_grad))
 }
 
 /// Keeps what the derivative needs, of arguments and results; in an in-place call after the change was counted.
 /// `original` stands for an argument that the call overwrote.
-fn build(args: &Args, arguments: &Arguments, results: &[Tensor], original: Option<Tensor>, in_place: bool) -> Result<RowNode> {
+fn build(
+    args: &Args,
+    arguments: &Arguments,
+    results: &[Tensor],
+    original: Option<Tensor>,
+    in_place: bool,
+) -> Result<RowNode> {
     let saves = needed_saves(args, arguments);
     let mut node = RowNode {
         row: args.row,
@@ -267,9 +278,7 @@ impl<'a, 'v> Change<'a, 'v> {
     /// Counts the change and rewrites the tensor's history.
     pub fn finish(self) -> Result<Output> {
         let Change { args, own, inner, original } = self;
-        inner.finish(|| {
-            build(args, &arguments(args, true), std::slice::from_ref(own), original, true)
-        })?;
+        inner.finish(|| build(args, &arguments(args, true), std::slice::from_ref(own), original, true))?;
         Ok(Output::Tensor(own.clone()))
     }
 }

@@ -23,8 +23,11 @@ impl Variants {
     /// `name_` as a method, and as a function for those that torch has.
     pub const INPLACE: Variants = Variants(4);
     pub const OUT: Variants = Variants(8);
+    /// `out=` that must already have the result's dtype and share no memory with an argument.
+    pub const STRICT_OUT: Variants = Variants(8 | 16);
     pub const BOTH: Variants = Variants(3);
     pub const ALL: Variants = Variants(15);
+    pub const STRICT: Variants = Variants(15 | 16);
 
     pub const fn and(self, other: Variants) -> Variants {
         Variants(self.0 | other.0)

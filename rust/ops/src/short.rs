@@ -25,8 +25,6 @@ pub type Operands<'a> = SmallVec<[Operand<'a>; 4]>;
 const SHORT: usize = 1 << 14;
 /// Numbers are repeated for as many elements as this on the stack.
 const REPEATED: usize = 256;
-/// No pointwise row has more operands.
-const MOST: usize = 4;
 
 impl<'a> From<Operand<'a>> for Value<'a> {
     #[inline]
@@ -76,7 +74,27 @@ fn plain(operand: Operand) -> bool {
 
 /// The result of a pointwise row, if all its tensors are small, contiguous, on the host and of one shape and dtype.
 #[inline]
-pub fn attempt(row: &'static Row, body: &Pointwise, operands: &[Operand], numbers: &[Scalar]) -> Option<Result<Tensor>> {
+pub fn attempt(
+    row: &'static Row,
+    body: &Pointwise,
+    operands: &[Operand],
+    numbers: &[Scalar],
+) -> Option<Result<Tensor>> {
+    match operands {
+        [x] => exactly(row, body, [*x], numbers),
+        [x, y] => exactly(row, body, [*x, *y], numbers),
+        [x, y, z] => exactly(row, body, [*x, *y, *z], numbers),
+        _ => None,
+    }
+}
+
+/// The same for a known number of operands, so that loops over them are written out.
+fn exactly<const N: usize>(
+    row: &'static Row,
+    body: &Pointwise,
+    operands: [Operand; N],
+    numbers: &[Scalar],
+) -> Option<Result<Tensor>> {
     let model = operands.iter().find_map(|operand| match operand {
         Operand::Tensor(tensor) => Some(*tensor),
         Operand::Number(_) => None,
@@ -89,13 +107,12 @@ pub fn attempt(row: &'static Row, body: &Pointwise, operands: &[Operand], number
         Promote::ToBool if dtype.is_differentiable() => DType::Bool,
         _ => return None,
     };
-    if numel == 0 || numel > SHORT || operands.len() > MOST || dtype.is_half() || !row.dtypes.has(dtype) {
+    if numel == 0 || numel > SHORT || dtype.is_half() || !row.dtypes.has(dtype) {
         return None;
     }
     let alike = |operand: &Operand| match operand {
         Operand::Tensor(tensor) => {
-            std::ptr::eq(*tensor, model)
-                || tensor.dtype() == dtype && tensor.sizes() == &layout.sizes && fits(tensor)
+            std::ptr::eq(*tensor, model) || tensor.dtype() == dtype && tensor.sizes() == &layout.sizes && fits(tensor)
         }
         Operand::Number(number) => {
             numel <= REPEATED && dtype.category() >= number.dtype().category() && dtype.category() > Category::Bool
@@ -109,25 +126,25 @@ pub fn attempt(row: &'static Row, body: &Pointwise, operands: &[Operand], number
         Ok(block) => block,
         Err(error) => return Some(Err(error)),
     };
-    let mut pins: [Option<rushlight_core::storage::Pin>; MOST] = [const { None }; MOST];
-    let mut inputs = [std::ptr::null::<u8>(); MOST];
+    let mut pins: [Option<rushlight_core::storage::Pin>; N] = [const { None }; N];
+    let mut inputs = [std::ptr::null::<u8>(); N];
     let mut repeated = std::mem::MaybeUninit::<[u128; REPEATED]>::uninit();
     let mut has_number = false;
-    for ((input, place), operand) in inputs.iter_mut().zip(&mut pins).zip(operands) {
-        match operand {
+    for n in 0..N {
+        match operands[n] {
             Operand::Tensor(tensor) => {
                 let pin = tensor.storage().pin();
                 // SAFETY: the layout lies within the pinned storage.
-                *input = unsafe { pin.as_ptr().offset(tensor.layout().offset * dtype.size() as isize) };
-                *place = Some(pin);
+                inputs[n] = unsafe { pin.as_ptr().offset(tensor.layout().offset * dtype.size() as isize) };
+                pins[n] = Some(pin);
             }
             Operand::Number(number) => {
                 // Two numbers beside a tensor are rare: they take the long way.
                 if std::mem::replace(&mut has_number, true) {
                     return None;
                 }
-                *input = repeated.as_ptr().cast();
-                repeat(promote::bits(*number, dtype), dtype.size(), numel, repeated.as_mut_ptr().cast());
+                inputs[n] = repeated.as_ptr().cast();
+                repeat(promote::bits(number, dtype), dtype.size(), numel, repeated.as_mut_ptr().cast());
             }
         }
     }
@@ -149,10 +166,14 @@ fn repeat(bits: [u64; 2], width: usize, n: usize, to: *mut u8) {
     unsafe {
         match width {
             1 => to.write_bytes(bits[0] as u8, n),
-            2 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u16>>(), n).fill(std::mem::MaybeUninit::new(bits[0] as u16)),
-            4 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u32>>(), n).fill(std::mem::MaybeUninit::new(bits[0] as u32)),
-            8 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u64>>(), n).fill(std::mem::MaybeUninit::new(bits[0])),
-            _ => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<[u64; 2]>>(), n).fill(std::mem::MaybeUninit::new(bits)),
+            2 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u16>>(), n)
+                .fill(std::mem::MaybeUninit::new(bits[0] as u16)),
+            4 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u32>>(), n)
+                .fill(std::mem::MaybeUninit::new(bits[0] as u32)),
+            8 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u64>>(), n)
+                .fill(std::mem::MaybeUninit::new(bits[0])),
+            _ => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<[u64; 2]>>(), n)
+                .fill(std::mem::MaybeUninit::new(bits)),
         }
     }
 }

@@ -8,7 +8,7 @@ use rushlight_core::{DType, Error, Layout, Result, Storage};
 
 use crate::call::Target;
 use crate::node;
-use crate::row::{Row, Run};
+use crate::row::{Row, Run, Variants};
 use crate::value::{Args, Output, Value};
 
 /// Whether the operator may write its result into its first argument.
@@ -70,9 +70,14 @@ pub fn check_overlap(out: &Tensor, input: &Tensor) -> Result<()> {
     if x.1 <= y.0 || y.1 <= x.0 || (out.dtype() == input.dtype() && interleave(a, b)) {
         return Ok(());
     }
-    Err(Error::runtime(
+    Err(shared_memory())
+}
+
+#[cold]
+fn shared_memory() -> Error {
+    Error::runtime(
         "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. Please clone() the tensor before performing the operation.",
-    ))
+    )
 }
 
 /// The arguments with copies of those tensors that share memory with `own`, other than the first; nothing if none does.
@@ -129,6 +134,22 @@ pub fn check_out(row: &Row, args: &Args, out: &Tensor, sizes: &[isize], dtype: D
         .hint("Leave out= away, or call it under torch.no_grad()."));
     }
     check_writable(out)?;
+    if row.variants.has(Variants::STRICT_OUT) {
+        if out.dtype() != dtype {
+            return Err(Error::runtime(format!(
+                "Expected out tensor to have dtype {}, but got {} instead",
+                dtype.c_name(),
+                out.dtype().c_name()
+            )));
+        }
+        check_no_self_overlap(out)?;
+        for (_, tensor) in args.each_tensor().skip(usize::from(matches!(row.run, Run::Update(_)))) {
+            if tensor.layout() == out.layout() && tensor.storage().address() == out.storage().address() {
+                return Err(shared_memory());
+            }
+            check_overlap(out, tensor)?;
+        }
+    }
     check_cast(dtype, out.dtype())?;
     resize_out(out, sizes)?;
     check_no_self_overlap(out)
@@ -217,7 +238,11 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
                         check_out(row, args, out, &out.layout().sizes, first.dtype())?;
                     }
                 }
-                crate::call::call(args.clone())?.into_tensors()
+                let args = match outs.first() {
+                    Some(out) => crate::create::towards(args, out)?,
+                    None => args.clone(),
+                };
+                crate::call::call(args)?.into_tensors()
             };
             if results.len() != outs.len() {
                 return Err(Error::type_(format!("{}(): expected {} tensors in out=", row.python_name(), results.len())));

@@ -117,6 +117,11 @@ fn _make_subclass<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let leaf = object::tensor(data)?.detach();
     if require_grad {
+        if !leaf.dtype().is_floating() && !leaf.dtype().is_complex() {
+            return Err(PyRuntimeError::new_err(
+                "Only Tensors of floating point and complex dtype can require gradients",
+            ));
+        }
         leaf.set_requires_grad(true).map_err(raise)?;
     }
     object::wrap_as(cls, leaf)

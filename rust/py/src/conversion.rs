@@ -145,9 +145,7 @@ methods! {
         let device = given(&device).map(device_of).transpose()?.unwrap_or(own.tensor.device());
         let made = crate::functions::copied(&data, Some(dtype))?;
         let made = rushlight::convert::to_device(&made, device).map_err(raise)?;
-        if truth(given(&requires_grad))? {
-            made.set_requires_grad(true).map_err(raise)?;
-        }
+        rushlight::create::ask_gradient(&made, truth(given(&requires_grad))?).map_err(raise)?;
         own.wrap(made)
     }
     fn float(own, memory_format) "The tensor in float32." { to_dtype(own, DType::F32, memory_format) }

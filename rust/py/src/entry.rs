@@ -9,11 +9,11 @@ use std::sync::OnceLock;
 use pyo3::ffi;
 use pyo3::impl_::trampoline::{MethodDef, fastcall_cfunction_with_keywords};
 use pyo3::prelude::*;
-use rushlight::{Args, Row};
-use smallvec::SmallVec;
 use rushlight::call::{Target, call_into};
 use rushlight::names::{self, Form};
 use rushlight::row::Variants;
+use rushlight::{Args, Row};
+use smallvec::SmallVec;
 
 use crate::errors::raise;
 use crate::parse::{Call, Misfit, Overload, bind, no_match, out_tensors};

@@ -81,9 +81,7 @@ pub fn copied(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor>
 }
 
 fn finished(py: Python<'_>, tensor: Tensor, requires_grad: bool) -> PyResult<Bound<'_, PyAny>> {
-    if requires_grad {
-        tensor.set_requires_grad(true).map_err(raise)?;
-    }
+    rushlight::create::ask_gradient(&tensor, requires_grad).map_err(raise)?;
     object::wrap_bound(py, tensor)
 }
 

@@ -3,6 +3,8 @@
 //! A sequence is read in three passes: its sizes along the first elements, the dtype over all elements, then the values.
 //! Lists and tuples are read in place; any other sequence becomes a list first.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -65,8 +67,13 @@ fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
         && object.len().is_ok()
 }
 
+/// The name of an object's type: classes written in Python go without their module, as in torch's messages.
 fn kind(object: &Bound<'_, PyAny>) -> String {
-    object.get_type().fully_qualified_name().map_or_else(|_| "object".into(), |name| name.to_string())
+    let class = object.get_type();
+    // SAFETY: a living type.
+    let python = unsafe { ffi::PyType_GetFlags(class.as_type_ptr()) } & ffi::Py_TPFLAGS_HEAPTYPE != 0;
+    let name = if python { class.name() } else { class.fully_qualified_name() };
+    name.map_or_else(|_| "object".into(), |name| name.to_string())
 }
 
 /// The sizes, along the first element of each level.
@@ -204,11 +211,9 @@ fn fill<T: Element>(data: &Bound<'_, PyAny>, sizes: &[isize], dim: usize, at: &m
 
 #[inline]
 fn store<T: Element>(value: &Bound<'_, PyAny>, at: &mut *mut T) -> PyResult<()> {
-    let number = if value.is_exact_instance_of::<PyFloat>() && T::DTYPE.is_floating() {
-        // SAFETY: an exact float, whose reading cannot fail.
-        Scalar::Float(unsafe { ffi::PyFloat_AsDouble(value.as_ptr()) })
-    } else {
-        number(value, T::DTYPE)?
+    let number = match simple(value, T::DTYPE) {
+        Some(number) => number,
+        None => number(value, T::DTYPE)?,
     };
     // SAFETY: `fill` counts the elements against the sizes for which the memory was taken.
     unsafe {
@@ -218,13 +223,30 @@ fn store<T: Element>(value: &Bound<'_, PyAny>, at: &mut *mut T) -> PyResult<()> 
     Ok(())
 }
 
+/// The number of an exact float or int that the dtype holds in any case: what most data consists of.
+#[inline]
+fn simple(value: &Bound<'_, PyAny>, dtype: DType) -> Option<Scalar> {
+    if value.is_exact_instance_of::<PyFloat>() && dtype.is_floating() {
+        // SAFETY: an exact float, whose reading cannot fail.
+        return Some(Scalar::Float(unsafe { ffi::PyFloat_AsDouble(value.as_ptr()) }));
+    }
+    if value.is_exact_instance_of::<PyInt>() && (dtype.is_floating() || dtype == DType::I64) {
+        let mut overflow = 0;
+        // SAFETY: an exact int, whose reading reports overflow and does not fail otherwise.
+        let whole = unsafe { ffi::PyLong_AsLongLongAndOverflow(value.as_ptr(), &raw mut overflow) };
+        return (overflow == 0).then_some(Scalar::Int(whole));
+    }
+    None
+}
+
 /// A new tensor of Python numbers or nested sequences of them.
 pub fn read(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
     if data.is_instance_of::<PyString>() {
         return Err(PyTypeError::new_err("new(): invalid data type 'str'"));
     }
     let sizes = sizes(data)?;
-    if numpy::is_array_inside(data)? {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    if numpy::is_array_inside(data)? && !WARNED.swap(true, Ordering::Relaxed) {
         crate::autograd::warn(
             "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list to a single numpy.ndarray with numpy.array() before converting to a tensor.",
         )
@@ -235,6 +257,9 @@ pub fn read(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
         None => infer_dtype(data)?,
     };
     let tensor = rushlight::create::empty(&sizes, dtype, Device::Cpu).map_err(raise)?;
+    if tensor.numel() == 0 {
+        return Ok(tensor);
+    }
     let pin = tensor.storage().pin();
     dispatch!(dtype, T in all => fill::<T>(data, &sizes, 0, &mut pin.as_ptr().cast::<T>()))?;
     drop(pin);
@@ -261,7 +286,14 @@ fn lists<'py, T: Element>(
         // SAFETY: the layout lies within the pinned storage; foreign memory may be unaligned.
         return convert::scalar_object(py, unsafe { start.offset(offset).read_unaligned() }.to_scalar());
     }
-    let step = layout.strides[dim];
-    let items = (0..layout.sizes[dim]).map(|i| lists(py, layout, dim + 1, offset + i * step, start));
-    Ok(PyList::new(py, items.collect::<PyResult<Vec<_>>>()?)?.into_any())
+    let (length, step) = (layout.sizes[dim], layout.strides[dim]);
+    // SAFETY: the list is new and has `length` places, each of which takes over one reference.
+    unsafe {
+        let list = Bound::from_owned_ptr_or_err(py, ffi::PyList_New(length))?;
+        for place in 0..length {
+            let item = lists(py, layout, dim + 1, offset + place * step, start)?;
+            ffi::PyList_SetItem(list.as_ptr(), place, item.into_ptr());
+        }
+        Ok(list)
+    }
 }

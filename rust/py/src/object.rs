@@ -14,6 +14,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use rushlight::Tensor;
 
+use crate::reclaim::{Keep, Owned};
+
 #[repr(C)]
 pub struct Object {
     head: ffi::PyObject,
@@ -36,16 +38,22 @@ pub fn set_class(class: *mut ffi::PyTypeObject) {
     rushlight_autograd::set_python_release(release);
 }
 
-/// Called when a body dies that owns its object; on any thread.
+/// Called when a body dies that owns its object; on any thread, and while the interpreter ends.
 fn release(object: *mut c_void) {
-    Python::attach(|py| {
-        // SAFETY: the body owned one reference; its object no longer names the body after this.
-        unsafe {
-            let object = object.cast::<ffi::PyObject>();
-            ptr::write(&raw mut (*object.cast::<Object>()).tensor, ManuallyDrop::new(None));
-            drop(Bound::from_owned_ptr(py, object));
-        }
-    });
+    drop(Keep::new(Heir(object.cast())));
+}
+
+/// An object whose body died. It holds no handle on a body, since its body held it.
+struct Heir(*mut ffi::PyObject);
+
+// SAFETY: only carried; the reference is given up by a thread that is attached.
+unsafe impl Send for Heir {}
+
+impl Owned for Heir {
+    fn end(self: Box<Self>, py: Python<'_>) {
+        // SAFETY: the body owned one reference.
+        drop(unsafe { Bound::from_owned_ptr(py, self.0) });
+    }
 }
 
 /// Whether an object is a tensor, of the class itself or of a subclass.

@@ -2,9 +2,9 @@
 
 use std::ffi::CString;
 
+use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
-use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use rushlight::signature::{Kind, Param, Schema};
@@ -60,7 +60,10 @@ impl Overload {
             CString::new(text).is_ok_and(|text| ffi::PyUnicode_CompareWithASCIIString(keyword, text.as_ptr()) == 0)
         };
         let params = &self.row.schema().params;
-        params.iter().position(|p| same(p.name)).or_else(|| params.iter().position(|p| synonyms(p.name).iter().any(|s| same(s))))
+        params
+            .iter()
+            .position(|p| same(p.name))
+            .or_else(|| params.iter().position(|p| synonyms(p.name).iter().any(|s| same(s))))
     }
 }
 
@@ -191,7 +194,9 @@ impl Misfit {
                 if schema.positional == 1 { "" } else { "s" },
                 if given == 1 { "was" } else { "were" }
             ),
-            Misfit::Twice(place) => format!("{name}() got multiple values for argument '{}'", schema.params[place].name),
+            Misfit::Twice(place) => {
+                format!("{name}() got multiple values for argument '{}'", schema.params[place].name)
+            }
             Misfit::Unknown(keyword) => {
                 // SAFETY: the call's objects are alive.
                 let keyword = unsafe { Bound::from_borrowed_ptr(py, keyword) };
@@ -256,7 +261,8 @@ fn loose(py: Python<'_>, schema: &Schema, call: &Call) -> Option<(usize, Value<'
 fn read_loose_tensors(last: usize, call: &Call) -> Option<Vec<Option<rushlight::Tensor>>> {
     let first = last - usize::from(call.receiver.is_some() && last > 0);
     // SAFETY: the call's objects are alive.
-    let read = |object: &*mut ffi::PyObject| unsafe { crate::object::tensor_of(*object) }.map(|tensor| Some(tensor.clone()));
+    let read =
+        |object: &*mut ffi::PyObject| unsafe { crate::object::tensor_of(*object) }.map(|tensor| Some(tensor.clone()));
     call.positional.get(first..)?.iter().map(read).collect()
 }
 
@@ -290,9 +296,13 @@ pub fn no_match(py: Python<'_>, name: &str, overloads: &[Overload], call: &Call,
         // SAFETY: keywords are strings.
         got.push(format!("{}={}", unsafe { Bound::from_borrowed_ptr(py, *keyword) }, kind(value)));
     }
-    let mut sentence = format!("{name}() received an invalid combination of arguments - got ({}), but expected one of:", got.join(", "));
+    let mut sentence = format!(
+        "{name}() received an invalid combination of arguments - got ({}), but expected one of:",
+        got.join(", ")
+    );
     for overload in overloads {
-        let signature = overload.row.signature.split(") -> ").next().unwrap_or("").replace("Tensor self", "Tensor input");
+        let signature =
+            overload.row.signature.split(") -> ").next().unwrap_or("").replace("Tensor self", "Tensor input");
         sentence.push_str(&format!("\n * {signature})"));
     }
     PyTypeError::new_err(sentence)

@@ -10,7 +10,8 @@ use rushlight_rng::distributions::{self, IntRange};
 use rushlight_rng::{Element, FullRange64, Generator as Stream};
 
 use super::assemble::pairs;
-use super::overwrite::{OVERWRITTEN, change};
+use super::overwrite::{OVERWRITTEN, change, nothing};
+use crate::derive::{Derivative, Saves, formula};
 use crate::generator::Generator;
 use crate::row::{DTypes, Row, Run, Variants};
 use crate::value::Args;
@@ -331,6 +332,7 @@ pub static BERNOULLI_TENSOR_: Row = Row {
     >>> torch.empty(2).bernoulli_(torch.tensor([0., 1.]))
     tensor([0., 1.])",
     run: Run::Compose(|args| change(args, |own| bernoulli_each(own, &generator(args, 2), args.tensor(1)?))),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing), formula(1, Saves::NOTHING, nothing)]),
     ..BASE
 };
 

@@ -1,16 +1,23 @@
 //! Elements overwritten in place: `fill_`, `zero_`.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{Error, Result, Scalar};
+use rushlight_core::{Error, Layout, Result, Scalar};
 
 use super::check_fits;
-use crate::derive::{Derivative, Saves, formula};
+use super::constant::ZEROS_LIKE;
+use crate::derive::{Derivative, Derive, Saves, formula};
+use crate::expr::Expr;
 use crate::node::Change;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 
-pub(super) const OVERWRITTEN: Derivative =
-    Derivative::NonDifferentiable("its result does not depend on what the tensor held");
+/// The result does not depend on what the tensor held: its gradient is zero.
+pub(super) const OVERWRITTEN: Derivative = Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing)]);
+
+/// A gradient of zeros.
+pub(super) fn nothing(d: &Derive) -> Expr {
+    d.grad().call(&ZEROS_LIKE, [])
+}
 
 /// Runs a body that changes the first argument, between autograd's checks and its record.
 pub fn change(args: &Args, body: impl FnOnce(&Tensor) -> Result<()>) -> Result<Output> {
@@ -39,6 +46,15 @@ pub static FILL_: Row = Row {
     ..Row::BASE
 };
 
+fn check_single(value: &Tensor) -> Result<()> {
+    match value.rank() {
+        0 => Ok(()),
+        rank => Err(Error::runtime(format!(
+            "fill_ only supports 0-dimension value tensor but got tensor with {rank} dimensions."
+        ))),
+    }
+}
+
 pub static FILL_TENSOR_: Row = Row {
     name: "fill_.Tensor",
     variants: Variants::BOTH,
@@ -50,15 +66,13 @@ pub static FILL_TENSOR_: Row = Row {
     dtypes: DTypes::ALL,
     run: Run::Compose(|args| {
         let value = args.tensor(1)?;
-        if value.rank() > 0 {
-            return Err(Error::runtime(format!(
-                "fill_ only supports 0-dimension value tensor but got tensor with {} dimensions.",
-                value.rank()
-            )));
-        }
+        check_single(value)?;
         change(args, |own| crate::copy::copy(own, value))
     }),
-    derivative: Derivative::Formulas(&[formula(1, Saves::NOTHING, |d| d.grad())]),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::NOTHING, nothing),
+        formula(1, Saves::NOTHING, |d| d.grad()),
+    ]),
     ..Row::BASE
 };
 
@@ -71,14 +85,26 @@ pub static FILL: Row = Row {
     >>> torch.fill(torch.zeros(2), 3)
     tensor([3., 3.])",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let fresh = crate::op!(super::constant::EMPTY_LIKE, args.tensor(0)?)?;
-        match args.optional_tensor(1) {
-            Some(value) => FILL_TENSOR_.call([(&fresh).into(), value.into()]),
-            None => FILL_.call([(&fresh).into(), args.scalar(1)?.into()]),
-        }
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let own = args.tensor(0)?;
+            match args.optional_tensor(1) {
+                Some(value) => check_single(value)?,
+                None => check_fits(args.scalar(1)?, own.dtype())?,
+            }
+            let layout =
+                Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
+            Ok(vec![Spec { layout, dtype: own.dtype(), device: own.device() }])
+        },
+        cpu: |args, results| match args.optional_tensor(1) {
+            Some(value) => crate::copy::copy(&results[0], value),
+            None => super::fill(&results[0], args.scalar(1)?),
+        },
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::NOTHING, nothing),
+        formula(1, Saves::NOTHING, |d| d.grad()),
+    ]),
     samples: &["t(2, 3), 1", "t(), 0"],
     reference: "np.full_like(self, value)",
     ..Row::BASE

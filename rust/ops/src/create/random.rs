@@ -2,18 +2,22 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{bf16_, f16_};
-use rushlight_core::{DType, Device, Error, Result, Scalar, dispatch};
+use rushlight_core::broadcast::broadcast;
+use rushlight_core::layout::Dims;
+use rushlight_core::{DType, Device, Error, Layout, Result, Scalar, dispatch};
 use rushlight_rng::Float;
 use rushlight_rng::distributions;
 
 use super::constant::like;
 use super::draw::{self, generator};
+use super::overwrite::nothing;
 use super::{Options, check_fits, factory, sizes};
-use crate::derive::Derivative;
+use crate::call::{Target, call_into};
+use crate::derive::{Derivative, Saves, formula};
 use crate::op;
 use crate::pointwise::arith::{ADD, MUL};
-use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::{Args, Output};
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::value::{Args, Output, Value};
 
 const RANDOM: Derivative = Derivative::NonDifferentiable("its result is random");
 const BASE: Row =
@@ -176,17 +180,6 @@ pub static RANDPERM: Row = Row {
     ..BASE
 };
 
-/// A standard normal tensor, or one of another deviation, of a broadcast size.
-fn noise(like: &Tensor, other: Option<&Tensor>, std: f64, args: &Args, stream: usize) -> Result<Tensor> {
-    let sizes = match other {
-        Some(other) => rushlight_core::broadcast::broadcast(like.sizes(), other.sizes())?,
-        None => like.sizes().clone(),
-    };
-    let tensor = super::empty(&sizes, like.dtype(), like.device())?;
-    draw::normal(&tensor, &generator(args, stream), 0.0, std)?;
-    Ok(tensor)
-}
-
 /// Refuses negative deviations.
 fn check_std(std: &Tensor) -> Result<()> {
     if std.dtype().is_complex() {
@@ -198,6 +191,42 @@ fn check_std(std: &Tensor) -> Result<()> {
     Ok(())
 }
 
+/// What `normal` of tensors will give: the broadcast size, in the dtype in which mean and deviation meet.
+fn normal_infer(args: &Args) -> Result<Vec<Spec>> {
+    let mut state = crate::promote::State::default();
+    let mut sizes = Dims::new();
+    let mut like = None;
+    for (place, tensor) in args.each_tensor() {
+        if place == 1 {
+            check_std(tensor)?;
+        }
+        state.tensor(tensor.dtype(), tensor.rank())?;
+        sizes = broadcast(&sizes, tensor.sizes())?;
+        like.get_or_insert(tensor);
+    }
+    let Some(like) = like else { return Err(Error::type_("normal() needs a tensor")) };
+    Ok(vec![Spec::new(&sizes, state.result()?, like)])
+}
+
+/// Draws, then scales and moves; none of it is recorded.
+fn normal_cpu(args: &Args, results: &[Tensor]) -> Result<()> {
+    let (result, stream) = (&results[0], generator(args, 2));
+    let tensor = |place| args.optional_tensor(place).map(Tensor::detach);
+    let std = tensor(1);
+    draw::normal(result, &stream, 0.0, if std.is_some() { 1.0 } else { args.float(1)? })?;
+    if let Some(std) = std {
+        call_into(Args::new(&MUL, [result.into(), (&std).into()]), Target::InPlace)?;
+    }
+    let mean = tensor(0).map_or_else(|| args.float(0).map(Value::from), |mean| Ok(Value::Own(mean)))?;
+    call_into(Args::new(&ADD, [result.into(), mean, Scalar::ONE.into()]), Target::InPlace).map(drop)
+}
+
+const NORMAL: Row = Row {
+    run: Run::Kernel(Kernel { infer: normal_infer, cpu: normal_cpu }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing), formula(1, Saves::NOTHING, nothing)]),
+    ..BASE
+};
+
 pub static NORMAL_TENSORS: Row = Row {
     name: "normal.Tensor_Tensor",
     signature: "(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
@@ -206,13 +235,7 @@ pub static NORMAL_TENSORS: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.normal(torch.tensor([10., 20.]), torch.tensor([1., 2.]))
     tensor([11.5410, 19.4131])",
-    run: Run::Compose(|args| {
-        let (mean, std) = (args.tensor(0)?, args.tensor(1)?);
-        check_std(std)?;
-        let noise = noise(mean, Some(std), 1.0, args, 2)?;
-        ADD.call([(&op!(MUL, &noise, std)?).into(), mean.into()])
-    }),
-    ..BASE
+    ..NORMAL
 };
 
 pub static NORMAL_MEANS: Row = Row {
@@ -223,12 +246,7 @@ pub static NORMAL_MEANS: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.normal(torch.tensor([10., 20.]))
     tensor([11.5410, 19.7066])",
-    run: Run::Compose(|args| {
-        let mean = args.tensor(0)?;
-        let noise = noise(mean, None, args.float(1)?, args, 2)?;
-        ADD.call([(&noise).into(), mean.into()])
-    }),
-    ..BASE
+    ..NORMAL
 };
 
 pub static NORMAL_STDS: Row = Row {
@@ -239,13 +257,7 @@ pub static NORMAL_STDS: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.normal(10., torch.tensor([1., 2.]))
     tensor([11.5410,  9.4131])",
-    run: Run::Compose(|args| {
-        let (mean, std) = (args.float(0)?, args.tensor(1)?);
-        check_std(std)?;
-        let noise = noise(std, None, 1.0, args, 2)?;
-        ADD.call([(&op!(MUL, &noise, std)?).into(), mean.into()])
-    }),
-    ..BASE
+    ..NORMAL
 };
 
 pub static NORMAL_SIZE: Row = Row {
@@ -273,16 +285,20 @@ pub static BERNOULLI: Row = Row {
 
     >>> torch.bernoulli(torch.tensor([0., 1.]))
     tensor([0., 1.])",
-    run: Run::Compose(|args| {
-        let own = args.tensor(0)?;
-        let tensor = op!(super::constant::EMPTY_LIKE, own)?;
-        draw::bernoulli_each(&tensor, &generator(args, 1), own)?;
-        Ok(Output::Tensor(tensor))
+    run: Run::Kernel(Kernel {
+        infer: same,
+        cpu: |args, results| draw::bernoulli_each(&results[0], &generator(args, 1), args.tensor(0)?),
     }),
-    // torch records it all the same, with a gradient of zero.
-    derivative: RANDOM,
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing)]),
     ..BASE
 };
+
+/// A result like the first argument.
+fn same(args: &Args) -> Result<Vec<Spec>> {
+    let own = args.tensor(0)?;
+    let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
+    Ok(vec![Spec { layout, dtype: own.dtype(), device: own.device() }])
+}
 
 pub static BERNOULLI_P: Row = Row {
     name: "bernoulli.p",
@@ -292,11 +308,11 @@ pub static BERNOULLI_P: Row = Row {
 
     >>> torch.bernoulli(torch.zeros(2), 1.)
     tensor([1., 1.])",
-    run: Run::Compose(|args| {
-        let tensor = op!(super::constant::EMPTY_LIKE, args.tensor(0)?)?;
-        draw::bernoulli(&tensor, &generator(args, 2), args.float(1)?)?;
-        Ok(Output::Tensor(tensor))
+    run: Run::Kernel(Kernel {
+        infer: same,
+        cpu: |args, results| draw::bernoulli(&results[0], &generator(args, 2), args.float(1)?),
     }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing)]),
     ..BASE
 };
 

@@ -46,7 +46,10 @@ fn arange(args: &Args, start: Scalar, end: Scalar, step: Scalar) -> Result<Outpu
     let options = Options::of(args)?;
     let whole = [start, end, step].iter().all(|value| value.is_integral() || value.is_bool());
     let dtype = options.dtype.unwrap_or(if whole { DType::I64 } else { default_dtype() });
-    let (first, last, gap) = (real(start)?, real(end)?, real(step)?);
+    let range = (real(start)?, real(end)?, real(step)?);
+    // Integers drop the bounds' fractions before anything else; how many there are, only 64 bits count without them.
+    let (first, last, gap) =
+        if dtype.is_integral() { (range.0.trunc(), range.1.trunc(), range.2.trunc()) } else { range };
     if gap == 0.0 {
         return Err(Error::runtime("step must be nonzero"));
     }
@@ -59,11 +62,11 @@ fn arange(args: &Args, start: Scalar, end: Scalar, step: Scalar) -> Result<Outpu
     if !BASE.dtypes.has(dtype) {
         return Err(crate::call::not_implemented(args.row, dtype));
     }
-    let count = if dtype == DType::I64 && whole {
+    let count = if dtype == DType::I64 {
         let (first, last, gap) = (i128::from(start.i64()), i128::from(end.i64()), i128::from(step.i64()));
         ((last - first + gap - gap.signum()) / gap) as f64
     } else {
-        ((last - first) / gap).ceil()
+        ((range.1 - range.0) / range.2).ceil()
     };
     if count > isize::MAX as f64 {
         return Err(Error::runtime(format!("invalid size, possible overflow? {count}")));
@@ -163,7 +166,9 @@ fn spaced(args: &Args, shape: impl Fn(c128) -> c128 + Sync) -> Result<Output> {
         let at = line(start.f64() as f32, end.f64() as f32, count, |n| n as f32);
         generate::<f32>(&tensor, |place| shape(f64::from(at(place)).into()).re as f32)?;
     } else {
-        let at = line(start.f64(), end.f64(), count, |n| n as f64);
+        // Integers drop the ends' fractions first.
+        let end_of = |value: Scalar| if dtype.is_integral() { value.f64().trunc() } else { value.f64() };
+        let at = line(end_of(start), end_of(end), count, |n| n as f64);
         dispatch!(dtype, T in all => generate::<T>(&tensor, |place| T::from_scalar(Scalar::Float(shape(at(place).into()).re)))?);
     }
     options.finish(tensor)

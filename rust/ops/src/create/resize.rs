@@ -40,6 +40,7 @@ pub static RESIZE_: Row = Row {
 
 pub static RESIZE_AS_: Row = Row {
     name: "resize_as_",
+    variants: Variants::BOTH,
     signature: "(Tensor self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor",
     doc: "Gives the tensor the size of another one, in place.
 

@@ -16,7 +16,7 @@ use crate::{Tensor, op};
 
 pub static INDEX_SELECT: Row = Row {
     name: "index_select",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self, int dim, Tensor index) -> Tensor",
     doc: "The slices of `dim` that a vector of indices names, in its order.
 
@@ -95,7 +95,7 @@ fn refuse_outside(index: &Tensor, size: isize, error: impl Fn(i64) -> Error) -> 
 
 pub static INDEX_ADD: Row = Row {
     name: "index_add",
-    variants: Variants::ALL,
+    variants: Variants::STRICT,
     signature: "(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
     doc: "A copy with the slices of `source`, scaled by `alpha`, added to those of `dim` that `index` names.
 
@@ -192,7 +192,7 @@ fn merge(args: &Args, target: &Tensor, source: &Tensor, way: Merge) -> Result<()
 
 pub static INDEX_COPY: Row = Row {
     name: "index_copy",
-    variants: Variants::ALL,
+    variants: Variants::STRICT,
     signature: "(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
     doc: "A copy with the slices of `source` in place of those of `dim` that `index` names.
 
@@ -362,7 +362,7 @@ fn bad_fill(index: &Tensor, target: &Tensor, dim: usize) -> Error {
 
 pub static INDEX_REDUCE: Row = Row {
     name: "index_reduce",
-    variants: Variants::ALL,
+    variants: Variants::STRICT,
     signature: "(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
     doc: "A copy with the slices of `source` reduced (`prod`, `mean`, `amax`, `amin`) into those of `dim` that `index` names.
 

@@ -16,7 +16,7 @@ use crate::view::reshape::sizes_value;
 
 pub static GATHER: Row = Row {
     name: "gather",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
     doc: "Reads along `dim` at the places that `index` names, one for each element of the result.
 
@@ -137,7 +137,7 @@ pub fn check_values(index: &Tensor, layout: &Layout, size: isize, dim: usize) ->
 
 pub static TAKE_ALONG_DIM: Row = Row {
     name: "take_along_dim",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self, Tensor indices, int? dim=None) -> Tensor",
     doc: "`gather` whose operands broadcast against each other apart from `dim`; without `dim` over the elements in one row.
 
@@ -175,6 +175,10 @@ pub static TAKE_ALONG_DIM: Row = Row {
             op!(EXPAND, tensor, sizes_value(&sizes))
         };
         let (source, places) = (stretched(own, indices)?, stretched(indices, own)?);
+        // Negative indices count from the end here, unlike in `gather`.
+        let size = source.sizes().get(dim).copied().unwrap_or(1) as i64;
+        let places = Expr::from(places);
+        let places = places.clone().below(0i64).choose(places.clone() + size, places).done()?;
         op!(GATHER, source, dim, places).map(Output::Tensor)
     }),
     derivative: Derivative::Composed,

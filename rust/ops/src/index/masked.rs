@@ -17,7 +17,7 @@ use crate::{Tensor, op};
 
 pub static MASKED_SELECT: Row = Row {
     name: "masked_select",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self, Tensor mask) -> Tensor",
     doc: "The elements where `mask` is true, in row-major order; both broadcast.
 
@@ -171,8 +171,21 @@ fn check_mask(args: &Args) -> Result<()> {
             mask.dtype().c_name()
         )));
     }
+    check_shape(own, mask)
+}
+
+/// The mask broadcasts to the tensor, which keeps its shape.
+fn check_shape(own: &Tensor, mask: &Tensor) -> Result<()> {
     let sizes = rushlight_core::broadcast::broadcast(own.sizes(), mask.sizes())?;
-    crate::variants::check_in_place(args.row, own, &sizes, own.dtype())
+    if sizes == *own.sizes() {
+        return Ok(());
+    }
+    Err(Error::runtime(format!(
+        "output with shape {} doesn't match the broadcast shape {}",
+        rushlight_core::layout::Shape(own.sizes()),
+        rushlight_core::layout::Shape(&sizes)
+    ))
+    .shapes([own.sizes().as_slice(), mask.sizes().as_slice()]))
 }
 
 fn cleared(d: &Derive) -> Expr {
@@ -246,8 +259,7 @@ pub static MASKED_SCATTER: Row = Row {
                     mask.dtype().title()
                 )));
             }
-            let sizes = rushlight_core::broadcast::broadcast(own.sizes(), mask.sizes())?;
-            crate::variants::check_in_place(args.row, own, &sizes, own.dtype())
+            check_shape(own, mask)
         },
         cpu: |args, target| {
             let places = positions(&stretched(args.tensor(1)?, target.sizes())?)?;

@@ -41,6 +41,9 @@ pub fn coordinates(mask: &Tensor) -> Result<Vec<Tensor>> {
     if mask.rank() == 1 {
         return Ok(vec![places]);
     }
+    if places.numel() == 0 {
+        return (0..mask.rank()).map(|_| crate::from_slice::<i64>(&[])).collect();
+    }
     let whole = spread(&places, mask.layout())?;
     (0..mask.rank()).map(|dim| selected(&whole, 0, dim as isize)).collect()
 }
@@ -65,25 +68,14 @@ fn nonzero(tensor: &Tensor) -> Result<Tensor> {
 pub static NONZERO: Row = Row {
     name: "nonzero",
     variants: Variants::BOTH.and(Variants::OUT),
-    signature: "(Tensor self) -> Tensor",
+    signature: "(Tensor self, *, bool as_tuple=False) -> Tensor",
     doc: "The coordinates of the elements that are not zero, one row each, in row-major order.
+
+With `as_tuple=True` one tensor of indices for each dimension, ready to index with.
 
     >>> torch.nonzero(torch.tensor([0, 5, 0, 6]))
     tensor([[1],
-            [3]])",
-    dtypes: DTypes::ALL,
-    run: Run::Compose(|args| nonzero(args.tensor(0)?).map(Output::Tensor)),
-    derivative: Derivative::Composed,
-    samples: &["t(2, 3)", "b(4)", "t(0, 3)", "t()"],
-    reference: "np.argwhere(self) if self.ndim else np.zeros((int(bool(self)), 0), dtype=np.int64)",
-    ..Row::BASE
-};
-
-pub static NONZERO_TUPLE: Row = Row {
-    name: "nonzero.as_tuple",
-    signature: "(Tensor self, *, bool as_tuple) -> Tensor[]",
-    doc: "With `as_tuple=True` one tensor of indices for each dimension, ready to index with.
-
+            [3]])
     >>> torch.nonzero(torch.tensor([[0, 1], [1, 0]]), as_tuple=True)
     (tensor([0, 1]), tensor([1, 0]))",
     dtypes: DTypes::ALL,
@@ -92,7 +84,8 @@ pub static NONZERO_TUPLE: Row = Row {
         if args.bool(1)? { split(own).map(Output::List) } else { nonzero(own).map(Output::Tensor) }
     }),
     derivative: Derivative::Composed,
-    samples: &["t(2, 3), as_tuple=True", "b(4), as_tuple=True"],
+    samples: &["t(2, 3)", "b(4)", "t(0, 3)", "t()"],
+    reference: "np.argwhere(self) if self.ndim else np.zeros((int(bool(self)), 0), dtype=np.int64)",
     ..Row::BASE
 };
 

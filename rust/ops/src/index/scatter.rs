@@ -12,7 +12,7 @@ use crate::row::{DTypes, Row, Run, Update, Variants};
 use crate::value::{Args, Output, Value};
 use crate::{Tensor, op};
 
-const ALL: Variants = Variants::ALL;
+const ALL: Variants = Variants::STRICT;
 
 pub static SCATTER: Row = Row {
     name: "scatter",

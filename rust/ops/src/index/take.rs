@@ -13,7 +13,7 @@ use crate::{Tensor, op};
 
 pub static TAKE: Row = Row {
     name: "take",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.and(Variants::STRICT_OUT),
     signature: "(Tensor self, Tensor index) -> Tensor",
     doc: "The elements at indices into the row-major order; the result has the shape of `index`.
 

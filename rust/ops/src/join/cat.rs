@@ -169,9 +169,10 @@ fn run_stack(args: &Args, results: &[Tensor]) -> Result<()> {
 }
 
 macro_rules! stacks {
-    ($($row:ident $name:literal $reference:literal $prepare:expr, $dim:expr, $doc:literal;)*) => {$(
+    ($($row:ident $name:literal $aliases:expr, $reference:literal $prepare:expr, $dim:expr, $doc:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
+            aliases: $aliases,
             variants: Variants::FUNCTION.and(Variants::OUT),
             signature: "(Tensor[] tensors) -> Tensor",
             doc: $doc,
@@ -196,18 +197,18 @@ macro_rules! stacks {
 }
 
 stacks! {
-    HSTACK "hstack" "np.hstack(tensors)" &crate::view::flatten::ATLEAST_1D, |first| i64::from(first.rank() > 1),
+    HSTACK "hstack" &[], "np.hstack(tensors)" &crate::view::flatten::ATLEAST_1D, |first| i64::from(first.rank() > 1),
     "Tensors one behind the other along the columns (vectors along their only dimension).
 
     >>> torch.hstack([torch.tensor([1, 2]), torch.tensor([3])])
     tensor([1, 2, 3])";
-    VSTACK "vstack" "np.vstack(tensors)" &crate::view::flatten::ATLEAST_2D, |_| 0,
+    VSTACK "vstack" &["row_stack"], "np.vstack(tensors)" &crate::view::flatten::ATLEAST_2D, |_| 0,
     "Tensors one below the other; a vector is a row.
 
     >>> torch.vstack([torch.tensor([1, 2]), torch.tensor([3, 4])])
     tensor([[1, 2],
             [3, 4]])";
-    DSTACK "dstack" "np.dstack(tensors)" &crate::view::flatten::ATLEAST_3D, |_| 2,
+    DSTACK "dstack" &[], "np.dstack(tensors)" &crate::view::flatten::ATLEAST_3D, |_| 2,
     "Tensors one behind the other along the third dimension.
 
     >>> torch.dstack([torch.tensor([1, 2]), torch.tensor([3, 4])])

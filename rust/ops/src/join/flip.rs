@@ -112,6 +112,9 @@ Without `dims` the elements roll as if they stood in one row.
                 )));
             }
             for &dim in dims {
+                if own.rank() == 0 {
+                    return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions")));
+                }
                 wrap_dim(dim, own.rank())?;
             }
             Ok(vec![Spec::new(own.sizes(), own.dtype(), own)])
@@ -132,7 +135,6 @@ Without `dims` the elements roll as if they stood in one row.
                     None => moves.push((dim, shift as isize)),
                 }
             }
-            moves.retain(|(dim, _)| *dim < own.rank());
             pieces(&results[0], results[0].layout().clone(), own, own.layout().clone(), &moves)
         },
     }),

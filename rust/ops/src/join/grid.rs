@@ -93,8 +93,7 @@ fn grid(args: &Args, indexing: &str) -> Result<Vec<Tensor>> {
     let view = |(dim, tensor): (usize, &Tensor)| {
         let mut line = vec![1; sizes.len()];
         line[dim] = sizes[dim];
-        let view = op!(EXPAND, op!(crate::view::reshape::VIEW, tensor, sizes_value(&line))?, sizes_value(&sizes))?;
-        if swapped { op!(crate::view::transpose::TRANSPOSE, view, 0i64, 1i64) } else { Ok(view) }
+        op!(EXPAND, op!(crate::view::reshape::VIEW, tensor, sizes_value(&line))?, sizes_value(&sizes))
     };
     let mut views = tensors.into_iter().enumerate().map(view).collect::<Result<Vec<_>>>()?;
     if swapped {

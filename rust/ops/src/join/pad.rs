@@ -149,7 +149,7 @@ impl Mode {
     fn source(self, at: isize, size: isize) -> isize {
         match self {
             Mode::Replicate => at.clamp(0, size - 1),
-            Mode::Circular => at.rem_euclid(size),
+            Mode::Circular => at.rem_euclid(size.max(1)),
             Mode::Reflect if at < 0 => -at,
             Mode::Reflect if at >= size => 2 * (size - 1) - at,
             Mode::Reflect => at,
@@ -191,7 +191,13 @@ fn borders(args: &Args, own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor>
         if size + before + after < 0 {
             return Err(Error::runtime("Negative padding value is resulting in an empty dimension"));
         }
-        let places: Vec<i64> = (-before..size + after).map(|at| mode.source(at, size) as i64).collect();
+        let (low, high) = match mode {
+            // What a negative width cuts off does not come back at the other end.
+            Mode::Circular => (-before.min(0), size + after.min(0)),
+            _ => (0, size),
+        };
+        let place = |at: isize| low + mode.source(at - low, high - low);
+        let places: Vec<i64> = (-before..size + after).map(|at| place(at) as i64).collect();
         whole = op!(INDEX_SELECT, whole, dim, crate::from_slice(&places)?)?;
     }
     Ok(if whole.ptr_eq(own) { op!(crate::convert::CLONE, own)? } else { whole })

@@ -6,7 +6,7 @@ use rushlight_core::{Error, Layout, Result};
 use crate::Tensor;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Row, Run, Update};
+use crate::row::{DTypes, Row, Run, Update, Variants};
 use crate::value::{Args, Value, Values};
 
 /// Where the source goes, by the arguments behind it.
@@ -48,9 +48,10 @@ fn inside(d: &Derive, place: Place) -> Expr {
 }
 
 macro_rules! slots {
-    ($($row:ident $name:literal $signature:literal $place:ident $samples:expr, $doc:literal;)*) => {$(
+    ($($row:ident $name:literal $variants:expr, $signature:literal $place:ident $samples:expr, $doc:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
+            variants: $variants,
             signature: $signature,
             doc: $doc,
             dtypes: DTypes::ALL,
@@ -66,20 +67,20 @@ macro_rules! slots {
 }
 
 slots! {
-    SLICE_SCATTER "slice_scatter" "(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor" slice
+    SLICE_SCATTER "slice_scatter" Variants::BOTH.and(Variants::OUT), "(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor" slice
     &["t(4, 3), t(2, 3), 0, 1, 3", "t(4, 3), t(4, 2), 1, 0, 3, 2"],
     "A copy with `src` in place of the slice `start:end:step` of `dim`.
 
     >>> torch.slice_scatter(torch.zeros(4), torch.ones(2), start=1, end=3)
     tensor([0., 1., 1., 0.])";
-    SELECT_SCATTER "select_scatter" "(Tensor self, Tensor src, int dim, int index) -> Tensor" select
+    SELECT_SCATTER "select_scatter" Variants::BOTH, "(Tensor self, Tensor src, int dim, int index) -> Tensor" select
     &["t(4, 3), t(3), 0, 1", "t(4, 3), t(4), -1, -1"],
     "A copy with `src` in place of the slice at one index of `dim`.
 
     >>> torch.select_scatter(torch.zeros(2, 2), torch.ones(2), 0, 1)
     tensor([[0., 0.],
             [1., 1.]])";
-    DIAGONAL_SCATTER "diagonal_scatter" "(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor" diagonal
+    DIAGONAL_SCATTER "diagonal_scatter" Variants::BOTH, "(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor" diagonal
     &["t(3, 4), t(3)", "t(3, 4), t(2), -1"],
     "A copy with `src` in place of a diagonal.
 

@@ -10,7 +10,7 @@ macro_rules! triangles {
     ($($row:ident $name:literal $upper:literal $reference:literal $doc:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
-            variants: Variants::ALL,
+            variants: Variants::STRICT,
             signature: "(Tensor self, int diagonal=0) -> Tensor",
             doc: $doc,
             dtypes: DTypes::ALL,

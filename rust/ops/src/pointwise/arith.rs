@@ -50,7 +50,9 @@ Both arguments broadcast; integers, floats and complex numbers promote to their 
 
 /// The dtype of a tensor or number at `place`; numbers as Python has them.
 fn kind(args: &Args, place: usize) -> Option<DType> {
-    args.optional_tensor(place).map(rushlight_autograd::Tensor::dtype).or_else(|| args.optional_scalar(place).map(Scalar::dtype))
+    args.optional_tensor(place)
+        .map(rushlight_autograd::Tensor::dtype)
+        .or_else(|| args.optional_scalar(place).map(Scalar::dtype))
 }
 
 /// `alpha` must be a number of the operands' kind.
@@ -59,7 +61,8 @@ fn check_alpha(args: &Args) -> Result<()> {
         Some(Value::Scalar(Scalar::Int(_))) | None => return Ok(()),
         Some(_) => args.scalar(2)?,
     };
-    let Some(highest) = [0, 1].iter().filter_map(|&place| kind(args, place)).max_by_key(|dtype| dtype.category()) else {
+    let Some(highest) = [0, 1].iter().filter_map(|&place| kind(args, place)).max_by_key(|dtype| dtype.category())
+    else {
         return Ok(());
     };
     if alpha.is_bool() && highest != DType::Bool {
@@ -143,7 +146,11 @@ pub static RSUB: Row = Row {
         Ok(args)
     }),
     derivative: Derivative::Composed,
-    errors: &[super::MISMATCH],
+    errors: &[(
+        "t(3, 1), t(5, 2, 4)",
+        "RuntimeError",
+        "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 1",
+    )],
     samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), 2", "t(2, 3), t(), alpha=2"],
     reference: "np.subtract(other, np.multiply(self, alpha, dtype=np.result_type(self)))",
     ..Row::BASE

@@ -10,12 +10,8 @@ use crate::value::Args;
 
 /// What the rows that do the work have in common.
 #[allow(clippy::declare_interior_mutable_const)]
-const LIMIT: Row = Row {
-    dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
-    refuses: "clamp_cpu",
-    check: Some(real),
-    ..Row::BASE
-};
+const LIMIT: Row =
+    Row { dtypes: DTypes::COMMON.without(DTypes::COMPLEX), refuses: "clamp_cpu", check: Some(real), ..Row::BASE };
 
 fn real(args: &Args) -> rushlight_core::Result<()> {
     no_complex(args, || Error::not_implemented("clamp is not supported for complex types"))
@@ -44,7 +40,7 @@ pub static CLAMP: Row = Row {
     name: "clamp",
     aliases: &["clip"],
     variants: Variants::ALL,
-    signature: "(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
+    signature: "(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor",
     doc: "Limits elements to `min .. max`, numbers or tensors; one of the two may be left away. nan stays.
 
     out = minimum(maximum(self, min), max)
@@ -52,29 +48,26 @@ pub static CLAMP: Row = Row {
     >>> torch.clamp(torch.tensor([-2., 0.5, 3.]), -1, 1)
     tensor([-1.0000,  0.5000,  1.0000])",
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
-    run: Run::Defer(|args| choose(args, [&BOTH, &CLAMP_MIN, &CLAMP_MAX])),
+    run: Run::Defer(|args| {
+        let tensors = args.has_tensor(1) || args.has_tensor(2);
+        let rows = if tensors {
+            [&BOTH_TENSOR, &CLAMP_MIN_TENSOR, &CLAMP_MAX_TENSOR]
+        } else {
+            [&BOTH, &CLAMP_MIN, &CLAMP_MAX]
+        };
+        choose(args, rows)
+    }),
     derivative: Derivative::Composed,
-    samples: &["t(2, 3), -1, 1", "t(2, 3), min=0", "t(2, 3), max=1", "t(), 0, 1"],
+    samples: &[
+        "t(2, 3), -1, 1",
+        "t(2, 3), min=0",
+        "t(2, 3), max=1",
+        "t(), 0, 1",
+        "t(2, 3), t(3), t(2, 1)",
+        "t(2, 3), max=t()",
+    ],
     errors: &[("t(2)", "RuntimeError", "torch.clamp: At least one of 'min' or 'max' must not be None")],
     reference: "np.clip(self, min, max)",
-    ..Row::BASE
-};
-
-pub static CLAMP_TENSOR: Row = Row {
-    name: "clamp.Tensor",
-    aliases: &["clip"],
-    variants: Variants::ALL,
-    signature: "(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor",
-    doc: "Limits elements to those of `min` and `max`, which broadcast.
-
-    >>> torch.clamp(torch.tensor([-2., 3.]), torch.tensor([-1., 0.]), torch.tensor([1., 2.]))
-    tensor([-1.,  2.])",
-    dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
-    run: Run::Defer(|args| choose(args, [&BOTH_TENSOR, &CLAMP_MIN_TENSOR, &CLAMP_MAX_TENSOR])),
-    derivative: Derivative::Composed,
-    errors: &[super::MISMATCH],
-    samples: &["t(2, 3), t(3), t(2, 1)", "t(2, 3), min=t(3)", "t(2, 3), max=t()"],
-    reference: "np.minimum(self if min is None else np.maximum(self, min), np.inf if max is None else max).astype(np.result_type(self))",
     ..Row::BASE
 };
 
@@ -82,10 +75,7 @@ pub static BOTH: Row = Row {
     name: "_clamp",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, Scalar min, Scalar max) -> Tensor",
-    doc: "Limits elements to `min .. max`.
-
-    >>> torch._clamp(torch.tensor([-2., 3.]), -1, 1)
-    tensor([-1.,  1.])",
+    doc: "Limits elements to `min .. max`.",
     run: with_numbers(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x; low, high| {
             let x = if x < low { low } else { x };
@@ -111,6 +101,7 @@ pub static CLAMP_MIN: Row = Row {
     name: "clamp_min",
     variants: Variants::ALL,
     signature: "(Tensor self, Scalar min) -> Tensor",
+    node: "ClampMinBackward0",
     doc: "Raises elements to `min`.
 
     >>> torch.clamp_min(torch.tensor([-2., 3.]), 0)
@@ -132,6 +123,7 @@ pub static CLAMP_MAX: Row = Row {
     name: "clamp_max",
     variants: Variants::ALL,
     signature: "(Tensor self, Scalar max) -> Tensor",
+    node: "ClampMaxBackward0",
     doc: "Lowers elements to `max`.
 
     >>> torch.clamp_max(torch.tensor([-2., 3.]), 0)
@@ -153,10 +145,7 @@ pub static BOTH_TENSOR: Row = Row {
     name: "_clamp.Tensor",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, Tensor|Scalar min, Tensor|Scalar max) -> Tensor",
-    doc: "Limits elements to those of `min` and `max`.
-
-    >>> torch._clamp(torch.tensor([-2., 3.]), torch.tensor([-1., 0.]), torch.tensor([1., 2.]))
-    tensor([-1.,  2.])",
+    doc: "Limits elements to those of `min` and `max`.",
     run: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x, low, high| {
             let x = if x < low { low } else { x };
@@ -169,9 +158,7 @@ pub static BOTH_TENSOR: Row = Row {
         for<S> [Bool] (|x, low, high| Bool::from((x.get() | low.get()) & high.get()))
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, ALL, |d| {
-            d.input(0).at_least(d.input(1)).and(d.input(0).at_most(d.input(2))).choose(d.grad(), 0.0)
-        }),
+        formula(0, ALL, |d| d.input(0).at_least(d.input(1)).and(d.input(0).at_most(d.input(2))).choose(d.grad(), 0.0)),
         formula(1, ALL, |d| d.input(1).above(d.input(0)).and(d.input(1).below(d.input(2))).choose(d.grad(), 0.0)),
         formula(2, ALL, |d| d.input(0).above(d.input(2)).or(d.input(1).above(d.input(2))).choose(d.grad(), 0.0)),
     ]),
@@ -188,6 +175,7 @@ pub static CLAMP_MIN_TENSOR: Row = Row {
     name: "clamp_min.Tensor",
     variants: Variants::ALL,
     signature: "(Tensor self, Tensor min) -> Tensor",
+    node: "ClampMinBackward1",
     doc: "Raises elements to those of `min`.
 
     >>> torch.clamp_min(torch.tensor([-2., 3.]), torch.tensor([0., 4.]))
@@ -211,6 +199,7 @@ pub static CLAMP_MAX_TENSOR: Row = Row {
     name: "clamp_max.Tensor",
     variants: Variants::ALL,
     signature: "(Tensor self, Tensor max) -> Tensor",
+    node: "ClampMaxBackward1",
     doc: "Lowers elements to those of `max`.
 
     >>> torch.clamp_max(torch.tensor([-2., 3.]), torch.tensor([0., 4.]))

@@ -25,17 +25,21 @@ const COMPARISON: Row = Row {
 };
 
 macro_rules! order {
-    ($op:tt) => { question(tiles! {
-        for<S> [u8, i8, i16, i32, i64, u16, u32, u64, f32, f64 => Bool] (|x, y| Bool::from(x $op y));
-        for<S> [Bool => Bool] (|x, y| Bool::from((x.get() as u8) $op (y.get() as u8)))
-    }) };
+    ($op:tt) => {
+        question(tiles! {
+            for<S> [u8, i8, i16, i32, i64, u16, u32, u64, f32, f64 => Bool] (|x, y| Bool::from(x $op y));
+            for<S> [Bool => Bool] (|x, y| Bool::from((x.get() as u8) $op (y.get() as u8)))
+        })
+    };
 }
 
 macro_rules! equality {
-    ($op:tt) => { question(tiles! {
-        for<S> [u8, i8, i16, i32, i64, u16, u32, u64, f32, f64, c64, c128 => Bool] (|x, y| Bool::from(x $op y));
-        for<S> [Bool => Bool] (|x, y| Bool::from(x.get() $op y.get()))
-    }) };
+    ($op:tt) => {
+        question(tiles! {
+            for<S> [u8, i8, i16, i32, i64, u16, u32, u64, f32, f64, c64, c128 => Bool] (|x, y| Bool::from(x $op y));
+            for<S> [Bool => Bool] (|x, y| Bool::from(x.get() $op y.get()))
+        })
+    };
 }
 
 pub static EQ: Row = Row {
@@ -123,11 +127,13 @@ const NATURE: Row = Row { variants: Variants::BOTH, dtypes: DTypes::COMMON, deri
 
 /// A loop over floats and complex numbers; of the rest the answer is known.
 macro_rules! nature {
-    ($else:literal, |$x:ident| $real:expr, |$z:ident| $complex:expr) => { question(tiles! {
-        for<S> [f32, f64 => Bool] (|$x| Bool::from($real));
-        for<S> [c64, c128 => Bool] (|$z| Bool::from($complex));
-        for<S> [u8, i8, i16, i32, i64, Bool => Bool] (|_x| Bool($else))
-    }) };
+    ($else:literal, |$x:ident| $real:expr, |$z:ident| $complex:expr) => {
+        question(tiles! {
+            for<S> [f32, f64 => Bool] (|$x| Bool::from($real));
+            for<S> [c64, c128 => Bool] (|$z| Bool::from($complex));
+            for<S> [u8, i8, i16, i32, i64, Bool => Bool] (|_x| Bool($else))
+        })
+    };
 }
 
 pub static ISNAN: Row = Row {
@@ -184,6 +190,7 @@ pub static ISPOSINF: Row = Row {
 
     >>> torch.isposinf(torch.tensor([float('-inf'), float('inf')]))
     tensor([False,  True])",
+    dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
     run: nature!(0, |x| x == T::INFINITY, |_z| false),
     check: Some(|args| no_complex(args, || Error::runtime("isposinf does not support complex inputs."))),
     reference: "np.isposinf(self)",
@@ -197,6 +204,7 @@ pub static ISNEGINF: Row = Row {
 
     >>> torch.isneginf(torch.tensor([float('-inf'), float('inf')]))
     tensor([ True, False])",
+    dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
     run: nature!(0, |x| x == T::NEG_INFINITY, |_z| false),
     check: Some(|args| no_complex(args, || Error::runtime("isneginf does not support complex inputs."))),
     reference: "np.isneginf(self)",

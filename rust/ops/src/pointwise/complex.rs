@@ -31,10 +31,7 @@ pub static CONJ: Row = Row {
     variants: Variants::FUNCTION,
     node: "ConjPhysicalBackward0",
     signature: "(Tensor self) -> Tensor",
-    doc: "The complex conjugate of each element, computed at once; real numbers stay as they are.
-
-    >>> torch._conj_physical(torch.tensor([1 + 2j]))
-    tensor([1.-2.j])",
+    doc: "The complex conjugate of each element, computed at once; real numbers stay as they are.",
     run: Run::Pointwise(Pointwise {
         promote: Promote::Common,
         cpu: tiles! {
@@ -54,10 +51,7 @@ pub static REAL_PART: Row = Row {
     name: "_real_part",
     variants: Variants::FUNCTION,
     signature: "(Tensor self) -> Tensor",
-    doc: "A copy of the real parts.
-
-    >>> torch._real_part(torch.tensor([1 + 2j]))
-    tensor([1.])",
+    doc: "A copy of the real parts.",
     dtypes: DTypes::COMPLEX,
     run: Run::Pointwise(Pointwise {
         promote: Promote::ComplexToReal,
@@ -135,7 +129,7 @@ pub static ANGLE: Row = Row {
         size.clone().equals(0.0).choose(0.0, d.grad() * turned / (size.clone() * size))
     })]),
     samples: &["t(2, 3)", "t()"],
-    reference: "np.angle(self)",
+    reference: "np.angle(self * 1.0)",
     ..Row::BASE
 };
 
@@ -216,6 +210,9 @@ fn cpu_pair(args: &Args, results: &[Tensor], pick: fn(DType) -> Option<Tile>) ->
     walk(out, [a, b], out.dtype(), compute, tile)
 }
 
+/// The dtypes that parts of complex numbers may have.
+const PARTS: DTypes = DTypes(DTypes::FLOATS.0 & !(1 << DType::BF16 as u16));
+
 pub static COMPLEX: Row = Row {
     name: "complex",
     variants: Variants::FUNCTION.and(Variants::OUT),
@@ -224,14 +221,18 @@ pub static COMPLEX: Row = Row {
 
     >>> torch.complex(torch.tensor([1.]), torch.tensor([2.]))
     tensor([1.+2.j])",
-    dtypes: DTypes::FLOATS,
+    dtypes: PARTS,
     run: Run::Kernel(Kernel {
         infer: infer_pair,
         cpu: |args, results| {
-            cpu_pair(args, results, tiles! {
-                for<S> [f32 => c64] (|re, im| c64::new(re, im));
-                for<S> [f64 => c128] (|re, im| c128::new(re, im))
-            })
+            cpu_pair(
+                args,
+                results,
+                tiles! {
+                    for<S> [f32 => c64] (|re, im| c64::new(re, im));
+                    for<S> [f64 => c128] (|re, im| c128::new(re, im))
+                },
+            )
         },
     }),
     derivative: Derivative::Formulas(&[
@@ -252,14 +253,18 @@ pub static POLAR: Row = Row {
 
     >>> torch.polar(torch.tensor([1.]), torch.tensor([0.]))
     tensor([1.+0.j])",
-    dtypes: DTypes::FLOATS,
+    dtypes: PARTS,
     run: Run::Kernel(Kernel {
         infer: infer_pair,
         cpu: |args, results| {
-            cpu_pair(args, results, tiles! {
-                for<S> [f32 => c64] (|size, angle| c64::new(size * S::cos(angle), size * S::sin(angle)));
-                for<S> [f64 => c128] (|size, angle| c128::new(size * S::cos(angle), size * S::sin(angle)))
-            })
+            cpu_pair(
+                args,
+                results,
+                tiles! {
+                    for<S> [f32 => c64] (|size, angle| c64::new(size * S::cos(angle), size * S::sin(angle)));
+                    for<S> [f64 => c128] (|size, angle| c128::new(size * S::cos(angle), size * S::sin(angle)))
+                },
+            )
         },
     }),
     derivative: Derivative::Formulas(&[

@@ -169,7 +169,7 @@ pub static LOGADDEXP: Row = Row {
         formula(0, Saves::input(0).and(Saves::RESULT), |d| d.grad() * (d.input(0) - d.result()).exp().conj()),
         formula(1, Saves::input(1).and(Saves::RESULT), |d| d.grad() * (d.input(1) - d.result()).exp().conj()),
     ]),
-    reference: "np.logaddexp(self, other)",
+    reference: "np.log(np.exp(self) + np.exp(other))",
     ..BINARY
 };
 
@@ -191,13 +191,9 @@ pub static LOGADDEXP2: Row = Row {
     }),
     dtypes: DTypes::INEXACT,
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).and(Saves::RESULT), |d| {
-            d.grad() * (d.input(0) - d.result()).call(&EXP2, []).conj()
-        }),
-        formula(1, Saves::input(1).and(Saves::RESULT), |d| {
-            d.grad() * (d.input(1) - d.result()).call(&EXP2, []).conj()
-        }),
+        formula(0, Saves::input(0).and(Saves::RESULT), |d| d.grad() * (d.input(0) - d.result()).call(&EXP2, []).conj()),
+        formula(1, Saves::input(1).and(Saves::RESULT), |d| d.grad() * (d.input(1) - d.result()).call(&EXP2, []).conj()),
     ]),
-    reference: "np.logaddexp2(self, other)",
+    reference: "np.log2(np.exp2(self) + np.exp2(other))",
     ..BINARY
 };

@@ -104,7 +104,7 @@ pub static ACOSH: Row = Row {
             d.grad() * (d.input(0) * d.input(0) - 1.0).rsqrt()
         }
     })]),
-    samples: &["pos(2, 3) + 1", "pos() + 1"],
+    samples: &["pos(2, 3).exp()", "pos().exp()"],
     reference: "np.arccosh(self)",
     ..UNARY
 };
@@ -122,9 +122,7 @@ pub static ATANH: Row = Row {
         for<S> [c64, c128] (|x| x.wide().atanh().narrow())
     }),
     cuda: Some("atanh(self)"),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        d.grad() / (1.0 - d.input(0).square()).conj()
-    })]),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() / (1.0 - d.input(0).square()).conj())]),
     samples: &["unit(2, 3)", "unit()"],
     reference: "np.arctanh(self)",
     ..UNARY

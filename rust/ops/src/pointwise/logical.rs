@@ -12,12 +12,14 @@ const WHY: Derivative = Derivative::NonDifferentiable("its results are bool");
 
 /// A loop over the truth of two operands.
 macro_rules! truths {
-    ($op:tt) => { question(tiles! {
-        for<S> [u8, i8, i16, i32, i64, u16, u32, u64 => Bool] (|x, y| Bool::from((x != 0) $op (y != 0)));
-        for<S> [f32, f64 => Bool] (|x, y| Bool::from((x != 0.0) $op (y != 0.0)));
-        for<S> [c64, c128 => Bool] (|x, y| Bool::from((x != T::new(0.0, 0.0)) $op (y != T::new(0.0, 0.0))));
-        for<S> [Bool => Bool] (|x, y| Bool::from(x.get() $op y.get()))
-    }) };
+    ($op:tt) => {
+        question(tiles! {
+            for<S> [u8, i8, i16, i32, i64, u16, u32, u64 => Bool] (|x, y| Bool::from((x != 0) $op (y != 0)));
+            for<S> [f32, f64 => Bool] (|x, y| Bool::from((x != 0.0) $op (y != 0.0)));
+            for<S> [c64, c128 => Bool] (|x, y| Bool::from((x != T::new(0.0, 0.0)) $op (y != T::new(0.0, 0.0))));
+            for<S> [Bool => Bool] (|x, y| Bool::from(x.get() $op y.get()))
+        })
+    };
 }
 
 pub static LOGICAL_AND: Row = Row {

@@ -290,11 +290,7 @@ impl ComplexMath for c128 {
         }
         let half = ((self.re.abs() * 0.5) + (self.re * 0.5).hypot(self.im * 0.5)).sqrt();
         let other = self.im / (2.0 * half);
-        if self.re >= 0.0 {
-            Complex::new(half, other)
-        } else {
-            Complex::new(other.abs(), half.copysign(self.im))
-        }
+        if self.re >= 0.0 { Complex::new(half, other) } else { Complex::new(other.abs(), half.copysign(self.im)) }
     }
 
     #[inline]

@@ -132,10 +132,7 @@ const SCALED: Row = Row {
 
 pub static ROUND_AFTER: Row = Row {
     name: "_round_after",
-    doc: "Each element rounded to a multiple of `1 / ten`.
-
-    >>> torch._round_after(torch.tensor([0.26]), 10.)
-    tensor([0.3000])",
+    doc: "Each element rounded to a multiple of `1 / ten`.",
     run: common(tiles! { for<S> [f32, f64] (|x; ten| (x * ten).even() / ten) }),
     reference: "np.round(self * ten) / ten",
     ..SCALED
@@ -143,10 +140,7 @@ pub static ROUND_AFTER: Row = Row {
 
 pub static ROUND_BEFORE: Row = Row {
     name: "_round_before",
-    doc: "Each element rounded to a multiple of `ten`.
-
-    >>> torch._round_before(torch.tensor([26.]), 10.)
-    tensor([30.])",
+    doc: "Each element rounded to a multiple of `ten`.",
     run: common(tiles! { for<S> [f32, f64] (|x; ten| (x / ten).even() * ten) }),
     reference: "np.round(self / ten) * ten",
     ..SCALED

@@ -13,7 +13,7 @@ use crate::value::Args;
 
 pub static WHERE: Row = Row {
     name: "where",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.and(Variants::STRICT_OUT),
     signature: "(Tensor condition, Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
     doc: "The elements of `self` where `condition` holds, elsewhere those of `other`; all three broadcast.
 
@@ -25,7 +25,13 @@ pub static WHERE: Row = Row {
         formula(1, Saves::input(0), |d| d.input(0).choose(d.grad(), 0i64)),
         formula(2, Saves::input(0), |d| d.input(0).choose(0i64, d.grad())),
     ]),
-    samples: &["b(2, 3), t(2, 3), t(2, 3)", "b(3, 1), t(4), t(3, 4)", "b(3), t(3), 1", "b(3), 0, t(3)", "b(), t(), t(0)"],
+    samples: &[
+        "b(2, 3), t(2, 3), t(2, 3)",
+        "b(3, 1), t(4), t(3, 4)",
+        "b(3), t(3), 1",
+        "b(3), 0, t(3)",
+        "b(), t(), t(0)",
+    ],
     errors: &[(
         "i(2, 3), t(3), t(3)",
         "RuntimeError",
@@ -50,7 +56,11 @@ pub static WHERE_METHOD: Row = Row {
         Ok(args)
     }),
     derivative: Derivative::Composed,
-    errors: &[("t(3), i(2, 3), t(3)", "RuntimeError", "where expected condition to be a boolean tensor, but got a tensor with dtype Long")],
+    errors: &[(
+        "t(3), i(2, 3), t(3)",
+        "RuntimeError",
+        "where expected condition to be a boolean tensor, but got a tensor with dtype Long",
+    )],
     samples: &["t(2, 3), b(2, 3), t(2, 3)", "t(3), b(3), 1"],
     reference: "np.where(condition, self, other)",
     ..Row::BASE

@@ -53,7 +53,7 @@ pub static SIGN: Row = Row {
         })
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad().zeros_like())]),
-    reference: "np.sign(self)",
+    reference: "np.sign(self * 1)",
     ..UNARY
 };
 
@@ -78,7 +78,7 @@ pub static SGN: Row = Row {
         let along = (grad.clone().conj() * sign.clone() + grad.clone() * sign.clone().conj()) * sign;
         size.clone().equals(0.0).choose(0.0, (grad * 2.0 - along) / (size * 2.0))
     })]),
-    reference: "np.sign(self)",
+    reference: "np.sign(self * 1)",
     ..UNARY
 };
 

@@ -63,7 +63,7 @@ pub static LOGIT: Row = Row {
         let inside = x.clone().at_least(low).and(x.at_most(high));
         inside.choose(slope, if eps.is_some() { 0.0 } else { f64::NAN })
     })]),
-    samples: &["unit(2, 3).abs()", "unit(2, 3).abs(), 0.1", "unit().abs()"],
+    samples: &["unit(2, 3), 0.1", "unit(), 0.2"],
     reference: "np.log(self / (1 - self)) if eps is None else np.log(np.clip(self, eps, 1 - eps) / (1 - np.clip(self, eps, 1 - eps)))",
     ..UNARY
 };
@@ -206,6 +206,7 @@ pub static POLYGAMMA_METHOD: Row = Row {
 pub static ZETA: Row = Row {
     name: "zeta",
     namespace: "special",
+    check: Some(super::some_tensor),
     variants: Variants::FUNCTION.and(Variants::OUT),
     signature: "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
     doc: "The Hurwitz zeta function.
@@ -217,7 +218,7 @@ pub static ZETA: Row = Row {
     refuses: "zeta_cpu",
     derivative: Derivative::NonDifferentiable("it is not implemented, as in torch"),
     errors: &[super::MISMATCH],
-    samples: &["pos(2, 3) + 1, pos(2, 3)"],
+    samples: &["pos(2, 3).exp(), pos(2, 3)"],
     ..Row::BASE
 };
 
@@ -252,6 +253,7 @@ pub static XLOG1PY: Row = Row {
     name: "xlog1py",
     namespace: "special",
     node: "SpecialXlog1PyBackward0",
+    check: Some(super::some_tensor),
     variants: Variants::FUNCTION.and(Variants::OUT),
     signature: OPERANDS,
     doc: "`self * log(1 + other)`; zero where `self` is zero, unless `other` is nan.

@@ -48,7 +48,11 @@ pub static LERP: Row = Row {
         formula(1, Saves::input(2), |d| d.grad() * d.input(2).conj()),
         formula(2, Saves::input(0).and(Saves::input(1)), |d| d.grad() * (d.input(1) - d.input(0)).conj()),
     ]),
-    errors: &[("t(2, 2), t(3, 3), 0.5", "RuntimeError", "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 1")],
+    errors: &[(
+        "t(2, 2), t(3, 3), 0.5",
+        "RuntimeError",
+        "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 1",
+    )],
     samples: &["t(2, 3), t(2, 3), 0.3", "t(2, 3), t(3), t(2, 1)", "t(), t(), 0.7"],
     reference: "self + weight * (end - self)",
     ..Row::BASE
@@ -78,7 +82,11 @@ pub static ADDCMUL: Row = Row {
         formula(1, FACTORS, |d| d.grad() * (d.input(2) * Expr::from(d.scalar(3))).conj()),
         formula(2, FACTORS, |d| d.grad() * (d.input(1) * Expr::from(d.scalar(3))).conj()),
     ]),
-    errors: &[("t(2), t(2), t(3)", "RuntimeError", "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0")],
+    errors: &[(
+        "t(2), t(2), t(3)",
+        "RuntimeError",
+        "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0",
+    )],
     samples: &["t(2, 3), t(2, 3), t(2, 3)", "t(2, 3), t(3), t(2, 1), value=2"],
     reference: "self + value * tensor1 * tensor2",
     ..Row::BASE
@@ -103,7 +111,9 @@ pub static ADDCDIV: Row = Row {
         if args.tensor(1)?.dtype().is_differentiable() || args.tensor(2)?.dtype().is_differentiable() {
             return Ok(());
         }
-        Err(Error::runtime("Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes."))
+        Err(Error::runtime(
+            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes.",
+        ))
     }),
     refuses: "addcdiv_cpu_out",
     cuda: Some("self + value * tensor1 / tensor2"),
@@ -115,7 +125,11 @@ pub static ADDCDIV: Row = Row {
             -d.grad() * (product / (d.input(2) * d.input(2))).conj()
         }),
     ]),
-    errors: &[("t(2), t(2), t(3)", "RuntimeError", "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0")],
+    errors: &[(
+        "t(2), t(2), t(3)",
+        "RuntimeError",
+        "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0",
+    )],
     samples: &["t(2, 3), t(2, 3), pos(2, 3)", "t(2, 3), t(3), pos(2, 1), value=2"],
     reference: "self + value * tensor1 / tensor2",
     ..Row::BASE
@@ -149,10 +163,7 @@ pub static REPLACED: Row = Row {
     name: "_nan_to_num",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, float nan, float posinf, float neginf) -> Tensor",
-    doc: "Replaces nan and the infinities.
-
-    >>> torch._nan_to_num(torch.tensor([float('nan'), float('inf')]), 0., 9., -9.)
-    tensor([0., 9.])",
+    doc: "Replaces nan and the infinities.",
     run: common(tiles! {
         for<S> [f32, f64] (|x; nan, high, low| {
             if x.is_nan() { nan } else if x == T::INFINITY { high } else if x == T::NEG_INFINITY { low } else { x }

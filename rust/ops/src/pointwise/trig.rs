@@ -70,9 +70,7 @@ pub static TAN: Row = Row {
     dtypes: DTypes::ALL,
     run: float(tangents),
     cuda: Some("tan(self)"),
-    derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| {
-        d.grad() * (d.result().square() + 1.0).conj()
-    })]),
+    derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| d.grad() * (d.result().square() + 1.0).conj())]),
     reference: "np.tan(self)",
     ..UNARY
 };

@@ -1,6 +1,7 @@
 //! The same bytes seen otherwise: no operator here copies unless its name says so.
 
 pub mod complex;
+pub mod copied;
 pub mod diagonal;
 pub mod embed;
 pub mod expand;

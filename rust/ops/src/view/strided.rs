@@ -6,12 +6,13 @@ use rushlight_core::{Error, Layout, Result};
 
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Row, Run};
+use crate::row::{DTypes, Row, Run, Variants};
 use crate::value::{Args, Ints, Value};
 use crate::view::embed::embed_at;
 
 pub static AS_STRIDED: Row = Row {
     name: "as_strided",
+    variants: Variants::BOTH.and(Variants::INPLACE),
     signature: "(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
     doc: "A view of the storage with any sizes and strides (counted in elements, possibly negative).
 

@@ -1,0 +1,143 @@
+"""Joining, repeating, turning, bordering: against NumPy, with gradients where a kernel has its own."""
+
+import numpy as np
+import pytest
+
+import rushlight as torch
+
+pytest.importorskip("hypothesis")
+from hypothesis import given  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+
+def filled(shape):
+    return np.arange(float(np.prod(shape))).reshape(shape)
+
+
+def same(tensor, array):
+    assert tuple(tensor.shape) == array.shape and tensor.tolist() == array.tolist()
+
+
+@given(st.data())
+def test_cat_and_stack(data):
+    shape = data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=3))
+    dim = data.draw(st.integers(-len(shape), len(shape) - 1))
+    arrays = []
+    for _ in range(data.draw(st.integers(1, 4))):
+        own = list(shape)
+        own[dim] = data.draw(st.integers(0, 3))
+        arrays.append(np.asfortranarray(filled(own)))
+    leaves = [torch.from_numpy(a.copy(order="K")).requires_grad_() for a in arrays]
+    joined = torch.cat(leaves, dim)
+    same(joined, np.concatenate(arrays, dim))
+    weights = filled(joined.shape)
+    (joined * torch.from_numpy(weights)).sum().backward()
+    start = 0
+    for leaf, array in zip(leaves, arrays):
+        own = np.take(weights, range(start, start + array.shape[dim]), dim)
+        same(leaf.grad, own)
+        start += array.shape[dim]
+    same(torch.stack([torch.from_numpy(arrays[0].copy())] * 2, dim), np.stack([arrays[0]] * 2, dim))
+
+
+def test_cat_promotes_and_skips_empty_vectors():
+    joined = torch.cat([torch.tensor([1, 2]), torch.tensor([]), torch.tensor([0.5])])
+    assert joined.dtype == torch.float32 and joined.tolist() == [1, 2, 0.5]
+    b, f = torch.rand(5, 4, 3), torch.rand(5, 4, 3)
+    assert tuple(torch.cat((f, b), dim=2).shape) == (5, 4, 6)
+
+
+CASES = {
+    "flip": (lambda t: t.flip(0, -1), lambda a: np.flip(a, (0, -1))),
+    "flip twice": (lambda t: torch.flip(torch.flip(t, dims=[0]), dims=[0]), lambda a: a),
+    "fliplr": (torch.fliplr, np.fliplr),
+    "roll": (lambda t: t.roll((1, -5), (0, 1)), lambda a: np.roll(a, (1, -5), (0, 1))),
+    "roll all": (lambda t: t.roll(4), lambda a: np.roll(a, 4)),
+    "rot90": (lambda t: torch.rot90(t, -1), lambda a: np.rot90(a, -1)),
+    "repeat": (lambda t: t.repeat(2, 1, 3), lambda a: np.tile(a, (2, 1, 3))),
+    "tile": (lambda t: torch.tile(t, (2,)), lambda a: np.tile(a, (2,))),
+    "repeat_interleave": (lambda t: t.repeat_interleave(2, 1), lambda a: np.repeat(a, 2, 1)),
+    "repeat_interleave by": (
+        lambda t: t.repeat_interleave(torch.tensor([2, 0, 1]), 0),
+        lambda a: np.repeat(a, [2, 0, 1], 0),
+    ),
+    "tril": (lambda t: t.tril(1), lambda a: np.tril(a, 1)),
+    "triu": (lambda t: t.triu(-1), lambda a: np.triu(a, -1)),
+    "diag": (lambda t: torch.diag(t, 1), lambda a: np.diag(a, 1)),
+    "diagflat": (torch.diagflat, np.diagflat),
+    "pad": (
+        lambda t: torch.nn.functional.pad(t, (1, 2, 0, 1), value=5),
+        lambda a: np.pad(a, ((0, 1), (1, 2)), constant_values=5),
+    ),
+    "pad reflect": (lambda t: torch.nn.functional.pad(t, (1, 2), mode="reflect"), lambda a: np.pad(a, ((0, 0), (1, 2)), "reflect")),
+    "pad replicate": (lambda t: torch.nn.functional.pad(t, (1, 2), mode="replicate"), lambda a: np.pad(a, ((0, 0), (1, 2)), "edge")),
+    "pad circular": (lambda t: torch.nn.functional.pad(t, (1, 2), mode="circular"), lambda a: np.pad(a, ((0, 0), (1, 2)), "wrap")),
+    "hstack": (lambda t: torch.hstack([t, t]), lambda a: np.hstack([a, a])),
+    "vstack": (lambda t: torch.vstack([t, t]), lambda a: np.vstack([a, a])),
+    "dstack": (lambda t: torch.dstack([t, t]), lambda a: np.dstack([a, a])),
+    "column_stack": (lambda t: torch.column_stack([t, t]), lambda a: np.column_stack([a, a])),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("turned", [False, True])
+def test_against_numpy(name, turned):
+    of_tensor, of_array = CASES[name]
+    array = filled((4, 3)).T if turned else filled((3, 4))
+    leaf = torch.from_numpy(filled((4, 3)) if turned else array.copy())
+    tensor = leaf.t() if turned else leaf
+    same(of_tensor(tensor), of_array(array))
+    # Every element of the result is one of the input's, or a constant: the gradient counts how often it is used.
+    tensor = tensor.clone().requires_grad_()
+    result = of_tensor(tensor)
+    result.sum().backward()
+    labels = np.arange(1.0, 13).reshape(3, 4)
+    used = of_array(labels)
+    counts = np.array([[np.sum(used == label) for label in row] for row in labels])
+    if name == "pad":
+        counts = np.ones_like(counts)
+    same(tensor.grad, counts.astype(float))
+
+
+@given(st.integers(-5, 5), st.integers(1, 5), st.integers(1, 5))
+def test_triangles(k, rows, columns):
+    array = filled((2, rows, columns)) + 1
+    tensor = torch.from_numpy(array.copy())
+    same(tensor.tril(k), np.tril(array, k))
+    same(tensor.triu_(k), np.triu(array, k))
+    turned = torch.from_numpy(array.copy()).transpose(1, 2)
+    same(turned.tril(k), np.tril(array.swapaxes(1, 2), k))
+
+
+def test_grids():
+    x, y = torch.tensor([1, 2, 3]), torch.tensor([4, 5])
+    for indexing in ("ij", "xy"):
+        for got, expected in zip(torch.meshgrid(x, y, indexing=indexing), np.meshgrid([1, 2, 3], [4, 5], indexing=indexing)):
+            same(got, expected)
+    assert torch.cartesian_prod(x, y).tolist() == [[a, b] for a in (1, 2, 3) for b in (4, 5)]
+    a, b = torch.broadcast_tensors(x.unsqueeze(1), y)
+    assert tuple(a.shape) == tuple(b.shape) == (3, 2)
+    assert torch.block_diag(torch.ones(1, 2), torch.tensor(3.0)).tolist() == [[1, 1, 0], [0, 0, 3]]
+
+
+def test_slots():
+    x = torch.zeros(3, 3)
+    assert torch.slice_scatter(x, torch.ones(1, 3), 0, 1, 2).tolist() == [[0] * 3, [1] * 3, [0] * 3]
+    assert torch.select_scatter(x, torch.ones(3), 1, -1).tolist() == [[0, 0, 1]] * 3
+    assert torch.diagonal_scatter(x, torch.ones(3)).tolist() == np.eye(3).tolist()
+    own, src = torch.rand(3, 3, requires_grad=True), torch.rand(3, requires_grad=True)
+    weights = torch.arange(9.0).reshape(3, 3)
+    (torch.diagonal_scatter(own, src) * weights).sum().backward()
+    assert src.grad.tolist() == [0, 4, 8] and own.grad.tolist() == [[0, 1, 2], [3, 0, 5], [6, 7, 0]]
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.float32, torch.float64, torch.complex128])
+@pytest.mark.parametrize("shape", [(33, 70), (64, 64), (3, 40, 50), (7, 9)], ids=str)
+def test_transposed_copies(dtype, shape):
+    array = (np.arange(int(np.prod(shape))) % 200).reshape(shape)
+    tensor = torch.from_numpy(array).to(dtype)
+    turned = tensor.transpose(-1, -2)
+    assert turned.contiguous().tolist() == torch.from_numpy(array.swapaxes(-1, -2).copy()).to(dtype).tolist()
+    into = torch.zeros_like(tensor)
+    into.transpose(-1, -2).copy_(turned)
+    assert into.tolist() == tensor.tolist()
