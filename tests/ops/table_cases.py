@@ -68,8 +68,8 @@ class Row:
         return getattr(torch.Tensor, self.python_name + suffix)
 
     def writes(self):
-        """Whether calling it changes the first argument."""
-        return self.run == "update" or self.python_name.endswith("_")
+        """Whether calling it changes the first argument, or others where it gives nothing back."""
+        return self.run == "update" or self.python_name.endswith("_") or self.returns == "None"
 
     def is_differentiable(self):
         return self.derivative in ("formulas", "joint", "composed")

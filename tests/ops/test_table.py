@@ -714,7 +714,9 @@ def test_rows_without_derivative(row):
         def check(dtype=dtype, sample=sample):
             args, kwargs = draw(row, sample, dtype)
             grad = lambda x: x.requires_grad_() if is_inexact(x) else x
+            inputs = tensors_in((args, kwargs))
             results = tensors_in(call(row.function(), change(args, grad), change(kwargs, grad)))
+            results = [r for r in results if not any(r is x for x in inputs)]
             return "a result wants a gradient" if any(r.requires_grad for r in results) else None
 
         report.guard(dtype, sample, check)

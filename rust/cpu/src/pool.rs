@@ -23,6 +23,13 @@ impl Axis {
     /// An axis that pooling leaves alone.
     pub const FLAT: Axis = Axis { size: 1, output: 1, kernel: 1, stride: 1, padding: 0, dilation: 1 };
 
+    /// Whether every window sees at least one element.
+    pub fn fits(&self) -> bool {
+        let sees = |at: usize| !self.window(at).is_empty();
+        let sane = self.kernel > 0 && self.stride > 0 && self.dilation > 0;
+        sane && (self.output == 0 || self.size > 0 && (0..self.output).all(sees))
+    }
+
     /// The elements that a window sees, `dilation` apart.
     fn window(&self, at: usize) -> Range<usize> {
         let first = (at * self.stride) as isize - self.padding as isize;

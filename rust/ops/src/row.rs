@@ -59,7 +59,7 @@ impl DTypes {
     pub const COMMON: DTypes = DTypes::NUMBERS.and(DTypes::BOOL);
     pub const ALL: DTypes = DTypes(0x7fff);
 
-    const fn of(list: &[DType]) -> DTypes {
+    pub const fn of(list: &[DType]) -> DTypes {
         let mut bits = 0;
         let mut i = 0;
         while i < list.len() {

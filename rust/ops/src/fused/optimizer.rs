@@ -28,6 +28,7 @@ Without momentum `buffers` is empty; with `first` they hold nothing yet.
     dtypes: DTypes::INEXACT,
     run: Run::Body(sgd),
     derivative: Derivative::NonDifferentiable("it changes its arguments, outside of the graph"),
+    samples: &["[t(3), t(2, 2)], [t(3), t(2, 2)], [t(3), t(2, 2)], 0.1, 0.9, 0.0, 0.1, True, False, False"],
     reference: "",
     ..Row::BASE
 };
@@ -47,6 +48,7 @@ Without `amsgrad`, `max_exp_avg_sqs` is empty.
     dtypes: DTypes::INEXACT,
     run: Run::Body(adam),
     derivative: Derivative::NonDifferentiable("it changes its arguments, outside of the graph"),
+    samples: &["[t(3)], [t(3)], [t(3)], [pos(3)], [], [torch.zeros(())], 0.1, 0.9, 0.99, 1e-8, 0.1, False, False, True"],
     reference: "",
     ..Row::BASE
 };

@@ -96,6 +96,9 @@ pub static MM: Row = Row {
 /// Sizes of the product of two batches, which broadcast.
 fn batched_sizes(a: &Tensor, b: &Tensor) -> Result<Dims> {
     let (x, y) = (a.sizes(), b.sizes());
+    if x.len() < 2 || y.len() < 2 {
+        return Err(Error::runtime(format!("{} and {} are not both batches of matrices", Shape(x), Shape(y))));
+    }
     let mut sizes = broadcast(&x[..a.rank() - 2], &y[..b.rank() - 2])?;
     if x[a.rank() - 1] != y[b.rank() - 2] {
         let batch: isize = sizes.iter().product();

@@ -32,6 +32,11 @@ pub static CONV: Row = Row {
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (input, weight) = (args.tensor(0)?, args.tensor(1)?);
+            let dims = input.rank().saturating_sub(2);
+            let lists = [args.ints(3)?.len(), args.ints(4)?.len(), args.ints(5)?.len()];
+            if dims == 0 || weight.rank() != input.rank() || lists != [dims, 2 * dims, dims] || args.ints(3)?.contains(&0) {
+                return Err(Error::runtime("operands of a convolution do not fit each other"));
+            }
             let mut sizes = Dims::from_slice(&[input.sizes()[0], weight.sizes()[0]]);
             sizes.extend(output_sizes(&input.sizes()[2..], &weight.sizes()[2..], args)?);
             Ok(vec![Spec::new(&sizes, input.dtype(), input)])
@@ -133,9 +138,32 @@ fn compute_dtype(dtype: DType) -> DType {
     }
 }
 
+/// The private rows can be called from anywhere, so the sizes that the kernel relies on are checked here too.
+fn check_operands(own: [&[isize]; 3], args: &Args) -> Result<()> {
+    let [input, weight, output] = own;
+    let (rank, groups) = (input.len(), args.int(6)? as isize);
+    let positive = |place: usize| Ok::<_, Error>(args.ints(place)?.len() == rank - 2 && args.ints(place)?.iter().all(|&n| n > 0));
+    let fits = (3..=5).contains(&rank)
+        && own.iter().all(|sizes| sizes.len() == rank)
+        && groups > 0
+        && weight[0] % groups == 0
+        && input[0] == output[0]
+        && input[1] == weight[1] * groups
+        && output[1] == weight[0]
+        && positive(3)?
+        && positive(5)?
+        && args.ints(4)?.len() == 2 * (rank - 2)
+        && args.ints(4)?[..rank - 2].iter().all(|&n| n >= 0);
+    if fits {
+        return Ok(());
+    }
+    Err(Error::runtime("operands of a convolution do not fit each other").shapes(own))
+}
+
 /// Computes the target out of the other two of input, weight and output.
 fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor>) -> Result<()> {
     let own = operands.map(|tensor| tensor.sizes().as_slice());
+    check_operands(own, args)?;
     let [input, weight, output] = own;
     let spread = |sizes: &[isize], missing: usize| {
         let mut three = [missing; 3];

@@ -65,7 +65,7 @@ looked up.
         ("t(3, 4), torch.tensor([0, 5])", "IndexError", "index out of range in self"),
         ("t(3), torch.tensor([0])", "RuntimeError", "'weight' must be 2-D"),
     ],
-    reference: "self[indices]",
+    reference: "weight[indices]",
     ..Row::BASE
 };
 
@@ -83,6 +83,13 @@ pub static EMBEDDING_BACKWARD: Row = Row {
         infer: |args| {
             let grad = args.tensor(0)?;
             let width = grad.sizes().last().copied().unwrap_or(1);
+            if grad.numel() != args.tensor(1)?.numel() * width as usize || args.int(2)? < 0 {
+                return Err(Error::runtime(format!(
+                    "gradients of {} do not belong to indices of {}",
+                    Shape(grad.sizes()),
+                    Shape(args.tensor(1)?.sizes())
+                )));
+            }
             Ok(vec![Spec::new(&[args.int(2)? as isize, width], grad.dtype(), grad)])
         },
         cpu: |args, results| {
@@ -202,7 +209,7 @@ pub static EMBEDDING_RENORM: Row = Row {
         Ok(Output::Tensor(weight.clone()))
     }),
     derivative: Derivative::NonDifferentiable("it changes the table outside of the graph"),
-    samples: &[],
+    samples: &["t(4, 3), i(4, 2), 1.0, 2.0"],
     reference: "",
     ..Row::BASE
 };

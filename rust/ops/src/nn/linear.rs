@@ -124,6 +124,9 @@ fn weight_gradient(d: &Derive, input: usize) -> Expr {
 fn infer(args: &Args, at: usize, bias: Option<&Tensor>) -> Result<Vec<Spec>> {
     let (input, weight) = (args.tensor(at)?, args.tensor(at + 1)?);
     let (own, shape) = (input.sizes(), weight.sizes());
+    if own.is_empty() || shape.len() != 2 {
+        return Err(Error::runtime(format!("{} is no matrix for an input of {}", Shape(shape), Shape(own))));
+    }
     let last = input.rank() - 1;
     let rows = own[..last].iter().product::<isize>();
     if own[last] != shape[1] {

@@ -14,6 +14,9 @@ use crate::expr::Expr;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Ints, Output, Value};
 
+/// What means are computed of.
+const MEANT: DTypes = DTypes::FLOATS.and(DTypes::of(&[DType::I64]));
+
 /// A tensor's elements for a kernel.
 fn address(tensor: &Tensor) -> *mut u8 {
     tensor.storage().pin().as_ptr().wrapping_offset(tensor.layout().offset * tensor.dtype().size() as isize)
@@ -22,6 +25,9 @@ fn address(tensor: &Tensor) -> *mut u8 {
 /// Runs a kernel on row-major operands of a dtype that it computes in, and casts the result.
 fn computed(result: &Tensor, input: &Tensor, kernel: impl FnOnce(DType, *const u8, *mut u8)) -> Result<()> {
     let dtype = result.dtype().compute();
+    if !matches!(dtype, DType::F32 | DType::F64 | DType::I64) {
+        return Err(refused("pooling", dtype));
+    }
     let input = plain(input, dtype)?;
     let same = dtype == result.dtype();
     let output = if same { result.clone() } else { crate::create::empty(result.sizes(), dtype, result.device())? };
@@ -70,7 +76,7 @@ pub static MAX_POOL: Row = Row {
     run: Run::Kernel(Kernel {
         infer: |args| {
             let input = args.tensor(0)?;
-            let sizes = with_space(input, args.ints(5)?);
+            let sizes = with_space(input, args.ints(5)?)?;
             Ok(vec![Spec::new(&sizes, input.dtype(), input), Spec::new(&sizes, DType::I64, input)])
         },
         cpu: |args, results| {
@@ -78,7 +84,13 @@ pub static MAX_POOL: Row = Row {
             let lists = [args.ints(1)?, args.ints(2)?, args.ints(3)?, args.ints(4)?];
             let dims = lists[0].len();
             let space = |tensor: &Tensor| tensor.sizes()[tensor.rank() - dims..].to_vec();
+            if dims == 0 || dims > 3 || lists.iter().any(|list| list.len() != dims || list.iter().any(|&n| n < 0)) {
+                return Err(unfit(&input));
+            }
             let axes = axes(&space(&input), &space(&results[0]), lists);
+            if !axes.iter().all(Axis::fits) {
+                return Err(unfit(&input));
+            }
             let count = count_planes(&input, dims);
             let (_input, _output, _places) = (input.storage().pin(), results[0].storage().pin(), results[1].storage().pin());
             if results[0].numel() > 0 {
@@ -97,11 +109,39 @@ pub static MAX_POOL: Row = Row {
     ..Row::BASE
 };
 
+/// Refuses windows that leave the input; the public rows never ask for such.
+#[cold]
+fn unfit(input: &Tensor) -> Error {
+    Error::runtime(format!("windows do not lie within an input of {}", Shape(input.sizes())))
+}
+
 /// The sizes of `input` with other sizes of space.
-fn with_space(input: &Tensor, space: &[i64]) -> Dims {
-    let mut sizes = Dims::from_slice(&input.sizes()[..input.rank() - space.len()]);
+fn with_space(input: &Tensor, space: &[i64]) -> Result<Dims> {
+    let Some(kept) = input.rank().checked_sub(space.len()) else { return Err(unfit(input)) };
+    let mut sizes = Dims::from_slice(&input.sizes()[..kept]);
     sizes.extend(to_dims(space));
-    sizes
+    Ok(sizes)
+}
+
+/// The places as a kernel reads them; each lies within a plane of `area` elements.
+fn places_within(places: &Tensor, area: usize) -> Result<Tensor> {
+    let places = plain(places, DType::I64)?;
+    let first = address(&places).cast::<i64>();
+    let pin = places.storage().pin();
+    // SAFETY: the tensor is row-major int64 and pinned.
+    if (0..places.numel()).any(|at| unsafe { *first.add(at) as u64 >= area as u64 }) {
+        return Err(Error::index(format!("a place is not within a plane of {area} elements")));
+    }
+    drop(pin);
+    Ok(places)
+}
+
+/// Planes of both tensors are of `dims` dimensions, and as many.
+fn check_planes(a: &Tensor, b: &Tensor, dims: usize) -> Result<()> {
+    if a.rank() < dims || b.rank() < dims || count_planes(a, dims) != count_planes(b, dims) {
+        return Err(unfit(a));
+    }
+    Ok(())
 }
 
 fn count_planes(tensor: &Tensor, dims: usize) -> usize {
@@ -128,11 +168,16 @@ pub static SCATTER: Row = Row {
 
     >>> torch._pool_scatter(torch.tensor([[3., 2.]]), torch.tensor([[1, 2]]), torch.ones(1, 4), 1)
     tensor([[0., 3., 2., 0.]])",
-    dtypes: DTypes::REAL,
+    dtypes: MEANT,
     run: Run::Kernel(Kernel {
         infer: |args| Ok(vec![Spec::new(args.tensor(2)?.sizes(), args.tensor(0)?.dtype(), args.tensor(0)?)]),
         cpu: |args, results| {
-            let (places, dims) = (plain(args.tensor(1)?, DType::I64)?, args.int(3)? as usize);
+            let dims = args.int(3)? as usize;
+            check_planes(&results[0], args.tensor(1)?, dims)?;
+            if args.tensor(0)?.sizes() != args.tensor(1)?.sizes() {
+                return Err(unfit(args.tensor(0)?));
+            }
+            let places = places_within(args.tensor(1)?, plane(&results[0], dims))?;
             let (count, sizes) = (count_planes(&results[0], dims), [plane(&places, dims), plane(&results[0], dims)]);
             let _places = places.storage().pin();
             // SAFETY: row-major operands of these sizes; the places come from the kernel that found them.
@@ -162,11 +207,13 @@ pub static GATHER: Row = Row {
 
     >>> torch._pool_gather(torch.tensor([[5., 6., 7.]]), torch.tensor([[2, 0]]), 1)
     tensor([[7., 5.]])",
-    dtypes: DTypes::REAL,
+    dtypes: MEANT,
     run: Run::Kernel(Kernel {
         infer: |args| Ok(vec![Spec::new(args.tensor(1)?.sizes(), args.tensor(0)?.dtype(), args.tensor(0)?)]),
         cpu: |args, results| {
-            let (places, dims) = (plain(args.tensor(1)?, DType::I64)?, args.int(2)? as usize);
+            let dims = args.int(2)? as usize;
+            check_planes(args.tensor(0)?, args.tensor(1)?, dims)?;
+            let places = places_within(args.tensor(1)?, plane(args.tensor(0)?, dims))?;
             let (count, sizes) = (count_planes(&places, dims), [plane(&places, dims), plane(args.tensor(0)?, dims)]);
             let _places = places.storage().pin();
             // SAFETY: as for `SCATTER`.
@@ -229,8 +276,7 @@ impl Plan {
         }
         if dilation.iter().any(|&n| n <= 0) {
             let axes = ["T", "H", "W"];
-            let each: Vec<String> =
-                dilation.iter().zip(&axes[3 - dims..]).map(|(n, axis)| format!("dilation{axis}: {n}")).collect();
+            let each: Vec<String> = dilation.iter().zip(&axes[3 - dims..]).map(|(n, axis)| format!("dilation{axis}: {n}")).collect();
             return Err(Error::runtime(format!("dilation should be greater than zero, but got {}", each.join(" "))));
         }
         if kernel.iter().any(|&n| n <= 0) {
@@ -238,11 +284,7 @@ impl Plan {
         }
         if rank != dims + 1 && rank != dims + 2 {
             return Err(Error::runtime(if dims == 1 {
-                format!(
-                    "{}: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:{}",
-                    words(args, 1),
-                    Shape(input.sizes())
-                )
+                format!("{}: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:{}", words(args, 1), Shape(input.sizes()))
             } else {
                 format!("non-empty {}D or {}D (batch mode) tensor expected for input", dims + 1, dims + 2)
             }));
@@ -262,21 +304,14 @@ impl Plan {
             }
             if pad > reach / 2 {
                 return Err(Error::runtime(if dims == 1 {
-                    format!(
-                        "max_pool1d() padding should be at most half of kernel size, but got padding={pad} and kernel_size={}",
-                        kernel[dim]
-                    )
+                    format!("max_pool1d() padding should be at most half of kernel size, but got padding={pad} and kernel_size={}", kernel[dim])
                 } else {
-                    format!(
-                        "pad should be at most half of effective kernel size, but got pad={pad}, kernel_size={} and dilation={}",
-                        kernel[dim], dilation[dim]
-                    )
+                    format!("pad should be at most half of effective kernel size, but got pad={pad}, kernel_size={} and dilation={}", kernel[dim], dilation[dim])
                 }));
             }
         }
         let space = &input.sizes()[rank - dims..];
-        let size =
-            |dim: usize| output_size(space[dim] as i64, kernel[dim], stride[dim], padding[dim], dilation[dim], ceil);
+        let size = |dim: usize| output_size(space[dim] as i64, kernel[dim], stride[dim], padding[dim], dilation[dim], ceil);
         let output: Ints = (0..dims).map(size).collect();
         if output.iter().any(|&n| n < 1) {
             return Err(too_small(args, input, &output));
@@ -309,26 +344,19 @@ fn max_pool(args: &Args, dims: usize) -> Result<Vec<Tensor>> {
         return Err(refused(&kernel, input.dtype()));
     }
     let [kernel, stride, padding, dilation] = plan.lists;
-    let outputs = MAX_POOL.call([
-        input.into(),
-        kernel.into(),
-        stride.into(),
-        padding.into(),
-        dilation.into(),
-        plan.output.into(),
-    ])?;
+    let outputs = MAX_POOL.call([input.into(), kernel.into(), stride.into(), padding.into(), dilation.into(), plan.output.into()])?;
     Ok(outputs.into_tensors())
 }
 
 macro_rules! max_rows {
-    ($($row:ident $name:literal $alias:literal $both:ident $with:literal $with_alias:literal $dims:literal $sample:expr, $doc:literal $example:literal;)*) => {$(
+    ($($row:ident $name:literal $alias:literal $both:ident $with:literal $with_alias:literal $dims:literal $dtypes:expr, $sample:expr, $doc:literal $example:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
             aliases: &[$alias],
             variants: Variants::FUNCTION,
             signature: "(Tensor self, int[] kernel_size, int[]? stride=None, int[] padding=0, int[] dilation=1, bool ceil_mode=False) -> Tensor",
             doc: concat!("The largest element of each window of ", $doc, ".\n\n", $example),
-            dtypes: DTypes::REAL,
+            dtypes: $dtypes,
             run: Run::Compose(|args| {
                 let first = max_pool(args, $dims)?.into_iter().next();
                 first.map(Output::Tensor).ok_or_else(|| Error::runtime("pooling gave nothing"))
@@ -344,7 +372,7 @@ macro_rules! max_rows {
             variants: Variants::FUNCTION,
             signature: "(Tensor self, int[] kernel_size, int[]? stride=None, int[] padding=0, int[] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
             doc: concat!("The largest element of each window of ", $doc, ", and its place among the elements of its channel."),
-            dtypes: DTypes::REAL,
+            dtypes: $dtypes,
             run: Run::Compose(|args| max_pool(args, $dims).map(Output::Tuple)),
             derivative: Derivative::Composed,
             samples: $sample,
@@ -355,13 +383,13 @@ macro_rules! max_rows {
 }
 
 max_rows! {
-    MAX_POOL1D "max_pool1d" "nn.functional.max_pool1d" MAX_POOL1D_BOTH "max_pool1d_with_indices" "nn.functional.max_pool1d_with_indices" 1
+    MAX_POOL1D "max_pool1d" "nn.functional.max_pool1d" MAX_POOL1D_BOTH "max_pool1d_with_indices" "nn.functional.max_pool1d_with_indices" 1 DTypes::FLOATS,
         &["t(2, 3, 8), 2", "t(3, 8), 3, 2, 1, 2, True"], "sequences `(N, C, L)` or `(C, L)`" "    >>> torch.max_pool1d(torch.tensor([[1., 3., 2., 0.]]), 2)
     tensor([[3., 2.]])";
-    MAX_POOL2D "max_pool2d" "nn.functional.max_pool2d" MAX_POOL2D_BOTH "max_pool2d_with_indices" "nn.functional.max_pool2d_with_indices" 2
+    MAX_POOL2D "max_pool2d" "nn.functional.max_pool2d" MAX_POOL2D_BOTH "max_pool2d_with_indices" "nn.functional.max_pool2d_with_indices" 2 DTypes::REAL,
         &["t(2, 3, 4, 6), 2", "t(3, 7, 7), 3, 2, 1, 2, True"], "images `(N, C, H, W)` or `(C, H, W)`" "    >>> torch.max_pool2d(torch.tensor([[[1., 3.], [2., 0.]]]), 2)
     tensor([[[3.]]])";
-    MAX_POOL3D "max_pool3d" "nn.functional.max_pool3d" MAX_POOL3D_BOTH "max_pool3d_with_indices" "nn.functional.max_pool3d_with_indices" 3
+    MAX_POOL3D "max_pool3d" "nn.functional.max_pool3d" MAX_POOL3D_BOTH "max_pool3d_with_indices" "nn.functional.max_pool3d_with_indices" 3 DTypes::REAL,
         &["t(2, 3, 4, 4, 4), 2"], "volumes `(N, C, D, H, W)` or `(C, D, H, W)`" "    >>> torch.max_pool3d(torch.tensor([[[[1., 3.], [2., 0.]]]]), (1, 2, 2))
     tensor([[[[3.]]]])";
 }
@@ -375,14 +403,14 @@ pub static MEANS: Row = Row {
 
     >>> torch._avg_pool(torch.tensor([[1., 3., 2., 0.]]), (0, 2), (2, 4), (2, 2), (2,), None)
     tensor([[2., 1.]])",
-    dtypes: DTypes::REAL,
+    dtypes: MEANT,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let input = args.tensor(0)?;
-            Ok(vec![Spec::new(&with_space(input, args.ints(4)?), input.dtype(), input)])
+            Ok(vec![Spec::new(&with_space(input, args.ints(4)?)?, input.dtype(), input)])
         },
         cpu: |args, results| {
-            let (input, means) = (args.tensor(0)?, means(args, [1, 2, 3, 4, 5], args.tensor(0)?.sizes())?);
+            let (input, means) = (args.tensor(0)?, means(args, args.tensor(0)?)?);
             let count = count_planes(input, args.ints(4)?.len());
             // SAFETY: row-major operands of the sizes that the windows say.
             computed(&results[0], input, |dtype, input, output| unsafe { means.forward(dtype, count, input, output) })
@@ -411,16 +439,17 @@ pub static SPREAD: Row = Row {
 
     >>> torch._avg_pool_spread(torch.tensor([[2., 1.]]), (0, 2), (2, 4), (2, 2), (2,), None, torch.ones(1, 4))
     tensor([[1.0000, 1.0000, 0.5000, 0.5000]])",
-    dtypes: DTypes::REAL,
+    dtypes: MEANT,
     run: Run::Kernel(Kernel {
         infer: |args| Ok(vec![Spec::new(args.tensor(6)?.sizes(), args.tensor(0)?.dtype(), args.tensor(0)?)]),
         cpu: |args, results| {
-            let means = means(args, [1, 2, 3, 4, 5], results[0].sizes())?;
+            let means = means(args, &results[0])?;
             let count = count_planes(&results[0], args.ints(4)?.len());
+            if args.tensor(0)?.sizes() != &with_space(&results[0], args.ints(4)?)? {
+                return Err(unfit(args.tensor(0)?));
+            }
             // SAFETY: row-major operands of the sizes that the windows say.
-            computed(&results[0], args.tensor(0)?, |dtype, input, output| unsafe {
-                means.backward(dtype, count, input, output)
-            })
+            computed(&results[0], args.tensor(0)?, |dtype, input, output| unsafe { means.backward(dtype, count, input, output) })
         },
     }),
     derivative: Derivative::Formulas(&[
@@ -436,23 +465,37 @@ pub static SPREAD: Row = Row {
     ..Row::BASE
 };
 
-/// The windows that a call lists, for planes of a tensor of `sizes`.
-fn means(args: &Args, [starts, ends, lengths, output, divisor]: [usize; 5], sizes: &[isize]) -> Result<Means> {
-    let (starts, ends, lengths, output) =
-        (args.ints(starts)?, args.ints(ends)?, args.ints(lengths)?, args.ints(output)?);
+/// The windows that a call lists at places 1 to 5, for planes of `input`.
+fn means(args: &Args, input: &Tensor) -> Result<Means> {
+    let (starts, ends, lengths, output) = (args.ints(1)?, args.ints(2)?, args.ints(3)?, args.ints(4)?);
+    let sizes = input.sizes();
+    let windows = output.iter().sum::<i64>() as usize;
+    if output.is_empty() || output.len() > sizes.len().min(3) || output.iter().any(|&n| n < 0) {
+        return Err(unfit(input));
+    }
+    if [starts, ends, lengths].iter().any(|list| list.len() != windows) {
+        return Err(unfit(input));
+    }
     let whole = Window { start: 0, end: 1, length: 1 };
     let mut axes = [vec![whole], vec![whole], vec![whole]];
     let mut space = [1; 3];
     let missing = 3 - output.len();
     let mut at = 0;
     for (dim, &count) in output.iter().enumerate() {
-        let window =
-            |i: usize| Window { start: starts[i] as usize, end: ends[i] as usize, length: lengths[i] as usize };
-        axes[missing + dim] = (at..at + count as usize).map(window).collect();
-        space[missing + dim] = sizes[sizes.len() - output.len() + dim] as usize;
+        let window = |i: usize| Window { start: starts[i] as usize, end: ends[i] as usize, length: lengths[i] as usize };
+        let (size, own) = (sizes[sizes.len() - output.len() + dim], at..at + count as usize);
+        if own.clone().any(|i| starts[i] < 0 || starts[i] > ends[i] || ends[i] > size as i64 || lengths[i] <= 0) {
+            return Err(unfit(input));
+        }
+        axes[missing + dim] = own.map(window).collect();
+        space[missing + dim] = size as usize;
         at += count as usize;
     }
-    Ok(Means { axes, sizes: space, divisor: args.optional_int(divisor) })
+    let divisor = args.optional_int(5);
+    if divisor == Some(0) {
+        return Err(unfit(input));
+    }
+    Ok(Means { axes, sizes: space, divisor })
 }
 
 /// Windows of all axes, one after the other.
@@ -472,14 +515,7 @@ impl Windows {
     }
 
     fn apply(self, input: &Tensor, divisor: Option<i64>) -> Result<Tensor> {
-        MEANS.tensor([
-            input.into(),
-            self.starts.into(),
-            self.ends.into(),
-            self.lengths.into(),
-            self.output.into(),
-            divisor.into(),
-        ])
+        MEANS.tensor([input.into(), self.starts.into(), self.ends.into(), self.lengths.into(), self.output.into(), divisor.into()])
     }
 }
 
@@ -509,15 +545,15 @@ fn avg_pool(args: &Args, dims: usize) -> Result<Output> {
 }
 
 macro_rules! avg_rows {
-    ($($row:ident $name:literal $alias:literal $dims:literal $divisor:literal $sample:expr, $doc:literal $example:literal;)*) => {$(
+    ($($row:ident $name:literal $aliases:expr, $dims:literal $divisor:literal $sample:expr, $doc:literal $example:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
-            aliases: &[$alias],
+            aliases: $aliases,
             namespace: "nn.functional",
             variants: Variants::FUNCTION.and(Variants::OUT),
             signature: concat!("(Tensor self, int[] kernel_size, int[]? stride=None, int[] padding=0, bool ceil_mode=False, bool count_include_pad=True", $divisor, ") -> Tensor"),
             doc: concat!("The mean of each window of ", $doc, "; zeros around the input count unless `count_include_pad` is false.\n\n", $example),
-            dtypes: DTypes::REAL,
+            dtypes: MEANT,
             run: Run::Compose(|args| avg_pool(args, $dims)),
             derivative: Derivative::Composed,
             samples: $sample,
@@ -528,13 +564,13 @@ macro_rules! avg_rows {
 }
 
 avg_rows! {
-    AVG_POOL1D "avg_pool1d" "avg_pool1d" 1 "" &["t(2, 3, 8), 2", "t(3, 8), 3, 2, 1, True, False"], "sequences `(N, C, L)` or `(C, L)`"
+    AVG_POOL1D "avg_pool1d" &["avg_pool1d"], 1 "" &["t(2, 3, 8), 2", "t(3, 8), 3, 2, 1, True, False"], "sequences `(N, C, L)` or `(C, L)`"
         "    >>> torch.nn.functional.avg_pool1d(torch.tensor([[1., 3., 2., 0.]]), 2)
     tensor([[2., 1.]])";
-    AVG_POOL2D "avg_pool2d" "_nn.avg_pool2d" 2 ", int? divisor_override=None" &["t(2, 3, 4, 6), 2", "t(3, 7, 7), 3, 2, 1, True, False"], "images `(N, C, H, W)` or `(C, H, W)`"
+    AVG_POOL2D "avg_pool2d" &[], 2 ", int? divisor_override=None" &["t(2, 3, 4, 6), 2", "t(3, 7, 7), 3, 2, 1, True, False"], "images `(N, C, H, W)` or `(C, H, W)`"
         "    >>> torch.nn.functional.avg_pool2d(torch.tensor([[[1., 3.], [2., 0.]]]), 2)
     tensor([[[1.5000]]])";
-    AVG_POOL3D "avg_pool3d" "_nn.avg_pool3d" 3 ", int? divisor_override=None" &["t(2, 3, 4, 4, 4), 2"], "volumes `(N, C, D, H, W)` or `(C, D, H, W)`"
+    AVG_POOL3D "avg_pool3d" &[], 3 ", int? divisor_override=None" &["t(2, 3, 4, 4, 4), 2"], "volumes `(N, C, D, H, W)` or `(C, D, H, W)`"
         "    >>> torch.nn.functional.avg_pool3d(torch.tensor([[[[1., 3.], [2., 0.]]]]), (1, 2, 2))
     tensor([[[[1.5000]]]])";
 }
@@ -557,10 +593,7 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
         )));
     }
     if output.iter().any(|&n| n < 0) {
-        return Err(Error::runtime(format!(
-            "{name}: elements of output_size must be greater than or equal to 0 but received {}",
-            Shape(&to_dims(&output))
-        )));
+        return Err(Error::runtime(format!("{name}: elements of output_size must be greater than or equal to 0 but received {}", Shape(&to_dims(&output)))));
     }
     if !input.dtype().is_floating() {
         return Err(refused(&format!("adaptive_avg_pool{}d", dims.max(2)), input.dtype()));
@@ -584,10 +617,10 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
 }
 
 macro_rules! adaptive_rows {
-    ($($row:ident $name:literal $alias:literal $dims:literal $sample:expr, $doc:literal $example:literal;)*) => {$(
+    ($($row:ident $name:literal $aliases:expr, $dims:literal $sample:expr, $doc:literal $example:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
-            aliases: &[$alias],
+            aliases: $aliases,
             namespace: "nn.functional",
             variants: Variants::FUNCTION,
             signature: "(Tensor self, int[] output_size) -> Tensor",
@@ -603,13 +636,13 @@ macro_rules! adaptive_rows {
 }
 
 adaptive_rows! {
-    ADAPTIVE_AVG_POOL1D "adaptive_avg_pool1d" "adaptive_avg_pool1d" 1 &["t(2, 3, 8), 3"], "sequences `(N, C, L)` or `(C, L)`"
+    ADAPTIVE_AVG_POOL1D "adaptive_avg_pool1d" &["adaptive_avg_pool1d"], 1 &["t(2, 3, 8), 3"], "sequences `(N, C, L)` or `(C, L)`"
         "    >>> torch.nn.functional.adaptive_avg_pool1d(torch.tensor([[1., 3., 2., 0.]]), 2)
     tensor([[2., 1.]])";
-    ADAPTIVE_AVG_POOL2D "adaptive_avg_pool2d" "_nn.adaptive_avg_pool2d" 2 &["t(2, 3, 5, 7), (3, 2)", "t(3, 5, 7), 1"], "images `(N, C, H, W)` or `(C, H, W)`"
+    ADAPTIVE_AVG_POOL2D "adaptive_avg_pool2d" &[], 2 &["t(2, 3, 5, 7), (3, 2)", "t(3, 5, 7), 1"], "images `(N, C, H, W)` or `(C, H, W)`"
         "    >>> torch.nn.functional.adaptive_avg_pool2d(torch.tensor([[[1., 3.], [2., 0.]]]), 1)
     tensor([[[1.5000]]])";
-    ADAPTIVE_AVG_POOL3D "adaptive_avg_pool3d" "_nn.adaptive_avg_pool3d" 3 &["t(2, 3, 5, 4, 4), 2"], "volumes `(N, C, D, H, W)` or `(C, D, H, W)`"
+    ADAPTIVE_AVG_POOL3D "adaptive_avg_pool3d" &[], 3 &["t(2, 3, 5, 4, 4), 2"], "volumes `(N, C, D, H, W)` or `(C, D, H, W)`"
         "    >>> torch.nn.functional.adaptive_avg_pool3d(torch.tensor([[[[1., 3.], [2., 0.]]]]), 1)
     tensor([[[[1.5000]]]])";
 }
