@@ -34,7 +34,11 @@ pub static CONV: Row = Row {
             let (input, weight) = (args.tensor(0)?, args.tensor(1)?);
             let dims = input.rank().saturating_sub(2);
             let lists = [args.ints(3)?.len(), args.ints(4)?.len(), args.ints(5)?.len()];
-            if dims == 0 || weight.rank() != input.rank() || lists != [dims, 2 * dims, dims] || args.ints(3)?.contains(&0) {
+            if dims == 0
+                || weight.rank() != input.rank()
+                || lists != [dims, 2 * dims, dims]
+                || args.ints(3)?.contains(&0)
+            {
                 return Err(Error::runtime("operands of a convolution do not fit each other"));
             }
             let mut sizes = Dims::from_slice(&[input.sizes()[0], weight.sizes()[0]]);
@@ -142,7 +146,8 @@ fn compute_dtype(dtype: DType) -> DType {
 fn check_operands(own: [&[isize]; 3], args: &Args) -> Result<()> {
     let [input, weight, output] = own;
     let (rank, groups) = (input.len(), args.int(6)? as isize);
-    let positive = |place: usize| Ok::<_, Error>(args.ints(place)?.len() == rank - 2 && args.ints(place)?.iter().all(|&n| n > 0));
+    let positive =
+        |place: usize| Ok::<_, Error>(args.ints(place)?.len() == rank - 2 && args.ints(place)?.iter().all(|&n| n > 0));
     let fits = (3..=5).contains(&rank)
         && own.iter().all(|sizes| sizes.len() == rank)
         && groups > 0

@@ -40,7 +40,11 @@ probabilities.
     ],
     errors: &[
         ("t(3, 4), torch.tensor([0, 1, 5])", "IndexError", "Target 5 is out of bounds."),
-        ("t(3, 4), i(4, 3), label_smoothing=1.5", "RuntimeError", "label_smoothing must be between 0.0 and 1.0. Got: 1.5"),
+        (
+            "t(3, 4), i(4, 3), label_smoothing=1.5",
+            "RuntimeError",
+            "label_smoothing must be between 0.0 and 1.0. Got: 1.5",
+        ),
     ],
     reference: "",
     ..Row::BASE
@@ -60,8 +64,9 @@ fn cross_entropy(args: &Args) -> Result<Tensor> {
     let logs = LOG_SOFTMAX.tensor([scores.into(), dim.into()])?;
     let row = if scores.rank() > 2 { &NLL_SPOTS } else { &NLL };
     let weight = args.optional_tensor(2);
-    let outputs =
-        row.call([(&logs).into(), target.into(), weight.into(), reduction.code().into(), args.int(3)?.into()])?.into_tensors();
+    let outputs = row
+        .call([(&logs).into(), target.into(), weight.into(), reduction.code().into(), args.int(3)?.into()])?
+        .into_tensors();
     let [loss, total] = <[Tensor; 2]>::try_from(outputs).map_err(|_| Error::runtime("the loss has two results"))?;
     if smoothing == 0.0 {
         return Ok(loss);
@@ -70,7 +75,8 @@ fn cross_entropy(args: &Args) -> Result<Tensor> {
     let share = smoothing / scores.sizes()[dim as usize] as f64;
     // As in the loss itself, no gradient flows to the weight.
     let weight = weight.map(Tensor::detach);
-    let each = -weighted(Expr::from(&logs), weight.as_ref(), dim, scores.rank()).call(&SUM_DIM, [Ints::from_slice(&[dim]).into()]);
+    let each = -weighted(Expr::from(&logs), weight.as_ref(), dim, scores.rank())
+        .call(&SUM_DIM, [Ints::from_slice(&[dim]).into()]);
     let ignored = Expr::from(target).with(&EQ, Expr::from(args.int(3)?));
     let each = ignored.choose(0.0, each);
     let spread = match reduction {

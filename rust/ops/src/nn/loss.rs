@@ -73,7 +73,7 @@ pub static MSE: Row = Row {
         Reduction::of_code(args.int(2)?).apply(squares).map(Output::Tensor)
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).and(Saves::input(1)), |d| mse_gradient(d)),
+        formula(0, Saves::input(0).and(Saves::input(1)), mse_gradient),
         formula(1, Saves::input(0).and(Saves::input(1)), |d| -mse_gradient(d)),
     ]),
     node: "MseLossBackward0",
@@ -97,7 +97,9 @@ fn reduction_at(args: &Args, place: usize) -> Result<Reduction> {
         (Some(false), _) => (Reduction::Sum, "sum"),
         _ => (Reduction::Mean, "mean"),
     };
-    crate::host::warn(&format!("size_average and reduce args will be deprecated, please use reduction='{word}' instead."))?;
+    crate::host::warn(&format!(
+        "size_average and reduce args will be deprecated, please use reduction='{word}' instead."
+    ))?;
     Ok(reduction)
 }
 
@@ -228,7 +230,10 @@ pub static BINARY_CROSS_ENTROPY: Row = Row {
         reduction.apply(each).map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
-    samples: &["t(2, 3).sigmoid(), t(2, 3).sigmoid()", "t(2, 3).sigmoid(), t(2, 3).sigmoid(), pos(3), reduction='none'"],
+    samples: &[
+        "t(2, 3).sigmoid(), t(2, 3).sigmoid()",
+        "t(2, 3).sigmoid(), t(2, 3).sigmoid(), pos(3), reduction='none'",
+    ],
     errors: &[("pos(3) + 2, pos(3)", "RuntimeError", "all elements of input should be between 0 and 1")],
     reference: "",
     ..Row::BASE

@@ -53,21 +53,22 @@ Shapes: input `(C)`, `(N, C)` or `(N, C, d1, ...)`, target the same without `C`.
 const NODE: &str = "NllLossBackward0";
 const NODE_OF_SPOTS: &str = "NllLoss2DBackward0";
 
-const SCATTERED: &[Formula] = &[formula(0, Saves::input(0).and(Saves::input(1)).and(Saves::input(2)).and(Saves::result(1)), |d| {
-    let gradient = || {
-        let weight = if d.is_tensor(2) { Some(d.input(2).done()?) } else { None };
-        NLL_BACKWARD.tensor([
-            d.grad().done()?.into(),
-            d.input(1).done()?.into(),
-            weight.into(),
-            d.int(3).into(),
-            d.int(4).into(),
-            d.result_of(1).done()?.into(),
-            d.input(0).done()?.into(),
-        ])
-    };
-    Expr::new(gradient())
-})];
+const SCATTERED: &[Formula] =
+    &[formula(0, Saves::input(0).and(Saves::input(1)).and(Saves::input(2)).and(Saves::result(1)), |d| {
+        let gradient = || {
+            let weight = if d.is_tensor(2) { Some(d.input(2).done()?) } else { None };
+            NLL_BACKWARD.tensor([
+                d.grad().done()?.into(),
+                d.input(1).done()?.into(),
+                weight.into(),
+                d.int(3).into(),
+                d.int(4).into(),
+                d.result_of(1).done()?.into(),
+                d.input(0).done()?.into(),
+            ])
+        };
+        Expr::new(gradient())
+    })];
 
 /// The row behind `nll_loss`, and the same for input of more than two dimensions, whose node torch names otherwise.
 const fn forward(name: &'static str, node: &'static str, sample: &'static [&'static str]) -> Row {
@@ -86,7 +87,8 @@ const fn forward(name: &'static str, node: &'static str, sample: &'static [&'sta
     }
 }
 
-pub static NLL: Row = forward("_nll_loss", NODE, &["t(3, 4), i(4, 3), None, 1, -100", "t(3, 4), i(4, 3), pos(4), 0, 1"]);
+pub static NLL: Row =
+    forward("_nll_loss", NODE, &["t(3, 4), i(4, 3), None, 1, -100", "t(3, 4), i(4, 3), pos(4), 0, 1"]);
 pub static NLL_SPOTS: Row = forward("_nll_loss2d", NODE_OF_SPOTS, &["t(2, 4, 3), i(4, 2, 3), pos(4), 1, 2"]);
 
 /// The gradient of the scores. It is linear in the incoming gradient, and so is the loss in the scores: each is the other's
@@ -114,21 +116,24 @@ pub static NLL_BACKWARD: Row = Row {
         },
         cpu: backward,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(1).and(Saves::input(2)), |d| {
-        let loss = || -> Result<Tensor> {
-            let weight = if d.is_tensor(2) { Some(d.input(2).done()?) } else { None };
-            let row = if d.rank(6) > 2 { &NLL_SPOTS } else { &NLL };
-            let outputs = row.call([
-                d.grad().done()?.into(),
-                d.input(1).done()?.into(),
-                weight.into(),
-                d.int(3).into(),
-                d.int(4).into(),
-            ])?;
-            outputs.into_tensors().into_iter().next().ok_or_else(|| Error::runtime("no loss"))
-        };
-        Expr::new(loss())
-    }), formula(6, Saves::NOTHING, |d| super::zeros_like_input(d, 6))]),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::input(1).and(Saves::input(2)), |d| {
+            let loss = || -> Result<Tensor> {
+                let weight = if d.is_tensor(2) { Some(d.input(2).done()?) } else { None };
+                let row = if d.rank(6) > 2 { &NLL_SPOTS } else { &NLL };
+                let outputs = row.call([
+                    d.grad().done()?.into(),
+                    d.input(1).done()?.into(),
+                    weight.into(),
+                    d.int(3).into(),
+                    d.int(4).into(),
+                ])?;
+                outputs.into_tensors().into_iter().next().ok_or_else(|| Error::runtime("no loss"))
+            };
+            Expr::new(loss())
+        }),
+        formula(6, Saves::NOTHING, |d| super::zeros_like_input(d, 6)),
+    ]),
     samples: &["t(), i(4, 3), None, 2, -100, t(), t(3, 4)", "t(2, 3), i(4, 2, 3), pos(4), 0, 1, t(), t(2, 4, 3)"],
     reference: "",
     ..Row::BASE
@@ -147,8 +152,11 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
     }
     let batch = to.first().copied().unwrap_or(0);
     if own.len() > 1 && batch != own[0] {
-        return Err(Error::value(format!("Expected input batch_size ({}) to match target batch_size ({batch}).", own[0]))
-            .shapes([own.as_slice(), to.as_slice()]));
+        return Err(Error::value(format!(
+            "Expected input batch_size ({}) to match target batch_size ({batch}).",
+            own[0]
+        ))
+        .shapes([own.as_slice(), to.as_slice()]));
     }
     if own.len() <= 2 && to.len() > 1 {
         return Err(Error::runtime("0D or 1D target tensor expected, multi-target not supported"));
@@ -168,14 +176,20 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
         return Err(Error::runtime(format!("Expected target size {}, got {}", Shape(&wanted), Shape(to))));
     }
     if target.dtype() != DType::I64 && target.dtype() != DType::U8 {
-        return Err(Error::runtime(format!("expected target dtype to be Long or Byte, but got {}", target.dtype().title()))
-            .hint("Class numbers are integers: target.long()."));
+        return Err(Error::runtime(format!(
+            "expected target dtype to be Long or Byte, but got {}",
+            target.dtype().title()
+        ))
+        .hint("Class numbers are integers: target.long()."));
     }
     if let Some(weight) = args.optional_tensor(2) {
         let flat = own.len() <= 2;
         if weight.numel() != classes as usize || flat && weight.rank() != 1 {
             let sentence = if flat {
-                format!("weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of shape: {}", Shape(weight.sizes()))
+                format!(
+                    "weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of shape: {}",
+                    Shape(weight.sizes())
+                )
             } else {
                 "weight tensor should be defined either for all or no classes".into()
             };
@@ -251,8 +265,11 @@ fn cpu(args: &Args, results: &[Tensor]) -> Result<()> {
     let source = plain(input, input.dtype())?;
     let strides = [sizes[1] * sizes[2], sizes[2], 1];
     let prepared = Prepared::new(args)?;
-    let (_input, _targets, _weights) =
-        (source.storage().pin(), prepared.targets.storage().pin(), prepared.weights.as_ref().map(|w| w.storage().pin()));
+    let (_input, _targets, _weights) = (
+        source.storage().pin(),
+        prepared.targets.storage().pin(),
+        prepared.weights.as_ref().map(|w| w.storage().pin()),
+    );
     let (out, total) = (results[0].storage().pin(), results[1].storage().pin());
     dispatch!(input.dtype(), T in [f32, f64, f16_, bf16_] => {
         let picks = prepared.picks::<T>(sizes, element(&source), strides, args.int(4)?);

@@ -276,7 +276,8 @@ impl Plan {
         }
         if dilation.iter().any(|&n| n <= 0) {
             let axes = ["T", "H", "W"];
-            let each: Vec<String> = dilation.iter().zip(&axes[3 - dims..]).map(|(n, axis)| format!("dilation{axis}: {n}")).collect();
+            let each: Vec<String> =
+                dilation.iter().zip(&axes[3 - dims..]).map(|(n, axis)| format!("dilation{axis}: {n}")).collect();
             return Err(Error::runtime(format!("dilation should be greater than zero, but got {}", each.join(" "))));
         }
         if kernel.iter().any(|&n| n <= 0) {
@@ -284,7 +285,11 @@ impl Plan {
         }
         if rank != dims + 1 && rank != dims + 2 {
             return Err(Error::runtime(if dims == 1 {
-                format!("{}: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:{}", words(args, 1), Shape(input.sizes()))
+                format!(
+                    "{}: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:{}",
+                    words(args, 1),
+                    Shape(input.sizes())
+                )
             } else {
                 format!("non-empty {}D or {}D (batch mode) tensor expected for input", dims + 1, dims + 2)
             }));
@@ -304,14 +309,21 @@ impl Plan {
             }
             if pad > reach / 2 {
                 return Err(Error::runtime(if dims == 1 {
-                    format!("max_pool1d() padding should be at most half of kernel size, but got padding={pad} and kernel_size={}", kernel[dim])
+                    format!(
+                        "max_pool1d() padding should be at most half of kernel size, but got padding={pad} and kernel_size={}",
+                        kernel[dim]
+                    )
                 } else {
-                    format!("pad should be at most half of effective kernel size, but got pad={pad}, kernel_size={} and dilation={}", kernel[dim], dilation[dim])
+                    format!(
+                        "pad should be at most half of effective kernel size, but got pad={pad}, kernel_size={} and dilation={}",
+                        kernel[dim], dilation[dim]
+                    )
                 }));
             }
         }
         let space = &input.sizes()[rank - dims..];
-        let size = |dim: usize| output_size(space[dim] as i64, kernel[dim], stride[dim], padding[dim], dilation[dim], ceil);
+        let size =
+            |dim: usize| output_size(space[dim] as i64, kernel[dim], stride[dim], padding[dim], dilation[dim], ceil);
         let output: Ints = (0..dims).map(size).collect();
         if output.iter().any(|&n| n < 1) {
             return Err(too_small(args, input, &output));
@@ -344,7 +356,14 @@ fn max_pool(args: &Args, dims: usize) -> Result<Vec<Tensor>> {
         return Err(refused(&kernel, input.dtype()));
     }
     let [kernel, stride, padding, dilation] = plan.lists;
-    let outputs = MAX_POOL.call([input.into(), kernel.into(), stride.into(), padding.into(), dilation.into(), plan.output.into()])?;
+    let outputs = MAX_POOL.call([
+        input.into(),
+        kernel.into(),
+        stride.into(),
+        padding.into(),
+        dilation.into(),
+        plan.output.into(),
+    ])?;
     Ok(outputs.into_tensors())
 }
 
@@ -449,7 +468,9 @@ pub static SPREAD: Row = Row {
                 return Err(unfit(args.tensor(0)?));
             }
             // SAFETY: row-major operands of the sizes that the windows say.
-            computed(&results[0], args.tensor(0)?, |dtype, input, output| unsafe { means.backward(dtype, count, input, output) })
+            computed(&results[0], args.tensor(0)?, |dtype, input, output| unsafe {
+                means.backward(dtype, count, input, output)
+            })
         },
     }),
     derivative: Derivative::Formulas(&[
@@ -482,7 +503,8 @@ fn means(args: &Args, input: &Tensor) -> Result<Means> {
     let missing = 3 - output.len();
     let mut at = 0;
     for (dim, &count) in output.iter().enumerate() {
-        let window = |i: usize| Window { start: starts[i] as usize, end: ends[i] as usize, length: lengths[i] as usize };
+        let window =
+            |i: usize| Window { start: starts[i] as usize, end: ends[i] as usize, length: lengths[i] as usize };
         let (size, own) = (sizes[sizes.len() - output.len() + dim], at..at + count as usize);
         if own.clone().any(|i| starts[i] < 0 || starts[i] > ends[i] || ends[i] > size as i64 || lengths[i] <= 0) {
             return Err(unfit(input));
@@ -515,7 +537,14 @@ impl Windows {
     }
 
     fn apply(self, input: &Tensor, divisor: Option<i64>) -> Result<Tensor> {
-        MEANS.tensor([input.into(), self.starts.into(), self.ends.into(), self.lengths.into(), self.output.into(), divisor.into()])
+        MEANS.tensor([
+            input.into(),
+            self.starts.into(),
+            self.ends.into(),
+            self.lengths.into(),
+            self.output.into(),
+            divisor.into(),
+        ])
     }
 }
 
@@ -593,7 +622,10 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
         )));
     }
     if output.iter().any(|&n| n < 0) {
-        return Err(Error::runtime(format!("{name}: elements of output_size must be greater than or equal to 0 but received {}", Shape(&to_dims(&output)))));
+        return Err(Error::runtime(format!(
+            "{name}: elements of output_size must be greater than or equal to 0 but received {}",
+            Shape(&to_dims(&output))
+        )));
     }
     if !input.dtype().is_floating() {
         return Err(refused(&format!("adaptive_avg_pool{}d", dims.max(2)), input.dtype()));
