@@ -895,7 +895,7 @@ class Tensor:
     @overload
     def random_(self, to: _int, *, generator: Generator | None = None) -> Tensor: ...
     @overload
-    def random_(self, from: _int, to: _int | None, *, generator: Generator | None = None) -> Tensor: ...
+    def random_(self, from_: _int, to: _int | None, *, generator: Generator | None = None) -> Tensor: ...
     def ravel(self) -> Tensor:
         """The elements in one dimension, row-major; a view where that is possible."""
     def reciprocal(self) -> Tensor:
@@ -1070,14 +1070,14 @@ class Tensor:
     @overload
     def std(self, *dim: _int, correction: _Number | None = None, keepdim: _bool = False) -> Tensor: ...
     @overload
-    def std_mean(self, unbiased: _bool = True) -> __:
+    def std_mean(self, unbiased: _bool = True) -> tuple[Tensor, ...]:
         """The standard deviation and the mean of all elements."""
     @overload
-    def std_mean(self, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False) -> __: ...
+    def std_mean(self, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False) -> tuple[Tensor, ...]: ...
     @overload
-    def std_mean(self, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False) -> __: ...
+    def std_mean(self, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False) -> tuple[Tensor, ...]: ...
     @overload
-    def std_mean(self, *dim: _int, correction: _Number | None = None, keepdim: _bool = False) -> __: ...
+    def std_mean(self, *dim: _int, correction: _Number | None = None, keepdim: _bool = False) -> tuple[Tensor, ...]: ...
     def sub(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
         """Subtracts `other`, scaled by `alpha`, from `self`."""
     def sub_(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
@@ -1157,7 +1157,7 @@ class Tensor:
         """One dimension taken apart into several; one of `sizes` may be -1."""
     def unfold(self, dimension: _int, size: _int, step: _int) -> Tensor:
         """A view of all windows of `size` along `dimension`, `step` apart; the window becomes the last dimension."""
-    def uniform_(self, from: _float = 0, to: _float = 1, *, generator: Generator | None = None) -> Tensor:
+    def uniform_(self, from_: _float = 0, to: _float = 1, *, generator: Generator | None = None) -> Tensor:
         """Fills the tensor with numbers drawn evenly from `from` up to `to`."""
     def unsafe_chunk(self, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
         """The views of the function without `unsafe_` in its name."""
@@ -1179,14 +1179,14 @@ class Tensor:
     @overload
     def var(self, *dim: _int, correction: _Number | None = None, keepdim: _bool = False) -> Tensor: ...
     @overload
-    def var_mean(self, unbiased: _bool = True) -> __:
+    def var_mean(self, unbiased: _bool = True) -> tuple[Tensor, ...]:
         """The variance and the mean of all elements."""
     @overload
-    def var_mean(self, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False) -> __: ...
+    def var_mean(self, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False) -> tuple[Tensor, ...]: ...
     @overload
-    def var_mean(self, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False) -> __: ...
+    def var_mean(self, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False) -> tuple[Tensor, ...]: ...
     @overload
-    def var_mean(self, *dim: _int, correction: _Number | None = None, keepdim: _bool = False) -> __: ...
+    def var_mean(self, *dim: _int, correction: _Number | None = None, keepdim: _bool = False) -> tuple[Tensor, ...]: ...
     def vdot(self, other: Tensor) -> Tensor:
         """The sum of the products of two vectors' elements, those of the first conjugated."""
     @overload
@@ -1339,18 +1339,9 @@ def _legacy_layout(data: bytes) -> _LegacyLayout: ...
 
 def _join_group(count: UntypedStorage) -> None: ...
 
-class __(NamedTuple):
-    : Tensor
-    : Tensor
-
 class _output_total_weight(NamedTuple):
     output: Tensor
     total_weight: Tensor
-
-class ___(NamedTuple):
-    : Tensor
-    : Tensor
-    : Tensor
 
 class _min_max(NamedTuple):
     min: Tensor

@@ -4,7 +4,7 @@ from builtins import bool as _bool, float as _float, int as _int, str as _str
 from collections.abc import Sequence
 from typing import overload
 
-from ._C import Generator, Tensor, _DeviceLike, _Number, __, _output_total_weight, ___, _min_max, _values_indices, dtype as _dtype
+from ._C import Generator, Tensor, _DeviceLike, _Number, _output_total_weight, _min_max, _values_indices, dtype as _dtype
 
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The magnitude of each element; of complex numbers too."""
@@ -571,15 +571,15 @@ def max(input: Tensor, dim: _int, keepdim: _bool = False, *, out: tuple[Tensor, 
 def max(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def max_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> Tensor:
     """The largest element of each window of sequences `(N, C, L)` or `(C, L)`."""
-def max_pool1d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> __:
+def max_pool1d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> tuple[Tensor, ...]:
     """The largest element of each window of sequences `(N, C, L)` or `(C, L)`, and its place among the elements of its channel."""
 def max_pool2d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> Tensor:
     """The largest element of each window of images `(N, C, H, W)` or `(C, H, W)`."""
-def max_pool2d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> __:
+def max_pool2d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> tuple[Tensor, ...]:
     """The largest element of each window of images `(N, C, H, W)` or `(C, H, W)`, and its place among the elements of its channel."""
 def max_pool3d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> Tensor:
     """The largest element of each window of volumes `(N, C, D, H, W)` or `(C, D, H, W)`."""
-def max_pool3d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> __:
+def max_pool3d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> tuple[Tensor, ...]:
     """The largest element of each window of volumes `(N, C, D, H, W)` or `(C, D, H, W)`, and its place among the elements of its channel."""
 def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The larger of two elements; nan if either is."""
@@ -916,14 +916,14 @@ def std(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: 
 @overload
 def std(input: Tensor, *dim: _int, correction: _Number | None = None, keepdim: _bool = False, out: Tensor | None = None) -> Tensor: ...
 @overload
-def std_mean(input: Tensor, unbiased: _bool = True) -> __:
+def std_mean(input: Tensor, unbiased: _bool = True) -> tuple[Tensor, ...]:
     """The standard deviation and the mean of all elements."""
 @overload
-def std_mean(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> __: ...
+def std_mean(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]: ...
 @overload
-def std_mean(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> __: ...
+def std_mean(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]: ...
 @overload
-def std_mean(input: Tensor, *dim: _int, correction: _Number | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> __: ...
+def std_mean(input: Tensor, *dim: _int, correction: _Number | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]: ...
 def sub(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """Subtracts `other`, scaled by `alpha`, from `self`."""
 def subtract(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
@@ -1025,14 +1025,14 @@ def var(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: 
 @overload
 def var(input: Tensor, *dim: _int, correction: _Number | None = None, keepdim: _bool = False, out: Tensor | None = None) -> Tensor: ...
 @overload
-def var_mean(input: Tensor, unbiased: _bool = True) -> __:
+def var_mean(input: Tensor, unbiased: _bool = True) -> tuple[Tensor, ...]:
     """The variance and the mean of all elements."""
 @overload
-def var_mean(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> __: ...
+def var_mean(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]: ...
 @overload
-def var_mean(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> __: ...
+def var_mean(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]: ...
 @overload
-def var_mean(input: Tensor, *dim: _int, correction: _Number | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> __: ...
+def var_mean(input: Tensor, *dim: _int, correction: _Number | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]: ...
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sum of the products of two vectors' elements, those of the first conjugated."""
 def view_as_complex(input: Tensor) -> Tensor:

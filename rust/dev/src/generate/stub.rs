@@ -61,6 +61,7 @@ fn named_results(names: &Names) -> Vec<&'static [&'static str]> {
     let mut found = Vec::new();
     for row in names.values().flatten() {
         if let Returns::Named(fields) = row.schema().returns
+            && !fields.contains(&"")
             && !found.contains(&fields)
         {
             found.push(fields);
@@ -141,7 +142,12 @@ fn parameters(row: &Row, form: Form, loose: bool) -> String {
 }
 
 fn parameter(param: &Param) -> String {
-    let name = if param.name == "self" { "input" } else { param.name };
+    let name = match param.name {
+        "self" => "input",
+        // A keyword of Python: callers give it by position.
+        "from" => "from_",
+        name => name,
+    };
     let none = if param.optional || param.default == Some("None") { " | None" } else { "" };
     let default = match param.default {
         Some(plain @ ("None" | "True" | "False")) => format!(" = {plain}"),
@@ -167,6 +173,7 @@ fn aliased(annotation: &str) -> String {
 fn returns(row: &Row) -> String {
     match row.schema().returns {
         Returns::Tensor => "Tensor".into(),
+        Returns::Named(fields) if fields.contains(&"") => "tuple[Tensor, ...]".into(),
         Returns::Named(fields) => tuple_name(fields),
         Returns::List => "tuple[Tensor, ...]".into(),
         Returns::Other("ScalarType") => "_dtype".into(),
