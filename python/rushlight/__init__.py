@@ -11,6 +11,9 @@ from rushlight._size import Size
 
 __version__ = "0.1.0"
 
+# The operators once more: also those that are not for users and whose names begin with an underscore.
+globals().update(_C._functions[""])
+
 half, float, double = _C.float16, _C.float32, _C.float64
 cfloat, cdouble = _C.complex64, _C.complex128
 short, int, long = _C.int16, _C.int32, _C.int64

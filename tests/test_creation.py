@@ -1,0 +1,137 @@
+"""Factories: values, dtypes, keywords, refusals, each as torch 2.13 has them."""
+
+import pytest
+
+import rushlight as torch
+
+
+@pytest.mark.parametrize(
+    ("expression", "values", "dtype"),
+    [
+        ("torch.arange(5)", [0, 1, 2, 3, 4], "int64"),
+        ("torch.arange(1, 5, 2)", [1, 3], "int64"),
+        ("torch.arange(5, 0, -2)", [5, 3, 1], "int64"),
+        ("torch.arange(2.5)", [0.0, 1.0, 2.0], "float32"),
+        ("torch.arange(start=1, end=3)", [1, 2], "int64"),
+        ("torch.arange(1.0, 5.000001, 2.0, dtype=torch.int64)", [1, 3], "int64"),
+        ("torch.arange(2**62, 2**62 + 2)", [2**62, 2**62 + 1], "int64"),
+        ("torch.arange(3, dtype=torch.bfloat16)", [0.0, 1.0, 2.0], "bfloat16"),
+        ("torch.linspace(0, 1, 5)", [0.0, 0.25, 0.5, 0.75, 1.0], "float32"),
+        ("torch.linspace(0, 10, steps=4, dtype=torch.int64)", [0, 3, 6, 10], "int64"),
+        ("torch.linspace(4.3, 1, 4, dtype=torch.int64)", [4, 3, 2, 1], "int64"),
+        ("torch.linspace(3, 7, 1)", [3.0], "float32"),
+        ("torch.linspace(torch.tensor(0.0), 1, 3)", [0.0, 0.5, 1.0], "float32"),
+        ("torch.linspace(0, 1j, 3)", [0j, 0.5j, 1j], "complex64"),
+        ("torch.logspace(0, 2, 3)", [1.0, 10.0, 100.0], "float32"),
+        ("torch.logspace(0, 3, 4, base=2)", [1.0, 2.0, 4.0, 8.0], "float32"),
+        ("torch.eye(2, 3)", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], "float32"),
+        ("torch.eye(2, dtype=torch.bool)", [[True, False], [False, True]], "bool"),
+        ("torch.full((2,), 3)", [3, 3], "int64"),
+        ("torch.full((2,), 3.0)", [3.0, 3.0], "float32"),
+        ("torch.full((2,), True)", [True, True], "bool"),
+        ("torch.full((), 1j)", 1j, "complex64"),
+        ("torch.full((2,), 2.5, dtype=torch.int32)", [2, 2], "int32"),
+        ("torch.full((2,), -1, dtype=torch.uint8)", [255, 255], "uint8"),
+        ("torch.zeros(2, 2)", [[0.0, 0.0], [0.0, 0.0]], "float32"),
+        ("torch.zeros([])", 0.0, "float32"),
+        ("torch.zeros(size=(1,), dtype=int)", [0], "int64"),
+        ("torch.ones(2, dtype=torch.complex128)", [1 + 0j, 1 + 0j], "complex128"),
+        ("torch.zeros_like(torch.tensor([1, 2]))", [0, 0], "int64"),
+        ("torch.ones_like(torch.zeros(2), dtype=torch.int8)", [1, 1], "int8"),
+        ("torch.full_like(torch.zeros(2, dtype=torch.int32), 2.5)", [2, 2], "int32"),
+        ("torch.ones(1, dtype=torch.int32).new_zeros(2)", [0, 0], "int32"),
+        ("torch.ones(1).new_ones((2,), dtype=torch.int64)", [1, 1], "int64"),
+        ("torch.ones(1).new_full((2,), 1.5)", [1.5, 1.5], "float32"),
+        ("torch.ones(1, dtype=torch.float64).new_tensor([1, 2])", [1.0, 2.0], "float64"),
+        ("torch.scalar_tensor(3)", 3.0, "float32"),
+        ("torch.tril_indices(2, 3)", [[0, 1, 1], [0, 0, 1]], "int64"),
+        ("torch.triu_indices(2, 3, 1)", [[0, 0, 1], [1, 2, 2]], "int64"),
+        ("torch.complex(torch.tensor([1.0]), torch.tensor([2.0]))", [1 + 2j], "complex64"),
+        ("torch.empty(2).fill_(3)", [3.0, 3.0], "float32"),
+        ("torch.empty(2).fill_(torch.tensor(3))", [3.0, 3.0], "float32"),
+        ("torch.ones(2).zero_()", [0.0, 0.0], "float32"),
+        ("torch.fill(torch.zeros(2), 3)", [3.0, 3.0], "float32"),
+        ("torch.zeros(2, dtype=torch.int64).copy_(torch.tensor([1.7, -1.7]))", [1, -1], "int64"),
+    ],
+)
+def test_values(expression, values, dtype):
+    tensor = eval(expression)
+    assert tensor.tolist() == values
+    assert tensor.dtype == getattr(torch, dtype)
+
+
+@pytest.mark.parametrize(
+    ("expression", "error", "sentence"),
+    [
+        ("torch.arange(5, 0)", RuntimeError, "upper bound and lower bound inconsistent with step sign"),
+        ("torch.arange(0, 5, 0)", RuntimeError, "step must be nonzero"),
+        ("torch.arange(0, float('inf'))", RuntimeError, "unsupported range: 0 -> inf"),
+        ("torch.arange(2, dtype=torch.bool)", NotImplementedError, "\"arange_cpu\" not implemented for 'Bool'"),
+        ("torch.linspace(0, 1, -1)", RuntimeError, "number of steps must be non-negative"),
+        ("torch.eye(-1)", RuntimeError, "n must be greater or equal to 0, got -1"),
+        ("torch.zeros(2, -1)", RuntimeError, "Trying to create tensor with negative dimension -1: [2, -1]"),
+        ("torch.zeros(2.5)", TypeError, "zeros(): argument 'size' (position 1) must be tuple of ints, not float"),
+        ("torch.zeros()", TypeError, "zeros() missing 1 required positional arguments: \"size\""),
+        ("torch.full((2,), 300, dtype=torch.uint8)", RuntimeError, "value cannot be converted to type uint8_t without"),
+        ("torch.full((2,), 1j, dtype=torch.float32)", RuntimeError, "value cannot be converted to type float without"),
+        ("torch.zeros(1, dtype=torch.int32, requires_grad=True)", RuntimeError, "Only Tensors of floating point and"),
+        ("torch.zeros(1, out=torch.ones(1), dtype=torch.int64)", RuntimeError, "dtype Long does not match dtype of out"),
+        ("torch.empty_strided((2, 3), (1,))", RuntimeError, "dimensionality of sizes (2) must match dimensionality of"),
+        ("torch.ones(2).fill_(torch.ones(1))", RuntimeError, "fill_ only supports 0-dimension value tensor but got"),
+        ("torch.ones(1, device='cuda')", RuntimeError, "Found no NVIDIA driver on your system."),
+        ("torch.ones(1, device='nowhere')", RuntimeError, "Expected one of cpu, cuda,"),
+        ("torch.complex(torch.ones(1), torch.ones(1).double())", RuntimeError, "Expected object of scalar type Float"),
+    ],
+)
+def test_refusals(expression, error, sentence):
+    with pytest.raises(error) as caught:
+        eval(expression)
+    assert str(caught.value).startswith(sentence)
+
+
+def test_order_in_memory():
+    turned = torch.ones(2, 3).t()
+    assert torch.zeros_like(turned).stride() == (1, 3)
+    assert torch.zeros_like(turned, memory_format=torch.contiguous_format).stride() == (2, 1)
+    assert torch.zeros_like(torch.ones(2, 3)[:, ::2]).stride() == (2, 1)
+    assert torch.empty(1, 2, 3, 4, memory_format=torch.channels_last).stride() == (24, 1, 8, 2)
+    assert torch.empty_strided((2, 3), (1, 2)).stride() == (1, 2)
+    assert torch.ones(1, 2, 3, 4).to(memory_format=torch.channels_last).is_contiguous(memory_format=torch.channels_last)
+
+
+def test_requires_grad():
+    x = torch.zeros(2, requires_grad=True)
+    assert x.requires_grad and x.is_leaf
+    assert torch.rand(2, requires_grad=True).is_leaf
+
+
+def test_default_dtype():
+    try:
+        torch.set_default_dtype(torch.float64)
+        assert torch.zeros(1).dtype == torch.tensor(1.0).dtype == torch.arange(1.0).dtype == torch.float64
+        assert torch.tensor(1j).dtype == torch.complex128
+    finally:
+        torch.set_default_dtype(torch.float32)
+    with pytest.raises(TypeError, match="only floating-point types are supported as the default type"):
+        torch.set_default_dtype(torch.int64)
+
+
+def test_out():
+    out = torch.ones(2, dtype=torch.int64)
+    assert torch.zeros(2, out=out) is out
+    assert out.tolist() == [0, 0]
+
+
+def test_meta():
+    assert torch.arange(5, device="meta").shape == (5,)
+    assert torch.rand(2, 3, device="meta").is_meta
+    assert torch.zeros_like(torch.ones(2, device="meta")).is_meta
+
+
+def test_resize():
+    x = torch.arange(6)
+    assert x.resize_(2, 2) is x
+    assert x.tolist() == [[0, 1], [2, 3]]
+    assert x.resize_(3, 2).shape == (3, 2)
+    with pytest.raises(RuntimeError, match="cannot resize variables that require grad"):
+        torch.ones(2, requires_grad=True).resize_(3)

@@ -1,0 +1,255 @@
+"""NumPy, the buffer protocol and DLPack: the same memory on both sides."""
+
+import gc
+import threading
+import weakref
+
+import pytest
+
+import rushlight as torch
+
+np = pytest.importorskip("numpy")
+
+SHARED = "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_dtypes_both_ways(name):
+    array = np.array([[0, 1, 2], [3, 4, 5]]).astype(name)
+    tensor = torch.from_numpy(array)
+    assert tensor.dtype == getattr(torch, name)
+    assert tensor.tolist() == array.tolist()
+    back = tensor.numpy()
+    assert back.dtype == array.dtype and (back == array).all()
+    assert back.__array_interface__["data"] == array.__array_interface__["data"]
+
+
+def test_writes_are_seen_on_both_sides():
+    array = np.zeros(3)
+    tensor = torch.from_numpy(array)
+    tensor[0] = 1
+    array[1] = 2
+    assert array.tolist() == tensor.tolist() == [1, 2, 0]
+    tensor.numpy()[2] = 3
+    assert array.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("view", ["[::-1]", "[:, ::-2]", "[::-1, 1:]", ".T", "[1:2, :0]", "[None]", "[0, 0]", "[::2].T[::-1]"])
+def test_strides(view):
+    array = np.arange(20.0).reshape(4, 5)
+    part = eval(f"array{view}")
+    tensor = torch.from_numpy(np.asarray(part))
+    assert tensor.tolist() == part.tolist()
+    assert tensor.numpy().tolist() == part.tolist()
+    assert np.asarray(tensor).strides == np.asarray(part).strides or part.size < 2
+
+
+def test_read_only_memory_stays_so():
+    array = np.arange(3.0)
+    array.flags.writeable = False
+    tensor = torch.from_numpy(array)
+    assert not tensor.numpy().flags.writeable
+    with pytest.raises(ValueError, match="read-only"):
+        tensor.add_(1)
+    assert (tensor + 1).tolist() == [1, 2, 3]
+    assert torch.frombuffer(b"abc", dtype=torch.uint8).tolist() == [97, 98, 99]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "sentence"),
+    [
+        (lambda: np.array(["a"]), TypeError, "can't convert np.ndarray of type numpy.str_. The only supported types are"),
+        (lambda: np.array([object()]), TypeError, "can't convert np.ndarray of type numpy.object_."),
+        (lambda: np.ones(2, ">f4"), ValueError, "given numpy array has byte order different from the native"),
+        (lambda: np.ones(4, [("a", "i1"), ("b", "f4")])["b"], ValueError, "given numpy array strides not a multiple"),
+        (lambda: [1], TypeError, "expected np.ndarray (got list)"),
+    ],
+)
+def test_arrays_that_are_refused(make, error, sentence):
+    with pytest.raises(error) as caught:
+        torch.from_numpy(make())
+    assert str(caught.value).startswith(sentence)
+
+
+def test_tensors_that_are_refused():
+    with pytest.raises(RuntimeError, match=r"Can't call numpy\(\) on Tensor that requires grad. Use tensor.detach"):
+        torch.ones(2, requires_grad=True).numpy()
+    with pytest.raises(RuntimeError, match="requires grad"):
+        np.asarray(torch.ones(2, requires_grad=True))
+    with pytest.raises(TypeError, match="can't convert meta device type tensor to numpy"):
+        torch.ones(2, device="meta").numpy()
+    assert torch.ones(2, requires_grad=True).numpy(force=True).tolist() == [1, 1]
+
+
+def test_bfloat16():
+    tensor = torch.tensor([1.5, 2.0], dtype=torch.bfloat16)
+    try:
+        import ml_dtypes
+    except ImportError:
+        with pytest.raises(TypeError, match="Got unsupported ScalarType BFloat16"):
+            tensor.numpy()
+    else:
+        array = tensor.numpy()
+        assert array.dtype == ml_dtypes.bfloat16
+        assert torch.from_numpy(array).tolist() == [1.5, 2.0]
+
+
+def test_the_array_lives_as_long_as_the_tensor():
+    array = np.ones(1000)
+    alive = weakref.ref(array)
+    tensor = torch.from_numpy(array)
+    del array
+    gc.collect()
+    assert alive() is not None and tensor.sum().item() == 1000
+    del tensor
+    gc.collect()
+    assert alive() is None
+
+
+def test_the_tensor_lives_as_long_as_the_array():
+    array = torch.arange(5).numpy()
+    gc.collect()
+    assert array.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_memory_may_be_let_go_by_any_thread():
+    for _ in range(20):
+        tensors = [torch.from_numpy(np.ones(10)) for _ in range(20)]
+        thread = threading.Thread(target=tensors.clear)
+        thread.start()
+        thread.join()
+    array = np.ones(3)
+    alive = weakref.ref(array)
+    boxes = [torch.from_numpy(array)]
+    del array
+    thread = threading.Thread(target=boxes.clear)
+    thread.start()
+    thread.join()
+    gc.collect()
+    for _ in range(100):
+        if alive() is None:
+            break
+    assert alive() is None
+
+
+def test_numbers_of_numpy():
+    assert torch.tensor(np.float64(1.5)).dtype == torch.float64
+    assert torch.tensor([np.float32(1.5)]).dtype == torch.float32
+    assert torch.tensor([np.int16(1), 2.5]).tolist() == [1.0, 2.5]
+    assert torch.tensor([np.bool_(True)]).dtype == torch.bool
+    assert torch.tensor(np.array(1.5), dtype=torch.int32).item() == 1
+    assert (torch.ones(2) * np.float32(2)).tolist() == [2, 2]
+
+
+def test_as_tensor_shares_and_tensor_copies():
+    array = np.zeros(2, np.float32)
+    torch.as_tensor(array)[0] = 1
+    assert array[0] == 1
+    torch.tensor(array)[1] = 1
+    assert array[1] == 0
+    assert torch.as_tensor(array, dtype=torch.float64).dtype == torch.float64
+    x = torch.ones(2)
+    assert torch.as_tensor(x) is x
+
+
+def test_asarray():
+    array = np.zeros(2)
+    torch.asarray(array)[0] = 1
+    assert array[0] == 1
+    torch.asarray(array, copy=True)[1] = 1
+    assert array[1] == 0
+    assert torch.asarray(3).item() == 3
+    assert torch.asarray(bytearray(8), dtype=torch.float32).tolist() == [0, 0]
+    with pytest.raises(ValueError, match="can't alias tensor with dtype 'Double' into dtype 'Int'."):
+        torch.asarray(array, dtype=torch.int32, copy=False)
+    with pytest.raises(ValueError, match="can't alias arbitrary sequence into a tensor."):
+        torch.asarray([1], copy=False)
+
+
+def test_buffers():
+    tensor = torch.arange(6, dtype=torch.int16).reshape(2, 3)
+    view = memoryview(tensor)
+    assert (view.format, view.shape, view.strides, view.readonly) == ("h", (2, 3), (6, 2), False)
+    assert view.tolist() == tensor.tolist()
+    view[1, 2] = 9
+    assert tensor[1, 2].item() == 9
+    assert memoryview(tensor.t()).tolist() == tensor.t().tolist()
+    with pytest.raises(BufferError):
+        bytes(memoryview(tensor.t()).cast("B"))
+    with pytest.raises(BufferError):
+        memoryview(torch.ones(1, dtype=torch.bfloat16))
+
+
+def test_frombuffer():
+    raw = bytearray(range(8))
+    tensor = torch.frombuffer(raw, dtype=torch.int16, count=2, offset=2)
+    tensor[0] = -1
+    assert raw[2:4] == b"\xff\xff"
+    for keywords, sentence in [
+        ({"count": 5}, "requested buffer length (5 * 2 bytes) after offset (0 bytes) must not be greater than actual"),
+        ({"offset": 9}, "offset (9 bytes) must be non-negative and no greater than buffer length (8 bytes) minus 1"),
+        ({"offset": 1}, "buffer length (7 bytes) after offset (1 bytes) must be a multiple of element size (2)"),
+    ]:
+        with pytest.raises(ValueError) as caught:
+            torch.frombuffer(raw, dtype=torch.int16, **keywords)
+        assert str(caught.value).startswith(sentence)
+
+
+def test_array_protocols():
+    tensor = torch.arange(4.0)
+    assert np.sqrt(tensor).tolist() == [0, 1, np.sqrt(np.float32(2)), np.sqrt(np.float32(3))]
+    assert tensor.__array__(np.float64).dtype == np.float64
+    assert np.asarray(tensor).__array_interface__["data"][0] == tensor.data_ptr()
+
+
+@pytest.mark.parametrize("name", [*SHARED, "bfloat16"])
+def test_dlpack_round_trip(name):
+    tensor = torch.zeros(2, 3, dtype=getattr(torch, name))
+    back = torch.from_dlpack(tensor)
+    assert back.dtype == tensor.dtype and back.data_ptr() == tensor.data_ptr()
+
+
+def test_dlpack_with_numpy():
+    tensor = torch.arange(6.0).reshape(2, 3).t()
+    array = np.from_dlpack(tensor)
+    assert array.tolist() == tensor.tolist() and array.strides == (4, 12)
+    own = np.arange(3.0)
+    torch.from_dlpack(own)[0] = 5
+    assert own[0] == 5
+    assert tensor.__dlpack_device__() == (1, 0)
+
+
+def test_dlpack_refusals():
+    with pytest.raises(BufferError, match="Can't export tensors that require gradient, use tensor.detach()"):
+        torch.ones(1, requires_grad=True).__dlpack__()
+    with pytest.raises(ValueError, match="negative strides"):
+        torch.from_dlpack(np.arange(3.0)[::-1])
+    with pytest.raises(BufferError, match="negative strides"):
+        torch.from_numpy(np.arange(3.0)[::-1]).__dlpack__()
+    capsule = torch.ones(1).__dlpack__()
+    torch.from_dlpack(capsule)
+    with pytest.raises((RuntimeError, TypeError)):
+        torch.from_dlpack(capsule)
+    torch.ones(1).__dlpack__(max_version=(1, 0))  # nobody takes it: it lets go by itself
+
+
+def test_dlpack_keeps_read_only():
+    array = np.arange(3.0)
+    array.flags.writeable = False
+    tensor = torch.from_dlpack(array)
+    with pytest.raises(ValueError, match="read-only"):
+        tensor.zero_()
+    with pytest.raises(BufferError):
+        tensor.__dlpack__()
+    assert not np.from_dlpack(tensor).flags.writeable
+
+
+def test_dlpack_keeps_memory():
+    back = torch.from_dlpack(torch.arange(5))
+    gc.collect()
+    assert back.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_lists_of_arrays_warn_once():
+    with pytest.warns(UserWarning, match="Creating a tensor from a list of numpy.ndarrays is extremely slow."):
+        assert torch.tensor([np.ones(2), np.zeros(2)]).tolist() == [[1, 1], [0, 0]]
