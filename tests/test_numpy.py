@@ -34,14 +34,18 @@ def test_writes_are_seen_on_both_sides():
     assert array.tolist() == [1, 2, 3]
 
 
-@pytest.mark.parametrize("view", ["[::-1]", "[:, ::-2]", "[::-1, 1:]", ".T", "[1:2, :0]", "[None]", "[0, 0]", "[::2].T[::-1]"])
+@pytest.mark.parametrize(
+    "view", ["[::-1]", "[:, ::-2]", "[::-1, 1:]", ".T", "[1:2, :0]", "[None]", "[0, 0]", "[::2].T[::-1]"]
+)
 def test_strides(view):
     array = np.arange(20.0).reshape(4, 5)
     part = eval(f"array{view}")
     tensor = torch.from_numpy(np.asarray(part))
     assert tensor.tolist() == part.tolist()
     assert tensor.numpy().tolist() == part.tolist()
-    assert np.asarray(tensor).strides == np.asarray(part).strides or part.size < 2
+    # A step along an axis of one element is never taken, so each side may write what it likes there.
+    walked = [axis for axis, size in enumerate(np.shape(part)) if size > 1]
+    assert [np.asarray(tensor).strides[axis] for axis in walked] == [np.asarray(part).strides[axis] for axis in walked]
 
 
 def test_read_only_memory_stays_so():
@@ -58,7 +62,11 @@ def test_read_only_memory_stays_so():
 @pytest.mark.parametrize(
     ("make", "error", "sentence"),
     [
-        (lambda: np.array(["a"]), TypeError, "can't convert np.ndarray of type numpy.str_. The only supported types are"),
+        (
+            lambda: np.array(["a"]),
+            TypeError,
+            "can't convert np.ndarray of type numpy.str_. The only supported types are",
+        ),
         (lambda: np.array([object()]), TypeError, "can't convert np.ndarray of type numpy.object_."),
         (lambda: np.ones(2, ">f4"), ValueError, "given numpy array has byte order different from the native"),
         (lambda: np.ones(4, [("a", "i1"), ("b", "f4")])["b"], ValueError, "given numpy array strides not a multiple"),
@@ -174,8 +182,8 @@ def test_buffers():
     view[1, 2] = 9
     assert tensor[1, 2].item() == 9
     assert memoryview(tensor.t()).tolist() == tensor.t().tolist()
-    with pytest.raises(BufferError):
-        bytes(memoryview(tensor.t()).cast("B"))
+    with pytest.raises(TypeError, match="C-contiguous"):
+        memoryview(tensor.t()).cast("B")
     with pytest.raises(BufferError):
         memoryview(torch.ones(1, dtype=torch.bfloat16))
 

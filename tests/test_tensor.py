@@ -40,7 +40,12 @@ def test_inferred_dtype(data, dtype):
         ([[1, 2], 3], {}, TypeError, "not a sequence"),
         ([1, [2]], {}, TypeError, "'list' object cannot be interpreted as an integer"),
         (300, {"dtype": torch.uint8}, RuntimeError, "value cannot be converted to type uint8 without overflow"),
-        (float("nan"), {"dtype": torch.int64}, RuntimeError, "value cannot be converted to type int64 without overflow"),
+        (
+            float("nan"),
+            {"dtype": torch.int64},
+            RuntimeError,
+            "value cannot be converted to type int64 without overflow",
+        ),
         (2**63, {}, ValueError, "Overflow when unpacking long long"),
         (1j, {"dtype": torch.float32}, TypeError, "must be real number, not complex"),
         (1, {"requires_grad": True}, RuntimeError, "Only Tensors of floating point and complex dtype can require grad"),
@@ -239,7 +244,14 @@ def test_pickles(protocol):
     x = torch.arange(6.0).reshape(2, 3).t().requires_grad_()
     y = pickle.loads(pickle.dumps(x, protocol))
     assert y.tolist() == x.tolist() and y.stride() == x.stride() and y.requires_grad
-    for value in (torch.float32, torch.device("cpu"), torch.Size([1]), torch.strided, torch.preserve_format, torch.Tensor):
+    for value in (
+        torch.float32,
+        torch.device("cpu"),
+        torch.Size([1]),
+        torch.strided,
+        torch.preserve_format,
+        torch.Tensor,
+    ):
         assert pickle.loads(pickle.dumps(value, protocol)) == value
 
 

@@ -30,9 +30,9 @@ def main():
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_USAGE)
         sys.exit(0 if arguments else 2)
-    from rushlight import _alias
+    from rushlight import _as_torch
 
-    _alias.install_everywhere()
+    _as_torch.install_everywhere()
     if arguments[0] == "-m":
         if len(arguments) < 2:
             sys.exit(_USAGE)

@@ -2,6 +2,7 @@
 
 import doctest
 import itertools
+import math
 import warnings
 
 import numpy as np
@@ -789,7 +790,20 @@ def enlarge(row, sample):
     tensors = tensors_in(draw(row, sample, "float32"))
     numel = max((x.numel() for x in tensors), default=0)
     rank = max((sum(size > 1 for size in x.shape) for x in tensors), default=0)
-    return round((LARGE / numel) ** (1 / rank)) if numel and rank else 0
+    if not numel or not rank:
+        return 0
+    # Results may grow faster than arguments: as many pairs, say, as the square of the elements.
+    small, double = (results_numel(row, sample, scale) for scale in (1, 2))
+    growth = math.log2(double / small) if small and double and double > small else rank
+    return round(min((LARGE / numel) ** (1 / rank), (20 * LARGE / (small or 1)) ** (1 / growth)))
+
+
+def results_numel(row, sample, scale):
+    args, kwargs = draw(row, sample, "float32", scale)
+    try:
+        return sum(x.numel() for x in tensors_in(call(row.function(), args, kwargs)))
+    except (RuntimeError, IndexError, ValueError):
+        return 0  # the sample has numbers that do not grow with its sizes
 
 
 @every_row
@@ -816,8 +830,6 @@ def test_threads(row, thorough):
                     results = tensors_in(call(row.function(), args, kwargs))
                 except (RuntimeError, IndexError, ValueError):
                     break  # the sample has numbers that do not grow with its sizes
-                if sum(r.numel() for r in results) > 20 * LARGE:
-                    break
                 wanted = [r for r in results if r.requires_grad]
                 grads = gradients(wanted, inputs, directions(wanted, 7)) if wanted else []
                 found = [*results, *grads]

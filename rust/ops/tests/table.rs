@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rushlight::derive::Derivative;
-use rushlight::row::{Promote, Run, Variants};
+use rushlight::row::{Promote, Run};
 use rushlight::signature::{Kind, Param, Returns, Schema};
 use rushlight::{Row, table};
 

@@ -1,7 +1,7 @@
 //! Tensors stretched to one shape, and grids of all combinations.
 
 use rushlight_core::broadcast::broadcast_all;
-use rushlight_core::{Error, Result};
+use rushlight_core::{DType, Device, Error, Result};
 
 use crate::derive::Derivative;
 use crate::row::{DTypes, Row, Run, Variants};
@@ -168,10 +168,15 @@ pub static COMBINATIONS: Row = Row {
         if r == 0 {
             return Ok(Output::Tensor(crate::create::empty(&[0], own.dtype(), own.device())?));
         }
-        let mut places = Vec::new();
-        choose(own.numel() as i64, r as usize, args.bool(2)?, &mut Vec::new(), &mut places);
-        let chosen = op!(crate::index::along::INDEX_SELECT, own, 0i64, crate::from_slice(&places)?)?;
-        let rows = (places.len() / r as usize) as isize;
+        let (n, again) = (own.numel() as isize, args.bool(2)?);
+        let rows = choices(n, r as isize, again).ok_or_else(|| {
+            Error::runtime(format!("the combinations of {r} out of {n} elements are more than memory can count"))
+        })?;
+        let places = crate::create::empty(&[rows, r as isize], DType::I64, Device::Cpu)?;
+        // SAFETY: the storage is fresh, contiguous and `rows * r` long; nobody else has seen it.
+        unsafe { choose(places.storage().pin().as_ptr().cast(), rows as usize, r as usize, n as i64, again) };
+        let places = op!(crate::view::RESHAPE, places, sizes_value(&[-1]))?;
+        let chosen = op!(crate::index::along::INDEX_SELECT, own, 0i64, places)?;
         op!(crate::view::RESHAPE, chosen, sizes_value(&[rows, r as isize])).map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
@@ -180,16 +185,41 @@ pub static COMBINATIONS: Row = Row {
     ..Row::BASE
 };
 
-/// Appends every choice that begins with `taken`.
-fn choose(n: i64, r: usize, again: bool, taken: &mut Vec<i64>, places: &mut Vec<i64>) {
-    if taken.len() == r {
-        places.extend_from_slice(taken);
-        return;
+/// How many choices there are; `None` where `r` times that count does not fit an `isize`.
+fn choices(n: isize, r: isize, again: bool) -> Option<isize> {
+    let pool = if again && n > 0 { n.checked_add(r - 1)? } else { n };
+    if r > pool {
+        return Some(0);
     }
-    let start = taken.last().map_or(0, |&last| if again { last } else { last + 1 });
-    for next in start..n {
-        taken.push(next);
-        choose(n, r, again, taken, places);
-        taken.pop();
+    let mut count = 1isize;
+    for step in 1..=r.min(pool - r) {
+        // A binomial coefficient at every step, so that the division is exact.
+        count = isize::try_from(count as i128 * (pool - step + 1) as i128 / step as i128).ok()?;
+    }
+    count.checked_mul(r)?;
+    Some(count)
+}
+
+/// Writes the choices in order, a row each.
+///
+/// # Safety
+/// `places` has room for `rows * r` elements, and `rows` is what [`choices`] counts.
+unsafe fn choose(places: *mut i64, rows: usize, r: usize, n: i64, again: bool) {
+    let least = |place: usize| if again { 0 } else { place as i64 };
+    let most = |place: usize| if again { n - 1 } else { n - (r - place) as i64 };
+    for row in 0..rows {
+        // SAFETY: the caller's promise.
+        let here = unsafe { std::slice::from_raw_parts_mut(places.add(row * r), r) };
+        if row == 0 {
+            here.iter_mut().enumerate().for_each(|(place, element)| *element = least(place));
+            continue;
+        }
+        // SAFETY: the row before lies right before this one.
+        here.copy_from_slice(unsafe { std::slice::from_raw_parts(places.add((row - 1) * r), r) });
+        let last = (0..r).rev().find(|&place| here[place] < most(place)).unwrap_or(0);
+        let next = here[last] + 1;
+        for (step, element) in here[last..].iter_mut().enumerate() {
+            *element = if again { next } else { next + step as i64 };
+        }
     }
 }

@@ -5,7 +5,7 @@ This folder's parent is on the path of the program and of every process it start
 
 import sys
 
-from rushlight import _alias
+from rushlight import _as_torch
 
-_alias.install()
-sys.modules["torch"] = _alias.package
+_as_torch.install()
+sys.modules["torch"] = _as_torch.package
