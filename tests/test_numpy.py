@@ -38,8 +38,7 @@ def test_writes_are_seen_on_both_sides():
     "view", ["[::-1]", "[:, ::-2]", "[::-1, 1:]", ".T", "[1:2, :0]", "[None]", "[0, 0]", "[::2].T[::-1]"]
 )
 def test_strides(view):
-    array = np.arange(20.0).reshape(4, 5)
-    part = eval(f"array{view}")
+    part = eval(f"array{view}", {"array": np.arange(20.0).reshape(4, 5)})
     tensor = torch.from_numpy(np.asarray(part))
     assert tensor.tolist() == part.tolist()
     assert tensor.numpy().tolist() == part.tolist()

@@ -144,7 +144,7 @@ def test_sequences():
         with pytest.raises(TypeError, match="0-d tensor"):
             word(torch.tensor(1))
     with pytest.raises(RuntimeError, match="Tensor.__contains__ only supports Tensor or scalar, but you passed in a"):
-        "a" in x
+        x.__contains__("a")
 
 
 def test_to_returns_itself_where_nothing_changes():
@@ -156,7 +156,7 @@ def test_to_returns_itself_where_nothing_changes():
     assert x.to("meta").is_meta
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
         torch.ones(1, device="meta").cpu()
-    for name in ("cuda", "to"):
+    for name in () if torch.cuda.is_available() else ("cuda", "to"):
         with pytest.raises(RuntimeError, match="Found no NVIDIA driver on your system."):
             getattr(x, name)(*([] if name == "cuda" else ["cuda"]))
 
