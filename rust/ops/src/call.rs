@@ -71,6 +71,7 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
         (Run::Views(layouts), Target::Fresh) => views(*layouts, &args),
         (Run::Compose(body), Target::Fresh) => body(&args),
         (Run::Body(body), Target::Fresh) => unrecorded(*body, &args),
+        (Run::Overwrite(body), Target::Fresh) => overwrite(*body, &args),
         (_, target) => crate::variants::through_copy(&args, target),
     };
     profile::end(span, row, &args);
@@ -335,12 +336,22 @@ fn common_dtype(operands: &Operands, extra: &[Scalar]) -> Result<DType> {
 
 /// Step 5 for a result of its own.
 pub fn allocate(spec: &Spec) -> Result<Tensor> {
-    let bytes = match spec.layout.span() {
-        Some((low, high)) => (high - low + 1) as usize * spec.dtype.size(),
-        None => 0,
+    let bytes = match spec.layout.checked_span() {
+        Some(Some((low, high))) => high
+            .checked_sub(low)
+            .and_then(|reach| reach.checked_add(1)?.checked_mul(spec.dtype.size() as isize))
+            .ok_or_else(|| too_large(&spec.layout))?,
+        Some(None) => 0,
+        None => return Err(too_large(&spec.layout)),
     };
-    let storage = Storage::on(spec.device, bytes)?;
+    let storage = Storage::on(spec.device, bytes as usize)?;
     Ok(Tensor::new(storage, spec.layout.clone(), spec.dtype, spec.device))
+}
+
+#[cold]
+fn too_large(layout: &Layout) -> Error {
+    let sizes = rushlight_core::layout::Shape(&layout.sizes);
+    Error::runtime(format!("Storage size calculation overflowed with sizes={sizes}"))
 }
 
 fn kernel(body: &Kernel, args: &Args) -> Result<Output> {
@@ -420,6 +431,16 @@ fn unrecorded(body: fn(&Args) -> Result<Output>, args: &Args) -> Result<Output> 
         body(args)?
     };
     node::record(args, output)
+}
+
+/// Runs a body that fills the first argument, between autograd's checks and its record.
+fn overwrite(body: fn(&Args, &Tensor) -> Result<()>, args: &Args) -> Result<Output> {
+    check_devices(args)?;
+    let own = args.tensor(0)?;
+    crate::variants::check_writable(own)?;
+    let change = node::Change::begin(args)?;
+    body(args, own)?;
+    change.finish()
 }
 
 fn view(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Result<Output> {

@@ -154,6 +154,8 @@ pub enum Run {
     Compose(fn(&Args) -> Result<Output>),
     /// Anything, most often other rows too: what happens inside leaves no trace in the graph, and the derivative is the row's own.
     Body(fn(&Args) -> Result<Output>),
+    /// The first argument filled anew, in place, whatever it held; the derivative is the row's own.
+    Overwrite(fn(&Args, &Tensor) -> Result<()>),
     /// One other row, chosen by the arguments, with the arguments to call it with; it writes in place and to `out=`.
     Defer(for<'a> fn(Args<'a>) -> Result<Args<'a>>),
 }

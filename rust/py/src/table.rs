@@ -86,6 +86,7 @@ fn run(run: &Run) -> &'static str {
         Run::View(_) | Run::Retype(_) => "view",
         Run::Views(_) => "views",
         Run::Body(_) => "body",
+        Run::Overwrite(_) => "overwrite",
         _ => "compose",
     }
 }

@@ -83,8 +83,9 @@ pub static EMPTY: Row = Row {
         let layout = Layout { strides: strides(&sizes, args.optional_str(1), None)?, sizes, offset: 0 };
         options.finish(crate::call::allocate(&Spec { layout, dtype: options.dtype(), device: options.device() })?)
     }),
-    samples: &["(0, 3)"],
+    samples: &["(2, 3)", "(0, 3)", "(1, 2, 2, 2), memory_format=torch.channels_last"],
     errors: &[("(2, -1)", "RuntimeError", "Trying to create tensor with negative dimension -1: [2, -1]")],
+    reference: "np.empty(size, dtype or np.float32)",
     ..BASE
 };
 
@@ -96,8 +97,13 @@ pub static ZEROS: Row = Row {
     >>> torch.zeros(2, 3)
     tensor([[0., 0., 0.],
             [0., 0., 0.]])",
+    check: Some(|args| match args.ints(0)?.iter().all(|size| *size >= 0) {
+        true => Ok(()),
+        false => Err(Error::runtime("zeros: Dimension size must be non-negative.")),
+    }),
     run: Run::Compose(|args| by_size(args, Some(Scalar::ZERO))),
     samples: &["(2, 3)", "()", "(0, 2)"],
+    errors: &[("(2, -1)", "RuntimeError", "zeros: Dimension size must be non-negative.")],
     reference: "np.zeros(size, dtype=dtype or np.float32)",
     ..BASE
 };
@@ -111,6 +117,7 @@ pub static ONES: Row = Row {
     tensor([1., 1.])",
     run: Run::Compose(|args| by_size(args, Some(Scalar::ONE))),
     samples: &["(2, 3)", "()", "(0, 2)"],
+    errors: &[("(2, -1)", "RuntimeError", "Trying to create tensor with negative dimension -1: [2, -1]")],
     reference: "np.ones(size, dtype=dtype or np.float32)",
     ..BASE
 };
@@ -166,7 +173,12 @@ pub static EMPTY_STRIDED: Row = Row {
         }
         options.finish(crate::call::allocate(&Spec { layout, dtype: options.dtype(), device: options.device() })?)
     }),
-    samples: &[],
+    samples: &["(2, 3), (1, 2)", "(), ()", "(0, 3), (3, 1)"],
+    errors: &[
+        ("(2, 3), (1,)", "RuntimeError", "dimensionality of sizes (2) must match dimensionality of strides (1)"),
+        ("(-1,), (1,)", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]"),
+    ],
+    reference: "np.empty(size, dtype or np.float32)",
     ..BASE
 };
 
@@ -219,7 +231,13 @@ pub static EMPTY_LIKE: Row = Row {
         let (options, tensor) = like(args)?;
         options.finish(tensor)
     }),
-    samples: &[],
+    samples: &["t(2, 3)", "t(2, 3).t()", "t()"],
+    errors: &[(
+        "t(2), memory_format=torch.channels_last",
+        "RuntimeError",
+        "required rank 4 tensor to use channels_last format",
+    )],
+    reference: "np.empty_like(self)",
     ..LIKE
 };
 
@@ -283,6 +301,9 @@ pub static NEW_EMPTY: Row = Row {
     >>> torch.ones(1, dtype=torch.int32).new_empty(2).dtype
     torch.int32",
     run: Run::Compose(|args| new(args, None)),
+    samples: &["t(2), (2, 3)", "t(), ()"],
+    errors: &[("t(2), (-1,)", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]")],
+    reference: "np.empty(size, self.dtype)",
     ..NEW
 };
 
@@ -295,6 +316,7 @@ pub static NEW_ZEROS: Row = Row {
     tensor([0, 0])",
     run: Run::Compose(|args| new(args, Some(Scalar::ZERO))),
     samples: &["t(2), (3,)"],
+    errors: &[("t(2), (-1,)", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]")],
     reference: "np.zeros(size, self.dtype)",
     ..NEW
 };
@@ -308,6 +330,7 @@ pub static NEW_ONES: Row = Row {
     tensor([1, 1])",
     run: Run::Compose(|args| new(args, Some(Scalar::ONE))),
     samples: &["t(2), (3,)"],
+    errors: &[("t(2), (-1,)", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]")],
     reference: "np.ones(size, self.dtype)",
     ..NEW
 };
@@ -321,6 +344,19 @@ pub static NEW_FULL: Row = Row {
     tensor([3, 3])",
     run: Run::Compose(|args| new(args, Some(args.scalar(2)?))),
     samples: &["t(2), (3,), 1"],
+    errors: &[
+        ("t(2), (-1,), 1", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]"),
+        (
+            "t(2).to(torch.uint8), (2,), 300",
+            "RuntimeError",
+            "value cannot be converted to type uint8_t without overflow",
+        ),
+        (
+            "torch.zeros(1, dtype=torch.uint8), (2,), 300",
+            "RuntimeError",
+            "value cannot be converted to type uint8_t without overflow",
+        ),
+    ],
     reference: "np.full(size, fill_value, self.dtype)",
     ..NEW
 };
@@ -340,6 +376,12 @@ pub static NEW_EMPTY_STRIDED: Row = Row {
         inner.values[4] = crate::value::Value::Device(args.device(5).unwrap_or(own.device()));
         crate::call::call(inner)
     }),
+    samples: &["t(2), (2, 3), (1, 2)"],
+    errors: &[
+        ("t(2), (2, 3), (1,)", "RuntimeError", "dimensionality of sizes (2) must match dimensionality of strides (1)"),
+        ("t(2), (-1,), (1,)", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]"),
+    ],
+    reference: "np.empty(size, self.dtype)",
     ..NEW
 };
 
@@ -419,6 +461,10 @@ pub static TRIL_INDICES: Row = Row {
             [0, 0, 1]])",
     run: Run::Compose(|args| triangle(args, |i, j, offset| j - i <= offset)),
     samples: &["3, 3", "2, 4, 1", "4, 2, -1"],
+    errors: &[
+        ("-1, 2", "RuntimeError", "row must be non-negative, got-1"),
+        ("2, -1", "RuntimeError", "col must be non-negative, got-1"),
+    ],
     reference: "np.array(np.tril_indices(row, offset, col))",
     ..BASE
 };
@@ -434,6 +480,10 @@ pub static TRIU_INDICES: Row = Row {
             [0, 1, 1]])",
     run: Run::Compose(|args| triangle(args, |i, j, offset| j - i >= offset)),
     samples: &["3, 3", "2, 4, 1", "4, 2, -1"],
+    errors: &[
+        ("-1, 2", "RuntimeError", "row must be non-negative, got-1"),
+        ("2, -1", "RuntimeError", "col must be non-negative, got-1"),
+    ],
     reference: "np.array(np.triu_indices(row, offset, col))",
     ..BASE
 };

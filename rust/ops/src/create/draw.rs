@@ -10,7 +10,8 @@ use rushlight_rng::distributions::{self, IntRange};
 use rushlight_rng::{Element, FullRange64, Generator as Stream};
 
 use super::assemble::pairs;
-use super::overwrite::{OVERWRITTEN, change, nothing};
+use super::c_text;
+use super::overwrite::{OVERWRITTEN, nothing};
 use crate::derive::{Derivative, Saves, formula};
 use crate::generator::Generator;
 use crate::row::{DTypes, Row, Run, Variants};
@@ -87,20 +88,47 @@ macro_rules! real {
     }};
 }
 
+/// Bounds, and their distance, must be finite numbers of the dtype.
+fn check_range(dtype: DType, from: f64, to: f64) -> Result<()> {
+    let greatest = match dtype {
+        DType::F16 => 65504.0,
+        DType::BF16 => 3.389_531_389_251_535_5e38,
+        DType::F32 => f64::from(f32::MAX),
+        _ => f64::MAX,
+    };
+    for (name, bound) in [("from", from), ("to", to)] {
+        if bound.is_nan() || bound.abs() > greatest {
+            return Err(Error::runtime(format!("{name} is out of bounds for {}", dtype.c_name())));
+        }
+    }
+    if from > to {
+        return Err(Error::runtime(format!(
+            "uniform_ expects to return a [from, to) range, but found from={} > to={}",
+            c_text(from),
+            c_text(to)
+        )));
+    }
+    if to - from > greatest {
+        return Err(Error::runtime(format!(
+            "uniform_ expects to-from <= std::numeric_limits<{}>::max(), but found to={} and from={} which result in to-from to exceed the limit",
+            dtype.title(),
+            c_text(to),
+            c_text(from)
+        )));
+    }
+    Ok(())
+}
+
 pub fn uniform(tensor: &Tensor, generator: &Generator, from: f64, to: f64) -> Result<()> {
     floating!(tensor, "check_uniform_bounds", |target, T| {
-        if from > to {
-            return Err(Error::runtime(format!(
-                "uniform_ expects to return a [from, to) range, but found from={from} > to={to}"
-            )));
-        }
+        check_range(target.dtype(), from, to)?;
         fill::<T>(target, generator, |stream, out| distributions::uniform(stream, out, from, to))
     })
 }
 
 pub fn normal(tensor: &Tensor, generator: &Generator, mean: f64, std: f64) -> Result<()> {
-    if std < 0.0 {
-        return Err(Error::runtime(format!("normal expects std >= 0.0, but found std {std}")));
+    if std.is_nan() || std < 0.0 {
+        return Err(Error::runtime(format!("normal expects std >= 0.0, but found std {}", c_text(std))));
     }
     // The variance of a complex number is shared by its parts.
     let std = if tensor.dtype().is_complex() { std / std::f64::consts::SQRT_2 } else { std };
@@ -166,7 +194,7 @@ fn anything(tensor: &Tensor, generator: &Generator) -> Result<()> {
 
 pub fn bernoulli(tensor: &Tensor, generator: &Generator, p: f64) -> Result<()> {
     if !(0.0..=1.0).contains(&p) {
-        return Err(Error::runtime(format!("bernoulli_ expects p to be in [0, 1], but got p={p}")));
+        return Err(Error::runtime(format!("bernoulli_ expects p to be in [0, 1], but got p={}", c_text(p))));
     }
     if tensor.dtype().is_wide_unsigned() {
         return Err(refused("bernoulli_scalar_cpu_", tensor.dtype()));
@@ -178,7 +206,7 @@ pub fn bernoulli(tensor: &Tensor, generator: &Generator, p: f64) -> Result<()> {
 
 /// Coins, each with the probability at its own place.
 pub fn bernoulli_each(tensor: &Tensor, generator: &Generator, p: &Tensor) -> Result<()> {
-    let layout = p.layout().broadcast_to(tensor.sizes())?;
+    let layout = crate::view::expand::stretched(p.layout(), tensor.sizes().clone())?;
     let mut order: Vec<usize> = (0..tensor.rank()).collect();
     order.sort_by_key(|&dim| std::cmp::Reverse(tensor.layout().strides[dim].abs()));
     // The probabilities in the order in which the elements are drawn.
@@ -202,7 +230,7 @@ fn exponential(tensor: &Tensor, generator: &Generator, lambda: f64) -> Result<()
         )));
     }
     if lambda.is_nan() || lambda <= 0.0 {
-        return Err(Error::runtime(format!("exponential_ expects lambda > 0.0, but found lambda={lambda}")));
+        return Err(Error::runtime(format!("exponential_ expects lambda > 0.0, but found lambda={}", c_text(lambda))));
     }
     floating!(tensor, "exponential_cpu", |target, T| {
         fill::<T>(target, generator, |stream, out| distributions::exponential(stream, out, lambda))
@@ -211,7 +239,7 @@ fn exponential(tensor: &Tensor, generator: &Generator, lambda: f64) -> Result<()
 
 fn geometric(tensor: &Tensor, generator: &Generator, p: f64) -> Result<()> {
     if !(p > 0.0 && p < 1.0) {
-        return Err(Error::runtime(format!("geometric_ expects p to be in (0, 1), but got p={p}")));
+        return Err(Error::runtime(format!("geometric_ expects p to be in (0, 1), but got p={}", c_text(p))));
     }
     if tensor.dtype() == DType::Bool || tensor.dtype().is_wide_unsigned() {
         return Err(refused("geometric_cpu", tensor.dtype()));
@@ -225,11 +253,11 @@ fn cauchy(tensor: &Tensor, generator: &Generator, median: f64, sigma: f64) -> Re
     if !tensor.dtype().is_floating() {
         return Err(Error::runtime(format!(
             "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified {}",
-            tensor.dtype().title()
+            tensor.dtype().c_name()
         )));
     }
     if sigma.is_nan() || sigma <= 0.0 {
-        return Err(Error::runtime(format!("cauchy_ expects sigma > 0.0, but found sigma={sigma}")));
+        return Err(Error::runtime(format!("cauchy_ expects sigma > 0.0, but found sigma={}", c_text(sigma))));
     }
     floating!(tensor, "cauchy_cpu", |target, T| {
         fill::<T>(target, generator, |stream, out| distributions::cauchy(stream, out, median, sigma))
@@ -238,7 +266,7 @@ fn cauchy(tensor: &Tensor, generator: &Generator, median: f64, sigma: f64) -> Re
 
 fn log_normal(tensor: &Tensor, generator: &Generator, mean: f64, std: f64) -> Result<()> {
     if std.is_nan() || std <= 0.0 {
-        return Err(Error::runtime(format!("log_normal_ expects std > 0.0, but found std={std}")));
+        return Err(Error::runtime(format!("log_normal_ expects std > 0.0, but found std={}", c_text(std))));
     }
     floating!(tensor, "log_normal_cpu", |target, T| {
         fill::<T>(target, generator, |stream, out| distributions::log_normal(stream, out, mean, std))
@@ -255,7 +283,24 @@ pub static UNIFORM_: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(3).uniform_(-1, 1)
     tensor([-0.0075,  0.5364, -0.8230])",
-    run: Run::Compose(|args| change(args, |own| uniform(own, &generator(args, 3), args.float(1)?, args.float(2)?))),
+    dtypes: DTypes::INEXACT,
+    run: Run::Overwrite(|args, own| uniform(own, &generator(args, 3), args.float(1)?, args.float(2)?)),
+    samples: &["t(2, 3)", "t(4), -1, 2", "t()"],
+    errors: &[
+        ("t(2), nan, 1.", "RuntimeError", "from is out of bounds for float"),
+        (
+            "t(2), -3e38, 3e38",
+            "RuntimeError",
+            "uniform_ expects to-from <= std::numeric_limits<Float>::max(), but found to=3e+38 and from=-3e+38 which result in to-from to exceed the limit",
+        ),
+        ("t(2), 1, 0", "RuntimeError", "uniform_ expects to return a [from, to) range, but found from=1 > to=0"),
+        ("i(3, 2)", "NotImplementedError", "\"check_uniform_bounds\" not implemented for 'Long'"),
+        (
+            "torch.ones(2, requires_grad=True)",
+            "RuntimeError",
+            "a leaf Variable that requires grad is being used in an in-place operation.",
+        ),
+    ],
     ..BASE
 };
 
@@ -267,7 +312,14 @@ pub static NORMAL_: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(2).normal_(mean=10, std=0.1)
     tensor([10.1541,  9.9707])",
-    run: Run::Compose(|args| change(args, |own| normal(own, &generator(args, 3), args.float(1)?, args.float(2)?))),
+    dtypes: DTypes::INEXACT,
+    run: Run::Overwrite(|args, own| normal(own, &generator(args, 3), args.float(1)?, args.float(2)?)),
+    samples: &["t(2, 3)", "t(4), 1, 2", "t(20)", "t()"],
+    errors: &[
+        ("t(2), 0., nan", "RuntimeError", "normal expects std >= 0.0, but found std nan"),
+        ("t(2), 0, -1", "RuntimeError", "normal expects std >= 0.0, but found std -1"),
+        ("i(3, 2)", "NotImplementedError", "\"normal_kernel_cpu\" not implemented for 'Long'"),
+    ],
     ..BASE
 };
 
@@ -278,7 +330,14 @@ pub static RANDOM_: Row = Row {
 
     >>> bool((torch.empty(9, dtype=torch.int8).random_() >= 0).all())
     True",
-    run: Run::Compose(|args| change(args, |own| anything(own, &generator(args, 1)))),
+    dtypes: DTypes::REAL.and(DTypes::BOOL),
+    run: Run::Overwrite(|args, own| anything(own, &generator(args, 1))),
+    samples: &["t(2, 3)", "t()"],
+    errors: &[(
+        "torch.zeros(2, dtype=torch.complex64)",
+        "NotImplementedError",
+        "\"random_kernel_cpu\" not implemented for 'ComplexFloat'",
+    )],
     ..BASE
 };
 
@@ -290,7 +349,10 @@ pub static RANDOM_TO_: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(4).random_(10)
     tensor([4., 9., 3., 0.])",
-    run: Run::Compose(|args| change(args, |own| integers(own, &generator(args, 2), 0, args.int(1)?))),
+    dtypes: DTypes::REAL.and(DTypes::BOOL).and(DTypes::WIDE),
+    run: Run::Overwrite(|args, own| integers(own, &generator(args, 2), 0, args.int(1)?)),
+    samples: &["t(2, 3), 2", "t(), 1"],
+    errors: &[("t(2), 0", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=0 >= to=0")],
     ..BASE
 };
 
@@ -303,12 +365,17 @@ pub static RANDOM_FROM_: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(4).random_(10, 20)
     tensor([14., 19., 13., 10.])",
-    run: Run::Compose(|args| {
-        change(args, |own| match args.optional_int(2) {
-            Some(to) => integers(own, &generator(args, 3), args.int(1)?, to),
-            None => integers_from(own, &generator(args, 3), args.int(1)?),
-        })
+    dtypes: DTypes::REAL.and(DTypes::BOOL).and(DTypes::WIDE),
+    run: Run::Overwrite(|args, own| match args.optional_int(2) {
+        Some(to) => integers(own, &generator(args, 3), args.int(1)?, to),
+        None => integers_from(own, &generator(args, 3), args.int(1)?),
     }),
+    samples: &["t(2, 3), 0, 2", "t(4), 1, None"],
+    errors: &[
+        ("t(2), 5, 3", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=5 >= to=3"),
+        ("torch.zeros(2, dtype=torch.uint8), 0, 300", "RuntimeError", "to - 1 is out of bounds for unsigned char"),
+        ("torch.zeros(2, dtype=torch.uint8), -1, 300", "RuntimeError", "from is out of bounds for unsigned char"),
+    ],
     ..BASE
 };
 
@@ -320,7 +387,13 @@ pub static BERNOULLI_: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(4).bernoulli_(0.6)
     tensor([0., 0., 1., 0.])",
-    run: Run::Compose(|args| change(args, |own| bernoulli(own, &generator(args, 2), args.float(1)?))),
+    dtypes: DTypes::REAL.and(DTypes::BOOL),
+    run: Run::Overwrite(|args, own| bernoulli(own, &generator(args, 2), args.float(1)?)),
+    samples: &["t(2, 3)", "t(4), 0.25", "t(3), 1."],
+    errors: &[
+        ("t(2), 2.", "RuntimeError", "bernoulli_ expects p to be in [0, 1], but got p=2"),
+        ("t(2), -1.", "RuntimeError", "bernoulli_ expects p to be in [0, 1], but got p=-1"),
+    ],
     ..BASE
 };
 
@@ -331,8 +404,19 @@ pub static BERNOULLI_TENSOR_: Row = Row {
 
     >>> torch.empty(2).bernoulli_(torch.tensor([0., 1.]))
     tensor([0., 1.])",
-    run: Run::Compose(|args| change(args, |own| bernoulli_each(own, &generator(args, 2), args.tensor(1)?))),
+    dtypes: DTypes::REAL.and(DTypes::BOOL),
+    run: Run::Overwrite(|args, own| bernoulli_each(own, &generator(args, 2), args.tensor(1)?)),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing), formula(1, Saves::NOTHING, nothing)]),
+    samples: &["t(2, 3), torch.tensor([0.25, 0.5, 0.75])", "t(3), torch.tensor(0.5)"],
+    errors: &[
+        ("t(2), torch.tensor([0., 2.])", "RuntimeError", "Expected p_in >= 0 && p_in <= 1 to be true, but got false."),
+        (
+            "t(2), pos(2, 2)",
+            "RuntimeError",
+            "expand(torch.FloatTensor{[2, 2]}, size=[2]): the number of sizes provided (1) must be greater or equal to the number of dimensions in the tensor (2)",
+        ),
+        ("t(2), i(2, 2)", "NotImplementedError", "\"bernoulli_tensor_cpu_p_\" not implemented for 'Long'"),
+    ],
     ..BASE
 };
 
@@ -344,7 +428,18 @@ pub static EXPONENTIAL_: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(2).exponential_()
     tensor([3.5083, 1.2304])",
-    run: Run::Compose(|args| change(args, |own| exponential(own, &generator(args, 2), args.float(1)?))),
+    dtypes: DTypes::FLOATS,
+    run: Run::Overwrite(|args, own| exponential(own, &generator(args, 2), args.float(1)?)),
+    samples: &["t(2, 3)", "t(4), 2."],
+    errors: &[
+        ("t(2), 0.", "RuntimeError", "exponential_ expects lambda > 0.0, but found lambda=0"),
+        ("t(2), -1.", "RuntimeError", "exponential_ expects lambda > 0.0, but found lambda=-1"),
+        (
+            "i(3, 2)",
+            "RuntimeError",
+            "Exponential distribution is a continuous probability distribution. dtype must be a floating point but you specified Long",
+        ),
+    ],
     ..BASE
 };
 
@@ -356,7 +451,13 @@ pub static GEOMETRIC_: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(4).geometric_(0.5)
     tensor([1., 1., 2., 1.])",
-    run: Run::Compose(|args| change(args, |own| geometric(own, &generator(args, 2), args.float(1)?))),
+    dtypes: DTypes::REAL,
+    run: Run::Overwrite(|args, own| geometric(own, &generator(args, 2), args.float(1)?)),
+    samples: &["t(2, 3), 0.5", "t(), 0.25"],
+    errors: &[
+        ("t(2), 0.", "RuntimeError", "geometric_ expects p to be in (0, 1), but got p=0"),
+        ("t(2), 1.", "RuntimeError", "geometric_ expects p to be in (0, 1), but got p=1"),
+    ],
     ..BASE
 };
 
@@ -368,7 +469,17 @@ pub static CAUCHY_: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(2).cauchy_()
     tensor([10.5977,  0.7648])",
-    run: Run::Compose(|args| change(args, |own| cauchy(own, &generator(args, 3), args.float(1)?, args.float(2)?))),
+    dtypes: DTypes::FLOATS,
+    run: Run::Overwrite(|args, own| cauchy(own, &generator(args, 3), args.float(1)?, args.float(2)?)),
+    samples: &["t(2, 3)", "t(4), 1., 2."],
+    errors: &[
+        (
+            "i(3, 2)",
+            "RuntimeError",
+            "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified long int",
+        ),
+        ("t(2), 0., 0.", "RuntimeError", "cauchy_ expects sigma > 0.0, but found sigma=0"),
+    ],
     ..BASE
 };
 
@@ -380,6 +491,12 @@ pub static LOG_NORMAL_: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(2).log_normal_()
     tensor([59.2634,  1.5116])",
-    run: Run::Compose(|args| change(args, |own| log_normal(own, &generator(args, 3), args.float(1)?, args.float(2)?))),
+    dtypes: DTypes::FLOATS,
+    run: Run::Overwrite(|args, own| log_normal(own, &generator(args, 3), args.float(1)?, args.float(2)?)),
+    samples: &["t(2, 3)", "t(4), 0., 0.5"],
+    errors: &[
+        ("t(2), 0., 0.", "RuntimeError", "log_normal_ expects std > 0.0, but found std=0"),
+        ("i(3, 2)", "NotImplementedError", "\"log_normal_cpu\" not implemented for 'Long'"),
+    ],
     ..BASE
 };

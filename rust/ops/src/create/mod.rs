@@ -107,6 +107,23 @@ pub fn ask_gradient(tensor: &Tensor, wanted: bool) -> Result<()> {
     tensor.set_requires_grad(true)
 }
 
+/// A float as C++ prints it in a message: six digits, an exponent where the number is small or large.
+fn c_text(value: f64) -> String {
+    if !value.is_finite() {
+        return if value.is_nan() { "nan".into() } else { value.to_string() };
+    }
+    let short = format!("{value:.5e}");
+    let (digits, exponent) = short.split_once('e').unwrap_or((&short, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let trimmed = |text: &str| text.trim_end_matches('0').trim_end_matches('.').to_string();
+    if (-4..6).contains(&exponent) {
+        let places = (5 - exponent) as usize;
+        return if places == 0 { format!("{value:.0}") } else { trimmed(&format!("{value:.places$}")) };
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{}e{sign}{:02}", trimmed(digits), exponent.abs())
+}
+
 /// A `size` argument, refused in torch's words where it is negative.
 pub fn sizes(args: &Args, place: usize) -> Result<Dims> {
     let sizes = to_dims(args.ints(place)?);

@@ -7,9 +7,7 @@ use super::check_fits;
 use super::constant::ZEROS_LIKE;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::node::Change;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
-use crate::value::{Args, Output};
 
 /// The result does not depend on what the tensor held: its gradient is zero.
 pub(super) const OVERWRITTEN: Derivative = Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing)]);
@@ -17,15 +15,6 @@ pub(super) const OVERWRITTEN: Derivative = Derivative::Formulas(&[formula(0, Sav
 /// A gradient of zeros.
 pub(super) fn nothing(d: &Derive) -> Expr {
     d.grad().call(&ZEROS_LIKE, [])
-}
-
-/// Runs a body that changes the first argument, between autograd's checks and its record.
-pub fn change(args: &Args, body: impl FnOnce(&Tensor) -> Result<()>) -> Result<Output> {
-    let own = args.tensor(0)?;
-    crate::variants::check_writable(own)?;
-    let change = Change::begin(args)?;
-    body(own)?;
-    change.finish()
 }
 
 pub static FILL_: Row = Row {
@@ -37,12 +26,16 @@ pub static FILL_: Row = Row {
     >>> torch.zeros(2).fill_(3)
     tensor([3., 3.])",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let value = args.scalar(1)?;
-        check_fits(value, args.tensor(0)?.dtype())?;
-        change(args, |own| super::fill(own, value))
-    }),
+    check: Some(|args| check_fits(args.scalar(1)?, args.tensor(0)?.dtype())),
+    run: Run::Overwrite(|args, own| super::fill(own, args.scalar(1)?)),
     derivative: OVERWRITTEN,
+    samples: &["t(2, 3), 1", "t(), 0", "t(3, 2).t(), 1"],
+    errors: &[(
+        "torch.zeros(2, dtype=torch.uint8), 300",
+        "RuntimeError",
+        "value cannot be converted to type uint8_t without overflow",
+    )],
+    reference: "np.full_like(self, value)",
     ..Row::BASE
 };
 
@@ -64,12 +57,16 @@ pub static FILL_TENSOR_: Row = Row {
     >>> torch.zeros(2).fill_(torch.tensor(3))
     tensor([3., 3.])",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let value = args.tensor(1)?;
-        check_single(value)?;
-        change(args, |own| crate::copy::copy(own, value))
-    }),
+    check: Some(|args| check_single(args.tensor(1)?)),
+    run: Run::Overwrite(|args, own| crate::copy::copy(own, args.tensor(1)?)),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing), formula(1, Saves::NOTHING, |d| d.grad())]),
+    samples: &["t(2, 3), torch.tensor(1)", "t(3), t()"],
+    errors: &[(
+        "t(2), t(2)",
+        "RuntimeError",
+        "fill_ only supports 0-dimension value tensor but got tensor with 1 dimensions.",
+    )],
+    reference: "np.full_like(self, value)",
     ..Row::BASE
 };
 
@@ -99,6 +96,18 @@ pub static FILL: Row = Row {
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing), formula(1, Saves::NOTHING, |d| d.grad())]),
     samples: &["t(2, 3), 1", "t(), 0"],
+    errors: &[
+        (
+            "t(2), t(2)",
+            "RuntimeError",
+            "fill_ only supports 0-dimension value tensor but got tensor with 1 dimensions.",
+        ),
+        (
+            "torch.zeros(2, dtype=torch.uint8), 300",
+            "RuntimeError",
+            "value cannot be converted to type uint8_t without overflow",
+        ),
+    ],
     reference: "np.full_like(self, value)",
     ..Row::BASE
 };
@@ -111,7 +120,14 @@ pub static ZERO_: Row = Row {
     >>> torch.ones(2).zero_()
     tensor([0., 0.])",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| change(args, |own| super::fill(own, Scalar::ZERO))),
+    run: Run::Overwrite(|_, own| super::fill(own, Scalar::ZERO)),
     derivative: OVERWRITTEN,
+    samples: &["t(2, 3)", "t()", "t(3, 2).t()"],
+    errors: &[(
+        "torch.ones(2, requires_grad=True)",
+        "RuntimeError",
+        "a leaf Variable that requires grad is being used in an in-place operation.",
+    )],
+    reference: "np.zeros_like(self)",
     ..Row::BASE
 };

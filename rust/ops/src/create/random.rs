@@ -37,6 +37,11 @@ pub static RAND: Row = Row {
         draw::uniform(&tensor, &generator(args, 1), 0.0, 1.0)?;
         options.finish(tensor)
     }),
+    samples: &["(2, 3)", "()", "(0, 2)", "(2, 3), dtype=torch.float64"],
+    errors: &[
+        ("(-1,)", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]"),
+        ("(2,), dtype=torch.int64", "NotImplementedError", "\"check_uniform_bounds\" not implemented for 'Long'"),
+    ],
     ..BASE
 };
 
@@ -54,6 +59,11 @@ pub static RANDN: Row = Row {
         draw::normal(&tensor, &generator(args, 1), 0.0, 1.0)?;
         options.finish(tensor)
     }),
+    samples: &["(2, 3)", "(20,)", "()", "(2, 3), dtype=torch.float64"],
+    errors: &[
+        ("(-1,)", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]"),
+        ("(2,), dtype=torch.int64", "NotImplementedError", "\"normal_kernel_cpu\" not implemented for 'Long'"),
+    ],
     ..BASE
 };
 
@@ -66,11 +76,14 @@ pub static RAND_LIKE: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.rand_like(torch.ones(3))
     tensor([0.4963, 0.7682, 0.0885])",
+    dtypes: DTypes::INEXACT,
     run: Run::Compose(|args| {
         let (options, tensor) = like(args)?;
         draw::uniform(&tensor, &generator(args, 1), 0.0, 1.0)?;
         options.finish(tensor)
     }),
+    samples: &["t(2, 3)", "t(3, 2).t()"],
+    errors: &[("i(3, 2)", "NotImplementedError", "\"check_uniform_bounds\" not implemented for 'Long'")],
     ..BASE
 };
 
@@ -83,11 +96,14 @@ pub static RANDN_LIKE: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.randn_like(torch.ones(3))
     tensor([ 1.5410, -0.2934, -2.1788])",
+    dtypes: DTypes::INEXACT,
     run: Run::Compose(|args| {
         let (options, tensor) = like(args)?;
         draw::normal(&tensor, &generator(args, 1), 0.0, 1.0)?;
         options.finish(tensor)
     }),
+    samples: &["t(2, 3)", "t(3, 2).t()", "t(20)"],
+    errors: &[("i(3, 2)", "NotImplementedError", "\"normal_kernel_cpu\" not implemented for 'Long'")],
     ..BASE
 };
 
@@ -107,7 +123,11 @@ pub static RANDINT: Row = Row {
     >>> torch.randint(10, (4,))
     tensor([4, 9, 3, 0])",
     run: Run::Compose(|args| randint(args, 0, args.int(0)?, 1)),
-    errors: &[("0, (2,)", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=0 >= to=0")],
+    samples: &["10, (2, 3)", "5, (4,), dtype=torch.float32", "2**40, (3,)"],
+    errors: &[
+        ("10, (-1,)", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]"),
+        ("0, (2,)", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=0 >= to=0"),
+    ],
     ..BASE
 };
 
@@ -120,6 +140,7 @@ pub static RANDINT_LOW: Row = Row {
     >>> torch.randint(3, 10, (4,))
     tensor([7, 6, 3, 5])",
     run: Run::Compose(|args| randint(args, args.int(0)?, args.int(1)?, 2)),
+    samples: &["3, 10, (2, 3)", "-2, 3, ()"],
     errors: &[("5, 3, (2,)", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=5 >= to=3")],
     ..BASE
 };
@@ -139,7 +160,10 @@ pub static RANDINT_LIKE: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.randint_like(torch.ones(4), 10)
     tensor([4., 9., 3., 0.])",
+    dtypes: DTypes::REAL.and(DTypes::BOOL).and(DTypes::WIDE),
     run: Run::Compose(|args| randint_like(args, 0, args.int(1)?, 2)),
+    samples: &["t(2, 3), 2", "t(), 1"],
+    errors: &[("t(2), 0", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=0 >= to=0")],
     ..BASE
 };
 
@@ -154,7 +178,10 @@ pub static RANDINT_LIKE_LOW: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.randint_like(torch.ones(4), 3, 10)
     tensor([7., 6., 3., 5.])",
+    dtypes: DTypes::REAL.and(DTypes::BOOL).and(DTypes::WIDE),
     run: Run::Compose(|args| randint_like(args, args.int(1)?, args.int(2)?, 3)),
+    samples: &["t(2, 3), 0, 2", "t(3, 2).t(), 1, 2"],
+    errors: &[("t(2), 5, 3", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=5 >= to=3")],
     ..BASE
 };
 
@@ -176,6 +203,7 @@ pub static RANDPERM: Row = Row {
         }, else => return Err(draw::refused("randperm", tensor.dtype())));
         options.finish(tensor)
     }),
+    samples: &["5", "0", "6, dtype=torch.int32"],
     errors: &[("-1", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]")],
     ..BASE
 };
@@ -221,11 +249,7 @@ fn normal_cpu(args: &Args, results: &[Tensor]) -> Result<()> {
     call_into(Args::new(&ADD, [result.into(), mean, Scalar::ONE.into()]), Target::InPlace).map(drop)
 }
 
-const NORMAL: Row = Row {
-    run: Run::Kernel(Kernel { infer: normal_infer, cpu: normal_cpu }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing), formula(1, Saves::NOTHING, nothing)]),
-    ..BASE
-};
+const NORMAL: Row = Row { run: Run::Kernel(Kernel { infer: normal_infer, cpu: normal_cpu }), ..BASE };
 
 pub static NORMAL_TENSORS: Row = Row {
     name: "normal.Tensor_Tensor",
@@ -235,6 +259,18 @@ pub static NORMAL_TENSORS: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.normal(torch.tensor([10., 20.]), torch.tensor([1., 2.]))
     tensor([11.5410, 19.4131])",
+    dtypes: DTypes::FLOATS,
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing), formula(1, Saves::NOTHING, nothing)]),
+    samples: &["t(2, 3), pos(2, 3)", "t(2, 1), pos(3)", "t(), pos(20)"],
+    errors: &[
+        (
+            "t(2), t(3).abs()",
+            "RuntimeError",
+            "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0",
+        ),
+        ("t(2), torch.tensor([-1., 1.])", "RuntimeError", "normal expects all elements of std >= 0.0"),
+        ("i(3, 2), i(3, 2)", "NotImplementedError", "\"normal_kernel_cpu\" not implemented for 'Long'"),
+    ],
     ..NORMAL
 };
 
@@ -246,6 +282,13 @@ pub static NORMAL_MEANS: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.normal(torch.tensor([10., 20.]))
     tensor([11.5410, 19.7066])",
+    dtypes: DTypes::INEXACT,
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing)]),
+    samples: &["t(2, 3)", "t(20), 0.5"],
+    errors: &[
+        ("t(2), -1.", "RuntimeError", "normal expects std >= 0.0, but found std -1"),
+        ("i(3, 2)", "NotImplementedError", "\"normal_kernel_cpu\" not implemented for 'Long'"),
+    ],
     ..NORMAL
 };
 
@@ -257,6 +300,13 @@ pub static NORMAL_STDS: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.normal(10., torch.tensor([1., 2.]))
     tensor([11.5410,  9.4131])",
+    dtypes: DTypes::FLOATS,
+    derivative: Derivative::Formulas(&[formula(1, Saves::NOTHING, nothing)]),
+    samples: &["0., pos(2, 3)", "1., pos(20)"],
+    errors: &[
+        ("0., torch.tensor([-1.])", "RuntimeError", "normal expects all elements of std >= 0.0"),
+        ("0., i(3, 2)", "NotImplementedError", "\"normal_kernel_cpu\" not implemented for 'Long'"),
+    ],
     ..NORMAL
 };
 
@@ -274,6 +324,11 @@ pub static NORMAL_SIZE: Row = Row {
         draw::normal(&tensor, &generator(args, 3), args.float(0)?, args.float(1)?)?;
         options.finish(tensor)
     }),
+    samples: &["0., 1., (2, 3)", "10., 2., (20,)"],
+    errors: &[
+        ("0., -1., (2,)", "RuntimeError", "normal expects std >= 0.0, but found std -1"),
+        ("0., 1., (-1,)", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]"),
+    ],
     ..BASE
 };
 
@@ -285,11 +340,14 @@ pub static BERNOULLI: Row = Row {
 
     >>> torch.bernoulli(torch.tensor([0., 1.]))
     tensor([0., 1.])",
+    dtypes: DTypes::FLOATS,
     run: Run::Kernel(Kernel {
         infer: same,
         cpu: |args, results| draw::bernoulli_each(&results[0], &generator(args, 1), args.tensor(0)?),
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing)]),
+    samples: &["unit(2, 3).abs()", "unit(0, 3)", "unit(3, 2).abs().t()"],
+    errors: &[("i(2, 2)", "NotImplementedError", "\"bernoulli_tensor_cpu_p_\" not implemented for 'Long'")],
     ..BASE
 };
 
@@ -308,11 +366,14 @@ pub static BERNOULLI_P: Row = Row {
 
     >>> torch.bernoulli(torch.zeros(2), 1.)
     tensor([1., 1.])",
+    dtypes: DTypes::REAL.and(DTypes::BOOL),
     run: Run::Kernel(Kernel {
         infer: same,
         cpu: |args, results| draw::bernoulli(&results[0], &generator(args, 2), args.float(1)?),
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing)]),
+    samples: &["t(2, 3), 0.5", "t(), 1."],
+    errors: &[("t(2), 2.", "RuntimeError", "bernoulli_ expects p to be in [0, 1], but got p=2")],
     ..BASE
 };
 
@@ -324,8 +385,23 @@ pub static MULTINOMIAL: Row = Row {
 
     >>> torch.multinomial(torch.tensor([0., 3., 0.]), 1)
     tensor([1])",
+    dtypes: DTypes::FLOATS,
     run: Run::Compose(multinomial),
+    samples: &["pos(4), 2", "pos(2, 5), 3", "pos(4), 6, True", "pos(2, 3), 1"],
     errors: &[
+        ("pos(3), 0", "RuntimeError", "cannot sample n_sample <= 0 samples"),
+        ("i(3, 3), 1", "RuntimeError", "multinomial only supports floating-point dtypes for input, got: Long"),
+        (
+            "torch.tensor([-1., 1.]), 1",
+            "RuntimeError",
+            "probability tensor contains either `inf`, `nan` or element < 0",
+        ),
+        ("torch.zeros(2), 2, True", "RuntimeError", "invalid multinomial distribution (sum of probabilities <= 0)"),
+        (
+            "pos(0), 1, True",
+            "RuntimeError",
+            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.",
+        ),
         ("t(2, 2, 2), 1", "RuntimeError", "prob_dist must be 1 or 2 dim"),
         ("pos(3), 4", "RuntimeError", "cannot sample n_sample > prob_dist.size(-1) samples without replacement"),
     ],
@@ -351,6 +427,11 @@ fn multinomial(args: &Args) -> Result<Output> {
     if !replacement && count > categories as i64 {
         return Err(Error::runtime("cannot sample n_sample > prob_dist.size(-1) samples without replacement"));
     }
+    if categories == 0 && (rank == 1 || own.sizes()[0] > 0) {
+        return Err(Error::runtime(
+            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.",
+        ));
+    }
     if categories > 1 << 24 {
         return Err(Error::runtime("number of categories cannot exceed 2^24"));
     }
@@ -375,7 +456,7 @@ fn choose<T: Float + PartialOrd>(
     replacement: bool,
     generator: &crate::Generator,
 ) -> Result<Vec<i64>> {
-    let rows = weights.chunks(categories);
+    let rows = weights.chunks(categories.max(1));
     if replacement && count > 1 {
         let mut chosen = vec![0; rows.len() * count];
         let draw = |stream: &mut rushlight_rng::Generator| {

@@ -7,7 +7,7 @@ use rushlight_core::dtype::{bf16_, c64, c128, default_dtype, f16_};
 use rushlight_core::{DType, Device, Element, Error, Result, Scalar, dispatch};
 
 use super::constant::NO_INPUT;
-use super::{Options, factory};
+use super::{Options, c_text, factory};
 use crate::row::{DTypes, Row, Run, Variants};
 use crate::value::{Args, Output};
 
@@ -79,11 +79,6 @@ fn arange(args: &Args, start: Scalar, end: Scalar, step: Scalar) -> Result<Outpu
         generate::<T>(&tensor, |place| T::from_scalar(Scalar::Float((place as f64).mul_add(gap, first))))?;
     }, else => {}));
     options.finish(tensor)
-}
-
-/// A float as C++ prints it in a message.
-fn c_text(value: f64) -> String {
-    if value.is_nan() { "nan".into() } else { value.to_string() }
 }
 
 pub static ARANGE: Row = Row {

@@ -1,7 +1,9 @@
 //! `resize_`: other sizes for the tensor itself.
 
-use rushlight_core::{Error, Result};
+use rushlight_autograd::Meta;
+use rushlight_core::{Error, Layout, Result};
 
+use super::constant::{is_contiguous, strides};
 use super::sizes;
 use crate::derive::Derivative;
 use crate::row::{DTypes, Row, Run, Variants};
@@ -14,7 +16,7 @@ const BASE: Row = Row {
     ..Row::BASE
 };
 
-fn resize(args: &Args, sizes: &[isize]) -> Result<Output> {
+fn resize(args: &Args, sizes: &[isize], format: Option<&str>) -> Result<Output> {
     let own = args.tensor(0)?;
     if own.requires_grad() {
         return Err(Error::runtime("cannot resize variables that require grad"));
@@ -22,7 +24,20 @@ fn resize(args: &Args, sizes: &[isize]) -> Result<Output> {
     if own.sizes().as_slice() != sizes {
         crate::variants::resize(own, sizes)?;
     }
+    if format.is_some() {
+        let layout = Layout { strides: strides(sizes, format, None)?, ..own.layout().clone() };
+        let meta = Meta { layout, ..own.meta().clone() };
+        // SAFETY: reached from Python calls only, which hold the interpreter's lock; the strides are dense, so that the
+        // layout reaches as far as before.
+        unsafe { own.set_meta(meta) };
+    }
     Ok(Output::Tensor(own.clone()))
+}
+
+/// The memory format whose order the elements have, if it is not the row-major one.
+fn format_of(layout: &Layout) -> Option<&'static str> {
+    let ordered = |format: &&str| is_contiguous(layout, Some(format)).unwrap_or(false);
+    ["channels_last", "channels_last_3d"].into_iter().find(|format| !layout.is_contiguous() && ordered(format))
 }
 
 pub static RESIZE_: Row = Row {
@@ -34,7 +49,32 @@ pub static RESIZE_: Row = Row {
     >>> x.resize_(2, 2)
     tensor([[0, 1],
             [2, 3]])",
-    run: Run::Compose(|args| resize(args, &sizes(args, 1)?)),
+    run: Run::Compose(|args| match args.optional_str(2) {
+        Some("preserve_format") => Err(Error::runtime("Unsupported memory formatPreserve")),
+        format => resize(args, &sizes(args, 1)?, format),
+    }),
+    samples: &[
+        "t(2, 3), (3, 2)",
+        "t(6), (2, 2)",
+        "t(2, 3), (0,)",
+        "t(2, 3, 1, 2), (1, 3, 2, 2), memory_format=torch.channels_last",
+    ],
+    errors: &[
+        ("torch.ones(2, requires_grad=True), (3,)", "RuntimeError", "cannot resize variables that require grad"),
+        (
+            "torch.empty(2), (3,), memory_format=torch.channels_last",
+            "RuntimeError",
+            "required rank 4 tensor to use channels_last format",
+        ),
+        (
+            "torch.empty(2), (2,), memory_format=torch.preserve_format",
+            "RuntimeError",
+            "Unsupported memory formatPreserve",
+        ),
+        ("torch.ones(2, requires_grad=True), (3,)", "RuntimeError", "cannot resize variables that require grad"),
+        ("torch.ones(2, requires_grad=True), (2,)", "RuntimeError", "cannot resize variables that require grad"),
+    ],
+    reference: "np.resize(self, size) if memory_format is None else np.resize(self, [size[d] for d in (0, 2, 3, 1)]).transpose(0, 3, 1, 2)",
     ..BASE
 };
 
@@ -47,6 +87,18 @@ pub static RESIZE_AS_: Row = Row {
     >>> torch.arange(4).resize_as_(torch.ones(2, 2))
     tensor([[0, 1],
             [2, 3]])",
-    run: Run::Compose(|args| resize(args, args.tensor(1)?.sizes())),
+    run: Run::Compose(|args| {
+        let template = args.tensor(1)?;
+        match args.optional_str(2) {
+            Some("preserve_format") => resize(args, template.sizes(), format_of(template.layout())),
+            format => resize(args, template.sizes(), format),
+        }
+    }),
+    samples: &["t(2, 3), t(3, 2)", "t(6), t(2, 2)"],
+    errors: &[
+        ("torch.ones(2, requires_grad=True), t(3)", "RuntimeError", "cannot resize variables that require grad"),
+        ("torch.ones(2, requires_grad=True), t(3)", "RuntimeError", "cannot resize variables that require grad"),
+    ],
+    reference: "np.resize(self, the_template.shape)",
     ..BASE
 };

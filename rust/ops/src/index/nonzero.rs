@@ -157,5 +157,9 @@ pub static NONZERO_STATIC: Row = Row {
     }),
     derivative: Derivative::NonDifferentiable("the result counts"),
     samples: &["t(2, 3), size=3", "b(4), size=5, fill_value=7"],
+    errors: &[
+        ("t(3), size=-1", "RuntimeError", "nonzero_static: 'size' must be an non-negative integer"),
+        ("t(3), size=2, fill_value=0.5", "TypeError", "nonzero_static(): argument 'fill_value' must be int, not float"),
+    ],
     ..Row::BASE
 };

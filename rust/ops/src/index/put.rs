@@ -69,7 +69,7 @@ pub static PUT: Row = Row {
     ]),
     node: "IndexPutBackward0",
     samples: &[
-        "t(4, 3), (i(4, 2),), (0,), t(2, 3)",
+        "t(4, 3), (torch.tensor([2, 0]),), (0,), t(2, 3)",
         "t(4, 3), (i(4, 6),), (0,), t(3), True",
         "t(4, 3, 2), (i(4, 5), i(2, 5)), (0, 2), t(5, 3), True",
     ],
@@ -145,7 +145,20 @@ pub static INDEX_PUT: Row = Row {
     dtypes: DTypes::ALL,
     run: Run::Compose(|args| crate::call::call(arguments(args)?)),
     derivative: Derivative::Composed,
-    samples: &["t(4, 3), (i(4, 2),), t(2, 3)", "t(4, 3), (i(4, 6), i(3, 6)), t(6), True", "t(4), (b(4),), t(1)"],
+    samples: &[
+        "t(4, 3), (torch.tensor([2, 0]),), t(2, 3)",
+        "t(4, 3), (i(4, 6), i(3, 6)), t(6), True",
+        "t(4), (b(4),), t(1)",
+    ],
+    errors: &[
+        ("t(3), (i(3, 2), i(3, 2)), t(2)", "IndexError", "too many indices for tensor of dimension 1 (got 2)"),
+        (
+            "t(3), (i(3, 2),), t(3)",
+            "RuntimeError",
+            "shape mismatch: value tensor of shape [3] cannot be broadcast to indexing result of shape [2]",
+        ),
+        ("t(3), (t(2),), t(2)", "IndexError", "tensors used as indices must be long, int, byte or bool tensors"),
+    ],
     ..Row::BASE
 };
 
@@ -162,7 +175,16 @@ pub static INDEX_PUT_: Row = Row {
         args.tensor(0).cloned().map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
-    samples: &["t(4, 3).clone(), (i(4, 2),), t(2, 3)"],
+    samples: &["t(4, 3), (torch.tensor([2, 0]),), t(2, 3)", "t(4, 3), (i(4, 6),), t(3), True"],
+    errors: &[
+        ("t(3), (i(3, 2), i(3, 2)), t(2)", "IndexError", "too many indices for tensor of dimension 1 (got 2)"),
+        (
+            "t(3), (i(3, 2),), t(3)",
+            "RuntimeError",
+            "shape mismatch: value tensor of shape [3] cannot be broadcast to indexing result of shape [2]",
+        ),
+        ("t(3), (t(2),), t(2)", "IndexError", "tensors used as indices must be long, int, byte or bool tensors"),
+    ],
     ..Row::BASE
 };
 

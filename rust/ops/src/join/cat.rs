@@ -174,7 +174,7 @@ fn run_stack(args: &Args, results: &[Tensor]) -> Result<()> {
 }
 
 macro_rules! stacks {
-    ($($row:ident $name:literal $aliases:expr, $reference:literal $prepare:expr, $dim:expr, $doc:literal;)*) => {$(
+    ($($row:ident $name:literal $aliases:expr, $reference:literal $prepare:expr, $dim:expr, $bad:literal $sentence:literal $doc:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
             aliases: $aliases,
@@ -195,6 +195,10 @@ macro_rules! stacks {
             }),
             derivative: Derivative::Composed,
             samples: &["[t(2), t(2)]", "[t(2, 3), t(2, 3)]"],
+            errors: &[
+                ("[]", "RuntimeError", concat!($name, " expects a non-empty TensorList")),
+                ($bad, "RuntimeError", $sentence),
+            ],
             reference: $reference,
             ..Row::BASE
         };
@@ -203,17 +207,20 @@ macro_rules! stacks {
 
 stacks! {
     HSTACK "hstack" &[], "np.hstack(tensors)" &crate::view::flatten::ATLEAST_1D, |first| i64::from(first.rank() > 1),
+    "[t(2, 3), t(3, 3)]" "Sizes of tensors must match except in dimension 1. Expected size 2 but got size 3 for tensor number 1 in the list."
     "Tensors one behind the other along the columns (vectors along their only dimension).
 
     >>> torch.hstack([torch.tensor([1, 2]), torch.tensor([3])])
     tensor([1, 2, 3])";
     VSTACK "vstack" &["row_stack"], "np.vstack(tensors)" &crate::view::flatten::ATLEAST_2D, |_| 0,
+    "[t(2, 3), t(2, 4)]" "Sizes of tensors must match except in dimension 0. Expected size 3 but got size 4 for tensor number 1 in the list."
     "Tensors one below the other; a vector is a row.
 
     >>> torch.vstack([torch.tensor([1, 2]), torch.tensor([3, 4])])
     tensor([[1, 2],
             [3, 4]])";
     DSTACK "dstack" &[], "np.dstack(tensors)" &crate::view::flatten::ATLEAST_3D, |_| 2,
+    "[t(2, 3), t(2, 4)]" "Sizes of tensors must match except in dimension 2. Expected size 3 but got size 4 for tensor number 1 in the list."
     "Tensors one behind the other along the third dimension.
 
     >>> torch.dstack([torch.tensor([1, 2]), torch.tensor([3, 4])])
@@ -245,6 +252,14 @@ pub static COLUMN_STACK: Row = Row {
     }),
     derivative: Derivative::Composed,
     samples: &["[t(2), t(2, 3)]", "[t(2, 3), t(2, 1)]"],
+    errors: &[
+        (
+            "[t(2), t(3)]",
+            "RuntimeError",
+            "Sizes of tensors must match except in dimension 1. Expected size 2 but got size 3 for tensor number 1 in the list.",
+        ),
+        ("[]", "RuntimeError", "column_stack expects a non-empty TensorList"),
+    ],
     reference: "np.column_stack(tensors)",
     ..Row::BASE
 };

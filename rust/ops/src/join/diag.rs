@@ -90,6 +90,11 @@ pub static DIAGFLAT: Row = Row {
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 2)", "t(3), 1"],
+    errors: &[(
+        "t(2, 2), 2**62",
+        "RuntimeError",
+        "Storage size calculation overflowed with sizes=[4611686018427387908, 4611686018427387908]",
+    )],
     reference: "np.diagflat(self, offset)",
     ..Row::BASE
 };
@@ -128,5 +133,10 @@ pub static BLOCK_DIAG: Row = Row {
     }),
     derivative: Derivative::Composed,
     samples: &["[t(2, 3), t(2)]", "[t(), t(2, 2)]"],
+    errors: &[(
+        "t(2,2,2)",
+        "RuntimeError",
+        "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input 0 has 3 dimensions",
+    )],
     ..Row::BASE
 };

@@ -140,6 +140,10 @@ pub static CARTESIAN_PROD: Row = Row {
     }),
     derivative: Derivative::Composed,
     samples: &["[t(2), t(3)]", "[t(2)]"],
+    errors: &[
+        ("t(2, 2)", "RuntimeError", "Expect a 1D vector, but got shape [2, 2]"),
+        ("t(2, 2), t(2)", "RuntimeError", "Expect a 1D vector, but got shape [2, 2]"),
+    ],
     ..Row::BASE
 };
 
@@ -181,6 +185,10 @@ pub static COMBINATIONS: Row = Row {
     }),
     derivative: Derivative::Composed,
     samples: &["t(4)", "t(3), 2, True", "t(2), 3"],
+    errors: &[
+        ("t(2, 2)", "RuntimeError", "Expect a 1D vector, but got shape [2, 2]"),
+        ("t(3), -1", "RuntimeError", "Expect a non-negative number, but got -1"),
+    ],
     reference: "np.array(list((itertools.combinations_with_replacement if with_replacement else itertools.combinations)(self, r)))",
     ..Row::BASE
 };

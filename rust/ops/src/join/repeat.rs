@@ -97,6 +97,10 @@ pub static TILE: Row = Row {
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3), (2,)", "t(3), (2, 2)", "t(2, 3), (1, 2, 1)"],
+    errors: &[
+        ("t(2), (-1,)", "RuntimeError", "Trying to create tensor with negative dimension -2: [-2]"),
+        ("t(2), (2, -1)", "RuntimeError", "Trying to create tensor with negative dimension -2: [2, -2]"),
+    ],
     reference: "np.tile(self, dims)",
     ..Row::BASE
 };

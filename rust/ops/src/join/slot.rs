@@ -48,7 +48,7 @@ fn inside(d: &Derive, place: Place) -> Expr {
 }
 
 macro_rules! slots {
-    ($($row:ident $name:literal $variants:expr, $signature:literal $place:ident $samples:expr, $doc:literal;)*) => {$(
+    ($($row:ident $name:literal $variants:expr, $signature:literal $place:ident $samples:expr, $errors:expr, $doc:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
             variants: $variants,
@@ -61,6 +61,7 @@ macro_rules! slots {
                 formula(1, Saves::NOTHING, |d| inside(d, $place)),
             ]),
             samples: $samples,
+            errors: $errors,
             ..Row::BASE
         };
     )*};
@@ -69,12 +70,21 @@ macro_rules! slots {
 slots! {
     SLICE_SCATTER "slice_scatter" Variants::BOTH.and(Variants::STRICT_OUT), "(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor" slice
     &["t(4, 3), t(2, 3), 0, 1, 3", "t(4, 3), t(4, 2), 1, 0, 3, 2"],
+    &[
+        ("t(4), t(3), 0, 0, 2", "RuntimeError", "expected src to have a size equal to the slice of self. src size = [3], slice size = [2]"),
+        ("t(4), t(2), 1", "IndexError", "Dimension out of range (expected to be in range of [-1, 0], but got 1)"),
+        ("t(4), t(2), 0, 0, 2, 0", "RuntimeError", "slice step must be positive"),
+    ],
     "A copy with `src` in place of the slice `start:end:step` of `dim`.
 
     >>> torch.slice_scatter(torch.zeros(4), torch.ones(2), start=1, end=3)
     tensor([0., 1., 1., 0.])";
     SELECT_SCATTER "select_scatter" Variants::BOTH, "(Tensor self, Tensor src, int dim, int index) -> Tensor" select
     &["t(4, 3), t(3), 0, 1", "t(4, 3), t(4), -1, -1"],
+    &[
+        ("t(2, 3), t(2), 0, 0", "RuntimeError", "expected src to have a size equal to the slice of self. src size = [2], slice size = [3]"),
+        ("t(2, 3), t(3), 0, 2", "IndexError", "select(): index 2 out of range for tensor of size [2, 3] at dimension 0"),
+    ],
     "A copy with `src` in place of the slice at one index of `dim`.
 
     >>> torch.select_scatter(torch.zeros(2, 2), torch.ones(2), 0, 1)
@@ -82,6 +92,10 @@ slots! {
             [1., 1.]])";
     DIAGONAL_SCATTER "diagonal_scatter" Variants::BOTH, "(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor" diagonal
     &["t(3, 4), t(3)", "t(3, 4), t(2), -1"],
+    &[
+        ("t(3, 3), t(2)", "RuntimeError", "expected src to have a size equal to the slice of self. src size = [2], slice size = [3]"),
+        ("t(3, 3), t(3), 0, 1, 1", "RuntimeError", "diagonal dimensions cannot be identical 1, 1"),
+    ],
     "A copy with `src` in place of a diagonal.
 
     >>> torch.diagonal_scatter(torch.zeros(2, 2), torch.ones(2))
@@ -131,6 +145,11 @@ pub static AS_STRIDED_SCATTER: Row = Row {
         }),
     ]),
     samples: &["t(6), t(2), (2,), (3,)"],
+    errors: &[(
+        "t(4), t(2), (3,), (1,)",
+        "RuntimeError",
+        "expected src to have a size equal to the slice of self. src size = [2], slice size = [3]",
+    )],
     ..Row::BASE
 };
 

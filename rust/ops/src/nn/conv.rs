@@ -484,7 +484,7 @@ fn transposed(args: &Args, dims: usize) -> Result<Output> {
 
 /// The public rows, which differ by the number of dimensions.
 macro_rules! public {
-    ($($row:ident $words:ident $name:literal $named:literal $alias:literal $dims:literal $sample:expr, $more:expr, $doc:literal;)*) => {$(
+    ($($row:ident $words:ident $name:literal $named:literal $alias:literal $dims:literal $sample:expr, $more:expr, $errors:expr, $more_errors:expr, $doc:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
             aliases: &[$alias],
@@ -495,6 +495,7 @@ macro_rules! public {
             run: Run::Compose(|args| convolution(args, $dims)),
             derivative: Derivative::Composed,
             samples: $sample,
+            errors: $errors,
             reference: "",
             ..Row::BASE
         };
@@ -508,6 +509,7 @@ macro_rules! public {
             run: Run::Compose(|args| convolution(args, $dims)),
             derivative: Derivative::Composed,
             samples: $more,
+            errors: $more_errors,
             reference: "",
             ..Row::BASE
         };
@@ -518,6 +520,16 @@ public! {
     CONV1D CONV1D_WORDS "conv1d" "conv1d.padding" "nn.functional.conv1d" 1
         &["t(2, 2, 6), t(3, 2, 3), t(3)", "t(4, 6), t(4, 2, 3), stride=2, padding=1, dilation=2, groups=2"],
         &["t(2, 2, 6), t(3, 2, 4), t(3), padding='same'"],
+        &[
+            ("t(1, 2, 5), t(3, 3, 2)", "RuntimeError", "Given groups=1, weight of size [3, 3, 2], expected input[1, 2, 5] to have 3 channels, but got 2 channels instead"),
+            ("t(5), t(3, 2, 2)", "RuntimeError", "Expected 2D (unbatched) or 3D (batched) input to conv1d, but got input of size: [5]"),
+            ("t(1, 2, 5), t(3, 2, 2), t(2)", "RuntimeError", "Given weight of size [3, 2, 2], expected bias to be 1-dimensional with 3 elements, but got bias of size [2] instead"),
+            ("t(1, 2, 5), t(3, 2, 2), stride=0", "RuntimeError", "non-positive stride is not supported"),
+        ],
+        &[
+            ("t(1, 2, 5), t(3, 2, 2), padding='some'", "RuntimeError", "Invalid padding string: 'some'"),
+            ("t(1, 2, 5), t(3, 2, 2), padding='same', stride=2", "RuntimeError", "padding='same' is not supported for strided convolutions"),
+        ],
         "The convolution (cross-correlation) of sequences `(N, C, L)` or `(C, L)` with filters `(F, C / groups, K)`.
 
 `padding` may be `'valid'` or `'same'`.
@@ -527,6 +539,8 @@ public! {
     CONV2D CONV2D_WORDS "conv2d" "conv2d.padding" "nn.functional.conv2d" 2
         &["t(2, 2, 5, 6), t(3, 2, 3, 2), t(3)", "t(4, 5, 5), t(4, 2, 3, 3), stride=2, padding=(1, 0), dilation=2, groups=2", "t(2, 3, 4, 4), t(2, 3, 1, 1)"],
         &["t(2, 2, 6, 5), t(3, 2, 4, 3), t(3), padding='same'"],
+        &[("t(1, 2, 5, 5), t(3, 3, 2, 2)", "RuntimeError", "Given groups=1, weight of size [3, 3, 2, 2], expected input[1, 2, 5, 5] to have 3 channels, but got 2 channels instead")],
+        &[("t(1, 2, 5, 5), t(3, 2, 2, 2), padding='some'", "RuntimeError", "Invalid padding string: 'some'")],
         "The convolution (cross-correlation) of images `(N, C, H, W)` or `(C, H, W)` with filters `(F, C / groups, KH, KW)`.
 
 `padding` may be `'valid'` or `'same'`.
@@ -537,6 +551,11 @@ public! {
     CONV3D CONV3D_WORDS "conv3d" "conv3d.padding" "nn.functional.conv3d" 3
         &["t(1, 2, 3, 4, 3), t(2, 2, 2, 2, 2), t(2)"],
         &["t(1, 2, 3, 4, 3), t(2, 2, 2, 3, 2), t(2), padding='same'"],
+        &[
+            ("t(1, 2, 5, 5, 5), t(3, 3, 2, 2, 2)", "RuntimeError", "Given groups=1, weight of size [3, 3, 2, 2, 2], expected input[1, 2, 5, 5, 5] to have 3 channels, but got 2 channels instead"),
+            ("t(1, 2, 3, 3, 3), t(3, 2, 4, 4, 4)", "RuntimeError", "Calculated padded input size per channel: (3 x 3 x 3). Kernel size: (4 x 4 x 4). Kernel size can't be greater than actual input size"),
+        ],
+        &[("t(1, 2, 5, 5, 5), t(3, 2, 2, 2, 2), padding='some'", "RuntimeError", "Invalid padding string: 'some'")],
         "The convolution (cross-correlation) of volumes `(N, C, D, H, W)` or `(C, D, H, W)` with filters `(F, C / groups, KD, KH, KW)`.
 
     >>> torch.conv3d(torch.ones(1, 2, 2, 2), torch.ones(1, 1, 2, 2, 2))
@@ -544,7 +563,7 @@ public! {
 }
 
 macro_rules! public_transposed {
-    ($($row:ident $name:literal $alias:literal $dims:literal $sample:expr, $doc:literal;)*) => {$(
+    ($($row:ident $name:literal $alias:literal $dims:literal $sample:expr, $errors:expr, $doc:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
             aliases: &[$alias],
@@ -555,6 +574,7 @@ macro_rules! public_transposed {
             run: Run::Compose(|args| transposed(args, $dims)),
             derivative: Derivative::Composed,
             samples: $sample,
+            errors: $errors,
             reference: "",
             ..Row::BASE
         };
@@ -564,18 +584,27 @@ macro_rules! public_transposed {
 public_transposed! {
     CONV_TRANSPOSE1D "conv_transpose1d" "nn.functional.conv_transpose1d" 1
         &["t(2, 2, 4), t(2, 3, 3), t(3)", "t(4, 4), t(4, 3, 3), stride=2, padding=1, output_padding=1, groups=2"],
+        &[
+            ("t(1, 2, 5), t(3, 3, 2)", "RuntimeError", "Given transposed=1, weight of size [3, 3, 2], expected input[1, 2, 5] to have 3 channels, but got 2 channels instead"),
+            ("t(1, 2, 5), t(2, 3, 2), t(2)", "RuntimeError", "Given transposed=1, weight of size [2, 3, 2], expected bias to be 1-dimensional with 3 elements, but got bias of size [2] instead"),
+        ],
         "The transposed convolution of sequences `(N, C, L)` or `(C, L)` with filters `(C, F / groups, K)`.
 
     >>> torch.conv_transpose1d(torch.tensor([[1., 2.]]), torch.tensor([[[1., 1.]]]))
     tensor([[1., 3., 2.]])";
     CONV_TRANSPOSE2D "conv_transpose2d" "nn.functional.conv_transpose2d" 2
         &["t(2, 2, 3, 4), t(2, 3, 3, 2), t(3)", "t(4, 3, 3), t(4, 1, 3, 3), stride=2, padding=1, output_padding=1, groups=2, dilation=2"],
+        &[
+            ("t(1, 2, 5, 5), t(3, 3, 2, 2)", "RuntimeError", "Given transposed=1, weight of size [3, 3, 2, 2], expected input[1, 2, 5, 5] to have 3 channels, but got 2 channels instead"),
+            ("t(1, 2, 5, 5), t(2, 3, 2, 2), output_padding=1", "RuntimeError", "output padding must be smaller than either stride or dilation, but got output_padding_height: 1 output_padding_width: 1 stride_height: 1 stride_width: 1 dilation_height: 1 dilation_width: 1"),
+        ],
         "The transposed convolution of images `(N, C, H, W)` or `(C, H, W)` with filters `(C, F / groups, KH, KW)`.
 
     >>> torch.conv_transpose2d(torch.ones(1, 1, 2), torch.ones(1, 1, 1, 2))
     tensor([[[1., 2., 1.]]])";
     CONV_TRANSPOSE3D "conv_transpose3d" "nn.functional.conv_transpose3d" 3
         &["t(1, 2, 2, 3, 2), t(2, 2, 2, 2, 2), t(2)"],
+        &[("t(1, 2, 5, 5, 5), t(3, 3, 2, 2, 2)", "RuntimeError", "Given transposed=1, weight of size [3, 3, 2, 2, 2], expected input[1, 2, 5, 5, 5] to have 3 channels, but got 2 channels instead")],
         "The transposed convolution of volumes `(N, C, D, H, W)` or `(C, D, H, W)` with filters `(C, F / groups, KD, KH, KW)`.
 
     >>> torch.conv_transpose3d(torch.ones(1, 1, 1, 2), torch.ones(1, 1, 1, 1, 2))

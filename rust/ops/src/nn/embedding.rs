@@ -30,7 +30,7 @@ looked up.
             if weight.rank() != 2 {
                 return Err(Error::runtime("'weight' must be 2-D"));
             }
-            check_indices(indices, "embedding")?;
+            check_indices(indices, 1, "embedding")?;
             let mut sizes = Dims::from_slice(indices.sizes());
             sizes.push(weight.sizes()[1]);
             Ok(vec![Spec::new(&sizes, weight.dtype(), weight)])
@@ -83,12 +83,17 @@ pub static EMBEDDING_BACKWARD: Row = Row {
         infer: |args| {
             let grad = args.tensor(0)?;
             let width = grad.sizes().last().copied().unwrap_or(1);
-            if grad.numel() != args.tensor(1)?.numel() * width as usize || args.int(2)? < 0 {
+            let indices = args.tensor(1)?;
+            check_indices(indices, 2, "embedding_backward")?;
+            if grad.numel() != indices.numel() * width as usize {
                 return Err(Error::runtime(format!(
-                    "gradients of {} do not belong to indices of {}",
-                    Shape(grad.sizes()),
-                    Shape(args.tensor(1)?.sizes())
+                    "shape '{}' is invalid for input of size {}",
+                    Shape(&[indices.numel() as isize, width]),
+                    grad.numel()
                 )));
+            }
+            if args.int(2)? < 0 {
+                return Err(Error::runtime("zeros: Dimension size must be non-negative."));
             }
             Ok(vec![Spec::new(&[args.int(2)? as isize, width], grad.dtype(), grad)])
         },
@@ -125,6 +130,14 @@ pub static EMBEDDING_BACKWARD: Row = Row {
         Expr::new(gradient())
     })]),
     samples: &["t(5, 3), i(4, 5), 4, -1, False", "t(5, 3), i(4, 5), 4, 1, False", "t(5, 3), i(4, 5), 4, -1, True"],
+    errors: &[
+        (
+            "t(3, 2), t(3), 4, -1, False",
+            "RuntimeError",
+            "Expected tensor for argument #2 'indices' to have one of the following scalar types: Long, Int; but got torch.FloatTensor instead (while checking arguments for embedding_backward)",
+        ),
+        ("t(3, 2), i(4, 2), 4, -1, False", "RuntimeError", "shape '[2, 2]' is invalid for input of size 6"),
+    ],
     reference: "",
     ..Row::BASE
 };
@@ -149,13 +162,16 @@ fn row_factors(indices: &Tensor, rows: i64, skipped: i64, averages: bool, dtype:
     crate::view::RESHAPE.tensor([(&factors).into(), crate::view::reshape::sizes_value(&sizes)]).map(Some)
 }
 
-fn check_indices(indices: &Tensor, row: &str) -> Result<()> {
+fn check_indices(indices: &Tensor, place: usize, row: &str) -> Result<()> {
     if matches!(indices.dtype(), DType::I64 | DType::I32) {
         return Ok(());
     }
     Err(Error::runtime(format!(
-        "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got torch.{}Tensor instead (while checking arguments for {row})",
-        indices.dtype().title()
+        "Expected tensor for argument #{place} 'indices' to have one of the following scalar types: Long, Int; but got {} instead (while checking arguments for {row})",
+        match indices.dtype() {
+            DType::Bool => "CPUBoolType".into(),
+            dtype => format!("torch.{}Tensor", dtype.title()),
+        }
     ))
     .hint("Row numbers are integers: indices.long()."))
 }
@@ -181,13 +197,16 @@ pub static EMBEDDING_RENORM: Row = Row {
     >>> torch.embedding_renorm_(torch.tensor([[3., 4.]]), torch.tensor([0]), 1.0, 2.0)
     tensor([[0.6000, 0.8000]])",
     dtypes: DTypes::FLOATS,
-    run: Run::Body(|args| {
-        let weight = args.tensor(0)?;
-        check_indices(args.tensor(1)?, "embedding_renorm_")?;
-        if weight.rank() != 2 {
-            return Err(Error::runtime(format!("Expected 2-dimensional weight, but got {}", Shape(weight.sizes()))));
+    check: Some(|args| {
+        let rank = args.tensor(0)?.rank();
+        if rank != 2 {
+            return Err(Error::runtime(format!(
+                "Expected 2-dimensional tensor, but got {rank}-dimensional tensor for argument #1 'self' (while checking arguments for embedding_renorm_)"
+            )));
         }
-        crate::variants::check_writable(weight)?;
+        check_indices(args.tensor(1)?, 2, "embedding_renorm_")
+    }),
+    run: Run::Overwrite(|args, weight| {
         let (limit, power) = (args.float(2)?, args.float(3)?);
         let mut rows = numbers(args.tensor(1)?, weight.sizes()[0])?;
         rows.sort_unstable();
@@ -205,11 +224,22 @@ pub static EMBEDDING_RENORM: Row = Row {
                 crate::copy::copy(&own, &shorter)?;
             }
         }
-        weight.bump_version();
-        Ok(Output::Tensor(weight.clone()))
+        Ok(())
     }),
     derivative: Derivative::NonDifferentiable("it changes the table outside of the graph"),
-    samples: &["t(4, 3), i(4, 2), 1.0, 2.0"],
+    samples: &["t(4, 3), i(4, 2), 1.0, 2.0", "t(4, 3), i(4, 5), 0.5, 1.0", "t(4, 3).t(), i(3, 2), 1.0, inf"],
+    errors: &[
+        (
+            "t(3), i(3, 2), 1., 2.",
+            "RuntimeError",
+            "Expected 2-dimensional tensor, but got 1-dimensional tensor for argument #1 'self' (while checking arguments for embedding_renorm_)",
+        ),
+        (
+            "t(3, 2), t(2), 1., 2.",
+            "RuntimeError",
+            "Expected tensor for argument #2 'indices' to have one of the following scalar types: Long, Int; but got torch.FloatTensor instead (while checking arguments for embedding_renorm_)",
+        ),
+    ],
     reference: "",
     ..Row::BASE
 };

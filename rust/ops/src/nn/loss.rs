@@ -374,6 +374,7 @@ pub static KL_DIV: Row = Row {
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3), pos(2, 3)", "t(2, 3), t(2, 3), log_target=True, reduction='batchmean'"],
+    errors: &[("t(2, 3), t(4)", "RuntimeError", "The size of tensor a (4) must match the size of tensor b (3) at non-singleton dimension 1"), ("t(2), t(3)", "RuntimeError", "The size of tensor a (3) must match the size of tensor b (2) at non-singleton dimension 0")],
     reference: "",
     ..Row::BASE
 };

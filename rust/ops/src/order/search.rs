@@ -24,6 +24,7 @@ pub static SEARCHSORTED: Row = Row {
     run: Run::Body(|args| search(args.tensor(0)?, args.tensor(1)?, &options(args)?).map(Output::Tensor)),
     derivative: WHY,
     samples: &["torch.tensor([1., 3., 5.]), t(2, 3)", "torch.tensor([[1., 3.], [2., 2.]]), t(2, 5), right=True"],
+    errors: &[("t(), t(2)", "RuntimeError", "torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension"), ("t(2, 3), t(3, 3)", "RuntimeError", "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value tensor must match, but we got boundaries tensor [2, 3] and input value tensor [3, 3]"), ("t(2, 3), t(2, 3), side='middle'", "RuntimeError", "torch.searchsorted(): side can only be 'left' or 'right' but got middle"), ("t(3), t(2), right=True, side='left'", "RuntimeError", "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True")],
     ..Row::BASE
 };
 
@@ -42,6 +43,18 @@ pub static SEARCHSORTED_SCALAR: Row = Row {
     }),
     derivative: WHY,
     samples: &["torch.tensor([1., 3., 5.]), 3"],
+    errors: &[
+        (
+            "t(2, 3), 1",
+            "RuntimeError",
+            "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we got boundaries tensor dim(2) and input value's dim(0) numel(1)",
+        ),
+        (
+            "t(3), 1, side='middle'",
+            "RuntimeError",
+            "torch.searchsorted(): side can only be 'left' or 'right' but got middle",
+        ),
+    ],
     ..Row::BASE
 };
 
@@ -127,9 +140,15 @@ fn bucketize(args: &Args, values: &Tensor) -> Result<Output> {
 
 fn search(sorted: &Tensor, values: &Tensor, options: &Options) -> Result<Tensor> {
     let (lines, own) = (sorted.sizes(), values.sizes());
-    if sorted.rank() == 0 {
+    if own.is_empty() && lines.len() != 1 {
+        return Err(Error::runtime(format!(
+            "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we got boundaries tensor dim({}) and input value's dim(0) numel(1)",
+            lines.len()
+        )));
+    }
+    if lines.is_empty() {
         return Err(Error::runtime(
-            "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we got boundaries tensor dim(0)",
+            "torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension",
         ));
     }
     let head = |sizes: &rushlight_core::Dims| sizes.len().saturating_sub(1);

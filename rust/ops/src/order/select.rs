@@ -160,6 +160,7 @@ pub static NANMEDIAN_DIM: Row = Row {
     }),
     derivative: PLACED,
     samples: &["t(2, 3), 1", "t(2, 3), 0, True"],
+    errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
     ..Row::BASE
 };
 

@@ -69,6 +69,7 @@ pub static ARGSORT: Row = Row {
     run: Run::Compose(|args| places(args.tensor(0)?, args.int(1)?, args.bool(2)?)),
     derivative: Derivative::Composed,
     samples: &["t(5)", "t(2, 3), 0, True"],
+    errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
     reference: "np.argsort(self, axis=dim, kind='stable') if not descending else None",
     ..Row::BASE
 };
@@ -85,6 +86,11 @@ pub static ARGSORT_STABLE: Row = Row {
     run: Run::Compose(|args| places(args.tensor(0)?, args.int(2)?, args.bool(3)?)),
     derivative: Derivative::Composed,
     samples: &["t(5), stable=True"],
+    errors: &[(
+        "t(2, 3), stable=True, dim=2",
+        "IndexError",
+        "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
+    )],
     ..Row::BASE
 };
 

@@ -40,7 +40,7 @@ pub static EQUAL: Row = Row {
     run: Run::Compose(equal),
     derivative: Derivative::NonDifferentiable("the answer is no tensor"),
     samples: &["t(2, 3), t(2, 3)", "t(0), t(0)", "t(2), t(3)"],
-    errors: &[],
+    errors: &[("t(2), 1", "TypeError", "equal(): argument 'other' (position 2) must be Tensor, not int")],
     reference: "np.array_equal(self, other)",
     ..Row::BASE
 };

@@ -94,11 +94,34 @@ pub static DIST: Row = Row {
     tensor(5.)",
     dtypes: DTypes::INEXACT,
     run: Run::Compose(|args| {
-        let gap = Expr::from(args.tensor(0)?) - args.tensor(1)?;
-        gap.call(&VECTOR_NORM, [args.scalar(2)?.into()]).done().map(Output::Tensor)
+        let gap = (Expr::from(args.tensor(0)?) - args.tensor(1)?).done()?;
+        if !gap.dtype().is_differentiable() {
+            return Err(Error::runtime(format!(
+                "norm(): input dtype should be either floating point or complex. Got {} instead.",
+                gap.dtype().title()
+            )));
+        }
+        VECTOR_NORM.call([(&gap).into(), args.scalar(2)?.into()])
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3), t(3)", "t(3), t(3), 1"],
+    errors: &[
+        (
+            "i(3, 2), i(3, 2)",
+            "RuntimeError",
+            "norm(): input dtype should be either floating point or complex. Got Long instead.",
+        ),
+        (
+            "t(2, 3), t(2)",
+            "RuntimeError",
+            "The size of tensor a (3) must match the size of tensor b (2) at non-singleton dimension 1",
+        ),
+        (
+            "b(2), b(2)",
+            "RuntimeError",
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.",
+        ),
+    ],
     ..Row::BASE
 };
 

@@ -119,6 +119,7 @@ pub static SOFTMIN: Row = Row {
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3), 1"],
+    errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
     ..Row::BASE
 };
 

@@ -1,5 +1,6 @@
 //! Views followed by a copy: `view_copy` and its kin; and other names of splits.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::Result;
 
 use crate::derive::Derivative;
@@ -10,7 +11,12 @@ use crate::view::{diagonal, expand, narrow, reshape, split, squeeze, strided, tr
 
 /// What a view shows, in memory of its own.
 fn copied(row: &'static Row, args: &Args) -> Result<Output> {
-    let copy = |view| op!(crate::convert::CLONE, view, "contiguous_format");
+    let base = args.tensor(0)?;
+    // What had to be reshaped by copying has memory of its own already.
+    let copy = |shown: Tensor| match shown.storage().same(base.storage()) {
+        true => op!(crate::convert::CLONE, shown, "contiguous_format"),
+        false => Ok(shown),
+    };
     match crate::call::call(Args { row, values: args.values.clone() })? {
         Output::Tensor(view) => copy(view).map(Output::Tensor),
         Output::List(views) => views.into_iter().map(copy).collect::<Result<_>>().map(Output::List),
@@ -19,16 +25,18 @@ fn copied(row: &'static Row, args: &Args) -> Result<Output> {
 }
 
 macro_rules! copies {
-    ($($row:ident $name:literal $signature:literal $view:path, $variants:expr, $sample:literal;)*) => {$(
+    ($($row:ident $name:literal $signature:literal $view:path, $variants:expr,
+        $samples:expr, $errors:expr, $example:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
             variants: $variants,
             signature: $signature,
-            doc: "The view of the same name, copied into memory of its own.",
+            doc: concat!("The view of the same name, copied into memory of its own.\n\n", $example),
             dtypes: DTypes::ALL,
             run: Run::Compose(|args| copied(&$view, args)),
             derivative: Derivative::Composed,
-            samples: &[$sample],
+            samples: $samples,
+            errors: $errors,
             ..Row::BASE
         };
     )*};
@@ -38,43 +46,178 @@ const PLAIN: Variants = Variants::FUNCTION.and(Variants::STRICT_OUT);
 const LIST: Variants = Variants::FUNCTION;
 
 copies! {
-    ALIAS "alias_copy" "(Tensor self) -> Tensor" narrow::ALIAS, PLAIN, "t(2, 3)";
-    AS_STRIDED "as_strided_copy" "(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor" strided::AS_STRIDED, PLAIN, "t(6), (2,), (3,)";
-    DIAGONAL "diagonal_copy" "(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor" diagonal::DIAGONAL, PLAIN, "t(2, 3)";
-    EXPAND "expand_copy" "(Tensor self, int[] size, *, bool implicit=False) -> Tensor" expand::EXPAND, PLAIN, "t(1, 3), (2, 3)";
-    NARROW "narrow_copy" "(Tensor self, int dim, int start, int length) -> Tensor" narrow::NARROW, Variants::BOTH.and(Variants::STRICT_OUT), "t(3), 0, 1, 2";
-    PERMUTE "permute_copy" "(Tensor self, int[] dims) -> Tensor" transpose::PERMUTE, PLAIN, "t(2, 3), (1, 0)";
-    SELECT "select_copy" "(Tensor self, int dim, int index) -> Tensor" narrow::SELECT, PLAIN, "t(2, 3), 0, 1";
-    SPLIT "split_copy" "(Tensor self, int split_size, int dim=0) -> Tensor[]" split::SPLIT, LIST, "t(4), 2";
-    SPLIT_WITH_SIZES "split_with_sizes_copy" "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]" split::SPLIT_WITH_SIZES, Variants::FUNCTION.and(Variants::STRICT_OUT), "t(4), (1, 3)";
-    SQUEEZE "squeeze_copy" "(Tensor self) -> Tensor" squeeze::SQUEEZE, PLAIN, "t(2, 1)";
-    SQUEEZE_DIM "squeeze_copy.dim" "(Tensor self, int dim) -> Tensor" squeeze::SQUEEZE_DIM, PLAIN, "t(2, 1), 1";
-    SQUEEZE_DIMS "squeeze_copy.dims" "(Tensor self, int[] dim) -> Tensor" squeeze::SQUEEZE_DIMS, PLAIN, "t(2, 1), (1,)";
-    T "t_copy" "(Tensor self) -> Tensor" transpose::T, PLAIN, "t(2, 3)";
-    TRANSPOSE "transpose_copy" "(Tensor self, int dim0, int dim1) -> Tensor" transpose::TRANSPOSE, PLAIN, "t(2, 3), 0, 1";
-    UNBIND "unbind_copy" "(Tensor self, int dim=0) -> Tensor[]" narrow::UNBIND, Variants::FUNCTION.and(Variants::STRICT_OUT), "t(2, 3)";
-    UNFOLD "unfold_copy" "(Tensor self, int dimension, int size, int step) -> Tensor" unfold::UNFOLD, PLAIN, "t(4), 0, 2, 1";
-    UNSQUEEZE "unsqueeze_copy" "(Tensor self, int dim) -> Tensor" squeeze::UNSQUEEZE, PLAIN, "t(2), 0";
-    VIEW "view_copy" "(Tensor self, int[] size) -> Tensor" reshape::VIEW, PLAIN, "t(6), (2, 3)";
+    ALIAS "alias_copy" "(Tensor self) -> Tensor" narrow::ALIAS, PLAIN,
+        &["t(2, 3)", "t(2, 3).t()", "t()"],
+        &[],
+        "    >>> torch.alias_copy(torch.tensor([1, 2]))
+    tensor([1, 2])";
+    AS_STRIDED "as_strided_copy" "(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor" strided::AS_STRIDED, PLAIN,
+        &["t(6), (2,), (3,)", "t(4), (3, 2), (1, 1)"],
+        &[
+            ("t(4), (3,), (2,)", "RuntimeError", "setStorage: sizes [3], strides [2], storage offset 0, and itemsize 4 requiring a storage size of 20 are out of bounds for storage of size 16"),
+            ("t(4), (2,), (1, 1)", "RuntimeError", "mismatch in length of strides and shape"),
+        ],
+        "    >>> torch.as_strided_copy(torch.arange(4), (3, 2), (1, 1))
+    tensor([[0, 1],
+            [1, 2],
+            [2, 3]])";
+    DIAGONAL "diagonal_copy" "(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor" diagonal::DIAGONAL, PLAIN,
+        &["t(2, 3)", "t(3, 3, 2), 1, 0, 1"],
+        &[
+            ("t(3), 0", "IndexError", "Dimension out of range (expected to be in range of [-1, 0], but got 1)"),
+            ("t(2, 3), 0, 1, 1", "RuntimeError", "diagonal dimensions cannot be identical 1, 1"),
+        ],
+        "    >>> torch.diagonal_copy(torch.tensor([[1, 2], [3, 4]]))
+    tensor([1, 4])";
+    EXPAND "expand_copy" "(Tensor self, int[] size, *, bool implicit=False) -> Tensor" expand::EXPAND, PLAIN,
+        &["t(1, 3), (2, 3)", "t(3), (2, -1)"],
+        &[
+            ("t(2, 3), (4,)", "RuntimeError", "expand(torch.FloatTensor{[2, 3]}, size=[4]): the number of sizes provided (1) must be greater or equal to the number of dimensions in the tensor (2)"),
+            ("t(2, 3), (2, 4)", "RuntimeError", "The expanded size of the tensor (4) must match the existing size (3) at non-singleton dimension 1.  Target sizes: [2, 4].  Tensor sizes: [2, 3]"),
+        ],
+        "    >>> torch.expand_copy(torch.tensor([[1], [2]]), (2, 3))
+    tensor([[1, 1, 1],
+            [2, 2, 2]])";
+    NARROW "narrow_copy" "(Tensor self, int dim, int start, int length) -> Tensor" narrow::NARROW, Variants::BOTH.and(Variants::STRICT_OUT),
+        &["t(3), 0, 1, 2", "t(2, 3), -1, -2, 2"],
+        &[
+            ("t(4), 0, 3, 2", "RuntimeError", "start (3) + length (2) exceeds dimension size (4)."),
+            ("t(), 0, 0, 1", "RuntimeError", "narrow() cannot be applied to a 0-dim tensor."),
+            ("t(4), 0, 5, 0", "IndexError", "start out of range (expected to be in range of [-4, 4], but got 5)"),
+        ],
+        "    >>> torch.narrow_copy(torch.arange(5), 0, 1, 3)
+    tensor([1, 2, 3])";
+    PERMUTE "permute_copy" "(Tensor self, int[] dims) -> Tensor" transpose::PERMUTE, PLAIN,
+        &["t(2, 3), (1, 0)", "t(2, 3, 4), (2, 0, 1)"],
+        &[
+            ("t(2, 3), (0,)", "RuntimeError", "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of dimensions i.e. input.dim() = 2 is not equal to len(dims) = 1"),
+            ("t(2, 3), (0, 0)", "RuntimeError", "permute(): duplicate dims are not allowed."),
+        ],
+        "    >>> torch.permute_copy(torch.tensor([[1, 2, 3]]), (1, 0))
+    tensor([[1],
+            [2],
+            [3]])";
+    SELECT "select_copy" "(Tensor self, int dim, int index) -> Tensor" narrow::SELECT, PLAIN,
+        &["t(2, 3), 0, 1", "t(2, 3), 1, -1"],
+        &[
+            ("t(2, 3), 0, 2", "IndexError", "select(): index 2 out of range for tensor of size [2, 3] at dimension 0"),
+            ("t(), 0, 0", "IndexError", "select() cannot be applied to a 0-dim tensor."),
+        ],
+        "    >>> torch.select_copy(torch.tensor([[1, 2], [3, 4]]), 0, 1)
+    tensor([3, 4])";
+    SPLIT "split_copy" "(Tensor self, int split_size, int dim=0) -> Tensor[]" split::SPLIT, LIST,
+        &["t(4), 2", "t(2, 5), 2, 1"],
+        &[
+            ("t(5), -1", "RuntimeError", "split expects split_size be non-negative, but got split_size=-1"),
+            ("t(5), 2, 1", "IndexError", "Dimension out of range (expected to be in range of [-1, 0], but got 1)"),
+            ("t(), 2", "RuntimeError", "split expects at least a 1-dimensional tensor"),
+        ],
+        "    >>> torch.split_copy(torch.arange(5), 2)
+    (tensor([0, 1]), tensor([2, 3]), tensor([4]))";
+    SPLIT_WITH_SIZES "split_with_sizes_copy" "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]" split::SPLIT_WITH_SIZES, Variants::FUNCTION.and(Variants::STRICT_OUT),
+        &["t(4), (1, 3)", "t(2, 4), (0, 4), 1"],
+        &[
+            ("t(5), [2, 2]", "RuntimeError", "split_with_sizes expects split_sizes to sum exactly to 5 (input tensor's size at dimension 0), but got split_sizes=[2, 2]"),
+            ("t(5), [2, 3], 1", "IndexError", "Dimension out of range (expected to be in range of [-1, 0], but got 1)"),
+        ],
+        "    >>> torch.split_with_sizes_copy(torch.arange(5), (1, 4))
+    (tensor([0]), tensor([1, 2, 3, 4]))";
+    SQUEEZE "squeeze_copy" "(Tensor self) -> Tensor" squeeze::SQUEEZE, PLAIN,
+        &["t(2, 1)", "t(1, 1)"],
+        &[],
+        "    >>> torch.squeeze_copy(torch.tensor([[1, 2]]))
+    tensor([1, 2])";
+    SQUEEZE_DIM "squeeze_copy.dim" "(Tensor self, int dim) -> Tensor" squeeze::SQUEEZE_DIM, PLAIN,
+        &["t(2, 1), 1", "t(2, 1), 0"],
+        &[("t(2, 1), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
+        "    >>> torch.squeeze_copy(torch.tensor([[[1, 2]]]), 0)
+    tensor([[1, 2]])";
+    SQUEEZE_DIMS "squeeze_copy.dims" "(Tensor self, int[] dim) -> Tensor" squeeze::SQUEEZE_DIMS, PLAIN,
+        &["t(2, 1), (1,)", "t(1, 2, 1), (0, 1)"],
+        &[("t(2, 1), (0, 0)", "RuntimeError", "dim 0 appears multiple times in the list of dims")],
+        "    >>> torch.squeeze_copy(torch.tensor([[[1, 2]]]), (0, 1))
+    tensor([1, 2])";
+    T "t_copy" "(Tensor self) -> Tensor" transpose::T, PLAIN,
+        &["t(2, 3)", "t(2)"],
+        &[("t(2, 3, 4)", "RuntimeError", "t() expects a tensor with <= 2 dimensions, but self is 3D")],
+        "    >>> torch.t_copy(torch.tensor([[1, 2], [3, 4]]))
+    tensor([[1, 3],
+            [2, 4]])";
+    TRANSPOSE "transpose_copy" "(Tensor self, int dim0, int dim1) -> Tensor" transpose::TRANSPOSE, PLAIN,
+        &["t(2, 3), 0, 1", "t(2, 3, 4), -1, 0"],
+        &[("t(2, 3), 0, 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
+        "    >>> torch.transpose_copy(torch.tensor([[1, 2], [3, 4]]), 0, 1)
+    tensor([[1, 3],
+            [2, 4]])";
+    UNBIND "unbind_copy" "(Tensor self, int dim=0) -> Tensor[]" narrow::UNBIND, Variants::FUNCTION.and(Variants::STRICT_OUT),
+        &["t(2, 3)", "t(2, 3), 1"],
+        &[
+            ("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)"),
+            ("t()", "IndexError", "Dimension specified as 0 but tensor has no dimensions"),
+        ],
+        "    >>> torch.unbind_copy(torch.tensor([[1, 2], [3, 4]]))
+    (tensor([1, 2]), tensor([3, 4]))";
+    UNFOLD "unfold_copy" "(Tensor self, int dimension, int size, int step) -> Tensor" unfold::UNFOLD, PLAIN,
+        &["t(4), 0, 2, 1", "t(2, 5), 1, 3, 2"],
+        &[
+            ("t(4), 0, 5, 1", "RuntimeError", "maximum size for tensor at dimension 0 is 4 but size is 5"),
+            ("t(4), 0, 2, 0", "RuntimeError", "step is 0 but must be > 0"),
+        ],
+        "    >>> torch.unfold_copy(torch.arange(5), 0, 3, 2)
+    tensor([[0, 1, 2],
+            [2, 3, 4]])";
+    UNSQUEEZE "unsqueeze_copy" "(Tensor self, int dim) -> Tensor" squeeze::UNSQUEEZE, PLAIN,
+        &["t(2), 0", "t(2), -1"],
+        &[("t(2), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
+        "    >>> torch.unsqueeze_copy(torch.tensor([1, 2]), 0)
+    tensor([[1, 2]])";
+    VIEW "view_copy" "(Tensor self, int[] size) -> Tensor" reshape::RESHAPE, PLAIN,
+        &["t(6), (2, 3)", "t(2, 3).t(), (6,)", "t(2, 3), (-1,)"],
+        &[
+            ("t(2, 3), (4,)", "RuntimeError", "shape '[4]' is invalid for input of size 6"),
+            ("t(2, 3), (-1, -1)", "RuntimeError", "only one dimension can be inferred"),
+        ],
+        "    >>> torch.view_copy(torch.arange(4), (2, 2))
+    tensor([[0, 1],
+            [2, 3]])";
 }
 
 macro_rules! unsafe_splits {
-    ($($row:ident $name:literal $signature:literal $view:path, $sample:literal;)*) => {$(
+    ($($row:ident $name:literal $signature:literal $view:path, $samples:expr, $errors:expr, $example:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
             signature: $signature,
-            doc: "The views of the function without `unsafe_` in its name.",
+            doc: concat!("The views of the function without `unsafe_` in its name.\n\n", $example),
             dtypes: DTypes::ALL,
             run: Run::Compose(|args| crate::call::call(Args { row: &$view, values: args.values.clone() })),
             derivative: Derivative::Composed,
-            samples: &[$sample],
+            samples: $samples,
+            errors: $errors,
             ..Row::BASE
         };
     )*};
 }
 
 unsafe_splits! {
-    UNSAFE_SPLIT "unsafe_split" "(Tensor self, int split_size, int dim=0) -> Tensor[]" split::SPLIT, "t(4), 2";
-    UNSAFE_SPLIT_WITH_SIZES "unsafe_split_with_sizes" "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]" split::SPLIT_WITH_SIZES, "t(4), (1, 3)";
-    UNSAFE_CHUNK "unsafe_chunk" "(Tensor self, int chunks, int dim=0) -> Tensor[]" split::CHUNK, "t(4), 2";
+    UNSAFE_SPLIT "unsafe_split" "(Tensor self, int split_size, int dim=0) -> Tensor[]" split::SPLIT,
+        &["t(4), 2", "t(2, 5), 2, 1"],
+        &[
+            ("t(5), -1", "RuntimeError", "split expects split_size be non-negative, but got split_size=-1"),
+            ("t(5), 2, 1", "IndexError", "Dimension out of range (expected to be in range of [-1, 0], but got 1)"),
+        ],
+        "    >>> torch.unsafe_split(torch.arange(5), 2)
+    (tensor([0, 1]), tensor([2, 3]), tensor([4]))";
+    UNSAFE_SPLIT_WITH_SIZES "unsafe_split_with_sizes" "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]" split::SPLIT_WITH_SIZES,
+        &["t(4), (1, 3)", "t(2, 4), (0, 4), 1"],
+        &[("t(5), [2, 2]", "RuntimeError", "split_with_sizes expects split_sizes to sum exactly to 5 (input tensor's size at dimension 0), but got split_sizes=[2, 2]")],
+        "    >>> torch.unsafe_split_with_sizes(torch.arange(5), (1, 4))
+    (tensor([0]), tensor([1, 2, 3, 4]))";
+    UNSAFE_CHUNK "unsafe_chunk" "(Tensor self, int chunks, int dim=0) -> Tensor[]" split::CHUNK,
+        &["t(4), 2", "t(2, 5), 3, 1"],
+        &[
+            ("t(5), 0", "RuntimeError", "chunk expects `chunks` to be greater than 0, got: 0"),
+            ("t(), 1", "RuntimeError", "chunk expects at least a 1-dimensional tensor"),
+        ],
+        "    >>> torch.unsafe_chunk(torch.arange(5), 2)
+    (tensor([0, 1, 2]), tensor([3, 4]))";
 }

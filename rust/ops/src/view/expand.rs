@@ -1,7 +1,7 @@
 //! Stretching dimensions of size one, without a copy.
 
 use rushlight_core::layout::{Shape, to_dims};
-use rushlight_core::{Error, Layout, Result};
+use rushlight_core::{Dims, Error, Layout, Result};
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
@@ -50,6 +50,18 @@ pub static EXPAND_AS: Row = Row {
     run: Run::Compose(|args| EXPAND.call([args.tensor(0)?.into(), sizes_value(args.tensor(1)?.sizes())])),
     derivative: Derivative::Composed,
     samples: &["t(2, 1), t(2, 3)"],
+    errors: &[
+        (
+            "t(2, 3), t(4)",
+            "RuntimeError",
+            "expand(torch.FloatTensor{[2, 3]}, size=[4]): the number of sizes provided (1) must be greater or equal to the number of dimensions in the tensor (2)",
+        ),
+        (
+            "t(2,3), t(3)",
+            "RuntimeError",
+            "expand(torch.FloatTensor{[2, 3]}, size=[3]): the number of sizes provided (1) must be greater or equal to the number of dimensions in the tensor (2)",
+        ),
+    ],
     reference: "np.broadcast_to(self, other.shape)",
     ..Row::BASE
 };
@@ -66,13 +78,33 @@ pub static BROADCAST_TO: Row = Row {
     run: Run::Compose(|args| EXPAND.call([args.tensor(0)?.into(), args.ints(1)?.into()])),
     derivative: Derivative::Composed,
     samples: &["t(2, 1), (2, 3)", "t(3), (2, 3)"],
+    errors: &[
+        (
+            "t(2, 3), (4,)",
+            "RuntimeError",
+            "expand(torch.FloatTensor{[2, 3]}, size=[4]): the number of sizes provided (1) must be greater or equal to the number of dimensions in the tensor (2)",
+        ),
+        (
+            "t(2, 3), (2, 4)",
+            "RuntimeError",
+            "The expanded size of the tensor (4) must match the existing size (3) at non-singleton dimension 1.  Target sizes: [2, 4].  Tensor sizes: [2, 3]",
+        ),
+        (
+            "t(2), (-1, 2)",
+            "RuntimeError",
+            "The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension 0",
+        ),
+    ],
     reference: "np.broadcast_to(self, size)",
     ..Row::BASE
 };
 
 fn layout(args: &Args) -> Result<Layout> {
-    let own = args.tensor(0)?.layout();
-    let mut sizes = to_dims(args.ints(1)?);
+    stretched(args.tensor(0)?.layout(), to_dims(args.ints(1)?))
+}
+
+/// A layout stretched to `sizes`, refused in torch's words.
+pub fn stretched(own: &Layout, mut sizes: Dims) -> Result<Layout> {
     if sizes.len() < own.rank() {
         return Err(Error::runtime(format!(
             "expand(torch.FloatTensor{{{}}}, size={}): the number of sizes provided ({}) must be greater or equal to the number of dimensions in the tensor ({})",

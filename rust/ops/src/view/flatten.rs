@@ -61,7 +61,7 @@ pub static UNFLATTEN: Row = Row {
         }
         let own = tensor.sizes().get(dim).copied().unwrap_or(1);
         let inner = rushlight_core::layout::infer_size(wanted, own as usize).map_err(|_| {
-            let (known, message) = (to_dims(wanted), "doesn't multiply up to the size of dim");
+            let (known, message) = (to_dims(wanted), "don't multiply up to the size of dim");
             Error::runtime(format!(
                 "unflatten: Provided sizes {} {message} {dim} ({own}) in the input tensor",
                 Shape(&known)
@@ -111,6 +111,14 @@ pub static VIEW_AS: Row = Row {
             [2, 3]])",
     run: Run::Compose(|args| VIEW.call([args.tensor(0)?.into(), sizes_value(args.tensor(1)?.sizes())])),
     samples: &["t(2, 3), t(3, 2)"],
+    errors: &[
+        ("t(2, 3), t(4)", "RuntimeError", "shape '[4]' is invalid for input of size 6"),
+        (
+            "t(2, 3).t(), t(6)",
+            "RuntimeError",
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two contiguous subspaces). Use .reshape(...) instead.",
+        ),
+    ],
     reference: "np.reshape(self, other.shape)",
     ..BASE
 };
@@ -126,6 +134,7 @@ pub static RESHAPE_AS: Row = Row {
             [2, 3]])",
     run: Run::Compose(|args| RESHAPE.call([args.tensor(0)?.into(), sizes_value(args.tensor(1)?.sizes())])),
     samples: &["t(2, 3), t(3, 2)", "t(2, 3).t(), t(6)"],
+    errors: &[("t(2, 3), t(4)", "RuntimeError", "shape '[4]' is invalid for input of size 6")],
     reference: "np.reshape(self, other.shape)",
     ..BASE
 };
@@ -160,6 +169,11 @@ macro_rules! atleast {
             doc: $doc,
             run: Run::Compose(|args| $function(args.tensor(0)?).map(Output::Tensor)),
             samples: &["t()", "t(2)", "t(2, 3)", "t(2, 1, 3)"],
+            errors: &[(
+                "1",
+                "TypeError",
+                concat!($name, "() received an invalid combination of arguments - got (int), but expected one of:"),
+            )],
             reference: $reference,
             ..BASE
         };

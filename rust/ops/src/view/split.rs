@@ -87,6 +87,19 @@ pub static SPLIT_WITH_SIZES: Row = Row {
     (tensor([0, 1]), tensor([2, 3, 4]))",
     run: Run::Views(|args| by_sizes(args.tensor(0)?, args.ints(1)?, args.int(2)?)),
     samples: &["t(5), [2, 3]", "t(2, 4), [1, 0, 3], 1"],
+    errors: &[
+        (
+            "t(5), [2, 2]",
+            "RuntimeError",
+            "split_with_sizes expects split_sizes to sum exactly to 5 (input tensor's size at dimension 0), but got split_sizes=[2, 2]",
+        ),
+        (
+            "t(5), [6, -1]",
+            "RuntimeError",
+            "split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes=[6, -1]",
+        ),
+        ("t(), [1]", "RuntimeError", "split expects at least a 1-dimensional tensor"),
+    ],
     reference: "np.split(self, np.cumsum(split_sizes)[:-1], dim)",
     ..BY_SIZES
 };
@@ -252,7 +265,7 @@ fn cut(tensor: &Tensor, indices: &[i64], dim: i64) -> Result<Vec<Tensor>> {
 }
 
 macro_rules! named_splits {
-    ($($count:ident $places:ident $name:literal $list:literal $dim:expr, $least:literal, $reference:literal $list_reference:literal $sample:literal $list_sample:literal $doc:literal $list_doc:literal;)*) => {$(
+    ($($count:ident $places:ident $name:literal $list:literal $dim:expr, $least:literal, $reference:literal $list_reference:literal $sample:literal $list_sample:literal $errors:expr, $list_errors:expr, $doc:literal $list_doc:literal;)*) => {$(
         pub static $count: Row = Row {
             name: $name,
             signature: "(Tensor self, int sections) -> Tensor[]",
@@ -272,6 +285,7 @@ macro_rules! named_splits {
             }),
             derivative: Derivative::Composed,
             samples: &[$sample],
+            errors: $errors,
             reference: $reference,
             ..Row::BASE
         };
@@ -288,6 +302,7 @@ macro_rules! named_splits {
             }),
             derivative: Derivative::Composed,
             samples: &[$list_sample],
+            errors: $list_errors,
             reference: $list_reference,
             ..Row::BASE
         };
@@ -297,8 +312,7 @@ macro_rules! named_splits {
 fn named_dim(tensor: &Tensor, name: &str, least: usize, dim: fn(usize) -> usize) -> Result<usize> {
     if tensor.rank() < least {
         return Err(Error::runtime(format!(
-            "torch.{name} requires a tensor with at least {least} dimension{}, but got a tensor with {} dimensions!",
-            if least == 1 { "" } else { "s" },
+            "torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {} dimensions!",
             tensor.rank()
         )));
     }
@@ -308,6 +322,11 @@ fn named_dim(tensor: &Tensor, name: &str, least: usize, dim: fn(usize) -> usize)
 named_splits! {
     HSPLIT HSPLIT_INDICES "hsplit" "hsplit.array" |rank| usize::from(rank > 1), 1,
         "np.hsplit(self, sections)" "np.hsplit(self, indices)" "t(2, 4), 2" "t(2, 4), (1, 3)"
+        &[
+            ("t(), 2", "RuntimeError", "torch.hsplit requires a tensor with at least 1 dimension, but got a tensor with 0 dimensions!"),
+            ("t(2, 5), 2", "RuntimeError", "torch.hsplit attempted to split along dimension 1, but the size of the dimension 5 is not divisible by the split_size 2!"),
+        ],
+        &[("t(), (1,)", "RuntimeError", "torch.hsplit requires a tensor with at least 1 dimension, but got a tensor with 0 dimensions!")],
         "Equal views along the columns (a vector's only dimension).
 
     >>> torch.hsplit(torch.tensor([1, 2, 3, 4]), 2)
@@ -318,6 +337,11 @@ named_splits! {
     (tensor([1]), tensor([2, 3, 4]))";
     VSPLIT VSPLIT_INDICES "vsplit" "vsplit.array" |_| 0, 2,
         "np.vsplit(self, sections)" "np.vsplit(self, indices)" "t(4, 2), 2" "t(4, 2), (1, 3)"
+        &[
+            ("t(4), 2", "RuntimeError", "torch.vsplit requires a tensor with at least 2 dimension, but got a tensor with 1 dimensions!"),
+            ("t(5, 2), 2", "RuntimeError", "torch.vsplit attempted to split along dimension 0, but the size of the dimension 5 is not divisible by the split_size 2!"),
+        ],
+        &[("t(4), (1,)", "RuntimeError", "torch.vsplit requires a tensor with at least 2 dimension, but got a tensor with 1 dimensions!")],
         "Equal views along the rows.
 
     >>> torch.vsplit(torch.tensor([[1], [2]]), 2)
@@ -328,6 +352,11 @@ named_splits! {
     (tensor([[1]]), tensor([[2]]))";
     DSPLIT DSPLIT_INDICES "dsplit" "dsplit.array" |_| 2, 3,
         "np.dsplit(self, sections)" "np.dsplit(self, indices)" "t(2, 3, 4), 2" "t(2, 3, 4), (1, 3)"
+        &[
+            ("t(4, 2), 2", "RuntimeError", "torch.dsplit requires a tensor with at least 3 dimension, but got a tensor with 2 dimensions!"),
+            ("t(2, 2, 5), 2", "RuntimeError", "torch.dsplit attempted to split along dimension 2, but the size of the dimension 5 is not divisible by the split_size 2!"),
+        ],
+        &[("t(4, 2), (1,)", "RuntimeError", "torch.dsplit requires a tensor with at least 3 dimension, but got a tensor with 2 dimensions!")],
         "Equal views along the third dimension.
 
     >>> torch.dsplit(torch.tensor([[[1, 2]]]), 2)

@@ -26,7 +26,11 @@ The view must stay within the storage. Elements that several indices name are su
     run: Run::View(layout),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, scatter)]),
     samples: &["t(6), (2, 3), (3, 1)", "t(6), (3,), (2,), 1", "t(4), (3, 2), (1, 1)", "t(2, 3).t(), (2,), (2,)"],
-    errors: &[("t(4), (5,), (1,)", "RuntimeError", "setStorage: sizes [5], strides [1], storage offset 0")],
+    errors: &[
+        ("t(4), (2,), (1, 1)", "RuntimeError", "mismatch in length of strides and shape"),
+        ("t(4), (2,), (1,), -1", "RuntimeError", "Tensor: invalid storage offset -1"),
+        ("t(4), (5,), (1,)", "RuntimeError", "setStorage: sizes [5], strides [1], storage offset 0"),
+    ],
     reference: "",
     ..Row::BASE
 };
@@ -42,18 +46,21 @@ fn layout(args: &Args) -> Result<Layout> {
 pub fn check(own: &Tensor, layout: Layout) -> Result<Layout> {
     use rushlight_core::layout::Shape;
     if layout.sizes.len() != layout.strides.len() {
-        return Err(Error::runtime(format!(
-            "mismatch in length of strides and shape: {} sizes and {} strides",
+        return Err(Error::runtime("mismatch in length of strides and shape").hint(format!(
+            "There are {} sizes and {} strides.",
             layout.sizes.len(),
             layout.strides.len()
         )));
+    }
+    if layout.offset < 0 {
+        return Err(Error::runtime(format!("Tensor: invalid storage offset {}", layout.offset)));
     }
     rushlight_core::layout::checked_numel(&layout.sizes)?;
     let bytes = own.storage().len();
     let held = (bytes / own.dtype().size()) as isize;
     let fits = match layout.checked_span() {
         Some(Some((low, high))) => low >= 0 && high < held,
-        Some(None) => layout.offset >= 0,
+        Some(None) => true,
         None => false,
     };
     if fits {

@@ -47,6 +47,11 @@ pub static SWAPAXES: Row = Row {
     dtypes: DTypes::ALL,
     run: Run::View(exchanged),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, exchange_back)]),
+    errors: &[(
+        "t(2, 3), 0, 2",
+        "IndexError",
+        "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
+    )],
     node: "TransposeBackward0",
     samples: &["t(2, 3), 0, 1"],
     reference: "np.swapaxes(self, axis0, axis1)",

@@ -1,6 +1,7 @@
 //! The largest element of each window, and the elements at given places.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::pool::{Axis, gather, max, scatter, within};
 
@@ -176,7 +177,49 @@ pub static GATHER: Row = Row {
     ..Row::BASE
 };
 
+/// What `max_pool1d` refuses in words of its own.
+fn check_max_pool1d(args: &Args) -> Result<()> {
+    let sizes = args.tensor(0)?.sizes();
+    if !(2..=3).contains(&sizes.len()) || sizes[sizes.len() - 2..].contains(&0) {
+        return Err(Error::runtime(format!(
+            "max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:{}",
+            Shape(sizes)
+        )));
+    }
+    let one = |place: usize, rule: &str| match args.optional_ints(place) {
+        None | Some([]) => Ok(None),
+        Some([only]) => Ok(Some(*only)),
+        Some(list) => Err(Error::runtime(format!(
+            "max_pool1d() {} must be {rule} of size 1 but got size {}",
+            args.row.schema().params[place].name,
+            list.len()
+        ))),
+    };
+    let kernel = one(1, "an int, list of ints or tuple of ints")?.unwrap_or(0);
+    let stride = one(2, "None, an int, list of ints, or tuple of ints")?.unwrap_or(kernel);
+    let padding = one(3, "an int, list of ints, or tuple of ints")?.unwrap_or(0);
+    let dilation = one(4, "an int, list of ints or tuple of ints")?.unwrap_or(1);
+    let positive = |name: &str, value: i64| match value {
+        1.. => Ok(()),
+        _ => Err(Error::runtime(format!("max_pool1d() {name} must be greater than zero, but got {value}"))),
+    };
+    positive("kernel_size", kernel)?;
+    positive("stride", stride)?;
+    if padding < 0 {
+        return Err(Error::runtime(format!("max_pool1d() padding must be non-negative, but got {padding}")));
+    }
+    if padding > kernel / 2 {
+        return Err(Error::runtime(format!(
+            "max_pool1d() padding should be at most half of kernel size, but got padding={padding} and kernel_size={kernel}"
+        )));
+    }
+    positive("dilation", dilation)
+}
+
 fn max_pool(args: &Args, dims: usize) -> Result<Vec<Tensor>> {
+    if args.row.name == "max_pool1d" {
+        check_max_pool1d(args)?;
+    }
     let plan = Plan::read(args, dims, Some(4), args.bool(5)?)?;
     let input = args.tensor(0)?;
     if !DTypes::REAL.has(input.dtype()) || (dims == 1 && !input.dtype().is_floating()) {
@@ -196,7 +239,7 @@ fn max_pool(args: &Args, dims: usize) -> Result<Vec<Tensor>> {
 }
 
 macro_rules! max_rows {
-    ($($row:ident $name:literal $alias:literal $both:ident $with:literal $with_alias:literal $dims:literal $dtypes:expr, $sample:expr, $doc:literal $example:literal;)*) => {$(
+    ($($row:ident $name:literal $alias:literal $both:ident $with:literal $with_alias:literal $dims:literal $dtypes:expr, $sample:expr, $errors:expr, $both_errors:expr, $doc:literal $example:literal $both_example:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
             aliases: &[$alias],
@@ -210,6 +253,7 @@ macro_rules! max_rows {
             }),
             derivative: Derivative::Composed,
             samples: $sample,
+            errors: $errors,
             reference: "",
             ..Row::BASE
         };
@@ -218,11 +262,12 @@ macro_rules! max_rows {
             aliases: &[$with_alias],
             variants: Variants::FUNCTION,
             signature: "(Tensor self, int[] kernel_size, int[]? stride=None, int[] padding=0, int[] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
-            doc: concat!("The largest element of each window of ", $doc, ", and its place among the elements of its channel."),
+            doc: concat!("The largest element of each window of ", $doc, ", and its place among the elements of its channel.\n\n", $both_example),
             dtypes: $dtypes,
             run: Run::Compose(|args| max_pool(args, $dims).map(Output::Tuple)),
             derivative: Derivative::Composed,
             samples: $sample,
+            errors: $both_errors,
             reference: "",
             ..Row::BASE
         };
@@ -231,12 +276,58 @@ macro_rules! max_rows {
 
 max_rows! {
     MAX_POOL1D "max_pool1d" "nn.functional.max_pool1d" MAX_POOL1D_BOTH "max_pool1d_with_indices" "nn.functional.max_pool1d_with_indices" 1 DTypes::FLOATS,
-        &["t(2, 3, 8), 2", "t(3, 8), 3, 2, 1, 2, True"], "sequences `(N, C, L)` or `(C, L)`" "    >>> torch.max_pool1d(torch.tensor([[1., 3., 2., 0.]]), 2)
-    tensor([[3., 2.]])";
+        &["t(2, 3, 8), 2", "t(3, 8), 3, 2, 1, 2, True"],
+        &[
+            ("t(1, 2, 3), 4", "RuntimeError", "max_pool1d() Invalid computed output size: 0"),
+            ("t(3), 2", "RuntimeError", "max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:[3]"),
+            ("t(1, 2, 5), (2, 2)", "RuntimeError", "max_pool1d() kernel_size must be an int, list of ints or tuple of ints of size 1 but got size 2"),
+            ("t(1, 2, 3), 0", "RuntimeError", "max_pool1d() kernel_size must be greater than zero, but got 0"),
+            ("t(1, 2, 5), 2, stride=0", "RuntimeError", "max_pool1d() stride must be greater than zero, but got 0"),
+            ("t(1, 2, 5), 2, padding=-1", "RuntimeError", "max_pool1d() padding must be non-negative, but got -1"),
+            ("t(1, 2, 5), 2, padding=2", "RuntimeError", "max_pool1d() padding should be at most half of kernel size, but got padding=2 and kernel_size=2"),
+            ("t(1, 2, 5), 2, dilation=0", "RuntimeError", "max_pool1d() dilation must be greater than zero, but got 0"),
+        ],
+        &[
+            ("t(1, 2, 3), 4", "RuntimeError", "Given input size: (2x1x3). Calculated output size: (2x1x0). Output size is too small"),
+            ("t(3), 2", "RuntimeError", "Expected 2 to 3 dimensions, but got 1-dimensional tensor for argument #1 'self' (while checking arguments for max_pool1d)"),
+            ("t(1, 2, 5), (2, 2)", "RuntimeError", "max_pool1d() argument 'kernel_size' should contain one int (got 2)"),
+            ("t(1, 2, 5), 2, padding=2", "RuntimeError", "pad should be at most half of effective kernel size, but got pad=2, kernel_size=2 and dilation=1"),
+            ("t(1, 2, 5), 2, dilation=0", "RuntimeError", "dilation should be greater than zero, but got dilationH: 1 dilationW: 0"),
+        ],
+        "sequences `(N, C, L)` or `(C, L)`" "    >>> torch.max_pool1d(torch.tensor([[1., 3., 2., 0.]]), 2)
+    tensor([[3., 2.]])" "    >>> torch.nn.functional.max_pool1d_with_indices(torch.tensor([[1., 3., 2., 0.]]), 2)
+    (tensor([[3., 2.]]), tensor([[1, 2]]))";
     MAX_POOL2D "max_pool2d" "nn.functional.max_pool2d" MAX_POOL2D_BOTH "max_pool2d_with_indices" "nn.functional.max_pool2d_with_indices" 2 DTypes::REAL,
-        &["t(2, 3, 4, 6), 2", "t(3, 7, 7), 3, 2, 1, 2, True"], "images `(N, C, H, W)` or `(C, H, W)`" "    >>> torch.max_pool2d(torch.tensor([[[1., 3.], [2., 0.]]]), 2)
-    tensor([[[3.]]])";
+        &["t(2, 3, 4, 6), 2", "t(3, 7, 7), 3, 2, 1, 2, True"],
+        &[
+            ("t(1, 2, 3, 3), 4", "RuntimeError", "Given input size: (2x3x3). Calculated output size: (2x0x0). Output size is too small"),
+            ("t(3), 2", "RuntimeError", "non-empty 3D or 4D (batch mode) tensor expected for input"),
+            ("t(1, 2, 5, 5), (2, 2, 2)", "RuntimeError", "max_pool2d: kernel_size must either be a single int, or a tuple of two ints"),
+            ("t(1, 2, 5, 5), 2, 0", "RuntimeError", "stride should not be zero"),
+            ("t(1, 2, 5, 5), 2, -1", "RuntimeError", "stride should be greater than zero, but got dH: -1 dW: -1"),
+            ("t(1, 2, 5, 5), 2, padding=2", "RuntimeError", "pad should be at most half of effective kernel size, but got pad=2, kernel_size=2 and dilation=1"),
+            ("t(1, 2, 5, 5), 2, 1, 0, 0", "RuntimeError", "dilation should be greater than zero, but got dilationH: 0 dilationW: 0"),
+        ],
+        &[
+            ("t(1, 2, 3, 3), 4", "RuntimeError", "Given input size: (2x3x3). Calculated output size: (2x0x0). Output size is too small"),
+            ("t(3), 2", "RuntimeError", "non-empty 3D or 4D (batch mode) tensor expected for input"),
+        ],
+        "images `(N, C, H, W)` or `(C, H, W)`" "    >>> torch.max_pool2d(torch.tensor([[[1., 3.], [2., 0.]]]), 2)
+    tensor([[[3.]]])" "    >>> torch.nn.functional.max_pool2d_with_indices(torch.tensor([[[1., 3.], [2., 0.]]]), 2)
+    (tensor([[[3.]]]), tensor([[[1]]]))";
     MAX_POOL3D "max_pool3d" "nn.functional.max_pool3d" MAX_POOL3D_BOTH "max_pool3d_with_indices" "nn.functional.max_pool3d_with_indices" 3 DTypes::REAL,
-        &["t(2, 3, 4, 4, 4), 2"], "volumes `(N, C, D, H, W)` or `(C, D, H, W)`" "    >>> torch.max_pool3d(torch.tensor([[[[1., 3.], [2., 0.]]]]), (1, 2, 2))
-    tensor([[[[3.]]]])";
+        &["t(2, 3, 4, 4, 4), 2"],
+        &[
+            ("t(1, 2, 3, 3, 3), 4", "RuntimeError", "Given input size: (2x3x3x3). Calculated output size: (2x0x0x0). Output size is too small"),
+            ("t(3), 2", "RuntimeError", "non-empty 4D or 5D (batch mode) tensor expected for input"),
+            ("t(1, 2, 5, 5, 5), 0", "RuntimeError", "stride should not be zero"),
+            ("t(1, 2, 0, 5, 5), 2", "RuntimeError", "max_pool3d_with_indices_out_cpu_template(): Expected input's non-batch dimensions to have positive length, but input has a shape of [1, 2, 0, 5, 5] and non-batch dimension 0 has length zero!"),
+        ],
+        &[
+            ("t(1, 2, 3, 3, 3), 4", "RuntimeError", "Given input size: (2x3x3x3). Calculated output size: (2x0x0x0). Output size is too small"),
+            ("t(3), 2", "RuntimeError", "non-empty 4D or 5D (batch mode) tensor expected for input"),
+        ],
+        "volumes `(N, C, D, H, W)` or `(C, D, H, W)`" "    >>> torch.max_pool3d(torch.tensor([[[[1., 3.], [2., 0.]]]]), (1, 2, 2))
+    tensor([[[[3.]]]])" "    >>> torch.nn.functional.max_pool3d_with_indices(torch.tensor([[[[1., 3.], [2., 0.]]]]), (1, 2, 2))
+    (tensor([[[[3.]]]]), tensor([[[[1]]]]))";
 }

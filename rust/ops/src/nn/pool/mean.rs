@@ -1,11 +1,11 @@
 //! The mean of each window, and values spread over windows.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::layout::{Shape, to_dims};
+use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::pool::{Means, Window};
 
-use super::{MEANT, Plan, computed, count_planes, unfit, with_space, words};
+use super::{MEANT, Plan, by_axis, computed, count_planes, shown, unfit, with_space, words};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::nn::{refused, zeros_like_input};
@@ -154,6 +154,14 @@ fn avg_pool(args: &Args, dims: usize) -> Result<Output> {
         return Err(Error::runtime("divisor must be not zero"));
     }
     let plan = Plan::read(args, dims, None, args.bool(4)?)?;
+    let space: Vec<i64> = input.sizes()[input.rank() - dims..].iter().map(|&n| n as i64).collect();
+    if dims == 3 && space.iter().zip(&plan.lists[0]).any(|(size, kernel)| size < kernel) {
+        return Err(Error::runtime(format!(
+            "input image ({}) smaller than kernel size ({})",
+            by_axis("", &space),
+            by_axis("k", &plan.lists[0])
+        )));
+    }
     if !input.dtype().is_floating() && input.dtype() != DType::I64 {
         return Err(refused(&words(args, dims.max(2)), input.dtype()));
     }
@@ -161,7 +169,7 @@ fn avg_pool(args: &Args, dims: usize) -> Result<Output> {
     let [kernel, stride, padding, _] = &plan.lists;
     let mut windows = Windows { output: plan.output.clone(), ..Windows::default() };
     for dim in 0..dims {
-        let size = input.sizes()[input.rank() - dims + dim] as i64;
+        let size = space[dim];
         for at in 0..plan.output[dim] {
             let first = at * stride[dim] - padding[dim];
             let padded = (first + kernel[dim]).min(size + padding[dim]) - first;
@@ -173,7 +181,7 @@ fn avg_pool(args: &Args, dims: usize) -> Result<Output> {
 }
 
 macro_rules! avg_rows {
-    ($($row:ident $name:literal $aliases:expr, $dims:literal $divisor:literal $sample:expr, $doc:literal $example:literal;)*) => {$(
+    ($($row:ident $name:literal $aliases:expr, $dims:literal $divisor:literal $sample:expr, $errors:expr, $doc:literal $example:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
             aliases: $aliases,
@@ -185,6 +193,7 @@ macro_rules! avg_rows {
             run: Run::Compose(|args| avg_pool(args, $dims)),
             derivative: Derivative::Composed,
             samples: $sample,
+            errors: $errors,
             reference: "",
             ..Row::BASE
         };
@@ -192,53 +201,91 @@ macro_rules! avg_rows {
 }
 
 avg_rows! {
-    AVG_POOL1D "avg_pool1d" &["avg_pool1d"], 1 "" &["t(2, 3, 8), 2", "t(3, 8), 3, 2, 1, True, False"], "sequences `(N, C, L)` or `(C, L)`"
+    AVG_POOL1D "avg_pool1d" &["avg_pool1d"], 1 "" &["t(2, 3, 8), 2", "t(3, 8), 3, 2, 1, True, False"],
+        &[
+            ("t(1, 2, 3), 4", "RuntimeError", "Given input size: (2x1x3). Calculated output size: (2x1x0). Output size is too small"),
+            ("t(3), 2", "RuntimeError", "Expected 2 to 3 dimensions, but got 1-dimensional tensor for argument #1 'self' (while checking arguments for avg_pool1d)"),
+            ("t(1, 2, 5), (2, 2)", "RuntimeError", "avg_pool1d() argument 'kernel_size' should contain one int (got 2)"),
+            ("t(1, 2, 5), 0", "RuntimeError", "stride should not be zero"),
+            ("t(1, 2, 5), -1", "RuntimeError", "kernel size should be greater than zero, but got kH: 1 kW: -1"),
+            ("t(1, 2, 5), 2, padding=2", "RuntimeError", "pad should be at most half of effective kernel size, but got pad=2, kernel_size=2 and dilation=1"),
+        ],
+        "sequences `(N, C, L)` or `(C, L)`"
         "    >>> torch.nn.functional.avg_pool1d(torch.tensor([[1., 3., 2., 0.]]), 2)
     tensor([[2., 1.]])";
-    AVG_POOL2D "avg_pool2d" &[], 2 ", int? divisor_override=None" &["t(2, 3, 4, 6), 2", "t(3, 7, 7), 3, 2, 1, True, False"], "images `(N, C, H, W)` or `(C, H, W)`"
+    AVG_POOL2D "avg_pool2d" &[], 2 ", int? divisor_override=None" &["t(2, 3, 4, 6), 2", "t(3, 7, 7), 3, 2, 1, True, False"],
+        &[
+            ("t(1, 2, 3, 3), 4", "RuntimeError", "Given input size: (2x3x3). Calculated output size: (2x0x0). Output size is too small"),
+            ("t(1, 2, 0, 5), 2", "RuntimeError", "Expected 3D or 4D (batch mode) tensor with optional 0 dim batch size for input, but got:[1, 2, 0, 5]"),
+            ("t(1, 2, 5, 5), 2, -1", "RuntimeError", "stride should be greater than zero, but got dH: -1 dW: -1"),
+            ("t(1, 2, 5, 5), 2, divisor_override=0", "RuntimeError", "divisor must be not zero"),
+        ],
+        "images `(N, C, H, W)` or `(C, H, W)`"
         "    >>> torch.nn.functional.avg_pool2d(torch.tensor([[[1., 3.], [2., 0.]]]), 2)
     tensor([[[1.5000]]])";
-    AVG_POOL3D "avg_pool3d" &[], 3 ", int? divisor_override=None" &["t(2, 3, 4, 4, 4), 2"], "volumes `(N, C, D, H, W)` or `(C, D, H, W)`"
+    AVG_POOL3D "avg_pool3d" &[], 3 ", int? divisor_override=None" &["t(2, 3, 4, 4, 4), 2"],
+        &[
+            ("t(1, 2, 3, 5, 5), (4, 1, 1)", "RuntimeError", "input image (T: 3 H: 5 W: 5) smaller than kernel size (kT: 4 kH: 1 kW: 1)"),
+            ("t(3), 2", "RuntimeError", "non-empty 4D or 5D (batch mode) tensor expected for input"),
+            ("t(1, 2, 0, 5, 5), 2", "RuntimeError", "avg_pool3d(): Expected input's non-batch dimensions to have positive length, but input has a shape of [1, 2, 0, 5, 5] and non-batch dimension 0 has length zero!"),
+            ("t(1, 2, 5, 5, 5), 2, divisor_override=0", "RuntimeError", "divisor must be not zero"),
+        ],
+        "volumes `(N, C, D, H, W)` or `(C, D, H, W)`"
         "    >>> torch.nn.functional.avg_pool3d(torch.tensor([[[[1., 3.], [2., 0.]]]]), (1, 2, 2))
     tensor([[[[1.5000]]]])";
 }
 
 fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
-    let input = args.tensor(0)?;
-    let wanted = args.ints(1)?;
-    let name = args.row.python_name();
+    let (input, wanted) = (args.tensor(0)?, args.ints(1)?);
+    let rank = input.rank();
     let output = match wanted.len() {
         1 => Ints::from_elem(wanted[0], dims),
         n if n == dims => Ints::from_slice(wanted),
-        _ => return Err(Error::runtime(format!("{name}: output_size must be {dims}"))),
+        n if dims == 1 => {
+            let text = format!("adaptive_avg_pool1d() argument 'output_size' should contain one int (got {n})");
+            return Err(Error::runtime(text));
+        }
+        _ => return Err(Error::runtime(format!("adaptive_avg_pool{dims}d: output_size must be {dims}"))),
     };
-    if input.rank() != dims + 1 && input.rank() != dims + 2 {
-        return Err(Error::runtime(format!(
-            "{name}(): Expected {}D or {}D tensor, but got {}",
-            dims + 1,
-            dims + 2,
-            Shape(input.sizes())
-        )));
+    if rank != dims + 1 && rank != dims + 2 {
+        return Err(match dims {
+            1 => Error::runtime(format!(
+                "Expected 2 to 3 dimensions, but got {rank}-dimensional tensor for argument #1 'self' (while checking arguments for adaptive_avg_pool1d)"
+            )),
+            _ => Error::runtime(format!(
+                "adaptive_avg_pool{dims}d(): Expected {}D or {}D tensor, but got {}",
+                dims + 1,
+                dims + 2,
+                Shape(input.sizes())
+            )),
+        });
     }
+    // A sequence is an image of height one, in messages too.
+    let name = format!("adaptive_avg_pool{}d", dims.max(2));
     if output.iter().any(|&n| n < 0) {
+        let shown = match output[..] {
+            [width] => format!("1, {width}"),
+            [depth, height, width] => format!("{depth}, {height},{width}"),
+            _ => output.iter().map(i64::to_string).collect::<Vec<_>>().join(", "),
+        };
         return Err(Error::runtime(format!(
-            "{name}: elements of output_size must be greater than or equal to 0 but received {}",
-            Shape(&to_dims(&output))
+            "{name}: elements of output_size must be greater than or equal to 0 but received {{{shown}}}"
         )));
     }
     if !input.dtype().is_floating() {
-        return Err(refused(&format!("adaptive_avg_pool{}d", dims.max(2)), input.dtype()));
+        return Err(refused(&name, input.dtype()));
+    }
+    let sizes = shown(input, dims);
+    if let Some(at) = (0..dims).find(|dim| input.sizes()[rank - dims + dim] == 0) {
+        return Err(Error::runtime(format!(
+            "{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {} with dimension {} being empty",
+            Shape(&sizes),
+            sizes.len() - dims + at
+        )));
     }
     let mut windows = Windows { output: output.clone(), ..Windows::default() };
     for dim in 0..dims {
-        let (size, count) = (input.sizes()[input.rank() - dims + dim] as i64, output[dim]);
-        if size == 0 {
-            return Err(Error::runtime(format!(
-                "{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {} with dimension {} being empty",
-                Shape(input.sizes()),
-                input.rank() - dims + dim
-            )));
-        }
+        let (size, count) = (input.sizes()[rank - dims + dim] as i64, output[dim]);
         for at in 0..count {
             let (start, end) = (at * size / count, ((at + 1) * size + count - 1) / count);
             windows.push(start, end, end - start);
@@ -248,7 +295,7 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
 }
 
 macro_rules! adaptive_rows {
-    ($($row:ident $name:literal $aliases:expr, $dims:literal $sample:expr, $doc:literal $example:literal;)*) => {$(
+    ($($row:ident $name:literal $aliases:expr, $dims:literal $sample:expr, $errors:expr, $doc:literal $example:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
             aliases: $aliases,
@@ -260,6 +307,7 @@ macro_rules! adaptive_rows {
             run: Run::Compose(|args| adaptive_avg_pool(args, $dims)),
             derivative: Derivative::Composed,
             samples: $sample,
+            errors: $errors,
             reference: "",
             ..Row::BASE
         };
@@ -267,13 +315,32 @@ macro_rules! adaptive_rows {
 }
 
 adaptive_rows! {
-    ADAPTIVE_AVG_POOL1D "adaptive_avg_pool1d" &["adaptive_avg_pool1d"], 1 &["t(2, 3, 8), 3"], "sequences `(N, C, L)` or `(C, L)`"
+    ADAPTIVE_AVG_POOL1D "adaptive_avg_pool1d" &["adaptive_avg_pool1d"], 1 &["t(2, 3, 8), 3"],
+        &[
+            ("t(3), 2", "RuntimeError", "Expected 2 to 3 dimensions, but got 1-dimensional tensor for argument #1 'self' (while checking arguments for adaptive_avg_pool1d)"),
+            ("t(1, 2, 5), (2, 2)", "RuntimeError", "adaptive_avg_pool1d() argument 'output_size' should contain one int (got 2)"),
+            ("t(2, 0), 2", "RuntimeError", "adaptive_avg_pool2d(): Expected input to have non-zero size for non-batch dimensions, but input has sizes [2, 1, 0] with dimension 2 being empty"),
+            ("t(1, 2, 5), -1", "RuntimeError", "adaptive_avg_pool2d: elements of output_size must be greater than or equal to 0 but received {1, -1}"),
+        ],
+        "sequences `(N, C, L)` or `(C, L)`"
         "    >>> torch.nn.functional.adaptive_avg_pool1d(torch.tensor([[1., 3., 2., 0.]]), 2)
     tensor([[2., 1.]])";
-    ADAPTIVE_AVG_POOL2D "adaptive_avg_pool2d" &[], 2 &["t(2, 3, 5, 7), (3, 2)", "t(3, 5, 7), 1"], "images `(N, C, H, W)` or `(C, H, W)`"
+    ADAPTIVE_AVG_POOL2D "adaptive_avg_pool2d" &[], 2 &["t(2, 3, 5, 7), (3, 2)", "t(3, 5, 7), 1"],
+        &[
+            ("t(3), 2", "RuntimeError", "adaptive_avg_pool2d(): Expected 3D or 4D tensor, but got [3]"),
+            ("t(1, 2, 0, 3), 2", "RuntimeError", "adaptive_avg_pool2d(): Expected input to have non-zero size for non-batch dimensions, but input has sizes [1, 2, 0, 3] with dimension 2 being empty"),
+            ("t(1, 2, 5, 5), -1", "RuntimeError", "adaptive_avg_pool2d: elements of output_size must be greater than or equal to 0 but received {-1, -1}"),
+        ],
+        "images `(N, C, H, W)` or `(C, H, W)`"
         "    >>> torch.nn.functional.adaptive_avg_pool2d(torch.tensor([[[1., 3.], [2., 0.]]]), 1)
     tensor([[[1.5000]]])";
-    ADAPTIVE_AVG_POOL3D "adaptive_avg_pool3d" &[], 3 &["t(2, 3, 5, 4, 4), 2"], "volumes `(N, C, D, H, W)` or `(C, D, H, W)`"
+    ADAPTIVE_AVG_POOL3D "adaptive_avg_pool3d" &[], 3 &["t(2, 3, 5, 4, 4), 2"],
+        &[
+            ("t(3), 2", "RuntimeError", "adaptive_avg_pool3d(): Expected 4D or 5D tensor, but got [3]"),
+            ("t(1, 2, 0, 3, 3), 2", "RuntimeError", "adaptive_avg_pool3d(): Expected input to have non-zero size for non-batch dimensions, but input has sizes [1, 2, 0, 3, 3] with dimension 2 being empty"),
+            ("t(1, 2, 5, 5, 5), (2, -1, 2)", "RuntimeError", "adaptive_avg_pool3d: elements of output_size must be greater than or equal to 0 but received {2, -1,2}"),
+        ],
+        "volumes `(N, C, D, H, W)` or `(C, D, H, W)`"
         "    >>> torch.nn.functional.adaptive_avg_pool3d(torch.tensor([[[[1., 3.], [2., 0.]]]]), 1)
     tensor([[[[1.5000]]]])";
 }

@@ -71,10 +71,13 @@ fn spread(args: &Args, place: usize, dims: usize, rule: &str) -> Result<Ints> {
     match given.len() {
         1 => Ok(Ints::from_elem(given[0], dims)),
         n if n == dims => Ok(Ints::from_slice(given)),
-        _ => {
-            let many = ["an int", "a tuple of two ints", "a tuple of three ints"][dims - 1];
-            let what = args.row.schema().params[place].name;
-            Err(Error::runtime(format!("{}: {what} must {rule}a single int, or {many}", words(args, dims))))
+        n => {
+            let (name, what) = (words(args, dims), args.row.schema().params[place].name);
+            Err(Error::runtime(match dims {
+                1 => format!("{name}() argument '{what}' should contain one int (got {n})"),
+                2 => format!("{name}: {what} must {rule}a single int, or a tuple of two ints"),
+                _ => format!("{name}: {what} must {rule}a single int, or a tuple of three ints"),
+            }))
         }
     }
 }
@@ -106,55 +109,33 @@ impl Plan {
             None => Ints::from_elem(1, dims),
         };
         let rank = input.rank();
+        if rank != dims + 1 && rank != dims + 2 {
+            return Err(wrong_rank(args, rank, dims));
+        }
         if stride.contains(&0) {
             return Err(Error::runtime("stride should not be zero"));
         }
-        if dilation.iter().any(|&n| n <= 0) {
-            let axes = ["T", "H", "W"];
-            let each: Vec<String> =
-                dilation.iter().zip(&axes[3 - dims..]).map(|(n, axis)| format!("dilation{axis}: {n}")).collect();
-            return Err(Error::runtime(format!("dilation should be greater than zero, but got {}", each.join(" "))));
-        }
-        if kernel.iter().any(|&n| n <= 0) {
-            return Err(Error::runtime("kernel size should be greater than zero"));
-        }
-        if rank != dims + 1 && rank != dims + 2 {
-            return Err(Error::runtime(if dims == 1 {
-                format!(
-                    "{}: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:{}",
-                    words(args, 1),
-                    Shape(input.sizes())
-                )
-            } else {
-                format!("non-empty {}D or {}D (batch mode) tensor expected for input", dims + 1, dims + 2)
-            }));
-        }
-        if input.sizes()[rank - dims - 1..].contains(&0) {
-            return Err(Error::runtime(format!(
-                "Expected {}D or {}D (batch mode) tensor with optional 0 dim batch size for input, but got:{}",
-                dims + 1,
-                dims + 2,
-                Shape(input.sizes())
-            )));
-        }
         for dim in 0..dims {
-            let (pad, reach) = (padding[dim], (kernel[dim] - 1) * dilation[dim] + 1);
+            let (pad, size, step) = (padding[dim], kernel[dim], dilation[dim]);
             if pad < 0 {
                 return Err(Error::runtime(format!("pad must be non-negative, but got pad: {pad}")));
             }
-            if pad > reach / 2 {
-                return Err(Error::runtime(if dims == 1 {
-                    format!(
-                        "max_pool1d() padding should be at most half of kernel size, but got padding={pad} and kernel_size={}",
-                        kernel[dim]
-                    )
-                } else {
-                    format!(
-                        "pad should be at most half of effective kernel size, but got pad={pad}, kernel_size={} and dilation={}",
-                        kernel[dim], dilation[dim]
-                    )
-                }));
+            if pad > ((size - 1) * step + 1) / 2 {
+                return Err(Error::runtime(format!(
+                    "pad should be at most half of effective kernel size, but got pad={pad}, kernel_size={size} and dilation={step}"
+                )));
             }
+        }
+        for (what, letter, values) in
+            [("kernel size", "k", &kernel), ("stride", "d", &stride), ("dilation", "dilation", &dilation)]
+        {
+            if values.iter().any(|&n| n <= 0) {
+                let each = by_axis(letter, values);
+                return Err(Error::runtime(format!("{what} should be greater than zero, but got {each}")));
+            }
+        }
+        if input.sizes()[rank - dims - 1..].contains(&0) {
+            return Err(empty_input(args, input, dims));
         }
         let space = &input.sizes()[rank - dims..];
         let size =
@@ -167,18 +148,64 @@ impl Plan {
     }
 }
 
+/// A number for each axis as messages list them, `kH: 2 kW: 3`; a sequence is an image of height one.
+fn by_axis(letter: &str, values: &[i64]) -> String {
+    let values: Vec<i64> = if values.len() == 1 { vec![1, values[0]] } else { values.to_vec() };
+    let axes = &["T", "H", "W"][3 - values.len()..];
+    let each: Vec<String> = values.iter().zip(axes).map(|(n, axis)| format!("{letter}{axis}: {n}")).collect();
+    each.join(" ")
+}
+
+/// Sizes as messages show them; a sequence is an image of height one.
+fn shown(input: &Tensor, dims: usize) -> Dims {
+    let mut sizes = input.sizes().clone();
+    if dims == 1 {
+        sizes.insert(sizes.len() - 1, 1);
+    }
+    sizes
+}
+
+#[cold]
+fn wrong_rank(args: &Args, rank: usize, dims: usize) -> Error {
+    Error::runtime(match dims {
+        1 => format!(
+            "Expected 2 to 3 dimensions, but got {rank}-dimensional tensor for argument #1 'self' (while checking arguments for {})",
+            words(args, 1)
+        ),
+        _ => format!("non-empty {}D or {}D (batch mode) tensor expected for input", dims + 1, dims + 2),
+    })
+}
+
+#[cold]
+fn empty_input(args: &Args, input: &Tensor, dims: usize) -> Error {
+    let sizes = shown(input, dims);
+    let sizes = Shape(&sizes);
+    Error::runtime(if dims < 3 {
+        format!("Expected 3D or 4D (batch mode) tensor with optional 0 dim batch size for input, but got:{sizes}")
+    } else {
+        let name =
+            if words(args, 3).starts_with("max") { "max_pool3d_with_indices_out_cpu_template" } else { "avg_pool3d" };
+        format!(
+            "{name}(): Expected input's non-batch dimensions to have positive length, but input has a shape of {sizes} and non-batch dimension 0 has length zero!"
+        )
+    })
+}
+
 #[cold]
 fn too_small(args: &Args, input: &Tensor, output: &[i64]) -> Error {
     let dims = output.len();
-    if words(args, dims) == "max_pool1d" {
+    if args.row.name == "max_pool1d" {
         return Error::runtime(format!("max_pool1d() Invalid computed output size: {}", output[0]));
     }
-    let join = |sizes: &mut dyn Iterator<Item = i64>| sizes.map(|n| n.to_string()).collect::<Vec<_>>().join("x");
-    let channels = input.sizes()[input.rank() - dims - 1] as i64;
-    let flat = if dims == 1 { vec![1] } else { vec![] };
-    let space = input.sizes()[input.rank() - dims..].iter().map(|&n| n as i64);
-    let before = join(&mut std::iter::once(channels).chain(flat.iter().copied()).chain(space));
-    let after = join(&mut std::iter::once(channels).chain(flat.iter().copied()).chain(output.iter().copied()));
-    Error::runtime(format!("Given input size: ({before}). Calculated output size: ({after}). Output size is too small"))
-        .shapes([input.sizes().as_slice()])
+    let sizes = shown(input, dims);
+    let before: Vec<String> = sizes[sizes.len() - dims.max(2) - 1..].iter().map(isize::to_string).collect();
+    let flat = (dims == 1).then_some(&1);
+    let after: Vec<String> = flat.into_iter().chain(output).map(i64::to_string).collect();
+    Error::runtime(format!(
+        "Given input size: ({}). Calculated output size: ({}x{}). Output size is too small",
+        before.join("x"),
+        before[0],
+        after.join("x")
+    ))
+    .shapes([input.sizes().as_slice()])
 }
