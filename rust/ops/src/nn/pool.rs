@@ -5,6 +5,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims};
+use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Dims, Error, Result};
 use rushlight_cpu::pool::{Axis, Means, Window, gather, max, scatter};
 
@@ -18,8 +19,8 @@ use crate::value::{Args, Ints, Output, Value};
 const MEANT: DTypes = DTypes::FLOATS.and(DTypes::of(&[DType::I64]));
 
 /// A tensor's elements for a kernel.
-fn address(tensor: &Tensor) -> *mut u8 {
-    tensor.storage().pin().as_ptr().wrapping_offset(tensor.layout().offset * tensor.dtype().size() as isize)
+fn address(pin: &Pin, tensor: &Tensor) -> *mut u8 {
+    pin.as_ptr().wrapping_offset(tensor.layout().offset * tensor.dtype().size() as isize)
 }
 
 /// Runs a kernel on row-major operands of a dtype that it computes in, and casts the result.
@@ -32,8 +33,8 @@ fn computed(result: &Tensor, input: &Tensor, kernel: impl FnOnce(DType, *const u
     let same = dtype == result.dtype();
     let output = if same { result.clone() } else { crate::create::empty(result.sizes(), dtype, result.device())? };
     {
-        let (_input, _output) = (input.storage().pin(), output.storage().pin());
-        kernel(dtype, address(&input), address(&output));
+        let (from, to) = (input.storage().pin()?, output.storage().pin()?);
+        kernel(dtype, address(&from, &input), address(&to, &output));
     }
     if same { Ok(()) } else { crate::copy::copy(result, &output) }
 }
@@ -92,10 +93,13 @@ pub static MAX_POOL: Row = Row {
                 return Err(unfit(&input));
             }
             let count = count_planes(&input, dims);
-            let (_input, _output, _places) = (input.storage().pin(), results[0].storage().pin(), results[1].storage().pin());
+            let (from, best, places) = (input.storage().pin()?, results[0].storage().pin()?, results[1].storage().pin()?);
             if results[0].numel() > 0 {
                 // SAFETY: row-major operands, pinned, of the sizes that the axes say; the results are fresh.
-                unsafe { max(input.dtype(), &axes, count, address(&input), address(&results[0]), address(&results[1]).cast()) };
+                unsafe {
+                    let (best, places) = (address(&best, &results[0]), address(&places, &results[1]));
+                    max(input.dtype(), &axes, count, address(&from, &input), best, places.cast())
+                };
             }
             Ok(())
         },
@@ -126,8 +130,8 @@ fn with_space(input: &Tensor, space: &[i64]) -> Result<Dims> {
 /// The places as a kernel reads them; each lies within a plane of `area` elements.
 fn places_within(places: &Tensor, area: usize) -> Result<Tensor> {
     let places = plain(places, DType::I64)?;
-    let first = address(&places).cast::<i64>();
-    let pin = places.storage().pin();
+    let pin = places.storage().pin()?;
+    let first = address(&pin, &places).cast::<i64>();
     // SAFETY: the tensor is row-major int64 and pinned.
     if (0..places.numel()).any(|at| unsafe { *first.add(at) as u64 >= area as u64 }) {
         return Err(Error::index(format!("a place is not within a plane of {area} elements")));
@@ -179,10 +183,10 @@ pub static SCATTER: Row = Row {
             }
             let places = places_within(args.tensor(1)?, plane(&results[0], dims))?;
             let (count, sizes) = (count_planes(&results[0], dims), [plane(&places, dims), plane(&results[0], dims)]);
-            let _places = places.storage().pin();
+            let pin = places.storage().pin()?;
             // SAFETY: row-major operands of these sizes; the places come from the kernel that found them.
             computed(&results[0], args.tensor(0)?, |dtype, input, output| unsafe {
-                scatter(dtype, count, sizes, input, address(&places).cast(), output)
+                scatter(dtype, count, sizes, input, address(&pin, &places).cast(), output)
             })
         },
     }),
@@ -215,10 +219,10 @@ pub static GATHER: Row = Row {
             check_planes(args.tensor(0)?, args.tensor(1)?, dims)?;
             let places = places_within(args.tensor(1)?, plane(args.tensor(0)?, dims))?;
             let (count, sizes) = (count_planes(&places, dims), [plane(&places, dims), plane(args.tensor(0)?, dims)]);
-            let _places = places.storage().pin();
+            let pin = places.storage().pin()?;
             // SAFETY: as for `SCATTER`.
             computed(&results[0], args.tensor(0)?, |dtype, input, output| unsafe {
-                gather(dtype, count, sizes, input, address(&places).cast(), output)
+                gather(dtype, count, sizes, input, address(&pin, &places).cast(), output)
             })
         },
     }),
