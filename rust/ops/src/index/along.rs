@@ -313,6 +313,7 @@ pub static INDEX_FILL: Row = Row {
         },
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(2), cleared)]),
+    node: "IndexFillBackward0",
     samples: &["t(3, 4), 0, torch.tensor([2, 0]), 2", "t(3, 4), 1, torch.tensor([-1]), 3"],
     errors: &[("t(3), 0, torch.tensor([5]), 1", "IndexError", "index 5 is out of bounds for dimension 0 with size 3")],
     ..Row::BASE
@@ -352,6 +353,7 @@ pub static INDEX_FILL_TENSOR: Row = Row {
             Err(error) => Expr::failed(error),
         }),
     ]),
+    node: "IndexFillBackward1",
     samples: &["t(3, 4), 0, torch.tensor([2, 0]), t()"],
     ..Row::BASE
 };

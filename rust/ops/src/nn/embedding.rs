@@ -250,7 +250,11 @@ fn one_hot(args: &Args) -> Result<Output> {
         return Err(Error::runtime("one_hot is only applicable to index tensor of type LongTensor."));
     }
     let wanted = args.int(1)?;
-    if own.device() == Device::Meta && wanted > 0 {
+    if own.device() == Device::Meta {
+        if wanted < 0 {
+            return Err(Error::runtime("Tensor.item() cannot be called on meta tensors")
+                .hint("How many classes there are depends on values: say num_classes."));
+        }
         let mut sizes = own.sizes().clone();
         sizes.push(wanted as isize);
         return crate::create::empty(&sizes, DType::I64, own.device()).map(Output::Tensor);
