@@ -40,6 +40,8 @@ SEES_MEMORY = {
     "view_as_real",
     "view_as_complex",
     "is_contiguous",
+    "resize_",
+    "resize_as_",
 }
 
 #: Relative and absolute tolerance by dtype of the result.
@@ -91,15 +93,25 @@ class Row:
     def function(self):
         """What Python calls: the function, else the method, else the method that works in place."""
         if "function" in self.variants:
-            return _C._functions[self.namespace][self.python_name]
+            return self.settled(_C._functions[self.namespace][self.python_name])
         return self.method("" if "method" in self.variants else "_")
 
     def method(self, suffix=""):
-        return getattr(torch.Tensor, self.python_name + suffix)
+        return self.settled(getattr(torch.Tensor, self.python_name + suffix))
+
+    def settled(self, function):
+        """Elements that are whatever the memory held (NumPy says `empty`) become zeros, to be comparable."""
+        if not self.reference.startswith("np.empty"):
+            return function
+        return lambda *args, **kwargs: function(*args, **kwargs).zero_()
 
     def writes(self):
         """Whether calling it changes the first argument, or others where it gives nothing back."""
-        return self.run == "update" or self.python_name.endswith("_") or self.returns == "None"
+        return self.run in ("update", "overwrite") or self.python_name.endswith("_") or self.returns == "None"
+
+    def sees_memory(self):
+        """Whether another layout is another question; random numbers are drawn in the order of memory."""
+        return self.name in SEES_MEMORY or any(p["kind"] == "Generator" for p in self.params)
 
     def is_factory(self):
         """Whether it makes tensors out of none, in a dtype of the caller's choice."""
@@ -298,12 +310,13 @@ def reference(row, args, kwargs):
     bound = row.bind(args, kwargs) if row.reference else None
     if bound is None:
         return None
+    expression = row.reference.replace("np.empty", "np.zeros")
     try:
-        result = in_numpy(row.reference, bound, "f" if row.promote != "IntToFloat" else "fbiu")
+        result = in_numpy(expression, bound, "f" if row.promote != "IntToFloat" else "fbiu")
     except TypeError:  # NumPy has no loops for bool in some functions
-        result = in_numpy(row.reference, bound, "fb")
+        result = in_numpy(expression, bound, "fb")
     if getattr(result, "dtype", None) in (np.float16, np.float32):
-        result = in_numpy(row.reference, bound, "fbiu")
+        result = in_numpy(expression, bound, "fbiu")
     return result
 
 

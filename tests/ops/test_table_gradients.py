@@ -2,7 +2,6 @@
 
 import pytest
 from table_cases import (
-    SEES_MEMORY,
     Report,
     array,
     call,
@@ -112,7 +111,7 @@ def gradient_cases(row):
         dense = all(x.is_contiguous() for x in tensors_in(draw(row, sample, dtype)))
         if (row.name, sample) in NO_DERIVATIVE:
             continue
-        if depends_on_dtype(sample) and (dense or row.name not in SEES_MEMORY):
+        if depends_on_dtype(sample) and (dense or not row.sees_memory()):
             yield dtype, sample
 
 
@@ -172,7 +171,12 @@ def test_rows_without_derivative(row):
             args, kwargs = draw(row, sample, dtype)
             grad = lambda x: x.requires_grad_() if is_inexact(x) else x
             inputs = tensors_in((args, kwargs))
-            results = tensors_in(call(row.function(), change(args, grad), change(kwargs, grad)))
+            try:
+                results = tensors_in(call(row.function(), change(args, grad), change(kwargs, grad)))
+            except RuntimeError as error:
+                if row.writes() and "require" in str(error):
+                    return None  # what has no derivative may refuse to change a tensor that wants one
+                raise
             results = [r for r in results if not any(r is x for x in inputs)]
             return "a result wants a gradient" if any(r.requires_grad for r in results) else None
 

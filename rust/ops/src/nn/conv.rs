@@ -63,7 +63,6 @@ pub static CONV: Row = Row {
         "t(2, 2, 5), t(3, 2, 3), t(3), (1,), (1, 1), (1,), 1",
         "t(2, 4, 5, 4), t(4, 2, 3, 2), None, (2, 1), (1, 0, 1, 0), (1, 2), 2",
     ],
-    reference: "",
     ..Row::BASE
 };
 
@@ -87,7 +86,6 @@ pub static CONV_INPUT: Row = Row {
     ]),
     node: "ConvolutionBackward0",
     samples: &["t(2, 3, 5), t(3, 2, 3), (2, 2, 5), (1,), (1, 1), (1,), 1"],
-    reference: "",
     ..Row::BASE
 };
 
@@ -110,7 +108,6 @@ pub static CONV_WEIGHT: Row = Row {
     ]),
     node: "ConvolutionBackwardBackward0",
     samples: &["t(2, 2, 5), t(2, 3, 5), (3, 2, 3), (1,), (1, 1), (1,), 1"],
-    reference: "",
     ..Row::BASE
 };
 
@@ -497,7 +494,6 @@ macro_rules! public {
             derivative: Derivative::Composed,
             samples: $sample,
             errors: $errors,
-            reference: "",
             ..Row::BASE
         };
         pub static $words: Row = Row {
@@ -511,7 +507,6 @@ macro_rules! public {
             derivative: Derivative::Composed,
             samples: $more,
             errors: $more_errors,
-            reference: "",
             ..Row::BASE
         };
     )*};
@@ -527,10 +522,7 @@ public! {
             ("t(1, 2, 5), t(3, 2, 2), t(2)", "RuntimeError", "Given weight of size [3, 2, 2], expected bias to be 1-dimensional with 3 elements, but got bias of size [2] instead"),
             ("t(1, 2, 5), t(3, 2, 2), stride=0", "RuntimeError", "non-positive stride is not supported"),
         ],
-        &[
-            ("t(1, 2, 5), t(3, 2, 2), padding='some'", "RuntimeError", "Invalid padding string: 'some'"),
-            ("t(1, 2, 5), t(3, 2, 2), padding='same', stride=2", "RuntimeError", "padding='same' is not supported for strided convolutions"),
-        ],
+        &[("t(1, 2, 5), t(3, 2, 2), padding='same', stride=2", "RuntimeError", "padding='same' is not supported for strided convolutions")],
         "The convolution (cross-correlation) of sequences `(N, C, L)` or `(C, L)` with filters `(F, C / groups, K)`.
 
 `padding` may be `'valid'` or `'same'`.
@@ -552,10 +544,7 @@ public! {
     CONV3D CONV3D_WORDS "conv3d" "conv3d.padding" "nn.functional.conv3d" 3
         &["t(1, 2, 3, 4, 3), t(2, 2, 2, 2, 2), t(2)"],
         &["t(1, 2, 3, 4, 3), t(2, 2, 2, 3, 2), t(2), padding='same'"],
-        &[
-            ("t(1, 2, 5, 5, 5), t(3, 3, 2, 2, 2)", "RuntimeError", "Given groups=1, weight of size [3, 3, 2, 2, 2], expected input[1, 2, 5, 5, 5] to have 3 channels, but got 2 channels instead"),
-            ("t(1, 2, 3, 3, 3), t(3, 2, 4, 4, 4)", "RuntimeError", "Calculated padded input size per channel: (3 x 3 x 3). Kernel size: (4 x 4 x 4). Kernel size can't be greater than actual input size"),
-        ],
+        &[("t(1, 2, 3, 3, 3), t(3, 2, 4, 4, 4)", "RuntimeError", "Calculated padded input size per channel: (3 x 3 x 3). Kernel size: (4 x 4 x 4). Kernel size can't be greater than actual input size")],
         &[("t(1, 2, 5, 5, 5), t(3, 2, 2, 2, 2), padding='some'", "RuntimeError", "Invalid padding string: 'some'")],
         "The convolution (cross-correlation) of volumes `(N, C, D, H, W)` or `(C, D, H, W)` with filters `(F, C / groups, KD, KH, KW)`.
 
@@ -576,7 +565,6 @@ macro_rules! public_transposed {
             derivative: Derivative::Composed,
             samples: $sample,
             errors: $errors,
-            reference: "",
             ..Row::BASE
         };
     )*};
