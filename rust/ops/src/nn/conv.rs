@@ -518,7 +518,6 @@ public! {
         &["t(2, 2, 6), t(3, 2, 4), t(3), padding='same'"],
         &[
             ("t(1, 2, 5), t(3, 3, 2)", "RuntimeError", "Given groups=1, weight of size [3, 3, 2], expected input[1, 2, 5] to have 3 channels, but got 2 channels instead"),
-            ("t(5), t(3, 2, 2)", "RuntimeError", "Expected 2D (unbatched) or 3D (batched) input to conv1d, but got input of size: [5]"),
             ("t(1, 2, 5), t(3, 2, 2), t(2)", "RuntimeError", "Given weight of size [3, 2, 2], expected bias to be 1-dimensional with 3 elements, but got bias of size [2] instead"),
             ("t(1, 2, 5), t(3, 2, 2), stride=0", "RuntimeError", "non-positive stride is not supported"),
         ],
