@@ -353,6 +353,7 @@ pub static RANDOM_TO_: Row = Row {
     run: Run::Overwrite(|args, own| integers(own, &generator(args, 2), 0, args.int(1)?)),
     samples: &["t(2, 3), 2", "t(), 1"],
     errors: &[("t(2), 0", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=0 >= to=0")],
+    reference: "np.random.RandomState(0).randint(0, 2**32, self.shape, np.uint32) % to",
     ..BASE
 };
 

@@ -42,6 +42,7 @@ pub static RAND: Row = Row {
         ("(-1,)", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]"),
         ("(2,), dtype=torch.int64", "NotImplementedError", "\"check_uniform_bounds\" not implemented for 'Long'"),
     ],
+    reference: "np.random.RandomState(0).randint(0, 2**32, size, np.uint32) % 2**24 / 2**24 if dtype is None else np.random.RandomState(0).randint(0, 2**64, size, np.uint64) % 2**53 / 2**53",
     ..BASE
 };
 
@@ -128,6 +129,7 @@ pub static RANDINT: Row = Row {
         ("10, (-1,)", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]"),
         ("0, (2,)", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=0 >= to=0"),
     ],
+    reference: "np.random.RandomState(0).randint(0, 2**32, size, np.uint32) % high if high < 2**32 else np.random.RandomState(0).randint(0, 2**64, size, np.uint64) % high",
     ..BASE
 };
 
@@ -142,6 +144,7 @@ pub static RANDINT_LOW: Row = Row {
     run: Run::Compose(|args| randint(args, args.int(0)?, args.int(1)?, 2)),
     samples: &["3, 10, (2, 3)", "-2, 3, ()"],
     errors: &[("5, 3, (2,)", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=5 >= to=3")],
+    reference: "np.random.RandomState(0).randint(0, 2**32, size, np.uint32).astype(np.int64) % (high - low) + low",
     ..BASE
 };
 
@@ -164,6 +167,7 @@ pub static RANDINT_LIKE: Row = Row {
     run: Run::Compose(|args| randint_like(args, 0, args.int(1)?, 2)),
     samples: &["t(2, 3), 2", "t(), 1"],
     errors: &[("t(2), 0", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=0 >= to=0")],
+    reference: "np.random.RandomState(0).randint(0, 2**32, self.shape, np.uint32) % high",
     ..BASE
 };
 
@@ -182,6 +186,7 @@ pub static RANDINT_LIKE_LOW: Row = Row {
     run: Run::Compose(|args| randint_like(args, args.int(1)?, args.int(2)?, 3)),
     samples: &["t(2, 3), 0, 2", "t(3, 2).t(), 1, 2"],
     errors: &[("t(2), 5, 3", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=5 >= to=3")],
+    reference: "np.random.RandomState(0).randint(0, 2**32, self.shape, np.uint32) % (high - low) + low",
     ..BASE
 };
 
