@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::Result;
 
-use crate::derive::Derivative;
+use crate::derive::{Derivative, Saves, formula};
 use crate::op;
 use crate::row::{DTypes, Row, Run, Variants};
 use crate::value::{Args, Output};
@@ -182,15 +182,24 @@ copies! {
             [2, 3]])";
 }
 
+/// What views show, in tensors over the same memory that autograd takes for results of their own: they may be changed in
+/// place one by one, and nobody checks what that does to the others.
+fn unbound(row: &'static Row, args: &Args) -> Result<Output> {
+    let views = crate::call::call(Args { row, values: args.values.clone() })?.into_tensors();
+    let own = |view: Tensor| Tensor::new(view.storage().clone(), view.layout().clone(), view.dtype(), view.device());
+    Ok(Output::List(views.into_iter().map(own).collect()))
+}
+
 macro_rules! unsafe_splits {
-    ($($row:ident $name:literal $signature:literal $view:path, $samples:expr, $errors:expr, $example:literal;)*) => {$(
+    ($($row:ident $name:literal $node:literal $signature:literal $view:path, $samples:expr, $errors:expr, $example:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
             signature: $signature,
-            doc: concat!("The views of the function without `unsafe_` in its name.\n\n", $example),
+            doc: concat!("The pieces that the function without `unsafe_` in its name gives, over the same memory, but not as views for autograd.\n\n", $example),
             dtypes: DTypes::ALL,
-            run: Run::Compose(|args| crate::call::call(Args { row: &$view, values: args.values.clone() })),
-            derivative: Derivative::Composed,
+            run: Run::Body(|args| unbound(&$view, args)),
+            derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| split::rejoin(d, d.int(2)))]),
+            node: $node,
             samples: $samples,
             errors: $errors,
             ..Row::BASE
@@ -199,7 +208,7 @@ macro_rules! unsafe_splits {
 }
 
 unsafe_splits! {
-    UNSAFE_SPLIT "unsafe_split" "(Tensor self, int split_size, int dim=0) -> Tensor[]" split::SPLIT,
+    UNSAFE_SPLIT "unsafe_split" "UnsafeSplitBackward0" "(Tensor self, int split_size, int dim=0) -> Tensor[]" split::SPLIT,
         &["t(4), 2", "t(2, 5), 2, 1"],
         &[
             ("t(5), -1", "RuntimeError", "split expects split_size be non-negative, but got split_size=-1"),
@@ -207,12 +216,12 @@ unsafe_splits! {
         ],
         "    >>> torch.unsafe_split(torch.arange(5), 2)
     (tensor([0, 1]), tensor([2, 3]), tensor([4]))";
-    UNSAFE_SPLIT_WITH_SIZES "unsafe_split_with_sizes" "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]" split::SPLIT_WITH_SIZES,
+    UNSAFE_SPLIT_WITH_SIZES "unsafe_split_with_sizes" "UnsafeSplitWithSizesBackward0" "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]" split::SPLIT_WITH_SIZES,
         &["t(4), (1, 3)", "t(2, 4), (0, 4), 1"],
         &[("t(5), [2, 2]", "RuntimeError", "split_with_sizes expects split_sizes to sum exactly to 5 (input tensor's size at dimension 0), but got split_sizes=[2, 2]")],
         "    >>> torch.unsafe_split_with_sizes(torch.arange(5), (1, 4))
     (tensor([0]), tensor([1, 2, 3, 4]))";
-    UNSAFE_CHUNK "unsafe_chunk" "(Tensor self, int chunks, int dim=0) -> Tensor[]" split::CHUNK,
+    UNSAFE_CHUNK "unsafe_chunk" "UnsafeSplitBackward0" "(Tensor self, int chunks, int dim=0) -> Tensor[]" split::CHUNK,
         &["t(4), 2", "t(2, 5), 3, 1"],
         &[
             ("t(5), 0", "RuntimeError", "chunk expects `chunks` to be greater than 0, got: 0"),

@@ -55,7 +55,8 @@ fn pieces_of(own: &Layout, dim: usize, step: isize) -> Result<Vec<Layout>> {
     Ok((0..count).map(|piece| own.slice(dim, piece * step, step.min(size - piece * step), 1)).collect())
 }
 
-fn rejoin(d: &Derive, dim: i64) -> Expr {
+/// The pieces' gradients, joined again along `dim`.
+pub fn rejoin(d: &Derive, dim: i64) -> Expr {
     Expr::new(d.all_grads().and_then(|grads| op!(crate::join::CAT, grads, dim)))
 }
 
