@@ -177,17 +177,29 @@ pub fn install(module: &Bound<'_, PyModule>, class: *mut ffi::PyTypeObject) -> P
     module.add("_functions", namespaces)
 }
 
-/// The text for `help()`, with the signature in the form that `inspect` reads.
+/// The text for `help()`: with the signature in the form that `inspect` reads, or with those of all overloads.
 fn doc(callable: &Callable) -> String {
-    let row = callable.overloads[0].row;
+    let [overload] = &callable.overloads[..] else {
+        let each = callable.overloads.iter().map(|overload| {
+            let signature = overload.row.signature.replace("Tensor self", "Tensor input");
+            format!("{}{signature}\n\n{}", callable.name, overload.row.doc.trim())
+        });
+        return each.collect::<Vec<_>>().join("\n\n");
+    };
+    let schema = overload.row.schema();
     let mut parameters: Vec<String> = Vec::new();
     let mut starred = false;
-    for (place, param) in row.schema().params.iter().enumerate() {
+    for (place, param) in schema.params.iter().enumerate() {
         let name = match (place, param.name, callable.method) {
             (0, _, true) => "$self",
             (_, "self", false) => "input",
             (_, name, _) => name,
         };
+        if place + 1 == schema.positional && schema.takes_loose(callable.method) {
+            parameters.push(format!("*{name}"));
+            starred = true;
+            continue;
+        }
         if param.keyword_only && !starred {
             parameters.push("*".into());
             starred = true;
@@ -197,16 +209,13 @@ fn doc(callable: &Callable) -> String {
             None => name.into(),
         });
     }
-    if callable.overloads[0].takes_out {
+    if overload.takes_out {
         if !starred {
             parameters.push("*".into());
         }
         parameters.push("out=None".into());
     }
-    if callable.overloads.len() > 1 {
-        return format!("{}{}\n\n{}", callable.name, row.signature, row.doc);
-    }
-    format!("{}({})\n--\n\n{}", callable.name, parameters.join(", "), row.doc)
+    format!("{}({})\n--\n\n{}", callable.name, parameters.join(", "), overload.row.doc)
 }
 
 fn leak(text: &str) -> *const std::ffi::c_char {
