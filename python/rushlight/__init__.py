@@ -45,7 +45,7 @@ def set_rng_state(new_state: Tensor) -> None:
 
 # What loads when it is first used: modules, and names that live in modules of their own.
 _SUBMODULES = frozenset(
-    "autograd cuda fft functional linalg multiprocessing nn optim random return_types serialization special testing types "
+    "autograd cuda fft functional jit linalg multiprocessing nn optim random return_types serialization special testing types "
     "utils version".split()
 )
 _ELSEWHERE = {
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from rushlight import cuda as cuda
     from rushlight import fft as fft
     from rushlight import functional as functional
+    from rushlight import jit as jit
     from rushlight import linalg as linalg
     from rushlight import multiprocessing as multiprocessing
     from rushlight import nn as nn

@@ -6,6 +6,9 @@ from rushlight import _C
 from rushlight._C import _queue_callback as _queue_callback
 from rushlight.autograd.function import Function
 
+# At once, since a module of the same name would otherwise stand in for the function as soon as somebody imports it.
+from rushlight.autograd.gradcheck import gradcheck, gradgradcheck
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +23,6 @@ if TYPE_CHECKING:
     from rushlight.autograd import graph as graph
     from rushlight.autograd.anomaly_mode import detect_anomaly as detect_anomaly
     from rushlight.autograd.anomaly_mode import set_detect_anomaly as set_detect_anomaly
-    from rushlight.autograd.gradcheck import gradcheck as gradcheck
-    from rushlight.autograd.gradcheck import gradgradcheck as gradgradcheck
     from rushlight.autograd.variable import Variable as Variable
 
     _Tensors: TypeAlias = Tensor | Sequence[Tensor]
@@ -46,8 +47,6 @@ _LAZY = {
     "Variable": ("rushlight.autograd.variable", "Variable"),
     "detect_anomaly": ("rushlight.autograd.anomaly_mode", "detect_anomaly"),
     "set_detect_anomaly": ("rushlight.autograd.anomaly_mode", "set_detect_anomaly"),
-    "gradcheck": ("rushlight.autograd.gradcheck", "gradcheck"),
-    "gradgradcheck": ("rushlight.autograd.gradcheck", "gradgradcheck"),
     "no_grad": ("rushlight", "no_grad"),
     "enable_grad": ("rushlight", "enable_grad"),
     "set_grad_enabled": ("rushlight", "set_grad_enabled"),
