@@ -18,6 +18,9 @@ from rushlight._size import Size as Size
 
 __version__ = "0.1.0"
 
+# For the engine's own Python files only.
+del FunctionCtx, HookHandle  # noqa: F821
+
 # The operators once more: also those that are not for users and whose names begin with an underscore.
 globals().update(_C._functions[""])
 
@@ -116,4 +119,9 @@ else:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_SUBMODULES, *_ELSEWHERE})
+    return sorted({*globals(), *_SUBMODULES, *_ELSEWHERE} - {"TYPE_CHECKING"})
+
+
+if not TYPE_CHECKING:
+    # What `from rushlight import *` binds: everything but the modules.
+    __all__ = [name for name in __dir__() if not name.startswith("_") and name not in _SUBMODULES]

@@ -117,10 +117,22 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
     >>> torch.broadcast_shapes((2,), (3, 1))
     torch.Size([3, 2])
     """
-    meeting = torch.empty((), device="meta")
-    for shape in shapes:
-        meeting = meeting + torch.empty(shape, device="meta")
-    return meeting.shape
+    meeting: list[int] = []  # from the last dimension to the first
+    for place, shape in enumerate(shapes):
+        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        for back, size in enumerate(reversed(sizes)):
+            if size < 0:
+                raise RuntimeError(f"Trying to create tensor with negative dimension ({size}): ({size})")
+            if back == len(meeting):
+                meeting.append(size)
+            elif meeting[back] == 1:
+                meeting[back] = size
+            elif size not in (1, meeting[back]):
+                raise RuntimeError(
+                    f"Attempting to broadcast a dimension of length {size} at {-1 - back}! Mismatching argument at index "
+                    f"{place} had {sizes}; but expected shape should be broadcastable to {meeting[::-1]}"
+                )
+    return torch.Size(meeting[::-1])
 
 
 def _chosen(values: Tensor, places: Tensor, counts: Tensor, return_inverse: bool, return_counts: bool) -> Any:
@@ -232,4 +244,37 @@ def compiled_with_cxx11_abi() -> bool:
     return True
 
 
-__all__ = [name for name, value in globals().items() if getattr(value, "__module__", None) == __name__]
+__all__ = [
+    "are_deterministic_algorithms_enabled",
+    "broadcast_shapes",
+    "can_cast",
+    "compiled_with_cxx11_abi",
+    "detach",
+    "get_default_device",
+    "get_device",
+    "get_float32_matmul_precision",
+    "get_num_interop_threads",
+    "is_complex",
+    "is_conj",
+    "is_deterministic_algorithms_warn_only_enabled",
+    "is_floating_point",
+    "is_inference",
+    "is_neg",
+    "is_nonzero",
+    "is_same_size",
+    "is_signed",
+    "is_storage",
+    "is_warn_always_enabled",
+    "numel",
+    "promote_types",
+    "result_type",
+    "set_default_device",
+    "set_float32_matmul_precision",
+    "set_flush_denormal",
+    "set_num_interop_threads",
+    "set_warn_always",
+    "typename",
+    "unique",
+    "unique_consecutive",
+    "use_deterministic_algorithms",
+]

@@ -57,9 +57,24 @@ class _LegacyType(type):
         return build(cls.dtype, args)
 
 
+class _CudaType(type):
+    """The class of ``torch.cuda.FloatTensor`` and its like: no tensor is its instance, since none is on a card."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return False
+
+    def __call__(cls, *args: Any) -> Any:
+        torch.cuda.init()
+
+
 def tensor_type(name: str, dtype: torch.dtype) -> _LegacyType:
     """``torch.FloatTensor`` for ``"FloatTensor"`` and its dtype."""
-    return _LegacyType(name, (), {"dtype": dtype, "_type_name": f"torch.{name}", "__module__": "torch"})
+    return _LegacyType(name, (), {"dtype": dtype, "_type_name": f"torch.{name}", "__module__": "rushlight"})
+
+
+def cuda_type(name: str) -> _CudaType:
+    """``torch.cuda.FloatTensor`` for ``"FloatTensor"``."""
+    return _CudaType(name, (), {"_type_name": f"torch.cuda.{name}", "__module__": "rushlight.cuda"})
 
 
 TYPES = {

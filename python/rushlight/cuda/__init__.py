@@ -97,3 +97,12 @@ def memory_reserved(device: Any = None) -> int:
 
 def reset_peak_memory_stats(device: Any = None) -> None:
     """Starts counting the most bytes anew."""
+
+
+def __getattr__(name: str) -> Any:
+    from rushlight._legacy import TYPES, cuda_type
+
+    if name not in TYPES:
+        raise AttributeError(f"module 'torch.cuda' has no attribute {name!r}")
+    globals()[name] = made = cuda_type(name)
+    return made

@@ -22,6 +22,10 @@ from .spawn import (
     start_processes,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from multiprocessing import *  # noqa: F403
+
 # The same names as there: `Process`, `Queue`, `Lock`, `get_context`...
 globals().update((name, getattr(_default, name)) for name in _multiprocessing.__all__)
 
@@ -58,7 +62,7 @@ __all__ = [
     "SpawnContext",
     "spawn",
     "start_processes",
-    *_multiprocessing.__all__,
 ]
+__all__ += _multiprocessing.__all__
 
 init_reductions()

@@ -12,4 +12,4 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> object:
         from ._text import missing
 
-        raise missing(f"module {__name__!r} has no attribute {name!r}", name, lambda: __all__)
+        raise missing(f"module 'torch.nn' has no attribute {name!r}", name, lambda: __all__)

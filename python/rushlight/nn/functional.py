@@ -25,7 +25,7 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> object:
         from ._text import missing
 
-        raise missing(f"module {__name__!r} has no attribute {name!r}", name, lambda: globals())
+        raise missing(f"module 'torch.nn.functional' has no attribute {name!r}", name, lambda: globals())
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:

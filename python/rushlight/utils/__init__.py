@@ -2,11 +2,12 @@
 
 import importlib
 
-_SUBMODULES = ("data", "dlpack", "hooks")
+_SUBMODULES = ("backcompat", "data", "dlpack", "hooks")
 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from rushlight.utils import backcompat as backcompat
     from rushlight.utils import data as data
     from rushlight.utils import dlpack as dlpack
     from rushlight.utils import hooks as hooks

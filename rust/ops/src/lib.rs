@@ -4,6 +4,7 @@
 //! arguments, `derive` and `expr` the derivatives, `node` the place in the graph, `variants` in-place and `out=`.
 //! The rooms: `create`, `convert`, `pointwise`, `reduce`, `view`.
 
+pub mod backcompat;
 pub mod call;
 pub mod convert;
 pub mod copy;

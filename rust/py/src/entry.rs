@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use pyo3::ffi;
 use pyo3::impl_::trampoline::{MethodDef, fastcall_cfunction_with_keywords};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 use rushlight::call::{Target, call_into};
 use rushlight::names::{self, Form};
 use rushlight::row::Variants;
@@ -157,7 +158,8 @@ pub fn install(module: &Bound<'_, PyModule>, class: *mut ffi::PyTypeObject) -> P
                 let class = Bound::from_borrowed_ptr(py, class.cast());
                 class.setattr(callable.name.as_str(), descriptor)?;
             } else {
-                let function = ffi::PyCFunction_NewEx(definition, std::ptr::null_mut(), module.name()?.as_ptr());
+                let home = PyString::new(py, &home(callable));
+                let function = ffi::PyCFunction_NewEx(definition, std::ptr::null_mut(), home.as_ptr());
                 let function = Bound::from_owned_ptr_or_err(py, function)?;
                 let space = match namespaces.get_item(callable.namespace)? {
                     Some(space) => space,
@@ -175,6 +177,15 @@ pub fn install(module: &Bound<'_, PyModule>, class: *mut ffi::PyTypeObject) -> P
         }
     }
     module.add("_functions", namespaces)
+}
+
+/// The module in which users and pickles find a function.
+fn home(callable: &Callable) -> String {
+    match callable.namespace {
+        "" if callable.name.starts_with('_') => "rushlight._C".into(),
+        "" => "rushlight".into(),
+        namespace => format!("rushlight.{namespace}"),
+    }
 }
 
 /// The text for `help()`: with the signature in the form that `inspect` reads, or with those of all overloads.

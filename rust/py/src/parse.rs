@@ -170,6 +170,11 @@ pub unsafe fn bind<'a>(
             None => return Err(Misfit::Wrong(place, object)),
         }
     }
+    rushlight::backcompat::note_default_keepdim(|| {
+        let given = |name| schema.place(name).map(|place| place < given || places.contains(&place));
+        given("keepdim") != Some(false) || given("dim") != Some(true)
+    })
+    .map_err(crate::errors::raise)?;
     Ok(out)
 }
 
@@ -200,7 +205,9 @@ impl Misfit {
             Misfit::Unknown(keyword) => {
                 // SAFETY: the call's objects are alive.
                 let keyword = unsafe { Bound::from_borrowed_ptr(py, keyword) };
-                format!("{name}() got an unexpected keyword argument '{keyword}'")
+                let known: Vec<&str> = schema.params.iter().map(|param| param.name).collect();
+                let known = known.join(", ").replacen("self", "input", 1);
+                format!("{name}() got an unexpected keyword argument '{keyword}'\nIts arguments are: {known}.")
             }
             Misfit::Missing(place) => missing(name, schema.params.iter().map(|p| p.name), place),
             Misfit::Wrong(place, object) => {
