@@ -462,7 +462,7 @@ def test_old_programs_may_ask_where_results_changed():
     backcompat = torch.utils.backcompat
     try:
         backcompat.broadcast_warning.enabled = backcompat.keepdim_warning.enabled = True
-        with pytest.warns(UserWarning, match="have the same number of elements"):
+        with pytest.warns(UserWarning, match=r"(?s)same number of elements.*Here \[4, 1\] and \[4\] make \[4, 4\]"):
             assert torch.add(torch.ones(4, 1), torch.ones(4)).shape == (4, 4)
         with pytest.warns(UserWarning, match="default value for keepdim"):
             assert torch.sum(torch.ones(2, 3), 1).tolist() == [3, 3]

@@ -4,6 +4,7 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -25,6 +26,13 @@ def check(file):
     return done.stdout + done.stderr
 
 
+def shown(space, name):
+    """Whether a name is there for users, and not only because a file imports it."""
+    value = getattr(space, name)
+    imported = isinstance(value, ModuleType) and value.__name__ != f"{space.__name__}.{name}"
+    return not (name.startswith("_") or imported or name in ("TYPE_CHECKING", "annotations"))
+
+
 def test_a_program_of_a_user():
     runpy.run_path(str(PROGRAM))
     assert "Success" in (said := check(PROGRAM)), said
@@ -36,8 +44,7 @@ def test_every_name(tmp_path):
         found = torch
         for part in space.split(".")[1:]:
             found = getattr(found, part)
-        names = getattr(found, "__all__", dir(found))
-        lines += [f"print({space}.{name})" for name in names if not name.startswith("_")]
+        lines += [f"print({space}.{name})" for name in getattr(found, "__all__", dir(found)) if shown(found, name)]
     program = tmp_path / "names.py"
     program.write_text("\n".join(lines))
     assert "Success" in (said := check(program)), said

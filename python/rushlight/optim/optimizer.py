@@ -274,6 +274,12 @@ class Optimizer:
         self._prepare()
         self.defaults.setdefault("differentiable", False)
 
+    def _complete(self, **options: Any) -> None:
+        """Gives the groups of older files the options that they do not have."""
+        for group in self.param_groups:
+            for name, value in options.items():
+                group.setdefault(name, value)
+
     # Hooks.
 
     def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:

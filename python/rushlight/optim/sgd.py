@@ -81,16 +81,11 @@ class SGD(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("nesterov", False)
-            group.setdefault("maximize", False)
-            group.setdefault("foreach", None)
-            group.setdefault("differentiable", False)
-            group.setdefault("fused", None)
+        self._complete(nesterov=False, maximize=False, foreach=None, differentiable=False, fused=None)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Changes the parameters once; returns the closure's loss."""
-        loss = None if closure is None else loss_of(closure)
+        loss = loss_of(closure)
         for group in self.param_groups:
             params, grads = with_gradients(group)
             if not params:

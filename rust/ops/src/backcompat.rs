@@ -16,13 +16,14 @@ pub fn set(broadcast: bool, keepdim: bool) {
 }
 
 /// Two shapes that broadcast; once, those of as many elements met element by element.
-pub fn note_broadcast(a: &[isize], b: &[isize]) -> Result<()> {
+pub fn note_broadcast(a: &[isize], b: &[isize], meeting: &[isize]) -> Result<()> {
     let elements = |sizes: &[isize]| sizes.iter().product::<isize>();
     if BROADCAST.load(Ordering::Relaxed) && elements(a) == elements(b) {
-        warn(
+        warn(&format!(
             "self and other do not have the same shape, but are broadcastable, and have the same number of elements. \
-             Changing behavior in a backwards incompatible manner to broadcasting rather than viewing as 1-dimensional.",
-        )?;
+             Changing behavior in a backwards incompatible manner to broadcasting rather than viewing as 1-dimensional.\n\
+             Here {a:?} and {b:?} make {meeting:?}."
+        ))?;
     }
     Ok(())
 }

@@ -171,7 +171,7 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
                 Some(all) if all == own => {}
                 Some(all) => {
                     let meeting = broadcast(all, own)?;
-                    crate::backcompat::note_broadcast(all, own)?;
+                    crate::backcompat::note_broadcast(all, own, &meeting)?;
                     sizes = Some(meeting);
                 }
             }

@@ -193,7 +193,7 @@ fn doc(callable: &Callable) -> String {
     let [overload] = &callable.overloads[..] else {
         let each = callable.overloads.iter().map(|overload| {
             let signature = overload.row.signature.replace("Tensor self", "Tensor input");
-            format!("{}{signature}\n\n{}", callable.name, overload.row.doc.trim())
+            format!("{}{signature}\n\n{}", callable.name, described(overload.row))
         });
         return each.collect::<Vec<_>>().join("\n\n");
     };
@@ -226,7 +226,13 @@ fn doc(callable: &Callable) -> String {
         }
         parameters.push("out=None".into());
     }
-    format!("{}({})\n--\n\n{}", callable.name, parameters.join(", "), overload.row.doc)
+    format!("{}({})\n--\n\n{}", callable.name, parameters.join(", "), described(overload.row))
+}
+
+fn described(row: &Row) -> String {
+    let broadcasting = row.broadcasting().join(", ");
+    let doc = row.doc.trim();
+    if broadcasting.is_empty() { doc.into() } else { format!("{doc}\n\nBroadcast together: {broadcasting}.") }
 }
 
 fn leak(text: &str) -> *const std::ffi::c_char {
