@@ -122,8 +122,9 @@ fn exactly<const N: usize>(
         return None;
     }
     let tile = (body.cpu)(dtype)?;
-    let block = match Block::heap(numel * result.size()) {
-        Ok(block) => block,
+    let fresh = Block::heap(numel * result.size()).and_then(|block| Ok((block.as_ptr()?, block)));
+    let (out, block) = match fresh {
+        Ok(fresh) => fresh,
         Err(error) => return Some(Err(error)),
     };
     let mut pins: [Option<rushlight_core::storage::Pin>; N] = [const { None }; N];
@@ -133,7 +134,10 @@ fn exactly<const N: usize>(
     for n in 0..N {
         match operands[n] {
             Operand::Tensor(tensor) => {
-                let pin = tensor.storage().pin();
+                let pin = match tensor.storage().pin() {
+                    Ok(pin) => pin,
+                    Err(error) => return Some(Err(error)),
+                };
                 // SAFETY: the layout lies within the pinned storage.
                 inputs[n] = unsafe { pin.as_ptr().offset(tensor.layout().offset * dtype.size() as isize) };
                 pins[n] = Some(pin);
@@ -149,7 +153,7 @@ fn exactly<const N: usize>(
         }
     }
     // SAFETY: every input holds `numel` contiguous elements of the dtype that the loop works on, and so does the block.
-    unsafe { tile(block.as_ptr(), inputs.as_ptr(), numel, numbers) };
+    unsafe { tile(out, inputs.as_ptr(), numel, numbers) };
     drop(pins);
     let layout = Layout::contiguous(&layout.sizes);
     Some(Ok(Tensor::new(Storage::new(block), layout, result, Device::Cpu)))
