@@ -18,6 +18,8 @@ __all__ = [
     "PrefixStore",
     "Store",
     "TCPStore",
+    "get_rank",
+    "get_world_size",
     "is_available",
     "is_initialized",
 ]
@@ -31,3 +33,17 @@ def is_available():
 def is_initialized():
     """Whether a process group was made: none can be yet."""
     return False
+
+
+def _group():
+    raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
+
+
+def get_rank(group=None):
+    """This process's number in its group; ValueError without a group."""
+    return _group()
+
+
+def get_world_size(group=None):
+    """How many processes the group has; ValueError without a group."""
+    return _group()

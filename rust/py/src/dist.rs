@@ -19,7 +19,8 @@ fn seconds(value: f64) -> PyResult<Duration> {
 }
 
 fn question(name: &str, fields: Vec<Bound<'_, PyAny>>) -> PyResult<Question> {
-    let amount = fields.get(1).and_then(|field| field.cast::<PyInt>().ok()).map(|amount| amount.extract()).transpose()?;
+    let amount =
+        fields.get(1).and_then(|field| field.cast::<PyInt>().ok()).map(|amount| amount.extract()).transpose()?;
     let taken = fields.len() - usize::from(amount.is_some());
     let all = fields.into_iter().take(taken).map(|field| field.extract::<Vec<u8>>()).collect::<PyResult<Vec<_>>>()?;
     Ok(match (name, amount, all.as_slice()) {
@@ -40,7 +41,9 @@ fn question(name: &str, fields: Vec<Bound<'_, PyAny>>) -> PyResult<Question> {
 
 fn answer(py: Python<'_>, answer: Answer) -> PyResult<Py<PyAny>> {
     Ok(match answer {
-        Answer::Values(values) => PyList::new(py, values.iter().map(|value| PyBytes::new(py, value)))?.into_any().unbind(),
+        Answer::Values(values) => {
+            PyList::new(py, values.iter().map(|value| PyBytes::new(py, value)))?.into_any().unbind()
+        }
         Answer::Truth(truth) => truth.into_pyobject(py)?.to_owned().into_any().unbind(),
         Answer::Number(number) => number.into_pyobject(py)?.into_any().unbind(),
         Answer::Refused(why) => return Err(PyValueError::new_err(why)),
