@@ -422,7 +422,7 @@ def test_the_runner_says_what_is_wrong(tmp_path):
         torch.strided,
         torch.channels_last,
     ],
-    ids=str,
+    ids=lambda thing: getattr(thing, "__name__", str(thing)),
 )
 def test_functions_and_classes_are_pickled_by_name(thing):
     assert pickle.loads(pickle.dumps(thing)) is thing

@@ -22,7 +22,9 @@ SPACES = (
 
 def check(file):
     options = ["--config-file=", "--strict", "--follow-imports=silent", "--cache-dir=/dev/null"]
-    done = subprocess.run([sys.executable, "-m", "mypy", *options, file], capture_output=True, text=True, cwd=file.parent)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, file], capture_output=True, text=True, cwd=file.parent
+    )
     return done.stdout + done.stderr
 
 

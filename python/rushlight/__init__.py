@@ -48,7 +48,7 @@ def set_rng_state(new_state: Tensor) -> None:
 
 # What loads when it is first used: modules, and names that live in modules of their own.
 _SUBMODULES = frozenset(
-    "autograd cuda fft functional jit linalg multiprocessing nn optim random return_types serialization special testing types "
+    "autograd cuda distributed fft functional jit linalg multiprocessing nn optim random return_types serialization special testing types "
     "utils version".split()
 )
 _ELSEWHERE = {
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     # The same once more, for editors and checkers of types.
     from rushlight import autograd as autograd
     from rushlight import cuda as cuda
+    from rushlight import distributed as distributed
     from rushlight import fft as fft
     from rushlight import functional as functional
     from rushlight import jit as jit

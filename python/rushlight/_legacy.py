@@ -49,6 +49,10 @@ class _LegacyType(type):
     """The class of ``torch.FloatTensor`` and its like: tensors of its dtype are its instances."""
 
     dtype: torch.dtype
+    _type_name: str
+
+    def __repr__(cls) -> str:
+        return f"<class '{cls._type_name}'>"
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, _C.Tensor) and instance.dtype == cls.dtype and instance.device.type == "cpu"
@@ -59,6 +63,9 @@ class _LegacyType(type):
 
 class _CudaType(type):
     """The class of ``torch.cuda.FloatTensor`` and its like: no tensor is its instance, since none is on a card."""
+
+    _type_name: str
+    __repr__ = _LegacyType.__repr__
 
     def __instancecheck__(cls, instance: object) -> bool:
         return False
