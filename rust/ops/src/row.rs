@@ -195,7 +195,6 @@ pub struct Row {
 
 impl Row {
     /// What rows have in common; a row states the rest.
-    #[allow(clippy::declare_interior_mutable_const)]
     pub const BASE: Row = Row {
         name: "",
         aliases: &[],

@@ -18,6 +18,9 @@ use crate::dtype::{PyDevice, extract_device};
 use crate::errors::raise;
 use crate::reclaim::Keep;
 
+/// What pickles hold of a storage: the function that rebuilds it, and its arguments, the content and the kind of device.
+type Reduced<'py> = (Bound<'py, PyAny>, (Bound<'py, PyAny>, &'static str));
+
 /// Bytes without a dtype, shared by every tensor that views them.
 #[pyclass(frozen, weakref, name = "UntypedStorage", module = "rushlight")]
 pub struct PyStorage(pub Storage);
@@ -118,7 +121,7 @@ impl PyStorage {
         Ok(PyStorage(copy))
     }
 
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyAny>, &'static str))> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         let rebuild = py.import("rushlight._utils")?.getattr("_rebuild_storage")?;
         let content = match self.0.device() {
             Device::Meta => self.0.len().into_pyobject(py)?.into_any(),
