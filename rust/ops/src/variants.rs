@@ -191,16 +191,18 @@ pub fn resize(tensor: &Tensor, sizes: &[isize]) -> Result<()> {
 fn grow(storage: &Storage, bytes: usize) -> Result<()> {
     use rushlight_core::storage::{Block, Owner};
     let pin = storage.pin();
-    match pin.block().owner() {
-        Owner::Meta => storage.replace(Block::meta(bytes)),
+    let block = match pin.block().owner() {
+        Owner::Meta => Block::meta(bytes),
         Owner::Heap => {
             let block = Block::heap(bytes)?;
             // SAFETY: both blocks are alive and `bytes` is the larger of the two.
             unsafe { std::ptr::copy_nonoverlapping(pin.as_ptr(), block.as_ptr(), pin.block().len()) };
-            storage.replace(block);
+            block
         }
         _ => return Err(Error::runtime("Trying to resize storage that is not resizable")),
-    }
+    };
+    // SAFETY: reached from Python calls only, which hold the interpreter's lock.
+    unsafe { storage.replace(block) };
     Ok(())
 }
 
