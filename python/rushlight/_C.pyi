@@ -4,7 +4,7 @@
 
 from builtins import bool as _bool, float as _float, int as _int, str as _str
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Self, TypeAlias, final, overload
+from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar, final, overload
 
 from typing_extensions import disjoint_base
 
@@ -14,6 +14,7 @@ _Number: TypeAlias = _bool | _int | _float | complex
 _DeviceLike: TypeAlias = device | _str | _int
 _dtype: TypeAlias = dtype
 _device: TypeAlias = device
+_T = TypeVar("_T")
 
 @final
 class dtype:
@@ -1338,6 +1339,19 @@ def _legacy_layout(data: bytes) -> _LegacyLayout: ...
 # Processes, for `rushlight.multiprocessing`.
 
 def _join_group(count: UntypedStorage) -> None: ...
+
+# Forked calls, for `rushlight.jit`.
+
+@final
+class _Future(Generic[_T]):
+    def wait(self) -> _T: ...
+    def done(self) -> _bool: ...
+    def value(self) -> _T: ...
+    @classmethod
+    def __class_getitem__(cls, key: Any) -> Any: ...
+
+def _fork(func: Callable[..., _T], args: tuple[Any, ...], kwargs: dict[_str, Any]) -> _Future[_T]: ...
+def _close() -> None: ...
 
 class _output_total_weight(NamedTuple):
     output: Tensor

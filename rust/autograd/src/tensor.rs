@@ -158,7 +158,15 @@ impl Tensor {
 
     /// The same elements without history; changes in place are counted together.
     pub fn detach(&self) -> Tensor {
-        let meta = self.meta().clone();
+        self.without_history(self.meta().clone())
+    }
+
+    /// The same bytes as elements of another dtype or geometry, without history; changes in place are counted together.
+    pub fn detach_as(&self, layout: Layout, dtype: DType) -> Tensor {
+        self.without_history(Meta { layout, dtype, ..self.meta().clone() })
+    }
+
+    fn without_history(&self, meta: Meta) -> Tensor {
         if self.is_inference() {
             return Tensor::build(meta, INFERENCE, Counter::default(), None);
         }

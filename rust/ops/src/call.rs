@@ -9,6 +9,7 @@ use rushlight_core::{Class, DType, Device, Dims, Error, Layout, Result, Scalar, 
 use rushlight_cpu::pointwise::{Lane, Params};
 use smallvec::SmallVec;
 
+use crate::derive::Derivative;
 use crate::node;
 use crate::profile;
 use crate::promote;
@@ -277,7 +278,7 @@ impl Loop<'_> {
         let mut stretched: [Option<Layout>; N] = [const { None }; N];
         let mut numbers = [[0u64; 2]; N];
         let mut pins: SmallVec<[rushlight_core::storage::Pin; 5]> = SmallVec::new();
-        pins.push(out.storage().pin());
+        pins.push(out.storage().pin()?);
         let mut lanes = [Lane { pointer: pins[0].as_ptr(), dtype: out.dtype() }; N];
         for (n, operand) in operands.iter().enumerate().take(N - 1) {
             match operand {
@@ -286,7 +287,7 @@ impl Loop<'_> {
                     if layout.sizes != target.sizes {
                         stretched[n + 1] = Some(layout.broadcast_to(&target.sizes)?);
                     }
-                    let pin = tensor.storage().pin();
+                    let pin = tensor.storage().pin()?;
                     lanes[n + 1] = Lane { pointer: pin.as_ptr(), dtype: tensor.dtype() };
                     pins.push(pin);
                 }
@@ -460,6 +461,9 @@ fn reshape_in_place(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Result<
 fn retype(form: fn(&Args) -> Result<(Layout, DType)>, args: &Args) -> Result<Output> {
     let base = args.tensor(0)?;
     let (layout, dtype) = form(args)?;
+    if let Derivative::NonDifferentiable(_) = args.row.derivative {
+        return Ok(Output::Tensor(base.detach_as(layout, dtype)));
+    }
     let kept = args.keep();
     let replay = move |base: &Tensor| {
         let mut args = kept.clone();

@@ -149,9 +149,9 @@ fn exactly<const N: usize>(
         match operands[n] {
             Operand::Tensor(tensor) => {
                 let start = match locked {
-                    // SAFETY: the caller's word.
+                    // SAFETY: the caller's word; the tensor is on the host.
                     Some(_) => unsafe { tensor.storage().unpinned() },
-                    None => pins[n].insert(tensor.storage().pin()).as_ptr(),
+                    None => pins[n].insert(tensor.storage().pin()?).as_ptr(),
                 };
                 // SAFETY: the layout lies within the storage, whose block stays.
                 inputs[n] = unsafe { start.offset(tensor.layout().offset * dtype.size() as isize) };
@@ -170,7 +170,7 @@ fn exactly<const N: usize>(
     let Some(args) = over else {
         let block = Block::heap(bytes)?;
         // SAFETY: every input holds `numel` contiguous elements of the dtype that the loop works on, and so does the block.
-        unsafe { tile(block.as_ptr(), inputs.as_ptr(), numel, numbers) };
+        unsafe { tile(block.as_ptr()?, inputs.as_ptr(), numel, numbers) };
         drop(pins);
         let layout = Layout { offset: 0, ..layout.clone() };
         return Ok(Some(Tensor::new(Storage::new(block), layout, result, Device::Cpu)));

@@ -168,6 +168,23 @@ impl<'a> Args<'a> {
         self.get(place).as_tensor().ok_or_else(|| self.wrong(place, "Tensor"))
     }
 
+    /// A tensor whose values, and not only its sizes, decide what the call gives: an error on `meta`.
+    pub fn valued(&self, place: usize) -> Result<&Tensor> {
+        match self.tensor(place)? {
+            tensor if tensor.device() == Device::Meta => Err(self.needs_values()),
+            tensor => Ok(tensor),
+        }
+    }
+
+    #[cold]
+    fn needs_values(&self) -> Error {
+        Error::not_implemented(format!(
+            "aten::{}: attempted to run this operator with Meta tensors, but there was no fake impl or Meta kernel registered.",
+            self.row.name
+        ))
+        .hint("What it gives depends on values, which a tensor on meta does not have.")
+    }
+
     pub fn optional_tensor(&self, place: usize) -> Option<&Tensor> {
         self.get(place).as_tensor()
     }

@@ -22,6 +22,7 @@ mod generator;
 mod group;
 mod index;
 mod io;
+mod jit;
 mod methods;
 mod nested;
 mod number;
@@ -56,6 +57,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     table::add(module)?;
     io::add(module)?;
     group::add(module)?;
+    jit::add(module)?;
     body::add(module, class)?;
     entry::install(module, class)?;
     // What `from _C import *` brings is what has no underscore.

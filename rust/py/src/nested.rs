@@ -260,7 +260,7 @@ pub fn read(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
     if tensor.numel() == 0 {
         return Ok(tensor);
     }
-    let pin = tensor.storage().pin();
+    let pin = tensor.storage().pin().map_err(raise)?;
     dispatch!(dtype, T in all => fill::<T>(data, &sizes, 0, &mut pin.as_ptr().cast::<T>()))?;
     drop(pin);
     Ok(tensor)
@@ -268,10 +268,7 @@ pub fn read(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
 
 /// The elements as nested lists; of a tensor without dimensions the number.
 pub fn list<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {
-    if tensor.device() != Device::Cpu {
-        return Err(pyo3::exceptions::PyNotImplementedError::new_err("Cannot copy out of meta tensor; no data!"));
-    }
-    let pin = tensor.storage().pin();
+    let pin = tensor.storage().pin().map_err(raise)?;
     dispatch!(tensor.dtype(), T in all => lists::<T>(py, tensor.layout(), 0, tensor.layout().offset, pin.as_ptr().cast()))
 }
 

@@ -14,15 +14,15 @@ static MOVING: ForkMutex<()> = ForkMutex::new(Rank::Tables, "shared::MOVING", ()
 /// they write after the copy is lost, as with every change of bytes under a running kernel.
 pub fn share(storage: &Storage) -> Result<SharedBlock> {
     let _one = MOVING.lock();
-    let pin = storage.pin();
-    if let Owner::Shared(block) = pin.block().owner() {
-        return Ok(block.clone());
-    }
     if storage.device() != Device::Cpu {
         return Err(Error::runtime(format!(
             "share_memory_: only storages on the CPU can be moved, not {}",
             storage.device()
         )));
+    }
+    let pin = storage.pin()?;
+    if let Owner::Shared(block) = pin.block().owner() {
+        return Ok(block.clone());
     }
     let bytes = pin.block().len();
     let block = alloc(bytes)?;
