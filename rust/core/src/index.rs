@@ -90,10 +90,7 @@ impl Plan {
                 Item::Slice { start, stop, step } => {
                     let (start, length) = bounds(start, stop, step, self.layout.sizes[dim])?;
                     if (start, length, step) != (0, self.layout.sizes[dim], 1) {
-                        let stride = &mut self.layout.strides[dim];
-                        self.layout.offset += start * *stride;
-                        *stride *= step;
-                        self.layout.sizes[dim] = length;
+                        self.layout.cut(dim, start, length, step);
                         self.steps.push(Step::Slice { dim, start, length, step });
                     }
                     dim += 1;
@@ -191,6 +188,8 @@ mod tests {
             plan(&Layout::contiguous(&[5]), &[Item::Slice { start: isize::MAX, stop: isize::MIN, step: -2 }]).unwrap();
         assert_eq!((back.layout.offset, back.layout.sizes[0], back.layout.strides[0]), (4, 3, -2));
         assert!(plan(&Layout::contiguous(&[5]), &[ALL]).unwrap().steps.is_empty());
+        let end = Item::Slice { start: 1, stop: isize::MAX, step: 1 };
+        assert_eq!(plan(&Layout::contiguous(&[1]).flip(0), &[end]).unwrap().layout.offset, 0);
     }
 
     #[test]

@@ -269,10 +269,19 @@ impl Layout {
     /// `length` elements of `dim` from `start` on, `step` apart (which may be negative).
     pub fn slice(&self, dim: usize, start: isize, length: isize, step: isize) -> Layout {
         let mut view = self.clone();
-        view.offset += start * view.strides[dim];
-        view.sizes[dim] = length;
-        view.strides[dim] *= step;
+        view.cut(dim, start, length, step);
         view
+    }
+
+    /// Leaves `length` elements of `dim` from `start` on, `step` apart. Nothing of a dimension that runs backwards is left
+    /// where it is: its end may lie before the storage.
+    pub fn cut(&mut self, dim: usize, start: isize, length: isize, step: isize) {
+        let stride = self.strides[dim];
+        if length > 0 || stride > 0 {
+            self.offset += start * stride;
+        }
+        self.sizes[dim] = length;
+        self.strides[dim] = stride * step;
     }
 
     pub fn permute(&self, order: &[usize]) -> Layout {
