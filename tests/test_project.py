@@ -37,6 +37,7 @@ CLOSED_TO_FORKS = {
     "autograd/src/arithmetic.rs:TABLE": "set when the engine starts",
     "py/src/entry.rs:CALLABLES": "set when the engine starts",
     "py/src/autograd/origin.rs:LASTI": "set with the interpreter's lock held, so that nobody else can fork",
+    "cuda/src/lib.rs:COUNT": "set with the interpreter's lock held, so that nobody else can fork",
     "cuda/src/driver.rs:FOUND": "set with the interpreter's lock held, so that nobody else can fork",
     "simd/src/testing.rs:TURN": "of tests",
 }

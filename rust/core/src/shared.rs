@@ -25,7 +25,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Class, Error};
-use crate::fork::{self, ChildHook, ForkMutex, Rank};
+use crate::fork::{ChildHook, ForkMutex, Rank};
 
 mod arena;
 mod lease;

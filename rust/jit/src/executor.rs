@@ -4,8 +4,8 @@
 //! child the threads do not exist: the queue is forgotten there, and who waits for a task of it runs it himself.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
