@@ -81,6 +81,9 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
 
 /// Step 1: all tensors live on one device; a 0-d tensor of the host goes with any.
 fn check_devices(args: &Args) -> Result<Device> {
+    if args.all_tensors(|tensor| tensor.device() == Device::Cpu) {
+        return Ok(Device::Cpu);
+    }
     let mut device = None;
     for (_, tensor) in args.each_tensor() {
         let own = tensor.device();
@@ -141,10 +144,18 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
     let row = args.row;
     let device = check_devices(args)?;
     let (operands, numbers) = split(args)?;
-    if let Target::Fresh = target
-        && let Some(result) = short::attempt(row, body, &operands, &numbers)
-    {
-        return node::record(args, Output::Tensor(result?));
+    match target {
+        Target::Fresh => {
+            if let Some(result) = short::attempt(row, body, &operands, &numbers, None, None)? {
+                return node::record(args, Output::Tensor(result));
+            }
+        }
+        Target::InPlace => {
+            if let Some(own) = short::attempt(row, body, &operands, &numbers, Some(args), None)? {
+                return Ok(Output::Tensor(own));
+            }
+        }
+        Target::Out(_) => {}
     }
     // Steps 2 to 4.
     let extra: &[Scalar] = if body.promote == Promote::WithNumbers { &numbers } else { &[] };
@@ -170,7 +181,11 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
             match &sizes {
                 None => sizes = Some(own.clone()),
                 Some(all) if all == own => {}
-                Some(all) => sizes = Some(broadcast(all, own)?),
+                Some(all) => {
+                    let meeting = broadcast(all, own)?;
+                    crate::backcompat::note_broadcast(all, own, &meeting)?;
+                    sizes = Some(meeting);
+                }
             }
         }
     }

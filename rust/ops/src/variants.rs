@@ -180,7 +180,8 @@ pub fn resize(tensor: &Tensor, sizes: &[isize]) -> Result<()> {
     let needed = (layout.offset.max(0) as usize + numel) * tensor.dtype().size();
     let storage = tensor.storage();
     if numel > 0 && needed > storage.len() {
-        storage.grow(needed)?;
+        // SAFETY: as below.
+        unsafe { storage.grow(needed)? };
     }
     let meta = Meta { layout, ..tensor.meta().clone() };
     // SAFETY: reached from Python calls only, which hold the interpreter's lock, before anything runs detached.

@@ -13,6 +13,7 @@ mod buffer;
 mod class;
 mod conversion;
 mod convert;
+mod dist;
 mod dlpack;
 mod dtype;
 mod entry;
@@ -58,6 +59,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     io::add(module)?;
     group::add(module)?;
     jit::add(module)?;
+    dist::add(module)?;
     body::add(module, class)?;
     entry::install(module, class)?;
     // What `from _C import *` brings is what has no underscore.

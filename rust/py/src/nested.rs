@@ -279,16 +279,20 @@ fn lists<'py, T: Element>(
     offset: isize,
     start: *const T,
 ) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the layout lies within the pinned storage; foreign memory may be unaligned.
+    let element =
+        |offset: isize| convert::scalar_object(py, unsafe { start.offset(offset).read_unaligned() }.to_scalar());
     if dim == layout.rank() {
-        // SAFETY: the layout lies within the pinned storage; foreign memory may be unaligned.
-        return convert::scalar_object(py, unsafe { start.offset(offset).read_unaligned() }.to_scalar());
+        return element(offset);
     }
+    let innermost = dim + 1 == layout.rank();
     let (length, step) = (layout.sizes[dim], layout.strides[dim]);
     // SAFETY: the list is new and has `length` places, each of which takes over one reference.
     unsafe {
         let list = Bound::from_owned_ptr_or_err(py, ffi::PyList_New(length))?;
         for place in 0..length {
-            let item = lists(py, layout, dim + 1, offset + place * step, start)?;
+            let offset = offset + place * step;
+            let item = if innermost { element(offset)? } else { lists(py, layout, dim + 1, offset, start)? };
             ffi::PyList_SetItem(list.as_ptr(), place, item.into_ptr());
         }
         Ok(list)

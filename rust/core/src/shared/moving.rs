@@ -29,6 +29,7 @@ pub fn share(storage: &Storage) -> Result<SharedBlock> {
     // SAFETY: both blocks have `bytes` bytes; the new one is nobody else's, so they do not overlap.
     unsafe { block.as_ptr().copy_from_nonoverlapping(pin.as_ptr(), bytes) };
     drop(pin);
-    storage.replace(Block::shared(block.clone()));
+    // SAFETY: reached from Python calls only, which hold the interpreter's lock.
+    unsafe { storage.replace(Block::shared(block.clone())) };
     Ok(block)
 }
