@@ -38,7 +38,6 @@ CLOSED_TO_FORKS = {
     "py/src/entry.rs:CALLABLES": "set when the engine starts",
     "py/src/autograd/origin.rs:LASTI": "set with the interpreter's lock held, so that nobody else can fork",
     "cuda/src/lib.rs:COUNT": "set with the interpreter's lock held, so that nobody else can fork",
-    "cuda/src/driver.rs:FOUND": "set with the interpreter's lock held, so that nobody else can fork",
     "simd/src/testing.rs:TURN": "of tests",
 }
 

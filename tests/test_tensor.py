@@ -446,6 +446,11 @@ def test_everything_public_is_imported_by_a_star():
     assert not {"nn", "TYPE_CHECKING", "HookHandle"} & found.keys()
 
 
+@pytest.mark.parametrize("name", sorted(torch._SUBMODULES | torch._ELSEWHERE.keys()))
+def test_names_that_load_late_exist(name):
+    assert getattr(torch, name) is not None and name in dir(torch)
+
+
 def test_names_that_load_late_are_known_to_checkers_of_types():
     tree = ast.parse(Path(torch.__file__).read_text())
     block = next(node for node in tree.body if isinstance(node, ast.If))
