@@ -77,18 +77,13 @@ pub fn plan(own: &Layout, items: &[Item]) -> Result<Plan> {
                         "index {index} is out of bounds for dimension {own_dim} with size {size}"
                     )));
                 }
-                plan.layout.offset += wrapped * plan.layout.strides[dim];
-                plan.layout.sizes.remove(dim);
-                plan.layout.strides.remove(dim);
+                plan.layout = plan.layout.select(dim, wrapped);
                 plan.steps.push(Step::Select { dim, index: wrapped });
             }
             Item::Slice { start, stop, step } => {
                 let (start, length) = bounds(start, stop, step, plan.layout.sizes[dim])?;
                 if (start, length, step) != (0, plan.layout.sizes[dim], 1) {
-                    let stride = &mut plan.layout.strides[dim];
-                    plan.layout.offset += start * *stride;
-                    *stride *= step;
-                    plan.layout.sizes[dim] = length;
+                    plan.layout = plan.layout.slice(dim, start, length, step);
                     plan.steps.push(Step::Slice { dim, start, length, step });
                 }
                 dim += 1;

@@ -177,14 +177,14 @@ pub fn resize_out(out: &Tensor, sizes: &[isize]) -> Result<()> {
 pub fn resize(tensor: &Tensor, sizes: &[isize]) -> Result<()> {
     let numel = rushlight_core::layout::checked_numel(sizes)?;
     let layout = Layout { offset: tensor.layout().offset, ..Layout::contiguous(sizes) };
-    let needed = (layout.offset.max(0) as usize + numel) * tensor.dtype().size();
+    let end = (layout.offset.max(0) as usize).saturating_add(numel);
+    let needed = end.saturating_mul(tensor.dtype().size());
     let storage = tensor.storage();
     if numel > 0 && needed > storage.len() {
         grow(storage, needed)?;
     }
     let meta = Meta { layout, ..tensor.meta().clone() };
-    // SAFETY: reached from Python calls only, which hold the interpreter's lock, before anything runs detached.
-    unsafe { tensor.set_meta(meta) };
+    crate::host::replace_meta(tensor, meta);
     Ok(())
 }
 

@@ -71,12 +71,12 @@ pub(crate) fn workers(wanted: usize) -> Option<Arc<Pool>> {
 }
 
 fn build(workers: usize) -> Option<Arc<Pool>> {
-    let inner = rayon::ThreadPoolBuilder::new()
-        .num_threads(workers)
-        .thread_name(|index| format!("rushlight-{index}"))
-        .start_handler(|_| INSIDE.set(true))
-        .build()
-        .ok()?;
+    let start = |count: usize| {
+        let builder = rayon::ThreadPoolBuilder::new().num_threads(count).start_handler(|_| INSIDE.set(true));
+        builder.thread_name(|index| format!("rushlight-{index}")).build().ok()
+    };
+    // The system may refuse so many; then half as many do the work, and nobody asks again.
+    let inner = std::iter::successors(Some(workers), |count| Some(count / 2)).take_while(|&n| n > 0).find_map(start)?;
     Some(Arc::new(Pool { inner: ManuallyDrop::new(inner), workers, generation: fork::generation() }))
 }
 

@@ -1,6 +1,7 @@
 //! New tensors of random numbers.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::alloc::filled;
 use rushlight_core::broadcast::broadcast;
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::layout::Dims;
@@ -351,6 +352,9 @@ fn multinomial(args: &Args) -> Result<Output> {
     if !replacement && count > categories as i64 {
         return Err(Error::runtime("cannot sample n_sample > prob_dist.size(-1) samples without replacement"));
     }
+    if categories == 0 && own.numel() == 0 {
+        return Err(Error::runtime("invalid multinomial distribution (sum of probabilities <= 0)"));
+    }
     if categories > 1 << 24 {
         return Err(Error::runtime("number of categories cannot exceed 2^24"));
     }
@@ -377,7 +381,7 @@ fn choose<T: Float + PartialOrd>(
 ) -> Result<Vec<i64>> {
     let rows = weights.chunks(categories);
     if replacement && count > 1 {
-        let mut chosen = vec![0; rows.len() * count];
+        let mut chosen = filled(0, rows.len().saturating_mul(count))?;
         let draw = |stream: &mut rushlight_rng::Generator| {
             rows.zip(chosen.chunks_mut(count))
                 .try_for_each(|(row, out)| distributions::multinomial_with_replacement(stream, out, row))
@@ -391,7 +395,7 @@ fn choose<T: Float + PartialOrd>(
     if rows.clone().any(|row| row.iter().all(|weight| weight.to_f64() == 0.0)) {
         return Err(Error::runtime("invalid multinomial distribution (sum of probabilities <= 0)"));
     }
-    let mut race = vec![T::default(); weights.len()];
+    let mut race = filled(T::default(), weights.len())?;
     generator.draw(|stream| distributions::exponential_race(stream, &mut race, weights));
     let winners = |row: &[T]| {
         let mut places: Vec<i64> = (0..categories as i64).collect();

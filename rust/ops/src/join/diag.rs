@@ -28,7 +28,8 @@ pub static DIAG_EMBED: Row = Row {
                 return Err(Error::runtime(format!("diagonal dimensions cannot be identical {first}, {second}")));
             }
             let mut sizes = own.sizes().clone();
-            let length = sizes.pop().unwrap_or(1) + args.int(1)?.unsigned_abs() as isize;
+            let reach = isize::try_from(args.int(1)?.unsigned_abs()).unwrap_or(isize::MAX);
+            let length = sizes.pop().unwrap_or(1).saturating_add(reach);
             sizes.insert(a.min(b), length);
             sizes.insert(a.max(b), length);
             Ok(vec![Spec::new(&sizes, own.dtype(), own)])

@@ -129,6 +129,9 @@ fn tensordot(args: &Args) -> Result<Tensor> {
         return Err(Error::runtime("both dimension lists should have same length"));
     }
     let wrap = |dims: &[i64], rank: usize| -> Result<SmallVec<[usize; 6]>> {
+        if let (0, [dim, ..]) = (rank, dims) {
+            return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions")));
+        }
         dims.iter().map(|&dim| wrap_dim(dim, rank)).collect()
     };
     let (dims_a, dims_b) = (wrap(from_a, a.rank())?, wrap(from_b, b.rank())?);

@@ -83,8 +83,15 @@ pub static MAX_POOL: Row = Row {
             let input = plain(args.tensor(0)?, results[0].dtype())?;
             let lists = [args.ints(1)?, args.ints(2)?, args.ints(3)?, args.ints(4)?];
             let dims = lists[0].len();
+            if results[0].numel() == 0 {
+                return Ok(());
+            }
             let space = |tensor: &Tensor| tensor.sizes()[tensor.rank() - dims..].to_vec();
-            if dims == 0 || dims > 3 || lists.iter().any(|list| list.len() != dims || list.iter().any(|&n| n < 0)) {
+            if dims == 0 || dims > 3 || args.ints(5)?.len() != dims {
+                return Err(unfit(&input));
+            }
+            let narrow = |n: &i64| (0..=i64::from(i32::MAX)).contains(n);
+            if !lists.iter().chain([&args.ints(5)?]).all(|list| list.len() == dims && list.iter().all(narrow)) {
                 return Err(unfit(&input));
             }
             let axes = axes(&space(&input), &space(&results[0]), lists);
@@ -93,10 +100,8 @@ pub static MAX_POOL: Row = Row {
             }
             let count = count_planes(&input, dims);
             let (_input, _output, _places) = (input.storage().pin(), results[0].storage().pin(), results[1].storage().pin());
-            if results[0].numel() > 0 {
-                // SAFETY: row-major operands, pinned, of the sizes that the axes say; the results are fresh.
-                unsafe { max(input.dtype(), &axes, count, address(&input), address(&results[0]), address(&results[1]).cast()) };
-            }
+            // SAFETY: row-major operands, pinned, of the sizes that the axes say; the results are fresh.
+            unsafe { max(input.dtype(), &axes, count, address(&input), address(&results[0]), address(&results[1]).cast()) };
             Ok(())
         },
     }),
@@ -271,6 +276,10 @@ impl Plan {
             None => Ints::from_elem(1, dims),
         };
         let rank = input.rank();
+        // torch's kernels count in 32 bits; so far no sum below can overflow.
+        if [&kernel, &stride, &padding, &dilation].into_iter().flatten().any(|&n| i32::try_from(n).is_err()) {
+            return Err(Error::runtime("value cannot be converted to type int without overflow"));
+        }
         if stride.contains(&0) {
             return Err(Error::runtime("stride should not be zero"));
         }
@@ -490,7 +499,7 @@ pub static SPREAD: Row = Row {
 fn means(args: &Args, input: &Tensor) -> Result<Means> {
     let (starts, ends, lengths, output) = (args.ints(1)?, args.ints(2)?, args.ints(3)?, args.ints(4)?);
     let sizes = input.sizes();
-    let windows = output.iter().sum::<i64>() as usize;
+    let windows = output.iter().fold(0i64, |sum, &n| sum.saturating_add(n)) as usize;
     if output.is_empty() || output.len() > sizes.len().min(3) || output.iter().any(|&n| n < 0) {
         return Err(unfit(input));
     }
@@ -630,6 +639,8 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
     if !input.dtype().is_floating() {
         return Err(refused(&format!("adaptive_avg_pool{}d", dims.max(2)), input.dtype()));
     }
+    let count = output.iter().fold(0i64, |sum, &n| sum.saturating_add(n));
+    rushlight_core::alloc::list::<[Window; 2]>(count as usize)?;
     let mut windows = Windows { output: output.clone(), ..Windows::default() };
     for dim in 0..dims {
         let (size, count) = (input.sizes()[input.rank() - dims + dim] as i64, output[dim]);

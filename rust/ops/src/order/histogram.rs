@@ -1,5 +1,6 @@
 //! How often values occur.
 
+use rushlight_core::alloc::filled;
 use rushlight_core::{DType, Error, Result};
 
 use crate::convert::to_vec;
@@ -63,9 +64,9 @@ fn bincount(args: &Args) -> Result<Output> {
     if values.iter().any(|&value| value < 0) {
         return Err(only());
     }
-    let bins = (largest + 1).max(minlength) as usize;
+    let bins = largest.saturating_add(1).max(minlength) as usize;
     let Some(weights) = args.optional_tensor(1) else {
-        let mut counts = vec![0i64; bins];
+        let mut counts = filled(0i64, bins)?;
         for value in values {
             counts[value as usize] += 1;
         }
@@ -75,13 +76,13 @@ fn bincount(args: &Args) -> Result<Output> {
         return Err(Error::runtime("weights should be 1-d and have the same length as input"));
     }
     if weights.dtype() == DType::F32 {
-        let mut sums = vec![0f32; bins];
+        let mut sums = filled(0f32, bins)?;
         for (value, weight) in values.into_iter().zip(to_vec::<f32>(weights)?) {
             sums[value as usize] += weight;
         }
         return crate::create::from_slice(&sums).map(Output::Tensor);
     }
-    let mut sums = vec![0f64; bins];
+    let mut sums = filled(0f64, bins)?;
     for (value, weight) in values.into_iter().zip(to_vec::<f64>(weights)?) {
         sums[value as usize] += weight;
     }
@@ -113,7 +114,7 @@ fn histc(args: &Args) -> Result<Output> {
     if low > high {
         return Err(Error::runtime("torch.histc: max must be larger than min"));
     }
-    let mut counts = vec![0f64; bins as usize];
+    let mut counts = filled(0f64, bins as usize)?;
     for value in values.into_iter().filter(|value| (low..=high).contains(value)) {
         let bin = ((value - low) / (high - low) * bins as f64) as usize;
         counts[bin.min(bins as usize - 1)] += 1.0;

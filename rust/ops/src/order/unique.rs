@@ -1,6 +1,7 @@
 //! Elements without their repetitions.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::alloc::filled;
 use rushlight_core::{Bool, DType, Error, Result, dispatch};
 use rushlight_cpu::order::{Line, Ranked, Sortable, each_line};
 use rushlight_cpu::reduce::scan::Lines;
@@ -102,7 +103,7 @@ fn distinct_slices(own: &Tensor, dim: usize, sorted: bool) -> Result<Output> {
     if sorted {
         order.sort_by(|&a, &b| slice(a).cmp(slice(b)));
     }
-    let (mut firsts, mut lengths, mut places) = (Vec::new(), Vec::new(), vec![0i64; n]);
+    let (mut firsts, mut lengths, mut places) = (Vec::new(), Vec::new(), filled(0i64, n)?);
     for (at, &i) in order.iter().enumerate() {
         if at == 0 || slice(i) != slice(order[at - 1]) {
             firsts.push(i as i64);
@@ -123,7 +124,7 @@ fn distinct(own: &Tensor, sorted: bool, inverse: bool, counts: bool) -> Result<O
     let n = own.numel();
     let pin = flat.storage().pin();
     let offset = flat.layout().offset;
-    let found = std::sync::Mutex::new((Vec::new(), vec![0i64; if inverse { n } else { 0 }], Vec::new()));
+    let found = std::sync::Mutex::new((Vec::new(), filled(0i64, if inverse { n } else { 0 })?, Vec::new()));
     dispatch!(own.dtype(), T in [u8, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {
         // SAFETY: the operand is contiguous; all of it is one line.
         unsafe {

@@ -72,7 +72,14 @@ pub static RECURRENCE: Row = Row {
     tensor([1., 4.])",
     dtypes: DTypes::INEXACT,
     run: Run::Kernel(Kernel {
-        infer: |args| Ok(vec![Spec::new(args.tensor(0)?.sizes(), args.tensor(0)?.dtype(), args.tensor(0)?)]),
+        infer: |args| {
+            let (own, factor) = (args.tensor(0)?, args.tensor(1)?);
+            if own.sizes() != factor.sizes() {
+                return Err(Error::runtime("a recurrence needs a factor for each element")
+                    .shapes([own.sizes().as_slice(), factor.sizes().as_slice()]));
+            }
+            Ok(vec![Spec::new(own.sizes(), own.dtype(), own)])
+        },
         cpu: |args, results| recurrence(args, &results[0]),
     }),
     derivative: Derivative::Formulas(&[

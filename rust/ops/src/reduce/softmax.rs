@@ -152,8 +152,12 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
 }
 
 fn infer_backward(args: &Args) -> Result<Vec<Spec>> {
-    let own = args.tensor(0)?;
+    let (own, output) = (args.tensor(0)?, args.tensor(1)?);
     super::one_dim(args, 2)?;
+    if own.sizes() != output.sizes() {
+        return Err(Error::runtime("a gradient and its output differ in shape")
+            .shapes([own.sizes().as_slice(), output.sizes().as_slice()]));
+    }
     Ok(vec![Spec::new(own.sizes(), args.dtype(3).unwrap_or(own.dtype()), own)])
 }
 
@@ -202,7 +206,8 @@ fn run(args: &Args, result: &Tensor, log: bool) -> Result<()> {
     unsafe {
         match compute {
             DType::F64 => forward(lines, to.as_ptr().cast::<f64>(), from.as_ptr().cast::<f64>().offset(offset), log),
-            _ => forward(lines, to.as_ptr().cast::<f32>(), from.as_ptr().cast::<f32>().offset(offset), log),
+            DType::F32 => forward(lines, to.as_ptr().cast::<f32>(), from.as_ptr().cast::<f32>().offset(offset), log),
+            _ => return Err(crate::call::not_implemented(args.row, compute)),
         }
     }
     settle(&place, result)
@@ -226,13 +231,14 @@ fn run_backward(args: &Args, result: &Tensor, log: bool) -> Result<()> {
                 y.as_ptr().cast::<f64>().offset(yo),
                 log,
             ),
-            _ => backward(
+            DType::F32 => backward(
                 lines,
                 to.as_ptr().cast::<f32>(),
                 g.as_ptr().cast::<f32>().offset(go),
                 y.as_ptr().cast::<f32>().offset(yo),
                 log,
             ),
+            _ => return Err(crate::call::not_implemented(args.row, compute)),
         }
     }
     settle(&place, result)
