@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "ops"))
 
 import numpy as np
-from table_cases import ALL, ROWS, Draw, dtype_of, tensors_in
+from table_cases import ALL, ROWS, Draw, dtype_of
 
 import rushlight as torch
 from rushlight import _C
@@ -279,6 +279,17 @@ class Case:
     def __str__(self):
         named = [f"{key}={show(value)}" for key, value in self.kwargs.items()]
         return f"{self.name}({', '.join([show(value) for value in self.args] + named)})"
+
+
+def tensors_in(value, depth=0):
+    """The tensors in an argument or result; a list may hold itself."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, (list, tuple)) or depth > 4:
+        return []
+    return [found for item in value for found in tensors_in(item, depth + 1)]
 
 
 def show(value):

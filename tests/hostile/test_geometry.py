@@ -19,7 +19,7 @@ V = torch.ones(3)
         ("torch.diag_embed(X, HUGE)", "numel: integer multiplication overflow"),
         ("torch.diagflat(V, 2**40)", "numel: integer multiplication overflow"),
         ("X.split([HUGE, HUGE])", "split_with_sizes expects split_sizes to sum exactly to 2"),
-        ("V.repeat(HUGE)", "numel: integer multiplication overflow"),
+        ("V.repeat(HUGE)", "Storage size calculation overflowed"),
         ("V.repeat_interleave(torch.tensor([HUGE] * 3))", "numel: integer multiplication overflow"),
         ("torch.tril_indices(2**40, 2**40)", "Storage size calculation overflowed"),
         ("torch.max_pool2d(X[None], 1, 1, 0, HUGE)", "value cannot be converted to type int without overflow"),
