@@ -4,6 +4,7 @@ import collections
 import pickle
 import sys
 import warnings
+from typing import ClassVar
 
 import rushlight as torch
 
@@ -76,7 +77,7 @@ class Pickler(pickle._Pickler):
         self.memoize(obj)
 
     # The base class finds types through this table before it would ask `save_global`.
-    dispatch = {**pickle._Pickler.dispatch}
+    dispatch: ClassVar[dict] = {**pickle._Pickler.dispatch}
 
     def save_type(self, obj):
         if obj in (type(None), type(NotImplemented), type(...)):

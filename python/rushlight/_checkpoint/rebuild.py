@@ -95,18 +95,19 @@ _CALLS = {
     "torch.nn.parameter.Parameter": lambda: torch.nn.Parameter,
     "torch.serialization._get_layout": lambda: _get_layout,
     "torch._tensor._rebuild_from_type_v2": lambda: _rebuild_from_type_v2,
-    **{
-        f"torch._utils.{function.__name__}": lambda function=function: function
-        for function in (
-            _rebuild_tensor,
-            _rebuild_tensor_v2,
-            _rebuild_tensor_v3,
-            _rebuild_parameter,
-            _rebuild_parameter_with_state,
-            _rebuild_meta_tensor_no_storage,
-            _rebuild_sparse_tensor,
-        )
-    },
+}
+
+_BUILDERS = {
+    f"torch._utils.{function.__name__}": function
+    for function in (
+        _rebuild_tensor,
+        _rebuild_tensor_v2,
+        _rebuild_tensor_v3,
+        _rebuild_parameter,
+        _rebuild_parameter_with_state,
+        _rebuild_meta_tensor_no_storage,
+        _rebuild_sparse_tensor,
+    )
 }
 
 
@@ -115,6 +116,8 @@ def find_known(module: str, name: str):
     full = f"{'builtins' if module == '__builtin__' else module}.{name}"
     if full in _CALLS:
         return _CALLS[full]()
+    if full in _BUILDERS:
+        return _BUILDERS[full]
     if full in ("torch.storage.UntypedStorage", "torch.UntypedStorage", "torch.storage.TypedStorage"):
         return StorageClass(torch.uint8)
     if module == "torch" and name in STORAGE_DTYPES:

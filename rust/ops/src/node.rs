@@ -1,8 +1,8 @@
 //! A call's place in the graph: what it keeps for its derivative, and how the derivative runs.
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
 
+use once_cell::race::OnceBox;
 use rushlight_autograd::{Backward, Call, Gradients, InPlace, SavedTensor, Tensor};
 use rushlight_core::Result;
 use smallvec::SmallVec;
@@ -112,7 +112,7 @@ impl RowNode {
 
 /// torch's name of a row's node: `SumBackward1` is the second overload of `sum`.
 pub fn node_name(row: &'static Row) -> &'static str {
-    static NAMES: OnceLock<HashMap<&'static str, &'static str>> = OnceLock::new();
+    static NAMES: OnceBox<HashMap<&'static str, &'static str>> = OnceBox::new();
     let names = NAMES.get_or_init(|| {
         let mut overloads: HashMap<&str, usize> = HashMap::new();
         let named = table::ROWS.iter().map(|row| {
@@ -121,7 +121,7 @@ pub fn node_name(row: &'static Row) -> &'static str {
             *count += 1;
             (row.name, if row.node.is_empty() { &*name.leak() } else { row.node })
         });
-        named.collect()
+        Box::new(named.collect())
     });
     names.get(row.name).copied().unwrap_or("Backward0")
 }
@@ -221,10 +221,16 @@ fn build(
 /// Step 7: leaves a node behind if a gradient may be asked for.
 #[inline]
 pub fn record(args: &Args, output: Output) -> Result<Output> {
-    if rushlight_autograd::modes::grad_enabled() && args.each_tensor().any(|(_, tensor)| tensor.requires_grad()) {
+    if is_watched(args) {
         leave_node(args, &output)?;
     }
     Ok(output)
+}
+
+/// Whether a gradient may be asked for. The tensors come first: most have none, and then the thread's mode does not matter.
+#[inline]
+fn is_watched(args: &Args) -> bool {
+    !args.all_tensors(|tensor| !tensor.requires_grad()) && rushlight_autograd::modes::grad_enabled()
 }
 
 fn leave_node(args: &Args, output: &Output) -> Result<()> {
@@ -253,6 +259,9 @@ impl<'a, 'v> Change<'a, 'v> {
     /// Refuses what may not be changed, and keeps what the change will overwrite.
     pub fn begin(args: &'a Args<'v>) -> Result<Change<'a, 'v>> {
         let own = args.tensor(0)?;
+        if !is_watched(args) {
+            return Ok(Change { args, own, inner: InPlace::begin(own, &[])?, original: None });
+        }
         let arguments = arguments(args, true);
         let inner = InPlace::begin(own, &edges(&arguments))?;
         let original = if inner.is_recorded() && needed_saves(args, &arguments).has_input(0) {

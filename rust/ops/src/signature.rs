@@ -113,7 +113,11 @@ impl Param {
     /// The value that stands for an argument that was not given.
     #[inline]
     pub fn default_value(&self) -> Value<'static> {
-        self.preset.clone()
+        match &self.preset {
+            // Most defaults: not worth the call that copies any kind of value.
+            Value::None => Value::None,
+            preset => preset.clone(),
+        }
     }
 }
 
@@ -215,6 +219,17 @@ impl Schema {
         });
         let numbers = numbers.collect();
         Some(Schema { params, returns, positional, numbers, inplace })
+    }
+
+    /// Whether the one argument behind a method's object, or the only one of a function, is a list that is also written
+    /// loose: `x.view(2, 3)`, `meshgrid(a, b)`.
+    pub fn takes_loose(&self, method: bool) -> bool {
+        let own = usize::from(method);
+        self.positional == own + 1
+            && matches!(
+                self.params[own],
+                Param { kind: Kind::Ints | Kind::Tensors, optional: false, default: None, .. }
+            )
     }
 
     pub fn place(&self, name: &str) -> Option<usize> {

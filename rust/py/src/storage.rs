@@ -13,8 +13,13 @@ use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_core::shared::{self, Identity, Parcel};
 use rushlight_core::storage::{Block, WeakStorage};
 
+use crate::buffer::Held;
 use crate::dtype::{PyDevice, extract_device};
 use crate::errors::raise;
+use crate::reclaim::Keep;
+
+/// What pickles hold of a storage: the function that rebuilds it, and its arguments, the content and the kind of device.
+type Reduced<'py> = (Bound<'py, PyAny>, (Bound<'py, PyAny>, &'static str));
 
 /// Bytes without a dtype, shared by every tensor that views them.
 #[pyclass(frozen, weakref, name = "UntypedStorage", module = "rushlight")]
@@ -34,25 +39,18 @@ impl PyStorage {
     #[staticmethod]
     #[pyo3(signature = (buffer, offset=0, nbytes=None))]
     fn _from_buffer(buffer: &Bound<'_, PyAny>, offset: usize, nbytes: Option<usize>) -> PyResult<Self> {
-        let py = buffer.py();
-        // SAFETY: the view holds the export until it dies; the second request only reads the address.
-        unsafe {
-            let view = Bound::from_owned_ptr_or_err(py, ffi::PyMemoryView_FromObject(buffer.as_ptr()))?;
-            let mut raw = std::mem::zeroed::<ffi::Py_buffer>();
-            if ffi::PyObject_GetBuffer(view.as_ptr(), &raw mut raw, ffi::PyBUF_SIMPLE) != 0 {
-                return Err(PyErr::fetch(py));
-            }
-            let (start, length, read_only) = (raw.buf.cast::<u8>(), raw.len as usize, raw.readonly != 0);
-            ffi::PyBuffer_Release(&raw mut raw);
-            let nbytes = nbytes.unwrap_or(length.saturating_sub(offset));
-            if offset.checked_add(nbytes).is_none_or(|end| end > length) {
-                return Err(PyValueError::new_err(format!(
-                    "{nbytes} bytes from {offset} on do not fit a buffer of {length} bytes"
-                )));
-            }
-            let owner: Box<Py<PyAny>> = Box::new(view.unbind());
-            Ok(PyStorage(Storage::new(Block::foreign(start.add(offset), nbytes, read_only, owner))))
+        let held = Held::get(buffer, ffi::PyBUF_SIMPLE)?;
+        let (start, length, read_only) =
+            (held.view().buf.cast::<u8>(), held.view().len as usize, held.view().readonly != 0);
+        let nbytes = nbytes.unwrap_or(length.saturating_sub(offset));
+        if offset.checked_add(nbytes).is_none_or(|end| end > length) {
+            return Err(PyValueError::new_err(format!(
+                "{nbytes} bytes from {offset} on do not fit a buffer of {length} bytes"
+            )));
         }
+        // SAFETY: the range lies within the buffer, which stays valid as long as it is held.
+        let block = unsafe { Block::foreign(start.add(offset), nbytes, read_only, Box::new(Keep::new(held))) };
+        Ok(PyStorage(Storage::new(block)))
     }
 
     fn nbytes(&self) -> usize {
@@ -68,10 +66,10 @@ impl PyStorage {
     }
 
     fn __getitem__(&self, index: isize) -> PyResult<u8> {
-        let pin = self.0.pin();
+        let pin = self.0.pin().map_err(raise)?;
         let length = pin.block().len() as isize;
         let place = if index < 0 { index + length } else { index };
-        if place < 0 || place >= length || self.0.device() == Device::Meta {
+        if place < 0 || place >= length {
             return Err(PyIndexError::new_err(format!("index {index} out of range for storage of size {length}")));
         }
         // SAFETY: within the pinned block.
@@ -103,21 +101,18 @@ impl PyStorage {
     }
 
     /// The bytes as a Python object, copied.
-    fn tobytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let pin = self.0.pin();
-        if self.0.device() == Device::Meta {
-            return PyBytes::new(py, &[]);
-        }
+    fn tobytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let pin = self.0.pin().map_err(raise)?;
         let mut copy = vec![0u8; pin.block().len()];
         // SAFETY: within the pinned block; copied without forming a reference into memory that others may write.
         unsafe { std::ptr::copy_nonoverlapping(pin.as_ptr(), copy.as_mut_ptr(), copy.len()) };
-        PyBytes::new(py, &copy)
+        Ok(PyBytes::new(py, &copy))
     }
 
     fn clone(&self) -> PyResult<PyStorage> {
         let copy = Storage::on(self.0.device(), self.0.len()).map_err(raise)?;
-        if self.0.device() == Device::Cpu {
-            let (to, from) = (copy.pin(), self.0.pin());
+        if self.0.device() != Device::Meta {
+            let (to, from) = (copy.pin().map_err(raise)?, self.0.pin().map_err(raise)?);
             // SAFETY: both blocks are pinned; the new one is as long as the old one was when it was asked.
             unsafe {
                 std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), to.block().len().min(from.block().len()))
@@ -126,11 +121,11 @@ impl PyStorage {
         Ok(PyStorage(copy))
     }
 
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyAny>, &'static str))> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         let rebuild = py.import("rushlight._utils")?.getattr("_rebuild_storage")?;
         let content = match self.0.device() {
             Device::Meta => self.0.len().into_pyobject(py)?.into_any(),
-            _ => self.tobytes(py).into_any(),
+            _ => self.tobytes(py)?.into_any(),
         };
         Ok((rebuild, (content, self.0.device().kind())))
     }
@@ -144,10 +139,7 @@ impl PyStorage {
     }
 
     unsafe fn __getbuffer__(slf: PyRef<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        if slf.0.device() != Device::Cpu {
-            return Err(PyBufferError::new_err("only storages in host memory have bytes"));
-        }
-        let pin = slf.0.pin();
+        let pin = slf.0.pin().map_err(|error| PyBufferError::new_err(error.to_string()))?;
         let (start, bytes, read_only) = (pin.as_ptr(), pin.block().len(), slf.0.is_read_only());
         // SAFETY: CPython gives a valid structure; the exporter is kept alive by the reference that this call stores.
         let status = unsafe {

@@ -61,12 +61,10 @@ pub fn is_contiguous(layout: &Layout, format: Option<&str>) -> Result<bool> {
     Ok(layout.numel() == 0 || (0..layout.rank()).filter(counts).all(|dim| ordered[dim] == layout.strides[dim]))
 }
 
-fn by_size(args: &Args, value: Option<Scalar>) -> Result<Output> {
+fn by_size(args: &Args, value: Scalar) -> Result<Output> {
     let options = Options::of(args)?;
     let tensor = options.empty(&sizes(args, 0)?, options.dtype())?;
-    if let Some(value) = value {
-        fill(&tensor, value)?;
-    }
+    fill(&tensor, value)?;
     options.finish(tensor)
 }
 
@@ -96,8 +94,14 @@ pub static ZEROS: Row = Row {
     >>> torch.zeros(2, 3)
     tensor([[0., 0., 0.],
             [0., 0., 0.]])",
-    run: Run::Compose(|args| by_size(args, Some(Scalar::ZERO))),
+    run: Run::Compose(|args| {
+        if args.ints(0)?.iter().any(|&size| size < 0) {
+            return Err(Error::runtime("zeros: Dimension size must be non-negative."));
+        }
+        by_size(args, Scalar::ZERO)
+    }),
     samples: &["(2, 3)", "()", "(0, 2)"],
+    errors: &[("(2, -1)", "RuntimeError", "zeros: Dimension size must be non-negative.")],
     reference: "np.zeros(size, dtype=dtype or np.float32)",
     ..BASE
 };
@@ -109,7 +113,7 @@ pub static ONES: Row = Row {
 
     >>> torch.ones(2)
     tensor([1., 1.])",
-    run: Run::Compose(|args| by_size(args, Some(Scalar::ONE))),
+    run: Run::Compose(|args| by_size(args, Scalar::ONE)),
     samples: &["(2, 3)", "()", "(0, 2)"],
     reference: "np.ones(size, dtype=dtype or np.float32)",
     ..BASE
@@ -344,17 +348,18 @@ pub static NEW_EMPTY_STRIDED: Row = Row {
 };
 
 /// Writes each index of a list to a tensor of one dtype.
-fn write_ints(tensor: &Tensor, numbers: impl Iterator<Item = i64>) {
+fn write_ints(tensor: &Tensor, numbers: impl Iterator<Item = i64>) -> Result<()> {
     if tensor.device() != Device::Cpu {
-        return;
+        return Ok(());
     }
-    let pin = tensor.storage().pin();
+    let pin = tensor.storage().pin()?;
     dispatch!(tensor.dtype(), T in all => {
         for (place, number) in numbers.take(tensor.numel()).enumerate() {
             // SAFETY: the tensor is fresh, contiguous, and `place` lies within it.
             unsafe { pin.as_ptr().cast::<T>().add(place).write(T::from_scalar(Scalar::Int(number))) };
         }
     });
+    Ok(())
 }
 
 pub static EYE: Row = Row {
@@ -418,7 +423,7 @@ fn triangle(args: &Args, before: bool) -> Result<Output> {
             own.map(move |column| (row as i64, column as i64))
         })
     };
-    write_ints(&tensor, places().map(|place| place.0).chain(places().map(|place| place.1)));
+    write_ints(&tensor, places().map(|place| place.0).chain(places().map(|place| place.1)))?;
     options.finish(tensor)
 }
 

@@ -204,7 +204,8 @@ fn borders(args: &Args, own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor>
         };
         let place = |at: isize| low + mode.source(at - low, high - low);
         let places: Vec<i64> = (-before..size + after).map(|at| place(at) as i64).collect();
-        whole = op!(INDEX_SELECT, whole, dim, crate::from_slice(&places)?)?;
+        let places = crate::convert::to_device(&crate::from_slice(&places)?, own.device())?;
+        whole = op!(INDEX_SELECT, whole, dim, places)?;
     }
     Ok(if whole.ptr_eq(own) { op!(crate::convert::CLONE, own)? } else { whole })
 }

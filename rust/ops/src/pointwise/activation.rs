@@ -13,7 +13,6 @@ use crate::row::{DTypes, Row, Run, Variants};
 use crate::value::{Output, Value};
 
 /// What activations have in common: they live in `nn.functional`, and many work in place.
-#[allow(clippy::declare_interior_mutable_const)]
 const ACTIVATION: Row = Row {
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
@@ -376,7 +375,7 @@ pub static HARDSWISH: Row = Row {
     doc: "Each element times its hardsigmoid.
 
     >>> torch.nn.functional.hardswish(torch.tensor([-4., 1., 4.]))
-    tensor([-0.0000,  0.6667,  4.0000])",
+    tensor([-0.0000, 0.6667, 4.0000])",
     run: common(tiles! {
         for<S> [f32, f64] (|x| {
             let y = x + 3.0;

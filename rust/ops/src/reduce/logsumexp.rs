@@ -19,7 +19,7 @@ pub static LOGSUMEXP: Row = Row {
     out = log(sum(exp(self), dim))
 
     >>> torch.logsumexp(torch.tensor([1000., 1000.]), 0)
-    tensor(1000.6931)",
+    tensor(1000.6932)",
     dtypes: DTypes::REAL.and(DTypes::BOOL),
     run: Run::Kernel(Kernel {
         infer: |args| {

@@ -11,7 +11,6 @@ use crate::value::{Ints, Output};
 use crate::view::RESHAPE;
 use crate::view::reshape::{VIEW, sizes_value};
 
-#[allow(clippy::declare_interior_mutable_const)]
 const BASE: Row = Row { dtypes: DTypes::ALL, derivative: Derivative::Composed, ..Row::BASE };
 
 pub static FLATTEN: Row = Row {
@@ -61,7 +60,7 @@ pub static UNFLATTEN: Row = Row {
         }
         let own = tensor.sizes().get(dim).copied().unwrap_or(1);
         let inner = rushlight_core::layout::infer_size(wanted, own as usize).map_err(|_| {
-            let (known, message) = (to_dims(wanted), "doesn't multiply up to the size of dim");
+            let (known, message) = (to_dims(wanted), "don't multiply up to the size of dim");
             Error::runtime(format!(
                 "unflatten: Provided sizes {} {message} {dim} ({own}) in the input tensor",
                 Shape(&known)

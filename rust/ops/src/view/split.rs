@@ -97,7 +97,6 @@ pub static SPLIT_WITH_SIZES: Row = Row {
     ..BY_SIZES
 };
 
-#[allow(clippy::declare_interior_mutable_const)]
 const BY_SIZES: Row = Row {
     dtypes: DTypes::ALL,
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| rejoin(d, d.int(2)))]),
@@ -212,6 +211,12 @@ pub static TENSOR_SPLIT_TENSOR: Row = Row {
                 "tensor_split expected tensor_indices_or_sections to have dtype of long, but got ".to_owned()
                     + places.dtype().title(),
             ));
+        }
+        if places.device() != crate::Device::Cpu {
+            return Err(Error::runtime(format!(
+                "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on {}",
+                places.device()
+            )));
         }
         let list = crate::to_vec::<i64>(places)?;
         match (places.rank(), list.as_slice()) {
