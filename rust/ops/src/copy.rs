@@ -1,7 +1,7 @@
 //! Copies between any two layouts and dtypes.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{Device, Error, Layout, Result};
+use rushlight_core::{Device, Layout, Result};
 use rushlight_cpu::pointwise::Lane;
 
 use crate::call::Target;

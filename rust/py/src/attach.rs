@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use rushlight::Result;
+use rushlight_core::fork::ChildHook;
 
 use crate::errors::carry;
 
@@ -55,8 +56,10 @@ impl Drop for Flag {
     }
 }
 
+pub static IN_CHILD: ChildHook = ChildHook::new(forget_threads);
+
 /// In a forked child the other threads' work does not exist.
-pub fn forget_threads() {
+fn forget_threads() {
     WORKING.store(usize::from(is_detached()), Ordering::Release);
     WAITING.store(0, Ordering::Release);
 }

@@ -46,7 +46,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     rushlight::install();
     rushlight::host::set_detach(attach::while_detached);
     rushlight::host::set_alone(attach::wait_until_alone);
-    rushlight_core::fork::on_child(attach::forget_threads);
+    attach::IN_CHILD.enrol();
     rushlight::host::set_warn(autograd::warn);
     let class = class::make(py)?;
     // SAFETY: the class was just made and lives for ever.
