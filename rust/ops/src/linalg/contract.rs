@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::derive::Derivative;
 use crate::op;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
 use crate::value::{Args, Ints, Output};
 use crate::view::transpose::permuted;
 
@@ -52,6 +52,10 @@ pub static INNER: Row = Row {
 
     >>> torch.inner(torch.tensor([1, 2, 3]), torch.tensor([0, 2, 1]))
     tensor(7)",
+    out: Out::new(
+        Accepts::Same,
+        &["tensordot: Expected the output tensor to have dtype {Result}, but got an output tensor with dtype {Out}"],
+    ),
     dtypes: DTypes::NUMBERS,
     run: Run::Compose(|args| {
         let (a, b) = (args.tensor(0)?, args.tensor(1)?);
@@ -107,6 +111,10 @@ pub static TENSORDOT: Row = Row {
     >>> torch._tensordot(torch.ones(2, 3), torch.ones(3, 2), (1,), (0,))
     tensor([[3., 3.],
             [3., 3.]])",
+    out: Out::new(
+        Accepts::Same,
+        &["tensordot: Expected the output tensor to have dtype {Result}, but got an output tensor with dtype {Out}"],
+    ),
     dtypes: DTypes::NUMBERS,
     run: Run::Compose(|args| tensordot(args).map(Output::Tensor)),
     derivative: Derivative::Composed,
@@ -165,6 +173,7 @@ The first and the last may be vectors.
 
     >>> torch.linalg.multi_dot([torch.ones(2, 3), torch.ones(3, 4), torch.ones(4)])
     tensor([12., 12.])",
+    out: Out::new(Accepts::Same, &["multi_dot(): expected out tensor to have dtype {result} but got {out}"]),
     dtypes: DTypes::NUMBERS,
     run: Run::Compose(|args| multi_dot(&args.tensors(0)?).map(Output::Tensor)),
     derivative: Derivative::Composed,

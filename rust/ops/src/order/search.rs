@@ -7,19 +7,26 @@ use rushlight_cpu::order::Sortable;
 
 use crate::derive::Derivative;
 use crate::reduce::softmax::prepared;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
 use crate::value::{Args, Output};
 
+const POSITIONS: Out = Out::new(
+    Accepts::Same,
+    &[
+        "torch.searchsorted(): output tensor's dtype is wrong, it can only be Int(int32) or Long(int64) depending on whether out_int32 flag is True, but we got output tensor's dtype {Out}",
+    ],
+);
 const WHY: Derivative = Derivative::NonDifferentiable("its result is a place");
 
 pub static SEARCHSORTED: Row = Row {
     name: "searchsorted",
-    variants: Variants::FUNCTION.and(Variants::STRICT_OUT),
+    variants: Variants::FUNCTION.and(Variants::OUT),
     signature: "(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
     doc: "The places where elements of `input` would go into sorted lines so that these stay sorted; before equal elements, or with `right` behind them.
 
     >>> torch.searchsorted(torch.tensor([1, 3, 5]), torch.tensor([3, 6]))
     tensor([1, 3])",
+    out: POSITIONS,
     dtypes: DTypes::REAL,
     run: Run::Body(|args| search(args.tensor(0)?, args.tensor(1)?, &options(args)?).map(Output::Tensor)),
     derivative: WHY,
@@ -29,12 +36,13 @@ pub static SEARCHSORTED: Row = Row {
 
 pub static SEARCHSORTED_SCALAR: Row = Row {
     name: "searchsorted.Scalar",
-    variants: Variants::FUNCTION.and(Variants::STRICT_OUT),
+    variants: Variants::FUNCTION.and(Variants::OUT),
     signature: "(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
     doc: "The place where a number would go into a sorted line.
 
     >>> torch.searchsorted(torch.tensor([1, 3, 5]), 4)
     tensor(2)",
+    out: POSITIONS,
     dtypes: DTypes::REAL,
     run: Run::Body(|args| {
         let value = crate::create::scalar_of(args.scalar(1)?, value_dtype(args, 0, 1)?, args.tensor(0)?.device())?;
@@ -47,12 +55,13 @@ pub static SEARCHSORTED_SCALAR: Row = Row {
 
 pub static BUCKETIZE: Row = Row {
     name: "bucketize",
-    variants: Variants::FUNCTION.and(Variants::STRICT_OUT),
+    variants: Variants::FUNCTION.and(Variants::OUT),
     signature: "(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
     doc: "The number of the interval between `boundaries` in which each element lies.
 
     >>> torch.bucketize(torch.tensor([3., 6.]), torch.tensor([1., 3., 5.]))
     tensor([1, 3])",
+    out: POSITIONS,
     dtypes: DTypes::REAL,
     run: Run::Body(|args| bucketize(args, args.tensor(0)?)),
     derivative: WHY,
@@ -63,12 +72,13 @@ pub static BUCKETIZE: Row = Row {
 
 pub static BUCKETIZE_SCALAR: Row = Row {
     name: "bucketize.Scalar",
-    variants: Variants::FUNCTION.and(Variants::STRICT_OUT),
+    variants: Variants::FUNCTION.and(Variants::OUT),
     signature: "(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
     doc: "The number of the interval between `boundaries` in which a number lies.
 
     >>> torch.bucketize(3, torch.tensor([1, 3, 5]))
     tensor(1)",
+    out: POSITIONS,
     dtypes: DTypes::REAL,
     run: Run::Body(|args| {
         let value = crate::create::scalar_of(args.scalar(0)?, value_dtype(args, 1, 0)?, args.tensor(1)?.device())?;

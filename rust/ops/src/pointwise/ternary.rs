@@ -8,7 +8,7 @@ use super::common;
 use super::numbers::{Analytic, ComplexMath, Narrow};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
 use crate::value::Value;
 
 pub static LERP: Row = Row {
@@ -143,6 +143,7 @@ pub static NAN_TO_NUM: Row = Row {
 
     >>> torch.nan_to_num(torch.tensor([float('nan'), float('inf')]), posinf=9.)
     tensor([0., 9.])",
+    out: Out::new(Accepts::Same, &["nan_to_num: dtype of out: {Out} should be same as input: {Result}"]),
     run: Run::Defer(|mut args| {
         let (low, high) = extremes(args.tensor(0)?.dtype());
         for (place, default) in [(1, 0.0), (2, high), (3, low)] {

@@ -13,7 +13,7 @@ use super::softmax::{lines, prepared, settle, workplace};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::op;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output, Value};
 
 pub static CUMSUM: Row = Row {
@@ -24,6 +24,7 @@ pub static CUMSUM: Row = Row {
 
     >>> torch.cumsum(torch.tensor([1, 2, 3]), dim=0)
     tensor([1, 3, 6])",
+    out: Out::ASKED,
     run: Run::Kernel(Kernel { infer, cpu: |args, results| sums(args, &results[0]) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
         let dim = d.int(1);
@@ -43,6 +44,7 @@ pub static CUMPROD: Row = Row {
 
     >>> torch.cumprod(torch.tensor([1, 2, 3]), dim=0)
     tensor([1, 2, 6])",
+    out: Out::ASKED,
     run: Run::Kernel(Kernel { infer, cpu: |args, results| products(args, &results[0]) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
         let grad = d.grad();
@@ -88,7 +90,7 @@ pub static RECURRENCE: Row = Row {
 
 pub static CUMMAX: Row = Row {
     name: "cummax",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int dim) -> (Tensor values, Tensor indices)",
     doc: "The largest element so far along `dim`, and where it stands (the last of equals).
 
@@ -96,6 +98,7 @@ pub static CUMMAX: Row = Row {
     torch.return_types.cummax(
     values=tensor([1., 3., 3.]),
     indices=tensor([0, 1, 1]))",
+    out: Out::new(Accepts::Same, &["expected scalar_type {Result} but found {Out}"]).apart(),
     dtypes: ORDERED,
     run: Run::Kernel(Kernel { infer: infer_best, cpu: |args, results| best(args, results, true) }),
     derivative: BEST,
@@ -106,7 +109,7 @@ pub static CUMMAX: Row = Row {
 
 pub static CUMMIN: Row = Row {
     name: "cummin",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int dim) -> (Tensor values, Tensor indices)",
     doc: "The smallest element so far along `dim`, and where it stands (the last of equals).
 
@@ -114,6 +117,7 @@ pub static CUMMIN: Row = Row {
     torch.return_types.cummin(
     values=tensor([3., 1., 1.]),
     indices=tensor([0, 1, 1]))",
+    out: Out::new(Accepts::Same, &["expected scalar_type {Result} but found {Out}"]).apart(),
     dtypes: ORDERED,
     run: Run::Kernel(Kernel { infer: infer_best, cpu: |args, results| best(args, results, false) }),
     derivative: BEST,
@@ -130,6 +134,7 @@ pub static LOGCUMSUMEXP: Row = Row {
 
     >>> torch.logcumsumexp(torch.tensor([0., 0., 0.]), dim=0)
     tensor([0.0000, 0.6931, 1.0986])",
+    out: Out::new(Accepts::Same, &["expected scalar_type {Result} but found {Out}"]),
     dtypes: DTypes::FLOATS,
     run: Run::Kernel(Kernel {
         infer: |args| {
@@ -146,6 +151,9 @@ pub static LOGCUMSUMEXP: Row = Row {
         cpu: |args, results| log_sums(args, &results[0]),
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+        if d.rank(0) == 0 {
+            return d.grad();
+        }
         // sum over i >= k of g[i] exp(x[k] - y[i]), for positive and negative g apart, in logarithms.
         let lowest = match d.facts(0).map(|facts| facts.dtype) {
             Some(DType::F64) => f64::MIN,
@@ -169,12 +177,13 @@ pub static LOGCUMSUMEXP: Row = Row {
 
 pub static DIFF: Row = Row {
     name: "diff",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
     doc: "The differences of neighbours along `dim`, `n` times over.
 
     >>> torch.diff(torch.tensor([1, 3, 2]))
     tensor([ 2, -1])",
+    out: Out::CAST.apart(),
     run: Run::Compose(|args| {
         let own = args.tensor(0)?;
         if own.rank() == 0 {

@@ -9,12 +9,12 @@ use super::{Over, restored};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::pointwise::compare::{EQ, ISNAN, MAXIMUM, MINIMUM};
-use crate::row::{Kernel, Row, Run, Spec, Variants};
+use crate::row::{Accepts, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 
 pub static MAX_DIM: Row = Row {
     name: "max.dim",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
     doc: "The largest elements along `dim`, and the places where they first stand; NaN is the largest of all.
 
@@ -22,6 +22,7 @@ pub static MAX_DIM: Row = Row {
     torch.return_types.max(
     values=tensor([3., 4.]),
     indices=tensor([1, 0]))",
+    out: Out::STRICT,
     dtypes: ORDERED,
     run: Run::Kernel(Kernel { infer: infer_places, cpu: |args, results| run_places(args, results, true) }),
     derivative: PLACED,
@@ -78,7 +79,7 @@ pub static MAX_OTHER: Row = Row {
 
 pub static MIN_DIM: Row = Row {
     name: "min.dim",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
     doc: "The smallest elements along `dim`, and the places where they first stand; NaN is the smallest of all.
 
@@ -86,6 +87,7 @@ pub static MIN_DIM: Row = Row {
     torch.return_types.min(
     values=tensor([1., 2.]),
     indices=tensor([0, 1]))",
+    out: Out::STRICT,
     dtypes: ORDERED,
     run: Run::Kernel(Kernel { infer: infer_places, cpu: |args, results| run_places(args, results, false) }),
     derivative: PLACED,
@@ -142,12 +144,18 @@ pub static MIN_OTHER: Row = Row {
 
 pub static AMAX: Row = Row {
     name: "amax",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int[] dim=[], bool keepdim=False) -> Tensor",
     doc: "The largest elements along one or several dimensions; equal ones share the gradient.
 
     >>> torch.amax(torch.tensor([[1., 3.], [4., 2.]]), 1)
     tensor([3., 4.])",
+    out: Out::new(
+        Accepts::Same,
+        &[
+            "Expected the dtype for input and out to match, but got {Result} for input's dtype and {Out} for out's dtype.",
+        ],
+    ),
     dtypes: ORDERED,
     run: Run::Kernel(Kernel {
         infer: |args| infer_values(args, "max_values"),
@@ -162,12 +170,18 @@ pub static AMAX: Row = Row {
 
 pub static AMIN: Row = Row {
     name: "amin",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int[] dim=[], bool keepdim=False) -> Tensor",
     doc: "The smallest elements along one or several dimensions; equal ones share the gradient.
 
     >>> torch.amin(torch.tensor([[1., 3.], [4., 2.]]), 1)
     tensor([1., 2.])",
+    out: Out::new(
+        Accepts::Same,
+        &[
+            "Expected the dtype for input and out to match, but got {Result} for input's dtype and {Out} for out's dtype.",
+        ],
+    ),
     dtypes: ORDERED,
     run: Run::Kernel(Kernel {
         infer: |args| infer_values(args, "min_values"),
@@ -182,7 +196,7 @@ pub static AMIN: Row = Row {
 
 pub static AMINMAX: Row = Row {
     name: "aminmax",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
     doc: "The smallest and the largest elements along `dim`, or of all.
 
@@ -190,6 +204,7 @@ pub static AMINMAX: Row = Row {
     torch.return_types.aminmax(
     min=tensor(1.),
     max=tensor(3.))",
+    out: Out::STRICT,
     dtypes: ORDERED,
     run: Run::Kernel(Kernel {
         infer: |args| {
@@ -236,12 +251,13 @@ pub static AMINMAX: Row = Row {
 
 pub static ARGMAX: Row = Row {
     name: "argmax",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
     doc: "Where the largest element along `dim` first stands, or the largest of all in row-major order.
 
     >>> torch.argmax(torch.tensor([[1., 3.], [4., 2.]]))
     tensor(2)",
+    out: Out::STRICT,
     dtypes: crate::row::DTypes::REAL,
     run: Run::Kernel(Kernel { infer: infer_arg, cpu: |args, results| run_arg(args, results, true) }),
     derivative: Derivative::NonDifferentiable("its result is a place"),
@@ -256,12 +272,13 @@ pub static ARGMAX: Row = Row {
 
 pub static ARGMIN: Row = Row {
     name: "argmin",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
     doc: "Where the smallest element along `dim` first stands, or the smallest of all in row-major order.
 
     >>> torch.argmin(torch.tensor([[1., 3.], [4., 2.]]), dim=0)
     tensor([0, 1])",
+    out: Out::STRICT,
     dtypes: crate::row::DTypes::REAL,
     run: Run::Kernel(Kernel { infer: infer_arg, cpu: |args, results| run_arg(args, results, false) }),
     derivative: Derivative::NonDifferentiable("its result is a place"),

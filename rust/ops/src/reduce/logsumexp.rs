@@ -6,7 +6,7 @@ use rushlight_cpu::reduce::log_sum_exp;
 
 use super::{Over, restored};
 use crate::derive::{Derivative, Saves, formula};
-use crate::row::{DTypes, Kernel, Row, Run, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Variants};
 use crate::value::Args;
 
 pub static LOGSUMEXP: Row = Row {
@@ -20,6 +20,7 @@ pub static LOGSUMEXP: Row = Row {
 
     >>> torch.logsumexp(torch.tensor([1000., 1000.]), 0)
     tensor(1000.6931)",
+    out: Out::new(Accepts::Cast, &["logsumexp(): Expected floating point type for result tensor, but got: {Out}"]),
     dtypes: DTypes::REAL.and(DTypes::BOOL),
     run: Run::Kernel(Kernel {
         infer: |args| {
