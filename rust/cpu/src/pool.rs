@@ -155,6 +155,15 @@ pub unsafe fn scatter(
     }, else => ())
 }
 
+/// Whether `count` places all lie within a plane of `area` elements.
+///
+/// # Safety
+/// `places` holds `count`.
+pub unsafe fn within(places: *const i64, count: usize, area: usize) -> bool {
+    // SAFETY: the caller's promise.
+    (0..count).all(|at| unsafe { (*places.add(at) as u64) < area as u64 })
+}
+
 /// Takes the value at each of `pixels` places out of a plane of `area`.
 ///
 /// # Safety

@@ -12,19 +12,19 @@ use crate::reduce::{Over, one_dim};
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Args;
 
-const KTH: Out = Out::new(
+const OUT_KTH: Out = Out::new(
     Accepts::Same,
     &["output values must be of same type as input", "output indices must be of scalar type Long"],
 )
 .apart();
-const MEDIAN: Out = Out::new(
+const OUT_MEDIAN: Out = Out::new(
     Accepts::Same,
     &[
         "Expected tensor for 'values' to have the same type as tensor for argument #2 'self'; but type torch.{Out}Tensor does not equal torch.{Result}Tensor (while checking arguments for median)",
         "Expected tensor for argument #1 'indices' to have scalar type Long; but got torch.{Out}Tensor instead (while checking arguments for median)",
     ],
 );
-const MODE: Out = Out::new(
+const OUT_MODE: Out = Out::new(
     Accepts::Same,
     &[
         "expected scalar type '{Result}' but got '{Out}' for values output",
@@ -85,7 +85,7 @@ pub static KTHVALUE: Row = Row {
     torch.return_types.kthvalue(
     values=tensor(2),
     indices=tensor(2))",
-    out: KTH,
+    out: OUT_KTH,
     dtypes: DTypes::REAL,
     run: Run::Kernel(Kernel {
         infer: |args| {
@@ -136,7 +136,7 @@ pub static MEDIAN_DIM: Row = Row {
     torch.return_types.median(
     values=tensor([2]),
     indices=tensor([2]))",
-    out: MEDIAN,
+    out: OUT_MEDIAN,
     dtypes: DTypes::REAL,
     run: Run::Kernel(Kernel {
         infer: |args| infer_one(args, 1),
@@ -176,7 +176,7 @@ pub static NANMEDIAN_DIM: Row = Row {
     torch.return_types.nanmedian(
     values=tensor([2.]),
     indices=tensor([2]))",
-    out: MEDIAN,
+    out: OUT_MEDIAN,
     dtypes: DTypes::REAL,
     run: Run::Kernel(Kernel {
         infer: |args| infer_one(args, 1),
@@ -197,7 +197,7 @@ pub static MODE: Row = Row {
     torch.return_types.mode(
     values=tensor(1),
     indices=tensor(2))",
-    out: MODE,
+    out: OUT_MODE,
     dtypes: ORDERED,
     run: Run::Kernel(Kernel {
         infer: |args| infer_one(args, 1),

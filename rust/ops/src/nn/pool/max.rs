@@ -1,0 +1,242 @@
+//! The largest element of each window, and the elements at given places.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{DType, Error, Result};
+use rushlight_cpu::pool::{Axis, gather, max, scatter, within};
+
+use super::{MEANT, Plan, address, computed, count_planes, unfit, with_space, words};
+use crate::derive::{Derivative, Saves, formula};
+use crate::expr::Expr;
+use crate::nn::{plain, refused, zeros_like_input};
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::value::{Args, Output};
+
+/// Windows along each dimension of space.
+fn axes(input: &[isize], output: &[isize], lists: [&[i64]; 4]) -> [Axis; 3] {
+    let [kernel, stride, padding, dilation] = lists;
+    let mut axes = [Axis::FLAT; 3];
+    let missing = 3 - kernel.len();
+    for dim in 0..kernel.len() {
+        axes[missing + dim] = Axis {
+            size: input[dim] as usize,
+            output: output[dim] as usize,
+            kernel: kernel[dim] as usize,
+            stride: stride[dim] as usize,
+            padding: padding[dim] as usize,
+            dilation: dilation[dim] as usize,
+        };
+    }
+    axes
+}
+
+pub static MAX_POOL: Row = Row {
+    name: "_max_pool",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, int[] kernel_size, int[] stride, int[] padding, int[] dilation, int[] output) -> (Tensor, Tensor)",
+    doc: "The largest element of each window and its place among the elements of its channel; `output` are the sizes of space.
+
+    >>> torch._max_pool(torch.tensor([[1., 3., 2., 0.]]), (2,), (2,), (0,), (1,), (2,))
+    (tensor([[3., 2.]]), tensor([[1, 2]]))",
+    dtypes: DTypes::REAL,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let input = args.tensor(0)?;
+            let sizes = with_space(input, args.ints(5)?)?;
+            Ok(vec![Spec::new(&sizes, input.dtype(), input), Spec::new(&sizes, DType::I64, input)])
+        },
+        cpu: |args, results| {
+            let input = plain(args.tensor(0)?, results[0].dtype())?;
+            let lists = [args.ints(1)?, args.ints(2)?, args.ints(3)?, args.ints(4)?];
+            let dims = lists[0].len();
+            let space = |tensor: &Tensor| tensor.sizes()[tensor.rank() - dims..].to_vec();
+            if dims == 0 || dims > 3 || lists.iter().any(|list| list.len() != dims || list.iter().any(|&n| n < 0)) {
+                return Err(unfit(&input));
+            }
+            let axes = axes(&space(&input), &space(&results[0]), lists);
+            if !axes.iter().all(Axis::fits) {
+                return Err(unfit(&input));
+            }
+            let count = count_planes(&input, dims);
+            let (_input, _output, _places) = (input.storage().pin(), results[0].storage().pin(), results[1].storage().pin());
+            if results[0].numel() > 0 {
+                // SAFETY: row-major operands, pinned, of the sizes that the axes say; the results are fresh.
+                unsafe { max(input.dtype(), &axes, count, address(&input), address(&results[0]), address(&results[1]).cast()) };
+            }
+            Ok(())
+        },
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::result(1).and(Saves::input(0)), |d| {
+        scattered(d.grad(), d.result_of(1), d.input(0), d.ints(1).len())
+    })]),
+    node: "MaxPool2DWithIndicesBackward0",
+    samples: &["t(2, 3, 4, 4), (2, 2), (2, 2), (0, 0), (1, 1), (2, 2)"],
+    reference: "",
+    ..Row::BASE
+};
+
+/// The places as a kernel reads them; each lies within a plane of `area` elements.
+fn places_within(places: &Tensor, area: usize) -> Result<Tensor> {
+    let places = plain(places, DType::I64)?;
+    let pin = places.storage().pin();
+    // SAFETY: the tensor is row-major int64 and pinned.
+    if !unsafe { within(address(&places).cast(), places.numel(), area) } {
+        return Err(Error::index(format!("a place is not within a plane of {area} elements")));
+    }
+    drop(pin);
+    Ok(places)
+}
+
+/// Planes of both tensors are of `dims` dimensions, and as many.
+fn check_planes(a: &Tensor, b: &Tensor, dims: usize) -> Result<()> {
+    if a.rank() < dims || b.rank() < dims || count_planes(a, dims) != count_planes(b, dims) {
+        return Err(unfit(a));
+    }
+    Ok(())
+}
+
+fn plane(tensor: &Tensor, dims: usize) -> usize {
+    tensor.sizes()[tensor.rank() - dims..].iter().product::<isize>() as usize
+}
+
+fn scattered(values: Expr, places: Expr, like: Expr, dims: usize) -> Expr {
+    match (places.done(), like.done()) {
+        (Ok(places), Ok(like)) => values.call(&SCATTER, [places.into(), like.into(), dims.into()]),
+        (Err(error), _) | (_, Err(error)) => Expr::Failed(error),
+    }
+}
+
+/// Does not depend on the values of `like`, and says so with a gradient of zeros, as torch does.
+pub static SCATTER: Row = Row {
+    name: "_pool_scatter",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, Tensor places, Tensor like, int dims) -> Tensor",
+    doc: "Zeros like `like` with the values of `self` added at their places in each plane of `dims` dimensions.
+
+    >>> torch._pool_scatter(torch.tensor([[3., 2.]]), torch.tensor([[1, 2]]), torch.ones(1, 4), 1)
+    tensor([[0., 3., 2., 0.]])",
+    dtypes: MEANT,
+    run: Run::Kernel(Kernel {
+        infer: |args| Ok(vec![Spec::new(args.tensor(2)?.sizes(), args.tensor(0)?.dtype(), args.tensor(0)?)]),
+        cpu: |args, results| {
+            let dims = args.int(3)? as usize;
+            check_planes(&results[0], args.tensor(1)?, dims)?;
+            if args.tensor(0)?.sizes() != args.tensor(1)?.sizes() {
+                return Err(unfit(args.tensor(0)?));
+            }
+            let places = places_within(args.tensor(1)?, plane(&results[0], dims))?;
+            let (count, sizes) = (count_planes(&results[0], dims), [plane(&places, dims), plane(&results[0], dims)]);
+            let _places = places.storage().pin();
+            // SAFETY: row-major operands of these sizes; the places come from the kernel that found them.
+            computed(&results[0], args.tensor(0)?, |dtype, input, output| unsafe {
+                scatter(dtype, count, sizes, input, address(&places).cast(), output)
+            })
+        },
+    }),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::input(1), |d| match d.input(1).done() {
+            Ok(places) => d.grad().call(&GATHER, [places.into(), d.int(3).into()]),
+            Err(error) => Expr::Failed(error),
+        }),
+        formula(2, Saves::NOTHING, |d| zeros_like_input(d, 2)),
+    ]),
+    node: "MaxPool2DWithIndicesBackwardBackward0",
+    samples: &["t(2, 3), i(4, 2, 3), t(2, 4), 1"],
+    reference: "",
+    ..Row::BASE
+};
+
+pub static GATHER: Row = Row {
+    name: "_pool_gather",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, Tensor places, int dims) -> Tensor",
+    doc: "The values at `places` of each plane of `dims` dimensions.
+
+    >>> torch._pool_gather(torch.tensor([[5., 6., 7.]]), torch.tensor([[2, 0]]), 1)
+    tensor([[7., 5.]])",
+    dtypes: MEANT,
+    run: Run::Kernel(Kernel {
+        infer: |args| Ok(vec![Spec::new(args.tensor(1)?.sizes(), args.tensor(0)?.dtype(), args.tensor(0)?)]),
+        cpu: |args, results| {
+            let dims = args.int(2)? as usize;
+            check_planes(args.tensor(0)?, args.tensor(1)?, dims)?;
+            let places = places_within(args.tensor(1)?, plane(args.tensor(0)?, dims))?;
+            let (count, sizes) = (count_planes(&places, dims), [plane(&places, dims), plane(args.tensor(0)?, dims)]);
+            let _places = places.storage().pin();
+            // SAFETY: as for `SCATTER`.
+            computed(&results[0], args.tensor(0)?, |dtype, input, output| unsafe {
+                gather(dtype, count, sizes, input, address(&places).cast(), output)
+            })
+        },
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(1).and(Saves::input(0)), |d| {
+        scattered(d.grad(), d.input(1), d.input(0), d.int(2) as usize)
+    })]),
+    samples: &["t(2, 4), i(4, 2, 3), 1"],
+    reference: "",
+    ..Row::BASE
+};
+
+fn max_pool(args: &Args, dims: usize) -> Result<Vec<Tensor>> {
+    let plan = Plan::read(args, dims, Some(4), args.bool(5)?)?;
+    let input = args.tensor(0)?;
+    if !DTypes::REAL.has(input.dtype()) || (dims == 1 && !input.dtype().is_floating()) {
+        let kernel = if dims == 1 { "max_pool1d_impl".into() } else { words(args, dims) };
+        return Err(refused(&kernel, input.dtype()));
+    }
+    let [kernel, stride, padding, dilation] = plan.lists;
+    let outputs = MAX_POOL.call([
+        input.into(),
+        kernel.into(),
+        stride.into(),
+        padding.into(),
+        dilation.into(),
+        plan.output.into(),
+    ])?;
+    Ok(outputs.into_tensors())
+}
+
+macro_rules! max_rows {
+    ($($row:ident $name:literal $alias:literal $both:ident $with:literal $with_alias:literal $dims:literal $dtypes:expr, $sample:expr, $doc:literal $example:literal;)*) => {$(
+        pub static $row: Row = Row {
+            name: $name,
+            aliases: &[$alias],
+            variants: Variants::FUNCTION,
+            signature: "(Tensor self, int[] kernel_size, int[]? stride=None, int[] padding=0, int[] dilation=1, bool ceil_mode=False) -> Tensor",
+            doc: concat!("The largest element of each window of ", $doc, ".\n\n", $example),
+            dtypes: $dtypes,
+            run: Run::Compose(|args| {
+                let first = max_pool(args, $dims)?.into_iter().next();
+                first.map(Output::Tensor).ok_or_else(|| Error::runtime("pooling gave nothing"))
+            }),
+            derivative: Derivative::Composed,
+            samples: $sample,
+            reference: "",
+            ..Row::BASE
+        };
+        pub static $both: Row = Row {
+            name: $with,
+            aliases: &[$with_alias],
+            variants: Variants::FUNCTION,
+            signature: "(Tensor self, int[] kernel_size, int[]? stride=None, int[] padding=0, int[] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
+            doc: concat!("The largest element of each window of ", $doc, ", and its place among the elements of its channel."),
+            dtypes: $dtypes,
+            run: Run::Compose(|args| max_pool(args, $dims).map(Output::Tuple)),
+            derivative: Derivative::Composed,
+            samples: $sample,
+            reference: "",
+            ..Row::BASE
+        };
+    )*};
+}
+
+max_rows! {
+    MAX_POOL1D "max_pool1d" "nn.functional.max_pool1d" MAX_POOL1D_BOTH "max_pool1d_with_indices" "nn.functional.max_pool1d_with_indices" 1 DTypes::FLOATS,
+        &["t(2, 3, 8), 2", "t(3, 8), 3, 2, 1, 2, True"], "sequences `(N, C, L)` or `(C, L)`" "    >>> torch.max_pool1d(torch.tensor([[1., 3., 2., 0.]]), 2)
+    tensor([[3., 2.]])";
+    MAX_POOL2D "max_pool2d" "nn.functional.max_pool2d" MAX_POOL2D_BOTH "max_pool2d_with_indices" "nn.functional.max_pool2d_with_indices" 2 DTypes::REAL,
+        &["t(2, 3, 4, 6), 2", "t(3, 7, 7), 3, 2, 1, 2, True"], "images `(N, C, H, W)` or `(C, H, W)`" "    >>> torch.max_pool2d(torch.tensor([[[1., 3.], [2., 0.]]]), 2)
+    tensor([[[3.]]])";
+    MAX_POOL3D "max_pool3d" "nn.functional.max_pool3d" MAX_POOL3D_BOTH "max_pool3d_with_indices" "nn.functional.max_pool3d_with_indices" 3 DTypes::REAL,
+        &["t(2, 3, 4, 4, 4), 2"], "volumes `(N, C, D, H, W)` or `(C, D, H, W)`" "    >>> torch.max_pool3d(torch.tensor([[[[1., 3.], [2., 0.]]]]), (1, 2, 2))
+    tensor([[[[3.]]]])";
+}

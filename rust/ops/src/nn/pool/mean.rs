@@ -1,0 +1,282 @@
+//! The mean of each window, and values spread over windows.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::layout::{Shape, to_dims};
+use rushlight_core::{DType, Error, Result};
+use rushlight_cpu::pool::{Means, Window};
+
+use super::{MEANT, Plan, computed, count_planes, unfit, with_space, words};
+use crate::derive::{Derivative, Saves, formula};
+use crate::expr::Expr;
+use crate::nn::{refused, zeros_like_input};
+use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
+use crate::value::{Args, Ints, Output, Value};
+
+/// Means over windows; the last arguments say the windows, so that forward and spreading agree.
+pub static MEANS: Row = Row {
+    name: "_avg_pool",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, int[] starts, int[] ends, int[] lengths, int[] output, int? divisor) -> Tensor",
+    doc: "Means over windows, which are listed axis by axis: where each starts and ends, and the length it counts for.
+
+    >>> torch._avg_pool(torch.tensor([[1., 3., 2., 0.]]), (0, 2), (2, 4), (2, 2), (2,), None)
+    tensor([[2., 1.]])",
+    dtypes: MEANT,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let input = args.tensor(0)?;
+            Ok(vec![Spec::new(&with_space(input, args.ints(4)?)?, input.dtype(), input)])
+        },
+        cpu: |args, results| {
+            let (input, means) = (args.tensor(0)?, means(args, args.tensor(0)?)?);
+            let count = count_planes(input, args.ints(4)?.len());
+            // SAFETY: row-major operands of the sizes that the windows say.
+            computed(&results[0], input, |dtype, input, output| unsafe { means.forward(dtype, count, input, output) })
+        },
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+        let list = |place: usize| Value::from(d.ints(place));
+        match d.input(0).done() {
+            Ok(like) => {
+                d.grad().call(&SPREAD, [list(1), list(2), list(3), list(4), d.args.optional_int(5).into(), like.into()])
+            }
+            Err(error) => Expr::Failed(error),
+        }
+    })]),
+    node: "AvgPool2DBackward0",
+    samples: &["t(2, 4), (0, 2), (2, 4), (2, 2), (2,), None"],
+    reference: "",
+    ..Row::BASE
+};
+
+pub static SPREAD: Row = Row {
+    name: "_avg_pool_spread",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, int[] starts, int[] ends, int[] lengths, int[] output, int? divisor, Tensor like) -> Tensor",
+    doc: "Each value spread evenly over its window; the reverse of `_avg_pool`.
+
+    >>> torch._avg_pool_spread(torch.tensor([[2., 1.]]), (0, 2), (2, 4), (2, 2), (2,), None, torch.ones(1, 4))
+    tensor([[1.0000, 1.0000, 0.5000, 0.5000]])",
+    dtypes: MEANT,
+    run: Run::Kernel(Kernel {
+        infer: |args| Ok(vec![Spec::new(args.tensor(6)?.sizes(), args.tensor(0)?.dtype(), args.tensor(0)?)]),
+        cpu: |args, results| {
+            let means = means(args, &results[0])?;
+            let count = count_planes(&results[0], args.ints(4)?.len());
+            if args.tensor(0)?.sizes() != &with_space(&results[0], args.ints(4)?)? {
+                return Err(unfit(args.tensor(0)?));
+            }
+            // SAFETY: row-major operands of the sizes that the windows say.
+            computed(&results[0], args.tensor(0)?, |dtype, input, output| unsafe {
+                means.backward(dtype, count, input, output)
+            })
+        },
+    }),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::NOTHING, |d| {
+            let list = |place: usize| Value::from(d.ints(place));
+            d.grad().call(&MEANS, [list(1), list(2), list(3), list(4), d.args.optional_int(5).into()])
+        }),
+        formula(6, Saves::NOTHING, |d| zeros_like_input(d, 6)),
+    ]),
+    node: "AvgPool2DBackwardBackward0",
+    samples: &["t(2, 2), (0, 2), (2, 4), (2, 2), (2,), None, t(2, 4)"],
+    reference: "",
+    ..Row::BASE
+};
+
+/// The windows that a call lists at places 1 to 5, for planes of `input`.
+fn means(args: &Args, input: &Tensor) -> Result<Means> {
+    let (starts, ends, lengths, output) = (args.ints(1)?, args.ints(2)?, args.ints(3)?, args.ints(4)?);
+    let sizes = input.sizes();
+    let windows = output.iter().sum::<i64>() as usize;
+    if output.is_empty() || output.len() > sizes.len().min(3) || output.iter().any(|&n| n < 0) {
+        return Err(unfit(input));
+    }
+    if [starts, ends, lengths].iter().any(|list| list.len() != windows) {
+        return Err(unfit(input));
+    }
+    let whole = Window { start: 0, end: 1, length: 1 };
+    let mut axes = [vec![whole], vec![whole], vec![whole]];
+    let mut space = [1; 3];
+    let missing = 3 - output.len();
+    let mut at = 0;
+    for (dim, &count) in output.iter().enumerate() {
+        let window =
+            |i: usize| Window { start: starts[i] as usize, end: ends[i] as usize, length: lengths[i] as usize };
+        let (size, own) = (sizes[sizes.len() - output.len() + dim], at..at + count as usize);
+        if own.clone().any(|i| starts[i] < 0 || starts[i] > ends[i] || ends[i] > size as i64 || lengths[i] <= 0) {
+            return Err(unfit(input));
+        }
+        axes[missing + dim] = own.map(window).collect();
+        space[missing + dim] = size as usize;
+        at += count as usize;
+    }
+    let divisor = args.optional_int(5);
+    if divisor == Some(0) {
+        return Err(unfit(input));
+    }
+    Ok(Means { axes, sizes: space, divisor })
+}
+
+/// Windows of all axes, one after the other.
+#[derive(Default)]
+struct Windows {
+    starts: Ints,
+    ends: Ints,
+    lengths: Ints,
+    output: Ints,
+}
+
+impl Windows {
+    fn push(&mut self, start: i64, end: i64, length: i64) {
+        self.starts.push(start);
+        self.ends.push(end);
+        self.lengths.push(length);
+    }
+
+    fn apply(self, input: &Tensor, divisor: Option<i64>) -> Result<Tensor> {
+        MEANS.tensor([
+            input.into(),
+            self.starts.into(),
+            self.ends.into(),
+            self.lengths.into(),
+            self.output.into(),
+            divisor.into(),
+        ])
+    }
+}
+
+fn avg_pool(args: &Args, dims: usize) -> Result<Output> {
+    let input = args.tensor(0)?;
+    let divisor = args.optional_int(6);
+    if divisor == Some(0) {
+        return Err(Error::runtime("divisor must be not zero"));
+    }
+    let plan = Plan::read(args, dims, None, args.bool(4)?)?;
+    if !input.dtype().is_floating() && input.dtype() != DType::I64 {
+        return Err(refused(&words(args, dims.max(2)), input.dtype()));
+    }
+    let counts_padding = args.bool(5)?;
+    let [kernel, stride, padding, _] = &plan.lists;
+    let mut windows = Windows { output: plan.output.clone(), ..Windows::default() };
+    for dim in 0..dims {
+        let size = input.sizes()[input.rank() - dims + dim] as i64;
+        for at in 0..plan.output[dim] {
+            let first = at * stride[dim] - padding[dim];
+            let padded = (first + kernel[dim]).min(size + padding[dim]) - first;
+            let (start, end) = (first.max(0), (first + kernel[dim]).min(size));
+            windows.push(start, end, if counts_padding { padded } else { end - start });
+        }
+    }
+    windows.apply(input, divisor).map(Output::Tensor)
+}
+
+macro_rules! avg_rows {
+    ($($row:ident $name:literal $aliases:expr, $variants:expr, $dims:literal $divisor:literal $sample:expr, $doc:literal $example:literal;)*) => {$(
+        pub static $row: Row = Row {
+            name: $name,
+            aliases: $aliases,
+            namespace: "nn.functional",
+            variants: $variants,
+            signature: concat!("(Tensor self, int[] kernel_size, int[]? stride=None, int[] padding=0, bool ceil_mode=False, bool count_include_pad=True", $divisor, ") -> Tensor"),
+            doc: concat!("The mean of each window of ", $doc, "; zeros around the input count unless `count_include_pad` is false.\n\n", $example),
+            out: Out::EXACT,
+            dtypes: MEANT,
+            run: Run::Compose(|args| avg_pool(args, $dims)),
+            derivative: Derivative::Composed,
+            samples: $sample,
+            reference: "",
+            ..Row::BASE
+        };
+    )*};
+}
+
+const WITH_OUT: Variants = Variants::FUNCTION.and(Variants::OUT);
+
+avg_rows! {
+    AVG_POOL1D "avg_pool1d" &["avg_pool1d"], Variants::FUNCTION, 1 "" &["t(2, 3, 8), 2", "t(3, 8), 3, 2, 1, True, False"], "sequences `(N, C, L)` or `(C, L)`"
+        "    >>> torch.nn.functional.avg_pool1d(torch.tensor([[1., 3., 2., 0.]]), 2)
+    tensor([[2., 1.]])";
+    AVG_POOL2D "avg_pool2d" &[], WITH_OUT, 2 ", int? divisor_override=None" &["t(2, 3, 4, 6), 2", "t(3, 7, 7), 3, 2, 1, True, False"], "images `(N, C, H, W)` or `(C, H, W)`"
+        "    >>> torch.nn.functional.avg_pool2d(torch.tensor([[[1., 3.], [2., 0.]]]), 2)
+    tensor([[[1.5000]]])";
+    AVG_POOL3D "avg_pool3d" &[], WITH_OUT, 3 ", int? divisor_override=None" &["t(2, 3, 4, 4, 4), 2"], "volumes `(N, C, D, H, W)` or `(C, D, H, W)`"
+        "    >>> torch.nn.functional.avg_pool3d(torch.tensor([[[[1., 3.], [2., 0.]]]]), (1, 2, 2))
+    tensor([[[[1.5000]]]])";
+}
+
+fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
+    let input = args.tensor(0)?;
+    let wanted = args.ints(1)?;
+    let name = args.row.python_name();
+    let output = match wanted.len() {
+        1 => Ints::from_elem(wanted[0], dims),
+        n if n == dims => Ints::from_slice(wanted),
+        _ => return Err(Error::runtime(format!("{name}: output_size must be {dims}"))),
+    };
+    if input.rank() != dims + 1 && input.rank() != dims + 2 {
+        return Err(Error::runtime(format!(
+            "{name}(): Expected {}D or {}D tensor, but got {}",
+            dims + 1,
+            dims + 2,
+            Shape(input.sizes())
+        )));
+    }
+    if output.iter().any(|&n| n < 0) {
+        return Err(Error::runtime(format!(
+            "{name}: elements of output_size must be greater than or equal to 0 but received {}",
+            Shape(&to_dims(&output))
+        )));
+    }
+    if !input.dtype().is_floating() {
+        return Err(refused(&format!("adaptive_avg_pool{}d", dims.max(2)), input.dtype()));
+    }
+    let mut windows = Windows { output: output.clone(), ..Windows::default() };
+    for dim in 0..dims {
+        let (size, count) = (input.sizes()[input.rank() - dims + dim] as i64, output[dim]);
+        if size == 0 {
+            return Err(Error::runtime(format!(
+                "{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {} with dimension {} being empty",
+                Shape(input.sizes()),
+                input.rank() - dims + dim
+            )));
+        }
+        for at in 0..count {
+            let (start, end) = (at * size / count, ((at + 1) * size + count - 1) / count);
+            windows.push(start, end, end - start);
+        }
+    }
+    windows.apply(input, None).map(Output::Tensor)
+}
+
+macro_rules! adaptive_rows {
+    ($($row:ident $name:literal $aliases:expr, $dims:literal $sample:expr, $doc:literal $example:literal;)*) => {$(
+        pub static $row: Row = Row {
+            name: $name,
+            aliases: $aliases,
+            namespace: "nn.functional",
+            variants: Variants::FUNCTION,
+            signature: "(Tensor self, int[] output_size) -> Tensor",
+            doc: concat!("Means over as many windows as asked for, which cover ", $doc, " evenly.\n\n", $example),
+            dtypes: DTypes::FLOATS,
+            run: Run::Compose(|args| adaptive_avg_pool(args, $dims)),
+            derivative: Derivative::Composed,
+            samples: $sample,
+            reference: "",
+            ..Row::BASE
+        };
+    )*};
+}
+
+adaptive_rows! {
+    ADAPTIVE_AVG_POOL1D "adaptive_avg_pool1d" &["adaptive_avg_pool1d"], 1 &["t(2, 3, 8), 3"], "sequences `(N, C, L)` or `(C, L)`"
+        "    >>> torch.nn.functional.adaptive_avg_pool1d(torch.tensor([[1., 3., 2., 0.]]), 2)
+    tensor([[2., 1.]])";
+    ADAPTIVE_AVG_POOL2D "adaptive_avg_pool2d" &[], 2 &["t(2, 3, 5, 7), (3, 2)", "t(3, 5, 7), 1"], "images `(N, C, H, W)` or `(C, H, W)`"
+        "    >>> torch.nn.functional.adaptive_avg_pool2d(torch.tensor([[[1., 3.], [2., 0.]]]), 1)
+    tensor([[[1.5000]]])";
+    ADAPTIVE_AVG_POOL3D "adaptive_avg_pool3d" &[], 3 &["t(2, 3, 5, 4, 4), 2"], "volumes `(N, C, D, H, W)` or `(C, D, H, W)`"
+        "    >>> torch.nn.functional.adaptive_avg_pool3d(torch.tensor([[[[1., 3.], [2., 0.]]]]), 1)
+    tensor([[[[1.5000]]]])";
+}
