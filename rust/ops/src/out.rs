@@ -16,8 +16,8 @@ pub enum Accepts {
     Cast,
     /// The result's own alone.
     Same,
-    /// The result's own; for real results of complex numbers those that they may be cast to.
-    Magnitude,
+    /// As `Cast` for calls such as these, as `Same` for all others.
+    CastIf(fn(&Args) -> bool),
     /// The result's own and these.
     Also(DTypes),
     /// All.
@@ -30,7 +30,7 @@ pub enum Accepts {
 pub struct Out {
     pub accepts: Accepts,
     /// torch's sentence for each result; the last stands for all others.
-    sentences: &'static [&'static str],
+    pub sentences: &'static [&'static str],
     /// Whether it may share no memory with an argument; otherwise it may lie exactly on one.
     pub apart: bool,
 }
@@ -47,7 +47,6 @@ impl Out {
     pub const ANY: Out = out!(Any "");
     /// Functions of one tensor that compute in its dtype.
     pub const FOUND: Out = out!(Same "Found dtype {Out} but expected {Result}");
-    pub const MAGNITUDE: Out = out!(Magnitude "Found dtype {Out} but expected {Result}");
     pub const EXACT: Out = out!(Same "Expected out tensor to have dtype {result}, but got {out} instead");
     /// Exact, and apart from the arguments.
     pub const STRICT: Out = Out::EXACT.apart();
@@ -66,20 +65,20 @@ impl Out {
     /// Refuses a dtype for the result at `place`.
     #[inline]
     pub fn check(&self, args: &Args, place: usize, result: DType, out: DType) -> Result<()> {
-        if result == out || self.takes(args, result, out) {
+        if result == out {
             return Ok(());
         }
-        Err(self.refused(args.row, place, result, out))
-    }
-
-    fn takes(&self, args: &Args, result: DType, out: DType) -> bool {
-        match self.accepts {
+        let rule = match self.accepts {
+            Accepts::CastIf(such) if such(args) => &Out::CAST,
+            _ => self,
+        };
+        let fits = match rule.accepts {
             Accepts::Cast => can_cast(result, out),
-            Accepts::Same | Accepts::Asked => false,
-            Accepts::Magnitude => args.tensor(0).is_ok_and(|own| own.dtype().is_complex()) && can_cast(result, out),
+            Accepts::Same | Accepts::CastIf(_) | Accepts::Asked => false,
             Accepts::Also(dtypes) => dtypes.has(out),
             Accepts::Any => true,
-        }
+        };
+        if fits { Ok(()) } else { Err(rule.refused(args.row, place, result, out)) }
     }
 
     #[cold]

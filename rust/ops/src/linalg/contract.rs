@@ -53,7 +53,10 @@ pub static INNER: Row = Row {
     >>> torch.inner(torch.tensor([1, 2, 3]), torch.tensor([0, 2, 1]))
     tensor(7)",
     out: Out::new(
-        Accepts::Same,
+        // With a number it is a product of elements.
+        Accepts::CastIf(|args| {
+            args.tensor(0).is_ok_and(|a| a.rank() == 0) || args.tensor(1).is_ok_and(|b| b.rank() == 0)
+        }),
         &["tensordot: Expected the output tensor to have dtype {Result}, but got an output tensor with dtype {Out}"],
     ),
     dtypes: DTypes::NUMBERS,

@@ -155,7 +155,6 @@ pub static GELU: Row = Row {
 
     >>> torch.nn.functional.gelu(torch.tensor([-1., 2.]))
     tensor([-0.1587,  1.9545])",
-    out: Out::FOUND,
     run: Run::Defer(|mut args| {
         args.row = match args.str(1)? {
             "none" => &GELU_ERF,
@@ -176,6 +175,7 @@ pub static GELU_ERF: Row = Row {
     namespace: "",
     signature: "(Tensor self) -> Tensor",
     doc: "`gelu` by the error function.",
+    out: Out::FOUND,
     run: common(tiles! {
         for<S> [f32, f64] (|x| x * 0.5 * (1.0 + S::erf(x * std::f64::consts::FRAC_1_SQRT_2 as T)))
     }),
@@ -192,6 +192,7 @@ pub static GELU_TANH: Row = Row {
     namespace: "",
     signature: "(Tensor self) -> Tensor",
     doc: "`gelu` by the hyperbolic tangent.",
+    out: Out::FOUND,
     run: common(tiles! {
         for<S> [f32, f64] (|x| {
             let inner = ROOT as T * x * (1.0 + CUBIC as T * x * x);

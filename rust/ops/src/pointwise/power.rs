@@ -9,7 +9,7 @@ use super::numbers::{Analytic, ComplexMath, Integer, Narrow};
 use super::{UNARY, common, float, with_numbers};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
+use crate::row::{DTypes, Row, Run, Variants};
 use crate::value::Value;
 
 /// The exponents that are met most have loops of their own.
@@ -164,10 +164,6 @@ pub static FLOAT_POWER: Row = Row {
 
     >>> torch.float_power(torch.tensor([1, 2]), 2)
     tensor([1., 4.], dtype=torch.float64)",
-    out: Out::new(
-        Accepts::Same,
-        &["the output given to float_power has dtype {Out} but the operation's result requires dtype {Result}"],
-    ),
     run: Run::Defer(|mut args| {
         let complex = [0, 1].iter().any(|&place| {
             args.optional_tensor(place).is_some_and(|tensor| tensor.dtype().is_complex())

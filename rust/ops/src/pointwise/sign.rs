@@ -17,7 +17,11 @@ pub static ABS: Row = Row {
 
     >>> torch.abs(torch.tensor([-1., 2.]))
     tensor([1., 2.])",
-    out: Out::MAGNITUDE,
+    // The magnitude of a complex number is of another dtype anyway.
+    out: Out::new(
+        Accepts::CastIf(|args| args.tensor(0).is_ok_and(|own| own.dtype().is_complex())),
+        Out::FOUND.sentences,
+    ),
     dtypes: DTypes::NUMBERS,
     run: Run::Pointwise(Pointwise {
         promote: Promote::ComplexToReal,

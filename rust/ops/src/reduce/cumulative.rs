@@ -183,7 +183,11 @@ pub static DIFF: Row = Row {
 
     >>> torch.diff(torch.tensor([1, 3, 2]))
     tensor([ 2, -1])",
-    out: Out::CAST.apart(),
+    out: Out::new(
+        Accepts::CastIf(|args| args.int(1).is_ok_and(|n| n > 0)),
+        &["expected scalar_type {Result} but found {Out}"],
+    )
+    .apart(),
     run: Run::Compose(|args| {
         let own = args.tensor(0)?;
         if own.rank() == 0 {

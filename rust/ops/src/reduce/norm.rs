@@ -56,7 +56,6 @@ pub static NORM: Row = Row {
 
     >>> torch.norm(torch.tensor([3., 4.]))
     tensor(5.)",
-    out: Out::EXACT,
     dtypes: DTypes::INEXACT,
     run: Run::Defer(|args| {
         let p = args.optional_scalar(1).unwrap_or(Scalar::Int(2));
@@ -76,7 +75,6 @@ pub static NORM_NAMED: Row = Row {
 
     >>> torch.norm(torch.tensor([[3., 4.]]), 'fro')
     tensor(5.)",
-    out: Out::EXACT,
     dtypes: DTypes::INEXACT,
     run: Run::Defer(|args| match args.str(1)? {
         "fro" => deferred(args, Scalar::Int(2)),

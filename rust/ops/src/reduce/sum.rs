@@ -75,8 +75,12 @@ pub static NANSUM: Row = Row {
     dtypes: DTypes::REAL.and(DTypes::BOOL),
     run: Run::Kernel(Kernel {
         infer: |args| {
-            if args.tensor(0)?.dtype().is_complex() {
+            let own = args.tensor(0)?.dtype();
+            if own.is_complex() {
                 return Err(Error::runtime("nansum on CPU does not support complex inputs"));
+            }
+            if let Some(asked) = args.dtype(3).filter(|asked| own.is_floating() && !asked.is_floating()) {
+                return Err(crate::call::not_implemented(args.row, asked));
             }
             infer(args, Over::of(args, 1)?, 3)
         },
