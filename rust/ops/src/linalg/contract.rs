@@ -121,7 +121,12 @@ pub static TENSORDOT: Row = Row {
     dtypes: DTypes::NUMBERS,
     run: Run::Compose(|args| tensordot(args).map(Output::Tensor)),
     derivative: Derivative::Composed,
-    samples: &["t(2, 3), t(3, 4), (1,), (0,)", "t(2, 3, 4), t(4, 3), (1, 2), (1, 0)", "t(2), t(3), (), ()"],
+    samples: &[
+        "t(2, 3), t(3, 4), (1,), (0,)",
+        "t(2, 3, 4), t(4, 3), (1, 2), (1, 0)",
+        "t(2), t(3), (), ()",
+        "t(2, 3), t(1, 4), (1,), (0,)",
+    ],
     errors: &[
         (
             "t(2, 3), t(4, 3), (-1,), (0,)",
@@ -130,7 +135,7 @@ pub static TENSORDOT: Row = Row {
         ),
         ("t(2, 3), t(3, 4), (0,), (1, 0)", "RuntimeError", "both dimension lists should have same length"),
     ],
-    reference: "np.tensordot(self, other, (dims_self, dims_other))",
+    reference: "np.tensordot(self, np.repeat(other, self.shape[1], 0) if len(other) == 1 else other, (dims_self, dims_other))",
     ..Row::BASE
 };
 
@@ -151,9 +156,9 @@ fn tensordot(args: &Args) -> Result<Tensor> {
         }
         // A size of one stands for all.
         if own == 1 {
-            b = op!(crate::reduce::sum::SUM_DIM, &b, Ints::from_slice(&[y as i64]), true)?;
+            b = op!(crate::reduce::sum::SUM_DIM, &b, Ints::from_slice(&[y as i64]), true, b.dtype())?;
         } else if other == 1 {
-            a = op!(crate::reduce::sum::SUM_DIM, &a, Ints::from_slice(&[x as i64]), true)?;
+            a = op!(crate::reduce::sum::SUM_DIM, &a, Ints::from_slice(&[x as i64]), true, a.dtype())?;
         } else {
             return Err(Error::runtime(format!(
                 "contracted dimensions need to match, but first has size {own} in dim {} and second has size {other} in dim {}",

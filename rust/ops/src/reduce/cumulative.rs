@@ -135,12 +135,12 @@ pub static LOGCUMSUMEXP: Row = Row {
     >>> torch.logcumsumexp(torch.tensor([0., 0., 0.]), dim=0)
     tensor([0.0000, 0.6931, 1.0986])",
     out: Out::new(Accepts::Same, &["expected scalar_type {Result} but found {Out}"]),
-    dtypes: DTypes::FLOATS,
+    dtypes: DTypes::INEXACT,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
             super::one_dim(args, 1)?;
-            if !own.dtype().is_floating() {
+            if !own.dtype().is_differentiable() {
                 return Err(Error::not_implemented(format!(
                     "\"logcumsumexp_out_cpu\" not implemented for '{}'",
                     own.dtype().title()
@@ -154,7 +154,14 @@ pub static LOGCUMSUMEXP: Row = Row {
         if d.rank(0) == 0 {
             return d.grad();
         }
-        // sum over i >= k of g[i] exp(x[k] - y[i]), for positive and negative g apart, in logarithms.
+        // sum over i >= k of g[i] exp(x[k] - y[i]), in logarithms: for positive and negative g apart, where they are real.
+        let running = |logs: Expr| {
+            along(logs, d.int(1), |logs, axis| flipped(&op!(LOGCUMSUMEXP, &flipped(logs, axis)?, axis)?, axis))
+        };
+        if d.facts(0).is_some_and(|facts| facts.dtype.is_complex()) {
+            let logs = d.grad().equals(0.0).choose(f64::from(f32::MIN), d.grad().log()) - d.result().conj();
+            return (running(logs) + d.input(0).conj()).exp();
+        }
         let lowest = match d.facts(0).map(|facts| facts.dtype) {
             Some(DType::F64) => f64::MIN,
             Some(DType::F16) => -65504.0,
@@ -163,9 +170,7 @@ pub static LOGCUMSUMEXP: Row = Row {
         let side = |sign: f64| {
             let grad = d.grad() * sign;
             let logs = grad.clone().above(0i64).choose(grad.log(), lowest) - d.result();
-            let sums =
-                along(logs, d.int(1), |logs, axis| flipped(&op!(LOGCUMSUMEXP, &flipped(logs, axis)?, axis)?, axis));
-            (sums + d.input(0)).exp()
+            (running(logs) + d.input(0)).exp()
         };
         side(1.0) - side(-1.0)
     })]),
@@ -358,6 +363,9 @@ fn products(args: &Args, result: &Tensor) -> Result<()> {
 
 /// Largest and rest apart: `a.0 + log(a.1)`, so that nothing overflows.
 fn log_sums(args: &Args, result: &Tensor) -> Result<()> {
+    if result.dtype().is_complex() {
+        return complex_log_sums(args, result);
+    }
     scanned!(args, result, 1, [f32 => (f64, f64), f64 => (f64, f64)], (f64::NEG_INFINITY, 0.0),
         |(top, sum), x| {
             let x = f64::from(x);
@@ -372,6 +380,24 @@ fn log_sums(args: &Args, result: &Tensor) -> Result<()> {
             }
         },
         |(top, sum)| (top + Base::log(sum)) as T)
+}
+
+/// The largest real part so far is taken out of the sum.
+fn complex_log_sums(args: &Args, result: &Tensor) -> Result<()> {
+    scanned!(args, result, 1, [c64 => (f64, c128), c128 => (f64, c128)], (f64::NEG_INFINITY, c128::default()),
+        |(top, sum), x| {
+            let (re, im) = (f64::from(x.re), f64::from(x.im));
+            if re == f64::NEG_INFINITY {
+                (top, sum)
+            } else if re > top && re.is_finite() {
+                (re, sum * (top - re).exp() + c128::from_polar(1.0, im))
+            } else if top == f64::NEG_INFINITY {
+                (0.0, c128::from_polar(re.exp(), im))
+            } else {
+                (top, sum + c128::from_polar((re - top).exp(), im))
+            }
+        },
+        |(top, sum)| T::new((top + sum.norm().ln()) as _, sum.arg() as _))
 }
 
 fn recurrence(args: &Args, result: &Tensor) -> Result<()> {
