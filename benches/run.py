@@ -1,4 +1,4 @@
-"""The project's figures in one run: rushlight beside torch and NumPy, start-up, Hogwild, killed trainers.
+"""The project's figures in one run: rushlight beside torch and NumPy, start-up and size, Hogwild, killed trainers.
 
     python benches/run.py                                   # everything
     python benches/run.py small large --torch PYTHON        # torch from another interpreter
@@ -67,8 +67,12 @@ def amount(nanoseconds, work):
 
 
 def start(options):
-    """What `import rushlight` adds to the bare interpreter, in time and in memory."""
-    program = "import resource, time; t = time.perf_counter(); {}; print(time.perf_counter() - t, resource.getrusage(0).ru_maxrss)"
+    """What `import rushlight` adds to the bare interpreter, in time and in memory, and what it takes on the disk."""
+    program = (
+        "import time; t = time.perf_counter(); {}; t = time.perf_counter() - t; "
+        "print(t, open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"
+    )
+    locate = "import importlib.util as u; print(u.find_spec('{}').submodule_search_locations[0])"
 
     def measure(python, statement):
         runs = []
@@ -79,11 +83,20 @@ def start(options):
             runs.append([float(field) for field in answer.stdout.split()])
         return [statistics.median(column) for column in zip(*runs)]
 
-    print("\nimport")
+    def megabytes(*files):
+        return sum(file.stat().st_size for file in files if file.is_file()) / 1e6
+
+    print(f"\n{'import':10}{'time':>13}{'memory':>12}{'on disk':>12}")
     for engine, python in ("rushlight", sys.executable), ("torch", options.torch), ("numpy", sys.executable):
         bare, full = measure(python, "pass"), measure(python, f"import {engine}")
         if full:
-            print(f"  {engine:10} {1000 * full[0]:8.1f} ms {(full[1] - bare[1]) / 1024:8.1f} MB")
+            place = subprocess.run([python, "-c", locate.format(engine)], capture_output=True, text=True).stdout.strip()
+            installed = megabytes(*(file for file in Path(place).rglob("*") if "__pycache__" not in file.parts))
+            print(
+                f"{engine:10}{1000 * (full[0] - bare[0]):10.1f} ms{(full[1] - bare[1]) / 1024:9.1f} MB{installed:9.1f} MB"
+            )
+    for wheel in sorted((HERE.parent / "dist").glob("*.whl")):
+        print(f"{wheel.name}: {megabytes(wheel):.1f} MB")
 
 
 # ---- the main job ---------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 
 from builtins import bool as _bool, float as _float, int as _int, str as _str
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Self, TypeAlias, final, overload
+from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar, final, overload
 
 from typing_extensions import disjoint_base
 
@@ -14,6 +14,7 @@ _Number: TypeAlias = _bool | _int | _float | complex
 _DeviceLike: TypeAlias = device | _str | _int
 _dtype: TypeAlias = dtype
 _device: TypeAlias = device
+_T = TypeVar("_T")
 
 @final
 class dtype:
@@ -600,15 +601,15 @@ class Tensor:
     def index_copy_(self, dim: _int, index: Tensor, source: Tensor) -> Tensor:
         """A copy with the slices of `source` in place of those of `dim` that `index` names."""
     @overload
-    def index_fill(self, dim: _int, index: Tensor, value: _Number) -> Tensor:
-        """A copy with one number in the slices of `dim` that `index` names."""
+    def index_fill(self, dim: _int, index: Tensor, value: Tensor) -> Tensor:
+        """A copy with the number of a 0-d tensor in the slices of `dim` that `index` names."""
     @overload
-    def index_fill(self, dim: _int, index: Tensor, value: Tensor) -> Tensor: ...
+    def index_fill(self, dim: _int, index: Tensor, value: _Number) -> Tensor: ...
     @overload
-    def index_fill_(self, dim: _int, index: Tensor, value: _Number) -> Tensor:
-        """A copy with one number in the slices of `dim` that `index` names."""
+    def index_fill_(self, dim: _int, index: Tensor, value: Tensor) -> Tensor:
+        """A copy with the number of a 0-d tensor in the slices of `dim` that `index` names."""
     @overload
-    def index_fill_(self, dim: _int, index: Tensor, value: Tensor) -> Tensor: ...
+    def index_fill_(self, dim: _int, index: Tensor, value: _Number) -> Tensor: ...
     def index_put(self, indices: Sequence[Tensor], values: Tensor, accumulate: _bool = False) -> Tensor:
         """A copy with `values` written to, or added at, the places that a tuple of index tensors names."""
     def index_put_(self, indices: Sequence[Tensor], values: Tensor, accumulate: _bool = False) -> Tensor:
@@ -714,15 +715,15 @@ class Tensor:
     def lt_(self, other: Tensor | _Number) -> Tensor:
         """Whether `self` is less than `other`."""
     @overload
-    def masked_fill(self, mask: Tensor, value: _Number) -> Tensor:
-        """A copy with one number where `mask`, which broadcasts, is true."""
+    def masked_fill(self, mask: Tensor, value: Tensor) -> Tensor:
+        """A copy with the number of a 0-d tensor where `mask`, which broadcasts, is true."""
     @overload
-    def masked_fill(self, mask: Tensor, value: Tensor) -> Tensor: ...
+    def masked_fill(self, mask: Tensor, value: _Number) -> Tensor: ...
     @overload
-    def masked_fill_(self, mask: Tensor, value: _Number) -> Tensor:
-        """One number where `mask`, which broadcasts, is true."""
+    def masked_fill_(self, mask: Tensor, value: Tensor) -> Tensor:
+        """The number of a 0-d tensor where `mask`, which broadcasts, is true."""
     @overload
-    def masked_fill_(self, mask: Tensor, value: Tensor) -> Tensor: ...
+    def masked_fill_(self, mask: Tensor, value: _Number) -> Tensor: ...
     def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
         """A copy with the elements of `source`, in order, where `mask` is true; tensor and mask broadcast."""
     def masked_scatter_(self, mask: Tensor, source: Tensor) -> Tensor:
@@ -1338,6 +1339,37 @@ def _legacy_layout(data: bytes) -> _LegacyLayout: ...
 # Processes, for `rushlight.multiprocessing`.
 
 def _join_group(count: UntypedStorage) -> None: ...
+
+# Forked calls, for `rushlight.jit`.
+
+@final
+class _Future(Generic[_T]):
+    def wait(self) -> _T: ...
+    def done(self) -> _bool: ...
+    def value(self) -> _T: ...
+    @classmethod
+    def __class_getitem__(cls, key: Any) -> Any: ...
+
+def _fork(func: Callable[..., _T], args: tuple[Any, ...], kwargs: dict[_str, Any]) -> _Future[_T]: ...
+def _close() -> None: ...
+
+# The store of keys and values, for `rushlight.distributed`.
+
+@final
+class _StoreTable:
+    def __new__(cls) -> Self: ...
+    def ask(self, name: _str, fields: Sequence[Any], timeout: _float, /) -> Any: ...
+
+@final
+class _StoreServer:
+    def __new__(cls, host: _str, port: _int, token: bytes) -> Self: ...
+    @property
+    def port(self) -> _int: ...
+
+@final
+class _StoreClient:
+    def __new__(cls, host: _str, port: _int, token: bytes, timeout: _float) -> Self: ...
+    def ask(self, name: _str, fields: Sequence[Any], timeout: _float, /) -> Any: ...
 
 class _output_total_weight(NamedTuple):
     output: Tensor

@@ -463,10 +463,10 @@ def index_add(input: Tensor, dim: _int, index: Tensor, source: Tensor, *, alpha:
 def index_copy(input: Tensor, dim: _int, index: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A copy with the slices of `source` in place of those of `dim` that `index` names."""
 @overload
-def index_fill(input: Tensor, dim: _int, index: Tensor, value: _Number) -> Tensor:
-    """A copy with one number in the slices of `dim` that `index` names."""
+def index_fill(input: Tensor, dim: _int, index: Tensor, value: Tensor) -> Tensor:
+    """A copy with the number of a 0-d tensor in the slices of `dim` that `index` names."""
 @overload
-def index_fill(input: Tensor, dim: _int, index: Tensor, value: Tensor) -> Tensor: ...
+def index_fill(input: Tensor, dim: _int, index: Tensor, value: _Number) -> Tensor: ...
 def index_put(input: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: _bool = False) -> Tensor:
     """A copy with `values` written to, or added at, the places that a tuple of index tensors names."""
 def index_put_(input: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: _bool = False) -> Tensor:
@@ -552,10 +552,10 @@ def logsumexp(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False,
 def lt(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Whether `self` is less than `other`."""
 @overload
-def masked_fill(input: Tensor, mask: Tensor, value: _Number) -> Tensor:
-    """A copy with one number where `mask`, which broadcasts, is true."""
+def masked_fill(input: Tensor, mask: Tensor, value: Tensor) -> Tensor:
+    """A copy with the number of a 0-d tensor where `mask`, which broadcasts, is true."""
 @overload
-def masked_fill(input: Tensor, mask: Tensor, value: Tensor) -> Tensor: ...
+def masked_fill(input: Tensor, mask: Tensor, value: _Number) -> Tensor: ...
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """A copy with the elements of `source`, in order, where `mask` is true; tensor and mask broadcast."""
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:

@@ -2,7 +2,7 @@
 
 from builtins import bool as _bool, float as _float, int as _int, str as _str
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Self, TypeAlias, final, overload
+from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar, final, overload
 
 from typing_extensions import disjoint_base
 
@@ -12,6 +12,7 @@ _Number: TypeAlias = _bool | _int | _float | complex
 _DeviceLike: TypeAlias = device | _str | _int
 _dtype: TypeAlias = dtype
 _device: TypeAlias = device
+_T = TypeVar("_T")
 
 @final
 class dtype:
@@ -277,3 +278,34 @@ def _legacy_layout(data: bytes) -> _LegacyLayout: ...
 # Processes, for `rushlight.multiprocessing`.
 
 def _join_group(count: UntypedStorage) -> None: ...
+
+# Forked calls, for `rushlight.jit`.
+
+@final
+class _Future(Generic[_T]):
+    def wait(self) -> _T: ...
+    def done(self) -> _bool: ...
+    def value(self) -> _T: ...
+    @classmethod
+    def __class_getitem__(cls, key: Any) -> Any: ...
+
+def _fork(func: Callable[..., _T], args: tuple[Any, ...], kwargs: dict[_str, Any]) -> _Future[_T]: ...
+def _close() -> None: ...
+
+# The store of keys and values, for `rushlight.distributed`.
+
+@final
+class _StoreTable:
+    def __new__(cls) -> Self: ...
+    def ask(self, name: _str, fields: Sequence[Any], timeout: _float, /) -> Any: ...
+
+@final
+class _StoreServer:
+    def __new__(cls, host: _str, port: _int, token: bytes) -> Self: ...
+    @property
+    def port(self) -> _int: ...
+
+@final
+class _StoreClient:
+    def __new__(cls, host: _str, port: _int, token: bytes, timeout: _float) -> Self: ...
+    def ask(self, name: _str, fields: Sequence[Any], timeout: _float, /) -> Any: ...

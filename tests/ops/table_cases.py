@@ -6,6 +6,7 @@ and `b(2, 3)` a bool tensor. The same row, sample and dtype always give the same
 """
 
 import ast
+import itertools
 import operator
 import re
 import warnings
@@ -26,6 +27,21 @@ INTS = ("uint8", *SIGNED)
 WIDE = ("uint16", "uint32", "uint64")
 ALL = ("bool", *INTS, *WIDE, *FLOATS, *COMPLEX)
 
+#: One dtype of each kind, where all would take long.
+FEW = ("bool", "int32", "bfloat16", "float32", "complex64")
+#: Rows that see memory and not only elements: another layout is another question.
+SEES_MEMORY = {
+    "as_strided",
+    "as_strided_copy",
+    "as_strided_scatter",
+    "view",
+    "view_as",
+    "view.dtype",
+    "view_as_real",
+    "view_as_complex",
+    "is_contiguous",
+}
+
 #: Relative and absolute tolerance by dtype of the result.
 TOLERANCE = {
     "float16": (2e-3, 2e-3),
@@ -35,6 +51,20 @@ TOLERANCE = {
     "float64": (1e-11, 1e-11),
     "complex128": (1e-11, 1e-11),
 }
+
+
+def category(dtype):
+    return "bool" if dtype == "bool" else "complex" if dtype in COMPLEX else "float" if dtype in FLOATS else "int"
+
+
+RANK = ("bool", "int", "float", "complex")
+
+
+def can_cast(source, target):
+    """Whether results of one dtype may be written into another: never down a category."""
+    if category(target) == "bool":
+        return category(source) == "bool"
+    return RANK.index(category(source)) <= RANK.index(category(target))
 
 
 def name_of(dtype):
@@ -59,10 +89,10 @@ class Row:
         return self.name
 
     def function(self):
-        """What Python calls: the function, else the method."""
+        """What Python calls: the function, else the method, else the method that works in place."""
         if "function" in self.variants:
             return _C._functions[self.namespace][self.python_name]
-        return getattr(torch.Tensor, self.python_name)
+        return self.method("" if "method" in self.variants else "_")
 
     def method(self, suffix=""):
         return getattr(torch.Tensor, self.python_name + suffix)
@@ -70,6 +100,10 @@ class Row:
     def writes(self):
         """Whether calling it changes the first argument, or others where it gives nothing back."""
         return self.run == "update" or self.python_name.endswith("_") or self.returns == "None"
+
+    def is_factory(self):
+        """Whether it makes tensors out of none, in a dtype of the caller's choice."""
+        return not self.tensors and any(p["kind"] == "DType" for p in self.params)
 
     def is_differentiable(self):
         return self.derivative in ("formulas", "joint", "composed")
@@ -102,6 +136,7 @@ def default(param):
 
 
 ROWS = [Row(facts) for facts in _C._table()]
+every_row = pytest.mark.parametrize("row", ROWS, ids=repr)
 #: Names with an underscore in front are the engine's own.
 PUBLIC = [row for row in ROWS if not row.python_name.startswith("_")]
 
@@ -249,6 +284,12 @@ def call(function, args, kwargs):
     return function(*args, **kwargs)
 
 
+def evaluate(row, dtype, sample):
+    """The sample's arguments and what the row makes of them."""
+    args, kwargs = draw(row, sample, dtype)
+    return args, kwargs, call(row.function(), args, kwargs)
+
+
 def reference(row, args, kwargs):
     """The row's NumPy expression on these arguments, or nothing where the row has none.
 
@@ -258,15 +299,15 @@ def reference(row, args, kwargs):
     if bound is None:
         return None
     try:
-        result = evaluate(row.reference, bound, "f" if row.promote != "IntToFloat" else "fbiu")
+        result = in_numpy(row.reference, bound, "f" if row.promote != "IntToFloat" else "fbiu")
     except TypeError:  # NumPy has no loops for bool in some functions
-        result = evaluate(row.reference, bound, "fb")
+        result = in_numpy(row.reference, bound, "fb")
     if getattr(result, "dtype", None) in (np.float16, np.float32):
-        result = evaluate(row.reference, bound, "fbiu")
+        result = in_numpy(row.reference, bound, "fbiu")
     return result
 
 
-def evaluate(expression, bound, widened):
+def in_numpy(expression, bound, widened):
     """A NumPy expression over arguments; arrays of the kinds in `widened` become the widest of their family."""
 
     def to_numpy(value):
@@ -281,7 +322,7 @@ def evaluate(expression, bound, widened):
     values = {key: np.dtype(numpy_name(v)) if isinstance(v, torch.dtype) else v for key, v in values.items()}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        return eval(expression, {"np": np, "reduce": reduce, "operator": operator, **values})
+        return eval(expression, {"np": np, "reduce": reduce, "operator": operator, "itertools": itertools, **values})
 
 
 def numpy_name(dtype):
@@ -329,6 +370,64 @@ def same_bits(a, b):
         signs = all(np.array_equal(np.signbit(p)[~np.isnan(p)], np.signbit(q)[~np.isnan(q)]) for p, q in parts)
         return signs and all(np.array_equal(p, q, equal_nan=True) for p, q in parts)
     return np.array_equal(x, y)
+
+
+def laid_out(x, strides, offset):
+    """The values of `x` with other strides, in memory of its own that holds other values in the gaps."""
+    length = offset + sum((size - 1) * stride for size, stride in zip(x.shape, strides) if size) + 2
+    values = array(x)
+    memory = np.ones(length, values.dtype)
+    steps = [stride * values.itemsize for stride in strides]
+    np.lib.stride_tricks.as_strided(memory[offset:], values.shape, steps)[...] = values
+    return torch.as_strided(tensor(memory, name_of(x.dtype)), tuple(x.shape), strides, offset)
+
+
+def strided(x):
+    """Every second element of a larger memory, from its fourth on."""
+    strides, step = [], 2
+    for size in reversed(x.shape):
+        strides.insert(0, step)
+        step *= max(size, 1) + 1
+    return laid_out(x, tuple(strides), 3)
+
+
+def transposed(x):
+    """Column-major memory."""
+    strides, step = [], 1
+    for size in x.shape:
+        strides.append(step)
+        step *= max(size, 1)
+    return laid_out(x, tuple(strides), 0)
+
+
+def reversed_(x):
+    """Negative strides in every dimension."""
+    if x.dtype == torch.bfloat16 or x.dim() == 0:
+        return strided(x)
+    values = array(x)
+    flip = tuple(slice(None, None, -1) for _ in x.shape)
+    return torch.from_numpy(np.ascontiguousarray(values[flip])[flip])
+
+
+def inner(xs, ys):
+    """Re <x, y>, the product under which gradients are directions of steepest ascent."""
+    return float(sum((array(x).conj() * array(y)).real.sum() for x, y in zip(xs, ys)))
+
+
+def directions(tensors, seed):
+    random = np.random.default_rng(seed)
+    made = []
+    for x in tensors:
+        values = random.uniform(-1, 1, tuple(x.shape))
+        if name_of(x.dtype) in COMPLEX:
+            values = values + 1j * random.uniform(-1, 1, tuple(x.shape))
+        made.append(tensor(values, name_of(x.dtype)))
+    return made
+
+
+def gradients(outputs, inputs, cotangents, create_graph=False):
+    found = torch.autograd.grad(outputs, inputs, cotangents, create_graph=create_graph, allow_unused=True)
+    return [tensor(np.zeros(tuple(x.shape)), name_of(x.dtype)) if g is None else g for x, g in zip(inputs, found)]
 
 
 class Report:

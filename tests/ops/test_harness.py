@@ -2,8 +2,12 @@
 
 import numpy as np
 import pytest
-import test_table
-from table_cases import ROWS, Row, array, name_of, tensor
+import test_table_facts
+import test_table_gradients
+import test_table_memory
+import test_table_values
+import test_table_variants
+from table_cases import ROWS, Row, array, difference, name_of, tensor
 
 import rushlight as torch
 
@@ -32,7 +36,7 @@ def test_a_wrong_value():
     def off_by_one(x, y):
         return changed(torch.mul(x, y), lambda values: values + 1)
 
-    said = message(test_table.test_values, row_with(off_by_one, dtypes=["int32"]))
+    said = message(test_table_values.test_values, row_with(off_by_one, dtypes=["int32"]))
     assert said.startswith("mul(t(2, 3), t(2, 3)) int32: got ") and "wanted" in said
 
 
@@ -43,7 +47,7 @@ def test_a_last_element_that_is_forgotten():
             made.reshape(-1)[-1] = 77
         return tensor(made, name_of(torch.mul(x, y).dtype))
 
-    assert "got 77" in message(test_table.test_values, row_with(forgets, dtypes=["int32"]))
+    assert "got 77" in message(test_table_values.test_values, row_with(forgets, dtypes=["int32"]))
 
 
 def test_a_changed_input():
@@ -52,14 +56,14 @@ def test_a_changed_input():
         x.copy_(tensor(array(x) * 0 + 3, name_of(x.dtype)))
         return made
 
-    assert "changed an input" in message(test_table.test_values, row_with(careless))
+    assert "changed an input" in message(test_table_values.test_values, row_with(careless))
 
 
 def test_a_wrong_dtype():
     def single(*args):
         return tensor(array(torch.mul(*args)).real, "float32")
 
-    assert "got dtype float32, wanted" in message(test_table.test_result_dtypes, row_with(single))
+    assert "got dtype float32, wanted" in message(test_table_values.test_result_dtypes, row_with(single))
 
 
 def test_strides_that_are_ignored():
@@ -70,11 +74,11 @@ def test_strides_that_are_ignored():
     def strides(shape):
         return tuple(int(np.prod(shape[n + 1 :])) for n in range(len(shape)))
 
-    assert "strided" in message(test_table.test_strides, row_with(contiguous_only))
+    assert "strided" in message(test_table_memory.test_strides, row_with(contiguous_only))
 
 
 def test_an_in_place_variant_that_returns_another_tensor():
-    assert "returned another tensor" in message(test_table.test_in_place, row_with(torch.mul))
+    assert "returned another tensor" in message(test_table_variants.test_in_place, row_with(torch.mul))
 
 
 class FlippedSign(torch.autograd.Function):
@@ -102,18 +106,18 @@ SQUARE = {"samples": ["t(2, 3)"], "dtypes": ["float64"], "signature": "(Tensor s
 
 
 def test_a_flipped_sign_in_a_derivative():
-    said = message(test_table.test_gradients, row_with(FlippedSign.apply, **SQUARE))
+    said = message(test_table_gradients.test_gradients, row_with(FlippedSign.apply, **SQUARE))
     assert said.startswith("mul(t(2, 3)) float64: gradient ") and "by finite differences" in said
 
 
 def test_a_derivative_that_has_none():
-    test_table.test_gradients(row_with(DetachedGradient.apply, **SQUARE), False)
-    assert "gradient" in message(test_table.test_second_gradients, row_with(DetachedGradient.apply, **SQUARE))
+    test_table_gradients.test_gradients(row_with(DetachedGradient.apply, **SQUARE), False)
+    assert "gradient" in message(test_table_gradients.test_second_gradients, row_with(DetachedGradient.apply, **SQUARE))
 
 
 def test_a_derivative_where_none_is_stated():
     assert "wants a gradient" in message(
-        test_table.test_rows_without_derivative, row_with(torch.mul, derivative="none")
+        test_table_gradients.test_rows_without_derivative, row_with(torch.mul, derivative="none")
     )
 
 
@@ -121,21 +125,23 @@ def test_bits_that_depend_on_threads():
     def depends(x, y):
         return torch.mul(torch.mul(x, y), 1.0 + torch.get_num_threads() * 1e-7)
 
-    assert "threads:" in message(test_table.test_threads, row_with(depends, derivative="none"))
+    assert "threads:" in message(test_table_facts.test_threads, row_with(depends, derivative="none"))
 
 
 def test_an_error_that_does_not_come():
     bad = [("t(2), t(3)", "RuntimeError", "The size"), ("t(2), t(2)", "RuntimeError", "The size")]
-    said = message(test_table.test_errors, row_with(torch.mul, errors=bad))
+    said = message(test_table_facts.test_errors, row_with(torch.mul, errors=bad))
     assert said == "mul(t(2), t(2)) float32: no error; wanted RuntimeError: The size"
 
 
 def test_an_example_that_prints_something_else():
     with pytest.raises(AssertionError, match="Expected:"):
-        test_table.test_documentation(row_with(torch.mul, doc="Twice.\n\n    >>> torch.tensor(1) * 2\n    tensor(3)"))
+        test_table_facts.test_documentation(
+            row_with(torch.mul, doc="Twice.\n\n    >>> torch.tensor(1) * 2\n    tensor(3)")
+        )
 
 
 def test_integers_are_exact():
     big = tensor([2**53, 2**53 + 1], "int64")
-    assert test_table.difference(big, np.array([2**53, 2**53])) is not None
-    assert test_table.difference(big, np.array([2**53, 2**53 + 1])) is None
+    assert difference(big, np.array([2**53, 2**53])) is not None
+    assert difference(big, np.array([2**53, 2**53 + 1])) is None

@@ -196,6 +196,8 @@ def test_distributed_sampler():
     assert list(DistributedSampler(range(2), 5, 4)) == [0]
     with pytest.raises(ValueError, match=r"Invalid rank 2, rank should be in the interval \[0, 1\]"):
         DistributedSampler(range(10), 2, 2)
+    with pytest.raises(ValueError, match="Default process group has not been initialized"):
+        DistributedSampler(range(10))
 
 
 Point = collections.namedtuple("Point", "x y")

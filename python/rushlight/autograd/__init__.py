@@ -4,6 +4,9 @@ from rushlight import _C
 from rushlight._C import _queue_callback as _queue_callback
 from rushlight.autograd.function import Function
 
+# At once, since a module of the same name would otherwise stand in for the function as soon as somebody imports it.
+from rushlight.autograd.gradcheck import gradcheck, gradgradcheck
+
 __all__ = [
     "Function",
     "Variable",
@@ -23,8 +26,6 @@ _LAZY = {
     "Variable": ("rushlight.autograd.variable", "Variable"),
     "detect_anomaly": ("rushlight.autograd.anomaly_mode", "detect_anomaly"),
     "set_detect_anomaly": ("rushlight.autograd.anomaly_mode", "set_detect_anomaly"),
-    "gradcheck": ("rushlight.autograd.gradcheck", "gradcheck"),
-    "gradgradcheck": ("rushlight.autograd.gradcheck", "gradgradcheck"),
     "no_grad": ("rushlight", "no_grad"),
     "enable_grad": ("rushlight", "enable_grad"),
     "set_grad_enabled": ("rushlight", "set_grad_enabled"),

@@ -4,9 +4,20 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+/// What holds on a thread. Both switches stand in one place, because each look at a thread's own variables is a call.
+#[derive(Clone, Copy)]
+pub struct Modes {
+    pub grad: bool,
+    pub inference: bool,
+}
+
 thread_local! {
-    static GRAD: Cell<bool> = const { Cell::new(true) };
-    static INFERENCE: Cell<bool> = const { Cell::new(false) };
+    static MODES: Cell<Modes> = const { Cell::new(Modes { grad: true, inference: false }) };
+}
+
+#[inline]
+pub fn current() -> Modes {
+    MODES.get()
 }
 
 static ANOMALY: AtomicBool = AtomicBool::new(false);
@@ -14,22 +25,22 @@ static CHECK_NAN: AtomicBool = AtomicBool::new(true);
 
 #[inline]
 pub fn grad_enabled() -> bool {
-    GRAD.get()
+    current().grad
 }
 
 /// Sets the mode of this thread and returns the old one.
 #[inline]
 pub fn set_grad_enabled(enabled: bool) -> bool {
-    GRAD.replace(enabled)
+    MODES.replace(Modes { grad: enabled, ..current() }).grad
 }
 
 #[inline]
 pub fn inference_enabled() -> bool {
-    INFERENCE.get()
+    current().inference
 }
 
 pub fn set_inference_enabled(enabled: bool) -> bool {
-    INFERENCE.replace(enabled)
+    MODES.replace(Modes { inference: enabled, ..current() }).inference
 }
 
 /// Recording on or off until the guard is dropped.

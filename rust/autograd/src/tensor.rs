@@ -1,13 +1,15 @@
 //! The tensor: a counted handle on a body that holds geometry, version, history and the link to its Python object.
 //!
-//! A tensor that nobody differentiates is one allocation: history, view and the rest stand empty.
+//! A tensor that nobody differentiates is one allocation: history, view and the rest stand empty. A view holds its base, and
+//! counts its changes there.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
+use rushlight_core::counted::{Counted, WeakCounted};
 use rushlight_core::layout::{Dims, Shape};
 use rushlight_core::{DType, Device, Error, Layout, Result, Storage};
 
@@ -41,8 +43,9 @@ pub(crate) struct Body {
     pub(crate) flags: AtomicU8,
     /// The node that made this tensor.
     pub(crate) history: Slot<Edge>,
+    /// Unused in a view, whose base counts.
     version: Counter,
-    view: Option<Box<View>>,
+    view: Option<View>,
     pub(crate) extra: OnceLock<Box<Extra>>,
     /// The tensor's Python object: borrowed, unless `owns_python`.
     python: AtomicPtr<c_void>,
@@ -54,11 +57,11 @@ unsafe impl Sync for Body {}
 
 /// A handle; clones are the same tensor.
 #[derive(Clone)]
-pub struct Tensor(pub(crate) Arc<Body>);
+pub struct Tensor(pub(crate) Counted<Body>);
 
 /// A handle that does not keep the tensor alive.
 #[derive(Clone)]
-pub struct WeakTensor(Weak<Body>);
+pub struct WeakTensor(WeakCounted<Body>);
 
 impl WeakTensor {
     pub fn upgrade(&self) -> Option<Tensor> {
@@ -67,7 +70,7 @@ impl WeakTensor {
 
     /// Whether this is a handle on `tensor`.
     pub fn is(&self, tensor: &Tensor) -> bool {
-        self.0.as_ptr() == Arc::as_ptr(&tensor.0)
+        self.0.as_ptr() == Counted::as_ptr(&tensor.0)
     }
 }
 
@@ -90,8 +93,9 @@ impl Drop for Body {
 }
 
 impl Tensor {
-    fn build(meta: Meta, flags: u8, version: Counter, view: Option<Box<View>>) -> Tensor {
-        Tensor(Arc::new(Body {
+    #[inline(always)]
+    fn build(meta: Meta, flags: u8, version: Counter, view: Option<View>) -> Tensor {
+        Tensor(Counted::new(Body {
             meta: UnsafeCell::new(meta),
             flags: AtomicU8::new(flags),
             history: Slot::new(None),
@@ -131,9 +135,10 @@ impl Tensor {
         if base.is_inference() {
             return Tensor::build(meta, INFERENCE, Counter::default(), None);
         }
-        let kind = if modes::inference_enabled() {
+        let modes = modes::current();
+        let kind = if modes.inference {
             ViewKind::Inference
-        } else if !modes::grad_enabled() {
+        } else if !modes.grad {
             ViewKind::NoGrad
         } else if many {
             ViewKind::MultiOutput
@@ -148,12 +153,20 @@ impl Tensor {
                 View::new(parent.base.clone(), chain(base, parent, replay, &meta.layout), kind)
             }
         };
-        Tensor::build(meta, VIEW, Counter::shared(base.shared_version()), Some(Box::new(view)))
+        Tensor::build(meta, VIEW, Counter::default(), Some(view))
     }
 
     /// The same elements without history; changes in place are counted together.
     pub fn detach(&self) -> Tensor {
-        let meta = self.meta().clone();
+        self.without_history(self.meta().clone())
+    }
+
+    /// The same bytes as elements of another dtype or geometry, without history; changes in place are counted together.
+    pub fn detach_as(&self, layout: Layout, dtype: DType) -> Tensor {
+        self.without_history(Meta { layout, dtype, ..self.meta().clone() })
+    }
+
+    fn without_history(&self, meta: Meta) -> Tensor {
         if self.is_inference() {
             return Tensor::build(meta, INFERENCE, Counter::default(), None);
         }
@@ -220,23 +233,23 @@ impl Tensor {
     /// Whether both handles are the same tensor.
     #[inline]
     pub fn ptr_eq(&self, other: &Tensor) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Counted::ptr_eq(&self.0, &other.0)
     }
 
     /// A number that no other living tensor has.
     #[inline]
     pub fn id(&self) -> usize {
-        Arc::as_ptr(&self.0) as usize
+        Counted::as_ptr(&self.0) as usize
     }
 
     pub fn downgrade(&self) -> WeakTensor {
-        WeakTensor(Arc::downgrade(&self.0))
+        WeakTensor(Counted::downgrade(&self.0))
     }
 
     /// How many handles there are.
     #[inline]
     pub fn owners(&self) -> usize {
-        Arc::strong_count(&self.0)
+        Counted::owners(&self.0)
     }
 
     #[inline]
@@ -246,7 +259,7 @@ impl Tensor {
 
     #[inline]
     pub(crate) fn view_info(&self) -> Option<&View> {
-        self.0.view.as_deref()
+        self.0.view.as_ref()
     }
 
     #[inline]
@@ -269,15 +282,23 @@ impl Tensor {
         }
     }
 
-    /// The counter of in-place changes, shared with views and detached tensors.
+    /// The counter of in-place changes: a view's is its base's, and detached tensors share it.
+    #[inline]
+    fn counter(&self) -> &Counter {
+        match self.view_info() {
+            Some(view) => &view.base.0.version,
+            None => &self.0.version,
+        }
+    }
+
     #[inline]
     pub fn shared_version(&self) -> Arc<Version> {
-        self.0.version.share()
+        self.counter().share()
     }
 
     #[inline]
     pub(crate) fn version_or_zero(&self) -> u32 {
-        self.0.version.get().map_or(0, Version::current)
+        self.counter().get().map_or(0, Version::current)
     }
 
     pub fn version(&self) -> Result<u32> {
@@ -291,7 +312,7 @@ impl Tensor {
     #[inline]
     pub fn bump_version(&self) {
         if !self.is_inference() {
-            self.0.version.get_or_make().bump();
+            self.counter().get_or_make().bump();
         }
     }
 

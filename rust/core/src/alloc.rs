@@ -18,42 +18,88 @@ const SMALL: usize = 64 << 10;
 const MAPPED: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
 const SMALL_CLASSES: usize = 44;
-/// How many blocks of one small class a thread keeps, at most.
-const KEPT: usize = 32;
+/// How many bytes of one small class a thread keeps, at most: the results of a training step, not those of an epoch.
+const KEPT: usize = 256 << 10;
+/// So many blocks it may keep whatever their size.
+const FEW: usize = 32;
 
 /// Rounds a size up to its class.
-fn class_size(bytes: usize) -> usize {
+#[inline]
+const fn class_size(bytes: usize) -> usize {
     if bytes <= ALIGNMENT {
         return ALIGNMENT;
     }
-    let step = (bytes.next_power_of_two() >> 3).max(ALIGNMENT);
-    bytes.div_ceil(step) * step
+    let eighth = bytes.next_power_of_two() >> 3;
+    let step = if eighth < ALIGNMENT { ALIGNMENT } else { eighth };
+    bytes.next_multiple_of(step)
 }
 
-fn small_class(size: usize) -> usize {
+/// The number of a small class, from its size.
+#[inline]
+pub(crate) const fn small_class(bytes: usize) -> usize {
+    let size = class_size(bytes);
     let power = size.next_power_of_two();
-    let step = (power >> 3).max(ALIGNMENT);
+    let eighth = power >> 3;
+    let step = if eighth < ALIGNMENT { ALIGNMENT } else { eighth };
     let level = power.trailing_zeros() as usize - 6;
     level * 4 + (power - size) / step
 }
 
+/// The size of the blocks of a small class.
+#[inline]
+const fn small_size(class: usize) -> usize {
+    let power = ALIGNMENT << (class / 4);
+    let eighth = power >> 3;
+    power - (class % 4) * if eighth < ALIGNMENT { ALIGNMENT } else { eighth }
+}
+
+/// Free blocks of one size. The first word of each names the next: a list needs no memory of its own.
+#[derive(Clone, Copy)]
+struct List {
+    first: *mut u8,
+    count: u32,
+}
+
+impl List {
+    #[inline]
+    fn pop(&mut self) -> Option<NonNull<u8>> {
+        let first = NonNull::new(self.first)?;
+        // SAFETY: `push` wrote the next block's address there.
+        self.first = unsafe { first.cast().read() };
+        self.count -= 1;
+        Some(first)
+    }
+
+    /// # Safety
+    /// Nobody uses the block, which is at least one word long.
+    #[inline]
+    unsafe fn push(&mut self, block: NonNull<u8>) {
+        // SAFETY: by the caller's word.
+        unsafe { block.cast().write(self.first) };
+        self.first = block.as_ptr();
+        self.count += 1;
+    }
+}
+
 struct Local {
-    lists: [Vec<NonNull<u8>>; SMALL_CLASSES],
+    lists: [List; SMALL_CLASSES],
 }
 
 impl Drop for Local {
     fn drop(&mut self) {
-        for list in &mut self.lists {
-            for pointer in list.drain(..) {
-                // SAFETY: `free` put it here with its class size written in the block's first word.
-                unsafe { system_free(pointer, *pointer.cast::<usize>().as_ref()) };
+        for (class, list) in self.lists.iter_mut().enumerate() {
+            while let Some(block) = list.pop() {
+                // SAFETY: a list holds blocks of its class only.
+                unsafe { system_free(block, small_size(class)) };
             }
         }
     }
 }
 
 thread_local! {
-    static LOCAL: UnsafeCell<Local> = const { UnsafeCell::new(Local { lists: [const { Vec::new() }; SMALL_CLASSES] }) };
+    static LOCAL: UnsafeCell<Local> = const {
+        UnsafeCell::new(Local { lists: [List { first: std::ptr::null_mut(), count: 0 }; SMALL_CLASSES] })
+    };
 }
 
 #[derive(Default)]
@@ -83,27 +129,31 @@ fn large_limit() -> usize {
 /// A block of at least `bytes` bytes, uninitialised.
 #[inline]
 pub fn allocate(bytes: usize) -> Result<NonNull<u8>> {
+    if bytes <= SMALL {
+        return allocate_small(small_class(bytes)).ok_or_else(|| out_of_memory(bytes));
+    }
     if bytes > isize::MAX as usize - HUGE_PAGE {
         return Err(out_of_memory(bytes));
     }
     let size = class_size(bytes);
-    if size <= SMALL {
-        let kept = LOCAL.try_with(|local| {
-            // SAFETY: the cell is this thread's own and no reference outlives this closure.
-            unsafe { (&mut *local.get()).lists[small_class(size)].pop() }
-        });
-        if let Ok(Some(pointer)) = kept {
-            return Ok(pointer);
-        }
-    } else if let Some(pointer) = take_large(size) {
-        return Ok(pointer);
-    }
-    system_allocate(size)
-        .or_else(|| {
-            release_cached();
-            system_allocate(size)
-        })
-        .ok_or_else(|| out_of_memory(bytes))
+    take_large(size).or_else(|| insist(size)).ok_or_else(|| out_of_memory(bytes))
+}
+
+/// A block of a small class.
+#[inline]
+pub(crate) fn allocate_small(class: usize) -> Option<NonNull<u8>> {
+    // SAFETY: the cell is this thread's own and no reference outlives this closure.
+    let kept = LOCAL.try_with(|local| unsafe { (&mut *local.get()).lists[class].pop() });
+    kept.ok().flatten().or_else(|| insist(small_size(class)))
+}
+
+/// Asks the system, and once more after giving back what waits.
+#[cold]
+fn insist(size: usize) -> Option<NonNull<u8>> {
+    system_allocate(size).or_else(|| {
+        release_cached();
+        system_allocate(size)
+    })
 }
 
 /// Gives a block back.
@@ -112,27 +162,37 @@ pub fn allocate(bytes: usize) -> Result<NonNull<u8>> {
 /// `pointer` came from `allocate(bytes)` and nobody uses it any more.
 #[inline]
 pub unsafe fn free(pointer: NonNull<u8>, bytes: usize) {
-    let size = class_size(bytes);
-    if size <= SMALL {
-        let kept = LOCAL.try_with(|local| {
-            // SAFETY: the cell is this thread's own and no reference outlives this closure.
-            let list = unsafe { &mut (&mut *local.get()).lists[small_class(size)] };
-            if list.len() >= KEPT {
-                return false;
-            }
-            // SAFETY: the block is at least one word long and free.
-            unsafe { pointer.cast::<usize>().write(size) };
-            list.push(pointer);
-            true
-        });
-        if kept == Ok(true) {
-            return;
-        }
-    } else if keep_large(pointer, size) {
-        return;
-    }
     // SAFETY: by the caller's word.
-    unsafe { system_free(pointer, size) };
+    unsafe {
+        if bytes <= SMALL {
+            free_small(pointer, small_class(bytes));
+        } else if !keep_large(pointer, class_size(bytes)) {
+            system_free(pointer, class_size(bytes));
+        }
+    }
+}
+
+/// Gives a block of a small class back.
+///
+/// # Safety
+/// `pointer` came from `allocate_small(class)` and nobody uses it any more.
+#[inline]
+pub(crate) unsafe fn free_small(pointer: NonNull<u8>, class: usize) {
+    let kept = LOCAL.try_with(|local| {
+        // SAFETY: the cell is this thread's own and no reference outlives this closure.
+        let list = unsafe { &mut (&mut *local.get()).lists[class] };
+        let count = list.count as usize;
+        let room = count < FEW || count * small_size(class) < KEPT;
+        if room {
+            // SAFETY: by the caller's word.
+            unsafe { list.push(pointer) };
+        }
+        room
+    });
+    if kept != Ok(true) {
+        // SAFETY: by the caller's word.
+        unsafe { system_free(pointer, small_size(class)) };
+    }
 }
 
 fn take_large(size: usize) -> Option<NonNull<u8>> {
@@ -239,6 +299,7 @@ mod tests {
             let class = small_class(size);
             assert!(class < SMALL_CLASSES, "{size} -> {class}");
             assert_eq!(*seen.entry(class).or_insert(size), size);
+            assert_eq!(small_size(class), size);
         }
     }
 

@@ -51,71 +51,74 @@ pub struct Plan {
     pub places: SmallVec<[Place; 4]>,
 }
 
-/// Works an index expression out for a tensor of this geometry.
-pub fn plan(own: &Layout, items: &[Item]) -> Result<Plan> {
-    let taken = items.iter().map(dims_taken).sum::<usize>();
-    let mut plan = Plan { steps: SmallVec::new(), layout: own.clone(), places: SmallVec::new() };
-    if taken > own.rank() {
-        return Err(match items {
-            [Item::Int(_)] => Error::index(
-                "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number",
-            ),
-            [Item::Slice { .. }] => Error::index("slice() cannot be applied to a 0-dim tensor."),
-            _ => Error::index(format!("too many indices for tensor of dimension {}", own.rank())),
-        });
+impl Plan {
+    /// The plan that leaves a tensor of this geometry as it is.
+    #[inline]
+    pub fn of(own: &Layout) -> Plan {
+        Plan { steps: SmallVec::new(), layout: own.clone(), places: SmallVec::new() }
     }
-    let mut dim = 0;
-    // Which dimension of the tensor itself comes next, for messages.
-    let mut own_dim = 0;
-    for (at, item) in items.iter().enumerate() {
-        match *item {
-            Item::Int(index) => {
-                let size = plan.layout.sizes[dim];
-                let wrapped = if index < 0 { index as isize + size } else { index as isize };
-                if wrapped < 0 || wrapped >= size {
-                    return Err(Error::index(format!(
-                        "index {index} is out of bounds for dimension {own_dim} with size {size}"
-                    )));
-                }
-                plan.layout.offset += wrapped * plan.layout.strides[dim];
-                plan.layout.sizes.remove(dim);
-                plan.layout.strides.remove(dim);
-                plan.steps.push(Step::Select { dim, index: wrapped });
-            }
-            Item::Slice { start, stop, step } => {
-                let (start, length) = bounds(start, stop, step, plan.layout.sizes[dim])?;
-                if (start, length, step) != (0, plan.layout.sizes[dim], 1) {
-                    let stride = &mut plan.layout.strides[dim];
-                    plan.layout.offset += start * *stride;
-                    *stride *= step;
-                    plan.layout.sizes[dim] = length;
-                    plan.steps.push(Step::Slice { dim, start, length, step });
-                }
-                dim += 1;
-            }
-            Item::Ellipsis => {
-                // A second ellipsis has nothing left to stand for.
-                if !items[..at].contains(&Item::Ellipsis) {
-                    dim += own.rank() - taken;
-                    own_dim += own.rank() - taken;
-                }
-            }
-            Item::NewAxis | Item::Bool(_) => {
-                plan.layout = plan.layout.unsqueeze(dim);
-                plan.steps.push(Step::Unsqueeze { dim });
-                if let Item::Bool(_) = item {
-                    plan.places.push(Place { item: at, dim });
-                }
-                dim += 1;
-            }
-            Item::Tensor { .. } => {
-                plan.places.push(Place { item: at, dim });
-                dim += dims_taken(item);
-            }
+
+    /// Works an index expression out. A plan is large, so it is filled where it stands instead of being handed up.
+    pub fn read(&mut self, items: &[Item]) -> Result<()> {
+        let rank = self.layout.rank();
+        let taken = items.iter().map(dims_taken).sum::<usize>();
+        if taken > rank {
+            return Err(match items {
+                [Item::Int(_)] => Error::index(
+                    "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number",
+                ),
+                [Item::Slice { .. }] => Error::index("slice() cannot be applied to a 0-dim tensor."),
+                _ => Error::index(format!("too many indices for tensor of dimension {}", rank)),
+            });
         }
-        own_dim += dims_taken(item);
+        let mut dim = 0;
+        // Which dimension of the tensor itself comes next, for messages.
+        let mut own_dim = 0;
+        for (at, item) in items.iter().enumerate() {
+            match *item {
+                Item::Int(index) => {
+                    let size = self.layout.sizes[dim];
+                    let wrapped = if index < 0 { index as isize + size } else { index as isize };
+                    if wrapped < 0 || wrapped >= size {
+                        return Err(Error::index(format!(
+                            "index {index} is out of bounds for dimension {own_dim} with size {size}"
+                        )));
+                    }
+                    self.layout.fix(dim, wrapped);
+                    self.steps.push(Step::Select { dim, index: wrapped });
+                }
+                Item::Slice { start, stop, step } => {
+                    let (start, length) = bounds(start, stop, step, self.layout.sizes[dim])?;
+                    if (start, length, step) != (0, self.layout.sizes[dim], 1) {
+                        self.layout.cut(dim, start, length, step);
+                        self.steps.push(Step::Slice { dim, start, length, step });
+                    }
+                    dim += 1;
+                }
+                Item::Ellipsis => {
+                    // A second ellipsis has nothing left to stand for.
+                    if !items[..at].contains(&Item::Ellipsis) {
+                        dim += rank - taken;
+                        own_dim += rank - taken;
+                    }
+                }
+                Item::NewAxis | Item::Bool(_) => {
+                    self.layout = self.layout.unsqueeze(dim);
+                    self.steps.push(Step::Unsqueeze { dim });
+                    if let Item::Bool(_) = item {
+                        self.places.push(Place { item: at, dim });
+                    }
+                    dim += 1;
+                }
+                Item::Tensor { .. } => {
+                    self.places.push(Place { item: at, dim });
+                    dim += dims_taken(item);
+                }
+            }
+            own_dim += dims_taken(item);
+        }
+        Ok(())
     }
-    Ok(plan)
 }
 
 fn dims_taken(item: &Item) -> usize {
@@ -165,6 +168,11 @@ pub fn gathered(sizes: &[isize], dims: &[usize], common: &[isize]) -> Dims {
 mod tests {
     use super::*;
 
+    fn plan(own: &Layout, items: &[Item]) -> Result<Plan> {
+        let mut plan = Plan::of(own);
+        plan.read(items).map(|()| plan)
+    }
+
     const ALL: Item = Item::Slice { start: 0, stop: isize::MAX, step: 1 };
 
     fn shape(sizes: &[isize], items: &[Item]) -> Vec<isize> {
@@ -180,6 +188,8 @@ mod tests {
             plan(&Layout::contiguous(&[5]), &[Item::Slice { start: isize::MAX, stop: isize::MIN, step: -2 }]).unwrap();
         assert_eq!((back.layout.offset, back.layout.sizes[0], back.layout.strides[0]), (4, 3, -2));
         assert!(plan(&Layout::contiguous(&[5]), &[ALL]).unwrap().steps.is_empty());
+        let end = Item::Slice { start: 1, stop: isize::MAX, step: 1 };
+        assert_eq!(plan(&Layout::contiguous(&[1]).flip(0), &[end]).unwrap().layout.offset, 0);
     }
 
     #[test]

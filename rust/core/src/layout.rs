@@ -7,8 +7,9 @@ use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
 
-/// Sizes or strides. Up to six dimensions stand inline.
-pub type Dims = SmallVec<[isize; 6]>;
+/// Sizes or strides. Up to five dimensions stand inline: with a sixth, a tensor's geometry would pass the 128 bytes that
+/// the compiler moves without a call.
+pub type Dims = SmallVec<[isize; 5]>;
 
 /// More dimensions than this are refused, so that dimension masks fit a word.
 pub const MAX_RANK: usize = 64;
@@ -154,12 +155,34 @@ impl Layout {
         true
     }
 
+    /// The number of elements, if the strides are the ones that `contiguous` gives; the offset may be any. Stricter than
+    /// `is_contiguous` where a size is one or zero, and both questions in one walk.
+    #[inline]
+    pub fn row_major(&self) -> Option<usize> {
+        let (sizes, strides) = (self.sizes.as_slice(), self.strides.as_slice());
+        let mut step = 1;
+        for (&size, &stride) in sizes.iter().zip(strides).rev() {
+            if stride != step {
+                return None;
+            }
+            step *= size.max(1);
+        }
+        Some(if sizes.contains(&0) { 0 } else { step as usize })
+    }
+
+    /// Whether sizes and strides are the same. Most lists are short: a comparison by `memcmp` costs more than it saves.
+    #[inline]
+    pub fn lies_like(&self, other: &Layout) -> bool {
+        let alike = |a: &[isize], b: &[isize]| a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x == y);
+        alike(&self.sizes, &other.sizes) && alike(&self.strides, &other.strides)
+    }
+
     /// Whether the elements fill one gap-free stretch of memory, in whatever order of dimensions, without overlap.
     pub fn is_dense(&self) -> bool {
-        let mut order: Vec<usize> = (0..self.rank()).filter(|&d| self.sizes[d] != 1).collect();
-        if self.sizes.contains(&0) {
+        if self.row_major().is_some() || self.sizes.contains(&0) {
             return true;
         }
+        let mut order: Vec<usize> = (0..self.rank()).filter(|&d| self.sizes[d] != 1).collect();
         order.sort_by_key(|&d| self.strides[d]);
         let mut step = 1;
         for d in order {
@@ -228,19 +251,37 @@ impl Layout {
 
     pub fn select(&self, dim: usize, index: isize) -> Layout {
         let mut view = self.clone();
-        view.offset += index * view.strides[dim];
-        view.sizes.remove(dim);
-        view.strides.remove(dim);
+        view.fix(dim, index);
         view
+    }
+
+    /// Leaves one index of `dim`, which disappears.
+    pub fn fix(&mut self, dim: usize, index: isize) {
+        self.offset += index * self.strides[dim];
+        for later in dim + 1..self.rank() {
+            self.sizes[later - 1] = self.sizes[later];
+            self.strides[later - 1] = self.strides[later];
+        }
+        self.sizes.pop();
+        self.strides.pop();
     }
 
     /// `length` elements of `dim` from `start` on, `step` apart (which may be negative).
     pub fn slice(&self, dim: usize, start: isize, length: isize, step: isize) -> Layout {
         let mut view = self.clone();
-        view.offset += start * view.strides[dim];
-        view.sizes[dim] = length;
-        view.strides[dim] *= step;
+        view.cut(dim, start, length, step);
         view
+    }
+
+    /// Leaves `length` elements of `dim` from `start` on, `step` apart. Nothing of a dimension that runs backwards is left
+    /// where it is: its end may lie before the storage.
+    pub fn cut(&mut self, dim: usize, start: isize, length: isize, step: isize) {
+        let stride = self.strides[dim];
+        if length > 0 || stride > 0 {
+            self.offset += start * stride;
+        }
+        self.sizes[dim] = length;
+        self.strides[dim] = stride * step;
     }
 
     pub fn permute(&self, order: &[usize]) -> Layout {
@@ -281,8 +322,13 @@ impl Layout {
 
     /// Strides under which the same elements show `sizes` in row-major order, where no copy is needed.
     pub fn view_strides(&self, sizes: &[isize]) -> Option<Dims> {
-        if self.numel() == 0 {
-            return Some(if self.sizes.as_slice() == sizes { self.strides.clone() } else { contiguous_strides(sizes) });
+        let numel = self.numel();
+        if numel == 0 {
+            let same = self.sizes.as_slice() == sizes;
+            return Some(if same { copied(&self.strides) } else { contiguous_strides(sizes) });
+        }
+        if self.row_major().is_some() && sizes.iter().product::<isize>() as usize == numel {
+            return Some(contiguous_strides(sizes));
         }
         let mut strides = Dims::from_elem(0, sizes.len());
         let mut new = sizes.len();
@@ -355,5 +401,9 @@ pub fn infer_size(requested: &[i64], numel: usize) -> Result<Dims> {
 }
 
 pub fn to_dims(sizes: &[i64]) -> Dims {
-    sizes.iter().map(|&size| size as isize).collect()
+    let mut dims = Dims::from_elem(0, sizes.len());
+    for (dim, &size) in dims.iter_mut().zip(sizes) {
+        *dim = size as isize;
+    }
+    dims
 }

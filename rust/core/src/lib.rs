@@ -1,11 +1,13 @@
 //! The ground floor: what a tensor is made of, without any arithmetic.
 //!
 //! `dtype`, `element` and `scalar` say what an element is and how types promote; `layout`, `broadcast`, `index` and `plan` are the
-//! algebra of sizes and signed strides, pure functions without data; `storage` and `alloc` own bytes; `shared` owns bytes
-//! that several processes see; `fork` keeps locks safe over `fork`; `error` is the one error of the house.
+//! algebra of sizes and signed strides, pure functions without data; `storage` and `alloc` own bytes, `counted` what has
+//! several owners; `shared` owns bytes that several processes see; `fork` keeps locks safe over `fork`, `sleep` waits without
+//! one; `error` is the one error of the house.
 
 pub mod alloc;
 pub mod broadcast;
+pub mod counted;
 pub mod device;
 pub mod dtype;
 pub mod element;
@@ -16,6 +18,7 @@ pub mod layout;
 pub mod plan;
 pub mod scalar;
 pub mod shared;
+pub mod sleep;
 pub mod storage;
 
 pub use device::Device;

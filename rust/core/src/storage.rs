@@ -9,11 +9,13 @@ use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
+
+use smallvec::SmallVec;
 
 use crate::alloc;
+use crate::counted::{Counted, WeakCounted};
 use crate::device::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::shared::SharedBlock;
 
 /// Who owns a block's bytes, and so what its end means.
@@ -72,8 +74,13 @@ impl Block {
         Block { pointer: NonNull::dangling(), bytes, device: Device::Meta, read_only: false, owner: Owner::Meta }
     }
 
-    pub fn as_ptr(&self) -> *mut u8 {
-        self.pointer.as_ptr()
+    /// The first byte, where the host can reach it.
+    #[inline]
+    pub fn as_ptr(&self) -> Result<*mut u8> {
+        match self.device {
+            Device::Cpu => Ok(self.pointer.as_ptr()),
+            device => Err(out_of_reach(device)),
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -89,13 +96,24 @@ impl Block {
     }
 }
 
+/// Memory elsewhere, or none: the host cannot read or write there.
+#[cold]
+fn out_of_reach(device: Device) -> Error {
+    match device {
+        Device::Meta => Error::not_implemented("Cannot copy out of meta tensor; no data!")
+            .hint("A tensor on meta has a shape and a dtype and no values: make it on a device that holds data."),
+        _ => Error::runtime(format!("the host cannot reach memory on {device}"))
+            .hint("Use Tensor.cpu() to copy the tensor to host memory first."),
+    }
+}
+
 /// A handle on bytes; clones name the same bytes.
 #[derive(Clone)]
-pub struct Storage(Arc<Cell>);
+pub struct Storage(Counted<Cell>);
 
 /// A handle that does not keep the bytes alive.
 #[derive(Clone)]
-pub struct WeakStorage(Weak<Cell>);
+pub struct WeakStorage(WeakCounted<Cell>);
 
 impl WeakStorage {
     pub fn upgrade(&self) -> Option<Storage> {
@@ -123,11 +141,22 @@ struct Retired {
     next: *mut Retired,
 }
 
-/// Holds a storage's current block in place.
-pub struct Pin<'a> {
+/// Holds a storage's current block in place, on any device.
+struct Hold<'a> {
     cell: &'a Cell,
     block: *const Block,
 }
+
+impl Hold<'_> {
+    #[inline]
+    fn block(&self) -> &Block {
+        // SAFETY: a cell that is held frees none of its blocks.
+        unsafe { &*self.block }
+    }
+}
+
+/// Holds a storage's current block in place; the proof that the host can reach its bytes.
+pub struct Pin<'a>(Hold<'a>);
 
 impl Pin<'_> {
     #[inline]
@@ -137,18 +166,22 @@ impl Pin<'_> {
 
     #[inline]
     pub fn block(&self) -> &Block {
-        // SAFETY: a pinned cell frees none of its blocks.
-        unsafe { &*self.block }
+        self.0.block()
     }
 }
 
-impl Drop for Pin<'_> {
+impl Drop for Hold<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.cell.pins.fetch_sub(1, Ordering::AcqRel) == 1 && !self.cell.retired.load(Ordering::Relaxed).is_null() {
             self.cell.sweep();
         }
     }
+}
+
+/// The pins of several storages, in their order.
+pub fn pin_all<'a>(storages: impl IntoIterator<Item = &'a Storage>) -> Result<SmallVec<[Pin<'a>; 4]>> {
+    storages.into_iter().map(Storage::pin).collect()
 }
 
 impl Cell {
@@ -218,7 +251,7 @@ impl Cell {
 
 impl Drop for Cell {
     fn drop(&mut self) {
-        // SAFETY: the last handle is gone, so is every pin (a pin borrows a handle).
+        // SAFETY: the last handle is gone, so is every hold (it borrows a handle).
         unsafe {
             self.free_block(self.block.load(Ordering::Relaxed));
             self.free_list(self.retired.load(Ordering::Relaxed));
@@ -229,7 +262,7 @@ impl Drop for Cell {
 impl Storage {
     #[inline]
     pub fn new(block: Block) -> Storage {
-        let cell = Arc::new(Cell {
+        let cell = Counted::new(Cell {
             block: AtomicPtr::new(std::ptr::null_mut()),
             first: UnsafeCell::new(ManuallyDrop::new(block)),
             pins: AtomicU32::new(0),
@@ -250,22 +283,48 @@ impl Storage {
         match device {
             Device::Meta => Ok(Storage::new(Block::meta(bytes))),
             Device::Cpu => Storage::heap(bytes),
-            Device::Cuda(_) => Err(crate::error::Error::runtime(
+            Device::Cuda(_) => Err(Error::runtime(
                 "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver from http://www.nvidia.com/Download/index.aspx",
             )),
         }
     }
 
-    /// Enters the storage: until the pin is dropped its bytes stay where they are.
+    /// Enters the storage: until this is dropped its block stays where it is.
     #[inline]
-    pub fn pin(&self) -> Pin<'_> {
+    fn hold(&self) -> Hold<'_> {
         // The order matters: first be seen inside, then look which block is the current one.
         self.0.pins.fetch_add(1, Ordering::SeqCst);
-        Pin { cell: &self.0, block: self.0.block.load(Ordering::SeqCst) }
+        Hold { cell: &self.0, block: self.0.block.load(Ordering::SeqCst) }
+    }
+
+    /// Enters the storage to read or write: until the pin is dropped its bytes stay where they are. The one way to the
+    /// bytes, and an error where the host cannot reach any: on `meta`, and on another device.
+    #[inline]
+    pub fn pin(&self) -> Result<Pin<'_>> {
+        let hold = self.hold();
+        match hold.block().device {
+            Device::Cpu => Ok(Pin(hold)),
+            device => Err(out_of_reach(device)),
+        }
+    }
+
+    /// The first byte, for a caller who knows that nobody replaces the block meanwhile: two locked instructions less than a
+    /// pin, which is 12 ns for each operand of a call.
+    ///
+    /// # Safety
+    /// The storage is on the host, and until the last access through the pointer the caller holds the host language's lock,
+    /// or is the only thread.
+    #[inline]
+    pub unsafe fn unpinned(&self) -> *mut u8 {
+        // SAFETY: whoever replaces blocks holds that lock too, so the current one stays.
+        unsafe { (*self.0.block.load(Ordering::Acquire)).pointer.as_ptr() }
     }
 
     /// Puts another block in place of the current one; kernels that are inside finish on the old one.
-    pub fn replace(&self, block: Block) {
+    ///
+    /// # Safety
+    /// The caller holds the host language's lock, if there is one, or is the only thread that reads `unpinned`.
+    pub unsafe fn replace(&self, block: Block) {
         let old = self.0.block.swap(Box::into_raw(Box::new(block)), Ordering::SeqCst);
         let node = Box::new(Retired { block: old, next: std::ptr::null_mut() });
         // SAFETY: the node is new.
@@ -275,8 +334,30 @@ impl Storage {
         }
     }
 
+    /// Makes room for `bytes` bytes in all and keeps what is there; only memory of the house's own grows.
+    ///
+    /// # Safety
+    /// As for `replace`.
+    pub unsafe fn grow(&self, bytes: usize) -> Result<()> {
+        let hold = self.hold();
+        let old = hold.block();
+        let block = match old.owner {
+            Owner::Meta => Block::meta(bytes),
+            Owner::Heap => {
+                let block = Block::heap(bytes)?;
+                // SAFETY: two blocks in host memory, both alive, of at least as many bytes.
+                unsafe { old.pointer.copy_to_nonoverlapping(block.pointer, old.bytes.min(bytes)) };
+                block
+            }
+            _ => return Err(Error::runtime("Trying to resize storage that is not resizable")),
+        };
+        // SAFETY: by the caller's word.
+        unsafe { self.replace(block) };
+        Ok(())
+    }
+
     pub fn len(&self) -> usize {
-        self.pin().block().bytes
+        self.hold().block().bytes
     }
 
     pub fn is_empty(&self) -> bool {
@@ -284,32 +365,40 @@ impl Storage {
     }
 
     pub fn device(&self) -> Device {
-        self.pin().block().device
+        self.hold().block().device
     }
 
     pub fn is_read_only(&self) -> bool {
-        self.pin().block().read_only
+        self.hold().block().read_only
     }
 
     pub fn is_shared(&self) -> bool {
-        matches!(self.pin().block().owner, Owner::Shared(_))
+        matches!(self.hold().block().owner, Owner::Shared(_))
     }
 
-    /// The first byte's address: an identity and a number for `data_ptr`, not something to read through.
+    /// The first byte's address, a number for `data_ptr` and not something to read through; zero where there are no bytes.
     pub fn address(&self) -> usize {
-        self.pin().as_ptr() as usize
+        let hold = self.hold();
+        let block = hold.block();
+        if let Owner::Meta = block.owner { 0 } else { block.pointer.as_ptr() as usize }
     }
 
     pub fn same(&self, other: &Storage) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Counted::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Whether both begin at the same byte: one storage, or two that wrap the same memory of somebody else.
+    pub fn shares_bytes(&self, other: &Storage) -> bool {
+        let (here, there) = (self.address(), other.address());
+        self.same(other) || (here != 0 && here == there)
     }
 
     pub fn downgrade(&self) -> WeakStorage {
-        WeakStorage(Arc::downgrade(&self.0))
+        WeakStorage(Counted::downgrade(&self.0))
     }
 
     pub fn owners(&self) -> usize {
-        Arc::strong_count(&self.0)
+        Counted::owners(&self.0)
     }
 }
 
@@ -320,30 +409,59 @@ mod tests {
     #[test]
     fn a_pinned_block_outlives_its_replacement() {
         let storage = Storage::heap(8).unwrap();
-        let pin = storage.pin();
+        let pin = storage.pin().unwrap();
         unsafe { pin.as_ptr().cast::<u64>().write(7) };
-        storage.replace(Block::heap(16).unwrap());
+        // SAFETY: nobody reads without a pin.
+        unsafe { storage.replace(Block::heap(16).unwrap()) };
         assert_eq!(unsafe { pin.as_ptr().cast::<u64>().read() }, 7);
         assert_eq!(storage.len(), 16);
         drop(pin);
     }
 
     #[test]
+    fn where_the_host_has_no_memory_there_is_no_pointer() {
+        let storage = Storage::on(Device::Meta, 8).unwrap();
+        let error = storage.pin().err().unwrap();
+        assert_eq!(error.class(), crate::error::Class::NotImplemented);
+        assert_eq!(error.sentence(), "Cannot copy out of meta tensor; no data!");
+        assert!(Block::meta(8).as_ptr().is_err());
+        assert_eq!((storage.len(), storage.address()), (8, 0));
+        // SAFETY: the only thread.
+        unsafe { storage.grow(16).unwrap() };
+        assert_eq!((storage.len(), storage.device()), (16, Device::Meta));
+        let other = Storage::on(Device::Meta, 8).unwrap();
+        assert!(storage.shares_bytes(&storage.clone()) && !storage.shares_bytes(&other));
+    }
+
+    #[test]
+    fn growing_keeps_the_bytes() {
+        let storage = Storage::heap(8).unwrap();
+        // SAFETY: the storage has eight bytes.
+        unsafe { storage.pin().unwrap().as_ptr().cast::<u64>().write(7) };
+        // SAFETY: the only thread.
+        unsafe { storage.grow(64).unwrap() };
+        // SAFETY: it has more now.
+        assert_eq!(unsafe { storage.pin().unwrap().as_ptr().cast::<u64>().read() }, 7);
+        assert_eq!(storage.len(), 64);
+    }
+
+    #[test]
     fn replacing_while_others_read() {
         let storage = Storage::heap(8).unwrap();
-        unsafe { storage.pin().as_ptr().cast::<u64>().write(1) };
+        unsafe { storage.pin().unwrap().as_ptr().cast::<u64>().write(1) };
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
                     for _ in 0..20_000 {
-                        assert_eq!(unsafe { storage.pin().as_ptr().cast::<u64>().read() }, 1);
+                        assert_eq!(unsafe { storage.pin().unwrap().as_ptr().cast::<u64>().read() }, 1);
                     }
                 });
             }
             for _ in 0..2_000 {
                 let block = Block::heap(8).unwrap();
-                unsafe { block.as_ptr().cast::<u64>().write(1) };
-                storage.replace(block);
+                unsafe { block.as_ptr().unwrap().cast::<u64>().write(1) };
+                // SAFETY: all readers pin.
+                unsafe { storage.replace(block) };
             }
         });
     }

@@ -10,10 +10,10 @@
 //! depend on the operands and on the machine's instruction level, never on the number of threads.
 //! Half precision is summed in float32 and rounded once; integers wrap.
 
-mod drive;
-mod element;
-mod kernel;
-mod pack;
+pub(crate) mod drive;
+pub(crate) mod element;
+pub(crate) mod kernel;
+pub(crate) mod pack;
 pub(crate) mod scratch;
 #[cfg(test)]
 mod tests;

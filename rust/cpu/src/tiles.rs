@@ -61,7 +61,13 @@ macro_rules! tiles {
                         $(let $x = $x.add(j).read_unaligned();)+
                         slot.write($value);
                     }
-                    std::ptr::copy_nonoverlapping(block.as_ptr().cast::<u8>(), out.add(done * size_of::<O>()), m * size_of::<O>());
+                    let (from, to) = (block.as_ptr().cast::<u8>(), out.add(done * size_of::<O>()));
+                    // A length that the compiler knows becomes stores; any other is a call for each block.
+                    if m == LANES {
+                        std::ptr::copy_nonoverlapping(from, to, LANES * size_of::<O>());
+                    } else {
+                        std::ptr::copy_nonoverlapping(from, to, m * size_of::<O>());
+                    }
                     done += m;
                 }
             }

@@ -9,6 +9,7 @@ use rushlight_core::{Class, DType, Device, Dims, Error, Layout, Result, Scalar, 
 use rushlight_cpu::pointwise::{Lane, Params};
 use smallvec::SmallVec;
 
+use crate::derive::Derivative;
 use crate::node;
 use crate::profile;
 use crate::promote;
@@ -79,6 +80,9 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
 
 /// Step 1: all tensors live on one device; a 0-d tensor of the host goes with any.
 fn check_devices(args: &Args) -> Result<Device> {
+    if args.all_tensors(|tensor| tensor.device() == Device::Cpu) {
+        return Ok(Device::Cpu);
+    }
     let mut device = None;
     for (_, tensor) in args.each_tensor() {
         let own = tensor.device();
@@ -139,10 +143,18 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
     let row = args.row;
     let device = check_devices(args)?;
     let (operands, numbers) = split(args)?;
-    if let Target::Fresh = target
-        && let Some(result) = short::attempt(row, body, &operands, &numbers)
-    {
-        return node::record(args, Output::Tensor(result?));
+    match target {
+        Target::Fresh => {
+            if let Some(result) = short::attempt(row, body, &operands, &numbers, None, None)? {
+                return node::record(args, Output::Tensor(result));
+            }
+        }
+        Target::InPlace => {
+            if let Some(own) = short::attempt(row, body, &operands, &numbers, Some(args), None)? {
+                return Ok(Output::Tensor(own));
+            }
+        }
+        Target::Out(_) => {}
     }
     // Steps 2 to 4.
     let extra: &[Scalar] = if body.promote == Promote::WithNumbers { &numbers } else { &[] };
@@ -266,7 +278,7 @@ impl Loop<'_> {
         let mut stretched: [Option<Layout>; N] = [const { None }; N];
         let mut numbers = [[0u64; 2]; N];
         let mut pins: SmallVec<[rushlight_core::storage::Pin; 5]> = SmallVec::new();
-        pins.push(out.storage().pin());
+        pins.push(out.storage().pin()?);
         let mut lanes = [Lane { pointer: pins[0].as_ptr(), dtype: out.dtype() }; N];
         for (n, operand) in operands.iter().enumerate().take(N - 1) {
             match operand {
@@ -275,7 +287,7 @@ impl Loop<'_> {
                     if layout.sizes != target.sizes {
                         stretched[n + 1] = Some(layout.broadcast_to(&target.sizes)?);
                     }
-                    let pin = tensor.storage().pin();
+                    let pin = tensor.storage().pin()?;
                     lanes[n + 1] = Lane { pointer: pin.as_ptr(), dtype: tensor.dtype() };
                     pins.push(pin);
                 }
@@ -449,6 +461,9 @@ fn reshape_in_place(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Result<
 fn retype(form: fn(&Args) -> Result<(Layout, DType)>, args: &Args) -> Result<Output> {
     let base = args.tensor(0)?;
     let (layout, dtype) = form(args)?;
+    if let Derivative::NonDifferentiable(_) = args.row.derivative {
+        return Ok(Output::Tensor(base.detach_as(layout, dtype)));
+    }
     let kept = args.keep();
     let replay = move |base: &Tensor| {
         let mut args = kept.clone();

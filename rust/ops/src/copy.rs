@@ -1,7 +1,7 @@
 //! Copies between any two layouts and dtypes.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{Class, Device, Error, Layout, Result};
+use rushlight_core::{Device, Error, Layout, Result};
 use rushlight_cpu::pointwise::Lane;
 
 use crate::call::Target;
@@ -28,11 +28,8 @@ pub fn copy_views(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) 
     if to.device() != Device::Cpu || target.numel() == 0 {
         return Ok(());
     }
-    if from.device() == Device::Meta {
-        return Err(Error::new(Class::NotImplemented, "Cannot copy out of meta tensor; no data!"));
-    }
     crate::host::while_detached(target.numel(), || {
-        let (out, input) = (to.storage().pin(), from.storage().pin());
+        let (out, input) = (to.storage().pin()?, from.storage().pin()?);
         let lanes =
             [Lane { pointer: out.as_ptr(), dtype: to.dtype() }, Lane { pointer: input.as_ptr(), dtype: from.dtype() }];
         // SAFETY: layouts stay within their pinned storages.
@@ -47,7 +44,7 @@ pub fn accumulate(to: &Tensor, target: &Layout, from: &Tensor) -> Result<()> {
         return Ok(());
     }
     crate::host::while_detached(target.numel(), || {
-        let (out, input) = (to.storage().pin(), from.storage().pin());
+        let (out, input) = (to.storage().pin()?, from.storage().pin()?);
         // SAFETY: layouts stay within their pinned storages, and both dtypes are the same.
         unsafe { rushlight_cpu::copy::accumulate(target, out.as_ptr(), from.layout(), input.as_ptr(), to.dtype()) };
         Ok(())

@@ -121,7 +121,7 @@ impl Expr {
                     Expr::Number(right) => Operand::Number(*right),
                     _ => return right,
                 };
-                Expr::new(short::binary(row, Operand::Tensor(&left), right))
+                Expr::new(short::binary(row, Operand::Tensor(&left), right, None))
             }
             (left, Expr::Tensor(right)) => left.call(row, [Value::Own(right)]),
             (left, Expr::Number(right)) => left.call(row, [Value::Scalar(right)]),

@@ -221,10 +221,16 @@ fn build(
 /// Step 7: leaves a node behind if a gradient may be asked for.
 #[inline]
 pub fn record(args: &Args, output: Output) -> Result<Output> {
-    if rushlight_autograd::modes::grad_enabled() && args.each_tensor().any(|(_, tensor)| tensor.requires_grad()) {
+    if is_watched(args) {
         leave_node(args, &output)?;
     }
     Ok(output)
+}
+
+/// Whether a gradient may be asked for. The tensors come first: most have none, and then the thread's mode does not matter.
+#[inline]
+fn is_watched(args: &Args) -> bool {
+    !args.all_tensors(|tensor| !tensor.requires_grad()) && rushlight_autograd::modes::grad_enabled()
 }
 
 fn leave_node(args: &Args, output: &Output) -> Result<()> {
@@ -253,6 +259,9 @@ impl<'a, 'v> Change<'a, 'v> {
     /// Refuses what may not be changed, and keeps what the change will overwrite.
     pub fn begin(args: &'a Args<'v>) -> Result<Change<'a, 'v>> {
         let own = args.tensor(0)?;
+        if !is_watched(args) {
+            return Ok(Change { args, own, inner: InPlace::begin(own, &[])?, original: None });
+        }
         let arguments = arguments(args, true);
         let inner = InPlace::begin(own, &edges(&arguments))?;
         let original = if inner.is_recorded() && needed_saves(args, &arguments).has_input(0) {

@@ -4,7 +4,7 @@
 
 use rushlight_autograd::{Tensor, modes};
 use rushlight_core::dtype::Category;
-use rushlight_core::storage::Block;
+use rushlight_core::storage::{Block, Pin};
 use rushlight_core::{DType, Device, Layout, Result, Scalar, Storage};
 use smallvec::SmallVec;
 
@@ -36,16 +36,30 @@ impl<'a> From<Operand<'a>> for Value<'a> {
     }
 }
 
+/// A caller's word that it holds the host language's lock until the call returns: then nobody replaces a block meanwhile,
+/// and operands need no pins.
+#[derive(Clone, Copy)]
+pub struct Locked(());
+
+impl Locked {
+    /// # Safety
+    /// The calling thread holds the lock, and keeps it for as long as the value is used.
+    #[inline]
+    pub unsafe fn assume() -> Locked {
+        Locked(())
+    }
+}
+
 /// `x op y` for a row whose other arguments take their defaults.
-pub fn binary(row: &'static Row, x: Operand, y: Operand) -> Result<Tensor> {
+#[inline]
+pub fn binary(row: &'static Row, x: Operand, y: Operand, locked: Option<Locked>) -> Result<Tensor> {
     if let Run::Pointwise(body) = &row.run
         && !profile::is_on()
         && (row.check.is_none() || plain(x) && plain(y))
-        && let Some(result) = attempt(row, body, &[x, y], &row.schema().numbers)
+        && let Some(result) = attempt(row, body, &[x, y], &row.schema().numbers, None, locked)?
     {
-        let result = result?;
         let watched = |operand: Operand| matches!(operand, Operand::Tensor(tensor) if tensor.requires_grad());
-        if modes::grad_enabled() && (watched(x) || watched(y)) {
+        if (watched(x) || watched(y)) && modes::grad_enabled() {
             return node::record(&arguments(row, x, y), Output::Tensor(result))?.into_tensor();
         }
         return Ok(result);
@@ -72,92 +86,107 @@ fn plain(operand: Operand) -> bool {
     }
 }
 
-/// The result of a pointwise row, if all its tensors are small, contiguous, on the host and of one shape and dtype.
+/// The result of a pointwise row, if all its tensors are small, row-major, on the host and of one shape and dtype; nothing
+/// where they are not. An in-place call gives its arguments as `over`, and its first tensor is the result.
 #[inline]
 pub fn attempt(
     row: &'static Row,
     body: &Pointwise,
     operands: &[Operand],
     numbers: &[Scalar],
-) -> Option<Result<Tensor>> {
+    over: Option<&Args>,
+    locked: Option<Locked>,
+) -> Result<Option<Tensor>> {
     match operands {
-        [x] => exactly(row, body, [*x], numbers),
-        [x, y] => exactly(row, body, [*x, *y], numbers),
-        [x, y, z] => exactly(row, body, [*x, *y, *z], numbers),
-        _ => None,
+        [x] => exactly(row, body, [*x], numbers, over, locked),
+        [x, y] => exactly(row, body, [*x, *y], numbers, over, locked),
+        [x, y, z] => exactly(row, body, [*x, *y, *z], numbers, over, locked),
+        _ => Ok(None),
     }
 }
 
 /// The same for a known number of operands, so that loops over them are written out.
+#[inline]
 fn exactly<const N: usize>(
     row: &'static Row,
     body: &Pointwise,
     operands: [Operand; N],
     numbers: &[Scalar],
-) -> Option<Result<Tensor>> {
-    let model = operands.iter().find_map(|operand| match operand {
-        Operand::Tensor(tensor) => Some(*tensor),
-        Operand::Number(_) => None,
-    })?;
+    over: Option<&Args>,
+    locked: Option<Locked>,
+) -> Result<Option<Tensor>> {
+    let tensor = |operand: &Operand<'_>| matches!(operand, Operand::Tensor(_));
+    let Some(Operand::Tensor(model)) = operands.iter().copied().find(tensor) else { return Ok(None) };
     let (layout, dtype) = (model.layout(), model.dtype());
-    let numel = layout.numel();
     let result = match body.promote {
         Promote::Common => dtype,
         Promote::IntToFloat if dtype.is_differentiable() => dtype,
         Promote::ToBool if dtype.is_differentiable() => DType::Bool,
-        _ => return None,
+        _ => return Ok(None),
     };
-    if numel == 0 || numel > SHORT || dtype.is_half() || !row.dtypes.has(dtype) {
-        return None;
-    }
+    let numel = match layout.row_major() {
+        Some(numel) if (1..=SHORT).contains(&numel) => numel,
+        _ => return Ok(None),
+    };
     let alike = |operand: &Operand| match operand {
         Operand::Tensor(tensor) => {
-            std::ptr::eq(*tensor, model) || tensor.dtype() == dtype && tensor.sizes() == &layout.sizes && fits(tensor)
+            std::ptr::eq(*tensor, model)
+                || tensor.dtype() == dtype && tensor.device() == Device::Cpu && tensor.layout().lies_like(layout)
         }
         Operand::Number(number) => {
             numel <= REPEATED && dtype.category() >= number.dtype().category() && dtype.category() > Category::Bool
         }
     };
-    if !fits(model) || !operands.iter().all(alike) {
-        return None;
+    if dtype.is_half() || !row.dtypes.has(dtype) || model.device() != Device::Cpu || !operands.iter().all(alike) {
+        return Ok(None);
     }
-    let tile = (body.cpu)(dtype)?;
-    let block = match Block::heap(numel * result.size()) {
-        Ok(block) => block,
-        Err(error) => return Some(Err(error)),
-    };
-    let mut pins: [Option<rushlight_core::storage::Pin>; N] = [const { None }; N];
+    let Some(tile) = (body.cpu)(dtype) else { return Ok(None) };
+    let mut pins: [Option<Pin>; N] = [const { None }; N];
     let mut inputs = [std::ptr::null::<u8>(); N];
     let mut repeated = std::mem::MaybeUninit::<[u128; REPEATED]>::uninit();
     let mut has_number = false;
     for n in 0..N {
         match operands[n] {
             Operand::Tensor(tensor) => {
-                let pin = tensor.storage().pin();
-                // SAFETY: the layout lies within the pinned storage.
-                inputs[n] = unsafe { pin.as_ptr().offset(tensor.layout().offset * dtype.size() as isize) };
-                pins[n] = Some(pin);
+                let start = match locked {
+                    // SAFETY: the caller's word; the tensor is on the host.
+                    Some(_) => unsafe { tensor.storage().unpinned() },
+                    None => pins[n].insert(tensor.storage().pin()?).as_ptr(),
+                };
+                // SAFETY: the layout lies within the storage, whose block stays.
+                inputs[n] = unsafe { start.offset(tensor.layout().offset * dtype.size() as isize) };
             }
             Operand::Number(number) => {
                 // Two numbers beside a tensor are rare: they take the long way.
                 if std::mem::replace(&mut has_number, true) {
-                    return None;
+                    return Ok(None);
                 }
                 inputs[n] = repeated.as_ptr().cast();
                 repeat(promote::bits(number, dtype), dtype.size(), numel, repeated.as_mut_ptr().cast());
             }
         }
     }
-    // SAFETY: every input holds `numel` contiguous elements of the dtype that the loop works on, and so does the block.
-    unsafe { tile(block.as_ptr(), inputs.as_ptr(), numel, numbers) };
+    let bytes = numel * result.size();
+    let Some(args) = over else {
+        let block = Block::heap(bytes)?;
+        // SAFETY: every input holds `numel` contiguous elements of the dtype that the loop works on, and so does the block.
+        unsafe { tile(block.as_ptr()?, inputs.as_ptr(), numel, numbers) };
+        drop(pins);
+        let layout = Layout { offset: 0, ..layout.clone() };
+        return Ok(Some(Tensor::new(Storage::new(block), layout, result, Device::Cpu)));
+    };
+    // The first operand is the tensor that changes. An input may lie on it or apart from it.
+    let (own, to) = (args.tensor(0)?, inputs[0]);
+    let apart = |input: *const u8| input == to || input.addr().abs_diff(to.addr()) >= bytes;
+    if !std::ptr::eq(own, model) || result != dtype || !inputs.iter().all(|&input| apart(input)) {
+        return Ok(None);
+    }
+    crate::variants::check_writable(own)?;
+    let change = node::Change::begin(args)?;
+    // SAFETY: as above; a tile reads a block of each input before it writes that block of the result.
+    unsafe { tile(to.cast_mut(), inputs.as_ptr(), numel, numbers) };
     drop(pins);
-    let layout = Layout::contiguous(&layout.sizes);
-    Some(Ok(Tensor::new(Storage::new(block), layout, result, Device::Cpu)))
-}
-
-#[inline]
-fn fits(tensor: &Tensor) -> bool {
-    tensor.device() == Device::Cpu && tensor.layout().is_contiguous()
+    change.finish()?.into_tensor().map(Some)
 }
 
 /// Writes a number's bytes `n` times.

@@ -113,7 +113,11 @@ impl Param {
     /// The value that stands for an argument that was not given.
     #[inline]
     pub fn default_value(&self) -> Value<'static> {
-        self.preset.clone()
+        match &self.preset {
+            // Most defaults: not worth the call that copies any kind of value.
+            Value::None => Value::None,
+            preset => preset.clone(),
+        }
     }
 }
 

@@ -168,6 +168,23 @@ impl<'a> Args<'a> {
         self.get(place).as_tensor().ok_or_else(|| self.wrong(place, "Tensor"))
     }
 
+    /// A tensor whose values, and not only its sizes, decide what the call gives: an error on `meta`.
+    pub fn valued(&self, place: usize) -> Result<&Tensor> {
+        match self.tensor(place)? {
+            tensor if tensor.device() == Device::Meta => Err(self.needs_values()),
+            tensor => Ok(tensor),
+        }
+    }
+
+    #[cold]
+    fn needs_values(&self) -> Error {
+        Error::not_implemented(format!(
+            "aten::{}: attempted to run this operator with Meta tensors, but there was no fake impl or Meta kernel registered.",
+            self.row.name
+        ))
+        .hint("What it gives depends on values, which a tensor on meta does not have.")
+    }
+
     pub fn optional_tensor(&self, place: usize) -> Option<&Tensor> {
         self.get(place).as_tensor()
     }
@@ -239,14 +256,14 @@ impl<'a> Args<'a> {
     }
 
     pub fn bool(&self, place: usize) -> Result<bool> {
-        match self.get(place) {
-            Value::Bool(flag) | Value::Scalar(Scalar::Bool(flag)) => Ok(*flag),
-            _ => Err(self.wrong(place, "bool")),
-        }
+        self.optional_bool(place).ok_or_else(|| self.wrong(place, "bool"))
     }
 
     pub fn optional_bool(&self, place: usize) -> Option<bool> {
-        self.bool(place).ok()
+        match self.get(place) {
+            Value::Bool(flag) | Value::Scalar(Scalar::Bool(flag)) => Some(*flag),
+            _ => None,
+        }
     }
 
     pub fn ints(&self, place: usize) -> Result<&[i64]> {
@@ -275,15 +292,15 @@ impl<'a> Args<'a> {
     }
 
     pub fn str(&self, place: usize) -> Result<&str> {
-        match self.get(place) {
-            Value::Str(text) => Ok(text),
-            Value::Text(text) => Ok(text),
-            _ => Err(self.wrong(place, "str")),
-        }
+        self.optional_str(place).ok_or_else(|| self.wrong(place, "str"))
     }
 
     pub fn optional_str(&self, place: usize) -> Option<&str> {
-        self.str(place).ok()
+        match self.get(place) {
+            Value::Str(text) => Some(text),
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
     }
 
     pub fn generator(&self, place: usize) -> Option<&Generator> {
@@ -301,6 +318,17 @@ impl<'a> Args<'a> {
     /// Every tensor among the arguments with its place; the tensors of a list share the list's place.
     pub fn each_tensor(&self) -> EachTensor<'_> {
         EachTensor { values: &self.values, place: 0, list: &[] }
+    }
+
+    /// Whether something holds of every tensor among the arguments: the questions that each call asks.
+    #[inline]
+    pub fn all_tensors(&self, mut holds: impl FnMut(&Tensor) -> bool) -> bool {
+        self.values.iter().all(|value| match value {
+            Value::Tensor(tensor) => holds(tensor),
+            Value::Own(tensor) => holds(tensor),
+            Value::Tensors(list) => list.iter().flatten().all(&mut holds),
+            _ => true,
+        })
     }
 
     /// Whether all arguments but tensors are what the signature says for those that are not given.

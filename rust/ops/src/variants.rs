@@ -4,7 +4,7 @@ use rushlight_autograd::modes::{self, GradMode};
 use rushlight_autograd::{Meta, Tensor};
 use rushlight_core::dtype::can_cast;
 use rushlight_core::layout::Shape;
-use rushlight_core::{DType, Error, Layout, Result, Storage};
+use rushlight_core::{DType, Error, Layout, Result};
 
 use crate::call::Target;
 use crate::node;
@@ -58,7 +58,7 @@ pub fn check_no_self_overlap(tensor: &Tensor) -> Result<()> {
 
 /// Refuses an input that shares part of the result's memory; lying exactly on it is fine.
 pub fn check_overlap(out: &Tensor, input: &Tensor) -> Result<()> {
-    if !out.storage().same(input.storage()) && out.storage().address() != input.storage().address() {
+    if !out.storage().shares_bytes(input.storage()) {
         return Ok(());
     }
     let (a, b) = (out.layout(), input.layout());
@@ -86,7 +86,7 @@ fn shared_memory() -> Error {
 /// The arguments with copies of those tensors that share memory with `own`, other than the first; nothing if none does.
 pub fn apart<'a>(args: &Args<'a>, own: &Tensor) -> Result<Option<Args<'a>>> {
     let shares = |tensor: &Tensor| {
-        tensor.storage().address() == own.storage().address()
+        tensor.storage().shares_bytes(own.storage())
             && (tensor.layout() == own.layout() || check_overlap(own, tensor).is_err())
     };
     if !args.each_tensor().skip(1).any(|(_, tensor)| shares(tensor)) {
@@ -147,8 +147,13 @@ pub fn check_out(args: &Args, place: usize, out: &Tensor, sizes: &[isize], dtype
     rule.check(args, place, dtype, out.dtype())?;
     if rule.apart {
         check_no_self_overlap(out)?;
+<<<<<<< HEAD
         for (_, tensor) in args.each_tensor().skip(usize::from(matches!(args.row.run, Run::Update(_)))) {
             if tensor.layout() == out.layout() && tensor.storage().address() == out.storage().address() {
+=======
+        for (_, tensor) in args.each_tensor().skip(usize::from(matches!(row.run, Run::Update(_)))) {
+            if tensor.layout() == out.layout() && tensor.storage().shares_bytes(out.storage()) {
+>>>>>>> main
                 return Err(shared_memory());
             }
             check_overlap(out, tensor)?;
@@ -180,27 +185,12 @@ pub fn resize(tensor: &Tensor, sizes: &[isize]) -> Result<()> {
     let needed = (layout.offset.max(0) as usize + numel) * tensor.dtype().size();
     let storage = tensor.storage();
     if numel > 0 && needed > storage.len() {
-        grow(storage, needed)?;
+        // SAFETY: as below.
+        unsafe { storage.grow(needed)? };
     }
     let meta = Meta { layout, ..tensor.meta().clone() };
     // SAFETY: reached from Python calls only, which hold the interpreter's lock, before anything runs detached.
     unsafe { tensor.set_meta(meta) };
-    Ok(())
-}
-
-fn grow(storage: &Storage, bytes: usize) -> Result<()> {
-    use rushlight_core::storage::{Block, Owner};
-    let pin = storage.pin();
-    match pin.block().owner() {
-        Owner::Meta => storage.replace(Block::meta(bytes)),
-        Owner::Heap => {
-            let block = Block::heap(bytes)?;
-            // SAFETY: both blocks are alive and `bytes` is the larger of the two.
-            unsafe { std::ptr::copy_nonoverlapping(pin.as_ptr(), block.as_ptr(), pin.block().len()) };
-            storage.replace(block);
-        }
-        _ => return Err(Error::runtime("Trying to resize storage that is not resizable")),
-    }
     Ok(())
 }
 

@@ -1,5 +1,5 @@
 //! What every row of the operator table must state, checked on the table itself. What the rows compute is checked from
-//! Python (`tests/ops/test_table.py`), where NumPy can say what is right.
+//! Python (`tests/ops/test_table_*.py`), where NumPy can say what is right.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use rushlight::{DType, Device, Layout, Storage, Tensor};
 use rushlight_core::storage::{Block, Pin};
 
+use crate::errors::raise;
 use crate::numpy::exportable;
 use crate::object;
 use crate::reclaim::{Keep, Owned};
@@ -92,11 +93,12 @@ unsafe impl Send for Pinned {}
 unsafe impl Sync for Pinned {}
 
 impl Memory {
-    pub fn of(storage: &Storage) -> Memory {
+    pub fn of(storage: &Storage) -> PyResult<Memory> {
         let storage = storage.clone();
+        let pin = storage.pin().map_err(raise)?;
         // SAFETY: the pin points into the storage's shared part, which the field beside it keeps alive.
-        let pin = unsafe { std::mem::transmute::<Pin<'_>, Pin<'static>>(storage.pin()) };
-        Memory { pin: Pinned(pin), _storage: storage }
+        let pin = unsafe { std::mem::transmute::<Pin<'_>, Pin<'static>>(pin) };
+        Ok(Memory { pin: Pinned(pin), _storage: storage })
     }
 }
 
@@ -153,7 +155,7 @@ pub unsafe fn export(own: &Bound<'_, PyAny>, view: *mut ffi::Py_buffer, flags: c
     let width = tensor.dtype().size() as isize;
     let mut dims = layout.sizes.to_vec();
     dims.extend(layout.strides.iter().map(|stride| stride * width));
-    let mut exported = Box::new(Exported { dims, _memory: Memory::of(tensor.storage()) });
+    let mut exported = Box::new(Exported { dims, _memory: Memory::of(tensor.storage())? });
     let start = exported._memory.pin.0.as_ptr();
     let sizes = exported.dims.as_mut_ptr();
     // SAFETY: by the caller's word; what the view points to lives in `exported` until the view is released.

@@ -196,6 +196,7 @@ pub fn scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     number(object)
 }
 
+#[inline]
 pub fn scalar_object<'py>(py: Python<'py>, scalar: Scalar) -> PyResult<Bound<'py, PyAny>> {
     Ok(match scalar {
         Scalar::Bool(flag) => PyBool::new(py, flag).to_owned().into_any(),
@@ -207,6 +208,7 @@ pub fn scalar_object<'py>(py: Python<'py>, scalar: Scalar) -> PyResult<Bound<'py
 }
 
 /// Results become Python objects; named results a named tuple.
+#[inline]
 pub fn output(py: Python<'_>, row: &'static Row, output: Output) -> PyResult<*mut ffi::PyObject> {
     match output {
         Output::Tensor(tensor) => object::wrap(py, tensor),

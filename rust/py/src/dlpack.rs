@@ -200,7 +200,7 @@ pub fn export<'py>(
         strides: shape.wrapping_add(layout.rank()),
         byte_offset: 0,
     };
-    let memory = Memory::of(tensor.storage());
+    let memory = Memory::of(tensor.storage())?;
     let (pointer, name) = if new {
         let flags = if read_only { READ_ONLY } else { 0 } | if copied { COPIED } else { 0 };
         let managed = Versioned {

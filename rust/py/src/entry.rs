@@ -16,9 +16,9 @@ use rushlight::signature::Returns;
 use rushlight::{Args, Row};
 use smallvec::SmallVec;
 
+use crate::convert;
 use crate::errors::raise;
 use crate::parse::{Call, Misfit, Overload, bind, no_match, out_tensors};
-use crate::{convert, object};
 
 type Fastcall = fastcall_cfunction_with_keywords::Func;
 type CFunction = unsafe extern "C" fn(
@@ -119,9 +119,8 @@ unsafe fn run(
             return Ok(out);
         }
         if callable.in_place {
-            let own = args.tensor(0).map_err(raise)?.clone();
-            call_into(args, Target::InPlace).map_err(raise)?;
-            return object::wrap(py, own);
+            let result = call_into(args, Target::InPlace).map_err(raise)?;
+            return convert::output(py, overload.row, result);
         }
         let result = rushlight::call(args).map_err(raise)?;
         return convert::output(py, overload.row, result);

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::errors::raise;
 use crate::storage::PyStorage;
 
 /// Makes this process a member of a group. `count` is shared memory in which the group's parent writes how many members there are.
@@ -18,7 +19,7 @@ fn _join_group(count: &Bound<'_, PyStorage>) -> PyResult<()> {
         return Err(PyValueError::new_err("a group counts its members in shared memory"));
     }
     // The process stays a member until it ends, and so does the memory.
-    let pin = Box::leak(Box::new(storage.clone())).pin();
+    let pin = Box::leak(Box::new(storage.clone())).pin().map_err(raise)?;
     let address = pin.as_ptr().cast::<AtomicUsize>();
     std::mem::forget(pin);
     // SAFETY: aligned, long enough, and pinned for ever; other processes write it atomically.

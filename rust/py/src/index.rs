@@ -1,12 +1,13 @@
 //! `x[...]`: reads what stands between the brackets and hands it to the engine's plan.
 
+use pyo3::Borrowed;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::impl_::trampoline as shell;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
 use rushlight::{DType, Tensor};
-use rushlight_core::index::{Item, plan};
+use rushlight_core::index::{Item, Plan};
 use smallvec::SmallVec;
 
 use crate::errors::raise;
@@ -24,26 +25,27 @@ struct Key {
 impl Key {
     /// # Safety
     /// `raw` is a living object.
-    unsafe fn read(py: Python<'_>, raw: Raw) -> PyResult<Key> {
-        let mut key = Key::default();
+    unsafe fn read(&mut self, py: Python<'_>, raw: Raw) -> PyResult<()> {
         // SAFETY: by the caller's word.
-        let object = unsafe { Bound::from_borrowed_ptr(py, raw) };
+        let object = unsafe { Borrowed::from_ptr(py, raw) };
         if let Ok(tuple) = object.cast::<PyTuple>() {
             for item in tuple.iter_borrowed() {
-                key.push(&item)?;
+                self.push(&item)?;
             }
+        } else if is_plain(&object) {
+            self.push(&object)?;
         } else if spreads(&object)? {
             rushlight::host::warn(
                 "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed in pytorch 2.9; use x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as tensor index, x[torch.tensor(seq)], which will result either in an error or a different result",
             )
             .map_err(raise)?;
             for item in object.try_iter()? {
-                key.push(&item?)?;
+                self.push(&item?)?;
             }
         } else {
-            key.push(&object)?;
+            self.push(&object)?;
         }
-        Ok(key)
+        Ok(())
     }
 
     fn push(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -89,14 +91,15 @@ impl Key {
         Ok(())
     }
 
-    /// The view that the items other than tensors make, and the tensors with the dimensions that they index.
-    fn apply(&self, own: &Tensor) -> PyResult<(Tensor, Vec<Tensor>, SmallVec<[usize; 4]>)> {
-        let plan = plan(own.layout(), &self.items).map_err(raise)?;
-        let places = plan.places.clone();
-        let view = rushlight::index::view(own, plan).map_err(raise)?;
-        let mut tensors = Vec::with_capacity(places.len());
-        for place in &places {
-            tensors.push(match self.items[place.item] {
+    /// The view that the items other than tensors make, and what gathers from it.
+    fn apply(&self, own: &Tensor) -> PyResult<(Tensor, Gather)> {
+        let mut plan = Plan::of(own.layout());
+        plan.read(&self.items).map_err(raise)?;
+        let view = rushlight::index::view(own, &plan).map_err(raise)?;
+        let mut gather = Gather::default();
+        for place in &plan.places {
+            gather.dims.push(place.dim);
+            gather.tensors.push(match self.items[place.item] {
                 Item::Bool(true) => rushlight::from_slice(&[0i64]).map_err(raise)?,
                 Item::Bool(false) => rushlight::from_slice::<i64>(&[]).map_err(raise)?,
                 _ => match self.tensors.iter().find(|(item, _)| *item == place.item) {
@@ -105,8 +108,15 @@ impl Key {
                 },
             });
         }
-        Ok((view, tensors, places.iter().map(|place| place.dim).collect()))
+        Ok((view, gather))
     }
+}
+
+/// Tensors of indices, and the first dimension that each of them indexes.
+#[derive(Default)]
+struct Gather {
+    tensors: Vec<Tensor>,
+    dims: Vec<usize>,
 }
 
 fn slice(object: &Bound<'_, PyAny>) -> PyResult<Item> {
@@ -123,14 +133,16 @@ fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
     unsafe { ffi::PySequence_Check(object.as_ptr()) != 0 }
 }
 
-/// Whether a sequence that is no tuple is read as one: NumPy's old rule.
-fn spreads(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    if object.is_exact_instance_of::<PyInt>()
+/// What most brackets hold: asked first, since it is no sequence.
+#[inline]
+fn is_plain(object: &Bound<'_, PyAny>) -> bool {
+    object.is_exact_instance_of::<PyInt>()
         || object.is_exact_instance_of::<PySlice>()
         || object::is_tensor(object.as_ptr())
-    {
-        return Ok(false);
-    }
+}
+
+/// Whether a sequence that is no tuple is read as one: NumPy's old rule.
+fn spreads(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     if !is_sequence(object) || numpy::is_array(object)? {
         return Ok(false);
     }
@@ -162,23 +174,31 @@ fn listed(list: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     nested::read(list, Some(dtype))
 }
 
-unsafe fn get(py: Python<'_>, own: Raw, key: Raw) -> PyResult<Raw> {
+unsafe fn get(py: Python<'_>, own: Raw, brackets: Raw) -> PyResult<Raw> {
+    let mut key = Key::default();
     // SAFETY: CPython keeps both alive during the call.
-    let (own, key) = unsafe { (tensor(own)?, Key::read(py, key)?) };
-    let (view, tensors, dims) = key.apply(own)?;
+    let own = unsafe {
+        key.read(py, brackets)?;
+        tensor(own)?
+    };
+    let (view, Gather { tensors, dims }) = key.apply(own)?;
     if tensors.is_empty() {
         return object::wrap(py, view);
     }
     object::wrap(py, rushlight::index::get(&view, tensors, &dims).map_err(raise)?)
 }
 
-unsafe fn set(py: Python<'_>, own: Raw, key: Raw, value: Raw) -> PyResult<std::ffi::c_int> {
+unsafe fn set(py: Python<'_>, own: Raw, brackets: Raw, value: Raw) -> PyResult<std::ffi::c_int> {
     if value.is_null() {
         return Err(PyTypeError::new_err("Tensor does not support deleting items"));
     }
+    let mut key = Key::default();
     // SAFETY: CPython keeps all three alive during the call.
-    let (own, key, value) = unsafe { (tensor(own)?, Key::read(py, key)?, Bound::from_borrowed_ptr(py, value)) };
-    let (view, tensors, dims) = key.apply(own)?;
+    let (own, value) = unsafe {
+        key.read(py, brackets)?;
+        (tensor(own)?, Borrowed::from_ptr(py, value))
+    };
+    let (view, Gather { tensors, dims }) = key.apply(own)?;
     let value = assigned(own, &value)?;
     let done = if tensors.is_empty() {
         rushlight::index::assign(&view, &value)

@@ -13,6 +13,7 @@ mod buffer;
 mod class;
 mod conversion;
 mod convert;
+mod dist;
 mod dlpack;
 mod dtype;
 mod entry;
@@ -22,6 +23,7 @@ mod generator;
 mod group;
 mod index;
 mod io;
+mod jit;
 mod methods;
 mod nested;
 mod number;
@@ -56,6 +58,8 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     table::add(module)?;
     io::add(module)?;
     group::add(module)?;
+    jit::add(module)?;
+    dist::add(module)?;
     body::add(module, class)?;
     entry::install(module, class)?;
     // What `from _C import *` brings is what has no underscore.

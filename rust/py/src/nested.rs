@@ -260,7 +260,7 @@ pub fn read(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
     if tensor.numel() == 0 {
         return Ok(tensor);
     }
-    let pin = tensor.storage().pin();
+    let pin = tensor.storage().pin().map_err(raise)?;
     dispatch!(dtype, T in all => fill::<T>(data, &sizes, 0, &mut pin.as_ptr().cast::<T>()))?;
     drop(pin);
     Ok(tensor)
@@ -268,10 +268,7 @@ pub fn read(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
 
 /// The elements as nested lists; of a tensor without dimensions the number.
 pub fn list<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {
-    if tensor.device() != Device::Cpu {
-        return Err(pyo3::exceptions::PyNotImplementedError::new_err("Cannot copy out of meta tensor; no data!"));
-    }
-    let pin = tensor.storage().pin();
+    let pin = tensor.storage().pin().map_err(raise)?;
     dispatch!(tensor.dtype(), T in all => lists::<T>(py, tensor.layout(), 0, tensor.layout().offset, pin.as_ptr().cast()))
 }
 
@@ -282,16 +279,20 @@ fn lists<'py, T: Element>(
     offset: isize,
     start: *const T,
 ) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the layout lies within the pinned storage; foreign memory may be unaligned.
+    let element =
+        |offset: isize| convert::scalar_object(py, unsafe { start.offset(offset).read_unaligned() }.to_scalar());
     if dim == layout.rank() {
-        // SAFETY: the layout lies within the pinned storage; foreign memory may be unaligned.
-        return convert::scalar_object(py, unsafe { start.offset(offset).read_unaligned() }.to_scalar());
+        return element(offset);
     }
+    let innermost = dim + 1 == layout.rank();
     let (length, step) = (layout.sizes[dim], layout.strides[dim]);
     // SAFETY: the list is new and has `length` places, each of which takes over one reference.
     unsafe {
         let list = Bound::from_owned_ptr_or_err(py, ffi::PyList_New(length))?;
         for place in 0..length {
-            let item = lists(py, layout, dim + 1, offset + place * step, start)?;
+            let offset = offset + place * step;
+            let item = if innermost { element(offset)? } else { lists(py, layout, dim + 1, offset, start)? };
             ffi::PyList_SetItem(list.as_ptr(), place, item.into_ptr());
         }
         Ok(list)

@@ -8,7 +8,7 @@ use pyo3::impl_::trampoline as shell;
 use pyo3::prelude::*;
 use rushlight::call::{Target, call_into};
 use rushlight::pointwise::{arith, bitwise, compare, divide, power, sign};
-use rushlight::short::Operand;
+use rushlight::short::{Locked, Operand};
 use rushlight::{Args, Row, Value};
 
 use crate::errors::raise;
@@ -62,7 +62,11 @@ unsafe fn operands<'a>(py: Python<'_>, left: Raw, right: Raw) -> PyResult<Option
 unsafe fn binary(py: Python<'_>, row: &'static Row, left: Raw, right: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operands alive during the call.
     match unsafe { operands(py, left, right)? } {
-        Some((left, right)) => object::wrap(py, rushlight::short::binary(row, left, right).map_err(raise)?),
+        Some((left, right)) => {
+            // SAFETY: CPython calls slots attached.
+            let locked = unsafe { Locked::assume() };
+            object::wrap(py, rushlight::short::binary(row, left, right, Some(locked)).map_err(raise)?)
+        }
         None => Ok(not_implemented(py)),
     }
 }

@@ -166,7 +166,7 @@ pub fn export<'py>(py: Python<'py>, tensor: &Tensor, force: bool) -> PyResult<Bo
     };
     let layout = tensor.layout();
     let width = tensor.dtype().size() as isize;
-    let memory = Bound::new(py, Memory::of(tensor.storage()))?;
+    let memory = Bound::new(py, Memory::of(tensor.storage())?)?;
     let strides = PyTuple::new(py, layout.strides.iter().map(|stride| stride * width))?;
     let sizes = PyTuple::new(py, &layout.sizes)?;
     // An empty view may start behind its storage, which NumPy refuses.

@@ -4,6 +4,7 @@
 //! object that dies while its body lives on (a parameter that only the graph still holds) and that carries something of
 //! its own, a class or attributes, hands both to a successor that the body owns until somebody asks for it.
 
+use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr;
@@ -110,8 +111,63 @@ pub fn wrap_bound(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyAny>> 
     Ok(unsafe { Bound::from_owned_ptr(py, object) })
 }
 
+/// Dead objects of the class itself, ready to be used again as CPython reuses its own tuples and lists: two thirds of the
+/// price of an object are its memory and the collector's bookkeeping. Touched only by who holds the interpreter's lock.
+struct Idle {
+    objects: [*mut ffi::PyObject; 128],
+    count: usize,
+}
+
+struct IdleCell(UnsafeCell<Idle>);
+// SAFETY: the interpreter's lock guards it.
+unsafe impl Sync for IdleCell {}
+
+static IDLE: IdleCell = IdleCell(UnsafeCell::new(Idle { objects: [ptr::null_mut(); 128], count: 0 }));
+
+impl Idle {
+    /// The list, for a thread that holds the interpreter's lock.
+    #[inline]
+    fn of<'py>(_: Python<'py>) -> &'py mut Idle {
+        // SAFETY: the lock is held, and no caller keeps the reference over a call of the interpreter.
+        unsafe { &mut *IDLE.0.get() }
+    }
+
+    #[inline]
+    fn take(&mut self) -> Option<*mut ffi::PyObject> {
+        self.count = self.count.checked_sub(1)?;
+        Some(self.objects[self.count])
+    }
+
+    /// Whether there was room for it.
+    #[inline]
+    fn keep(&mut self, object: *mut ffi::PyObject) -> bool {
+        let room = self.count < self.objects.len();
+        if room {
+            self.objects[self.count] = object;
+            self.count += 1;
+        }
+        room
+    }
+}
+
 /// A new object of `class` (the class of tensors or one derived from it) for a body that has none.
+#[inline]
 pub fn allocate(py: Python<'_>, class: *mut ffi::PyTypeObject, tensor: Tensor) -> PyResult<*mut ffi::PyObject> {
+    if class == self::class()
+        && let Some(object) = Idle::of(py).take()
+    {
+        tensor.set_python(object.cast());
+        // SAFETY: an idle object is memory of this class that the collector does not see; `dealloc` left nothing in it.
+        unsafe {
+            let own = object.cast::<Object>();
+            ffi::PyObject_Init(object, class);
+            ptr::write(&raw mut (*own).tensor, ManuallyDrop::new(Some(tensor)));
+            (*own).dict = ptr::null_mut();
+            (*own).weakrefs = ptr::null_mut();
+            ffi::PyObject_GC_Track(object.cast());
+        }
+        return Ok(object);
+    }
     // SAFETY: a class of tensors; the allocator zeroes what follows the head.
     let object = unsafe { ffi::PyType_GenericAlloc(class, 0) };
     if object.is_null() {
@@ -181,12 +237,15 @@ pub unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
             tensor.set_python(ptr::null_mut());
             drop(tensor);
         }
-        crate::reclaim::drain(Python::assume_attached());
+        let py = Python::assume_attached();
+        crate::reclaim::drain(py);
         let dict = std::mem::replace(&mut (*own).dict, ptr::null_mut());
         if !dict.is_null() {
             ffi::Py_DecRef(dict);
         }
-        ffi::PyObject_GC_Del(object.cast());
+        if kind != class() || !Idle::of(py).keep(object) {
+            ffi::PyObject_GC_Del(object.cast());
+        }
         // For a subclass too: the interpreter leaves this to the nearest base that is a heap type.
         ffi::Py_DecRef(kind.cast());
     }

@@ -215,7 +215,7 @@ fn elements(tensor: &Tensor, indent: usize) -> String {
     let options = options();
     let layout = tensor.layout();
     let summarize = tensor.numel() > options.threshold;
-    let pin = tensor.storage().pin();
+    let Ok(pin) = tensor.storage().pin() else { return "...".into() };
     let read = |offset: isize| -> Scalar {
         dispatch!(tensor.dtype(), T in all => {
             // SAFETY: only offsets within the layout are asked for; foreign memory may be unaligned.

@@ -41,6 +41,31 @@ impl Drop for Keep {
     }
 }
 
+impl Owned for Py<PyAny> {
+    fn end(self: Box<Self>, py: Python<'_>) {
+        self.drop_ref(py);
+    }
+}
+
+/// A Python object that any thread may drop.
+pub struct Held(Option<Py<PyAny>>);
+
+impl Held {
+    pub fn new(object: Py<PyAny>) -> Held {
+        Held(Some(object))
+    }
+
+    pub fn get(&self, py: Python<'_>) -> Py<PyAny> {
+        self.0.as_ref().map_or_else(|| py.None(), |object| object.clone_ref(py))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        drop(self.0.take().map(Keep::new));
+    }
+}
+
 extern "C" fn collect(_: *mut c_void) -> c_int {
     // SAFETY: the interpreter calls pending functions attached.
     drain(unsafe { Python::assume_attached() });

@@ -68,10 +68,10 @@ impl PyStorage {
     }
 
     fn __getitem__(&self, index: isize) -> PyResult<u8> {
-        let pin = self.0.pin();
+        let pin = self.0.pin().map_err(raise)?;
         let length = pin.block().len() as isize;
         let place = if index < 0 { index + length } else { index };
-        if place < 0 || place >= length || self.0.device() == Device::Meta {
+        if place < 0 || place >= length {
             return Err(PyIndexError::new_err(format!("index {index} out of range for storage of size {length}")));
         }
         // SAFETY: within the pinned block.
@@ -103,21 +103,18 @@ impl PyStorage {
     }
 
     /// The bytes as a Python object, copied.
-    fn tobytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let pin = self.0.pin();
-        if self.0.device() == Device::Meta {
-            return PyBytes::new(py, &[]);
-        }
+    fn tobytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let pin = self.0.pin().map_err(raise)?;
         let mut copy = vec![0u8; pin.block().len()];
         // SAFETY: within the pinned block; copied without forming a reference into memory that others may write.
         unsafe { std::ptr::copy_nonoverlapping(pin.as_ptr(), copy.as_mut_ptr(), copy.len()) };
-        PyBytes::new(py, &copy)
+        Ok(PyBytes::new(py, &copy))
     }
 
     fn clone(&self) -> PyResult<PyStorage> {
         let copy = Storage::on(self.0.device(), self.0.len()).map_err(raise)?;
-        if self.0.device() == Device::Cpu {
-            let (to, from) = (copy.pin(), self.0.pin());
+        if self.0.device() != Device::Meta {
+            let (to, from) = (copy.pin().map_err(raise)?, self.0.pin().map_err(raise)?);
             // SAFETY: both blocks are pinned; the new one is as long as the old one was when it was asked.
             unsafe {
                 std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), to.block().len().min(from.block().len()))
@@ -130,7 +127,7 @@ impl PyStorage {
         let rebuild = py.import("rushlight._utils")?.getattr("_rebuild_storage")?;
         let content = match self.0.device() {
             Device::Meta => self.0.len().into_pyobject(py)?.into_any(),
-            _ => self.tobytes(py).into_any(),
+            _ => self.tobytes(py)?.into_any(),
         };
         Ok((rebuild, (content, self.0.device().kind())))
     }
@@ -144,10 +141,7 @@ impl PyStorage {
     }
 
     unsafe fn __getbuffer__(slf: PyRef<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        if slf.0.device() != Device::Cpu {
-            return Err(PyBufferError::new_err("only storages in host memory have bytes"));
-        }
-        let pin = slf.0.pin();
+        let pin = slf.0.pin().map_err(|error| PyBufferError::new_err(error.to_string()))?;
         let (start, bytes, read_only) = (pin.as_ptr(), pin.block().len(), slf.0.is_read_only());
         // SAFETY: CPython gives a valid structure; the exporter is kept alive by the reference that this call stores.
         let status = unsafe {

@@ -19,12 +19,10 @@ class DistributedSampler(Sampler):
         self, dataset, num_replicas=None, rank=None, shuffle: bool = True, seed: int = 0, drop_last: bool = False
     ) -> None:
         if num_replicas is None or rank is None:
-            from rushlight import distributed
+            from rushlight.distributed import get_rank, get_world_size
 
-            if not distributed.is_available():
-                raise RuntimeError("Requires distributed package to be available")
-            num_replicas = distributed.get_world_size() if num_replicas is None else num_replicas
-            rank = distributed.get_rank() if rank is None else rank
+            num_replicas = get_world_size() if num_replicas is None else num_replicas
+            rank = get_rank() if rank is None else rank
         if not 0 <= rank < num_replicas:
             raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
         self.dataset = dataset

@@ -14,14 +14,14 @@ fn offsets(layout: &Layout) -> Vec<isize> {
 }
 
 pub fn read(tensor: &Tensor) -> Vec<f64> {
-    let pin = tensor.storage().pin();
+    let pin = tensor.storage().pin().unwrap();
     let pointer = pin.as_ptr().cast::<f64>();
     // SAFETY: the toys make no layout that leaves its storage.
     offsets(tensor.layout()).into_iter().map(|i| unsafe { pointer.offset(i).read() }).collect()
 }
 
 fn write(tensor: &Tensor, values: &[f64]) {
-    let pin = tensor.storage().pin();
+    let pin = tensor.storage().pin().unwrap();
     let pointer = pin.as_ptr().cast::<f64>();
     for (i, offset) in offsets(tensor.layout()).into_iter().enumerate() {
         // SAFETY: as above.
@@ -231,7 +231,7 @@ pub fn expand(a: &Tensor, sizes: &[isize]) -> Result<Tensor> {
 pub fn sum_to(a: &Tensor, sizes: &[isize]) -> Result<Tensor> {
     let out = fresh(sizes, &[0.0]);
     let stretched = out.layout().broadcast_to(a.sizes())?;
-    let pin = out.storage().pin();
+    let pin = out.storage().pin().unwrap();
     for (offset, value) in offsets(&stretched).into_iter().zip(read(a)) {
         // SAFETY: a broadcast layout stays within its storage.
         unsafe { *pin.as_ptr().cast::<f64>().offset(offset) += value };

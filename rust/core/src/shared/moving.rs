@@ -14,21 +14,22 @@ static MOVING: ForkMutex<()> = ForkMutex::new(Rank::Tables, "shared::MOVING", ()
 /// they write after the copy is lost, as with every change of bytes under a running kernel.
 pub fn share(storage: &Storage) -> Result<SharedBlock> {
     let _one = MOVING.lock();
-    let pin = storage.pin();
-    if let Owner::Shared(block) = pin.block().owner() {
-        return Ok(block.clone());
-    }
     if storage.device() != Device::Cpu {
         return Err(Error::runtime(format!(
             "share_memory_: only storages on the CPU can be moved, not {}",
             storage.device()
         )));
     }
+    let pin = storage.pin()?;
+    if let Owner::Shared(block) = pin.block().owner() {
+        return Ok(block.clone());
+    }
     let bytes = pin.block().len();
     let block = alloc(bytes)?;
     // SAFETY: both blocks have `bytes` bytes; the new one is nobody else's, so they do not overlap.
     unsafe { block.as_ptr().copy_from_nonoverlapping(pin.as_ptr(), bytes) };
     drop(pin);
-    storage.replace(Block::shared(block.clone()));
+    // SAFETY: reached from Python calls only, which hold the interpreter's lock.
+    unsafe { storage.replace(Block::shared(block.clone())) };
     Ok(block)
 }

@@ -375,7 +375,7 @@ fn a_storage_moves_once_and_all_its_handles_follow() {
         let storage = Storage::heap(100).unwrap();
         let view = storage.clone();
         // SAFETY: the storage has a hundred bytes.
-        unsafe { storage.pin().as_ptr().write_bytes(7, 100) };
+        unsafe { storage.pin().unwrap().as_ptr().write_bytes(7, 100) };
         let block = share(&storage).unwrap();
         assert!(view.is_shared() && view.len() == 100 && view.address() == block.as_ptr() as usize);
         assert!(is_filled(&block, 7));

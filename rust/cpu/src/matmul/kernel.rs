@@ -131,12 +131,117 @@ unsafe fn tile<L: Lanes, const R: usize, const NV: usize>(t: &Tile<L::Elem, L::A
     }
 }
 
+/// One call of the convolution's microkernel: as `Tile`, with the steps of B where a table says.
+pub struct Taps<E, A> {
+    pub k: usize,
+    pub a: *const E,
+    pub a_stride: isize,
+    /// Step `k` of B lies at `b + steps[k]`.
+    pub b: *const E,
+    pub steps: *const isize,
+    /// Rows of C at distance `c_stride`, whole vectors each.
+    pub c: *mut A,
+    pub c_stride: isize,
+    pub add: bool,
+}
+
+pub type TapsFn<E, A> = unsafe fn(&Taps<E, A>);
+
+/// # Safety
+/// As for `tile`; the table has `k` places, at each of which `NV` vectors can be read.
+#[inline(always)]
+unsafe fn taps<L: Lanes, const R: usize, const NV: usize>(t: &Taps<L::Elem, L::Acc>) {
+    // SAFETY: the caller's promise is the one each access needs.
+    unsafe {
+        let mut acc = [[L::zero(); NV]; R];
+        let mut a = t.a;
+        for k in 0..t.k {
+            let b = t.b.offset(*t.steps.add(k));
+            let mut row = [L::zero(); NV];
+            for v in 0..NV {
+                row[v] = L::load(b.add(v * L::WIDTH));
+            }
+            for r in 0..R {
+                let x = L::splat(a.offset(r as isize * t.a_stride));
+                for v in 0..NV {
+                    acc[r][v] = L::mul_add(x, row[v], acc[r][v]);
+                }
+            }
+            a = a.wrapping_add(1);
+        }
+        for r in 0..R {
+            let c = t.c.offset(r as isize * t.c_stride);
+            for v in 0..NV {
+                L::store(acc[r][v], c.add(v * L::WIDTH), L::WIDTH, t.add);
+            }
+        }
+    }
+}
+
+/// One call of the microkernel for a convolution's weight: as `Tile`, with the rows of A where a table says, each made of
+/// `runs` runs of `run` steps; `jump` elements lie between two runs.
+pub struct Runs<E, A> {
+    pub runs: usize,
+    pub run: usize,
+    pub jump: usize,
+    /// Row `r` of A begins at `a + rows[r]`.
+    pub a: *const E,
+    pub rows: *const isize,
+    /// A packed panel.
+    pub b: *const E,
+    pub c: *mut A,
+    pub c_stride: isize,
+    pub add: bool,
+}
+
+pub type RunsFn<E, A> = unsafe fn(&Runs<E, A>);
+
+/// # Safety
+/// As for `tile`; the table has `R` places, at each of which the runs can be read.
+#[inline(always)]
+unsafe fn runs<L: Lanes, const R: usize, const NV: usize>(t: &Runs<L::Elem, L::Acc>) {
+    // SAFETY: the caller's promise is the one each access needs.
+    unsafe {
+        let mut acc = [[L::zero(); NV]; R];
+        let mut rows = [t.a; R];
+        for r in 0..R {
+            rows[r] = t.a.offset(*t.rows.add(r));
+        }
+        let (mut b, mut at) = (t.b, 0);
+        for _ in 0..t.runs {
+            for _ in 0..t.run {
+                let mut row = [L::zero(); NV];
+                for v in 0..NV {
+                    row[v] = L::load(b.add(v * L::WIDTH));
+                }
+                for r in 0..R {
+                    let x = L::splat(rows[r].add(at));
+                    for v in 0..NV {
+                        acc[r][v] = L::mul_add(x, row[v], acc[r][v]);
+                    }
+                }
+                b = b.add(2 * L::WIDTH);
+                at += 1;
+            }
+            at += t.jump;
+        }
+        for r in 0..R {
+            let c = t.c.offset(r as isize * t.c_stride);
+            for v in 0..NV {
+                L::store(acc[r][v], c.add(v * L::WIDTH), L::WIDTH, t.add);
+            }
+        }
+    }
+}
+
 /// The functions of one format at one level.
 pub struct Kernels<F: Format> {
     /// Sums in a vector; a packed row of B is two vectors.
     pub width: usize,
     /// `tiles[vectors - 1][rows - 1]`; as many rows as the registers hold.
     pub tiles: [&'static [TileFn<F::Elem, F::Acc>]; 2],
+    pub taps: [&'static [TapsFn<F::Elem, F::Acc>]; 2],
+    pub runs: [&'static [RunsFn<F::Elem, F::Acc>]; 2],
     pub pack_a: unsafe fn(&super::pack::Source<F::T>, rows: usize, k: usize, dst: *mut F::Elem),
     pub pack_b: unsafe fn(&super::pack::Source<F::T>, k: usize, cols: usize, width: usize, dst: *mut F::Elem),
     pub combine: unsafe fn(&super::element::Combine<F::T>),
@@ -155,12 +260,22 @@ macro_rules! isa {
     ($name:ident, $avx:literal, [$($rows:literal)*] $(, $feature:meta)?) => {
         pub mod $name {
             use super::super::{element::{Combine, GemmElement}, pack::{Format, Source}, vector::{Vector, VectorKernels}};
-            use super::{Kernels, Lanes, Tile, TileFn};
+            use super::{Kernels, Lanes, Runs, RunsFn, Taps, TapsFn, Tile, TileFn};
 
             $(#[$feature])?
             unsafe fn tile<L: Lanes, const R: usize, const NV: usize>(t: &Tile<L::Elem, L::Acc>) {
                 // SAFETY: the caller's promise; so for all functions of this module.
                 unsafe { super::tile::<L, R, NV>(t) }
+            }
+            $(#[$feature])?
+            unsafe fn taps<L: Lanes, const R: usize, const NV: usize>(t: &Taps<L::Elem, L::Acc>) {
+                // SAFETY: as above.
+                unsafe { super::taps::<L, R, NV>(t) }
+            }
+            $(#[$feature])?
+            unsafe fn runs<L: Lanes, const R: usize, const NV: usize>(t: &Runs<L::Elem, L::Acc>) {
+                // SAFETY: as above.
+                unsafe { super::runs::<L, R, NV>(t) }
             }
             $(#[$feature])?
             unsafe fn pack_a<F: Format>(src: &Source<F::T>, rows: usize, k: usize, dst: *mut F::Elem) {
@@ -192,6 +307,10 @@ macro_rules! isa {
             impl<L: Lanes + 'static> Tiles<L> {
                 const ONE: &'static [TileFn<L::Elem, L::Acc>] = &[$(tile::<L, $rows, 1>),*];
                 const TWO: &'static [TileFn<L::Elem, L::Acc>] = &[$(tile::<L, $rows, 2>),*];
+                const TAPS_ONE: &'static [TapsFn<L::Elem, L::Acc>] = &[$(taps::<L, $rows, 1>),*];
+                const TAPS_TWO: &'static [TapsFn<L::Elem, L::Acc>] = &[$(taps::<L, $rows, 2>),*];
+                const RUNS_ONE: &'static [RunsFn<L::Elem, L::Acc>] = &[$(runs::<L, $rows, 1>),*];
+                const RUNS_TWO: &'static [RunsFn<L::Elem, L::Acc>] = &[$(runs::<L, $rows, 2>),*];
             }
 
             /// The table of format `F`, with tiles of `L` and dot products in `D`.
@@ -204,6 +323,8 @@ macro_rules! isa {
                 Kernels {
                     width: L::WIDTH,
                     tiles: [Tiles::<L>::ONE, Tiles::<L>::TWO],
+                    taps: [Tiles::<L>::TAPS_ONE, Tiles::<L>::TAPS_TWO],
+                    runs: [Tiles::<L>::RUNS_ONE, Tiles::<L>::RUNS_TWO],
                     pack_a: pack_a::<F>,
                     pack_b: pack_b::<F>,
                     combine: combine::<F::T>,

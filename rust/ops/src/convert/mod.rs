@@ -102,7 +102,7 @@ pub fn item(tensor: &Tensor) -> Result<Scalar> {
     if tensor.device() != Device::Cpu {
         return Err(Error::runtime("Tensor.item() cannot be called on meta tensors"));
     }
-    let pin = tensor.storage().pin();
+    let pin = tensor.storage().pin()?;
     Ok(dispatch!(tensor.dtype(), T in all => {
         // SAFETY: the layout lies within the pinned storage; foreign memory may be unaligned.
         unsafe { pin.as_ptr().cast::<T>().offset(tensor.layout().offset).read_unaligned() }.to_scalar()
@@ -113,7 +113,7 @@ pub fn item(tensor: &Tensor) -> Result<Scalar> {
 pub fn to_vec<T: Element>(tensor: &Tensor) -> Result<Vec<T>> {
     let flat = crate::create::empty(tensor.sizes(), T::DTYPE, Device::Cpu)?;
     crate::copy::copy(&flat, tensor)?;
-    let pin = flat.storage().pin();
+    let pin = flat.storage().pin()?;
     // SAFETY: the tensor is fresh, contiguous and of type T.
     Ok(unsafe { std::slice::from_raw_parts(pin.as_ptr().cast::<T>(), flat.numel()) }.to_vec())
 }

@@ -349,17 +349,18 @@ pub static NEW_EMPTY_STRIDED: Row = Row {
 };
 
 /// Writes each index of a list to a tensor of one dtype.
-fn write_ints(tensor: &Tensor, numbers: impl Iterator<Item = i64>) {
+fn write_ints(tensor: &Tensor, numbers: impl Iterator<Item = i64>) -> Result<()> {
     if tensor.device() != Device::Cpu {
-        return;
+        return Ok(());
     }
-    let pin = tensor.storage().pin();
+    let pin = tensor.storage().pin()?;
     dispatch!(tensor.dtype(), T in all => {
         for (place, number) in numbers.take(tensor.numel()).enumerate() {
             // SAFETY: the tensor is fresh, contiguous, and `place` lies within it.
             unsafe { pin.as_ptr().cast::<T>().add(place).write(T::from_scalar(Scalar::Int(number))) };
         }
     });
+    Ok(())
 }
 
 pub static EYE: Row = Row {
@@ -409,7 +410,7 @@ fn triangle(args: &Args, holds: fn(i64, i64, i64) -> bool) -> Result<Output> {
         || (0..rows).flat_map(move |i| (0..columns).map(move |j| (i, j))).filter(move |&(i, j)| holds(i, j, offset));
     let count = inside().count() as isize;
     let tensor = options.empty(&[2, count], DType::I64)?;
-    write_ints(&tensor, inside().map(|place| place.0).chain(inside().map(|place| place.1)));
+    write_ints(&tensor, inside().map(|place| place.0).chain(inside().map(|place| place.1)))?;
     options.finish(tensor)
 }
 

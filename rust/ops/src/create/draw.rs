@@ -41,7 +41,7 @@ pub fn fill<T: Element>(
     let mut draw = Some(draw);
     let mut run = |target: &Tensor| {
         crate::host::while_detached(count, || {
-            let pin = target.storage().pin();
+            let pin = target.storage().pin()?;
             let first = pin.as_ptr().cast::<T>().wrapping_offset(target.layout().offset);
             if let Some(draw) = draw.take() {
                 // SAFETY: the target is contiguous, aligned, no other process writes it, and any bytes are a `T`.

@@ -120,7 +120,7 @@ pub fn fill(tensor: &Tensor, value: Scalar) -> Result<()> {
     }
     let bits = crate::promote::bits(value, dtype);
     crate::host::while_detached(layout.numel(), || {
-        let pin = tensor.storage().pin();
+        let pin = tensor.storage().pin()?;
         // SAFETY: a dense layout is one stretch of the pinned storage that begins at its lowest element.
         unsafe {
             let first = pin.as_ptr().offset(low * dtype.size() as isize);
@@ -134,7 +134,7 @@ pub fn fill(tensor: &Tensor, value: Scalar) -> Result<()> {
 pub fn scalar_of(value: Scalar, dtype: DType, device: Device) -> Result<Tensor> {
     let tensor = empty(&[], dtype, device)?;
     if device == Device::Cpu {
-        let pin = tensor.storage().pin();
+        let pin = tensor.storage().pin()?;
         dispatch!(dtype, T in all => {
             // SAFETY: the storage is fresh and holds one element.
             unsafe { pin.as_ptr().cast::<T>().write(T::from_scalar(value)) }
@@ -179,7 +179,7 @@ pub fn check_fits(value: Scalar, dtype: DType) -> Result<()> {
 /// A one-dimensional tensor with these elements.
 pub fn from_slice<T: Element>(elements: &[T]) -> Result<Tensor> {
     let tensor = empty(&[elements.len() as isize], T::DTYPE, Device::Cpu)?;
-    let pin = tensor.storage().pin();
+    let pin = tensor.storage().pin()?;
     // SAFETY: the storage is fresh and as long as the slice.
     unsafe { std::ptr::copy_nonoverlapping(elements.as_ptr(), pin.as_ptr().cast(), elements.len()) };
     drop(pin);

@@ -26,7 +26,7 @@ fn generate<T: Element>(tensor: &Tensor, at: impl Fn(usize) -> T + Sync) -> Resu
     }
     let count = tensor.numel();
     crate::host::while_detached(count, || {
-        let pin = tensor.storage().pin();
+        let pin = tensor.storage().pin()?;
         let start = pin.as_ptr() as usize;
         rushlight_par::parallel_for(count, 1 << 15, |range| {
             for place in range {

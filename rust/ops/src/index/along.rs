@@ -70,7 +70,7 @@ pub static INDEX_SELECT: Row = Row {
         ("t(3), 0, torch.tensor([5])", "IndexError", "index out of range in self"),
         ("t(3), 0, torch.tensor([[1]])", "IndexError", "index_select(): Index is supposed to be a vector"),
     ],
-    reference: "np.take(self, index, axis=dim)",
+    reference: "np.take(self, np.atleast_1d(index), axis=dim)",
     ..Row::BASE
 };
 
@@ -85,7 +85,7 @@ fn refuse_outside(index: &Tensor, size: isize, error: impl Fn(i64) -> Error) -> 
     if index.numel() == 0 {
         return Ok(());
     }
-    let pin = index.storage().pin();
+    let pin = index.storage().pin()?;
     let side = rushlight_cpu::gather::Side { pointer: pin.as_ptr(), layout: index.layout() };
     // SAFETY: the layout stays within the pinned storage, which holds 64-bit integers.
     match unsafe { rushlight_cpu::gather::outside(side, size) } {
@@ -102,12 +102,20 @@ pub static INDEX_ADD: Row = Row {
 
     >>> torch.index_add(torch.zeros(3), 0, torch.tensor([0, 0, 2]), torch.tensor([1., 2., 3.]))
     tensor([3., 0., 3.])",
+<<<<<<< HEAD
     out: Out::STRICT,
     dtypes: DTypes::ALL,
+=======
+    dtypes: DTypes::COMMON,
+    refuses: "scatter_gather_tensor_cpu",
+>>>>>>> main
     run: Run::Update(Update {
         check: |args| {
             let (own, source) = (args.tensor(0)?, args.tensor(3)?);
             check_add(args, "index_add_()")?;
+            if !args.row.dtypes.has(own.dtype()) {
+                return Err(crate::call::not_implemented(args.row, own.dtype()));
+            }
             if own.dtype() != source.dtype() {
                 return Err(Error::runtime(format!(
                     "index_add_(): self ({}) and source ({}) must have the same scalar type",
@@ -312,6 +320,7 @@ pub static INDEX_FILL: Row = Row {
         },
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(2), cleared)]),
+    node: "IndexFillBackward0",
     samples: &["t(3, 4), 0, torch.tensor([2, 0]), 2", "t(3, 4), 1, torch.tensor([-1]), 3"],
     errors: &[("t(3), 0, torch.tensor([5]), 1", "IndexError", "index 5 is out of bounds for dimension 0 with size 3")],
     ..Row::BASE
@@ -351,6 +360,7 @@ pub static INDEX_FILL_TENSOR: Row = Row {
             Err(error) => Expr::failed(error),
         }),
     ]),
+    node: "IndexFillBackward1",
     samples: &["t(3, 4), 0, torch.tensor([2, 0]), t()"],
     ..Row::BASE
 };

@@ -45,7 +45,7 @@ pub static GATHER: Row = Row {
             let (own_layout, index_layout) = (at_least_1d(own.layout()), at_least_1d(index.layout()));
             let out_layout = at_least_1d(out.layout());
             check_values(&index, &index_layout, own_layout.sizes[dim], dim)?;
-            let (to, from, places) = (out.storage().pin(), own.storage().pin(), index.storage().pin());
+            let (to, from, places) = (out.storage().pin()?, own.storage().pin()?, index.storage().pin()?);
             // SAFETY: sizes and indices were checked, and layouts stay within their storages.
             unsafe {
                 rushlight_cpu::gather::gather(
@@ -129,7 +129,7 @@ pub fn check_values(index: &Tensor, layout: &Layout, size: isize, dim: usize) ->
     if layout.numel() == 0 {
         return Ok(());
     }
-    let pin = index.storage().pin();
+    let pin = index.storage().pin()?;
     // SAFETY: the layout stays within the pinned storage, which holds 64-bit integers.
     match unsafe { rushlight_cpu::gather::outside(Side { pointer: pin.as_ptr(), layout }, size) } {
         None => Ok(()),

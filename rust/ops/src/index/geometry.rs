@@ -2,6 +2,7 @@
 
 use rushlight_core::index::{gathered, subspace};
 use rushlight_core::layout::Shape;
+use rushlight_core::storage::pin_all;
 use rushlight_core::{Dims, Error, Layout, Result};
 use rushlight_cpu::index::{Frame, Index, Outside};
 
@@ -85,7 +86,7 @@ impl Cut {
     /// The byte offset of every tuple of indices, checked.
     pub fn offsets(&self, own: &Tensor) -> Result<Vec<isize>> {
         let plain = self.indices.iter().map(|index| integers(index, &self.common)).collect::<Result<Vec<_>>>()?;
-        let pins: Vec<_> = plain.iter().map(|index| index.storage().pin()).collect();
+        let pins = pin_all(plain.iter().map(Tensor::storage))?;
         let layout = own.layout();
         let walks: Vec<Index> = self
             .dims

@@ -63,7 +63,7 @@ pub fn get_into(own: &Tensor, cut: &Cut, result: &Tensor) -> Result<()> {
         return cut.offsets(own).map(drop);
     }
     let offsets = cut.offsets(own)?;
-    let (source, out) = (own.storage().pin(), result.storage().pin());
+    let (source, out) = (own.storage().pin()?, result.storage().pin()?);
     // SAFETY: offsets were checked, the result is fresh and row-major.
     unsafe {
         rushlight_cpu::index::get(

@@ -27,7 +27,7 @@ pub static MASKED_SELECT: Row = Row {
     dtypes: DTypes::ALL,
     run: Run::Kernel(Kernel {
         infer: |args| {
-            let (own, mask) = (args.tensor(0)?, args.tensor(1)?);
+            let (own, mask) = (args.tensor(0)?, args.valued(1)?);
             if mask.dtype() != DType::Bool {
                 return Err(Error::runtime("masked_select: expected BoolTensor for mask"));
             }
@@ -221,7 +221,7 @@ fn fill(target: &Tensor, mask: &Tensor, value: &Tensor) -> Result<()> {
     let dtype = target.dtype();
     let plan =
         Plan::new([layout, layout, &wide_mask, &wide_value], [dtype.size(), dtype.size(), 1, value.dtype().size()]);
-    let (to, truths, number) = (target.storage().pin(), mask.storage().pin(), value.storage().pin());
+    let (to, truths, number) = (target.storage().pin()?, mask.storage().pin()?, value.storage().pin()?);
     let lane = |pointer: *mut u8, dtype: DType| Lane { pointer, dtype };
     let lanes = [
         lane(to.as_ptr(), dtype),

@@ -27,15 +27,15 @@ pub use get::INDEX;
 pub use put::PUT;
 
 /// The view that an index expression makes before tensors gather.
-pub fn view(own: &Tensor, plan: Plan) -> Result<Tensor> {
+pub fn view(own: &Tensor, plan: &Plan) -> Result<Tensor> {
     if !(own.requires_grad() && rushlight_autograd::modes::grad_enabled()) {
-        return Ok(Tensor::view_of(own, plan.layout));
+        return Ok(Tensor::view_of(own, plan.layout.clone()));
     }
     if plan.steps.is_empty() {
         return op!(ALIAS, own);
     }
     let mut view = own.clone();
-    for step in plan.steps {
+    for &step in &plan.steps {
         view = match step {
             Step::Select { dim, index } => selected(&view, dim, index)?,
             Step::Slice { dim, start, length, step } => sliced(&view, dim, start, length, step)?,

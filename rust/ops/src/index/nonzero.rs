@@ -1,6 +1,5 @@
 //! Where a tensor is not zero.
 
-use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Layout, Result};
 
 use crate::Tensor;
@@ -11,12 +10,11 @@ use crate::view::narrow::selected;
 
 /// A tensor's truths as contiguous bytes.
 pub fn truths(tensor: &Tensor) -> Result<Tensor> {
-    if tensor.device() != Device::Cpu {
-        return Err(Error::not_implemented(format!(
-            "nonzero needs the elements, which a tensor on {} of sizes {} lacks",
-            tensor.device(),
-            Shape(tensor.sizes())
-        )));
+    if tensor.device() == Device::Meta {
+        return Err(Error::not_implemented(
+            "The register_meta function for torch.nonzero() raises unimplemented by default, as a correct data-independent implementation does not exist.",
+        )
+        .hint("How many elements are not zero depends on values, which a tensor on meta does not have."));
     }
     if tensor.dtype() == DType::Bool && tensor.layout().is_contiguous() {
         return Ok(tensor.clone());
@@ -29,7 +27,7 @@ pub fn truths(tensor: &Tensor) -> Result<Tensor> {
 /// The row-major numbers of the true elements.
 pub fn positions(mask: &Tensor) -> Result<Vec<i64>> {
     let mask = truths(mask)?;
-    let pin = mask.storage().pin();
+    let pin = mask.storage().pin()?;
     let first = super::first(&pin, mask.layout(), DType::Bool);
     // SAFETY: the mask is contiguous.
     Ok(unsafe { rushlight_cpu::index::positions(first, mask.numel()) })
@@ -52,7 +50,7 @@ pub fn coordinates(mask: &Tensor) -> Result<Vec<Tensor>> {
 fn spread(places: &Tensor, layout: &Layout) -> Result<Tensor> {
     let n = places.numel();
     let whole = crate::create::empty(&[layout.rank() as isize, n as isize], DType::I64, places.device())?;
-    let (from, to) = (places.storage().pin(), whole.storage().pin());
+    let (from, to) = (places.storage().pin()?, whole.storage().pin()?);
     // SAFETY: both are fresh and contiguous.
     unsafe { rushlight_cpu::index::coordinates(from.as_ptr().cast(), n, &layout.sizes, to.as_ptr().cast()) };
     drop((from, to));
@@ -157,9 +155,12 @@ pub static NONZERO_STATIC: Row = Row {
         if size < 0 {
             return Err(Error::runtime("nonzero_static: 'size' must be an non-negative integer"));
         }
-        let found = nonzero(own)?;
         let fill = rushlight_core::Scalar::Int(args.int(2)?);
         let whole = crate::create::full(&[size as isize, own.rank() as isize], fill, DType::I64, own.device())?;
+        if own.device() == Device::Meta {
+            return Ok(Output::Tensor(whole));
+        }
+        let found = nonzero(own)?;
         let rows = (size as isize).min(found.sizes()[0]);
         let (target, source) = (whole.layout().slice(0, 0, rows, 1), found.layout().slice(0, 0, rows, 1));
         crate::copy::copy_views(&whole, &target, &found, &source)?;

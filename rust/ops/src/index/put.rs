@@ -69,7 +69,7 @@ pub static PUT: Row = Row {
     ]),
     node: "IndexPutBackward0",
     samples: &[
-        "t(4, 3), (i(4, 2),), (0,), t(2, 3)",
+        "t(4, 3), (torch.tensor([3, 1]),), (0,), t(2, 3)",
         "t(4, 3), (i(4, 6),), (0,), t(3), True",
         "t(4, 3, 2), (i(4, 5), i(2, 5)), (0, 2), t(5, 3), True",
     ],
@@ -98,7 +98,7 @@ pub fn put_into(target: &Tensor, cut: &Cut, values: &Tensor, merge: Merge) -> Re
         }
     };
     let width = target.dtype().size();
-    let (to, from) = (target.storage().pin(), values.storage().pin());
+    let (to, from) = (target.storage().pin()?, values.storage().pin()?);
     let source = Source { pointer: from.as_ptr(), frame, step: step * width as isize };
     let merger = Merger::new(merge, target.dtype());
     // SAFETY: offsets were checked, layouts stay within their storages, and both dtypes are the same.

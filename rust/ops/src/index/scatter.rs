@@ -1,7 +1,7 @@
 //! An index for every element, along one dimension: writing, adding, reducing.
 
 use rushlight_core::layout::{Shape, wrap_dim};
-use rushlight_core::{Error, Result, Scalar};
+use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_cpu::gather::Side;
 use rushlight_cpu::merge::{Merge, Merger};
 
@@ -149,15 +149,19 @@ pub static SCATTER_ADD: Row = Row {
 
 /// The gradient at the places that the index names: the source's.
 fn gathered(d: &Derive, grad: Expr) -> Expr {
-    let Some(facts) = d.facts(3) else { return Expr::Nothing };
     let read = match (grad, d.input(2)) {
         (Expr::Tensor(grad), Expr::Tensor(index)) => Expr::new(op!(GATHER, grad, d.int(1), index)),
         (Expr::Failed(error), _) | (_, Expr::Failed(error)) => Expr::Failed(error),
         (grad, _) => grad,
     };
-    // A source may be larger than the index; the rest of it was not read.
-    match (&read, d.facts(2)) {
-        (Expr::Tensor(grad), Some(index)) if index.sizes != facts.sizes && grad.rank() == facts.sizes.len() => {
+    whole(d, read)
+}
+
+/// The gradient of all of the source, of which the call read a corner where it is larger than the index.
+fn whole(d: &Derive, read: Expr) -> Expr {
+    let Some(facts) = d.facts(3) else { return Expr::Nothing };
+    match &read {
+        Expr::Tensor(grad) if *grad.sizes() != facts.sizes && grad.rank() == facts.sizes.len() => {
             let place = rushlight_core::Layout {
                 sizes: grad.sizes().clone(),
                 strides: rushlight_core::layout::contiguous_strides(&facts.sizes),
@@ -167,6 +171,15 @@ fn gathered(d: &Derive, grad: Expr) -> Expr {
         }
         _ => read,
     }
+}
+
+/// The corner of the source that the call read.
+fn corner(d: &Derive, index: &Tensor) -> Expr {
+    let read = |source: Expr, (dim, (&size, &length)): (usize, (&isize, &isize))| match size == length {
+        true => source,
+        false => source.call(&crate::view::narrow::NARROW, [dim.into(), 0i64.into(), (length as i64).into()]),
+    };
+    d.sizes(3).iter().zip(index.sizes()).enumerate().fold(d.input(3), read)
 }
 
 /// The gradient with zeros at the places that were overwritten.
@@ -254,7 +267,7 @@ fn scatter_into(target: &Tensor, dim: usize, index: &Tensor, source: &Tensor, me
     let index = long(index)?;
     let (own, places, from) = (at_least_1d(target.layout()), at_least_1d(index.layout()), at_least_1d(source.layout()));
     check_values(&index, &places, own.sizes[dim], dim)?;
-    let (to, at, values) = (target.storage().pin(), index.storage().pin(), source.storage().pin());
+    let (to, at, values) = (target.storage().pin()?, index.storage().pin()?, source.storage().pin()?);
     // SAFETY: sizes and indices were checked, layouts stay within their storages, and both dtypes are the same.
     unsafe {
         rushlight_cpu::gather::scatter(
@@ -339,7 +352,11 @@ pub static SCATTER_REDUCE: Row = Row {
     dtypes: DTypes::COMMON,
     run: Run::Update(Update {
         check: |args| {
-            reduction(args)?;
+            if reduction(args)? == Reduction::Mean && args.tensor(0)?.dtype() == DType::Bool {
+                return Err(Error::not_implemented(
+                    "\"scatter_gather_tensor_cpu_reduce_mean\" not implemented for 'Bool'",
+                ));
+            }
             check(args, "scatter")
         },
         cpu: |args, target| {
@@ -363,7 +380,7 @@ pub static SCATTER_REDUCE: Row = Row {
     derivative: Derivative::Joint(Joint { inputs: &[0, 3], saves: REDUCED, gradients: reduced }),
     samples: &[
         "t(3, 4), 1, i(4, 3, 4), t(3, 4), 'sum'",
-        "t(3), 0, i(3, 5), t(6), 'mean'",
+        "t(3) * 1, 0, i(3, 5), t(6) * 1, 'mean'",
         "t(3), 0, i(3, 5), t(6), 'prod', include_self=False",
         "t(3), 0, i(3, 5), t(6), 'amax'",
         "t(3), 0, i(3, 5), t(6), 'amin', include_self=False",
@@ -402,19 +419,19 @@ pub fn divide(target: &Tensor, counts: &Tensor) -> Result<()> {
 /// The gradients of `scatter_reduce`, by way.
 fn reduced(d: &Derive) -> Result<Vec<Option<Tensor>>> {
     let way = d.args.str(4).ok().and_then(Reduction::named);
-    let (own, source, result) = (d.input(0), d.input(3), d.result());
     let (dim, index) = (d.int(1), d.input(2).done()?);
+    let (own, source, result) = (d.input(0), corner(d, &index), d.result());
     let read = |from: Expr| from.call(&GATHER, [dim.into(), (&index).into()]);
     let grad = d.grad();
     let (mut for_own, for_source) = match way {
-        Some(Reduction::Sum) | None => (grad.clone(), gathered(d, grad)),
+        Some(Reduction::Sum) | None => (grad.clone(), read(grad)),
         Some(Reduction::Mean) => {
             let first = if d.flag(5) { Scalar::ONE } else { Scalar::ZERO };
             let count = crate::create::full(d.sizes(0), first, grad.clone().done()?.dtype(), index.device())?;
             let ones = crate::create::full(d.sizes(3), Scalar::ONE, count.dtype(), count.device())?;
             let count = Expr::new(op!(SCATTER_ADD, count, dim, &index, ones));
             let count = count.clone().equals(0i64).choose(1i64, count);
-            (grad.clone() / count.clone(), gathered(d, grad / count))
+            (grad.clone() / count.clone(), read(grad / count))
         }
         Some(Reduction::Greatest | Reduction::Least) => {
             let like =
@@ -431,7 +448,7 @@ fn reduced(d: &Derive) -> Result<Vec<Option<Tensor>>> {
     if !d.flag(5) {
         for_own = zeroed(d, for_own);
     }
-    Ok(vec![for_own.gradient()?, for_source.gradient()?])
+    Ok(vec![for_own.gradient()?, whole(d, for_source).gradient()?])
 }
 
 /// A product's gradient without dividing by zero: a single zero at a place gets the product of the others.

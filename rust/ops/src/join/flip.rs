@@ -145,7 +145,7 @@ Without `dims` the elements roll as if they stood in one row.
     })]),
     samples: &["t(2, 3), 1", "t(2, 3), (1, -1), (0, 1)", "t(5), 7, 0", "t(3, 4).t(), 2, -1", "t(0, 3), 1, 0"],
     errors: &[("t(2, 3), (1, 2)", "RuntimeError", "shifts and dimensions must align. shifts: 2, dims:0")],
-    reference: "np.roll(self, shifts, dims if len(dims) else None)",
+    reference: "np.roll(self, shifts, None if dims == [] else dims)",
     ..Row::BASE
 };
 

@@ -174,7 +174,8 @@ pub static COMBINATIONS: Row = Row {
         })?;
         let places = crate::create::empty(&[rows, r as isize], DType::I64, Device::Cpu)?;
         // SAFETY: the storage is fresh, contiguous and `rows * r` long; nobody else has seen it.
-        unsafe { choose(places.storage().pin().as_ptr().cast(), rows as usize, r as usize, n as i64, again) };
+        unsafe { choose(places.storage().pin()?.as_ptr().cast(), rows as usize, r as usize, n as i64, again) };
+        let places = crate::convert::to_device(&places, own.device())?;
         let places = op!(crate::view::RESHAPE, places, sizes_value(&[-1]))?;
         let chosen = op!(crate::index::along::INDEX_SELECT, own, 0i64, places)?;
         op!(crate::view::RESHAPE, chosen, sizes_value(&[rows, r as isize])).map(Output::Tensor)

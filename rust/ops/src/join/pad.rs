@@ -265,7 +265,13 @@ fn sources(own: &Tensor, pad: &[i64], mode: Mode) -> Result<Vec<(usize, Vec<i64>
             _ => (0, size),
         };
         let place = |at: isize| low + mode.source(at - low, high - low);
+<<<<<<< HEAD
         found.push((dim, (-before..size + after).map(|at| place(at) as i64).collect()));
+=======
+        let places: Vec<i64> = (-before..size + after).map(|at| place(at) as i64).collect();
+        let places = crate::convert::to_device(&crate::from_slice(&places)?, own.device())?;
+        whole = op!(INDEX_SELECT, whole, dim, places)?;
+>>>>>>> main
     }
     Ok(found)
 }

@@ -1,7 +1,7 @@
 //! The same elements several times.
 
 use rushlight_core::layout::{Shape, checked_numel, wrap_dim};
-use rushlight_core::{DType, Dims, Error, Layout, Result};
+use rushlight_core::{DType, Device, Dims, Error, Layout, Result};
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
@@ -126,6 +126,12 @@ fn counted(repeats: &Tensor, output_size: Option<i64>) -> Result<Tensor> {
             "\"repeat_interleave_cpu\" not implemented for '{}'",
             repeats.dtype().title()
         )));
+    }
+    if repeats.device() == Device::Meta {
+        let Some(total) = output_size else {
+            return Err(Error::runtime("cannot repeat_interleave a meta tensor without output_size"));
+        };
+        return crate::create::empty(&[total as isize], repeats.dtype(), Device::Meta);
     }
     let times = crate::to_vec::<i64>(repeats)?;
     if times.iter().any(|&n| n < 0) {

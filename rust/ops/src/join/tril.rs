@@ -50,7 +50,7 @@ triangles! {
 
 /// Zeros outside the triangle.
 fn clear(target: &Tensor, diagonal: i64, upper: bool) -> Result<()> {
-    let pin = target.storage().pin();
+    let pin = target.storage().pin()?;
     // SAFETY: the layout stays within the pinned storage.
     unsafe {
         rushlight_cpu::copy::clear_triangle(

@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, wrap_dim};
-use rushlight_core::{Error, Result};
+use rushlight_core::{Dims, Error, Result};
 use smallvec::SmallVec;
 
 use crate::derive::Derivative;
@@ -93,7 +93,7 @@ pub fn contract(a: &Tensor, b: &Tensor, from_a: &[usize], from_b: &[usize]) -> R
     };
     let (kept_a, kept_b) = (rest(a, from_a), rest(b, from_b));
     let sizes =
-        |tensor: &Tensor, dims: &[usize]| -> SmallVec<[isize; 6]> { dims.iter().map(|&d| tensor.sizes()[d]).collect() };
+        |tensor: &Tensor, dims: &[usize]| -> Dims { dims.iter().map(|&d| tensor.sizes()[d]).collect() };
     let inner: isize = sizes(a, from_a).iter().product();
     let (mut shape, other) = (sizes(a, &kept_a), sizes(b, &kept_b));
     let (rows, cols) = (shape.iter().product::<isize>(), other.iter().product::<isize>());

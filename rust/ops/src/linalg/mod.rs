@@ -73,8 +73,8 @@ pub fn product(out: Operand, alpha: Scalar, a: Operand, b: Operand, addend: Opti
         sizes.extend([rows, cols]);
         operand.layout.broadcast_to(&sizes)
     };
-    let (pa, pb, pc) = (a.tensor.storage().pin(), b.tensor.storage().pin(), out.tensor.storage().pin());
-    let pd = addend.as_ref().map(|(_, operand)| operand.tensor.storage().pin());
+    let (pa, pb, pc) = (a.tensor.storage().pin()?, b.tensor.storage().pin()?, out.tensor.storage().pin()?);
+    let pd = addend.as_ref().map(|(_, operand)| operand.tensor.storage().pin()).transpose()?;
     let (a, b) = (stretch(a, m, k)?, stretch(b, k, n)?);
     let addend = addend.map(|(beta, operand)| stretch(operand, m, n).map(|layout| (beta, layout))).transpose()?;
     let dtype = out.tensor.dtype();

@@ -7,6 +7,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims};
+use rushlight_core::storage::pin_all;
 use rushlight_core::{DType, Dims, Error, Result};
 use rushlight_cpu::conv::{Geometry, Operands, Target, convolve, convolves};
 
@@ -213,10 +214,10 @@ fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor
     let tensors = [prepared(0)?, prepared(1)?, prepared(2)?];
     let bias = bias.map(|bias| plain(bias, dtype)).transpose()?;
     {
-        let pins = tensors.each_ref().map(|tensor| tensor.storage().pin());
+        let pins = pin_all(tensors.iter().map(Tensor::storage))?;
         let start =
             |place: usize| pins[place].as_ptr().wrapping_offset(tensors[place].layout().offset * dtype.size() as isize);
-        let bias_pin = bias.as_ref().map(|bias| bias.storage().pin());
+        let bias_pin = bias.as_ref().map(|bias| bias.storage().pin()).transpose()?;
         let bias = bias
             .as_ref()
             .zip(bias_pin.as_ref())

@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
-use rushlight_core::{DType, Dims, Error, Result, Scalar};
+use rushlight_core::{DType, Device, Dims, Error, Result, Scalar};
 use rushlight_cpu::embedding::{sum_rows, take};
 
 use super::plain;
@@ -45,7 +45,7 @@ looked up.
             } else {
                 plain(weight, weight.dtype())?
             };
-            let (table, out) = (rows.storage().pin(), results[0].storage().pin());
+            let (table, out) = (rows.storage().pin()?, results[0].storage().pin()?);
             let first = table.as_ptr().wrapping_offset(rows.layout().offset * size as isize);
             let step = rows.layout().strides[0] * size as isize;
             // SAFETY: indices are rows, and the result has room for one row each.
@@ -96,7 +96,7 @@ pub static EMBEDDING_BACKWARD: Row = Row {
             let out = &results[0];
             let indices = numbers(args.tensor(1)?, out.sizes()[0])?;
             let grads = plain(args.tensor(0)?, out.dtype())?;
-            let (source, target) = (grads.storage().pin(), out.storage().pin());
+            let (source, target) = (grads.storage().pin()?, out.storage().pin()?);
             let first = source.as_ptr().wrapping_offset(grads.layout().offset * out.dtype().size() as isize);
             let (rows, width) = (out.sizes()[0] as usize, out.sizes()[1] as usize);
             // SAFETY: indices are rows, with as many gradients each as the result is wide.
@@ -189,6 +189,9 @@ pub static EMBEDDING_RENORM: Row = Row {
         }
         crate::variants::check_writable(weight)?;
         let (limit, power) = (args.float(2)?, args.float(3)?);
+        if weight.device() == Device::Meta {
+            return Ok(Output::Tensor(weight.clone()));
+        }
         let mut rows = numbers(args.tensor(1)?, weight.sizes()[0])?;
         rows.sort_unstable();
         rows.dedup();
@@ -246,8 +249,17 @@ fn one_hot(args: &Args) -> Result<Output> {
     if own.dtype() != DType::I64 {
         return Err(Error::runtime("one_hot is only applicable to index tensor of type LongTensor."));
     }
-    let numbers = crate::convert::to_vec::<i64>(own)?;
     let wanted = args.int(1)?;
+    if own.device() == Device::Meta {
+        if wanted < 0 {
+            return Err(Error::runtime("Tensor.item() cannot be called on meta tensors")
+                .hint("How many classes there are depends on values: say num_classes."));
+        }
+        let mut sizes = own.sizes().clone();
+        sizes.push(wanted as isize);
+        return crate::create::empty(&sizes, DType::I64, own.device()).map(Output::Tensor);
+    }
+    let numbers = crate::convert::to_vec::<i64>(own)?;
     if numbers.is_empty() && wanted <= 0 {
         return Err(Error::runtime("Can not infer total number of classes from empty tensor."));
     }
@@ -261,7 +273,7 @@ fn one_hot(args: &Args) -> Result<Output> {
     let mut sizes = own.sizes().clone();
     sizes.push(classes as isize);
     let result = crate::create::zeros(&sizes, DType::I64, own.device())?;
-    let pin = result.storage().pin();
+    let pin = result.storage().pin()?;
     for (at, &class) in numbers.iter().enumerate() {
         // SAFETY: the class is less than the row's length.
         unsafe { pin.as_ptr().cast::<i64>().add(at * classes as usize + class as usize).write(1) };

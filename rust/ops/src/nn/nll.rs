@@ -3,6 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::layout::Shape;
+use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Element, Error, Result, dispatch};
 use rushlight_cpu::loss::Picks;
 
@@ -233,12 +234,24 @@ impl Prepared {
         Ok(Prepared { targets: plain(args.tensor(1)?, DType::I64)?, weights })
     }
 
-    fn picks<T: Element>(&self, sizes: [isize; 3], scores: *const T, strides: [isize; 3], ignored: i64) -> Picks<T> {
+    /// Holds both in place for `picks`.
+    fn pin(&self) -> Result<(Pin<'_>, Option<Pin<'_>>)> {
+        Ok((self.targets.storage().pin()?, self.weights.as_ref().map(|w| w.storage().pin()).transpose()?))
+    }
+
+    fn picks<T: Element>(
+        &self,
+        (targets, weights): &(Pin, Option<Pin>),
+        sizes: [isize; 3],
+        scores: *const T,
+        strides: [isize; 3],
+        ignored: i64,
+    ) -> Picks<T> {
         Picks {
             scores,
             strides,
-            targets: element(&self.targets),
-            weights: self.weights.as_ref().map(element),
+            targets: element(targets, &self.targets),
+            weights: weights.as_ref().zip(self.weights.as_ref()).map(|(pin, weights)| element(pin, weights)),
             n: sizes[0] as usize,
             classes: sizes[1] as usize,
             spots: sizes[2] as usize,
@@ -248,8 +261,8 @@ impl Prepared {
 }
 
 /// The address of a tensor's first element.
-fn element<T>(tensor: &Tensor) -> *const T {
-    tensor.storage().pin().as_ptr().cast::<T>().wrapping_offset(tensor.layout().offset).cast_const()
+fn element<T>(pin: &Pin, tensor: &Tensor) -> *const T {
+    pin.as_ptr().cast::<T>().wrapping_offset(tensor.layout().offset).cast_const()
 }
 
 #[cold]
@@ -265,14 +278,10 @@ fn cpu(args: &Args, results: &[Tensor]) -> Result<()> {
     let source = plain(input, input.dtype())?;
     let strides = [sizes[1] * sizes[2], sizes[2], 1];
     let prepared = Prepared::new(args)?;
-    let (_input, _targets, _weights) = (
-        source.storage().pin(),
-        prepared.targets.storage().pin(),
-        prepared.weights.as_ref().map(|w| w.storage().pin()),
-    );
-    let (out, total) = (results[0].storage().pin(), results[1].storage().pin());
+    let (scores, pins) = (source.storage().pin()?, prepared.pin()?);
+    let (out, total) = (results[0].storage().pin()?, results[1].storage().pin()?);
     dispatch!(input.dtype(), T in [f32, f64, f16_, bf16_] => {
-        let picks = prepared.picks::<T>(sizes, element(&source), strides, args.int(4)?);
+        let picks = prepared.picks::<T>(&pins, sizes, element(&scores, &source), strides, args.int(4)?);
         let each = (reduction == Reduction::None).then(|| out.as_ptr().cast::<T>());
         // SAFETY: operands are pinned, contiguous and of the sizes that `infer` checked; results are fresh.
         unsafe {
@@ -296,12 +305,10 @@ fn backward(args: &Args, results: &[Tensor]) -> Result<()> {
     let prepared = Prepared::new(args)?;
     let grads = plain(args.tensor(0)?, out.dtype())?;
     let total = crate::convert::item(args.tensor(5)?)?.f64();
-    let (_grads, _targets, _weights) =
-        (grads.storage().pin(), prepared.targets.storage().pin(), prepared.weights.as_ref().map(|w| w.storage().pin()));
-    let target = out.storage().pin();
+    let (pin, pins, target) = (grads.storage().pin()?, prepared.pin()?, out.storage().pin()?);
     dispatch!(out.dtype(), T in [f32, f64, f16_, bf16_] => {
-        let picks = prepared.picks::<T>(sizes, std::ptr::null(), [0; 3], args.int(4)?);
-        let grads = element::<T>(&grads) as usize;
+        let picks = prepared.picks::<T>(&pins, sizes, std::ptr::null(), [0; 3], args.int(4)?);
+        let grads = element::<T>(&pin, &grads) as usize;
         // SAFETY: as in the forward; a gradient for each target, or one for all.
         let grad = |index: usize| unsafe { (*(grads as *const T).add(index)).to_scalar().f64() };
         // SAFETY: see above.

@@ -1,10 +1,15 @@
 //! How often values occur.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Error, Result};
 
 use crate::convert::to_vec;
 use crate::derive::Derivative;
+<<<<<<< HEAD
 use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
+=======
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+>>>>>>> main
 use crate::value::{Args, Output};
 
 pub static BINCOUNT: Row = Row {
@@ -33,7 +38,7 @@ pub static HISTC: Row = Row {
     tensor([0., 2., 1., 0.])",
     out: Out::new(Accepts::Same, &["torch.histogram: input tensor and hist tensor should have the same dtype, but got input {result} and hist {out}"]),
     dtypes: DTypes::FLOATS,
-    run: Run::Body(histc),
+    run: Run::Kernel(Kernel { infer: histc_infer, cpu: histc }),
     derivative: Derivative::NonDifferentiable("its result is a count"),
     samples: &["t(9), 4", "t(3, 4), 5, -1, 1"],
     errors: &[
@@ -44,7 +49,7 @@ pub static HISTC: Row = Row {
 };
 
 fn bincount(args: &Args) -> Result<Output> {
-    let own = args.tensor(0)?;
+    let own = args.valued(0)?;
     let minlength = args.int(2)?;
     if !own.dtype().is_integral() {
         return Err(Error::not_implemented(format!("\"bincount_cpu\" not implemented for '{}'", own.dtype().title())));
@@ -89,7 +94,7 @@ fn bincount(args: &Args) -> Result<Output> {
     crate::create::from_slice(&sums).map(Output::Tensor)
 }
 
-fn histc(args: &Args) -> Result<Output> {
+fn histc_infer(args: &Args) -> Result<Vec<Spec>> {
     let own = args.tensor(0)?;
     let bins = args.int(1)?;
     if !own.dtype().is_floating() {
@@ -98,6 +103,12 @@ fn histc(args: &Args) -> Result<Output> {
     if bins <= 0 {
         return Err(Error::runtime(format!("torch.histogram(): bins must be > 0, but got {bins} for dimension 0")));
     }
+    Ok(vec![Spec::new(&[bins as isize], own.dtype(), own)])
+}
+
+fn histc(args: &Args, results: &[Tensor]) -> Result<()> {
+    let own = args.tensor(0)?;
+    let bins = args.int(1)? as usize;
     let (mut low, mut high) = (args.scalar(2)?.f64(), args.scalar(3)?.f64());
     let values = to_vec::<f64>(own)?;
     if low == high && !values.is_empty() {
@@ -114,11 +125,10 @@ fn histc(args: &Args) -> Result<Output> {
     if low > high {
         return Err(Error::runtime("torch.histc: max must be larger than min"));
     }
-    let mut counts = vec![0f64; bins as usize];
+    let mut counts = vec![0f64; bins];
     for value in values.into_iter().filter(|value| (low..=high).contains(value)) {
         let bin = ((value - low) / (high - low) * bins as f64) as usize;
-        counts[bin.min(bins as usize - 1)] += 1.0;
+        counts[bin.min(bins - 1)] += 1.0;
     }
-    let counted = crate::create::from_slice(&counts)?;
-    crate::convert::to_dtype(&counted, own.dtype()).map(Output::Tensor)
+    crate::copy::copy(&results[0], &crate::create::from_slice(&counts)?)
 }

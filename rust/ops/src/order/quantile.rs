@@ -1,7 +1,7 @@
 //! Quantiles, out of sorting and interpolation.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{DType, Error, Result, Scalar};
+use rushlight_core::{DType, Device, Error, Result, Scalar};
 
 use super::sort::SORT;
 use crate::convert::to_vec;
@@ -29,8 +29,12 @@ macro_rules! quantiles {
             signature: "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
             doc: concat!($sentence, " at each fraction of `q`, along a new first dimension.\n\n    >>> torch.", $name,
                 "(torch.tensor([1., 2., 3., 4.]), torch.tensor([0.25, 0.5]))\n    tensor([1.7500, 2.5000])"),
+<<<<<<< HEAD
             out: Out::new(Accepts::Same, &["quantile() out tensor must be same dtype as the input tensor"]),
             dtypes: DTypes::FLOATS,
+=======
+            dtypes: DTypes::of(&[DType::F32, DType::F64]),
+>>>>>>> main
             run: Run::Compose(|args| quantile(args, args.tensor(1)?, $nan)),
             derivative: Derivative::Composed,
             samples: &["t(5), torch.tensor([0.2, 0.7], dtype=t(1).dtype)"],
@@ -43,8 +47,12 @@ macro_rules! quantiles {
             signature: "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
             doc: concat!($sentence, " at the fraction `q`.\n\n    >>> torch.", $name,
                 "(torch.tensor([1., 2., 3., 4.]), 0.5)\n    tensor(2.5000)"),
+<<<<<<< HEAD
             out: Out::new(Accepts::Same, &["quantile() out tensor must be same dtype as the input tensor"]),
             dtypes: DTypes::FLOATS,
+=======
+            dtypes: DTypes::of(&[DType::F32, DType::F64]),
+>>>>>>> main
             run: Run::Compose(|args| {
                 let own = args.tensor(0)?;
                 let fraction = args.float(1)?;
@@ -87,8 +95,7 @@ fn quantile(args: &Args, q: &Tensor, skip_nan: bool) -> Result<Output> {
             "quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
         )));
     }
-    let fractions = to_vec::<f64>(q)?;
-    if fractions.iter().any(|fraction| !(0.0..=1.0).contains(fraction)) {
+    if q.device() == Device::Cpu && to_vec::<f64>(q)?.iter().any(|fraction| !(0.0..=1.0).contains(fraction)) {
         return Err(Error::runtime("quantile() q values must be in the range [0, 1]"));
     }
     // The dimension goes last, everything else before it.

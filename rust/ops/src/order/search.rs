@@ -6,9 +6,15 @@ use rushlight_core::{DType, Error, Result, dispatch};
 use rushlight_cpu::order::Sortable;
 
 use crate::derive::Derivative;
+<<<<<<< HEAD
 use crate::reduce::softmax::prepared;
 use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
 use crate::value::{Args, Output};
+=======
+use crate::reduce::softmax::{prepared, settle, workplace};
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::value::Args;
+>>>>>>> main
 
 const POSITIONS: Out = Out::new(
     Accepts::Same,
@@ -17,6 +23,16 @@ const POSITIONS: Out = Out::new(
     ],
 );
 const WHY: Derivative = Derivative::NonDifferentiable("its result is a place");
+
+/// A row whose search a function reads out of the arguments.
+macro_rules! search {
+    ($read:ident) => {
+        Run::Kernel(Kernel {
+            infer: |args| Search::$read(args)?.infer(),
+            cpu: |args, results| Search::$read(args)?.run(&results[0]),
+        })
+    };
+}
 
 pub static SEARCHSORTED: Row = Row {
     name: "searchsorted",
@@ -28,7 +44,7 @@ pub static SEARCHSORTED: Row = Row {
     tensor([1, 3])",
     out: POSITIONS,
     dtypes: DTypes::REAL,
-    run: Run::Body(|args| search(args.tensor(0)?, args.tensor(1)?, &options(args)?).map(Output::Tensor)),
+    run: search!(searchsorted),
     derivative: WHY,
     samples: &["torch.tensor([1., 3., 5.]), t(2, 3)", "torch.tensor([[1., 3.], [2., 2.]]), t(2, 5), right=True"],
     ..Row::BASE
@@ -44,10 +60,7 @@ pub static SEARCHSORTED_SCALAR: Row = Row {
     tensor(2)",
     out: POSITIONS,
     dtypes: DTypes::REAL,
-    run: Run::Body(|args| {
-        let value = crate::create::scalar_of(args.scalar(1)?, value_dtype(args, 0, 1)?, args.tensor(0)?.device())?;
-        search(args.tensor(0)?, &value, &options(args)?).map(Output::Tensor)
-    }),
+    run: search!(searchsorted),
     derivative: WHY,
     samples: &["torch.tensor([1., 3., 5.]), 3"],
     ..Row::BASE
@@ -63,7 +76,7 @@ pub static BUCKETIZE: Row = Row {
     tensor([1, 3])",
     out: POSITIONS,
     dtypes: DTypes::REAL,
-    run: Run::Body(|args| bucketize(args, args.tensor(0)?)),
+    run: search!(bucketize),
     derivative: WHY,
     samples: &["t(2, 3), torch.tensor([-1., 0., 1.])"],
     errors: &[("t(3), t(2, 2)", "RuntimeError", "boundaries tensor must be 1 dimension, but got dim(2)")],
@@ -80,121 +93,144 @@ pub static BUCKETIZE_SCALAR: Row = Row {
     tensor(1)",
     out: POSITIONS,
     dtypes: DTypes::REAL,
-    run: Run::Body(|args| {
-        let value = crate::create::scalar_of(args.scalar(0)?, value_dtype(args, 1, 0)?, args.tensor(1)?.device())?;
-        bucketize(args, &value)
-    }),
+    run: search!(bucketize),
     derivative: WHY,
     samples: &["3, torch.tensor([1, 3, 5])"],
     ..Row::BASE
 };
 
-struct Options {
+/// What is searched, where, and how.
+struct Search {
+    sorted: Tensor,
+    values: Tensor,
+    /// Behind equal elements.
     right: bool,
     int32: bool,
     sorter: Option<Tensor>,
 }
 
-/// A number's dtype beside a tensor's: floats among integers stay floats.
-fn value_dtype(args: &Args, tensor: usize, number: usize) -> Result<DType> {
+/// The tensor at `place`, or the number there in a dtype that fits beside `other`: floats among integers stay floats.
+fn value(args: &Args, place: usize, other: &Tensor) -> Result<Tensor> {
+    if let Some(tensor) = args.optional_tensor(place) {
+        return Ok(tensor.clone());
+    }
+    let number = args.scalar(place)?;
     let mut state = crate::promote::State::default();
-    state.tensor(args.tensor(tensor)?.dtype(), 1)?;
-    state.number(args.scalar(number)?)?;
-    state.result()
+    state.tensor(other.dtype(), 1)?;
+    state.number(number)?;
+    crate::create::scalar_of(number, state.result()?, other.device())
 }
 
-fn options(args: &Args) -> Result<Options> {
-    let right = args.bool(3)?;
-    let behind = match args.optional_str(4) {
-        None => right,
-        Some("right") => true,
-        Some("left") if right => {
+impl Search {
+    fn searchsorted(args: &Args) -> Result<Search> {
+        let sorted = args.tensor(0)?;
+        let right = match (args.bool(3)?, args.optional_str(4)) {
+            (right, None) => right,
+            (_, Some("right")) => true,
+            (false, Some("left")) => false,
+            (true, Some("left")) => {
+                return Err(Error::runtime(
+                    "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True",
+                ));
+            }
+            (_, Some(other)) => {
+                return Err(Error::runtime(format!(
+                    "torch.searchsorted(): side can only be 'left' or 'right' but got {other}"
+                )));
+            }
+        };
+        Ok(Search {
+            sorted: sorted.clone(),
+            values: value(args, 1, sorted)?,
+            right,
+            int32: args.bool(2)?,
+            sorter: args.optional_tensor(5).cloned(),
+        })
+    }
+
+    fn bucketize(args: &Args) -> Result<Search> {
+        let boundaries = args.tensor(1)?;
+        if boundaries.rank() != 1 {
+            return Err(Error::runtime(format!(
+                "boundaries tensor must be 1 dimension, but got dim({})",
+                boundaries.rank()
+            )));
+        }
+        Ok(Search {
+            sorted: boundaries.clone(),
+            values: value(args, 0, boundaries)?,
+            right: args.bool(3)?,
+            int32: args.bool(2)?,
+            sorter: None,
+        })
+    }
+
+    fn infer(&self) -> Result<Vec<Spec>> {
+        let (lines, own) = (self.sorted.sizes(), self.values.sizes());
+        if lines.is_empty() {
             return Err(Error::runtime(
-                "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True",
+                "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we got boundaries tensor dim(0)",
             ));
         }
-        Some("left") => false,
-        Some(other) => {
+        let head = |sizes: &rushlight_core::Dims| sizes.len().saturating_sub(1);
+        if lines.len() > 1 && (lines.len() != own.len() || lines[..head(lines)] != own[..head(own)]) {
             return Err(Error::runtime(format!(
-                "torch.searchsorted(): side can only be 'left' or 'right' but got {other}"
-            )));
-        }
-    };
-    Ok(Options { right: behind, int32: args.bool(2)?, sorter: args.optional_tensor(5).cloned() })
-}
-
-fn bucketize(args: &Args, values: &Tensor) -> Result<Output> {
-    let boundaries = args.tensor(1)?;
-    if boundaries.rank() != 1 {
-        return Err(Error::runtime(format!(
-            "boundaries tensor must be 1 dimension, but got dim({})",
-            boundaries.rank()
-        )));
-    }
-    let options = Options { right: args.bool(3)?, int32: args.bool(2)?, sorter: None };
-    search(boundaries, values, &options).map(Output::Tensor)
-}
-
-fn search(sorted: &Tensor, values: &Tensor, options: &Options) -> Result<Tensor> {
-    let (lines, own) = (sorted.sizes(), values.sizes());
-    if sorted.rank() == 0 {
-        return Err(Error::runtime(
-            "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we got boundaries tensor dim(0)",
-        ));
-    }
-    let head = |sizes: &rushlight_core::Dims| sizes.len().saturating_sub(1);
-    if lines.len() > 1 && (lines.len() != own.len() || lines[..head(lines)] != own[..head(own)]) {
-        return Err(Error::runtime(format!(
-            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value tensor must match, but we got boundaries tensor {} and input value tensor {}",
-            Shape(lines),
-            Shape(own)
-        )));
-    }
-    if let Some(sorter) = &options.sorter {
-        if sorter.sizes() != lines {
-            return Err(Error::runtime(format!(
-                "torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor {}and got sorter tensor {}",
+                "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value tensor must match, but we got boundaries tensor {} and input value tensor {}",
                 Shape(lines),
-                Shape(sorter.sizes())
+                Shape(own)
             )));
         }
-        if sorter.dtype() != DType::I64 {
-            return Err(Error::runtime(format!(
-                "torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {}",
-                sorter.dtype().title()
-            )));
-        }
-    }
-    let common = rushlight_core::dtype::promote(sorted.dtype(), values.dtype())?;
-    let mut sorted = prepared(sorted, common)?;
-    if let Some(sorter) = &options.sorter {
-        sorted = crate::op!(crate::index::gather::GATHER, &sorted, -1i64, sorter)?;
-    }
-    let values = prepared(values, common)?;
-    let places = crate::create::empty(values.sizes(), DType::I64, values.device())?;
-    let (line, many) = (lines[lines.len() - 1] as usize, lines.len() > 1);
-    let per_line = if many { own[own.len() - 1] as usize } else { values.numel() };
-    let (from, at, target) = (sorted.storage().pin(), values.storage().pin(), places.storage().pin());
-    let (from_offset, at_offset) = (sorted.layout().offset, values.layout().offset);
-    dispatch!(common, T in [u8, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_] => {
-        // SAFETY: all are contiguous and of these lengths.
-        unsafe {
-            let from = from.as_ptr().cast::<T>().offset(from_offset);
-            let at = at.as_ptr().cast::<T>().offset(at_offset);
-            let to = target.as_ptr().cast::<i64>();
-            for i in 0..values.numel() {
-                let start = if many { i / per_line * line } else { 0 };
-                let wanted = at.add(i).read_unaligned().key();
-                let (mut low, mut high) = (0, line);
-                while low < high {
-                    let middle = (low + high) / 2;
-                    let own = from.add(start + middle).read_unaligned().key();
-                    if own < wanted || (options.right && own == wanted) { low = middle + 1 } else { high = middle }
-                }
-                to.add(i).write(low as i64);
+        if let Some(sorter) = &self.sorter {
+            if sorter.sizes() != lines {
+                return Err(Error::runtime(format!(
+                    "torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor {}and got sorter tensor {}",
+                    Shape(lines),
+                    Shape(sorter.sizes())
+                )));
+            }
+            if sorter.dtype() != DType::I64 {
+                return Err(Error::runtime(format!(
+                    "torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {}",
+                    sorter.dtype().title()
+                )));
             }
         }
-    }, else => return Err(Error::not_implemented(format!("\"searchsorted_out_cpu\" not implemented for '{}'", common.title()))));
-    drop(target);
-    if options.int32 { crate::convert::to_dtype(&places, DType::I32) } else { Ok(places) }
+        let dtype = if self.int32 { DType::I32 } else { DType::I64 };
+        Ok(vec![Spec::new(own, dtype, &self.values)])
+    }
+
+    fn run(&self, result: &Tensor) -> Result<()> {
+        let common = rushlight_core::dtype::promote(self.sorted.dtype(), self.values.dtype())?;
+        let mut sorted = prepared(&self.sorted, common)?;
+        if let Some(sorter) = &self.sorter {
+            sorted = crate::op!(crate::index::gather::GATHER, &sorted.detach(), -1i64, sorter)?;
+        }
+        let values = prepared(&self.values, common)?;
+        let places = workplace(result, DType::I64)?;
+        let (lines, own) = (sorted.sizes(), values.sizes());
+        let (line, many) = (lines[lines.len() - 1] as usize, lines.len() > 1);
+        let per_line = if many { own[own.len() - 1] as usize } else { values.numel() };
+        let (from, at, target) = (sorted.storage().pin()?, values.storage().pin()?, places.storage().pin()?);
+        let (from_offset, at_offset) = (sorted.layout().offset, values.layout().offset);
+        dispatch!(common, T in [u8, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_] => {
+            // SAFETY: all are contiguous and of these lengths.
+            unsafe {
+                let from = from.as_ptr().cast::<T>().offset(from_offset);
+                let at = at.as_ptr().cast::<T>().offset(at_offset);
+                let to = target.as_ptr().cast::<i64>();
+                for i in 0..values.numel() {
+                    let start = if many { i / per_line * line } else { 0 };
+                    let wanted = at.add(i).read_unaligned().key();
+                    let (mut low, mut high) = (0, line);
+                    while low < high {
+                        let middle = (low + high) / 2;
+                        let own = from.add(start + middle).read_unaligned().key();
+                        if own < wanted || (self.right && own == wanted) { low = middle + 1 } else { high = middle }
+                    }
+                    to.add(i).write(low as i64);
+                }
+            }
+        }, else => return Err(Error::not_implemented(format!("\"searchsorted_out_cpu\" not implemented for '{}'", common.title()))));
+        settle(&places, result)
+    }
 }

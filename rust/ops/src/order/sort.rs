@@ -166,7 +166,7 @@ pub fn write_lines(
 ) -> Result<()> {
     let shape = lines(own, dim);
     let source = prepared(own, own.dtype())?;
-    let (from, values, places) = (source.storage().pin(), results[0].storage().pin(), results[1].storage().pin());
+    let (from, values, places) = (source.storage().pin()?, results[0].storage().pin()?, results[1].storage().pin()?);
     let offset = source.layout().offset;
     let places = Memory(places.as_ptr().cast::<i64>());
     dispatch!(own.dtype(), T in [u8, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {

@@ -23,7 +23,7 @@ pub static UNIQUE: Row = Row {
     (tensor([1, 3]), tensor([1, 0, 0]), tensor([2, 1]))",
     dtypes: ORDERED.and(DTypes::WIDE),
     run: Run::Body(|args| {
-        let own = args.tensor(0)?;
+        let own = args.valued(0)?;
         if !args.row.dtypes.has(own.dtype()) {
             return Err(crate::call::not_implemented(args.row, own.dtype()));
         }
@@ -45,7 +45,7 @@ pub static UNIQUE_CONSECUTIVE: Row = Row {
     (tensor([3, 1, 3]), tensor([0, 1, 1, 2]), tensor([1, 2, 1]))",
     dtypes: ORDERED.and(DTypes::WIDE),
     run: Run::Body(|args| {
-        let own = args.tensor(0)?;
+        let own = args.valued(0)?;
         if !args.row.dtypes.has(own.dtype()) {
             return Err(crate::call::not_implemented(args.row, own.dtype()));
         }
@@ -71,7 +71,7 @@ pub static UNIQUE_DIM: Row = Row {
             [3, 1]]), tensor([1, 0, 1]), tensor([1, 2]))",
     dtypes: ORDERED.and(DTypes::WIDE),
     run: Run::Body(|args| {
-        let own = args.tensor(0)?;
+        let own = args.valued(0)?;
         if !args.row.dtypes.has(own.dtype()) {
             return Err(crate::call::not_implemented(args.row, own.dtype()));
         }
@@ -91,8 +91,13 @@ fn distinct_slices(own: &Tensor, dim: usize, sorted: bool) -> Result<Output> {
     let flat = crate::convert::contiguous(&first)?;
     let n = line.sizes()[dim] as usize;
     let width = flat.numel().checked_div(n).unwrap_or(0);
+<<<<<<< HEAD
     let pin = flat.storage().pin();
     let keys: Vec<u64> = dispatch!(flat.dtype(), T in [u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {
+=======
+    let pin = flat.storage().pin()?;
+    let keys: Vec<u64> = dispatch!(flat.dtype(), T in [u8, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {
+>>>>>>> main
         // SAFETY: the tensor is contiguous and its elements lie in the pinned storage; foreign memory may be unaligned.
         let element = |i: usize| unsafe { pin.as_ptr().cast::<T>().offset(flat.layout().offset).add(i).read_unaligned() };
         (0..n * width).map(|i| element(i).key()).collect()
@@ -121,7 +126,7 @@ fn distinct_slices(own: &Tensor, dim: usize, sorted: bool) -> Result<Output> {
 fn distinct(own: &Tensor, sorted: bool, inverse: bool, counts: bool) -> Result<Output> {
     let flat = crate::convert::contiguous(&own.detach())?;
     let n = own.numel();
-    let pin = flat.storage().pin();
+    let pin = flat.storage().pin()?;
     let offset = flat.layout().offset;
     let found = std::sync::Mutex::new((Vec::new(), vec![0i64; if inverse { n } else { 0 }], Vec::new()));
     dispatch!(own.dtype(), T in [u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {

@@ -380,7 +380,7 @@ pub static HARDSWISH: Row = Row {
     doc: "Each element times its hardsigmoid.
 
     >>> torch.nn.functional.hardswish(torch.tensor([-4., 1., 4.]))
-    tensor([-0.0000,  0.6667,  4.0000])",
+    tensor([-0.0000, 0.6667, 4.0000])",
     run: common(tiles! {
         for<S> [f32, f64] (|x| {
             let y = x + 3.0;

@@ -2,6 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{c64, c128};
+use rushlight_core::storage::pin_all;
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_cpu::pointwise::{Lane, Tile, run};
 use rushlight_cpu::tiles;
@@ -159,8 +160,8 @@ fn cpu_angle(args: &Args, results: &[Tensor]) -> Result<()> {
 fn walk<const N: usize>(out: &Tensor, operands: [&Tensor; N], result: DType, compute: DType, tile: Tile) -> Result<()> {
     use rushlight_core::plan::Plan;
     let stretched = operands.map(|operand| operand.layout().broadcast_to(out.sizes()));
-    let pin = out.storage().pin();
-    let pins = operands.map(|operand| operand.storage().pin());
+    let pin = out.storage().pin()?;
+    let pins = pin_all(operands.map(Tensor::storage))?;
     let first = Lane { pointer: pin.as_ptr(), dtype: out.dtype() };
     let lane = |n: usize| Lane { pointer: pins[n].as_ptr(), dtype: operands[n].dtype() };
     let layouts = stretched.into_iter().collect::<Result<Vec<_>>>()?;

@@ -44,12 +44,12 @@ pub static DIV: Row = Row {
     ..Row::BASE
 };
 
-fn has_zero(tensor: &Tensor) -> bool {
+fn has_zero(tensor: &Tensor) -> Result<bool> {
     if tensor.device() != Device::Cpu || tensor.numel() == 0 {
-        return false;
+        return Ok(false);
     }
     let plan = Plan::new([tensor.layout()], [tensor.dtype().size()]);
-    let (pin, step) = (tensor.storage().pin(), plan.inner_strides()[0]);
+    let (pin, step) = (tensor.storage().pin()?, plan.inner_strides()[0]);
     let mut found = false;
     dispatch!(tensor.dtype(), T in all => plan.runs(0..plan.numel(), |[offset], length| {
         for i in 0..length as isize {
@@ -58,7 +58,7 @@ fn has_zero(tensor: &Tensor) -> bool {
             found |= element == T::default();
         }
     }));
-    found
+    Ok(found)
 }
 
 /// Whole numbers have no quotient by zero.
@@ -71,7 +71,7 @@ fn check_divisor(args: &Args) -> Result<()> {
         return Ok(());
     }
     let zero = match args.optional_tensor(1) {
-        Some(divisor) => has_zero(divisor),
+        Some(divisor) => has_zero(divisor)?,
         None => args.scalar(1)?.is_zero(),
     };
     let bools = |place: usize| match args.optional_tensor(place) {

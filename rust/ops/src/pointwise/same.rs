@@ -51,7 +51,7 @@ fn all(flags: &rushlight_autograd::Tensor) -> Result<Output> {
 }
 
 fn equal(args: &Args) -> Result<Output> {
-    let (own, other) = (args.tensor(0)?, args.tensor(1)?);
+    let (own, other) = (args.valued(0)?, args.valued(1)?);
     if own.device() != other.device() {
         return Err(Error::runtime(format!(
             "Cannot compare two tensors on different devices. Got: {} and {}",

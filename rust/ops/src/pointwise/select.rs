@@ -3,6 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::broadcast_all;
 use rushlight_core::plan::{Plan, result_layout};
+use rushlight_core::storage::pin_all;
 use rushlight_core::{DType, Error, Layout, Result, Scalar};
 use rushlight_cpu::pointwise::{Lane, Tile, run};
 
@@ -97,8 +98,8 @@ fn cpu(args: &Args, results: &[Tensor]) -> Result<()> {
     let operands = [args.tensor(0)?.clone(), operand(1)?, operand(2)?];
     let stretched: Vec<Layout> =
         operands.iter().map(|operand| operand.layout().broadcast_to(sizes)).collect::<Result<_>>()?;
-    let pins = operands.each_ref().map(|operand| operand.storage().pin());
-    let pin = out.storage().pin();
+    let pins = pin_all(operands.iter().map(Tensor::storage))?;
+    let pin = out.storage().pin()?;
     let lane = |n: usize| Lane { pointer: pins[n].as_ptr(), dtype: operands[n].dtype() };
     // Any byte but zero is true, of uint8 too.
     let condition = Lane { dtype: DType::Bool, ..lane(0) };

@@ -317,7 +317,7 @@ macro_rules! scanned {
         let compute = $result.dtype().compute();
         let lines = lines(own, super::one_dim($args, $dim)?);
         let (source, place) = (prepared(own, compute)?, workplace($result, compute)?);
-        let (from, to) = (source.storage().pin(), place.storage().pin());
+        let (from, to) = (source.storage().pin()?, place.storage().pin()?);
         let offset = source.layout().offset;
         $(if compute == <$t as rushlight_core::Element>::DTYPE {
             #[allow(dead_code)]
@@ -405,7 +405,7 @@ fn recurrence(args: &Args, result: &Tensor) -> Result<()> {
     let compute = result.dtype().compute();
     let lines = lines(own, super::one_dim(args, 2)?);
     let (source, factors, place) = (prepared(own, compute)?, prepared(factor, compute)?, workplace(result, compute)?);
-    let (from, by, to) = (source.storage().pin(), factors.storage().pin(), place.storage().pin());
+    let (from, by, to) = (source.storage().pin()?, factors.storage().pin()?, place.storage().pin()?);
     dispatch!(compute, T in [f32, f64, c64, c128] => {
         let by = rushlight_cpu::reduce::scan::Memory(by.as_ptr().cast::<T>());
         let from = rushlight_cpu::reduce::scan::Memory(from.as_ptr().cast::<T>());
@@ -432,7 +432,7 @@ fn best(args: &Args, results: &[Tensor], up: bool) -> Result<()> {
     let compute = own.dtype().compute();
     let lines = lines(own, super::one_dim(args, 1)?);
     let (source, values) = (prepared(own, compute)?, workplace(&results[0], compute)?);
-    let (from, to, places) = (source.storage().pin(), values.storage().pin(), results[1].storage().pin());
+    let (from, to, places) = (source.storage().pin()?, values.storage().pin()?, results[1].storage().pin()?);
     let offset = source.layout().offset;
     dispatch!(compute, T in [u8, i8, i16, i32, i64, f32, f64, Bool] => {
         // SAFETY: all are contiguous and of one shape; values and operand are of the compute dtype.

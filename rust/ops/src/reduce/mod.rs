@@ -14,6 +14,7 @@ pub mod truth;
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{dim_mask, wrap_dim};
 use rushlight_core::plan::Plan;
+use rushlight_core::storage::pin_all;
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result};
 use rushlight_cpu::reduce::{Fold, Reduction};
 
@@ -145,10 +146,11 @@ fn reduce_layout(
     let results = Layout::contiguous(&kept.sizes);
     let outer = Plan::new([&results, &kept], [1, dtype.size()]);
     let inner = Plan::new([&row], [dtype.size()]);
-    let source = input.storage().pin();
+    let source = input.storage().pin()?;
     let last = outs.len().saturating_sub(1);
-    let targets = [0, 1.min(last)].map(|i| (outs[i].storage().pin(), outs[i].dtype()));
-    let outputs = targets.each_ref().map(|(pin, dtype)| (pin.as_ptr(), *dtype));
+    let targets = [&outs[0], &outs[1.min(last)]];
+    let pins = pin_all(targets.map(Tensor::storage))?;
+    let outputs = std::array::from_fn(|n| (pins[n].as_ptr(), targets[n].dtype()));
     let reduction = Reduction { outer: &outer, inner: &inner, input: source.as_ptr(), dtype, outputs, fold, params };
     // SAFETY: layouts stay within their pinned storages; the results are fresh and row-major.
     unsafe { reduction.run() };

@@ -198,7 +198,7 @@ fn run(args: &Args, result: &Tensor, log: bool) -> Result<()> {
     let lines = lines(own, super::one_dim(args, 1)?);
     let compute = result.dtype().compute();
     let (source, place) = (prepared(own, compute)?, workplace(result, compute)?);
-    let (from, to) = (source.storage().pin(), place.storage().pin());
+    let (from, to) = (source.storage().pin()?, place.storage().pin()?);
     let offset = source.layout().offset;
     // SAFETY: both are contiguous, of one shape and of the compute dtype.
     unsafe {
@@ -216,7 +216,7 @@ fn run_backward(args: &Args, result: &Tensor, log: bool) -> Result<()> {
     let compute = own.dtype().compute();
     let (grad, output, place) =
         (prepared(own, compute)?, prepared(args.tensor(1)?, compute)?, workplace(result, compute)?);
-    let (g, y, to) = (grad.storage().pin(), output.storage().pin(), place.storage().pin());
+    let (g, y, to) = (grad.storage().pin()?, output.storage().pin()?, place.storage().pin()?);
     let (go, yo) = (grad.layout().offset, output.layout().offset);
     // SAFETY: all are contiguous, of one shape and of the compute dtype.
     unsafe {

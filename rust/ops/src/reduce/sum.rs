@@ -165,7 +165,7 @@ pub static NANMEAN: Row = Row {
 
     >>> torch.nanmean(torch.tensor([1., float('nan'), 2.]))
     tensor(1.5000)",
-    dtypes: DTypes::INEXACT,
+    dtypes: DTypes::FLOATS,
     run: Run::Compose(|args| {
         let own = args.tensor(0)?;
         if !own.dtype().is_differentiable() {

@@ -48,7 +48,7 @@ pub static VIEW_AS_COMPLEX: Row = Row {
 
     >>> torch.view_as_complex(torch.tensor([[1., 2.]]))
     tensor([1.+2.j])",
-    dtypes: DTypes::FLOATS,
+    dtypes: DTypes::of(&[DType::F32, DType::F64]),
     run: Run::Retype(|args| {
         let own = args.tensor(0)?;
         let dtype = match own.dtype() {
@@ -57,7 +57,8 @@ pub static VIEW_AS_COMPLEX: Row = Row {
                 return Err(Error::runtime(format!(
                     "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: {}",
                     other.title()
-                )));
+                ))
+                .hint("Half pairs would be complex32, which is not there: x.float() first."));
             }
         };
         Ok((paired(own.layout())?, dtype))

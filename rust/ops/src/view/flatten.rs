@@ -61,7 +61,7 @@ pub static UNFLATTEN: Row = Row {
         }
         let own = tensor.sizes().get(dim).copied().unwrap_or(1);
         let inner = rushlight_core::layout::infer_size(wanted, own as usize).map_err(|_| {
-            let (known, message) = (to_dims(wanted), "doesn't multiply up to the size of dim");
+            let (known, message) = (to_dims(wanted), "don't multiply up to the size of dim");
             Error::runtime(format!(
                 "unflatten: Provided sizes {} {message} {dim} ({own}) in the input tensor",
                 Shape(&known)

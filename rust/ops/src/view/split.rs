@@ -205,6 +205,12 @@ pub static TENSOR_SPLIT_TENSOR: Row = Row {
                     + places.dtype().title(),
             ));
         }
+        if places.device() != crate::Device::Cpu {
+            return Err(Error::runtime(format!(
+                "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on {}",
+                places.device()
+            )));
+        }
         let list = crate::to_vec::<i64>(places)?;
         match (places.rank(), list.as_slice()) {
             (0, [count]) => sections(tensor, *count, args.int(2)?),

@@ -57,10 +57,13 @@ pub static MAX_POOL: Row = Row {
                 return Err(unfit(&input));
             }
             let count = count_planes(&input, dims);
-            let (_input, _output, _places) = (input.storage().pin(), results[0].storage().pin(), results[1].storage().pin());
+            let (from, best, places) = (input.storage().pin()?, results[0].storage().pin()?, results[1].storage().pin()?);
             if results[0].numel() > 0 {
                 // SAFETY: row-major operands, pinned, of the sizes that the axes say; the results are fresh.
-                unsafe { max(input.dtype(), &axes, count, address(&input), address(&results[0]), address(&results[1]).cast()) };
+                unsafe {
+                    let (best, places) = (address(&best, &results[0]), address(&places, &results[1]));
+                    max(input.dtype(), &axes, count, address(&from, &input), best, places.cast())
+                };
             }
             Ok(())
         },
@@ -77,9 +80,9 @@ pub static MAX_POOL: Row = Row {
 /// The places as a kernel reads them; each lies within a plane of `area` elements.
 fn places_within(places: &Tensor, area: usize) -> Result<Tensor> {
     let places = plain(places, DType::I64)?;
-    let pin = places.storage().pin();
+    let pin = places.storage().pin()?;
     // SAFETY: the tensor is row-major int64 and pinned.
-    if !unsafe { within(address(&places).cast(), places.numel(), area) } {
+    if !unsafe { within(address(&pin, &places).cast(), places.numel(), area) } {
         return Err(Error::index(format!("a place is not within a plane of {area} elements")));
     }
     drop(pin);
@@ -125,10 +128,10 @@ pub static SCATTER: Row = Row {
             }
             let places = places_within(args.tensor(1)?, plane(&results[0], dims))?;
             let (count, sizes) = (count_planes(&results[0], dims), [plane(&places, dims), plane(&results[0], dims)]);
-            let _places = places.storage().pin();
+            let pin = places.storage().pin()?;
             // SAFETY: row-major operands of these sizes; the places come from the kernel that found them.
             computed(&results[0], args.tensor(0)?, |dtype, input, output| unsafe {
-                scatter(dtype, count, sizes, input, address(&places).cast(), output)
+                scatter(dtype, count, sizes, input, address(&pin, &places).cast(), output)
             })
         },
     }),
@@ -161,10 +164,10 @@ pub static GATHER: Row = Row {
             check_planes(args.tensor(0)?, args.tensor(1)?, dims)?;
             let places = places_within(args.tensor(1)?, plane(args.tensor(0)?, dims))?;
             let (count, sizes) = (count_planes(&places, dims), [plane(&places, dims), plane(args.tensor(0)?, dims)]);
-            let _places = places.storage().pin();
+            let pin = places.storage().pin()?;
             // SAFETY: as for `SCATTER`.
             computed(&results[0], args.tensor(0)?, |dtype, input, output| unsafe {
-                gather(dtype, count, sizes, input, address(&places).cast(), output)
+                gather(dtype, count, sizes, input, address(&pin, &places).cast(), output)
             })
         },
     }),

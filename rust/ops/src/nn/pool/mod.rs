@@ -9,6 +9,7 @@ pub mod mean;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims};
+use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Dims, Error, Result};
 
 use super::{plain, refused};
@@ -19,8 +20,8 @@ use crate::value::{Args, Ints};
 const MEANT: DTypes = DTypes::FLOATS.and(DTypes::of(&[DType::I64]));
 
 /// A tensor's elements for a kernel.
-fn address(tensor: &Tensor) -> *mut u8 {
-    tensor.storage().pin().as_ptr().wrapping_offset(tensor.layout().offset * tensor.dtype().size() as isize)
+fn address(pin: &Pin, tensor: &Tensor) -> *mut u8 {
+    pin.as_ptr().wrapping_offset(tensor.layout().offset * tensor.dtype().size() as isize)
 }
 
 /// Runs a kernel on row-major operands of a dtype that it computes in, and casts the result.
@@ -33,8 +34,8 @@ fn computed(result: &Tensor, input: &Tensor, kernel: impl FnOnce(DType, *const u
     let same = dtype == result.dtype();
     let output = if same { result.clone() } else { crate::create::empty(result.sizes(), dtype, result.device())? };
     {
-        let (_input, _output) = (input.storage().pin(), output.storage().pin());
-        kernel(dtype, address(&input), address(&output));
+        let (from, to) = (input.storage().pin()?, output.storage().pin()?);
+        kernel(dtype, address(&from, &input), address(&to, &output));
     }
     if same { Ok(()) } else { crate::copy::copy(result, &output) }
 }

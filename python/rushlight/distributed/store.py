@@ -1,0 +1,232 @@
+"""Keys and values that several processes share: how they exchange addresses before they can exchange tensors."""
+
+import time
+from datetime import timedelta
+
+from rushlight import _C
+
+_INIT = b"init/"
+
+
+class DistError(RuntimeError):
+    """Something went wrong between processes."""
+
+
+class DistStoreError(DistError):
+    """A store did not have what was asked for in time."""
+
+
+class DistNetworkError(DistError):
+    """A store cannot be reached any more, or never could."""
+
+
+def _bytes(value):
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+class Store:
+    """What the stores have in common. A key is text; a value is text or bytes, and comes back as bytes.
+
+    `get` and `wait` wait for keys that are not there yet, at most for the store's `timeout`, then raise `DistStoreError`.
+    """
+
+    _timeout = timedelta(seconds=300)
+
+    def _ask(self, name, *fields):
+        raise NotImplementedError
+
+    def _key(self, key):
+        return key.encode()
+
+    @property
+    def timeout(self):
+        """How long `get` and `wait` wait, a timedelta."""
+        return self._timeout
+
+    def set_timeout(self, timeout):
+        """Sets how long `get` and `wait` wait."""
+        self._timeout = timeout
+
+    def set(self, key, value):
+        """Sets the value of a key, new or not."""
+        self._ask("set", self._key(key), _bytes(value))
+
+    def get(self, key):
+        """The value of a key, as soon as there is one.
+
+        >>> store = torch.distributed.HashStore()
+        >>> store.set("port", "29500")
+        >>> store.get("port")
+        b'29500'
+        """
+        return self.multi_get([key])[0]
+
+    def add(self, key, amount):
+        """Adds to the number that a key has, zero if it is missing, and returns the sum. No other process comes between.
+
+        >>> store = torch.distributed.HashStore()
+        >>> store.add("ranks", 1), store.add("ranks", 1)
+        (1, 2)
+        """
+        return self._ask("add", self._key(key), amount)
+
+    def append(self, key, value):
+        """Puts bytes behind those that a key has."""
+        self._ask("append", self._key(key), _bytes(value))
+
+    def compare_set(self, key, expected_value, desired_value):
+        """Sets the value if it is the expected one, or if the key is missing and none is expected (""). Returns what the
+        key has then, or what was expected of a key that is missing."""
+        return self._ask("compare_set", self._key(key), _bytes(expected_value), _bytes(desired_value))[0]
+
+    def check(self, keys):
+        """Whether all keys are there now."""
+        return self._ask("check", *map(self._key, keys))
+
+    def wait(self, keys, timeout=None):
+        """Returns when all keys are there; DistStoreError after `timeout`, a timedelta, by default that of the store."""
+        timeout = self._timeout if timeout is None else timeout
+        names = [self._key(key) for key in keys]
+        deadline = time.monotonic() + timeout.total_seconds()
+        while not self._ask("wait", *names):
+            if time.monotonic() >= deadline:
+                listed = ", ".join(f"/{key}" for key in keys)
+                milliseconds = round(timeout.total_seconds() * 1000)
+                raise DistStoreError(f"wait timeout after {milliseconds}ms, keys: {listed}")
+
+    def multi_set(self, keys, values):
+        """Sets several keys."""
+        if len(keys) != len(values):
+            raise ValueError(f"{len(keys)} keys and {len(values)} values")
+        for key, value in zip(keys, values):
+            self.set(key, value)
+
+    def multi_get(self, keys):
+        """The values of several keys, as soon as all are there."""
+        names = [self._key(key) for key in keys]
+        while not (found := self._ask("get", *names)) and names:
+            self.wait(keys)
+        return found or []
+
+    def delete_key(self, key):
+        """Deletes a key; returns whether it was there."""
+        return self._ask("delete", self._key(key))
+
+    def list_keys(self):
+        """All keys, sorted."""
+        return [key.decode() for key in self._ask("keys")]
+
+    def num_keys(self):
+        """How many keys there are."""
+        return len(self._ask("keys"))
+
+
+class HashStore(Store):
+    """A store for the threads of one process."""
+
+    def __init__(self):
+        self._table = _C._StoreTable()
+
+    def _ask(self, name, *fields):
+        try:
+            return self._table.ask(name, fields, self._timeout.total_seconds())
+        except OSError:
+            raise DistNetworkError(
+                "the store belongs to the process from which this one was forked\n  A TCPStore is for several processes."
+            ) from None
+
+
+class TCPStore(Store):
+    """A store that one process serves to others, on this machine or elsewhere.
+
+    The process with `is_master=True` serves at `host_name:port` (port 0 takes a free one, which `.port` tells) for as long as
+    the store lives there; the others connect, and try again until `timeout`. With `world_size` the master waits until that many
+    processes have joined, itself included. With a `token` only who knows it may join; it is sent in clear.
+
+    Raises DistNetworkError if the store cannot be reached, DistStoreError if a process is missing.
+
+    >>> store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True)
+    >>> store.set("greeting", "hello")
+    >>> torch.distributed.TCPStore("127.0.0.1", store.port).get("greeting")
+    b'hello'
+    """
+
+    def __init__(
+        self,
+        host_name,
+        port,
+        world_size=None,
+        is_master=False,
+        timeout=timedelta(seconds=300),
+        wait_for_workers=True,
+        *,
+        token="",
+    ):
+        self._timeout, self._token = timeout, _bytes(token)
+        self._server = None
+        try:
+            if is_master:
+                self._server = _C._StoreServer(host_name, port, self._token)
+                port = self._server.port
+            self._client = _C._StoreClient(host_name, port, self._token, timeout.total_seconds())
+        except OSError as error:
+            what = "listen at" if is_master and self._server is None else "connect to"
+            raise DistNetworkError(f"The store cannot {what} {host_name}:{port}: {error}") from None
+        self._host, self._port = host_name, port
+        joined = self.add(_INIT.decode(), 1)
+        if is_master and world_size and wait_for_workers:
+            deadline = time.monotonic() + timeout.total_seconds()
+            while joined < world_size:
+                if time.monotonic() >= deadline:
+                    raise DistStoreError(
+                        f"Timed out after {max(round(timeout.total_seconds()), 1)} seconds waiting for clients. "
+                        f"{joined}/{world_size} clients joined."
+                    )
+                time.sleep(0.01)
+                joined = self.add(_INIT.decode(), 0)
+
+    @property
+    def host(self):
+        """The name under which the store was asked for."""
+        return self._host
+
+    @property
+    def port(self):
+        """The port at which it is served."""
+        return self._port
+
+    def _ask(self, name, *fields):
+        try:
+            return self._client.ask(name, fields, self._timeout.total_seconds())
+        except OSError as error:
+            raise DistNetworkError(
+                f"The store at {self._host}:{self._port} does not answer: {error}\n  Does the process that serves it still run?"
+            ) from None
+
+    def __repr__(self):
+        return f"TCPStore({self._host}:{self._port})"
+
+
+class PrefixStore(Store):
+    """Another store, with a word before every key.
+
+    >>> store = torch.distributed.HashStore()
+    >>> torch.distributed.PrefixStore("job", store).set("rank", "0")
+    >>> store.get("job/rank")
+    b'0'
+    """
+
+    def __init__(self, prefix, store):
+        self._prefix, self._store = prefix, store
+        self._timeout = store.timeout
+
+    def _key(self, key):
+        return self._store._key(f"{self._prefix}/{key}")
+
+    def _ask(self, name, *fields):
+        return self._store._ask(name, *fields)
+
+    @property
+    def underlying_store(self):
+        """The store behind it."""
+        return self._store

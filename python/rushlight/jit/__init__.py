@@ -1,0 +1,176 @@
+"""Calls that run side by side, and the decorators of TorchScript for programs that carry them.
+
+`fork` really runs the call on another thread: kernels release the interpreter's lock, so long calls overlap. Programs run
+eagerly and need no compiler, so `script` and `trace` give back what they are given: any valid Python is accepted.
+"""
+
+import atexit
+
+from rushlight import _C
+from rushlight._C import _Future as Future
+
+__all__ = [
+    "Attribute",
+    "Final",
+    "Future",
+    "ScriptModule",
+    "annotate",
+    "export",
+    "fork",
+    "freeze",
+    "ignore",
+    "interface",
+    "is_scripting",
+    "is_tracing",
+    "isinstance",
+    "optimize_for_inference",
+    "script",
+    "script_if_tracing",
+    "script_method",
+    "trace",
+    "trace_module",
+    "unused",
+    "wait",
+]
+
+# A thread that is in the middle of a call must not outlive the interpreter.
+atexit.register(_C._close)
+
+
+def fork(func, *args, **kwargs):
+    """Calls `func(*args, **kwargs)` on another thread and returns its `Future` at once.
+
+    `func` may be a function, a method or a module. The call records gradients if the caller does, and may fork and wait
+    itself; no number of nested waits can starve.
+
+    >>> future = torch.jit.fork(torch.add, torch.ones(2), 1)
+    >>> torch.jit.wait(future)
+    tensor([2., 2.])
+    """
+    if not callable(func):
+        raise TypeError(f"fork expects something to call, got {type(func).__name__}")
+    return _C._fork(func, args, kwargs)
+
+
+def wait(future):
+    """The value of a forked call, as soon as there is one; raises what the call raised.
+
+    >>> torch.jit.wait(torch.jit.fork(sum, [1, 2, 3]))
+    6
+    """
+    if type(future) is not Future:
+        raise TypeError(f"wait expects a torch.jit.Future, got {type(future).__name__}")
+    return future.wait()
+
+
+def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
+    """Gives `obj` back, a function, class or module: it runs eagerly."""
+    return obj
+
+
+def trace(
+    func,
+    example_inputs=None,
+    optimize=None,
+    check_trace=True,
+    check_inputs=None,
+    check_tolerance=1e-5,
+    strict=True,
+    *,
+    example_kwarg_inputs=None,
+):
+    """Gives `func` back after one call with the examples, which shows mistakes as early as a trace would."""
+    if example_inputs is not None or example_kwarg_inputs is not None:
+        examples = (example_inputs,) if _builtin_isinstance(example_inputs, _C.Tensor) else tuple(example_inputs or ())
+        func(*examples, **(example_kwarg_inputs or {}))
+    return func
+
+
+def trace_module(mod, inputs, optimize=None, check_trace=True, check_inputs=None, check_tolerance=1e-5, strict=True):
+    """Gives the module back after one call of each named method with its examples."""
+    for name, example in inputs.items():
+        examples = (example,) if _builtin_isinstance(example, _C.Tensor) else tuple(example)
+        getattr(mod, name)(*examples)
+    return mod
+
+
+def _as_it_is(obj):
+    return obj
+
+
+script_method = script_if_tracing = export = interface = _as_it_is
+
+
+def ignore(drop=False, **kwargs):
+    """Marks a method that a compiler would leave alone; here all are."""
+    return drop if callable(drop) else _as_it_is
+
+
+def unused(fn):
+    """Marks a method that a compiler would replace by an error; here it runs."""
+    return fn
+
+
+def freeze(mod, preserved_attrs=None, optimize_numerics=True):
+    """Gives a module in evaluation mode back."""
+    if mod.training:
+        raise RuntimeError(
+            "Freezing is currently only implemented for modules in eval mode. Please call .eval() on your module before freezing."
+        )
+    return mod
+
+
+def optimize_for_inference(mod, other_methods=None):
+    """Gives the module back."""
+    return mod
+
+
+def is_scripting():
+    """Whether the calling code is being compiled: never."""
+    return False
+
+
+def is_tracing():
+    """Whether the calling code is being traced: never."""
+    return False
+
+
+def annotate(the_type, the_value):
+    """`the_value`, whose type is written down for readers."""
+    return the_value
+
+
+_builtin_isinstance = isinstance
+
+
+def isinstance(obj, target_type):
+    """`isinstance`, which also takes types such as `List[int]`."""
+    from typing import get_origin
+
+    kinds = target_type if _builtin_isinstance(target_type, tuple) else (target_type,)
+    return _builtin_isinstance(obj, tuple(get_origin(kind) or kind for kind in kinds))
+
+
+class Attribute:
+    """A value with the type that a compiler would give it.
+
+    >>> torch.jit.Attribute(3, int).value
+    3
+    """
+
+    __slots__ = ("type", "value")
+
+    def __init__(self, value, type):
+        self.value, self.type = value, type
+
+
+def __getattr__(name):
+    if name == "Final":
+        from typing import Final
+
+        return Final
+    if name == "ScriptModule":
+        from rushlight.nn import Module
+
+        return Module
+    raise AttributeError(f"module 'torch.jit' has no attribute '{name}'")

@@ -1,0 +1,243 @@
+//! The convolution forward, and the gradient of its input, which is a convolution of the output's gradient for each phase of
+//! the stride.
+
+use super::axis::Axis;
+use super::sheet::{Origin, SLACK, Sheet, map};
+use super::{Call, Pixel, Shared, even, tasks};
+use crate::matmul::drive::{part, part_at};
+use crate::matmul::kernel::{Kernels, Taps, k_steps};
+use crate::matmul::pack::Format;
+use crate::matmul::scratch::Scratch;
+
+/// Bytes of images and sums that a tile may take: they stay in the second-level cache.
+const TILE_BYTES: usize = 512 << 10;
+/// Most columns of a tile.
+const TILE_COLUMNS: usize = 1024;
+/// Columns below which a tile takes another row, so that vectors are full.
+const FEW_COLUMNS: usize = 64;
+/// Tasks that keep many threads busy; with fewer, features are cut too.
+const ENOUGH: usize = 16;
+/// Rows at a distance of whole pages fall on one set of the first-level cache.
+const PAGE: usize = 4096;
+
+/// Every target channel is the sum of all source channels of its group, each seen through taps.
+struct Correlation<T> {
+    batch: usize,
+    groups: usize,
+    axes: [Axis; 3],
+    /// The source's channels of a group, and the target's.
+    channels: usize,
+    features: usize,
+    source: Shared<T>,
+    target: Shared<T>,
+    target_sizes: [usize; 3],
+    /// One row of `channels * taps` for each feature of each group.
+    weights: Shared<T>,
+    weight_stride: usize,
+    /// One value for each feature of each group.
+    bias: Option<Shared<T>>,
+}
+
+impl<T: Pixel> Call<T> {
+    pub(super) fn forward<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) {
+        let g = &self.g;
+        let (rows, depth) = (g.groups * g.features, g.depth());
+        let spaced = depth * size_of::<T>() % PAGE == 0;
+        let stride = if spaced { depth + 16 } else { depth };
+        let scratch = Scratch::<T>::take(if spaced { rows * stride } else { 0 });
+        if spaced {
+            for row in 0..rows {
+                // SAFETY: both sides hold the row.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(self.weight.at(row * depth), scratch.ptr().add(row * stride), depth)
+                };
+            }
+        }
+        Correlation {
+            batch: g.batch,
+            groups: g.groups,
+            axes: g.forward_axes(),
+            channels: g.channels,
+            features: g.features,
+            source: self.input,
+            target: self.output,
+            target_sizes: g.output,
+            weights: if spaced { Shared(scratch.ptr()) } else { self.weight },
+            weight_stride: stride,
+            bias: self.bias,
+        }
+        .run(kernels);
+    }
+
+    pub(super) fn input<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) {
+        let g = &self.g;
+        let [depth, height, width] = g.stride;
+        for phase in 0..depth * height * width {
+            let phases = [phase / (height * width), phase / width % height, phase % width];
+            let axes = [0, 1, 2].map(|axis| Axis::backward(g.sizes(axis), phases[axis]));
+            let places = taps_of(&axes, g.kernel);
+            let stride = g.features * places.len() + 16;
+            let scratch = Scratch::<T>::take(g.groups * g.channels * stride);
+            let turned = Shared(scratch.ptr());
+            tasks(g.groups * g.channels, stride, |row| {
+                let (group, channel) = (row / g.channels, row % g.channels);
+                for feature in 0..g.features {
+                    let filter = (group * g.features + feature) * g.depth() + channel * g.window();
+                    for (at, place) in places.iter().enumerate() {
+                        // SAFETY: places lie within the filter; each row is one task's.
+                        unsafe {
+                            *turned.at(row * stride + feature * places.len() + at) = *self.weight.at(filter + place)
+                        };
+                    }
+                }
+            });
+            Correlation {
+                batch: g.batch,
+                groups: g.groups,
+                axes,
+                channels: g.features,
+                features: g.channels,
+                source: self.output,
+                target: self.input,
+                target_sizes: g.input,
+                weights: turned,
+                weight_stride: stride,
+                bias: None,
+            }
+            .run(kernels);
+        }
+    }
+}
+
+/// The place in the kernel of every tap.
+fn taps_of(axes: &[Axis; 3], kernel: [usize; 3]) -> Vec<usize> {
+    let [depth, height, width] = axes.each_ref().map(|axis| axis.taps.iter().map(|(tap, _)| *tap));
+    depth
+        .flat_map(|z| height.clone().map(move |y| z * kernel[1] + y))
+        .flat_map(|row| width.clone().map(move |x| row * kernel[2] + x))
+        .collect()
+}
+
+/// The pixels of one task's tile: where they begin, how many rows and columns.
+struct Tile {
+    origin: Origin,
+    rows: usize,
+    cols: usize,
+}
+
+impl<T: Pixel> Correlation<T> {
+    fn run<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) {
+        let [planes, rows, cols] = self.axes.each_ref().map(|axis| axis.count);
+        if planes * rows * cols == 0 {
+            return;
+        }
+        let tile_cols = even(cols, TILE_COLUMNS);
+        let line = Sheet::new(&self.axes, 1, tile_cols);
+        let bytes = (self.channels * line.channel + self.features * line.width()) * size_of::<T>();
+        let tile_rows = even(rows, (TILE_BYTES / bytes.max(1)).max(FEW_COLUMNS / tile_cols));
+        let sheet = Sheet::new(&self.axes, tile_rows, tile_cols);
+        let steps = sheet.taps(self.channels);
+        let (down, across) = (rows.div_ceil(tile_rows), cols.div_ceil(tile_cols));
+        let count = self.batch * self.groups * planes * down * across;
+        let blocks = (ENOUGH / count.max(1)).clamp(1, self.features.div_ceil(4 * kernels.rows()).max(1));
+        let work = self.features / blocks * steps.len() * tile_rows * tile_cols;
+        tasks(count * blocks, work, |task| {
+            let (image, block) = (task / blocks, task % blocks);
+            let (image, x) = (image / across, image % across * tile_cols);
+            let (image, y) = (image / down, image % down * tile_rows);
+            let tile = Tile {
+                origin: Origin([image % planes, y, x]),
+                rows: tile_rows.min(rows - y),
+                cols: tile_cols.min(cols - x),
+            };
+            let features = part(self.features, blocks, block);
+            // SAFETY: operands are of the sizes that the axes say; a task writes its own pixels of its own features.
+            unsafe { self.tile(kernels, &sheet, &steps, image / planes, tile, features) }
+        });
+    }
+
+    /// Computes some features of one tile of image and group `at`.
+    ///
+    /// # Safety
+    /// The tile lies within the target, and nothing else uses it.
+    unsafe fn tile<F: Format<T = T>>(
+        &self,
+        kernels: &'static Kernels<F>,
+        sheet: &Sheet,
+        steps: &[isize],
+        at: usize,
+        tile: Tile,
+        features: std::ops::Range<usize>,
+    ) {
+        let panel = 2 * kernels.width;
+        let area: usize = self.axes.iter().map(|axis| axis.source).product();
+        let wide = (tile.rows - 1) * sheet.width() + tile.cols;
+        let panels = wide.div_ceil(panel);
+        let stride = panels * panel + if panels * panel * size_of::<T>() % PAGE == 0 { kernels.width } else { 0 };
+        let copied = self.channels * sheet.channel + SLACK;
+        let scratch = Scratch::<T>::take(copied + features.len() * stride);
+        let (copy, sums) = (scratch.ptr(), scratch.ptr().wrapping_add(copied));
+        let blocks = steps.len().div_ceil(k_steps::<T>()).max(1);
+        let block = even(steps.len(), k_steps::<T>());
+        let rows = features.len().div_ceil(kernels.rows());
+        let group = at % self.groups;
+        // SAFETY: pointers stay in the operands and in the scratch; the slack covers a vector behind the last channel.
+        unsafe {
+            sheet.fill(self.source.at(at * self.channels * area), area, self.channels, tile.origin, copy);
+            for ks in (0..blocks).map(|i| part_at(steps.len(), block, i)) {
+                for row in (0..rows).map(|i| part(features.len(), rows, i)) {
+                    let filter = group * self.features + features.start + row.start;
+                    let a = self.weights.at(filter * self.weight_stride + ks.start).cast_const();
+                    for j in 0..panels {
+                        let vectors = (wide - j * panel).div_ceil(kernels.width).min(2);
+                        kernels.taps[vectors - 1][row.len() - 1](&Taps {
+                            k: ks.len(),
+                            a: a.cast::<F::Elem>(),
+                            a_stride: self.weight_stride as isize,
+                            b: copy.add(j * panel).cast_const().cast::<F::Elem>(),
+                            steps: steps.as_ptr().wrapping_add(ks.start),
+                            c: sums.add(row.start * stride + j * panel).cast::<F::Acc>(),
+                            c_stride: stride as isize,
+                            add: ks.start > 0,
+                        });
+                    }
+                }
+            }
+            let image = at * self.features;
+            for feature in features.clone() {
+                let bias = self.bias.map(|bias| *bias.at(group * self.features + feature));
+                let sums = sums.add((feature - features.start) * stride);
+                self.emit(&tile, sheet.width(), sums, image + feature, bias);
+            }
+        }
+    }
+
+    /// Writes the sums of one feature to the target's channel.
+    ///
+    /// # Safety
+    /// As for `tile`; rows of `sums` are `width` apart.
+    unsafe fn emit(&self, tile: &Tile, width: usize, sums: *const T, channel: usize, bias: Option<T>) {
+        let [depth, height, length] = self.target_sizes;
+        let Origin([z, y, x]) = tile.origin;
+        let [z_axis, y_axis, x_axis] = &self.axes;
+        let plane = channel * depth + z_axis.first + z * z_axis.step;
+        for row in 0..tile.rows {
+            let line = plane * height + y_axis.first + (y + row) * y_axis.step;
+            let to = self.target.at(line * length + x_axis.first + x * x_axis.step);
+            // SAFETY: the caller's promise.
+            unsafe {
+                let from = sums.add(row * width);
+                match bias {
+                    _ if x_axis.step != 1 => {
+                        let bias = bias.unwrap_or(T::ZERO);
+                        for i in 0..tile.cols {
+                            to.add(i * x_axis.step).write((*from.add(i)).plus(bias));
+                        }
+                    }
+                    Some(bias) => map(from, to, tile.cols, |sum| sum.plus(bias)),
+                    None => map(from, to, tile.cols, |sum| sum),
+                }
+            }
+        }
+    }
+}

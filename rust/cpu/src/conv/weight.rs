@@ -1,0 +1,172 @@
+//! The gradient of a convolution's weight: for each tap, the product of what it sees with the output's gradient, summed over
+//! all pixels of all images.
+
+use std::ops::Range;
+
+use super::axis::Axis;
+use super::sheet::{Origin, SLACK, Sheet};
+use super::{Call, Pixel, Shared, even, tasks};
+use crate::matmul::drive::{part, part_at};
+use crate::matmul::kernel::{Kernels, Runs};
+use crate::matmul::pack::{Format, Source};
+use crate::matmul::scratch::Scratch;
+
+/// Pixels of a tile: their packed gradients stay in the first-level cache.
+const TILE_PIXELS: usize = 256;
+/// Bytes of the channels that are copied at once.
+const BLOCK_BYTES: usize = 256 << 10;
+/// Taps of the channels of one task.
+const BLOCK_TAPS: usize = 1024;
+/// Weights up to this many elements are summed over several parts of the batch at once.
+const SMALL_WEIGHT: usize = 1 << 16;
+/// The parts of the batch that sum on their own.
+const PARTS: usize = 8;
+
+/// What tasks share.
+struct Plan {
+    axes: [Axis; 3],
+    sheet: Sheet,
+    /// Where the taps of a block's channels lie.
+    taps: Vec<isize>,
+    rows: usize,
+    cols: usize,
+}
+
+impl<T: Pixel> Call<T> {
+    pub(super) fn weight<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) {
+        let g = &self.g;
+        let size = g.groups * g.features * g.depth();
+        let parts = if size <= SMALL_WEIGHT { PARTS.min(g.batch).max(1) } else { 1 };
+        let sums = Scratch::<T>::take(if parts > 1 { parts * size } else { 0 });
+        let to = if parts > 1 { Shared(sums.ptr()) } else { self.weight };
+        let axes = g.forward_axes();
+        let cols = even(axes[2].count, 2 * TILE_PIXELS);
+        let rows = even(axes[1].count, TILE_PIXELS / cols);
+        let sheet = Sheet::new(&axes, rows, cols);
+        let fitting = BLOCK_BYTES / (sheet.channel * size_of::<T>()).max(1);
+        let block = even(g.channels, fitting.min(BLOCK_TAPS.div_ceil(g.window().max(1))));
+        let plan = Plan { taps: sheet.taps(block), axes, sheet, rows, cols };
+        let blocks = g.channels.div_ceil(block);
+        let images = g.batch.div_ceil(parts);
+        let work = images * g.features * block * g.window() * g.pixels();
+        tasks(parts * g.groups * blocks, work, |task| {
+            let (piece, group) = (task / (g.groups * blocks), task / blocks % g.groups);
+            // SAFETY: a task writes its own part's channels.
+            unsafe {
+                let to = to.at(piece * size + group * g.features * g.depth());
+                self.block(
+                    kernels,
+                    &plan,
+                    group,
+                    part_at(g.channels, block, task % blocks),
+                    part(g.batch, parts, piece),
+                    to,
+                )
+            }
+        });
+        if parts > 1 {
+            tasks(size.div_ceil(4096), 4096 * parts, |piece| {
+                for i in part_at(size, 4096, piece) {
+                    // SAFETY: every part wrote all its elements; pieces are disjoint.
+                    unsafe {
+                        let mut sum = *to.at(i);
+                        for part in 1..parts {
+                            sum = sum.plus(*to.at(part * size + i));
+                        }
+                        self.weight.at(i).write(sum);
+                    }
+                }
+            });
+        }
+    }
+
+    /// The gradient of some channels' weights of one group, summed over `images`.
+    ///
+    /// # Safety
+    /// Nothing else uses these channels of the group's weights at `to`.
+    unsafe fn block<F: Format<T = T>>(
+        &self,
+        kernels: &'static Kernels<F>,
+        plan: &Plan,
+        group: usize,
+        channels: Range<usize>,
+        images: Range<usize>,
+        to: *mut T,
+    ) {
+        let g = &self.g;
+        let (panel, pixels, area) = (2 * kernels.width, g.pixels(), g.area());
+        let taps = channels.len() * g.window();
+        let panels = g.features.div_ceil(panel);
+        let stride = panels * panel;
+        let copied = channels.len() * plan.sheet.channel + SLACK;
+        let packed = plan.rows * plan.cols * panel;
+        let scratch = Scratch::<T>::take(copied + packed + taps * stride);
+        let (copy, gradients) = (scratch.ptr(), scratch.ptr().wrapping_add(copied));
+        let sums = gradients.wrapping_add(packed);
+        let rows = taps.div_ceil(kernels.rows());
+        let mut add = false;
+        // SAFETY: pointers stay in the operands and in the scratch.
+        unsafe {
+            for image in images {
+                let at = image * g.groups + group;
+                let source = self.input.at((at * g.channels + channels.start) * area);
+                for tile in plan.tiles() {
+                    plan.sheet.fill(source, area, channels.len(), tile.origin, copy);
+                    let Origin([z, y, x]) = tile.origin;
+                    let first = (z * g.output[1] + y) * g.output[2] + x;
+                    for j in 0..panels {
+                        let features = part_at(g.features, panel, j);
+                        let from = self.output.at((at * g.features + features.start) * pixels + first);
+                        let from = Source { ptr: from.cast_const(), row_stride: 1, col_stride: pixels as isize };
+                        let count = tile.rows * tile.cols;
+                        (kernels.pack_b)(&from, count, features.len(), kernels.width, gradients.cast::<F::Elem>());
+                        let vectors = features.len().div_ceil(kernels.width);
+                        for row in (0..rows).map(|i| part(taps, rows, i)) {
+                            kernels.runs[vectors - 1][row.len() - 1](&Runs {
+                                runs: tile.rows,
+                                run: tile.cols,
+                                jump: plan.sheet.width() - tile.cols,
+                                a: copy.cast_const().cast::<F::Elem>(),
+                                rows: plan.taps.as_ptr().add(row.start),
+                                b: gradients.cast_const().cast::<F::Elem>(),
+                                c: sums.add(row.start * stride + j * panel).cast::<F::Acc>(),
+                                c_stride: stride as isize,
+                                add,
+                            });
+                        }
+                    }
+                    add = true;
+                }
+            }
+            for feature in 0..g.features {
+                let to = to.add(feature * g.depth() + channels.start * g.window());
+                for tap in 0..taps {
+                    to.add(tap).write(if add { *sums.add(tap * stride + feature) } else { T::ZERO });
+                }
+            }
+        }
+    }
+}
+
+struct Tile {
+    origin: Origin,
+    rows: usize,
+    cols: usize,
+}
+
+impl Plan {
+    /// The tiles of one image. A tile of several rows takes them whole, so its pixels are neighbours in memory.
+    fn tiles(&self) -> impl Iterator<Item = Tile> {
+        let [planes, rows, cols] = self.axes.each_ref().map(|axis| axis.count);
+        let starts = |count: usize, size: usize| (0..count).step_by(size);
+        (0..planes).flat_map(move |z| {
+            starts(rows, self.rows).flat_map(move |y| {
+                starts(cols, self.cols).map(move |x| Tile {
+                    origin: Origin([z, y, x]),
+                    rows: self.rows.min(rows - y),
+                    cols: self.cols.min(cols - x),
+                })
+            })
+        })
+    }
+}

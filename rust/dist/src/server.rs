@@ -1,0 +1,138 @@
+//! The end that has the table: a thread that accepts, and one for each peer.
+
+use std::collections::HashMap;
+use std::io::{ErrorKind, Result};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rushlight_core::fork;
+
+use crate::table::{Answer, Question, Table};
+use crate::wire::{LONGEST_TOKEN, Message};
+
+const PEERS: usize = 4096;
+/// Who says nothing for this long at the beginning is sent away.
+const INTRODUCTION: Duration = Duration::from_secs(10);
+const STACK: usize = 256 << 10;
+
+struct Shared {
+    table: Table,
+    token: Vec<u8>,
+    closing: AtomicBool,
+    peers: Mutex<HashMap<u64, TcpStream>>,
+}
+
+/// Serves until it is dropped.
+pub struct Server {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    generation: u64,
+}
+
+impl Server {
+    /// Listens at an address; port 0 takes a free one.
+    pub fn new(host: &str, port: u16, token: Vec<u8>) -> Result<Server> {
+        if token.len() > LONGEST_TOKEN {
+            return Err(std::io::Error::new(
+                ErrorKind::InvalidInput,
+                format!("a token has up to {LONGEST_TOKEN} bytes"),
+            ));
+        }
+        let listener = TcpListener::bind((host, port))?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            table: Table::default(),
+            token,
+            closing: AtomicBool::new(false),
+            peers: Mutex::new(HashMap::new()),
+        });
+        let own = shared.clone();
+        thread::Builder::new().name("rushlight-store".into()).stack_size(STACK).spawn(move || own.accept(&listener))?;
+        Ok(Server { shared, address, generation: fork::generation() })
+    }
+
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A forked child has the sockets too, but not the right to end the parent's conversations.
+        if self.generation != fork::generation() {
+            return;
+        }
+        self.shared.closing.store(true, Ordering::Release);
+        for (_, stream) in self.shared.peers.lock().unwrap_or_else(PoisonError::into_inner).drain() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        // The thread that accepts wakes up, sees that it is over, and closes the port.
+        let mut address = self.address;
+        if address.ip().is_unspecified() {
+            address.set_ip(if address.is_ipv4() {
+                [127, 0, 0, 1].into()
+            } else {
+                std::net::Ipv6Addr::LOCALHOST.into()
+            });
+        }
+        let _ = TcpStream::connect_timeout(&address, Duration::from_secs(1));
+    }
+}
+
+impl Shared {
+    fn accept(self: Arc<Self>, listener: &TcpListener) {
+        for number in 0.. {
+            let stream = listener.accept();
+            if self.closing.load(Ordering::Acquire) {
+                return;
+            }
+            let Ok((stream, _)) = stream else {
+                // Out of descriptors, say: others may close theirs.
+                thread::sleep(Duration::from_millis(10));
+                continue;
+            };
+            let Ok(own) = stream.try_clone() else { continue };
+            {
+                let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+                if peers.len() >= PEERS {
+                    continue;
+                }
+                peers.insert(number, own);
+            }
+            let shared = self.clone();
+            let serve = move || {
+                let _ = shared.serve(stream);
+                shared.peers.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+            };
+            if thread::Builder::new().name("rushlight-peer".into()).stack_size(STACK).spawn(serve).is_err() {
+                self.peers.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+            }
+        }
+    }
+
+    fn serve(&self, mut stream: TcpStream) -> Result<()> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(INTRODUCTION))?;
+        let hello = Message::read(&mut stream, LONGEST_TOKEN)?;
+        let known =
+            hello.is_some_and(|hello| hello.kind == 0 && hello.fields.first().is_some_and(|token| self.knows(token)));
+        Message::from(Answer::Truth(known)).write(&mut stream)?;
+        if !known {
+            return Ok(());
+        }
+        stream.set_read_timeout(None)?;
+        while let Some(message) = Message::read_any(&mut stream)? {
+            let answer = self.table.ask(Question::try_from(message)?);
+            Message::from(answer).write(&mut stream)?;
+        }
+        Ok(())
+    }
+
+    /// Compares in a time that does not tell how much of the token is right.
+    fn knows(&self, token: &[u8]) -> bool {
+        token.len() == self.token.len() && token.iter().zip(&self.token).fold(0, |found, (a, b)| found | (a ^ b)) == 0
+    }
+}

@@ -1,0 +1,149 @@
+"""The stores: torch's answers, waiting for each other, strangers, lost servers."""
+
+import os
+import signal
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+
+import rushlight as torch
+from rushlight import distributed, multiprocessing
+
+SHORT = timedelta(seconds=0.2)
+
+
+@pytest.fixture(params=["hash", "tcp", "prefix"])
+def store(request):
+    if request.param == "tcp":
+        made = distributed.TCPStore("127.0.0.1", 0, 1, True, timeout=SHORT)
+    else:
+        made = distributed.HashStore()
+        if request.param == "prefix":
+            made = distributed.PrefixStore("job", made)
+    made.set_timeout(SHORT)
+    return made
+
+
+def test_values(store):
+    store.set("a", "xyz")
+    store.set("b", b"\x00\xff")
+    assert (store.get("a"), store.get("b")) == (b"xyz", b"\x00\xff")
+    store.append("ap", "1")
+    store.append("ap", "2")
+    assert store.multi_get(["ap", "a"]) == [b"12", b"xyz"]
+    store.multi_set(["x", "y"], ["1", "2"])
+    assert store.check(["x", "y"]) and not store.check(["x", "z"])
+    assert (store.delete_key("x"), store.delete_key("x")) == (True, False)
+    assert store.multi_get([]) == []
+
+
+def test_numbers(store):
+    assert (store.add("n", 5), store.add("n", -2), store.get("n")) == (5, 3, b"3")
+    store.set("a", "xyz")
+    with pytest.raises(ValueError, match="not a number"):
+        store.add("a", 1)
+    with pytest.raises(ValueError, match="beyond 64 bits"):
+        store.add("n", 2**63 - 1)
+    with pytest.raises(OverflowError):
+        store.add("n", 2**70)
+
+
+def test_compare_set(store):
+    assert store.compare_set("c", "", "one") == b"one"
+    assert store.compare_set("c", "two", "three") == b"one"
+    assert store.compare_set("c", "one", "three") == b"three"
+    assert store.compare_set("d", "x", "three") == b"x"
+    assert not store.check(["d"])
+
+
+def test_what_never_comes(store):
+    with pytest.raises(distributed.DistStoreError, match="wait timeout after 200ms, keys: /nope"):
+        store.get("nope")
+    with pytest.raises(distributed.DistStoreError, match="after 0ms, keys: /a, /b"):
+        store.wait(["a", "b"], timedelta(0))
+
+
+def test_what_comes_late(store):
+    store.set_timeout(timedelta(seconds=60))
+    threading.Timer(0.05, store.set, ("late", "here")).start()
+    assert store.get("late") == b"here"
+
+
+def test_prefixes_keep_keys_apart():
+    store = distributed.HashStore()
+    one, two = distributed.PrefixStore("1", store), distributed.PrefixStore("2", store)
+    one.set("k", "a")
+    two.set("k", "b")
+    assert (one.get("k"), two.get("k"), store.list_keys()) == (b"a", b"b", ["1/k", "2/k"])
+    assert one.underlying_store is store
+
+
+def member(rank, port, world):
+    store = distributed.TCPStore("127.0.0.1", port, world, False, token="secret")
+    store.set(f"rank{rank}", str(os.getpid()))
+    store.wait([f"rank{other}" for other in range(world - 1)])
+    store.add("seen", 1)
+
+
+def test_processes_find_each_other():
+    master = distributed.TCPStore("127.0.0.1", 0, 3, True, wait_for_workers=False, token="secret")
+    context = multiprocessing.get_context("spawn")
+    members = [context.Process(target=member, args=(rank, master.port, 3)) for rank in range(2)]
+    for process in members:
+        process.start()
+    assert [int(master.get(f"rank{rank}")) for rank in range(2)] == [process.pid for process in members]
+    for process in members:
+        process.join(60)
+    assert [process.exitcode for process in members] == [0, 0]
+    assert master.get("seen") == b"2"
+    assert master.num_keys() == 4  # and the one in which processes are counted
+
+
+def test_who_is_missing():
+    with pytest.raises(distributed.DistStoreError, match="waiting for clients. 1/2 clients joined"):
+        distributed.TCPStore("127.0.0.1", 0, 2, True, timeout=SHORT)
+
+
+def test_nobody_serves():
+    master = distributed.TCPStore("127.0.0.1", 0, is_master=True)
+    client = distributed.TCPStore("127.0.0.1", master.port)
+    with pytest.raises(distributed.DistNetworkError, match="did not accept the token"):
+        distributed.TCPStore("127.0.0.1", master.port, token="wrong")
+    with pytest.raises(distributed.DistNetworkError, match="cannot listen at"):
+        distributed.TCPStore("127.0.0.1", master.port, is_master=True)
+    port = master.port
+    del master
+    with pytest.raises(distributed.DistNetworkError, match="does not answer"):
+        client.get("k")
+    with pytest.raises(distributed.DistNetworkError, match="cannot connect to"):
+        distributed.TCPStore("127.0.0.1", port, timeout=SHORT)
+
+
+def test_ctrl_c_ends_a_wait():
+    store = distributed.TCPStore("127.0.0.1", 0, is_master=True)
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        store.get("never")
+    began = time.monotonic()
+    while time.monotonic() < began + 0.5:  # late signals would end the test run
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("kind", ["hash", "tcp"])
+def test_a_forked_child_is_told(kind):
+    store = distributed.HashStore() if kind == "hash" else distributed.TCPStore("127.0.0.1", 0, is_master=True)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            store.set("a", "b")
+        except torch.distributed.DistNetworkError as error:
+            code = 0 if "forked" in str(error) else 2
+        finally:
+            del store
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    store.set("a", "b")
+    assert store.get("a") == b"b"

@@ -1,0 +1,180 @@
+"""Every differentiable row of the operator table against finite differences, to second order."""
+
+import pytest
+from table_cases import (
+    SEES_MEMORY,
+    Report,
+    array,
+    call,
+    cases,
+    change,
+    depends_on_dtype,
+    directions,
+    draw,
+    every_row,
+    gradients,
+    inner,
+    is_inexact,
+    name_of,
+    tensor,
+    tensors_in,
+)
+
+import rushlight as torch
+
+#: Samples whose gradient is not the derivative, as torch has it: it is divided by how often an index occurs.
+NO_DERIVATIVE = {("embedding", "t(4, 3), i(4, 5), -1, True")}
+
+
+def gradient_error(function, inputs, seed):
+    """The difference between a derivative in a random direction and its estimate by finite differences, as text.
+
+    One direction of the inputs and one of the outputs stand for all: a wrong entry of the Jacobian goes unnoticed only
+    if it is orthogonal to random vectors.
+    """
+    step = 1e-5
+    outputs = function(*inputs)
+    if not outputs:
+        return None
+    weights = directions(outputs, seed)
+    analytical = gradients(outputs, inputs, weights)
+    along = directions(inputs, seed + 1)
+    with torch.no_grad():
+        above = function(*(shift(x, d, step) for x, d in zip(inputs, along)), count=len(outputs))
+        below = function(*(shift(x, d, -step) for x, d in zip(inputs, along)), count=len(outputs))
+    numerical = (inner(weights, above) - inner(weights, below)) / (2 * step)
+    exact = inner(analytical, along)
+    if abs(numerical - exact) <= 1e-6 + 1e-5 * max(abs(numerical), abs(exact)):
+        return None
+    return f"gradient {exact:.10g}, by finite differences {numerical:.10g}"
+
+
+def shift(x, direction, step):
+    moved = array(x) + step * array(direction)
+    return tensor(moved, name_of(x.dtype)).requires_grad_()
+
+
+def differentiable_call(row, sample, dtype):
+    """The sample as a function of its float tensors alone, and those tensors."""
+    args, kwargs = draw(row, sample, dtype)
+    wanted = [x for x in covered(row, args, kwargs) if is_inexact(x)]
+    chosen = {}
+
+    def function(*inputs, count=None):
+        replaced = dict(zip(map(id, wanted), inputs))
+        swap = lambda x: replaced.get(id(x), x)
+        own = change(args, swap)
+        if row.writes():
+            own = (own[0].clone(), *own[1:])
+        results = tensors_in(call(row.function(), own, change(kwargs, swap)))
+        if count is None:
+            chosen["places"] = [at for at, r in enumerate(results) if r.requires_grad]
+        return [results[at] for at in chosen["places"]]
+
+    return function, [x.clone().requires_grad_() for x in wanted]
+
+
+def covered(row, args, kwargs):
+    """The tensors that have a gradient: those the derivative names, or for compositions those that a result follows."""
+    bound = row.bind(args, kwargs)
+    if row.derivative != "composed" and bound is not None:
+        return tensors_in([bound[row.params[place]["name"]] for place in row.differentiable])
+    found = []
+    for x in tensors_in((args, kwargs)):
+        if is_inexact(x):
+            swap = lambda y, x=x: x.clone().requires_grad_().clone() if y is x else y.clone()
+            results = tensors_in(call(row.function(), change(args, swap), change(kwargs, swap)))
+            if row.writes() or any(r.requires_grad for r in results):
+                found.append(x)
+    return found
+
+
+def second_order(function, inputs, seed):
+    """The gradient as a function of inputs and cotangents, for a second round."""
+    outputs = function(*inputs)
+    weights = [w.requires_grad_() for w in directions(outputs, seed)]
+    count = len(inputs)
+    chosen = {}
+
+    def gradient(*both, count_=None, **_):
+        with torch.enable_grad():
+            outputs = function(*both[:count])
+            found = gradients(outputs, both[:count], both[count:], create_graph=True)
+        if "places" not in chosen:
+            chosen["places"] = [at for at, g in enumerate(found) if g.requires_grad]
+        return [found[at] for at in chosen["places"]]
+
+    return gradient, [*inputs, *weights]
+
+
+def gradient_cases(row):
+    for dtype, sample in cases(row, ("float64", "complex128")):
+        dense = all(x.is_contiguous() for x in tensors_in(draw(row, sample, dtype)))
+        if (row.name, sample) in NO_DERIVATIVE:
+            continue
+        if depends_on_dtype(sample) and (dense or row.name not in SEES_MEMORY):
+            yield dtype, sample
+
+
+@every_row
+def test_gradients(row, thorough):
+    """First derivatives in float64 and complex128 against finite differences."""
+    if not row.is_differentiable():
+        pytest.skip("not differentiable")
+    report = Report(row)
+    for dtype, sample in gradient_cases(row):
+
+        def check(dtype=dtype, sample=sample):
+            function, inputs = differentiable_call(row, sample, dtype)
+            outputs = function(*inputs)
+            if not outputs or not inputs:
+                floats = [r for r in tensors_in(call(row.function(), *draw(row, sample, dtype))) if is_inexact(r)]
+                lost = floats and row.derivative != "composed"
+                return "no result wants a gradient" if lost else None
+            if thorough:
+                torch.autograd.gradcheck(lambda *inputs: tuple(function(*inputs)), inputs)
+            return next((text for seed in (1, 2) if (text := gradient_error(function, inputs, seed))), None)
+
+        report.guard(dtype, sample, check)
+    report.close()
+
+
+@every_row
+def test_second_gradients(row, thorough):
+    """Second derivatives: the gradient is itself a function of inputs and cotangents, with gradients of its own."""
+    if not row.is_differentiable():
+        pytest.skip("not differentiable")
+    report = Report(row)
+    for dtype, sample in gradient_cases(row):
+
+        def check(dtype=dtype, sample=sample):
+            function, inputs = differentiable_call(row, sample, dtype)
+            if not inputs or not function(*inputs):
+                return None
+            gradient, both = second_order(function, inputs, 3)
+            if thorough:
+                torch.autograd.gradgradcheck(lambda *inputs: tuple(function(*inputs)), inputs)
+            return gradient_error(gradient, both, 5)
+
+        report.guard(dtype, sample, check)
+    report.close()
+
+
+@every_row
+def test_rows_without_derivative(row):
+    """What is stated to have no derivative records nothing."""
+    if row.derivative != "none":
+        pytest.skip("differentiable")
+    report = Report(row)
+    for dtype, sample in cases(row, ("float64",)):
+
+        def check(dtype=dtype, sample=sample):
+            args, kwargs = draw(row, sample, dtype)
+            grad = lambda x: x.requires_grad_() if is_inexact(x) else x
+            inputs = tensors_in((args, kwargs))
+            results = tensors_in(call(row.function(), change(args, grad), change(kwargs, grad)))
+            results = [r for r in results if not any(r is x for x in inputs)]
+            return "a result wants a gradient" if any(r.requires_grad for r in results) else None
+
+        report.guard(dtype, sample, check)
+    report.close()
