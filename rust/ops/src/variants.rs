@@ -147,13 +147,8 @@ pub fn check_out(args: &Args, place: usize, out: &Tensor, sizes: &[isize], dtype
     rule.check(args, place, dtype, out.dtype())?;
     if rule.apart {
         check_no_self_overlap(out)?;
-<<<<<<< HEAD
         for (_, tensor) in args.each_tensor().skip(usize::from(matches!(args.row.run, Run::Update(_)))) {
-            if tensor.layout() == out.layout() && tensor.storage().address() == out.storage().address() {
-=======
-        for (_, tensor) in args.each_tensor().skip(usize::from(matches!(row.run, Run::Update(_)))) {
             if tensor.layout() == out.layout() && tensor.storage().shares_bytes(out.storage()) {
->>>>>>> main
                 return Err(shared_memory());
             }
             check_overlap(out, tensor)?;

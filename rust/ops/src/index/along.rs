@@ -102,13 +102,9 @@ pub static INDEX_ADD: Row = Row {
 
     >>> torch.index_add(torch.zeros(3), 0, torch.tensor([0, 0, 2]), torch.tensor([1., 2., 3.]))
     tensor([3., 0., 3.])",
-<<<<<<< HEAD
     out: Out::STRICT,
-    dtypes: DTypes::ALL,
-=======
     dtypes: DTypes::COMMON,
     refuses: "scatter_gather_tensor_cpu",
->>>>>>> main
     run: Run::Update(Update {
         check: |args| {
             let (own, source) = (args.tensor(0)?, args.tensor(3)?);

@@ -208,7 +208,8 @@ impl Mode {
 fn bordered(own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor> {
     let mut whole = own.clone();
     for (dim, places) in sources(own, pad, mode)? {
-        whole = op!(INDEX_SELECT, whole, dim, crate::from_slice(&places)?)?;
+        let places = crate::convert::to_device(&crate::from_slice(&places)?, own.device())?;
+        whole = op!(INDEX_SELECT, whole, dim, places)?;
     }
     Ok(if whole.ptr_eq(own) { op!(crate::convert::CLONE, own)? } else { whole })
 }
@@ -220,7 +221,8 @@ fn folded(grad: &Tensor, own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor
         let mut sizes = whole.sizes().clone();
         sizes[dim] = own.sizes()[dim];
         let zeros = crate::create::zeros(&sizes, whole.dtype(), whole.device())?;
-        whole = op!(INDEX_ADD, zeros, dim, crate::from_slice(&places)?, whole)?;
+        let places = crate::convert::to_device(&crate::from_slice(&places)?, grad.device())?;
+        whole = op!(INDEX_ADD, zeros, dim, places, whole)?;
     }
     Ok(if whole.ptr_eq(grad) { op!(crate::convert::CLONE, grad)? } else { whole })
 }
@@ -265,13 +267,7 @@ fn sources(own: &Tensor, pad: &[i64], mode: Mode) -> Result<Vec<(usize, Vec<i64>
             _ => (0, size),
         };
         let place = |at: isize| low + mode.source(at - low, high - low);
-<<<<<<< HEAD
         found.push((dim, (-before..size + after).map(|at| place(at) as i64).collect()));
-=======
-        let places: Vec<i64> = (-before..size + after).map(|at| place(at) as i64).collect();
-        let places = crate::convert::to_device(&crate::from_slice(&places)?, own.device())?;
-        whole = op!(INDEX_SELECT, whole, dim, places)?;
->>>>>>> main
     }
     Ok(found)
 }

@@ -5,11 +5,7 @@ use rushlight_core::{DType, Error, Result};
 
 use crate::convert::to_vec;
 use crate::derive::Derivative;
-<<<<<<< HEAD
-use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
-=======
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
->>>>>>> main
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 
 pub static BINCOUNT: Row = Row {

@@ -29,12 +29,8 @@ macro_rules! quantiles {
             signature: "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
             doc: concat!($sentence, " at each fraction of `q`, along a new first dimension.\n\n    >>> torch.", $name,
                 "(torch.tensor([1., 2., 3., 4.]), torch.tensor([0.25, 0.5]))\n    tensor([1.7500, 2.5000])"),
-<<<<<<< HEAD
             out: Out::new(Accepts::Same, &["quantile() out tensor must be same dtype as the input tensor"]),
-            dtypes: DTypes::FLOATS,
-=======
             dtypes: DTypes::of(&[DType::F32, DType::F64]),
->>>>>>> main
             run: Run::Compose(|args| quantile(args, args.tensor(1)?, $nan)),
             derivative: Derivative::Composed,
             samples: &["t(5), torch.tensor([0.2, 0.7], dtype=t(1).dtype)"],
@@ -47,12 +43,8 @@ macro_rules! quantiles {
             signature: "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
             doc: concat!($sentence, " at the fraction `q`.\n\n    >>> torch.", $name,
                 "(torch.tensor([1., 2., 3., 4.]), 0.5)\n    tensor(2.5000)"),
-<<<<<<< HEAD
             out: Out::new(Accepts::Same, &["quantile() out tensor must be same dtype as the input tensor"]),
-            dtypes: DTypes::FLOATS,
-=======
             dtypes: DTypes::of(&[DType::F32, DType::F64]),
->>>>>>> main
             run: Run::Compose(|args| {
                 let own = args.tensor(0)?;
                 let fraction = args.float(1)?;

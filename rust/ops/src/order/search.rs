@@ -6,15 +6,9 @@ use rushlight_core::{DType, Error, Result, dispatch};
 use rushlight_cpu::order::Sortable;
 
 use crate::derive::Derivative;
-<<<<<<< HEAD
-use crate::reduce::softmax::prepared;
-use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
-use crate::value::{Args, Output};
-=======
 use crate::reduce::softmax::{prepared, settle, workplace};
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Args;
->>>>>>> main
 
 const POSITIONS: Out = Out::new(
     Accepts::Same,

@@ -91,13 +91,8 @@ fn distinct_slices(own: &Tensor, dim: usize, sorted: bool) -> Result<Output> {
     let flat = crate::convert::contiguous(&first)?;
     let n = line.sizes()[dim] as usize;
     let width = flat.numel().checked_div(n).unwrap_or(0);
-<<<<<<< HEAD
-    let pin = flat.storage().pin();
-    let keys: Vec<u64> = dispatch!(flat.dtype(), T in [u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {
-=======
     let pin = flat.storage().pin()?;
-    let keys: Vec<u64> = dispatch!(flat.dtype(), T in [u8, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {
->>>>>>> main
+    let keys: Vec<u64> = dispatch!(flat.dtype(), T in [u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {
         // SAFETY: the tensor is contiguous and its elements lie in the pinned storage; foreign memory may be unaligned.
         let element = |i: usize| unsafe { pin.as_ptr().cast::<T>().offset(flat.layout().offset).add(i).read_unaligned() };
         (0..n * width).map(|i| element(i).key()).collect()

@@ -25,14 +25,9 @@ pub static LOGSUMEXP: Row = Row {
     out = log(sum(exp(self), dim))
 
     >>> torch.logsumexp(torch.tensor([1000., 1000.]), 0)
-<<<<<<< HEAD
-    tensor(1000.6931)",
+    tensor(1000.6932)",
     out: Out::new(Accepts::Cast, &["logsumexp(): Expected floating point type for result tensor, but got: {Out}"]),
     dtypes: DTypes::COMMON,
-=======
-    tensor(1000.6932)",
-    dtypes: DTypes::REAL.and(DTypes::BOOL),
->>>>>>> main
     run: Run::Kernel(Kernel {
         infer: |args| {
             let over = Over::of(args, 1)?;
