@@ -38,9 +38,14 @@ def small():
     arrays = "a, b = np.ones((10, 10), np.float32), np.ones((10, 10), np.float32)"
     yield "a + b, 10x10", tens, "a + b", arrays, "a + b", None
     yield "a + b, 10x10, with gradient", GRAD, "x + x", None, None, None
+    yield "a.add_(b)", tens, "a.add_(b)", arrays, "np.add(a, b, a)", None
     yield "a[2:5]", tens, "a[2:5]", arrays, "a[2:5]", None
+    yield "a[3]", tens, "a[3]", arrays, "a[3]", None
+    yield "a.view(100)", tens, "a.view(100)", arrays, "a.reshape(100)", None
     yield "a.t()", tens, "a.t()", arrays, "a.T", None
     yield "a.sum()", tens, "a.sum()", arrays, "a.sum()", None
+    yield "a[3].tolist()", tens, "a[3].tolist()", arrays, "a[3].tolist()", None
+    yield "zeros(3)", "", "torch.zeros(3)", "", "np.zeros(3, np.float32)", None
     yield "100 operators, forward and backward", CHAIN, "chain()", None, None, None
     yield "training step, 10-32-32-1", STEP, "step()", None, None, None
 

@@ -1,5 +1,7 @@
 """Factories: values, dtypes, keywords, refusals, each as torch 2.13 has them."""
 
+import re
+
 import pytest
 
 import rushlight as torch
@@ -69,7 +71,8 @@ def test_values(expression, values, dtype):
         ("torch.arange(2, dtype=torch.bool)", NotImplementedError, "\"arange_cpu\" not implemented for 'Bool'"),
         ("torch.linspace(0, 1, -1)", RuntimeError, "number of steps must be non-negative"),
         ("torch.eye(-1)", RuntimeError, "n must be greater or equal to 0, got -1"),
-        ("torch.zeros(2, -1)", RuntimeError, "Trying to create tensor with negative dimension -1: [2, -1]"),
+        ("torch.zeros(2, -1)", RuntimeError, "zeros: Dimension size must be non-negative."),
+        ("torch.ones(2, -1)", RuntimeError, "Trying to create tensor with negative dimension -1: [2, -1]"),
         ("torch.zeros(2.5)", TypeError, "zeros(): argument 'size' (position 1) must be tuple of ints, not float"),
         ("torch.zeros()", TypeError, 'zeros() missing 1 required positional arguments: "size"'),
         ("torch.full((2,), 300, dtype=torch.uint8)", RuntimeError, "value cannot be converted to type uint8_t without"),
@@ -139,3 +142,21 @@ def test_resize():
     assert x.resize_(3, 2).shape == (3, 2)
     with pytest.raises(RuntimeError, match="cannot resize variables that require grad"):
         torch.ones(2, requires_grad=True).resize_(3)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: torch.zeros([2, "a"]), "zeros(): argument 'size' failed to unpack the object at pos 2 with error "),
+        (lambda: torch.zeros(2, 2.5), "zeros(): argument 'size' failed to unpack the object at pos 2 with error "),
+        (lambda: torch.zeros([2.5]), "zeros(): argument 'size' (position 1) must be tuple of ints, but found element"),
+        (
+            lambda: torch.ones(2).repeat(2.5),
+            "repeat(): argument 'repeats' (position 1) must be tuple of ints, not float",
+        ),
+        (lambda: torch.cat([torch.ones(1), 1]), "expected Tensor as element 1 in argument 0, but got int"),
+    ],
+)
+def test_lists_with_something_else_in_them(call, sentence):
+    with pytest.raises(TypeError, match=re.escape(sentence)):
+        call()

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import rushlight as torch
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<printed>.*?)^```$)?", re.DOTALL | re.MULTILINE)
@@ -35,3 +37,24 @@ def test_block(page, line, code, printed, tmp_path, monkeypatch):
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def resolves(name):
+    """Whether a dotted name that begins with ``torch`` exists."""
+    found = torch
+    for part in name.split(".")[1:]:
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            return False
+    return True
+
+
+def test_the_table_of_what_works_is_honest():
+    table = (ROOT / "README.md").read_text().split("## What works today")[1].split("\n\n")[1]
+    for row in table.splitlines()[2:]:
+        _, works, lacks = row.strip("| ").split(" | ")
+        for name in re.findall(r"`(torch\.[\w.]+)`", works):
+            assert resolves(name), f"{name} does not work"
+        for name in re.findall(r"`(torch\.[\w.]+)`", lacks):
+            assert not resolves(name), f"{name} works"

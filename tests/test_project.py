@@ -27,5 +27,31 @@ def test_only_the_pool_names_rayon():
     assert users == ["par"]
 
 
+#: Statics that block and are no `ForkMutex`, each with the reason why no fork can find them closed.
+CLOSED_TO_FORKS = {
+    "core/src/fork.rs:ENTRIES": "taken by the registry itself",
+    "core/src/fork.rs:CHILD_HOOKS": "taken by the registry itself",
+    "core/src/fork.rs:INSTALLED": "done when the engine starts",
+    "autograd/src/origin.rs:LOCATOR": "set when the engine starts",
+    "autograd/src/tensor.rs:PYTHON_RELEASE": "set when the engine starts",
+    "autograd/src/arithmetic.rs:TABLE": "set when the engine starts",
+    "py/src/entry.rs:CALLABLES": "set when the engine starts",
+    "py/src/autograd/origin.rs:LASTI": "set with the interpreter's lock held, so that nobody else can fork",
+    "cuda/src/lib.rs:COUNT": "set with the interpreter's lock held, so that nobody else can fork",
+    "simd/src/testing.rs:TURN": "of tests",
+}
+
+
+def test_no_fork_finds_a_lock_closed():
+    blocking = re.compile(r"static (\w+): [^=\n]*?\b(?:Mutex|RwLock|Condvar|LazyLock|OnceLock|Once)\b")
+    found = {
+        f"{path.relative_to(ROOT / 'rust')}:{name}"
+        for path in (ROOT / "rust").rglob("*.rs")
+        if "tests" not in path.name and "tests" not in path.parts
+        for name in blocking.findall(path.read_text())
+    }
+    assert found == set(CLOSED_TO_FORKS)
+
+
 def test_installing_pulls_in_nothing():
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"] == []

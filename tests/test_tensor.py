@@ -1,11 +1,14 @@
 """`torch.tensor` and what a tensor answers to: attributes, conversions, copies, Python's own words."""
 
+import ast
 import copy
 import gc
 import pickle
 import subprocess
 import sys
+import warnings
 import weakref
+from pathlib import Path
 
 import pytest
 
@@ -402,3 +405,76 @@ def test_the_runner_says_what_is_wrong(tmp_path):
     done = run(None, "-m", "rushlight", str(tmp_path / "missing.py"))
     assert done.returncode == 1 and "can't open file" in done.stderr
     assert "usage: python -m rushlight" in run(None, "-m", "rushlight").stdout
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        torch.add,
+        torch.special.expit,
+        torch.linalg.vector_norm,
+        torch.nn.functional.gelu,
+        torch.nn.functional.relu,
+        torch.Tensor.view,
+        torch.Tensor,
+        torch.FloatTensor,
+        torch.float32,
+        torch.strided,
+        torch.channels_last,
+    ],
+    ids=lambda thing: getattr(thing, "__name__", str(thing)),
+)
+def test_functions_and_classes_are_pickled_by_name(thing):
+    assert pickle.loads(pickle.dumps(thing)) is thing
+
+
+def test_results_with_names_are_pickled():
+    found = pickle.loads(pickle.dumps(torch.tensor([[1.0, 3.0]]).max(dim=1)))
+    assert type(found) is torch.return_types.max
+    assert (found.values.item(), found.indices.item()) == (3, 1)
+
+
+def test_a_pickled_result_has_no_history():
+    found = pickle.loads(pickle.dumps(torch.ones(2, requires_grad=True) * 2))
+    assert found.is_leaf and found.requires_grad
+
+
+def test_everything_public_is_imported_by_a_star():
+    found = {}
+    exec("from rushlight import *", found)
+    assert {"Tensor", "einsum", "save", "finfo", "FloatTensor", "no_grad", "float32", "pi"} <= found.keys()
+    assert not {"nn", "TYPE_CHECKING", "HookHandle"} & found.keys()
+
+
+@pytest.mark.parametrize("name", sorted(torch._SUBMODULES | torch._ELSEWHERE.keys()))
+def test_names_that_load_late_exist(name):
+    assert getattr(torch, name) is not None and name in dir(torch)
+
+
+def test_names_that_load_late_are_known_to_checkers_of_types():
+    tree = ast.parse(Path(torch.__file__).read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    told = {alias.name for line in block.body if isinstance(line, ast.ImportFrom) for alias in line.names}
+    assert told == torch._SUBMODULES | torch._ELSEWHERE.keys()
+
+
+def test_an_unknown_keyword_is_answered_with_the_known_ones():
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'dtyp'\nIts arguments are: size, dtype, "):
+        torch.zeros(2, dtyp=torch.int32)
+
+
+def test_old_programs_may_ask_where_results_changed():
+    backcompat = torch.utils.backcompat
+    try:
+        backcompat.broadcast_warning.enabled = backcompat.keepdim_warning.enabled = True
+        with pytest.warns(UserWarning, match=r"(?s)same number of elements.*Here \[4, 1\] and \[4\] make \[4, 4\]"):
+            assert torch.add(torch.ones(4, 1), torch.ones(4)).shape == (4, 4)
+        with pytest.warns(UserWarning, match="default value for keepdim"):
+            assert torch.sum(torch.ones(2, 3), 1).tolist() == [3, 3]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            torch.ones(4, 1) + torch.ones(2)
+            torch.ones(2, 3).sum()
+            torch.ones(2, 3).sum(1, keepdim=False)
+    finally:
+        backcompat.broadcast_warning.enabled = backcompat.keepdim_warning.enabled = False

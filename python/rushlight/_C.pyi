@@ -4,17 +4,24 @@
 
 from builtins import bool as _bool, float as _float, int as _int, str as _str
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar, final, overload
+from typing import Any, Generic, Self, TypeAlias, TypeVar, final, overload
 
-from typing_extensions import disjoint_base
+from numpy import ndarray
+from typing_extensions import Buffer as _Buffer, disjoint_base
 
+from . import return_types
+from ._checkpoint.storages import TypedStorage
 from ._size import Size
+
+_Result = TypeVar("_Result")
+_TensorClass = TypeVar("_TensorClass", bound=Tensor)
 
 _Number: TypeAlias = _bool | _int | _float | complex
 _DeviceLike: TypeAlias = device | _str | _int
 _dtype: TypeAlias = dtype
 _device: TypeAlias = device
-_T = TypeVar("_T")
+_layout: TypeAlias = layout
+_memory_format: TypeAlias = memory_format
 
 @final
 class dtype:
@@ -28,7 +35,7 @@ class dtype:
     def is_signed(self) -> _bool: ...
     def to_complex(self) -> dtype: ...
     def to_real(self) -> dtype: ...
-    def __reduce__(self) -> _str: ...  # type: ignore[override]
+    def __reduce__(self) -> _str: ...
     def __eq__(self, value: object, /) -> _bool: ...
     def __ne__(self, value: object, /) -> _bool: ...
     def __hash__(self) -> _int: ...
@@ -48,6 +55,28 @@ float64: dtype
 complex64: dtype
 complex128: dtype
 bool: dtype
+
+@final
+class layout:
+    def __reduce__(self) -> _str: ...
+    def __eq__(self, value: object, /) -> _bool: ...
+    def __ne__(self, value: object, /) -> _bool: ...
+    def __hash__(self) -> _int: ...
+
+strided: layout
+sparse_coo: layout
+
+@final
+class memory_format:
+    def __reduce__(self) -> _str: ...
+    def __eq__(self, value: object, /) -> _bool: ...
+    def __ne__(self, value: object, /) -> _bool: ...
+    def __hash__(self) -> _int: ...
+
+contiguous_format: memory_format
+preserve_format: memory_format
+channels_last: memory_format
+channels_last_3d: memory_format
 
 @final
 class device:
@@ -85,14 +114,210 @@ class Tensor:
     requires_grad: _bool
     grad: Tensor | None
     data: Tensor
+    @property
+    def _grad(self) -> Tensor | None: ...
+    @property
+    def grad_fn(self) -> Node | None: ...
+    @property
+    def real(self) -> Tensor: ...
+    @real.setter
+    def real(self, value: Tensor | _Number) -> None: ...
+    @property
+    def imag(self) -> Tensor: ...
+    @imag.setter
+    def imag(self, value: Tensor | _Number) -> None: ...
+    @property
+    def T(self) -> Tensor: ...
+    @property
+    def mT(self) -> Tensor: ...
+    @property
+    def H(self) -> Tensor: ...
+    @property
+    def mH(self) -> Tensor: ...
+    @property
+    def layout(self) -> _layout: ...
+    @property
+    def names(self) -> tuple[None, ...]: ...
+    @property
+    def itemsize(self) -> _int: ...
+    @property
+    def nbytes(self) -> _int: ...
+    @property
+    def is_cpu(self) -> _bool: ...
+    @property
+    def is_cuda(self) -> _bool: ...
+    @property
+    def is_meta(self) -> _bool: ...
+    @property
+    def is_mkldnn(self) -> _bool: ...
+    @property
+    def is_mps(self) -> _bool: ...
+    @property
+    def is_nested(self) -> _bool: ...
+    @property
+    def is_quantized(self) -> _bool: ...
+    @property
+    def is_sparse(self) -> _bool: ...
+    @property
+    def is_sparse_csr(self) -> _bool: ...
+    @property
+    def is_xpu(self) -> _bool: ...
+    @property
+    def __array_interface__(self) -> dict[_str, Any]: ...
+    @property
+    def __array_priority__(self) -> _int: ...
     @staticmethod
-    def _make_subclass(cls: type, data: Tensor, require_grad: _bool = False) -> Any: ...
+    def _make_subclass(cls: type[_TensorClass], data: Tensor, require_grad: _bool = False) -> _TensorClass: ...
+    def as_subclass(self, cls: type[_TensorClass]) -> _TensorClass: ...
+    # what a tensor is
+    @overload
+    def size(self, dim: None = None) -> Size: ...
+    @overload
+    def size(self, dim: _int) -> _int: ...
+    @overload
+    def stride(self, dim: None = None) -> tuple[_int, ...]: ...
+    @overload
+    def stride(self, dim: _int) -> _int: ...
+    def dim(self) -> _int: ...
+    def ndimension(self) -> _int: ...
+    def numel(self) -> _int: ...
+    def nelement(self) -> _int: ...
+    def storage_offset(self) -> _int: ...
+    def element_size(self) -> _int: ...
+    def data_ptr(self) -> _int: ...
+    def get_device(self) -> _int: ...
+    def is_contiguous(self, memory_format: _memory_format | None = None) -> _bool: ...
+    def is_set_to(self, tensor: Tensor) -> _bool: ...
+    def is_same_size(self, other: Tensor) -> _bool: ...
+    def is_pinned(self, device: _DeviceLike | None = None) -> _bool: ...
+    def is_shared(self) -> _bool: ...
+    def is_inference(self) -> _bool: ...
+    def is_floating_point(self) -> _bool: ...
+    def is_complex(self) -> _bool: ...
+    def is_signed(self) -> _bool: ...
+    def is_conj(self) -> _bool: ...
+    def is_neg(self) -> _bool: ...
+    def is_nonzero(self) -> _bool: ...
+    def _is_view(self) -> _bool: ...
+    def dim_order(self) -> tuple[_int, ...]: ...
+    # its bytes
     def untyped_storage(self) -> UntypedStorage: ...
+    def storage(self) -> TypedStorage: ...
     def share_memory_(self) -> Self: ...
-    def set_(self, source: Any = ..., storage_offset: Any = ..., size: Any = ..., stride: Any = ...) -> Self: ...
-    def register_hook(self, hook: Callable[..., Any]) -> HookHandle: ...
-    def register_post_accumulate_grad_hook(self, hook: Callable[..., Any]) -> HookHandle: ...
-    def as_subclass(self, cls: type) -> Any: ...
+    def pin_memory(self, device: _DeviceLike | None = None) -> Self: ...
+    def set_(
+        self,
+        source: Tensor | UntypedStorage | TypedStorage | None = None,
+        storage_offset: _int | None = None,
+        size: Sequence[_int] | None = None,
+        stride: Sequence[_int] | None = None,
+    ) -> Self: ...
+    # history
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: _bool | None = None,
+        create_graph: _bool = False,
+        inputs: Tensor | Sequence[Tensor] | None = None,
+    ) -> None: ...
+    def detach(self) -> Tensor: ...
+    def detach_(self) -> Self: ...
+    def requires_grad_(self, requires_grad: _bool = True) -> Self: ...
+    def retain_grad(self) -> None: ...
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> HookHandle: ...
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> HookHandle: ...
+    # to Python and to other dtypes and devices
+    def item(self) -> Any: ...
+    def tolist(self) -> Any: ...
+    def numpy(self, force: _bool = False) -> ndarray[Any, Any]: ...
+    def __array__(self, dtype: Any = None, copy: _bool | None = None) -> ndarray[Any, Any]: ...
+    def __array_wrap__(self, array: ndarray[Any, Any], context: Any = None, return_scalar: _bool = False) -> Tensor: ...
+    def __dlpack__(
+        self,
+        stream: Any = None,
+        max_version: tuple[_int, _int] | None = None,
+        dl_device: tuple[_int, _int] | None = None,
+        copy: _bool | None = None,
+    ) -> Any: ...
+    def __dlpack_device__(self) -> tuple[_int, _int]: ...
+    @overload
+    def to(
+        self, dtype: _dtype, non_blocking: _bool = False, copy: _bool = False, *, memory_format: _memory_format | None = None
+    ) -> Tensor: ...
+    @overload
+    def to(
+        self,
+        device: _DeviceLike | None = None,
+        dtype: _dtype | None = None,
+        non_blocking: _bool = False,
+        copy: _bool = False,
+        *,
+        memory_format: _memory_format | None = None,
+    ) -> Tensor: ...
+    @overload
+    def to(
+        self,
+        other: Tensor,
+        non_blocking: _bool = False,
+        copy: _bool = False,
+        *,
+        memory_format: _memory_format | None = None,
+    ) -> Tensor: ...
+    def cpu(self, memory_format: _memory_format | None = None) -> Tensor: ...
+    def cuda(
+        self,
+        device: _DeviceLike | None = None,
+        non_blocking: _bool = False,
+        memory_format: _memory_format | None = None,
+    ) -> Tensor: ...
+    @overload
+    def type(self, dtype: None = None, non_blocking: _bool = False) -> _str: ...
+    @overload
+    def type(self, dtype: _dtype | _str | Any, non_blocking: _bool = False) -> Tensor: ...
+    def type_as(self, other: Tensor) -> Tensor: ...
+    def float(self, memory_format: _memory_format | None = None) -> Tensor: ...
+    def double(self, memory_format: _memory_format | None = None) -> Tensor: ...
+    def half(self, memory_format: _memory_format | None = None) -> Tensor: ...
+    def bfloat16(self, memory_format: _memory_format | None = None) -> Tensor: ...
+    def cfloat(self, memory_format: _memory_format | None = None) -> Tensor: ...
+    def cdouble(self, memory_format: _memory_format | None = None) -> Tensor: ...
+    def byte(self, memory_format: _memory_format | None = None) -> Tensor: ...
+    def char(self, memory_format: _memory_format | None = None) -> Tensor: ...
+    def short(self, memory_format: _memory_format | None = None) -> Tensor: ...
+    def int(self, memory_format: _memory_format | None = None) -> Tensor: ...
+    def long(self, memory_format: _memory_format | None = None) -> Tensor: ...
+    def bool(self, memory_format: _memory_format | None = None) -> Tensor: ...
+    def new(self, *args: Any) -> Tensor: ...
+    def new_tensor(
+        self,
+        data: Any,
+        dtype: _dtype | None = None,
+        device: _DeviceLike | None = None,
+        requires_grad: _bool = False,
+        pin_memory: _bool = False,
+    ) -> Tensor: ...
+    # rare methods
+    def apply_(self, callable: Callable[[Any], Any]) -> Self: ...
+    def map_(self, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Self: ...
+    def masked_copy_(self, mask: Tensor, source: Tensor) -> Self: ...
+    def module_load(self, other: Tensor, assign: _bool = False) -> Tensor: ...
+    def unique(
+        self,
+        sorted: _bool = True,
+        return_inverse: _bool = False,
+        return_counts: _bool = False,
+        dim: _int | None = None,
+    ) -> Any: ...
+    def unique_consecutive(
+        self, return_inverse: _bool = False, return_counts: _bool = False, dim: _int | None = None
+    ) -> Any: ...
+    # Python's protocols
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, memo: dict[_int, Any]) -> Self: ...
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]: ...
+    def __dir__(self) -> list[_str]: ...
+    def __buffer__(self, flags: _int, /) -> memoryview: ...
+    def __format__(self, spec: _str) -> _str: ...
     def __add__(self, other: Tensor | _Number, /) -> Tensor: ...
     def __radd__(self, other: Tensor | _Number, /) -> Tensor: ...
     def __iadd__(self, other: Tensor | _Number, /) -> Self: ...
@@ -104,6 +329,7 @@ class Tensor:
     def __imul__(self, other: Tensor | _Number, /) -> Self: ...
     def __truediv__(self, other: Tensor | _Number, /) -> Tensor: ...
     def __rtruediv__(self, other: Tensor | _Number, /) -> Tensor: ...
+    def __rdiv__(self, other: Tensor | _Number, /) -> Tensor: ...
     def __itruediv__(self, other: Tensor | _Number, /) -> Self: ...
     def __floordiv__(self, other: Tensor | _Number, /) -> Tensor: ...
     def __rfloordiv__(self, other: Tensor | _Number, /) -> Tensor: ...
@@ -111,9 +337,9 @@ class Tensor:
     def __mod__(self, other: Tensor | _Number, /) -> Tensor: ...
     def __rmod__(self, other: Tensor | _Number, /) -> Tensor: ...
     def __imod__(self, other: Tensor | _Number, /) -> Self: ...
-    def __pow__(self, other: Tensor | _Number, /) -> Tensor: ...
-    def __rpow__(self, other: Tensor | _Number, /) -> Tensor: ...
-    def __ipow__(self, other: Tensor | _Number, /) -> Self: ...
+    def __pow__(self, other: Tensor | _Number, mod: None = None, /) -> Tensor: ...
+    def __rpow__(self, other: Tensor | _Number, mod: None = None, /) -> Tensor: ...
+    def __ipow__(self, other: Tensor | _Number, /) -> Self: ...  # type: ignore[misc] # no third operand here
     def __matmul__(self, other: Tensor | _Number, /) -> Tensor: ...
     def __rmatmul__(self, other: Tensor | _Number, /) -> Tensor: ...
     def __and__(self, other: Tensor | _Number, /) -> Tensor: ...
@@ -151,54 +377,54 @@ class Tensor:
     def __iter__(self) -> Iterator[Tensor]: ...
     def __getitem__(self, index: Any, /) -> Tensor: ...
     def __setitem__(self, index: Any, value: Tensor | _Number | Sequence[Any], /) -> None: ...
-    def __contains__(self, element: Any, /) -> _bool: ...
-    # the methods that Python files attach
-    def __getattr__(self, name: _str) -> Any: ...
-    def _index_put_(self, indices: Sequence[Tensor], dims: _int | Sequence[_int], values: Tensor, accumulate: _bool = False) -> Tensor:
+    def __delitem__(self, index: Any, /) -> None: ...
+    def __contains__(self, element: Any) -> _bool: ...
+    def __reversed__(self) -> Tensor: ...
+    def _index_put_(self, indices: Sequence[Tensor], dims: _int | Sequence[_int], values: Tensor, accumulate: _bool = False) -> Self:
         """`values` written to, or added at, the places that `indices` into the dimensions `dims` name."""
     def abs(self) -> Tensor:
         """The magnitude of each element; of complex numbers too."""
-    def abs_(self) -> Tensor:
+    def abs_(self) -> Self:
         """The magnitude of each element; of complex numbers too."""
     def absolute(self) -> Tensor:
         """The magnitude of each element; of complex numbers too."""
-    def absolute_(self) -> Tensor:
+    def absolute_(self) -> Self:
         """The magnitude of each element; of complex numbers too."""
     def acos(self) -> Tensor:
         """The inverse cosine of each element; nan outside of -1 to 1."""
-    def acos_(self) -> Tensor:
+    def acos_(self) -> Self:
         """The inverse cosine of each element; nan outside of -1 to 1."""
     def acosh(self) -> Tensor:
         """The inverse hyperbolic cosine of each element; nan below 1."""
-    def acosh_(self) -> Tensor:
+    def acosh_(self) -> Self:
         """The inverse hyperbolic cosine of each element; nan below 1."""
     def add(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
         """Adds `other`, scaled by `alpha`, to `self`."""
-    def add_(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
+    def add_(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Self:
         """Adds `other`, scaled by `alpha`, to `self`."""
     def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
         """The sum of the products of two batches of matrices, added to a matrix, which broadcasts."""
-    def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
+    def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Self:
         """The sum of the products of two batches of matrices, added to a matrix, which broadcasts."""
     def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1) -> Tensor:
         """Adds a quotient, scaled by `value`."""
-    def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1) -> Tensor:
+    def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1) -> Self:
         """Adds a quotient, scaled by `value`."""
     def addcmul(self, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1) -> Tensor:
         """Adds a product, scaled by `value`."""
-    def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1) -> Tensor:
+    def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1) -> Self:
         """Adds a product, scaled by `value`."""
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
         """The product of two matrices added to a third, which broadcasts."""
-    def addmm_(self, mat1: Tensor, mat2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
+    def addmm_(self, mat1: Tensor, mat2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Self:
         """The product of two matrices added to a third, which broadcasts."""
     def addmv(self, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
         """The product of a matrix with a vector, added to another vector."""
-    def addmv_(self, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
+    def addmv_(self, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Self:
         """The product of a matrix with a vector, added to another vector."""
     def addr(self, vec1: Tensor, vec2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
         """The products of each pair of two vectors' elements, added to a matrix, which broadcasts."""
-    def addr_(self, vec1: Tensor, vec2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
+    def addr_(self, vec1: Tensor, vec2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Self:
         """The products of each pair of two vectors' elements, added to a matrix, which broadcasts."""
     def adjoint(self) -> Tensor:
         """Matrices transposed and conjugated: the last two dimensions change places."""
@@ -215,7 +441,7 @@ class Tensor:
         """The largest elements along one or several dimensions; equal ones share the gradient."""
     def amin(self, dim: _int | Sequence[_int] = ..., keepdim: _bool = False) -> Tensor:
         """The smallest elements along one or several dimensions; equal ones share the gradient."""
-    def aminmax(self, *, dim: _int | None = None, keepdim: _bool = False) -> _min_max:
+    def aminmax(self, *, dim: _int | None = None, keepdim: _bool = False) -> return_types.aminmax:
         """The smallest and the largest elements along `dim`, or of all."""
     def angle(self) -> Tensor:
         """The angle of each element in the complex plane: of real numbers 0, or pi below zero."""
@@ -228,31 +454,31 @@ class Tensor:
     def any(self, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False) -> Tensor: ...
     def arccos(self) -> Tensor:
         """The inverse cosine of each element; nan outside of -1 to 1."""
-    def arccos_(self) -> Tensor:
+    def arccos_(self) -> Self:
         """The inverse cosine of each element; nan outside of -1 to 1."""
     def arccosh(self) -> Tensor:
         """The inverse hyperbolic cosine of each element; nan below 1."""
-    def arccosh_(self) -> Tensor:
+    def arccosh_(self) -> Self:
         """The inverse hyperbolic cosine of each element; nan below 1."""
     def arcsin(self) -> Tensor:
         """The inverse sine of each element; nan outside of -1 to 1."""
-    def arcsin_(self) -> Tensor:
+    def arcsin_(self) -> Self:
         """The inverse sine of each element; nan outside of -1 to 1."""
     def arcsinh(self) -> Tensor:
         """The inverse hyperbolic sine of each element."""
-    def arcsinh_(self) -> Tensor:
+    def arcsinh_(self) -> Self:
         """The inverse hyperbolic sine of each element."""
     def arctan(self) -> Tensor:
         """The inverse tangent of each element."""
     def arctan2(self, other: Tensor) -> Tensor:
         """The angle of the point whose ordinate is `self` and whose abscissa is `other`."""
-    def arctan2_(self, other: Tensor) -> Tensor:
+    def arctan2_(self, other: Tensor) -> Self:
         """The angle of the point whose ordinate is `self` and whose abscissa is `other`."""
-    def arctan_(self) -> Tensor:
+    def arctan_(self) -> Self:
         """The inverse tangent of each element."""
     def arctanh(self) -> Tensor:
         """The inverse hyperbolic tangent of each element; nan outside of -1 to 1."""
-    def arctanh_(self) -> Tensor:
+    def arctanh_(self) -> Self:
         """The inverse hyperbolic tangent of each element; nan outside of -1 to 1."""
     def argmax(self, dim: _int | None = None, keepdim: _bool = False) -> Tensor:
         """Where the largest element along `dim` first stands, or the largest of all in row-major order."""
@@ -267,33 +493,33 @@ class Tensor:
         """The coordinates of the elements that are not zero, one row each."""
     def as_strided(self, size: _int | Sequence[_int], stride: _int | Sequence[_int], storage_offset: _int | None = None) -> Tensor:
         """A view of the storage with any sizes and strides (counted in elements, possibly negative)."""
-    def as_strided_(self, size: _int | Sequence[_int], stride: _int | Sequence[_int], storage_offset: _int | None = None) -> Tensor:
+    def as_strided_(self, size: _int | Sequence[_int], stride: _int | Sequence[_int], storage_offset: _int | None = None) -> Self:
         """A view of the storage with any sizes and strides (counted in elements, possibly negative)."""
     def as_strided_scatter(self, src: Tensor, size: _int | Sequence[_int], stride: _int | Sequence[_int], storage_offset: _int | None = None) -> Tensor:
         """A row-major copy with `src` in place of the elements that sizes, strides and offset name."""
     def asin(self) -> Tensor:
         """The inverse sine of each element; nan outside of -1 to 1."""
-    def asin_(self) -> Tensor:
+    def asin_(self) -> Self:
         """The inverse sine of each element; nan outside of -1 to 1."""
     def asinh(self) -> Tensor:
         """The inverse hyperbolic sine of each element."""
-    def asinh_(self) -> Tensor:
+    def asinh_(self) -> Self:
         """The inverse hyperbolic sine of each element."""
     def atan(self) -> Tensor:
         """The inverse tangent of each element."""
     def atan2(self, other: Tensor) -> Tensor:
         """The angle of the point whose ordinate is `self` and whose abscissa is `other`."""
-    def atan2_(self, other: Tensor) -> Tensor:
+    def atan2_(self, other: Tensor) -> Self:
         """The angle of the point whose ordinate is `self` and whose abscissa is `other`."""
-    def atan_(self) -> Tensor:
+    def atan_(self) -> Self:
         """The inverse tangent of each element."""
     def atanh(self) -> Tensor:
         """The inverse hyperbolic tangent of each element; nan outside of -1 to 1."""
-    def atanh_(self) -> Tensor:
+    def atanh_(self) -> Self:
         """The inverse hyperbolic tangent of each element; nan outside of -1 to 1."""
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
         """Products of two batches of matrices, pair by pair, added to a third batch, which broadcasts."""
-    def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
+    def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Self:
         """Products of two batches of matrices, pair by pair, added to a third batch, which broadcasts."""
     @overload
     def bernoulli(self, *, generator: Generator | None = None) -> Tensor:
@@ -309,27 +535,27 @@ class Tensor:
         """How often each of 0, 1, 2, .. occurs, or the sum of its weights."""
     def bitwise_and(self, other: Tensor | _Number) -> Tensor:
         """The bits that both operands have; of bool the logical and."""
-    def bitwise_and_(self, other: Tensor | _Number) -> Tensor:
+    def bitwise_and_(self, other: Tensor | _Number) -> Self:
         """The bits that both operands have; of bool the logical and."""
     def bitwise_left_shift(self, other: Tensor | _Number) -> Tensor:
         """The bits moved up by `other` places."""
-    def bitwise_left_shift_(self, other: Tensor | _Number) -> Tensor:
+    def bitwise_left_shift_(self, other: Tensor | _Number) -> Self:
         """The bits moved up by `other` places."""
     def bitwise_not(self) -> Tensor:
         """The other bits of each element; of bool the logical not."""
-    def bitwise_not_(self) -> Tensor:
+    def bitwise_not_(self) -> Self:
         """The other bits of each element; of bool the logical not."""
     def bitwise_or(self, other: Tensor | _Number) -> Tensor:
         """The bits that either operand has; of bool the logical or."""
-    def bitwise_or_(self, other: Tensor | _Number) -> Tensor:
+    def bitwise_or_(self, other: Tensor | _Number) -> Self:
         """The bits that either operand has; of bool the logical or."""
     def bitwise_right_shift(self, other: Tensor | _Number) -> Tensor:
         """The bits moved down by `other` places; the sign stays."""
-    def bitwise_right_shift_(self, other: Tensor | _Number) -> Tensor:
+    def bitwise_right_shift_(self, other: Tensor | _Number) -> Self:
         """The bits moved down by `other` places; the sign stays."""
     def bitwise_xor(self, other: Tensor | _Number) -> Tensor:
         """The bits that exactly one operand has; of bool whether they differ."""
-    def bitwise_xor_(self, other: Tensor | _Number) -> Tensor:
+    def bitwise_xor_(self, other: Tensor | _Number) -> Self:
         """The bits that exactly one operand has; of bool whether they differ."""
     def bmm(self, mat2: Tensor) -> Tensor:
         """Products of the matrices of two batches, pair by pair."""
@@ -342,13 +568,13 @@ class Tensor:
         """Fills the tensor with numbers of the Cauchy distribution."""
     def ceil(self) -> Tensor:
         """The smallest integer that is not below each element."""
-    def ceil_(self) -> Tensor:
+    def ceil_(self) -> Self:
         """The smallest integer that is not below each element."""
     def chunk(self, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
         """Views of equal length along `dim`, at most `chunks` of them; the last may be shorter."""
     def clamp(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
         """Limits elements to `min .. max`, numbers or tensors; one of the two may be left away. nan stays."""
-    def clamp_(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
+    def clamp_(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Self:
         """Limits elements to `min .. max`, numbers or tensors; one of the two may be left away. nan stays."""
     @overload
     def clamp_max(self, max: Tensor) -> Tensor:
@@ -356,64 +582,61 @@ class Tensor:
     @overload
     def clamp_max(self, max: _Number) -> Tensor: ...
     @overload
-    def clamp_max_(self, max: Tensor) -> Tensor:
+    def clamp_max_(self, max: Tensor) -> Self:
         """Lowers elements to those of `max`."""
     @overload
-    def clamp_max_(self, max: _Number) -> Tensor: ...
+    def clamp_max_(self, max: _Number) -> Self: ...
     @overload
     def clamp_min(self, min: Tensor) -> Tensor:
         """Raises elements to those of `min`."""
     @overload
     def clamp_min(self, min: _Number) -> Tensor: ...
     @overload
-    def clamp_min_(self, min: Tensor) -> Tensor:
+    def clamp_min_(self, min: Tensor) -> Self:
         """Raises elements to those of `min`."""
     @overload
-    def clamp_min_(self, min: _Number) -> Tensor: ...
+    def clamp_min_(self, min: _Number) -> Self: ...
     def clip(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
         """Limits elements to `min .. max`, numbers or tensors; one of the two may be left away. nan stays."""
-    def clip_(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
+    def clip_(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Self:
         """Limits elements to `min .. max`, numbers or tensors; one of the two may be left away. nan stays."""
-    def clone(self, *, memory_format: memory_format | None = None) -> Tensor:
+    def clone(self, *, memory_format: _memory_format | None = None) -> Tensor:
         """A copy in memory of its own, in the same order of dimensions; gradients flow through it."""
     def conj(self) -> Tensor:
         """The complex conjugate; of a real tensor the tensor itself. It is computed at once."""
     def conj_physical(self) -> Tensor:
         """The complex conjugate; of a real tensor the tensor itself."""
-    def conj_physical_(self) -> Tensor:
+    def conj_physical_(self) -> Self:
         """The complex conjugate; of a real tensor the tensor itself."""
-    def contiguous(self, *, memory_format: memory_format | None = None) -> Tensor:
+    def contiguous(self, *, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor in row-major memory: itself if it already is, else a copy."""
-    def copy_(self, src: Tensor, non_blocking: _bool = False) -> Tensor:
+    def copy_(self, src: Tensor, non_blocking: _bool = False) -> Self:
         """Overwrites the elements with those of `src`, broadcast and cast."""
     def copysign(self, other: Tensor | _Number) -> Tensor:
         """The magnitudes of `self` with the signs of `other`."""
-    def copysign_(self, other: Tensor | _Number) -> Tensor:
+    def copysign_(self, other: Tensor | _Number) -> Self:
         """The magnitudes of `self` with the signs of `other`."""
     def cos(self) -> Tensor:
         """The cosine of each element, in radians."""
-    def cos_(self) -> Tensor:
+    def cos_(self) -> Self:
         """The cosine of each element, in radians."""
     def cosh(self) -> Tensor:
         """The hyperbolic cosine of each element."""
-    def cosh_(self) -> Tensor:
+    def cosh_(self) -> Self:
         """The hyperbolic cosine of each element."""
-    @overload
     def count_nonzero(self, dim: _int | Sequence[_int] | None = None) -> Tensor:
         """How many elements along `dim` (all dimensions by default) are not zero."""
-    @overload
-    def count_nonzero(self, *dim: _int) -> Tensor: ...
-    def cummax(self, dim: _int) -> _values_indices:
+    def cummax(self, dim: _int) -> return_types.cummax:
         """The largest element so far along `dim`, and where it stands (the last of equals)."""
-    def cummin(self, dim: _int) -> _values_indices:
+    def cummin(self, dim: _int) -> return_types.cummin:
         """The smallest element so far along `dim`, and where it stands (the last of equals)."""
     def cumprod(self, dim: _int, *, dtype: _dtype | None = None) -> Tensor:
         """The running products along `dim`; integers and bool multiply in int64."""
-    def cumprod_(self, dim: _int, *, dtype: _dtype | None = None) -> Tensor:
+    def cumprod_(self, dim: _int, *, dtype: _dtype | None = None) -> Self:
         """The running products along `dim`; integers and bool multiply in int64."""
     def cumsum(self, dim: _int, *, dtype: _dtype | None = None) -> Tensor:
         """The running sums along `dim`; integers and bool add up in int64."""
-    def cumsum_(self, dim: _int, *, dtype: _dtype | None = None) -> Tensor:
+    def cumsum_(self, dim: _int, *, dtype: _dtype | None = None) -> Self:
         """The running sums along `dim`; integers and bool add up in int64."""
     def diag(self, diagonal: _int = 0) -> Tensor:
         """A vector on the diagonal of a matrix, or a matrix's diagonal as a vector, copied."""
@@ -429,7 +652,7 @@ class Tensor:
         """The differences of neighbours along `dim`, `n` times over."""
     def digamma(self) -> Tensor:
         """The derivative of the logarithm of the gamma function."""
-    def digamma_(self) -> Tensor:
+    def digamma_(self) -> Self:
         """The derivative of the logarithm of the gamma function."""
     def dist(self, other: Tensor, p: _Number = 2) -> Tensor:
         """The norm of the difference."""
@@ -439,23 +662,23 @@ class Tensor:
     @overload
     def div(self, other: Tensor | _Number, *, rounding_mode: _str | None) -> Tensor: ...
     @overload
-    def div_(self, other: Tensor | _Number) -> Tensor:
+    def div_(self, other: Tensor | _Number) -> Self:
         """Divides element by element; integers give the default float dtype."""
     @overload
-    def div_(self, other: Tensor | _Number, *, rounding_mode: _str | None) -> Tensor: ...
+    def div_(self, other: Tensor | _Number, *, rounding_mode: _str | None) -> Self: ...
     @overload
     def divide(self, other: Tensor | _Number) -> Tensor:
         """Divides element by element; integers give the default float dtype."""
     @overload
     def divide(self, other: Tensor | _Number, *, rounding_mode: _str | None) -> Tensor: ...
     @overload
-    def divide_(self, other: Tensor | _Number) -> Tensor:
+    def divide_(self, other: Tensor | _Number) -> Self:
         """Divides element by element; integers give the default float dtype."""
     @overload
-    def divide_(self, other: Tensor | _Number, *, rounding_mode: _str | None) -> Tensor: ...
+    def divide_(self, other: Tensor | _Number, *, rounding_mode: _str | None) -> Self: ...
     def dot(self, tensor: Tensor) -> Tensor:
         """The sum of the products of two vectors' elements."""
-    def dropout_(self, p: _float, train: _bool) -> Tensor:
+    def dropout_(self, p: _float, train: _bool) -> Self:
         """In training, zeroes each element with probability `p` and divides the rest by `1 - p`; else the input itself."""
     @overload
     def dsplit(self, sections: _int) -> tuple[Tensor, ...]:
@@ -466,29 +689,29 @@ class Tensor:
     def dsplit(self, *indices: _int) -> tuple[Tensor, ...]: ...
     def eq(self, other: Tensor | _Number) -> Tensor:
         """Whether elements are equal; nan equals nothing."""
-    def eq_(self, other: Tensor | _Number) -> Tensor:
+    def eq_(self, other: Tensor | _Number) -> Self:
         """Whether elements are equal; nan equals nothing."""
     def equal(self, other: Tensor) -> _bool:
         """Whether two tensors have the same shape and the same elements; NaN equals nothing."""
     def erf(self) -> Tensor:
         """The error function of each element."""
-    def erf_(self) -> Tensor:
+    def erf_(self) -> Self:
         """The error function of each element."""
     def erfc(self) -> Tensor:
         """One minus the error function, with small relative error where that is near one."""
-    def erfc_(self) -> Tensor:
+    def erfc_(self) -> Self:
         """One minus the error function, with small relative error where that is near one."""
     def erfinv(self) -> Tensor:
         """The inverse of the error function, between -1 and 1."""
-    def erfinv_(self) -> Tensor:
+    def erfinv_(self) -> Self:
         """The inverse of the error function, between -1 and 1."""
     def exp(self) -> Tensor:
         """The exponential of each element."""
     def exp2(self) -> Tensor:
         """Two to the power of each element."""
-    def exp2_(self) -> Tensor:
+    def exp2_(self) -> Self:
         """Two to the power of each element."""
-    def exp_(self) -> Tensor:
+    def exp_(self) -> Self:
         """The exponential of each element."""
     @overload
     def expand(self, size: _int | Sequence[_int], *, implicit: _bool = False) -> Tensor:
@@ -499,7 +722,7 @@ class Tensor:
         """A view stretched to the shape of `other`."""
     def expm1(self) -> Tensor:
         """The exponential minus one, exact near zero."""
-    def expm1_(self) -> Tensor:
+    def expm1_(self) -> Self:
         """The exponential minus one, exact near zero."""
     def exponential_(self, lambd: _float = 1, *, generator: Generator | None = None) -> Tensor:
         """Fills the tensor with exponentially distributed numbers of the rate `lambd`."""
@@ -510,7 +733,7 @@ class Tensor:
     def fill_(self, value: Tensor) -> Tensor: ...
     def fix(self) -> Tensor:
         """Each element rounded towards zero."""
-    def fix_(self) -> Tensor:
+    def fix_(self) -> Self:
         """Each element rounded towards zero."""
     def flatten(self, start_dim: _int = 0, end_dim: _int = -1) -> Tensor:
         """The dimensions from `start_dim` to `end_dim` joined into one."""
@@ -525,15 +748,15 @@ class Tensor:
         """A copy with the rows in reverse."""
     def float_power(self, exponent: Tensor | _Number) -> Tensor:
         """The power in double precision, whatever the operands' dtypes."""
-    def float_power_(self, exponent: Tensor | _Number) -> Tensor:
+    def float_power_(self, exponent: Tensor | _Number) -> Self:
         """The power in double precision, whatever the operands' dtypes."""
     def floor(self) -> Tensor:
         """The greatest integer that is not above each element."""
-    def floor_(self) -> Tensor:
+    def floor_(self) -> Self:
         """The greatest integer that is not above each element."""
     def floor_divide(self, other: Tensor | _Number) -> Tensor:
         """The quotient, rounded downwards."""
-    def floor_divide_(self, other: Tensor | _Number) -> Tensor:
+    def floor_divide_(self, other: Tensor | _Number) -> Self:
         """The quotient, rounded downwards."""
     def fmax(self, other: Tensor) -> Tensor:
         """The larger of two elements; a number is preferred to nan."""
@@ -541,21 +764,21 @@ class Tensor:
         """The smaller of two elements; a number is preferred to nan."""
     def fmod(self, other: Tensor | _Number) -> Tensor:
         """The remainder with the sign of the dividend, as C's `fmod`."""
-    def fmod_(self, other: Tensor | _Number) -> Tensor:
+    def fmod_(self, other: Tensor | _Number) -> Self:
         """The remainder with the sign of the dividend, as C's `fmod`."""
     def frac(self) -> Tensor:
         """What is behind the point of each element, with its sign."""
-    def frac_(self) -> Tensor:
+    def frac_(self) -> Self:
         """What is behind the point of each element, with its sign."""
     def gather(self, dim: _int, index: Tensor, *, sparse_grad: _bool = False) -> Tensor:
         """Reads along `dim` at the places that `index` names, one for each element of the result."""
     def gcd(self, other: Tensor) -> Tensor:
         """The greatest common divisor."""
-    def gcd_(self, other: Tensor) -> Tensor:
+    def gcd_(self, other: Tensor) -> Self:
         """The greatest common divisor."""
     def ge(self, other: Tensor | _Number) -> Tensor:
         """Whether `self` is at least `other`."""
-    def ge_(self, other: Tensor | _Number) -> Tensor:
+    def ge_(self, other: Tensor | _Number) -> Self:
         """Whether `self` is at least `other`."""
     def geometric_(self, p: _float, *, generator: Generator | None = None) -> Tensor:
         """Fills the tensor with the number of tries that the first success of probability `p` takes."""
@@ -563,21 +786,21 @@ class Tensor:
         """The products of each pair of two vectors' elements."""
     def greater(self, other: Tensor | _Number) -> Tensor:
         """Whether `self` is greater than `other`."""
-    def greater_(self, other: Tensor | _Number) -> Tensor:
+    def greater_(self, other: Tensor | _Number) -> Self:
         """Whether `self` is greater than `other`."""
     def greater_equal(self, other: Tensor | _Number) -> Tensor:
         """Whether `self` is at least `other`."""
-    def greater_equal_(self, other: Tensor | _Number) -> Tensor:
+    def greater_equal_(self, other: Tensor | _Number) -> Self:
         """Whether `self` is at least `other`."""
     def gt(self, other: Tensor | _Number) -> Tensor:
         """Whether `self` is greater than `other`."""
-    def gt_(self, other: Tensor | _Number) -> Tensor:
+    def gt_(self, other: Tensor | _Number) -> Self:
         """Whether `self` is greater than `other`."""
     def hardshrink(self, lambd: _Number = 0.5) -> Tensor:
         """Each element, or zero where its magnitude is at most `lambd`."""
     def heaviside(self, values: Tensor) -> Tensor:
         """The step function: 0 below zero, `values` at zero, 1 above."""
-    def heaviside_(self, values: Tensor) -> Tensor:
+    def heaviside_(self, values: Tensor) -> Self:
         """The step function: 0 below zero, `values` at zero, 1 above."""
     def histc(self, bins: _int = 100, min: _Number = 0, max: _Number = 0) -> Tensor:
         """How many elements fall into each of `bins` equal parts of `min` to `max` (of the elements' own range where those are equal)."""
@@ -590,15 +813,15 @@ class Tensor:
     def hsplit(self, *indices: _int) -> tuple[Tensor, ...]: ...
     def hypot(self, other: Tensor) -> Tensor:
         """The length of the hypotenuse."""
-    def hypot_(self, other: Tensor) -> Tensor:
+    def hypot_(self, other: Tensor) -> Self:
         """The length of the hypotenuse."""
     def index_add(self, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1) -> Tensor:
         """A copy with the slices of `source`, scaled by `alpha`, added to those of `dim` that `index` names."""
-    def index_add_(self, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1) -> Tensor:
+    def index_add_(self, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1) -> Self:
         """A copy with the slices of `source`, scaled by `alpha`, added to those of `dim` that `index` names."""
     def index_copy(self, dim: _int, index: Tensor, source: Tensor) -> Tensor:
         """A copy with the slices of `source` in place of those of `dim` that `index` names."""
-    def index_copy_(self, dim: _int, index: Tensor, source: Tensor) -> Tensor:
+    def index_copy_(self, dim: _int, index: Tensor, source: Tensor) -> Self:
         """A copy with the slices of `source` in place of those of `dim` that `index` names."""
     @overload
     def index_fill(self, dim: _int, index: Tensor, value: Tensor) -> Tensor:
@@ -606,17 +829,17 @@ class Tensor:
     @overload
     def index_fill(self, dim: _int, index: Tensor, value: _Number) -> Tensor: ...
     @overload
-    def index_fill_(self, dim: _int, index: Tensor, value: Tensor) -> Tensor:
+    def index_fill_(self, dim: _int, index: Tensor, value: Tensor) -> Self:
         """A copy with the number of a 0-d tensor in the slices of `dim` that `index` names."""
     @overload
-    def index_fill_(self, dim: _int, index: Tensor, value: _Number) -> Tensor: ...
+    def index_fill_(self, dim: _int, index: Tensor, value: _Number) -> Self: ...
     def index_put(self, indices: Sequence[Tensor], values: Tensor, accumulate: _bool = False) -> Tensor:
         """A copy with `values` written to, or added at, the places that a tuple of index tensors names."""
     def index_put_(self, indices: Sequence[Tensor], values: Tensor, accumulate: _bool = False) -> Tensor:
         """`index_put` in place."""
     def index_reduce(self, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
         """A copy with the slices of `source` reduced (`prod`, `mean`, `amax`, `amin`) into those of `dim` that `index` names."""
-    def index_reduce_(self, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
+    def index_reduce_(self, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True) -> Self:
         """A copy with the slices of `source` reduced (`prod`, `mean`, `amax`, `amin`) into those of `dim` that `index` names."""
     def index_select(self, dim: _int, index: Tensor) -> Tensor:
         """The slices of `dim` that a vector of indices names, in its order."""
@@ -636,47 +859,47 @@ class Tensor:
         """Whether each element is positive infinity."""
     def isreal(self) -> Tensor:
         """Whether each element has no imaginary part."""
-    def kthvalue(self, k: _int, dim: _int = -1, keepdim: _bool = False) -> _values_indices:
+    def kthvalue(self, k: _int, dim: _int = -1, keepdim: _bool = False) -> return_types.kthvalue:
         """The `k`-th smallest element along `dim`, counted from one, and where it stands."""
     def lcm(self, other: Tensor) -> Tensor:
         """The least common multiple."""
-    def lcm_(self, other: Tensor) -> Tensor:
+    def lcm_(self, other: Tensor) -> Self:
         """The least common multiple."""
     def le(self, other: Tensor | _Number) -> Tensor:
         """Whether `self` is at most `other`."""
-    def le_(self, other: Tensor | _Number) -> Tensor:
+    def le_(self, other: Tensor | _Number) -> Self:
         """Whether `self` is at most `other`."""
     def lerp(self, end: Tensor, weight: Tensor | _Number) -> Tensor:
         """The point between `self` and `end` at `weight`."""
-    def lerp_(self, end: Tensor, weight: Tensor | _Number) -> Tensor:
+    def lerp_(self, end: Tensor, weight: Tensor | _Number) -> Self:
         """The point between `self` and `end` at `weight`."""
     def less(self, other: Tensor | _Number) -> Tensor:
         """Whether `self` is less than `other`."""
-    def less_(self, other: Tensor | _Number) -> Tensor:
+    def less_(self, other: Tensor | _Number) -> Self:
         """Whether `self` is less than `other`."""
     def less_equal(self, other: Tensor | _Number) -> Tensor:
         """Whether `self` is at most `other`."""
-    def less_equal_(self, other: Tensor | _Number) -> Tensor:
+    def less_equal_(self, other: Tensor | _Number) -> Self:
         """Whether `self` is at most `other`."""
     def lgamma(self) -> Tensor:
         """The logarithm of the magnitude of the gamma function."""
-    def lgamma_(self) -> Tensor:
+    def lgamma_(self) -> Self:
         """The logarithm of the magnitude of the gamma function."""
     def log(self) -> Tensor:
         """The natural logarithm of each element."""
     def log10(self) -> Tensor:
         """The logarithm to base 10 of each element."""
-    def log10_(self) -> Tensor:
+    def log10_(self) -> Self:
         """The logarithm to base 10 of each element."""
     def log1p(self) -> Tensor:
         """The natural logarithm of one plus each element, exact near zero."""
-    def log1p_(self) -> Tensor:
+    def log1p_(self) -> Self:
         """The natural logarithm of one plus each element, exact near zero."""
     def log2(self) -> Tensor:
         """The logarithm to base 2 of each element."""
-    def log2_(self) -> Tensor:
+    def log2_(self) -> Self:
         """The logarithm to base 2 of each element."""
-    def log_(self) -> Tensor:
+    def log_(self) -> Self:
         """The natural logarithm of each element."""
     def log_normal_(self, mean: _float = 1, std: _float = 2, *, generator: Generator | None = None) -> Tensor:
         """Fills the tensor with numbers whose logarithm is normally distributed."""
@@ -690,29 +913,29 @@ class Tensor:
         """The logarithms of the running sums of exponentials along `dim`."""
     def logical_and(self, other: Tensor) -> Tensor:
         """Whether both elements are true."""
-    def logical_and_(self, other: Tensor) -> Tensor:
+    def logical_and_(self, other: Tensor) -> Self:
         """Whether both elements are true."""
     def logical_not(self) -> Tensor:
         """Whether each element is zero."""
-    def logical_not_(self) -> Tensor:
+    def logical_not_(self) -> Self:
         """Whether each element is zero."""
     def logical_or(self, other: Tensor) -> Tensor:
         """Whether either element is true."""
-    def logical_or_(self, other: Tensor) -> Tensor:
+    def logical_or_(self, other: Tensor) -> Self:
         """Whether either element is true."""
     def logical_xor(self, other: Tensor) -> Tensor:
         """Whether exactly one element is true."""
-    def logical_xor_(self, other: Tensor) -> Tensor:
+    def logical_xor_(self, other: Tensor) -> Self:
         """Whether exactly one element is true."""
     def logit(self, eps: _float | None = None) -> Tensor:
         """The inverse of the logistic function; with `eps` elements are first limited to `eps .. 1 - eps`."""
-    def logit_(self, eps: _float | None = None) -> Tensor:
+    def logit_(self, eps: _float | None = None) -> Self:
         """The inverse of the logistic function; with `eps` elements are first limited to `eps .. 1 - eps`."""
     def logsumexp(self, dim: _int | Sequence[_int], keepdim: _bool = False) -> Tensor:
         """The logarithm of the sum of exponentials along one or several dimensions, taken so that nothing overflows."""
     def lt(self, other: Tensor | _Number) -> Tensor:
         """Whether `self` is less than `other`."""
-    def lt_(self, other: Tensor | _Number) -> Tensor:
+    def lt_(self, other: Tensor | _Number) -> Self:
         """Whether `self` is less than `other`."""
     @overload
     def masked_fill(self, mask: Tensor, value: Tensor) -> Tensor:
@@ -720,13 +943,13 @@ class Tensor:
     @overload
     def masked_fill(self, mask: Tensor, value: _Number) -> Tensor: ...
     @overload
-    def masked_fill_(self, mask: Tensor, value: Tensor) -> Tensor:
+    def masked_fill_(self, mask: Tensor, value: Tensor) -> Self:
         """The number of a 0-d tensor where `mask`, which broadcasts, is true."""
     @overload
-    def masked_fill_(self, mask: Tensor, value: _Number) -> Tensor: ...
+    def masked_fill_(self, mask: Tensor, value: _Number) -> Self: ...
     def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
         """A copy with the elements of `source`, in order, where `mask` is true; tensor and mask broadcast."""
-    def masked_scatter_(self, mask: Tensor, source: Tensor) -> Tensor:
+    def masked_scatter_(self, mask: Tensor, source: Tensor) -> Self:
         """The elements of `source`, in order, where `mask`, which broadcasts, is true."""
     def masked_select(self, mask: Tensor) -> Tensor:
         """The elements where `mask` is true, in row-major order; both broadcast."""
@@ -736,7 +959,7 @@ class Tensor:
     def max(self, other: Tensor) -> Tensor:
         """The larger of two elements, as `maximum`."""
     @overload
-    def max(self, dim: _int, keepdim: _bool = False) -> _values_indices: ...
+    def max(self, dim: _int, keepdim: _bool = False) -> return_types.max: ...
     @overload
     def max(self) -> Tensor: ...
     def maximum(self, other: Tensor) -> Tensor:
@@ -750,19 +973,19 @@ class Tensor:
     def median(self) -> Tensor:
         """The median of all elements, the lower one of two; NaN if any element is."""
     @overload
-    def median(self, dim: _int, keepdim: _bool = False) -> _values_indices: ...
+    def median(self, dim: _int, keepdim: _bool = False) -> return_types.median: ...
     @overload
     def min(self, other: Tensor) -> Tensor:
         """The smaller of two elements, as `minimum`."""
     @overload
-    def min(self, dim: _int, keepdim: _bool = False) -> _values_indices: ...
+    def min(self, dim: _int, keepdim: _bool = False) -> return_types.min: ...
     @overload
     def min(self) -> Tensor: ...
     def minimum(self, other: Tensor) -> Tensor:
         """The smaller of two elements; nan if either is."""
     def mm(self, mat2: Tensor) -> Tensor:
         """The product of two matrices."""
-    def mode(self, dim: _int = -1, keepdim: _bool = False) -> _values_indices:
+    def mode(self, dim: _int = -1, keepdim: _bool = False) -> return_types.mode:
         """The most frequent element along `dim` (the smallest of several), and where it last stands."""
     def moveaxis(self, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
         """A view with some dimensions moved to other places; the rest keeps its order."""
@@ -772,19 +995,19 @@ class Tensor:
         """The elements in order along the first dimension."""
     def mul(self, other: Tensor | _Number) -> Tensor:
         """Multiplies element by element."""
-    def mul_(self, other: Tensor | _Number) -> Tensor:
+    def mul_(self, other: Tensor | _Number) -> Self:
         """Multiplies element by element."""
     def multinomial(self, num_samples: _int, replacement: _bool = False, *, generator: Generator | None = None) -> Tensor:
         """Indices drawn with the tensor's elements, or each row's, as weights."""
     def multiply(self, other: Tensor | _Number) -> Tensor:
         """Multiplies element by element."""
-    def multiply_(self, other: Tensor | _Number) -> Tensor:
+    def multiply_(self, other: Tensor | _Number) -> Self:
         """Multiplies element by element."""
     def mv(self, vec: Tensor) -> Tensor:
         """The product of a matrix with a vector."""
     def nan_to_num(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Tensor:
         """Replaces nan (by 0 unless given) and the infinities (by the greatest and smallest numbers unless given)."""
-    def nan_to_num_(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Tensor:
+    def nan_to_num_(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Self:
         """Replaces nan (by 0 unless given) and the infinities (by the greatest and smallest numbers unless given)."""
     def nanmean(self, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None) -> Tensor:
         """The means along `dim` (all dimensions by default) of the elements that are not NaN."""
@@ -792,7 +1015,7 @@ class Tensor:
     def nanmedian(self) -> Tensor:
         """The median of the elements that are not NaN."""
     @overload
-    def nanmedian(self, dim: _int, keepdim: _bool = False) -> _values_indices: ...
+    def nanmedian(self, dim: _int, keepdim: _bool = False) -> return_types.nanmedian: ...
     @overload
     def nanquantile(self, q: Tensor, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = ...) -> Tensor:
         """The quantiles of the elements that are not NaN at each fraction of `q`, along a new first dimension."""
@@ -809,35 +1032,35 @@ class Tensor:
         """The view of the same name, copied into memory of its own."""
     def ne(self, other: Tensor | _Number) -> Tensor:
         """Whether elements differ."""
-    def ne_(self, other: Tensor | _Number) -> Tensor:
+    def ne_(self, other: Tensor | _Number) -> Self:
         """Whether elements differ."""
     def neg(self) -> Tensor:
         """The negative of each element."""
-    def neg_(self) -> Tensor:
+    def neg_(self) -> Self:
         """The negative of each element."""
     def negative(self) -> Tensor:
         """The negative of each element."""
-    def negative_(self) -> Tensor:
+    def negative_(self) -> Self:
         """The negative of each element."""
     @overload
-    def new_empty(self, size: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    def new_empty(self, size: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
         """`empty` with this tensor's dtype and device."""
     @overload
-    def new_empty(self, *size: _int, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor: ...
-    def new_empty_strided(self, size: _int | Sequence[_int], stride: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    def new_empty(self, *size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor: ...
+    def new_empty_strided(self, size: _int | Sequence[_int], stride: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
         """`empty_strided` with this tensor's dtype and device."""
-    def new_full(self, size: _int | Sequence[_int], fill_value: _Number, *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    def new_full(self, size: _int | Sequence[_int], fill_value: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
         """`full` with this tensor's dtype and device."""
     @overload
-    def new_ones(self, size: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    def new_ones(self, size: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
         """`ones` with this tensor's dtype and device."""
     @overload
-    def new_ones(self, *size: _int, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor: ...
+    def new_ones(self, *size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor: ...
     @overload
-    def new_zeros(self, size: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    def new_zeros(self, size: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
         """`zeros` with this tensor's dtype and device."""
     @overload
-    def new_zeros(self, *size: _int, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor: ...
+    def new_zeros(self, *size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor: ...
     def nonzero(self, *, as_tuple: _bool = False) -> Tensor:
         """The coordinates of the elements that are not zero, one row each, in row-major order."""
     def nonzero_static(self, *, size: _int, fill_value: _int = -1) -> Tensor:
@@ -851,7 +1074,7 @@ class Tensor:
         """Fills the tensor with normally distributed numbers."""
     def not_equal(self, other: Tensor | _Number) -> Tensor:
         """Whether elements differ."""
-    def not_equal_(self, other: Tensor | _Number) -> Tensor:
+    def not_equal_(self, other: Tensor | _Number) -> Self:
         """Whether elements differ."""
     def outer(self, vec2: Tensor) -> Tensor:
         """The products of each pair of two vectors' elements."""
@@ -862,7 +1085,7 @@ class Tensor:
     def permute(self, *dims: _int) -> Tensor: ...
     def polygamma(self, n: _int) -> Tensor:
         """The `n`-th derivative of `digamma`."""
-    def polygamma_(self, n: _int) -> Tensor:
+    def polygamma_(self, n: _int) -> Self:
         """The `n`-th derivative of `digamma`."""
     def positive(self) -> Tensor:
         """The tensor itself."""
@@ -872,10 +1095,10 @@ class Tensor:
     @overload
     def pow(self, exponent: _Number) -> Tensor: ...
     @overload
-    def pow_(self, exponent: Tensor) -> Tensor:
+    def pow_(self, exponent: Tensor) -> Self:
         """Each element to the power of the element of `exponent`."""
     @overload
-    def pow_(self, exponent: _Number) -> Tensor: ...
+    def pow_(self, exponent: _Number) -> Self: ...
     @overload
     def prod(self, *, dtype: _dtype | None = None) -> Tensor:
         """The product of all elements; integers and bool multiply in int64."""
@@ -883,7 +1106,7 @@ class Tensor:
     def prod(self, dim: _int, keepdim: _bool = False, *, dtype: _dtype | None = None) -> Tensor: ...
     def put(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
         """A copy with the elements of `source` written to, or added at, indices into the row-major order."""
-    def put_(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
+    def put_(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Self:
         """A copy with the elements of `source` written to, or added at, indices into the row-major order."""
     @overload
     def quantile(self, q: Tensor, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = ...) -> Tensor:
@@ -901,19 +1124,19 @@ class Tensor:
         """The elements in one dimension, row-major; a view where that is possible."""
     def reciprocal(self) -> Tensor:
         """One divided by each element."""
-    def reciprocal_(self) -> Tensor:
+    def reciprocal_(self) -> Self:
         """One divided by each element."""
     def relu(self, inplace: _bool = False) -> Tensor:
         """Each element, or zero where it is negative."""
-    def relu_(self, inplace: _bool = False) -> Tensor:
+    def relu_(self, inplace: _bool = False) -> Self:
         """Each element, or zero where it is negative."""
     def remainder(self, other: Tensor | _Number) -> Tensor:
         """The remainder with the sign of the divisor, as Python's `%`."""
-    def remainder_(self, other: Tensor | _Number) -> Tensor:
+    def remainder_(self, other: Tensor | _Number) -> Self:
         """The remainder with the sign of the divisor, as Python's `%`."""
     def renorm(self, p: _Number, dim: _int, maxnorm: _Number) -> Tensor:
         """The tensor with each of its parts along `dim` shrunk to the norm `maxnorm` where it is longer."""
-    def renorm_(self, p: _Number, dim: _int, maxnorm: _Number) -> Tensor:
+    def renorm_(self, p: _Number, dim: _int, maxnorm: _Number) -> Self:
         """The tensor with each of its parts along `dim` shrunk to the norm `maxnorm` where it is longer."""
     @overload
     def repeat(self, repeats: _int | Sequence[_int]) -> Tensor:
@@ -933,11 +1156,11 @@ class Tensor:
     def reshape_as(self, other: Tensor) -> Tensor:
         """The same elements with the sizes of `other`."""
     @overload
-    def resize_(self, size: _int | Sequence[_int], *, memory_format: memory_format | None = None) -> Tensor:
+    def resize_(self, size: _int | Sequence[_int], *, memory_format: _memory_format | None = None) -> Tensor:
         """Gives the tensor another size, row-major, in place; its storage grows where it must."""
     @overload
-    def resize_(self, *size: _int, memory_format: memory_format | None = None) -> Tensor: ...
-    def resize_as_(self, the_template: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
+    def resize_(self, *size: _int, memory_format: _memory_format | None = None) -> Tensor: ...
+    def resize_as_(self, the_template: Tensor, *, memory_format: _memory_format | None = None) -> Tensor:
         """Gives the tensor the size of another one, in place."""
     def resolve_conj(self) -> Tensor:
         """The tensor itself: conjugates and negatives are computed at once."""
@@ -953,13 +1176,13 @@ class Tensor:
     @overload
     def round(self, *, decimals: _int) -> Tensor: ...
     @overload
-    def round_(self) -> Tensor:
+    def round_(self) -> Self:
         """Each element rounded to the nearest integer, halves to the even one; with `decimals` to so many digits behind the point, or before it if negative."""
     @overload
-    def round_(self, *, decimals: _int) -> Tensor: ...
+    def round_(self, *, decimals: _int) -> Self: ...
     def rsqrt(self) -> Tensor:
         """One divided by the square root of each element."""
-    def rsqrt_(self) -> Tensor:
+    def rsqrt_(self) -> Self:
         """One divided by the square root of each element."""
     def rsub(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
         """Subtracts `self`, scaled by `alpha`, from `other`."""
@@ -973,21 +1196,21 @@ class Tensor:
     @overload
     def scatter(self, dim: _int, index: Tensor, value: _Number, *, reduce: _str) -> Tensor: ...
     @overload
-    def scatter_(self, dim: _int, index: Tensor, src: Tensor) -> Tensor:
+    def scatter_(self, dim: _int, index: Tensor, src: Tensor) -> Self:
         """A copy with the elements of `src` written along `dim` at the places that `index` names; the last for a place stays."""
     @overload
-    def scatter_(self, dim: _int, index: Tensor, value: _Number) -> Tensor: ...
+    def scatter_(self, dim: _int, index: Tensor, value: _Number) -> Self: ...
     @overload
-    def scatter_(self, dim: _int, index: Tensor, src: Tensor, *, reduce: _str) -> Tensor: ...
+    def scatter_(self, dim: _int, index: Tensor, src: Tensor, *, reduce: _str) -> Self: ...
     @overload
-    def scatter_(self, dim: _int, index: Tensor, value: _Number, *, reduce: _str) -> Tensor: ...
+    def scatter_(self, dim: _int, index: Tensor, value: _Number, *, reduce: _str) -> Self: ...
     def scatter_add(self, dim: _int, index: Tensor, src: Tensor) -> Tensor:
         """A copy with the elements of `src` added along `dim` at the places that `index` names."""
-    def scatter_add_(self, dim: _int, index: Tensor, src: Tensor) -> Tensor:
+    def scatter_add_(self, dim: _int, index: Tensor, src: Tensor) -> Self:
         """A copy with the elements of `src` added along `dim` at the places that `index` names."""
     def scatter_reduce(self, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
         """A copy with the elements of `src` reduced (`sum`, `prod`, `mean`, `amax`, `amin`) at the places that `index` names."""
-    def scatter_reduce_(self, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
+    def scatter_reduce_(self, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True) -> Self:
         """A copy with the elements of `src` reduced (`sum`, `prod`, `mean`, `amax`, `amin`) at the places that `index` names."""
     def select(self, dim: _int, index: _int) -> Tensor:
         """The view at one index of `dim`, which disappears."""
@@ -995,39 +1218,39 @@ class Tensor:
         """A copy with `src` in place of the slice at one index of `dim`."""
     def sgn(self) -> Tensor:
         """The sign; of a complex number the number of magnitude one with the same angle."""
-    def sgn_(self) -> Tensor:
+    def sgn_(self) -> Self:
         """The sign; of a complex number the number of magnitude one with the same angle."""
     def sigmoid(self) -> Tensor:
         """The logistic function of each element."""
-    def sigmoid_(self) -> Tensor:
+    def sigmoid_(self) -> Self:
         """The logistic function of each element."""
     def sign(self) -> Tensor:
         """-1, 0 or 1 as each element is below, at or above zero."""
-    def sign_(self) -> Tensor:
+    def sign_(self) -> Self:
         """-1, 0 or 1 as each element is below, at or above zero."""
     def signbit(self) -> Tensor:
         """Whether the sign bit of each element is set; that of -0. is."""
     def sin(self) -> Tensor:
         """The sine of each element, in radians."""
-    def sin_(self) -> Tensor:
+    def sin_(self) -> Self:
         """The sine of each element, in radians."""
     def sinc(self) -> Tensor:
         """`sin(pi x) / (pi x)`, one at zero."""
-    def sinc_(self) -> Tensor:
+    def sinc_(self) -> Self:
         """`sin(pi x) / (pi x)`, one at zero."""
     def sinh(self) -> Tensor:
         """The hyperbolic sine of each element."""
-    def sinh_(self) -> Tensor:
+    def sinh_(self) -> Self:
         """The hyperbolic sine of each element."""
     def slice_scatter(self, src: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1) -> Tensor:
         """A copy with `src` in place of the slice `start:end:step` of `dim`."""
     def softmax(self, dim: _int, dtype: _dtype | None = None) -> Tensor:
         """Exponentials that add up to one along `dim`."""
     @overload
-    def sort(self, dim: _int = -1, descending: _bool = False) -> _values_indices:
+    def sort(self, dim: _int = -1, descending: _bool = False) -> return_types.sort:
         """The elements along `dim` in order, and where each stood; equal ones keep their order, NaN is the largest."""
     @overload
-    def sort(self, *, stable: _bool | None, dim: _int = -1, descending: _bool = False) -> _values_indices: ...
+    def sort(self, *, stable: _bool | None, dim: _int = -1, descending: _bool = False) -> return_types.sort: ...
     @overload
     def split(self, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
         """Views of `split_size` indices of `dim` each; the last may be shorter."""
@@ -1037,11 +1260,11 @@ class Tensor:
         """Views of as many indices of `dim` as each entry of `split_sizes` says."""
     def sqrt(self) -> Tensor:
         """The square root of each element."""
-    def sqrt_(self) -> Tensor:
+    def sqrt_(self) -> Self:
         """The square root of each element."""
     def square(self) -> Tensor:
         """Each element times itself."""
-    def square_(self) -> Tensor:
+    def square_(self) -> Self:
         """Each element times itself."""
     @overload
     def squeeze(self) -> Tensor:
@@ -1053,14 +1276,14 @@ class Tensor:
     @overload
     def squeeze(self, *dim: _int) -> Tensor: ...
     @overload
-    def squeeze_(self) -> Tensor:
+    def squeeze_(self) -> Self:
         """A view without the dimensions of size one."""
     @overload
-    def squeeze_(self, dim: _int) -> Tensor: ...
+    def squeeze_(self, dim: _int) -> Self: ...
     @overload
-    def squeeze_(self, dim: _int | Sequence[_int]) -> Tensor: ...
+    def squeeze_(self, dim: _int | Sequence[_int]) -> Self: ...
     @overload
-    def squeeze_(self, *dim: _int) -> Tensor: ...
+    def squeeze_(self, *dim: _int) -> Self: ...
     @overload
     def std(self, unbiased: _bool = True) -> Tensor:
         """The standard deviation of all elements."""
@@ -1069,23 +1292,19 @@ class Tensor:
     @overload
     def std(self, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False) -> Tensor: ...
     @overload
-    def std(self, *dim: _int, correction: _Number | None = None, keepdim: _bool = False) -> Tensor: ...
-    @overload
-    def std_mean(self, unbiased: _bool = True) -> tuple[Tensor, ...]:
+    def std_mean(self, unbiased: _bool = True) -> tuple[Tensor, Tensor]:
         """The standard deviation and the mean of all elements."""
     @overload
-    def std_mean(self, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False) -> tuple[Tensor, ...]: ...
+    def std_mean(self, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False) -> tuple[Tensor, Tensor]: ...
     @overload
-    def std_mean(self, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False) -> tuple[Tensor, ...]: ...
-    @overload
-    def std_mean(self, *dim: _int, correction: _Number | None = None, keepdim: _bool = False) -> tuple[Tensor, ...]: ...
+    def std_mean(self, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False) -> tuple[Tensor, Tensor]: ...
     def sub(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
         """Subtracts `other`, scaled by `alpha`, from `self`."""
-    def sub_(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
+    def sub_(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Self:
         """Subtracts `other`, scaled by `alpha`, from `self`."""
     def subtract(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
         """Subtracts `other`, scaled by `alpha`, from `self`."""
-    def subtract_(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
+    def subtract_(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Self:
         """Subtracts `other`, scaled by `alpha`, from `self`."""
     @overload
     def sum(self, *, dtype: _dtype | None = None) -> Tensor:
@@ -1094,15 +1313,15 @@ class Tensor:
     def sum(self, dim: _int | Sequence[_int] | None, keepdim: _bool = False, *, dtype: _dtype | None = None) -> Tensor: ...
     def swapaxes(self, axis0: _int, axis1: _int) -> Tensor:
         """A view with two dimensions exchanged; NumPy's name of `transpose`."""
-    def swapaxes_(self, axis0: _int, axis1: _int) -> Tensor:
+    def swapaxes_(self, axis0: _int, axis1: _int) -> Self:
         """A view with two dimensions exchanged; NumPy's name of `transpose`."""
     def swapdims(self, dim0: _int, dim1: _int) -> Tensor:
         """A view with two dimensions exchanged."""
-    def swapdims_(self, dim0: _int, dim1: _int) -> Tensor:
+    def swapdims_(self, dim0: _int, dim1: _int) -> Self:
         """A view with two dimensions exchanged."""
     def t(self) -> Tensor:
         """A matrix transposed, as a view; tensors of fewer dimensions stay as they are."""
-    def t_(self) -> Tensor:
+    def t_(self) -> Self:
         """A matrix transposed, as a view; tensors of fewer dimensions stay as they are."""
     def take(self, index: Tensor) -> Tensor:
         """The elements at indices into the row-major order; the result has the shape of `index`."""
@@ -1110,11 +1329,11 @@ class Tensor:
         """`gather` whose operands broadcast against each other apart from `dim`; without `dim` over the elements in one row."""
     def tan(self) -> Tensor:
         """The tangent of each element, in radians."""
-    def tan_(self) -> Tensor:
+    def tan_(self) -> Self:
         """The tangent of each element, in radians."""
     def tanh(self) -> Tensor:
         """The hyperbolic tangent of each element."""
-    def tanh_(self) -> Tensor:
+    def tanh_(self) -> Self:
         """The hyperbolic tangent of each element."""
     @overload
     def tensor_split(self, sections: _int, dim: _int = 0) -> tuple[Tensor, ...]:
@@ -1128,29 +1347,29 @@ class Tensor:
         """`repeat` that counts missing repetitions as one."""
     @overload
     def tile(self, *dims: _int) -> Tensor: ...
-    def topk(self, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True) -> _values_indices:
+    def topk(self, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True) -> return_types.topk:
         """The `k` largest elements along `dim`, or the smallest, in order, and where they stand."""
     def trace(self) -> Tensor:
         """The sum of a matrix's diagonal."""
     def transpose(self, dim0: _int, dim1: _int) -> Tensor:
         """A view with two dimensions exchanged."""
-    def transpose_(self, dim0: _int, dim1: _int) -> Tensor:
+    def transpose_(self, dim0: _int, dim1: _int) -> Self:
         """A view with two dimensions exchanged."""
     def tril(self, diagonal: _int = 0) -> Tensor:
         """The lower triangle of matrices, up to `diagonal`; zeros above."""
-    def tril_(self, diagonal: _int = 0) -> Tensor:
+    def tril_(self, diagonal: _int = 0) -> Self:
         """The lower triangle of matrices, up to `diagonal`; zeros above."""
     def triu(self, diagonal: _int = 0) -> Tensor:
         """The upper triangle of matrices, from `diagonal` on; zeros below."""
-    def triu_(self, diagonal: _int = 0) -> Tensor:
+    def triu_(self, diagonal: _int = 0) -> Self:
         """The upper triangle of matrices, from `diagonal` on; zeros below."""
     def true_divide(self, other: Tensor | _Number) -> Tensor:
         """Divides element by element; integers give the default float dtype."""
-    def true_divide_(self, other: Tensor | _Number) -> Tensor:
+    def true_divide_(self, other: Tensor | _Number) -> Self:
         """Divides element by element; integers give the default float dtype."""
     def trunc(self) -> Tensor:
         """Each element rounded towards zero."""
-    def trunc_(self) -> Tensor:
+    def trunc_(self) -> Self:
         """Each element rounded towards zero."""
     def unbind(self, dim: _int = 0) -> tuple[Tensor, ...]:
         """The views at all indices of `dim`."""
@@ -1168,7 +1387,7 @@ class Tensor:
         """The views of the function without `unsafe_` in its name."""
     def unsqueeze(self, dim: _int) -> Tensor:
         """A view with a new dimension of size one at `dim`."""
-    def unsqueeze_(self, dim: _int) -> Tensor:
+    def unsqueeze_(self, dim: _int) -> Self:
         """A view with a new dimension of size one at `dim`."""
     @overload
     def var(self, unbiased: _bool = True) -> Tensor:
@@ -1178,16 +1397,12 @@ class Tensor:
     @overload
     def var(self, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False) -> Tensor: ...
     @overload
-    def var(self, *dim: _int, correction: _Number | None = None, keepdim: _bool = False) -> Tensor: ...
-    @overload
-    def var_mean(self, unbiased: _bool = True) -> tuple[Tensor, ...]:
+    def var_mean(self, unbiased: _bool = True) -> tuple[Tensor, Tensor]:
         """The variance and the mean of all elements."""
     @overload
-    def var_mean(self, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False) -> tuple[Tensor, ...]: ...
+    def var_mean(self, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False) -> tuple[Tensor, Tensor]: ...
     @overload
-    def var_mean(self, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False) -> tuple[Tensor, ...]: ...
-    @overload
-    def var_mean(self, *dim: _int, correction: _Number | None = None, keepdim: _bool = False) -> tuple[Tensor, ...]: ...
+    def var_mean(self, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False) -> tuple[Tensor, Tensor]: ...
     def vdot(self, other: Tensor) -> Tensor:
         """The sum of the products of two vectors' elements, those of the first conjugated."""
     @overload
@@ -1210,7 +1425,7 @@ class Tensor:
         """The tensor's elements where `condition` holds, elsewhere those of `other`."""
     def xlogy(self, other: Tensor | _Number) -> Tensor:
         """`self * log(other)`; zero where `self` is zero, unless `other` is nan."""
-    def xlogy_(self, other: Tensor | _Number) -> Tensor:
+    def xlogy_(self, other: Tensor | _Number) -> Self:
         """`self * log(other)`; zero where `self` is zero, unless `other` is nan."""
     def zero_(self) -> Tensor:
         """Sets every element to 0, in place."""
@@ -1225,8 +1440,74 @@ class Generator:
     def initial_seed(self) -> _int: ...
     def get_state(self) -> Tensor: ...
     def set_state(self, new_state: Tensor) -> Self: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+    def __setstate__(self, state: Any) -> None: ...
 
 default_generator: Generator
+
+@final
+class UntypedStorage:
+    def __new__(cls, size: _int = 0, *, device: _DeviceLike | None = None) -> Self: ...
+    @staticmethod
+    def _from_buffer(buffer: _Buffer, offset: _int = 0, nbytes: _int | None = None) -> UntypedStorage: ...
+    @property
+    def device(self) -> _device: ...
+    @property
+    def is_cuda(self) -> _bool: ...
+    def nbytes(self) -> _int: ...
+    def size(self) -> _int: ...
+    def data_ptr(self) -> _int: ...
+    def is_shared(self) -> _bool: ...
+    def share_memory_(self) -> Self: ...
+    def tobytes(self) -> bytes: ...
+    def clone(self) -> UntypedStorage: ...
+    def __buffer__(self, flags: _int, /) -> memoryview: ...
+    def __len__(self) -> _int: ...
+    def __getitem__(self, index: _int, /) -> _int: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+    def __eq__(self, value: object, /) -> _bool: ...
+    def __ne__(self, value: object, /) -> _bool: ...
+    def __hash__(self) -> _int: ...
+
+# Tensors of Python's data, and settings.
+
+def tensor(
+    data: Any,
+    *,
+    dtype: _dtype | None = None,
+    device: _DeviceLike | None = None,
+    requires_grad: _bool = False,
+    pin_memory: _bool = False,
+) -> Tensor: ...
+def as_tensor(data: Any, dtype: _dtype | None = None, device: _DeviceLike | None = None) -> Tensor: ...
+def asarray(
+    obj: Any,
+    *,
+    dtype: _dtype | None = None,
+    device: _DeviceLike | None = None,
+    copy: _bool | None = None,
+    requires_grad: _bool = False,
+) -> Tensor: ...
+def frombuffer(
+    buffer: _Buffer, *, dtype: _dtype, count: _int = ..., offset: _int = 0, requires_grad: _bool = False
+) -> Tensor: ...
+def from_dlpack(ext_tensor: Any, *, device: _DeviceLike | None = None, copy: _bool | None = None) -> Tensor: ...
+def from_numpy(ndarray: ndarray[Any, Any]) -> Tensor: ...
+def is_tensor(obj: object) -> _bool: ...
+def get_default_dtype() -> _dtype: ...
+def set_default_dtype(d: _dtype) -> None: ...
+def get_num_threads() -> _int: ...
+def set_num_threads(count: _int) -> None: ...
+def _can_cast(from_: _dtype, to: _dtype) -> _bool: ...
+def _promote_types(first: _dtype, second: _dtype) -> _dtype: ...
+def _result_type(first: Tensor | _Number, second: Tensor | _Number) -> _dtype: ...
+def _set_print_options(
+    precision: _int, threshold: _int, edgeitems: _int, linewidth: _int, sci_mode: _bool | None
+) -> None: ...
+def _set_backcompat_warnings(broadcast: _bool, keepdim: _bool) -> None: ...
+def _cuda_device_count() -> _int: ...
+
+class _LinAlgError(RuntimeError): ...
 
 # Gradients, for `rushlight.autograd`.
 
@@ -1244,7 +1525,8 @@ class Node:
     def _sequence_nr(self) -> _int: ...
     def register_hook(self, hook: Callable[..., Any]) -> HookHandle: ...
     def register_prehook(self, hook: Callable[..., Any]) -> HookHandle: ...
-    def __getattr__(self, name: _str) -> Any: ...
+    # what the node saved: `_saved_self` and its like
+    def __getattribute__(self, name: _str, /) -> Any: ...
     def __eq__(self, value: object, /) -> _bool: ...
     def __ne__(self, value: object, /) -> _bool: ...
     def __hash__(self) -> _int: ...
@@ -1293,8 +1575,13 @@ def _push_saved_tensors_hooks(pack: Callable[[Tensor], Any], unpack: Callable[[A
 def _pop_saved_tensors_hooks() -> None: ...
 def _queue_callback(callback: Callable[[], None]) -> None: ...
 
-# name -> function for each of torch's namespaces; `rushlight._functions` has the stub of the first
+# name -> function for each of torch's namespaces; `rushlight._functions` has the stubs
 _functions: dict[_str, dict[_str, Callable[..., Any]]]
+
+def _return_types() -> dict[_str, type[tuple[Tensor, ...]]]: ...
+def _table() -> list[dict[_str, Any]]: ...
+def _panic() -> None: ...
+def _panic_in_kernel() -> None: ...
 
 # Checkpoints, for `rushlight.serialization`.
 
@@ -1338,19 +1625,28 @@ def _legacy_layout(data: bytes) -> _LegacyLayout: ...
 
 # Processes, for `rushlight.multiprocessing`.
 
+@final
+class _SharedParcel:
+    def __new__(cls) -> Self: ...
+    def add(self, storage: UntypedStorage) -> tuple[_int, _int, _int]: ...
+    def descriptor(self, index: _int) -> _int: ...
+    def __len__(self) -> _int: ...
+
+def _shared_storage(descriptor: _int, offset: _int, nbytes: _int) -> UntypedStorage: ...
+def _shared_usage() -> tuple[_int, _int, _int, _int]: ...
 def _join_group(count: UntypedStorage) -> None: ...
 
 # Forked calls, for `rushlight.jit`.
 
 @final
-class _Future(Generic[_T]):
-    def wait(self) -> _T: ...
+class _Future(Generic[_Result]):
+    def wait(self) -> _Result: ...
     def done(self) -> _bool: ...
-    def value(self) -> _T: ...
+    def value(self) -> _Result: ...
     @classmethod
     def __class_getitem__(cls, key: Any) -> Any: ...
 
-def _fork(func: Callable[..., _T], args: tuple[Any, ...], kwargs: dict[_str, Any]) -> _Future[_T]: ...
+def _fork(func: Callable[..., _Result], args: tuple[Any, ...], kwargs: dict[_str, Any]) -> _Future[_Result]: ...
 def _close() -> None: ...
 
 # The store of keys and values, for `rushlight.distributed`.
@@ -1371,14 +1667,107 @@ class _StoreClient:
     def __new__(cls, host: _str, port: _int, token: bytes, timeout: _float) -> Self: ...
     def ask(self, name: _str, fields: Sequence[Any], timeout: _float, /) -> Any: ...
 
-class _output_total_weight(NamedTuple):
-    output: Tensor
-    total_weight: Tensor
+# The operators that the Python files call, and users do not.
 
-class _min_max(NamedTuple):
-    min: Tensor
-    max: Tensor
-
-class _values_indices(NamedTuple):
-    values: Tensor
-    indices: Tensor
+def _affine(bias: Tensor, input: Tensor, weight: Tensor) -> Tensor:
+    """`input @ weight.T + bias`."""
+def _alias(input: Tensor) -> Tensor:
+    """A view of everything."""
+def _avg_pool(input: Tensor, starts: _int | Sequence[_int], ends: _int | Sequence[_int], lengths: _int | Sequence[_int], output: _int | Sequence[_int], divisor: _int | None) -> Tensor:
+    """Means over windows, which are listed axis by axis: where each starts and ends, and the length it counts for."""
+def _avg_pool_spread(input: Tensor, starts: _int | Sequence[_int], ends: _int | Sequence[_int], lengths: _int | Sequence[_int], output: _int | Sequence[_int], divisor: _int | None, like: Tensor) -> Tensor:
+    """Each value spread evenly over its window; the reverse of `_avg_pool`."""
+def _binary_cross_entropy(input: Tensor, target: Tensor) -> Tensor:
+    """The binary cross entropy of each element."""
+def _clamp(input: Tensor, min: Tensor | _Number, max: Tensor | _Number) -> Tensor:
+    """Limits elements to those of `min` and `max`."""
+def _conj_physical(input: Tensor) -> Tensor:
+    """The complex conjugate of each element, computed at once; real numbers stay as they are."""
+def _conv(input: Tensor, weight: Tensor, bias: Tensor | None, stride: _int | Sequence[_int], padding: _int | Sequence[_int], dilation: _int | Sequence[_int], groups: _int) -> Tensor:
+    """The convolution of a batch of images of any number of dimensions."""
+def _conv_input(grad: Tensor, weight: Tensor, size: _int | Sequence[_int], stride: _int | Sequence[_int], padding: _int | Sequence[_int], dilation: _int | Sequence[_int], groups: _int) -> Tensor:
+    """The gradient of a convolution's input of `size`."""
+def _conv_weight(input: Tensor, grad: Tensor, size: _int | Sequence[_int], stride: _int | Sequence[_int], padding: _int | Sequence[_int], dilation: _int | Sequence[_int], groups: _int) -> Tensor:
+    """The gradient of a convolution's weight of `size`."""
+def _div_floor(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
+    """The quotient, rounded downwards."""
+def _div_trunc(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
+    """The quotient, rounded towards zero."""
+def _einsum(equation: _str, operands: Sequence[Tensor]) -> Tensor:
+    """The sum of products that `equation` describes: a letter for each dimension, operands apart by commas, the result behind `->`."""
+def _elu(input: Tensor, alpha: _float, scale: _float, input_scale: _float) -> Tensor:
+    """The three kinds of `elu`."""
+def _elu_backward(grad_output: Tensor, input: Tensor, alpha: _Number, scale: _Number, input_scale: _Number) -> Tensor:
+    """The gradient of `elu`."""
+def _embed(input: Tensor, size: _int | Sequence[_int], stride: _int | Sequence[_int], storage_offset: _int) -> Tensor:
+    """Zeros of shape `size`, in which the elements of `self` are added at the places that `stride` and `storage_offset` name."""
+def _fused_adam(params: Sequence[Tensor], grads: Sequence[Tensor], exp_avgs: Sequence[Tensor], exp_avg_sqs: Sequence[Tensor], max_exp_avg_sqs: Sequence[Tensor], state_steps: Sequence[Tensor], lr: _float, beta1: _float, beta2: _float, eps: _float, weight_decay: _float, amsgrad: _bool, maximize: _bool, decoupled: _bool) -> None:
+    """One step of Adam for each parameter, in place; `decoupled` makes it AdamW."""
+def _fused_sgd(params: Sequence[Tensor], grads: Sequence[Tensor], buffers: Sequence[Tensor], lr: _float, momentum: _float, dampening: _float, weight_decay: _float, nesterov: _bool, maximize: _bool, first: _bool) -> None:
+    """One step of stochastic gradient descent for each parameter, in place."""
+def _gelu(input: Tensor) -> Tensor:
+    """`gelu` by the error function."""
+def _gelu_backward(grad_output: Tensor, input: Tensor) -> Tensor:
+    """The gradient of `gelu`."""
+def _gelu_tanh(input: Tensor) -> Tensor:
+    """`gelu` by the hyperbolic tangent."""
+def _gelu_tanh_backward(grad_output: Tensor, input: Tensor) -> Tensor:
+    """The gradient of `gelu` by the hyperbolic tangent."""
+def _hardtanh_backward(grad_output: Tensor, input: Tensor, min_val: _Number, max_val: _Number) -> Tensor:
+    """The gradient where `self` is strictly between two numbers, else zero."""
+def _index(input: Tensor, indices: Sequence[Tensor], dims: _int | Sequence[_int]) -> Tensor:
+    """The elements at `indices`, which index the dimensions `dims` and broadcast against each other."""
+def _index_put(input: Tensor, indices: Sequence[Tensor], dims: _int | Sequence[_int], values: Tensor, accumulate: _bool = False) -> Tensor:
+    """`values` written to, or added at, the places that `indices` into the dimensions `dims` name."""
+def _leaky_relu_backward(grad_output: Tensor, input: Tensor, negative_slope: _Number) -> Tensor:
+    """The gradient, times `negative_slope` where `self` is negative."""
+def _linear(input: Tensor, weight: Tensor) -> Tensor:
+    """`input @ weight.T`."""
+def _linear_recurrence(input: Tensor, factor: Tensor, dim: _int) -> Tensor:
+    """Along `dim`, each result is an element plus a factor times the result before it."""
+def _log_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: _int, input_dtype: _dtype) -> Tensor:
+    """The gradient of log_softmax's operand."""
+def _matmul(input: Tensor, other: Tensor) -> Tensor:
+    """Products of the matrices of two batches, which broadcast."""
+def _max_pool(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int], padding: _int | Sequence[_int], dilation: _int | Sequence[_int], output: _int | Sequence[_int]) -> tuple[Tensor, Tensor]:
+    """The largest element of each window and its place among the elements of its channel; `output` are the sizes of space."""
+def _mse_loss(input: Tensor, target: Tensor, reduction: _int) -> Tensor:
+    """The squared differences; the reduction is 0 for none, 1 for mean, 2 for sum."""
+def _nan_to_num(input: Tensor, nan: _float, posinf: _float, neginf: _float) -> Tensor:
+    """Replaces nan and the infinities."""
+def _nll_loss(input: Tensor, target: Tensor, weight: Tensor | None, reduction: _int, ignore_index: _int) -> return_types._nll_loss:
+    """The loss and the sum of the weights that it divides by; the reduction is 0 for none, 1 for mean, 2 for sum."""
+def _nll_loss2d(input: Tensor, target: Tensor, weight: Tensor | None, reduction: _int, ignore_index: _int) -> return_types._nll_loss2d:
+    """The loss and the sum of the weights that it divides by; the reduction is 0 for none, 1 for mean, 2 for sum."""
+def _nll_loss_backward(grad: Tensor, target: Tensor, weight: Tensor | None, reduction: _int, ignore_index: _int, total_weight: Tensor, like: Tensor) -> Tensor:
+    """The gradient of `_nll_loss` with respect to scores like `like`, whose values do not matter."""
+def _pool_gather(input: Tensor, places: Tensor, dims: _int) -> Tensor:
+    """The values at `places` of each plane of `dims` dimensions."""
+def _pool_scatter(input: Tensor, places: Tensor, like: Tensor, dims: _int) -> Tensor:
+    """Zeros like `like` with the values of `self` added at their places in each plane of `dims` dimensions."""
+def _real_part(input: Tensor) -> Tensor:
+    """A copy of the real parts."""
+def _round_after(input: Tensor, ten: _float) -> Tensor:
+    """Each element rounded to a multiple of `1 / ten`."""
+def _round_before(input: Tensor, ten: _float) -> Tensor:
+    """Each element rounded to a multiple of `ten`."""
+def _shrink_backward(grad_output: Tensor, input: Tensor, lambd: _Number) -> Tensor:
+    """The gradient, or zero where the magnitude of `self` is at most `lambd`."""
+def _silu_backward(grad_output: Tensor, input: Tensor) -> Tensor:
+    """The gradient of `silu`."""
+def _slice(input: Tensor, dim: _int, start: _int, length: _int, step: _int = 1) -> Tensor:
+    """A view of `length` elements of `dim` from `start` on, `step` apart, which may be negative."""
+def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: _int, input_dtype: _dtype) -> Tensor:
+    """The gradient of softmax's operand."""
+def _tensordot(input: Tensor, other: Tensor, dims_self: _int | Sequence[_int], dims_other: _int | Sequence[_int], *, out: Tensor | None = None) -> Tensor:
+    """Sums of products over pairs of dimensions: `dims_self[i]` of one with `dims_other[i]` of the other."""
+def _to_copy(input: Tensor, *, dtype: _dtype | None = None, device: _DeviceLike | None = None, memory_format: _memory_format | None = None) -> Tensor:
+    """A copy in another dtype or on another device, in the same order of dimensions."""
+def _unique2(input: Tensor, sorted: _bool = True, return_inverse: _bool = False, return_counts: _bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """The different elements in order, where each element went, and how often each occurs."""
+def _unique_consecutive(input: Tensor, return_inverse: _bool = False, return_counts: _bool = False, dim: _int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """The elements (along `dim`, the slices) without those that equal the one before, where each element went, and how long each run is."""
+def _unique_dim(input: Tensor, dim: _int, sorted: _bool = True, return_inverse: _bool = False, return_counts: _bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """The different slices along `dim` in order, where each slice went, and how often each occurs."""
+def _unsafe_view(input: Tensor, size: _int | Sequence[_int]) -> Tensor:
+    """A row-major copy under another shape."""

@@ -3,13 +3,23 @@
 from rushlight import _C
 from rushlight import _tensor as _tensor
 from rushlight._C import *  # noqa: F403
-from rushlight._C import Generator, Tensor, default_generator, device, dtype
+from rushlight._C import Generator as Generator
+from rushlight._C import Tensor as Tensor
+from rushlight._C import default_generator as default_generator
+from rushlight._C import device as device
+from rushlight._C import dtype as dtype
 from rushlight._facts import *  # noqa: F403
 from rushlight._functions import *  # noqa: F403
-from rushlight._modes import enable_grad, inference_mode, no_grad, set_grad_enabled
-from rushlight._size import Size
+from rushlight._modes import enable_grad as enable_grad
+from rushlight._modes import inference_mode as inference_mode
+from rushlight._modes import no_grad as no_grad
+from rushlight._modes import set_grad_enabled as set_grad_enabled
+from rushlight._size import Size as Size
 
 __version__ = "0.1.0"
+
+# For the engine's own Python files only.
+del FunctionCtx, HookHandle  # noqa: F821
 
 # The operators once more: also those that are not for users and whose names begin with an underscore.
 globals().update(_C._functions[""])
@@ -31,47 +41,88 @@ manual_seed = default_generator.manual_seed
 get_rng_state = default_generator.get_state
 
 
-def set_rng_state(new_state):
+def set_rng_state(new_state: Tensor) -> None:
     """Puts the default generator into a state that `get_rng_state` gave."""
     default_generator.set_state(new_state)
 
 
 # What loads when it is first used: modules, and names that live in modules of their own.
 _SUBMODULES = frozenset(
-    "autograd cuda distributed fft functional jit linalg multiprocessing nn optim random return_types serialization special "
-    "testing types utils version".split()
+    "autograd cuda distributed fft functional jit linalg multiprocessing nn optim random return_types serialization special testing types "
+    "utils version".split()
 )
 _ELSEWHERE = {
-    "chain_matmul": "functional",
-    "einsum": "functional",
-    "finfo": "_limits",
-    "get_printoptions": "_printing",
-    "iinfo": "_limits",
-    "load": "serialization",
-    "save": "serialization",
-    "set_default_tensor_type": "_legacy",
-    "set_printoptions": "_printing",
-    "tensordot": "functional",
+    **dict.fromkeys(["chain_matmul", "einsum", "tensordot"], "functional"),
+    **dict.fromkeys(["finfo", "iinfo"], "_limits"),
+    **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
+    **dict.fromkeys(["load", "save"], "serialization"),
     **dict.fromkeys(
-        "FloatTensor DoubleTensor HalfTensor BFloat16Tensor ByteTensor CharTensor ShortTensor IntTensor LongTensor "
-        "BoolTensor".split(),
+        "set_default_tensor_type FloatTensor DoubleTensor HalfTensor BFloat16Tensor ByteTensor CharTensor ShortTensor "
+        "IntTensor LongTensor BoolTensor".split(),
         "_legacy",
     ),
 }
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # The same once more, for editors and checkers of types.
+    from rushlight import autograd as autograd
+    from rushlight import cuda as cuda
+    from rushlight import distributed as distributed
+    from rushlight import fft as fft
+    from rushlight import functional as functional
+    from rushlight import jit as jit
+    from rushlight import linalg as linalg
+    from rushlight import multiprocessing as multiprocessing
+    from rushlight import nn as nn
+    from rushlight import optim as optim
+    from rushlight import random as random
+    from rushlight import return_types as return_types
+    from rushlight import serialization as serialization
+    from rushlight import special as special
+    from rushlight import testing as testing
+    from rushlight import types as types
+    from rushlight import utils as utils
+    from rushlight import version as version
+    from rushlight._legacy import BFloat16Tensor as BFloat16Tensor
+    from rushlight._legacy import BoolTensor as BoolTensor
+    from rushlight._legacy import ByteTensor as ByteTensor
+    from rushlight._legacy import CharTensor as CharTensor
+    from rushlight._legacy import DoubleTensor as DoubleTensor
+    from rushlight._legacy import FloatTensor as FloatTensor
+    from rushlight._legacy import HalfTensor as HalfTensor
+    from rushlight._legacy import IntTensor as IntTensor
+    from rushlight._legacy import LongTensor as LongTensor
+    from rushlight._legacy import ShortTensor as ShortTensor
+    from rushlight._legacy import set_default_tensor_type as set_default_tensor_type
+    from rushlight._limits import finfo as finfo
+    from rushlight._limits import iinfo as iinfo
+    from rushlight._printing import get_printoptions as get_printoptions
+    from rushlight._printing import set_printoptions as set_printoptions
+    from rushlight.functional import chain_matmul as chain_matmul
+    from rushlight.functional import einsum as einsum
+    from rushlight.functional import tensordot as tensordot
+    from rushlight.serialization import load as load
+    from rushlight.serialization import save as save
+else:
 
-def __getattr__(name):
-    from importlib import import_module
+    def __getattr__(name):
+        from importlib import import_module
 
-    if name in _SUBMODULES:
-        return import_module(f"rushlight.{name}")
-    if name in _ELSEWHERE:
-        value = globals()[name] = getattr(import_module(f"rushlight.{_ELSEWHERE[name]}"), name)
-        return value
-    from rushlight._names import missing
+        if name in _SUBMODULES:
+            return import_module(f"rushlight.{name}")
+        if name in _ELSEWHERE:
+            value = globals()[name] = getattr(import_module(f"rushlight.{_ELSEWHERE[name]}"), name)
+            return value
+        from rushlight._names import missing
 
-    raise missing(f"module 'torch' has no attribute {name!r}", name, __dir__)
+        raise missing(f"module 'torch' has no attribute {name!r}", name, __dir__)
 
 
-def __dir__():
-    return sorted({*globals(), *_SUBMODULES, *_ELSEWHERE})
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_SUBMODULES, *_ELSEWHERE} - {"TYPE_CHECKING"})
+
+
+if not TYPE_CHECKING:
+    # What `from rushlight import *` binds: everything but the modules.
+    __all__ = [name for name in __dir__() if not name.startswith("_") and name not in _SUBMODULES]

@@ -1,72 +1,71 @@
 """Questions about dtypes, objects and settings: functions of `torch` that compute nothing."""
 
+from __future__ import annotations
+
 import rushlight as torch
 from rushlight import _C
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
-def typename(obj):
+    from rushlight import Size, Tensor, device, dtype
+
+
+def typename(obj: object) -> str:
     """The name of an object's type as torch's messages write it: ``torch.FloatTensor``, ``int``."""
     from rushlight.nn._text import typename
 
     return typename(obj)
 
 
-def is_floating_point(input):
+def is_floating_point(input: Tensor) -> bool:
     """Whether the elements are floating-point numbers."""
     return input.is_floating_point()
 
 
-def is_complex(input):
+def is_complex(input: Tensor) -> bool:
     """Whether the elements are complex numbers."""
     return input.is_complex()
 
 
-def is_signed(input):
+def is_signed(input: Tensor) -> bool:
     """Whether the elements may be negative."""
     return input.is_signed()
 
 
-def is_conj(input):
+def is_conj(input: Tensor) -> bool:
     """Always false: conjugates are computed at once."""
     return input.is_conj()
 
 
-def is_neg(input):
+def is_neg(input: Tensor) -> bool:
     """Always false: negatives are computed at once."""
     return input.is_neg()
 
 
-def resolve_conj(input):
-    """The tensor itself: conjugates are computed at once."""
-    return input
-
-
-def resolve_neg(input):
-    """The tensor itself: negatives are computed at once."""
-    return input
-
-
-def is_inference(input):
+def is_inference(input: Tensor) -> bool:
     """Whether a tensor was made in inference mode."""
     return input.is_inference()
 
 
-def is_nonzero(input):
+def is_nonzero(input: Tensor) -> bool:
     """The truth of the one element."""
     return bool(input)
 
 
-def is_same_size(input, other):
+def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether both tensors have the same sizes."""
     return input.is_same_size(other)
 
 
-def is_storage(obj):
+def is_storage(obj: object) -> bool:
     """Whether an object is a storage."""
     return isinstance(obj, _C.UntypedStorage)
 
 
-def numel(input):
+def numel(input: Tensor) -> int:
     """The number of elements.
 
     >>> torch.numel(torch.zeros(2, 3))
@@ -75,17 +74,17 @@ def numel(input):
     return input.numel()
 
 
-def get_device(input):
+def get_device(input: Tensor) -> int:
     """The number of the card, or -1 on the host."""
     return input.get_device()
 
 
-def detach(input):
+def detach(input: Tensor) -> Tensor:
     """The same elements without history."""
     return input.detach()
 
 
-def can_cast(from_, to):
+def can_cast(from_: dtype, to: dtype) -> bool:
     """Whether values of one dtype may be written into tensors of another.
 
     >>> torch.can_cast(torch.float32, torch.int32)
@@ -94,7 +93,7 @@ def can_cast(from_, to):
     return _C._can_cast(from_, to)
 
 
-def promote_types(type1, type2):
+def promote_types(type1: dtype, type2: dtype) -> dtype:
     """The smallest dtype that holds both.
 
     >>> torch.promote_types(torch.int8, torch.uint8)
@@ -103,7 +102,7 @@ def promote_types(type1, type2):
     return _C._promote_types(type1, type2)
 
 
-def result_type(tensor1, tensor2):
+def result_type(tensor1: Tensor | complex, tensor2: Tensor | complex) -> dtype:
     """The dtype in which two operands meet.
 
     >>> torch.result_type(torch.tensor([1]), 1.5)
@@ -112,38 +111,43 @@ def result_type(tensor1, tensor2):
     return _C._result_type(tensor1, tensor2)
 
 
-def broadcast_shapes(*shapes):
+def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
     """The shape in which tensors of these shapes meet.
 
     >>> torch.broadcast_shapes((2,), (3, 1))
     torch.Size([3, 2])
     """
-    shapes = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
-    meeting = torch.empty((), device="meta")
-    for shape in shapes:
-        meeting = meeting + torch.empty(shape, device="meta")
-    return meeting.shape
+    meeting: list[int] = []  # from the last dimension to the first
+    for place, shape in enumerate(shapes):
+        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        for back, size in enumerate(reversed(sizes)):
+            if size < 0:
+                raise RuntimeError(f"Trying to create tensor with negative dimension ({size}): ({size})")
+            if back == len(meeting):
+                meeting.append(size)
+            elif meeting[back] == 1:
+                meeting[back] = size
+            elif size not in (1, meeting[back]):
+                raise RuntimeError(
+                    f"Attempting to broadcast a dimension of length {size} at {-1 - back}! Mismatching argument at index "
+                    f"{place} had {sizes}; but expected shape should be broadcastable to {meeting[::-1]}"
+                )
+    return torch.Size(meeting[::-1])
 
 
-def broadcast_tensors(*tensors):
-    """Views of the tensors in the one shape in which they meet.
-
-    >>> torch.broadcast_tensors(torch.arange(2), torch.zeros(1))
-    (tensor([0, 1]), tensor([0., 0.]))
-    """
-    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
-        (tensors,) = tensors
-    shape = broadcast_shapes(*(tensor.shape for tensor in tensors))
-    return tuple(tensor.expand(shape) for tensor in tensors)
-
-
-def _chosen(values, places, counts, return_inverse, return_counts):
+def _chosen(values: Tensor, places: Tensor, counts: Tensor, return_inverse: bool, return_counts: bool) -> Any:
     """The results that were asked for."""
     results = (values, *([places] if return_inverse else []), *([counts] if return_counts else []))
     return results if len(results) > 1 else values
 
 
-def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
     """The different elements in order, or the different slices along ``dim``; on request where each went, and how often each occurs.
 
     >>> torch.unique(torch.tensor([3, 1, 1]))
@@ -156,7 +160,9 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
     return _chosen(*found, return_inverse, return_counts)
 
 
-def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
     """The elements (or the slices along ``dim``) without those that equal the one before.
 
     >>> torch.unique_consecutive(torch.tensor([3, 1, 1, 3]))
@@ -166,76 +172,109 @@ def unique_consecutive(input, return_inverse=False, return_counts=False, dim=Non
     return _chosen(*found, return_inverse, return_counts)
 
 
-def get_default_device():
+def get_default_device() -> device:
     """The device on which new tensors are made."""
     return torch.device("cpu")
 
 
-def set_default_device(device):
+def set_default_device(device: device | str | int | None) -> None:
     """Only the host can be the default."""
     if device is not None and torch.device(device).type != "cpu":
         raise NotImplementedError(f"new tensors cannot be made on {device} by default; say device= where they are made")
 
 
-def get_num_interop_threads():
+def get_num_interop_threads() -> int:
     """The number of operators that run at once on behalf of one call."""
     return 1
 
 
-def set_num_interop_threads(num):
+def set_num_interop_threads(num: int) -> None:
     """Nothing to set: one operator runs at a time."""
     if num <= 0:
         raise RuntimeError("set_num_interop_threads expects a positive integer")
 
 
-_strict = {"deterministic": False, "warn_only": False, "matmul": "highest", "warn_always": False}
+_strict: dict[str, Any] = {"deterministic": False, "warn_only": False, "matmul": "highest", "warn_always": False}
 
 
-def use_deterministic_algorithms(mode, *, warn_only=False):
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Nothing changes: results are the same bits from run to run and for any number of threads."""
     _strict.update(deterministic=bool(mode), warn_only=bool(warn_only))
 
 
-def are_deterministic_algorithms_enabled():
+def are_deterministic_algorithms_enabled() -> bool:
     """Whether `use_deterministic_algorithms` was asked for."""
     return _strict["deterministic"]
 
 
-def is_deterministic_algorithms_warn_only_enabled():
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """Whether `use_deterministic_algorithms` was asked to warn only."""
     return _strict["warn_only"]
 
 
-def get_float32_matmul_precision():
+def get_float32_matmul_precision() -> str:
     """The precision of matrix products of float32."""
     return _strict["matmul"]
 
 
-def set_float32_matmul_precision(precision):
+def set_float32_matmul_precision(precision: str) -> None:
     """On the host products of float32 are always full float32."""
     if precision not in ("highest", "high", "medium"):
         raise ValueError(f"{precision} is not a valid precision: 'highest', 'high' or 'medium'")
     _strict["matmul"] = precision
 
 
-def set_flush_denormal(mode):
+def set_flush_denormal(mode: bool) -> bool:
     """Not supported: denormal numbers are kept."""
     return False
 
 
-def set_warn_always(b, /):
+def set_warn_always(b: bool, /) -> None:
     """Whether warnings that appear once appear every time."""
     _strict["warn_always"] = bool(b)
 
 
-def is_warn_always_enabled():
+def is_warn_always_enabled() -> bool:
     """What `set_warn_always` was told."""
     return _strict["warn_always"]
 
 
-def compiled_with_cxx11_abi():
+def compiled_with_cxx11_abi() -> bool:
     """Always true."""
     return True
 
 
-__all__ = [name for name, value in globals().items() if getattr(value, "__module__", None) == __name__]
+__all__ = [
+    "are_deterministic_algorithms_enabled",
+    "broadcast_shapes",
+    "can_cast",
+    "compiled_with_cxx11_abi",
+    "detach",
+    "get_default_device",
+    "get_device",
+    "get_float32_matmul_precision",
+    "get_num_interop_threads",
+    "is_complex",
+    "is_conj",
+    "is_deterministic_algorithms_warn_only_enabled",
+    "is_floating_point",
+    "is_inference",
+    "is_neg",
+    "is_nonzero",
+    "is_same_size",
+    "is_signed",
+    "is_storage",
+    "is_warn_always_enabled",
+    "numel",
+    "promote_types",
+    "result_type",
+    "set_default_device",
+    "set_float32_matmul_precision",
+    "set_flush_denormal",
+    "set_num_interop_threads",
+    "set_warn_always",
+    "typename",
+    "unique",
+    "unique_consecutive",
+    "use_deterministic_algorithms",
+]

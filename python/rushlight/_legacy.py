@@ -1,10 +1,16 @@
 """The constructors of old: ``torch.Tensor(2, 3)``, ``torch.FloatTensor([1, 2])``."""
 
+from __future__ import annotations
+
 import rushlight as torch
 from rushlight import _C
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
-def build(dtype, args):
+
+def build(dtype: torch.dtype, args: tuple[Any, ...]) -> torch.Tensor:
     """A tensor of a dtype, from sizes, a sequence, a storage or a tensor."""
     if not args:
         return torch.empty(0, dtype=dtype)
@@ -26,7 +32,7 @@ def build(dtype, args):
     return torch.tensor(data, dtype=dtype)
 
 
-def construct(cls, args, kwargs):
+def construct(cls: type[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
     """``Tensor(...)``, and a subclass of it that does not say how it is made."""
     device = kwargs.pop("device", None)
     if "data" in kwargs and not args:
@@ -42,16 +48,40 @@ def construct(cls, args, kwargs):
 class _LegacyType(type):
     """The class of ``torch.FloatTensor`` and its like: tensors of its dtype are its instances."""
 
-    def __instancecheck__(cls, instance):
+    dtype: torch.dtype
+    _type_name: str
+
+    def __repr__(cls) -> str:
+        return f"<class '{cls._type_name}'>"
+
+    def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, _C.Tensor) and instance.dtype == cls.dtype and instance.device.type == "cpu"
 
-    def __call__(cls, *args):
+    def __call__(cls, *args: Any) -> torch.Tensor:
         return build(cls.dtype, args)
 
 
-def tensor_type(name, dtype):
+class _CudaType(type):
+    """The class of ``torch.cuda.FloatTensor`` and its like: no tensor is its instance, since none is on a card."""
+
+    _type_name: str
+    __repr__ = _LegacyType.__repr__
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return False
+
+    def __call__(cls, *args: Any) -> Any:
+        torch.cuda.init()
+
+
+def tensor_type(name: str, dtype: torch.dtype) -> _LegacyType:
     """``torch.FloatTensor`` for ``"FloatTensor"`` and its dtype."""
-    return _LegacyType(name, (), {"dtype": dtype, "_type_name": f"torch.{name}", "__module__": "torch"})
+    return _LegacyType(name, (), {"dtype": dtype, "_type_name": f"torch.{name}", "__module__": "rushlight"})
+
+
+def cuda_type(name: str) -> _CudaType:
+    """``torch.cuda.FloatTensor`` for ``"FloatTensor"``."""
+    return _CudaType(name, (), {"_type_name": f"torch.cuda.{name}", "__module__": "rushlight.cuda"})
 
 
 TYPES = {
@@ -68,14 +98,14 @@ TYPES = {
 }
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> _LegacyType:
     if name not in TYPES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = made = tensor_type(name, TYPES[name])
     return made
 
 
-def set_default_tensor_type(t):
+def set_default_tensor_type(t: Any) -> None:
     """Makes the dtype of a type such as ``torch.DoubleTensor`` the default one."""
     if isinstance(t, str):
         t = __getattr__(t.rpartition(".")[2])

@@ -1,6 +1,12 @@
 """`finfo` and `iinfo`: what the dtypes can hold."""
 
+from __future__ import annotations
+
 from rushlight import _C
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
 
 # bits of the exponent and of the fraction
 _FORMATS = {_C.float16: (5, 10), _C.bfloat16: (8, 7), _C.float32: (8, 23), _C.float64: (11, 52)}
@@ -11,27 +17,29 @@ class _Info:
     """Common to both: the dtype, comparison, immutability."""
 
     __slots__ = ("_dtype",)
+    _dtype: _C.dtype
+    _shown: ClassVar[tuple[str, ...]]
 
     @property
-    def bits(self):
+    def bits(self) -> int:
         return self._dtype.itemsize * 8
 
     @property
-    def dtype(self):
+    def dtype(self) -> str:
         return repr(self._dtype).partition(".")[2]
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return self._dtype == other._dtype if type(other) is type(self) else NotImplemented
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash((type(self), self._dtype))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         fields = ", ".join(f"{name}={getattr(self, name):g}" for name in self._shown)
         return f"{type(self).__name__}({fields}, dtype={self.dtype})"
 
 
-def _checked(name, type):
+def _checked(name: str, type: Any) -> _C.dtype:
     if not isinstance(type, _C.dtype):
         raise TypeError(f"{name}(): argument 'type' (position 1) must be torch.dtype, not {type.__class__.__name__}")
     return type
@@ -47,7 +55,7 @@ class finfo(_Info):
     __slots__ = ()
     _shown = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
 
-    def __init__(self, type=None):
+    def __init__(self, type: _C.dtype | None = None) -> None:
         if type is None:
             type = _C.get_default_dtype()
         if not (_checked("finfo", type).is_floating_point or type.is_complex):
@@ -57,27 +65,27 @@ class finfo(_Info):
         self._dtype = type.to_real()
 
     @property
-    def eps(self):
+    def eps(self) -> float:
         return 2.0 ** -_FORMATS[self._dtype][1]
 
     @property
-    def max(self):
+    def max(self) -> float:
         exponent, _ = _FORMATS[self._dtype]
         return (2.0 - self.eps) * 2.0 ** (2 ** (exponent - 1) - 1)
 
     @property
-    def min(self):
+    def min(self) -> float:
         return -self.max
 
     @property
-    def smallest_normal(self):
+    def smallest_normal(self) -> float:
         exponent, _ = _FORMATS[self._dtype]
         return 2.0 ** (2 - 2 ** (exponent - 1))
 
     tiny = smallest_normal
 
     @property
-    def resolution(self):
+    def resolution(self) -> float:
         return _RESOLUTIONS[self._dtype]
 
 
@@ -91,15 +99,15 @@ class iinfo(_Info):
     __slots__ = ()
     _shown = ("min", "max")
 
-    def __init__(self, type):
+    def __init__(self, type: _C.dtype) -> None:
         if _checked("iinfo", type).is_floating_point or type.is_complex or type == _C.bool:
             raise TypeError("torch.iinfo() requires an integer input type. Use torch.finfo to handle 'torch.iinfo'")
         self._dtype = type
 
     @property
-    def max(self):
+    def max(self) -> int:
         return 2 ** (self.bits - self._dtype.is_signed) - 1
 
     @property
-    def min(self):
+    def min(self) -> int:
         return -self.max - 1 if self._dtype.is_signed else 0

@@ -1,14 +1,24 @@
 """Switches of recording: context managers that also decorate functions."""
 
+from __future__ import annotations
+
 from rushlight import _C
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Self, TypeVar, overload
+
+    _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class _Mode:
     """A state of the thread that holds inside a ``with`` block or a decorated function."""
 
     __slots__ = ("_before",)
+    _before: bool
 
-    def __call__(self, function):
+    def __call__(self, function: _F) -> _F:
         import functools
         import inspect
 
@@ -18,18 +28,18 @@ class _Mode:
             return self._around_generator(function)
 
         @functools.wraps(function)
-        def wrapped(*args, **kwargs):
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
             with self._clone():
                 return function(*args, **kwargs)
 
-        return wrapped
+        return wrapped  # type: ignore[return-value]
 
-    def _around_generator(self, function):
+    def _around_generator(self, function: Any) -> Any:
         """The mode holds while the generator runs, and not between its steps."""
         import functools
 
         @functools.wraps(function)
-        def wrapped(*args, **kwargs):
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
             generator = function(*args, **kwargs)
             step, argument = generator.send, None
             while True:
@@ -49,14 +59,19 @@ class _Mode:
 
         return wrapped
 
-    def _clone(self):
+    def _clone(self) -> Self:
         return type(self)()
+
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> None: ...
+        def __exit__(self, *exception: object) -> None: ...
 
 
 class _GradMode(_Mode):
     __slots__ = ()
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         _C._set_grad_enabled(self._before)
 
 
@@ -72,11 +87,18 @@ class no_grad(_GradMode):
 
     __slots__ = ()
 
-    def __new__(cls, orig_func=None):
+    if TYPE_CHECKING:
+
+        @overload
+        def __new__(cls, orig_func: None = None) -> Self: ...
+        @overload
+        def __new__(cls, orig_func: _F) -> _F: ...  # type: ignore[misc] # `@torch.no_grad`
+
+    def __new__(cls, orig_func: Any = None) -> Any:
         mode = object.__new__(cls)
         return mode if orig_func is None else mode(orig_func)
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self._before = _C._set_grad_enabled(False)
 
 
@@ -85,11 +107,18 @@ class enable_grad(_GradMode):
 
     __slots__ = ()
 
-    def __new__(cls, orig_func=None):
+    if TYPE_CHECKING:
+
+        @overload
+        def __new__(cls, orig_func: None = None) -> Self: ...
+        @overload
+        def __new__(cls, orig_func: _F) -> _F: ...  # type: ignore[misc] # `@torch.enable_grad`
+
+    def __new__(cls, orig_func: Any = None) -> Any:
         mode = object.__new__(cls)
         return mode if orig_func is None else mode(orig_func)
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self._before = _C._set_grad_enabled(True)
 
 
@@ -97,28 +126,38 @@ class set_grad_enabled(_GradMode):
     """Recording on or off: at once, or inside a ``with`` block."""
 
     __slots__ = ("mode",)
+    mode: bool
 
-    def __init__(self, mode):
+    def __init__(self, mode: bool) -> None:
         self.mode = mode
         self._before = _C._set_grad_enabled(mode)
 
-    def __call__(self, function):
+    def __call__(self, function: _F) -> _F:
         _C._set_grad_enabled(self._before)
         return super().__call__(function)
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         _C._set_grad_enabled(self.mode)
 
-    def _clone(self):
-        return set_grad_enabled(self.mode)
+    def _clone(self) -> Self:
+        return type(self)(self.mode)
 
 
 class inference_mode(_Mode):
     """Nothing is recorded inside, and tensors made there never take part in recording."""
 
     __slots__ = ("_grad_before", "mode")
+    _grad_before: bool
+    mode: bool
 
-    def __new__(cls, mode=True):
+    if TYPE_CHECKING:
+
+        @overload
+        def __new__(cls, mode: bool = True) -> Self: ...
+        @overload
+        def __new__(cls, mode: _F) -> _F: ...  # type: ignore[misc] # `@torch.inference_mode`
+
+    def __new__(cls, mode: Any = True) -> Any:
         made = object.__new__(cls)
         if not isinstance(mode, bool):
             made.mode = True
@@ -126,13 +165,13 @@ class inference_mode(_Mode):
         made.mode = mode
         return made
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self._before = _C._set_inference_enabled(self.mode)
         self._grad_before = _C._set_grad_enabled(not self.mode)
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         _C._set_grad_enabled(self._grad_before)
         _C._set_inference_enabled(self._before)
 
-    def _clone(self):
-        return inference_mode(self.mode)
+    def _clone(self) -> Self:
+        return type(self)(self.mode)

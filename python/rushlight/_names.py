@@ -29,7 +29,7 @@ class MissingName(AttributeError):
     names: Callable[[], Iterable[str]]
 
     def __str__(self) -> str:
-        near = nearest(self.name, self.names())
+        near = nearest(self.name or "", self.names())
         return self.args[0] if near is None else f"{self.args[0]}\nDid you mean '{near}'?"
 
     def __reduce__(self) -> tuple[type, tuple[str]]:

@@ -1,9 +1,15 @@
 """How tensors are printed: `set_printoptions`."""
 
+from __future__ import annotations
+
 from rushlight import _C
 
-_DEFAULT = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "sci_mode": None}
-_PROFILES = {
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_DEFAULT: dict[str, Any] = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "sci_mode": None}
+_PROFILES: dict[str, dict[str, Any]] = {
     "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
     "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
     "full": {"precision": 4, "threshold": float("inf"), "edgeitems": 3, "linewidth": 80},
@@ -11,12 +17,19 @@ _PROFILES = {
 _options = dict(_DEFAULT)
 
 
-def get_printoptions():
+def get_printoptions() -> dict[str, Any]:
     """The options in force."""
     return dict(_options)
 
 
-def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None):
+def set_printoptions(
+    precision: int | None = None,
+    threshold: float | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
+) -> None:
     """Changes how tensors are printed.
 
     Args:
@@ -27,7 +40,7 @@ def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=N
         profile: ``"default"``, ``"short"`` or ``"full"``; the other arguments change what it sets.
         sci_mode: scientific notation always or never; without it, where the numbers ask for it.
     """
-    _options.update(_PROFILES.get(profile, {}))
+    _options.update(_PROFILES.get(profile or "", {}))
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
     _options.update({name: value for name, value in given.items() if value is not None})
     _options["sci_mode"] = sci_mode

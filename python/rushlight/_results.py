@@ -21,5 +21,5 @@ def make(name, fields):
             return type(self), (tuple(self),)
 
     Result.__name__ = Result.__qualname__ = name
-    Result.__module__ = "torch.return_types"
+    Result.__module__ = "rushlight.return_types"
     return Result

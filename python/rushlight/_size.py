@@ -1,9 +1,15 @@
 """`torch.Size`: the sizes of a tensor, a tuple that prints its name."""
 
+from __future__ import annotations
+
 import operator
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, SupportsIndex, overload
 
-class Size(tuple):
+
+class Size(tuple[int, ...]):
     """The sizes of a tensor's dimensions.
 
     >>> torch.zeros(2, 3).shape
@@ -12,30 +18,37 @@ class Size(tuple):
 
     __slots__ = ()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"torch.Size([{', '.join(map(str, self))}])"
 
-    def numel(self):
+    def numel(self) -> int:
         """The number of elements that a tensor of these sizes has."""
         count = 1
         for size in self:
             count *= size
         return count
 
-    def __getitem__(self, index):
+    if TYPE_CHECKING:
+
+        @overload
+        def __getitem__(self, index: SupportsIndex) -> int: ...
+        @overload
+        def __getitem__(self, index: slice) -> Size: ...
+
+    def __getitem__(self, index: Any) -> Any:
         item = tuple.__getitem__(self, index)
         return Size(item) if isinstance(index, slice) else item
 
-    def __add__(self, other):
+    def __add__(self, other: tuple[int, ...]) -> Size:  # type: ignore[override] # of sizes only
         return Size(tuple.__add__(self, other)) if isinstance(other, tuple) else NotImplemented
 
-    def __radd__(self, other):
+    def __radd__(self, other: tuple[int, ...]) -> Size:
         return Size(tuple.__add__(other, self)) if isinstance(other, tuple) else NotImplemented
 
-    def __mul__(self, count):
+    def __mul__(self, count: Any) -> Size:
         return Size(tuple.__mul__(self, operator.index(count)))
 
     __rmul__ = __mul__
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type[Size], tuple[tuple[int, ...]]]:
         return Size, (tuple(self),)

@@ -44,8 +44,6 @@ def __deepcopy__(self, memo):
 
 
 def __reduce_ex__(self, protocol):
-    if self.requires_grad and not self.is_leaf:
-        raise RuntimeError("a tensor with history cannot be pickled; detach() it first")
     layout = self.dtype, self.storage_offset(), tuple(self.shape), self.stride()
     state = self.__dict__ or None
     return _utils._rebuild_tensor, (self.untyped_storage(), *layout, self.requires_grad, type(self), state)

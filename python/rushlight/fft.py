@@ -1,6 +1,4 @@
 """`torch.fft`: discrete Fourier transforms, from the operator table."""
 
-from rushlight import _C
-
-globals().update(_C._functions.get("fft", {}))
-__all__ = sorted(_C._functions.get("fft", {}))  # noqa: PLE0605
+from rushlight._functions.fft import *  # noqa: F403
+from rushlight._functions.fft import __all__ as __all__

@@ -1,7 +1,8 @@
 """`torch.linalg`: linear algebra, from the operator table."""
 
-from rushlight import _C
+from rushlight._C import _LinAlgError as LinAlgError
+from rushlight._functions import linalg as _operators
+from rushlight._functions.linalg import *  # noqa: F403
 
-globals().update(_C._functions.get("linalg", {}))
-LinAlgError = _C._LinAlgError
-__all__ = sorted(["LinAlgError", *_C._functions.get("linalg", {})])  # noqa: PLE0605
+__all__ = ["LinAlgError"]
+__all__ += _operators.__all__

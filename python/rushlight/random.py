@@ -1,18 +1,25 @@
 """`torch.random`: the default generator's seed and state."""
 
+from __future__ import annotations
+
 import contextlib
 
 from rushlight import get_rng_state, initial_seed, manual_seed, seed, set_rng_state
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
 
 __all__ = ["fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
 
 
 @contextlib.contextmanager
-def fork_rng(devices=None, enabled=True, device_type="cuda"):
+def fork_rng(devices: Any = None, enabled: bool = True, device_type: str = "cuda") -> Iterator[None]:
     """Inside, random numbers are drawn without the rest of the program noticing: the state comes back at the end."""
     state = get_rng_state() if enabled else None
     try:
         yield
     finally:
-        if enabled:
+        if state is not None:
             set_rng_state(state)

@@ -8,6 +8,8 @@ Saving goes through Python's pickler in its pure form, since only that can write
 sees tensors as the few values that describe them, their bytes are records of their own.
 """
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import io
@@ -18,6 +20,7 @@ import stat
 import sys
 import tempfile
 import warnings
+from typing import Any
 
 import rushlight as torch
 from rushlight import _C
@@ -28,6 +31,13 @@ from ._checkpoint.pickler import Global, Pickler
 from ._checkpoint.rebuild import find_known
 from ._checkpoint.storages import StorageClass, TypedStorage, bytes_of
 from ._utils import set_state
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import TypeAlias
+
+    _File: TypeAlias = str | os.PathLike[str] | Any
 
 __all__ = [
     "add_safe_globals",
@@ -46,9 +56,9 @@ _ZIP_MAGIC = b"PK\x03\x04"
 
 
 def save(
-    obj,
-    f,
-    pickle_module=pickle,
+    obj: Any,
+    f: _File,
+    pickle_module: Any = pickle,
     pickle_protocol: int = DEFAULT_PROTOCOL,
     _use_new_zipfile_serialization: bool = True,
     _disable_byteorder_record: bool = False,
@@ -150,7 +160,7 @@ def clear_safe_globals() -> None:
 
 
 @contextlib.contextmanager
-def safe_globals(safe_globals: list):
+def safe_globals(safe_globals: list) -> Iterator[None]:
     """`add_safe_globals` for a block."""
     before = list(_safe_globals)
     add_safe_globals(safe_globals)
@@ -173,7 +183,7 @@ def _safe_names() -> dict:
     return names
 
 
-def get_unsafe_globals_in_checkpoint(f) -> list:
+def get_unsafe_globals_in_checkpoint(f: _File) -> list[str]:
     """The names that keep `load` from reading the file, for inspection; nothing is built or called."""
     with _opened(f) as source:
         if not source.is_zip:
@@ -186,7 +196,15 @@ def get_unsafe_globals_in_checkpoint(f) -> list:
 # --- loading -----------------------------------------------------------------------------------------------------------
 
 
-def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None, **pickle_load_args):
+def load(
+    f: _File,
+    map_location: Any = None,
+    pickle_module: Any = None,
+    *,
+    weights_only: bool | None = None,
+    mmap: bool | None = None,
+    **pickle_load_args: Any,
+) -> Any:
     """Reads what `save` (here or in torch) wrote to the path or file object `f`.
 
     By default nothing in the file is executed. `map_location` says where storages go (a device, its name, a dict
@@ -257,9 +275,10 @@ class _Checkpoint:
         self._mapped = mapped
         self._storages: dict = {}
         self._safe = _safe_names()
-        self._reader = None
-        self._map = None
-        self._legacy = None
+        # What `_open` and `_locate_legacy` find: one of the two, by the format.
+        self._reader: Any = None
+        self._legacy: Any = None
+        self._map: mapping.mmap | None = None
 
     def read(self):
         """Without executing anything."""

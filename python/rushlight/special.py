@@ -1,6 +1,4 @@
-"""Special functions, as the engine's table lists them."""
+"""`torch.special`: special functions, from the operator table."""
 
-from rushlight import _C
-
-globals().update(_C._functions["special"])
-__all__ = sorted(_C._functions["special"])  # noqa: PLE0605
+from rushlight._functions.special import *  # noqa: F403
+from rushlight._functions.special import __all__ as __all__

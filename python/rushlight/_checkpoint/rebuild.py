@@ -65,14 +65,7 @@ def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
 
 
 def _rebuild_sparse_tensor(layout, data):
-    if layout != torch.sparse_coo:
-        raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
-    indices, values, size, *coalesced = data
-    # Kernels trust the indices of a sparse tensor, a file does not deserve it.
-    limits = torch.tensor(tuple(size)[: indices.shape[0]], dtype=torch.int64).unsqueeze(1)
-    if bool(((indices < 0) | (indices >= limits)).any()):
-        raise RuntimeError(f"found a negative index or one beyond the size {tuple(size)} in a sparse tensor")
-    return torch.sparse_coo_tensor(indices, values, size, is_coalesced=coalesced[0] if coalesced else None)
+    raise NotImplementedError(f"the checkpoint holds a tensor of layout {layout}, which rushlight does not have yet")
 
 
 def _get_layout(name: str):
@@ -93,18 +86,19 @@ _CALLS = {
     "torch.nn.parameter.Parameter": lambda: torch.nn.Parameter,
     "torch.serialization._get_layout": lambda: _get_layout,
     "torch._tensor._rebuild_from_type_v2": lambda: _rebuild_from_type_v2,
-    **{
-        f"torch._utils.{function.__name__}": lambda function=function: function
-        for function in (
-            _rebuild_tensor,
-            _rebuild_tensor_v2,
-            _rebuild_tensor_v3,
-            _rebuild_parameter,
-            _rebuild_parameter_with_state,
-            _rebuild_meta_tensor_no_storage,
-            _rebuild_sparse_tensor,
-        )
-    },
+}
+
+_BUILDERS = {
+    f"torch._utils.{function.__name__}": function
+    for function in (
+        _rebuild_tensor,
+        _rebuild_tensor_v2,
+        _rebuild_tensor_v3,
+        _rebuild_parameter,
+        _rebuild_parameter_with_state,
+        _rebuild_meta_tensor_no_storage,
+        _rebuild_sparse_tensor,
+    )
 }
 
 
@@ -113,6 +107,8 @@ def find_known(module: str, name: str):
     full = f"{'builtins' if module == '__builtin__' else module}.{name}"
     if full in _CALLS:
         return _CALLS[full]()
+    if full in _BUILDERS:
+        return _BUILDERS[full]
     if full in ("torch.storage.UntypedStorage", "torch.UntypedStorage", "torch.storage.TypedStorage"):
         return StorageClass(torch.uint8)
     if module == "torch" and name in STORAGE_DTYPES:

@@ -3,6 +3,8 @@
 import ctypes
 from typing import NamedTuple
 
+from rushlight._C import UntypedStorage, dtype
+
 # The classes that stand for a dtype in a checkpoint. Other dtypes travel as bytes with their name beside them.
 STORAGE_DTYPES = {
     "ByteStorage": "uint8",
@@ -24,17 +26,17 @@ STORAGE_NAMES = {dtype: name for name, dtype in STORAGE_DTYPES.items()}
 class TypedStorage(NamedTuple):
     """A storage as checkpoints know it: bytes, and the dtype they are counted in."""
 
-    untyped_storage: object
-    dtype: object
+    untyped_storage: UntypedStorage
+    dtype: dtype
 
-    def untyped(self):
+    def untyped(self) -> UntypedStorage:
         return self.untyped_storage
 
 
 class StorageClass(NamedTuple):
     """What `torch.FloatStorage` and its like are to a checkpoint."""
 
-    dtype: object
+    dtype: dtype
 
 
 def bytes_of(storage):

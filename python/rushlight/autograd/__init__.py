@@ -1,11 +1,32 @@
 """Differentiation: walk the graph backwards, write functions with gradients of their own, check gradients."""
 
+from __future__ import annotations
+
 from rushlight import _C
 from rushlight._C import _queue_callback as _queue_callback
 from rushlight.autograd.function import Function
 
 # At once, since a module of the same name would otherwise stand in for the function as soon as somebody imports it.
 from rushlight.autograd.gradcheck import gradcheck, gradgradcheck
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, TypeAlias
+
+    from rushlight import Tensor
+    from rushlight import enable_grad as enable_grad
+    from rushlight import inference_mode as inference_mode
+    from rushlight import no_grad as no_grad
+    from rushlight import set_grad_enabled as set_grad_enabled
+    from rushlight.autograd import function as function
+    from rushlight.autograd import graph as graph
+    from rushlight.autograd.anomaly_mode import detect_anomaly as detect_anomaly
+    from rushlight.autograd.anomaly_mode import set_detect_anomaly as set_detect_anomaly
+    from rushlight.autograd.variable import Variable as Variable
+
+    _Tensors: TypeAlias = Tensor | Sequence[Tensor]
+    _Gradients: TypeAlias = Tensor | Sequence[Tensor | None] | None
 
 __all__ = [
     "Function",
@@ -35,23 +56,25 @@ _LAZY = {
 }
 
 
-def __getattr__(name):
-    import importlib
+if not TYPE_CHECKING:
 
-    if name not in _LAZY:
-        raise AttributeError(f"module 'torch.autograd' has no attribute '{name}'")
-    module, attribute = _LAZY[name]
-    found = importlib.import_module(module)
-    value = found if attribute is None else getattr(found, attribute)
-    globals()[name] = value
-    return value
+    def __getattr__(name):
+        import importlib
+
+        if name not in _LAZY:
+            raise AttributeError(f"module 'torch.autograd' has no attribute '{name}'")
+        module, attribute = _LAZY[name]
+        found = importlib.import_module(module)
+        value = found if attribute is None else getattr(found, attribute)
+        globals()[name] = value
+        return value
 
 
-def _sequence(value):
+def _sequence(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
-def _weights(outputs, grads):
+def _weights(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
     """The gradients to start from, one for each output, checked as torch does."""
     if grads is None:
         return (None,) * len(outputs)
@@ -75,7 +98,14 @@ def _weights(outputs, grads):
     return grads
 
 
-def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None, inputs=None):
+def backward(
+    tensors: _Tensors,
+    grad_tensors: _Gradients = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: _Gradients = None,
+    inputs: _Tensors | None = None,
+) -> None:
     """Adds the gradients of `tensors` to the `.grad` of the leaves that they depend on.
 
     `grad_tensors` weighs each tensor (of the same shape); it may be left out for tensors of one element. The graph is
@@ -105,16 +135,16 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
 
 
 def grad(
-    outputs,
-    inputs,
-    grad_outputs=None,
-    retain_graph=None,
-    create_graph=False,
-    only_inputs=True,
-    allow_unused=None,
-    is_grads_batched=False,
-    materialize_grads=False,
-):
+    outputs: _Tensors,
+    inputs: _Tensors,
+    grad_outputs: _Gradients = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
     """The gradients of `outputs` with respect to `inputs`, a tuple; no `.grad` changes.
 
     Inputs that were not used are an error, unless `allow_unused` (None in their place) or `materialize_grads` (zeros).
@@ -130,13 +160,14 @@ def grad(
         )
     allow_unused = materialize_grads if allow_unused is None else allow_unused
     outputs, inputs = _sequence(outputs), _sequence(inputs)
+    found: tuple[Any, ...]  # None for an input that was not used
     keep = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
         rows = zip(*(g.unbind(0) for g in _sequence(grad_outputs)))
-        found = [_C._grad(outputs, inputs, row, True, create_graph, allow_unused) for row in rows]
+        found = tuple(_C._grad(outputs, inputs, row, True, create_graph, allow_unused) for row in rows)
         from rushlight import stack
 
-        return tuple(None if column[0] is None else stack(column) for column in zip(*found))
+        return tuple(column[0] if column[0] is None else stack(column) for column in zip(*found))
     found = _C._grad(outputs, inputs, _weights(outputs, grad_outputs), keep, create_graph, allow_unused)
     if materialize_grads:
         from rushlight import zeros_like

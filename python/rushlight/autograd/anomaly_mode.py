@@ -1,5 +1,7 @@
 """Looking for the operator whose gradient is NaN."""
 
+from __future__ import annotations
+
 from rushlight import _C
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
@@ -8,23 +10,23 @@ __all__ = ["detect_anomaly", "set_detect_anomaly"]
 class set_detect_anomaly:
     """Turns the search on or off, at once; used with `with` it is put back at the end."""
 
-    def __init__(self, mode, check_nan=True):
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
         self._before = (_C.is_anomaly_enabled(), _C.is_anomaly_check_nan_enabled())
         _C._set_anomaly_enabled(mode, check_nan)
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         pass
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         _C._set_anomaly_enabled(*self._before)
 
 
 class detect_anomaly(set_detect_anomaly):
     """`with torch.autograd.detect_anomaly():` raises in backward where a gradient becomes NaN."""
 
-    def __init__(self, check_nan=True):
+    def __init__(self, check_nan: bool = True) -> None:
         self._before = (_C.is_anomaly_enabled(), _C.is_anomaly_check_nan_enabled())
         self._check_nan = check_nan
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         _C._set_anomaly_enabled(True, self._check_nan)

@@ -1,9 +1,16 @@
 """Functions with a gradient of their own, written in Python."""
 
+from __future__ import annotations
+
 import functools
 
 from rushlight import _C
 from rushlight._C import FunctionCtx
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 
@@ -30,26 +37,26 @@ class Function:
     tensor(12.)
     """
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise RuntimeError(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on the class itself. Instantiating an autograd function will raise an error in a future version of PyTorch."
         )
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
             "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with static forward method. (Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
         )
 
     @staticmethod
-    def forward(*args, **kwargs):
+    def forward(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
-    def backward(ctx, *grad_outputs):
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode AD."
         )
@@ -57,7 +64,7 @@ class Function:
     vjp = backward
 
     @classmethod
-    def apply(cls, *args, **kwargs):
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Runs `forward` on the arguments and records the call."""
         split = cls.setup_context is not Function.setup_context
         if kwargs:
@@ -74,29 +81,29 @@ class Function:
                 args += defaults[-missing:]
         return _C._apply_function(cls, FunctionCtx(), args, split)
 
-    def __init_subclass__(cls, **kwargs):
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "vjp" in cls.__dict__ and "backward" not in cls.__dict__:
-            cls.backward = cls.vjp
+            cls.backward = cls.vjp  # type: ignore[method-assign]
 
 
 class _Twice(Function):
     """The identity, whose gradient is an error."""
 
     @staticmethod
-    def forward(ctx, *tensors):
+    def forward(ctx: Any, *tensors: Any) -> Any:
         return tuple(tensor.detach() for tensor in tensors)
 
     @staticmethod
-    def backward(ctx, *grads):
+    def backward(ctx: Any, *grads: Any) -> Any:
         raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
 
 
-def once_differentiable(backward):
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Marks a `backward` that is not itself differentiable: differentiating through it is an error, not a wrong number."""
 
     @functools.wraps(backward)
-    def once(ctx, *grads):
+    def once(ctx: Any, *grads: Any) -> Any:
         recording = _C._set_grad_enabled(False)
         try:
             results = backward(ctx, *grads)

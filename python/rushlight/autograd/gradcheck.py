@@ -274,6 +274,4 @@ def gradgradcheck(
 
 
 # The 0.x spelling `gradcheck.gradcheck(...)` after `from torch.autograd import gradcheck`.
-gradcheck.gradcheck = gradcheck
-gradcheck.gradgradcheck = gradgradcheck
-gradcheck.GradcheckError = GradcheckError
+vars(gradcheck).update(gradcheck=gradcheck, gradgradcheck=gradgradcheck, GradcheckError=GradcheckError)

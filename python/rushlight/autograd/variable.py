@@ -1,10 +1,18 @@
 """`Variable`: the name that tensors with gradients had before 0.4."""
 
+from __future__ import annotations
+
 from rushlight._C import Tensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from rushlight import Tensor
 
 
 class _Meta(type):
-    def __instancecheck__(cls, instance):
+    def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, Tensor)
 
 
@@ -15,7 +23,7 @@ class Variable(metaclass=_Meta):
     True
     """
 
-    def __new__(cls, data, requires_grad=False, volatile=None):
+    def __new__(cls, data: Tensor, requires_grad: bool = False, volatile: Any = None) -> Any:
         if volatile is not None:
             import warnings
 

@@ -4,7 +4,13 @@ The driver is looked for when somebody asks; without one nothing here fails that
 torch too.
 """
 
+from __future__ import annotations
+
 from rushlight import _C
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _NO_DRIVER = (
     "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver from "
@@ -12,82 +18,91 @@ _NO_DRIVER = (
 )
 
 
-def device_count():
+def device_count() -> int:
     """The number of cards that the driver shows."""
     return _C._cuda_device_count()
 
 
-def is_available():
+def is_available() -> bool:
     """Whether tensors can live on a card: not yet, whatever the driver shows."""
     return False
 
 
-def is_initialized():
+def is_initialized() -> bool:
     """Whether a card is in use."""
     return False
 
 
-def is_bf16_supported(including_emulation=True):
+def is_bf16_supported(including_emulation: bool = True) -> bool:
     """Whether a card computes in bfloat16."""
     return False
 
 
-def init():
+def init() -> None:
     """Starts the driver."""
     raise RuntimeError(_NO_DRIVER)
 
 
-def manual_seed(seed):
+def manual_seed(seed: int) -> None:
     """Seeds the current card's generator; without a card there is nothing to seed."""
 
 
-def manual_seed_all(seed):
+def manual_seed_all(seed: int) -> None:
     """Seeds every card's generator; without a card there is nothing to seed."""
 
 
-def empty_cache():
+def empty_cache() -> None:
     """Gives cached memory back; without a card there is none."""
 
 
-def synchronize(device=None):
+def synchronize(device: Any = None) -> None:
     """Waits for a card."""
     raise RuntimeError(_NO_DRIVER)
 
 
-def current_device():
+def current_device() -> int:
     """The number of the card in use."""
     raise RuntimeError(_NO_DRIVER)
 
 
-def set_device(device):
+def set_device(device: Any) -> None:
     """Chooses the card in use."""
     raise RuntimeError(_NO_DRIVER)
 
 
-def get_device_name(device=None):
+def get_device_name(device: Any = None) -> str:
     """The card's name."""
     raise RuntimeError(_NO_DRIVER)
 
 
-def get_device_properties(device=None):
+def get_device_properties(device: Any = None) -> Any:
     """What the card can do."""
     raise RuntimeError(_NO_DRIVER)
 
 
-def memory_allocated(device=None):
+def memory_allocated(device: Any = None) -> int:
     """Bytes in use on a card."""
     return 0
 
 
-def max_memory_allocated(device=None):
+def max_memory_allocated(device: Any = None) -> int:
     """The most bytes that were in use on a card."""
     return 0
 
 
-def memory_reserved(device=None):
+def memory_reserved(device: Any = None) -> int:
     """Bytes taken from a card."""
     return 0
 
 
-def reset_peak_memory_stats(device=None):
+def reset_peak_memory_stats(device: Any = None) -> None:
     """Starts counting the most bytes anew."""
+
+
+def __getattr__(name: str) -> Any:
+    from rushlight._legacy import TYPES, cuda_type
+
+    if name not in TYPES:
+        raise AttributeError(f"module 'torch.cuda' has no attribute {name!r}")
+    globals()[name] = made = cuda_type(name)
+    return made

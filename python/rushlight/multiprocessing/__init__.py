@@ -5,6 +5,8 @@ sent. The memory has no name, so nothing is left behind however the processes en
 has been flushed; and a process that is killed keeps no other from going on.
 """
 
+from __future__ import annotations
+
 import multiprocessing as _multiprocessing
 
 from .context import default as _default
@@ -20,6 +22,10 @@ from .spawn import (
     start_processes,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from multiprocessing import *  # noqa: F403
+
 # The same names as there: `Process`, `Queue`, `Lock`, `get_context`...
 globals().update((name, getattr(_default, name)) for name in _multiprocessing.__all__)
 
@@ -27,7 +33,7 @@ _sharing_strategy = "file_descriptor"
 _all_sharing_strategies = {"file_descriptor", "file_system"}
 
 
-def set_sharing_strategy(new_strategy):
+def set_sharing_strategy(new_strategy: str) -> None:
     """Accepted for programs that call it: memory is shared by descriptor in either case, and runs out of neither."""
     global _sharing_strategy
     if new_strategy not in _all_sharing_strategies:
@@ -35,12 +41,12 @@ def set_sharing_strategy(new_strategy):
     _sharing_strategy = new_strategy
 
 
-def get_sharing_strategy():
+def get_sharing_strategy() -> str:
     """The name that was set."""
     return _sharing_strategy
 
 
-def get_all_sharing_strategies():
+def get_all_sharing_strategies() -> set[str]:
     """The names that are accepted."""
     return _all_sharing_strategies
 
@@ -56,7 +62,7 @@ __all__ = [
     "SpawnContext",
     "spawn",
     "start_processes",
-    *_multiprocessing.__all__,
 ]
+__all__ += _multiprocessing.__all__
 
 init_reductions()

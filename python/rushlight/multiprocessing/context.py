@@ -36,7 +36,7 @@ class _Channels(context.BaseContext):
 class _SpawnPopen(popen_spawn_posix.Popen):
     def _launch(self, process_obj):
         try:
-            super()._launch(process_obj)  # type: ignore[misc]  # typeshed leaves it out
+            super()._launch(process_obj)
         finally:
             parcel.release(self)
 
@@ -44,7 +44,7 @@ class _SpawnPopen(popen_spawn_posix.Popen):
 class _ForkServerPopen(popen_forkserver.Popen):
     def _launch(self, process_obj):
         try:
-            super()._launch(process_obj)  # type: ignore[misc]  # typeshed leaves it out
+            super()._launch(process_obj)
         finally:
             parcel.release(self)
 

@@ -1,5 +1,7 @@
 """``spawn``: starts processes, waits for all, and raises what the first that fails raised."""
 
+from __future__ import annotations
+
 import ctypes
 import multiprocessing.connection
 import signal
@@ -9,6 +11,11 @@ import traceback
 import warnings
 
 from .context import default
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
 
 __all__ = [
     "ProcessContext",
@@ -79,10 +86,10 @@ class ProcessContext:
         self._reports = reports
         self.sentinels = {process.sentinel: index for index, process in enumerate(processes)}
 
-    def pids(self):
+    def pids(self) -> list[int]:
         return [int(process.pid) for process in self.processes]
 
-    def join(self, timeout=None, grace_period=None):
+    def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
         """Waits for a process to end. True when all have ended well.
 
         When one failed, the others get ``grace_period`` seconds to end by themselves, then SIGTERM, then, after as long
@@ -118,7 +125,7 @@ class ProcessContext:
             if process.is_alive():
                 getattr(process, action)()
 
-    def _raise(self, index):
+    def _raise(self, index: int) -> NoReturn:
         process, report = self.processes[index], self._reports[index]
         try:
             text = report.recv() if report.poll() else None
@@ -145,7 +152,14 @@ class SpawnContext(ProcessContext):
         super().__init__(processes, reports)
 
 
-def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
+def start_processes(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext | None:
     """Runs ``fn(index, *args)`` in ``nprocs`` processes of any start method; see :func:`spawn`."""
     context = default.get_context(start_method)
     processes, reports = [], []
@@ -164,7 +178,14 @@ def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method
     return None
 
 
-def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
+def spawn(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext | None:
     """Runs ``fn(index, *args)`` in ``nprocs`` new processes and waits for them.
 
     If one ends with anything but success the others are ended, and its exception is raised here as

@@ -6,8 +6,10 @@ from .parameter import Buffer, Parameter
 
 __all__ = ["Buffer", "Parameter", "functional", "init", "modules", "utils", *modules.__all__]
 
+TYPE_CHECKING = False
+if not TYPE_CHECKING:
 
-def __getattr__(name: str) -> object:
-    from ._text import missing
+    def __getattr__(name: str) -> object:
+        from ._text import missing
 
-    raise missing(f"module {__name__!r} has no attribute {name!r}", name, lambda: __all__)
+        raise missing(f"module 'torch.nn' has no attribute {name!r}", name, lambda: __all__)

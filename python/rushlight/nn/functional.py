@@ -7,10 +7,10 @@ deprecated arguments, warnings, a choice between two rows.
 from __future__ import annotations
 
 import warnings
-from types import SimpleNamespace
 
 import rushlight as torch
-from rushlight import _C
+from rushlight._functions import nn_functional as _nn
+from rushlight._functions.nn_functional import *  # noqa: F403
 
 from . import _reduction
 
@@ -20,15 +20,12 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-# The rows themselves; what is defined below takes its row from here.
-_nn = SimpleNamespace(**_C._functions["nn.functional"])
-globals().update(vars(_nn))
+if not TYPE_CHECKING:
 
+    def __getattr__(name: str) -> object:
+        from ._text import missing
 
-def __getattr__(name: str) -> object:
-    from ._text import missing
-
-    raise missing(f"module {__name__!r} has no attribute {name!r}", name, lambda: globals())
+        raise missing(f"module 'torch.nn.functional' has no attribute {name!r}", name, lambda: globals())
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:

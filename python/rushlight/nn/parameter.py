@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Buffer", "Parameter"]
 
 
-class _ParameterMeta(type(Tensor)):
+class _ParameterMeta(type):
     """Lets a tensor of a foreign subclass count as a parameter once it is marked ``_is_param``."""
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -51,8 +51,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
                 "type as a Parameter, please correct the detach() semantics defined by its __torch_dispatch__() "
                 "implementation."
             )
-        marked._is_param = True
-        return marked
+        vars(marked).update(_is_param=True)
+        return marked  # type: ignore[return-value] # of the tensor's own class, and an instance by its mark
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) not in memo:
@@ -75,7 +75,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         return _utils._rebuild_parameter, (self.data, self.requires_grad, OrderedDict())
 
 
-class _BufferMeta(type(Tensor)):
+class _BufferMeta(type):
     """A buffer is an ordinary tensor with a mark, so ``isinstance`` asks for the mark."""
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -97,10 +97,11 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     ['mean']
     """
 
-    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Tensor:
+    persistent: bool
+
+    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
         if data is None:
             data = torch.empty(0)
         marked = data.detach().requires_grad_(data.requires_grad)
-        marked.persistent = persistent
-        marked._is_buffer = True
-        return marked
+        vars(marked).update(persistent=persistent, _is_buffer=True)
+        return marked  # type: ignore[return-value] # an instance by its mark

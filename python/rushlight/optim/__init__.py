@@ -12,4 +12,4 @@ __all__ = ["SGD", "Adam", "AdamW", "Optimizer", "lr_scheduler"]
 def __getattr__(name: str) -> object:
     from ..nn._text import missing
 
-    raise missing(f"module {__name__!r} has no attribute {name!r}", name, lambda: __all__)
+    raise missing(f"module 'torch.optim' has no attribute {name!r}", name, lambda: __all__)

@@ -92,23 +92,25 @@ class Adam(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
+        self._complete(
+            amsgrad=False,
+            maximize=False,
+            foreach=None,
+            capturable=False,
+            differentiable=False,
+            fused=None,
+            decoupled_weight_decay=False,
+        )
         for group in self.param_groups:
-            group.setdefault("amsgrad", False)
-            group.setdefault("maximize", False)
-            group.setdefault("foreach", None)
-            group.setdefault("capturable", False)
-            group.setdefault("differentiable", False)
-            group.setdefault("decoupled_weight_decay", False)
-            fused = group.setdefault("fused", None)
             for param in group["params"]:
                 own = self.state.get(param, {})
                 # Older files count steps in a Python number.
                 if own and not isinstance(own["step"], torch.Tensor):
-                    own["step"] = torch.tensor(float(own["step"]), dtype=_step_dtype(fused))
+                    own["step"] = torch.tensor(float(own["step"]), dtype=_step_dtype(group["fused"]))
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Changes the parameters once; returns the closure's loss."""
-        loss = None if closure is None else loss_of(closure)
+        loss = loss_of(closure)
         for group in self.param_groups:
             params, grads = with_gradients(group)
             if not params:

@@ -82,6 +82,16 @@ class Optimizer:
     A subclass defines ``step``. `param_groups` is a list of dictionaries, `state` maps a parameter to a dictionary.
     """
 
+    _optimizer_step_pre_hooks: OrderedDict[int, Callable]
+    _optimizer_step_post_hooks: OrderedDict[int, Callable]
+    _optimizer_state_dict_pre_hooks: OrderedDict[int, Callable]
+    _optimizer_state_dict_post_hooks: OrderedDict[int, Callable]
+    _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Callable]
+    _optimizer_load_state_dict_post_hooks: OrderedDict[int, Callable]
+    # Notes of steps and schedules.
+    _opt_called: bool
+    _scheduled: bool
+
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         self.defaults = defaults
         self._prepare()
@@ -263,6 +273,12 @@ class Optimizer:
         self.__dict__.update(state)
         self._prepare()
         self.defaults.setdefault("differentiable", False)
+
+    def _complete(self, **options: Any) -> None:
+        """Gives the groups of older files the options that they do not have."""
+        for group in self.param_groups:
+            for name, value in options.items():
+                group.setdefault(name, value)
 
     # Hooks.
 

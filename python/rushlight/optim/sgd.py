@@ -81,16 +81,11 @@ class SGD(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("nesterov", False)
-            group.setdefault("maximize", False)
-            group.setdefault("foreach", None)
-            group.setdefault("differentiable", False)
-            group.setdefault("fused", None)
+        self._complete(nesterov=False, maximize=False, foreach=None, differentiable=False, fused=None)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Changes the parameters once; returns the closure's loss."""
-        loss = None if closure is None else loss_of(closure)
+        loss = loss_of(closure)
         for group in self.param_groups:
             params, grads = with_gradients(group)
             if not params:
@@ -102,28 +97,23 @@ class SGD(Optimizer):
         return loss
 
     def _step_fused(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
-        momentum = group["momentum"]
-        if momentum == 0:
+        if group["momentum"] == 0:
             _fused(group, params, grads, [], False)
             return
-        state = self.state
-        buffers = []
-        fresh = []
-        for place, param in enumerate(params):
-            own = state[param]
-            buffer = own.get("momentum_buffer")
-            if buffer is None:
-                # The row fills it: the first direction is the gradient itself.
-                buffer = own["momentum_buffer"] = torch.empty_like(param, requires_grad=False)
-                fresh.append(place)
-            buffers.append(buffer)
-        if not fresh or len(fresh) == len(params):
-            _fused(group, params, grads, buffers, bool(fresh))
-            return
-        for first in (True, False):
-            places = [place for place in range(len(params)) if (place in fresh) is first]
-            chosen = ([values[place] for place in places] for values in (params, grads, buffers))
-            _fused(group, *chosen, first)
+        # Apart: those whose first step it is, and whose buffers the row fills with the gradient itself.
+        parts: dict[bool, tuple[list[Tensor], list[Tensor], list[Tensor]]] = {True: ([], [], []), False: ([], [], [])}
+        for param, grad in zip(params, grads):
+            own = self.state[param]
+            first = own.get("momentum_buffer") is None
+            if first:
+                own["momentum_buffer"] = torch.empty_like(param, requires_grad=False)
+            own_params, own_grads, own_buffers = parts[first]
+            own_params.append(param)
+            own_grads.append(grad)
+            own_buffers.append(own["momentum_buffer"])
+        for first, part in parts.items():
+            if part[0]:
+                _fused(group, *part, first)
 
     def _step_by_operators(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         """The step out of operators: for sparse gradients, and for gradients through the step."""

@@ -1,23 +1,30 @@
 """Tensors of random values for tests."""
 
+from __future__ import annotations
+
 import math
 
 import rushlight as torch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 __all__ = ["make_tensor"]
 
 
 def make_tensor(
-    *shape,
-    dtype,
-    device=None,
-    low=None,
-    high=None,
-    requires_grad=False,
-    noncontiguous=False,
-    exclude_zero=False,
-    memory_format=None,
-):
+    *shape: int | Sequence[int],
+    dtype: torch.dtype,
+    device: torch.device | str | None = None,
+    low: float | None = None,
+    high: float | None = None,
+    requires_grad: bool = False,
+    noncontiguous: bool = False,
+    exclude_zero: bool = False,
+    memory_format: torch.memory_format | None = None,
+) -> torch.Tensor:
     """A tensor of values drawn evenly from ``[low, high)``; the limits follow the dtype unless given.
 
     They are -9 and 9 for floats and complex numbers (both parts), -9 and 10 for signed integers, 0 and 10 for unsigned
@@ -27,18 +34,17 @@ def make_tensor(
     tensor([[0, 0, 0],
             [0, 0, 0]])
     """
-    if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
-        shape = tuple(shape[0])
+    sizes: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
     low, high = _limits(dtype, low, high)
     if dtype is torch.bool:
-        made = torch.randint(math.floor(low), math.ceil(high), shape, device=device).to(dtype)
+        made = torch.randint(math.floor(low), math.ceil(high), sizes, device=device).to(dtype)
     elif dtype.is_floating_point:
-        made = torch.empty(shape, dtype=dtype, device=device).uniform_(low, high)
+        made = torch.empty(sizes, dtype=dtype, device=device).uniform_(low, high)
     elif dtype.is_complex:
-        parts = torch.empty((*shape, 2), dtype=dtype.to_real(), device=device).uniform_(low, high)
+        parts = torch.empty((*sizes, 2), dtype=dtype.to_real(), device=device).uniform_(low, high)
         made = torch.view_as_complex(parts)
     else:
-        made = torch.randint(math.floor(low), math.ceil(high), shape, device=device).to(dtype)
+        made = torch.randint(math.floor(low), math.ceil(high), sizes, device=device).to(dtype)
     if exclude_zero:
         least = torch.finfo(dtype).tiny if dtype.is_floating_point or dtype.is_complex else 1
         made = torch.where(made == 0, torch.full((), least, dtype=dtype, device=device), made)

@@ -2,14 +2,22 @@
 
 import importlib
 
-_SUBMODULES = ("data", "dlpack")
+_SUBMODULES = ("backcompat", "data", "dlpack", "hooks")
 
 
-def __getattr__(name):
-    if name in _SUBMODULES:
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rushlight.utils import backcompat as backcompat
+    from rushlight.utils import data as data
+    from rushlight.utils import dlpack as dlpack
+    from rushlight.utils import hooks as hooks
+else:
+
+    def __getattr__(name):
+        if name in _SUBMODULES:
+            return importlib.import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted([*globals(), *_SUBMODULES])

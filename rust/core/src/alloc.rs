@@ -6,8 +6,10 @@
 use std::alloc::{Layout as MemoryLayout, alloc, dealloc};
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::ptr::NonNull;
-use std::sync::OnceLock;
+
+use once_cell::race::OnceNonZeroUsize;
 
 use crate::error::{Error, Result};
 use crate::fork::{ForkMutex, Rank};
@@ -118,12 +120,13 @@ static LARGE: ForkMutex<Large> =
 
 /// How many bytes of large blocks may wait: an eighth of the machine's memory.
 fn large_limit() -> usize {
-    static LIMIT: OnceLock<usize> = OnceLock::new();
-    *LIMIT.get_or_init(|| {
+    static LIMIT: OnceNonZeroUsize = OnceNonZeroUsize::new();
+    let limit = LIMIT.get_or_init(|| {
         // SAFETY: plain queries of the system.
         let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-        (pages.max(0) as usize).saturating_mul(size.max(0) as usize) / 8
-    })
+        NonZeroUsize::MIN.saturating_add((pages.max(0) as usize).saturating_mul(size.max(0) as usize) / 8)
+    });
+    limit.get()
 }
 
 /// A block of at least `bytes` bytes, uninitialised.

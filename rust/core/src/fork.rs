@@ -45,12 +45,31 @@ pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Runs `hook` in every forked child, after the locks are open again.
-pub fn on_child(hook: fn()) {
-    install();
-    let mut hooks = CHILD_HOOKS.lock().unwrap_or_else(PoisonError::into_inner);
-    if !hooks.contains(&hook) {
-        hooks.push(hook);
+/// What every forked child runs, after the locks are open again. Declare it as a `static` and enrol it before it matters.
+pub struct ChildHook {
+    hook: fn(),
+    enrolled: AtomicBool,
+}
+
+impl ChildHook {
+    pub const fn new(hook: fn()) -> Self {
+        ChildHook { hook, enrolled: AtomicBool::new(false) }
+    }
+
+    #[inline]
+    pub fn enrol(&self) {
+        if !self.enrolled.load(Ordering::Acquire) {
+            self.enlist();
+        }
+    }
+
+    #[cold]
+    fn enlist(&self) {
+        install();
+        let mut hooks = CHILD_HOOKS.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.enrolled.swap(true, Ordering::AcqRel) {
+            hooks.push(self.hook);
+        }
     }
 }
 
@@ -141,7 +160,8 @@ impl<T> DerefMut for ForkGuard<'_, T> {
     }
 }
 
-fn install() {
+/// Makes `fork` take and release the registered locks. Done when the engine starts, before a second thread could fork.
+pub fn install() {
     INSTALLED.call_once(|| {
         // SAFETY: the three handlers are `extern "C"` functions that live as long as the process and do not unwind.
         unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };

@@ -25,7 +25,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Class, Error};
-use crate::fork::{self, ForkMutex, Rank};
+use crate::fork::{ChildHook, ForkMutex, Rank};
 
 mod arena;
 mod lease;
@@ -216,12 +216,14 @@ pub fn usage() -> Usage {
     POOL.lock().usage()
 }
 
+static HOOK: ChildHook = ChildHook::new(inherited);
+
 /// Once in a process: room for descriptors, and the hook that makes a forked child a mere holder.
 fn prepare() {
     static DONE: AtomicBool = AtomicBool::new(false);
     if !DONE.load(Ordering::Acquire) {
         raise_descriptor_limit();
-        fork::on_child(inherited);
+        HOOK.enrol();
         DONE.store(true, Ordering::Release);
     }
 }

@@ -16,6 +16,13 @@ pub struct Side<'a> {
     pub layout: &'a Layout,
 }
 
+impl Side<'_> {
+    /// The address that many bytes behind the first element.
+    fn at(&self, bytes: isize) -> *mut u8 {
+        self.pointer.wrapping_offset(bytes)
+    }
+}
+
 // SAFETY: addresses; every thread writes its own elements.
 unsafe impl Sync for Side<'_> {}
 // SAFETY: see above.
@@ -39,14 +46,11 @@ pub unsafe fn outside(index: Side, size: isize) -> Option<Outside> {
         plan.numel(),
         GRAIN,
         |range| {
-            let index = index;
             let mut found = None;
             plan.runs(range, |at, length| {
                 let mut inside = true;
                 // SAFETY: by the caller's word.
-                let value = |i: usize| unsafe {
-                    index.pointer.offset(at[0] + i as isize * step).cast::<i64>().read_unaligned()
-                };
+                let value = |i: usize| unsafe { index.at(at[0] + i as isize * step).cast::<i64>().read_unaligned() };
                 for i in 0..length {
                     inside &= (value(i) as u64) < size as u64;
                 }

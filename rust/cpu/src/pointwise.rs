@@ -62,10 +62,10 @@ pub unsafe fn run<const N: usize>(
     let direct: [bool; N] = std::array::from_fn(|n| {
         lanes[n].dtype == compute[n] && (steps[n] == lanes[n].dtype.size() as isize || plan.numel() == 1)
     });
+    let fresh = (1..N).all(|n| lanes[n].pointer != lanes[0].pointer);
+    let streams = fresh && plan.numel() * lanes[0].dtype.size() >= STREAMED && streaming::AVAILABLE;
     if whole && direct.iter().all(|&d| d) {
         let bases = plan.bases();
-        let fresh = (1..N).all(|n| lanes[n].pointer != lanes[0].pointer);
-        let streams = fresh && plan.numel() * lanes[0].dtype.size() >= STREAMED && streaming::AVAILABLE;
         rushlight_par::parallel_for(plan.numel(), GRAIN, |range| {
             let at = |n: usize| {
                 let lane = lanes[n];
@@ -87,11 +87,15 @@ pub unsafe fn run<const N: usize>(
         });
         return;
     }
-    let walk = Walk { plan, lanes, compute, direct, tile, params };
+    let streams = streams && direct[0] && plan.inner() >= TILE;
+    let walk = Walk { plan, lanes, compute, direct, streams, tile, params };
     rushlight_par::parallel_for(plan.numel(), GRAIN, |range| {
         if plan.inner() >= 64 {
             // SAFETY: by the caller's word.
             plan.runs(range, |offsets, length| unsafe { walk.run(offsets, length) });
+            if streams {
+                streaming::finish();
+            }
         } else {
             // SAFETY: by the caller's word.
             unsafe { walk.short_runs(range) };
@@ -170,6 +174,8 @@ struct Walk<'a, const N: usize> {
     lanes: [Lane; N],
     compute: [DType; N],
     direct: [bool; N],
+    /// The result goes past the caches.
+    streams: bool,
     tile: Tile,
     params: &'a [Scalar],
 }
@@ -198,9 +204,12 @@ impl<const N: usize> Walk<'_, N> {
                         buffer
                     };
                 }
-                let out = if self.direct[0] { at(0) } else { buffers[0].pointer() };
+                let in_place = self.direct[0] && !self.streams;
+                let out = if in_place { at(0) } else { buffers[0].pointer() };
                 (self.tile)(out, inputs.as_ptr(), n, self.params);
-                if !self.direct[0] {
+                if self.streams {
+                    streaming::copy(at(0), out, n * self.lanes[0].dtype.size());
+                } else if !in_place {
                     self.scatter(at(0), steps[0], n, out, scratch.pointer());
                 }
             }

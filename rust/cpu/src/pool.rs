@@ -1,12 +1,14 @@
 //! Pooling: one value for each window of a plane. Planes are row-major, and each is one task's.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::{DType, dispatch};
+use rushlight_simd::multiversion;
 
 /// Elements of windows worth a task of their own.
-const TASK: usize = 1 << 14;
+const TASK: usize = 1 << 15;
 
 /// How windows lie along one axis.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +40,16 @@ impl Axis {
         let end = first + (self.kernel * self.dilation) as isize;
         start..(end.max(0) as usize).min(self.size)
     }
+
+    /// The element that a tap of a window sees; outside of the plane the nearest that another tap does.
+    fn seen(&self, at: usize, tap: usize) -> usize {
+        let place = (at * self.stride + tap * self.dilation) as isize - self.padding as isize;
+        if place >= 0 && (place as usize) < self.size {
+            return place as usize;
+        }
+        let window = self.window(at);
+        if place < 0 { window.start } else { window.start + (window.len() - 1) / self.dilation * self.dilation }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -58,7 +70,8 @@ fn product(axes: &[Axis; 3], size: impl Fn(&Axis) -> usize) -> usize {
     axes.iter().map(size).product()
 }
 
-/// The largest element of each window and its place in the plane. NaN counts as the largest; of several the last wins, as in torch.
+/// The largest element of each window and its place in the plane. NaN counts as the largest; of several the first element
+/// wins, but the last NaN, as in torch.
 ///
 /// # Safety
 /// `input`, `output` and `places` hold `count` planes.
@@ -69,6 +82,11 @@ pub unsafe fn max(dtype: DType, axes: &[Axis; 3], count: usize, input: *const u8
     }, else => ())
 }
 
+/// Windows whose elements are listed at once, for all planes of a task.
+const LISTED: usize = 512;
+/// Windows that are compared side by side.
+const LANES: usize = 16;
+
 unsafe fn max_of<T: Copy + PartialOrd>(
     axes: &[Axis; 3],
     count: usize,
@@ -76,41 +94,85 @@ unsafe fn max_of<T: Copy + PartialOrd>(
     output: Shared<T>,
     places: Shared<i64>,
 ) {
-    let [depth, height, width] = axes;
     let (area, pixels) = (product(axes, |axis| axis.size), product(axes, |axis| axis.output));
-    planes(count, pixels * product(axes, |axis| axis.kernel), |plane| {
-        let source = input.at(plane * area);
-        let mut at = plane * pixels;
-        for z in 0..depth.output {
-            for y in 0..height.output {
-                let (zs, ys) = (depth.window(z), height.window(y));
-                for x in 0..width.output {
-                    let xs = width.window(x);
-                    let mut place = (zs.start * height.size + ys.start) * width.size + xs.start;
-                    // SAFETY: windows lie within the plane; no window is empty.
-                    unsafe {
-                        let mut best = *source.add(place);
-                        for i in zs.clone().step_by(depth.dilation) {
-                            for j in ys.clone().step_by(height.dilation) {
-                                let row = (i * height.size + j) * width.size;
-                                for k in xs.clone().step_by(width.dilation) {
-                                    let value = *source.add(row + k);
-                                    #[allow(clippy::eq_op)]
-                                    if value > best || value != value {
-                                        (best, place) = (value, row + k);
-                                    }
-                                }
-                            }
-                        }
-                        output.at(at).write(best);
-                        places.at(at).write(place as i64);
-                    }
-                    at += 1;
-                }
-            }
+    let window = product(axes, |axis| axis.kernel);
+    let lists = pixels.div_ceil(LISTED);
+    let group = TASK.div_ceil(pixels.min(LISTED) * window).min(count).max(1);
+    rushlight_par::parallel_tasks(count.div_ceil(group) * lists, |task| {
+        let (first, planes) = (task % lists * LISTED, task / lists * group);
+        let n = LISTED.min(pixels - first);
+        let list = list(axes, first, n);
+        for plane in planes..count.min(planes + group) {
+            let at = plane * pixels + first;
+            // SAFETY: the caller's promise; listed places lie within the plane, and each window is one task's.
+            unsafe { largest(input.at(plane * area), list.as_ptr(), window, n, output.at(at), places.at(at)) };
         }
     });
 }
+
+/// For each tap, where it sees the plane from each of `n` windows, whose number is rounded up to whole lanes. A tap outside
+/// of the plane sees again what its neighbour does, which changes no maximum.
+fn list(axes: &[Axis; 3], first: usize, n: usize) -> Vec<i64> {
+    let [depth, height, width] = axes;
+    let row = n.next_multiple_of(LANES);
+    let mut list = vec![0; row * product(axes, |axis| axis.kernel)];
+    for i in 0..row {
+        let pixel = first + i.min(n - 1);
+        let (x, y, z) =
+            (pixel % width.output, pixel / width.output % height.output, pixel / width.output / height.output);
+        let mut at = i;
+        for a in 0..depth.kernel {
+            for b in 0..height.kernel {
+                let line = (depth.seen(z, a) * height.size + height.seen(y, b)) * width.size;
+                for c in 0..width.kernel {
+                    list[at] = (line + width.seen(x, c)) as i64;
+                    at += row;
+                }
+            }
+        }
+    }
+    list
+}
+
+multiversion! {
+    /// Compares what `n` listed windows of one plane see, tap by tap and without a branch.
+    unsafe fn largest<S, T: Ordered>(
+        source: *const T,
+        list: *const i64,
+        window: usize,
+        n: usize,
+        output: *mut T,
+        places: *mut i64,
+    ) {
+        let row = n.next_multiple_of(LANES);
+        for lane in (0..n).step_by(LANES) {
+            // SAFETY: the caller's promise: the list has whole lanes of places within the plane.
+            unsafe {
+                let mut at = list.add(lane).cast::<[i64; LANES]>().read();
+                let mut best = [*source; LANES];
+                for l in 0..LANES {
+                    best[l] = *source.offset(at[l] as isize);
+                }
+                for tap in 1..window {
+                    let seen = list.add(tap * row + lane).cast::<[i64; LANES]>().read();
+                    for l in 0..LANES {
+                        let value = *source.offset(seen[l] as isize);
+                        #[allow(clippy::eq_op)]
+                        let wins = (value > best[l]) | (value != value);
+                        best[l] = if wins { value } else { best[l] };
+                        at[l] = if wins { seen[l] } else { at[l] };
+                    }
+                }
+                let m = LANES.min(n - lane);
+                std::ptr::copy_nonoverlapping(best.as_ptr(), output.add(lane), m);
+                std::ptr::copy_nonoverlapping(at.as_ptr(), places.add(lane), m);
+            }
+        }
+    }
+}
+
+trait Ordered: Copy + PartialOrd {}
+impl<T: Copy + PartialOrd> Ordered for T {}
 
 /// Elements that are added up.
 trait Total: Copy + std::ops::Add<Output = Self> + std::ops::Div<Output = Self> {
@@ -127,10 +189,11 @@ macro_rules! total {
 }
 total! { f32 f64 i64 }
 
-/// Puts each of `pixels` values at its place in a plane of `area` zeros; where several meet they add up.
+/// Puts each of `pixels` values at its place in a plane of `area` zeros; where several meet they add up. Whether all places
+/// lay within their plane: each is read once, since others may write to them meanwhile.
 ///
 /// # Safety
-/// `values` and `places` hold `count` planes of `pixels`, `output` of `area`, and places lie below `area`.
+/// `values` and `places` hold `count` planes of `pixels`, and `output` of `area`.
 pub unsafe fn scatter(
     dtype: DType,
     count: usize,
@@ -138,7 +201,8 @@ pub unsafe fn scatter(
     values: *const u8,
     places: *const i64,
     output: *mut u8,
-) {
+) -> bool {
+    let outside = AtomicBool::new(false);
     dispatch!(dtype, T in [f32, f64, i64] => {
         let (values, places, output) = (Shared(values.cast_mut().cast::<T>()), Shared(places.cast_mut()), Shared(output.cast::<T>()));
         planes(count, pixels + area, |plane| {
@@ -147,24 +211,18 @@ pub unsafe fn scatter(
             unsafe {
                 (0..area).for_each(|i| to.add(i).write(T::ZERO));
                 for i in plane * pixels..(plane + 1) * pixels {
-                    let place = to.add(*places.at(i) as usize);
-                    *place += *values.at(i);
+                    match usize::try_from(*places.at(i)) {
+                        Ok(place) if place < area => *to.add(place) += *values.at(i),
+                        _ => outside.store(true, Relaxed),
+                    }
                 }
             }
         });
-    }, else => ())
+    }, else => ());
+    !outside.into_inner()
 }
 
-/// Whether `count` places all lie within a plane of `area` elements.
-///
-/// # Safety
-/// `places` holds `count`.
-pub unsafe fn within(places: *const i64, count: usize, area: usize) -> bool {
-    // SAFETY: the caller's promise.
-    (0..count).all(|at| unsafe { (*places.add(at) as u64) < area as u64 })
-}
-
-/// Takes the value at each of `pixels` places out of a plane of `area`.
+/// Takes the value at each of `pixels` places out of a plane of `area`. Whether all places lay within their plane.
 ///
 /// # Safety
 /// As for `scatter`, with values and output exchanged.
@@ -175,16 +233,27 @@ pub unsafe fn gather(
     values: *const u8,
     places: *const i64,
     output: *mut u8,
-) {
+) -> bool {
+    let outside = AtomicBool::new(false);
     dispatch!(dtype, T in [f32, f64, i64] => {
         let (values, places, output) = (Shared(values.cast_mut().cast::<T>()), Shared(places.cast_mut()), Shared(output.cast::<T>()));
         planes(count, pixels, |plane| {
             for i in plane * pixels..(plane + 1) * pixels {
                 // SAFETY: the caller's promise.
-                unsafe { output.at(i).write(*values.at(plane * area + *places.at(i) as usize)) }
+                unsafe {
+                    let value = match usize::try_from(*places.at(i)) {
+                        Ok(place) if place < area => *values.at(plane * area + place),
+                        _ => {
+                            outside.store(true, Relaxed);
+                            T::ZERO
+                        }
+                    };
+                    output.at(i).write(value);
+                }
             }
         });
-    }, else => ())
+    }, else => ());
+    !outside.into_inner()
 }
 
 /// One window along one axis: the elements it sees, and the length that it counts for in a mean.

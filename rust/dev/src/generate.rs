@@ -16,8 +16,9 @@ fn files(root: &Path) -> Result<Vec<(String, String)>, String> {
     let frame = tree::read(&root.join(stub::FRAME))?;
     let mut files = vec![
         ("python/rushlight/_C.pyi".to_owned(), stub::classes(&frame, &names)?),
-        ("python/rushlight/_functions.pyi".to_owned(), stub::functions(&names)),
+        ("python/rushlight/return_types.pyi".to_owned(), stub::results(&names)),
     ];
+    files.extend(stub::namespaces(&names, &tree::read(&root.join(stub::WRAPPERS))?)?);
     files.extend(pages::all(&names));
     Ok(files)
 }

@@ -4,12 +4,12 @@
 //! child the threads do not exist: the queue is forgotten there, and who waits for a task of it runs it himself.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Once};
 use std::thread;
 use std::time::Duration;
 
-use rushlight_core::fork::{self, ForkMutex, Rank};
+use rushlight_core::fork::{ChildHook, ForkMutex, Rank};
 use rushlight_core::sleep;
 
 use crate::future::Future;
@@ -43,11 +43,11 @@ const EMPTY: Queue = Queue { tasks: VecDeque::new(), threads: 0, idle: 0, closed
 static QUEUE: ForkMutex<Queue> = ForkMutex::new(Rank::Pool, "jit.queue", EMPTY);
 /// Counts what idle threads should look at.
 static NEWS: AtomicU32 = AtomicU32::new(0);
-static HOOK: Once = Once::new();
+static HOOK: ChildHook = ChildHook::new(forget);
 
 /// Queues a task; its future has the result. The task sees the gradient modes of the thread that forked it.
 pub fn fork<T: Send + Sync + 'static>(task: impl FnOnce() -> T + Send + 'static) -> Arc<Future<T>> {
-    HOOK.call_once(|| fork::on_child(forget));
+    HOOK.enrol();
     let future = Arc::new(Future::new(Box::new(task)));
     let mut queue = QUEUE.lock();
     if queue.closed {

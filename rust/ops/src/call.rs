@@ -180,7 +180,11 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
             match &sizes {
                 None => sizes = Some(own.clone()),
                 Some(all) if all == own => {}
-                Some(all) => sizes = Some(broadcast(all, own)?),
+                Some(all) => {
+                    let meeting = broadcast(all, own)?;
+                    crate::backcompat::note_broadcast(all, own, &meeting)?;
+                    sizes = Some(meeting);
+                }
             }
         }
     }

@@ -2,8 +2,9 @@
 //!
 //! `row` says what an operator is, `table` lists them, `call` is the life of a call. `signature` and `value` carry
 //! arguments, `derive` and `expr` the derivatives, `node` the place in the graph, `variants` in-place and `out=`.
-//! The rooms: `create`, `convert`, `pointwise`, `reduce`, `view`.
+//! The rooms: `create`, `convert`, `pointwise`, `reduce`, `view`, `index`, `join`, `linalg`, `order`, `nn`, `fused`.
 
+pub mod backcompat;
 pub mod call;
 pub mod convert;
 pub mod copy;
@@ -44,6 +45,7 @@ pub use value::{Args, Ints, Output, Value};
 
 /// Hands autograd the few operators that it performs itself. Calling it again does nothing.
 pub fn install() {
+    rushlight_core::fork::install();
     rushlight_autograd::install(rushlight_autograd::Arithmetic {
         add: |a, b| op!(pointwise::arith::ADD, a, b),
         add_: |a, b| {

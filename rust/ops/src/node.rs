@@ -1,8 +1,8 @@
 //! A call's place in the graph: what it keeps for its derivative, and how the derivative runs.
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
 
+use once_cell::race::OnceBox;
 use rushlight_autograd::{Backward, Call, Gradients, InPlace, SavedTensor, Tensor};
 use rushlight_core::Result;
 use smallvec::SmallVec;
@@ -112,7 +112,7 @@ impl RowNode {
 
 /// torch's name of a row's node: `SumBackward1` is the second overload of `sum`.
 pub fn node_name(row: &'static Row) -> &'static str {
-    static NAMES: OnceLock<HashMap<&'static str, &'static str>> = OnceLock::new();
+    static NAMES: OnceBox<HashMap<&'static str, &'static str>> = OnceBox::new();
     let names = NAMES.get_or_init(|| {
         let mut overloads: HashMap<&str, usize> = HashMap::new();
         let named = table::ROWS.iter().map(|row| {
@@ -121,7 +121,7 @@ pub fn node_name(row: &'static Row) -> &'static str {
             *count += 1;
             (row.name, if row.node.is_empty() { &*name.leak() } else { row.node })
         });
-        named.collect()
+        Box::new(named.collect())
     });
     names.get(row.name).copied().unwrap_or("Backward0")
 }

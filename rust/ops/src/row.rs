@@ -11,7 +11,7 @@ use rushlight_cpu::pointwise::Tile;
 
 use crate::derive::Derivative;
 pub use crate::out::{Accepts, Out};
-use crate::signature::Schema;
+use crate::signature::{Kind, Param, Schema};
 use crate::value::{Args, Output};
 
 /// Where Python finds an operator.
@@ -195,7 +195,6 @@ pub struct Row {
 
 impl Row {
     /// What rows have in common; a row states the rest.
-    #[allow(clippy::declare_interior_mutable_const)]
     pub const BASE: Row = Row {
         name: "",
         aliases: &[],
@@ -245,6 +244,14 @@ impl Row {
     /// The name without the overload's.
     pub fn python_name(&self) -> &'static str {
         self.name.split_once('.').map_or(self.name, |(name, _)| name)
+    }
+
+    /// The arguments that take a common shape; none where at most one tensor takes part.
+    pub fn broadcasting(&self) -> Vec<&'static str> {
+        let takes_part = |param: &&Param| matches!(param.kind, Kind::Tensor | Kind::Operand);
+        let shown = |param: &Param| if param.name == "self" { "input" } else { param.name };
+        let all: Vec<_> = self.schema().params.iter().filter(takes_part).map(shown).collect();
+        if matches!(self.run, Run::Pointwise(_)) && all.len() > 1 { all } else { Vec::new() }
     }
 
     pub fn is_view(&self) -> bool {

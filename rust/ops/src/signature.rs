@@ -221,6 +221,17 @@ impl Schema {
         Some(Schema { params, returns, positional, numbers, inplace })
     }
 
+    /// Whether the one argument behind a method's object, or the only one of a function, is a list that is also written
+    /// loose: `x.view(2, 3)`, `meshgrid(a, b)`.
+    pub fn takes_loose(&self, method: bool) -> bool {
+        let own = usize::from(method);
+        self.positional == own + 1
+            && matches!(
+                self.params[own],
+                Param { kind: Kind::Ints | Kind::Tensors, optional: false, default: None, .. }
+            )
+    }
+
     pub fn place(&self, name: &str) -> Option<usize> {
         self.params.iter().position(|param| param.name == name)
     }

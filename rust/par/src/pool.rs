@@ -6,9 +6,8 @@
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
-use std::sync::Once;
 
-use rushlight_core::fork::{self, ForkMutex, Rank};
+use rushlight_core::fork::{self, ChildHook, ForkMutex, Rank};
 
 pub(crate) struct Pool {
     inner: ManuallyDrop<rayon::ThreadPool>,
@@ -33,7 +32,7 @@ impl Drop for Pool {
 }
 
 static POOL: ForkMutex<Option<Arc<Pool>>> = ForkMutex::new(Rank::Pool, "par.pool", None);
-static HOOK: Once = Once::new();
+static HOOK: ChildHook = ChildHook::new(forget);
 
 thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
@@ -58,7 +57,7 @@ pub(crate) fn enter<R>(f: impl FnOnce() -> R) -> R {
 
 /// The pool with that many workers; nothing if the system refuses threads, so that the caller works alone.
 pub(crate) fn workers(wanted: usize) -> Option<Arc<Pool>> {
-    HOOK.call_once(|| fork::on_child(forget));
+    HOOK.enrol();
     let mut slot = POOL.lock();
     if let Some(pool) = slot.as_ref().filter(|pool| pool.workers == wanted) {
         return Some(pool.clone());

@@ -1,8 +1,10 @@
 //! How many threads a loop may use.
 
+use std::num::NonZeroUsize;
 use std::ptr;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
+
+use once_cell::race::{OnceBox, OnceNonZeroUsize};
 
 /// The answer, once it is known; zero until then.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
@@ -36,13 +38,13 @@ pub fn set_group(members: &'static AtomicUsize) {
 
 #[cold]
 fn resolve() -> usize {
-    static ENVIRONMENT: OnceLock<Option<usize>> = OnceLock::new();
-    static CORES: OnceLock<usize> = OnceLock::new();
+    static ENVIRONMENT: OnceBox<Option<usize>> = OnceBox::new();
+    static CORES: OnceNonZeroUsize = OnceNonZeroUsize::new();
     let asked = match REQUESTED.load(Relaxed) {
-        0 => *ENVIRONMENT.get_or_init(environment),
+        0 => *ENVIRONMENT.get_or_init(|| Box::new(environment())),
         requested => Some(requested),
     };
-    let cores = *CORES.get_or_init(cores);
+    let cores = CORES.get_or_init(cores).get();
     // SAFETY: null, or what `set_group` was given for ever.
     let n = match (asked, unsafe { GROUP.load(Relaxed).as_ref() }) {
         (Some(n), _) => n,
@@ -58,8 +60,8 @@ fn resolve() -> usize {
 }
 
 /// Cores that this process may use: the standard library heeds affinity and the quota of cgroup v1 and v2.
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+fn cores() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
 fn environment() -> Option<usize> {

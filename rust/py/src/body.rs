@@ -37,13 +37,13 @@ methods! {
         own.tensor.bump_version();
         own.same()
     }
-    fn register_hook(own, hook) "Calls `hook(grad)` whenever the gradient is computed; what it returns takes the gradient's place." {
+    fn register_hook(own, hook = required) "Calls `hook(grad)` whenever the gradient is computed; what it returns takes the gradient's place." {
         own.give(crate::autograd::register_hook(own.tensor, given("register_hook", hook)?)?)
     }
-    fn register_post_accumulate_grad_hook(own, hook) "Calls `hook(tensor)` after a gradient was added to `.grad`." {
+    fn register_post_accumulate_grad_hook(own, hook = required) "Calls `hook(tensor)` after a gradient was added to `.grad`." {
         own.give(crate::autograd::register_post_hook(own.tensor, given("register_post_accumulate_grad_hook", hook)?)?)
     }
-    fn as_subclass(own, cls) "The same tensor, recorded, as an instance of a class that derives from Tensor." {
+    fn as_subclass(own, cls = required) "The same tensor, recorded, as an instance of a class that derives from Tensor." {
         let class = given("as_subclass", cls)?;
         let sizes: Ints = own.tensor.sizes().iter().map(|&size| size as i64).collect();
         let alias = rushlight::view::reshape::VIEW.call([own.tensor.into(), Value::from(sizes)]);

@@ -79,7 +79,7 @@ fn legacy_dtype(text: &str) -> Option<DType> {
 
 methods! {
     // `to(dtype, ..)`, `to(device, dtype, ..)` and `to(other, ..)` in one: what stands first decides what follows.
-    fn to(own, device, dtype, non_blocking, copy, other, memory_format) "The tensor in another dtype or on another device; itself if it is so already." {
+    fn to(own, device, dtype, non_blocking = False, copy = False, other, memory_format) "The tensor in another dtype or on another device; itself if it is so already." {
         let mut wanted = Wanted { format: given(&memory_format).map(named_format).transpose()?, ..Wanted::default() };
         let (mut second, mut fourth) = (given(&dtype), given(&copy));
         if let Some(first) = given(&device) {
@@ -112,7 +112,7 @@ methods! {
         let format = given(&memory_format).map(named_format).transpose()?;
         convert(own, &Wanted { device: Some(Device::Cpu), format, ..Wanted::default() })
     }
-    fn cuda(own, device, non_blocking, memory_format) "The tensor on a card." {
+    fn cuda(own, device, non_blocking = False, memory_format) "The tensor on a card." {
         let _ = (&non_blocking, &memory_format);
         let device = given(&device).map_or(Ok(Device::Cuda(0)), device_of)?;
         if !matches!(device, Device::Cuda(_)) {
@@ -120,12 +120,12 @@ methods! {
         }
         convert(own, &Wanted { device: Some(device), ..Wanted::default() })
     }
-    fn type_as(own, other) "The tensor in another one's dtype and on its device." {
+    fn type_as(own, other = required) "The tensor in another one's dtype and on its device." {
         let other = other.ok_or_else(|| PyTypeError::new_err("type_as() missing 1 required positional arguments: \"other\""))?;
         let like = object::tensor(&other)?;
         convert(own, &Wanted { dtype: Some(like.dtype()), device: Some(like.device()), ..Wanted::default() })
     }
-    fn r#type(own, dtype, non_blocking) "The name of the tensor's type, or the tensor in another type." {
+    fn r#type(own, dtype, non_blocking = False) "The name of the tensor's type, or the tensor in another type." {
         let _ = non_blocking;
         let Some(dtype) = given(&dtype) else { return own.give(type_name(own.tensor)) };
         if let Some(dtype) = extract_dtype(dtype) {
@@ -138,7 +138,7 @@ methods! {
         let known = legacy_dtype(&text).ok_or_else(|| PyValueError::new_err(format!("invalid type: '{text}'")))?;
         convert(own, &Wanted::dtype(known))
     }
-    fn new_tensor(own, data, dtype, device, requires_grad, pin_memory) "A new tensor of Python data, with this tensor's dtype and device." {
+    fn new_tensor(own, data = required, dtype, device, requires_grad = False, pin_memory = False) "A new tensor of Python data, with this tensor's dtype and device." {
         let _ = pin_memory;
         let data = data.ok_or_else(|| PyTypeError::new_err("new_tensor() missing 1 required positional arguments: \"data\""))?;
         let dtype = given(&dtype).map(dtype_of).transpose()?.unwrap_or(own.tensor.dtype());

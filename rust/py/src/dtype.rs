@@ -43,11 +43,13 @@ impl PyDType {
         self.0.is_signed()
     }
 
-    fn to_complex(&self) -> PyResult<Py<PyDType>> {
+    #[pyo3(name = "to_complex")]
+    fn complex(&self) -> PyResult<Py<PyDType>> {
         Python::attach(|py| dtype_object(py, self.0.to_complex()))
     }
 
-    fn to_real(&self) -> PyResult<Py<PyDType>> {
+    #[pyo3(name = "to_real")]
+    fn real(&self) -> PyResult<Py<PyDType>> {
         Python::attach(|py| dtype_object(py, self.0.to_real()))
     }
 }

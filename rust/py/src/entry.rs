@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use pyo3::ffi;
 use pyo3::impl_::trampoline::{MethodDef, fastcall_cfunction_with_keywords};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 use rushlight::call::{Target, call_into};
 use rushlight::names::{self, Form};
 use rushlight::row::Variants;
@@ -160,7 +161,8 @@ pub fn install(module: &Bound<'_, PyModule>, class: *mut ffi::PyTypeObject) -> P
                 let class = Bound::from_borrowed_ptr(py, class.cast());
                 class.setattr(callable.name.as_str(), descriptor)?;
             } else {
-                let function = ffi::PyCFunction_NewEx(definition, std::ptr::null_mut(), module.name()?.as_ptr());
+                let home = PyString::new(py, &home(callable));
+                let function = ffi::PyCFunction_NewEx(definition, std::ptr::null_mut(), home.as_ptr());
                 let function = Bound::from_owned_ptr_or_err(py, function)?;
                 let space = match namespaces.get_item(callable.namespace)? {
                     Some(space) => space,
@@ -180,17 +182,38 @@ pub fn install(module: &Bound<'_, PyModule>, class: *mut ffi::PyTypeObject) -> P
     module.add("_functions", namespaces)
 }
 
-/// The text for `help()`, with the signature in the form that `inspect` reads.
+/// The module in which users and pickles find a function.
+fn home(callable: &Callable) -> String {
+    match callable.namespace {
+        "" if callable.name.starts_with('_') => "rushlight._C".into(),
+        "" => "rushlight".into(),
+        namespace => format!("rushlight.{namespace}"),
+    }
+}
+
+/// The text for `help()`: with the signature in the form that `inspect` reads, or with those of all overloads.
 fn doc(callable: &Callable) -> String {
-    let row = callable.overloads[0].row;
+    let [overload] = &callable.overloads[..] else {
+        let each = callable.overloads.iter().map(|overload| {
+            let signature = overload.row.signature.replace("Tensor self", "Tensor input");
+            format!("{}{signature}\n\n{}", callable.name, described(overload.row))
+        });
+        return each.collect::<Vec<_>>().join("\n\n");
+    };
+    let schema = overload.row.schema();
     let mut parameters: Vec<String> = Vec::new();
     let mut starred = false;
-    for (place, param) in row.schema().params.iter().enumerate() {
+    for (place, param) in schema.params.iter().enumerate() {
         let name = match (place, param.name, callable.method) {
             (0, _, true) => "$self",
             (_, "self", false) => "input",
             (_, name, _) => name,
         };
+        if place + 1 == schema.positional && schema.takes_loose(callable.method) {
+            parameters.push(format!("*{name}"));
+            starred = true;
+            continue;
+        }
         if param.keyword_only && !starred {
             parameters.push("*".into());
             starred = true;
@@ -200,16 +223,19 @@ fn doc(callable: &Callable) -> String {
             None => name.into(),
         });
     }
-    if callable.overloads[0].takes_out {
+    if overload.takes_out {
         if !starred {
             parameters.push("*".into());
         }
         parameters.push("out=None".into());
     }
-    if callable.overloads.len() > 1 {
-        return format!("{}{}\n\n{}", callable.name, row.signature, row.doc);
-    }
-    format!("{}({})\n--\n\n{}", callable.name, parameters.join(", "), row.doc)
+    format!("{}({})\n--\n\n{}", callable.name, parameters.join(", "), described(overload.row))
+}
+
+fn described(row: &Row) -> String {
+    let broadcasting = row.broadcasting().join(", ");
+    let doc = row.doc.trim();
+    if broadcasting.is_empty() { doc.into() } else { format!("{doc}\n\nBroadcast together: {broadcasting}.") }
 }
 
 fn leak(text: &str) -> *const std::ffi::c_char {

@@ -260,6 +260,12 @@ fn _result_type(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, PyA
 }
 
 /// How many cards the NVIDIA driver shows; none where there is no driver.
+/// Turns the warnings of `torch.utils.backcompat` on or off.
+#[pyfunction]
+fn _set_backcompat_warnings(broadcast: bool, keepdim: bool) {
+    rushlight::backcompat::set(broadcast, keepdim);
+}
+
 #[pyfunction]
 fn _cuda_device_count() -> usize {
     rushlight_cuda::device_count()
@@ -280,6 +286,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_can_cast, module)?)?;
     module.add_function(wrap_pyfunction!(_promote_types, module)?)?;
     module.add_function(wrap_pyfunction!(_result_type, module)?)?;
+    module.add_function(wrap_pyfunction!(_set_backcompat_warnings, module)?)?;
     module.add_function(wrap_pyfunction!(_cuda_device_count, module)?)?;
     module.add_function(wrap_pyfunction!(crate::results::_return_types, module)?)?;
     module.add("_LinAlgError", crate::errors::linalg_error(module.py())?)?;

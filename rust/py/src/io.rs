@@ -108,9 +108,8 @@ impl PyReader {
         }
         let place = Place { start: buffer.buf_ptr().cast(), size: buffer.len_bytes() };
         py.detach(|| {
-            let place = place;
             // SAFETY: the buffer is held until the end of the call and belongs to a storage that was just made.
-            let into = unsafe { std::slice::from_raw_parts_mut(place.start, place.size) };
+            let into = unsafe { std::slice::from_raw_parts_mut(place.start(), place.size) };
             self.0.read_into(name, into)
         })
         .map_err(raise)
@@ -122,6 +121,13 @@ impl PyReader {
 struct Place {
     start: *mut u8,
     size: usize,
+}
+
+impl Place {
+    /// By a method, so that closures take the whole place along, which threads may share, and not the bare pointer.
+    fn start(&self) -> *mut u8 {
+        self.start
+    }
 }
 
 // SAFETY: an address range; the buffer that guarantees it outlives every use.
@@ -181,14 +187,13 @@ impl PyWriter {
         let place = Place { start: data.buf_ptr().cast(), size: data.len_bytes() };
         let writer = self.writer()?;
         py.detach(|| {
-            let place = place;
             writer.begin(name, place.size as u64)?;
             let mut piece = vec![0; PIECE.min(place.size)];
             let mut done = 0;
             while done < place.size {
                 let size = PIECE.min(place.size - done);
                 // SAFETY: within the buffer, which is held until the end of the call.
-                unsafe { std::ptr::copy_nonoverlapping(place.start.add(done), piece.as_mut_ptr(), size) };
+                unsafe { std::ptr::copy_nonoverlapping(place.start().add(done), piece.as_mut_ptr(), size) };
                 writer.data(&piece[..size])?;
                 done += size;
             }

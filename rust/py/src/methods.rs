@@ -81,10 +81,25 @@ pub unsafe fn bind<'py, const N: usize>(
     }
 }
 
-/// Writes methods: `fn name(own, parameter..) "documentation" { body }`, where each parameter is an optional object.
+/// A parameter in the text from which `inspect` reads a signature.
+#[macro_export]
+macro_rules! parameter_text {
+    ($name:ident) => {
+        concat!(", ", stringify!($name), "=None")
+    };
+    ($name:ident required) => {
+        concat!(", ", stringify!($name))
+    };
+    ($name:ident $default:ident) => {
+        concat!(", ", stringify!($name), "=", stringify!($default))
+    };
+}
+
+/// Writes methods: `fn name(own, parameter..) "documentation" { body }`, where each parameter is an optional object. What
+/// stands behind a parameter's `=` is for the reader of the signature: its default, or `required`.
 #[macro_export]
 macro_rules! methods {
-    ($(fn $name:ident($own:ident $(, $param:ident)*) $doc:literal $body:block)*) => {
+    ($(fn $name:ident($own:ident $(, $param:ident $(= $default:ident)?)*) $doc:literal $body:block)*) => {
         /// The definitions as CPython's type constructor wants them, without the end.
         pub fn definitions() -> Vec<pyo3::ffi::PyMethodDef> {
             vec![$({
@@ -112,7 +127,9 @@ macro_rules! methods {
                         PyCFunctionFastWithKeywords: pyo3::impl_::trampoline::fastcall_cfunction_with_keywords::<Def>,
                     },
                     ml_flags: pyo3::ffi::METH_FASTCALL | pyo3::ffi::METH_KEYWORDS,
-                    ml_doc: concat!($doc, "\0").as_ptr().cast(),
+                    ml_doc: concat!(
+                        stringify!($name), "($self", $($crate::parameter_text!($param $($default)?),)* ")\n--\n\n", $doc, "\0"
+                    ).trim_start_matches("r#").as_ptr().cast(),
                 }
             }),*]
         }
@@ -149,12 +166,12 @@ methods! {
         let format = memory_format.map(|format| named_format(&format)).transpose()?;
         own.give(rushlight::create::constant::is_contiguous(own.tensor.layout(), format).map_err(raise)?)
     }
-    fn is_set_to(own, tensor) "Whether both tensors show the same elements of the same storage in the same way." {
+    fn is_set_to(own, tensor = required) "Whether both tensors show the same elements of the same storage in the same way." {
         let other = required(tensor, "is_set_to", "tensor")?;
         let other = object::tensor(&other)?;
         own.give(own.tensor.storage().same(other.storage()) && own.tensor.layout() == other.layout())
     }
-    fn is_same_size(own, other) "Whether both tensors have the same sizes." {
+    fn is_same_size(own, other = required) "Whether both tensors have the same sizes." {
         let other = required(other, "is_same_size", "other")?;
         own.give(own.tensor.sizes() == object::tensor(&other)?.sizes())
     }
@@ -185,7 +202,7 @@ methods! {
         own.tensor.detach_().map_err(raise)?;
         own.same()
     }
-    fn requires_grad_(own, requires_grad) "Asks for gradients, or no longer does." {
+    fn requires_grad_(own, requires_grad = True) "Asks for gradients, or no longer does." {
         let wanted = match requires_grad {
             None => true,
             Some(flag) if flag.is_instance_of::<PyBool>() => flag.is_truthy()?,
@@ -206,7 +223,7 @@ methods! {
         convert::scalar_object(own.py(), rushlight::item(own.tensor).map_err(raise)?)
     }
     fn tolist(own) "The elements as nested lists; of a 0-d tensor the number." { nested::list(own.py(), own.tensor) }
-    fn numpy(own, force) "The same elements as a NumPy array, without a copy." {
+    fn numpy(own, force = False) "The same elements as a NumPy array, without a copy." {
         let force = force.map_or(Ok(false), |flag| flag.is_truthy())?;
         numpy::export(own.py(), own.tensor, force)
     }
@@ -219,7 +236,7 @@ methods! {
             None => Ok(array),
         }
     }
-    fn __format__(own, spec) "The number of a 0-d tensor in a format; else the tensor's text." {
+    fn __format__(own, spec = required) "The number of a 0-d tensor in a format; else the tensor's text." {
         let spec = spec.ok_or_else(|| PyTypeError::new_err("__format__() takes exactly one argument (0 given)"))?;
         if own.tensor.rank() == 0 && own.tensor.device() != Device::Meta {
             let number = convert::scalar_object(own.py(), rushlight::item(own.tensor).map_err(raise)?)?;

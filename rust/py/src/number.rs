@@ -1,12 +1,11 @@
 //! Python's operators on tensors: the number slots, written by hand because they are the shortest way in.
 
-use std::sync::OnceLock;
-
 use pyo3::Borrowed;
 use pyo3::ffi;
 use pyo3::impl_::trampoline as shell;
 use pyo3::prelude::*;
 use rushlight::call::{Target, call_into};
+use rushlight::linalg::matrix::MATMUL;
 use rushlight::pointwise::{arith, bitwise, compare, divide, power, sign};
 use rushlight::short::{Locked, Operand};
 use rushlight::{Args, Row, Value};
@@ -143,13 +142,11 @@ unsafe fn compared(py: Python<'_>, left: Raw, right: Raw, op: std::ffi::c_int) -
 
 /// `a @ b`.
 unsafe fn product(py: Python<'_>, left: Raw, right: Raw) -> PyResult<Raw> {
-    static MATMUL: OnceLock<Option<&'static Row>> = OnceLock::new();
-    let find = || rushlight::table::ROWS.iter().copied().find(|row| row.name == "matmul");
     // SAFETY: CPython keeps the operands alive during the call.
     let tensors = unsafe { object::tensor_of(left).zip(object::tensor_of(right)) };
-    match (tensors, MATMUL.get_or_init(find)) {
-        (Some((left, right)), Some(row)) => fresh(py, arguments(row, [Operand::Tensor(left), Operand::Tensor(right)])),
-        _ => Ok(not_implemented(py)),
+    match tensors {
+        Some((left, right)) => fresh(py, arguments(&MATMUL, [Operand::Tensor(left), Operand::Tensor(right)])),
+        None => Ok(not_implemented(py)),
     }
 }
 

@@ -6,7 +6,7 @@ use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyList, PyTuple};
 use rushlight::signature::{Kind, Param, Schema};
 use rushlight::{Args, Ints, Row, Tensor, Value};
 use smallvec::SmallVec;
@@ -170,6 +170,11 @@ pub unsafe fn bind<'a>(
             None => return Err(Misfit::Wrong(place, object)),
         }
     }
+    rushlight::backcompat::note_default_keepdim(|| {
+        let given = |name| schema.place(name).map(|place| place < given || places.contains(&place));
+        given("keepdim") != Some(false) || given("dim") != Some(true)
+    })
+    .map_err(crate::errors::raise)?;
     Ok(out)
 }
 
@@ -188,6 +193,15 @@ impl Misfit {
         let name = row.python_name();
         let sentence = match self {
             Misfit::Raised(error) => return error,
+            Misfit::TooMany if schema.takes_loose(call.receiver.is_some()) => {
+                // SAFETY: the call's objects are alive.
+                let item = |object: &*mut ffi::PyObject| unsafe { Bound::from_borrowed_ptr(py, *object) };
+                let items: Vec<_> = call.positional.iter().map(item).collect();
+                match wrong_item(&items, name, &schema.params[schema.positional - 1], Some(1)) {
+                    Ok(sentence) => sentence.unwrap_or_default(),
+                    Err(error) => return error,
+                }
+            }
             Misfit::TooMany => format!(
                 "{name}() takes {} positional argument{} but {given} {} given",
                 schema.positional,
@@ -200,13 +214,16 @@ impl Misfit {
             Misfit::Unknown(keyword) => {
                 // SAFETY: the call's objects are alive.
                 let keyword = unsafe { Bound::from_borrowed_ptr(py, keyword) };
-                format!("{name}() got an unexpected keyword argument '{keyword}'")
+                let known: Vec<&str> = schema.params.iter().map(|param| param.name).collect();
+                let known = known.join(", ").replacen("self", "input", 1);
+                format!("{name}() got an unexpected keyword argument '{keyword}'\nIts arguments are: {known}.")
             }
             Misfit::Missing(place) => missing(name, schema.params.iter().map(|p| p.name), place),
             Misfit::Wrong(place, object) => {
                 // SAFETY: the call's objects are alive.
                 let object = unsafe { Bound::from_borrowed_ptr(py, object) };
-                match wrong(&object, name, &schema.params[place], place, place < given) {
+                let position = (place < given).then(|| place + 1 - usize::from(call.receiver.is_some()));
+                match wrong(&object, name, &schema.params[place], position) {
                     Ok(sentence) => sentence,
                     Err(error) => return error,
                 }
@@ -221,30 +238,54 @@ fn missing<'a>(name: &str, params: impl Iterator<Item = &'a str>, place: usize) 
     format!("{name}() missing 1 required positional arguments: \"{wanted}\"")
 }
 
-fn wrong(object: &Bound<'_, PyAny>, name: &str, param: &Param, place: usize, positional: bool) -> PyResult<String> {
-    let kind = object.get_type().name()?;
-    let param_name = if param.name == "self" { "input" } else { param.name };
-    let position = if positional { format!(" (position {})", place + 1) } else { String::new() };
-    let element = match (param.kind, object.cast::<PyTuple>()) {
-        (Kind::Ints | Kind::Tensors, Ok(tuple)) if !tuple.is_empty() => {
-            let bad = tuple.iter().position(|item| match param.kind {
-                Kind::Ints => convert::int(&item).ok().flatten().is_none(),
-                _ => !crate::object::is_tensor(item.as_ptr()),
-            });
-            match bad {
-                Some(at) => {
-                    let item = tuple.get_item(at)?.get_type().name()?.to_string();
-                    return Ok(format!(
-                        "{name}(): argument '{param_name}'{position} must be {}, but found element of type {item} at pos {at}",
-                        param.kind.title()
-                    ));
-                }
-                None => kind.to_string(),
-            }
-        }
-        _ => kind.to_string(),
+/// What is wrong with an argument; `position` counts from one, as torch does it, and is nothing for a keyword.
+fn wrong(object: &Bound<'_, PyAny>, name: &str, param: &Param, position: Option<usize>) -> PyResult<String> {
+    let items: Option<Vec<Bound<'_, PyAny>>> = match object.cast::<PyTuple>() {
+        Ok(tuple) => Some(tuple.iter().collect()),
+        Err(_) => object.cast::<PyList>().ok().map(|list| list.iter().collect()),
     };
-    Ok(format!("{name}(): argument '{param_name}'{position} must be {}, not {element}", param.kind.title()))
+    if let Some(sentence) = wrong_item(&items.unwrap_or_default(), name, param, position)? {
+        return Ok(sentence);
+    }
+    let (kind, title) = (object.get_type().name()?, param.kind.title());
+    Ok(format!("{name}(): argument '{}'{} must be {title}, not {kind}", shown(param), at(position)))
+}
+
+/// What is wrong with the first bad item of a list.
+fn wrong_item(
+    items: &[Bound<'_, PyAny>],
+    name: &str,
+    param: &Param,
+    position: Option<usize>,
+) -> PyResult<Option<String>> {
+    let bad = items.iter().position(|item| match param.kind {
+        Kind::Ints => convert::int(item).ok().flatten().is_none(),
+        Kind::Tensors => !crate::object::is_tensor(item.as_ptr()),
+        _ => false,
+    });
+    let Some(place) = bad else { return Ok(None) };
+    let (kind, title, param_name) = (items[place].get_type().name()?, param.kind.title(), shown(param));
+    Ok(Some(match (param.kind, place) {
+        (Kind::Tensors, _) => {
+            format!("expected Tensor as element {place} in argument {}, but got {kind}", position.unwrap_or(1) - 1)
+        }
+        (_, 0) => format!(
+            "{name}(): argument '{param_name}'{} must be {title}, but found element of type {kind} at pos 0",
+            at(position)
+        ),
+        _ => format!(
+            "{name}(): argument '{param_name}' failed to unpack the object at pos {} with error \"type must be {title},but got {kind}\"",
+            place + 1
+        ),
+    }))
+}
+
+fn shown(param: &Param) -> &str {
+    if param.name == "self" { "input" } else { param.name }
+}
+
+fn at(position: Option<usize>) -> String {
+    position.map_or_else(String::new, |position| format!(" (position {position})"))
 }
 
 /// `x.view(2, 3)`, `meshgrid(a, b)`: loose numbers or tensors that fill the last positional parameter, a list of them.

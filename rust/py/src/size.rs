@@ -1,23 +1,50 @@
 //! `torch.Size`: a tuple of sizes. The class is Python's; here its instances are made.
 
+use std::ffi::c_void;
+
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyTuple;
 
-static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-
-#[cold]
-fn find(py: Python<'_>) -> PyResult<Py<PyAny>> {
-    py.import("rushlight._size")?.getattr("Size").map(Bound::unbind)
+struct Class {
+    object: Py<PyAny>,
+    /// Whether a tuple is more than its items: since CPython 3.14 it keeps its hash in a field that only tuple's own
+    /// constructor prepares.
+    has_hash: bool,
 }
 
-/// Makes a `torch.Size`: the memory of one, filled as a tuple is, since calling the class costs several times as much.
+static CLASS: PyOnceLock<Class> = PyOnceLock::new();
+
+#[cold]
+fn find(py: Python<'_>) -> PyResult<Class> {
+    let object = py.import("rushlight._size")?.getattr("Size")?.unbind();
+    Ok(Class { object, has_hash: py.version_info() >= (3, 14) })
+}
+
+/// Makes a `torch.Size`; calling the class would cost several times as much.
 pub fn make<'py>(py: Python<'py>, sizes: &[isize]) -> PyResult<Bound<'py, PyAny>> {
     let class = CLASS.get_or_try_init(py, || find(py))?;
+    if class.has_hash { constructed(py, class, sizes) } else { filled(py, class, sizes) }
+}
+
+/// By tuple's own constructor.
+fn constructed<'py>(py: Python<'py>, class: &Class, sizes: &[isize]) -> PyResult<Bound<'py, PyAny>> {
+    let arguments = PyTuple::new(py, [PyTuple::new(py, sizes)?])?;
+    // SAFETY: tuple's constructor takes a class that derives from it and a tuple of one iterable.
+    unsafe {
+        let new = ffi::PyType_GetSlot(&raw mut ffi::PyTuple_Type, ffi::Py_tp_new);
+        let new = std::mem::transmute::<*mut c_void, ffi::newfunc>(new);
+        Bound::from_owned_ptr_or_err(py, new(class.object.as_ptr().cast(), arguments.as_ptr(), std::ptr::null_mut()))
+    }
+}
+
+/// The memory of one, filled as a tuple is.
+fn filled<'py>(py: Python<'py>, class: &Class, sizes: &[isize]) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: the class derives from `tuple` and adds no fields, so an instance with room for the sizes is one that is
     // to be filled; each place takes over a new reference.
     unsafe {
-        let size = ffi::PyType_GenericAlloc(class.as_ptr().cast(), sizes.len() as ffi::Py_ssize_t);
+        let size = ffi::PyType_GenericAlloc(class.object.as_ptr().cast(), sizes.len() as ffi::Py_ssize_t);
         let size = Bound::from_owned_ptr_or_err(py, size)?;
         for (place, &length) in sizes.iter().enumerate() {
             let length = ffi::PyLong_FromSsize_t(length);

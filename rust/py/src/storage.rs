@@ -13,8 +13,13 @@ use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_core::shared::{self, Identity, Parcel};
 use rushlight_core::storage::{Block, WeakStorage};
 
+use crate::buffer::Held;
 use crate::dtype::{PyDevice, extract_device};
 use crate::errors::raise;
+use crate::reclaim::Keep;
+
+/// What pickles hold of a storage: the function that rebuilds it, and its arguments, the content and the kind of device.
+type Reduced<'py> = (Bound<'py, PyAny>, (Bound<'py, PyAny>, &'static str));
 
 /// Bytes without a dtype, shared by every tensor that views them.
 #[pyclass(frozen, weakref, name = "UntypedStorage", module = "rushlight")]
@@ -34,25 +39,18 @@ impl PyStorage {
     #[staticmethod]
     #[pyo3(signature = (buffer, offset=0, nbytes=None))]
     fn _from_buffer(buffer: &Bound<'_, PyAny>, offset: usize, nbytes: Option<usize>) -> PyResult<Self> {
-        let py = buffer.py();
-        // SAFETY: the view holds the export until it dies; the second request only reads the address.
-        unsafe {
-            let view = Bound::from_owned_ptr_or_err(py, ffi::PyMemoryView_FromObject(buffer.as_ptr()))?;
-            let mut raw = std::mem::zeroed::<ffi::Py_buffer>();
-            if ffi::PyObject_GetBuffer(view.as_ptr(), &raw mut raw, ffi::PyBUF_SIMPLE) != 0 {
-                return Err(PyErr::fetch(py));
-            }
-            let (start, length, read_only) = (raw.buf.cast::<u8>(), raw.len as usize, raw.readonly != 0);
-            ffi::PyBuffer_Release(&raw mut raw);
-            let nbytes = nbytes.unwrap_or(length.saturating_sub(offset));
-            if offset.checked_add(nbytes).is_none_or(|end| end > length) {
-                return Err(PyValueError::new_err(format!(
-                    "{nbytes} bytes from {offset} on do not fit a buffer of {length} bytes"
-                )));
-            }
-            let owner: Box<Py<PyAny>> = Box::new(view.unbind());
-            Ok(PyStorage(Storage::new(Block::foreign(start.add(offset), nbytes, read_only, owner))))
+        let held = Held::get(buffer, ffi::PyBUF_SIMPLE)?;
+        let (start, length, read_only) =
+            (held.view().buf.cast::<u8>(), held.view().len as usize, held.view().readonly != 0);
+        let nbytes = nbytes.unwrap_or(length.saturating_sub(offset));
+        if offset.checked_add(nbytes).is_none_or(|end| end > length) {
+            return Err(PyValueError::new_err(format!(
+                "{nbytes} bytes from {offset} on do not fit a buffer of {length} bytes"
+            )));
         }
+        // SAFETY: the range lies within the buffer, which stays valid as long as it is held.
+        let block = unsafe { Block::foreign(start.add(offset), nbytes, read_only, Box::new(Keep::new(held))) };
+        Ok(PyStorage(Storage::new(block)))
     }
 
     fn nbytes(&self) -> usize {
@@ -123,7 +121,7 @@ impl PyStorage {
         Ok(PyStorage(copy))
     }
 
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyAny>, &'static str))> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         let rebuild = py.import("rushlight._utils")?.getattr("_rebuild_storage")?;
         let content = match self.0.device() {
             Device::Meta => self.0.len().into_pyobject(py)?.into_any(),

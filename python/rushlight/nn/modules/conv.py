@@ -116,7 +116,7 @@ class _ConvNd(Module):
         return ", ".join(parts)
 
     def _convolved(self, convolve: Callable[..., torch.Tensor], input: torch.Tensor) -> torch.Tensor:
-        own = self._parameters
+        own: dict[str, Any] = self._parameters
         try:
             weight, bias = own["weight"], own["bias"]
         except KeyError:

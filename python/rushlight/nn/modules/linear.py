@@ -80,7 +80,7 @@ class Linear(Module):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         # Straight from the registry: an attribute of a module takes several times as long.
-        own = self._parameters
+        own: dict[str, Any] = self._parameters
         try:
             weight, bias = own["weight"], own["bias"]
         except KeyError:

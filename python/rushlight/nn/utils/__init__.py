@@ -17,4 +17,4 @@ __all__ = [
 def __getattr__(name: str) -> object:
     from .._text import missing
 
-    raise missing(f"module {__name__!r} has no attribute {name!r}", name, lambda: __all__)
+    raise missing(f"module 'torch.nn.utils' has no attribute {name!r}", name, lambda: __all__)

@@ -5,11 +5,14 @@ fetches in this process; `_MultiProcessIter` deals numbered tasks to worker proc
 batches out in the order of their numbers, so that the result does not depend on the number of workers.
 """
 
+from __future__ import annotations
+
 import copy
 import itertools
 import warnings
 import weakref
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
 
 import rushlight as torch
 
@@ -56,16 +59,16 @@ class DataLoader(Generic[_T_co]):
         dataset: Dataset[_T_co],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
-        sampler=None,
-        batch_sampler=None,
+        sampler: Sampler | Iterable | None = None,
+        batch_sampler: Sampler[list] | Iterable[list] | None = None,
         num_workers: int = 0,
-        collate_fn=None,
+        collate_fn: Callable[[list], Any] | None = None,
         pin_memory: bool = False,
         drop_last: bool = False,
         timeout: float = 0,
-        worker_init_fn=None,
-        multiprocessing_context=None,
-        generator=None,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: torch.Generator | None = None,
         *,
         prefetch_factor: int | None = None,
         persistent_workers: bool = False,
@@ -106,9 +109,9 @@ class DataLoader(Generic[_T_co]):
             if streams:
                 sampler = _InfiniteConstantSampler()
             elif shuffle:
-                sampler = RandomSampler(dataset, generator=generator)
+                sampler = RandomSampler(dataset, generator=generator)  # type: ignore[arg-type] # asks for its length
             else:
-                sampler = SequentialSampler(dataset)
+                sampler = SequentialSampler(dataset)  # type: ignore[arg-type] # likewise
         if batch_size is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
 
@@ -132,8 +135,8 @@ class DataLoader(Generic[_T_co]):
             collate_fn = default_collate if self._auto_collation else default_convert
         self.collate_fn = collate_fn
         self.persistent_workers = persistent_workers
-        self._reported_length = None
-        self._iterator = None
+        self._reported_length: int | None = None
+        self._iterator: Any = None
         self.__initialized = True
         self.check_worker_number_rationality()
 
@@ -188,7 +191,7 @@ class DataLoader(Generic[_T_co]):
         self.check_worker_number_rationality()
         return _MultiProcessIter(self)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         if not (self.persistent_workers and self.num_workers > 0):
             return self._get_iterator()
         if self._iterator is None or self._iterator.failed:
@@ -201,7 +204,7 @@ class DataLoader(Generic[_T_co]):
         if self._dataset_kind == _DatasetKind.Map:
             return len(self._index_sampler)
         # An estimate that the stream itself reports; an iteration that exceeds it warns.
-        length = self._reported_length = len(self.dataset)
+        length = self._reported_length = len(self.dataset)  # type: ignore[arg-type] # if it has one
         if self.batch_size is None:
             return length
         full, rest = divmod(length, self.batch_size)
@@ -361,7 +364,8 @@ class _MultiProcessIter(_BaseDataLoaderIter):
         self._next_number = 0  # of the next task to deal
         self._owners: dict[int, int] = {}  # task -> worker, for tasks whose batch has not been handed out
         self._arrived: dict = {}  # task -> batch that came before its turn
-        for _ in range(self._loader.prefetch_factor * self._loader.num_workers):
+        self._ahead = self._loader.prefetch_factor or 0  # for each worker
+        for _ in range(self._ahead * self._loader.num_workers):
             self._deal()
 
     def _deal(self) -> None:
@@ -384,7 +388,7 @@ class _MultiProcessIter(_BaseDataLoaderIter):
         """In order, the turn decides; otherwise a slow worker must not hoard tasks."""
         if self._loader.in_order:
             return True
-        return list(self._owners.values()).count(worker) < self._loader.prefetch_factor
+        return list(self._owners.values()).count(worker) < self._ahead
 
     def _next_data(self):
         if self.failed:

@@ -1,12 +1,14 @@
 """Datasets: things with samples, by index (`Dataset`) or as a stream (`IterableDataset`)."""
 
+from __future__ import annotations
+
 import bisect
 import math
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import rushlight as torch
 
@@ -20,10 +22,10 @@ class Dataset(Generic[_T_co]):
     A subclass may also write `__getitems__(indices)`, which takes all indices of a batch at once.
     """
 
-    def __getitem__(self, index) -> _T_co:
+    def __getitem__(self, index: Any) -> _T_co:
         raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
 
-    def __add__(self, other: "Dataset[_T_co]") -> "ConcatDataset[_T_co]":
+    def __add__(self, other: Dataset[_T_co]) -> ConcatDataset[_T_co]:
         return ConcatDataset([self, other])
 
     # No `__len__` here: `len()` of a dataset without one must be a TypeError.
@@ -37,21 +39,21 @@ class IterableDataset(Dataset[_T_co], Iterable[_T_co]):
     """
 
     @abstractmethod
-    def __iter__(self): ...
+    def __iter__(self) -> Iterator[_T_co]: ...
 
-    def __add__(self, other: Dataset[_T_co]) -> "ChainDataset":
+    def __add__(self, other: Dataset[_T_co]) -> ChainDataset:  # type: ignore[override] # streams follow one another
         return ChainDataset([self, other])
 
 
 class TensorDataset(Dataset[tuple]):
     """Sample `i` is the tuple of the `i`-th rows of the tensors."""
 
-    def __init__(self, *tensors) -> None:
+    def __init__(self, *tensors: torch.Tensor) -> None:
         if any(len(tensors[0]) != len(tensor) for tensor in tensors):
             raise AssertionError("Size mismatch between tensors")
         self.tensors = tensors
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> Any:
         return tuple(tensor[index] for tensor in self.tensors)
 
     def __len__(self) -> int:
@@ -74,17 +76,17 @@ class StackDataset(Dataset):
         if any(len(dataset) != self._length for dataset in self._members()):
             raise ValueError("Size mismatch between datasets")
 
-    def _members(self):
+    def _members(self) -> Sequence[Any]:
         return list(self.datasets.values()) if isinstance(self.datasets, dict) else self.datasets
 
-    def _join(self, parts):
+    def _join(self, parts: Any) -> Any:
         """One sample out of one part per member."""
         return dict(zip(self.datasets, parts)) if isinstance(self.datasets, dict) else tuple(parts)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> Any:
         return self._join([dataset[index] for dataset in self._members()])
 
-    def __getitems__(self, indices: list):
+    def __getitems__(self, indices: list) -> list:
         columns = []
         for dataset in self._members():
             if callable(getattr(dataset, "__getitems__", None)):
@@ -106,7 +108,7 @@ class ConcatDataset(Dataset[_T_co]):
     """Datasets one after the other; negative indices count from the end."""
 
     @staticmethod
-    def cumsum(sequence) -> list:
+    def cumsum(sequence: Any) -> list:
         return list(accumulate(len(part) for part in sequence))
 
     def __init__(self, datasets: Iterable[Dataset]) -> None:
@@ -120,7 +122,7 @@ class ConcatDataset(Dataset[_T_co]):
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> Any:
         if index < 0:
             if -index > len(self):
                 raise ValueError("absolute value of index should not exceed dataset length")
@@ -142,13 +144,13 @@ class ChainDataset(IterableDataset):
         super().__init__()
         self.datasets = datasets
 
-    def _members(self):
+    def _members(self) -> Iterator[Any]:
         for dataset in self.datasets:
             if not isinstance(dataset, IterableDataset):
                 raise AssertionError("ChainDataset only supports IterableDataset")
             yield dataset
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         for dataset in self._members():
             yield from dataset
 
@@ -163,28 +165,32 @@ class Subset(Dataset[_T_co]):
         self.dataset = dataset
         self.indices = indices
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, list):
             return self.dataset[[self.indices[i] for i in index]]
         return self.dataset[self.indices[index]]
 
     def __getitems__(self, indices: list) -> list:
         chosen = [self.indices[index] for index in indices]
-        if callable(getattr(self.dataset, "__getitems__", None)):
-            return self.dataset.__getitems__(chosen)
+        several = getattr(self.dataset, "__getitems__", None)
+        if callable(several):
+            return several(chosen)
         return [self.dataset[index] for index in chosen]
 
     def __len__(self) -> int:
         return len(self.indices)
 
 
-def random_split(dataset: Dataset[_T], lengths: Sequence, generator=None) -> "list[Subset[_T]]":
+def random_split(
+    dataset: Dataset[_T], lengths: Sequence[float], generator: torch.Generator | None = None
+) -> list[Subset[_T]]:
     """Splits a dataset at random into parts of the given lengths, or of the given fractions that sum to 1."""
+    total = len(dataset)  # type: ignore[arg-type] # without a length, a TypeError
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
-        lengths = _lengths_of_fractions(len(dataset), lengths)
-    if sum(lengths) != len(dataset):
+        lengths = _lengths_of_fractions(total, lengths)
+    if sum(lengths) != total:
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
-    order = torch.randperm(sum(lengths), generator=generator or torch.default_generator).tolist()
+    order = torch.randperm(total, generator=generator or torch.default_generator).tolist()
     return [Subset(dataset, order[end - length : end]) for end, length in zip(accumulate(lengths), lengths)]
 
 

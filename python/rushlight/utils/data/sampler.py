@@ -4,6 +4,8 @@ The random ones draw from torch's streams in torch's order, so that a seeded pro
 the samples as it does with torch.
 """
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Generic, TypeVar
@@ -13,12 +15,12 @@ import rushlight as torch
 _T_co = TypeVar("_T_co", covariant=True)
 
 
-def draw_seed(generator=None) -> int:
+def draw_seed(generator: torch.Generator | None = None) -> int:
     """One 63-bit number from the generator (by default the process's own)."""
     return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
 
 
-def _check_positive(name: str, value) -> None:
+def _check_positive(name: str, value: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         raise ValueError(f"{name} should be a positive integer value, but got {name}={value}")
 
@@ -51,7 +53,13 @@ class RandomSampler(Sampler[int]):
     # Draws with replacement come in blocks of this size, which is part of the random stream.
     _BLOCK = 32
 
-    def __init__(self, data_source: Sized, replacement: bool = False, num_samples=None, generator=None) -> None:
+    def __init__(
+        self,
+        data_source: Sized,
+        replacement: bool = False,
+        num_samples: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
         self.data_source = data_source
         self.replacement = replacement
         self._num_samples = num_samples
@@ -81,7 +89,7 @@ class RandomSampler(Sampler[int]):
             yield from torch.randperm(size, generator=generator).tolist()[: self.num_samples % size]
 
     @staticmethod
-    def _draw(high: int, count: int, generator) -> list:
+    def _draw(high: int, count: int, generator: torch.Generator) -> list:
         return torch.randint(high=high, size=(count,), dtype=torch.int64, generator=generator).tolist()
 
     def __len__(self) -> int:
@@ -91,7 +99,7 @@ class RandomSampler(Sampler[int]):
 class SubsetRandomSampler(Sampler[int]):
     """The given indices in random order."""
 
-    def __init__(self, indices: Sequence, generator=None) -> None:
+    def __init__(self, indices: Sequence, generator: torch.Generator | None = None) -> None:
         self.indices = indices
         self.generator = generator
 
@@ -106,14 +114,20 @@ class SubsetRandomSampler(Sampler[int]):
 class WeightedRandomSampler(Sampler[int]):
     """Indices drawn with the given weights, which need not sum to one."""
 
-    def __init__(self, weights: Sequence, num_samples: int, replacement: bool = True, generator=None) -> None:
+    def __init__(
+        self,
+        weights: Sequence[float] | torch.Tensor,
+        num_samples: int,
+        replacement: bool = True,
+        generator: torch.Generator | None = None,
+    ) -> None:
         _check_positive("num_samples", num_samples)
         if not isinstance(replacement, bool):
             raise ValueError(f"replacement should be a boolean value, but got replacement={replacement}")
-        weights = torch.as_tensor(weights, dtype=torch.double)
-        if weights.dim() != 1:
-            raise ValueError(f"weights should be a 1d sequence but given weights have shape {tuple(weights.shape)}")
-        self.weights = weights
+        self.weights = torch.as_tensor(weights, dtype=torch.double)
+        if self.weights.dim() != 1:
+            shape = tuple(self.weights.shape)
+            raise ValueError(f"weights should be a 1d sequence but given weights have shape {shape}")
         self.num_samples = num_samples
         self.replacement = replacement
         self.generator = generator
@@ -144,5 +158,5 @@ class BatchSampler(Sampler[list]):
                 yield batch
 
     def __len__(self) -> int:
-        full, rest = divmod(len(self.sampler), self.batch_size)
+        full, rest = divmod(len(self.sampler), self.batch_size)  # type: ignore[arg-type] # without a length, a TypeError
         return full if self.drop_last or not rest else full + 1

@@ -42,7 +42,7 @@ impl<T: Pixel> Call<T> {
     pub(super) fn forward<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) {
         let g = &self.g;
         let (rows, depth) = (g.groups * g.features, g.depth());
-        let spaced = depth * size_of::<T>() % PAGE == 0;
+        let spaced = (depth * size_of::<T>()).is_multiple_of(PAGE);
         let stride = if spaced { depth + 16 } else { depth };
         let scratch = Scratch::<T>::take(if spaced { rows * stride } else { 0 });
         if spaced {
@@ -173,7 +173,8 @@ impl<T: Pixel> Correlation<T> {
         let area: usize = self.axes.iter().map(|axis| axis.source).product();
         let wide = (tile.rows - 1) * sheet.width() + tile.cols;
         let panels = wide.div_ceil(panel);
-        let stride = panels * panel + if panels * panel * size_of::<T>() % PAGE == 0 { kernels.width } else { 0 };
+        let stride =
+            panels * panel + if (panels * panel * size_of::<T>()).is_multiple_of(PAGE) { kernels.width } else { 0 };
         let copied = self.channels * sheet.channel + SLACK;
         let scratch = Scratch::<T>::take(copied + features.len() * stride);
         let (copy, sums) = (scratch.ptr(), scratch.ptr().wrapping_add(copied));

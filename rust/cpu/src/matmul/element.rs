@@ -177,14 +177,13 @@ element!(
 #[cfg(target_arch = "x86_64")]
 fn fast_pairs() -> bool {
     use std::arch::x86_64::__cpuid;
-    use std::sync::LazyLock;
-    static FAST: LazyLock<bool> = LazyLock::new(|| {
+    static FAST: once_cell::race::OnceBool = once_cell::race::OnceBool::new();
+    FAST.get_or_init(|| {
         let vendor = __cpuid(0);
         let amd = (vendor.ebx, vendor.edx, vendor.ecx) == (0x6874_7541, 0x6974_6e65, 0x444d_4163);
         // The tests take it wherever it runs.
         (amd || cfg!(test)) && is_x86_feature_detected!("avx512bf16")
-    });
-    *FAST
+    })
 }
 
 /// In pairs where that is faster, else as float32.

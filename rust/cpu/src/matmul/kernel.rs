@@ -234,6 +234,15 @@ unsafe fn runs<L: Lanes, const R: usize, const NV: usize>(t: &Runs<L::Elem, L::A
     }
 }
 
+/// Packs a panel of B.
+type PackB<F> = unsafe fn(
+    &super::pack::Source<<F as Format>::T>,
+    k: usize,
+    cols: usize,
+    width: usize,
+    dst: *mut <F as Format>::Elem,
+);
+
 /// The functions of one format at one level.
 pub struct Kernels<F: Format> {
     /// Sums in a vector; a packed row of B is two vectors.
@@ -243,7 +252,7 @@ pub struct Kernels<F: Format> {
     pub taps: [&'static [TapsFn<F::Elem, F::Acc>]; 2],
     pub runs: [&'static [RunsFn<F::Elem, F::Acc>]; 2],
     pub pack_a: unsafe fn(&super::pack::Source<F::T>, rows: usize, k: usize, dst: *mut F::Elem),
-    pub pack_b: unsafe fn(&super::pack::Source<F::T>, k: usize, cols: usize, width: usize, dst: *mut F::Elem),
+    pub pack_b: PackB<F>,
     pub combine: unsafe fn(&super::element::Combine<F::T>),
     pub vector: super::vector::VectorKernels<F::T>,
 }

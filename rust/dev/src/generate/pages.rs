@@ -96,6 +96,10 @@ fn entry(text: &mut String, module: &str, row: &Row) {
     if !forms.is_empty() {
         let _ = writeln!(text, "- Also as {}.", forms.join(", "));
     }
+    let broadcasting = row.broadcasting();
+    if !broadcasting.is_empty() {
+        let _ = writeln!(text, "- Broadcast together: `{}`.", broadcasting.join("`, `"));
+    }
     let _ = writeln!(text, "- Element types: {}.", dtypes(row.dtypes));
     let _ = writeln!(text, "- Derivative: {}.", derivative(row));
 }

@@ -1,6 +1,7 @@
 //! The stubs: `_C.pyi` with the classes, written by hand in `stub.pyi` except for the operators' methods, and
-//! `_functions.pyi` with the operators as functions.
+//! `_functions/*.pyi` with the operators as functions, `return_types.pyi` with the results that have names.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use rushlight::Row;
@@ -12,6 +13,16 @@ use rushlight::names::{Form, Names};
 
 /// The part written by hand; one line in it is replaced.
 pub const FRAME: &str = "rust/dev/stub.pyi";
+/// Functions of `torch.nn.functional` that need Python around their row.
+pub const WRAPPERS: &str = "python/rushlight/nn/functional.py";
+/// torch's namespaces, and the modules of `rushlight._functions` that hold them.
+const NAMESPACES: [(&str, &str); 5] = [
+    ("", "__init__"),
+    ("fft", "fft"),
+    ("linalg", "linalg"),
+    ("nn.functional", "nn_functional"),
+    ("special", "special"),
+];
 const METHODS: &str = "    # the operators' methods\n";
 
 /// The stub of the extension module.
@@ -25,60 +36,98 @@ pub fn classes(frame: &str, names: &Names) -> Result<String, String> {
     }
     let mut text =
         format!("# {GENERATED} from {FRAME} and the operator table.\n\n{}", frame.replacen(METHODS, &methods, 1));
-    for fields in named_results(names) {
-        let _ = writeln!(text, "\nclass {}(NamedTuple):", tuple_name(fields));
-        for field in fields {
-            let _ = writeln!(text, "    {field}: Tensor");
-        }
+    text.push_str("\n# The operators that the Python files call, and users do not.\n\n");
+    for (name, form, rows) in functions(names, "").filter(|(name, ..)| name.starts_with('_')) {
+        definition(&mut text, "", name, form, rows);
     }
     Ok(text)
 }
 
-/// The stub of `rushlight._functions`, the operators of torch's first namespace.
-pub fn functions(names: &Names) -> String {
-    let mut imports = vec!["Generator".to_owned(), "Tensor".into(), "_DeviceLike".into(), "_Number".into()];
-    imports.extend(named_results(names).into_iter().map(tuple_name));
-    let mut text = format!(
+/// The stubs of `rushlight._functions`: a file for each of torch's namespaces. What `wrappers` defines by itself is not
+/// exported, since a name may have one type only.
+pub fn namespaces(names: &Names, wrappers: &str) -> Result<Vec<(String, String)>, String> {
+    if let Some((stranger, ..)) = names.keys().find(|key| NAMESPACES.iter().all(|(known, _)| *known != key.0)) {
+        return Err(format!("no module of rushlight._functions is for torch.{stranger}"));
+    }
+    let wrapped = |name: &str| wrappers.contains(&format!("\ndef {name}("));
+    let file = |(namespace, file)| {
+        let hidden = |name: &str| namespace == "nn.functional" && wrapped(name);
+        (format!("python/rushlight/_functions/{file}.pyi"), public(names, namespace, hidden))
+    };
+    Ok(NAMESPACES.map(file).into())
+}
+
+fn public(names: &Names, namespace: &str, hidden: impl Fn(&str) -> bool) -> String {
+    let mut definitions = String::new();
+    let mut public = Vec::new();
+    for (name, form, rows) in functions(names, namespace).filter(|(name, ..)| !name.starts_with('_')) {
+        if !hidden(name) {
+            public.push(format!("\"{name}\""));
+        }
+        definition(&mut definitions, "", name, form, rows);
+    }
+    format!(
         "# {GENERATED} from the operator table.\n\n\
          from builtins import bool as _bool, float as _float, int as _int, str as _str\n\
          from collections.abc import Sequence\n\
          from typing import overload\n\n\
-         from ._C import {}, dtype as _dtype\n\n",
-        imports.join(", ")
-    );
-    let mut public = Vec::new();
-    for ((namespace, name, form), rows) in names {
-        if namespace.is_empty() && !form.is_method() && !name.starts_with('_') {
-            public.push(format!("\"{name}\""));
-            definition(&mut text, "", name, *form, rows);
+         from rushlight import return_types\n\
+         from rushlight._C import (\n    Generator,\n    Tensor,\n    _DeviceLike,\n    _dtype,\n    _layout,\n    \
+         _memory_format,\n    _Number,\n)\n\n\
+         {definitions}\n__all__ = [{}]\n",
+        public.join(", ")
+    )
+}
+
+/// The functions of a namespace.
+fn functions<'a>(names: &'a Names, namespace: &str) -> impl Iterator<Item = (&'a str, Form, &'a [&'static Row])> {
+    names
+        .iter()
+        .filter(move |((home, _, form), _)| *home == namespace && !form.is_method())
+        .map(|((_, name, form), rows)| (name.as_str(), *form, rows.as_slice()))
+}
+
+/// The stub of `rushlight.return_types`: results with names, by the operator's name.
+pub fn results(names: &Names) -> String {
+    let mut classes = BTreeMap::new();
+    for row in names.values().flatten() {
+        if let Some(fields) = named(row) {
+            classes.insert(row.python_name(), fields);
         }
     }
-    let _ = writeln!(text, "\n__all__ = [{}]", public.join(", "));
+    let mut text = format!(
+        "# {GENERATED} from the operator table.\n\n\
+         from collections.abc import Iterable\nfrom typing import Self\n\nfrom rushlight._C import Tensor\n"
+    );
+    for (name, fields) in classes {
+        let _ = write!(
+            text,
+            "\nclass {name}(tuple[{}]):\n    def __new__(cls, values: Iterable[Tensor]) -> Self: ...\n",
+            vec!["Tensor"; fields.len()].join(", ")
+        );
+        for field in fields {
+            let _ = write!(text, "    @property\n    def {field}(self) -> Tensor: ...\n");
+        }
+    }
     text
 }
 
-fn named_results(names: &Names) -> Vec<&'static [&'static str]> {
-    let mut found = Vec::new();
-    for row in names.values().flatten() {
-        if let Returns::Named(fields) = row.schema().returns
-            && !fields.contains(&"")
-            && !found.contains(&fields)
-        {
-            found.push(fields);
-        }
+/// The fields of a row's result, if they have names.
+fn named(row: &Row) -> Option<&'static [&'static str]> {
+    match row.schema().returns {
+        Returns::Named(fields) if !fields.contains(&"") => Some(fields),
+        _ => None,
     }
-    found
-}
-
-fn tuple_name(fields: &[&str]) -> String {
-    format!("_{}", fields.join("_"))
 }
 
 fn definition(text: &mut String, indent: &str, name: &str, form: Form, rows: &[&Row]) {
     let mut versions: Vec<(String, &Row)> = Vec::new();
-    for row in rows {
+    for (place, row) in rows.iter().enumerate() {
+        if rows[..place].iter().any(|earlier| covers(earlier, row)) {
+            continue;
+        }
         versions.push((parameters(row, form, false), row));
-        if takes_loose_ints(row) {
+        if row.schema().takes_loose(form.is_method()) {
             versions.push((parameters(row, form, true), row));
         }
     }
@@ -87,7 +136,11 @@ fn definition(text: &mut String, indent: &str, name: &str, form: Form, rows: &[&
         if versions.len() > 1 {
             let _ = writeln!(text, "{indent}@overload");
         }
-        let result = if form.is_in_place() { "Tensor".into() } else { returns(row) };
+        let result = match form {
+            Form::InPlaceMethod => "Self".into(),
+            Form::InPlaceFunction => "Tensor".into(),
+            _ => returns(row),
+        };
         let _ = match place {
             0 => writeln!(
                 text,
@@ -105,10 +158,15 @@ pub fn summary(row: &Row) -> String {
     paragraph.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// `x.view(2, 3)` beside `x.view((2, 3))`: the last positional parameter is a list of ints.
-fn takes_loose_ints(row: &Row) -> bool {
-    let schema = row.schema();
-    schema.positional > 0 && schema.params[schema.positional - 1].kind == Kind::Ints && schema.positional <= 2
+/// Whether every call of an overload also fits an earlier one, as far as a checker of types can see.
+fn covers(earlier: &Row, later: &Row) -> bool {
+    let (earlier, later) = (&earlier.schema().params, &later.schema().params);
+    let fits = |(wide, narrow): (&Param, &Param)| {
+        wide.name == narrow.name
+            && (wide.kind == narrow.kind
+                || wide.kind == Kind::Operand && matches!(narrow.kind, Kind::Tensor | Kind::Scalar))
+    };
+    earlier.len() == later.len() && earlier.iter().zip(later).all(fits)
 }
 
 fn parameters(row: &Row, form: Form, loose: bool) -> String {
@@ -119,7 +177,8 @@ fn parameters(row: &Row, form: Form, loose: bool) -> String {
         if place == 0 && form.is_method() {
             list.push("self".to_owned());
         } else if loose && place + 1 == schema.positional {
-            list.push(format!("*{}: _int", param.name));
+            let item = if param.kind == Kind::Tensors { "Tensor" } else { "_int" };
+            list.push(format!("*{}: {item}", param.name));
             starred = true;
         } else {
             if param.keyword_only && !starred {
@@ -161,11 +220,14 @@ fn parameter(param: &Param) -> String {
 /// A class has methods named like types (`x.float()`, `x.dtype`), so annotations call types by an alias.
 fn aliased(annotation: &str) -> String {
     let word = |word: &str| match word {
-        "bool" | "float" | "int" | "str" | "dtype" | "Number" | "DeviceLike" => format!("_{word}"),
+        "bool" | "float" | "int" | "str" | "dtype" | "layout" | "memory_format" | "Number" | "DeviceLike" => {
+            format!("_{word}")
+        }
         other => other.to_owned(),
     };
-    annotation.split_inclusive(|letter: char| !letter.is_alphanumeric()).fold(String::new(), |text, piece| {
-        let name = piece.trim_end_matches(|letter: char| !letter.is_alphanumeric());
+    let outside = |letter: char| !letter.is_alphanumeric() && letter != '_';
+    annotation.split_inclusive(outside).fold(String::new(), |text, piece| {
+        let name = piece.trim_end_matches(outside);
         text + &word(name) + &piece[name.len()..]
     })
 }
@@ -173,8 +235,10 @@ fn aliased(annotation: &str) -> String {
 fn returns(row: &Row) -> String {
     match row.schema().returns {
         Returns::Tensor => "Tensor".into(),
-        Returns::Named(fields) if fields.contains(&"") => "tuple[Tensor, ...]".into(),
-        Returns::Named(fields) => tuple_name(fields),
+        Returns::Named(fields) => match named(row) {
+            Some(_) => format!("return_types.{}", row.python_name()),
+            None => format!("tuple[{}]", vec!["Tensor"; fields.len()].join(", ")),
+        },
         Returns::List => "tuple[Tensor, ...]".into(),
         Returns::Other("ScalarType") => "_dtype".into(),
         Returns::Other(plain) => aliased(plain),

@@ -66,12 +66,10 @@ pub fn is_contiguous(layout: &Layout, format: Option<&str>) -> Result<bool> {
     Ok(layout.numel() == 0 || (0..layout.rank()).filter(counts).all(|dim| ordered[dim] == layout.strides[dim]))
 }
 
-fn by_size(args: &Args, value: Option<Scalar>) -> Result<Output> {
+fn by_size(args: &Args, value: Scalar) -> Result<Output> {
     let options = Options::of(args)?;
     let tensor = options.empty(&sizes(args, 0)?, options.dtype())?;
-    if let Some(value) = value {
-        fill(&tensor, value)?;
-    }
+    fill(&tensor, value)?;
     options.finish(tensor)
 }
 
@@ -101,8 +99,14 @@ pub static ZEROS: Row = Row {
     >>> torch.zeros(2, 3)
     tensor([[0., 0., 0.],
             [0., 0., 0.]])",
-    run: Run::Compose(|args| by_size(args, Some(Scalar::ZERO))),
+    run: Run::Compose(|args| {
+        if args.ints(0)?.iter().any(|&size| size < 0) {
+            return Err(Error::runtime("zeros: Dimension size must be non-negative."));
+        }
+        by_size(args, Scalar::ZERO)
+    }),
     samples: &["(2, 3)", "()", "(0, 2)"],
+    errors: &[("(2, -1)", "RuntimeError", "zeros: Dimension size must be non-negative.")],
     reference: "np.zeros(size, dtype=dtype or np.float32)",
     ..BASE
 };
@@ -114,7 +118,7 @@ pub static ONES: Row = Row {
 
     >>> torch.ones(2)
     tensor([1., 1.])",
-    run: Run::Compose(|args| by_size(args, Some(Scalar::ONE))),
+    run: Run::Compose(|args| by_size(args, Scalar::ONE)),
     samples: &["(2, 3)", "()", "(0, 2)"],
     reference: "np.ones(size, dtype=dtype or np.float32)",
     ..BASE

@@ -92,8 +92,7 @@ pub fn contract(a: &Tensor, b: &Tensor, from_a: &[usize], from_b: &[usize]) -> R
         (0..tensor.rank()).filter(|dim| !taken.contains(dim)).collect()
     };
     let (kept_a, kept_b) = (rest(a, from_a), rest(b, from_b));
-    let sizes =
-        |tensor: &Tensor, dims: &[usize]| -> Dims { dims.iter().map(|&d| tensor.sizes()[d]).collect() };
+    let sizes = |tensor: &Tensor, dims: &[usize]| -> Dims { dims.iter().map(|&d| tensor.sizes()[d]).collect() };
     let inner: isize = sizes(a, from_a).iter().product();
     let (mut shape, other) = (sizes(a, &kept_a), sizes(b, &kept_b));
     let (rows, cols) = (shape.iter().product::<isize>(), other.iter().product::<isize>());

@@ -13,7 +13,6 @@ use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
 use crate::value::{Output, Value};
 
 /// What activations have in common: they live in `nn.functional`, and many work in place.
-#[allow(clippy::declare_interior_mutable_const)]
 const ACTIVATION: Row = Row {
     namespace: "nn.functional",
     variants: Variants::FUNCTION,

@@ -12,7 +12,6 @@ use crate::row::{DTypes, Out, Row, Variants};
 const BITS: DTypes = DTypes::INTS.and(DTypes::WIDE).and(DTypes::BOOL);
 
 /// What the operations on two operands have in common.
-#[allow(clippy::declare_interior_mutable_const)]
 const PAIR: Row = Row {
     variants: Variants::ALL,
     signature: "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",

@@ -9,7 +9,6 @@ use crate::row::{DTypes, Out, Row, Run, Variants};
 use crate::value::Args;
 
 /// What the rows that do the work have in common.
-#[allow(clippy::declare_interior_mutable_const)]
 const LIMIT: Row =
     Row { dtypes: DTypes::COMMON.without(DTypes::COMPLEX), refuses: "clamp_cpu", check: Some(real), ..Row::BASE };
 

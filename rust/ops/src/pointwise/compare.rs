@@ -13,7 +13,6 @@ use crate::value::{Args, Output};
 const WHY: Derivative = Derivative::NonDifferentiable("its results are bool");
 
 /// What comparisons have in common.
-#[allow(clippy::declare_interior_mutable_const)]
 const COMPARISON: Row = Row {
     variants: Variants::ALL,
     signature: "(Tensor self, Tensor|Scalar other) -> Tensor",
@@ -122,7 +121,6 @@ pub static GE: Row = Row {
 };
 
 /// What questions about one number have in common.
-#[allow(clippy::declare_interior_mutable_const)]
 const NATURE: Row = Row { variants: Variants::BOTH, dtypes: DTypes::COMMON, derivative: WHY, ..UNARY };
 
 /// A loop over floats and complex numbers; of the rest the answer is known.

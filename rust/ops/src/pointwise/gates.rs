@@ -10,7 +10,6 @@ use crate::expr::Expr;
 use crate::row::{DTypes, Row, Variants};
 
 /// What the rows have in common: the gradient comes first.
-#[allow(clippy::declare_interior_mutable_const)]
 const GATE: Row = Row { variants: Variants::FUNCTION, dtypes: DTypes::FLOATS, ..Row::BASE };
 
 /// What passes a gate made of the first argument and numbers.

@@ -52,7 +52,6 @@ pub(crate) const fn with_numbers(cpu: Pick) -> Run {
 }
 
 /// What functions of one tensor have in common.
-#[allow(clippy::declare_interior_mutable_const)]
 pub(crate) const UNARY: Row = Row {
     variants: Variants::ALL,
     signature: "(Tensor self) -> Tensor",
@@ -68,7 +67,6 @@ pub(crate) const MISMATCH: crate::row::Bad = (
 );
 
 /// What functions of two tensors have in common.
-#[allow(clippy::declare_interior_mutable_const)]
 pub(crate) const BINARY: Row = Row {
     variants: Variants::ALL,
     signature: "(Tensor self, Tensor other) -> Tensor",

@@ -123,7 +123,6 @@ pub static ROUND_DECIMALS: Row = Row {
 };
 
 /// Rounding of floats by a power of ten, multiplied before and divided afterwards, or the other way round.
-#[allow(clippy::declare_interior_mutable_const)]
 const SCALED: Row = Row {
     variants: Variants::FUNCTION,
     signature: "(Tensor self, float ten) -> Tensor",

@@ -1,5 +1,7 @@
 //! Special functions.
 
+#![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
+
 use std::f64::consts::{FRAC_2_SQRT_PI, PI};
 
 use rushlight_core::dtype::{c64, c128};

@@ -1,5 +1,7 @@
 //! Running sums, products and extremes along a dimension.
 
+#![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
+
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Bool, DType, Error, Result, Scalar, dispatch};

@@ -12,9 +12,11 @@ use crate::pointwise::compare::{EQ, ISNAN, MAXIMUM, MINIMUM};
 use crate::row::{Accepts, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 
+/// What the rows below have in common; those of other variants say so.
+const ORDER: Row = Row { variants: Variants::BOTH.and(Variants::OUT), out: Out::STRICT, dtypes: ORDERED, ..Row::BASE };
+
 pub static MAX_DIM: Row = Row {
     name: "max.dim",
-    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
     doc: "The largest elements along `dim`, and the places where they first stand; NaN is the largest of all.
 
@@ -22,8 +24,6 @@ pub static MAX_DIM: Row = Row {
     torch.return_types.max(
     values=tensor([3., 4.]),
     indices=tensor([1, 0]))",
-    out: Out::STRICT,
-    dtypes: ORDERED,
     run: Run::Kernel(Kernel { infer: infer_places, cpu: |args, results| run_places(args, results, true) }),
     derivative: PLACED,
     node: "MaxBackward0",
@@ -33,18 +33,17 @@ pub static MAX_DIM: Row = Row {
         ("t(0, 3), 0", "IndexError", "max(): Expected reduction dim 0 to have non-zero size."),
     ],
     reference: "(np.max(self, axis=dim, keepdims=keepdim), np.array(np.argmax(self, axis=dim, keepdims=keepdim)))",
-    ..Row::BASE
+    ..ORDER
 };
 
 pub static MAX: Row = Row {
     name: "max",
-    variants: Variants::BOTH.and(Variants::OUT),
+    out: Out::CAST,
     signature: "(Tensor self) -> Tensor",
     doc: "The largest element; NaN is the largest of all. Equal ones share the gradient.
 
     >>> torch.max(torch.tensor([1., 3., 2.]))
     tensor(3.)",
-    dtypes: ORDERED,
     run: Run::Kernel(Kernel {
         infer: |args| infer_all(args, "max_all"),
         cpu: |args, results| run(args, Over::all(args)?, results, largest()),
@@ -58,28 +57,26 @@ pub static MAX: Row = Row {
         "max(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.",
     )],
     reference: "np.max(self)",
-    ..Row::BASE
+    ..ORDER
 };
 
 pub static MAX_OTHER: Row = Row {
     name: "max.other",
-    variants: Variants::BOTH.and(Variants::OUT),
+    out: Out::CAST,
     signature: "(Tensor self, Tensor other) -> Tensor",
     doc: "The larger of two elements, as `maximum`.
 
     >>> torch.max(torch.tensor([1, 5]), torch.tensor([3, 2]))
     tensor([3, 5])",
-    dtypes: ORDERED,
     run: Run::Compose(|args| crate::op!(MAXIMUM, args.tensor(0)?, args.tensor(1)?).map(Output::Tensor)),
     derivative: Derivative::Composed,
     samples: &["t(2, 3), t(3)"],
     reference: "np.maximum(self, other)",
-    ..Row::BASE
+    ..ORDER
 };
 
 pub static MIN_DIM: Row = Row {
     name: "min.dim",
-    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
     doc: "The smallest elements along `dim`, and the places where they first stand; NaN is the smallest of all.
 
@@ -87,8 +84,6 @@ pub static MIN_DIM: Row = Row {
     torch.return_types.min(
     values=tensor([1., 2.]),
     indices=tensor([0, 1]))",
-    out: Out::STRICT,
-    dtypes: ORDERED,
     run: Run::Kernel(Kernel { infer: infer_places, cpu: |args, results| run_places(args, results, false) }),
     derivative: PLACED,
     node: "MinBackward0",
@@ -98,18 +93,17 @@ pub static MIN_DIM: Row = Row {
         ("t(0, 3), 0", "IndexError", "min(): Expected reduction dim 0 to have non-zero size."),
     ],
     reference: "(np.min(self, axis=dim, keepdims=keepdim), np.array(np.argmin(self, axis=dim, keepdims=keepdim)))",
-    ..Row::BASE
+    ..ORDER
 };
 
 pub static MIN: Row = Row {
     name: "min",
-    variants: Variants::BOTH.and(Variants::OUT),
+    out: Out::CAST,
     signature: "(Tensor self) -> Tensor",
     doc: "The smallest element; NaN is the smallest of all. Equal ones share the gradient.
 
     >>> torch.min(torch.tensor([1., 3., 2.]))
     tensor(1.)",
-    dtypes: ORDERED,
     run: Run::Kernel(Kernel {
         infer: |args| infer_all(args, "min_all"),
         cpu: |args, results| run(args, Over::all(args)?, results, smallest()),
@@ -123,40 +117,37 @@ pub static MIN: Row = Row {
         "min(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.",
     )],
     reference: "np.min(self)",
-    ..Row::BASE
+    ..ORDER
 };
 
 pub static MIN_OTHER: Row = Row {
     name: "min.other",
-    variants: Variants::BOTH.and(Variants::OUT),
+    out: Out::CAST,
     signature: "(Tensor self, Tensor other) -> Tensor",
     doc: "The smaller of two elements, as `minimum`.
 
     >>> torch.min(torch.tensor([1, 5]), torch.tensor([3, 2]))
     tensor([1, 2])",
-    dtypes: ORDERED,
     run: Run::Compose(|args| crate::op!(MINIMUM, args.tensor(0)?, args.tensor(1)?).map(Output::Tensor)),
     derivative: Derivative::Composed,
     samples: &["t(2, 3), t(3)"],
     reference: "np.minimum(self, other)",
-    ..Row::BASE
+    ..ORDER
 };
 
 pub static AMAX: Row = Row {
     name: "amax",
-    variants: Variants::BOTH.and(Variants::OUT),
-    signature: "(Tensor self, int[] dim=[], bool keepdim=False) -> Tensor",
-    doc: "The largest elements along one or several dimensions; equal ones share the gradient.
-
-    >>> torch.amax(torch.tensor([[1., 3.], [4., 2.]]), 1)
-    tensor([3., 4.])",
     out: Out::new(
         Accepts::Same,
         &[
             "Expected the dtype for input and out to match, but got {Result} for input's dtype and {Out} for out's dtype.",
         ],
     ),
-    dtypes: ORDERED,
+    signature: "(Tensor self, int[] dim=[], bool keepdim=False) -> Tensor",
+    doc: "The largest elements along one or several dimensions; equal ones share the gradient.
+
+    >>> torch.amax(torch.tensor([[1., 3.], [4., 2.]]), 1)
+    tensor([3., 4.])",
     run: Run::Kernel(Kernel {
         infer: |args| infer_values(args, "max_values"),
         cpu: |args, results| run(args, Over::of(args, 1)?, results, largest()),
@@ -165,24 +156,22 @@ pub static AMAX: Row = Row {
     samples: &["t(2, 3)", "t(2, 3), 1", "t(2, 3, 4), (0, 2), True"],
     errors: &[("t(0, 3), 0", "IndexError", "amax(): Expected reduction dim 0 to have non-zero size.")],
     reference: "np.max(self, axis=tuple(dim) if isinstance(dim, (list, tuple)) and len(dim) else None if isinstance(dim, (list, tuple)) else dim, keepdims=keepdim)",
-    ..Row::BASE
+    ..ORDER
 };
 
 pub static AMIN: Row = Row {
     name: "amin",
-    variants: Variants::BOTH.and(Variants::OUT),
-    signature: "(Tensor self, int[] dim=[], bool keepdim=False) -> Tensor",
-    doc: "The smallest elements along one or several dimensions; equal ones share the gradient.
-
-    >>> torch.amin(torch.tensor([[1., 3.], [4., 2.]]), 1)
-    tensor([1., 2.])",
     out: Out::new(
         Accepts::Same,
         &[
             "Expected the dtype for input and out to match, but got {Result} for input's dtype and {Out} for out's dtype.",
         ],
     ),
-    dtypes: ORDERED,
+    signature: "(Tensor self, int[] dim=[], bool keepdim=False) -> Tensor",
+    doc: "The smallest elements along one or several dimensions; equal ones share the gradient.
+
+    >>> torch.amin(torch.tensor([[1., 3.], [4., 2.]]), 1)
+    tensor([1., 2.])",
     run: Run::Kernel(Kernel {
         infer: |args| infer_values(args, "min_values"),
         cpu: |args, results| run(args, Over::of(args, 1)?, results, smallest()),
@@ -191,12 +180,11 @@ pub static AMIN: Row = Row {
     samples: &["t(2, 3)", "t(2, 3), 1", "t(2, 3, 4), (0, 2), True"],
     errors: &[("t(0, 3), 0", "IndexError", "amin(): Expected reduction dim 0 to have non-zero size.")],
     reference: "np.min(self, axis=tuple(dim) if isinstance(dim, (list, tuple)) and len(dim) else None if isinstance(dim, (list, tuple)) else dim, keepdims=keepdim)",
-    ..Row::BASE
+    ..ORDER
 };
 
 pub static AMINMAX: Row = Row {
     name: "aminmax",
-    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
     doc: "The smallest and the largest elements along `dim`, or of all.
 
@@ -204,8 +192,6 @@ pub static AMINMAX: Row = Row {
     torch.return_types.aminmax(
     min=tensor(1.),
     max=tensor(3.))",
-    out: Out::STRICT,
-    dtypes: ORDERED,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
@@ -246,18 +232,16 @@ pub static AMINMAX: Row = Row {
         "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.",
     )],
     reference: "(np.min(self, axis=dim, keepdims=keepdim), np.max(self, axis=dim, keepdims=keepdim))",
-    ..Row::BASE
+    ..ORDER
 };
 
 pub static ARGMAX: Row = Row {
     name: "argmax",
-    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
     doc: "Where the largest element along `dim` first stands, or the largest of all in row-major order.
 
     >>> torch.argmax(torch.tensor([[1., 3.], [4., 2.]]))
     tensor(2)",
-    out: Out::STRICT,
     dtypes: crate::row::DTypes::REAL,
     run: Run::Kernel(Kernel { infer: infer_arg, cpu: |args, results| run_arg(args, results, true) }),
     derivative: Derivative::NonDifferentiable("its result is a place"),
@@ -267,25 +251,23 @@ pub static ARGMAX: Row = Row {
         ("t(0, 3), 0", "IndexError", "argmax(): Expected reduction dim 0 to have non-zero size."),
     ],
     reference: "np.array(np.argmax(self, axis=dim, keepdims=keepdim))",
-    ..Row::BASE
+    ..ORDER
 };
 
 pub static ARGMIN: Row = Row {
     name: "argmin",
-    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
     doc: "Where the smallest element along `dim` first stands, or the smallest of all in row-major order.
 
     >>> torch.argmin(torch.tensor([[1., 3.], [4., 2.]]), dim=0)
     tensor([0, 1])",
-    out: Out::STRICT,
     dtypes: crate::row::DTypes::REAL,
     run: Run::Kernel(Kernel { infer: infer_arg, cpu: |args, results| run_arg(args, results, false) }),
     derivative: Derivative::NonDifferentiable("its result is a place"),
     samples: &["t(2, 3)", "t(2, 3), 1", "t(2, 3), 0, True", "t(3, 2).t()", "t()"],
     errors: &[("t(0, 3), 0", "IndexError", "argmin(): Expected reduction dim 0 to have non-zero size.")],
     reference: "np.array(np.argmin(self, axis=dim, keepdims=keepdim))",
-    ..Row::BASE
+    ..ORDER
 };
 
 /// The gradient goes to the element that was found.

@@ -10,126 +10,113 @@ use crate::derive::Derivative;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Args;
 
-const TRUTH: Out = Out::new(
-    Accepts::Also(DTypes::of(&[DType::Bool, DType::U8])),
-    &["{name} only supports bool tensor for result, got: {Out}"],
-);
-const WHY: Derivative = Derivative::NonDifferentiable("its result is a truth value");
+/// What `all` and `any` have in common.
+const TRUTH: Row = Row {
+    variants: Variants::BOTH.and(Variants::OUT),
+    out: Out::new(
+        Accepts::Also(DTypes::of(&[DType::Bool, DType::U8])),
+        &["{name} only supports bool tensor for result, got: {Out}"],
+    ),
+    derivative: Derivative::NonDifferentiable("its result is a truth value"),
+    ..Row::BASE
+};
 
 pub static ALL: Row = Row {
     name: "all",
-    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self) -> Tensor",
     doc: "Whether all elements are true (not zero); true where there are none.
 
     >>> torch.all(torch.tensor([True, False]))
     tensor(False)",
-    out: TRUTH,
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, Over::all(args)?),
         cpu: |args, results| run(args, Over::all(args)?, results, all()),
     }),
-    derivative: WHY,
     samples: &["t(2, 3)", "t(0)", "t()"],
     reference: "np.all(self).astype(np.uint8 if self.dtype == np.uint8 else bool)",
-    ..Row::BASE
+    ..TRUTH
 };
 
 pub static ALL_DIM: Row = Row {
     name: "all.dim",
-    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int dim, bool keepdim=False) -> Tensor",
     doc: "Whether all elements along `dim` are true.
 
     >>> torch.all(torch.tensor([[1, 1], [0, 1]]), dim=1)
     tensor([ True, False])",
-    out: TRUTH,
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, Over::of(args, 1)?),
         cpu: |args, results| run(args, Over::of(args, 1)?, results, all()),
     }),
-    derivative: WHY,
     samples: &["t(2, 3), 1", "t(2, 3), 0, True"],
     errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
     reference: "np.all(self, axis=dim, keepdims=keepdim).astype(np.uint8 if self.dtype == np.uint8 else bool)",
-    ..Row::BASE
+    ..TRUTH
 };
 
 pub static ALL_DIMS: Row = Row {
     name: "all.dims",
-    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
     doc: "Whether all elements along several dimensions are true; along none, each element alone.
 
     >>> torch.all(torch.ones(2, 3), dim=(0, 1))
     tensor(True)",
-    out: TRUTH,
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, several(args)?),
         cpu: |args, results| run(args, several(args)?, results, all()),
     }),
-    derivative: WHY,
     samples: &["t(2, 3), (0, 1)", "t(2, 3, 4), (0, 2), True"],
     reference: "np.all(self, axis=dim, keepdims=keepdim).astype(np.uint8 if self.dtype == np.uint8 else bool)",
-    ..Row::BASE
+    ..TRUTH
 };
 
 pub static ANY: Row = Row {
     name: "any",
-    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self) -> Tensor",
     doc: "Whether any element is true (not zero); false where there are none.
 
     >>> torch.any(torch.tensor([True, False]))
     tensor(True)",
-    out: TRUTH,
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, Over::all(args)?),
         cpu: |args, results| run(args, Over::all(args)?, results, any()),
     }),
-    derivative: WHY,
     samples: &["t(2, 3)", "t(0)", "t()"],
     reference: "np.any(self).astype(np.uint8 if self.dtype == np.uint8 else bool)",
-    ..Row::BASE
+    ..TRUTH
 };
 
 pub static ANY_DIM: Row = Row {
     name: "any.dim",
-    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int dim, bool keepdim=False) -> Tensor",
     doc: "Whether any element along `dim` is true.
 
     >>> torch.any(torch.tensor([[0, 0], [0, 1]]), dim=1)
     tensor([False,  True])",
-    out: TRUTH,
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, Over::of(args, 1)?),
         cpu: |args, results| run(args, Over::of(args, 1)?, results, any()),
     }),
-    derivative: WHY,
     samples: &["t(2, 3), 1", "t(2, 3), 0, True"],
     errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
     reference: "np.any(self, axis=dim, keepdims=keepdim).astype(np.uint8 if self.dtype == np.uint8 else bool)",
-    ..Row::BASE
+    ..TRUTH
 };
 
 pub static ANY_DIMS: Row = Row {
     name: "any.dims",
-    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
     doc: "Whether any element along several dimensions is true; along none, each element alone.
 
     >>> torch.any(torch.zeros(2, 3), dim=(0, 1))
     tensor(False)",
-    out: TRUTH,
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, several(args)?),
         cpu: |args, results| run(args, several(args)?, results, any()),
     }),
-    derivative: WHY,
     samples: &["t(2, 3), (0, 1)", "t(2, 3, 4), (0, 2), True"],
     reference: "np.any(self, axis=dim, keepdims=keepdim).astype(np.uint8 if self.dtype == np.uint8 else bool)",
-    ..Row::BASE
+    ..TRUTH
 };
 
 pub static COUNT_NONZERO: Row = Row {

@@ -11,7 +11,6 @@ use crate::value::{Ints, Output};
 use crate::view::RESHAPE;
 use crate::view::reshape::{VIEW, sizes_value};
 
-#[allow(clippy::declare_interior_mutable_const)]
 const BASE: Row = Row { dtypes: DTypes::ALL, derivative: Derivative::Composed, ..Row::BASE };
 
 pub static FLATTEN: Row = Row {

@@ -91,7 +91,6 @@ pub static SPLIT_WITH_SIZES: Row = Row {
     ..BY_SIZES
 };
 
-#[allow(clippy::declare_interior_mutable_const)]
 const BY_SIZES: Row = Row {
     dtypes: DTypes::ALL,
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| rejoin(d, d.int(2)))]),

@@ -10,7 +10,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 def usable_cpus() -> int | None:
     """None when the system does not say."""
     try:
-        count = len(os.sched_getaffinity(0))
+        count: int | None = len(os.sched_getaffinity(0))
     except (AttributeError, OSError):
         count = os.cpu_count()
     quota = _cpu_quota()

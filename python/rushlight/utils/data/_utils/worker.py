@@ -80,8 +80,9 @@ class ExceptionWrapper:
     """An exception on its way to another process: its class and its traceback as text."""
 
     def __init__(self, where: str) -> None:
-        self.exc_type, value, trace = sys.exc_info()
-        self.exc_msg = "".join(traceback.format_exception(self.exc_type, value, trace))
+        kind, value, trace = sys.exc_info()
+        self.exc_type: Any = kind
+        self.exc_msg = "".join(traceback.format_exception(kind, value, trace))
         self.where = where
 
     def reraise(self):

@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Error, Result};
-use rushlight_cpu::pool::{Axis, gather, max, scatter, within};
+use rushlight_cpu::pool::{Axis, gather, max, scatter};
 
 use super::{MEANT, Plan, address, computed, count_planes, unfit, with_space, words};
 use crate::derive::{Derivative, Saves, formula};
@@ -77,16 +77,9 @@ pub static MAX_POOL: Row = Row {
     ..Row::BASE
 };
 
-/// The places as a kernel reads them; each lies within a plane of `area` elements.
-fn places_within(places: &Tensor, area: usize) -> Result<Tensor> {
-    let places = plain(places, DType::I64)?;
-    let pin = places.storage().pin()?;
-    // SAFETY: the tensor is row-major int64 and pinned.
-    if !unsafe { within(address(&pin, &places).cast(), places.numel(), area) } {
-        return Err(Error::index(format!("a place is not within a plane of {area} elements")));
-    }
-    drop(pin);
-    Ok(places)
+/// What a kernel says of its places.
+fn all_within(within: bool, area: usize) -> Result<()> {
+    if within { Ok(()) } else { Err(Error::index(format!("a place is not within a plane of {area} elements"))) }
 }
 
 /// Planes of both tensors are of `dims` dimensions, and as many.
@@ -126,12 +119,13 @@ pub static SCATTER: Row = Row {
             if args.tensor(0)?.sizes() != args.tensor(1)?.sizes() {
                 return Err(unfit(args.tensor(0)?));
             }
-            let places = places_within(args.tensor(1)?, plane(&results[0], dims))?;
-            let (count, sizes) = (count_planes(&results[0], dims), [plane(&places, dims), plane(&results[0], dims)]);
+            let places = plain(args.tensor(1)?, DType::I64)?;
+            let (count, area) = (count_planes(&results[0], dims), plane(&results[0], dims));
+            let sizes = [plane(&places, dims), area];
             let pin = places.storage().pin()?;
-            // SAFETY: row-major operands of these sizes; the places come from the kernel that found them.
+            // SAFETY: row-major operands of these sizes; the kernel checks the places.
             computed(&results[0], args.tensor(0)?, |dtype, input, output| unsafe {
-                scatter(dtype, count, sizes, input, address(&pin, &places).cast(), output)
+                all_within(scatter(dtype, count, sizes, input, address(&pin, &places).cast(), output), area)
             })
         },
     }),
@@ -162,12 +156,13 @@ pub static GATHER: Row = Row {
         cpu: |args, results| {
             let dims = args.int(2)? as usize;
             check_planes(args.tensor(0)?, args.tensor(1)?, dims)?;
-            let places = places_within(args.tensor(1)?, plane(args.tensor(0)?, dims))?;
-            let (count, sizes) = (count_planes(&places, dims), [plane(&places, dims), plane(args.tensor(0)?, dims)]);
+            let places = plain(args.tensor(1)?, DType::I64)?;
+            let (count, area) = (count_planes(&places, dims), plane(args.tensor(0)?, dims));
+            let sizes = [plane(&places, dims), area];
             let pin = places.storage().pin()?;
             // SAFETY: as for `SCATTER`.
             computed(&results[0], args.tensor(0)?, |dtype, input, output| unsafe {
-                gather(dtype, count, sizes, input, address(&pin, &places).cast(), output)
+                all_within(gather(dtype, count, sizes, input, address(&pin, &places).cast(), output), area)
             })
         },
     }),

@@ -30,8 +30,11 @@ pub static MEANS: Row = Row {
         cpu: |args, results| {
             let (input, means) = (args.tensor(0)?, means(args, args.tensor(0)?)?);
             let count = count_planes(input, args.ints(4)?.len());
-            // SAFETY: row-major operands of the sizes that the windows say.
-            computed(&results[0], input, |dtype, input, output| unsafe { means.forward(dtype, count, input, output) })
+            computed(&results[0], input, |dtype, input, output| {
+                // SAFETY: row-major operands of the sizes that the windows say.
+                unsafe { means.forward(dtype, count, input, output) };
+                Ok(())
+            })
         },
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
@@ -66,9 +69,10 @@ pub static SPREAD: Row = Row {
             if args.tensor(0)?.sizes() != &with_space(&results[0], args.ints(4)?)? {
                 return Err(unfit(args.tensor(0)?));
             }
-            // SAFETY: row-major operands of the sizes that the windows say.
-            computed(&results[0], args.tensor(0)?, |dtype, input, output| unsafe {
-                means.backward(dtype, count, input, output)
+            computed(&results[0], args.tensor(0)?, |dtype, input, output| {
+                // SAFETY: row-major operands of the sizes that the windows say.
+                unsafe { means.backward(dtype, count, input, output) };
+                Ok(())
             })
         },
     }),

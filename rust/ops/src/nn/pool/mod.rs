@@ -25,7 +25,11 @@ fn address(pin: &Pin, tensor: &Tensor) -> *mut u8 {
 }
 
 /// Runs a kernel on row-major operands of a dtype that it computes in, and casts the result.
-fn computed(result: &Tensor, input: &Tensor, kernel: impl FnOnce(DType, *const u8, *mut u8)) -> Result<()> {
+fn computed(
+    result: &Tensor,
+    input: &Tensor,
+    kernel: impl FnOnce(DType, *const u8, *mut u8) -> Result<()>,
+) -> Result<()> {
     let dtype = result.dtype().compute();
     if !matches!(dtype, DType::F32 | DType::F64 | DType::I64) {
         return Err(refused("pooling", dtype));
@@ -35,7 +39,7 @@ fn computed(result: &Tensor, input: &Tensor, kernel: impl FnOnce(DType, *const u
     let output = if same { result.clone() } else { crate::create::empty(result.sizes(), dtype, result.device())? };
     {
         let (from, to) = (input.storage().pin()?, output.storage().pin()?);
-        kernel(dtype, address(&from, &input), address(&to, &output));
+        kernel(dtype, address(&from, &input), address(&to, &output))?;
     }
     if same { Ok(()) } else { crate::copy::copy(result, &output) }
 }

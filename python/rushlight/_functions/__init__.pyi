@@ -4,7 +4,16 @@ from builtins import bool as _bool, float as _float, int as _int, str as _str
 from collections.abc import Sequence
 from typing import overload
 
-from ._C import Generator, Tensor, _DeviceLike, _Number, _output_total_weight, _min_max, _values_indices, dtype as _dtype
+from rushlight import return_types
+from rushlight._C import (
+    Generator,
+    Tensor,
+    _DeviceLike,
+    _dtype,
+    _layout,
+    _memory_format,
+    _Number,
+)
 
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The magnitude of each element; of complex numbers too."""
@@ -22,11 +31,8 @@ def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse hyperbolic cosine of each element; nan below 1."""
 def acosh_(input: Tensor) -> Tensor:
     """The inverse hyperbolic cosine of each element; nan below 1."""
-@overload
 def adaptive_avg_pool1d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor:
     """Means over as many windows as asked for, which cover sequences `(N, C, L)` or `(C, L)` evenly."""
-@overload
-def adaptive_avg_pool1d(input: Tensor, *output_size: _int) -> Tensor: ...
 def add(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """Adds `other`, scaled by `alpha`, to `self`."""
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
@@ -58,7 +64,7 @@ def amax(input: Tensor, dim: _int | Sequence[_int] = ..., keepdim: _bool = False
     """The largest elements along one or several dimensions; equal ones share the gradient."""
 def amin(input: Tensor, dim: _int | Sequence[_int] = ..., keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """The smallest elements along one or several dimensions; equal ones share the gradient."""
-def aminmax(input: Tensor, *, dim: _int | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> _min_max:
+def aminmax(input: Tensor, *, dim: _int | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> return_types.aminmax:
     """The smallest and the largest elements along `dim`, or of all."""
 def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The angle of each element in the complex plane: of real numbers 0, or pi below zero."""
@@ -70,10 +76,10 @@ def any(input: Tensor, dim: _int, keepdim: _bool = False, *, out: Tensor | None 
 @overload
 def any(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
 @overload
-def arange(end: _Number, *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+def arange(end: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """The integers from 0 up to `end`, without it."""
 @overload
-def arange(start: _Number, end: _Number, step: _Number = 1, *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
+def arange(start: _Number, end: _Number, step: _Number = 1, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
 def arccos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse cosine of each element; nan outside of -1 to 1."""
 def arccos_(input: Tensor) -> Tensor:
@@ -141,15 +147,21 @@ def atleast_1d(input: Tensor) -> Tensor:
 @overload
 def atleast_1d(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]: ...
 @overload
+def atleast_1d(*tensors: Tensor) -> tuple[Tensor, ...]: ...
+@overload
 def atleast_2d(input: Tensor) -> Tensor:
     """The tensor with two dimensions at least, new ones in front."""
 @overload
 def atleast_2d(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]: ...
 @overload
+def atleast_2d(*tensors: Tensor) -> tuple[Tensor, ...]: ...
+@overload
 def atleast_3d(input: Tensor) -> Tensor:
     """The tensor with three dimensions at least, new ones at both ends."""
 @overload
 def atleast_3d(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]: ...
+@overload
+def atleast_3d(*tensors: Tensor) -> tuple[Tensor, ...]: ...
 def avg_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, ceil_mode: _bool = False, count_include_pad: _bool = True, *, out: Tensor | None = None) -> Tensor:
     """The mean of each window of sequences `(N, C, L)` or `(C, L)`; zeros around the input count unless `count_include_pad` is false."""
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
@@ -177,24 +189,30 @@ def bitwise_right_shift(input: Tensor | _Number, other: Tensor | _Number, *, out
     """The bits moved down by `other` places; the sign stays."""
 def bitwise_xor(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The bits that exactly one operand has; of bool whether they differ."""
+@overload
 def block_diag(tensors: Sequence[Tensor]) -> Tensor:
     """Matrices one after the other along the diagonal, zeros elsewhere; a vector is a row."""
+@overload
+def block_diag(*tensors: Tensor) -> Tensor: ...
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Products of the matrices of two batches, pair by pair."""
+@overload
 def broadcast_tensors(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Views of all tensors in the shape to which they broadcast."""
 @overload
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]: ...
 def broadcast_to(input: Tensor, size: _int | Sequence[_int]) -> Tensor:
     """A view stretched to `size`; another name of `expand`."""
-@overload
-def broadcast_to(input: Tensor, *size: _int) -> Tensor: ...
 @overload
 def bucketize(input: Tensor, boundaries: Tensor, *, out_int32: _bool = False, right: _bool = False, out: Tensor | None = None) -> Tensor:
     """The number of the interval between `boundaries` in which each element lies."""
 @overload
 def bucketize(input: _Number, boundaries: Tensor, *, out_int32: _bool = False, right: _bool = False, out: Tensor | None = None) -> Tensor: ...
+@overload
 def cartesian_prod(tensors: Sequence[Tensor]) -> Tensor:
     """All combinations of the vectors' elements, a row each."""
+@overload
+def cartesian_prod(*tensors: Tensor) -> Tensor: ...
 def cat(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """Tensors one behind the other along `dim`; all other sizes must agree."""
 def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -221,10 +239,13 @@ def clamp_min(input: Tensor, min: Tensor, *, out: Tensor | None = None) -> Tenso
 def clamp_min(input: Tensor, min: _Number, *, out: Tensor | None = None) -> Tensor: ...
 def clip(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *, out: Tensor | None = None) -> Tensor:
     """Limits elements to `min .. max`, numbers or tensors; one of the two may be left away. nan stays."""
-def clone(input: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
+def clone(input: Tensor, *, memory_format: _memory_format | None = None) -> Tensor:
     """A copy in memory of its own, in the same order of dimensions; gradients flow through it."""
+@overload
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Vectors as columns, and matrices side by side."""
+@overload
+def column_stack(*tensors: Tensor, out: Tensor | None = None) -> Tensor: ...
 def combinations(input: Tensor, r: _int = 2, with_replacement: _bool = False) -> Tensor:
     """All combinations of `r` elements of a vector, in order, a row each."""
 def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -272,14 +293,11 @@ def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The hyperbolic cosine of each element."""
 def cosh_(input: Tensor) -> Tensor:
     """The hyperbolic cosine of each element."""
-@overload
 def count_nonzero(input: Tensor, dim: _int | Sequence[_int] | None = None) -> Tensor:
     """How many elements along `dim` (all dimensions by default) are not zero."""
-@overload
-def count_nonzero(input: Tensor, *dim: _int) -> Tensor: ...
-def cummax(input: Tensor, dim: _int, *, out: tuple[Tensor, ...] | None = None) -> _values_indices:
+def cummax(input: Tensor, dim: _int, *, out: tuple[Tensor, ...] | None = None) -> return_types.cummax:
     """The largest element so far along `dim`, and where it stands (the last of equals)."""
-def cummin(input: Tensor, dim: _int, *, out: tuple[Tensor, ...] | None = None) -> _values_indices:
+def cummin(input: Tensor, dim: _int, *, out: tuple[Tensor, ...] | None = None) -> return_types.cummin:
     """The smallest element so far along `dim`, and where it stands (the last of equals)."""
 def cumprod(input: Tensor, dim: _int, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """The running products along `dim`; integers and bool multiply in int64."""
@@ -325,9 +343,10 @@ def dsplit(input: Tensor, sections: _int) -> tuple[Tensor, ...]:
 @overload
 def dsplit(input: Tensor, indices: _int | Sequence[_int]) -> tuple[Tensor, ...]: ...
 @overload
-def dsplit(input: Tensor, *indices: _int) -> tuple[Tensor, ...]: ...
 def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Tensors one behind the other along the third dimension."""
+@overload
+def dstack(*tensors: Tensor, out: Tensor | None = None) -> Tensor: ...
 def embedding(weight: Tensor, indices: Tensor, padding_idx: _int = -1, scale_grad_by_freq: _bool = False, sparse: _bool = False) -> Tensor:
     """The rows of `weight` with the numbers in `indices`."""
 def embedding_dense_backward(grad_output: Tensor, indices: Tensor, num_weights: _int, padding_idx: _int, scale_grad_by_freq: _bool) -> Tensor:
@@ -335,17 +354,14 @@ def embedding_dense_backward(grad_output: Tensor, indices: Tensor, num_weights: 
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: _float, norm_type: _float) -> Tensor:
     """Shortens, in place, the rows that `indices` names to a norm of at most `max_norm`."""
 @overload
-def empty(size: _int | Sequence[_int], *, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+def empty(size: _int | Sequence[_int], *, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """A tensor of a size whose elements are whatever the memory held."""
 @overload
-def empty(*size: _int, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
-def empty_like(input: Tensor, *, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+def empty(*size: _int, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
+def empty_like(input: Tensor, *, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """A tensor of another's size, dtype and order in memory, whose elements are whatever the memory held."""
-@overload
-def empty_strided(size: _int | Sequence[_int], stride: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+def empty_strided(size: _int | Sequence[_int], stride: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """Like `empty`, with strides of one's own."""
-@overload
-def empty_strided(size: _int | Sequence[_int], *stride: _int, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor: ...
 def eq(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Whether elements are equal; nan equals nothing."""
 def equal(input: Tensor, other: Tensor) -> _bool:
@@ -370,16 +386,13 @@ def exp2_(input: Tensor) -> Tensor:
     """Two to the power of each element."""
 def exp_(input: Tensor) -> Tensor:
     """The exponential of each element."""
-@overload
 def expand_copy(input: Tensor, size: _int | Sequence[_int], *, implicit: _bool = False, out: Tensor | None = None) -> Tensor:
     """The view of the same name, copied into memory of its own."""
-@overload
-def expand_copy(input: Tensor, *size: _int, implicit: _bool = False, out: Tensor | None = None) -> Tensor: ...
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The exponential minus one, exact near zero."""
 def expm1_(input: Tensor) -> Tensor:
     """The exponential minus one, exact near zero."""
-def eye(n: _int, m: _int | None = None, *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+def eye(n: _int, m: _int | None = None, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """A matrix with 1 on the diagonal and 0 elsewhere."""
 def fill(input: Tensor, value: Tensor | _Number) -> Tensor:
     """A tensor like another one, with one value everywhere."""
@@ -394,11 +407,8 @@ def fix_(input: Tensor) -> Tensor:
     """Each element rounded towards zero."""
 def flatten(input: Tensor, start_dim: _int = 0, end_dim: _int = -1) -> Tensor:
     """The dimensions from `start_dim` to `end_dim` joined into one."""
-@overload
 def flip(input: Tensor, dims: _int | Sequence[_int]) -> Tensor:
     """A copy with the elements in reverse along `dims`. (`x[::-1]` is a view.)"""
-@overload
-def flip(input: Tensor, *dims: _int) -> Tensor: ...
 def fliplr(input: Tensor) -> Tensor:
     """A copy with the columns in reverse."""
 def flipud(input: Tensor) -> Tensor:
@@ -421,9 +431,9 @@ def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """What is behind the point of each element, with its sign."""
 def frac_(input: Tensor) -> Tensor:
     """What is behind the point of each element, with its sign."""
-def full(size: _int | Sequence[_int], fill_value: _Number, *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+def full(size: _int | Sequence[_int], fill_value: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """A tensor of a size, filled with a value whose type decides the dtype."""
-def full_like(input: Tensor, fill_value: _Number, *, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+def full_like(input: Tensor, fill_value: _Number, *, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """A tensor of another's size and dtype, filled with a value."""
 def gather(input: Tensor, dim: _int, index: Tensor, *, sparse_grad: _bool = False, out: Tensor | None = None) -> Tensor:
     """Reads along `dim` at the places that `index` names, one for each element of the result."""
@@ -451,9 +461,10 @@ def hsplit(input: Tensor, sections: _int) -> tuple[Tensor, ...]:
 @overload
 def hsplit(input: Tensor, indices: _int | Sequence[_int]) -> tuple[Tensor, ...]: ...
 @overload
-def hsplit(input: Tensor, *indices: _int) -> tuple[Tensor, ...]: ...
 def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Tensors one behind the other along the columns (vectors along their only dimension)."""
+@overload
+def hstack(*tensors: Tensor, out: Tensor | None = None) -> Tensor: ...
 def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The length of the hypotenuse."""
 def imag(input: Tensor) -> Tensor:
@@ -491,7 +502,7 @@ def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether each element is positive infinity."""
 def isreal(input: Tensor) -> Tensor:
     """Whether each element has no imaginary part."""
-def kthvalue(input: Tensor, k: _int, dim: _int = -1, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> _values_indices:
+def kthvalue(input: Tensor, k: _int, dim: _int = -1, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> return_types.kthvalue:
     """The `k`-th smallest element along `dim`, counted from one, and where it stands."""
 def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The least common multiple."""
@@ -507,7 +518,7 @@ def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the magnitude of the gamma function."""
 def lgamma_(input: Tensor) -> Tensor:
     """The logarithm of the magnitude of the gamma function."""
-def linspace(start: Tensor | _Number, end: Tensor | _Number, steps: _int, *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+def linspace(start: Tensor | _Number, end: Tensor | _Number, steps: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """Evenly spaced numbers from `start` to `end`, both included."""
 def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The natural logarithm of each element."""
@@ -545,7 +556,7 @@ def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> T
     """Whether exactly one element is true."""
 def logit(input: Tensor, eps: _float | None = None, *, out: Tensor | None = None) -> Tensor:
     """The inverse of the logistic function; with `eps` elements are first limited to `eps .. 1 - eps`."""
-def logspace(start: Tensor | _Number, end: Tensor | _Number, steps: _int, base: _float = 10.0, *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+def logspace(start: Tensor | _Number, end: Tensor | _Number, steps: _int, base: _float = 10.0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """Powers of `base` with evenly spaced exponents from `start` to `end`."""
 def logsumexp(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the sum of exponentials along one or several dimensions, taken so that nothing overflows."""
@@ -566,20 +577,20 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
 def max(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The larger of two elements, as `maximum`."""
 @overload
-def max(input: Tensor, dim: _int, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> _values_indices: ...
+def max(input: Tensor, dim: _int, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> return_types.max: ...
 @overload
 def max(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def max_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> Tensor:
     """The largest element of each window of sequences `(N, C, L)` or `(C, L)`."""
-def max_pool1d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> tuple[Tensor, ...]:
+def max_pool1d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> tuple[Tensor, Tensor]:
     """The largest element of each window of sequences `(N, C, L)` or `(C, L)`, and its place among the elements of its channel."""
 def max_pool2d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> Tensor:
     """The largest element of each window of images `(N, C, H, W)` or `(C, H, W)`."""
-def max_pool2d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> tuple[Tensor, ...]:
+def max_pool2d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> tuple[Tensor, Tensor]:
     """The largest element of each window of images `(N, C, H, W)` or `(C, H, W)`, and its place among the elements of its channel."""
 def max_pool3d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> Tensor:
     """The largest element of each window of volumes `(N, C, D, H, W)` or `(C, D, H, W)`."""
-def max_pool3d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> tuple[Tensor, ...]:
+def max_pool3d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> tuple[Tensor, Tensor]:
     """The largest element of each window of volumes `(N, C, D, H, W)` or `(C, D, H, W)`, and its place among the elements of its channel."""
 def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The larger of two elements; nan if either is."""
@@ -592,21 +603,24 @@ def mean(input: Tensor, dim: _int | Sequence[_int] | None, keepdim: _bool = Fals
 def median(input: Tensor) -> Tensor:
     """The median of all elements, the lower one of two; NaN if any element is."""
 @overload
-def median(input: Tensor, dim: _int, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> _values_indices: ...
+def median(input: Tensor, dim: _int, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> return_types.median: ...
+@overload
 def meshgrid(tensors: Sequence[Tensor], *, indexing: _str | None = None) -> tuple[Tensor, ...]:
     """Coordinates of all points of a grid: view `i` holds the values of vector `i`."""
+@overload
+def meshgrid(*tensors: Tensor, indexing: _str | None = None) -> tuple[Tensor, ...]: ...
 @overload
 def min(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smaller of two elements, as `minimum`."""
 @overload
-def min(input: Tensor, dim: _int, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> _values_indices: ...
+def min(input: Tensor, dim: _int, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> return_types.min: ...
 @overload
 def min(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smaller of two elements; nan if either is."""
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product of two matrices."""
-def mode(input: Tensor, dim: _int = -1, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> _values_indices:
+def mode(input: Tensor, dim: _int = -1, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> return_types.mode:
     """The most frequent element along `dim` (the smallest of several), and where it last stands."""
 def moveaxis(input: Tensor, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
     """A view with some dimensions moved to other places; the rest keeps its order."""
@@ -630,7 +644,7 @@ def nanmean(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _b
 def nanmedian(input: Tensor) -> Tensor:
     """The median of the elements that are not NaN."""
 @overload
-def nanmedian(input: Tensor, dim: _int, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> _values_indices: ...
+def nanmedian(input: Tensor, dim: _int, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> return_types.nanmedian: ...
 @overload
 def nanquantile(input: Tensor, q: Tensor, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = ..., out: Tensor | None = None) -> Tensor:
     """The quantiles of the elements that are not NaN at each fraction of `q`, along a new first dimension."""
@@ -672,28 +686,22 @@ def normal(mean: Tensor, std: _float = 1, *, generator: Generator | None = None,
 @overload
 def normal(mean: _float, std: Tensor, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor: ...
 @overload
-def normal(mean: _float, std: _float, size: _int | Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
+def normal(mean: _float, std: _float, size: _int | Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
 def not_equal(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Whether elements differ."""
 @overload
-def ones(size: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+def ones(size: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """A tensor of a size, filled with 1."""
 @overload
-def ones(*size: _int, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
-def ones_like(input: Tensor, *, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+def ones(*size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
+def ones_like(input: Tensor, *, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """A tensor of another's size and dtype, filled with 1."""
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The products of each pair of two vectors' elements."""
-@overload
 def permute(input: Tensor, dims: _int | Sequence[_int]) -> Tensor:
     """A view with the dimensions in the order of `dims`."""
-@overload
-def permute(input: Tensor, *dims: _int) -> Tensor: ...
-@overload
 def permute_copy(input: Tensor, dims: _int | Sequence[_int], *, out: Tensor | None = None) -> Tensor:
     """The view of the same name, copied into memory of its own."""
-@overload
-def permute_copy(input: Tensor, *dims: _int, out: Tensor | None = None) -> Tensor: ...
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The complex numbers with these magnitudes and angles."""
 def polygamma(n: _int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -718,32 +726,30 @@ def quantile(input: Tensor, q: Tensor, dim: _int | None = None, keepdim: _bool =
 @overload
 def quantile(input: Tensor, q: _float, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = ..., out: Tensor | None = None) -> Tensor: ...
 @overload
-def rand(size: _int | Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+def rand(size: _int | Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """Random numbers drawn evenly from 0 up to 1."""
 @overload
-def rand(*size: _int, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
-def rand_like(input: Tensor, *, generator: Generator | None = None, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+def rand(*size: _int, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
+def rand_like(input: Tensor, *, generator: Generator | None = None, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """`rand` with another tensor's size and dtype."""
 @overload
-def randint(high: _int, size: _int | Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+def randint(high: _int, size: _int | Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """Random integers from 0 up to `high`, without it."""
 @overload
-def randint(high: _int, *size: _int, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
+def randint(low: _int, high: _int, size: _int | Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
 @overload
-def randint(low: _int, high: _int, size: _int | Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
-@overload
-def randint_like(input: Tensor, high: _int, *, generator: Generator | None = None, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+def randint_like(input: Tensor, high: _int, *, generator: Generator | None = None, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """Random integers from 0 up to `high`, with another tensor's size and dtype."""
 @overload
-def randint_like(input: Tensor, low: _int, high: _int, *, generator: Generator | None = None, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor: ...
+def randint_like(input: Tensor, low: _int, high: _int, *, generator: Generator | None = None, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor: ...
 @overload
-def randn(size: _int | Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+def randn(size: _int | Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """Random numbers of the standard normal distribution."""
 @overload
-def randn(*size: _int, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
-def randn_like(input: Tensor, *, generator: Generator | None = None, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+def randn(*size: _int, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
+def randn_like(input: Tensor, *, generator: Generator | None = None, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """`randn` with another tensor's size and dtype."""
-def randperm(n: _int, *, generator: Generator | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+def randperm(n: _int, *, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """The integers from 0 up to `n`, without it, in random order."""
 def ravel(input: Tensor) -> Tensor:
     """The elements in one dimension, row-major; a view where that is possible."""
@@ -768,12 +774,9 @@ def repeat_interleave(input: Tensor, repeats: _int, dim: _int | None = None, *, 
 def repeat_interleave(input: Tensor, repeats: Tensor, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor: ...
 @overload
 def repeat_interleave(repeats: Tensor, *, output_size: _int | None = None) -> Tensor: ...
-@overload
 def reshape(input: Tensor, shape: _int | Sequence[_int]) -> Tensor:
     """The same elements under another shape: a view where the strides allow it, else a copy."""
-@overload
-def reshape(input: Tensor, *shape: _int) -> Tensor: ...
-def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
+def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: _memory_format | None = None) -> Tensor:
     """Gives the tensor the size of another one, in place."""
 def resolve_conj(input: Tensor) -> Tensor:
     """The tensor itself: conjugates and negatives are computed at once."""
@@ -790,15 +793,18 @@ def round(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def round(input: Tensor, *, decimals: _int, out: Tensor | None = None) -> Tensor: ...
 def round_(input: Tensor) -> Tensor:
     """Each element rounded to the nearest integer, halves to the even one; with `decimals` to so many digits behind the point, or before it if negative."""
+@overload
 def row_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Tensors one below the other; a vector is a row."""
+@overload
+def row_stack(*tensors: Tensor, out: Tensor | None = None) -> Tensor: ...
 def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """One divided by the square root of each element."""
 def rsqrt_(input: Tensor) -> Tensor:
     """One divided by the square root of each element."""
 def rsub(input: Tensor, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
     """Subtracts `self`, scaled by `alpha`, from `other`."""
-def scalar_tensor(s: _Number, *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+def scalar_tensor(s: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """A number as a tensor without dimensions, of the default dtype unless another is given."""
 @overload
 def scatter(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -861,10 +867,10 @@ def slice_scatter(input: Tensor, src: Tensor, dim: _int = 0, start: _int | None 
 def softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
     """Exponentials that add up to one along `dim`."""
 @overload
-def sort(input: Tensor, dim: _int = -1, descending: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> _values_indices:
+def sort(input: Tensor, dim: _int = -1, descending: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> return_types.sort:
     """The elements along `dim` in order, and where each stood; equal ones keep their order, NaN is the largest."""
 @overload
-def sort(input: Tensor, *, stable: _bool | None, dim: _int = -1, descending: _bool = False, out: tuple[Tensor, ...] | None = None) -> _values_indices: ...
+def sort(input: Tensor, *, stable: _bool | None, dim: _int = -1, descending: _bool = False, out: tuple[Tensor, ...] | None = None) -> return_types.sort: ...
 @overload
 def split(input: Tensor, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
     """Views of `split_size` indices of `dim` each; the last may be shorter."""
@@ -891,8 +897,6 @@ def squeeze(input: Tensor) -> Tensor:
 def squeeze(input: Tensor, dim: _int) -> Tensor: ...
 @overload
 def squeeze(input: Tensor, dim: _int | Sequence[_int]) -> Tensor: ...
-@overload
-def squeeze(input: Tensor, *dim: _int) -> Tensor: ...
 def squeeze_(input: Tensor) -> Tensor:
     """A view without the dimensions of size one."""
 @overload
@@ -902,8 +906,6 @@ def squeeze_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def squeeze_copy(input: Tensor, dim: _int, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def squeeze_copy(input: Tensor, dim: _int | Sequence[_int], *, out: Tensor | None = None) -> Tensor: ...
-@overload
-def squeeze_copy(input: Tensor, *dim: _int, out: Tensor | None = None) -> Tensor: ...
 def stack(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """Tensors of one shape side by side along a new dimension."""
 @overload
@@ -914,16 +916,12 @@ def std(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True
 @overload
 def std(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False, out: Tensor | None = None) -> Tensor: ...
 @overload
-def std(input: Tensor, *dim: _int, correction: _Number | None = None, keepdim: _bool = False, out: Tensor | None = None) -> Tensor: ...
-@overload
-def std_mean(input: Tensor, unbiased: _bool = True) -> tuple[Tensor, ...]:
+def std_mean(input: Tensor, unbiased: _bool = True) -> tuple[Tensor, Tensor]:
     """The standard deviation and the mean of all elements."""
 @overload
-def std_mean(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]: ...
+def std_mean(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, Tensor]: ...
 @overload
-def std_mean(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]: ...
-@overload
-def std_mean(input: Tensor, *dim: _int, correction: _Number | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]: ...
+def std_mean(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, Tensor]: ...
 def sub(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """Subtracts `other`, scaled by `alpha`, from `self`."""
 def subtract(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
@@ -970,12 +968,9 @@ def threshold_(input: Tensor, threshold: _Number, value: _Number, inplace: _bool
     """Each element, or `value` where it is at most `threshold`."""
 def threshold_backward(grad_output: Tensor, input: Tensor, threshold: _Number) -> Tensor:
     """The gradient where `self` is above `threshold`, else zero."""
-@overload
 def tile(input: Tensor, dims: _int | Sequence[_int]) -> Tensor:
     """`repeat` that counts missing repetitions as one."""
-@overload
-def tile(input: Tensor, *dims: _int) -> Tensor: ...
-def topk(input: Tensor, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True, *, out: tuple[Tensor, ...] | None = None) -> _values_indices:
+def topk(input: Tensor, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True, *, out: tuple[Tensor, ...] | None = None) -> return_types.topk:
     """The `k` largest elements along `dim`, or the smallest, in order, and where they stand."""
 def trace(input: Tensor) -> Tensor:
     """The sum of a matrix's diagonal."""
@@ -985,11 +980,11 @@ def transpose_copy(input: Tensor, dim0: _int, dim1: _int, *, out: Tensor | None 
     """The view of the same name, copied into memory of its own."""
 def tril(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """The lower triangle of matrices, up to `diagonal`; zeros above."""
-def tril_indices(row: _int, col: _int, offset: _int = 0, *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+def tril_indices(row: _int, col: _int, offset: _int = 0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """The indices of a matrix's lower triangle, rows above columns."""
 def triu(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """The upper triangle of matrices, from `diagonal` on; zeros below."""
-def triu_indices(row: _int, col: _int, offset: _int = 0, *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+def triu_indices(row: _int, col: _int, offset: _int = 0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """The indices of a matrix's upper triangle, rows above columns."""
 def true_divide(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Divides element by element; integers give the default float dtype."""
@@ -1023,36 +1018,30 @@ def var(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True
 @overload
 def var(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False, out: Tensor | None = None) -> Tensor: ...
 @overload
-def var(input: Tensor, *dim: _int, correction: _Number | None = None, keepdim: _bool = False, out: Tensor | None = None) -> Tensor: ...
-@overload
-def var_mean(input: Tensor, unbiased: _bool = True) -> tuple[Tensor, ...]:
+def var_mean(input: Tensor, unbiased: _bool = True) -> tuple[Tensor, Tensor]:
     """The variance and the mean of all elements."""
 @overload
-def var_mean(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]: ...
+def var_mean(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, Tensor]: ...
 @overload
-def var_mean(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]: ...
-@overload
-def var_mean(input: Tensor, *dim: _int, correction: _Number | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]: ...
+def var_mean(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, Tensor]: ...
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sum of the products of two vectors' elements, those of the first conjugated."""
 def view_as_complex(input: Tensor) -> Tensor:
     """A view of pairs of real numbers, the last dimension, as complex ones."""
 def view_as_real(input: Tensor) -> Tensor:
     """A view of complex numbers as pairs of real ones, in a new last dimension of size two."""
-@overload
 def view_copy(input: Tensor, size: _int | Sequence[_int], *, out: Tensor | None = None) -> Tensor:
     """The view of the same name, copied into memory of its own."""
-@overload
-def view_copy(input: Tensor, *size: _int, out: Tensor | None = None) -> Tensor: ...
 @overload
 def vsplit(input: Tensor, sections: _int) -> tuple[Tensor, ...]:
     """Equal views along the rows."""
 @overload
 def vsplit(input: Tensor, indices: _int | Sequence[_int]) -> tuple[Tensor, ...]: ...
 @overload
-def vsplit(input: Tensor, *indices: _int) -> tuple[Tensor, ...]: ...
 def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Tensors one below the other; a vector is a row."""
+@overload
+def vstack(*tensors: Tensor, out: Tensor | None = None) -> Tensor: ...
 @overload
 def where(condition: Tensor, input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The elements of `self` where `condition` holds, elsewhere those of `other`; all three broadcast."""
@@ -1063,11 +1052,11 @@ def xlogy(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | Non
 def zero_(input: Tensor) -> Tensor:
     """Sets every element to 0, in place."""
 @overload
-def zeros(size: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+def zeros(size: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """A tensor of a size, filled with 0."""
 @overload
-def zeros(*size: _int, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
-def zeros_like(input: Tensor, *, memory_format: memory_format | None = None, dtype: _dtype | None = None, layout: layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+def zeros(*size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
+def zeros_like(input: Tensor, *, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """A tensor of another's size and dtype, filled with 0."""
 
 __all__ = ["abs", "abs_", "absolute", "absolute_", "acos", "acos_", "acosh", "acosh_", "adaptive_avg_pool1d", "add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "adjoint", "alias_copy", "all", "allclose", "amax", "amin", "aminmax", "angle", "any", "arange", "arccos", "arccos_", "arccosh", "arccosh_", "arcsin", "arcsin_", "arcsinh", "arcsinh_", "arctan", "arctan2", "arctan_", "arctanh", "arctanh_", "argmax", "argmin", "argsort", "argwhere", "as_strided", "as_strided_copy", "as_strided_scatter", "asin", "asin_", "asinh", "asinh_", "atan", "atan2", "atan_", "atanh", "atanh_", "atleast_1d", "atleast_2d", "atleast_3d", "avg_pool1d", "baddbmm", "bernoulli", "bilinear", "bincount", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_not_", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "block_diag", "bmm", "broadcast_tensors", "broadcast_to", "bucketize", "cartesian_prod", "cat", "ceil", "ceil_", "celu", "celu_", "chunk", "clamp", "clamp_max", "clamp_min", "clip", "clone", "column_stack", "combinations", "complex", "concat", "concatenate", "conj", "conj_physical", "conj_physical_", "constant_pad_nd", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copysign", "cos", "cos_", "cosh", "cosh_", "count_nonzero", "cummax", "cummin", "cumprod", "cumsum", "diag", "diag_embed", "diagflat", "diagonal", "diagonal_copy", "diagonal_scatter", "diff", "digamma", "digamma_", "dist", "div", "divide", "dot", "dropout", "dsplit", "dstack", "embedding", "embedding_dense_backward", "embedding_renorm_", "empty", "empty_like", "empty_strided", "eq", "equal", "erf", "erf_", "erfc", "erfc_", "erfinv", "erfinv_", "exp", "exp2", "exp2_", "exp_", "expand_copy", "expm1", "expm1_", "eye", "fill", "fill_", "fix", "fix_", "flatten", "flip", "fliplr", "flipud", "float_power", "floor", "floor_", "floor_divide", "fmax", "fmin", "fmod", "frac", "frac_", "full", "full_like", "gather", "gcd", "ge", "ger", "greater", "greater_equal", "gt", "hardshrink", "heaviside", "histc", "hsplit", "hstack", "hypot", "imag", "index_add", "index_copy", "index_fill", "index_put", "index_put_", "index_reduce", "index_select", "inner", "isclose", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "isreal", "kthvalue", "lcm", "le", "lerp", "less", "less_equal", "lgamma", "lgamma_", "linspace", "log", "log10", "log10_", "log1p", "log1p_", "log2", "log2_", "log_", "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp", "logical_and", "logical_not", "logical_not_", "logical_or", "logical_xor", "logit", "logspace", "logsumexp", "lt", "masked_fill", "masked_scatter", "masked_select", "matmul", "max", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d", "max_pool3d_with_indices", "maximum", "mean", "median", "meshgrid", "min", "minimum", "mm", "mode", "moveaxis", "movedim", "msort", "mul", "multinomial", "multiply", "mv", "nan_to_num", "nanmean", "nanmedian", "nanquantile", "nansum", "narrow", "narrow_copy", "ne", "neg", "neg_", "negative", "negative_", "nonzero", "nonzero_static", "norm", "normal", "not_equal", "ones", "ones_like", "outer", "permute", "permute_copy", "polar", "polygamma", "positive", "pow", "prod", "put", "quantile", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm", "ravel", "real", "reciprocal", "reciprocal_", "relu", "relu_", "remainder", "renorm", "repeat_interleave", "reshape", "resize_as_", "resolve_conj", "resolve_neg", "roll", "rot90", "round", "round_", "row_stack", "rsqrt", "rsqrt_", "rsub", "scalar_tensor", "scatter", "scatter_add", "scatter_reduce", "searchsorted", "select", "select_copy", "select_scatter", "selu", "selu_", "sgn", "sgn_", "sigmoid", "sigmoid_", "sigmoid_backward", "sign", "sign_", "signbit", "sin", "sin_", "sinc", "sinc_", "sinh", "sinh_", "slice_scatter", "softmax", "sort", "split", "split_copy", "split_with_sizes", "split_with_sizes_copy", "sqrt", "sqrt_", "square", "square_", "squeeze", "squeeze_", "squeeze_copy", "stack", "std", "std_mean", "sub", "subtract", "sum", "swapaxes", "swapdims", "t", "t_", "t_copy", "take", "take_along_dim", "tan", "tan_", "tanh", "tanh_", "tanh_backward", "tensor_split", "threshold", "threshold_", "threshold_backward", "tile", "topk", "trace", "transpose", "transpose_copy", "tril", "tril_indices", "triu", "triu_indices", "true_divide", "trunc", "trunc_", "unbind", "unbind_copy", "unflatten", "unfold_copy", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze", "unsqueeze_copy", "var", "var_mean", "vdot", "view_as_complex", "view_as_real", "view_copy", "vsplit", "vstack", "where", "xlogy", "zero_", "zeros", "zeros_like"]

@@ -1,0 +1,5 @@
+"""The operators under `torch.nn.functional`. The stub is generated."""
+
+from rushlight._C import _functions
+
+globals().update(_functions["nn.functional"])
