@@ -220,9 +220,8 @@ fn the_pool_of_entry_points_is_large_enough() {
 
 #[test]
 fn kernels_without_cuda_become_fewer() {
-    let computes = |row: &Row| {
-        !matches!(row.run, Run::Compose(_) | Run::Defer(_) | Run::View(_) | Run::Retype(_) | Run::Views(_))
-    };
+    let computes =
+        |row: &Row| !matches!(row.run, Run::Compose(_) | Run::Defer(_) | Run::View(_) | Run::Retype(_) | Run::Views(_));
     let lacks = |row: &&&Row| row.cuda.is_none() && computes(row);
     let count = table::ROWS.iter().filter(lacks).count();
     assert!(count <= WITHOUT_CUDA, "{count} kernels lack CUDA, {WITHOUT_CUDA} did: a new row states its CUDA kernel");
