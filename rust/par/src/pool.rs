@@ -9,9 +9,13 @@ use std::sync::Arc;
 
 use rushlight_core::fork::{self, ChildHook, ForkMutex, Rank};
 
+use crate::job::Ear;
+
 pub(crate) struct Pool {
     inner: ManuallyDrop<rayon::ThreadPool>,
     workers: usize,
+    /// Where each worker listens.
+    pub(crate) ears: Arc<[Ear]>,
     /// The fork generation that owns the threads.
     generation: u64,
 }
@@ -76,7 +80,8 @@ fn build(workers: usize) -> Option<Arc<Pool>> {
         .start_handler(|_| INSIDE.set(true))
         .build()
         .ok()?;
-    Some(Arc::new(Pool { inner: ManuallyDrop::new(inner), workers, generation: fork::generation() }))
+    let ears = (0..workers).map(|_| Ear::default()).collect();
+    Some(Arc::new(Pool { inner: ManuallyDrop::new(inner), workers, ears, generation: fork::generation() }))
 }
 
 fn forget() {
