@@ -102,12 +102,6 @@ class Pickler(pickle._Pickler):
 
     def _describe(self, tensor):
         """The function that rebuilds the tensor, and its arguments."""
-        if tensor.layout is not torch.strided:
-            layout = str(tensor.layout)
-            if layout != "torch.sparse_coo":
-                raise NotImplementedError(f"save does not know the layout {layout}")
-            parts = (tensor._indices(), tensor._values(), torch.Size(tensor.shape), tensor.is_coalesced())
-            return named("torch._utils", "_rebuild_sparse_tensor"), (_Layout(layout), parts)
         if tensor.device.type == "meta":
             shape = (tensor.dtype, tuple(tensor.size()), tuple(tensor.stride()), tensor.requires_grad)
             return named("torch._utils", "_rebuild_meta_tensor_no_storage"), shape
@@ -151,16 +145,6 @@ def _resolved(tensor):
         if marked is not None and marked():
             tensor = getattr(tensor, f"resolve_{mark}")()
     return tensor
-
-
-class _Layout:
-    """A layout, pickled by its name."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __reduce__(self):
-        return named("torch.serialization", "_get_layout"), (self.name,)
 
 
 def _checkpoint_name(obj, name):

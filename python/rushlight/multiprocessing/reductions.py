@@ -30,8 +30,6 @@ def reduce_tensor(tensor):
             "crossing process boundaries.  If you just want to transfer the data, call detach() on the tensor before "
             "serializing (e.g., putting it on the queue)."
         )
-    if tensor.layout is torch.sparse_coo:
-        return rebuild_sparse, (tensor._indices(), tensor._values(), tensor.shape, tensor.is_coalesced())
     # A view, whatever became of the tensor's own bytes: moving the storage moves all its views.
     layout = tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
     leaf = type(tensor), tensor.requires_grad, tensor.grad if tensor.is_leaf else None
@@ -50,10 +48,6 @@ def rebuild_tensor(storage, layout, leaf):
 def rebuild_meta_tensor(layout, leaf):
     dtype, _, size, stride = layout
     return _as_leaf(torch.empty_strided(size, stride, dtype=dtype, device="meta"), leaf)
-
-
-def rebuild_sparse(indices, values, size, is_coalesced):
-    return torch.sparse_coo_tensor(indices, values, size, is_coalesced=is_coalesced)
 
 
 def _as_leaf(tensor, leaf):

@@ -68,7 +68,7 @@ impl Plan {
                     "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number",
                 ),
                 [Item::Slice { .. }] => Error::index("slice() cannot be applied to a 0-dim tensor."),
-                _ => Error::index(format!("too many indices for tensor of dimension {}", rank)),
+                _ => Error::index(format!("too many indices for tensor of dimension {rank}")),
             });
         }
         let mut dim = 0;

@@ -165,7 +165,7 @@ impl<T: Pixel> Job<T> for Run<T> {
 }
 
 /// Multiplications worth a task of their own.
-const TASK: usize = 1 << 17;
+const TASK: usize = 1 << 19;
 
 /// Runs tasks of about `work` multiplications each, several at once where they are small.
 fn tasks(count: usize, work: usize, task: impl Fn(usize) + Sync) {

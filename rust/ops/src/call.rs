@@ -214,7 +214,7 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
         }
         Target::Out(outs) => {
             let Some(out) = outs.first() else { return Err(Error::type_("out= needs a tensor")) };
-            crate::variants::check_out(row, args, out, &sizes, result)?;
+            crate::variants::check_out(args, 0, out, &sizes, result)?;
             out
         }
     };
@@ -403,7 +403,7 @@ fn update(body: &Update, args: &Args, target: Target) -> Result<Output> {
         }
         Target::Out(outs) => {
             let Some(out) = outs.first() else { return Err(Error::type_("out= needs a tensor")) };
-            crate::variants::check_out(args.row, args, out, own.sizes(), own.dtype())?;
+            crate::variants::check_out(args, 0, out, own.sizes(), own.dtype())?;
             if own.dtype() == out.dtype() && crate::variants::apart(args, out)?.is_none() {
                 crate::copy::copy(out, own)?;
                 run(out)?;

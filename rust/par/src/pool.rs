@@ -9,9 +9,13 @@ use std::sync::Arc;
 
 use rushlight_core::fork::{self, ChildHook, ForkMutex, Rank};
 
+use crate::job::Ear;
+
 pub(crate) struct Pool {
     inner: ManuallyDrop<rayon::ThreadPool>,
     workers: usize,
+    /// Where each worker listens.
+    pub(crate) ears: Arc<[Ear]>,
     /// The fork generation that owns the threads.
     generation: u64,
 }
@@ -70,13 +74,14 @@ pub(crate) fn workers(wanted: usize) -> Option<Arc<Pool>> {
 }
 
 fn build(workers: usize) -> Option<Arc<Pool>> {
-    let start = |count: usize| {
-        let builder = rayon::ThreadPoolBuilder::new().num_threads(count).start_handler(|_| INSIDE.set(true));
-        builder.thread_name(|index| format!("rushlight-{index}")).build().ok()
-    };
-    // The system may refuse so many; then half as many do the work, and nobody asks again.
-    let inner = std::iter::successors(Some(workers), |count| Some(count / 2)).take_while(|&n| n > 0).find_map(start)?;
-    Some(Arc::new(Pool { inner: ManuallyDrop::new(inner), workers, generation: fork::generation() }))
+    let inner = rayon::ThreadPoolBuilder::new()
+        .num_threads(workers)
+        .thread_name(|index| format!("rushlight-{index}"))
+        .start_handler(|_| INSIDE.set(true))
+        .build()
+        .ok()?;
+    let ears = (0..workers).map(|_| Ear::default()).collect();
+    Some(Arc::new(Pool { inner: ManuallyDrop::new(inner), workers, ears, generation: fork::generation() }))
 }
 
 fn forget() {

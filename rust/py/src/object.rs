@@ -127,7 +127,7 @@ static IDLE: IdleCell = IdleCell(UnsafeCell::new(Idle { objects: [ptr::null_mut(
 impl Idle {
     /// The list, for a thread that holds the interpreter's lock.
     #[inline]
-    fn of<'py>(_: Python<'py>) -> &'py mut Idle {
+    fn of(_: Python<'_>) -> &mut Idle {
         // SAFETY: the lock is held, and no caller keeps the reference over a call of the interpreter.
         unsafe { &mut *IDLE.0.get() }
     }

@@ -7,14 +7,19 @@ use rushlight_core::{DType, Device, Error, Layout, Result, Scalar, dispatch};
 
 use super::{Options, check_fits, factory, fill, sizes};
 use crate::derive::Derivative;
-use crate::row::{DTypes, Row, Run, Spec, Variants};
+use crate::row::{DTypes, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 
 pub(super) const NO_INPUT: Derivative =
     Derivative::NonDifferentiable("its result does not depend on its arguments' values");
 
-const BASE: Row =
-    Row { variants: Variants::FUNCTION.and(Variants::OUT), dtypes: DTypes::ALL, derivative: NO_INPUT, ..Row::BASE };
+const BASE: Row = Row {
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    out: Out::MADE,
+    dtypes: DTypes::ALL,
+    derivative: NO_INPUT,
+    ..Row::BASE
+};
 
 /// Strides in which the last-but-spatial dimension, the channels, changes fastest.
 fn channels_last(sizes: &[isize]) -> Dims {

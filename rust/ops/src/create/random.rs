@@ -17,12 +17,17 @@ use crate::call::{Target, call_into};
 use crate::derive::{Derivative, Saves, formula};
 use crate::op;
 use crate::pointwise::arith::{ADD, MUL};
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output, Value};
 
 const RANDOM: Derivative = Derivative::NonDifferentiable("its result is random");
-const BASE: Row =
-    Row { variants: Variants::FUNCTION.and(Variants::OUT), dtypes: DTypes::ALL, derivative: RANDOM, ..Row::BASE };
+const BASE: Row = Row {
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    out: Out::MADE,
+    dtypes: DTypes::ALL,
+    derivative: RANDOM,
+    ..Row::BASE
+};
 
 pub static RAND: Row = Row {
     name: "rand",
@@ -230,6 +235,7 @@ const NORMAL: Row = Row {
 
 pub static NORMAL_TENSORS: Row = Row {
     name: "normal.Tensor_Tensor",
+    out: Out::CAST,
     signature: "(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
     doc: "Normally distributed numbers, each with the mean and the deviation at its place.
 
@@ -241,6 +247,7 @@ pub static NORMAL_TENSORS: Row = Row {
 
 pub static NORMAL_MEANS: Row = Row {
     name: "normal.Tensor_float",
+    out: Out::CAST,
     signature: "(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor",
     doc: "Normally distributed numbers, each with the mean at its place.
 
@@ -252,6 +259,7 @@ pub static NORMAL_MEANS: Row = Row {
 
 pub static NORMAL_STDS: Row = Row {
     name: "normal.float_Tensor",
+    out: Out::CAST,
     signature: "(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
     doc: "Normally distributed numbers, each with the deviation at its place.
 
@@ -286,6 +294,7 @@ pub static BERNOULLI: Row = Row {
 
     >>> torch.bernoulli(torch.tensor([0., 1.]))
     tensor([0., 1.])",
+    out: Out::ANY,
     run: Run::Kernel(Kernel {
         infer: same,
         cpu: |args, results| draw::bernoulli_each(&results[0], &generator(args, 1), args.tensor(0)?),
@@ -325,6 +334,7 @@ pub static MULTINOMIAL: Row = Row {
 
     >>> torch.multinomial(torch.tensor([0., 3., 0.]), 1)
     tensor([1])",
+    out: Out::new(Accepts::Same, &["multinomial expects Long tensor out, got: {Out}"]),
     run: Run::Compose(multinomial),
     errors: &[
         ("t(2, 2, 2), 1", "RuntimeError", "prob_dist must be 1 or 2 dim"),

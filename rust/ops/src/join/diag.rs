@@ -5,7 +5,7 @@ use rushlight_core::{Error, Result, Scalar};
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::op;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Output;
 use crate::view::diagonal::{DIAGONAL, diagonal};
 
@@ -50,7 +50,7 @@ pub static DIAG_EMBED: Row = Row {
 
 pub static DIAG: Row = Row {
     name: "diag",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int diagonal=0) -> Tensor",
     doc: "A vector on the diagonal of a matrix, or a matrix's diagonal as a vector, copied.
 
@@ -59,6 +59,7 @@ pub static DIAG: Row = Row {
             [0, 2]])
     >>> torch.diag(torch.tensor([[1, 2], [3, 4]]))
     tensor([1, 4])",
+    out: Out::STRICT,
     dtypes: DTypes::ALL,
     run: Run::Compose(|args| {
         let (own, offset) = (args.tensor(0)?, args.int(1)?);

@@ -6,7 +6,7 @@ use rushlight_core::{DType, Error, Result};
 
 use crate::convert::to_vec;
 use crate::derive::Derivative;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 
 pub static BINCOUNT: Row = Row {
@@ -33,6 +33,7 @@ pub static HISTC: Row = Row {
 
     >>> torch.histc(torch.tensor([1., 2., 1.]), bins=4, min=0, max=3)
     tensor([0., 2., 1., 0.])",
+    out: Out::new(Accepts::Same, &["torch.histogram: input tensor and hist tensor should have the same dtype, but got input {result} and hist {out}"]),
     dtypes: DTypes::FLOATS,
     run: Run::Kernel(Kernel { infer: histc_infer, cpu: histc }),
     derivative: Derivative::NonDifferentiable("its result is a count"),

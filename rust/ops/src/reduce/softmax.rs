@@ -7,7 +7,7 @@ use rushlight_cpu::reduce::softmax::{backward, forward};
 
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Args;
 
 pub static SOFTMAX: Row = Row {
@@ -23,6 +23,7 @@ The largest element is taken away first, so that nothing overflows.
 
     >>> torch.softmax(torch.tensor([0., 0., 0., 0.]), dim=0)
     tensor([0.2500, 0.2500, 0.2500, 0.2500])",
+    out: Out::EXACT,
     dtypes: DTypes::FLOATS,
     run: Run::Kernel(Kernel { infer, cpu: |args, results| run(args, &results[0], false) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| fused(d, &SOFTMAX_BACKWARD))]),
@@ -43,6 +44,7 @@ pub static LOG_SOFTMAX: Row = Row {
 
     >>> torch.log_softmax(torch.tensor([0., 0.]), dim=0)
     tensor([-0.6931, -0.6931])",
+    out: Out::EXACT,
     dtypes: DTypes::FLOATS,
     run: Run::Kernel(Kernel { infer, cpu: |args, results| run(args, &results[0], true) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| fused(d, &LOG_SOFTMAX_BACKWARD))]),
