@@ -1,6 +1,7 @@
 //! New tensors of random numbers.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::alloc::filled;
 use rushlight_core::broadcast::broadcast;
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::layout::Dims;
@@ -16,12 +17,17 @@ use crate::call::{Target, call_into};
 use crate::derive::{Derivative, Saves, formula};
 use crate::op;
 use crate::pointwise::arith::{ADD, MUL};
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output, Value};
 
 const RANDOM: Derivative = Derivative::NonDifferentiable("its result is random");
-const BASE: Row =
-    Row { variants: Variants::FUNCTION.and(Variants::OUT), dtypes: DTypes::ALL, derivative: RANDOM, ..Row::BASE };
+const BASE: Row = Row {
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    out: Out::MADE,
+    dtypes: DTypes::ALL,
+    derivative: RANDOM,
+    ..Row::BASE
+};
 
 pub static RAND: Row = Row {
     name: "rand",
@@ -229,6 +235,7 @@ const NORMAL: Row = Row {
 
 pub static NORMAL_TENSORS: Row = Row {
     name: "normal.Tensor_Tensor",
+    out: Out::CAST,
     signature: "(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
     doc: "Normally distributed numbers, each with the mean and the deviation at its place.
 
@@ -240,6 +247,7 @@ pub static NORMAL_TENSORS: Row = Row {
 
 pub static NORMAL_MEANS: Row = Row {
     name: "normal.Tensor_float",
+    out: Out::CAST,
     signature: "(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor",
     doc: "Normally distributed numbers, each with the mean at its place.
 
@@ -251,6 +259,7 @@ pub static NORMAL_MEANS: Row = Row {
 
 pub static NORMAL_STDS: Row = Row {
     name: "normal.float_Tensor",
+    out: Out::CAST,
     signature: "(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
     doc: "Normally distributed numbers, each with the deviation at its place.
 
@@ -285,6 +294,7 @@ pub static BERNOULLI: Row = Row {
 
     >>> torch.bernoulli(torch.tensor([0., 1.]))
     tensor([0., 1.])",
+    out: Out::ANY,
     run: Run::Kernel(Kernel {
         infer: same,
         cpu: |args, results| draw::bernoulli_each(&results[0], &generator(args, 1), args.tensor(0)?),
@@ -324,6 +334,7 @@ pub static MULTINOMIAL: Row = Row {
 
     >>> torch.multinomial(torch.tensor([0., 3., 0.]), 1)
     tensor([1])",
+    out: Out::new(Accepts::Same, &["multinomial expects Long tensor out, got: {Out}"]),
     run: Run::Compose(multinomial),
     errors: &[
         ("t(2, 2, 2), 1", "RuntimeError", "prob_dist must be 1 or 2 dim"),
@@ -351,6 +362,9 @@ fn multinomial(args: &Args) -> Result<Output> {
     if !replacement && count > categories as i64 {
         return Err(Error::runtime("cannot sample n_sample > prob_dist.size(-1) samples without replacement"));
     }
+    if categories == 0 && own.numel() == 0 {
+        return Err(Error::runtime("invalid multinomial distribution (sum of probabilities <= 0)"));
+    }
     if categories > 1 << 24 {
         return Err(Error::runtime("number of categories cannot exceed 2^24"));
     }
@@ -377,7 +391,7 @@ fn choose<T: Float + PartialOrd>(
 ) -> Result<Vec<i64>> {
     let rows = weights.chunks(categories);
     if replacement && count > 1 {
-        let mut chosen = vec![0; rows.len() * count];
+        let mut chosen = filled(0, rows.len().saturating_mul(count))?;
         let draw = |stream: &mut rushlight_rng::Generator| {
             rows.zip(chosen.chunks_mut(count))
                 .try_for_each(|(row, out)| distributions::multinomial_with_replacement(stream, out, row))
@@ -391,7 +405,7 @@ fn choose<T: Float + PartialOrd>(
     if rows.clone().any(|row| row.iter().all(|weight| weight.to_f64() == 0.0)) {
         return Err(Error::runtime("invalid multinomial distribution (sum of probabilities <= 0)"));
     }
-    let mut race = vec![T::default(); weights.len()];
+    let mut race = filled(T::default(), weights.len())?;
     generator.draw(|stream| distributions::exponential_race(stream, &mut race, weights));
     let winners = |row: &[T]| {
         let mut places: Vec<i64> = (0..categories as i64).collect();

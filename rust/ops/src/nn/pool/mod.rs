@@ -111,6 +111,10 @@ impl Plan {
             None => Ints::from_elem(1, dims),
         };
         let rank = input.rank();
+        // torch's kernels count in 32 bits; so far no sum below can overflow.
+        if [&kernel, &stride, &padding, &dilation].into_iter().flatten().any(|&n| i32::try_from(n).is_err()) {
+            return Err(Error::runtime("value cannot be converted to type int without overflow"));
+        }
         if stride.contains(&0) {
             return Err(Error::runtime("stride should not be zero"));
         }
