@@ -1741,6 +1741,10 @@ def _nll_loss2d(input: Tensor, target: Tensor, weight: Tensor | None, reduction:
     """The loss and the sum of the weights that it divides by; the reduction is 0 for none, 1 for mean, 2 for sum."""
 def _nll_loss_backward(grad: Tensor, target: Tensor, weight: Tensor | None, reduction: _int, ignore_index: _int, total_weight: Tensor, like: Tensor) -> Tensor:
     """The gradient of `_nll_loss` with respect to scores like `like`, whose values do not matter."""
+def _pad_borders(input: Tensor, pad: _int | Sequence[_int], mode: _str) -> Tensor:
+    """A copy with borders out of the elements inside, mirrored (`reflect`) or the outermost one (`replicate`)."""
+def _pad_borders_back(input: Tensor, like: Tensor, pad: _int | Sequence[_int], mode: _str) -> Tensor:
+    """Borders of `self` added to the elements that they came from, in the shape of `like`."""
 def _pool_gather(input: Tensor, places: Tensor, dims: _int) -> Tensor:
     """The values at `places` of each plane of `dims` dimensions."""
 def _pool_scatter(input: Tensor, places: Tensor, like: Tensor, dims: _int) -> Tensor:

@@ -337,7 +337,7 @@ class _Checkpoint:
             )
         if "constants.pkl" in names:
             raise RuntimeError("the file holds a TorchScript program, not a checkpoint: use torch.jit.load")
-        if "byteorder" in names and self._reader.read("byteorder") != b"little":
+        if "byteorder" in names and translated(lambda: self._reader.read("byteorder")) != b"little":
             raise RuntimeError("checkpoints of big-endian machines cannot be read")
         return True
 

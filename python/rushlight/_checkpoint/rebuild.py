@@ -9,11 +9,11 @@ from .storages import STORAGE_DTYPES, StorageClass, TypedStorage
 
 
 def _rebuild_tensor(storage, storage_offset, size, stride):
-    return _view(storage, storage.dtype, storage_offset, size, stride)
+    return _view(storage, None, storage_offset, size, stride)
 
 
 def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks, metadata=None):
-    tensor = _view(storage, storage.dtype, storage_offset, size, stride)
+    tensor = _view(storage, None, storage_offset, size, stride)
     if metadata:
         if metadata.get("conj"):
             tensor = tensor.conj()
@@ -28,8 +28,10 @@ def _rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, bac
 
 
 def _view(storage, dtype, offset, size, stride):
+    """A tensor on a storage, of the storage's dtype unless another is given."""
     if not isinstance(storage, TypedStorage):
         raise TypeError(f"a tensor needs a storage, got {type(storage).__name__}")
+    dtype = dtype or storage.dtype
     untyped = storage.untyped_storage
     _check_extent(untyped.nbytes(), dtype, offset, size, stride)
     if untyped.device.type == "meta":

@@ -162,7 +162,7 @@ def atleast_3d(input: Tensor) -> Tensor:
 def atleast_3d(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]: ...
 @overload
 def atleast_3d(*tensors: Tensor) -> tuple[Tensor, ...]: ...
-def avg_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, ceil_mode: _bool = False, count_include_pad: _bool = True, *, out: Tensor | None = None) -> Tensor:
+def avg_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, ceil_mode: _bool = False, count_include_pad: _bool = True) -> Tensor:
     """The mean of each window of sequences `(N, C, L)` or `(C, L)`; zeros around the input count unless `count_include_pad` is false."""
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """Products of two batches of matrices, pair by pair, added to a third batch, which broadcasts."""
@@ -759,7 +759,7 @@ def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """One divided by each element."""
 def reciprocal_(input: Tensor) -> Tensor:
     """One divided by each element."""
-def relu(input: Tensor, inplace: _bool = False, *, out: Tensor | None = None) -> Tensor:
+def relu(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element, or zero where it is negative."""
 def relu_(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element, or zero where it is negative."""
@@ -919,9 +919,9 @@ def std(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: 
 def std_mean(input: Tensor, unbiased: _bool = True) -> tuple[Tensor, Tensor]:
     """The standard deviation and the mean of all elements."""
 @overload
-def std_mean(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, Tensor]: ...
+def std_mean(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False) -> tuple[Tensor, Tensor]: ...
 @overload
-def std_mean(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, Tensor]: ...
+def std_mean(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False) -> tuple[Tensor, Tensor]: ...
 def sub(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """Subtracts `other`, scaled by `alpha`, from `self`."""
 def subtract(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
@@ -1021,9 +1021,9 @@ def var(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: 
 def var_mean(input: Tensor, unbiased: _bool = True) -> tuple[Tensor, Tensor]:
     """The variance and the mean of all elements."""
 @overload
-def var_mean(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, Tensor]: ...
+def var_mean(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False) -> tuple[Tensor, Tensor]: ...
 @overload
-def var_mean(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, Tensor]: ...
+def var_mean(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False) -> tuple[Tensor, Tensor]: ...
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sum of the products of two vectors' elements, those of the first conjugated."""
 def view_as_complex(input: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: _int | Sequence[_int]) -> Te
     """Means over as many windows as asked for, which cover images `(N, C, H, W)` or `(C, H, W)` evenly."""
 def adaptive_avg_pool3d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor:
     """Means over as many windows as asked for, which cover volumes `(N, C, D, H, W)` or `(C, D, H, W)` evenly."""
-def avg_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, ceil_mode: _bool = False, count_include_pad: _bool = True, *, out: Tensor | None = None) -> Tensor:
+def avg_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, ceil_mode: _bool = False, count_include_pad: _bool = True) -> Tensor:
     """The mean of each window of sequences `(N, C, L)` or `(C, L)`; zeros around the input count unless `count_include_pad` is false."""
 def avg_pool2d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, ceil_mode: _bool = False, count_include_pad: _bool = True, divisor_override: _int | None = None, *, out: Tensor | None = None) -> Tensor:
     """The mean of each window of images `(N, C, H, W)` or `(C, H, W)`; zeros around the input count unless `count_include_pad` is false."""
@@ -120,7 +120,7 @@ def one_hot(input: Tensor, num_classes: _int = -1) -> Tensor:
     """For each class number a row of zeros with a one at its place; `num_classes=-1` takes one more than the largest."""
 def pad(input: Tensor, pad: _int | Sequence[_int], mode: _str = ..., value: _Number | None = None) -> Tensor:
     """A copy with borders around it."""
-def relu(input: Tensor, inplace: _bool = False, *, out: Tensor | None = None) -> Tensor:
+def relu(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element, or zero where it is negative."""
 def relu6(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element limited to `0 .. 6`."""

@@ -65,6 +65,33 @@ thread_local! {
     static SEQUENCE: Cell<u64> = const { Cell::new(0) };
 }
 
+/// A place in this thread's order of nodes, kept for what another thread will record: backward then adds up in the same
+/// order as if it had been recorded here, whoever records it and whenever.
+pub struct Turn(u64);
+
+impl Turn {
+    /// More nodes than a call records; a longer one only loses its fixed order beside its neighbours.
+    const LENGTH: u64 = 1 << 32;
+
+    pub fn reserve() -> Turn {
+        let first = SEQUENCE.get();
+        SEQUENCE.set(first.wrapping_add(Self::LENGTH));
+        Turn(first)
+    }
+
+    /// Records what `work` records in this place.
+    pub fn take<R>(self, work: impl FnOnce() -> R) -> R {
+        struct Restore(u64);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                SEQUENCE.set(self.0);
+            }
+        }
+        let _restore = Restore(SEQUENCE.replace(self.0));
+        work()
+    }
+}
+
 impl<F: Backward> Node<F> {
     /// Links a function into the graph: `edges` lead to its inputs, `outputs` describe what it returned.
     #[inline]

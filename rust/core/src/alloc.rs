@@ -198,6 +198,22 @@ pub(crate) unsafe fn free_small(pointer: NonNull<u8>, class: usize) {
     }
 }
 
+/// Room for `count` values, for lists whose length a program chooses: too many of them are an error, not the end.
+pub fn list<T>(count: usize) -> Result<Vec<T>> {
+    let mut list = Vec::new();
+    match list.try_reserve_exact(count) {
+        Ok(()) => Ok(list),
+        Err(_) => Err(out_of_memory(count.saturating_mul(size_of::<T>()))),
+    }
+}
+
+/// `count` times the same value.
+pub fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>> {
+    let mut list = self::list(count)?;
+    list.resize(count, value);
+    Ok(list)
+}
+
 fn take_large(size: usize) -> Option<NonNull<u8>> {
     let mut large = LARGE.lock();
     let list = large.blocks.get_mut(&size)?;

@@ -1,7 +1,7 @@
 //! Broadcasting: shapes are aligned at the right, and a size of one stretches.
 
 use crate::error::{Error, Result};
-use crate::layout::{Dims, Layout};
+use crate::layout::{Dims, Layout, Shape, product};
 
 /// The shape that both operands take.
 pub fn broadcast(a: &[isize], b: &[isize]) -> Result<Dims> {
@@ -62,7 +62,7 @@ fn advice(a: &[isize], b: &[isize]) -> String {
             }
         }
     }
-    if a.iter().product::<isize>() == b.iter().product::<isize>() {
+    if product(a) == product(b) {
         return "They have the same number of elements: .view or .reshape makes the shapes equal.".into();
     }
     "Every size must be equal to the other's, or one of the two must be 1.".into()
@@ -76,7 +76,12 @@ impl Layout {
     /// The same elements seen in a larger shape: new and stretched dimensions get a stride of zero.
     pub fn broadcast_to(&self, sizes: &[isize]) -> Result<Layout> {
         if sizes.len() < self.rank() {
-            return Err(mismatch(&self.sizes, sizes, 0));
+            let whole = broadcast(sizes, &self.sizes)?;
+            return Err(Error::runtime(format!(
+                "output with shape {} doesn't match the broadcast shape {}",
+                Shape(sizes),
+                Shape(&whole)
+            )));
         }
         let missing = sizes.len() - self.rank();
         let mut strides = Dims::from_elem(0, sizes.len());

@@ -109,6 +109,18 @@ pub fn dim_mask(dims: &[i64], rank: usize) -> Result<u64> {
     Ok(if rank == 0 { 0 } else { mask })
 }
 
+/// The product of sizes whose product is known to fit, or among which is a zero.
+#[inline]
+pub fn product(sizes: &[isize]) -> usize {
+    sizes.iter().fold(1isize, |product, &size| product.wrapping_mul(size)) as usize
+}
+
+/// An offset that goes on by `steps`. It fits where there are elements; empty views may stand anywhere.
+#[inline]
+fn moved(offset: isize, steps: isize, stride: isize) -> isize {
+    offset.wrapping_add(steps.wrapping_mul(stride))
+}
+
 /// Prints sizes as torch's messages do: `[2, 3]`.
 pub struct Shape<'a>(pub &'a [isize]);
 
@@ -135,7 +147,7 @@ impl Layout {
 
     #[inline]
     pub fn numel(&self) -> usize {
-        self.sizes.iter().product::<isize>() as usize
+        product(&self.sizes)
     }
 
     #[inline]
@@ -149,7 +161,7 @@ impl Layout {
                 if stride != step {
                     return self.sizes.contains(&0);
                 }
-                step *= size;
+                step = step.wrapping_mul(size);
             }
         }
         true
@@ -189,7 +201,7 @@ impl Layout {
             if self.strides[d] != step {
                 return false;
             }
-            step *= self.sizes[d];
+            step = self.sizes[d].wrapping_mul(step);
         }
         true
     }
@@ -214,11 +226,11 @@ impl Layout {
 
     /// The lowest and the highest element offset that an index can reach; nothing for an empty view.
     pub fn span(&self) -> Option<(isize, isize)> {
+        if self.sizes.contains(&0) {
+            return None;
+        }
         let (mut low, mut high) = (self.offset, self.offset);
         for (&size, &stride) in self.sizes.iter().zip(&self.strides) {
-            if size == 0 {
-                return None;
-            }
             let reach = (size - 1) * stride;
             if reach < 0 { low += reach } else { high += reach }
         }
@@ -232,10 +244,27 @@ impl Layout {
             return Some(None);
         }
         for (&size, &stride) in self.sizes.iter().zip(&self.strides) {
-            let reach = (size - 1).checked_mul(stride)?;
+            let reach = size.checked_sub(1)?.checked_mul(stride)?;
             if reach < 0 { low = low.checked_add(reach)? } else { high = high.checked_add(reach)? }
         }
         Some(Some((low, high)))
+    }
+
+    /// The number of bytes from the first to the last element, or an error where that, or their number, is no number.
+    pub fn checked_bytes(&self, width: usize) -> Result<usize> {
+        checked_numel(&self.sizes)?;
+        let reach = match self.checked_span() {
+            Some(None) => Some(0),
+            Some(Some((low, high))) => high.checked_sub(low).and_then(|reach| reach.checked_add(1)),
+            None => None,
+        };
+        let bytes = reach.and_then(|reach| (reach as usize).checked_mul(width)).filter(|&n| n <= isize::MAX as usize);
+        match bytes {
+            Some(bytes) => Ok(bytes),
+            None => {
+                Err(Error::runtime(format!("Storage size calculation overflowed with sizes={}", Shape(&self.sizes))))
+            }
+        }
     }
 
     /// The element offset of the `linear`-th element in row-major order.
@@ -257,7 +286,7 @@ impl Layout {
 
     /// Leaves one index of `dim`, which disappears.
     pub fn fix(&mut self, dim: usize, index: isize) {
-        self.offset += index * self.strides[dim];
+        self.offset = moved(self.offset, index, self.strides[dim]);
         for later in dim + 1..self.rank() {
             self.sizes[later - 1] = self.sizes[later];
             self.strides[later - 1] = self.strides[later];
@@ -278,10 +307,10 @@ impl Layout {
     pub fn cut(&mut self, dim: usize, start: isize, length: isize, step: isize) {
         let stride = self.strides[dim];
         if length > 0 || stride > 0 {
-            self.offset += start * stride;
+            self.offset = moved(self.offset, start, stride);
         }
         self.sizes[dim] = length;
-        self.strides[dim] = stride * step;
+        self.strides[dim] = stride.wrapping_mul(step);
     }
 
     pub fn permute(&self, order: &[usize]) -> Layout {
@@ -308,7 +337,7 @@ impl Layout {
 
     pub fn unsqueeze(&self, dim: usize) -> Layout {
         let mut view = self.clone();
-        let stride = if dim < self.rank() { self.sizes[dim] * self.strides[dim] } else { 1 };
+        let stride = if dim < self.rank() { self.sizes[dim].wrapping_mul(self.strides[dim]) } else { 1 };
         view.sizes.insert(dim, 1);
         view.strides.insert(dim, stride);
         view

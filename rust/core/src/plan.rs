@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::layout::{Dims, Layout};
+use crate::layout::{Dims, Layout, product};
 
 type Strides<const N: usize> = SmallVec<[[isize; N]; 6]>;
 
@@ -26,17 +26,17 @@ impl<const N: usize> Plan<N> {
         let mut bases = [0isize; N];
         for n in 0..N {
             debug_assert_eq!(layouts[n].sizes, *shape);
-            bases[n] = layouts[n].offset * widths[n] as isize;
+            bases[n] = layouts[n].offset.wrapping_mul(widths[n] as isize);
         }
         let mut sizes: SmallVec<[usize; 6]> = SmallVec::new();
         let mut strides: Strides<N> = SmallVec::new();
         for dim in (0..shape.len()).rev() {
             if shape[dim] != 1 {
                 sizes.push(shape[dim] as usize);
-                strides.push(std::array::from_fn(|n| layouts[n].strides[dim] * widths[n] as isize));
+                strides.push(std::array::from_fn(|n| layouts[n].strides[dim].wrapping_mul(widths[n] as isize)));
             }
         }
-        let numel = sizes.iter().product();
+        let numel = product(shape);
         let mut plan = Plan { sizes, strides, bases, numel };
         if plan.sizes.len() > 1 {
             plan.sort();
@@ -62,7 +62,7 @@ impl<const N: usize> Plan<N> {
         let mut last = 0;
         for dim in 1..self.sizes.len() {
             let size = self.sizes[last] as isize;
-            if (0..N).all(|n| self.strides[last][n] * size == self.strides[dim][n]) {
+            if (0..N).all(|n| self.strides[last][n].wrapping_mul(size) == self.strides[dim][n]) {
                 self.sizes[last] *= self.sizes[dim];
             } else {
                 last += 1;

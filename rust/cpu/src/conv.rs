@@ -16,6 +16,8 @@ mod axis;
 mod complex;
 mod correlate;
 mod sheet;
+#[cfg(test)]
+mod tests;
 mod weight;
 
 use rushlight_core::dtype::{c64, c128};

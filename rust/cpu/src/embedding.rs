@@ -1,7 +1,8 @@
 //! Rows of a table by their numbers, and the sum of gradients for each row.
 
+use rushlight_core::alloc::filled;
 use rushlight_core::dtype::{bf16_, c64, c128, f16_};
-use rushlight_core::{DType, dispatch};
+use rushlight_core::{DType, Result, dispatch};
 
 use crate::matmul::{GemmElement, Sum};
 
@@ -49,17 +50,18 @@ pub unsafe fn sum_rows(
     width: usize,
     skipped: i64,
     averages: bool,
-) {
+) -> Result<()> {
     // The gradients of each row follow each other in `order`, found by counting.
-    let mut starts = vec![0usize; rows + 1];
+    let mut starts = filled(0usize, rows + 1)?;
     for &index in indices {
         starts[index as usize + 1] += 1;
     }
     for row in 0..rows {
         starts[row + 1] += starts[row];
     }
-    let mut order = vec![0usize; indices.len()];
-    let mut next = starts.clone();
+    let mut order = filled(0usize, indices.len())?;
+    let mut next = filled(0usize, rows + 1)?;
+    next.copy_from_slice(&starts);
     for (at, &index) in indices.iter().enumerate() {
         order[next[index as usize]] = at;
         next[index as usize] += 1;
@@ -74,7 +76,8 @@ pub unsafe fn sum_rows(
                 unsafe { sum_row::<T>(grads, own, output.at(row * width), width, averages) }
             }
         });
-    }, else => ())
+    }, else => ());
+    Ok(())
 }
 
 /// # Safety

@@ -103,6 +103,9 @@ macro_rules! float_key {
 
 sortable! {
     u8, u64, 0xffff_ffff, |x| u64::from(x), false;
+    u16, u64, 0xffff_ffff, |x| u64::from(x), false;
+    u32, u64, 0xffff_ffff, |x| u64::from(x), false;
+    u64, u128, u64::MAX, |x| x, false;
     i8, u64, 0xffff_ffff, |x| flip!(x, i8, u8), false;
     i16, u64, 0xffff_ffff, |x| flip!(x, i16, u16), false;
     i32, u64, 0xffff_ffff, |x| flip!(x, i32, u32), false;

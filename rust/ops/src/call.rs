@@ -215,7 +215,7 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
         }
         Target::Out(outs) => {
             let Some(out) = outs.first() else { return Err(Error::type_("out= needs a tensor")) };
-            crate::variants::check_out(row, args, out, &sizes, result)?;
+            crate::variants::check_out(args, 0, out, &sizes, result)?;
             out
         }
     };
@@ -352,15 +352,7 @@ fn common_dtype(operands: &Operands, extra: &[Scalar]) -> Result<DType> {
 
 /// Step 5 for a result of its own.
 pub fn allocate(spec: &Spec) -> Result<Tensor> {
-    let bytes = match spec.layout.checked_span() {
-        Some(Some((low, high))) => high
-            .checked_sub(low)
-            .and_then(|reach| reach.checked_add(1)?.checked_mul(spec.dtype.size() as isize))
-            .ok_or_else(|| too_large(&spec.layout))?,
-        Some(None) => 0,
-        None => return Err(too_large(&spec.layout)),
-    };
-    let storage = Storage::on(spec.device, bytes as usize)?;
+    let storage = Storage::on(spec.device, spec.layout.checked_bytes(spec.dtype.size())?)?;
     Ok(Tensor::new(storage, spec.layout.clone(), spec.dtype, spec.device))
 }
 
@@ -376,14 +368,18 @@ fn kernel(body: &Kernel, args: &Args) -> Result<Output> {
     let results = specs.iter().map(allocate).collect::<Result<Vec<_>>>()?;
     match device {
         Device::Cpu => {
-            let work = results.iter().map(|r| r.layout().numel()).sum::<usize>()
-                + args.each_tensor().map(|(_, t)| t.layout().numel()).sum::<usize>();
+            let work = elements(results.iter().chain(args.each_tensor().map(|(_, tensor)| tensor)));
             crate::host::while_detached(work, || (body.cpu)(args, &results))?;
         }
         Device::Meta => {}
         Device::Cuda(_) => return Err(no_cuda(args.row)),
     }
     node::record(args, gather(args.row, results))
+}
+
+/// How many elements a kernel has before it.
+fn elements<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> usize {
+    tensors.fold(0, |sum: usize, tensor| sum.saturating_add(tensor.layout().numel()))
 }
 
 /// A copy of the first argument is changed, or the argument itself.
@@ -393,7 +389,7 @@ fn update(body: &Update, args: &Args, target: Target) -> Result<Output> {
     let own = args.tensor(0)?;
     let run = |tensor: &Tensor| match device {
         Device::Cpu => {
-            let work = args.each_tensor().map(|(_, t)| t.layout().numel()).sum::<usize>();
+            let work = elements(args.each_tensor().map(|(_, tensor)| tensor));
             let apart = crate::variants::apart(args, tensor)?;
             crate::host::while_detached(work, || (body.cpu)(apart.as_ref().unwrap_or(args), tensor))
         }
@@ -414,7 +410,7 @@ fn update(body: &Update, args: &Args, target: Target) -> Result<Output> {
         }
         Target::Out(outs) => {
             let Some(out) = outs.first() else { return Err(Error::type_("out= needs a tensor")) };
-            crate::variants::check_out(args.row, args, out, own.sizes(), own.dtype())?;
+            crate::variants::check_out(args, 0, out, own.sizes(), own.dtype())?;
             if own.dtype() == out.dtype() && crate::variants::apart(args, out)?.is_none() {
                 crate::copy::copy(out, own)?;
                 run(out)?;
@@ -461,7 +457,9 @@ fn overwrite(body: fn(&Args, &Tensor) -> Result<()>, args: &Args) -> Result<Outp
 
 fn view(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Result<Output> {
     let base = args.tensor(0)?;
-    let view = Tensor::view_of(base, layout(args)?);
+    let layout = layout(args)?;
+    layout.checked_bytes(base.dtype().size())?;
+    let view = Tensor::view_of(base, layout);
     node::record(args, Output::Tensor(view))
 }
 
@@ -469,10 +467,10 @@ fn view(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Result<Output> {
 fn reshape_in_place(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Result<Output> {
     let own = args.tensor(0)?;
     let layout = layout(args)?;
+    layout.checked_bytes(own.dtype().size())?;
     let change = node::Change::begin_geometry(args)?;
     let meta = rushlight_autograd::Meta { layout, ..own.meta().clone() };
-    // SAFETY: in-place calls hold the interpreter's lock, and no borrow of the old geometry is alive.
-    unsafe { own.set_meta(meta) };
+    crate::host::replace_meta(own, meta);
     match change {
         Some(change) => change.finish(),
         // A view's history is made anew from its base's, by geometry, once the version has moved on.
@@ -486,6 +484,7 @@ fn reshape_in_place(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Result<
 fn retype(form: fn(&Args) -> Result<(Layout, DType)>, args: &Args) -> Result<Output> {
     let base = args.tensor(0)?;
     let (layout, dtype) = form(args)?;
+    layout.checked_bytes(dtype.size())?;
     if let Derivative::NonDifferentiable(_) = args.row.derivative {
         return Ok(Output::Tensor(base.detach_as(layout, dtype)));
     }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use rushlight_autograd::{Meta, Tensor};
 use rushlight_core::Result;
 
 /// Runs a closure while the interpreter's lock is released, if this thread holds it.
@@ -36,6 +37,27 @@ pub fn while_detached(elements: usize, work: impl FnOnce() -> Result<()>) -> Res
         }
     });
     result
+}
+
+/// Waits until no other thread runs a closure with the interpreter's lock released.
+pub type Alone = fn();
+
+static ALONE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+pub fn set_alone(alone: Alone) {
+    ALONE.store(alone as *mut (), Ordering::Release);
+}
+
+/// Gives a tensor another storage or geometry, once no kernel of another thread can be reading the old one.
+pub fn replace_meta(tensor: &Tensor, meta: Meta) {
+    let alone = ALONE.load(Ordering::Acquire);
+    if !alone.is_null() {
+        // SAFETY: only `set_alone` stores here, and it stores an `Alone`.
+        let alone: Alone = unsafe { std::mem::transmute(alone) };
+        alone();
+    }
+    // SAFETY: whoever else reads geometry holds the interpreter's lock, which is ours, or has just been waited for.
+    unsafe { tensor.set_meta(meta) };
 }
 
 /// Issues a warning in the user's language; an error if warnings are errors there.

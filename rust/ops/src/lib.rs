@@ -21,6 +21,7 @@ pub mod names;
 pub mod nn;
 pub mod node;
 pub mod order;
+pub mod out;
 pub mod pointwise;
 pub mod profile;
 pub mod promote;

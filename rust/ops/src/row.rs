@@ -10,6 +10,7 @@ use rushlight_core::{DType, Device, Layout, Result};
 use rushlight_cpu::pointwise::Tile;
 
 use crate::derive::Derivative;
+pub use crate::out::{Accepts, Out};
 use crate::signature::{Kind, Param, Schema};
 use crate::value::{Args, Output};
 
@@ -23,11 +24,8 @@ impl Variants {
     /// `name_` as a method, and as a function for those that torch has.
     pub const INPLACE: Variants = Variants(4);
     pub const OUT: Variants = Variants(8);
-    /// `out=` that must already have the result's dtype and share no memory with an argument.
-    pub const STRICT_OUT: Variants = Variants(8 | 16);
     pub const BOTH: Variants = Variants(3);
     pub const ALL: Variants = Variants(15);
-    pub const STRICT: Variants = Variants(15 | 16);
 
     pub const fn and(self, other: Variants) -> Variants {
         Variants(self.0 | other.0)
@@ -174,6 +172,8 @@ pub struct Row {
     pub signature: &'static str,
     /// Sentences, formula, and one example that the tests run.
     pub doc: &'static str,
+    /// What `out=` may be, where the variants have it.
+    pub out: Out,
     /// The dtypes that the computation accepts, after promotion.
     pub dtypes: DTypes,
     pub run: Run,
@@ -204,6 +204,7 @@ impl Row {
         variants: Variants::BOTH,
         signature: "() -> None",
         doc: "",
+        out: Out::CAST,
         dtypes: DTypes::COMMON,
         run: Run::Compose(|_| Ok(Output::Nothing)),
         check: None,

@@ -378,6 +378,8 @@ pub static ROWS: &[&Row] = &[
     &join::slot::AS_STRIDED_SCATTER,
     &join::pad::CONSTANT_PAD,
     &join::pad::PAD,
+    &join::pad::BORDERS,
+    &join::pad::BORDERS_BACK,
     &join::grid::BROADCAST_TENSORS,
     &join::grid::MESHGRID,
     &join::grid::CARTESIAN_PROD,

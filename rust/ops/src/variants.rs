@@ -8,7 +8,7 @@ use rushlight_core::{DType, Error, Layout, Result};
 
 use crate::call::Target;
 use crate::node;
-use crate::row::{Row, Run, Variants};
+use crate::row::{Row, Run};
 use crate::value::{Args, Output, Value};
 
 /// Whether the operator may write its result into its first argument.
@@ -126,34 +126,34 @@ fn gcd(a: isize, b: isize) -> isize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Prepares `out=`: right device and dtype, resized to the result's shape.
-pub fn check_out(row: &Row, args: &Args, out: &Tensor, sizes: &[isize], dtype: DType) -> Result<()> {
+/// Refuses `out=` where gradients are recorded.
+pub fn check_no_gradient(args: &Args, out: &Tensor) -> Result<()> {
     let wants_gradient = args.each_tensor().any(|(_, tensor)| tensor.requires_grad()) || out.requires_grad();
     if wants_gradient && modes::grad_enabled() {
         return Err(Error::runtime(format!(
             "{}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.",
-            row.python_name()
+            args.row.python_name()
         ))
         .hint("Leave out= away, or call it under torch.no_grad()."));
     }
+    Ok(())
+}
+
+/// Prepares `out=` for the result at `place`: the right dtype, apart from the arguments, resized to the result's shape.
+pub fn check_out(args: &Args, place: usize, out: &Tensor, sizes: &[isize], dtype: DType) -> Result<()> {
+    check_no_gradient(args, out)?;
     check_writable(out)?;
-    if row.variants.has(Variants::STRICT_OUT) {
-        if out.dtype() != dtype {
-            return Err(Error::runtime(format!(
-                "Expected out tensor to have dtype {}, but got {} instead",
-                dtype.c_name(),
-                out.dtype().c_name()
-            )));
-        }
+    let rule = &args.row.out;
+    rule.check(args, place, dtype, out.dtype())?;
+    if rule.apart {
         check_no_self_overlap(out)?;
-        for (_, tensor) in args.each_tensor().skip(usize::from(matches!(row.run, Run::Update(_)))) {
+        for (_, tensor) in args.each_tensor().skip(usize::from(matches!(args.row.run, Run::Update(_)))) {
             if tensor.layout() == out.layout() && tensor.storage().shares_bytes(out.storage()) {
                 return Err(shared_memory());
             }
             check_overlap(out, tensor)?;
         }
     }
-    check_cast(dtype, out.dtype())?;
     resize_out(out, sizes)?;
     check_no_self_overlap(out)
 }
@@ -177,15 +177,15 @@ pub fn resize_out(out: &Tensor, sizes: &[isize]) -> Result<()> {
 pub fn resize(tensor: &Tensor, sizes: &[isize]) -> Result<()> {
     let numel = rushlight_core::layout::checked_numel(sizes)?;
     let layout = Layout { offset: tensor.layout().offset, ..Layout::contiguous(sizes) };
-    let needed = (layout.offset.max(0) as usize + numel) * tensor.dtype().size();
+    let end = (layout.offset.max(0) as usize).saturating_add(numel);
+    let needed = end.saturating_mul(tensor.dtype().size());
     let storage = tensor.storage();
     if numel > 0 && needed > storage.len() {
         // SAFETY: as below.
         unsafe { storage.grow(needed)? };
     }
     let meta = Meta { layout, ..tensor.meta().clone() };
-    // SAFETY: reached from Python calls only, which hold the interpreter's lock, before anything runs detached.
-    unsafe { tensor.set_meta(meta) };
+    crate::host::replace_meta(tensor, meta);
     Ok(())
 }
 
@@ -219,19 +219,12 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
             change.finish()
         }
         Target::Out(outs) => {
-            let results = {
-                let wants = args.each_tensor().any(|(_, tensor)| tensor.requires_grad());
-                if wants
-                    && modes::grad_enabled()
-                    && let (Some(out), Some((_, first))) = (outs.first(), args.each_tensor().next())
-                {
-                    check_out(row, args, out, &out.layout().sizes, first.dtype())?;
+            let results = match outs {
+                [] => Vec::new(),
+                [first, ..] => {
+                    check_no_gradient(args, first)?;
+                    crate::call::call(row.out.towards(args, first.dtype())?)?.into_tensors()
                 }
-                let args = match outs.first() {
-                    Some(out) => crate::create::towards(args, out)?,
-                    None => args.clone(),
-                };
-                crate::call::call(args)?.into_tensors()
             };
             if results.len() != outs.len() {
                 return Err(Error::type_(format!(
@@ -240,8 +233,8 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
                     results.len()
                 )));
             }
-            for (out, result) in outs.iter().zip(&results) {
-                check_out(row, args, out, &result.layout().sizes, result.dtype())?;
+            for (place, (out, result)) in outs.iter().zip(&results).enumerate() {
+                check_out(args, place, out, &result.layout().sizes, result.dtype())?;
                 crate::copy::copy(out, result)?;
                 out.bump_version();
             }

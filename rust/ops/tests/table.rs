@@ -11,7 +11,7 @@ use rushlight::signature::{Kind, Param, Returns, Schema};
 use rushlight::{Row, table};
 
 /// Kernels that CUDA still lacks. The number may only fall: lower it here when it does.
-const WITHOUT_CUDA: usize = 164;
+const WITHOUT_CUDA: usize = 204;
 
 /// Fails with a line for every row that `wrong` has something to say about.
 fn every_row(wrong: impl Fn(&'static Row) -> Option<String>) {
@@ -215,7 +215,9 @@ fn the_pool_of_entry_points_is_large_enough() {
 
 #[test]
 fn kernels_without_cuda_become_fewer() {
-    let lacks = |row: &&&Row| row.cuda.is_none() && matches!(row.run, Run::Pointwise(_) | Run::Kernel(_));
+    let computes =
+        |row: &Row| !matches!(row.run, Run::Compose(_) | Run::Defer(_) | Run::View(_) | Run::Retype(_) | Run::Views(_));
+    let lacks = |row: &&&Row| row.cuda.is_none() && computes(row);
     let count = table::ROWS.iter().filter(lacks).count();
     assert!(count <= WITHOUT_CUDA, "{count} kernels lack CUDA, {WITHOUT_CUDA} did: a new row states its CUDA kernel");
     assert_eq!(count, WITHOUT_CUDA, "fewer kernels lack CUDA: lower WITHOUT_CUDA in {}", file!());

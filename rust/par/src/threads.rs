@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
 use once_cell::race::{OnceBox, OnceNonZeroUsize};
 
+/// More threads than this are never started, whatever is asked for.
+const MOST: usize = 1 << 10;
+
 /// The answer, once it is known; zero until then.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 /// What `set_num_threads` asked for; zero if nobody has.
@@ -24,7 +27,7 @@ pub fn num_threads() -> usize {
 
 /// Asks for `n` threads from the next loop on. Legal at any time; loops that run finish as they began.
 pub fn set_num_threads(n: usize) {
-    let n = n.max(1);
+    let n = n.clamp(1, MOST);
     REQUESTED.store(n, Relaxed);
     THREADS.store(n, Relaxed);
 }
@@ -47,7 +50,7 @@ fn resolve() -> usize {
     let cores = CORES.get_or_init(cores).get();
     // SAFETY: null, or what `set_group` was given for ever.
     let n = match (asked, unsafe { GROUP.load(Relaxed).as_ref() }) {
-        (Some(n), _) => n,
+        (Some(n), _) => n.min(MOST),
         // Asked anew each time, since members come and go.
         (None, Some(members)) => return (cores / members.load(Relaxed).max(1)).max(1),
         (None, None) => cores,

@@ -2,11 +2,17 @@
 //!
 //! A thread that comes from Python holds it. Here it is released around long work and taken again where the engine calls
 //! Python, so both directions go through this file.
+//!
+//! Work without the lock reads the geometry of tensors that other threads know too. Whoever replaces a tensor's geometry
+//! (`set_`, `resize_`, `.data =`) therefore holds the lock and waits until nobody works without it.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use pyo3::prelude::*;
 use rushlight::Result;
+use rushlight_core::fork::ChildHook;
 
 use crate::errors::carry;
 
@@ -14,25 +20,62 @@ thread_local! {
     static DETACHED: Cell<bool> = const { Cell::new(false) };
 }
 
+/// How many threads are in work that runs without the lock. Changed by threads that hold it.
+static WORKING: AtomicUsize = AtomicUsize::new(0);
+/// How many threads wait until nobody is. Meanwhile nobody else begins, or they might wait for ever.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
 /// Whether the lock was released by `release` on this thread.
 #[inline]
 pub fn is_detached() -> bool {
     DETACHED.get()
 }
 
-/// Sets the flag until the guard is dropped, also by a panic.
+/// Says that this thread works without the lock, or no longer does, until the guard is dropped, also by a panic.
 struct Flag(bool);
 
 impl Flag {
     fn set(detached: bool) -> Flag {
-        Flag(DETACHED.replace(detached))
+        Flag(Flag::turn(detached))
+    }
+
+    fn turn(detached: bool) -> bool {
+        let before = DETACHED.replace(detached);
+        match (before, detached) {
+            (false, true) => _ = WORKING.fetch_add(1, Ordering::AcqRel),
+            (true, false) => _ = WORKING.fetch_sub(1, Ordering::AcqRel),
+            _ => {}
+        }
+        before
     }
 }
 
 impl Drop for Flag {
     fn drop(&mut self) {
-        DETACHED.set(self.0);
+        Flag::turn(self.0);
     }
+}
+
+pub static IN_CHILD: ChildHook = ChildHook::new(forget_threads);
+
+/// In a forked child the other threads' work does not exist.
+fn forget_threads() {
+    WORKING.store(usize::from(is_detached()), Ordering::Release);
+    WAITING.store(0, Ordering::Release);
+}
+
+/// Waits until no other thread works without the lock, and returns holding it.
+pub fn wait_until_alone() {
+    if is_detached() || WORKING.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    WAITING.fetch_add(1, Ordering::AcqRel);
+    // SAFETY: not detached, so this thread came from Python and holds the lock.
+    let py = unsafe { Python::assume_attached() };
+    while WORKING.load(Ordering::Acquire) > 0 {
+        py.detach(|| std::thread::sleep(Duration::from_micros(50)));
+    }
+    WAITING.fetch_sub(1, Ordering::AcqRel);
 }
 
 /// Work that stays on this thread although the lock is released around it.
@@ -40,12 +83,16 @@ struct Here<T>(T);
 // SAFETY: `release` runs the work on the calling thread; nothing moves.
 unsafe impl<T> Send for Here<T> {}
 
-/// Runs `work` without the interpreter's lock.
+/// Runs `work` without the interpreter's lock, unless somebody waits for the end of such work.
 pub fn release<T>(py: Python<'_>, work: impl FnOnce() -> T) -> T {
+    if WAITING.load(Ordering::Acquire) > 0 {
+        return work();
+    }
     let work = Here(work);
+    // Set before the lock goes and cleared after it is back: a call's geometry stays from its checks to its kernel.
+    let _flag = Flag::set(true);
     py.detach(move || {
         let work = work;
-        let _flag = Flag::set(true);
         Here((work.0)())
     })
     .0

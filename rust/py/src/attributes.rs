@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_void};
 
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::types::PyTuple;
 use pyo3::{IntoPyObjectExt, ffi, prelude::*};
 use rushlight::view::{complex, transpose};
@@ -87,7 +87,7 @@ static ATTRIBUTES: &[Attribute] = &[
         object::wrap_bound(py, t.data())
     })
     .writable(|value, t| {
-        let other = object::tensor(value)?;
+        let other = assigned(value, "Variable data has to be a tensor, but got")?;
         if t.requires_grad() && !other.dtype().is_differentiable() {
             return Err(PyRuntimeError::new_err(
                 "data set to a tensor that requires gradients must be floating point or complex dtype",
@@ -96,7 +96,11 @@ static ATTRIBUTES: &[Attribute] = &[
         crate::body::set_data(t, other)
     }),
     attribute(c"grad", c"The gradient that backward() collected, or None.", read_grad).writable(|value, t| {
-        let grad = if value.is_none() { None } else { Some(object::tensor(value)?.clone()) };
+        let grad = if value.is_none() {
+            None
+        } else {
+            Some(assigned(value, "assigned grad expected to be a Tensor or None but got grad of type")?.clone())
+        };
         t.set_grad(grad).map_err(raise)
     }),
     attribute(c"_grad", c"The gradient that backward() collected, or None.", |py, t| optional(py, t.grad())),
@@ -123,6 +127,14 @@ static ATTRIBUTES: &[Attribute] = &[
     attribute(c"__array_interface__", c"The elements' place in memory, for NumPy.", crate::numpy::interface),
     attribute(c"__array_priority__", c"NumPy lets tensors handle mixed arithmetic.", |py, _| give(py, 1000)),
 ];
+
+/// What is assigned to an attribute that wants a tensor; a refusal begins with `sentence`.
+fn assigned<'a>(value: &'a Bound<'_, PyAny>, sentence: &str) -> PyResult<&'a Tensor> {
+    match object::tensor(value) {
+        Ok(tensor) => Ok(tensor),
+        Err(_) => Err(PyTypeError::new_err(format!("{sentence} {}", value.get_type().name()?))),
+    }
+}
 
 /// The gradient; asking a result for one that nobody keeps is answered with torch's warning.
 fn read_grad<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {

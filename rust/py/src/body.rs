@@ -32,8 +32,7 @@ methods! {
                 within(own.tensor, &storage.get().0, storage_offset, size, stride)?
             }
         };
-        // SAFETY: the interpreter's lock is held, and borrows of the old geometry ended with the calls that took them.
-        unsafe { own.tensor.set_meta(meta) };
+        rushlight::host::replace_meta(own.tensor, meta);
         own.tensor.bump_version();
         own.same()
     }
@@ -138,8 +137,7 @@ pub fn set_data(tensor: &Tensor, other: &Tensor) -> PyResult<()> {
             "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type.",
         ));
     }
-    // SAFETY: the interpreter's lock is held, and nobody borrows the old geometry.
-    unsafe { tensor.set_meta(other.meta().clone()) };
+    rushlight::host::replace_meta(tensor, other.meta().clone());
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rushlight::{DType, Device, Layout, Storage, Tensor};
-use rushlight_core::layout::Dims;
+use rushlight_core::layout::{Dims, MAX_RANK};
 use rushlight_core::storage::Block;
 
 use crate::buffer::Memory;
@@ -335,7 +335,10 @@ unsafe fn shape_of(tensor: &Strided) -> PyResult<Shape> {
         )));
     }
     let dtype = dtype_of(tensor.dtype)?;
-    let rank = usize::try_from(tensor.ndim).unwrap_or(0);
+    let rank = usize::try_from(tensor.ndim).unwrap_or(usize::MAX);
+    if rank > MAX_RANK || (rank > 0 && tensor.shape.is_null()) {
+        return Err(PyBufferError::new_err(format!("from_dlpack: {} dimensions are not possible", tensor.ndim)));
+    }
     let dims = |list: *const i64| -> Dims {
         // SAFETY: by the caller's word the list has `ndim` entries.
         if rank == 0 {
@@ -353,11 +356,10 @@ unsafe fn shape_of(tensor: &Strided) -> PyResult<Shape> {
     if layout.strides.iter().zip(&layout.sizes).any(|(stride, size)| *stride < 0 && *size > 1) {
         return Err(PyValueError::new_err("from_dlpack: negative strides are not supported; copy the array first"));
     }
-    if layout.sizes.iter().any(|size| *size < 0) {
-        return Err(PyBufferError::new_err("from_dlpack: a size is negative"));
+    let bytes = layout.checked_bytes(dtype.size()).map_err(|error| PyBufferError::new_err(error.to_string()))?;
+    if bytes > 0 && tensor.data.is_null() {
+        return Err(PyBufferError::new_err("from_dlpack: there are elements, but no memory"));
     }
-    let span = layout.checked_span().ok_or_else(|| PyBufferError::new_err("from_dlpack: the strides overflow"))?;
-    let bytes = span.map_or(0, |(_, high)| (high as usize + 1) * dtype.size());
     let start = tensor.data.cast::<u8>().wrapping_add(tensor.byte_offset as usize);
     Ok(Shape { start, bytes, layout, dtype })
 }

@@ -13,6 +13,7 @@ use pyo3::types::PyString;
 use rushlight::call::{Target, call_into};
 use rushlight::names::{self, Form};
 use rushlight::row::Variants;
+use rushlight::signature::Returns;
 use rushlight::{Args, Row};
 use smallvec::SmallVec;
 
@@ -108,6 +109,9 @@ unsafe fn run(
         if let Some(out) = out {
             let outs = out_tensors(py, &callable.name, out)?;
             let result = call_into(args, Target::Out(&outs)).map_err(raise)?;
+            if overload.row.schema().returns == Returns::List {
+                return Ok(py.None().into_ptr());
+            }
             if outs.len() > 1 {
                 return convert::output(py, overload.row, result);
             }

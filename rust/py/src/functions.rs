@@ -216,6 +216,7 @@ fn get_num_threads() -> usize {
 #[pyfunction]
 fn set_num_threads(count: i64) -> PyResult<()> {
     match usize::try_from(count) {
+        Ok(count) if count > i32::MAX as usize => Err(PyValueError::new_err("Overflow when unpacking long")),
         Ok(count) if count > 0 => {
             rushlight_par::set_num_threads(count);
             Ok(())

@@ -1,7 +1,7 @@
 //! `x[...]`: reads what stands between the brackets and hands it to the engine's plan.
 
 use pyo3::Borrowed;
-use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::ffi;
 use pyo3::impl_::trampoline as shell;
 use pyo3::prelude::*;
@@ -219,11 +219,10 @@ fn assigned(own: &Tensor, value: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         return object::tensor(value).cloned();
     }
     match convert::number(value)? {
-        Some(number) if number.is_complex() && !own.dtype().is_complex() => Err(PyRuntimeError::new_err(format!(
-            "value cannot be converted to type {} without overflow",
-            own.dtype().c_name()
-        ))),
-        Some(number) => rushlight::create::scalar_of(number, own.dtype(), own.device()).map_err(raise),
+        Some(number) => {
+            rushlight::create::check_fits(number, own.dtype()).map_err(raise)?;
+            rushlight::create::scalar_of(number, own.dtype(), own.device()).map_err(raise)
+        }
         None => Err(PyTypeError::new_err(format!(
             "can't assign a {} to a torch.{}Tensor",
             value.get_type().name()?,

@@ -1,7 +1,8 @@
 //! Python's nested sequences of numbers and tensors: `torch.tensor` one way, `tolist` the other.
 //!
 //! A sequence is read in three passes: its sizes along the first elements, the dtype over all elements, then the values.
-//! Lists and tuples are read in place; any other sequence becomes a list first.
+//! Lists and tuples are read in place, any other sequence by its own methods. All of it may be user code: what was
+//! measured in one pass is checked in the next, and nesting is bounded where it is followed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,42 +20,45 @@ use crate::{convert, numpy, object};
 
 const MAX_RANK: usize = 128;
 
-/// The items of a list or tuple, borrowed; of any other sequence, of a list made for it.
+/// The items of a sequence, as many as it had at first.
 struct Items<'py> {
-    list: Bound<'py, PyAny>,
+    sequence: Bound<'py, PyAny>,
     length: usize,
-    tuple: bool,
+    kind: Kind,
+}
+
+enum Kind {
+    List,
+    Tuple,
+    Other,
 }
 
 impl<'py> Items<'py> {
     fn of(object: &Bound<'py, PyAny>) -> PyResult<Items<'py>> {
-        if let Ok(list) = object.cast::<PyList>() {
-            return Ok(Items { list: object.clone(), length: list.len(), tuple: false });
-        }
-        if let Ok(tuple) = object.cast::<PyTuple>() {
-            return Ok(Items { list: object.clone(), length: tuple.len(), tuple: true });
-        }
-        if !is_sequence(object) {
+        let (length, kind) = if let Ok(list) = object.cast::<PyList>() {
+            (list.len(), Kind::List)
+        } else if let Ok(tuple) = object.cast::<PyTuple>() {
+            (tuple.len(), Kind::Tuple)
+        } else if is_sequence(object) {
+            (object.len()?, Kind::Other)
+        } else {
             return Err(PyTypeError::new_err("not a sequence"));
-        }
-        // SAFETY: a living object; the result is a new list or an error.
-        let list = unsafe { Bound::from_owned_ptr_or_err(object.py(), ffi::PySequence_List(object.as_ptr()))? };
-        Ok(Items { length: list.len()?, list, tuple: false })
+        };
+        Ok(Items { sequence: object.clone(), length, kind })
     }
 
     /// The item at `place`; the list may have shrunk since it was measured, as user code runs in between.
     #[inline]
     fn get(&self, place: usize) -> PyResult<Bound<'py, PyAny>> {
-        let py = self.list.py();
-        // SAFETY: `list` is what `tuple` says, and both functions check the place.
+        let (py, sequence) = (self.sequence.py(), self.sequence.as_ptr());
+        let place = place as ffi::Py_ssize_t;
+        // SAFETY: the sequence is what `kind` says, and all three functions check the place; the first two lend the item.
         unsafe {
-            let place = place as ffi::Py_ssize_t;
-            let item = if self.tuple {
-                ffi::PyTuple_GetItem(self.list.as_ptr(), place)
-            } else {
-                ffi::PyList_GetItem(self.list.as_ptr(), place)
-            };
-            Bound::from_borrowed_ptr_or_err(py, item)
+            match self.kind {
+                Kind::List => Bound::from_borrowed_ptr_or_err(py, ffi::PyList_GetItem(sequence, place)),
+                Kind::Tuple => Bound::from_borrowed_ptr_or_err(py, ffi::PyTuple_GetItem(sequence, place)),
+                Kind::Other => Bound::from_owned_ptr_or_err(py, ffi::PySequence_GetItem(sequence, place)),
+            }
         }
     }
 }
@@ -65,6 +69,11 @@ fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
         && !object.is_instance_of::<PyInt>()
         && unsafe { ffi::PySequence_Check(object.as_ptr()) } != 0
         && object.len().is_ok()
+}
+
+#[cold]
+fn too_deep(level: &Bound<'_, PyAny>) -> PyErr {
+    PyValueError::new_err(format!("too many dimensions '{}'", kind(level)))
 }
 
 /// The name of an object's type: classes written in Python go without their module, as in torch's messages.
@@ -84,7 +93,7 @@ fn sizes(data: &Bound<'_, PyAny>) -> PyResult<Dims> {
         let items = Items::of(&level)?;
         sizes.push(items.length as isize);
         if sizes.len() > MAX_RANK {
-            return Err(PyValueError::new_err(format!("too many dimensions '{}'", kind(&level))));
+            return Err(too_deep(&level));
         }
         if items.length == 0 {
             break;
@@ -99,6 +108,11 @@ fn sizes(data: &Bound<'_, PyAny>) -> PyResult<Dims> {
 
 /// The dtype that `torch.tensor` gives to data.
 pub fn infer_dtype(data: &Bound<'_, PyAny>) -> PyResult<DType> {
+    infer(data, 0)
+}
+
+/// The dtype of what lies `depth` sequences deep.
+fn infer(data: &Bound<'_, PyAny>, depth: usize) -> PyResult<DType> {
     if data.is_instance_of::<PyBool>() {
         return Ok(DType::Bool);
     }
@@ -129,6 +143,9 @@ pub fn infer_dtype(data: &Bound<'_, PyAny>) -> PyResult<DType> {
     if !is_sequence(data) {
         return Err(PyRuntimeError::new_err(format!("Could not infer dtype of {}", kind(data))));
     }
+    if depth == MAX_RANK {
+        return Err(too_deep(data));
+    }
     let items = Items::of(data)?;
     let mut found = None;
     for place in 0..items.length {
@@ -136,7 +153,7 @@ pub fn infer_dtype(data: &Bound<'_, PyAny>) -> PyResult<DType> {
         if item.is(data) {
             return Err(PyTypeError::new_err("new(): self-referential lists are incompatible"));
         }
-        let own = infer_dtype(&item)?;
+        let own = infer(&item, depth + 1)?;
         let all = match found {
             None => own,
             Some(known) if known == own => known,

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use rushlight::derive::Derivative;
 use rushlight::node::node_name;
-use rushlight::row::{Run, Variants};
+use rushlight::row::{Accepts, Run, Variants};
 use rushlight::signature::{Param, Returns};
 use rushlight::{Row, table};
 
@@ -35,6 +35,7 @@ fn describe<'py>(py: Python<'py>, row: &'static Row) -> PyResult<Bound<'py, PyDi
         Returns::Other(kind) => facts.set_item("returns", kind)?,
     }
     facts.set_item("doc", row.doc)?;
+    facts.set_item("out", out(py, row)?)?;
     facts.set_item("dtypes", row.dtypes.list().map(|dtype| dtype.name()).collect::<Vec<_>>())?;
     facts.set_item("run", run(&row.run))?;
     facts.set_item(
@@ -65,6 +66,20 @@ fn variants(row: &Row) -> Vec<&'static str> {
         ("out", Variants::OUT),
     ];
     all.into_iter().filter(|(_, variant)| row.variants.has(*variant)).map(|(name, _)| name).collect()
+}
+
+/// Which dtypes `out=` may have beside the result's own: a rule, or a list.
+fn out<'py>(py: Python<'py>, row: &Row) -> PyResult<Bound<'py, PyAny>> {
+    let rule = match row.out.accepts {
+        // The row that the call chooses decides.
+        _ if matches!(row.run, Run::Defer(_)) => "depends",
+        Accepts::CastIf(_) => "depends",
+        Accepts::Cast => "cast",
+        Accepts::Any | Accepts::Asked => "any",
+        Accepts::Same => "same",
+        Accepts::Also(dtypes) => return Ok(PyList::new(py, dtypes.list().map(|dtype| dtype.name()))?.into_any()),
+    };
+    Ok(rule.into_pyobject(py)?.into_any())
 }
 
 fn param<'py>(py: Python<'py>, param: &Param) -> PyResult<Bound<'py, PyDict>> {

@@ -52,7 +52,7 @@ impl Lane {
         // Blocks whose element of this phase exists.
         let blocks = self.source.saturating_sub(phase).div_ceil(self.stride) as isize;
         let end = (blocks + before).clamp(first, self.length as isize);
-        (first as usize..end as usize, ((first - before) * stride) as usize + phase)
+        (first as usize..end as usize, ((first - before).max(0) * stride) as usize + phase)
     }
 }
 
@@ -120,7 +120,9 @@ impl Sheet {
                             for j in 0..height.length {
                                 match (plane, height.element(y, j, y_phase)) {
                                     (Some(plane), Some(line)) => {
-                                        let from = from.add((plane * height.source + line) * width.source + first);
+                                        // Where no place lies within, this is nowhere, and nothing is read.
+                                        let from =
+                                            from.wrapping_add((plane * height.source + line) * width.source + first);
                                         zeros(row, places.start);
                                         if width.stride == 1 {
                                             map(from, row.add(places.start), places.len(), |value| value);

@@ -7,14 +7,19 @@ use rushlight_core::{DType, Device, Error, Layout, Result, Scalar, dispatch};
 
 use super::{Options, check_fits, factory, fill, sizes};
 use crate::derive::Derivative;
-use crate::row::{DTypes, Row, Run, Spec, Variants};
+use crate::row::{DTypes, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 
 pub(super) const NO_INPUT: Derivative =
     Derivative::NonDifferentiable("its result does not depend on its arguments' values");
 
-const BASE: Row =
-    Row { variants: Variants::FUNCTION.and(Variants::OUT), dtypes: DTypes::ALL, derivative: NO_INPUT, ..Row::BASE };
+const BASE: Row = Row {
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    out: Out::MADE,
+    dtypes: DTypes::ALL,
+    derivative: NO_INPUT,
+    ..Row::BASE
+};
 
 /// Strides in which the last-but-spatial dimension, the channels, changes fastest.
 fn channels_last(sizes: &[isize]) -> Dims {
@@ -434,19 +439,33 @@ pub static EYE: Row = Row {
 };
 
 /// The row and column indices of a triangle's elements, two rows of one tensor.
-fn triangle(args: &Args, holds: fn(i64, i64, i64) -> bool) -> Result<Output> {
+/// The indices of a matrix's places on one side of a diagonal: in row `i` the columns before `i + offset`, or from there on.
+fn triangle(args: &Args, before: bool) -> Result<Output> {
     let options = Options::of(args)?;
-    let (rows, columns, offset) = (args.int(0)?, args.int(1)?, args.int(2)?);
+    let (rows, columns) = (i128::from(args.int(0)?), i128::from(args.int(1)?));
     for (name, size) in [("row", rows), ("col", columns)] {
         if size < 0 {
             return Err(Error::runtime(format!("{name} must be non-negative, got{size}")));
         }
     }
-    let inside =
-        || (0..rows).flat_map(move |i| (0..columns).map(move |j| (i, j))).filter(move |&(i, j)| holds(i, j, offset));
-    let count = inside().count() as isize;
+    // The main diagonal belongs to both triangles.
+    let offset = i128::from(args.int(2)?) + i128::from(before);
+    // The diagonal enters the matrix at row `first` and leaves it at row `last`.
+    let (first, last) = ((-offset).clamp(0, rows), (columns - offset).clamp(0, rows));
+    let left = (last - first) * (first + last - 1 + 2 * offset) / 2 + (rows - last) * columns;
+    let count = if before { left } else { rows * columns - left };
+    let count = isize::try_from(count)
+        .map_err(|_| Error::runtime(format!("Storage size calculation overflowed with sizes=[2, {count}]")))?;
     let tensor = options.empty(&[2, count], DType::I64)?;
-    write_ints(&tensor, inside().map(|place| place.0).chain(inside().map(|place| place.1)))?;
+    let places = || {
+        let filled = if before { first..rows } else { 0..last };
+        filled.flat_map(move |row| {
+            let cut = (row + offset).clamp(0, columns);
+            let own = if before { 0..cut } else { cut..columns };
+            own.map(move |column| (row as i64, column as i64))
+        })
+    };
+    write_ints(&tensor, places().map(|place| place.0).chain(places().map(|place| place.1)))?;
     options.finish(tensor)
 }
 
@@ -459,7 +478,7 @@ pub static TRIL_INDICES: Row = Row {
     >>> torch.tril_indices(2, 2)
     tensor([[0, 1, 1],
             [0, 0, 1]])",
-    run: Run::Compose(|args| triangle(args, |i, j, offset| j - i <= offset)),
+    run: Run::Compose(|args| triangle(args, true)),
     samples: &["3, 3", "2, 4, 1", "4, 2, -1"],
     errors: &[
         ("-1, 2", "RuntimeError", "row must be non-negative, got-1"),
@@ -478,7 +497,7 @@ pub static TRIU_INDICES: Row = Row {
     >>> torch.triu_indices(2, 2)
     tensor([[0, 0, 1],
             [0, 1, 1]])",
-    run: Run::Compose(|args| triangle(args, |i, j, offset| j - i >= offset)),
+    run: Run::Compose(|args| triangle(args, false)),
     samples: &["3, 3", "2, 4, 1", "4, 2, -1"],
     errors: &[
         ("-1, 2", "RuntimeError", "row must be non-negative, got-1"),

@@ -75,27 +75,6 @@ impl Options {
     }
 }
 
-/// The arguments of a factory that is to fill `out`, which decides the dtype; other operators keep theirs.
-pub fn towards<'a>(args: &Args<'a>, out: &Tensor) -> Result<Args<'a>> {
-    let mut args = args.clone();
-    let first = args.values.len().saturating_sub(5);
-    let is_factory = args.row.schema().params.last().is_some_and(|param| param.name == "requires_grad");
-    if !is_factory {
-        return Ok(args);
-    }
-    match args.dtype(first) {
-        Some(dtype) if dtype != out.dtype() => {
-            return Err(Error::runtime(format!(
-                "dtype {} does not match dtype of out parameter ({})",
-                dtype.title(),
-                out.dtype().title()
-            )));
-        }
-        _ => args.values[first] = out.dtype().into(),
-    }
-    Ok(args)
-}
-
 /// `requires_grad=` of a factory.
 pub fn ask_gradient(tensor: &Tensor, wanted: bool) -> Result<()> {
     if !wanted {

@@ -1,6 +1,7 @@
 //! New tensors of random numbers.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::alloc::filled;
 use rushlight_core::broadcast::broadcast;
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::layout::Dims;
@@ -16,12 +17,17 @@ use crate::call::{Target, call_into};
 use crate::derive::{Derivative, Saves, formula};
 use crate::op;
 use crate::pointwise::arith::{ADD, MUL};
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output, Value};
 
 const RANDOM: Derivative = Derivative::NonDifferentiable("its result is random");
-const BASE: Row =
-    Row { variants: Variants::FUNCTION.and(Variants::OUT), dtypes: DTypes::ALL, derivative: RANDOM, ..Row::BASE };
+const BASE: Row = Row {
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    out: Out::MADE,
+    dtypes: DTypes::ALL,
+    derivative: RANDOM,
+    ..Row::BASE
+};
 
 pub static RAND: Row = Row {
     name: "rand",
@@ -258,6 +264,7 @@ const NORMAL: Row = Row { run: Run::Kernel(Kernel { infer: normal_infer, cpu: no
 
 pub static NORMAL_TENSORS: Row = Row {
     name: "normal.Tensor_Tensor",
+    out: Out::CAST,
     signature: "(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
     doc: "Normally distributed numbers, each with the mean and the deviation at its place.
 
@@ -281,6 +288,7 @@ pub static NORMAL_TENSORS: Row = Row {
 
 pub static NORMAL_MEANS: Row = Row {
     name: "normal.Tensor_float",
+    out: Out::CAST,
     signature: "(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor",
     doc: "Normally distributed numbers, each with the mean at its place.
 
@@ -299,6 +307,7 @@ pub static NORMAL_MEANS: Row = Row {
 
 pub static NORMAL_STDS: Row = Row {
     name: "normal.float_Tensor",
+    out: Out::CAST,
     signature: "(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
     doc: "Normally distributed numbers, each with the deviation at its place.
 
@@ -346,6 +355,7 @@ pub static BERNOULLI: Row = Row {
     >>> torch.bernoulli(torch.tensor([0., 1.]))
     tensor([0., 1.])",
     dtypes: DTypes::FLOATS,
+    out: Out::ANY,
     run: Run::Kernel(Kernel {
         infer: same,
         cpu: |args, results| draw::bernoulli_each(&results[0], &generator(args, 1), args.tensor(0)?),
@@ -391,6 +401,7 @@ pub static MULTINOMIAL: Row = Row {
     >>> torch.multinomial(torch.tensor([0., 3., 0.]), 1)
     tensor([1])",
     dtypes: DTypes::FLOATS,
+    out: Out::new(Accepts::Same, &["multinomial expects Long tensor out, got: {Out}"]),
     run: Run::Compose(multinomial),
     samples: &["pos(4), 2", "pos(2, 5), 3", "pos(4), 6, True", "pos(2, 3), 1"],
     errors: &[
@@ -463,7 +474,7 @@ fn choose<T: Float + PartialOrd>(
 ) -> Result<Vec<i64>> {
     let rows = weights.chunks(categories.max(1));
     if replacement && count > 1 {
-        let mut chosen = vec![0; rows.len() * count];
+        let mut chosen = filled(0, rows.len().saturating_mul(count))?;
         let draw = |stream: &mut rushlight_rng::Generator| {
             rows.zip(chosen.chunks_mut(count))
                 .try_for_each(|(row, out)| distributions::multinomial_with_replacement(stream, out, row))
@@ -477,7 +488,7 @@ fn choose<T: Float + PartialOrd>(
     if rows.clone().any(|row| row.iter().all(|weight| weight.to_f64() == 0.0)) {
         return Err(Error::runtime("invalid multinomial distribution (sum of probabilities <= 0)"));
     }
-    let mut race = vec![T::default(); weights.len()];
+    let mut race = filled(T::default(), weights.len())?;
     generator.draw(|stream| distributions::exponential_race(stream, &mut race, weights));
     let winners = |row: &[T]| {
         let mut places: Vec<i64> = (0..categories as i64).collect();

@@ -8,11 +8,16 @@ use rushlight_core::{DType, Device, Element, Error, Result, Scalar, dispatch};
 
 use super::constant::NO_INPUT;
 use super::{Options, c_text, factory};
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{DTypes, Out, Row, Run, Variants};
 use crate::value::{Args, Output};
 
-const BASE: Row =
-    Row { variants: Variants::FUNCTION.and(Variants::OUT), dtypes: DTypes::REAL, derivative: NO_INPUT, ..Row::BASE };
+const BASE: Row = Row {
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    out: Out::MADE,
+    dtypes: DTypes::REAL,
+    derivative: NO_INPUT,
+    ..Row::BASE
+};
 
 /// Fills a fresh tensor element by element.
 fn generate<T: Element>(tensor: &Tensor, at: impl Fn(usize) -> T + Sync) -> Result<()> {

@@ -9,20 +9,21 @@ use super::put::{put_into, single};
 use super::scatter::Reduction;
 use crate::derive::{Derivative, Derive, Joint, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Update, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Update, Variants};
 use crate::value::{Args, Output, Value};
 use crate::view::reshape::sizes_value;
 use crate::{Tensor, op};
 
 pub static INDEX_SELECT: Row = Row {
     name: "index_select",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int dim, Tensor index) -> Tensor",
     doc: "The slices of `dim` that a vector of indices names, in its order.
 
     >>> torch.index_select(torch.tensor([[1, 2], [3, 4]]), 0, torch.tensor([1, 1]))
     tensor([[3, 4],
             [3, 4]])",
+    out: Out::new(Accepts::Same, &["index_select(): self and result must have the same scalar type"]).apart(),
     dtypes: DTypes::ALL,
     run: Run::Kernel(Kernel {
         infer: |args| {
@@ -95,12 +96,13 @@ fn refuse_outside(index: &Tensor, size: isize, error: impl Fn(i64) -> Error) -> 
 
 pub static INDEX_ADD: Row = Row {
     name: "index_add",
-    variants: Variants::STRICT,
+    variants: Variants::ALL,
     signature: "(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
     doc: "A copy with the slices of `source`, scaled by `alpha`, added to those of `dim` that `index` names.
 
     >>> torch.index_add(torch.zeros(3), 0, torch.tensor([0, 0, 2]), torch.tensor([1., 2., 3.]))
     tensor([3., 0., 3.])",
+    out: Out::STRICT,
     dtypes: DTypes::COMMON,
     refuses: "scatter_gather_tensor_cpu",
     run: Run::Update(Update {
@@ -199,12 +201,13 @@ fn merge(args: &Args, target: &Tensor, source: &Tensor, way: Merge) -> Result<()
 
 pub static INDEX_COPY: Row = Row {
     name: "index_copy",
-    variants: Variants::STRICT,
+    variants: Variants::ALL,
     signature: "(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
     doc: "A copy with the slices of `source` in place of those of `dim` that `index` names.
 
     >>> torch.index_copy(torch.zeros(3), 0, torch.tensor([2, 0]), torch.tensor([1., 2.]))
     tensor([2., 0., 1.])",
+    out: Out::STRICT,
     dtypes: DTypes::ALL,
     run: Run::Update(Update {
         check: check_copy,
@@ -397,12 +400,13 @@ fn bad_fill(index: &Tensor, target: &Tensor, dim: usize) -> Error {
 
 pub static INDEX_REDUCE: Row = Row {
     name: "index_reduce",
-    variants: Variants::STRICT,
+    variants: Variants::ALL,
     signature: "(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
     doc: "A copy with the slices of `source` reduced (`prod`, `mean`, `amax`, `amin`) into those of `dim` that `index` names.
 
     >>> torch.index_reduce(torch.ones(2), 0, torch.tensor([0, 0]), torch.tensor([3., 5.]), 'prod')
     tensor([15.,  1.])",
+    out: Out::STRICT,
     dtypes: DTypes::REAL,
     run: Run::Update(Update {
         check: |args| {

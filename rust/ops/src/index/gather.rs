@@ -9,14 +9,14 @@ use crate::Tensor;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::op;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Output;
 use crate::view::expand::EXPAND;
 use crate::view::reshape::sizes_value;
 
 pub static GATHER: Row = Row {
     name: "gather",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
     doc: "Reads along `dim` at the places that `index` names, one for each element of the result.
 
@@ -25,6 +25,7 @@ pub static GATHER: Row = Row {
     >>> torch.gather(torch.tensor([[1, 2], [3, 4]]), 1, torch.tensor([[0, 0], [1, 0]]))
     tensor([[1, 1],
             [4, 3]])",
+    out: Out::STRICT,
     dtypes: DTypes::ALL,
     run: Run::Kernel(Kernel {
         infer: |args| {
@@ -140,13 +141,14 @@ pub fn check_values(index: &Tensor, layout: &Layout, size: isize, dim: usize) ->
 
 pub static TAKE_ALONG_DIM: Row = Row {
     name: "take_along_dim",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, Tensor indices, int? dim=None) -> Tensor",
     doc: "`gather` whose operands broadcast against each other apart from `dim`; without `dim` over the elements in one row.
 
     >>> torch.take_along_dim(torch.tensor([[3, 1], [2, 4]]), torch.tensor([[1], [0]]), dim=1)
     tensor([[1],
             [2]])",
+    out: Out::STRICT,
     dtypes: DTypes::ALL,
     run: Run::Compose(|args| {
         let (own, indices) = (args.tensor(0)?, args.tensor(1)?);

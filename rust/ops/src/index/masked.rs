@@ -9,7 +9,7 @@ use super::nonzero::positions;
 use super::put::{put_into, single};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Update, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Update, Variants};
 use crate::value::{Args, Output, Value};
 use crate::view::expand::EXPAND;
 use crate::view::reshape::sizes_value;
@@ -17,12 +17,13 @@ use crate::{Tensor, op};
 
 pub static MASKED_SELECT: Row = Row {
     name: "masked_select",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, Tensor mask) -> Tensor",
     doc: "The elements where `mask` is true, in row-major order; both broadcast.
 
     >>> torch.masked_select(torch.tensor([1, 2, 3]), torch.tensor([True, False, True]))
     tensor([1, 3])",
+    out: Out::new(Accepts::Same, &["masked_select(): self and result must have the same scalar type"]).apart(),
     dtypes: DTypes::ALL,
     run: Run::Kernel(Kernel {
         infer: |args| {

@@ -4,7 +4,7 @@ use rushlight_core::{DType, Device, Error, Layout, Result};
 
 use crate::Tensor;
 use crate::derive::Derivative;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
 use crate::value::Output;
 use crate::view::narrow::selected;
 
@@ -65,7 +65,7 @@ fn nonzero(tensor: &Tensor) -> Result<Tensor> {
 
 pub static NONZERO: Row = Row {
     name: "nonzero",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, *, bool as_tuple=False) -> Tensor",
     doc: "The coordinates of the elements that are not zero, one row each, in row-major order.
 
@@ -76,6 +76,11 @@ With `as_tuple=True` one tensor of indices for each dimension, ready to index wi
             [3]])
     >>> torch.nonzero(torch.tensor([[0, 1], [1, 0]]), as_tuple=True)
     (tensor([0, 1]), tensor([1, 0]))",
+    out: Out::new(
+        Accepts::Same,
+        &["{name}: Expected out tensor to have scalar type {Result} but got scalar type{Out}"],
+    )
+    .apart(),
     dtypes: DTypes::ALL,
     run: Run::Compose(|args| {
         let own = args.tensor(0)?;
@@ -132,13 +137,18 @@ pub static WHERE_NONZERO: Row = Row {
 
 pub static NONZERO_STATIC: Row = Row {
     name: "nonzero_static",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, *, int size, int fill_value=-1) -> Tensor",
     doc: "`nonzero` with a fixed number of rows: too many are cut off, missing ones hold `fill_value`.
 
     >>> torch.nonzero_static(torch.tensor([0, 5]), size=2)
     tensor([[ 1],
             [-1]])",
+    out: Out::new(
+        Accepts::Same,
+        &["{name}: Expected out tensor to have scalar type {Result} but got scalar type{Out}"],
+    )
+    .apart(),
     dtypes: DTypes::ALL,
     run: Run::Compose(|args| {
         let (own, size) = (args.tensor(0)?, args.int(1)?);

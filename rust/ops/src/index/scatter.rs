@@ -8,15 +8,14 @@ use rushlight_cpu::merge::{Merge, Merger};
 use super::gather::{GATHER, at_least_1d, check_index, check_values, long};
 use crate::derive::{Derivative, Derive, Joint, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Row, Run, Update, Variants};
+use crate::row::{DTypes, Out, Row, Run, Update, Variants};
 use crate::value::{Args, Output, Value};
 use crate::{Tensor, op};
 
-const ALL: Variants = Variants::STRICT;
-
 pub static SCATTER: Row = Row {
     name: "scatter",
-    variants: ALL,
+    variants: Variants::ALL,
+    out: Out::STRICT,
     signature: "(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
     doc: "A copy with the elements of `src` written along `dim` at the places that `index` names; the last for a place stays.
 
@@ -46,7 +45,8 @@ pub static SCATTER: Row = Row {
 
 pub static SCATTER_VALUE: Row = Row {
     name: "scatter.value",
-    variants: ALL,
+    variants: Variants::ALL,
+    out: Out::STRICT,
     signature: "(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
     doc: "A copy with one number written along `dim` at the places that `index` names.
 
@@ -65,7 +65,8 @@ pub static SCATTER_VALUE: Row = Row {
 
 pub static SCATTER_MERGED: Row = Row {
     name: "scatter.reduce",
-    variants: ALL,
+    variants: Variants::ALL,
+    out: Out::STRICT,
     signature: "(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
     doc: "A copy with `src` added to, or multiplied into, what stands at the places that `index` names.
 
@@ -94,7 +95,8 @@ pub static SCATTER_MERGED: Row = Row {
 
 pub static SCATTER_VALUE_MERGED: Row = Row {
     name: "scatter.value_reduce",
-    variants: ALL,
+    variants: Variants::ALL,
+    out: Out::STRICT,
     signature: "(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
     doc: "A copy with a number added to, or multiplied into, what stands at the places that `index` names.
 
@@ -120,7 +122,8 @@ fn merge_named(name: &str) -> Result<Merge> {
 
 pub static SCATTER_ADD: Row = Row {
     name: "scatter_add",
-    variants: ALL,
+    variants: Variants::ALL,
+    out: Out::STRICT,
     signature: "(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
     doc: "A copy with the elements of `src` added along `dim` at the places that `index` names.
 
@@ -339,7 +342,8 @@ impl Reduction {
 
 pub static SCATTER_REDUCE: Row = Row {
     name: "scatter_reduce",
-    variants: ALL,
+    variants: Variants::ALL,
+    out: Out::STRICT,
     signature: "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
     doc: "A copy with the elements of `src` reduced (`sum`, `prod`, `mean`, `amax`, `amin`) at the places that `index` names.
 

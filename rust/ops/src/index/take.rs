@@ -7,18 +7,19 @@ use super::get::get_into;
 use super::put::{put_into, single};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Update, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Update, Variants};
 use crate::view::reshape::sizes_value;
 use crate::{Tensor, op};
 
 pub static TAKE: Row = Row {
     name: "take",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, Tensor index) -> Tensor",
     doc: "The elements at indices into the row-major order; the result has the shape of `index`.
 
     >>> torch.take(torch.tensor([[1, 2], [3, 4]]), torch.tensor([0, -1]))
     tensor([1, 4])",
+    out: Out::new(Accepts::Same, &["{name}(): self and out expected to have the same dtype, but got self.dtype = {Result} and out.dtype = {Out}"]).apart(),
     dtypes: DTypes::ALL,
     run: Run::Kernel(Kernel {
         infer: |args| {

@@ -5,10 +5,13 @@ use rushlight_core::{DType, Dims, Error, Result};
 
 use crate::derive::{Derivative, Derive, Joint, Saves};
 use crate::promote::State;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 use crate::view::narrow::{selected, sliced};
 use crate::{Tensor, op};
+
+const JOINED: Out =
+    Out::new(Accepts::Cast, &["torch.cat(): input types can't be cast to the desired output type {Out}"]).apart();
 
 pub static CAT: Row = Row {
     name: "cat",
@@ -19,6 +22,7 @@ pub static CAT: Row = Row {
 
     >>> torch.cat([torch.tensor([1, 2]), torch.tensor([3])])
     tensor([1, 2, 3])",
+    out: JOINED,
     dtypes: DTypes::ALL,
     run: Run::Kernel(Kernel { infer: infer_cat, cpu: run_cat }),
     derivative: Derivative::Joint(Joint { inputs: &[0], saves: Saves::NOTHING, gradients: cut }),
@@ -123,6 +127,7 @@ pub static STACK: Row = Row {
     >>> torch.stack([torch.tensor([1, 2]), torch.tensor([3, 4])], 1)
     tensor([[1, 3],
             [2, 4]])",
+    out: JOINED,
     dtypes: DTypes::ALL,
     run: Run::Kernel(Kernel { infer: infer_stack, cpu: run_stack }),
     derivative: Derivative::Joint(Joint {
@@ -181,6 +186,7 @@ macro_rules! stacks {
             variants: Variants::FUNCTION.and(Variants::OUT),
             signature: "(Tensor[] tensors) -> Tensor",
             doc: $doc,
+            out: JOINED,
             dtypes: DTypes::ALL,
             run: Run::Compose(|args| {
                 let prepare: &'static Row = $prepare;
@@ -237,6 +243,7 @@ pub static COLUMN_STACK: Row = Row {
     >>> torch.column_stack([torch.tensor([1, 2]), torch.tensor([3, 4])])
     tensor([[1, 3],
             [2, 4]])",
+    out: JOINED,
     dtypes: DTypes::ALL,
     run: Run::Compose(|args| {
         let column = |tensor: &Tensor| match tensor.rank() {

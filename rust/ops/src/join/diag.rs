@@ -5,7 +5,7 @@ use rushlight_core::{Error, Result, Scalar};
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::op;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Output;
 use crate::view::diagonal::{DIAGONAL, diagonal};
 
@@ -28,7 +28,8 @@ pub static DIAG_EMBED: Row = Row {
                 return Err(Error::runtime(format!("diagonal dimensions cannot be identical {first}, {second}")));
             }
             let mut sizes = own.sizes().clone();
-            let length = sizes.pop().unwrap_or(1) + args.int(1)?.unsigned_abs() as isize;
+            let reach = isize::try_from(args.int(1)?.unsigned_abs()).unwrap_or(isize::MAX);
+            let length = sizes.pop().unwrap_or(1).saturating_add(reach);
             sizes.insert(a.min(b), length);
             sizes.insert(a.max(b), length);
             Ok(vec![Spec::new(&sizes, own.dtype(), own)])
@@ -49,7 +50,7 @@ pub static DIAG_EMBED: Row = Row {
 
 pub static DIAG: Row = Row {
     name: "diag",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int diagonal=0) -> Tensor",
     doc: "A vector on the diagonal of a matrix, or a matrix's diagonal as a vector, copied.
 
@@ -58,6 +59,7 @@ pub static DIAG: Row = Row {
             [0, 2]])
     >>> torch.diag(torch.tensor([[1, 2], [3, 4]]))
     tensor([1, 4])",
+    out: Out::STRICT,
     dtypes: DTypes::ALL,
     run: Run::Compose(|args| {
         let (own, offset) = (args.tensor(0)?, args.int(1)?);

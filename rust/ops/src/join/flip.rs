@@ -185,7 +185,7 @@ pub static ROT90: Row = Row {
         if own.rank() < 2 {
             return Err(Error::runtime(format!("expected total dims >= 2, but got total dims = {}", own.rank())));
         }
-        if first == second || (first - second).unsigned_abs() as usize == own.rank() {
+        if first == second || first.abs_diff(second) == own.rank() as u64 {
             return Err(Error::runtime(format!(
                 "expected rotation dims to be different, but got dim0 = {first} and dim1 = {second}"
             )));

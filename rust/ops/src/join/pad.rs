@@ -3,9 +3,10 @@
 use rushlight_core::{Error, Result, Scalar};
 
 use crate::derive::{Derivative, Saves, formula};
-use crate::index::along::INDEX_SELECT;
+use crate::expr::Expr;
+use crate::index::along::{INDEX_ADD, INDEX_SELECT};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
-use crate::value::{Args, Ints, Output, Value};
+use crate::value::{Ints, Output, Value};
 use crate::{Tensor, op};
 
 pub static CONSTANT_PAD: Row = Row {
@@ -115,10 +116,10 @@ mirrored (`reflect`), the outermost element (`replicate`), or the elements from 
         if args.optional_scalar(3).is_some_and(|value| !value.is_zero()) {
             return Err(Error::runtime(format!("Padding mode \"{mode}\" doesn't take in value argument")));
         }
-        let Some(mode) = Mode::named(mode) else {
-            return Err(Error::not_implemented(format!("Unrecognised padding mode {mode}")));
-        };
-        borders(args, own, pad, mode).map(Output::Tensor)
+        match Mode::named(mode)? {
+            Mode::Circular => bordered(own, pad, Mode::Circular).map(Output::Tensor),
+            _ => BORDERS.call([own.into(), pad.into(), mode.into()]),
+        }
     }),
     derivative: Derivative::Composed,
     samples: &[
@@ -134,6 +135,46 @@ mirrored (`reflect`), the outermost element (`replicate`), or the elements from 
     ..Row::BASE
 };
 
+/// torch's padding keeps its input for the gradient, so the second gradient of the input is zeros, and not nothing.
+pub static BORDERS: Row = Row {
+    name: "_pad_borders",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, int[] pad, str mode) -> Tensor",
+    doc: "A copy with borders out of the elements inside, mirrored (`reflect`) or the outermost one (`replicate`).
+
+    >>> torch._pad_borders(torch.tensor([[1., 2., 3.]]), (1, 2), 'replicate')
+    tensor([[1., 1., 2., 3., 3., 3.]])",
+    dtypes: DTypes::ALL,
+    run: Run::Body(|args| bordered(args.tensor(0)?, args.ints(1)?, Mode::named(args.str(2)?)?).map(Output::Tensor)),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| match d.input(0).done() {
+        Ok(own) => d.grad().call(&BORDERS_BACK, [own.into(), d.args.values[1].clone(), d.args.values[2].clone()]),
+        Err(error) => Expr::Failed(error),
+    })]),
+    samples: &["t(2, 3, 4), (1, 2), 'reflect'", "t(2, 3, 4), (1, 2, 2, 0), 'replicate'"],
+    ..Row::BASE
+};
+
+pub static BORDERS_BACK: Row = Row {
+    name: "_pad_borders_back",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, Tensor like, int[] pad, str mode) -> Tensor",
+    doc: "Borders of `self` added to the elements that they came from, in the shape of `like`.
+
+    >>> torch._pad_borders_back(torch.ones(1, 6), torch.ones(1, 3), (1, 2), 'replicate')
+    tensor([[2., 1., 3.]])",
+    dtypes: DTypes::INEXACT,
+    run: Run::Body(|args| {
+        let mode = Mode::named(args.str(3)?)?;
+        folded(args.tensor(0)?, args.tensor(1)?, args.ints(2)?, mode).map(Output::Tensor)
+    }),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::NOTHING, |d| d.grad().call(&BORDERS, [d.args.values[2].clone(), d.args.values[3].clone()])),
+        formula(1, Saves::NOTHING, |d| crate::nn::zeros_like_input(d, 1)),
+    ]),
+    samples: &["t(2, 3, 7), t(2, 3, 4), (1, 2), 'reflect'", "t(2, 5, 7), t(2, 3, 4), (1, 2, 2, 0), 'replicate'"],
+    ..Row::BASE
+};
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Reflect,
@@ -142,12 +183,12 @@ enum Mode {
 }
 
 impl Mode {
-    fn named(name: &str) -> Option<Mode> {
-        Some(match name {
+    fn named(name: &str) -> Result<Mode> {
+        Ok(match name {
             "reflect" => Mode::Reflect,
             "replicate" => Mode::Replicate,
             "circular" => Mode::Circular,
-            _ => return None,
+            _ => return Err(Error::not_implemented(format!("Unrecognised padding mode {name}"))),
         })
     }
 
@@ -164,7 +205,30 @@ impl Mode {
 }
 
 /// Borders out of the elements inside, one dimension after the other.
-fn borders(args: &Args, own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor> {
+fn bordered(own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor> {
+    let mut whole = own.clone();
+    for (dim, places) in sources(own, pad, mode)? {
+        let places = crate::convert::to_device(&crate::from_slice(&places)?, own.device())?;
+        whole = op!(INDEX_SELECT, whole, dim, places)?;
+    }
+    Ok(if whole.ptr_eq(own) { op!(crate::convert::CLONE, own)? } else { whole })
+}
+
+/// The way back: what stands on the borders is added to the elements that it came from.
+fn folded(grad: &Tensor, own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor> {
+    let mut whole = grad.clone();
+    for (dim, places) in sources(own, pad, mode)?.into_iter().rev() {
+        let mut sizes = whole.sizes().clone();
+        sizes[dim] = own.sizes()[dim];
+        let zeros = crate::create::zeros(&sizes, whole.dtype(), whole.device())?;
+        let places = crate::convert::to_device(&crate::from_slice(&places)?, grad.device())?;
+        whole = op!(INDEX_ADD, zeros, dim, places, whole)?;
+    }
+    Ok(if whole.ptr_eq(grad) { op!(crate::convert::CLONE, grad)? } else { whole })
+}
+
+/// For each dimension with borders, which elements stand along it.
+fn sources(own: &Tensor, pad: &[i64], mode: Mode) -> Result<Vec<(usize, Vec<i64>)>> {
     let padded = pad.len() / 2;
     if !(1..=3).contains(&padded) || own.rank() < padded + 1 || own.rank() > padded + 2 {
         return Err(Error::not_implemented(format!(
@@ -173,7 +237,7 @@ fn borders(args: &Args, own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor>
             own.rank()
         )));
     }
-    let mut whole = own.clone();
+    let mut found = Vec::new();
     for (dim, (before, after)) in widths(own, pad)?.into_iter().enumerate() {
         let size = own.sizes()[dim];
         let too_far = match mode {
@@ -191,7 +255,7 @@ fn borders(args: &Args, own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor>
                     rushlight_core::layout::Shape(own.sizes())
                 ),
                 Mode::Circular => "Padding value causes wrapping around more than once.".into(),
-                Mode::Replicate => format!("{}(): the padded dimension is empty", args.row.python_name()),
+                Mode::Replicate => "pad(): the padded dimension is empty".into(),
             }));
         }
         if size + before + after < 0 {
@@ -203,9 +267,7 @@ fn borders(args: &Args, own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor>
             _ => (0, size),
         };
         let place = |at: isize| low + mode.source(at - low, high - low);
-        let places: Vec<i64> = (-before..size + after).map(|at| place(at) as i64).collect();
-        let places = crate::convert::to_device(&crate::from_slice(&places)?, own.device())?;
-        whole = op!(INDEX_SELECT, whole, dim, places)?;
+        found.push((dim, (-before..size + after).map(|at| place(at) as i64).collect()));
     }
-    Ok(if whole.ptr_eq(own) { op!(crate::convert::CLONE, own)? } else { whole })
+    Ok(found)
 }

@@ -1,5 +1,6 @@
 //! The same elements several times.
 
+use rushlight_core::alloc::list;
 use rushlight_core::layout::{Shape, checked_numel, wrap_dim};
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result};
 
@@ -141,11 +142,13 @@ fn counted(repeats: &Tensor, output_size: Option<i64>) -> Result<Tensor> {
     if times.iter().any(|&n| n < 0) {
         return Err(Error::runtime("repeats can not be negative"));
     }
-    let total: i64 = times.iter().sum();
+    let Some(total) = times.iter().try_fold(0i64, |sum, &n| sum.checked_add(n)) else {
+        return Err(Error::runtime("numel: integer multiplication overflow"));
+    };
     if output_size.is_some_and(|size| size != total) {
         return Err(Error::runtime("allocated size does not match required size"));
     }
-    let mut places = Vec::with_capacity(total as usize);
+    let mut places = list(total as usize)?;
     for (at, &n) in times.iter().enumerate() {
         places.extend(std::iter::repeat_n(at as i64, n as usize));
     }
@@ -215,7 +218,7 @@ pub static REPEAT_INTERLEAVE_INT: Row = Row {
         }
         let (own, dim) = along(args.tensor(0)?, args.optional_int(2))?;
         let mut sizes = own.sizes().clone();
-        if args.optional_int(3).is_some_and(|size| size != sizes[dim] as i64 * repeats) {
+        if args.optional_int(3).is_some_and(|size| (sizes[dim] as i64).checked_mul(repeats) != Some(size)) {
             return Err(Error::runtime(
                 "repeat_interleave: Invalid output_size, expected ".to_owned() + &Shape(&sizes).to_string(),
             ));

@@ -6,7 +6,7 @@ use rushlight_core::{Error, Layout, Result};
 use crate::Tensor;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Row, Run, Update, Variants};
+use crate::row::{DTypes, Out, Row, Run, Update, Variants};
 use crate::value::{Args, Value, Values};
 
 /// Where the source goes, by the arguments behind it.
@@ -53,6 +53,7 @@ macro_rules! slots {
             name: $name,
             variants: $variants,
             signature: $signature,
+            out: Out::STRICT,
             doc: $doc,
             dtypes: DTypes::ALL,
             run: Run::Update(Update { check: |args| check(args, $place), cpu: |args, target| write(args, target, $place) }),
@@ -68,7 +69,7 @@ macro_rules! slots {
 }
 
 slots! {
-    SLICE_SCATTER "slice_scatter" Variants::BOTH.and(Variants::STRICT_OUT), "(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor" slice
+    SLICE_SCATTER "slice_scatter" Variants::BOTH.and(Variants::OUT), "(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor" slice
     &["t(4, 3), t(2, 3), 0, 1, 3", "t(4, 3), t(4, 2), 1, 0, 3, 2"],
     &[
         ("t(4), t(3), 0, 0, 2", "RuntimeError", "expected src to have a size equal to the slice of self. src size = [3], slice size = [2]"),

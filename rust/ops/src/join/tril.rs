@@ -4,13 +4,14 @@ use rushlight_core::{Error, Result};
 
 use crate::Tensor;
 use crate::derive::{Derivative, Saves, formula};
-use crate::row::{DTypes, Row, Run, Update, Variants};
+use crate::row::{DTypes, Out, Row, Run, Update, Variants};
 
 macro_rules! triangles {
     ($($row:ident $name:literal $upper:literal $reference:literal $doc:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
-            variants: Variants::STRICT,
+            variants: Variants::ALL,
+            out: Out::STRICT,
             signature: "(Tensor self, int diagonal=0) -> Tensor",
             doc: $doc,
             dtypes: DTypes::ALL,

@@ -10,7 +10,7 @@ use super::{Operand, by, check_dtype, product, scaled};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::op;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 use crate::view::transpose::permuted;
 
@@ -100,6 +100,7 @@ pub static ADDMM: Row = Row {
 
     >>> torch.addmm(torch.tensor([10, 20]), torch.tensor([[1, 2]]), torch.tensor([[1, 0], [0, 1]]))
     tensor([[11, 22]])",
+    out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
     run: Run::Kernel(Kernel {
         infer: |args| {
@@ -143,6 +144,7 @@ pub static ADDMV: Row = Row {
 
     >>> torch.addmv(torch.tensor([1, 1]), torch.tensor([[1, 2], [3, 4]]), torch.tensor([1, 1]))
     tensor([4, 8])",
+    out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
     run: Run::Kernel(Kernel {
         infer: |args| {
@@ -204,6 +206,7 @@ pub static BADDBMM: Row = Row {
 
     >>> torch.baddbmm(torch.ones(1), torch.ones(1, 1, 3), torch.ones(1, 3, 2))
     tensor([[[4., 4.]]])",
+    out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
     run: Run::Kernel(Kernel {
         infer: |args| {
@@ -252,6 +255,7 @@ pub static ADDBMM: Row = Row {
 
     >>> torch.addbmm(torch.ones(1), torch.ones(2, 1, 3), torch.ones(2, 3, 2))
     tensor([[7., 7.]])",
+    out: Out::new(Accepts::Same, &["self and mat2 must have the same dtype, but got {Out} and {Result}"]),
     dtypes: DTypes::NUMBERS,
     run: Run::Compose(|args| {
         let (own, a, b) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::derive::Derivative;
 use crate::op;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
 use crate::value::{Args, Ints, Output};
 use crate::view::transpose::permuted;
 
@@ -52,6 +52,13 @@ pub static INNER: Row = Row {
 
     >>> torch.inner(torch.tensor([1, 2, 3]), torch.tensor([0, 2, 1]))
     tensor(7)",
+    out: Out::new(
+        // With a number it is a product of elements.
+        Accepts::CastIf(|args| {
+            args.tensor(0).is_ok_and(|a| a.rank() == 0) || args.tensor(1).is_ok_and(|b| b.rank() == 0)
+        }),
+        &["tensordot: Expected the output tensor to have dtype {Result}, but got an output tensor with dtype {Out}"],
+    ),
     dtypes: DTypes::NUMBERS,
     run: Run::Compose(|args| {
         let (a, b) = (args.tensor(0)?, args.tensor(1)?);
@@ -106,10 +113,19 @@ pub static TENSORDOT: Row = Row {
     >>> torch._tensordot(torch.ones(2, 3), torch.ones(3, 2), (1,), (0,))
     tensor([[3., 3.],
             [3., 3.]])",
+    out: Out::new(
+        Accepts::Same,
+        &["tensordot: Expected the output tensor to have dtype {Result}, but got an output tensor with dtype {Out}"],
+    ),
     dtypes: DTypes::NUMBERS,
     run: Run::Compose(|args| tensordot(args).map(Output::Tensor)),
     derivative: Derivative::Composed,
-    samples: &["t(2, 3), t(3, 4), (1,), (0,)", "t(2, 3, 4), t(4, 3), (1, 2), (1, 0)", "t(2), t(3), (), ()"],
+    samples: &[
+        "t(2, 3), t(3, 4), (1,), (0,)",
+        "t(2, 3, 4), t(4, 3), (1, 2), (1, 0)",
+        "t(2), t(3), (), ()",
+        "t(2, 3), t(1, 4), (1,), (0,)",
+    ],
     errors: &[
         (
             "t(2, 3), t(4, 3), (-1,), (0,)",
@@ -118,7 +134,7 @@ pub static TENSORDOT: Row = Row {
         ),
         ("t(2, 3), t(3, 4), (0,), (1, 0)", "RuntimeError", "both dimension lists should have same length"),
     ],
-    reference: "np.tensordot(self, other, (dims_self, dims_other))",
+    reference: "np.tensordot(self, np.repeat(other, self.shape[1], 0) if len(other) == 1 else other, (dims_self, dims_other))",
     ..Row::BASE
 };
 
@@ -128,6 +144,9 @@ fn tensordot(args: &Args) -> Result<Tensor> {
         return Err(Error::runtime("both dimension lists should have same length"));
     }
     let wrap = |dims: &[i64], rank: usize| -> Result<SmallVec<[usize; 6]>> {
+        if let (0, [dim, ..]) = (rank, dims) {
+            return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions")));
+        }
         dims.iter().map(|&dim| wrap_dim(dim, rank)).collect()
     };
     let (dims_a, dims_b) = (wrap(from_a, a.rank())?, wrap(from_b, b.rank())?);
@@ -139,9 +158,9 @@ fn tensordot(args: &Args) -> Result<Tensor> {
         }
         // A size of one stands for all.
         if own == 1 {
-            b = op!(crate::reduce::sum::SUM_DIM, &b, Ints::from_slice(&[y as i64]), true)?;
+            b = op!(crate::reduce::sum::SUM_DIM, &b, Ints::from_slice(&[y as i64]), true, b.dtype())?;
         } else if other == 1 {
-            a = op!(crate::reduce::sum::SUM_DIM, &a, Ints::from_slice(&[x as i64]), true)?;
+            a = op!(crate::reduce::sum::SUM_DIM, &a, Ints::from_slice(&[x as i64]), true, a.dtype())?;
         } else {
             return Err(Error::runtime(format!(
                 "contracted dimensions need to match, but first has size {own} in dim {} and second has size {other} in dim {}",
@@ -164,6 +183,7 @@ The first and the last may be vectors.
 
     >>> torch.linalg.multi_dot([torch.ones(2, 3), torch.ones(3, 4), torch.ones(4)])
     tensor([12., 12.])",
+    out: Out::new(Accepts::Same, &["multi_dot(): expected out tensor to have dtype {result} but got {out}"]),
     dtypes: DTypes::NUMBERS,
     run: Run::Compose(|args| multi_dot(&args.tensors(0)?).map(Output::Tensor)),
     derivative: Derivative::Composed,

@@ -1,9 +1,11 @@
 //! Sums of products in Einstein's notation: operands are contracted pair by pair, each pair as one batched product.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::dtype::promote;
 use rushlight_core::{Error, Result};
 
 use super::matrix::BATCHED;
+use crate::convert::to_dtype;
 use crate::derive::Derivative;
 use crate::op;
 use crate::reduce::sum::SUM_DIM;
@@ -270,8 +272,13 @@ fn pair(a: Term, b: Term, wanted: impl Fn(&Label) -> bool) -> Result<Term> {
         };
         crate::view::RESHAPE.tensor([(&tensor).into(), value(&groups.map(&product))])
     };
-    let x = grouped(&a, [&batch, &left, &inner])?;
-    let y = grouped(&b, [&batch, &inner, &right])?;
+    let mut x = grouped(&a, [&batch, &left, &inner])?;
+    let mut y = grouped(&b, [&batch, &inner, &right])?;
+    if inner.is_empty() {
+        // Products of elements promote, and what was summed before may be of a wider dtype.
+        let common = promote(x.dtype(), y.dtype())?;
+        (x, y) = (to_dtype(&x, common)?, to_dtype(&y, common)?);
+    }
     let result = op!(BATCHED, &x, &y)?;
     let labels: Vec<Label> = [batch, left, right].concat();
     let sizes: Vec<isize> = labels.iter().map(&full).collect();

@@ -8,7 +8,7 @@ use rushlight_core::{Dims, Error, Result, Scalar};
 use super::{Operand, by, check_dtype, product};
 use crate::derive::{Derivative, Saves, formula};
 use crate::op;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Ints, Output, Value};
 
 /// Operand 0 times operand 1, without more.
@@ -56,6 +56,7 @@ pub static MM: Row = Row {
     >>> torch.mm(torch.tensor([[1, 2], [3, 4]]), torch.tensor([[5], [6]]))
     tensor([[17],
             [39]])",
+    out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
     run: Run::Kernel(Kernel {
         infer: |args| {
@@ -153,6 +154,7 @@ pub static BMM: Row = Row {
     tensor([[[3.]],
     <BLANKLINE>
             [[3.]]])",
+    out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
     run: Run::Kernel(Kernel {
         infer: |args| {
@@ -223,6 +225,10 @@ pub static MV: Row = Row {
 
     >>> torch.mv(torch.tensor([[1, 2], [3, 4]]), torch.tensor([5, 6]))
     tensor([17, 39])",
+    out: Out::new(
+        Accepts::Same,
+        &["addmv input tensors must have the same dtype, but got {Out}, {Result}, and {Result}"],
+    ),
     dtypes: DTypes::NUMBERS,
     run: Run::Kernel(Kernel {
         infer: |args| {
@@ -304,6 +310,7 @@ pub static DOT: Row = Row {
 
     >>> torch.dot(torch.tensor([2, 3]), torch.tensor([2, 1]))
     tensor(7)",
+    out: Out::new(Accepts::Same, &["result dtype {Out} does not match input dtype {Result}"]),
     dtypes: DTypes::NUMBERS,
     run: Run::Kernel(Kernel {
         infer: infer_dot,
@@ -337,6 +344,7 @@ pub static VDOT: Row = Row {
 
     >>> torch.vdot(torch.tensor([1 + 1j]), torch.tensor([1 + 1j]))
     tensor(2.+0.j)",
+    out: Out::new(Accepts::Same, &["result dtype {Out} does not match input dtype {Result}"]),
     dtypes: DTypes::NUMBERS,
     run: Run::Compose(|args| {
         infer_dot(args)?;
@@ -362,6 +370,7 @@ before the last two are batches, which broadcast.
 
     >>> torch.matmul(torch.ones(2, 3), torch.tensor([1., 2., 3.]))
     tensor([6., 6.])",
+    out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
     run: Run::Compose(|args| matmul(args.tensor(0)?, args.tensor(1)?).map(Output::Tensor)),
     derivative: Derivative::Composed,

@@ -126,10 +126,12 @@ fn output_sizes(input: &[isize], kernel: &[isize], args: &Args) -> Result<Dims> 
     let (stride, padding, dilation) = (args.ints(3)?, args.ints(4)?, args.ints(5)?);
     let n = input.len();
     let size = |dim: usize| {
-        let padded = input[dim] + (padding[dim] + padding[n + dim]) as isize;
-        (padded - dilation[dim] as isize * (kernel[dim] - 1) - 1).div_euclid(stride[dim] as isize) + 1
+        let padded = input[dim] as i128 + i128::from(padding[dim]) + i128::from(padding[n + dim]);
+        let reach = i128::from(dilation[dim]) * (kernel[dim] as i128 - 1);
+        let size = (padded - reach - 1).div_euclid(i128::from(stride[dim])) + 1;
+        isize::try_from(size).map_err(|_| Error::runtime("numel: integer multiplication overflow"))
     };
-    Ok((0..n).map(size).collect())
+    (0..n).map(size).collect()
 }
 
 /// The dtype in which a convolution is computed.
@@ -167,6 +169,9 @@ fn check_operands(own: [&[isize]; 3], args: &Args) -> Result<()> {
 fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor>) -> Result<()> {
     let own = operands.map(|tensor| tensor.sizes().as_slice());
     check_operands(own, args)?;
+    if bias.is_some_and(|bias| bias.sizes().as_slice() != &own[1][..1]) {
+        return Err(Error::runtime("operands of a convolution do not fit each other").shapes(own));
+    }
     let [input, weight, output] = own;
     let spread = |sizes: &[isize], missing: usize| {
         let mut three = [missing; 3];
@@ -345,14 +350,18 @@ impl Plan {
         }
     }
 
+    /// The padding on both sides of a dimension of space.
+    fn sides(&self, dim: usize) -> isize {
+        self.padding[dim].saturating_add(self.padding[self.padding.len() / 2 + dim]) as isize
+    }
+
     /// The kernel must fit into the padded input.
     fn check_fits(&self, weight: &Tensor) -> Result<()> {
         let space = &self.input.sizes()[2..];
         let n = space.len();
-        let padded: Vec<isize> =
-            (0..n).map(|dim| space[dim] + (self.padding[dim] + self.padding[n + dim]) as isize).collect();
+        let padded: Vec<isize> = (0..n).map(|dim| space[dim].saturating_add(self.sides(dim))).collect();
         let reach: Vec<isize> =
-            (0..n).map(|dim| self.dilation[dim] as isize * (weight.sizes()[2 + dim] - 1) + 1).collect();
+            (0..n).map(|dim| spanned(self.dilation[dim] as isize, weight.sizes()[2 + dim]).saturating_add(1)).collect();
         if padded.iter().zip(&reach).all(|(size, reach)| size >= reach) {
             return Ok(());
         }
@@ -370,6 +379,11 @@ impl Plan {
         let result = if self.batched { result } else { op!(crate::view::squeeze::SQUEEZE_DIM, &result, 0i64)? };
         Ok(Output::Tensor(result))
     }
+}
+
+/// How far a kernel's last element is from its first.
+fn spanned(dilation: isize, kernel: isize) -> isize {
+    dilation.saturating_mul(kernel - 1)
 }
 
 fn check_dtypes(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<()> {
@@ -401,7 +415,7 @@ fn padding_of_word(word: &str, weight: &Tensor, stride: &[i64], dilation: &[i64]
             Err(Error::runtime("padding='same' is not supported for strided convolutions"))
         }
         "same" => {
-            let total = |dim: usize| dilation[dim] * (kernel[dim] as i64 - 1);
+            let total = |dim: usize| spanned(dilation[dim] as isize, kernel[dim]) as i64;
             let before = (0..kernel.len()).map(|dim| total(dim) / 2);
             Ok(before.chain((0..kernel.len()).map(|dim| total(dim) - total(dim) / 2)).collect())
         }

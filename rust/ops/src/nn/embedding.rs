@@ -1,6 +1,7 @@
 //! Tables of vectors: rows looked up by number.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::alloc::filled;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Dims, Error, Result, Scalar};
 use rushlight_cpu::embedding::{sum_rows, take};
@@ -105,10 +106,7 @@ pub static EMBEDDING_BACKWARD: Row = Row {
             let first = source.as_ptr().wrapping_offset(grads.layout().offset * out.dtype().size() as isize);
             let (rows, width) = (out.sizes()[0] as usize, out.sizes()[1] as usize);
             // SAFETY: indices are rows, with as many gradients each as the result is wide.
-            unsafe {
-                sum_rows(out.dtype(), first, &indices, target.as_ptr(), rows, width, args.int(3)?, args.bool(4)?)
-            };
-            Ok(())
+            unsafe { sum_rows(out.dtype(), first, &indices, target.as_ptr(), rows, width, args.int(3)?, args.bool(4)?) }
         },
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(1), |d| {
@@ -148,7 +146,7 @@ fn row_factors(indices: &Tensor, rows: i64, skipped: i64, averages: bool, dtype:
         return Ok(None);
     }
     let numbers = numbers(indices, rows as isize)?;
-    let mut counts = vec![0u32; rows as usize];
+    let mut counts = filled(0u32, rows as usize)?;
     numbers.iter().for_each(|&row| counts[row as usize] += 1);
     let factor = |&row: &i64| match (row == skipped, averages) {
         (true, _) => 0.0,

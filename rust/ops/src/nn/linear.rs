@@ -9,7 +9,7 @@ use crate::expr::Expr;
 use crate::linalg::matrix::{MM, fold, misfit};
 use crate::linalg::{Operand, check_dtype, product};
 use crate::op;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 
 pub static LINEAR: Row = Row {
@@ -25,6 +25,7 @@ Shapes: input `(*, in)`, weight `(out, in)`, bias `(out)`, result `(*, out)`; a 
 
     >>> torch.nn.functional.linear(torch.tensor([1., 2.]), torch.tensor([[1., 1.], [0., 3.]]), torch.tensor([0.5, 0.5]))
     tensor([3.5000, 6.5000])",
+    out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
     run: Run::Compose(|args| {
         let (input, weight) = (args.tensor(0)?, args.tensor(1)?);

@@ -1,11 +1,12 @@
 //! How often values occur.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::alloc::filled;
 use rushlight_core::{DType, Error, Result};
 
 use crate::convert::to_vec;
 use crate::derive::Derivative;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 
 pub static BINCOUNT: Row = Row {
@@ -32,6 +33,7 @@ pub static HISTC: Row = Row {
 
     >>> torch.histc(torch.tensor([1., 2., 1.]), bins=4, min=0, max=3)
     tensor([0., 2., 1., 0.])",
+    out: Out::new(Accepts::Same, &["torch.histogram: input tensor and hist tensor should have the same dtype, but got input {result} and hist {out}"]),
     dtypes: DTypes::FLOATS,
     run: Run::Kernel(Kernel { infer: histc_infer, cpu: histc }),
     derivative: Derivative::NonDifferentiable("its result is a count"),
@@ -64,9 +66,9 @@ fn bincount(args: &Args) -> Result<Output> {
     if values.iter().any(|&value| value < 0) {
         return Err(only());
     }
-    let bins = (largest + 1).max(minlength) as usize;
+    let bins = largest.saturating_add(1).max(minlength) as usize;
     let Some(weights) = args.optional_tensor(1) else {
-        let mut counts = vec![0i64; bins];
+        let mut counts = filled(0i64, bins)?;
         for value in values {
             counts[value as usize] += 1;
         }
@@ -76,13 +78,13 @@ fn bincount(args: &Args) -> Result<Output> {
         return Err(Error::runtime("weights should be 1-d and have the same length as input"));
     }
     if weights.dtype() == DType::F32 {
-        let mut sums = vec![0f32; bins];
+        let mut sums = filled(0f32, bins)?;
         for (value, weight) in values.into_iter().zip(to_vec::<f32>(weights)?) {
             sums[value as usize] += weight;
         }
         return crate::create::from_slice(&sums).map(Output::Tensor);
     }
-    let mut sums = vec![0f64; bins];
+    let mut sums = filled(0f64, bins)?;
     for (value, weight) in values.into_iter().zip(to_vec::<f64>(weights)?) {
         sums[value as usize] += weight;
     }
@@ -120,7 +122,7 @@ fn histc(args: &Args, results: &[Tensor]) -> Result<()> {
     if low > high {
         return Err(Error::runtime("torch.histc: max must be larger than min"));
     }
-    let mut counts = vec![0f64; bins];
+    let mut counts = filled(0f64, bins)?;
     for value in values.into_iter().filter(|value| (low..=high).contains(value)) {
         let bin = ((value - low) / (high - low) * bins as f64) as usize;
         counts[bin.min(bins - 1)] += 1.0;

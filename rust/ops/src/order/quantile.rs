@@ -14,7 +14,7 @@ use crate::pointwise::compare::ISNAN;
 use crate::pointwise::logical::LOGICAL_NOT;
 use crate::pointwise::round::{CEIL, FLOOR, ROUND};
 use crate::reduce::sum::SUM_DIM;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
 use crate::value::{Args, Ints, Output, Value};
 use crate::view::RESHAPE;
 use crate::view::reshape::sizes_value;
@@ -29,6 +29,7 @@ macro_rules! quantiles {
             signature: "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
             doc: concat!($sentence, " at each fraction of `q`, along a new first dimension.\n\n    >>> torch.", $name,
                 "(torch.tensor([1., 2., 3., 4.]), torch.tensor([0.25, 0.5]))\n    tensor([1.7500, 2.5000])"),
+            out: Out::new(Accepts::Same, &["quantile() out tensor must be same dtype as the input tensor"]),
             dtypes: DTypes::of(&[DType::F32, DType::F64]),
             run: Run::Compose(|args| quantile(args, args.tensor(1)?, $nan)),
             derivative: Derivative::Composed,
@@ -42,6 +43,7 @@ macro_rules! quantiles {
             signature: "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
             doc: concat!($sentence, " at the fraction `q`.\n\n    >>> torch.", $name,
                 "(torch.tensor([1., 2., 3., 4.]), 0.5)\n    tensor(2.5000)"),
+            out: Out::new(Accepts::Same, &["quantile() out tensor must be same dtype as the input tensor"]),
             dtypes: DTypes::of(&[DType::F32, DType::F64]),
             run: Run::Compose(|args| {
                 let own = args.tensor(0)?;

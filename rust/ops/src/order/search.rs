@@ -7,9 +7,15 @@ use rushlight_cpu::order::Sortable;
 
 use crate::derive::Derivative;
 use crate::reduce::softmax::{prepared, settle, workplace};
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Args;
 
+const POSITIONS: Out = Out::new(
+    Accepts::Same,
+    &[
+        "torch.searchsorted(): output tensor's dtype is wrong, it can only be Int(int32) or Long(int64) depending on whether out_int32 flag is True, but we got output tensor's dtype {Out}",
+    ],
+);
 const WHY: Derivative = Derivative::NonDifferentiable("its result is a place");
 
 /// A row whose search a function reads out of the arguments.
@@ -24,12 +30,13 @@ macro_rules! search {
 
 pub static SEARCHSORTED: Row = Row {
     name: "searchsorted",
-    variants: Variants::FUNCTION.and(Variants::STRICT_OUT),
+    variants: Variants::FUNCTION.and(Variants::OUT),
     signature: "(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
     doc: "The places where elements of `input` would go into sorted lines so that these stay sorted; before equal elements, or with `right` behind them.
 
     >>> torch.searchsorted(torch.tensor([1, 3, 5]), torch.tensor([3, 6]))
     tensor([1, 3])",
+    out: POSITIONS,
     dtypes: DTypes::REAL,
     run: search!(searchsorted),
     derivative: WHY,
@@ -40,12 +47,13 @@ pub static SEARCHSORTED: Row = Row {
 
 pub static SEARCHSORTED_SCALAR: Row = Row {
     name: "searchsorted.Scalar",
-    variants: Variants::FUNCTION.and(Variants::STRICT_OUT),
+    variants: Variants::FUNCTION.and(Variants::OUT),
     signature: "(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
     doc: "The place where a number would go into a sorted line.
 
     >>> torch.searchsorted(torch.tensor([1, 3, 5]), 4)
     tensor(2)",
+    out: POSITIONS,
     dtypes: DTypes::REAL,
     run: search!(searchsorted),
     derivative: WHY,
@@ -67,12 +75,13 @@ pub static SEARCHSORTED_SCALAR: Row = Row {
 
 pub static BUCKETIZE: Row = Row {
     name: "bucketize",
-    variants: Variants::FUNCTION.and(Variants::STRICT_OUT),
+    variants: Variants::FUNCTION.and(Variants::OUT),
     signature: "(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
     doc: "The number of the interval between `boundaries` in which each element lies.
 
     >>> torch.bucketize(torch.tensor([3., 6.]), torch.tensor([1., 3., 5.]))
     tensor([1, 3])",
+    out: POSITIONS,
     dtypes: DTypes::REAL,
     run: search!(bucketize),
     derivative: WHY,
@@ -83,12 +92,13 @@ pub static BUCKETIZE: Row = Row {
 
 pub static BUCKETIZE_SCALAR: Row = Row {
     name: "bucketize.Scalar",
-    variants: Variants::FUNCTION.and(Variants::STRICT_OUT),
+    variants: Variants::FUNCTION.and(Variants::OUT),
     signature: "(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
     doc: "The number of the interval between `boundaries` in which a number lies.
 
     >>> torch.bucketize(3, torch.tensor([1, 3, 5]))
     tensor(1)",
+    out: POSITIONS,
     dtypes: DTypes::REAL,
     run: search!(bucketize),
     derivative: WHY,

@@ -9,12 +9,32 @@ use crate::derive::{Derivative, Saves, formula};
 use crate::reduce::along::{ORDERED, put_back, spread};
 use crate::reduce::extreme::SHARED_ALL;
 use crate::reduce::{Over, one_dim};
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Args;
+
+const OUT_KTH: Out = Out::new(
+    Accepts::Same,
+    &["output values must be of same type as input", "output indices must be of scalar type Long"],
+)
+.apart();
+const OUT_MEDIAN: Out = Out::new(
+    Accepts::Same,
+    &[
+        "Expected tensor for 'values' to have the same type as tensor for argument #2 'self'; but type torch.{Out}Tensor does not equal torch.{Result}Tensor (while checking arguments for median)",
+        "Expected tensor for argument #1 'indices' to have scalar type Long; but got torch.{Out}Tensor instead (while checking arguments for median)",
+    ],
+);
+const OUT_MODE: Out = Out::new(
+    Accepts::Same,
+    &[
+        "expected scalar type '{Result}' but got '{Out}' for values output",
+        "expected scalar type '{Result}' but got '{Out}' for indices output",
+    ],
+);
 
 pub static TOPK: Row = Row {
     name: "topk",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
     doc: "The `k` largest elements along `dim`, or the smallest, in order, and where they stand.
 
@@ -22,6 +42,7 @@ pub static TOPK: Row = Row {
     torch.return_types.topk(
     values=tensor([3, 2]),
     indices=tensor([0, 2]))",
+    out: Out::STRICT,
     dtypes: DTypes::REAL,
     run: Run::Kernel(Kernel {
         infer: |args| {
@@ -56,7 +77,7 @@ pub static TOPK: Row = Row {
 
 pub static KTHVALUE: Row = Row {
     name: "kthvalue",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
     doc: "The `k`-th smallest element along `dim`, counted from one, and where it stands.
 
@@ -64,6 +85,7 @@ pub static KTHVALUE: Row = Row {
     torch.return_types.kthvalue(
     values=tensor(2),
     indices=tensor(2))",
+    out: OUT_KTH,
     dtypes: DTypes::REAL,
     run: Run::Kernel(Kernel {
         infer: |args| {
@@ -114,6 +136,7 @@ pub static MEDIAN_DIM: Row = Row {
     torch.return_types.median(
     values=tensor([2]),
     indices=tensor([2]))",
+    out: OUT_MEDIAN,
     dtypes: DTypes::REAL,
     run: Run::Kernel(Kernel {
         infer: |args| infer_one(args, 1),
@@ -153,6 +176,7 @@ pub static NANMEDIAN_DIM: Row = Row {
     torch.return_types.nanmedian(
     values=tensor([2.]),
     indices=tensor([2]))",
+    out: OUT_MEDIAN,
     dtypes: DTypes::REAL,
     run: Run::Kernel(Kernel {
         infer: |args| infer_one(args, 1),
@@ -166,7 +190,7 @@ pub static NANMEDIAN_DIM: Row = Row {
 
 pub static MODE: Row = Row {
     name: "mode",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
     doc: "The most frequent element along `dim` (the smallest of several), and where it last stands.
 
@@ -174,6 +198,7 @@ pub static MODE: Row = Row {
     torch.return_types.mode(
     values=tensor(1),
     indices=tensor(2))",
+    out: OUT_MODE,
     dtypes: ORDERED,
     run: Run::Kernel(Kernel {
         infer: |args| infer_one(args, 1),

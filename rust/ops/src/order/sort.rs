@@ -9,12 +9,12 @@ use crate::derive::{Derivative, Saves, formula};
 use crate::reduce::along::{ORDERED, spread};
 use crate::reduce::one_dim;
 use crate::reduce::softmax::{lines, prepared};
-use crate::row::{Kernel, Row, Run, Spec, Variants};
+use crate::row::{Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 
 pub static SORT: Row = Row {
     name: "sort",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
     doc: "The elements along `dim` in order, and where each stood; equal ones keep their order, NaN is the largest.
 
@@ -22,6 +22,7 @@ pub static SORT: Row = Row {
     torch.return_types.sort(
     values=tensor([1, 2, 3]),
     indices=tensor([1, 2, 0]))",
+    out: Out::STRICT,
     dtypes: ORDERED,
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, 1),
@@ -38,7 +39,7 @@ pub static SORT: Row = Row {
 
 pub static SORT_STABLE: Row = Row {
     name: "sort.stable",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
     doc: "The elements along `dim` in order; equal ones keep theirs, whatever `stable` says.
 
@@ -46,6 +47,7 @@ pub static SORT_STABLE: Row = Row {
     torch.return_types.sort(
     values=tensor([2, 2, 1]),
     indices=tensor([0, 2, 1]))",
+    out: Out::STRICT,
     dtypes: ORDERED,
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, 2),
@@ -76,12 +78,13 @@ pub static ARGSORT: Row = Row {
 
 pub static ARGSORT_STABLE: Row = Row {
     name: "argsort.stable",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor",
     doc: "Where the elements stand that sorting along `dim` would put in order; equal ones keep theirs.
 
     >>> torch.argsort(torch.tensor([2, 1, 2]), stable=True)
     tensor([1, 0, 2])",
+    out: Out::EXACT,
     dtypes: ORDERED,
     run: Run::Compose(|args| places(args.tensor(0)?, args.int(2)?, args.bool(3)?)),
     derivative: Derivative::Composed,
@@ -96,13 +99,14 @@ pub static ARGSORT_STABLE: Row = Row {
 
 pub static MSORT: Row = Row {
     name: "msort",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self) -> Tensor",
     doc: "The elements in order along the first dimension.
 
     >>> torch.msort(torch.tensor([[3, 1], [2, 4]]))
     tensor([[2, 1],
             [3, 4]])",
+    out: Out::EXACT,
     dtypes: ORDERED,
     run: Run::Compose(|args| {
         let own = args.tensor(0)?;

@@ -1,13 +1,14 @@
 //! Elements without their repetitions.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::alloc::filled;
 use rushlight_core::{Bool, DType, Error, Result, dispatch};
 use rushlight_cpu::order::{Line, Ranked, Sortable, each_line};
 use rushlight_cpu::reduce::scan::Lines;
 
 use crate::derive::Derivative;
 use crate::reduce::along::ORDERED;
-use crate::row::{Row, Run, Variants};
+use crate::row::{DTypes, Row, Run, Variants};
 use crate::value::{Ints, Output};
 
 const WHY: Derivative = Derivative::NonDifferentiable("the number of its results depends on the values");
@@ -21,7 +22,7 @@ pub static UNIQUE: Row = Row {
 
     >>> torch._unique2(torch.tensor([3, 1, 1]), True, True, True)
     (tensor([1, 3]), tensor([1, 0, 0]), tensor([2, 1]))",
-    dtypes: ORDERED,
+    dtypes: ORDERED.and(DTypes::WIDE),
     run: Run::Body(|args| {
         let own = args.valued(0)?;
         if !args.row.dtypes.has(own.dtype()) {
@@ -43,7 +44,7 @@ pub static UNIQUE_CONSECUTIVE: Row = Row {
 
     >>> torch._unique_consecutive(torch.tensor([3, 1, 1, 3]), True, True)
     (tensor([3, 1, 3]), tensor([0, 1, 1, 2]), tensor([1, 2, 1]))",
-    dtypes: ORDERED,
+    dtypes: ORDERED.and(DTypes::WIDE),
     run: Run::Body(|args| {
         let own = args.valued(0)?;
         if !args.row.dtypes.has(own.dtype()) {
@@ -69,7 +70,7 @@ pub static UNIQUE_DIM: Row = Row {
     >>> torch._unique_dim(torch.tensor([[3, 1], [1, 2], [3, 1]]), 0)
     (tensor([[1, 2],
             [3, 1]]), tensor([1, 0, 1]), tensor([1, 2]))",
-    dtypes: ORDERED,
+    dtypes: ORDERED.and(DTypes::WIDE),
     run: Run::Body(|args| {
         let own = args.valued(0)?;
         if !args.row.dtypes.has(own.dtype()) {
@@ -92,7 +93,7 @@ fn distinct_slices(own: &Tensor, dim: usize, sorted: bool) -> Result<Output> {
     let n = line.sizes()[dim] as usize;
     let width = flat.numel().checked_div(n).unwrap_or(0);
     let pin = flat.storage().pin()?;
-    let keys: Vec<u64> = dispatch!(flat.dtype(), T in [u8, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {
+    let keys: Vec<u64> = dispatch!(flat.dtype(), T in [u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {
         // SAFETY: the tensor is contiguous and its elements lie in the pinned storage; foreign memory may be unaligned.
         let element = |i: usize| unsafe { pin.as_ptr().cast::<T>().offset(flat.layout().offset).add(i).read_unaligned() };
         (0..n * width).map(|i| element(i).key()).collect()
@@ -102,7 +103,7 @@ fn distinct_slices(own: &Tensor, dim: usize, sorted: bool) -> Result<Output> {
     if sorted {
         order.sort_by(|&a, &b| slice(a).cmp(slice(b)));
     }
-    let (mut firsts, mut lengths, mut places) = (Vec::new(), Vec::new(), vec![0i64; n]);
+    let (mut firsts, mut lengths, mut places) = (Vec::new(), Vec::new(), filled(0i64, n)?);
     for (at, &i) in order.iter().enumerate() {
         if at == 0 || slice(i) != slice(order[at - 1]) {
             firsts.push(i as i64);
@@ -123,8 +124,8 @@ fn distinct(own: &Tensor, sorted: bool, inverse: bool, counts: bool) -> Result<O
     let n = own.numel();
     let pin = flat.storage().pin()?;
     let offset = flat.layout().offset;
-    let found = std::sync::Mutex::new((Vec::new(), vec![0i64; if inverse { n } else { 0 }], Vec::new()));
-    dispatch!(own.dtype(), T in [u8, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {
+    let found = std::sync::Mutex::new((Vec::new(), filled(0i64, if inverse { n } else { 0 })?, Vec::new()));
+    dispatch!(own.dtype(), T in [u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {
         // SAFETY: the operand is contiguous; all of it is one line.
         unsafe {
             let from = pin.as_ptr().cast::<T>().offset(offset);

@@ -9,7 +9,7 @@ use super::numbers::{Analytic, ComplexMath, Narrow};
 use super::{UNARY, common};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
 use crate::value::{Output, Value};
 
 /// What activations have in common: they live in `nn.functional`, and many work in place.
@@ -25,6 +25,7 @@ const ACTIVATION: Row = Row {
 pub static RELU: Row = Row {
     name: "relu",
     aliases: &["nn.functional.relu"],
+    variants: Variants::BOTH.and(Variants::INPLACE),
     signature: "(Tensor self, bool inplace=False) -> Tensor",
     doc: "Each element, or zero where it is negative.
 
@@ -173,6 +174,7 @@ pub static GELU_ERF: Row = Row {
     namespace: "",
     signature: "(Tensor self) -> Tensor",
     doc: "`gelu` by the error function.",
+    out: Out::FOUND,
     run: common(tiles! {
         for<S> [f32, f64] (|x| x * 0.5 * (1.0 + S::erf(x * std::f64::consts::FRAC_1_SQRT_2 as T)))
     }),
@@ -189,6 +191,7 @@ pub static GELU_TANH: Row = Row {
     namespace: "",
     signature: "(Tensor self) -> Tensor",
     doc: "`gelu` by the hyperbolic tangent.",
+    out: Out::FOUND,
     run: common(tiles! {
         for<S> [f32, f64] (|x| {
             let inner = ROOT as T * x * (1.0 + CUBIC as T * x * x);
@@ -247,6 +250,7 @@ pub static SOFTPLUS: Row = Row {
 
     >>> torch.nn.functional.softplus(torch.tensor([-1., 2.]))
     tensor([0.3133, 2.1269])",
+    out: Out::FOUND,
     run: common(tiles! {
         for<S> [f32, f64] (|x; beta, threshold| {
             if x * beta > threshold { x } else { S::log1p(S::exp(x * beta)) / beta }
@@ -401,6 +405,7 @@ pub static HARDSHRINK: Row = Row {
 
     >>> torch.hardshrink(torch.tensor([-1., 0.25]))
     tensor([-1.,  0.])",
+    out: Out::FOUND,
     run: common(tiles! {
         for<S> [f32, f64] (|x; lambd| if x >= -lambd && x <= lambd { 0.0 } else { x })
     }),
@@ -420,6 +425,7 @@ pub static SOFTSHRINK: Row = Row {
 
     >>> torch.nn.functional.softshrink(torch.tensor([-1., 0.25, 2.]))
     tensor([-0.5000,  0.0000,  1.5000])",
+    out: Out::FOUND,
     run: common(tiles! {
         for<S> [f32, f64] (|x; lambd| if x > lambd { x - lambd } else if x < -lambd { x + lambd } else { x * 0.0 })
     }),
@@ -467,6 +473,7 @@ pub static LOGSIGMOID: Row = Row {
 
     >>> torch.nn.functional.logsigmoid(torch.tensor([-1., 2.]))
     tensor([-1.3133, -0.1269])",
+    out: Out::new(Accepts::Same, &["expected scalar type {Result} but found {Out}"]),
     run: common(tiles! {
         for<S> [f32, f64] (|x| (if x < 0.0 { x } else { 0.0 }) - S::log1p(S::exp(-x.abs())))
     }),

@@ -6,7 +6,7 @@ use rushlight_cpu::tiles;
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Pointwise, Promote, Row, Run, Variants};
+use crate::row::{DTypes, Out, Pointwise, Promote, Row, Run, Variants};
 use crate::value::{Args, Value};
 
 pub static ADD: Row = Row {
@@ -197,6 +197,7 @@ pub static NEG: Row = Row {
 
     >>> torch.neg(torch.tensor([1, -2]))
     tensor([-1,  2])",
+    out: Out::FOUND,
     dtypes: DTypes::NUMBERS,
     run: Run::Pointwise(Pointwise {
         promote: Promote::Common,

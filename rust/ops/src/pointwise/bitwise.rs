@@ -6,7 +6,7 @@ use rushlight_cpu::tiles;
 use super::numbers::Integer;
 use super::{UNARY, common};
 use crate::derive::Derivative;
-use crate::row::{DTypes, Row, Variants};
+use crate::row::{DTypes, Out, Row, Variants};
 
 /// Integers of all kinds, and bool.
 const BITS: DTypes = DTypes::INTS.and(DTypes::WIDE).and(DTypes::BOOL);
@@ -74,6 +74,7 @@ pub static BITWISE_NOT: Row = Row {
 
     >>> torch.bitwise_not(torch.tensor([0, 5]))
     tensor([-1, -6])",
+    out: Out::FOUND,
     dtypes: BITS,
     run: common(tiles! {
         for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x| !x);

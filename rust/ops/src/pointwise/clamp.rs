@@ -5,7 +5,7 @@ use rushlight_cpu::tiles;
 
 use super::{common, no_complex, with_numbers};
 use crate::derive::{Derivative, Saves, formula};
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{DTypes, Out, Row, Run, Variants};
 use crate::value::Args;
 
 /// What the rows that do the work have in common.
@@ -75,6 +75,7 @@ pub static BOTH: Row = Row {
     variants: Variants::FUNCTION,
     signature: "(Tensor self, Scalar min, Scalar max) -> Tensor",
     doc: "Limits elements to `min .. max`.",
+    out: Out::FOUND,
     run: with_numbers(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x; low, high| {
             let x = if x < low { low } else { x };
@@ -105,6 +106,7 @@ pub static CLAMP_MIN: Row = Row {
 
     >>> torch.clamp_min(torch.tensor([-2., 3.]), 0)
     tensor([0., 3.])",
+    out: Out::FOUND,
     run: with_numbers(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x; low| if x < low { low } else { x });
         for<S> [f32, f64] (|x; low| if x >= low || x.is_nan() { x } else { low });
@@ -127,6 +129,7 @@ pub static CLAMP_MAX: Row = Row {
 
     >>> torch.clamp_max(torch.tensor([-2., 3.]), 0)
     tensor([-2.,  0.])",
+    out: Out::FOUND,
     run: with_numbers(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x; high| if x > high { high } else { x });
         for<S> [f32, f64] (|x; high| if x <= high || x.is_nan() { x } else { high });

@@ -7,7 +7,7 @@ use rushlight_cpu::tiles;
 use super::{BINARY, UNARY, common, no_complex, question};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
 use crate::value::{Args, Output};
 
 const WHY: Derivative = Derivative::NonDifferentiable("its results are bool");
@@ -188,6 +188,7 @@ pub static ISPOSINF: Row = Row {
 
     >>> torch.isposinf(torch.tensor([float('-inf'), float('inf')]))
     tensor([False,  True])",
+    out: Out::new(Accepts::Same, &["{name} does not support non-boolean outputs."]),
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
     run: nature!(0, |x| x == T::INFINITY, |_z| false),
     check: Some(|args| no_complex(args, || Error::runtime("isposinf does not support complex inputs."))),
@@ -202,6 +203,7 @@ pub static ISNEGINF: Row = Row {
 
     >>> torch.isneginf(torch.tensor([float('-inf'), float('inf')]))
     tensor([ True, False])",
+    out: Out::new(Accepts::Same, &["{name} does not support non-boolean outputs."]),
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
     run: nature!(0, |x| x == T::NEG_INFINITY, |_z| false),
     check: Some(|args| no_complex(args, || Error::runtime("isneginf does not support complex inputs."))),

@@ -9,7 +9,7 @@ use rushlight_cpu::tiles;
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Kernel, Pointwise, Promote, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Pointwise, Promote, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 
 pub static CONJ_PHYSICAL: Row = Row {
@@ -20,6 +20,7 @@ pub static CONJ_PHYSICAL: Row = Row {
 
     >>> torch.conj_physical(torch.tensor([1 + 2j]))
     tensor([1.-2.j])",
+    out: Out::FOUND,
     run: Run::Compose(|args| conjugate(args.tensor(0)?).map(Output::Tensor)),
     derivative: Derivative::Composed,
     samples: &["t(2, 3)", "t()"],
@@ -222,6 +223,10 @@ pub static COMPLEX: Row = Row {
 
     >>> torch.complex(torch.tensor([1.]), torch.tensor([2.]))
     tensor([1.+2.j])",
+    out: Out::new(
+        Accepts::Same,
+        &["Expected object of scalar type {Result} but got scalar type {Out} for argument 'out'"],
+    ),
     dtypes: PARTS,
     run: Run::Kernel(Kernel {
         infer: infer_pair,
@@ -254,6 +259,10 @@ pub static POLAR: Row = Row {
 
     >>> torch.polar(torch.tensor([1.]), torch.tensor([0.]))
     tensor([1.+0.j])",
+    out: Out::new(
+        Accepts::Same,
+        &["Expected object of scalar type {Result} but got scalar type {Out} for argument 'out'"],
+    ),
     dtypes: PARTS,
     run: Run::Kernel(Kernel {
         infer: infer_pair,

@@ -363,6 +363,8 @@ pub fn zeta(s: f64, q: f64) -> f64 {
         14_101_100_039_391_805_440_000.0 / 77683.0,
         -1_693_824_136_731_743_669_452_800_000.0 / 236_364_091.0,
     ];
+    /// From here down the terms are summed as two tails instead of one by one.
+    const FAR: f64 = -64.0;
     if s == 1.0 {
         return f64::INFINITY;
     }
@@ -371,6 +373,11 @@ pub fn zeta(s: f64, q: f64) -> f64 {
     }
     if q <= 0.0 && q == q.floor() {
         return f64::INFINITY;
+    }
+    if q < FAR {
+        let rest = q - q.floor();
+        let sign = if s % 2.0 == 0.0 { 1.0 } else { -1.0 };
+        return zeta(s, rest) + sign * (zeta(s, 1.0 - rest) - zeta(s, 1.0 - q));
     }
     let mut sum = 0.0;
     let mut at = q;
@@ -404,9 +411,9 @@ pub fn zeta(s: f64, q: f64) -> f64 {
     sum
 }
 
-/// The `n`-th derivative of digamma, for n >= 1 and x where the zeta function has a value.
+/// The `n`-th derivative of digamma (beyond 170 the factorial is infinite), for n >= 1 and x where the zeta function has a value.
 pub fn polygamma(n: f64, x: f64) -> f64 {
-    let factorial = (1..=n as u32).fold(1.0, |product, k| product * f64::from(k));
+    let factorial = (1..=n.min(171.0) as u32).fold(1.0, |product, k| product * f64::from(k));
     let sign = if n % 2.0 == 0.0 { -1.0 } else { 1.0 };
     sign * factorial * zeta(n + 1.0, x)
 }

@@ -6,7 +6,7 @@ use rushlight_cpu::tiles;
 use super::numbers::Real;
 use super::{UNARY, common, no_complex};
 use crate::derive::{Derivative, Saves, formula};
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{DTypes, Out, Row, Run, Variants};
 
 const FLAT: Derivative = Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad().zeros_like())]);
 
@@ -16,6 +16,7 @@ pub static FLOOR: Row = Row {
 
     >>> torch.floor(torch.tensor([1.5, -1.5]))
     tensor([ 1., -2.])",
+    out: Out::FOUND,
     dtypes: DTypes::REAL,
     run: common(tiles! { for<S> [u8, i8, i16, i32, i64] (|x| x); for<S> [f32, f64] (|x| x.floor()) }),
     check: Some(|args| no_complex(args, || Error::not_implemented("floor is not supported for complex inputs"))),
@@ -32,6 +33,7 @@ pub static CEIL: Row = Row {
 
     >>> torch.ceil(torch.tensor([1.5, -1.5]))
     tensor([ 2., -1.])",
+    out: Out::FOUND,
     dtypes: DTypes::REAL,
     run: common(tiles! { for<S> [u8, i8, i16, i32, i64] (|x| x); for<S> [f32, f64] (|x| x.ceil()) }),
     check: Some(|args| no_complex(args, || Error::not_implemented("ceil is not supported for complex inputs"))),
@@ -49,6 +51,7 @@ pub static TRUNC: Row = Row {
 
     >>> torch.trunc(torch.tensor([1.5, -1.5]))
     tensor([ 1., -1.])",
+    out: Out::FOUND,
     dtypes: DTypes::REAL,
     run: common(tiles! { for<S> [u8, i8, i16, i32, i64] (|x| x); for<S> [f32, f64] (|x| x.trunc()) }),
     check: Some(|args| no_complex(args, || Error::not_implemented("trunc is not supported for complex inputs"))),
@@ -65,6 +68,7 @@ pub static FRAC: Row = Row {
 
     >>> torch.frac(torch.tensor([1.5, -1.5]))
     tensor([ 0.5000, -0.5000])",
+    out: Out::FOUND,
     dtypes: DTypes::FLOATS,
     run: common(tiles! { for<S> [f32, f64] (|x| x - x.trunc()) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad())]),
@@ -80,6 +84,7 @@ point, or before it if negative.
 
     >>> torch.round(torch.tensor([0.5, 1.5, 2.7]))
     tensor([0., 2., 3.])",
+    out: Out::FOUND,
     dtypes: DTypes::REAL,
     run: common(tiles! { for<S> [u8, i8, i16, i32, i64] (|x| x); for<S> [f32, f64] (|x| x.even()) }),
     check: Some(|args| no_complex(args, || Error::not_implemented("round is not supported for complex inputs"))),
@@ -132,6 +137,7 @@ const SCALED: Row = Row {
 pub static ROUND_AFTER: Row = Row {
     name: "_round_after",
     doc: "Each element rounded to a multiple of `1 / ten`.",
+    out: Out::FOUND,
     run: common(tiles! { for<S> [f32, f64] (|x; ten| (x * ten).even() / ten) }),
     reference: "np.round(self * ten) / ten",
     ..SCALED
@@ -140,6 +146,7 @@ pub static ROUND_AFTER: Row = Row {
 pub static ROUND_BEFORE: Row = Row {
     name: "_round_before",
     doc: "Each element rounded to a multiple of `ten`.",
+    out: Out::FOUND,
     run: common(tiles! { for<S> [f32, f64] (|x; ten| (x / ten).even() * ten) }),
     reference: "np.round(self / ten) * ten",
     ..SCALED

@@ -9,17 +9,18 @@ use rushlight_cpu::pointwise::{Lane, Tile, run};
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::promote::State;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Args;
 
 pub static WHERE: Row = Row {
     name: "where",
-    variants: Variants::FUNCTION.and(Variants::STRICT_OUT),
+    variants: Variants::FUNCTION.and(Variants::OUT),
     signature: "(Tensor condition, Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
     doc: "The elements of `self` where `condition` holds, elsewhere those of `other`; all three broadcast.
 
     >>> torch.where(torch.tensor([True, False]), torch.tensor([1, 2]), 0)
     tensor([1, 0])",
+    out: Out::new(Accepts::Same, &["Expected out type to be {Result} but got {Out}"]),
     dtypes: DTypes::ALL,
     run: Run::Kernel(Kernel { infer, cpu }),
     derivative: Derivative::Formulas(&[

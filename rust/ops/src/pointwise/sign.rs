@@ -8,7 +8,7 @@ use super::numbers::{Analytic, ComplexMath, Integer, Narrow, Real};
 use super::{BINARY, UNARY, common, float, no_complex, question};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Pointwise, Promote, Row, Run, Variants};
+use crate::row::{Accepts, DTypes, Out, Pointwise, Promote, Row, Run, Variants};
 
 pub static ABS: Row = Row {
     name: "abs",
@@ -17,6 +17,11 @@ pub static ABS: Row = Row {
 
     >>> torch.abs(torch.tensor([-1., 2.]))
     tensor([1., 2.])",
+    // The magnitude of a complex number is of another dtype anyway.
+    out: Out::new(
+        Accepts::CastIf(|args| args.tensor(0).is_ok_and(|own| own.dtype().is_complex())),
+        Out::FOUND.sentences,
+    ),
     dtypes: DTypes::NUMBERS,
     run: Run::Pointwise(Pointwise {
         promote: Promote::ComplexToReal,
@@ -39,6 +44,7 @@ pub static SIGN: Row = Row {
 
     >>> torch.sign(torch.tensor([-3., 0., 2.]))
     tensor([-1.,  0.,  1.])",
+    out: Out::FOUND,
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
     run: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x| x.sign());
@@ -63,6 +69,7 @@ pub static SGN: Row = Row {
 
     >>> torch.sgn(torch.tensor([3 + 4j]))
     tensor([0.6000+0.8000j])",
+    out: Out::FOUND,
     run: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x| x.sign());
         for<S> [f32, f64] (|x| x.sign());
@@ -89,6 +96,7 @@ pub static SIGNBIT: Row = Row {
 
     >>> torch.signbit(torch.tensor([-0., 1.]))
     tensor([ True, False])",
+    out: Out::new(Accepts::Same, &["{name} does not support non-boolean outputs."]),
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
     run: question(tiles! {
         for<S> [u8, i8, i16, i32, i64 => Bool] (|x| Bool::from(x.is_negative()));
@@ -127,6 +135,7 @@ pub static HEAVISIDE: Row = Row {
 
     >>> torch.heaviside(torch.tensor([-1., 0., 2.]), torch.tensor([0.5]))
     tensor([0.0000, 0.5000, 1.0000])",
+    out: Out::new(Accepts::Same, &["heaviside is not yet implemented for tensors with different dtypes."]),
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
     run: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x, y| if x == 0 { y } else { (x > 0) as T });

@@ -8,7 +8,7 @@ use super::common;
 use super::numbers::{Analytic, ComplexMath, Narrow};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
 use crate::value::Value;
 
 pub static LERP: Row = Row {
@@ -21,6 +21,7 @@ pub static LERP: Row = Row {
 
     >>> torch.lerp(torch.tensor([0., 2.]), torch.tensor([4., 4.]), 0.5)
     tensor([2., 3.])",
+    out: Out::new(Accepts::CastIf(|args| !args.has_tensor(2)), Out::FOUND.sentences),
     dtypes: DTypes::INEXACT,
     run: common(tiles! {
         for<S> [f32, f64] (|x, y, w| if w.abs() < 0.5 { x + w * (y - x) } else { y - (y - x) * (1.0 - w) });
@@ -164,6 +165,7 @@ pub static REPLACED: Row = Row {
     variants: Variants::FUNCTION,
     signature: "(Tensor self, float nan, float posinf, float neginf) -> Tensor",
     doc: "Replaces nan and the infinities.",
+    out: Out::new(Accepts::Same, &["nan_to_num: dtype of out: {Out} should be same as input: {Result}"]),
     run: common(tiles! {
         for<S> [f32, f64] (|x; nan, high, low| {
             if x.is_nan() { nan } else if x == T::INFINITY { high } else if x == T::NEG_INFINITY { low } else { x }

@@ -15,7 +15,7 @@ use super::softmax::{lines, prepared, settle, workplace};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::op;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output, Value};
 
 pub static CUMSUM: Row = Row {
@@ -26,6 +26,7 @@ pub static CUMSUM: Row = Row {
 
     >>> torch.cumsum(torch.tensor([1, 2, 3]), dim=0)
     tensor([1, 3, 6])",
+    out: Out::ASKED,
     run: Run::Kernel(Kernel { infer, cpu: |args, results| sums(args, &results[0]) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
         let dim = d.int(1);
@@ -45,6 +46,7 @@ pub static CUMPROD: Row = Row {
 
     >>> torch.cumprod(torch.tensor([1, 2, 3]), dim=0)
     tensor([1, 2, 6])",
+    out: Out::ASKED,
     run: Run::Kernel(Kernel { infer, cpu: |args, results| products(args, &results[0]) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
         let grad = d.grad();
@@ -74,7 +76,14 @@ pub static RECURRENCE: Row = Row {
     tensor([1., 4.])",
     dtypes: DTypes::INEXACT,
     run: Run::Kernel(Kernel {
-        infer: |args| Ok(vec![Spec::new(args.tensor(0)?.sizes(), args.tensor(0)?.dtype(), args.tensor(0)?)]),
+        infer: |args| {
+            let (own, factor) = (args.tensor(0)?, args.tensor(1)?);
+            if own.sizes() != factor.sizes() {
+                return Err(Error::runtime("a recurrence needs a factor for each element")
+                    .shapes([own.sizes().as_slice(), factor.sizes().as_slice()]));
+            }
+            Ok(vec![Spec::new(own.sizes(), own.dtype(), own)])
+        },
         cpu: |args, results| recurrence(args, &results[0]),
     }),
     derivative: Derivative::Formulas(&[
@@ -90,7 +99,7 @@ pub static RECURRENCE: Row = Row {
 
 pub static CUMMAX: Row = Row {
     name: "cummax",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int dim) -> (Tensor values, Tensor indices)",
     doc: "The largest element so far along `dim`, and where it stands (the last of equals).
 
@@ -98,6 +107,7 @@ pub static CUMMAX: Row = Row {
     torch.return_types.cummax(
     values=tensor([1., 3., 3.]),
     indices=tensor([0, 1, 1]))",
+    out: Out::new(Accepts::Same, &["expected scalar_type {Result} but found {Out}"]).apart(),
     dtypes: ORDERED,
     run: Run::Kernel(Kernel { infer: infer_best, cpu: |args, results| best(args, results, true) }),
     derivative: BEST,
@@ -108,7 +118,7 @@ pub static CUMMAX: Row = Row {
 
 pub static CUMMIN: Row = Row {
     name: "cummin",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int dim) -> (Tensor values, Tensor indices)",
     doc: "The smallest element so far along `dim`, and where it stands (the last of equals).
 
@@ -116,6 +126,7 @@ pub static CUMMIN: Row = Row {
     torch.return_types.cummin(
     values=tensor([3., 1., 1.]),
     indices=tensor([0, 1, 1]))",
+    out: Out::new(Accepts::Same, &["expected scalar_type {Result} but found {Out}"]).apart(),
     dtypes: ORDERED,
     run: Run::Kernel(Kernel { infer: infer_best, cpu: |args, results| best(args, results, false) }),
     derivative: BEST,
@@ -132,12 +143,13 @@ pub static LOGCUMSUMEXP: Row = Row {
 
     >>> torch.logcumsumexp(torch.tensor([0., 0., 0.]), dim=0)
     tensor([0.0000, 0.6931, 1.0986])",
-    dtypes: DTypes::FLOATS,
+    out: Out::new(Accepts::Same, &["expected scalar_type {Result} but found {Out}"]),
+    dtypes: DTypes::INEXACT,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
             super::one_dim(args, 1)?;
-            if !own.dtype().is_floating() {
+            if !own.dtype().is_differentiable() {
                 return Err(Error::not_implemented(format!(
                     "\"logcumsumexp_out_cpu\" not implemented for '{}'",
                     own.dtype().title()
@@ -148,7 +160,17 @@ pub static LOGCUMSUMEXP: Row = Row {
         cpu: |args, results| log_sums(args, &results[0]),
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
-        // sum over i >= k of g[i] exp(x[k] - y[i]), for positive and negative g apart, in logarithms.
+        if d.rank(0) == 0 {
+            return d.grad();
+        }
+        // sum over i >= k of g[i] exp(x[k] - y[i]), in logarithms: for positive and negative g apart, where they are real.
+        let running = |logs: Expr| {
+            along(logs, d.int(1), |logs, axis| flipped(&op!(LOGCUMSUMEXP, &flipped(logs, axis)?, axis)?, axis))
+        };
+        if d.facts(0).is_some_and(|facts| facts.dtype.is_complex()) {
+            let logs = d.grad().equals(0.0).choose(f64::from(f32::MIN), d.grad().log()) - d.result().conj();
+            return (running(logs) + d.input(0).conj()).exp();
+        }
         let lowest = match d.facts(0).map(|facts| facts.dtype) {
             Some(DType::F64) => f64::MIN,
             Some(DType::F16) => -65504.0,
@@ -157,9 +179,7 @@ pub static LOGCUMSUMEXP: Row = Row {
         let side = |sign: f64| {
             let grad = d.grad() * sign;
             let logs = grad.clone().above(0i64).choose(grad.log(), lowest) - d.result();
-            let sums =
-                along(logs, d.int(1), |logs, axis| flipped(&op!(LOGCUMSUMEXP, &flipped(logs, axis)?, axis)?, axis));
-            (sums + d.input(0)).exp()
+            (running(logs) + d.input(0)).exp()
         };
         side(1.0) - side(-1.0)
     })]),
@@ -171,12 +191,17 @@ pub static LOGCUMSUMEXP: Row = Row {
 
 pub static DIFF: Row = Row {
     name: "diff",
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
     doc: "The differences of neighbours along `dim`, `n` times over.
 
     >>> torch.diff(torch.tensor([1, 3, 2]))
     tensor([ 2, -1])",
+    out: Out::new(
+        Accepts::CastIf(|args| args.int(1).is_ok_and(|n| n > 0)),
+        &["expected scalar_type {Result} but found {Out}"],
+    )
+    .apart(),
     run: Run::Compose(|args| {
         let own = args.tensor(0)?;
         if own.rank() == 0 {
@@ -347,6 +372,9 @@ fn products(args: &Args, result: &Tensor) -> Result<()> {
 
 /// Largest and rest apart: `a.0 + log(a.1)`, so that nothing overflows.
 fn log_sums(args: &Args, result: &Tensor) -> Result<()> {
+    if result.dtype().is_complex() {
+        return complex_log_sums(args, result);
+    }
     scanned!(args, result, 1, [f32 => (f64, f64), f64 => (f64, f64)], (f64::NEG_INFINITY, 0.0),
         |(top, sum), x| {
             let x = f64::from(x);
@@ -361,6 +389,24 @@ fn log_sums(args: &Args, result: &Tensor) -> Result<()> {
             }
         },
         |(top, sum)| (top + Base::log(sum)) as T)
+}
+
+/// The largest real part so far is taken out of the sum.
+fn complex_log_sums(args: &Args, result: &Tensor) -> Result<()> {
+    scanned!(args, result, 1, [c64 => (f64, c128), c128 => (f64, c128)], (f64::NEG_INFINITY, c128::default()),
+        |(top, sum), x| {
+            let (re, im) = (f64::from(x.re), f64::from(x.im));
+            if re == f64::NEG_INFINITY {
+                (top, sum)
+            } else if re > top && re.is_finite() {
+                (re, sum * (top - re).exp() + c128::from_polar(1.0, im))
+            } else if top == f64::NEG_INFINITY {
+                (0.0, c128::from_polar(re.exp(), im))
+            } else {
+                (top, sum + c128::from_polar((re - top).exp(), im))
+            }
+        },
+        |(top, sum)| T::new((top + sum.norm().ln()) as _, sum.arg() as _))
 }
 
 fn recurrence(args: &Args, result: &Tensor) -> Result<()> {

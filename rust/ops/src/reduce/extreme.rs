@@ -9,11 +9,11 @@ use super::{Over, restored};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::pointwise::compare::{EQ, ISNAN, MAXIMUM, MINIMUM};
-use crate::row::{Kernel, Row, Run, Spec, Variants};
+use crate::row::{Accepts, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 
 /// What the rows below have in common; those of other variants say so.
-const ORDER: Row = Row { variants: Variants::BOTH.and(Variants::STRICT_OUT), dtypes: ORDERED, ..Row::BASE };
+const ORDER: Row = Row { variants: Variants::BOTH.and(Variants::OUT), out: Out::STRICT, dtypes: ORDERED, ..Row::BASE };
 
 pub static MAX_DIM: Row = Row {
     name: "max.dim",
@@ -38,7 +38,7 @@ pub static MAX_DIM: Row = Row {
 
 pub static MAX: Row = Row {
     name: "max",
-    variants: Variants::BOTH.and(Variants::OUT),
+    out: Out::CAST,
     signature: "(Tensor self) -> Tensor",
     doc: "The largest element; NaN is the largest of all. Equal ones share the gradient.
 
@@ -62,7 +62,7 @@ pub static MAX: Row = Row {
 
 pub static MAX_OTHER: Row = Row {
     name: "max.other",
-    variants: Variants::BOTH.and(Variants::OUT),
+    out: Out::CAST,
     signature: "(Tensor self, Tensor other) -> Tensor",
     doc: "The larger of two elements, as `maximum`.
 
@@ -98,7 +98,7 @@ pub static MIN_DIM: Row = Row {
 
 pub static MIN: Row = Row {
     name: "min",
-    variants: Variants::BOTH.and(Variants::OUT),
+    out: Out::CAST,
     signature: "(Tensor self) -> Tensor",
     doc: "The smallest element; NaN is the smallest of all. Equal ones share the gradient.
 
@@ -122,7 +122,7 @@ pub static MIN: Row = Row {
 
 pub static MIN_OTHER: Row = Row {
     name: "min.other",
-    variants: Variants::BOTH.and(Variants::OUT),
+    out: Out::CAST,
     signature: "(Tensor self, Tensor other) -> Tensor",
     doc: "The smaller of two elements, as `minimum`.
 
@@ -137,6 +137,12 @@ pub static MIN_OTHER: Row = Row {
 
 pub static AMAX: Row = Row {
     name: "amax",
+    out: Out::new(
+        Accepts::Same,
+        &[
+            "Expected the dtype for input and out to match, but got {Result} for input's dtype and {Out} for out's dtype.",
+        ],
+    ),
     signature: "(Tensor self, int[] dim=[], bool keepdim=False) -> Tensor",
     doc: "The largest elements along one or several dimensions; equal ones share the gradient.
 
@@ -155,6 +161,12 @@ pub static AMAX: Row = Row {
 
 pub static AMIN: Row = Row {
     name: "amin",
+    out: Out::new(
+        Accepts::Same,
+        &[
+            "Expected the dtype for input and out to match, but got {Result} for input's dtype and {Out} for out's dtype.",
+        ],
+    ),
     signature: "(Tensor self, int[] dim=[], bool keepdim=False) -> Tensor",
     doc: "The smallest elements along one or several dimensions; equal ones share the gradient.
 

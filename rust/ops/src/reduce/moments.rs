@@ -37,7 +37,7 @@ macro_rules! family {
 
         pub static $dim: Row = Row {
             name: concat!($name, ".dim"),
-            variants: Variants::BOTH.and(Variants::OUT),
+            variants: if $mean { Variants::BOTH } else { Variants::BOTH.and(Variants::OUT) },
             signature: concat!("(Tensor self, int[]? dim, bool unbiased=True, bool keepdim=False) -> ", $returns),
             doc: concat!(
                 $sentence,
@@ -62,7 +62,7 @@ macro_rules! family {
 
         pub static $correction: Row = Row {
             name: concat!($name, ".correction"),
-            variants: Variants::BOTH.and(Variants::OUT),
+            variants: if $mean { Variants::BOTH } else { Variants::BOTH.and(Variants::OUT) },
             signature: concat!(
                 "(Tensor self, int[]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> ",
                 $returns

@@ -11,7 +11,7 @@ use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::pointwise::compare::ISNAN;
 use crate::pointwise::power::POW;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output, Value};
 
 pub static VECTOR_NORM: Row = Row {
@@ -28,6 +28,7 @@ pub static VECTOR_NORM: Row = Row {
 
     >>> torch.linalg.vector_norm(torch.tensor([3., 4.]))
     tensor(5.)",
+    out: Out::EXACT,
     dtypes: DTypes::INEXACT,
     run: Run::Kernel(Kernel { infer, cpu: run }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), gradient)]),
@@ -134,6 +135,7 @@ pub static RENORM: Row = Row {
     >>> torch.renorm(torch.tensor([[3., 4.], [0., 1.]]), 2, 0, 1)
     tensor([[0.6000, 0.8000],
             [0.0000, 1.0000]])",
+    out: Out::EXACT,
     dtypes: DTypes::INEXACT,
     run: Run::Compose(|args| {
         let own = args.tensor(0)?;

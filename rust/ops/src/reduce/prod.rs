@@ -9,7 +9,7 @@ use rushlight_cpu::reduce::Fold;
 use super::{Over, restored};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{Kernel, Row, Run, Variants};
+use crate::row::{Kernel, Out, Row, Run, Variants};
 use crate::value::Args;
 
 pub static PROD: Row = Row {
@@ -37,6 +37,7 @@ pub static PROD_DIM: Row = Row {
 
     >>> torch.prod(torch.tensor([[1., 2.], [3., 4.]]), 1)
     tensor([ 2., 12.])",
+    out: Out::ASKED,
     run: Run::Kernel(Kernel {
         infer: |args| Ok(vec![Over::of(args, 1)?.spec(args, super::sum::result_dtype(args, 3)?)?]),
         cpu: |args, results| run(args, Over::of(args, 1)?, results),

@@ -7,7 +7,7 @@ use rushlight_cpu::reduce::softmax::{backward, forward};
 
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Args;
 
 pub static SOFTMAX: Row = Row {
@@ -23,6 +23,7 @@ The largest element is taken away first, so that nothing overflows.
 
     >>> torch.softmax(torch.tensor([0., 0., 0., 0.]), dim=0)
     tensor([0.2500, 0.2500, 0.2500, 0.2500])",
+    out: Out::EXACT,
     dtypes: DTypes::FLOATS,
     run: Run::Kernel(Kernel { infer, cpu: |args, results| run(args, &results[0], false) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| fused(d, &SOFTMAX_BACKWARD))]),
@@ -43,6 +44,7 @@ pub static LOG_SOFTMAX: Row = Row {
 
     >>> torch.log_softmax(torch.tensor([0., 0.]), dim=0)
     tensor([-0.6931, -0.6931])",
+    out: Out::EXACT,
     dtypes: DTypes::FLOATS,
     run: Run::Kernel(Kernel { infer, cpu: |args, results| run(args, &results[0], true) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| fused(d, &LOG_SOFTMAX_BACKWARD))]),
@@ -153,8 +155,12 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
 }
 
 fn infer_backward(args: &Args) -> Result<Vec<Spec>> {
-    let own = args.tensor(0)?;
+    let (own, output) = (args.tensor(0)?, args.tensor(1)?);
     super::one_dim(args, 2)?;
+    if own.sizes() != output.sizes() {
+        return Err(Error::runtime("a gradient and its output differ in shape")
+            .shapes([own.sizes().as_slice(), output.sizes().as_slice()]));
+    }
     Ok(vec![Spec::new(own.sizes(), args.dtype(3).unwrap_or(own.dtype()), own)])
 }
 
@@ -203,7 +209,8 @@ fn run(args: &Args, result: &Tensor, log: bool) -> Result<()> {
     unsafe {
         match compute {
             DType::F64 => forward(lines, to.as_ptr().cast::<f64>(), from.as_ptr().cast::<f64>().offset(offset), log),
-            _ => forward(lines, to.as_ptr().cast::<f32>(), from.as_ptr().cast::<f32>().offset(offset), log),
+            DType::F32 => forward(lines, to.as_ptr().cast::<f32>(), from.as_ptr().cast::<f32>().offset(offset), log),
+            _ => return Err(crate::call::not_implemented(args.row, compute)),
         }
     }
     settle(&place, result)
@@ -227,13 +234,14 @@ fn run_backward(args: &Args, result: &Tensor, log: bool) -> Result<()> {
                 y.as_ptr().cast::<f64>().offset(yo),
                 log,
             ),
-            _ => backward(
+            DType::F32 => backward(
                 lines,
                 to.as_ptr().cast::<f32>(),
                 g.as_ptr().cast::<f32>().offset(go),
                 y.as_ptr().cast::<f32>().offset(yo),
                 log,
             ),
+            _ => return Err(crate::call::not_implemented(args.row, compute)),
         }
     }
     settle(&place, result)

@@ -8,7 +8,7 @@ use rushlight_cpu::reduce::Fold;
 use super::{Over, expand, restored};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 
 pub static SUM: Row = Row {
@@ -41,6 +41,7 @@ pub static SUM_DIM: Row = Row {
 
     >>> torch.sum(torch.tensor([[1., 2.], [3., 4.]]), dim=1)
     tensor([3., 7.])",
+    out: Out::ASKED,
     dtypes: DTypes::ALL,
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, Over::of(args, 1)?, 3),
@@ -70,11 +71,16 @@ pub static NANSUM: Row = Row {
 
     >>> torch.nansum(torch.tensor([1., float('nan'), 2.]))
     tensor(3.)",
+    out: Out::ASKED,
     dtypes: DTypes::REAL.and(DTypes::BOOL),
     run: Run::Kernel(Kernel {
         infer: |args| {
-            if args.tensor(0)?.dtype().is_complex() {
+            let own = args.tensor(0)?.dtype();
+            if own.is_complex() {
                 return Err(Error::runtime("nansum on CPU does not support complex inputs"));
+            }
+            if let Some(asked) = args.dtype(3).filter(|asked| own.is_floating() && !asked.is_floating()) {
+                return Err(crate::call::not_implemented(args.row, asked));
             }
             infer(args, Over::of(args, 1)?, 3)
         },
@@ -106,6 +112,7 @@ pub static MEAN: Row = Row {
 
     >>> torch.mean(torch.tensor([1., 2., 6.]))
     tensor(3.)",
+    out: Out::new(Accepts::Cast, &["{name}.dtype_out(): input types can't be cast to the desired output type {Out}"]),
     dtypes: DTypes::INEXACT,
     run: Run::Kernel(Kernel {
         infer: |args| Ok(vec![Over::all(args)?.spec(args, mean_dtype(args, 1)?)?]),

@@ -7,12 +7,16 @@ use rushlight_cpu::reduce::Fold;
 
 use super::Over;
 use crate::derive::Derivative;
-use crate::row::{Kernel, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Args;
 
 /// What `all` and `any` have in common.
 const TRUTH: Row = Row {
-    variants: Variants::BOTH.and(Variants::STRICT_OUT),
+    variants: Variants::BOTH.and(Variants::OUT),
+    out: Out::new(
+        Accepts::Also(DTypes::of(&[DType::Bool, DType::U8])),
+        &["{name} only supports bool tensor for result, got: {Out}"],
+    ),
     derivative: Derivative::NonDifferentiable("its result is a truth value"),
     ..Row::BASE
 };

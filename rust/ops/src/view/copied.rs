@@ -5,7 +5,7 @@ use rushlight_core::Result;
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::op;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{DTypes, Out, Row, Run, Variants};
 use crate::value::{Args, Output};
 use crate::view::{diagonal, expand, narrow, reshape, split, squeeze, strided, transpose, unfold};
 
@@ -31,6 +31,7 @@ macro_rules! copies {
             name: $name,
             variants: $variants,
             signature: $signature,
+            out: Out::STRICT,
             doc: concat!("The view of the same name, copied into memory of its own.\n\n", $example),
             dtypes: DTypes::ALL,
             run: Run::Compose(|args| copied(&$view, args)),
@@ -42,7 +43,7 @@ macro_rules! copies {
     )*};
 }
 
-const PLAIN: Variants = Variants::FUNCTION.and(Variants::STRICT_OUT);
+const PLAIN: Variants = Variants::FUNCTION.and(Variants::OUT);
 const LIST: Variants = Variants::FUNCTION;
 
 copies! {
@@ -78,7 +79,7 @@ copies! {
         "    >>> torch.expand_copy(torch.tensor([[1], [2]]), (2, 3))
     tensor([[1, 1, 1],
             [2, 2, 2]])";
-    NARROW "narrow_copy" "(Tensor self, int dim, int start, int length) -> Tensor" narrow::NARROW, Variants::BOTH.and(Variants::STRICT_OUT),
+    NARROW "narrow_copy" "(Tensor self, int dim, int start, int length) -> Tensor" narrow::NARROW, Variants::BOTH.and(Variants::OUT),
         &["t(3), 0, 1, 2", "t(2, 3), -1, -2, 2"],
         &[
             ("t(4), 0, 3, 2", "RuntimeError", "start (3) + length (2) exceeds dimension size (4)."),
@@ -114,7 +115,7 @@ copies! {
         ],
         "    >>> torch.split_copy(torch.arange(5), 2)
     (tensor([0, 1]), tensor([2, 3]), tensor([4]))";
-    SPLIT_WITH_SIZES "split_with_sizes_copy" "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]" split::SPLIT_WITH_SIZES, Variants::FUNCTION.and(Variants::STRICT_OUT),
+    SPLIT_WITH_SIZES "split_with_sizes_copy" "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]" split::SPLIT_WITH_SIZES, Variants::FUNCTION.and(Variants::OUT),
         &["t(4), (1, 3)", "t(2, 4), (0, 4), 1"],
         &[
             ("t(5), [2, 2]", "RuntimeError", "split_with_sizes expects split_sizes to sum exactly to 5 (input tensor's size at dimension 0), but got split_sizes=[2, 2]"),
@@ -149,7 +150,7 @@ copies! {
         "    >>> torch.transpose_copy(torch.tensor([[1, 2], [3, 4]]), 0, 1)
     tensor([[1, 3],
             [2, 4]])";
-    UNBIND "unbind_copy" "(Tensor self, int dim=0) -> Tensor[]" narrow::UNBIND, Variants::FUNCTION.and(Variants::STRICT_OUT),
+    UNBIND "unbind_copy" "(Tensor self, int dim=0) -> Tensor[]" narrow::UNBIND, Variants::FUNCTION.and(Variants::OUT),
         &["t(2, 3)", "t(2, 3), 1"],
         &[
             ("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)"),

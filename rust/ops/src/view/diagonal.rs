@@ -37,7 +37,9 @@ pub fn diagonal_at(own: &Layout, offset: i64, first: i64, second: i64) -> Result
         return Err(Error::runtime(format!("diagonal dimensions cannot be identical {first}, {second}")));
     }
     let (rows, columns) = (own.sizes[a], own.sizes[b]);
-    let length = if offset >= 0 { rows.min(columns - offset) } else { columns.min(rows + offset) }.max(0);
+    let length =
+        if offset >= 0 { rows.min(columns.saturating_sub(offset)) } else { columns.min(rows.saturating_add(offset)) }
+            .max(0);
     let mut view = own.clone();
     if length > 0 {
         view.offset += if offset >= 0 { offset * own.strides[b] } else { -offset * own.strides[a] };

@@ -51,8 +51,14 @@ fn pieces_of(own: &Layout, dim: usize, step: isize) -> Result<Vec<Layout>> {
         }
         return Ok(vec![own.clone()]);
     }
-    let count = ((size + step - 1) / step).max(1);
+    let count = (size.saturating_add(step - 1) / step).max(1);
+    room_for_pieces(count as i64)?;
     Ok((0..count).map(|piece| own.slice(dim, piece * step, step.min(size - piece * step), 1)).collect())
+}
+
+/// Refuses more pieces than there is memory for; each costs a tensor and its Python object.
+fn room_for_pieces(count: i64) -> Result<()> {
+    rushlight_core::alloc::list::<[u8; 512]>(count as usize).map(drop)
 }
 
 /// The pieces' gradients, joined again along `dim`.
@@ -117,18 +123,19 @@ fn by_sizes(tensor: &Tensor, sizes: &[i64], dim: i64) -> Result<Vec<Layout>> {
         return Err(Error::runtime("split expects at least a 1-dimensional tensor"));
     }
     let dim = wrap_dim(dim, own.rank())?;
-    let mut start = 0;
-    let mut views = Vec::with_capacity(sizes.len());
-    for &length in sizes {
-        if length < 0 {
-            return Err(Error::runtime(format!(
-                "split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={}",
-                Shape(&to_dims(sizes))
-            )));
-        }
-        views.push(own.slice(dim, start, length as isize, 1));
-        start = start.saturating_add(length as isize);
+    if sizes.iter().any(|&length| length < 0) {
+        return Err(Error::runtime(format!(
+            "split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={}",
+            Shape(&to_dims(sizes))
+        )));
     }
+    let mut start = 0isize;
+    let piece = |&length: &i64| {
+        let view = own.slice(dim, start, length as isize, 1);
+        start = start.saturating_add(length as isize);
+        view
+    };
+    let views: Vec<Layout> = sizes.iter().map(piece).collect();
     if start != own.sizes[dim] {
         return Err(Error::runtime(format!(
             "split_with_sizes expects split_sizes to sum exactly to {} (input tensor's size at dimension {dim}), but got split_sizes={}",
@@ -157,8 +164,9 @@ pub static CHUNK: Row = Row {
         }
         let dim = wrap_dim(args.int(2)?, tensor.rank())?;
         let size = tensor.sizes()[dim] as i64;
-        let step = (size + chunks - 1) / chunks;
+        let step = size.saturating_add(chunks - 1) / chunks;
         if step == 0 {
+            room_for_pieces(chunks)?;
             let sizes = Ints::from_elem(0, chunks as usize);
             return SPLIT_WITH_SIZES.call([tensor.into(), Value::Ints(sizes), Value::Int(dim as i64)]);
         }
@@ -249,6 +257,7 @@ fn sections(tensor: &Tensor, count: i64, dim: i64) -> Result<Vec<Tensor>> {
     if count <= 0 {
         return Err(Error::runtime(format!("number of sections must be larger than 0, got {count}")));
     }
+    room_for_pieces(count)?;
     let (size, count) = (tensor.sizes()[dim], count as isize);
     let start = |piece: isize| piece * (size / count) + piece.min(size % count);
     (0..count)

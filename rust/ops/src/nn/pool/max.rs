@@ -49,8 +49,13 @@ pub static MAX_POOL: Row = Row {
             let input = plain(args.tensor(0)?, results[0].dtype())?;
             let lists = [args.ints(1)?, args.ints(2)?, args.ints(3)?, args.ints(4)?];
             let dims = lists[0].len();
+            if results[0].numel() == 0 {
+                return Ok(());
+            }
             let space = |tensor: &Tensor| tensor.sizes()[tensor.rank() - dims..].to_vec();
-            if dims == 0 || dims > 3 || lists.iter().any(|list| list.len() != dims || list.iter().any(|&n| n < 0)) {
+            let narrow = |n: &i64| (0..=i64::from(i32::MAX)).contains(n);
+            let each = lists.iter().copied().chain([args.ints(5)?]);
+            if dims == 0 || dims > 3 || each.into_iter().any(|list| list.len() != dims || !list.iter().all(narrow)) {
                 return Err(unfit(&input));
             }
             let axes = axes(&space(&input), &space(&results[0]), lists);
@@ -59,13 +64,11 @@ pub static MAX_POOL: Row = Row {
             }
             let count = count_planes(&input, dims);
             let (from, best, places) = (input.storage().pin()?, results[0].storage().pin()?, results[1].storage().pin()?);
-            if results[0].numel() > 0 {
-                // SAFETY: row-major operands, pinned, of the sizes that the axes say; the results are fresh.
-                unsafe {
-                    let (best, places) = (address(&best, &results[0]), address(&places, &results[1]));
-                    max(input.dtype(), &axes, count, address(&from, &input), best, places.cast())
-                };
-            }
+            // SAFETY: row-major operands, pinned, of the sizes that the axes say; the results are fresh.
+            unsafe {
+                let (best, places) = (address(&best, &results[0]), address(&places, &results[1]));
+                max(input.dtype(), &axes, count, address(&from, &input), best, places.cast())
+            };
             Ok(())
         },
     }),

@@ -9,7 +9,7 @@ use super::{MEANT, Plan, by_axis, computed, count_planes, shown, unfit, with_spa
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::nn::{refused, zeros_like_input};
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Ints, Output, Value};
 
 /// Means over windows; the last arguments say the windows, so that forward and spreading agree.
@@ -93,7 +93,7 @@ pub static SPREAD: Row = Row {
 fn means(args: &Args, input: &Tensor) -> Result<Means> {
     let (starts, ends, lengths, output) = (args.ints(1)?, args.ints(2)?, args.ints(3)?, args.ints(4)?);
     let sizes = input.sizes();
-    let windows = output.iter().sum::<i64>() as usize;
+    let windows = output.iter().fold(0i64, |sum, &n| sum.saturating_add(n)) as usize;
     if output.is_empty() || output.len() > sizes.len().min(3) || output.iter().any(|&n| n < 0) {
         return Err(unfit(input));
     }
@@ -185,14 +185,15 @@ fn avg_pool(args: &Args, dims: usize) -> Result<Output> {
 }
 
 macro_rules! avg_rows {
-    ($($row:ident $name:literal $aliases:expr, $dims:literal $divisor:literal $sample:expr, $errors:expr, $doc:literal $example:literal;)*) => {$(
+    ($($row:ident $name:literal $aliases:expr, $variants:expr, $dims:literal $divisor:literal $sample:expr, $errors:expr, $doc:literal $example:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
             aliases: $aliases,
             namespace: "nn.functional",
-            variants: Variants::FUNCTION.and(Variants::OUT),
+            variants: $variants,
             signature: concat!("(Tensor self, int[] kernel_size, int[]? stride=None, int[] padding=0, bool ceil_mode=False, bool count_include_pad=True", $divisor, ") -> Tensor"),
             doc: concat!("The mean of each window of ", $doc, "; zeros around the input count unless `count_include_pad` is false.\n\n", $example),
+            out: Out::EXACT,
             dtypes: MEANT,
             run: Run::Compose(|args| avg_pool(args, $dims)),
             derivative: Derivative::Composed,
@@ -204,8 +205,10 @@ macro_rules! avg_rows {
     )*};
 }
 
+const WITH_OUT: Variants = Variants::FUNCTION.and(Variants::OUT);
+
 avg_rows! {
-    AVG_POOL1D "avg_pool1d" &["avg_pool1d"], 1 "" &["t(2, 3, 8), 2", "t(3, 8), 3, 2, 1, True, False"],
+    AVG_POOL1D "avg_pool1d" &["avg_pool1d"], Variants::FUNCTION, 1 "" &["t(2, 3, 8), 2", "t(3, 8), 3, 2, 1, True, False"],
         &[
             ("t(1, 2, 3), 4", "RuntimeError", "Given input size: (2x1x3). Calculated output size: (2x1x0). Output size is too small"),
             ("t(3), 2", "RuntimeError", "Expected 2 to 3 dimensions, but got 1-dimensional tensor for argument #1 'self' (while checking arguments for avg_pool1d)"),
@@ -217,7 +220,7 @@ avg_rows! {
         "sequences `(N, C, L)` or `(C, L)`"
         "    >>> torch.nn.functional.avg_pool1d(torch.tensor([[1., 3., 2., 0.]]), 2)
     tensor([[2., 1.]])";
-    AVG_POOL2D "avg_pool2d" &[], 2 ", int? divisor_override=None" &["t(2, 3, 4, 6), 2", "t(3, 7, 7), 3, 2, 1, True, False"],
+    AVG_POOL2D "avg_pool2d" &[], WITH_OUT, 2 ", int? divisor_override=None" &["t(2, 3, 4, 6), 2", "t(3, 7, 7), 3, 2, 1, True, False"],
         &[
             ("t(1, 2, 3, 3), 4", "RuntimeError", "Given input size: (2x3x3). Calculated output size: (2x0x0). Output size is too small"),
             ("t(1, 2, 0, 5), 2", "RuntimeError", "Expected 3D or 4D (batch mode) tensor with optional 0 dim batch size for input, but got:[1, 2, 0, 5]"),
@@ -227,7 +230,7 @@ avg_rows! {
         "images `(N, C, H, W)` or `(C, H, W)`"
         "    >>> torch.nn.functional.avg_pool2d(torch.tensor([[[1., 3.], [2., 0.]]]), 2)
     tensor([[[1.5000]]])";
-    AVG_POOL3D "avg_pool3d" &[], 3 ", int? divisor_override=None" &["t(2, 3, 4, 4, 4), 2"],
+    AVG_POOL3D "avg_pool3d" &[], WITH_OUT, 3 ", int? divisor_override=None" &["t(2, 3, 4, 4, 4), 2"],
         &[
             ("t(1, 2, 3, 5, 5), (4, 1, 1)", "RuntimeError", "input image (T: 3 H: 5 W: 5) smaller than kernel size (kT: 4 kH: 1 kW: 1)"),
             ("t(3), 2", "RuntimeError", "non-empty 4D or 5D (batch mode) tensor expected for input"),
@@ -287,6 +290,8 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
             sizes.len() - dims + at
         )));
     }
+    let count = output.iter().fold(0i64, |sum, &n| sum.saturating_add(n));
+    rushlight_core::alloc::list::<[Window; 2]>(count as usize)?;
     let mut windows = Windows { output: output.clone(), ..Windows::default() };
     for dim in 0..dims {
         let (size, count) = (input.sizes()[rank - dims + dim] as i64, output[dim]);

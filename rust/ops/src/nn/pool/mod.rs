@@ -117,6 +117,10 @@ impl Plan {
         if rank != dims + 1 && rank != dims + 2 {
             return Err(wrong_rank(args, rank, dims));
         }
+        // torch's kernels count in 32 bits; so far no sum below can overflow.
+        if [&kernel, &stride, &padding, &dilation].into_iter().flatten().any(|&n| i32::try_from(n).is_err()) {
+            return Err(Error::runtime("value cannot be converted to type int without overflow"));
+        }
         if stride.contains(&0) {
             return Err(Error::runtime("stride should not be zero"));
         }

@@ -1,0 +1,126 @@
+//! Each of the three operations against its definition, over strides, dilations, paddings, groups and element types.
+
+use rushlight_core::DType;
+use rushlight_core::dtype::{c64, c128};
+
+use super::*;
+
+/// Small whole numbers, so that every dtype's sums are exact.
+fn values(count: usize, seed: &mut u64, complex: bool) -> Vec<c128> {
+    let mut next = || {
+        *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (*seed >> 60) as f64 - 8.0
+    };
+    (0..count).map(|_| c128::new(next(), if complex { next() } else { 0.0 })).collect()
+}
+
+fn defined(target: Target, g: &Geometry, input: &mut [c128], weight: &mut [c128], output: &mut [c128], bias: &[c128]) {
+    let places = |sizes: [usize; 3]| {
+        (0..sizes.iter().product())
+            .map(move |i: usize| [i / sizes[2] / sizes[1], i / sizes[2] % sizes[1], i % sizes[2]])
+    };
+    match target {
+        Target::Output => output.fill(c128::default()),
+        Target::Input => input.fill(c128::default()),
+        Target::Weight => weight.fill(c128::default()),
+    }
+    for image in 0..g.batch * g.groups {
+        for feature in 0..g.features {
+            let filter = image % g.groups * g.features + feature;
+            for (pixel, at) in places(g.output).enumerate() {
+                let o = (image * g.features + feature) * g.pixels() + pixel;
+                if target == Target::Output {
+                    output[o] = bias[filter];
+                }
+                for channel in 0..g.channels {
+                    for (tap, k) in places(g.kernel).enumerate() {
+                        let seen =
+                            [0, 1, 2].map(|a| (at[a] * g.stride[a] + k[a] * g.dilation[a]).wrapping_sub(g.padding[a]));
+                        if (0..3).any(|a| seen[a] >= g.input[a]) {
+                            continue;
+                        }
+                        let place = (seen[0] * g.input[1] + seen[1]) * g.input[2] + seen[2];
+                        let i = (image * g.channels + channel) * g.area() + place;
+                        let w = (filter * g.channels + channel) * g.window() + tap;
+                        match target {
+                            Target::Output => output[o] += input[i] * weight[w],
+                            Target::Input => input[i] += output[o] * weight[w],
+                            Target::Weight => weight[w] += output[o] * input[i],
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Compares one operation in one dtype; `to` and `from` convert its elements.
+fn compare<T: Copy>(dtype: DType, g: &Geometry, seed: &mut u64, to: fn(c128) -> T, from: fn(T) -> c128) {
+    let complex = dtype.is_complex();
+    let filters = g.groups * g.features;
+    for target in [Target::Output, Target::Input, Target::Weight] {
+        let mut input = values(g.batch * g.groups * g.channels * g.area(), seed, complex);
+        let mut weight = values(filters * g.depth(), seed, complex);
+        let mut output = values(g.batch * filters * g.pixels(), seed, complex);
+        let bias = values(filters, seed, complex);
+        let typed = |values: &[c128]| values.iter().map(|&value| to(value)).collect::<Vec<T>>();
+        let (mut i, mut w, mut o, b) = (typed(&input), typed(&weight), typed(&output), typed(&bias));
+        let operands = Operands {
+            input: i.as_mut_ptr().cast(),
+            weight: w.as_mut_ptr().cast(),
+            output: o.as_mut_ptr().cast(),
+            bias: (target == Target::Output).then_some(b.as_ptr().cast()),
+        };
+        // SAFETY: the vectors have the geometry's sizes.
+        unsafe { convolve(dtype, target, g, operands) };
+        defined(target, g, &mut input, &mut weight, &mut output, &bias);
+        let (found, wanted) = match target {
+            Target::Output => (o, output),
+            Target::Input => (i, input),
+            Target::Weight => (w, weight),
+        };
+        let found: Vec<c128> = found.into_iter().map(from).collect();
+        assert_eq!(found, wanted, "{target:?} {dtype:?} {g:?}");
+    }
+}
+
+#[test]
+fn three_operations_follow_their_definition() {
+    let seed = &mut 7u64;
+    for case in 0..200 {
+        let mut pick = |from: usize, count: usize| {
+            *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            from + (*seed >> 33) as usize % count
+        };
+        let mut g = Geometry {
+            batch: pick(0, 4),
+            groups: pick(1, 3),
+            channels: pick(1, 5),
+            features: pick(1, 20),
+            input: [1; 3],
+            output: [1; 3],
+            kernel: [1; 3],
+            stride: [1; 3],
+            padding: [0; 3],
+            dilation: [1; 3],
+        };
+        for axis in usize::from(case % 4 != 0)..3 {
+            (g.kernel[axis], g.stride[axis]) = (pick(1, 4), pick(1, 3));
+            (g.dilation[axis], g.padding[axis]) = (pick(1, 2), pick(0, 4));
+            g.output[axis] = pick(1, if axis == 2 { 21 } else { 6 });
+            // Some inputs end before the last window, some after.
+            let reach = (g.output[axis] - 1) * g.stride[axis] + (g.kernel[axis] - 1) * g.dilation[axis] + 1;
+            g.input[axis] = (reach + pick(0, 4)).saturating_sub(g.padding[axis] + 2).max(1);
+        }
+        compare::<f32>(DType::F32, &g, seed, |x| x.re as f32, |x| c128::new(x as f64, 0.0));
+        compare::<f64>(DType::F64, &g, seed, |x| x.re, |x| c128::new(x, 0.0));
+        compare::<i32>(DType::I32, &g, seed, |x| x.re as i32, |x| c128::new(x as f64, 0.0));
+        compare::<c64>(
+            DType::C64,
+            &g,
+            seed,
+            |x| c64::new(x.re as f32, x.im as f32),
+            |x| c128::new(x.re as f64, x.im as f64),
+        );
+    }
+}

@@ -1,0 +1,324 @@
+"""Calls every row with arguments that nobody would think of; run by `test_rows.py` in a process of its own.
+
+    python rows.py SEED FIRST COUNT CURRENT
+
+Case `n` of a seed is always the same. The file CURRENT holds the text of the case that runs, so that whoever started
+the process can say what ended it. An exception is a good answer; a panic is not, nor is an end without one.
+"""
+
+import os
+import random
+import resource
+import sys
+import warnings
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "ops"))
+
+import numpy as np
+from table_cases import ALL, ROWS, Draw, dtype_of
+
+import rushlight as torch
+from rushlight import _C
+
+#: Enough for any case that a program could mean, and far below what a wrong size asks for.
+MEMORY = 4 << 30
+SIZES = (
+    0,
+    1,
+    2,
+    3,
+    -1,
+    -2,
+    5,
+    64,
+    65,
+    1000,
+    2**31 - 1,
+    2**31,
+    -(2**31),
+    2**40,
+    -(2**40),
+    2**62,
+    2**63 - 1,
+    -(2**63),
+    2**64,
+)
+NUMBERS = (
+    0,
+    1,
+    -1,
+    2.5,
+    True,
+    1j,
+    2**40,
+    2**63 - 1,
+    -(2**63),
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+    1e300,
+    1e-300,
+)
+WORDS = (
+    "none",
+    "mean",
+    "sum",
+    "trunc",
+    "floor",
+    "reflect",
+    "constant",
+    "same",
+    "valid",
+    "tanh",
+    "ij",
+    "ij,jk->ik",
+    "x",
+)
+VALUES = (0.0, -0.0, float("nan"), float("inf"), -float("inf"), 1e300, 2.0**62, -(2.0**63), 127.0, 128.0, 255.0, 1e-320)
+
+
+class Refuses:
+    """Has every protocol of a number and of a sequence, and raises in each."""
+
+    def refuse(self, *_):
+        raise ArithmeticError("refused")
+
+    __index__ = __float__ = __len__ = __getitem__ = refuse
+
+
+class Derived(torch.Tensor):
+    """A tensor of another class."""
+
+
+def endless():
+    inside = []
+    inside.append(inside)
+    return inside
+
+
+class Case:
+    """The arguments of one call, drawn from their own stream of random numbers."""
+
+    def __init__(self, seed, number):
+        self.random = random.Random(seed * 1_000_003 + number)
+        self.row = ROWS[number % len(ROWS)]
+        first = self.shape()
+        self.shapes = [first, first[1:], (1, *first[1:])]
+        self.args, self.kwargs = self.sample() if self.row.samples and self.chance(0.5) else self.invented()
+        self.name, self.function = self.form()
+
+    def chance(self, share):
+        return self.random.random() < share
+
+    def pick(self, items):
+        return self.random.choice(items)
+
+    # Arguments
+
+    def sample(self):
+        """One of the row's own samples, with some arguments exchanged."""
+        dtype = self.pick(self.row.dtypes)
+        text = self.pick(self.row.samples)
+        try:
+            args, kwargs = eval(f"capture({text})", Draw(dtype, str(self.random.random())).words())
+        except (NotImplementedError, RuntimeError):  # the sample's own text needs another dtype
+            return self.invented()
+        args = list(args)
+        for _ in range(self.pick((0, 1, 1, 1, 2, 3))):
+            if args:
+                at = self.random.randrange(len(args))
+                param = self.row.params[min(at, len(self.row.params) - 1)]
+                twist = isinstance(args[at], torch.Tensor) and self.chance(0.4)
+                args[at] = self.twisted(args[at]) if twist else self.value(param["kind"])
+        return args, kwargs
+
+    def invented(self):
+        args, kwargs = [], {}
+        for param in self.row.params:
+            if param["default"] is None or self.chance(0.6):
+                if param["keyword_only"] or kwargs:
+                    kwargs[param["name"]] = self.value(param["kind"])
+                else:
+                    args.append(self.value(param["kind"]))
+            elif not param["keyword_only"]:
+                break
+        return args, kwargs
+
+    def value(self, kind):
+        if self.chance(0.06):
+            return self.junk()
+        if kind == "Tensors":
+            return [self.tensor() for _ in range(self.pick((0, 1, 2, 2, 3)))]
+        if kind == "Tensor" or (kind == "Operand" and self.chance(0.7)):
+            return self.tensor()
+        if kind == "Int":
+            return self.size()
+        if kind == "Ints":
+            return self.size() if self.chance(0.15) else [self.size() for _ in range(self.random.randint(0, 4))]
+        if kind == "Floats":
+            return [self.random.uniform(-3, 3) for _ in range(self.random.randint(0, 3))]
+        if kind == "Bool":
+            return self.chance(0.5)
+        if kind == "DType":
+            return dtype_of(self.pick(ALL))
+        if kind == "Str":
+            return self.pick(WORDS)
+        if kind == "Device":
+            return self.pick(("cpu", "cpu:1", "cuda", "nowhere"))
+        return self.pick(NUMBERS)
+
+    def size(self):
+        return self.pick((0, 1, 2, 3, -1, -2)) if self.chance(0.75) else self.pick(SIZES)
+
+    def junk(self):
+        made = (
+            None,
+            2**100,
+            10**400,
+            "",
+            "\ud800",
+            b"x",
+            (),
+            [None],
+            [[1]],
+            {},
+            Refuses(),
+            [Refuses()],
+            endless(),
+            object(),
+        )
+        others = (
+            len,
+            torch.float32,
+            torch.Tensor,
+            np.float32(2),
+            np.arange(3),
+            (1,) * 70,
+            (2**62, 2**62),
+            range(3),
+            ...,
+        )
+        return self.pick(made + others)
+
+    # Tensors
+
+    def shape(self):
+        if self.chance(0.12):
+            return ()
+        if self.chance(0.12):
+            return (self.random.randint(0, 3), 0, self.random.randint(1, 3))
+        if self.chance(0.03):
+            return (1,) * 64
+        return tuple(self.random.randint(1, 5) for _ in range(self.random.randint(1, 4)))
+
+    def tensor(self):
+        shape = self.pick(self.shapes) if self.chance(0.6) else self.shape()
+        values = np.random.default_rng(self.random.getrandbits(32))
+        array = values.choice(VALUES, shape) if self.chance(0.2) else values.uniform(-3, 3, shape)
+        dtype = self.pick(("float32", "float64", "int64")) if self.chance(0.55) else self.pick(ALL)
+        made = torch.from_numpy(np.array(array)).to(dtype_of(dtype))
+        if self.chance(0.4):
+            made = self.twisted(made)
+        if self.chance(0.3) and made.is_leaf and (made.is_floating_point() or made.is_complex()):
+            made.requires_grad_()
+        return made
+
+    def twisted(self, tensor):
+        """Other geometry, another dtype, another class."""
+        ways = (
+            lambda: tensor.expand(3, *tensor.shape)[1:],
+            lambda: tensor[::-1],
+            lambda: tensor[..., ::2],
+            lambda: tensor.transpose(0, -1),
+            lambda: tensor[:0],
+            lambda: tensor.reshape(-1).as_strided((tensor.numel() // 2, 2), (1, 1)),
+            lambda: tensor.as_strided(tensor.shape, (0,) * tensor.dim()),
+            lambda: tensor.as_subclass(Derived),
+            lambda: tensor.to(dtype_of(self.pick(ALL))),
+            lambda: tensor.detach().clone().share_memory_(),
+        )
+        try:
+            return self.pick(ways)()
+        except (IndexError, RuntimeError):
+            return tensor
+
+    # The call
+
+    def form(self):
+        """The name and the callable: function, method, in place or with `out=`."""
+        row, name = self.row, self.row.python_name
+        found = _C._functions[row.namespace][name] if "function" in row.variants else None
+        own = self.args and isinstance(self.args[0], torch.Tensor)
+        if "inplace" in row.variants and own and self.chance(0.25):
+            return name + "_", row.method("_")
+        if "out" in row.variants and found and self.chance(0.25):
+            tensors = tensors_in(self.args)
+            self.kwargs["out"] = self.pick(tensors) if tensors and self.chance(0.5) else self.tensor()
+        elif "method" in row.variants and own and (found is None or self.chance(0.2)):
+            return name, row.method()
+        return name, found
+
+    def run(self):
+        results = tensors_in(self.function(*self.args, **self.kwargs))
+        for result in results:
+            if result.numel() < 10_000:
+                repr(result)
+                result.detach().clone().tolist()
+        tracked = [result for result in results if result.requires_grad and result.numel() < 10_000_000]
+        if tracked:
+            self.differentiate(self.pick(tracked))
+
+    def differentiate(self, result):
+        leaves = [tensor for tensor in tensors_in([self.args, self.kwargs]) if tensor.is_leaf and tensor.requires_grad]
+        grads = torch.autograd.grad(result, leaves, torch.ones_like(result), create_graph=True, allow_unused=True)
+        further = [grad for grad in grads if grad is not None and grad.requires_grad]
+        if further:
+            sum(grad.abs().sum() for grad in further).backward()
+
+    def __str__(self):
+        named = [f"{key}={show(value)}" for key, value in self.kwargs.items()]
+        return f"{self.name}({', '.join([show(value) for value in self.args] + named)})"
+
+
+def tensors_in(value, depth=0):
+    """The tensors in an argument or result; a list may hold itself."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, (list, tuple)) or depth > 4:
+        return []
+    return [found for item in value for found in tensors_in(item, depth + 1)]
+
+
+def show(value):
+    if isinstance(value, torch.Tensor):
+        return f"<{type(value).__name__} {tuple(value.shape)} {value.dtype} strides {value.stride()}>"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(show(item) if item is not value else '...' for item in value)}]"
+    return ascii(value)
+
+
+def main(seed, first, count, current):
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    warnings.simplefilter("ignore")
+    file = os.open(current, os.O_WRONLY)
+    for number in range(first, first + count):
+        case = Case(seed, number)
+        if case.function is None or meets(case, torch.device("meta")):
+            continue
+        text = f"case {number} of seed {seed}: {case}".encode()[:4000]
+        os.pwrite(file, text.ljust(4000), 0)
+        try:
+            case.run()
+        except Exception:
+            pass
+
+
+def meets(case, device):
+    return any(tensor.device == device for tensor in tensors_in([case.args, case.kwargs]))
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:4]), sys.argv[4])

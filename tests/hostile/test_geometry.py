@@ -1,0 +1,103 @@
+"""Sizes, strides and counts beyond all reason are refused, in torch's words where it has some."""
+
+import pytest
+
+import rushlight as torch
+
+HUGE = 2**62
+X = torch.ones(2, 3)
+V = torch.ones(3)
+
+
+@pytest.mark.parametrize(
+    "text, sentence",
+    [
+        ("torch.ones(HUGE)", "Storage size calculation overflowed with sizes=[4611686018427387904]"),
+        ("torch.arange(HUGE)", "Storage size calculation overflowed"),
+        ("torch.eye(2**32)", "numel: integer multiplication overflow"),
+        ("torch.empty(1).expand(HUGE, HUGE)", "numel: integer multiplication overflow"),
+        ("torch.diag_embed(X, HUGE)", "numel: integer multiplication overflow"),
+        ("torch.diagflat(V, 2**40)", "numel: integer multiplication overflow"),
+        ("X.split([HUGE, HUGE])", "split_with_sizes expects split_sizes to sum exactly to 2"),
+        ("V.repeat(HUGE)", "Storage size calculation overflowed"),
+        ("V.repeat_interleave(torch.tensor([HUGE] * 3))", "numel: integer multiplication overflow"),
+        ("torch.tril_indices(2**40, 2**40)", "Storage size calculation overflowed"),
+        ("torch.max_pool2d(X[None], 1, 1, 0, HUGE)", "value cannot be converted to type int without overflow"),
+        ("V.resize_(HUGE)", "can't allocate memory"),
+        (
+            "torch.ones(1).copy_(torch.ones(3, 2, 2))",
+            "output with shape [1] doesn't match the broadcast shape [3, 2, 2]",
+        ),
+        ("torch.addmm(torch.ones(1, 2, 2), X, X.t())", "expand(torch.FloatTensor{[1, 2, 2]}, size=[2, 2])"),
+        ("torch._softmax_backward_data(X, V, 0, torch.float32)", "a gradient and its output differ in shape"),
+        ("torch._linear_recurrence(X, V, 0)", "a recurrence needs a factor for each element"),
+        ("torch._conv(torch.ones(1, 1, 3), torch.ones(2, 1, 1), V, (1,), (0, 0), (1,), 1)", "do not fit each other"),
+        ("torch.multinomial(torch.ones(0), 5, True)", "invalid multinomial distribution (sum of probabilities <= 0)"),
+    ],
+)
+def test_refused(text, sentence):
+    with pytest.raises(RuntimeError) as caught:
+        eval(text, {**globals(), "torch": Names()})
+    assert sentence in str(caught.value)
+
+
+class Names:
+    """`torch`, and the rows that only the engine names."""
+
+    def __getattr__(self, name):
+        return getattr(torch._C if name.startswith("_") else torch, name)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        X.as_strided((0, HUGE), (HUGE, HUGE)),
+        X.as_strided((HUGE, 0), (0, HUGE)),
+        X.as_strided((1,), (HUGE,)),
+        X[:0].expand(HUGE, 0, 3),
+    ],
+)
+def test_views_of_nothing_may_be_of_any_size(view):
+    """Or of one element: no step leads anywhere."""
+    for same in (view[::4], view[..., ::3], view[:1], view.flip(0), view.unsqueeze(0), view.transpose(0, -1), view + 1):
+        assert same.numel() <= 1
+    assert view.sum().item() in (0, 1)
+
+
+def test_small_answers_to_huge_questions():
+    """Nothing walks what it does not need."""
+    assert torch.diagonal(X, 2**63 - 1).shape == torch.diagonal(X, -(2**63)).shape == (0,)
+    assert torch.tril_indices(2, 2**63 - 1, 1).tolist() == [[0, 0, 1, 1, 1], [0, 1, 0, 1, 2]]
+    assert torch.triu_indices(2**62, 3).tolist() == [[0, 0, 0, 1, 1, 2], [0, 1, 2, 1, 2, 2]]
+    assert torch.triu_indices(2**40, 2, -1).tolist() == [[0, 0, 1, 1, 2], [0, 1, 0, 1, 1]]
+    assert torch.polygamma(2**40, V).shape == (3,)
+    assert torch.special.zeta(torch.tensor(3.0), torch.tensor(-1e15 - 0.5, dtype=torch.float64)).isfinite()
+
+
+@pytest.mark.parametrize("dtype, value", [(torch.uint8, 300), (torch.int64, float("nan")), (torch.int32, 2**31)])
+def test_assignment_does_not_wrap(dtype, value):
+    with pytest.raises(RuntimeError, match="value cannot be converted to type .* without overflow"):
+        torch.zeros(3, dtype=dtype)[0] = value
+
+
+def nested(depth):
+    data = []
+    for _ in range(depth):
+        data = [data]
+    return data
+
+
+class Endless:
+    """A sequence of sequences of sequences."""
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, place):
+        return Endless()
+
+
+@pytest.mark.parametrize("data", [nested(100_000), [0, nested(100_000)], Endless(), [1, Endless()]])
+def test_bottomless_data(data):
+    with pytest.raises(ValueError, match="too many dimensions"):
+        torch.tensor(data)

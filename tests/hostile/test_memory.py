@@ -1,0 +1,38 @@
+"""Where there is no memory there is an exception, and the process goes on."""
+
+import subprocess
+import sys
+
+LIMITED = """
+import resource
+import rushlight as torch
+resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+few, many = torch.ones(3), 2**36
+indices = torch.zeros(3, dtype=torch.int64)
+for attempt in (
+    lambda: torch.ones(many),
+    lambda: torch.ones(0).chunk(many),
+    lambda: few.tensor_split(many),
+    lambda: torch.histc(few, many),
+    lambda: torch.bincount(torch.tensor([many])),
+    lambda: torch._C._functions[""]["embedding_dense_backward"](few[:, None], indices, many, -1, False),
+    lambda: few.repeat_interleave(torch.tensor([many] * 3)),
+    lambda: torch.multinomial(few, many, replacement=True),
+    lambda: torch.nn.functional.adaptive_avg_pool1d(torch.ones(1, 1, 3), many),
+    lambda: few.expand(many, 3).unique(),
+    lambda: few.expand(many, 3).sort(),
+    lambda: few.expand(many, 3).tolist(),
+    lambda: torch.ones(many, dtype=torch.uint8).share_memory_(),
+):
+    try:
+        attempt()
+    except (RuntimeError, MemoryError):
+        continue
+    raise SystemExit("memory was promised that is not there")
+print(torch.ones(3).sum().item())
+"""
+
+
+def test_exhaustion_is_an_exception():
+    done = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (0, "3.0\n"), done.stderr[-2000:]
