@@ -1380,11 +1380,11 @@ class Tensor:
     def uniform_(self, from_: _float = 0, to: _float = 1, *, generator: Generator | None = None) -> Tensor:
         """Fills the tensor with numbers drawn evenly from `from` up to `to`."""
     def unsafe_chunk(self, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-        """The views of the function without `unsafe_` in its name."""
+        """The pieces that the function without `unsafe_` in its name gives, over the same memory, but not as views for autograd."""
     def unsafe_split(self, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-        """The views of the function without `unsafe_` in its name."""
+        """The pieces that the function without `unsafe_` in its name gives, over the same memory, but not as views for autograd."""
     def unsafe_split_with_sizes(self, split_sizes: _int | Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
-        """The views of the function without `unsafe_` in its name."""
+        """The pieces that the function without `unsafe_` in its name gives, over the same memory, but not as views for autograd."""
     def unsqueeze(self, dim: _int) -> Tensor:
         """A view with a new dimension of size one at `dim`."""
     def unsqueeze_(self, dim: _int) -> Self:

@@ -120,6 +120,8 @@ def test_gradients(row, thorough):
     """First derivatives in float64 and complex128 against finite differences."""
     if not row.is_differentiable():
         pytest.skip("not differentiable")
+    if any(p["kind"] == "Generator" for p in row.params):
+        pytest.skip("draws do not follow their parameters: torch gives those zeros")
     report = Report(row)
     for dtype, sample in gradient_cases(row):
 

@@ -1001,11 +1001,11 @@ def unflatten(input: Tensor, dim: _int, sizes: _int | Sequence[_int]) -> Tensor:
 def unfold_copy(input: Tensor, dimension: _int, size: _int, step: _int, *, out: Tensor | None = None) -> Tensor:
     """The view of the same name, copied into memory of its own."""
 def unsafe_chunk(input: Tensor, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-    """The views of the function without `unsafe_` in its name."""
+    """The pieces that the function without `unsafe_` in its name gives, over the same memory, but not as views for autograd."""
 def unsafe_split(input: Tensor, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-    """The views of the function without `unsafe_` in its name."""
+    """The pieces that the function without `unsafe_` in its name gives, over the same memory, but not as views for autograd."""
 def unsafe_split_with_sizes(input: Tensor, split_sizes: _int | Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
-    """The views of the function without `unsafe_` in its name."""
+    """The pieces that the function without `unsafe_` in its name gives, over the same memory, but not as views for autograd."""
 def unsqueeze(input: Tensor, dim: _int) -> Tensor:
     """A view with a new dimension of size one at `dim`."""
 def unsqueeze_copy(input: Tensor, dim: _int, *, out: Tensor | None = None) -> Tensor:

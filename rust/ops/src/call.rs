@@ -356,12 +356,6 @@ pub fn allocate(spec: &Spec) -> Result<Tensor> {
     Ok(Tensor::new(storage, spec.layout.clone(), spec.dtype, spec.device))
 }
 
-#[cold]
-fn too_large(layout: &Layout) -> Error {
-    let sizes = rushlight_core::layout::Shape(&layout.sizes);
-    Error::runtime(format!("Storage size calculation overflowed with sizes={sizes}"))
-}
-
 fn kernel(body: &Kernel, args: &Args) -> Result<Output> {
     let device = check_devices(args)?;
     let specs = (body.infer)(args)?;

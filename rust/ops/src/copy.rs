@@ -73,6 +73,8 @@ pub static COPY: Row = Row {
     run: Run::Update(Update {
         check: |args| {
             let (own, from) = (args.tensor(0)?, args.tensor(1)?);
+            // First as two operands, whose sentence names the target before the source.
+            rushlight_core::broadcast::broadcast(own.sizes(), from.sizes())?;
             from.layout().broadcast_to(own.sizes()).map(drop)
         },
         cpu: |args, target| copy(target, args.tensor(1)?),
@@ -83,6 +85,11 @@ pub static COPY: Row = Row {
     ]),
     node: "CopyBackwards",
     samples: &["t(2, 3), t(3)"],
+    errors: &[(
+        "t(2, 3), t(4)",
+        "RuntimeError",
+        "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1",
+    )],
     ..Row::BASE
 };
 

@@ -444,9 +444,11 @@ fn multinomial(args: &Args) -> Result<Output> {
         return Err(Error::runtime("cannot sample n_sample > prob_dist.size(-1) samples without replacement"));
     }
     if categories == 0 && (rank == 1 || own.sizes()[0] > 0) {
-        return Err(Error::runtime(
-            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.",
-        ));
+        return Err(Error::runtime(if replacement && count != 1 {
+            "invalid multinomial distribution (sum of probabilities <= 0)"
+        } else {
+            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
+        }));
     }
     if categories > 1 << 24 {
         return Err(Error::runtime("number of categories cannot exceed 2^24"));
