@@ -96,7 +96,7 @@ class Row:
 
     def sees_memory(self):
         """Whether another layout is another question; random numbers are drawn in the order of memory."""
-        return self.name in SEES_MEMORY or any(p["kind"] == "Generator" for p in self.params)
+        return "sees memory" in self.traits or any(p["kind"] == "Generator" for p in self.params)
 
     def is_factory(self):
         """Whether it makes tensors out of none, in a dtype of the caller's choice."""

@@ -40,7 +40,7 @@ def test_in_place(row):
                 wanted = evaluate(row, dtype, sample)[-1]
             except (RuntimeError, ValueError, ZeroDivisionError):
                 return None  # test_values judges it
-            for make in (torch.clone,) if "sees memory" in row.traits else (torch.clone, strided):
+            for make in (torch.clone,) if row.sees_memory() else (torch.clone, strided):
                 args, kwargs = draw(row, sample, dtype)
                 own = make(args[0])
                 before, version, place = array(own), own._version, own.data_ptr()

@@ -61,7 +61,7 @@ looked up.
         }
         Err(error) => Expr::Failed(error),
     })]),
-    samples: &["t(4, 3), i(4, 2, 5)", "t(4, 3), i(4, 5), 1", "t(4, 3), i(4, 5), -1, True", "t(4, 3), i(4)"],
+    samples: &["t(4, 3), i(4, 2, 5)", "t(4, 3), i(4, 5), 1", "t(4, 3), i(4)"],
     errors: &[
         ("t(3, 4), torch.tensor([0, 5])", "IndexError", "index out of range in self"),
         ("t(3), torch.tensor([0])", "RuntimeError", "'weight' must be 2-D"),
