@@ -121,6 +121,14 @@ fn the_number_of_threads_may_change_at_any_time() {
 fn a_group_divides_the_default_only() {
     static MEMBERS: AtomicUsize = AtomicUsize::new(2);
     let _turn = turn();
+    crate::threads::forget_request();
+    let alone = num_threads();
+    set_group(&MEMBERS);
+    if ["RUSHLIGHT_NUM_THREADS", "OMP_NUM_THREADS"].into_iter().all(|name| std::env::var(name).is_err()) {
+        assert_eq!(num_threads(), (alone / 2).max(1));
+        MEMBERS.store(1, Ordering::Relaxed);
+        assert_eq!(num_threads(), alone);
+    }
     set_num_threads(5);
     set_group(&MEMBERS);
     assert_eq!(num_threads(), 5);
