@@ -28,7 +28,7 @@ pub static SVD_KERNEL: Row = Row {
         Saves::result(0).and(Saves::result(1)).and(Saves::result(2)),
         |d| gradient(d),
     )]),
-    samples: &["t(3, 2), False, False"],
+    samples: &["real(3, 2)", "real(2, 2, 3)", "real(3, 3)"],
     ..Row::BASE
 };
 
@@ -49,7 +49,7 @@ pub static SVD: Row = Row {
         SVD_KERNEL.call([args.tensor(0)?.into(), args.bool(1)?.into(), true.into(), args.optional_str(2).into()])
     }),
     derivative: Derivative::Composed,
-    samples: &["i(9, 3, 2).double(), False", "i(9, 2, 3).double()", "t(0, 2, 3)"],
+    samples: &["real(3, 2), False", "real(2, 2, 3), False", "t(0, 2, 3)"],
     errors: &[
         ("t(3)", "RuntimeError", "linalg.svd: The input tensor A must have at least 2 dimensions."),
         ("i(3, 2, 2)", "RuntimeError", "linalg.svd: Expected a floating point or complex tensor as input. Got Long"),
@@ -82,7 +82,7 @@ pub static SVDVALS: Row = Row {
     derivative: Derivative::Composed,
     samples: &["t(3, 2)", "t(2, 3)", "t(2, 3, 3)", "t(0, 3)"],
     errors: &[("t(3)", "RuntimeError", "linalg.svd: The input tensor A must have at least 2 dimensions.")],
-    reference: "np.linalg.svd(self, compute_uv=False) if 0 not in self.shape else None",
+    reference: "np.linalg.svd(A, compute_uv=False) if A.size else None",
     ..Row::BASE
 };
 
