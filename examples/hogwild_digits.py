@@ -22,6 +22,7 @@ import struct
 import sys
 import threading
 import time
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import plot
@@ -140,6 +141,7 @@ def work(rank, model, data, board, stop, options):
     `board[rank]` is this worker's line of the scoreboard: samples done, mean loss of late.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    torch.set_flush_denormal(True)  # the momentum of a unit that has died fades for ever, in slow denormal numbers
     threading.Thread(target=leave_with_parent, daemon=True).start()
     torch.manual_seed(options.seed + 1 + rank)
     random.seed(options.seed + 1 + rank)
@@ -215,7 +217,7 @@ def watch(workers, board, stop, model, held_out, total, options):
             bar.line(done, loss, rate, right)
         bar.draw(done, loss, rate, right)
         if alive:
-            time.sleep(0.05)
+            wait([worker.sentinel for worker in workers if worker.is_alive()], timeout=0.05)
     bar.close("interrupted: the model is what was learnt so far" if stop.item() else None)
     return curve, rate
 
@@ -263,7 +265,7 @@ def parse():
     parser.add_argument("--epochs", type=int, help="passes over the training images, which the workers share out")
     parser.add_argument("--model", choices=["mlp", "cnn"], default="mlp", help="default %(default)s")
     parser.add_argument("--lr", type=float, default=0.05, help="learning rate at the start (default %(default)s)")
-    parser.add_argument("--batch-size", type=int, default=32, help="default %(default)s")
+    parser.add_argument("--batch-size", type=int, default=64, help="default %(default)s")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path("runs/digits"), help="default %(default)s")
     options = parser.parse_args()

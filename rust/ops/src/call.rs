@@ -13,7 +13,7 @@ use crate::derive::Derivative;
 use crate::node;
 use crate::profile;
 use crate::promote;
-use crate::row::{Kernel, Pointwise, Promote, Row, Run, Spec, Update};
+use crate::row::{Kernel, Pointwise, Promote, Row, Run, Spec, Traits, Update};
 use crate::short;
 use crate::short::{Operand, Operands};
 use crate::signature::Kind;
@@ -83,6 +83,9 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
 fn check_devices(args: &Args) -> Result<Device> {
     if args.all_tensors(|tensor| tensor.device() == Device::Cpu) {
         return Ok(Device::Cpu);
+    }
+    if args.row.traits.has(Traits::ACROSS_DEVICES) {
+        return Ok(args.tensor(0)?.device());
     }
     let mut device = None;
     for (_, tensor) in args.each_tensor() {

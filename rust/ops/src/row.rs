@@ -36,6 +36,37 @@ impl Variants {
     }
 }
 
+/// What sets a row apart from most, which its callers and its tests must know.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Traits(u8);
+
+impl Traits {
+    pub const NONE: Traits = Traits(0);
+    /// The result follows strides and storage, not the elements alone.
+    pub const SEES_MEMORY: Traits = Traits(1);
+    /// What comes out depends on values in number, size or kind: a call on `meta` may refuse.
+    pub const NEEDS_VALUES: Traits = Traits(2);
+    /// In place it refuses more than dtypes and shapes say.
+    pub const REFUSES_IN_PLACE: Traits = Traits(4);
+    /// Its tensors need not live on one device.
+    pub const ACROSS_DEVICES: Traits = Traits(8);
+
+    const NAMES: [(Traits, &'static str); 4] = [
+        (Traits::SEES_MEMORY, "sees memory"),
+        (Traits::NEEDS_VALUES, "needs values"),
+        (Traits::REFUSES_IN_PLACE, "refuses in place"),
+        (Traits::ACROSS_DEVICES, "across devices"),
+    ];
+
+    pub const fn has(self, other: Traits) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Traits::NAMES.into_iter().filter(move |(one, _)| self.has(*one)).map(|(_, name)| name)
+    }
+}
+
 /// A set of dtypes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct DTypes(pub u16);
@@ -178,6 +209,7 @@ pub struct Row {
     pub out: Out,
     /// The dtypes that the computation accepts, after promotion.
     pub dtypes: DTypes,
+    pub traits: Traits,
     pub run: Run,
     /// What the arguments must fulfil beside their types and dtypes.
     pub check: Option<fn(&Args) -> Result<()>>,
@@ -208,6 +240,7 @@ impl Row {
         doc: "",
         out: Out::CAST,
         dtypes: DTypes::COMMON,
+        traits: Traits::NONE,
         run: Run::Compose(|_| Ok(Output::Nothing)),
         check: None,
         refuses: "",

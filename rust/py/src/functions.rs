@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyMemoryView};
 use rushlight::{DType, Device, Tensor};
 use rushlight_core::dtype as settings;
 
@@ -225,6 +225,18 @@ fn set_num_threads(count: i64) -> PyResult<()> {
     }
 }
 
+/// Makes this thread's arithmetic, and that of the operators it calls, take denormal numbers for zero, or keep them (the
+/// default): they are slow. False where the processor cannot.
+#[pyfunction]
+#[pyo3(signature = (mode, /))]
+fn set_flush_denormal(mode: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let Ok(mode) = mode.cast::<PyBool>() else {
+        let got = mode.get_type();
+        return Err(PyRuntimeError::new_err(format!("flush_denormal expects a bool, but got {}", got.name()?)));
+    };
+    Ok(rushlight_par::set_flush_denormal(mode.is_true()))
+}
+
 /// Whether an object is a tensor.
 #[pyfunction]
 fn is_tensor(obj: &Bound<'_, PyAny>) -> bool {
@@ -283,6 +295,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(set_default_dtype, module)?)?;
     module.add_function(wrap_pyfunction!(get_num_threads, module)?)?;
     module.add_function(wrap_pyfunction!(set_num_threads, module)?)?;
+    module.add_function(wrap_pyfunction!(set_flush_denormal, module)?)?;
     module.add_function(wrap_pyfunction!(is_tensor, module)?)?;
     module.add_function(wrap_pyfunction!(_can_cast, module)?)?;
     module.add_function(wrap_pyfunction!(_promote_types, module)?)?;

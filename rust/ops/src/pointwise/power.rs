@@ -9,7 +9,7 @@ use super::numbers::{Analytic, ComplexMath, Integer, Narrow};
 use super::{UNARY, common, float, with_numbers};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::value::Value;
 
 /// The exponents that are met most have loops of their own.
@@ -164,6 +164,7 @@ pub static FLOAT_POWER: Row = Row {
 
     >>> torch.float_power(torch.tensor([1, 2]), 2)
     tensor([1., 4.], dtype=torch.float64)",
+    traits: Traits::REFUSES_IN_PLACE,
     run: Run::Defer(|mut args| {
         let complex = [0, 1].iter().any(|&place| {
             args.optional_tensor(place).is_some_and(|tensor| tensor.dtype().is_complex())
