@@ -1311,6 +1311,8 @@ class Tensor:
         """The sum of all elements."""
     @overload
     def sum(self, dim: _int | Sequence[_int] | None, keepdim: _bool = False, *, dtype: _dtype | None = None) -> Tensor: ...
+    def svd(self, some: _bool = True, compute_uv: _bool = True) -> return_types.svd:
+        """The singular value decomposition `self = U @ diag(S) @ V.mH`; `torch.linalg.svd` is the newer form."""
     def swapaxes(self, axis0: _int, axis1: _int) -> Tensor:
         """A view with two dimensions exchanged; NumPy's name of `transpose`."""
     def swapaxes_(self, axis0: _int, axis1: _int) -> Self:
@@ -1722,6 +1724,8 @@ def _index_put(input: Tensor, indices: Sequence[Tensor], dims: _int | Sequence[_
     """`values` written to, or added at, the places that `indices` into the dimensions `dims` name."""
 def _leaky_relu_backward(grad_output: Tensor, input: Tensor, negative_slope: _Number) -> Tensor:
     """The gradient, times `negative_slope` where `self` is negative."""
+def _linalg_svd(A: Tensor, full_matrices: _bool = False, compute_uv: _bool = True, *, driver: _str | None = None) -> return_types._linalg_svd:
+    """The singular value decomposition that all others are made of; without vectors where `compute_uv` is false."""
 def _linear(input: Tensor, weight: Tensor) -> Tensor:
     """`input @ weight.T`."""
 def _linear_recurrence(input: Tensor, factor: Tensor, dim: _int) -> Tensor:

@@ -11,6 +11,7 @@ pub mod fill;
 pub mod folds;
 pub mod gather;
 pub mod index;
+pub mod linalg;
 pub mod loss;
 pub mod matmul;
 pub mod merge;
