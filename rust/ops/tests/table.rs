@@ -29,6 +29,7 @@ fn kind_text(kind: Kind) -> &'static str {
         Kind::Float => "float",
         Kind::Bool => "bool",
         Kind::Ints => "int[]",
+        Kind::IntOrInts => "int[1]",
         Kind::Floats => "float[]",
         Kind::Tensors => "Tensor[]",
         Kind::DType => "ScalarType",
@@ -128,7 +129,7 @@ fn tensor_at(row: &Row, place: usize) -> Option<String> {
 fn can_fail(row: &Row) -> bool {
     let kinds: Vec<Kind> = row.schema().params.iter().map(|param| param.kind).collect();
     let operands = kinds.iter().filter(|kind| matches!(kind, Kind::Tensor | Kind::Operand)).count();
-    operands > 1 || kinds.iter().any(|kind| matches!(kind, Kind::Int | Kind::Ints | Kind::Tensors))
+    operands > 1 || kinds.iter().any(|kind| matches!(kind, Kind::Int | Kind::Ints | Kind::IntOrInts | Kind::Tensors))
 }
 
 #[test]

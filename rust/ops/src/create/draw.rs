@@ -371,7 +371,7 @@ pub static RANDOM_FROM_: Row = Row {
         Some(to) => integers(own, &generator(args, 3), args.int(1)?, to),
         None => integers_from(own, &generator(args, 3), args.int(1)?),
     }),
-    samples: &["t(2, 3), 0, 2", "t(4), 1, None"],
+    samples: &["t(2, 3), 0, 2", "i(4, 4), 1, None"],
     errors: &[
         ("t(2), 5, 3", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=5 >= to=3"),
         ("torch.zeros(2, dtype=torch.uint8), 0, 300", "RuntimeError", "to - 1 is out of bounds for unsigned char"),

@@ -104,7 +104,7 @@ pub static DIAGFLAT: Row = Row {
 pub static BLOCK_DIAG: Row = Row {
     name: "block_diag",
     variants: Variants::FUNCTION,
-    signature: "(Tensor[] tensors) -> Tensor",
+    signature: "(Tensor[] *tensors) -> Tensor",
     doc: "Matrices one after the other along the diagonal, zeros elsewhere; a vector is a row.
 
     >>> torch.block_diag(torch.tensor([[1, 2]]), torch.tensor([3]))
