@@ -48,7 +48,7 @@ def set_rng_state(new_state: Tensor) -> None:
 
 # What loads when it is first used: modules, and names that live in modules of their own.
 _SUBMODULES = frozenset(
-    "autograd cuda distributed fft functional jit linalg multiprocessing nn optim random return_types serialization special testing types "
+    "autograd cuda distributed fft functional jit linalg multiprocessing nn optim random return_types serialization signal special testing types "
     "utils version".split()
 )
 _ELSEWHERE = {
@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from rushlight import random as random
     from rushlight import return_types as return_types
     from rushlight import serialization as serialization
+    from rushlight import signal as signal
     from rushlight import special as special
     from rushlight import testing as testing
     from rushlight import types as types

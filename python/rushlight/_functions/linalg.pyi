@@ -17,11 +17,8 @@ from rushlight._C import (
 
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product `self @ other` of vectors, matrices or batches of matrices."""
-@overload
 def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """The product of a chain of matrices, in the order that takes the fewest multiplications."""
-@overload
-def multi_dot(*tensors: Tensor, out: Tensor | None = None) -> Tensor: ...
 def vector_norm(input: Tensor, ord: _Number = 2, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """The norm of the vectors along `dim` (of all elements by default)."""
 

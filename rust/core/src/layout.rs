@@ -252,17 +252,12 @@ impl Layout {
 
     /// The number of bytes from the first to the last element, or an error where that, or their number, is no number.
     pub fn checked_bytes(&self, width: usize) -> Result<usize> {
-        let countable = match checked_numel(&self.sizes) {
-            Ok(_) => true,
-            Err(error) if self.sizes.iter().any(|&size| size < 0) => return Err(error),
-            Err(_) => false,
-        };
+        checked_numel(&self.sizes)?;
         let reach = match self.checked_span() {
             Some(None) => Some(0),
             Some(Some((low, high))) => high.checked_sub(low).and_then(|reach| reach.checked_add(1)),
             None => None,
         };
-        let reach = reach.filter(|_| countable);
         let bytes = reach.and_then(|reach| (reach as usize).checked_mul(width)).filter(|&n| n <= isize::MAX as usize);
         match bytes {
             Some(bytes) => Ok(bytes),

@@ -14,7 +14,7 @@ use super::c_text;
 use super::overwrite::{OVERWRITTEN, nothing};
 use crate::derive::{Derivative, Saves, formula};
 use crate::generator::Generator;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::value::Args;
 
 /// The generator at `place`, or the process's own.
@@ -406,6 +406,7 @@ pub static BERNOULLI_TENSOR_: Row = Row {
     >>> torch.empty(2).bernoulli_(torch.tensor([0., 1.]))
     tensor([0., 1.])",
     dtypes: DTypes::REAL.and(DTypes::BOOL),
+    traits: Traits::NEEDS_VALUES,
     run: Run::Overwrite(|args, own| bernoulli_each(own, &generator(args, 2), args.tensor(1)?)),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing), formula(1, Saves::NOTHING, nothing)]),
     samples: &["t(2, 3), torch.tensor([0.25, 0.5, 0.75])", "t(3), torch.tensor(0.5)"],

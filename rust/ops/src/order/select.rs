@@ -279,7 +279,9 @@ fn infer_one(args: &Args, place: usize) -> Result<Vec<Spec>> {
     let own = args.tensor(0)?;
     let over = Over::of(args, place)?;
     check_supported(args)?;
-    over.check_not_empty(args)?;
+    // torch calls both medians by one name here.
+    let named = if args.row.name == NANMEDIAN_DIM.name { &MEDIAN_DIM } else { args.row };
+    over.check_not_empty(&Args { row: named, values: args.values.clone() })?;
     Ok(vec![over.spec(args, own.dtype())?, over.spec(args, DType::I64)?])
 }
 

@@ -183,7 +183,7 @@ pub static LOGCUMSUMEXP: Row = Row {
         };
         side(1.0) - side(-1.0)
     })]),
-    samples: &["t(2, 3), 1", "t(2, 3, 4), 1", "t(), 0"],
+    samples: &["unit(2, 3), 1", "unit(2, 3, 4), 1", "t(), 0"],
     errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
     reference: "np.log(np.cumsum(np.exp(self), axis=dim)).reshape(self.shape)",
     ..Row::BASE
