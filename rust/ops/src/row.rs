@@ -75,7 +75,6 @@ impl Traits {
 pub struct DTypes(pub u16);
 
 impl DTypes {
-    pub const HALVES: DTypes = DTypes::of(&[DType::F16, DType::BF16]);
     pub const FLOATS: DTypes = DTypes::of(&[DType::F16, DType::BF16, DType::F32, DType::F64]);
     pub const COMPLEX: DTypes = DTypes::of(&[DType::C64, DType::C128]);
     pub const INTS: DTypes = DTypes::of(&[DType::U8, DType::I8, DType::I16, DType::I32, DType::I64]);
@@ -90,6 +89,8 @@ impl DTypes {
     /// All but the wide unsigned.
     pub const COMMON: DTypes = DTypes::NUMBERS.and(DTypes::BOOL);
     pub const ALL: DTypes = DTypes(0x7fff);
+    /// What matrices are factorised in.
+    pub const DENSE: DTypes = DTypes::of(&[DType::F32, DType::F64, DType::C64, DType::C128]);
 
     pub const fn of(list: &[DType]) -> DTypes {
         let mut bits = 0;
@@ -282,6 +283,14 @@ impl Row {
     /// The name without the overload's.
     pub fn python_name(&self) -> &'static str {
         self.name.split_once('.').map_or(self.name, |(name, _)| name)
+    }
+
+    /// The name of the class of its results, where they have names: `linalg_svd`.
+    pub fn results_name(&self) -> String {
+        match self.namespace {
+            "" => self.python_name().to_owned(),
+            namespace => format!("{}_{}", namespace.replace('.', "_"), self.python_name()),
+        }
     }
 
     /// The arguments that take a common shape; none where at most one tensor takes part.

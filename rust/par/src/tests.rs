@@ -133,3 +133,24 @@ fn a_group_divides_the_default_only() {
     set_group(&MEMBERS);
     assert_eq!(num_threads(), 5);
 }
+
+#[test]
+fn helpers_compute_as_their_caller_does() {
+    let _turn = turn();
+    let denormals_left = || {
+        let left = AtomicUsize::new(0);
+        parallel_for(10_000, 1, |_| {
+            left.fetch_add((std::hint::black_box(f32::MIN_POSITIVE) * 0.5 != 0.0) as usize, Ordering::Relaxed);
+        });
+        left.into_inner()
+    };
+    for threads in [1, 4] {
+        set_num_threads(threads);
+        assert_eq!(denormals_left(), 10_000);
+        if set_flush_denormal(true) {
+            assert_eq!(denormals_left(), 0);
+        }
+        set_flush_denormal(false);
+        assert_eq!(denormals_left(), 10_000);
+    }
+}
