@@ -48,7 +48,7 @@ def set_rng_state(new_state: Tensor) -> None:
 
 # What loads when it is first used: modules, and names that live in modules of their own.
 _SUBMODULES = frozenset(
-    "autograd cuda distributed fft functional jit linalg multiprocessing nn optim random return_types serialization signal special testing types "
+    "autograd cuda distributed fft functional jit linalg masked multiprocessing nn optim random return_types serialization signal special testing types "
     "utils version".split()
 )
 _ELSEWHERE = {
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from rushlight import functional as functional
     from rushlight import jit as jit
     from rushlight import linalg as linalg
+    from rushlight import masked as masked
     from rushlight import multiprocessing as multiprocessing
     from rushlight import nn as nn
     from rushlight import optim as optim
