@@ -10,6 +10,7 @@ from rushlight._C import device as device
 from rushlight._C import dtype as dtype
 from rushlight._facts import *  # noqa: F403
 from rushlight._functions import *  # noqa: F403
+from rushlight._loading import load as _load
 from rushlight._modes import enable_grad as enable_grad
 from rushlight._modes import inference_mode as inference_mode
 from rushlight._modes import no_grad as no_grad
@@ -107,12 +108,10 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        from importlib import import_module
-
         if name in _SUBMODULES:
-            return import_module(f"rushlight.{name}")
+            return _load(f"rushlight.{name}")
         if name in _ELSEWHERE:
-            value = globals()[name] = getattr(import_module(f"rushlight.{_ELSEWHERE[name]}"), name)
+            value = globals()[name] = getattr(_load(f"rushlight.{_ELSEWHERE[name]}"), name)
             return value
         from rushlight._names import missing
 
