@@ -14,7 +14,7 @@ use crate::{Tensor, op};
 pub static BROADCAST_TENSORS: Row = Row {
     name: "broadcast_tensors",
     variants: Variants::FUNCTION,
-    signature: "(Tensor[] tensors) -> Tensor[]",
+    signature: "(Tensor[] *tensors) -> Tensor[]",
     doc: "Views of all tensors in the shape to which they broadcast.
 
     >>> torch.broadcast_tensors(torch.tensor([[1], [2]]), torch.tensor([3, 4]))
@@ -42,7 +42,7 @@ pub static BROADCAST_TENSORS: Row = Row {
 pub static MESHGRID: Row = Row {
     name: "meshgrid",
     variants: Variants::FUNCTION,
-    signature: "(Tensor[] tensors, *, str? indexing=None) -> Tensor[]",
+    signature: "(Tensor[] *tensors, *, str? indexing=None) -> Tensor[]",
     doc: "Coordinates of all points of a grid: view `i` holds the values of vector `i`.
 
     >>> torch.meshgrid(torch.tensor([1, 2]), torch.tensor([3, 4]), indexing='ij')
@@ -114,7 +114,7 @@ fn grid(args: &Args, indexing: &str) -> Result<Vec<Tensor>> {
 pub static CARTESIAN_PROD: Row = Row {
     name: "cartesian_prod",
     variants: Variants::FUNCTION,
-    signature: "(Tensor[] tensors) -> Tensor",
+    signature: "(Tensor[] *tensors) -> Tensor",
     doc: "All combinations of the vectors' elements, a row each.
 
     >>> torch.cartesian_prod(torch.tensor([1, 2]), torch.tensor([3, 4]))
