@@ -3,6 +3,8 @@
 use crate::row::Row;
 use crate::{convert, copy, create, fused, index, join, linalg, nn, order, pointwise, reduce, view};
 
+/// The order speaks where a name has several rows: Python tries them from first to last, and numbers the names of their nodes
+/// (`MaxBackward0`, `MaxBackward1`) the same way.
 pub static ROWS: &[&Row] = &[
     &pointwise::arith::ADD,
     &pointwise::arith::SUB,
