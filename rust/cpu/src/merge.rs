@@ -16,30 +16,24 @@ pub enum Merge {
 pub struct Merger {
     /// `n` elements at constant strides: target, its stride, source, its stride.
     pub run: unsafe fn(*mut u8, isize, *const u8, isize, usize),
-    /// `n` elements at places that an index names; see `Places`.
+    /// Elements at `places`; see there.
     pub indexed: unsafe fn(&Places, *const u8, isize),
 }
 
-/// Where indexed elements stand: the `i`-th at `base + i * stride + index[i] * step`.
-pub struct Places {
+/// Where indexed elements stand: the `i`-th at `base + i * stride + offsets[i]` bytes. The offsets are nobody else's, so
+/// that what was checked is what is used.
+pub struct Places<'a> {
     pub base: *mut u8,
     pub stride: isize,
-    pub step: isize,
-    pub index: *const u8,
-    pub index_stride: isize,
-    pub n: usize,
+    pub offsets: &'a [isize],
 }
 
-impl Places {
-    /// # Safety
-    /// `i` is below `n`, and the index holds as many integers of 64 bits.
+impl Places<'_> {
+    /// Every place.
     #[inline(always)]
-    pub unsafe fn at(&self, i: usize) -> *mut u8 {
-        // SAFETY: by the caller's word.
-        unsafe {
-            let index = self.index.offset(i as isize * self.index_stride).cast::<i64>().read_unaligned();
-            self.base.offset(i as isize * self.stride + index as isize * self.step)
-        }
+    pub fn each(&self) -> impl Iterator<Item = *mut u8> {
+        let at = |(i, &offset)| self.base.wrapping_offset(i as isize * self.stride + offset);
+        self.offsets.iter().enumerate().map(at)
     }
 }
 
@@ -65,9 +59,11 @@ fn make<T: Copy, M: Rule<T>>() -> Merger {
     Merger { run: run::<T, M>, indexed: indexed::<T, M> }
 }
 
+/// # Safety
+/// Both sides hold `n` elements at these strides.
 unsafe fn run<T: Copy, M: Rule<T>>(to: *mut u8, to_step: isize, from: *const u8, from_step: isize, n: usize) {
     for i in 0..n as isize {
-        // SAFETY: the caller gives `n` elements at these strides; foreign memory may be unaligned.
+        // SAFETY: the caller's promise; foreign memory may be unaligned.
         unsafe {
             let place = to.offset(i * to_step).cast::<T>();
             let value = from.offset(i * from_step).cast::<T>().read_unaligned();
@@ -76,11 +72,13 @@ unsafe fn run<T: Copy, M: Rule<T>>(to: *mut u8, to_step: isize, from: *const u8,
     }
 }
 
+/// # Safety
+/// Every place holds an element, and there are as many at `from`.
 unsafe fn indexed<T: Copy, M: Rule<T>>(places: &Places, from: *const u8, from_step: isize) {
-    for i in 0..places.n {
-        // SAFETY: the caller checked the index and gives `n` elements.
+    for (i, place) in places.each().enumerate() {
+        // SAFETY: the caller checked the places and gives as many elements.
         unsafe {
-            let place = places.at(i).cast::<T>();
+            let place = place.cast::<T>();
             let value = from.offset(i as isize * from_step).cast::<T>().read_unaligned();
             place.write_unaligned(M::merge(place, value));
         }
@@ -89,6 +87,8 @@ unsafe fn indexed<T: Copy, M: Rule<T>>(places: &Places, from: *const u8, from_st
 
 /// What becomes of the element at `place` when `value` comes.
 trait Rule<T> {
+    /// # Safety
+    /// The place holds an element.
     unsafe fn merge(place: *mut T, value: T) -> T;
 }
 

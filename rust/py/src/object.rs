@@ -252,11 +252,23 @@ pub unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
 }
 
 pub unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitproc, arg: *mut c_void) -> c_int {
-    // SAFETY: called by the collector with a living object; only its own references are shown.
+    // SAFETY: called by the collector with a living object, attached; only its own references are shown.
     unsafe {
         let own = object.cast::<Object>();
         if !(*own).dict.is_null() {
             let stop = visit((*own).dict, arg);
+            if stop != 0 {
+                return stop;
+            }
+        }
+        // What the body keeps is this object's own only while nobody else has the body.
+        if let Some(tensor) = (*own).tensor.as_ref().filter(|tensor| tensor.owners() == 1) {
+            let mut stop = 0;
+            tensor.objects(&mut |object| {
+                if stop == 0 {
+                    stop = visit(object.cast(), arg);
+                }
+            });
             if stop != 0 {
                 return stop;
             }
@@ -266,12 +278,17 @@ pub unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitp
 }
 
 pub unsafe extern "C" fn clear(object: *mut ffi::PyObject) -> c_int {
-    // SAFETY: called by the collector with a living object.
+    // SAFETY: called by the collector with a living object, attached.
     unsafe {
-        let dict = std::mem::replace(&mut (*object.cast::<Object>()).dict, ptr::null_mut());
+        let own = object.cast::<Object>();
+        if let Some(tensor) = (*own).tensor.as_ref().filter(|tensor| tensor.owners() == 1) {
+            tensor.forget_objects();
+        }
+        let dict = std::mem::replace(&mut (*own).dict, ptr::null_mut());
         if !dict.is_null() {
             ffi::Py_DecRef(dict);
         }
+        crate::reclaim::drain(Python::assume_attached());
     }
     0
 }
