@@ -59,7 +59,8 @@ def wait(end, event, deadline=None):
         last = time.monotonic() + _MOURNING
         ready = poll.poll(_milliseconds(last if deadline is None else min(last, deadline)))
         if not ready and (deadline is None or last < deadline):
-            raise BrokenPipeError(errno.EPIPE, "The parent process is gone, and nobody else is at the other end")
+            gone = "the parent process is gone, and nobody else is at the other end"
+            raise BrokenPipeError(errno.EPIPE, gone) if event == select.POLLOUT else EOFError(gone)
     return bool(ready)
 
 
@@ -175,10 +176,7 @@ def _receive(end, block):
         except BlockingIOError:
             if not block:
                 return None
-            try:
-                wait(end, select.POLLIN)
-            except BrokenPipeError:
-                raise EOFError from None
+            wait(end, select.POLLIN)
         except ConnectionResetError:
             # Said once when the other side went without reading all; what it had sent is still there.
             continue
