@@ -175,6 +175,22 @@ class TestThreads:
             torch.set_num_threads(before)
         assert all(other == found[0] for other in found)
 
+    def test_denormals_are_flushed_by_every_thread_of_the_caller(self):
+        x = torch.full((1_000_000,), 1.5e-38)
+        before = torch.get_num_threads()
+        try:
+            for threads in (1, 4):
+                torch.set_num_threads(threads)
+                assert (x * 0.5 != 0).all()
+                if torch.set_flush_denormal(True):
+                    assert (x * 0.5 == 0).all()
+                torch.set_flush_denormal(False)
+        finally:
+            torch.set_flush_denormal(False)
+            torch.set_num_threads(before)
+        with pytest.raises(RuntimeError, match="flush_denormal expects a bool, but got int"):
+            torch.set_flush_denormal(1)
+
     @pytest.mark.parametrize("kernel", ["forward", "backward"])
     def test_long_work_leaves_the_interpreter_free(self, kernel):
         """While one thread is in a kernel another counts: no clock decides, only that it got further at all.

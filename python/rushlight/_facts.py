@@ -224,11 +224,6 @@ def set_float32_matmul_precision(precision: str) -> None:
     _strict["matmul"] = precision
 
 
-def set_flush_denormal(mode: bool) -> bool:
-    """Not supported: denormal numbers are kept."""
-    return False
-
-
 def set_warn_always(b: bool, /) -> None:
     """Whether warnings that appear once appear every time."""
     _strict["warn_always"] = bool(b)
@@ -270,7 +265,6 @@ __all__ = [
     "result_type",
     "set_default_device",
     "set_float32_matmul_precision",
-    "set_flush_denormal",
     "set_num_interop_threads",
     "set_warn_always",
     "typename",

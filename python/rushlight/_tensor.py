@@ -2,7 +2,7 @@
 
 import warnings
 
-from rushlight import _C, _utils
+from rushlight import _utils
 from rushlight._C import Tensor
 
 
@@ -32,7 +32,7 @@ def __deepcopy__(self, memo):
     key = "storage", storage.data_ptr(), storage.nbytes()
     if storage.nbytes() == 0 or key not in memo:
         memo[key] = storage.clone()
-    made = _view(memo[key], self.dtype, self.storage_offset(), self.shape, self.stride())
+    made = _utils.view_of(memo[key], self.dtype, self.storage_offset(), self.shape, self.stride())
     if type(self) is not Tensor:
         made = Tensor._make_subclass(type(self), made)
     made.requires_grad_(self.requires_grad)
@@ -47,10 +47,6 @@ def __reduce_ex__(self, protocol):
     layout = self.dtype, self.storage_offset(), tuple(self.shape), self.stride()
     state = self.__dict__ or None
     return _utils._rebuild_tensor, (self.untyped_storage(), *layout, self.requires_grad, type(self), state)
-
-
-def _view(storage, dtype, offset, size, stride):
-    return _C._functions[""]["empty"](0, dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
 
 
 def __contains__(self, element):
@@ -154,6 +150,6 @@ def dim_order(self):
 
 
 for _name, _method in list(globals().items()):
-    if getattr(_method, "__module__", None) == __name__ and _method is not _view:
+    if getattr(_method, "__module__", None) == __name__:
         _method.__qualname__ = f"Tensor.{_name}"
         setattr(Tensor, _name, _method)

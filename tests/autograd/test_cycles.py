@@ -145,7 +145,7 @@ def test_what_is_in_use_is_not_collected():
     gc.collect()
     view.sum().backward()
     assert [call is x for call in calls] == [False, True]
-    del y, view
+    y = view = None
     gc.collect()
     (x * 3).sum().backward()
     assert len(calls) == 3
@@ -181,4 +181,4 @@ def test_saved_tensors_outlive_backward_of_a_context():
     assert contexts[0].saved_tensors[0].tolist() == [1, 1, 1]
     del result
     with pytest.raises(RuntimeError, match="no longer exists"):
-        contexts[0].saved_tensors  # noqa: B018
+        contexts[0].saved_tensors

@@ -33,7 +33,10 @@ ROW = torch.ones(1, 1, 3)
         ("torch._softmax_backward_data(X, V, 0, torch.float32)", "a gradient and its output differ in shape"),
         ("torch._linear_recurrence(X, V, 0)", "a recurrence needs a factor for each element"),
         ("torch._conv(torch.ones(1, 1, 3), torch.ones(2, 1, 1), V, (1,), (0, 0), (1,), 1)", "do not fit each other"),
-        ("torch._pad_borders_back(torch.ones(3, 3), torch.ones(2, 3, 4), (1, 2, 2, 0), 'replicate')", "expected a gradient"),
+        (
+            "torch._pad_borders_back(torch.ones(3, 3), torch.ones(2, 3, 4), (1, 2, 2, 0), 'replicate')",
+            "expected a gradient",
+        ),
         ("torch.nn.functional.pad(V[None], (2**63 - 1, 1))", "Storage size calculation overflowed"),
         ("torch.nn.functional.pad(V[None], (2**62, 2**62), mode='replicate')", "Storage size calculation overflowed"),
         ("torch.nn.functional.pad(V[None], (2**60, 0), mode='replicate')", "can't allocate memory"),

@@ -1,7 +1,7 @@
 """The operator table as test cases: rows, samples, NumPy references, and the form in which failures are shown.
 
-A sample is the text between the brackets of a call. In it `t(2, 3)` is a random tensor of the dtype under test,
-`pos(2, 3)` one of positive values, `unit(2, 3)` one of values in (-1, 1), `i(high, 2, 3)` an integer tensor below `high`
+A sample is the text between the brackets of a call. In it `t(2, 3)` is a random tensor of the dtype under test, `real(2, 3)`
+the same for dtypes that are not complex, `pos(2, 3)` one of positive values, `unit(2, 3)` one of values in (-1, 1), `i(high, 2, 3)` an integer tensor below `high`
 and `b(2, 3)` a bool tensor. The same row, sample and dtype always give the same values.
 """
 
@@ -29,21 +29,6 @@ ALL = ("bool", *INTS, *WIDE, *FLOATS, *COMPLEX)
 
 #: One dtype of each kind, where all would take long.
 FEW = ("bool", "int32", "bfloat16", "float32", "complex64")
-#: Rows that see memory and not only elements: another layout is another question.
-SEES_MEMORY = {
-    "as_strided",
-    "as_strided_copy",
-    "as_strided_scatter",
-    "view",
-    "view_as",
-    "view.dtype",
-    "view_as_real",
-    "view_as_complex",
-    "is_contiguous",
-    "resize_",
-    "resize_as_",
-}
-
 #: Relative and absolute tolerance by dtype of the result.
 TOLERANCE = {
     "float16": (2e-3, 2e-3),
@@ -111,7 +96,7 @@ class Row:
 
     def sees_memory(self):
         """Whether another layout is another question; random numbers are drawn in the order of memory."""
-        return self.name in SEES_MEMORY or any(p["kind"] == "Generator" for p in self.params)
+        return "sees memory" in self.traits or any(p["kind"] == "Generator" for p in self.params)
 
     def is_factory(self):
         """Whether it makes tensors out of none, in a dtype of the caller's choice."""
@@ -161,7 +146,7 @@ class Draw:
         self.random = np.random.default_rng(zlib.crc32(seed.encode()))
 
     def words(self):
-        made = {word: getattr(self, word) for word in ("t", "i", "b", "pos", "unit")}
+        made = {word: getattr(self, word) for word in ("t", "real", "i", "b", "pos", "unit")}
         return {**made, "torch": torch, "inf": float("inf"), "nan": float("nan"), "capture": self.capture}
 
     @staticmethod
@@ -179,7 +164,7 @@ class Draw:
             return self.random.choice(grid, size=shape, replace=count > len(grid))
         return self.random.uniform(low, high, shape)
 
-    def real(self, low, high, shape):
+    def away_from_zero(self, low, high, shape):
         values = self.uniform(low, high, shape)
         # A neighbourhood of zero is left out: many operators bend there, and finite differences with them.
         return np.where(np.abs(values) < 0.05, values + np.copysign(0.1, values), values)
@@ -192,11 +177,18 @@ class Draw:
             floor = least if least > 0 or self.dtype not in SIGNED else -9
             return tensor(self.random.integers(floor, 10, shape), self.dtype)
         if self.dtype in COMPLEX:
-            return tensor(self.real(low, high, shape) + 1j * self.real(low, high, shape), self.dtype)
-        return tensor(self.real(low, high, shape), self.dtype)
+            return tensor(
+                self.away_from_zero(low, high, shape) + 1j * self.away_from_zero(low, high, shape), self.dtype
+            )
+        return tensor(self.away_from_zero(low, high, shape), self.dtype)
 
     def t(self, *sizes):
         return self.make(-2, 2, sizes, 0)
+
+    def real(self, *sizes):
+        if self.dtype in COMPLEX:
+            raise NotImplementedError("real numbers only")
+        return self.t(*sizes)
 
     def pos(self, *sizes):
         return self.make(0.25, 2, sizes, 1)
@@ -248,7 +240,7 @@ def can_draw(row, sample, dtype):
 
 
 def depends_on_dtype(sample):
-    return re.search(r"\b(t|pos|unit)\(", sample) is not None
+    return re.search(r"\b(t|real|pos|unit)\(", sample) is not None
 
 
 def cases(row, dtypes=ALL):

@@ -21,9 +21,6 @@ from table_cases import (
 
 import rushlight as torch
 
-#: Samples whose gradient is not the derivative, as torch has it: it is divided by how often an index occurs.
-NO_DERIVATIVE = {("embedding", "t(4, 3), i(4, 5), -1, True")}
-
 
 def gradient_error(function, inputs, seed):
     """The difference between a derivative in a random direction and its estimate by finite differences, as text.
@@ -109,8 +106,6 @@ def second_order(function, inputs, seed):
 def gradient_cases(row):
     for dtype, sample in cases(row, ("float64", "complex128")):
         dense = all(x.is_contiguous() for x in tensors_in(draw(row, sample, dtype)))
-        if (row.name, sample) in NO_DERIVATIVE:
-            continue
         if depends_on_dtype(sample) and (dense or not row.sees_memory()):
             yield dtype, sample
 

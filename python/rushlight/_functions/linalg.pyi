@@ -22,7 +22,11 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
     """The product of a chain of matrices, in the order that takes the fewest multiplications."""
 @overload
 def multi_dot(*tensors: Tensor, out: Tensor | None = None) -> Tensor: ...
+def svd(A: Tensor, full_matrices: _bool = True, *, driver: _str | None = None, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_svd:
+    """The singular value decomposition `A = U @ diag(S) @ Vh`, with `S` descending."""
+def svdvals(A: Tensor, *, driver: _str | None = None, out: Tensor | None = None) -> Tensor:
+    """The singular values of matrices, descending."""
 def vector_norm(input: Tensor, ord: _Number = 2, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """The norm of the vectors along `dim` (of all elements by default)."""
 
-__all__ = ["matmul", "multi_dot", "vector_norm"]
+__all__ = ["matmul", "multi_dot", "svd", "svdvals", "vector_norm"]

@@ -272,10 +272,6 @@ impl Tensor {
         self.view_info().map(|view| &view.base)
     }
 
-    pub fn view_kind(&self) -> Option<ViewKind> {
-        self.view_info().map(View::kind)
-    }
-
     pub fn set_view_kind(&self, kind: ViewKind) {
         if let Some(view) = self.view_info() {
             view.set_kind(kind);

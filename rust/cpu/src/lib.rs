@@ -11,6 +11,7 @@ pub mod fill;
 pub mod folds;
 pub mod gather;
 pub mod index;
+pub mod linalg;
 pub mod loss;
 pub mod matmul;
 pub mod merge;
@@ -19,7 +20,9 @@ pub mod order;
 pub mod pointwise;
 pub mod pool;
 pub mod reduce;
+mod streaming;
 pub mod tiles;
+mod turn;
 
 /// What the macros of this crate need to name in other crates.
 #[doc(hidden)]

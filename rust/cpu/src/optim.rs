@@ -2,6 +2,9 @@
 //!
 //! Half precision is computed in float32. Memory may be shared with other processes that write to it at the same time, so
 //! elements are read and written one by one through addresses, never as a slice.
+//!
+//! Where several processes train one model, its cache lines travel between their cores, and two steps at once would chase
+//! each other through memory. So a step claims lines well before it writes them, and every process begins elsewhere.
 
 use half::{bf16, f16};
 use rushlight_core::DType;
@@ -64,6 +67,38 @@ macro_rules! half {
 }
 half! { f16 bf16 }
 
+/// Bytes that travel between cores at once.
+const LINE: usize = 64;
+/// Lines that are claimed before the one at work: one after the other, each would take a journey to the other core.
+const AHEAD: usize = 64;
+
+/// Calls `element` for every index below `n`, a cache line of `param` at a time, each claimed for writing well before.
+#[inline(always)]
+fn line_by_line<T>(param: *mut T, n: usize, element: impl Fn(usize)) {
+    let per_line = LINE / size_of::<T>();
+    let claim = |line: usize| rushlight_simd::claim(param.wrapping_add(line * per_line));
+    let lines = n / per_line;
+    (0..AHEAD.min(lines)).for_each(claim);
+    for line in 0..lines {
+        if line + AHEAD < lines {
+            claim(line + AHEAD);
+        }
+        for i in 0..per_line {
+            element(line * per_line + i);
+        }
+    }
+    for i in lines * per_line..n {
+        element(i);
+    }
+}
+
+/// Where among `n` elements this process begins, a multiple of a line's: processes of successive numbers are spread evenly
+/// (van der Corput's sequence). No result depends on it, since elements do not depend on each other.
+fn beginning(n: usize) -> usize {
+    let share = std::process::id().reverse_bits() as u64;
+    ((n as u64 * share) >> 32) as usize / LINE * LINE
+}
+
 /// The numbers of a step of stochastic gradient descent.
 #[derive(Clone, Copy, Debug)]
 pub struct Sgd {
@@ -93,11 +128,14 @@ pub struct Adam {
 
 multiversion! {
     /// One step without momentum.
+    ///
+    /// # Safety
+    /// All hold `n` elements.
     unsafe fn sgd_plain<S, T: Real>(param: *mut T, grad: *const T, n: usize, c: &Sgd) {
         let (rate, decay) = (<T::Wide as Wide>::of(-c.lr), <T::Wide as Wide>::of(c.weight_decay));
         let sign = <T::Wide as Wide>::of(if c.maximize { -1.0 } else { 1.0 });
         let decays = c.weight_decay != 0.0;
-        for i in 0..n {
+        line_by_line(param, n, |i| {
             // SAFETY: the caller gives n elements behind each pointer.
             unsafe {
                 let p = (*param.add(i)).load();
@@ -105,18 +143,21 @@ multiversion! {
                 let g = if decays { g + decay * p } else { g };
                 *param.add(i) = T::store(p + rate * g);
             }
-        }
+        });
     }
 }
 
 multiversion! {
     /// One step with momentum.
+    ///
+    /// # Safety
+    /// All hold `n` elements.
     unsafe fn sgd_momentum<S, T: Real>(param: *mut T, grad: *const T, buffer: *mut T, n: usize, c: &Sgd) {
         let (rate, decay) = (<T::Wide as Wide>::of(-c.lr), <T::Wide as Wide>::of(c.weight_decay));
         let (momentum, share) = (<T::Wide as Wide>::of(c.momentum), <T::Wide as Wide>::of(1.0 - c.dampening));
         let sign = <T::Wide as Wide>::of(if c.maximize { -1.0 } else { 1.0 });
         let decays = c.weight_decay != 0.0;
-        for i in 0..n {
+        line_by_line(param, n, |i| {
             // SAFETY: the caller gives n elements behind each pointer.
             unsafe {
                 let p = (*param.add(i)).load();
@@ -127,12 +168,15 @@ multiversion! {
                 let g = if c.nesterov { g + momentum * b } else { b };
                 *param.add(i) = T::store(p + rate * g);
             }
-        }
+        });
     }
 }
 
 multiversion! {
     /// One step; `largest` is null without `amsgrad`.
+    ///
+    /// # Safety
+    /// All hold `n` elements, and so does `largest` where it is not null.
     unsafe fn adam<S, T: Real>(param: *mut T, grad: *const T, mean: *mut T, square: *mut T, largest: *mut T, n: usize, c: &Adam) {
         let of = <T::Wide as Wide>::of;
         let shrink = of(1.0 - c.lr * c.weight_decay);
@@ -147,7 +191,7 @@ multiversion! {
         // torch's `lerp` starts from the nearer end.
         let near = 1.0 - c.beta1 < 0.5;
         let amsgrad = !largest.is_null();
-        for i in 0..n {
+        line_by_line(param, n, |i| {
             // SAFETY: the caller gives n elements behind each pointer that is not null.
             unsafe {
                 let p = (*param.add(i)).load();
@@ -173,7 +217,7 @@ multiversion! {
                 }
                 *param.add(i) = T::store(p + rate * (m / (v.root() / root + eps)));
             }
-        }
+        });
     }
 }
 
@@ -208,7 +252,11 @@ unsafe fn each<const N: usize>(
     rushlight_par::parallel_for(plan.numel(), GRAIN, |range| {
         plan.runs(range, |offsets, length| {
             if contiguous {
-                step(std::array::from_fn(|lane| ends.at(lane, offsets[lane])), length);
+                let turn = beginning(length);
+                for part in [turn..length, 0..turn].into_iter().filter(|part| !part.is_empty()) {
+                    let place = |lane: usize| ends.at(lane, offsets[lane] + (part.start * width) as isize);
+                    step(std::array::from_fn(place), part.len());
+                }
                 return;
             }
             let mut buffers = [[0u64; TILE]; N];

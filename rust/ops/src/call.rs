@@ -2,7 +2,6 @@
 //! check devices, promote, broadcast, infer the shape, allocate, run, record for backward, record for the profiler.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::broadcast::broadcast;
 use rushlight_core::dtype::Category;
 use rushlight_core::plan::{Plan, result_layout};
 use rushlight_core::{Class, DType, Device, Dims, Error, Layout, Result, Scalar, Storage};
@@ -13,7 +12,7 @@ use crate::derive::Derivative;
 use crate::node;
 use crate::profile;
 use crate::promote;
-use crate::row::{Kernel, Pointwise, Promote, Row, Run, Spec, Update};
+use crate::row::{Kernel, Pointwise, Promote, Row, Run, Spec, Traits, Update};
 use crate::short;
 use crate::short::{Operand, Operands};
 use crate::signature::Kind;
@@ -83,6 +82,9 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
 fn check_devices(args: &Args) -> Result<Device> {
     if args.all_tensors(|tensor| tensor.device() == Device::Cpu) {
         return Ok(Device::Cpu);
+    }
+    if args.row.traits.has(Traits::ACROSS_DEVICES) {
+        return Ok(args.tensor(0)?.device());
     }
     let mut device = None;
     for (_, tensor) in args.each_tensor() {
@@ -181,11 +183,7 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
             match &sizes {
                 None => sizes = Some(own.clone()),
                 Some(all) if all == own => {}
-                Some(all) => {
-                    let meeting = broadcast(all, own)?;
-                    crate::backcompat::note_broadcast(all, own, &meeting)?;
-                    sizes = Some(meeting);
-                }
+                Some(all) => sizes = Some(crate::backcompat::meet(row.python_name(), all, own)?),
             }
         }
     }

@@ -7,7 +7,7 @@ use rushlight_cpu::pointwise::Lane;
 use crate::call::Target;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Row, Run, Spec, Update, Variants};
+use crate::row::{DTypes, Row, Run, Spec, Traits, Update, Variants};
 use crate::value::{Args, Output};
 
 /// Overwrites `to` with `from`, which broadcasts and is cast; not recorded.
@@ -70,6 +70,7 @@ pub static COPY: Row = Row {
     >>> torch.zeros(2).copy_(torch.tensor(3))
     tensor([3., 3.])",
     dtypes: DTypes::ALL,
+    traits: Traits::ACROSS_DEVICES,
     run: Run::Update(Update {
         check: |args| {
             let (own, from) = (args.tensor(0)?, args.tensor(1)?);

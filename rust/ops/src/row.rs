@@ -36,12 +36,42 @@ impl Variants {
     }
 }
 
+/// What sets a row apart from most, which its callers and its tests must know.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Traits(u8);
+
+impl Traits {
+    pub const NONE: Traits = Traits(0);
+    /// The result follows strides and storage, not the elements alone.
+    pub const SEES_MEMORY: Traits = Traits(1);
+    /// What comes out depends on values in number, size or kind: a call on `meta` may refuse.
+    pub const NEEDS_VALUES: Traits = Traits(2);
+    /// In place it refuses more than dtypes and shapes say.
+    pub const REFUSES_IN_PLACE: Traits = Traits(4);
+    /// Its tensors need not live on one device.
+    pub const ACROSS_DEVICES: Traits = Traits(8);
+
+    const NAMES: [(Traits, &'static str); 4] = [
+        (Traits::SEES_MEMORY, "sees memory"),
+        (Traits::NEEDS_VALUES, "needs values"),
+        (Traits::REFUSES_IN_PLACE, "refuses in place"),
+        (Traits::ACROSS_DEVICES, "across devices"),
+    ];
+
+    pub const fn has(self, other: Traits) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Traits::NAMES.into_iter().filter(move |(one, _)| self.has(*one)).map(|(_, name)| name)
+    }
+}
+
 /// A set of dtypes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct DTypes(pub u16);
 
 impl DTypes {
-    pub const HALVES: DTypes = DTypes::of(&[DType::F16, DType::BF16]);
     pub const FLOATS: DTypes = DTypes::of(&[DType::F16, DType::BF16, DType::F32, DType::F64]);
     pub const COMPLEX: DTypes = DTypes::of(&[DType::C64, DType::C128]);
     pub const INTS: DTypes = DTypes::of(&[DType::U8, DType::I8, DType::I16, DType::I32, DType::I64]);
@@ -56,6 +86,8 @@ impl DTypes {
     /// All but the wide unsigned.
     pub const COMMON: DTypes = DTypes::NUMBERS.and(DTypes::BOOL);
     pub const ALL: DTypes = DTypes(0x7fff);
+    /// What matrices are factorised in.
+    pub const DENSE: DTypes = DTypes::of(&[DType::F32, DType::F64, DType::C64, DType::C128]);
 
     pub const fn of(list: &[DType]) -> DTypes {
         let mut bits = 0;
@@ -176,6 +208,7 @@ pub struct Row {
     pub out: Out,
     /// The dtypes that the computation accepts, after promotion.
     pub dtypes: DTypes,
+    pub traits: Traits,
     pub run: Run,
     /// What the arguments must fulfil beside their types and dtypes.
     pub check: Option<fn(&Args) -> Result<()>>,
@@ -206,6 +239,7 @@ impl Row {
         doc: "",
         out: Out::CAST,
         dtypes: DTypes::COMMON,
+        traits: Traits::NONE,
         run: Run::Compose(|_| Ok(Output::Nothing)),
         check: None,
         refuses: "",
@@ -246,6 +280,14 @@ impl Row {
     /// The name without the overload's.
     pub fn python_name(&self) -> &'static str {
         self.name.split_once('.').map_or(self.name, |(name, _)| name)
+    }
+
+    /// The name of the class of its results, where they have names: `linalg_svd`.
+    pub fn results_name(&self) -> String {
+        match self.namespace {
+            "" => self.python_name().to_owned(),
+            namespace => format!("{}_{}", namespace.replace('.', "_"), self.python_name()),
+        }
     }
 
     /// The arguments that take a common shape; none where at most one tensor takes part.

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Thread};
 
+use crate::denormals;
 use crate::pool::{self, Pool};
 
 /// Set in `active` when no more helpers may join.
@@ -114,6 +115,8 @@ pub(crate) struct Job {
     active: AtomicUsize,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     caller: Thread,
+    /// Whether the caller's arithmetic flushes denormals.
+    flush: bool,
     /// Of the pool's workers.
     ears: Arc<[Ear]>,
 }
@@ -133,6 +136,7 @@ pub(crate) fn run(pool: &Pool, pieces: usize, helpers: usize, body: &(dyn Fn(usi
         active: AtomicUsize::new(0),
         panic: Mutex::new(None),
         caller: thread::current(),
+        flush: denormals::flushes(),
         ears: pool.ears.clone(),
     });
     let told = pool.ears.iter().filter(|ear| ear.tell(&job)).take(helpers).count();
@@ -180,7 +184,7 @@ impl Job {
             return;
         }
         self.wake_two(rayon::spawn);
-        self.work(1 + worker);
+        denormals::with_flush(self.flush, || self.work(1 + worker));
         if self.active.fetch_sub(1, Ordering::Release) == CLOSED | 1 {
             self.caller.unpark();
         }

@@ -122,3 +122,22 @@ fn forget() {
     drop(state);
     INSIDE.set(false);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Refusal;
+
+    #[test]
+    fn refusals_are_believed_for_longer_each_time() {
+        let mut last = Refusal::after(None);
+        assert!(last.holds() && last.pause == Refusal::FIRST);
+        for _ in 0..20 {
+            let next = Refusal::after(Some(&last));
+            assert_eq!(next.pause, (2 * last.pause).min(Refusal::LONGEST));
+            last = next;
+        }
+        assert_eq!(last.pause, Refusal::LONGEST);
+        last.at -= Refusal::LONGEST;
+        assert!(!last.holds());
+    }
+}

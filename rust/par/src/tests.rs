@@ -121,7 +121,36 @@ fn the_number_of_threads_may_change_at_any_time() {
 fn a_group_divides_the_default_only() {
     static MEMBERS: AtomicUsize = AtomicUsize::new(2);
     let _turn = turn();
+    crate::threads::forget_request();
+    let alone = num_threads();
+    set_group(&MEMBERS);
+    if ["RUSHLIGHT_NUM_THREADS", "OMP_NUM_THREADS"].into_iter().all(|name| std::env::var(name).is_err()) {
+        assert_eq!(num_threads(), (alone / 2).max(1));
+        MEMBERS.store(1, Ordering::Relaxed);
+        assert_eq!(num_threads(), alone);
+    }
     set_num_threads(5);
     set_group(&MEMBERS);
     assert_eq!(num_threads(), 5);
+}
+
+#[test]
+fn helpers_compute_as_their_caller_does() {
+    let _turn = turn();
+    let denormals_left = || {
+        let left = AtomicUsize::new(0);
+        parallel_for(10_000, 1, |_| {
+            left.fetch_add((std::hint::black_box(f32::MIN_POSITIVE) * 0.5 != 0.0) as usize, Ordering::Relaxed);
+        });
+        left.into_inner()
+    };
+    for threads in [1, 4] {
+        set_num_threads(threads);
+        assert_eq!(denormals_left(), 10_000);
+        if set_flush_denormal(true) {
+            assert_eq!(denormals_left(), 0);
+        }
+        set_flush_denormal(false);
+        assert_eq!(denormals_left(), 10_000);
+    }
 }

@@ -39,6 +39,13 @@ pub fn set_group(members: &'static AtomicUsize) {
     THREADS.store(REQUESTED.load(Relaxed), Relaxed);
 }
 
+/// As if nobody had asked for a number.
+#[cfg(test)]
+pub(crate) fn forget_request() {
+    REQUESTED.store(0, Relaxed);
+    THREADS.store(0, Relaxed);
+}
+
 #[cold]
 fn resolve() -> usize {
     static ENVIRONMENT: OnceBox<Option<usize>> = OnceBox::new();

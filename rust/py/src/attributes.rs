@@ -113,6 +113,10 @@ static ATTRIBUTES: &[Attribute] = &[
     })
     .writable(|value, t| {
         let wanted = value.extract().map_err(|_| PyRuntimeError::new_err("requires_grad must be a bool"))?;
+        // Unlike `requires_grad_`, which may repeat what holds anyway.
+        if wanted && !t.is_leaf() {
+            return Err(PyRuntimeError::new_err("you can only change requires_grad flags of leaf variables."));
+        }
         t.set_requires_grad(wanted).map_err(raise)
     }),
     attribute(c"is_leaf", c"Whether no recorded operator made this tensor.", |py, t| give(py, t.is_leaf())),
@@ -178,6 +182,8 @@ extern "C" fn write(own: *mut ffi::PyObject, value: *mut ffi::PyObject, closure:
     })
 }
 
+/// # Safety
+/// `own` lives as long as the result is used.
 unsafe fn tensor_or_error<'a>(own: *mut ffi::PyObject) -> PyResult<&'a Tensor> {
     // SAFETY: by the caller's word the object is alive.
     unsafe { object::tensor_of(own) }.ok_or_else(|| PyRuntimeError::new_err("the tensor is gone"))

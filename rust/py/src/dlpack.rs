@@ -107,17 +107,25 @@ struct Export<T> {
 }
 
 /// Ends an export; may be called on any thread.
+///
+/// # Safety
+/// The structure is one that we exported, and nobody uses it any more.
 unsafe extern "C" fn end_old(managed: *mut Managed) {
     // SAFETY: the context is the export that the structure stands in; a consumer ends it once.
     unsafe { drop(Box::from_raw((*managed).context.cast::<Export<Managed>>())) }
 }
 
+/// # Safety
+/// The structure is one that we exported, and nobody uses it any more.
 unsafe extern "C" fn end_new(managed: *mut Versioned) {
     // SAFETY: as above.
     unsafe { drop(Box::from_raw((*managed).context.cast::<Export<Versioned>>())) }
 }
 
 /// Lets go of what nobody took.
+///
+/// # Safety
+/// Only the interpreter calls it, with a capsule of ours that dies.
 unsafe extern "C" fn unused(capsule: *mut ffi::PyObject) {
     // SAFETY: called by the interpreter with the dying capsule; only one that still has its first name holds a tensor.
     unsafe {
@@ -131,6 +139,8 @@ unsafe extern "C" fn unused(capsule: *mut ffi::PyObject) {
     }
 }
 
+/// # Safety
+/// The structure is a producer's, and nobody uses it any more.
 unsafe fn end_managed(managed: *mut Managed) {
     // SAFETY: by the caller's word the structure is alive and nobody uses it after this.
     unsafe {
@@ -140,6 +150,8 @@ unsafe fn end_managed(managed: *mut Managed) {
     }
 }
 
+/// # Safety
+/// The structure is a producer's, and nobody uses it any more.
 unsafe fn end_versioned(managed: *mut Versioned) {
     // SAFETY: as above.
     unsafe {
@@ -161,7 +173,7 @@ pub fn export<'py>(
         return Err(PyBufferError::new_err("Can't export tensors that require gradient, use tensor.detach()"));
     }
     if tensor.device() != Device::Cpu {
-        return Err(PyBufferError::new_err(format!("cannot export a tensor on {}", tensor.device())));
+        return Err(PyBufferError::new_err(format!("Cannot pack tensors on {}", tensor.device())));
     }
     if let Some(wanted) = dl_device.filter(|wanted| !wanted.is_none())
         && wanted.extract::<(i32, i32)>()?.0 != HOST
@@ -263,8 +275,9 @@ fn capsule_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
     let Some(producer) = object.getattr_opt(intern!(py, "__dlpack__"))? else {
         let kind = object.get_type().name()?;
-        return Err(PyTypeError::new_err(format!(
-            "from_dlpack: expected a DLPack capsule or an object with __dlpack__, got {kind}"
+        return Err(PyRuntimeError::new_err(format!(
+            "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you might have already constructed a tensor from it once.\n\
+             It takes such a capsule, or an object with the method __dlpack__, and got a {kind}."
         )));
     };
     let place: (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract()?;

@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyMemoryView};
 use rushlight::{DType, Device, Tensor};
 use rushlight_core::dtype as settings;
 
@@ -225,6 +225,18 @@ fn set_num_threads(count: i64) -> PyResult<()> {
     }
 }
 
+/// Makes this thread's arithmetic, and that of the operators it calls, take denormal numbers for zero, or keep them (the
+/// default): they are slow. False where the processor cannot.
+#[pyfunction]
+#[pyo3(signature = (mode, /))]
+fn set_flush_denormal(mode: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let Ok(mode) = mode.cast::<PyBool>() else {
+        let got = mode.get_type();
+        return Err(PyRuntimeError::new_err(format!("flush_denormal expects a bool, but got {}", got.name()?)));
+    };
+    Ok(rushlight_par::set_flush_denormal(mode.is_true()))
+}
+
 /// Whether an object is a tensor.
 #[pyfunction]
 fn is_tensor(obj: &Bound<'_, PyAny>) -> bool {
@@ -260,13 +272,13 @@ fn _result_type(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, PyA
     dtype_object(py, state.result().map_err(raise)?)
 }
 
-/// How many cards the NVIDIA driver shows; none where there is no driver.
 /// Turns the warnings of `torch.utils.backcompat` on or off.
 #[pyfunction]
-fn _set_backcompat_warnings(broadcast: bool, keepdim: bool) {
-    rushlight::backcompat::set(broadcast, keepdim);
+fn _set_backcompat_warnings(broadcast: bool, keepdim: bool, strict: u8) {
+    rushlight::backcompat::set(broadcast, keepdim, strict);
 }
 
+/// How many cards the NVIDIA driver shows; none where there is no driver.
 #[pyfunction]
 fn _cuda_device_count() -> usize {
     rushlight_cuda::device_count()
@@ -283,6 +295,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(set_default_dtype, module)?)?;
     module.add_function(wrap_pyfunction!(get_num_threads, module)?)?;
     module.add_function(wrap_pyfunction!(set_num_threads, module)?)?;
+    module.add_function(wrap_pyfunction!(set_flush_denormal, module)?)?;
     module.add_function(wrap_pyfunction!(is_tensor, module)?)?;
     module.add_function(wrap_pyfunction!(_can_cast, module)?)?;
     module.add_function(wrap_pyfunction!(_promote_types, module)?)?;

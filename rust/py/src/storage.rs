@@ -139,6 +139,8 @@ impl PyStorage {
         self.0.address()
     }
 
+    /// # Safety
+    /// Only the interpreter calls it, with a view to fill in.
     unsafe fn __getbuffer__(slf: PyRef<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let pin = slf.0.pin().map_err(|error| PyBufferError::new_err(error.to_string()))?;
         let (start, bytes, read_only) = (pin.as_ptr(), pin.block().len(), slf.0.is_read_only());

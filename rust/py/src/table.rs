@@ -37,6 +37,7 @@ fn describe<'py>(py: Python<'py>, row: &'static Row) -> PyResult<Bound<'py, PyDi
     facts.set_item("doc", row.doc)?;
     facts.set_item("out", out(py, row)?)?;
     facts.set_item("dtypes", row.dtypes.list().map(|dtype| dtype.name()).collect::<Vec<_>>())?;
+    facts.set_item("traits", row.traits.names().collect::<Vec<_>>())?;
     facts.set_item("run", run(&row.run))?;
     facts.set_item(
         "promote",

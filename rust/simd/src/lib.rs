@@ -36,3 +36,21 @@ mod testing;
 pub use dispatch::{Level, level, machine_level, set_level};
 pub use isa::{Base, Isa, V3, V4};
 pub use math::Math;
+
+/// Asks for the cache line at `place` to be brought here for writing: another core that holds it gives it up. A hint that
+/// reads and writes nothing, for any address; without effect on processors that do not know it.
+#[inline(always)]
+pub fn claim<T>(place: *mut T) {
+    // SAFETY: the instruction never faults, and processors without it take it for one that does nothing.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) place.addr(), options(nomem, nostack, preserves_flags));
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!("prfm pstl1keep, [{}]", in(reg) place.addr(), options(nomem, nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = place;
+}

@@ -92,7 +92,7 @@ pub fn results(names: &Names) -> String {
     let mut classes = BTreeMap::new();
     for row in names.values().flatten() {
         if let Some(fields) = named(row) {
-            classes.insert(row.python_name(), fields);
+            classes.insert(row.results_name(), fields);
         }
     }
     let mut text = format!(
@@ -236,7 +236,7 @@ fn returns(row: &Row) -> String {
     match row.schema().returns {
         Returns::Tensor => "Tensor".into(),
         Returns::Named(fields) => match named(row) {
-            Some(_) => format!("return_types.{}", row.python_name()),
+            Some(_) => format!("return_types.{}", row.results_name()),
             None => format!("tuple[{}]", vec!["Tensor"; fields.len()].join(", ")),
         },
         Returns::List => "tuple[Tensor, ...]".into(),

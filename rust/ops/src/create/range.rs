@@ -155,6 +155,9 @@ fn spaced(args: &Args, shape: impl Fn(c128) -> c128 + Sync) -> Result<Output> {
             "{name}(): inferred dtype {inferred} can't be safely cast to passed dtype {dtype}"
         )));
     }
+    if steps > 1 && !args.row.dtypes.has(dtype) {
+        return Err(crate::call::not_implemented(args.row, dtype));
+    }
     let tensor = options.empty(&[steps as isize], dtype)?;
     let count = steps as usize;
     if dtype.is_complex() {
@@ -196,6 +199,7 @@ pub static LOGSPACE: Row = Row {
 
     >>> torch.logspace(0, 2, steps=3)
     tensor([  1.,  10., 100.])",
+    dtypes: DTypes::NUMBERS,
     run: Run::Compose(|args| {
         let base = args.float(3)?;
         spaced(args, |value| if value.im == 0.0 { base.powf(value.re).into() } else { value.expf(base) })

@@ -1,7 +1,7 @@
 //! Elements chosen by a mask of truths.
 
 use rushlight_core::plan::Plan;
-use rushlight_core::{DType, Error, Result, Scalar};
+use rushlight_core::{DType, Device, Error, Result, Scalar};
 use rushlight_cpu::merge::Merge;
 use rushlight_cpu::pointwise::{Lane, run};
 
@@ -9,7 +9,7 @@ use super::nonzero::positions;
 use super::put::{put_into, single};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Update, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Traits, Update, Variants};
 use crate::value::{Args, Output, Value};
 use crate::view::expand::EXPAND;
 use crate::view::reshape::sizes_value;
@@ -25,6 +25,7 @@ pub static MASKED_SELECT: Row = Row {
     tensor([1, 3])",
     out: Out::new(Accepts::Same, &["masked_select(): self and result must have the same scalar type"]).apart(),
     dtypes: DTypes::ALL,
+    traits: Traits::NEEDS_VALUES,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (own, mask) = (args.tensor(0)?, args.valued(1)?);
@@ -202,6 +203,8 @@ fn cleared(d: &Derive) -> Expr {
 
 /// Overwrites with one value where the mask is true.
 fn fill(target: &Tensor, mask: &Tensor, value: &Tensor) -> Result<()> {
+    /// # Safety
+    /// `out` and the inputs hold `n` elements.
     unsafe fn tile<T: Copy>(out: *mut u8, inputs: *const *const u8, n: usize, _: &[Scalar]) {
         // SAFETY: the walk gives `n` elements on each side, and bytes for the mask.
         unsafe {
@@ -300,6 +303,9 @@ pub static MASKED_SCATTER: Row = Row {
 
 /// The chosen elements of the gradient, followed by zeros for what was not used of the source.
 fn scatter_back(d: &Derive, mask: &Tensor) -> Result<Tensor> {
+    if let Some(facts) = d.facts(2).filter(|facts| facts.device == Device::Meta) {
+        return crate::create::empty(&facts.sizes, facts.dtype, facts.device);
+    }
     let chosen = op!(MASKED_SELECT, d.grad().done()?, mask)?;
     let sizes = d.sizes(2);
     let rest = sizes.iter().product::<isize>() - chosen.numel() as isize;

@@ -17,6 +17,7 @@ use rushlight_core::index::{Plan, Step};
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Layout, Result};
 
+use crate::convert::to_device;
 use crate::value::Ints;
 use crate::view::expand::EXPAND;
 use crate::view::narrow::{ALIAS, selected, sliced};
@@ -102,14 +103,15 @@ fn stripped(value: &Tensor, rank: usize) -> Result<Tensor> {
     }
 }
 
-/// Indices as integers, one for each indexed dimension: a mask becomes the coordinates of its true elements.
+/// Indices as integers on the tensor's device, one for each indexed dimension: a mask becomes the coordinates of its true
+/// elements.
 pub fn prepare(own: &Tensor, tensors: Vec<Tensor>, dims: &[usize]) -> Result<(Vec<Tensor>, Ints)> {
     let mut indices = Vec::with_capacity(tensors.len());
     let mut places = Ints::new();
     for (tensor, &dim) in tensors.into_iter().zip(dims) {
         match tensor.dtype() {
             DType::I64 | DType::I32 => {
-                indices.push(tensor);
+                indices.push(to_device(&tensor, own.device())?);
                 places.push(dim as i64);
             }
             DType::Bool | DType::U8 => {
@@ -120,7 +122,7 @@ pub fn prepare(own: &Tensor, tensors: Vec<Tensor>, dims: &[usize]) -> Result<(Ve
                 }
                 check_mask(own, &tensor, dim)?;
                 for (axis, index) in nonzero::coordinates(&tensor)?.into_iter().enumerate() {
-                    indices.push(index);
+                    indices.push(to_device(&index, own.device())?);
                     places.push((dim + axis) as i64);
                 }
             }

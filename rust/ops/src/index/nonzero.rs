@@ -4,7 +4,7 @@ use rushlight_core::{DType, Device, Error, Layout, Result};
 
 use crate::Tensor;
 use crate::derive::Derivative;
-use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
+use crate::row::{Accepts, DTypes, Out, Row, Run, Traits, Variants};
 use crate::value::Output;
 use crate::view::narrow::selected;
 
@@ -82,6 +82,7 @@ With `as_tuple=True` one tensor of indices for each dimension, ready to index wi
     )
     .apart(),
     dtypes: DTypes::ALL,
+    traits: Traits::NEEDS_VALUES,
     run: Run::Compose(|args| {
         let own = args.tensor(0)?;
         if args.bool(1)? { split(own).map(Output::List) } else { nonzero(own).map(Output::Tensor) }
@@ -112,6 +113,7 @@ pub static ARGWHERE: Row = Row {
     >>> torch.argwhere(torch.tensor([0, 5]))
     tensor([[1]])",
     dtypes: DTypes::ALL,
+    traits: Traits::NEEDS_VALUES,
     run: Run::Compose(|args| nonzero(args.tensor(0)?).map(Output::Tensor)),
     derivative: Derivative::Composed,
     samples: &["t(2, 3)", "b(4)"],
@@ -128,6 +130,7 @@ pub static WHERE_NONZERO: Row = Row {
     >>> torch.where(torch.tensor([[0, 1], [1, 0]]))
     (tensor([0, 1]), tensor([1, 0]))",
     dtypes: DTypes::ALL,
+    traits: Traits::NEEDS_VALUES,
     run: Run::Compose(|args| split(args.tensor(0)?).map(Output::List)),
     derivative: Derivative::Composed,
     samples: &["b(2, 3)"],

@@ -11,7 +11,7 @@ use crate::call::Target;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::op;
-use crate::row::{DTypes, Row, Run, Update, Variants};
+use crate::row::{DTypes, Row, Run, Traits, Update, Variants};
 use crate::value::{Args, Ints, Output};
 
 /// Behind `x[i, j] = v` and `index_put`.
@@ -143,6 +143,7 @@ pub static INDEX_PUT: Row = Row {
     >>> torch.index_put(torch.zeros(3), (torch.tensor([0, 2]),), torch.tensor([1., 2.]))
     tensor([1., 0., 2.])",
     dtypes: DTypes::ALL,
+    traits: Traits::NEEDS_VALUES,
     run: Run::Compose(|args| crate::call::call(arguments(args)?)),
     derivative: Derivative::Composed,
     samples: &[

@@ -352,11 +352,7 @@ pub static SCATTER_REDUCE: Row = Row {
     dtypes: DTypes::COMMON,
     run: Run::Update(Update {
         check: |args| {
-            if reduction(args)? == Reduction::Mean && args.tensor(0)?.dtype() == DType::Bool {
-                return Err(Error::not_implemented(
-                    "\"scatter_gather_tensor_cpu_reduce_mean\" not implemented for 'Bool'",
-                ));
-            }
+            refuse_dtype(reduction(args)?, args.str(4)?, args.tensor(0)?.dtype())?;
             check(args, "scatter")
         },
         cpu: |args, target| {
@@ -382,8 +378,8 @@ pub static SCATTER_REDUCE: Row = Row {
         "t(3, 4), 1, i(4, 3, 4), t(3, 4), 'sum'",
         "t(3) * 1, 0, i(3, 5), t(6) * 1, 'mean'",
         "t(3), 0, i(3, 5), t(6), 'prod', include_self=False",
-        "t(3), 0, i(3, 5), t(6), 'amax'",
-        "t(3), 0, i(3, 5), t(6), 'amin', include_self=False",
+        "real(3), 0, i(3, 5), real(6), 'amax'",
+        "real(3), 0, i(3, 5), real(6), 'amin', include_self=False",
     ],
     errors: &[(
         "t(3), 0, torch.tensor([0]), t(1), 'foo'",
@@ -392,6 +388,23 @@ pub static SCATTER_REDUCE: Row = Row {
     )],
     ..Row::BASE
 };
+
+/// Truths have no mean, complex numbers no order.
+fn refuse_dtype(way: Reduction, name: &str, dtype: DType) -> Result<()> {
+    let fits = match way {
+        Reduction::Sum | Reduction::Product => true,
+        Reduction::Mean => dtype != DType::Bool,
+        Reduction::Greatest | Reduction::Least => !dtype.is_complex(),
+    };
+    if fits && SCATTER_REDUCE.dtypes.has(dtype) {
+        return Ok(());
+    }
+    let kernel = if matches!(way, Reduction::Sum | Reduction::Product) { "" } else { &format!("_reduce_{name}") };
+    Err(Error::not_implemented(format!(
+        "\"scatter_gather_tensor_cpu{kernel}\" not implemented for '{}'",
+        dtype.title()
+    )))
+}
 
 fn reduction(args: &Args) -> Result<Reduction> {
     let name = args.str(4)?;
@@ -461,12 +474,12 @@ fn product(d: &Derive, own: Expr, source: Expr, result: Expr, grad: Expr, index:
     };
     let read = |from: Expr| from.call(&GATHER, [dim.into(), index.into()]);
     let own_whole = own.clone().equals(0i64).choose(1i64, own.clone());
-    let for_own = grad.clone() * row(own_whole.clone(), source.clone())? / own_whole;
+    let for_own = grad.clone() * (row(own_whole.clone(), source.clone())? / own_whole).conj();
     let zero = source.clone().equals(0i64);
     let zeros = zero.clone().choose(1.0, 0.0).call(&crate::convert::TO_DTYPE, [d.results[0].dtype.into()]);
     let count = own.clone().zeros_like().call(&SCATTER_ADD, [dim.into(), index.into(), zeros.done()?.into()]);
     let single = zero.clone().and(read(count).equals(1i64));
     let others = row(own, single.clone().choose(1i64, source.clone()))?;
-    let plain = read(grad.clone() * result) / zero.choose(1i64, source);
-    Ok((for_own, single.choose(read(grad * others), plain)))
+    let plain = read(grad.clone() * result.conj()) / zero.choose(1i64, source).conj();
+    Ok((for_own, single.choose(read(grad * others.conj()), plain)))
 }

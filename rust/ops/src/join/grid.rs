@@ -190,7 +190,7 @@ pub static COMBINATIONS: Row = Row {
         ("t(2, 2)", "RuntimeError", "Expect a 1D vector, but got shape [2, 2]"),
         ("t(3), -1", "RuntimeError", "Expect a non-negative number, but got -1"),
     ],
-    reference: "np.array(list((itertools.combinations_with_replacement if with_replacement else itertools.combinations)(self, r)))",
+    reference: "np.array(list((itertools.combinations_with_replacement if with_replacement else itertools.combinations)(self, r))).reshape(-1, r)",
     ..Row::BASE
 };
 

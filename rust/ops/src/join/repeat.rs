@@ -5,7 +5,7 @@ use rushlight_core::layout::{Shape, checked_numel, wrap_dim};
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result};
 
 use crate::derive::{Derivative, Saves, formula};
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
 use crate::value::{Ints, Output, Value};
 use crate::view::expand::EXPAND;
 use crate::view::reshape::sizes_value;
@@ -115,6 +115,7 @@ pub static REPEAT_INTERLEAVE: Row = Row {
     >>> torch.repeat_interleave(torch.tensor([1, 0, 2]))
     tensor([0, 2, 2])",
     dtypes: DTypes::ALL,
+    traits: Traits::NEEDS_VALUES,
     run: Run::Compose(|args| counted(args.tensor(0)?, args.optional_int(1)).map(Output::Tensor)),
     derivative: Derivative::NonDifferentiable("the result counts"),
     samples: &["torch.tensor([1, 0, 2])"],
@@ -164,6 +165,7 @@ pub static REPEAT_INTERLEAVE_BY: Row = Row {
     >>> torch.repeat_interleave(torch.tensor([5, 6]), torch.tensor([1, 2]))
     tensor([5, 6, 6])",
     dtypes: DTypes::ALL,
+    traits: Traits::NEEDS_VALUES,
     run: Run::Compose(|args| {
         let (own, dim) = along(args.tensor(0)?, args.optional_int(2))?;
         let repeats = args.tensor(1)?;

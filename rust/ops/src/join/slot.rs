@@ -6,7 +6,7 @@ use rushlight_core::{Error, Layout, Result};
 use crate::Tensor;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Out, Row, Run, Update, Variants};
+use crate::row::{DTypes, Out, Row, Run, Traits, Update, Variants};
 use crate::value::{Args, Value, Values};
 
 /// Where the source goes, by the arguments behind it.
@@ -134,6 +134,7 @@ pub static AS_STRIDED_SCATTER: Row = Row {
     >>> torch.as_strided_scatter(torch.zeros(4), torch.ones(2), (2,), (2,))
     tensor([1., 0., 1., 0.])",
     dtypes: DTypes::ALL,
+    traits: Traits::SEES_MEMORY,
     run: Run::Update(Update { check: |args| check(args, strided), cpu: |args, target| write(args, target, strided) }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::NOTHING, |d| outside(d, &AS_STRIDED_SCATTER)),

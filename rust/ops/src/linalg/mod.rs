@@ -5,8 +5,11 @@
 
 pub mod added;
 pub mod contract;
+pub mod dense;
 pub mod einsum;
+pub mod invariance;
 pub mod matrix;
+pub mod svd;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::storage::Pin;

@@ -8,7 +8,7 @@ use rushlight_core::{DType, Device, Element, Error, Result, Scalar};
 
 use crate::convert::to_vec;
 use crate::derive::Derivative;
-use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Traits, Variants};
 use crate::value::{Args, Output};
 
 pub static BINCOUNT: Row = Row {
@@ -19,6 +19,7 @@ pub static BINCOUNT: Row = Row {
     >>> torch.bincount(torch.tensor([1, 2, 1]))
     tensor([0, 2, 1])",
     dtypes: DTypes::INTS,
+    traits: Traits::NEEDS_VALUES,
     run: Run::Body(bincount),
     derivative: Derivative::NonDifferentiable("its operand is whole numbers"),
     samples: &["i(4, 9)", "i(4, 9), minlength=8", "i(4, 3), torch.tensor([0.5, 1., 2.])"],

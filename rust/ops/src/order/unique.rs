@@ -8,7 +8,7 @@ use rushlight_cpu::reduce::scan::Lines;
 
 use crate::derive::Derivative;
 use crate::reduce::along::ORDERED;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::value::{Ints, Output};
 
 const WHY: Derivative = Derivative::NonDifferentiable("the number of its results depends on the values");
@@ -23,6 +23,7 @@ pub static UNIQUE: Row = Row {
     >>> torch._unique2(torch.tensor([3, 1, 1]), True, True, True)
     (tensor([1, 3]), tensor([1, 0, 0]), tensor([2, 1]))",
     dtypes: ORDERED.and(DTypes::WIDE),
+    traits: Traits::NEEDS_VALUES,
     run: Run::Body(|args| {
         let own = args.valued(0)?;
         if !args.row.dtypes.has(own.dtype()) {
@@ -45,6 +46,7 @@ pub static UNIQUE_CONSECUTIVE: Row = Row {
     >>> torch._unique_consecutive(torch.tensor([3, 1, 1, 3]), True, True)
     (tensor([3, 1, 3]), tensor([0, 1, 1, 2]), tensor([1, 2, 1]))",
     dtypes: ORDERED.and(DTypes::WIDE),
+    traits: Traits::NEEDS_VALUES,
     run: Run::Body(|args| {
         let own = args.valued(0)?;
         if !args.row.dtypes.has(own.dtype()) {
@@ -71,6 +73,7 @@ pub static UNIQUE_DIM: Row = Row {
     (tensor([[1, 2],
             [3, 1]]), tensor([1, 0, 1]), tensor([1, 2]))",
     dtypes: ORDERED.and(DTypes::WIDE),
+    traits: Traits::NEEDS_VALUES,
     run: Run::Body(|args| {
         let own = args.valued(0)?;
         if !args.row.dtypes.has(own.dtype()) {

@@ -9,13 +9,15 @@ use super::numbers::{Analytic, ComplexMath, Integer, Narrow};
 use super::{UNARY, common, float, with_numbers};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::value::Value;
 
 /// The exponents that are met most have loops of their own.
 fn by_number(dtype: DType) -> Option<Tile> {
     macro_rules! special {
         ($type:ty) => {{
+            /// # Safety
+            /// `out` and the inputs hold `n` elements.
             unsafe fn tile(out: *mut u8, inputs: *const *const u8, n: usize, params: &[Scalar]) {
                 let dtype = <$type as rushlight_core::Element>::DTYPE;
                 let exponent = params.first().map_or(1.0, |number| number.f64());
@@ -164,6 +166,7 @@ pub static FLOAT_POWER: Row = Row {
 
     >>> torch.float_power(torch.tensor([1, 2]), 2)
     tensor([1., 4.], dtype=torch.float64)",
+    traits: Traits::REFUSES_IN_PLACE,
     run: Run::Defer(|mut args| {
         let complex = [0, 1].iter().any(|&place| {
             args.optional_tensor(place).is_some_and(|tensor| tensor.dtype().is_complex())

@@ -5,7 +5,7 @@ use rushlight_core::{Error, Result};
 use super::compare::{EQ, ISCLOSE};
 use crate::derive::Derivative;
 use crate::reduce::truth::ALL;
-use crate::row::{DTypes, Row, Run};
+use crate::row::{DTypes, Row, Run, Traits};
 use crate::value::{Args, Output};
 
 pub static ALLCLOSE: Row = Row {
@@ -17,6 +17,7 @@ pub static ALLCLOSE: Row = Row {
 
     >>> torch.allclose(torch.tensor([1., 2.]), torch.tensor([1., 2.000001]))
     True",
+    traits: Traits::NEEDS_VALUES,
     run: Run::Compose(|args| {
         let close =
             crate::op!(ISCLOSE, args.tensor(0)?, args.tensor(1)?, args.float(2)?, args.float(3)?, args.bool(4)?)?;
@@ -37,6 +38,7 @@ pub static EQUAL: Row = Row {
     >>> torch.equal(torch.tensor([1, 2]), torch.tensor([1, 2]))
     True",
     dtypes: DTypes::ALL,
+    traits: Traits::NEEDS_VALUES,
     run: Run::Compose(equal),
     derivative: Derivative::NonDifferentiable("the answer is no tensor"),
     samples: &["t(2, 3), t(2, 3)", "t(0), t(0)", "t(2), t(3)"],

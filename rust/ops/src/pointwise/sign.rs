@@ -8,7 +8,7 @@ use super::numbers::{Analytic, ComplexMath, Integer, Narrow, Real};
 use super::{BINARY, UNARY, common, float, no_complex, question};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{Accepts, DTypes, Out, Pointwise, Promote, Row, Run, Variants};
+use crate::row::{Accepts, DTypes, Out, Pointwise, Promote, Row, Run, Traits, Variants};
 
 pub static ABS: Row = Row {
     name: "abs",
@@ -23,6 +23,7 @@ pub static ABS: Row = Row {
         Out::FOUND.sentences,
     ),
     dtypes: DTypes::NUMBERS,
+    traits: Traits::REFUSES_IN_PLACE,
     run: Run::Pointwise(Pointwise {
         promote: Promote::ComplexToReal,
         cpu: tiles! {

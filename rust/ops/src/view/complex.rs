@@ -4,7 +4,7 @@ use rushlight_core::{DType, Error, Layout, Result};
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::op;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::value::Output;
 use crate::view::narrow::SELECT;
 
@@ -17,6 +17,7 @@ pub static VIEW_AS_REAL: Row = Row {
     >>> torch.view_as_real(torch.tensor([1 + 2j]))
     tensor([[1., 2.]])",
     dtypes: DTypes::COMPLEX,
+    traits: Traits::SEES_MEMORY,
     run: Run::Retype(|args| {
         let own = args.tensor(0)?;
         if !own.dtype().is_complex() {
@@ -49,6 +50,7 @@ pub static VIEW_AS_COMPLEX: Row = Row {
     >>> torch.view_as_complex(torch.tensor([[1., 2.]]))
     tensor([1.+2.j])",
     dtypes: DTypes::of(&[DType::F32, DType::F64]),
+    traits: Traits::SEES_MEMORY,
     run: Run::Retype(|args| {
         let own = args.tensor(0)?;
         let dtype = match own.dtype() {

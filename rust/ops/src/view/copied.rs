@@ -5,7 +5,7 @@ use rushlight_core::Result;
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::op;
-use crate::row::{DTypes, Out, Row, Run, Variants};
+use crate::row::{DTypes, Out, Row, Run, Traits, Variants};
 use crate::value::{Args, Output};
 use crate::view::{diagonal, expand, narrow, reshape, split, squeeze, strided, transpose, unfold};
 
@@ -26,7 +26,7 @@ fn copied(row: &'static Row, args: &Args) -> Result<Output> {
 
 macro_rules! copies {
     ($($row:ident $name:literal $signature:literal $view:path, $variants:expr,
-        $samples:expr, $errors:expr, $example:literal;)*) => {$(
+        $samples:expr, $errors:expr, $example:literal $(, $traits:expr)?;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
             variants: $variants,
@@ -34,6 +34,7 @@ macro_rules! copies {
             out: Out::STRICT,
             doc: concat!("The view of the same name, copied into memory of its own.\n\n", $example),
             dtypes: DTypes::ALL,
+            $(traits: $traits,)?
             run: Run::Compose(|args| copied(&$view, args)),
             derivative: Derivative::Composed,
             samples: $samples,
@@ -61,7 +62,7 @@ copies! {
         "    >>> torch.as_strided_copy(torch.arange(4), (3, 2), (1, 1))
     tensor([[0, 1],
             [1, 2],
-            [2, 3]])";
+            [2, 3]])", Traits::SEES_MEMORY;
     DIAGONAL "diagonal_copy" "(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor" diagonal::DIAGONAL, PLAIN,
         &["t(2, 3)", "t(3, 3, 2), 1, 0, 1"],
         &[
@@ -192,7 +193,7 @@ fn unbound(row: &'static Row, args: &Args) -> Result<Output> {
 }
 
 macro_rules! unsafe_splits {
-    ($($row:ident $name:literal $node:literal $signature:literal $view:path, $samples:expr, $errors:expr, $example:literal;)*) => {$(
+    ($($row:ident $name:literal $node:literal $signature:literal $view:path, $samples:expr, $errors:expr, $example:literal $(, $traits:expr)?;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
             signature: $signature,

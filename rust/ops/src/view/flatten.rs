@@ -6,7 +6,7 @@ use rushlight_core::{Error, Result};
 use crate::Tensor;
 use crate::derive::Derivative;
 use crate::op;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::value::{Ints, Output};
 use crate::view::RESHAPE;
 use crate::view::reshape::{VIEW, sizes_value};
@@ -108,6 +108,7 @@ pub static VIEW_AS: Row = Row {
     >>> torch.arange(4).view_as(torch.zeros(2, 2))
     tensor([[0, 1],
             [2, 3]])",
+    traits: Traits::SEES_MEMORY,
     run: Run::Compose(|args| VIEW.call([args.tensor(0)?.into(), sizes_value(args.tensor(1)?.sizes())])),
     samples: &["t(2, 3), t(3, 2)"],
     errors: &[

@@ -5,7 +5,7 @@ use rushlight_core::{Error, Layout, Result};
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::op;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::value::{Args, Output, Value};
 use crate::view::embed::embed;
 
@@ -138,6 +138,7 @@ pub static NARROW_TENSOR: Row = Row {
     >>> torch.narrow(torch.tensor([1, 2, 3, 4]), 0, torch.tensor(1), 2)
     tensor([2, 3])",
     dtypes: DTypes::ALL,
+    traits: Traits::NEEDS_VALUES,
     run: Run::Compose(|args| {
         let start = args.tensor(2)?;
         if start.rank() != 0 || !start.dtype().is_integral() {

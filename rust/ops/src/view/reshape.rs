@@ -4,7 +4,7 @@ use rushlight_core::layout::{Shape, infer_size};
 use rushlight_core::{DType, Error, Layout, Result};
 
 use crate::derive::{Derivative, Saves, formula};
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
 use crate::value::{Args, Ints, Output, Value};
 
 pub static VIEW: Row = Row {
@@ -20,6 +20,7 @@ or within old ones that follow each other in memory.
     tensor([[0, 1, 2],
             [3, 4, 5]])",
     dtypes: DTypes::ALL,
+    traits: Traits::SEES_MEMORY,
     run: Run::View(layout),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
         d.grad().call(&RESHAPE, [sizes_value(d.sizes(0))])
@@ -90,6 +91,7 @@ pub static VIEW_DTYPE: Row = Row {
     >>> torch.tensor([1., -2.]).view(torch.int32)
     tensor([ 1065353216, -1073741824], dtype=torch.int32)",
     dtypes: DTypes::ALL,
+    traits: Traits::SEES_MEMORY,
     run: Run::Retype(|args| {
         let own = args.tensor(0)?;
         let dtype = args.dtype(1).unwrap_or(own.dtype());

@@ -7,7 +7,7 @@ use crate::Tensor;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::op;
-use crate::row::{DTypes, Row, Run};
+use crate::row::{DTypes, Row, Run, Traits};
 use crate::value::{Ints, Output, Value};
 
 pub static SPLIT: Row = Row {
@@ -218,6 +218,7 @@ pub static TENSOR_SPLIT_TENSOR: Row = Row {
     >>> torch.tensor_split(torch.arange(5), torch.tensor([1, 3]))
     (tensor([0]), tensor([1, 2]), tensor([3, 4]))",
     dtypes: DTypes::ALL,
+    traits: Traits::NEEDS_VALUES,
     run: Run::Compose(|args| {
         let (tensor, places) = (args.tensor(0)?, args.tensor(1)?);
         if places.dtype() != crate::DType::I64 {

@@ -6,7 +6,7 @@ use rushlight_core::{Error, Layout, Result};
 
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::value::{Args, Ints, Value};
 use crate::view::embed::embed_at;
 
@@ -23,6 +23,7 @@ The view must stay within the storage. Elements that several indices name are su
             [1, 2],
             [2, 3]])",
     dtypes: DTypes::ALL,
+    traits: Traits::SEES_MEMORY,
     run: Run::View(layout),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, scatter)]),
     samples: &["t(6), (2, 3), (3, 1)", "t(6), (3,), (2,), 1", "t(4), (3, 2), (1, 1)", "t(2, 3).t(), (2,), (2,)"],

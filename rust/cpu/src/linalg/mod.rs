@@ -1,0 +1,231 @@
+//! Factorisations of dense matrices, and what is solved with them.
+//!
+//! The algorithms are faer's, each on one thread; a batch is spread over threads matrix by matrix, so the bits do not
+//! depend on their number. What LAPACK's formats ask for element by element (Householder vectors with their factors,
+//! symmetric pivoting) stands here in full. Every function works in place on matrices in memory that the caller laid out.
+
+mod factor;
+mod ldl;
+mod spectral;
+
+use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use faer::dyn_stack::{MemBuffer, MemStack, StackReq};
+use faer::mat::{MatMut, MatRef};
+use faer::traits::{ComplexField, RealField};
+use num_complex::Complex;
+use rushlight_core::{Class, Element, Error, Result};
+
+pub use factor::{cholesky, lu, orthogonal, qr, reflect, reflections, solve_triangular};
+pub use ldl::{ldl, ldl_solve};
+pub use spectral::{Symmetric, eig, eigh, svd};
+
+/// A number that matrices are factorised in.
+pub trait Field:
+    ComplexField<Real: Part>
+    + Element
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + AddAssign
+    + SubAssign
+{
+    fn of(re: Self::Real, im: Self::Real) -> Self;
+    fn re(self) -> Self::Real;
+    fn im(self) -> Self::Real;
+
+    fn real(re: Self::Real) -> Self {
+        Self::of(re, Self::Real::default())
+    }
+
+    fn conjugate(self) -> Self {
+        Self::of(self.re(), -self.im())
+    }
+
+    fn is_zero(self) -> bool {
+        self == Self::default()
+    }
+
+    /// The magnitude, near enough for choosing pivots: as LAPACK takes it.
+    fn size(self) -> Self::Real {
+        self.re().abs() + self.im().abs()
+    }
+
+    fn times(self, factor: Self::Real) -> Self {
+        Self::of(self.re() * factor, self.im() * factor)
+    }
+}
+
+/// A real number behind a [`Field`].
+pub trait Part: RealField + Element + Neg<Output = Self> {
+    fn abs(self) -> Self;
+    fn sqrt(self) -> Self;
+    fn hypot(self, other: Self) -> Self;
+    fn finite(self) -> bool;
+    fn number(value: f64) -> Self;
+}
+
+macro_rules! field {
+    ($($real:ty)*) => {$(
+        impl Part for $real {
+            fn abs(self) -> Self {
+                <$real>::abs(self)
+            }
+            fn sqrt(self) -> Self {
+                <$real>::sqrt(self)
+            }
+            fn hypot(self, other: Self) -> Self {
+                <$real>::hypot(self, other)
+            }
+            fn finite(self) -> bool {
+                self.is_finite()
+            }
+            fn number(value: f64) -> Self {
+                value as $real
+            }
+        }
+
+        impl Field for $real {
+            fn of(re: $real, _im: $real) -> Self {
+                re
+            }
+            fn re(self) -> $real {
+                self
+            }
+            fn im(self) -> $real {
+                0.0
+            }
+        }
+
+        impl Field for Complex<$real> {
+            fn of(re: $real, im: $real) -> Self {
+                Complex::new(re, im)
+            }
+            fn re(self) -> $real {
+                self.re
+            }
+            fn im(self) -> $real {
+                self.im
+            }
+        }
+    )*};
+}
+
+field! { f32 f64 }
+
+/// A batch of matrices in memory, each `step` elements behind the one before.
+#[derive(Clone, Copy)]
+pub struct Matrices<T> {
+    pub ptr: *mut T,
+    pub rows: usize,
+    pub cols: usize,
+    pub row_stride: isize,
+    pub col_stride: isize,
+    pub step: isize,
+}
+
+// SAFETY: an address alone; `each` hands every matrix to one thread.
+unsafe impl<T> Send for Matrices<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Matrices<T> {}
+
+impl<T: Field> Matrices<T> {
+    /// # Safety
+    /// The matrix lies within the caller's memory, and nobody else touches it meanwhile.
+    unsafe fn get<'a>(self, index: usize) -> MatMut<'a, T> {
+        // SAFETY: by the caller's word.
+        unsafe {
+            let first = self.ptr.offset(index as isize * self.step);
+            MatMut::from_raw_parts_mut(first, self.rows, self.cols, self.row_stride, self.col_stride)
+        }
+    }
+
+    /// # Safety
+    /// The matrix lies within the caller's memory, and nobody writes it meanwhile.
+    unsafe fn read<'a>(self, index: usize) -> MatRef<'a, T> {
+        // SAFETY: by the caller's word.
+        unsafe {
+            let first = self.ptr.offset(index as isize * self.step);
+            MatRef::from_raw_parts(first, self.rows, self.cols, self.row_stride, self.col_stride)
+        }
+    }
+
+    pub fn transposed(self) -> Self {
+        Matrices { rows: self.cols, cols: self.rows, row_stride: self.col_stride, col_stride: self.row_stride, ..self }
+    }
+}
+
+/// One number for each matrix of a batch, such as LAPACK's `info`, or a list of them.
+pub struct Numbers<T> {
+    pub ptr: *mut T,
+    /// How many belong to each matrix.
+    pub each: usize,
+}
+
+impl<T> Clone for Numbers<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Numbers<T> {}
+// SAFETY: as for `Matrices`.
+unsafe impl<T> Send for Numbers<T> {}
+// SAFETY: as for `Matrices`.
+unsafe impl<T> Sync for Numbers<T> {}
+
+impl<T> Numbers<T> {
+    /// # Safety
+    /// The numbers of this matrix lie within the caller's memory, and nobody else touches them meanwhile.
+    unsafe fn get<'a>(self, index: usize) -> &'a mut [T] {
+        // SAFETY: by the caller's word.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.add(index * self.each), self.each) }
+    }
+}
+
+/// Multiplications worth a task of their own.
+const TASK: usize = 1 << 14;
+
+/// Does `work` for each of `count` matrices, in parallel, where one takes about `cost` multiplications.
+fn each(count: usize, cost: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
+    let failed = AtomicBool::new(false);
+    rushlight_par::parallel_for(count, TASK.div_ceil(cost.max(1)), |indices| {
+        for index in indices {
+            // What can fail is memory alone, and that for any matrix alike.
+            if work(index).is_err() {
+                failed.store(true, Ordering::Relaxed);
+            }
+        }
+    });
+    if failed.into_inner() { Err(out_of_memory()) } else { Ok(()) }
+}
+
+#[cold]
+fn out_of_memory() -> Error {
+    Error::new(Class::Memory, "not enough memory for the working space of a factorisation")
+}
+
+/// Gives `work` the scratch memory that an algorithm asks for.
+fn with_scratch<R>(size: StackReq, work: impl FnOnce(&mut MemStack) -> R) -> Result<R> {
+    let mut memory = MemBuffer::try_new(size).map_err(|_| out_of_memory())?;
+    Ok(work(MemStack::new(&mut memory)))
+}
+
+/// A list of zeros.
+fn zeros<T: Copy + Default>(length: usize) -> Result<Vec<T>> {
+    let mut list = Vec::new();
+    list.try_reserve_exact(length).map_err(|_| out_of_memory())?;
+    list.resize(length, T::default());
+    Ok(list)
+}
+
+/// Whether all elements are finite.
+fn finite<T: Field>(matrix: MatRef<T>) -> bool {
+    (0..matrix.ncols())
+        .all(|j| (0..matrix.nrows()).all(|i| Part::finite(matrix[(i, j)].re()) && Part::finite(matrix[(i, j)].im())))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! Singular values and eigenvalues.
+
+use faer::Par;
+use faer::diag::DiagMut;
+use faer::linalg::evd::{self, ComputeEigenvectors};
+use faer::linalg::svd::{self as thin, ComputeSvdVectors};
+use faer::mat::MatMut;
+use num_complex::Complex;
+use rushlight_core::Result;
+
+use super::{Field, Matrices, Numbers, Part, each, finite, with_scratch, zeros};
+
+/// `a = u diag(s) vh`. `info` is 0, -1 where a matrix is not finite, 1 where the iteration does not end.
+///
+/// # Safety
+/// The matrices lie in memory that nobody else touches; `s` has a number for each singular value, `u` and `vh` are thin
+/// or full.
+pub unsafe fn svd<T: Field>(
+    count: usize,
+    a: Matrices<T>,
+    s: Numbers<T::Real>,
+    vectors: Option<(Matrices<T>, Matrices<T>)>,
+    info: Numbers<i32>,
+) -> Result<()> {
+    let wanted = match vectors {
+        None => ComputeSvdVectors::No,
+        Some((u, vh)) if u.cols == a.rows && vh.rows == a.cols => ComputeSvdVectors::Full,
+        Some(_) => ComputeSvdVectors::Thin,
+    };
+    let size = thin::svd_scratch::<T>(a.rows, a.cols, wanted, wanted, Par::Seq, Default::default());
+    each(count, a.rows * a.cols * a.rows.min(a.cols) * 8, |index| {
+        // SAFETY: by the caller's word; each matrix is one thread's.
+        let (a, s, info) = unsafe { (a.read(index), s.get(index), info.get(index)) };
+        if !finite(a) {
+            info[0] = -1;
+            return Ok(());
+        }
+        // faer keeps singular values in the matrices' own type.
+        let mut values = zeros::<T>(s.len())?;
+        // SAFETY: as above.
+        let (mut u, mut v) = match vectors {
+            Some((u, vh)) => unsafe { (Some(u.get(index)), Some(vh.transposed().get(index))) },
+            None => (None, None),
+        };
+        // Of a tall matrix' full vectors faer writes what differs from zero.
+        for vectors in [&mut u, &mut v].into_iter().flatten() {
+            vectors.fill(T::default());
+        }
+        let done = with_scratch(size, |stack| {
+            let to = DiagMut::from_slice_mut(&mut values);
+            thin::svd(a, to, u, v.as_mut().map(MatMut::as_mut), Par::Seq, stack, Default::default())
+        })?;
+        if let Some(v) = v {
+            conjugate(v);
+        }
+        for (to, from) in s.iter_mut().zip(values) {
+            *to = from.re();
+        }
+        info[0] = i32::from(done.is_err());
+        Ok(())
+    })
+}
+
+fn conjugate<T: Field>(mut matrix: MatMut<T>) {
+    if T::IS_REAL {
+        return;
+    }
+    for j in 0..matrix.ncols() {
+        for i in 0..matrix.nrows() {
+            matrix[(i, j)] = matrix[(i, j)].conjugate();
+        }
+    }
+}
+
+/// What [`eigh`] reads and writes.
+pub struct Symmetric<T: Field> {
+    /// Only the lower triangles are read.
+    pub a: Matrices<T>,
+    pub values: Numbers<T::Real>,
+    pub vectors: Option<Matrices<T>>,
+}
+
+/// Eigenvalues of Hermitian matrices in ascending order. NaN throughout where a matrix is not finite.
+///
+/// # Safety
+/// The matrices lie in memory that nobody else touches.
+pub unsafe fn eigh<T: Field>(count: usize, on: Symmetric<T>, info: Numbers<i32>) -> Result<()> {
+    let Symmetric { a, values, vectors } = on;
+    let n = a.rows;
+    let wanted = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
+    let size = evd::self_adjoint_evd_scratch::<T>(n, wanted, Par::Seq, Default::default());
+    each(count, n * n * n * 4, |index| {
+        // SAFETY: by the caller's word; each matrix is one thread's.
+        let (a, values, info) = unsafe { (a.read(index), values.get(index), info.get(index)) };
+        // SAFETY: as above.
+        let mut vectors = vectors.map(|vectors| unsafe { vectors.get(index) });
+        let triangle_is_finite = (0..n).all(|j| (j..n).all(|i| a[(i, j)].size().finite()));
+        if !triangle_is_finite {
+            values.fill(T::Real::number(f64::NAN));
+            if let Some(vectors) = &mut vectors {
+                vectors.fill(T::real(T::Real::number(f64::NAN)));
+            }
+            return Ok(());
+        }
+        let mut found = zeros::<T>(n)?;
+        let done = with_scratch(size, |stack| {
+            let to = DiagMut::from_slice_mut(&mut found);
+            evd::self_adjoint_evd(a, to, vectors, Par::Seq, stack, Default::default())
+        })?;
+        for (to, from) in values.iter_mut().zip(found) {
+            *to = from.re();
+        }
+        info[0] = i32::from(done.is_err());
+        Ok(())
+    })
+}
+
+/// A number whose matrices have complex eigenvalues; `Out` holds them.
+pub trait General: Field {
+    type Out: Field<Real = Self::Real>;
+    /// One matrix' eigenvalues and unit eigenvectors; whether they were found.
+    fn decompose(
+        a: faer::mat::MatRef<Self>,
+        values: &mut [Self::Out],
+        vectors: Option<MatMut<Self::Out>>,
+    ) -> Result<bool>;
+}
+
+macro_rules! general {
+    ($($real:ty)*) => {$(
+        impl General for Complex<$real> {
+            type Out = Self;
+            fn decompose(
+                a: faer::mat::MatRef<Self>,
+                values: &mut [Self],
+                mut vectors: Option<MatMut<Self>>,
+            ) -> Result<bool> {
+                let wanted = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
+                let (none, par) = (ComputeEigenvectors::No, Par::Seq);
+                let size = evd::evd_scratch::<Self>(a.nrows(), none, wanted, par, Default::default());
+                let done = with_scratch(size, |stack| {
+                    let to = DiagMut::from_slice_mut(values);
+                    evd::evd_cplx(a, to, None, vectors.as_mut().map(MatMut::as_mut), par, stack, Default::default())
+                })?;
+                if let Some(vectors) = vectors {
+                    normalise(vectors);
+                }
+                Ok(done.is_ok())
+            }
+        }
+
+        impl General for $real {
+            type Out = Complex<$real>;
+            fn decompose(
+                a: faer::mat::MatRef<Self>,
+                values: &mut [Self::Out],
+                vectors: Option<MatMut<Self::Out>>,
+            ) -> Result<bool> {
+                let n = a.nrows();
+                let wanted = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
+                let (none, par) = (ComputeEigenvectors::No, Par::Seq);
+                let size = evd::evd_scratch::<Self>(n, none, wanted, par, Default::default());
+                let (mut re, mut im) = (zeros::<Self>(n)?, zeros::<Self>(n)?);
+                let mut packed = zeros::<Self>(if vectors.is_some() { n * n } else { 0 })?;
+                let done = with_scratch(size, |stack| {
+                    let to = (DiagMut::from_slice_mut(&mut re), DiagMut::from_slice_mut(&mut im));
+                    let right = vectors.is_some().then(|| MatMut::from_column_major_slice_mut(&mut packed, n, n));
+                    evd::evd_real(a, to.0, to.1, None, right, par, stack, Default::default())
+                })?;
+                for (value, (re, im)) in values.iter_mut().zip(re.iter().zip(&im)) {
+                    *value = Complex::new(*re, *im);
+                }
+                if let Some(mut vectors) = vectors {
+                    let part = |i: usize, j: usize| packed[j * n + i];
+                    let mut j = 0;
+                    while j < n {
+                        // A pair of conjugate eigenvalues has its vector's two parts side by side.
+                        let pair = im[j] != 0.0 && j + 1 < n;
+                        for i in 0..n {
+                            if pair {
+                                vectors[(i, j)] = Complex::new(part(i, j), part(i, j + 1));
+                                vectors[(i, j + 1)] = vectors[(i, j)].conj();
+                            } else {
+                                vectors[(i, j)] = Complex::new(part(i, j), 0.0);
+                            }
+                        }
+                        j += if pair { 2 } else { 1 };
+                    }
+                    normalise(vectors);
+                }
+                Ok(done.is_ok())
+            }
+        }
+    )*};
+}
+
+general! { f32 f64 }
+
+/// Every column to length one.
+fn normalise<T: Field>(mut matrix: MatMut<T>) {
+    for j in 0..matrix.ncols() {
+        let length = (0..matrix.nrows())
+            .fold(T::Real::default(), |sum, i| sum.hypot(matrix[(i, j)].re().hypot(matrix[(i, j)].im())));
+        if length == T::Real::default() {
+            continue;
+        }
+        for i in 0..matrix.nrows() {
+            let z = matrix[(i, j)];
+            matrix[(i, j)] = T::of(z.re() / length, z.im() / length);
+        }
+    }
+}
+
+/// Eigenvalues of matrices, and their right eigenvectors. `info` is 0, -1 where a matrix is not finite, 1 where the
+/// iteration does not end.
+///
+/// # Safety
+/// The matrices lie in memory that nobody else touches.
+pub unsafe fn eig<T: General>(
+    count: usize,
+    a: Matrices<T>,
+    values: Numbers<T::Out>,
+    vectors: Option<Matrices<T::Out>>,
+    info: Numbers<i32>,
+) -> Result<()> {
+    each(count, a.rows * a.rows * a.rows * 16, |index| {
+        // SAFETY: by the caller's word; each matrix is one thread's.
+        let (a, values, info) = unsafe { (a.read(index), values.get(index), info.get(index)) };
+        // SAFETY: as above.
+        let vectors = vectors.map(|vectors| unsafe { vectors.get(index) });
+        info[0] = match finite(a) {
+            true => i32::from(!T::decompose(a, values, vectors)?),
+            false => -1,
+        };
+        Ok(())
+    })
+}

@@ -1,0 +1,243 @@
+//! Singular values.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{Class, Error, Result};
+
+use super::dense::{
+    batch_sizes, by_columns, check_inexact, check_kernel, check_matrix, count, dense, is_watched, matrices,
+    matrix_sizes, numbers, results, sized, steady,
+};
+use super::invariance::check_phase;
+use crate::derive::{Derivative, Derive, Saves, formula};
+use crate::expr::Expr;
+use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
+use crate::value::{Args, Output};
+
+pub static SVD_KERNEL: Row = Row {
+    name: "_linalg_svd",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
+    doc: "The singular value decomposition that all others are made of; without vectors where `compute_uv` is false.
+
+    >>> torch._linalg_svd(torch.eye(2))[1]
+    tensor([1., 1.])",
+    dtypes: DTypes::DENSE,
+    run: Run::Kernel(Kernel { infer, cpu: decompose }),
+    derivative: Derivative::Formulas(&[formula(
+        0,
+        Saves::result(0).and(Saves::result(1)).and(Saves::result(2)),
+        |d| gradient(d),
+    )]),
+    samples: &["real(3, 2)", "real(2, 2, 3)", "real(3, 3)"],
+    ..Row::BASE
+};
+
+pub static SVD: Row = Row {
+    name: "svd",
+    namespace: "linalg",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
+    doc: "The singular value decomposition `A = U @ diag(S) @ Vh`, with `S` descending.
+
+`full_matrices=False` leaves away the columns of `U` and rows of `Vh` that no singular value belongs to.
+
+    >>> torch.linalg.svd(torch.tensor([[3., 0.], [0., 4.]])).S
+    tensor([4., 3.])",
+    out: Out::EXACT,
+    dtypes: DTypes::DENSE,
+    run: Run::Compose(|args| {
+        SVD_KERNEL.call([args.tensor(0)?.into(), args.bool(1)?.into(), true.into(), args.optional_str(2).into()])
+    }),
+    derivative: Derivative::Composed,
+    samples: &["real(3, 2), False", "real(2, 2, 3), False", "t(0, 2, 3)"],
+    errors: &[
+        ("t(3)", "RuntimeError", "linalg.svd: The input tensor A must have at least 2 dimensions."),
+        ("i(3, 2, 2)", "RuntimeError", "linalg.svd: Expected a floating point or complex tensor as input. Got Long"),
+        (
+            "t(2, 2), driver='gesvd'",
+            "RuntimeError",
+            "torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend.",
+        ),
+        (
+            "torch.full((2, 2), nan)",
+            "RuntimeError",
+            "linalg.svd: The algorithm failed to converge because the input matrix contained non-finite values.",
+        ),
+    ],
+    ..Row::BASE
+};
+
+pub static SVDVALS: Row = Row {
+    name: "svdvals",
+    namespace: "linalg",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor A, *, str? driver=None) -> Tensor",
+    doc: "The singular values of matrices, descending.
+
+    >>> torch.linalg.svdvals(torch.tensor([[3., 0.], [0., 4.]]))
+    tensor([4., 3.])",
+    out: Out::EXACT,
+    dtypes: DTypes::DENSE,
+    run: Run::Compose(|args| singular_values(args.tensor(0)?, args.optional_str(1)).map(Output::Tensor)),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 2)", "t(2, 3)", "t(2, 3, 3)", "t(0, 3)"],
+    errors: &[("t(3)", "RuntimeError", "linalg.svd: The input tensor A must have at least 2 dimensions.")],
+    reference: "np.linalg.svd(A, compute_uv=False) if A.size else None",
+    ..Row::BASE
+};
+
+pub static SVD_OLD: Row = Row {
+    name: "svd",
+    variants: Variants::BOTH.and(Variants::OUT),
+    signature: "(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
+    doc: "The singular value decomposition `self = U @ diag(S) @ V.mH`; `torch.linalg.svd` is the newer form.
+
+    >>> torch.svd(torch.tensor([[3., 0.], [0., 4.]])).S
+    tensor([4., 3.])",
+    out: Out::EXACT,
+    dtypes: DTypes::DENSE,
+    run: Run::Compose(|args| {
+        let own = args.tensor(0)?;
+        if own.rank() < 2 {
+            return Err(Error::runtime("linalg.svd: input should have at least 2 dimensions, but has less"));
+        }
+        let (some, vectors) = (args.bool(1)?, args.bool(2)?);
+        if vectors {
+            let [u, s, vh] = results(SVD_KERNEL.call([own.into(), (!some).into()])?)?;
+            return Ok(Output::Tuple(vec![u, s, Expr::from(vh).adjoint().done()?]));
+        }
+        let [m, n] = matrix_sizes(own);
+        let s = singular_values(own, None)?;
+        let zeros = |size| crate::create::zeros(&sized(own, &[size, size]), own.dtype(), own.device());
+        Ok(Output::Tuple(vec![zeros(m)?, s, zeros(n)?]))
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 2), True, False"],
+    ..Row::BASE
+};
+
+/// The singular values, by way of the vectors where a gradient may be asked for.
+pub fn singular_values(a: &Tensor, driver: Option<&str>) -> Result<Tensor> {
+    let vectors = is_watched(a);
+    let [_, s, _] = results(SVD_KERNEL.call([a.into(), false.into(), vectors.into(), driver.into()])?)?;
+    Ok(s)
+}
+
+fn infer(args: &Args) -> Result<Vec<Spec>> {
+    let a = args.tensor(0)?;
+    check_matrix("linalg.svd", "A", a)?;
+    check_inexact("linalg.svd", a)?;
+    if args.optional_str(3).is_some() {
+        return Err(Error::runtime(
+            "torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend.",
+        ));
+    }
+    check_kernel("linalg_svd_cpu", a)?;
+    let [m, n] = matrix_sizes(a);
+    let k = m.min(n);
+    let full = args.bool(1)?;
+    let vectors = |sizes: [isize; 2]| {
+        if args.optional_bool(2) == Some(false) {
+            Spec::new(&[0], a.dtype(), a)
+        } else {
+            by_columns(&sized(a, &sizes), a.dtype(), a)
+        }
+    };
+    Ok(vec![
+        vectors([m, if full { m } else { k }]),
+        Spec::new(&sized(a, &[k]), a.dtype().to_real(), a),
+        vectors([if full { n } else { k }, n]),
+    ])
+}
+
+fn decompose(args: &Args, results: &[Tensor]) -> Result<()> {
+    let a = steady(args.tensor(0)?)?;
+    let (u, s, vh) = (&results[0], &results[1], &results[2]);
+    let infos = crate::create::zeros(batch_sizes(&a), rushlight_core::DType::I32, a.device())?;
+    let pins = [&a, u, s, vh, &infos].map(|tensor| tensor.storage().pin());
+    let [pa, pu, ps, pv, pi] = pins;
+    let (pa, pu, ps, pv, pi) = (pa?, pu?, ps?, pv?, pi?);
+    let vectors = args.bool(2)?;
+    let k = a.sizes()[a.rank() - 2].min(a.sizes()[a.rank() - 1]) as usize;
+    dense!(a.dtype(), T => {
+        let pair = vectors.then(|| (matrices::<T>(u, &pu), matrices::<T>(vh, &pv)));
+        // SAFETY: results are fresh and of the sizes that `infer` gave them; all storages are pinned.
+        unsafe {
+            rushlight_cpu::linalg::svd(count(&a), matrices::<T>(&a, &pa), numbers(s, &ps, k), pair, numbers(&infos, &pi, 1))
+        }
+    })?;
+    let list = crate::to_vec::<i32>(&infos)?;
+    match list.iter().find(|&&info| info != 0) {
+        None => Ok(()),
+        Some(-1) => Err(Error::new(
+            Class::LinAlg,
+            "linalg.svd: The algorithm failed to converge because the input matrix contained non-finite values.",
+        )),
+        Some(info) => super::dense::check_info("linalg.svd", &infos, |_| {
+            format!(
+                "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated singular values (error code: {info})."
+            )
+        }),
+    }
+}
+
+/// Where only singular values are asked for: `U diag(gS) Vh`. Else the vectors turn within the space that they span, by
+/// skew-Hermitian amounts over the differences of squared singular values, and out of it.
+fn gradient(d: &Derive) -> Expr {
+    if !d.flag(2) && d.args.optional_bool(2).is_some() {
+        return Expr::failed(Error::runtime(
+            "svd_backward: the singular vectors are needed, and compute_uv=False left them away",
+        ));
+    }
+    let [m, n] = [d.sizes(0)[d.rank(0) - 2], d.sizes(0)[d.rank(0) - 1]];
+    let k = m.min(n);
+    let s = || d.result_of(1);
+    let u = || d.result_of(0).part(-1, 0, k);
+    let vh = || d.result_of(2).part(-2, 0, k);
+    if !d.has_grad(0) && !d.has_grad(2) {
+        return match m >= n {
+            true => (u() * d.grad_of(1).along_columns()).matmul(vh()),
+            false => u().matmul(d.grad_of(1).along_rows() * vh()),
+        };
+    }
+    let skew = |x: Expr| x.clone() - x.adjoint();
+    let turned_u = || skew(u().adjoint().matmul(d.grad_of(0).part(-1, 0, k)));
+    let turned_v = || skew(vh().matmul(d.grad_of(2).part(-2, 0, k).adjoint()));
+    let complex = d.facts(0).is_some_and(|facts| facts.dtype.is_complex());
+    if complex {
+        let own = if d.has_grad(0) { Some(turned_u()) } else { None };
+        let other = if d.has_grad(2) { Some(turned_v()) } else { None };
+        let sum = match (own, other) {
+            (Some(own), Some(other)) => own + other,
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => Expr::Nothing,
+        };
+        if let Err(error) = check_phase("svd_backward", "singular vectors", sum) {
+            return Expr::failed(error);
+        }
+    }
+    let squares = || s().square();
+    let gaps = (squares().along_columns() - squares().along_rows()).with_diagonal_of_ones();
+    let mut inner = match (d.has_grad(0), d.has_grad(2)) {
+        (true, true) => (turned_u() * s().along_columns() + s().along_rows() * turned_v()) / gaps,
+        (true, false) => turned_u() / gaps * s().along_columns(),
+        _ => s().along_rows() * (turned_v() / gaps),
+    };
+    if d.has_grad(1) {
+        inner = inner + d.grad_of(1).on_diagonals();
+    }
+    if complex && d.has_grad(0) && d.has_grad(2) {
+        inner = inner + (turned_u().diagonals() / (s() * 2.0)).on_diagonals();
+    }
+    if m > k && d.has_grad(0) {
+        let outward = d.grad_of(0).part(-1, 0, k) / s().along_columns();
+        let apart = outward.clone() - u().matmul(u().adjoint().matmul(outward));
+        return (u().matmul(inner) + apart).matmul(vh());
+    }
+    if n > k && d.has_grad(2) {
+        let outward = d.grad_of(2).part(-2, 0, k) / s().along_rows();
+        let apart = outward.clone() - outward.matmul(vh().adjoint()).matmul(vh());
+        return u().matmul(inner.matmul(vh()) + apart);
+    }
+    if m >= n { u().matmul(inner.matmul(vh())) } else { u().matmul(inner).matmul(vh()) }
+}
