@@ -65,6 +65,30 @@ def __array_wrap__(self, array, context=None, return_scalar=False):
     return from_numpy(array.copy() if array.ndim == 0 else array)
 
 
+def __array_namespace__(self, *, api_version=None):
+    """The functions of the Python array API standard for this tensor: ``rushlight.array_api``."""
+    from rushlight import array_api
+
+    if api_version not in (None, "2021.12", "2022.12", "2023.12", array_api.__array_api_version__):
+        raise ValueError(f"version {api_version!r} of the array API standard is not supported")
+    return array_api
+
+
+def to_device(self, device, /, *, stream=None):
+    """The tensor on a device, as the array API standard names it."""
+    if stream is not None:
+        raise NotImplementedError("to_device takes no stream")
+    return self.to(device)
+
+
+def _repr_html_(self):
+    """What notebooks show: the text of a tensor, with its shape and dtype where the text does not say them."""
+    from html import escape
+
+    facts = f"shape {tuple(self.shape)}, {self.dtype}, {self.device}"
+    return f'<pre title="{escape(facts)}">{escape(repr(self))}</pre>'
+
+
 def __dir__(self):
     return sorted({*dir(type(self)), *self.__dict__})
 
@@ -149,7 +173,29 @@ def dim_order(self):
     return tuple(sorted(range(self.dim()), key=lambda dim: -strides[dim]))
 
 
-for _name, _method in list(globals().items()):
-    if getattr(_method, "__module__", None) == __name__:
-        _method.__qualname__ = f"Tensor.{_name}"
-        setattr(Tensor, _name, _method)
+for _method in (
+    backward,
+    __deepcopy__,
+    __reduce_ex__,
+    __contains__,
+    __reversed__,
+    __array_wrap__,
+    __array_namespace__,
+    to_device,
+    _repr_html_,
+    __dir__,
+    __copy__,
+    storage,
+    apply_,
+    map_,
+    new,
+    module_load,
+    pin_memory,
+    is_nonzero,
+    masked_copy_,
+    unique,
+    unique_consecutive,
+    dim_order,
+):
+    _method.__qualname__ = f"Tensor.{_method.__name__}"
+    setattr(Tensor, _method.__name__, _method)

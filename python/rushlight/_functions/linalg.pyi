@@ -17,11 +17,8 @@ from rushlight._C import (
 
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product `self @ other` of vectors, matrices or batches of matrices."""
-@overload
 def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """The product of a chain of matrices, in the order that takes the fewest multiplications."""
-@overload
-def multi_dot(*tensors: Tensor, out: Tensor | None = None) -> Tensor: ...
 def svd(A: Tensor, full_matrices: _bool = True, *, driver: _str | None = None, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_svd:
     """The singular value decomposition `A = U @ diag(S) @ Vh`, with `S` descending."""
 def svdvals(A: Tensor, *, driver: _str | None = None, out: Tensor | None = None) -> Tensor:

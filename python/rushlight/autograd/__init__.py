@@ -59,12 +59,12 @@ _LAZY = {
 if not TYPE_CHECKING:
 
     def __getattr__(name):
-        import importlib
+        from rushlight._loading import load
 
         if name not in _LAZY:
             raise AttributeError(f"module 'torch.autograd' has no attribute '{name}'")
         module, attribute = _LAZY[name]
-        found = importlib.import_module(module)
+        found = load(module)
         value = found if attribute is None else getattr(found, attribute)
         globals()[name] = value
         return value

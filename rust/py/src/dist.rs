@@ -1,5 +1,6 @@
 //! The store of `rushlight-dist` for `distributed/store.py`, which says in torch's words what is asked and answered.
 
+use std::mem::take;
 use std::time::Duration;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -7,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyList};
 use rushlight_dist::{Answer, Client, Question, Server, Table};
 
-use crate::attach::{acquire, release};
+use crate::attach::{acquire, idle};
 
 /// What `release` runs may look whether Ctrl-C was pressed.
 fn look() -> std::io::Result<()> {
@@ -22,15 +23,15 @@ fn question(name: &str, fields: Vec<Bound<'_, PyAny>>) -> PyResult<Question> {
     let amount =
         fields.get(1).and_then(|field| field.cast::<PyInt>().ok()).map(|amount| amount.extract()).transpose()?;
     let taken = fields.len() - usize::from(amount.is_some());
-    let all = fields.into_iter().take(taken).map(|field| field.extract::<Vec<u8>>()).collect::<PyResult<Vec<_>>>()?;
-    Ok(match (name, amount, all.as_slice()) {
-        ("set", None, [key, value]) => Question::Set(key.clone(), value.clone()),
-        ("add", Some(amount), [key]) => Question::Add(key.clone(), amount),
+    let mut all = fields.into_iter().take(taken).map(|field| field.extract()).collect::<PyResult<Vec<Vec<u8>>>>()?;
+    Ok(match (name, amount, all.as_mut_slice()) {
+        ("set", None, [key, value]) => Question::Set(take(key), take(value)),
+        ("add", Some(amount), [key]) => Question::Add(take(key), amount),
         ("compare_set", None, [key, expected, desired]) => {
-            Question::CompareSet(key.clone(), expected.clone(), desired.clone())
+            Question::CompareSet(take(key), take(expected), take(desired))
         }
-        ("append", None, [key, tail]) => Question::Append(key.clone(), tail.clone()),
-        ("delete", None, [key]) => Question::Delete(key.clone()),
+        ("append", None, [key, tail]) => Question::Append(take(key), take(tail)),
+        ("delete", None, [key]) => Question::Delete(take(key)),
         ("keys", None, []) => Question::Keys,
         ("get", None, _) => Question::Get(all),
         ("wait", None, _) => Question::Wait(all),
@@ -72,7 +73,7 @@ impl PyTable {
             return Err(std::io::Error::from(std::io::ErrorKind::NotConnected).into());
         }
         let question = question(name, fields)?;
-        answer(py, release(py, || self.table.ask(question)))
+        answer(py, idle(py, || self.table.ask(question)))
     }
 }
 
@@ -84,7 +85,7 @@ struct PyServer(Server);
 impl PyServer {
     #[new]
     fn new(py: Python<'_>, host: String, port: u16, token: Vec<u8>) -> PyResult<Self> {
-        Ok(PyServer(release(py, || Server::new(&host, port, token))?))
+        Ok(PyServer(idle(py, || Server::new(&host, port, token))?))
     }
 
     #[getter]
@@ -102,13 +103,13 @@ impl PyClient {
     #[new]
     fn new(py: Python<'_>, host: String, port: u16, token: Vec<u8>, timeout: f64) -> PyResult<Self> {
         let timeout = seconds(timeout)?;
-        Ok(PyClient(release(py, || Client::connect(&host, port, &token, timeout, &mut look))?))
+        Ok(PyClient(idle(py, || Client::connect(&host, port, &token, timeout, &mut look))?))
     }
 
     #[pyo3(signature = (name, fields, timeout, /))]
     fn ask(&self, py: Python<'_>, name: &str, fields: Vec<Bound<'_, PyAny>>, timeout: f64) -> PyResult<Py<PyAny>> {
         let (question, timeout) = (question(name, fields)?, seconds(timeout)?);
-        answer(py, release(py, || self.0.ask(question, timeout, &mut look))?)
+        answer(py, idle(py, || self.0.ask(question, timeout, &mut look))?)
     }
 }
 
