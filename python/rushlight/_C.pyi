@@ -1566,7 +1566,7 @@ class HookHandle:
     def remove(self) -> None: ...
 
 @disjoint_base
-class FunctionCtx:
+class _FunctionBase:
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]: ...
     @property

@@ -20,7 +20,7 @@ from rushlight._size import Size as Size
 __version__ = "0.1.0"
 
 # For the engine's own Python files only.
-del FunctionCtx, HookHandle  # noqa: F821
+del HookHandle  # noqa: F821
 
 # The operators once more: also those that are not for users and whose names begin with an underscore.
 globals().update(_C._functions[""])

@@ -1,8 +1,9 @@
 """Calls every row with arguments that nobody would think of; run by `test_rows.py` in a process of its own.
 
-    python rows.py SEED FIRST COUNT CURRENT
+    python rows.py SEED FIRST COUNT CURRENT [START]
 
-Case `n` of a seed is always the same. The file CURRENT holds the text of the case that runs, so that whoever started
+Case `n` of a seed is always the same. START is how names begin, where only some rows are of interest: with `_` those
+that only the engine calls, whose operands no public row has checked before. The file CURRENT holds the text of the case that runs, so that whoever started
 the process can say what ended it. An exception is a good answer; a panic is not, nor is an end without one.
 """
 
@@ -100,9 +101,9 @@ def endless():
 class Case:
     """The arguments of one call, drawn from their own stream of random numbers."""
 
-    def __init__(self, seed, number):
+    def __init__(self, rows, seed, number):
         self.random = random.Random(seed * 1_000_003 + number)
-        self.row = ROWS[number % len(ROWS)]
+        self.row = rows[number % len(rows)]
         first = self.shape()
         self.shapes = [first, first[1:], (1, *first[1:])]
         self.args, self.kwargs = self.sample() if self.row.samples and self.chance(0.5) else self.invented()
@@ -300,12 +301,13 @@ def show(value):
     return ascii(value)
 
 
-def main(seed, first, count, current):
+def main(seed, first, count, current, start=""):
+    rows = [row for row in ROWS if row.name.startswith(start)]
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     warnings.simplefilter("ignore")
     file = os.open(current, os.O_WRONLY)
     for number in range(first, first + count):
-        case = Case(seed, number)
+        case = Case(rows, seed, number)
         if case.function is None or meets(case, torch.device("meta")):
             continue
         text = f"case {number} of seed {seed}: {case}".encode()[:4000]
@@ -321,4 +323,4 @@ def meets(case, device):
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:4]), sys.argv[4])
+    main(*map(int, sys.argv[1:4]), *sys.argv[4:])

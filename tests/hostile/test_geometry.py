@@ -7,6 +7,7 @@ import rushlight as torch
 HUGE = 2**62
 X = torch.ones(2, 3)
 V = torch.ones(3)
+ROW = torch.ones(1, 1, 3)
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,18 @@ V = torch.ones(3)
         ("torch._softmax_backward_data(X, V, 0, torch.float32)", "a gradient and its output differ in shape"),
         ("torch._linear_recurrence(X, V, 0)", "a recurrence needs a factor for each element"),
         ("torch._conv(torch.ones(1, 1, 3), torch.ones(2, 1, 1), V, (1,), (0, 0), (1,), 1)", "do not fit each other"),
+        (
+            "torch._pad_borders_back(torch.ones(3, 3), torch.ones(2, 3, 4), (1, 2, 2, 0), 'replicate')",
+            "expected a gradient",
+        ),
+        ("torch.nn.functional.pad(V[None], (2**63 - 1, 1))", "Storage size calculation overflowed"),
+        ("torch.nn.functional.pad(V[None], (2**62, 2**62), mode='replicate')", "Storage size calculation overflowed"),
+        ("torch.nn.functional.pad(V[None], (2**60, 0), mode='replicate')", "can't allocate memory"),
+        ("torch.conv_transpose1d(V[None], torch.ones(1, 1, 2), stride=HUGE)", "numel: integer multiplication overflow"),
+        ("torch.conv1d(V[None], torch.ones(1, 1, 2), padding=HUGE)", "numel: integer multiplication overflow"),
+        ("torch._conv_weight(ROW, ROW, (1, 1, 2), (1,), (0, 0), (2**40,), 1)", "do not fit each other"),
+        ("torch._conv_weight(ROW, ROW, (1, 1, 2), (1,), (0, 0), (2**63 - 1,), 1)", "do not fit each other"),
+        ("torch._conv_input(ROW, ROW, (1, 1, 2**20), (1,), (0, 0), (1,), 1)", "do not fit each other"),
         ("torch.multinomial(torch.ones(0), 5, True)", "invalid multinomial distribution (sum of probabilities <= 0)"),
     ],
 )
@@ -72,6 +85,24 @@ def test_small_answers_to_huge_questions():
     assert torch.triu_indices(2**40, 2, -1).tolist() == [[0, 0, 1, 1, 2], [0, 1, 0, 1, 1]]
     assert torch.polygamma(2**40, V).shape == (3,)
     assert torch.special.zeta(torch.tensor(3.0), torch.tensor(-1e15 - 0.5, dtype=torch.float64)).isfinite()
+
+
+@pytest.mark.parametrize("far", [{"dilation": 2**41}, {"dilation": 2**50, "padding": 2**49}, {"stride": 2**40}])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_windows_that_see_nothing_cost_nothing(dims, far):
+    """However far the taps lie apart: a window's first and last see zeros, and so do their gradients."""
+    padding = far.get("padding", 2**40)
+    image = torch.ones((1, 1) + (3,) * dims, requires_grad=True)
+    weight = torch.ones((1, 1) + (2 if "dilation" in far else 1,) * dims, requires_grad=True)
+    convolution = (torch.conv1d, torch.conv2d, torch.conv3d)[dims - 1]
+    result = convolution(image, weight, padding=padding, **{key: far[key] for key in far if key != "padding"})
+    assert result.numel() == 3**dims
+    # A stride lets the middle window see the first element.
+    seen = 0 if "dilation" in far else 1
+    assert result.sum().item() == seen
+    result.sum().backward()
+    assert image.grad.sum().item() == weight.grad.sum().item() == seen
+    assert image.grad.flatten()[0].item() == seen
 
 
 @pytest.mark.parametrize("dtype, value", [(torch.uint8, 300), (torch.int64, float("nan")), (torch.int32, 2**31)])

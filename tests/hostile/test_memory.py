@@ -29,6 +29,11 @@ for attempt in (
     except (RuntimeError, MemoryError):
         continue
     raise SystemExit("memory was promised that is not there")
+# What fits once is never held twice.
+wide = 2**28
+assert torch.histc(few, wide).sum() == 3
+assert torch.bincount(torch.tensor([2**27])).shape == (2**27 + 1,)
+assert torch._C._functions[""]["embedding_dense_backward"](few[:, None], indices, wide, -1, False)[0] == 3
 print(torch.ones(3).sum().item())
 """
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 
 from rushlight import _C
-from rushlight._C import FunctionCtx
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,6 +12,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
+
+
+class FunctionCtx(_C._FunctionBase):
+    """What `forward` notes for `backward`; attributes are the user's own."""
 
 
 class Function:

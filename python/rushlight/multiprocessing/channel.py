@@ -13,6 +13,7 @@ import os
 import select
 import socket
 import time
+from multiprocessing import process
 
 INLINE = 32 << 10
 """Longer messages travel in a memory file."""
@@ -41,14 +42,66 @@ def pair():
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
-def wait(end, event, deadline):
-    """Waits until the event; False when the deadline, a moment of ``time.monotonic`` or None, comes first."""
+def wait(end, event, deadline=None):
+    """Waits until the event; False when the deadline, a moment of ``time.monotonic`` or None, comes first.
+
+    A process whose parent dies meanwhile gives its siblings a moment, and then raises: most often nobody is left at the
+    other end, which does not show, since this process holds both.
+    """
     poll = select.poll()
     poll.register(end, event)
-    if deadline is None:
-        poll.poll()
-        return True
-    return bool(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
+    parent = _parent.descriptor()
+    if parent is not None:
+        poll.register(parent, select.POLLIN)
+    ready = poll.poll(_milliseconds(deadline))
+    if len(ready) == 1 and ready[0][0] == parent:
+        poll.unregister(parent)
+        last = time.monotonic() + _MOURNING
+        ready = poll.poll(_milliseconds(last if deadline is None else min(last, deadline)))
+        if not ready and (deadline is None or last < deadline):
+            gone = "the parent process is gone, and nobody else is at the other end"
+            raise BrokenPipeError(errno.EPIPE, gone) if event == select.POLLOUT else EOFError(gone)
+    return bool(ready)
+
+
+_MOURNING = 2.0
+"""Seconds that siblings get to show that they live."""
+
+
+def _milliseconds(deadline):
+    return None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
+
+
+class _Parent:
+    """What tells that the process which started this one has ended."""
+
+    def __init__(self):
+        self._descriptor, self._owner = None, None
+
+    def descriptor(self):
+        """A descriptor that is readable from then on; None in a process that nobody started."""
+        if self._owner != os.getpid():
+            self._owner, self._descriptor = os.getpid(), self._open()
+        return self._descriptor
+
+    @staticmethod
+    def _open():
+        parent = process.parent_process()
+        if parent is None:
+            return None
+        try:
+            # The standard library's pipe also stays open in siblings that were forked later.
+            descriptor = os.pidfd_open(parent.pid)
+        except OSError:
+            return parent.sentinel
+        # The number may be another process's by now.
+        if select.select([parent.sentinel], [], [], 0)[0]:
+            os.close(descriptor)
+            return parent.sentinel
+        return descriptor
+
+
+_parent = _Parent()
 
 
 def send(end, payload, descriptors=(), block=True):
@@ -91,13 +144,16 @@ def receive(end, block=True):
 
 
 def _send(end, parts, descriptors, block):
-    flags = _SEND if block else _SEND | _AT_ONCE
+    flags = _SEND | _AT_ONCE
     control = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
     while True:
         try:
             end.sendmsg(parts, control, flags)
             return True
         except BlockingIOError:
+            if block:
+                wait(end, select.POLLOUT)
+                continue
             return False
         except OSError as error:
             if error.errno in _CLOSED:
@@ -111,13 +167,16 @@ def _send(end, parts, descriptors, block):
 
 
 def _receive(end, block):
-    flags = _RECEIVE if block else _RECEIVE | _AT_ONCE
+    # Whoever has no parent to watch leaves the waiting to the kernel.
+    flags = _RECEIVE if block and _parent.descriptor() is None else _RECEIVE | _AT_ONCE
     while True:
         try:
             data, control, about, _ = end.recvmsg(INLINE + 1, _ROOM, flags)
             break
         except BlockingIOError:
-            return None
+            if not block:
+                return None
+            wait(end, select.POLLIN)
         except ConnectionResetError:
             # Said once when the other side went without reading all; what it had sent is still there.
             continue

@@ -171,7 +171,7 @@ class Queue(queues.Queue):
 
     def _take_bounded(self, deadline, block):
         while True:
-            if not self._reader.poll(_remaining(deadline) if block else 0):
+            if not (channel.wait(self._reader, select.POLLIN, deadline) if block else self._reader.poll()):
                 return None
             with self._taking:
                 if self._reader.poll():
@@ -242,10 +242,6 @@ def _join(reference):
     feeder = reference()
     if feeder is not None:
         feeder.join()
-
-
-def _remaining(deadline):
-    return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
 class JoinableQueue(Queue):

@@ -1,5 +1,6 @@
 //! A tensor's part in the graph: whether it requires gradients, which node made it, and its gradient.
 
+use std::ffi::c_void;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 
@@ -284,6 +285,32 @@ impl Tensor {
             let _ = self.extra().hooks.set(Box::new(hooks.clone()));
         }
         Ok(hooks.add_tensor_hook(edge.output, hook))
+    }
+
+    /// Visits the host language's objects that die with this tensor's last handle, as far as they are found at once: those of
+    /// its hooks and of the node that made it. For the host's collector, which may believe what it is shown only
+    /// where nobody else has a handle.
+    pub fn objects(&self, visit: &mut dyn FnMut(*mut c_void)) {
+        if let Some(extra) = self.0.extra.get() {
+            extra.after_accumulate.objects(visit);
+            if let Some(hooks) = extra.hooks.get().filter(|hooks| Arc::strong_count(hooks) == 1) {
+                hooks.objects(visit);
+            }
+        }
+        if let Some(edge) = self.stored_history().filter(|edge| Arc::strong_count(edge.node()) == 2) {
+            edge.node().objects(visit);
+        }
+    }
+
+    /// Forgets the hooks, of which the host's collector found that nobody can reach them.
+    pub fn forget_objects(&self) {
+        if let Some(extra) = self.0.extra.get() {
+            extra.after_accumulate.clear();
+            extra.hooks.get().into_iter().for_each(|hooks| hooks.clear());
+        }
+        if let Some(edge) = self.stored_history().filter(|edge| Arc::strong_count(edge.node()) == 2) {
+            edge.node().existing_hooks().into_iter().for_each(NodeHooks::clear);
+        }
     }
 
     /// Calls `hook` with this leaf after a gradient was added to its `.grad`.

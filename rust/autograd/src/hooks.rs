@@ -3,6 +3,8 @@
 //! A list is exchanged as a whole, so that one thread may add or remove while another calls. The order is torch's: the
 //! hooks of a tensor, then the gradients that `retain_grad` keeps, then the hooks of the node around its function.
 
+use std::ffi::c_void;
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
@@ -23,7 +25,22 @@ pub type AfterAccumulate = Arc<dyn Fn(&Tensor) -> Result<()> + Send + Sync>;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
-type Listed<H> = Slot<Arc<Vec<(u64, H)>>>;
+/// The host language's object that a hook calls and keeps alive, or null. Only shown to its collector.
+#[derive(Clone, Copy)]
+struct Object(*mut c_void);
+// SAFETY: an address; only the collector follows it, while the hook keeps it alive.
+unsafe impl Send for Object {}
+// SAFETY: see above.
+unsafe impl Sync for Object {}
+
+#[derive(Clone)]
+struct Entry<H> {
+    id: u64,
+    object: Object,
+    hook: H,
+}
+
+type Listed<H> = Slot<Arc<Vec<Entry<H>>>>;
 
 /// Functions in the order in which they were added.
 pub struct HookList<H>(Arc<Listed<H>>);
@@ -42,11 +59,16 @@ pub struct HookHandle {
 
 trait Removable: Send + Sync {
     fn remove(&self, id: u64);
+    fn own(&self, id: u64, object: Object);
 }
 
 impl<H: Clone + Send + Sync> Removable for Listed<H> {
     fn remove(&self, id: u64) {
-        edit(self, |hooks| hooks.retain(|(other, _)| *other != id));
+        edit(self, |hooks| hooks.retain(|entry| entry.id != id));
+    }
+
+    fn own(&self, id: u64, object: Object) {
+        edit(self, |hooks| hooks.iter_mut().filter(|entry| entry.id == id).for_each(|entry| entry.object = object));
     }
 }
 
@@ -56,10 +78,18 @@ impl HookHandle {
             list.remove(self.id);
         }
     }
+
+    /// Says which object of the host language the hook keeps alive, so that its collector finds cycles through it.
+    pub fn owning(self, object: *mut c_void) -> HookHandle {
+        if let Some(list) = self.list.upgrade() {
+            list.own(self.id, Object(object));
+        }
+        self
+    }
 }
 
 /// Replaces the list by what `edit` makes of a copy, again if somebody else was quicker.
-fn edit<H: Clone>(list: &Listed<H>, edit: impl Fn(&mut Vec<(u64, H)>)) {
+fn edit<H: Clone>(list: &Listed<H>, edit: impl Fn(&mut Vec<Entry<H>>)) {
     loop {
         let before = list.get();
         let mut hooks = before.as_ref().map_or_else(Vec::new, |hooks| hooks.to_vec());
@@ -81,19 +111,31 @@ fn edit<H: Clone>(list: &Listed<H>, edit: impl Fn(&mut Vec<(u64, H)>)) {
 impl<H: Clone + Send + Sync + 'static> HookList<H> {
     pub fn add(&self, hook: H) -> HookHandle {
         let id = NEXT_ID.fetch_add(1, Relaxed);
-        edit(&self.0, |hooks| hooks.push((id, hook.clone())));
+        edit(&self.0, |hooks| hooks.push(Entry { id, object: Object(null_mut()), hook: hook.clone() }));
         let list: Weak<Listed<H>> = Arc::downgrade(&self.0);
         HookHandle { list, id }
     }
 
     fn retain(&self, keep: impl Fn(&H) -> bool) {
-        edit(&self.0, |hooks| hooks.retain(|(_, hook)| keep(hook)));
+        edit(&self.0, |hooks| hooks.retain(|entry| keep(&entry.hook)));
     }
 
     /// Calls `visit` with each hook. The list stays as it was at the start, whatever the hooks do to it.
     pub fn each(&self, mut visit: impl FnMut(&H) -> Result<()>) -> Result<()> {
         let Some(hooks) = self.0.get() else { return Ok(()) };
-        hooks.iter().try_for_each(|(_, hook)| visit(hook))
+        hooks.iter().try_for_each(|entry| visit(&entry.hook))
+    }
+
+    /// Visits the host's objects, unless somebody is calling the hooks and so keeps them too.
+    pub(crate) fn objects(&self, visit: &mut dyn FnMut(*mut c_void)) {
+        let Some(hooks) = self.0.get() else { return };
+        if Arc::strong_count(&hooks) == 2 {
+            hooks.iter().map(|entry| entry.object.0).filter(|object| !object.is_null()).for_each(visit);
+        }
+    }
+
+    pub(crate) fn clear(&self) {
+        drop(self.0.replace(None));
     }
 }
 
@@ -117,6 +159,18 @@ impl NodeHooks {
 
     pub(crate) fn forget(&self, tensor: &Tensor) {
         self.retained.retain(|(_, kept)| !kept.is(tensor));
+    }
+
+    pub(crate) fn objects(&self, visit: &mut dyn FnMut(*mut c_void)) {
+        self.tensor.objects(visit);
+        self.pre.objects(visit);
+        self.post.objects(visit);
+    }
+
+    pub(crate) fn clear(&self) {
+        self.tensor.clear();
+        self.pre.clear();
+        self.post.clear();
     }
 
     /// Runs the tensors' hooks over the gradients that arrived at their node, and keeps what is to be kept.

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use once_cell::race::OnceBox;
@@ -31,6 +32,11 @@ pub trait Backward: Any + Send + Sync {
 
     /// Lets go of what was saved.
     fn release(&self);
+
+    /// Visits the host language's objects that the function keeps alive.
+    fn objects(&self, visit: &mut dyn FnMut(*mut c_void)) {
+        let _ = visit;
+    }
 
     /// Whether the function wants to run even if none of its outputs has a gradient.
     fn runs_without_gradients(&self) -> bool {
@@ -149,6 +155,13 @@ impl<F: Backward + ?Sized> Node<F> {
 
     pub(crate) fn existing_hooks(&self) -> Option<&NodeHooks> {
         self.hooks.get().map(|hooks| &**hooks)
+    }
+
+    pub(crate) fn objects(&self, visit: &mut dyn FnMut(*mut c_void)) {
+        self.function.objects(visit);
+        if let Some(hooks) = self.existing_hooks() {
+            hooks.objects(visit);
+        }
     }
 }
 

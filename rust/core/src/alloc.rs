@@ -13,6 +13,7 @@ use once_cell::race::OnceNonZeroUsize;
 
 use crate::error::{Error, Result};
 use crate::fork::{ForkMutex, Rank};
+use crate::limits;
 
 pub const ALIGNMENT: usize = 64;
 const SMALL: usize = 64 << 10;
@@ -200,11 +201,12 @@ pub(crate) unsafe fn free_small(pointer: NonNull<u8>, class: usize) {
 
 /// Room for `count` values, for lists whose length a program chooses: too many of them are an error, not the end.
 pub fn list<T>(count: usize) -> Result<Vec<T>> {
+    let bytes = count.saturating_mul(size_of::<T>());
     let mut list = Vec::new();
-    match list.try_reserve_exact(count) {
-        Ok(()) => Ok(list),
-        Err(_) => Err(out_of_memory(count.saturating_mul(size_of::<T>()))),
+    if !limits::allow(bytes) || list.try_reserve_exact(count).is_err() {
+        return Err(out_of_memory(bytes));
     }
+    Ok(list)
 }
 
 /// `count` times the same value.
@@ -251,6 +253,9 @@ pub fn release_cached() {
 }
 
 fn system_allocate(size: usize) -> Option<NonNull<u8>> {
+    if !limits::allow(size) {
+        return None;
+    }
     if size < MAPPED {
         let layout = MemoryLayout::from_size_align(size, ALIGNMENT).ok()?;
         // SAFETY: the layout has a size above zero.

@@ -135,6 +135,8 @@ impl<T: Send + 'static> Registered for ForkMutex<T> {
         unsafe { *self.held.get() = Some(guard) };
     }
 
+    /// # Safety
+    /// This thread holds the lock.
     unsafe fn release(&self) {
         // SAFETY: `acquire` filled the slot and this thread still holds the mutex.
         unsafe { *self.held.get() = None };

@@ -177,7 +177,7 @@ impl Layout {
             if stride != step {
                 return None;
             }
-            step *= size.max(1);
+            step = step.wrapping_mul(size.max(1));
         }
         Some(if sizes.contains(&0) { 0 } else { step as usize })
     }

@@ -2,7 +2,8 @@
 //!
 //! `dtype`, `element` and `scalar` say what an element is and how types promote; `layout`, `broadcast`, `index` and `plan` are the
 //! algebra of sizes and signed strides, pure functions without data; `storage` and `alloc` own bytes, `counted` what has
-//! several owners; `shared` owns bytes that several processes see; `fork` keeps locks safe over `fork`, `sleep` waits without
+//! several owners; `limits` asks
+//! how many there are left; `shared` owns bytes that several processes see; `fork` keeps locks safe over `fork`, `sleep` waits without
 //! one; `error` is the one error of the house.
 
 pub mod alloc;
@@ -15,6 +16,7 @@ pub mod error;
 pub mod fork;
 pub mod index;
 pub mod layout;
+mod limits;
 pub mod plan;
 pub mod scalar;
 pub mod shared;

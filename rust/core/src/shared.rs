@@ -29,7 +29,6 @@ use crate::fork::{ChildHook, ForkMutex, Rank};
 
 mod arena;
 mod lease;
-mod limits;
 mod moving;
 mod pool;
 mod ranges;

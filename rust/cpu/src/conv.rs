@@ -21,7 +21,7 @@ mod tests;
 mod weight;
 
 use rushlight_core::dtype::{c64, c128};
-use rushlight_core::{DType, dispatch};
+use rushlight_core::{DType, Result, dispatch};
 
 use crate::matmul::element::Job;
 use crate::matmul::kernel::Kernels;
@@ -91,14 +91,15 @@ pub fn convolves(dtype: DType) -> bool {
 /// Computes one operand of a convolution from the other two.
 ///
 /// # Safety
-/// The operands are row-major, of the sizes that `geometry` says, and do not overlap.
-pub unsafe fn convolve(dtype: DType, target: Target, geometry: &Geometry, operands: Operands) {
+/// The operands are row-major, of the sizes that `geometry` says, and do not overlap. No dimension of space is
+/// empty, there are as many outputs as the geometry has windows, and sums of a few of its numbers do not overflow.
+pub unsafe fn convolve(dtype: DType, target: Target, geometry: &Geometry, operands: Operands) -> Result<()> {
     dispatch!(dtype, T in [f32, f64, i64, i32] => {
-        Call::<T>::new(geometry, operands).run(target);
+        Call::<T>::new(geometry, operands).run(target)
     }, else => dispatch!(dtype, T in [c64, c128] => {
         // SAFETY: the caller's promise.
         unsafe { complex::convolve(target, geometry, Call::<T>::new(geometry, operands)) }
-    }, else => ()))
+    }, else => Ok(())))
 }
 
 /// Addresses that tasks share; each task writes to places of its own.
@@ -145,8 +146,8 @@ impl<T> Call<T> {
 }
 
 impl<T: Pixel> Call<T> {
-    fn run(self, target: Target) {
-        T::with_kernels(Run { call: self, target });
+    fn run(self, target: Target) -> Result<()> {
+        T::with_kernels(Run { call: self, target })
     }
 }
 
@@ -156,7 +157,7 @@ struct Run<T> {
 }
 
 impl<T: Pixel> Job<T> for Run<T> {
-    fn run<F: Format<T = T>>(self, kernels: &'static Kernels<F>) {
+    fn run<F: Format<T = T>>(self, kernels: &'static Kernels<F>) -> Result<()> {
         debug_assert!(F::IN_PLACE, "the microkernels read images where they lie");
         match self.target {
             Target::Output => self.call.forward(kernels),
@@ -170,8 +171,8 @@ impl<T: Pixel> Job<T> for Run<T> {
 const TASK: usize = 1 << 19;
 
 /// Runs tasks of about `work` multiplications each, several at once where they are small.
-fn tasks(count: usize, work: usize, task: impl Fn(usize) + Sync) {
-    rushlight_par::parallel_for(count, TASK.div_ceil(work.max(1)), |range| range.for_each(&task));
+fn tasks(count: usize, work: usize, task: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
+    rushlight_par::try_parallel_for(count, TASK.div_ceil(work.max(1)), |mut range| range.try_for_each(&task))
 }
 
 /// The length of nearly equal pieces of `length`, of at most `most` each.

@@ -51,33 +51,45 @@ pub unsafe fn sum_rows(
     skipped: i64,
     averages: bool,
 ) -> Result<()> {
-    // The gradients of each row follow each other in `order`, found by counting.
-    let mut starts = filled(0usize, rows + 1)?;
-    for &index in indices {
-        starts[index as usize + 1] += 1;
-    }
-    for row in 0..rows {
-        starts[row + 1] += starts[row];
-    }
-    let mut order = filled(0usize, indices.len())?;
-    let mut next = filled(0usize, rows + 1)?;
-    next.copy_from_slice(&starts);
-    for (at, &index) in indices.iter().enumerate() {
-        order[next[index as usize]] = at;
-        next[index as usize] += 1;
-    }
+    let order = by_row(indices, rows)?;
     dispatch!(dtype, T in [f32, f64, f16_, bf16_, c64, c128, i64, i32, i16, i8, u8] => {
         let (grads, output) = (Shared(grads.cast_mut().cast::<T>()), Shared(output.cast::<T>()));
         let grain = TASK.div_ceil((width * size_of::<T>()).max(1));
         rushlight_par::parallel_for(rows, grain, |range| {
+            let mut rest = &order[order.partition_point(|&at| indices[at] < range.start as i64)..];
             for row in range {
-                let own = if row as i64 == skipped { &[][..] } else { &order[starts[row]..starts[row + 1]] };
+                let (own, later) = rest.split_at(rest.iter().take_while(|&&at| indices[at] == row as i64).count());
+                rest = later;
+                let own = if row as i64 == skipped { &[][..] } else { own };
                 // SAFETY: the caller's promise.
                 unsafe { sum_row::<T>(grads, own, output.at(row * width), width, averages) }
             }
         });
     }, else => ());
     Ok(())
+}
+
+/// The numbers of all gradients, those of one row in their order behind each other: by counting, but never with a table that
+/// is longer than what it counts.
+fn by_row(indices: &[i64], rows: usize) -> Result<Vec<usize>> {
+    let mut order = filled(0usize, indices.len())?;
+    if rows > indices.len() {
+        order.iter_mut().enumerate().for_each(|(at, place)| *place = at);
+        order.sort_unstable_by_key(|&at| (indices[at], at));
+        return Ok(order);
+    }
+    let mut next = filled(0usize, rows + 1)?;
+    for &index in indices {
+        next[index as usize + 1] += 1;
+    }
+    for row in 0..rows {
+        next[row + 1] += next[row];
+    }
+    for (at, &index) in indices.iter().enumerate() {
+        order[next[index as usize]] = at;
+        next[index as usize] += 1;
+    }
+    Ok(order)
 }
 
 /// # Safety

@@ -75,41 +75,87 @@ fn still(whole: &Layout, sizes: &[isize], dim: usize) -> Layout {
     layout
 }
 
-/// `out[..i..] = operand[..index[..i..]..]`, the index along `dim`.
+/// Offsets that are checked before any of them is used.
+const CHUNK: usize = 128;
+
+/// A run of an index: integers of 64 bits at constant strides, of which each is read once, since another thread may be writing
+/// to them.
+struct Run {
+    pointer: *const u8,
+    stride: isize,
+    n: usize,
+    /// The size of the dimension that it indexes, and the stride there.
+    size: isize,
+    step: isize,
+}
+
+impl Run {
+    /// Calls `visit` with the number of a first element and the offsets of some from there on, until the first that lies
+    /// outside.
+    ///
+    /// # Safety
+    /// The run holds `n` integers.
+    #[inline(always)]
+    unsafe fn each(&self, mut visit: impl FnMut(usize, &[isize])) -> Result<(), Outside> {
+        let mut offsets = [0; CHUNK];
+        for first in (0..self.n).step_by(CHUNK) {
+            let count = CHUNK.min(self.n - first);
+            let mut outside = None;
+            for (i, offset) in offsets[..count].iter_mut().enumerate() {
+                // SAFETY: by the caller's word.
+                let value =
+                    unsafe { self.pointer.offset((first + i) as isize * self.stride).cast::<i64>().read_unaligned() };
+                if value as u64 >= self.size as u64 {
+                    outside = outside.or(Some(value));
+                }
+                *offset = (value as isize).wrapping_mul(self.step);
+            }
+            if let Some(value) = outside {
+                return Err(Outside { number: 0, value });
+            }
+            visit(first, &offsets[..count]);
+        }
+        Ok(())
+    }
+}
+
+/// `out[..i..] = operand[..index[..i..]..]`, the index along `dim`; or the first index that lies outside.
 ///
 /// # Safety
-/// The index was checked against the operand's size along `dim`, and its other sizes lie within the operand's.
-pub unsafe fn gather(out: Side, operand: Side, index: Side, dim: usize, width: usize) {
+/// The index's other sizes lie within the operand's.
+pub unsafe fn gather(out: Side, operand: Side, index: Side, dim: usize, width: usize) -> Result<(), Outside> {
     let base = still(operand.layout, &index.layout.sizes, dim);
     let step = operand.layout.strides.get(dim).map_or(0, |stride| stride * width as isize);
     let plan = Plan::new([out.layout, &base, index.layout], [width, width, INDEX_WIDTH]);
     let steps = plan.inner_strides();
-    rushlight_par::parallel_for(plan.numel(), GRAIN, |range| {
-        let (out, operand, index) = (out, operand, index);
+    let size = operand.layout.sizes.get(dim).copied().unwrap_or(1);
+    rushlight_par::try_parallel_for(plan.numel(), GRAIN, |range| {
+        let mut done = Ok(());
         plan.runs(range, |at, n| {
-            // SAFETY: by the caller's word.
-            unsafe {
-                let places = Places {
-                    base: operand.pointer.offset(at[1]),
-                    stride: steps[1],
-                    step,
-                    index: index.pointer.offset(at[2]),
-                    index_stride: steps[2],
-                    n,
-                };
-                pick(out.pointer.offset(at[0]), steps[0], &places, width);
-            }
+            let run = Run { pointer: index.at(at[2]), stride: steps[2], n, size, step };
+            // SAFETY: by the caller's word; offsets were checked.
+            let picked = unsafe {
+                run.each(|first, offsets| {
+                    let first = first as isize;
+                    let places = Places { base: operand.at(at[1] + first * steps[1]), stride: steps[1], offsets };
+                    pick(out.at(at[0] + first * steps[0]), steps[0], &places, width);
+                })
+            };
+            done = done.and(picked);
         });
-    });
+        done
+    })
 }
 
+/// # Safety
+/// Every place holds an element of `width` bytes, and there is room for as many.
 unsafe fn pick(to: *mut u8, to_step: isize, places: &Places, width: usize) {
+    /// # Safety
+    /// As above, of elements `T`.
     unsafe fn each<T: Copy>(to: *mut u8, to_step: isize, places: &Places) {
-        for i in 0..places.n {
+        for (i, place) in places.each().enumerate() {
             // SAFETY: by the caller's word.
-            unsafe {
-                to.offset(i as isize * to_step).cast::<T>().write_unaligned(places.at(i).cast::<T>().read_unaligned())
-            };
+            unsafe { to.offset(i as isize * to_step).cast::<T>().write_unaligned(place.cast::<T>().read_unaligned()) };
         }
     }
     // SAFETY: by the caller's word.
@@ -126,11 +172,19 @@ unsafe fn pick(to: *mut u8, to_step: isize, places: &Places, width: usize) {
 
 /// Merges `source[..i..]` into `operand[..index[..i..]..]`, in the order of `i` along `dim`.
 ///
-/// Threads share the other dimensions, so that a place is always reached by one thread and in one order.
+/// Threads share the other dimensions, so that a place is always reached by one thread and in one order. Whoever wants the
+/// operand untouched when an index lies `outside` asks before.
 ///
 /// # Safety
 /// As for `gather`; the source's sizes hold the index's, and elements are what `merger` merges.
-pub unsafe fn scatter(operand: Side, source: Side, index: Side, dim: usize, merger: Merger, width: usize) {
+pub unsafe fn scatter(
+    operand: Side,
+    source: Side,
+    index: Side,
+    dim: usize,
+    merger: Merger,
+    width: usize,
+) -> Result<(), Outside> {
     let sizes = &index.layout.sizes;
     let length = sizes.get(dim).copied().unwrap_or(1);
     // Without `dim`, which every task walks for itself.
@@ -146,19 +200,21 @@ pub unsafe fn scatter(operand: Side, source: Side, index: Side, dim: usize, merg
     let steps = plan.inner_strides();
     let across = plan.inner() > 1 && step.abs() > steps[0].abs();
     let grain = (GRAIN / (length as usize).max(1)).max(1);
-    rushlight_par::parallel_for(plan.numel(), grain, |range| {
-        let (operand, source, index) = (operand, source, index);
-        // SAFETY: by the caller's word.
-        let merge = |at: [isize; 3], stride: [isize; 3], i: isize, n: usize| unsafe {
-            let places = Places {
-                base: operand.pointer.offset(at[0]),
-                stride: stride[0],
-                step,
-                index: index.pointer.offset(at[2] + i * index_step),
-                index_stride: stride[2],
-                n,
+    let size = operand.layout.sizes.get(dim).copied().unwrap_or(1);
+    rushlight_par::try_parallel_for(plan.numel(), grain, |range| {
+        let mut done = Ok(());
+        let mut merge = |at: [isize; 3], stride: [isize; 3], i: isize, n: usize| {
+            let run = Run { pointer: index.at(at[2] + i * index_step), stride: stride[2], n, size, step };
+            // SAFETY: by the caller's word; offsets were checked.
+            let merged = unsafe {
+                run.each(|first, offsets| {
+                    let first = first as isize;
+                    let places = Places { base: operand.at(at[0] + first * stride[0]), stride: stride[0], offsets };
+                    let from = source.at(at[1] + i * from_step + first * stride[1]);
+                    (merger.indexed)(&places, from, stride[1]);
+                })
             };
-            (merger.indexed)(&places, source.pointer.offset(at[1] + i * from_step), stride[1]);
+            done = done.and(merged);
         };
         if across {
             for i in 0..length {
@@ -172,5 +228,6 @@ pub unsafe fn scatter(operand: Side, source: Side, index: Side, dim: usize, merg
                 }
             });
         }
-    });
+        done
+    })
 }

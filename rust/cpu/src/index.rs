@@ -5,8 +5,9 @@
 //! places may repeat; threads share the work by what stands before and after, never by the offsets, so that the order in
 //! which one place is written is always the order of the indices.
 
-use rushlight_core::Layout;
+use rushlight_core::alloc::{filled, list};
 use rushlight_core::plan::Plan;
+use rushlight_core::{Error, Layout};
 
 use crate::cast::move_strided;
 use crate::merge::{Merger, Places};
@@ -33,12 +34,13 @@ pub struct Outside {
     pub value: i64,
 }
 
-/// The byte offsets that `n` tuples of indices name; negative indices count from the end.
+/// The byte offsets that `n` tuples of indices name, or which of them lies outside; negative indices count from the end.
+/// Each index is read once: another thread may be writing to it.
 ///
 /// # Safety
 /// Each index holds `n` integers.
-pub unsafe fn offsets(indices: &[Index], n: usize) -> Result<Vec<isize>, Outside> {
-    let mut found: Vec<isize> = Vec::with_capacity(n);
+pub unsafe fn offsets(indices: &[Index], n: usize) -> Result<Result<Vec<isize>, Outside>, Error> {
+    let mut found: Vec<isize> = list(n)?;
     let base = Address(found.as_mut_ptr().cast());
     let outside = rushlight_par::parallel_reduce(
         n,
@@ -65,11 +67,11 @@ pub unsafe fn offsets(indices: &[Index], n: usize) -> Result<Vec<isize>, Outside
         Option::or,
     );
     match outside.flatten() {
-        Some(outside) => Err(outside),
+        Some(outside) => Ok(Err(outside)),
         None => {
             // SAFETY: all `n` were written.
             unsafe { found.set_len(n) };
-            Ok(found)
+            Ok(Ok(found))
         }
     }
 }
@@ -134,7 +136,12 @@ pub unsafe fn get(out: *mut u8, operand: *const u8, frame: &Frame, offsets: &[is
 }
 
 /// Single elements at byte offsets.
+///
+/// # Safety
+/// An element of `width` bytes stands at every offset, and there is room for as many.
 unsafe fn pick(to: *mut u8, base: *const u8, offsets: &[isize], width: usize) {
+    /// # Safety
+    /// As above, of elements `T`.
     unsafe fn each<T: Copy>(to: *mut u8, base: *const u8, offsets: &[isize]) {
         for (i, &offset) in offsets.iter().enumerate() {
             // SAFETY: by the caller's word.
@@ -185,15 +192,7 @@ pub unsafe fn put(operand: *mut u8, frame: &Frame, offsets: &[isize], source: &S
                 let to = operand.0.offset(frame.before.locate(before) * width as isize);
                 let mut from = from.0.cast_const().offset(source_before.locate(before) * width as isize);
                 if block == 1 {
-                    let places = Places {
-                        base: to,
-                        stride: 0,
-                        step: 1,
-                        index: offsets.as_ptr().cast(),
-                        index_stride: size_of::<isize>() as isize,
-                        n: offsets.len(),
-                    };
-                    (merger.indexed)(&places, from, source_step);
+                    (merger.indexed)(&Places { base: to, stride: 0, offsets }, from, source_step);
                     continue;
                 }
                 for &offset in offsets {
@@ -211,51 +210,61 @@ struct Address(*mut u8);
 // SAFETY: threads write to places of their own.
 unsafe impl Sync for Address {}
 
-/// The numbers of the bytes that are not zero.
+/// The numbers of the bytes that are not zero. Each byte is read once, into a bit of a map of our own: another thread may be
+/// writing to them.
 ///
 /// # Safety
 /// `bytes` holds `n`.
-pub unsafe fn positions(bytes: *const u8, n: usize) -> Vec<i64> {
-    let bytes = Address(bytes.cast_mut());
+pub unsafe fn positions(bytes: *const u8, n: usize) -> Result<Vec<i64>, Error> {
     let pieces = n.div_ceil(GRAIN);
-    let piece = |at: usize| {
-        let bytes = &bytes;
-        // SAFETY: by the caller's word.
-        unsafe { std::slice::from_raw_parts(bytes.0.add(at * GRAIN), GRAIN.min(n - at * GRAIN)) }
-    };
-    let mut starts = vec![0usize; pieces + 1];
-    let counts = Address(starts.as_mut_ptr().cast());
-    rushlight_par::parallel_for(pieces, 1, |range| {
-        let counts = &counts;
-        for at in range {
-            let count = piece(at).iter().map(|&byte| usize::from(byte != 0)).sum::<usize>();
-            // SAFETY: each piece has a place of its own.
-            unsafe { counts.0.cast::<usize>().add(at + 1).write(count) };
+    let mut map = filled(0u64, n.div_ceil(WORD))?;
+    let mut starts = filled(0usize, pieces + 1)?;
+    let (bytes, words, counts) =
+        (Address(bytes.cast_mut()), Address(map.as_mut_ptr().cast()), Address(starts.as_mut_ptr().cast()));
+    rushlight_par::parallel_for(n, GRAIN, |range| {
+        let (bytes, words, counts) = (&bytes, &words, &counts);
+        let mut count = 0;
+        for first in (range.start..range.end).step_by(WORD) {
+            // SAFETY: by the caller's word.
+            let bit = |i: usize| u64::from(unsafe { bytes.0.add(first + i).read() } != 0) << i;
+            let word = (0..WORD.min(range.end - first)).map(bit).sum::<u64>();
+            count += word.count_ones() as usize;
+            // SAFETY: pieces begin at whole words, and each has words of its own.
+            unsafe { words.0.cast::<u64>().add(first / WORD).write(word) };
         }
+        // SAFETY: each piece has a place of its own.
+        unsafe { counts.0.cast::<usize>().add(range.start / GRAIN + 1).write(count) };
     });
     for at in 0..pieces {
         starts[at + 1] += starts[at];
     }
     let total = starts[pieces];
-    let mut found: Vec<i64> = Vec::with_capacity(total);
+    let mut found: Vec<i64> = list(total)?;
     let out = Address(found.as_mut_ptr().cast());
     rushlight_par::parallel_for(pieces, 1, |range| {
         let out = &out;
         for at in range {
             let mut next = starts[at];
-            for (i, &byte) in piece(at).iter().enumerate() {
-                if byte != 0 {
+            let first = at * (GRAIN / WORD);
+            for (number, &word) in map.iter().enumerate().skip(first).take(GRAIN / WORD) {
+                let mut rest = word;
+                while rest != 0 {
+                    let place = number * WORD + rest.trailing_zeros() as usize;
                     // SAFETY: the count left room for exactly these.
-                    unsafe { out.0.cast::<i64>().add(next).write((at * GRAIN + i) as i64) };
+                    unsafe { out.0.cast::<i64>().add(next).write(place as i64) };
                     next += 1;
+                    rest &= rest - 1;
                 }
             }
         }
     });
     // SAFETY: all were written.
     unsafe { found.set_len(total) };
-    found
+    Ok(found)
 }
+
+/// Bytes whose answers fit into one word of the map.
+const WORD: usize = u64::BITS as usize;
 
 /// Row-major numbers taken apart into coordinates: `out` gets a row of `n` for each dimension.
 ///

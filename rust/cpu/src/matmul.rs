@@ -26,6 +26,8 @@ mod x86;
 pub use element::{GemmElement, Sum};
 pub use untyped::{Untyped, gemm_of, multiplies};
 
+use rushlight_core::Result;
+
 use drive::One;
 use pack::Source;
 
@@ -74,7 +76,7 @@ const TASK: usize = 1 << 17;
 /// # Safety
 /// Every pointer covers its matrices at its strides. `c` overlaps neither `a` nor `b`, its own elements do not overlap, and the
 /// addend overlaps it only by being the same matrix.
-pub unsafe fn gemm<T: GemmElement>(product: &Product<T>) {
+pub unsafe fn gemm<T: GemmElement>(product: &Product<T>) -> Result<()> {
     let p = &joined(product);
     let one = |b: usize| One {
         m: p.m,
@@ -90,17 +92,13 @@ pub unsafe fn gemm<T: GemmElement>(product: &Product<T>) {
     let item = p.m * p.n * p.k;
     if p.batch > 1 && item < SMALL_ITEM && item * p.batch >= 2 * TASK {
         let operands = Operands(&one);
-        rushlight_par::parallel_for(p.batch, TASK.div_ceil(item.max(1)), |items| {
-            for b in items {
-                // SAFETY: the caller's promise; items of C do not overlap.
-                unsafe { operands.item(b).run() }
-            }
-        });
+        rushlight_par::try_parallel_for(p.batch, TASK.div_ceil(item.max(1)), |mut items| {
+            // SAFETY: the caller's promise; items of C do not overlap.
+            items.try_for_each(|b| unsafe { operands.item(b).run() })
+        })
     } else {
-        for b in 0..p.batch {
-            // SAFETY: the caller's promise.
-            unsafe { one(b).run() }
-        }
+        // SAFETY: the caller's promise.
+        (0..p.batch).try_for_each(|b| unsafe { one(b).run() })
     }
 }
 

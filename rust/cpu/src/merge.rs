@@ -17,30 +17,24 @@ pub enum Merge {
 pub struct Merger {
     /// `n` elements at constant strides: target, its stride, source, its stride.
     pub run: unsafe fn(*mut u8, isize, *const u8, isize, usize),
-    /// `n` elements at places that an index names; see `Places`.
+    /// Elements at `places`; see there.
     pub indexed: unsafe fn(&Places, *const u8, isize),
 }
 
-/// Where indexed elements stand: the `i`-th at `base + i * stride + index[i] * step`.
-pub struct Places {
+/// Where indexed elements stand: the `i`-th at `base + i * stride + offsets[i]` bytes. The offsets are nobody else's, so
+/// that what was checked is what is used.
+pub struct Places<'a> {
     pub base: *mut u8,
     pub stride: isize,
-    pub step: isize,
-    pub index: *const u8,
-    pub index_stride: isize,
-    pub n: usize,
+    pub offsets: &'a [isize],
 }
 
-impl Places {
-    /// # Safety
-    /// `i` is below `n`, and the index holds as many integers of 64 bits.
+impl Places<'_> {
+    /// Every place.
     #[inline(always)]
-    pub unsafe fn at(&self, i: usize) -> *mut u8 {
-        // SAFETY: by the caller's word.
-        unsafe {
-            let index = self.index.offset(i as isize * self.index_stride).cast::<i64>().read_unaligned();
-            self.base.offset(i as isize * self.stride + index as isize * self.step)
-        }
+    pub fn each(&self) -> impl Iterator<Item = *mut u8> {
+        let at = |(i, &offset)| self.base.wrapping_offset(i as isize * self.stride + offset);
+        self.offsets.iter().enumerate().map(at)
     }
 }
 
@@ -66,13 +60,15 @@ fn make<T: Copy, M: Rule<T>>() -> Merger {
     Merger { run: run::<T, M>, indexed: indexed::<T, M> }
 }
 
+/// # Safety
+/// Both sides hold `n` elements at these strides.
 unsafe fn run<T: Copy, M: Rule<T>>(to: *mut u8, to_step: isize, from: *const u8, from_step: isize, n: usize) {
     if [to_step, from_step] == [size_of::<T>() as isize; 2] {
         // SAFETY: by the caller's word.
         return unsafe { adjacent::<T, M>(to.cast(), from.cast(), n) };
     }
     for i in 0..n as isize {
-        // SAFETY: the caller gives `n` elements at these strides; foreign memory may be unaligned.
+        // SAFETY: the caller's promise; foreign memory may be unaligned.
         unsafe {
             let place = to.offset(i * to_step).cast::<T>();
             let value = from.offset(i * from_step).cast::<T>().read_unaligned();
@@ -82,19 +78,23 @@ unsafe fn run<T: Copy, M: Rule<T>>(to: *mut u8, to_step: isize, from: *const u8,
 }
 
 multiversion! {
+    /// # Safety
+    /// Both hold `n` elements.
     unsafe fn adjacent<S, T: Copy, M: Rule<T>>(to: *mut T, from: *const T, n: usize) {
         for i in 0..n {
-            // SAFETY: the caller gives `n` elements side by side.
+            // SAFETY: the caller's promise.
             unsafe { to.add(i).write_unaligned(M::merge(to.add(i), from.add(i).read_unaligned())) };
         }
     }
 }
 
+/// # Safety
+/// Every place holds an element, and there are as many at `from`.
 unsafe fn indexed<T: Copy, M: Rule<T>>(places: &Places, from: *const u8, from_step: isize) {
-    for i in 0..places.n {
-        // SAFETY: the caller checked the index and gives `n` elements.
+    for (i, place) in places.each().enumerate() {
+        // SAFETY: the caller checked the places and gives as many elements.
         unsafe {
-            let place = places.at(i).cast::<T>();
+            let place = place.cast::<T>();
             let value = from.offset(i as isize * from_step).cast::<T>().read_unaligned();
             place.write_unaligned(M::merge(place, value));
         }
@@ -103,6 +103,8 @@ unsafe fn indexed<T: Copy, M: Rule<T>>(places: &Places, from: *const u8, from_st
 
 /// What becomes of the element at `place` when `value` comes.
 trait Rule<T> {
+    /// # Safety
+    /// The place holds an element.
     unsafe fn merge(place: *mut T, value: T) -> T;
 }
 

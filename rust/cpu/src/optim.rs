@@ -128,6 +128,9 @@ pub struct Adam {
 
 multiversion! {
     /// One step without momentum.
+    ///
+    /// # Safety
+    /// All hold `n` elements.
     unsafe fn sgd_plain<S, T: Real>(param: *mut T, grad: *const T, n: usize, c: &Sgd) {
         let (rate, decay) = (<T::Wide as Wide>::of(-c.lr), <T::Wide as Wide>::of(c.weight_decay));
         let sign = <T::Wide as Wide>::of(if c.maximize { -1.0 } else { 1.0 });
@@ -146,6 +149,9 @@ multiversion! {
 
 multiversion! {
     /// One step with momentum.
+    ///
+    /// # Safety
+    /// All hold `n` elements.
     unsafe fn sgd_momentum<S, T: Real>(param: *mut T, grad: *const T, buffer: *mut T, n: usize, c: &Sgd) {
         let (rate, decay) = (<T::Wide as Wide>::of(-c.lr), <T::Wide as Wide>::of(c.weight_decay));
         let (momentum, share) = (<T::Wide as Wide>::of(c.momentum), <T::Wide as Wide>::of(1.0 - c.dampening));
@@ -168,6 +174,9 @@ multiversion! {
 
 multiversion! {
     /// One step; `largest` is null without `amsgrad`.
+    ///
+    /// # Safety
+    /// All hold `n` elements, and so does `largest` where it is not null.
     unsafe fn adam<S, T: Real>(param: *mut T, grad: *const T, mean: *mut T, square: *mut T, largest: *mut T, n: usize, c: &Adam) {
         let of = <T::Wide as Wide>::of;
         let shrink = of(1.0 - c.lr * c.weight_decay);

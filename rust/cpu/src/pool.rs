@@ -87,6 +87,8 @@ const LISTED: usize = 512;
 /// Windows that are compared side by side.
 const LANES: usize = 16;
 
+/// # Safety
+/// As for `max`.
 unsafe fn max_of<T: Copy + PartialOrd>(
     axes: &[Axis; 3],
     count: usize,
@@ -136,6 +138,9 @@ fn list(axes: &[Axis; 3], first: usize, n: usize) -> Vec<i64> {
 
 multiversion! {
     /// Compares what `n` listed windows of one plane see, tap by tap and without a branch.
+    ///
+    /// # Safety
+    /// The list has whole lanes of places within the plane at `source` for each tap, and `output` and `places` room for `n`.
     unsafe fn largest<S, T: Ordered>(
         source: *const T,
         list: *const i64,

@@ -109,22 +109,26 @@ impl<const N: usize> Bytes<N> {
 }
 
 /// Accumulators on the heap that several threads fill, each its own places.
-struct Shared(Vec<MaybeUninit<u64>>, *mut u8);
+struct Shared {
+    start: *mut u8,
+    _room: Vec<MaybeUninit<u64>>,
+}
 // SAFETY: every task writes places of its own.
 unsafe impl Sync for Shared {}
 
 impl Shared {
     fn new(bytes: usize) -> Shared {
-        let mut words = Vec::with_capacity(bytes.div_ceil(8));
-        let pointer = words.as_mut_ptr();
-        Shared(words, pointer as *mut u8)
+        let mut room = Vec::with_capacity(bytes.div_ceil(8));
+        Shared { start: room.as_mut_ptr() as *mut u8, _room: room }
     }
 
     /// The byte at `at`.
-    fn at(&self, at: usize) -> *mut u8 {
-        debug_assert!(at <= self.0.capacity() * 8);
-        // SAFETY: callers stay within the bytes they asked for.
-        unsafe { self.1.add(at) }
+    ///
+    /// # Safety
+    /// It lies within the bytes that were asked for.
+    unsafe fn at(&self, at: usize) -> *mut u8 {
+        // SAFETY: by the caller's word.
+        unsafe { self.start.add(at) }
     }
 }
 
@@ -429,7 +433,7 @@ impl Reduction<'_> {
         // SAFETY: `whole * times` rows follow each other; by the caller's word for the rest.
         unsafe {
             let base = base.offset(self.inner.bases()[0] + rows.start as isize * step);
-            let mut counter = Counter::new(scratch.at(0), wide * width);
+            let mut counter = Counter::new(scratch.start, wide * width);
             for start in (0..whole).step_by(STACK) {
                 let count = STACK.min(whole - start);
                 let data = base.offset((start * times) as isize * step);
@@ -463,7 +467,7 @@ impl Reduction<'_> {
             room.pointer()
         } else {
             heap = Shared::new(needed);
-            heap.at(0)
+            heap.start
         };
         let step = self.inner.inner_strides()[0];
         let direct = self.reads_columns() || (n == 1 && self.dtype == self.fold.takes);

@@ -38,6 +38,15 @@ pub fn parallel_for(len: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) {
     parallel_tasks(len.div_ceil(grain), |piece| f(bounds(piece, len, grain)));
 }
 
+/// `parallel_for` whose pieces may fail: the first error in the order of the pieces. The others run all the same.
+pub fn try_parallel_for<E: Send>(
+    len: usize,
+    grain: usize,
+    f: impl Fn(Range<usize>) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    parallel_reduce(len, grain, f, Result::and).unwrap_or(Ok(()))
+}
+
 /// Maps the pieces of `0..len` and combines the values as a binary tree over neighbours, whose shape depends on nothing
 /// but `len` and `grain`. Nothing for an empty range.
 pub fn parallel_reduce<T: Send>(

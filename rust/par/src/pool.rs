@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rushlight_core::fork::{self, ChildHook, ForkMutex, Rank};
 
@@ -35,7 +36,32 @@ impl Drop for Pool {
     }
 }
 
-static POOL: ForkMutex<Option<Arc<Pool>>> = ForkMutex::new(Rank::Pool, "par.pool", None);
+/// When the system last refused threads, and for how long nobody asks again.
+struct Refusal {
+    at: Instant,
+    pause: Duration,
+}
+
+impl Refusal {
+    const FIRST: Duration = Duration::from_millis(50);
+    const LONGEST: Duration = Duration::from_secs(10);
+
+    fn after(last: Option<&Refusal>) -> Refusal {
+        let pause = last.map_or(Refusal::FIRST, |last| (last.pause * 2).min(Refusal::LONGEST));
+        Refusal { at: Instant::now(), pause }
+    }
+
+    fn holds(&self) -> bool {
+        self.at.elapsed() < self.pause
+    }
+}
+
+struct State {
+    pool: Option<Arc<Pool>>,
+    refusal: Option<Refusal>,
+}
+
+static POOL: ForkMutex<State> = ForkMutex::new(Rank::Pool, "par.pool", State { pool: None, refusal: None });
 static HOOK: ChildHook = ChildHook::new(forget);
 
 thread_local! {
@@ -59,18 +85,23 @@ pub(crate) fn enter<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// The pool with that many workers; nothing if the system refuses threads, so that the caller works alone.
+/// The pool with that many workers; nothing if the system refuses threads, so that the caller works alone. A refusal costs
+/// as much as starting those that it grants first, so the next question waits, longer each time.
 pub(crate) fn workers(wanted: usize) -> Option<Arc<Pool>> {
     HOOK.enrol();
-    let mut slot = POOL.lock();
-    if let Some(pool) = slot.as_ref().filter(|pool| pool.workers == wanted) {
+    let mut state = POOL.lock();
+    if let Some(pool) = state.pool.as_ref().filter(|pool| pool.workers == wanted) {
         return Some(pool.clone());
     }
-    let built = build(wanted)?;
-    let retired = slot.replace(built.clone());
-    drop(slot);
+    if state.refusal.as_ref().is_some_and(Refusal::holds) {
+        return None;
+    }
+    let built = build(wanted);
+    state.refusal = if built.is_none() { Some(Refusal::after(state.refusal.as_ref())) } else { None };
+    let retired = built.clone().and_then(|built| state.pool.replace(built));
+    drop(state);
     drop(retired);
-    Some(built)
+    built
 }
 
 fn build(workers: usize) -> Option<Arc<Pool>> {
@@ -85,6 +116,28 @@ fn build(workers: usize) -> Option<Arc<Pool>> {
 }
 
 fn forget() {
-    std::mem::forget(POOL.lock().take());
+    let mut state = POOL.lock();
+    state.refusal = None;
+    std::mem::forget(state.pool.take());
+    drop(state);
     INSIDE.set(false);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Refusal;
+
+    #[test]
+    fn refusals_are_believed_for_longer_each_time() {
+        let mut last = Refusal::after(None);
+        assert!(last.holds() && last.pause == Refusal::FIRST);
+        for _ in 0..20 {
+            let next = Refusal::after(Some(&last));
+            assert_eq!(next.pause, (2 * last.pause).min(Refusal::LONGEST));
+            last = next;
+        }
+        assert_eq!(last.pause, Refusal::LONGEST);
+        last.at -= Refusal::LONGEST;
+        assert!(!last.holds());
+    }
 }

@@ -106,11 +106,15 @@ pub fn release<T>(py: Python<'_>, work: impl FnOnce() -> T) -> T {
 
 /// Runs `body` with the interpreter's lock, from wherever the engine is.
 pub fn acquire<T>(body: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T> {
+    attached(body).map_err(carry)
+}
+
+/// The same for a body that keeps its errors.
+pub fn attached<T>(body: impl FnOnce(Python<'_>) -> T) -> T {
     Python::attach(|py| {
         let _flag = Flag::set(false);
         body(py)
     })
-    .map_err(carry)
 }
 
 /// What the engine calls around long kernels.

@@ -182,6 +182,8 @@ extern "C" fn write(own: *mut ffi::PyObject, value: *mut ffi::PyObject, closure:
     })
 }
 
+/// # Safety
+/// `own` lives as long as the result is used.
 unsafe fn tensor_or_error<'a>(own: *mut ffi::PyObject) -> PyResult<&'a Tensor> {
     // SAFETY: by the caller's word the object is alive.
     unsafe { object::tensor_of(own) }.ok_or_else(|| PyRuntimeError::new_err("the tensor is gone"))

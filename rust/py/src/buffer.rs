@@ -104,6 +104,8 @@ impl Memory {
 
 #[pymethods]
 impl Memory {
+    /// # Safety
+    /// Only the interpreter calls it, with a view to fill in.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let (pointer, bytes, read_only) = {
             let pin = &slf.get().pin.0;

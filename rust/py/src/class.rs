@@ -12,6 +12,9 @@ use crate::object::{self, Object};
 use crate::{attributes, body, conversion, methods, number, protocol};
 
 /// `Tensor(...)`: the legacy constructor, which lives in Python.
+///
+/// # Safety
+/// Only the interpreter calls it, as the class's `tp_new`.
 unsafe fn construct(
     py: Python<'_>,
     class: *mut ffi::PyTypeObject,
@@ -37,6 +40,9 @@ impl shell::MethodDef<shell::newfunc::Func> for Construct {
 }
 
 /// A tensor's hash is its identity, so that parameters may stand in dictionaries.
+///
+/// # Safety
+/// `own` is a living object.
 unsafe fn hash(_: Python<'_>, own: *mut ffi::PyObject) -> PyResult<ffi::Py_hash_t> {
     Ok((own as usize).rotate_right(4) as ffi::Py_hash_t)
 }

@@ -107,17 +107,25 @@ struct Export<T> {
 }
 
 /// Ends an export; may be called on any thread.
+///
+/// # Safety
+/// The structure is one that we exported, and nobody uses it any more.
 unsafe extern "C" fn end_old(managed: *mut Managed) {
     // SAFETY: the context is the export that the structure stands in; a consumer ends it once.
     unsafe { drop(Box::from_raw((*managed).context.cast::<Export<Managed>>())) }
 }
 
+/// # Safety
+/// The structure is one that we exported, and nobody uses it any more.
 unsafe extern "C" fn end_new(managed: *mut Versioned) {
     // SAFETY: as above.
     unsafe { drop(Box::from_raw((*managed).context.cast::<Export<Versioned>>())) }
 }
 
 /// Lets go of what nobody took.
+///
+/// # Safety
+/// Only the interpreter calls it, with a capsule of ours that dies.
 unsafe extern "C" fn unused(capsule: *mut ffi::PyObject) {
     // SAFETY: called by the interpreter with the dying capsule; only one that still has its first name holds a tensor.
     unsafe {
@@ -131,6 +139,8 @@ unsafe extern "C" fn unused(capsule: *mut ffi::PyObject) {
     }
 }
 
+/// # Safety
+/// The structure is a producer's, and nobody uses it any more.
 unsafe fn end_managed(managed: *mut Managed) {
     // SAFETY: by the caller's word the structure is alive and nobody uses it after this.
     unsafe {
@@ -140,6 +150,8 @@ unsafe fn end_managed(managed: *mut Managed) {
     }
 }
 
+/// # Safety
+/// The structure is a producer's, and nobody uses it any more.
 unsafe fn end_versioned(managed: *mut Versioned) {
     // SAFETY: as above.
     unsafe {

@@ -47,6 +47,8 @@ impl<const PLACE: usize> MethodDef<Fastcall> for Entry<PLACE> {
     const METH: Fastcall = enter::<PLACE>;
 }
 
+/// # Safety
+/// Only the interpreter calls it, by its convention for fast calls.
 unsafe fn enter<const PLACE: usize>(
     py: Python<'_>,
     receiver: *mut ffi::PyObject,
@@ -69,6 +71,8 @@ macro_rules! pool {
 
 static ENTRIES: [[CFunction; 32]; POOL / 32] = pool!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47);
 
+/// # Safety
+/// As for `enter`.
 unsafe fn run(
     py: Python<'_>,
     place: usize,

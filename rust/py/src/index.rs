@@ -174,6 +174,8 @@ fn listed(list: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     nested::read(list, Some(dtype))
 }
 
+/// # Safety
+/// Both are living objects, the first a tensor.
 unsafe fn get(py: Python<'_>, own: Raw, brackets: Raw) -> PyResult<Raw> {
     let mut key = Key::default();
     // SAFETY: CPython keeps both alive during the call.
@@ -188,6 +190,8 @@ unsafe fn get(py: Python<'_>, own: Raw, brackets: Raw) -> PyResult<Raw> {
     object::wrap(py, rushlight::index::get(&view, tensors, &dims).map_err(raise)?)
 }
 
+/// # Safety
+/// All are living objects, the first a tensor.
 unsafe fn set(py: Python<'_>, own: Raw, brackets: Raw, value: Raw) -> PyResult<std::ffi::c_int> {
     if value.is_null() {
         return Err(PyTypeError::new_err("Tensor does not support deleting items"));
@@ -208,6 +212,8 @@ unsafe fn set(py: Python<'_>, own: Raw, brackets: Raw, value: Raw) -> PyResult<s
     done.map(|()| 0).map_err(raise)
 }
 
+/// # Safety
+/// `own` lives as long as the result is used.
 unsafe fn tensor<'a>(own: Raw) -> PyResult<&'a Tensor> {
     // SAFETY: by the caller's word the object is alive.
     unsafe { object::tensor_of(own) }.ok_or_else(|| PyTypeError::new_err("the tensor is gone"))

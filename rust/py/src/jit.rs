@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use rushlight_jit::{Future, Progress};
 
-use crate::attach::{acquire, idle};
+use crate::attach::{attached, idle};
 use crate::reclaim::Held;
 
 /// How long a wait sleeps before it looks for signals, so that Ctrl-C is heard.
@@ -83,19 +83,17 @@ fn _fork(func: Py<PyAny>, args: Py<PyTuple>, kwargs: Py<PyDict>) -> PyFuture {
     let call = (Held::new(func), Held::new(args.into_any()), Held::new(kwargs.into_any()));
     PyFuture(rushlight_jit::fork(move || {
         let (func, args, kwargs) = call;
-        let answer = acquire(|py| {
-            let args = args.get(py).into_bound(py).cast_into::<PyTuple>()?;
-            let kwargs = kwargs.get(py).into_bound(py).cast_into::<PyDict>()?;
-            Ok(match func.get(py).call(py, args, Some(&kwargs)) {
-                Ok(value) => Ok(Held::new(value)),
+        attached(|py| {
+            let called = || {
+                let args = args.bind(py).cast_into::<PyTuple>()?;
+                let kwargs = kwargs.bind(py).cast_into::<PyDict>()?;
+                func.bind(py).call(args, Some(&kwargs))
+            };
+            match called() {
+                Ok(value) => Ok(Held::new(value.unbind())),
                 Err(error) => Err(Held::new(error.into_value(py).into_any())),
-            })
-        });
-        match answer {
-            Ok(answer) => answer,
-            // Unreachable but for a lost interpreter: the arguments are what `_fork` took.
-            Err(error) => panic!("{error}"),
-        }
+            }
+        })
     }))
 }
 

@@ -16,6 +16,9 @@ use crate::{convert, object};
 type Raw = *mut ffi::PyObject;
 
 /// An operand of an operator; nothing where it is neither a tensor nor a number.
+///
+/// # Safety
+/// `raw` lives as long as the result is used.
 #[inline]
 unsafe fn operand<'a>(py: Python<'_>, raw: Raw) -> PyResult<Option<Operand<'a>>> {
     // SAFETY: CPython keeps the operands alive during the call.
@@ -46,6 +49,9 @@ fn fresh(py: Python<'_>, args: Args) -> PyResult<Raw> {
 }
 
 /// Both operands, where both are tensors or numbers.
+///
+/// # Safety
+/// Both live as long as the result is used.
 #[inline]
 unsafe fn operands<'a>(py: Python<'_>, left: Raw, right: Raw) -> PyResult<Option<(Operand<'a>, Operand<'a>)>> {
     // SAFETY: CPython keeps the operands alive during the call.
@@ -58,6 +64,9 @@ unsafe fn operands<'a>(py: Python<'_>, left: Raw, right: Raw) -> PyResult<Option
 }
 
 /// `a op b`.
+///
+/// # Safety
+/// Both are living objects.
 unsafe fn binary(py: Python<'_>, row: &'static Row, left: Raw, right: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operands alive during the call.
     match unsafe { operands(py, left, right)? } {
@@ -71,6 +80,9 @@ unsafe fn binary(py: Python<'_>, row: &'static Row, left: Raw, right: Raw) -> Py
 }
 
 /// `a op= b`.
+///
+/// # Safety
+/// Both are living objects.
 unsafe fn in_place(py: Python<'_>, row: &'static Row, left: Raw, right: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operands alive during the call.
     unsafe {
@@ -81,6 +93,8 @@ unsafe fn in_place(py: Python<'_>, row: &'static Row, left: Raw, right: Raw) -> 
     }
 }
 
+/// # Safety
+/// `own` is a living object.
 unsafe fn unary(py: Python<'_>, row: &'static Row, own: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operand alive during the call.
     match unsafe { operand(py, own)? } {
@@ -90,6 +104,9 @@ unsafe fn unary(py: Python<'_>, row: &'static Row, own: Raw) -> PyResult<Raw> {
 }
 
 /// `~a`, which has a sentence of its own for what has no bits.
+///
+/// # Safety
+/// `own` is a living object.
 unsafe fn invert(py: Python<'_>, own: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operand alive during the call.
     if let Some(own) = unsafe { object::tensor_of(own) } {
@@ -104,6 +121,8 @@ fn power_row(exponent: &Operand) -> &'static Row {
     if let Operand::Tensor(_) = exponent { &power::POW_TENSOR } else { &power::POW }
 }
 
+/// # Safety
+/// All are living objects.
 unsafe fn raised(py: Python<'_>, base: Raw, exponent: Raw, modulus: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operands alive during the call, and gives None for no modulus.
     unsafe {
@@ -116,6 +135,8 @@ unsafe fn raised(py: Python<'_>, base: Raw, exponent: Raw, modulus: Raw) -> PyRe
     }
 }
 
+/// # Safety
+/// The first two are living objects.
 unsafe fn raised_in_place(py: Python<'_>, base: Raw, exponent: Raw, _modulus: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operands alive during the call.
     unsafe {
@@ -127,6 +148,9 @@ unsafe fn raised_in_place(py: Python<'_>, base: Raw, exponent: Raw, _modulus: Ra
 }
 
 /// `a < b` and its kin; Python itself mirrors them.
+///
+/// # Safety
+/// Both are living objects.
 unsafe fn compared(py: Python<'_>, left: Raw, right: Raw, op: std::ffi::c_int) -> PyResult<Raw> {
     let row = match op {
         ffi::Py_LT => &compare::LT,
@@ -141,6 +165,9 @@ unsafe fn compared(py: Python<'_>, left: Raw, right: Raw, op: std::ffi::c_int) -
 }
 
 /// `a @ b`.
+///
+/// # Safety
+/// Both are living objects.
 unsafe fn product(py: Python<'_>, left: Raw, right: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operands alive during the call.
     let tensors = unsafe { object::tensor_of(left).zip(object::tensor_of(right)) };

@@ -194,6 +194,9 @@ pub fn wrap_as<'py>(class: &Bound<'py, PyAny>, tensor: Tensor) -> PyResult<Bound
 }
 
 /// Hands class and attributes to a successor that the body owns. The old object keeps nothing.
+///
+/// # Safety
+/// The interpreter's lock is held, and the reference is the object's last.
 unsafe fn hand_over(object: *mut Object) {
     // SAFETY: the caller holds the interpreter's lock and the object's last reference.
     unsafe {
@@ -214,6 +217,9 @@ unsafe fn hand_over(object: *mut Object) {
 }
 
 /// Whether an object has more to lose than its address.
+///
+/// # Safety
+/// `object` lives.
 unsafe fn has_own(object: *mut Object) -> bool {
     // SAFETY: a living object.
     unsafe {
@@ -221,6 +227,8 @@ unsafe fn has_own(object: *mut Object) -> bool {
     }
 }
 
+/// # Safety
+/// Only the interpreter calls it, once, with the last reference gone.
 pub unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     // SAFETY: the interpreter calls this once, with the last reference gone.
     unsafe {
@@ -253,8 +261,10 @@ pub unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     }
 }
 
+/// # Safety
+/// Only the collector calls it, with a living object.
 pub unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitproc, arg: *mut c_void) -> c_int {
-    // SAFETY: called by the collector with a living object; only its own references are shown.
+    // SAFETY: called by the collector with a living object, attached; only its own references are shown.
     unsafe {
         let own = object.cast::<Object>();
         if !(*own).dict.is_null() {
@@ -263,17 +273,36 @@ pub unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitp
                 return stop;
             }
         }
+        // What the body keeps is this object's own only while nobody else has the body.
+        if let Some(tensor) = (*own).tensor.as_ref().filter(|tensor| tensor.owners() == 1) {
+            let mut stop = 0;
+            tensor.objects(&mut |object| {
+                if stop == 0 {
+                    stop = visit(object.cast(), arg);
+                }
+            });
+            if stop != 0 {
+                return stop;
+            }
+        }
         visit(ffi::Py_TYPE(object).cast(), arg)
     }
 }
 
+/// # Safety
+/// Only the collector calls it, with a living object.
 pub unsafe extern "C" fn clear(object: *mut ffi::PyObject) -> c_int {
-    // SAFETY: called by the collector with a living object.
+    // SAFETY: called by the collector with a living object, attached.
     unsafe {
-        let dict = std::mem::replace(&mut (*object.cast::<Object>()).dict, ptr::null_mut());
+        let own = object.cast::<Object>();
+        if let Some(tensor) = (*own).tensor.as_ref().filter(|tensor| tensor.owners() == 1) {
+            tensor.forget_objects();
+        }
+        let dict = std::mem::replace(&mut (*own).dict, ptr::null_mut());
         if !dict.is_null() {
             ffi::Py_DecRef(dict);
         }
+        crate::reclaim::drain(Python::assume_attached());
     }
     0
 }

@@ -12,6 +12,9 @@ use crate::{buffer, convert, object, print};
 type Raw = *mut ffi::PyObject;
 
 /// The tensor of a slot's first argument.
+///
+/// # Safety
+/// `raw` lives as long as the result is used.
 unsafe fn own<'a>(raw: Raw) -> PyResult<&'a Tensor> {
     // SAFETY: CPython calls slots on living instances.
     unsafe { object::tensor_of(raw) }.ok_or_else(|| PyRuntimeError::new_err("the tensor is gone"))
@@ -60,6 +63,9 @@ pub fn python_number(tensor: &Tensor) -> PyResult<Scalar> {
 }
 
 /// A number as `int()` and the like make it, of one element.
+///
+/// # Safety
+/// `raw` is a living object.
 unsafe fn number(py: Python<'_>, raw: Raw, convert: unsafe extern "C" fn(Raw) -> Raw) -> PyResult<Raw> {
     // SAFETY: by the caller's word `raw` is a living instance; the conversion gives a new reference or an exception.
     unsafe {

@@ -58,6 +58,15 @@ impl Held {
     pub fn get(&self, py: Python<'_>) -> Py<PyAny> {
         self.0.as_ref().map_or_else(|| py.None(), |object| object.clone_ref(py))
     }
+
+    pub fn bind<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        self.get(py).into_bound(py)
+    }
+
+    /// The object's address, for the collector.
+    pub fn as_ptr(&self) -> *mut c_void {
+        self.0.as_ref().map_or(std::ptr::null_mut(), |object| object.as_ptr().cast())
+    }
 }
 
 impl Drop for Held {

@@ -103,10 +103,11 @@ impl PyStorage {
     /// The bytes as a Python object, copied.
     fn tobytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let pin = self.0.pin().map_err(raise)?;
-        let mut copy = vec![0u8; pin.block().len()];
-        // SAFETY: within the pinned block; copied without forming a reference into memory that others may write.
-        unsafe { std::ptr::copy_nonoverlapping(pin.as_ptr(), copy.as_mut_ptr(), copy.len()) };
-        Ok(PyBytes::new(py, &copy))
+        PyBytes::new_with(py, pin.block().len(), |copy| {
+            // SAFETY: within the pinned block; copied without forming a reference into memory that others may write.
+            unsafe { std::ptr::copy_nonoverlapping(pin.as_ptr(), copy.as_mut_ptr(), copy.len()) };
+            Ok(())
+        })
     }
 
     fn clone(&self) -> PyResult<PyStorage> {
@@ -138,6 +139,8 @@ impl PyStorage {
         self.0.address()
     }
 
+    /// # Safety
+    /// Only the interpreter calls it, with a view to fill in.
     unsafe fn __getbuffer__(slf: PyRef<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let pin = slf.0.pin().map_err(|error| PyBufferError::new_err(error.to_string()))?;
         let (start, bytes, read_only) = (pin.as_ptr(), pin.block().len(), slf.0.is_read_only());

@@ -113,8 +113,11 @@ impl Arena {
         self.space.as_ref().map_or(0, |space| space.pending.total())
     }
 
-    pub fn at(&self, offset: usize) -> NonNull<u8> {
-        self.map.at(offset)
+    /// The address of a slot that was taken or received: it lies within the mapping.
+    pub fn at(&self, slot: Slot) -> NonNull<u8> {
+        assert!(slot.0 < self.map.len());
+        // SAFETY: just checked.
+        unsafe { self.map.at(slot.0) }
     }
 
     /// Takes a free slot, if there is one that fits. `admit` is asked before pages are taken from the system.

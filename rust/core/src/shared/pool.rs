@@ -5,7 +5,8 @@ use std::os::fd::BorrowedFd;
 
 use super::arena::{Arena, Slot};
 use super::sys::{HEADER, Identity, PAGE};
-use super::{Result, SharedBlock, SharedError, Usage, limits, round_up, sys};
+use super::{Result, SharedBlock, SharedError, Usage, round_up, sys};
+use crate::limits;
 
 /// Address space of the first arenas for small blocks.
 const ARENA: usize = 64 << 20;
@@ -37,7 +38,7 @@ impl Pool {
         let scale = self.arenas.len() / PER_SIZE;
         let block = |identity: Identity, arena: &Arena, slot: Slot| SharedBlock {
             arena: identity,
-            pointer: arena.at(slot.0),
+            pointer: arena.at(slot),
             offset: slot.0,
             bytes,
         };
@@ -80,12 +81,12 @@ impl Pool {
         let pointer = match self.arenas.get_mut(&identity) {
             Some(arena) => {
                 arena.receive(slot)?;
-                arena.at(offset)
+                arena.at(slot)
             }
             None => {
                 let mut arena = Arena::open(identity, size, descriptor)?;
                 arena.receive(slot)?;
-                let pointer = arena.at(offset);
+                let pointer = arena.at(slot);
                 self.arenas.insert(identity, arena);
                 pointer
             }

@@ -160,7 +160,7 @@ fn fallocate(descriptor: BorrowedFd<'_>, mode: c_int, range: &Range<usize>) -> R
         match io::Error::last_os_error().raw_os_error() {
             Some(libc::EINTR) => {}
             Some(libc::ENOSPC | libc::ENOMEM) => {
-                return Err(SharedError::NoMemory { wanted: range.len(), available: super::limits::available() });
+                return Err(SharedError::NoMemory { wanted: range.len(), available: crate::limits::available() });
             }
             _ => return Err(failed("fallocate")),
         }
@@ -203,10 +203,12 @@ impl Mapping {
         self.length
     }
 
-    /// The address of a byte; `offset` lies within the mapping.
-    pub fn at(&self, offset: usize) -> NonNull<u8> {
-        debug_assert!(offset < self.length);
-        // SAFETY: by the caller's word the sum stays within the mapping.
+    /// The address of a byte.
+    ///
+    /// # Safety
+    /// `offset` lies within the mapping.
+    pub unsafe fn at(&self, offset: usize) -> NonNull<u8> {
+        // SAFETY: by the caller's word.
         unsafe { self.start.add(offset) }
     }
 }

@@ -1,4 +1,4 @@
-//! One axis of a convolution, seen from either side.
+//! One axis of a convolution, seen from either side. The caller of `convolve` checked that sums of sizes do not overflow.
 
 /// The target's element `first + t * step` sums, for each tap, the source's element `t * stride + shift` where there is one.
 pub struct Axis {
@@ -53,23 +53,43 @@ impl Axis {
             stride: s.stride,
             taps: (0..s.kernel).map(|tap| (tap, shift(tap))).collect(),
         }
+        .clamped()
     }
 
-    /// The input's elements of one phase as the target: those that, behind the padding, leave `phase` when divided by the
-    /// stride. They are seen by the taps that leave the same, each from output elements next to one another.
-    pub fn backward(s: Sizes, phase: usize) -> Axis {
-        let (stride, padding) = (s.stride as isize, s.padding as isize);
-        let from = (padding - phase as isize).max(0).unsigned_abs().div_ceil(s.stride) as isize;
-        let first = (phase as isize + stride * from - padding) as usize;
-        let shift = |tap: usize| from + (phase as isize - (tap * s.dilation) as isize) / stride;
-        let own = |tap: &usize| tap * s.dilation % s.stride == phase;
+    /// The first elements of the input, one for each phase of the stride, that any tap may see.
+    pub fn seen(s: Sizes) -> Vec<usize> {
+        let first =
+            |tap: usize| ((tap * s.dilation) as isize - s.padding as isize).rem_euclid(s.stride as isize) as usize;
+        let mut firsts: Vec<usize> = (0..s.kernel).map(first).filter(|&first| first < s.input).collect();
+        firsts.sort_unstable();
+        firsts.dedup();
+        firsts
+    }
+
+    /// As the target the input's elements `first`, which is below the stride, `first + stride`, and so on. They are seen by
+    /// the taps whose places differ from theirs by whole strides, each from output elements next to one another.
+    pub fn backward(s: Sizes, first: usize) -> Axis {
+        let place = (first + s.padding) as isize;
+        let stride = s.stride as isize;
+        let distance = |tap: usize| place - (tap * s.dilation) as isize;
+        let own = |tap: &usize| distance(*tap) % stride == 0;
         Axis {
             source: s.output,
-            count: s.input.saturating_sub(first).div_ceil(s.stride),
+            count: (s.input - first).div_ceil(s.stride),
             first,
             step: s.stride,
             stride: 1,
-            taps: (0..s.kernel).filter(own).map(|tap| (tap, shift(tap))).collect(),
+            taps: (0..s.kernel).filter(own).map(|tap| (tap, distance(tap) / stride)).collect(),
         }
+        .clamped()
+    }
+
+    /// With the taps that see nothing of the source close to it: between all taps lies no more than what any of them sees.
+    fn clamped(mut self) -> Axis {
+        let span = (self.count * self.stride) as isize;
+        for (_, shift) in &mut self.taps {
+            *shift = (*shift).clamp(-span, self.source as isize);
+        }
+        self
     }
 }

@@ -2,6 +2,7 @@
 //! that multiplies them as complex numbers multiply.
 
 use num_complex::Complex;
+use rushlight_core::Result;
 
 use super::{Call, Geometry, Pixel, Shared, Target};
 use crate::matmul::scratch::Scratch;
@@ -45,14 +46,14 @@ pub(super) unsafe fn convolve<R: Pixel + std::ops::Neg<Output = R> + std::ops::S
     target: Target,
     g: &Geometry,
     call: Call<Complex<R>>,
-) {
+) -> Result<()> {
     let images = g.batch * g.groups;
     let (inputs, outputs, depth) = (g.channels * g.area(), g.features * g.pixels(), g.depth());
     let rows = g.groups * g.features;
-    let input = Scratch::<R>::take(2 * images * inputs);
-    let output = Scratch::<R>::take(2 * images * outputs);
-    let weight = Scratch::<R>::take(4 * rows * depth);
-    let bias = Scratch::<R>::take(2 * rows);
+    let input = Scratch::<R>::take(2 * images * inputs)?;
+    let output = Scratch::<R>::take(2 * images * outputs)?;
+    let weight = Scratch::<R>::take(4 * rows * depth)?;
+    let bias = Scratch::<R>::take(2 * rows)?;
     // The row of a filter's real or imaginary feature in the real weight, which sees real channels first.
     let row = |filter: usize, imaginary: usize| {
         let (group, feature) = (filter / g.features, filter % g.features);
@@ -89,7 +90,7 @@ pub(super) unsafe fn convolve<R: Pixel + std::ops::Neg<Output = R> + std::ops::S
             output: Shared(output.ptr()),
             bias: call.bias.map(|_| Shared(bias.ptr())),
         };
-        real.run(target);
+        real.run(target)?;
         match target {
             Target::Output => put_together(output.ptr(), images, outputs, call.output.at(0)),
             Target::Input => put_together(input.ptr(), images, inputs, call.input.at(0)),
@@ -106,4 +107,5 @@ pub(super) unsafe fn convolve<R: Pixel + std::ops::Neg<Output = R> + std::ops::S
             }
         }
     }
+    Ok(())
 }

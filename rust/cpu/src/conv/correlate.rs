@@ -1,6 +1,8 @@
 //! The convolution forward, and the gradient of its input, which is a convolution of the output's gradient for each phase of
 //! the stride.
 
+use rushlight_core::Result;
+
 use super::axis::Axis;
 use super::sheet::{Origin, SLACK, Sheet, map};
 use super::{Call, Pixel, Shared, even, tasks};
@@ -39,12 +41,12 @@ struct Correlation<T> {
 }
 
 impl<T: Pixel> Call<T> {
-    pub(super) fn forward<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) {
+    pub(super) fn forward<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) -> Result<()> {
         let g = &self.g;
         let (rows, depth) = (g.groups * g.features, g.depth());
         let spaced = (depth * size_of::<T>()).is_multiple_of(PAGE);
         let stride = if spaced { depth + 16 } else { depth };
-        let scratch = Scratch::<T>::take(if spaced { rows * stride } else { 0 });
+        let scratch = Scratch::<T>::take(if spaced { rows * stride } else { 0 })?;
         if spaced {
             for row in 0..rows {
                 // SAFETY: both sides hold the row.
@@ -66,18 +68,26 @@ impl<T: Pixel> Call<T> {
             weight_stride: stride,
             bias: self.bias,
         }
-        .run(kernels);
+        .run(kernels)
     }
 
-    pub(super) fn input<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) {
+    pub(super) fn input<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) -> Result<()> {
         let g = &self.g;
-        let [depth, height, width] = g.stride;
-        for phase in 0..depth * height * width {
-            let phases = [phase / (height * width), phase / width % height, phase % width];
-            let axes = [0, 1, 2].map(|axis| Axis::backward(g.sizes(axis), phases[axis]));
+        let [depth, height, width] = [0, 1, 2].map(|axis| Axis::seen(g.sizes(axis)));
+        let phases: usize = [0, 1, 2].map(|axis| g.stride[axis].min(g.input[axis])).iter().product();
+        if depth.len() * height.len() * width.len() < phases {
+            let elements = g.batch * g.groups * g.channels * g.area();
+            // SAFETY: all of the target, and each piece is one task's.
+            let zero = |at: usize| unsafe { self.input.at(at).write(T::ZERO) };
+            rushlight_par::parallel_for(elements, TILE_BYTES, |piece| piece.for_each(zero));
+        }
+        let lines = || depth.iter().flat_map(|&z| height.iter().map(move |&y| (z, y)));
+        for (z, y, x) in lines().flat_map(|(z, y)| width.iter().map(move |&x| (z, y, x))) {
+            let firsts = [z, y, x];
+            let axes = [0, 1, 2].map(|axis| Axis::backward(g.sizes(axis), firsts[axis]));
             let places = taps_of(&axes, g.kernel);
             let stride = g.features * places.len() + 16;
-            let scratch = Scratch::<T>::take(g.groups * g.channels * stride);
+            let scratch = Scratch::<T>::take(g.groups * g.channels * stride)?;
             let turned = Shared(scratch.ptr());
             tasks(g.groups * g.channels, stride, |row| {
                 let (group, channel) = (row / g.channels, row % g.channels);
@@ -90,7 +100,8 @@ impl<T: Pixel> Call<T> {
                         };
                     }
                 }
-            });
+                Ok(())
+            })?;
             Correlation {
                 batch: g.batch,
                 groups: g.groups,
@@ -104,8 +115,9 @@ impl<T: Pixel> Call<T> {
                 weight_stride: stride,
                 bias: None,
             }
-            .run(kernels);
+            .run(kernels)?;
         }
+        Ok(())
     }
 }
 
@@ -126,11 +138,8 @@ struct Tile {
 }
 
 impl<T: Pixel> Correlation<T> {
-    fn run<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) {
+    fn run<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) -> Result<()> {
         let [planes, rows, cols] = self.axes.each_ref().map(|axis| axis.count);
-        if planes * rows * cols == 0 {
-            return;
-        }
         let tile_cols = even(cols, TILE_COLUMNS);
         let line = Sheet::new(&self.axes, 1, tile_cols);
         let bytes = (self.channels * line.channel + self.features * line.width()) * size_of::<T>();
@@ -153,7 +162,7 @@ impl<T: Pixel> Correlation<T> {
             let features = part(self.features, blocks, block);
             // SAFETY: operands are of the sizes that the axes say; a task writes its own pixels of its own features.
             unsafe { self.tile(kernels, &sheet, &steps, image / planes, tile, features) }
-        });
+        })
     }
 
     /// Computes some features of one tile of image and group `at`.
@@ -168,7 +177,7 @@ impl<T: Pixel> Correlation<T> {
         at: usize,
         tile: Tile,
         features: std::ops::Range<usize>,
-    ) {
+    ) -> Result<()> {
         let panel = 2 * kernels.width;
         let area: usize = self.axes.iter().map(|axis| axis.source).product();
         let wide = (tile.rows - 1) * sheet.width() + tile.cols;
@@ -176,7 +185,7 @@ impl<T: Pixel> Correlation<T> {
         let stride =
             panels * panel + if (panels * panel * size_of::<T>()).is_multiple_of(PAGE) { kernels.width } else { 0 };
         let copied = self.channels * sheet.channel + SLACK;
-        let scratch = Scratch::<T>::take(copied + features.len() * stride);
+        let scratch = Scratch::<T>::take(copied + features.len() * stride)?;
         let (copy, sums) = (scratch.ptr(), scratch.ptr().wrapping_add(copied));
         let blocks = steps.len().div_ceil(k_steps::<T>()).max(1);
         let block = even(steps.len(), k_steps::<T>());
@@ -211,6 +220,7 @@ impl<T: Pixel> Correlation<T> {
                 self.emit(&tile, sheet.width(), sums, image + feature, bias);
             }
         }
+        Ok(())
     }
 
     /// Writes the sums of one feature to the target's channel.

@@ -72,7 +72,7 @@ fn compare<T: Copy>(dtype: DType, g: &Geometry, seed: &mut u64, to: fn(c128) -> 
             bias: (target == Target::Output).then_some(b.as_ptr().cast()),
         };
         // SAFETY: the vectors have the geometry's sizes.
-        unsafe { convolve(dtype, target, g, operands) };
+        unsafe { convolve(dtype, target, g, operands).unwrap() };
         defined(target, g, &mut input, &mut weight, &mut output, &bias);
         let (found, wanted) = match target {
             Target::Output => (o, output),

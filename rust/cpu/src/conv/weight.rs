@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use rushlight_core::Result;
+
 use super::axis::Axis;
 use super::sheet::{Origin, SLACK, Sheet};
 use super::{Call, Pixel, Shared, even, tasks};
@@ -33,11 +35,11 @@ struct Plan {
 }
 
 impl<T: Pixel> Call<T> {
-    pub(super) fn weight<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) {
+    pub(super) fn weight<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) -> Result<()> {
         let g = &self.g;
         let size = g.groups * g.features * g.depth();
         let parts = if size <= SMALL_WEIGHT { PARTS.min(g.batch).max(1) } else { 1 };
-        let sums = Scratch::<T>::take(if parts > 1 { parts * size } else { 0 });
+        let sums = Scratch::<T>::take(if parts > 1 { parts * size } else { 0 })?;
         let to = if parts > 1 { Shared(sums.ptr()) } else { self.weight };
         let axes = g.forward_axes();
         let cols = even(axes[2].count, 2 * TILE_PIXELS);
@@ -63,7 +65,7 @@ impl<T: Pixel> Call<T> {
                     to,
                 )
             }
-        });
+        })?;
         if parts > 1 {
             tasks(size.div_ceil(4096), 4096 * parts, |piece| {
                 for i in part_at(size, 4096, piece) {
@@ -76,8 +78,10 @@ impl<T: Pixel> Call<T> {
                         self.weight.at(i).write(sum);
                     }
                 }
-            });
+                Ok(())
+            })?;
         }
+        Ok(())
     }
 
     /// The gradient of some channels' weights of one group, summed over `images`.
@@ -92,7 +96,7 @@ impl<T: Pixel> Call<T> {
         channels: Range<usize>,
         images: Range<usize>,
         to: *mut T,
-    ) {
+    ) -> Result<()> {
         let g = &self.g;
         let (panel, pixels, area) = (2 * kernels.width, g.pixels(), g.area());
         let taps = channels.len() * g.window();
@@ -100,7 +104,7 @@ impl<T: Pixel> Call<T> {
         let stride = panels * panel;
         let copied = channels.len() * plan.sheet.channel + SLACK;
         let packed = plan.rows * plan.cols * panel;
-        let scratch = Scratch::<T>::take(copied + packed + taps * stride);
+        let scratch = Scratch::<T>::take(copied + packed + taps * stride)?;
         let (copy, gradients) = (scratch.ptr(), scratch.ptr().wrapping_add(copied));
         let sums = gradients.wrapping_add(packed);
         let rows = taps.div_ceil(kernels.rows());
@@ -145,6 +149,7 @@ impl<T: Pixel> Call<T> {
                 }
             }
         }
+        Ok(())
     }
 }
 

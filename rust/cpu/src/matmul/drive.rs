@@ -11,6 +11,8 @@ use super::tiles::WithTiles;
 use super::vector::{self, Vector};
 use std::ops::Range;
 
+use rushlight_core::Result;
+
 /// Products of fewer multiplications run on one thread.
 pub const PARALLEL: usize = 3 << 19;
 /// The same for products with a vector, which wait for memory: each multiplication counts for several.
@@ -57,31 +59,35 @@ impl<T: GemmElement> One<T> {
 
     /// # Safety
     /// All pointers cover their matrices, and nothing else uses `c`.
-    pub unsafe fn run(&self) {
+    pub unsafe fn run(&self) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe {
             if self.m == 0 || self.n == 0 {
-                return;
+                return Ok(());
             }
             if self.work() <= TINY {
-                return self.tiny();
+                self.tiny();
+                return Ok(());
             }
             let few = |rows: usize, b: &Source<T>| rows == 1 || (rows <= 4 && b.row_stride == 1 && b.col_stride != 1);
             let (wide, tall) = (few(self.m, &self.b), few(self.n, &self.a.transposed()));
             let column_major = self.c_strides.0 == 1 && self.c_strides.1 != 1;
             if wide && (self.m <= self.n || !tall) {
-                T::with_kernels(WithVector(self));
+                T::with_kernels(WithVector(self))
             } else if tall {
-                T::with_kernels(WithVector(&self.transposed()));
+                T::with_kernels(WithVector(&self.transposed()))
             } else if column_major {
-                T::with_kernels(WithTiles(&self.transposed()));
+                T::with_kernels(WithTiles(&self.transposed()))
             } else {
-                T::with_kernels(WithTiles(self));
+                T::with_kernels(WithTiles(self))
             }
         }
     }
 
     /// The textbook's three loops.
+    ///
+    /// # Safety
+    /// As for `run`.
     unsafe fn tiny(&self) {
         // SAFETY: as for `run`.
         unsafe {
@@ -130,11 +136,11 @@ impl<T: GemmElement> One<T> {
 }
 
 /// Runs `f` for each task; on this thread alone unless `work` repays more.
-pub fn tasks(count: usize, work: usize, f: impl Fn(usize) + Sync) {
+pub fn tasks(count: usize, work: usize, f: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
     if count > 1 && work >= PARALLEL {
-        rushlight_par::parallel_tasks(count, f);
+        rushlight_par::try_parallel_for(count, 1, |mut task| task.try_for_each(&f))
     } else {
-        (0..count).for_each(f);
+        (0..count).try_for_each(f)
     }
 }
 
@@ -158,7 +164,7 @@ impl<P> Shared<P> {
 struct WithVector<'a, T: GemmElement>(&'a One<T>);
 
 impl<T: GemmElement> Job<T> for WithVector<'_, T> {
-    fn run<F: Format<T = T>>(self, kernels: &'static Kernels<F>) {
+    fn run<F: Format<T = T>>(self, kernels: &'static Kernels<F>) -> Result<()> {
         let p = self.0;
         let Source { row_stride, col_stride, .. } = p.b;
         let dots = p.m > 1 || row_stride.unsigned_abs() <= col_stride.unsigned_abs();
@@ -172,7 +178,7 @@ impl<T: GemmElement> Job<T> for WithVector<'_, T> {
         // A row of sums' own type that stands side by side needs no copy.
         let ready = T::SUMS_IN_PLACE && p.m == 1 && p.a.col_stride == 1;
         let (x_len, y_len) = (if ready { 0 } else { p.m * p.k }, p.m * p.n);
-        let scratch = Scratch::<T::Sum>::take(x_len + chunks * y_len);
+        let scratch = Scratch::<T::Sum>::take(x_len + chunks * y_len)?;
         let x = Shared(if ready { p.a.ptr.cast_mut().cast() } else { scratch.ptr() });
         let y = Shared(scratch.ptr().wrapping_add(x_len));
         // SAFETY: `run` was promised valid operands; the scratch holds x and one y for each chunk.
@@ -195,7 +201,8 @@ impl<T: GemmElement> Job<T> for WithVector<'_, T> {
                     y: y.at(chunk * y_len + js.start),
                     y_stride: p.n,
                 });
-            });
+                Ok(())
+            })?;
             for chunk in 1..chunks {
                 for i in 0..y_len {
                     *y.at(i) = (*y.at(i)).plus(*y.at(chunk * y_len + i));
@@ -203,6 +210,7 @@ impl<T: GemmElement> Job<T> for WithVector<'_, T> {
             }
             (kernels.combine)(&p.combine(0, 0, p.m, p.n, Some((y.at(0), p.n))));
         }
+        Ok(())
     }
 }
 

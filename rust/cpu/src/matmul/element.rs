@@ -4,6 +4,7 @@ use super::kernel::Kernels;
 use super::pack::{Format, Source};
 use half::{bf16, f16};
 use num_complex::Complex;
+use rushlight_core::Result;
 use rushlight_simd::Level;
 
 /// A type that products are summed in: floats and complex as themselves, integers wrapping.
@@ -46,12 +47,12 @@ pub trait GemmElement: Copy + Send + Sync + 'static {
     fn widen(self) -> Self::Sum;
     fn narrow(sum: Self::Sum) -> Self;
     /// Runs `job` with the format and kernels that are best on this machine.
-    fn with_kernels<J: Job<Self>>(job: J);
+    fn with_kernels<J: Job<Self>>(job: J) -> Result<()>;
 }
 
 /// Work on a product of `T` that is generic over the packed format.
 pub trait Job<T: GemmElement> {
-    fn run<F: Format<T = T>>(self, kernels: &'static Kernels<F>);
+    fn run<F: Format<T = T>>(self, kernels: &'static Kernels<F>) -> Result<()>;
 }
 
 /// Widens IEEE half precision without a branch, so that loops over it vectorise.
@@ -114,7 +115,7 @@ macro_rules! element {
             fn narrow(sum: $sum) -> Self {
                 $narrow(sum)
             }
-            fn with_kernels<J: Job<Self>>(job: J) {
+            fn with_kernels<J: Job<Self>>(job: J) -> Result<()> {
                 use super::kernel::{base, *};
                 static BASE: Kernels<$format> = base::kernels::<$format, $base, dots_lanes!($base $(, $dots)?)>();
                 #[cfg(target_arch = "x86_64")]
@@ -198,7 +199,7 @@ impl GemmElement for bf16 {
     fn narrow(sum: f32) -> Self {
         f32_to_bf16(sum)
     }
-    fn with_kernels<J: Job<Self>>(job: J) {
+    fn with_kernels<J: Job<Self>>(job: J) -> Result<()> {
         use super::kernel::{base, *};
         static BASE: Kernels<Real<bf16>> = base::kernels::<Real<bf16>, Lanes32<f32>, Lanes32<f32>>();
         #[cfg(target_arch = "x86_64")]

@@ -1,11 +1,14 @@
 //! Working memory for packed operands and sums, kept by each thread between products.
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-const ALIGN: usize = 64;
+use rushlight_core::Result;
+use rushlight_core::alloc::{allocate, free};
+
+/// Sizes are multiples of this.
+const SPACE: usize = 4096;
 /// Buffers that a thread keeps, and the size of the largest worth keeping.
 const KEPT: usize = 4;
 const LARGEST_KEPT: usize = 32 << 20;
@@ -16,26 +19,16 @@ struct Buffer {
 }
 
 impl Buffer {
-    fn layout(bytes: usize) -> Layout {
-        // SAFETY: the alignment is a power of two, and no operand's copy nears the largest size.
-        unsafe { Layout::from_size_align_unchecked(bytes, ALIGN) }
-    }
-
-    fn new(bytes: usize) -> Self {
-        let bytes = bytes.next_multiple_of(4096).max(4096);
-        // SAFETY: the size is not zero.
-        let ptr = unsafe { alloc(Self::layout(bytes)) };
-        match NonNull::new(ptr) {
-            Some(ptr) => Buffer { ptr, bytes },
-            None => handle_alloc_error(Self::layout(bytes)),
-        }
+    fn new(bytes: usize) -> Result<Self> {
+        let bytes = bytes.saturating_add(SPACE - 1) / SPACE * SPACE;
+        Ok(Buffer { ptr: allocate(bytes)?, bytes })
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: allocated by `new` with this layout.
-        unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.bytes)) }
+        // SAFETY: allocated by `new` with this size.
+        unsafe { free(self.ptr, self.bytes) }
     }
 }
 
@@ -51,18 +44,18 @@ pub struct Scratch<E> {
 
 impl<E> Scratch<E> {
     /// Room for `len` elements.
-    pub fn take(len: usize) -> Self {
-        let bytes = len * size_of::<E>();
+    pub fn take(len: usize) -> Result<Self> {
+        let bytes = len.saturating_mul(size_of::<E>());
         if bytes == 0 {
-            return Scratch { buffer: None, of: PhantomData };
+            return Ok(Scratch { buffer: None, of: PhantomData });
         }
         let spare = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
             let fitting = spare.iter().position(|buffer| buffer.bytes >= bytes);
             fitting.map(|i| spare.swap_remove(i))
         });
-        let buffer = spare.ok().flatten().unwrap_or_else(|| Buffer::new(bytes));
-        Scratch { buffer: Some(buffer), of: PhantomData }
+        let buffer = spare.ok().flatten().map_or_else(|| Buffer::new(bytes), Ok)?;
+        Ok(Scratch { buffer: Some(buffer), of: PhantomData })
     }
 
     pub fn ptr(&self) -> *mut E {

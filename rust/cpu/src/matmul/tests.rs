@@ -126,7 +126,7 @@ fn check<T: Checked>(m: usize, n: usize, k: usize, layouts: [usize; 4], scales: 
         c: c.target(),
     };
     // SAFETY: the matrices cover the product, and C is its own.
-    unsafe { gemm(&product) };
+    unsafe { gemm(&product).unwrap() };
     for i in 0..m {
         for j in 0..n {
             let got = c.at(i, j);
@@ -205,7 +205,7 @@ fn product<T: Checked>(batch: usize, a: &[T], b: &[T], c: &mut [T], [m, n, k]: [
     let (a, b) = (row_major(a.as_ptr(), m, k), row_major(b.as_ptr(), k, n));
     let c = row_major(c.as_mut_ptr(), m, n);
     // SAFETY: the slices were made for these sizes.
-    unsafe { gemm(&Product { batch, m, n, k, alpha, a, b, addend, c }) }
+    unsafe { gemm(&Product { batch, m, n, k, alpha, a, b, addend, c }).unwrap() }
 }
 
 fn random_vec<T: Checked>(random: &mut Random, len: usize) -> Vec<T> {
@@ -265,7 +265,7 @@ fn batch_at_one_level() {
         let (pa, pc) = (row_major(a.as_ptr(), m, k), row_major(c.as_mut_ptr(), m, n));
         let pb = Matrices { batch_stride: 0, ..row_major(b.as_ptr(), k, n) };
         // SAFETY: as in `product`.
-        unsafe { gemm(&Product { batch, m, n, k, alpha: 1.0, a: pa, b: pb, addend: None, c: pc }) };
+        unsafe { gemm(&Product { batch, m, n, k, alpha: 1.0, a: pa, b: pb, addend: None, c: pc }).unwrap() };
         for i in 0..batch {
             let mut one = vec![0.0; m * n];
             product(1, &a[i * m * k..], &b, &mut one, size);
@@ -284,7 +284,7 @@ fn nothing_to_sum_or_to_write() {
     let addend = Some((2.0, Matrices { ptr: bias.as_ptr(), batch_stride: 0, row_stride: 0, col_stride: 1 }));
     let target = row_major(c.as_mut_ptr(), 2, 3);
     // SAFETY: `k` is zero, so A and B are not read.
-    unsafe { gemm(&Product { batch: 1, m: 2, n: 3, k: 0, alpha: 1.0, a: none, b: none, addend, c: target }) };
+    unsafe { gemm(&Product { batch: 1, m: 2, n: 3, k: 0, alpha: 1.0, a: none, b: none, addend, c: target }).unwrap() };
     assert_eq!(c, [2.0, 4.0, 6.0, 2.0, 4.0, 6.0]);
     product::<f32>(1, &[1.0; 4], &[], &mut [], [4, 0, 1]);
     product::<f32>(0, &[], &[], &mut [], [4, 4, 4]);
@@ -301,7 +301,7 @@ fn a_beta_of_zero_does_not_read_c() {
         let addend = Some((0.0, row_major(target.ptr.cast_const(), size, size)));
         let (m, n, k) = (size, size, size);
         // SAFETY: the addend is C itself, which is allowed.
-        unsafe { gemm(&Product { batch: 1, m, n, k, alpha: 1.0, a: operand, b: operand, addend, c: target }) };
+        unsafe { gemm(&Product { batch: 1, m, n, k, alpha: 1.0, a: operand, b: operand, addend, c: target }).unwrap() };
         assert!(c.iter().all(|x| *x == size as f32));
     }
 }

@@ -12,6 +12,8 @@ use super::pack::Format;
 use super::scratch::Scratch;
 use std::ops::Range;
 
+use rushlight_core::Result;
+
 /// Panels of rows and of columns in the largest tile: enough to repay the packing.
 const TILE_ROWS: usize = 128;
 const TILE_PANELS: usize = 64;
@@ -53,7 +55,7 @@ struct Tiled<'a, F: Format> {
 pub struct WithTiles<'a, T: GemmElement>(pub &'a One<T>);
 
 impl<T: GemmElement> Job<T> for WithTiles<'_, T> {
-    fn run<F: Format<T = T>>(self, kernels: &'static Kernels<F>) {
+    fn run<F: Format<T = T>>(self, kernels: &'static Kernels<F>) -> Result<()> {
         let p = self.0;
         let threads = if p.work() >= PARALLEL { rushlight_par::num_threads() } else { 1 };
         let plan = Tiled::<F>::new(p, kernels, threads);
@@ -62,7 +64,7 @@ impl<T: GemmElement> Job<T> for WithTiles<'_, T> {
             let panels = part(plan.panels, plan.column_tiles, i / plan.row_tiles);
             // SAFETY: `One::run` was promised valid operands, and the tiles are disjoint.
             unsafe { plan.tile(rows, panels) }
-        });
+        })
     }
 }
 
@@ -104,7 +106,7 @@ impl<'a, F: Format> Tiled<'a, F> {
     ///
     /// # Safety
     /// Nothing else uses the tile.
-    unsafe fn tile(&self, rows: Range<usize>, panels: Range<usize>) {
+    unsafe fn tile(&self, rows: Range<usize>, panels: Range<usize>) -> Result<()> {
         let (p, kernels) = (self.p, self.kernels);
         let width = 2 * kernels.width;
         let first_col = panels.start * self.panel;
@@ -112,10 +114,10 @@ impl<'a, F: Format> Tiled<'a, F> {
         let packed = panels.start.max(self.packed_from)..panels.end.max(self.packed_from);
         let parts = rows.len().div_ceil(NEAR_ROWS * kernels.rows());
         let a_len = if self.read_a { 0 } else { rows.len().div_ceil(parts) * a_stride::<F::Elem>() };
-        let scratch = Scratch::<F::Elem>::take(packed.len() * self.panel_len + a_len);
+        let scratch = Scratch::<F::Elem>::take(packed.len() * self.panel_len + a_len)?;
         let (packed_b, packed_a) = (scratch.ptr(), scratch.ptr().wrapping_add(packed.len() * self.panel_len));
         let sums_stride = panels.len() * width;
-        let sums = Scratch::<F::Acc>::take(if self.in_place { 0 } else { rows.len() * sums_stride });
+        let sums = Scratch::<F::Acc>::take(if self.in_place { 0 } else { rows.len() * sums_stride })?;
         let (c, c_stride) = match self.in_place {
             true => (p.c_at(rows.start, first_col).cast::<F::Acc>(), p.c_strides.0 * F::SUMS_PER_COLUMN as isize),
             false => (sums.ptr(), sums_stride as isize),
@@ -173,6 +175,7 @@ impl<'a, F: Format> Tiled<'a, F> {
                 (kernels.combine)(&p.combine(rows.start, first_col, rows.len(), cols, Some(sums)));
             }
         }
+        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The product for callers that know the element type at run time only; here the types are instantiated, once.
 
 use rushlight_core::dtype::{bf16_, c64, c128, f16_};
-use rushlight_core::{DType, Element, Scalar, dispatch};
+use rushlight_core::{DType, Element, Result, Scalar, dispatch};
 
 use super::{GemmElement, Matrices, Product, gemm};
 
@@ -27,14 +27,16 @@ pub fn multiplies(dtype: DType) -> bool {
 ///
 /// # Safety
 /// As for [`gemm`].
-pub unsafe fn gemm_of(dtype: DType, product: &Untyped) {
+pub unsafe fn gemm_of(dtype: DType, product: &Untyped) -> Result<()> {
     dispatch!(dtype, T in [f32, f64, f16_, bf16_, c64, c128, u8, i8, i16, i32, i64] => {
         // SAFETY: the caller's promise.
         unsafe { run::<T>(product) }
-    }, else => ())
+    }, else => Ok(()))
 }
 
-unsafe fn run<T: GemmElement<Sum: Element>>(p: &Untyped) {
+/// # Safety
+/// As for `gemm_of`, whose dtype is `T`.
+unsafe fn run<T: GemmElement<Sum: Element>>(p: &Untyped) -> Result<()> {
     let read = |m: Matrices<*const u8>| Matrices {
         ptr: m.ptr.cast::<T>(),
         batch_stride: m.batch_stride,

@@ -71,6 +71,8 @@ const BLOCK: usize = 1024;
 const LANES: usize = 32;
 
 multiversion! {
+    /// # Safety
+    /// `acc` is an accumulator of this fold, and `row` holds `n` elements.
     unsafe fn row<S, E: Extreme>(acc: *mut u8, row: *const u8, n: usize, first: usize, _params: &[f64]) {
         let row = row.cast::<E::T>();
         let mut best = Found { place: -1, value: E::LAST };
@@ -110,6 +112,8 @@ multiversion! {
 }
 
 multiversion! {
+    /// # Safety
+    /// `accs` are `n` accumulators of this fold, and `data` holds `rows` rows of `n` elements.
     unsafe fn columns<S, E: Extreme>(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, first: usize, _params: &[f64]) {
         const COLUMNS: usize = 64;
         let accs = accs.cast::<Found<E::T>>();
@@ -144,6 +148,8 @@ multiversion! {
     }
 }
 
+/// # Safety
+/// Both hold `n` accumulators of this fold.
 unsafe fn join<E: Extreme>(accs: *mut u8, later: *const u8, n: usize) {
     let (accs, later) = (accs.cast::<Found<E::T>>(), later.cast::<Found<E::T>>());
     for j in 0..n {
@@ -158,6 +164,9 @@ unsafe fn join<E: Extreme>(accs: *mut u8, later: *const u8, n: usize) {
 }
 
 /// Values and places, or with `PLACES` the places alone.
+///
+/// # Safety
+/// `accs` are `n` accumulators of this fold, and every output has room for as many.
 unsafe fn done<E: Extreme, const PLACES: bool>(outs: *const *mut u8, accs: *const u8, n: usize, _: usize, _: &[f64]) {
     for j in 0..n {
         // SAFETY: n accumulators, and room for n results in each output.

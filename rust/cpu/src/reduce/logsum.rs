@@ -54,6 +54,8 @@ fn anchor<T: Float>(top: T) -> T {
 }
 
 multiversion! {
+    /// # Safety
+    /// `acc` is an accumulator of this fold, and `row` holds `n` elements.
     unsafe fn row<S, T: Float>(acc: *mut u8, row: *const u8, n: usize, _first: usize, _params: &[f64]) {
         let row = row.cast::<T>();
         let mut total = Sum { top: 0.0, sum: 0.0 };
@@ -90,6 +92,8 @@ multiversion! {
 }
 
 multiversion! {
+    /// # Safety
+    /// `accs` are `n` accumulators of this fold, and `data` holds `rows` rows of `n` elements.
     unsafe fn columns<S, T: Float>(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, _first: usize, _params: &[f64]) {
         let accs = accs.cast::<Sum>();
         // SAFETY: the caller gives rows of n elements and room for n accumulators.
@@ -122,6 +126,8 @@ multiversion! {
     }
 }
 
+/// # Safety
+/// Both hold `n` accumulators of this fold.
 unsafe fn join(accs: *mut u8, later: *const u8, n: usize) {
     let (accs, later) = (accs.cast::<Sum>(), later.cast::<Sum>());
     for j in 0..n {
@@ -130,6 +136,8 @@ unsafe fn join(accs: *mut u8, later: *const u8, n: usize) {
     }
 }
 
+/// # Safety
+/// `accs` are `n` accumulators of this fold, and every output has room for as many.
 unsafe fn done<T: Float>(outs: *const *mut u8, accs: *const u8, n: usize, _: usize, _: &[f64]) {
     for j in 0..n {
         // SAFETY: n accumulators, and room for n results.

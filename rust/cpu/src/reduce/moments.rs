@@ -82,6 +82,8 @@ fn tree<T: Float>(mut lanes: [T; LANES]) -> f64 {
 }
 
 multiversion! {
+    /// # Safety
+    /// `acc` is an accumulator of this fold, and `row` holds `n` elements.
     unsafe fn row<S, T: Float>(acc: *mut u8, row: *const u8, n: usize, _first: usize, _params: &[f64]) {
         let row = row.cast::<T>();
         let zero = T::narrow(0.0);
@@ -127,6 +129,8 @@ multiversion! {
 }
 
 multiversion! {
+    /// # Safety
+    /// `accs` are `n` accumulators of this fold, and `data` holds `rows` rows of `n` elements.
     unsafe fn columns<S, T: Float>(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, _first: usize, _params: &[f64]) {
         let accs = accs.cast::<Moments>();
         let zero = T::narrow(0.0);
@@ -165,6 +169,8 @@ multiversion! {
     }
 }
 
+/// # Safety
+/// Both hold `n` accumulators of this fold.
 unsafe fn join(accs: *mut u8, later: *const u8, n: usize) {
     let (accs, later) = (accs.cast::<Moments>(), later.cast::<Moments>());
     for j in 0..n {
@@ -174,6 +180,9 @@ unsafe fn join(accs: *mut u8, later: *const u8, n: usize) {
 }
 
 /// Parameters: the correction, and whether the root is taken. Results: variance (or its root) and mean.
+///
+/// # Safety
+/// `accs` are `n` accumulators of this fold, and every output has room for as many.
 unsafe fn done<T: Float>(outs: *const *mut u8, accs: *const u8, n: usize, count: usize, params: &[f64]) {
     let (correction, root) = (params.first().copied().unwrap_or(1.0), params.get(1).is_some_and(|&flag| flag != 0.0));
     let freedom = (count as f64 - correction).max(0.0);

@@ -53,6 +53,8 @@ fn larger<T: Float>(a: T, b: T) -> T {
 }
 
 multiversion! {
+    /// # Safety
+    /// Both hold `n` elements.
     unsafe fn forward_row<S, T: Float>(to: *mut T, from: *const T, n: usize, log: bool) {
         let lowest = T::narrow(f64::NEG_INFINITY);
         // SAFETY: the caller gives n elements on both sides.
@@ -89,6 +91,8 @@ multiversion! {
 }
 
 multiversion! {
+    /// # Safety
+    /// Both hold `n` lines of `abreast` elements, `step` apart.
     unsafe fn forward_lines<S, T: Float>(to: *mut T, from: *const T, n: usize, step: usize, abreast: usize, log: bool) {
         let mut tops = [T::narrow(f64::NEG_INFINITY); ABREAST];
         let mut sums = [T::narrow(0.0); ABREAST];
@@ -131,6 +135,8 @@ multiversion! {
 }
 
 multiversion! {
+    /// # Safety
+    /// All hold `n` elements.
     unsafe fn backward_row<S, T: Float>(to: *mut T, grad: *const T, result: *const T, n: usize, log: bool) {
         // SAFETY: the caller gives n elements on all sides.
         unsafe {
@@ -151,6 +157,8 @@ multiversion! {
 }
 
 multiversion! {
+    /// # Safety
+    /// All hold `n` lines of elements, `step` apart.
     unsafe fn backward_lines<S, T: Float>(to: *mut T, grad: *const T, result: *const T, n: usize, step: usize, abreast: usize, log: bool) {
         let mut sums = [T::narrow(0.0); ABREAST];
         // SAFETY: the caller gives n rows of `abreast` elements on all sides.

@@ -114,6 +114,8 @@ pub fn to_vec<T: Element>(tensor: &Tensor) -> Result<Vec<T>> {
     let flat = crate::create::empty(tensor.sizes(), T::DTYPE, Device::Cpu)?;
     crate::copy::copy(&flat, tensor)?;
     let pin = flat.storage().pin()?;
+    let mut elements = rushlight_core::alloc::list(flat.numel())?;
     // SAFETY: the tensor is fresh, contiguous and of type T.
-    Ok(unsafe { std::slice::from_raw_parts(pin.as_ptr().cast::<T>(), flat.numel()) }.to_vec())
+    elements.extend_from_slice(unsafe { std::slice::from_raw_parts(pin.as_ptr().cast::<T>(), flat.numel()) });
+    Ok(elements)
 }

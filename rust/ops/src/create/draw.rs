@@ -1,7 +1,7 @@
 //! Random numbers drawn into a tensor, in place: `uniform_`, `normal_`, `random_` and the other distributions.
 //!
-//! Streams are serial and torch's own: elements are drawn in the order of the tensor's memory, whatever its strides. A
-//! tensor that is not one contiguous stretch of private memory is drawn into a buffer, and copied in that order.
+//! Streams are serial and torch's own: elements are drawn in the order of the tensor's memory, whatever its strides. Only
+//! a fresh and contiguous tensor is drawn into as it is; for others there is a buffer, which is copied in that order.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{bf16_, f16_};
@@ -29,6 +29,12 @@ fn in_memory_order(layout: &Layout) -> Layout {
     layout.permute(&order)
 }
 
+/// Whether nobody else, on this thread or another, can reach the tensor's bytes yet.
+fn is_fresh(tensor: &Tensor) -> bool {
+    let storage = tensor.storage();
+    !storage.is_shared() && storage.owners() == 1 && tensor.owners() == 1 && tensor.python().is_null()
+}
+
 /// Hands the elements to `draw` in the order of memory, as one slice of what is about to be overwritten.
 pub fn fill<T: Element>(
     tensor: &Tensor,
@@ -45,14 +51,14 @@ pub fn fill<T: Element>(
             let pin = target.storage().pin()?;
             let first = pin.as_ptr().cast::<T>().wrapping_offset(target.layout().offset);
             if let Some(draw) = draw.take() {
-                // SAFETY: the target is contiguous, aligned, no other process writes it, and any bytes are a `T`.
+                // SAFETY: the target is contiguous and aligned, nobody else reaches its bytes, and any bytes are a `T`.
                 generator.draw(|stream| draw(stream, unsafe { std::slice::from_raw_parts_mut(first, count) }));
             }
             Ok(())
         })
     };
     let aligned = tensor.storage().address().is_multiple_of(align_of::<T>());
-    if tensor.layout().is_contiguous() && aligned && !tensor.storage().is_shared() {
+    if tensor.layout().is_contiguous() && aligned && is_fresh(tensor) {
         return run(tensor);
     }
     let ordered = in_memory_order(tensor.layout());

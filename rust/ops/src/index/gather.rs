@@ -3,6 +3,7 @@
 use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::{DType, Error, Layout, Result};
 use rushlight_cpu::gather::Side;
+use rushlight_cpu::index::Outside;
 
 use super::integers;
 use crate::Tensor;
@@ -44,9 +45,8 @@ pub static GATHER: Row = Row {
             let index = long(index)?;
             let (own_layout, index_layout) = (at_least_1d(own.layout()), at_least_1d(index.layout()));
             let out_layout = at_least_1d(out.layout());
-            check_values(&index, &index_layout, own_layout.sizes[dim], dim)?;
             let (to, from, places) = (out.storage().pin()?, own.storage().pin()?, index.storage().pin()?);
-            // SAFETY: sizes and indices were checked, and layouts stay within their storages.
+            // SAFETY: sizes were checked, and layouts stay within their storages.
             unsafe {
                 rushlight_cpu::gather::gather(
                     Side { pointer: to.as_ptr(), layout: &out_layout },
@@ -54,9 +54,9 @@ pub static GATHER: Row = Row {
                     Side { pointer: places.as_ptr(), layout: &index_layout },
                     dim,
                     own.dtype().size(),
-                );
+                )
             }
-            Ok(())
+            .map_err(|bad| not_within(bad, own_layout.sizes[dim], dim))
         },
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(2), |d| {
@@ -131,12 +131,13 @@ pub fn check_values(index: &Tensor, layout: &Layout, size: isize, dim: usize) ->
     }
     let pin = index.storage().pin()?;
     // SAFETY: the layout stays within the pinned storage, which holds 64-bit integers.
-    match unsafe { rushlight_cpu::gather::outside(Side { pointer: pin.as_ptr(), layout }, size) } {
-        None => Ok(()),
-        Some(bad) => {
-            Err(Error::runtime(format!("index {} is out of bounds for dimension {dim} with size {size}", bad.value)))
-        }
-    }
+    let outside = unsafe { rushlight_cpu::gather::outside(Side { pointer: pin.as_ptr(), layout }, size) };
+    outside.map_or(Ok(()), |bad| Err(not_within(bad, size, dim)))
+}
+
+#[cold]
+pub fn not_within(bad: Outside, size: isize, dim: usize) -> Error {
+    Error::runtime(format!("index {} is out of bounds for dimension {dim} with size {size}", bad.value))
 }
 
 pub static TAKE_ALONG_DIM: Row = Row {

@@ -100,7 +100,7 @@ impl Cut {
             .collect();
         let n = self.common.iter().product::<isize>() as usize;
         // SAFETY: each index holds `n` contiguous integers.
-        unsafe { rushlight_cpu::index::offsets(&walks, n) }.map_err(|Outside { number, value }| {
+        unsafe { rushlight_cpu::index::offsets(&walks, n) }?.map_err(|Outside { number, value }| {
             let size = layout.sizes[self.dims[number]];
             Error::index(format!("index {value} is out of bounds for dimension {number} with size {size}"))
                 .hint(format!("That is dimension {} of a tensor with sizes {}.", self.dims[number], Shape(own.sizes())))

@@ -208,6 +208,8 @@ fn cleared(d: &Derive) -> Expr {
 
 /// Overwrites with one value where the mask is true.
 fn fill(target: &Tensor, mask: &Tensor, value: &Tensor) -> Result<()> {
+    /// # Safety
+    /// `out` and the inputs hold `n` elements.
     unsafe fn tile<T: Copy>(out: *mut u8, inputs: *const *const u8, n: usize, _: &[Scalar]) {
         // SAFETY: the walk gives `n` elements on each side, and bytes for the mask.
         unsafe {

@@ -30,7 +30,7 @@ pub fn positions(mask: &Tensor) -> Result<Vec<i64>> {
     let pin = mask.storage().pin()?;
     let first = super::first(&pin, mask.layout(), DType::Bool);
     // SAFETY: the mask is contiguous.
-    Ok(unsafe { rushlight_cpu::index::positions(first, mask.numel()) })
+    unsafe { rushlight_cpu::index::positions(first, mask.numel()) }
 }
 
 /// One index tensor for each dimension of a mask.

@@ -5,7 +5,7 @@ use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_cpu::gather::Side;
 use rushlight_cpu::merge::{Merge, Merger};
 
-use super::gather::{GATHER, at_least_1d, check_index, check_values, long};
+use super::gather::{GATHER, at_least_1d, check_index, check_values, long, not_within};
 use crate::derive::{Derivative, Derive, Joint, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{DTypes, Out, Row, Run, Update, Variants};
@@ -268,7 +268,7 @@ fn scatter_into(target: &Tensor, dim: usize, index: &Tensor, source: &Tensor, me
     let (own, places, from) = (at_least_1d(target.layout()), at_least_1d(index.layout()), at_least_1d(source.layout()));
     check_values(&index, &places, own.sizes[dim], dim)?;
     let (to, at, values) = (target.storage().pin()?, index.storage().pin()?, source.storage().pin()?);
-    // SAFETY: sizes and indices were checked, layouts stay within their storages, and both dtypes are the same.
+    // SAFETY: sizes were checked, layouts stay within their storages, and both dtypes are the same.
     unsafe {
         rushlight_cpu::gather::scatter(
             Side { pointer: to.as_ptr(), layout: &own },
@@ -277,9 +277,9 @@ fn scatter_into(target: &Tensor, dim: usize, index: &Tensor, source: &Tensor, me
             dim,
             Merger::new(merge, target.dtype()),
             target.dtype().size(),
-        );
+        )
     }
-    Ok(())
+    .map_err(|bad| not_within(bad, own.sizes[dim], dim))
 }
 
 /// The ways of `scatter_reduce` and `index_reduce`.

@@ -1,5 +1,7 @@
 //! Borders around a tensor: a constant, or elements from inside.
 
+use rushlight_core::alloc::list;
+use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::{Error, Result, Scalar};
 
 use crate::derive::{Derivative, Saves, formula};
@@ -76,6 +78,10 @@ fn widths(own: &Tensor, pad: &[i64]) -> Result<Vec<(isize, isize)>> {
             "Length of pad should be no more than twice the number of dimensions of the input. Pad length is {} while the input has {rank} dimensions.",
             pad.len()
         )));
+    }
+    // Sums of a size and both widths do not overflow.
+    if pad.iter().any(|width| width.unsigned_abs() > 1 << 61) {
+        return Err(Error::runtime(format!("Storage size calculation overflowed with pad={}", Shape(&to_dims(pad)))));
     }
     let mut widths = vec![(0, 0); rank];
     for (at, pair) in pad.chunks_exact(2).enumerate() {
@@ -216,8 +222,16 @@ fn bordered(own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor> {
 
 /// The way back: what stands on the borders is added to the elements that it came from.
 fn folded(grad: &Tensor, own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor> {
+    let sources = sources(own, pad, mode)?;
+    let mut padded = own.sizes().clone();
+    for (dim, places) in &sources {
+        padded[*dim] = places.len() as isize;
+    }
+    if *grad.sizes() != padded {
+        return Err(Error::runtime(format!("expected a gradient of {}, got {}", Shape(&padded), Shape(grad.sizes()))));
+    }
     let mut whole = grad.clone();
-    for (dim, places) in sources(own, pad, mode)?.into_iter().rev() {
+    for (dim, places) in sources.into_iter().rev() {
         let mut sizes = whole.sizes().clone();
         sizes[dim] = own.sizes()[dim];
         let zeros = crate::create::zeros(&sizes, whole.dtype(), whole.device())?;
@@ -252,7 +266,7 @@ fn sources(own: &Tensor, pad: &[i64], mode: Mode) -> Result<Vec<(usize, Vec<i64>
             return Err(Error::runtime(match mode {
                 Mode::Reflect => format!(
                     "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding ({before}, {after}) at dimension {dim} of input {}",
-                    rushlight_core::layout::Shape(own.sizes())
+                    Shape(own.sizes())
                 ),
                 Mode::Circular => "Padding value causes wrapping around more than once.".into(),
                 Mode::Replicate => "pad(): the padded dimension is empty".into(),
@@ -267,7 +281,9 @@ fn sources(own: &Tensor, pad: &[i64], mode: Mode) -> Result<Vec<(usize, Vec<i64>
             _ => (0, size),
         };
         let place = |at: isize| low + mode.source(at - low, high - low);
-        found.push((dim, (-before..size + after).map(|at| place(at) as i64).collect()));
+        let mut places = list((before + size + after) as usize)?;
+        places.extend((-before..size + after).map(|at| place(at) as i64));
+        found.push((dim, places));
     }
     Ok(found)
 }

@@ -120,7 +120,7 @@ pub fn product(out: Operand, alpha: Scalar, a: Operand, b: Operand, addend: Opti
             },
         };
         // SAFETY: layouts stay within their pinned storages, and the result is apart from the operands.
-        unsafe { gemm_of(dtype, &product) };
+        unsafe { gemm_of(dtype, &product)? };
     }
     Ok(())
 }

@@ -1,8 +1,10 @@
 //! How often values occur.
 
+use std::ops::AddAssign;
+
 use rushlight_autograd::Tensor;
-use rushlight_core::alloc::filled;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::alloc::{filled, list};
+use rushlight_core::{DType, Device, Element, Error, Result, Scalar};
 
 use crate::convert::to_vec;
 use crate::derive::Derivative;
@@ -67,29 +69,31 @@ fn bincount(args: &Args) -> Result<Output> {
     if values.iter().any(|&value| value < 0) {
         return Err(only());
     }
-    let bins = largest.saturating_add(1).max(minlength) as usize;
-    let Some(weights) = args.optional_tensor(1) else {
-        let mut counts = filled(0i64, bins)?;
-        for value in values {
-            counts[value as usize] += 1;
-        }
-        return crate::create::from_slice(&counts).map(Output::Tensor);
-    };
-    if weights.rank() != 1 || weights.numel() != values.len() {
+    let bins = largest.saturating_add(1).max(minlength) as isize;
+    let weights = args.optional_tensor(1);
+    if weights.is_some_and(|weights| weights.rank() != 1 || weights.numel() != values.len()) {
         return Err(Error::runtime("weights should be 1-d and have the same length as input"));
     }
-    if weights.dtype() == DType::F32 {
-        let mut sums = filled(0f32, bins)?;
-        for (value, weight) in values.into_iter().zip(to_vec::<f32>(weights)?) {
-            sums[value as usize] += weight;
+    match weights {
+        None => counted(bins, values.into_iter().map(|value| (value, 1i64))),
+        Some(weights) if weights.dtype() == DType::F32 => {
+            counted(bins, values.into_iter().zip(to_vec::<f32>(weights)?))
         }
-        return crate::create::from_slice(&sums).map(Output::Tensor);
+        Some(weights) => counted(bins, values.into_iter().zip(to_vec::<f64>(weights)?)),
     }
-    let mut sums = filled(0f64, bins)?;
-    for (value, weight) in values.into_iter().zip(to_vec::<f64>(weights)?) {
-        sums[value as usize] += weight;
+    .map(Output::Tensor)
+}
+
+/// The sums of what belongs to each bin. The result is the table: there may be more bins than could be held twice.
+fn counted<T: Element + AddAssign>(bins: isize, values: impl Iterator<Item = (i64, T)>) -> Result<Tensor> {
+    let result = crate::create::zeros(&[bins], T::DTYPE, Device::Cpu)?;
+    let pin = result.storage().pin()?;
+    for (value, weight) in values {
+        // SAFETY: values are not negative and less than `bins`, and the fresh result is contiguous.
+        unsafe { *pin.as_ptr().cast::<T>().add(value as usize) += weight };
     }
-    crate::create::from_slice(&sums).map(Output::Tensor)
+    drop(pin);
+    Ok(result)
 }
 
 fn histc_infer(args: &Args) -> Result<Vec<Spec>> {
@@ -123,10 +127,24 @@ fn histc(args: &Args, results: &[Tensor]) -> Result<()> {
     if low > high {
         return Err(Error::runtime("torch.histc: max must be larger than min"));
     }
-    let mut counts = filled(0f64, bins)?;
-    for value in values.into_iter().filter(|value| (low..=high).contains(value)) {
-        let bin = ((value - low) / (high - low) * bins as f64) as usize;
-        counts[bin.min(bins - 1)] += 1.0;
+    let inside = values.into_iter().filter(|value| (low..=high).contains(value));
+    let bin = |value: f64| (((value - low) / (high - low) * bins as f64) as usize).min(bins - 1);
+    if bins <= own.numel().max(TABLE) {
+        let mut counts = filled(0f64, bins)?;
+        inside.for_each(|value| counts[bin(value)] += 1.0);
+        return crate::copy::copy(&results[0], &crate::create::from_slice(&counts)?);
     }
-    crate::copy::copy(&results[0], &crate::create::from_slice(&counts)?)
+    // A table would be longer than what it counts.
+    let mut found = list(own.numel())?;
+    found.extend(inside.map(bin));
+    found.sort_unstable();
+    crate::create::fill(&results[0], Scalar::ZERO)?;
+    for same in found.chunk_by(|a, b| a == b) {
+        let place = results[0].layout().slice(0, same[0] as isize, 1, 1);
+        crate::create::fill(&Tensor::view_of(&results[0], place), Scalar::Float(same.len() as f64))?;
+    }
+    Ok(())
 }
+
+/// Bins up to which counting is worth a table whatever the number of elements.
+const TABLE: usize = 1 << 16;

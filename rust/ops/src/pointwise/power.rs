@@ -16,6 +16,8 @@ use crate::value::Value;
 fn by_number(dtype: DType) -> Option<Tile> {
     macro_rules! special {
         ($type:ty) => {{
+            /// # Safety
+            /// `out` and the inputs hold `n` elements.
             unsafe fn tile(out: *mut u8, inputs: *const *const u8, n: usize, params: &[Scalar]) {
                 let dtype = <$type as rushlight_core::Element>::DTYPE;
                 let exponent = params.first().map_or(1.0, |number| number.f64());

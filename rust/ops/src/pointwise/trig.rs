@@ -16,6 +16,8 @@ use crate::row::{DTypes, Row};
 macro_rules! run_tiles {
     ($pick:ident, $name:ident, $complex:expr) => {
         fn $pick(dtype: DType) -> Option<Tile> {
+            /// # Safety
+            /// `out` and the inputs hold `n` elements.
             unsafe fn tile<T: rushlight_simd::Math>(out: *mut u8, inputs: *const *const u8, n: usize, _: &[Scalar]) {
                 // SAFETY: the walk gives `n` elements on both sides, which are equal or apart.
                 unsafe { slices::$name(out.cast::<T>(), (*inputs).cast::<T>(), n) }

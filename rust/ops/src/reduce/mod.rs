@@ -28,7 +28,8 @@ pub use sum::SUM;
 
 /// Sums a broadcast result's gradient back to the operand's shape.
 pub fn sum_to(grad: &Tensor, sizes: &[isize]) -> Result<Tensor> {
-    let extra = grad.rank() - sizes.len();
+    // A private row's result may have fewer dimensions than what it is the gradient of; then only the shape changes.
+    let extra = grad.rank().saturating_sub(sizes.len());
     let dims: Ints = (0..grad.rank())
         .filter(|&dim| dim < extra || (sizes[dim - extra] == 1 && grad.sizes()[dim] != 1))
         .map(|dim| dim as i64)

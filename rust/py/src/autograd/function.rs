@@ -1,5 +1,6 @@
 //! `autograd.Function`: forward and backward written in Python.
 
+use std::ffi::c_void;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
@@ -15,9 +16,11 @@ use super::{carried, optional_object};
 use crate::attach;
 use crate::errors::raise;
 use crate::object;
+use crate::reclaim::Held;
 
-/// What forward notes for backward: the `ctx` of a function.
-#[pyclass(frozen, subclass, weakref, dict, name = "FunctionCtx", module = "rushlight.autograd.function")]
+/// What forward notes for backward: the `ctx` of a function is of a class derived from this one in Python, which gives it
+/// attributes that the collector sees.
+#[pyclass(frozen, subclass, weakref, name = "_FunctionBase", module = "rushlight._C")]
 #[derive(Default)]
 pub struct Context {
     noted: Mutex<Noted>,
@@ -94,9 +97,11 @@ impl Context {
     /// The tensors that `save_for_backward` kept.
     #[getter]
     fn saved_tensors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let unpacked = match self.node.get().and_then(Weak::upgrade) {
+        let unpacked = match self.node.get() {
             None => self.noted().to_save.clone(),
             Some(node) => {
+                let gone = || PyRuntimeError::new_err("the graph that these tensors were saved for no longer exists");
+                let node = node.upgrade().ok_or_else(gone)?;
                 let call = Call::outside(&node);
                 let saved = self.saved();
                 let unpack = |saved: &Option<SavedTensor>| saved.as_ref().map(|saved| call.unpack(saved)).transpose();
@@ -139,8 +144,8 @@ impl Context {
 
 /// The node of one call of a Python function.
 pub struct PythonFunction {
-    class: Py<PyAny>,
-    context: Py<Context>,
+    class: Held,
+    context: Held,
     name: String,
     /// For each argument of forward: whether it was a tensor, which has an edge.
     tensor_arguments: Vec<bool>,
@@ -148,13 +153,13 @@ pub struct PythonFunction {
 
 impl PythonFunction {
     pub fn context<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        self.context.bind(py).clone().into_any()
+        self.context.bind(py)
     }
 
     fn run(&self, py: Python<'_>, call: &Call<'_>, grads: Gradients) -> PyResult<Gradients> {
         let context = self.context.bind(py);
-        let materialize = context.get().noted().materialize;
-        let mut arguments = vec![context.clone().into_any()];
+        let materialize = context.cast::<Context>()?.get().noted().materialize;
+        let mut arguments = vec![context];
         for (output, grad) in grads.into_iter().enumerate() {
             let grad = match grad {
                 None if materialize => Some(call.zeros(output).map_err(raise)?),
@@ -211,11 +216,19 @@ impl Backward for PythonFunction {
     }
 
     fn release(&self) {
-        let saved = Python::attach(|py| std::mem::take(&mut *self.context.bind(py).get().saved()));
-        for saved in saved.iter().flatten() {
-            saved.release();
-        }
-        Python::attach(|py| *self.context.bind(py).get().saved() = saved);
+        Python::attach(|py| {
+            let context = self.context.bind(py);
+            let Ok(context) = context.cast::<Context>() else { return };
+            // A packed object's end may run Python code, which may look at the context: never under its lock.
+            let saved = std::mem::take(&mut *context.get().saved());
+            saved.iter().flatten().for_each(SavedTensor::release);
+            *context.get().saved() = saved;
+        });
+    }
+
+    fn objects(&self, visit: &mut dyn FnMut(*mut c_void)) {
+        visit(self.class.as_ptr());
+        visit(self.context.as_ptr());
     }
 }
 
@@ -253,8 +266,9 @@ fn _apply_function<'py>(
     let noted = std::mem::take(&mut *own.noted());
     let outputs = carried(finish(class, context, &inputs, &items, &noted, recording)).map_err(raise)?;
     let mut kept = own.noted();
+    // What the node saved would be kept twice here, and a saved result would keep itself alive.
     *kept = Noted {
-        to_save: noted.to_save,
+        to_save: if own.node.get().is_some() { Vec::new() } else { noted.to_save },
         needs_input_grad: noted.needs_input_grad,
         materialize: noted.materialize,
         ..Noted::default()
@@ -348,8 +362,8 @@ fn finish<'py>(
         .collect::<Result<Vec<_>>>()
         .map_err(raise)?;
     let function = PythonFunction {
-        class: class.clone().unbind(),
-        context: context.clone().unbind(),
+        class: Held::new(class.clone().unbind()),
+        context: Held::new(context.clone().into_any().unbind()),
         name: format!("{}Backward", class.getattr("__name__")?.extract::<String>()?),
         tensor_arguments: inputs.iter().map(Option::is_some).collect(),
     };

@@ -9,6 +9,7 @@ use rushlight_autograd as engine;
 use crate::attach;
 use crate::errors::raise;
 use crate::object;
+use crate::reclaim::Held;
 
 /// Takes a hook out again.
 #[pyclass(frozen, module = "rushlight._C")]
@@ -34,43 +35,48 @@ fn replacement(result: Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
 
 /// Calls `hook` with the tensor's gradient whenever it is computed.
 pub fn register_hook(tensor: &Tensor, hook: Py<PyAny>) -> PyResult<HookHandle> {
+    let hook = Held::new(hook);
+    let object = hook.as_ptr();
     let call = move |grad: &Tensor| {
         attach::acquire(|py| {
             let grad = object::wrap_bound(py, grad.clone())?;
             replacement(hook.bind(py).call1((grad,))?)
         })
     };
-    tensor.register_hook(Arc::new(call)).map(HookHandle).map_err(raise)
+    tensor.register_hook(Arc::new(call)).map(|handle| HookHandle(handle.owning(object))).map_err(raise)
 }
 
 /// Calls `hook` with the leaf after a gradient was added to its `.grad`.
 pub fn register_post_hook(tensor: &Tensor, hook: Py<PyAny>) -> PyResult<HookHandle> {
+    let hook = Held::new(hook);
+    let object = hook.as_ptr();
     let call = move |leaf: &Tensor| {
         attach::acquire(|py| {
             let leaf = object::wrap_bound(py, leaf.clone())?;
             hook.bind(py).call1((leaf,)).map(drop)
         })
     };
-    tensor.register_post_accumulate_grad_hook(Arc::new(call)).map(HookHandle).map_err(raise)
+    let added = tensor.register_post_accumulate_grad_hook(Arc::new(call));
+    added.map(|handle| HookHandle(handle.owning(object))).map_err(raise)
 }
 
 /// Packs saved tensors with two Python functions.
 struct SavedHooks {
-    pack: Py<PyAny>,
-    unpack: Py<PyAny>,
+    pack: Held,
+    unpack: Held,
 }
 
 impl engine::saved::SavedTensorHooks for SavedHooks {
     fn pack(&self, tensor: Tensor) -> rushlight::Result<engine::saved::Packed> {
         attach::acquire(|py| {
             let tensor = object::wrap_bound(py, tensor)?;
-            Ok(Box::new(self.pack.bind(py).call1((tensor,))?.unbind()) as engine::saved::Packed)
+            Ok(Box::new(Held::new(self.pack.bind(py).call1((tensor,))?.unbind())) as engine::saved::Packed)
         })
     }
 
     fn unpack(&self, packed: &engine::saved::Packed) -> rushlight::Result<Tensor> {
         attach::acquire(|py| {
-            let packed = packed.downcast_ref::<Py<PyAny>>().map_or_else(|| py.None(), |packed| packed.clone_ref(py));
+            let packed = packed.downcast_ref::<Held>().map_or_else(|| py.None(), |packed| packed.get(py));
             let tensor = self.unpack.bind(py).call1((packed,))?;
             object::tensor(&tensor).cloned()
         })
@@ -79,7 +85,7 @@ impl engine::saved::SavedTensorHooks for SavedHooks {
 
 #[pyfunction]
 fn _push_saved_tensors_hooks(pack: Py<PyAny>, unpack: Py<PyAny>) {
-    engine::saved::push_hooks(Arc::new(SavedHooks { pack, unpack }));
+    engine::saved::push_hooks(Arc::new(SavedHooks { pack: Held::new(pack), unpack: Held::new(unpack) }));
 }
 
 #[pyfunction]

@@ -17,9 +17,11 @@ use super::hooks::HookHandle;
 use super::optional_object;
 use crate::attach;
 use crate::object;
+use crate::reclaim::Held;
 
 /// A node of the graph: what a recorded operator left behind.
-#[pyclass(frozen, subclass, weakref, dict, name = "Node", module = "rushlight.autograd.graph")]
+/// A class derived in Python gives attributes, which the collector then sees.
+#[pyclass(frozen, subclass, weakref, name = "Node", module = "rushlight.autograd.graph")]
 pub struct PyNode(Arc<engine::Node>);
 
 thread_local! {
@@ -55,7 +57,6 @@ fn made(py: Python<'_>, node: Arc<engine::Node>) -> PyResult<Bound<'_, PyAny>> {
         None => {
             let body = PyDict::new(py);
             body.set_item("__module__", "")?;
-            body.set_item("__slots__", ())?;
             let bases = (py.get_type::<PyNode>(),);
             let class = py.get_type::<pyo3::types::PyType>().call1((&name, bases, body))?;
             classes.set_item(&name, &class)?;
@@ -137,21 +138,25 @@ impl PyNode {
 
     /// Calls `hook(grad_inputs, grad_outputs)` after the node ran; what it returns takes the place of the former.
     fn register_hook(&self, hook: Py<PyAny>) -> HookHandle {
+        let hook = Held::new(hook);
+        let object = hook.as_ptr();
         let call = move |results: &Gradients, grads: &Gradients| {
             attach::acquire(|py| {
                 let result = hook.bind(py).call1((gradients(py, results)?, gradients(py, grads)?))?;
                 replaced(&result, results.len())
             })
         };
-        HookHandle(self.0.hooks().post.add(Arc::new(call)))
+        HookHandle(self.0.hooks().post.add(Arc::new(call)).owning(object))
     }
 
     /// Calls `hook(grad_outputs)` before the node runs; what it returns takes their place.
     fn register_prehook(&self, hook: Py<PyAny>) -> HookHandle {
+        let hook = Held::new(hook);
+        let object = hook.as_ptr();
         let call = move |grads: &Gradients| {
             attach::acquire(|py| replaced(&hook.bind(py).call1((gradients(py, grads)?,))?, grads.len()))
         };
-        HookHandle(self.0.hooks().pre.add(Arc::new(call)))
+        HookHandle(self.0.hooks().pre.add(Arc::new(call)).owning(object))
     }
 
     /// A dictionary for the user's own notes.

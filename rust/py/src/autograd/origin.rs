@@ -78,6 +78,9 @@ unsafe fn offset_of(py: Python<'_>, frame: *mut ffi::PyFrameObject) -> u32 {
 }
 
 /// The number of a code object, which enters the table when it is first seen.
+///
+/// # Safety
+/// `code` is a living code object.
 unsafe fn number_of(code: *mut ffi::PyObject) -> u32 {
     let key = code as usize;
     let (last, number) = LAST.get();

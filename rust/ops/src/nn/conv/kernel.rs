@@ -4,7 +4,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::to_dims;
 use rushlight_core::storage::pin_all;
-use rushlight_core::{DType, Dims, Error, Result};
+use rushlight_core::{DType, Dims, Error, Layout, Result, Scalar};
 use rushlight_cpu::conv::{Geometry, Operands, Target, convolve, convolves};
 
 use crate::derive::{Derivative, Derive, Saves, formula};
@@ -38,7 +38,10 @@ pub static CONV: Row = Row {
                 return Err(Error::runtime("operands of a convolution do not fit each other"));
             }
             let mut sizes = Dims::from_slice(&[input.sizes()[0], weight.sizes()[0]]);
-            sizes.extend(output_sizes(&input.sizes()[2..], &weight.sizes()[2..], args)?);
+            for dim in 0..dims {
+                let size = output_size(input.sizes()[2 + dim], weight.sizes()[2 + dim], dim, args)?;
+                sizes.push(size.ok_or_else(|| Error::runtime("numel: integer multiplication overflow"))?);
+            }
             Ok(vec![Spec::new(&sizes, input.dtype(), input)])
         },
         cpu: |args, results| {
@@ -116,18 +119,20 @@ fn again(row: &'static Row, d: &Derive, first: Expr, second: Expr, sizes: Option
     first.call(row, [second.into(), sizes, d.ints(3).into(), d.ints(4).into(), d.ints(5).into(), d.int(6).into()])
 }
 
-/// The output's dimensions of space; geometry stands at places 3 to 5.
-fn output_sizes(input: &[isize], kernel: &[isize], args: &Args) -> Result<Dims> {
+/// How many outputs a kernel has along a dimension of space; geometry stands at places 3 to 5. Nothing where numbers are
+/// beyond what any kernel counts.
+fn output_size(input: isize, kernel: isize, dim: usize, args: &Args) -> Result<Option<isize>> {
     let (stride, padding, dilation) = (args.ints(3)?, args.ints(4)?, args.ints(5)?);
-    let n = input.len();
-    let size = |dim: usize| {
-        let padded = input[dim] as i128 + i128::from(padding[dim]) + i128::from(padding[n + dim]);
-        let reach = i128::from(dilation[dim]) * (kernel[dim] as i128 - 1);
-        let size = (padded - reach - 1).div_euclid(i128::from(stride[dim])) + 1;
-        isize::try_from(size).map_err(|_| Error::runtime("numel: integer multiplication overflow"))
-    };
-    (0..n).map(size).collect()
+    let sides = [padding[dim], padding[padding.len() / 2 + dim]].map(i128::from);
+    let reach = i128::from(dilation[dim]) * (kernel as i128 - 1);
+    let padded = input as i128 + sides[0] + sides[1];
+    let size = (padded - reach - 1).div_euclid(i128::from(stride[dim])) + 1;
+    let counted = sides.into_iter().chain([reach, padded, size * i128::from(stride[dim])]).all(|n| n.abs() < LARGEST);
+    Ok(counted.then_some(size as isize))
 }
+
+/// Places in front of the input and behind it, which sums of a few terms can count.
+const LARGEST: i128 = 1 << 60;
 
 /// The dtype in which a convolution is computed.
 fn compute_dtype(dtype: DType) -> DType {
@@ -137,7 +142,8 @@ fn compute_dtype(dtype: DType) -> DType {
     }
 }
 
-/// The private rows can be called from anywhere, so the sizes that the kernel relies on are checked here too.
+/// The private rows can be called from anywhere, so all that the kernel relies on is checked here too: sizes that belong
+/// together, and as many outputs as the windows that the geometry says.
 fn check_operands(own: [&[isize]; 3], args: &Args) -> Result<()> {
     let [input, weight, output] = own;
     let (rank, groups) = (input.len(), args.int(6)? as isize);
@@ -148,13 +154,17 @@ fn check_operands(own: [&[isize]; 3], args: &Args) -> Result<()> {
         && groups > 0
         && weight[0] % groups == 0
         && input[0] == output[0]
-        && input[1] == weight[1] * groups
+        && weight[1].checked_mul(groups) == Some(input[1])
         && output[1] == weight[0]
         && positive(3)?
         && positive(5)?
         && args.ints(4)?.len() == 2 * (rank - 2)
         && args.ints(4)?[..rank - 2].iter().all(|&n| n >= 0);
-    if fits {
+    let mut counted = fits;
+    for dim in 0..if fits { rank - 2 } else { 0 } {
+        counted &= output_size(input[2 + dim], weight[2 + dim], dim, args)? == Some(output[2 + dim]);
+    }
+    if counted {
         return Ok(());
     }
     Err(Error::runtime("operands of a convolution do not fit each other").shapes(own))
@@ -166,6 +176,15 @@ fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor
     check_operands(own, args)?;
     if bias.is_some_and(|bias| bias.sizes().as_slice() != &own[1][..1]) {
         return Err(Error::runtime("operands of a convolution do not fit each other").shapes(own));
+    }
+    let at = match target {
+        Target::Input => 0,
+        Target::Weight => 1,
+        Target::Output => 2,
+    };
+    let result = operands[at];
+    if operands.iter().any(|tensor| tensor.numel() == 0) {
+        return without_products(result, bias);
     }
     let [input, weight, output] = own;
     let spread = |sizes: &[isize], missing: usize| {
@@ -189,12 +208,6 @@ fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor
         padding: spread(&list(4)?[..input.len() - 2], 0),
         dilation: spread(&list(5)?, 1),
     };
-    let at = match target {
-        Target::Input => 0,
-        Target::Weight => 1,
-        Target::Output => 2,
-    };
-    let result = operands[at];
     let dtype = compute_dtype(result.dtype());
     if !convolves(dtype) {
         return Err(refused("slow_conv2d_cpu", dtype));
@@ -221,7 +234,16 @@ fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor
             .map(|(bias, pin)| pin.as_ptr().wrapping_offset(bias.layout().offset * dtype.size() as isize).cast_const());
         let operands = Operands { input: start(0), weight: start(1), output: start(2), bias };
         // SAFETY: row-major operands, pinned, of the geometry's sizes; the result is fresh.
-        unsafe { convolve(dtype, target, &geometry, operands) };
+        unsafe { convolve(dtype, target, &geometry, operands)? };
     }
     if result.dtype() != dtype { crate::copy::copy(result, &tensors[at]) } else { Ok(()) }
+}
+
+/// Sums of nothing: zeros, or the bias.
+fn without_products(result: &Tensor, bias: Option<&Tensor>) -> Result<()> {
+    let Some(bias) = bias else { return crate::create::fill(result, Scalar::ZERO) };
+    let mut strides = Dims::from_elem(0, result.rank());
+    strides[1] = bias.layout().strides[0];
+    let spread = Layout { sizes: result.sizes().clone(), strides, offset: bias.layout().offset };
+    crate::copy::copy(result, &Tensor::view_of(bias, spread))
 }

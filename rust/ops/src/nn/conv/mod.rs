@@ -249,9 +249,10 @@ fn transposed(args: &Args, dims: usize) -> Result<Output> {
     }
     let mut size = Ints::from_slice(&[plan.input.sizes()[0] as i64, weight.sizes()[1] as i64 * plan.groups]);
     for dim in 0..dims {
-        let steps = (plan.input.sizes()[2 + dim] as i64 - 1) * plan.stride[dim];
-        let reach = plan.dilation[dim] * (weight.sizes()[2 + dim] as i64 - 1) + 1;
-        let own = steps + reach + extra[dim] - 2 * plan.padding[dim];
+        let steps = (plan.input.sizes()[2 + dim] as i128 - 1) * i128::from(plan.stride[dim]);
+        let reach = i128::from(plan.dilation[dim]) * (weight.sizes()[2 + dim] as i128 - 1) + 1;
+        let before = i128::from(plan.padding[dim]);
+        let own = steps + reach + i128::from(extra[dim]) - 2 * before;
         if own < 0 {
             return Err(Error::runtime(format!(
                 "Given input size per channel: {}. Calculated output size per channel: {own}. Output size is too small",
@@ -259,7 +260,10 @@ fn transposed(args: &Args, dims: usize) -> Result<Output> {
             )));
         }
         // What is left behind the last window.
-        plan.padding[dims + dim] = steps + reach - own - plan.padding[dim];
+        let behind = steps + reach - own - before;
+        let narrow = |n| i64::try_from(n).map_err(|_| Error::runtime("numel: integer multiplication overflow"));
+        plan.padding[dims + dim] = narrow(behind)?;
+        let own = narrow(own)?;
         size.push(own);
     }
     let result = CONV_INPUT.tensor([

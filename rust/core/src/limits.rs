@@ -1,10 +1,18 @@
 //! How much memory may still be taken: the machine's, and that of every control group above this process (v1 and v2).
 //!
-//! The pages of a memory file are charged when they are made present. Beyond a group's limit the kernel kills instead of
-//! refusing, so the question is asked before.
+//! Pages are charged when they are made present, and where there are none left the kernel kills instead of refusing, so the
+//! question is asked before. Smaller requests than `LARGE` are not worth it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// Requests from here on are compared with what is left: filling their pages takes much longer than asking.
+const LARGE: usize = 1 << 30;
+
+/// Whether a request may be made at all.
+pub fn allow(bytes: usize) -> bool {
+    bytes < LARGE || bytes <= available()
+}
 
 /// Bytes that can be taken now, or `usize::MAX` where nothing can be read.
 pub fn available() -> usize {

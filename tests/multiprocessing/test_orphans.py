@@ -1,0 +1,61 @@
+"""A process that waits for a queue ends when its parent is killed, although it holds both ends of the queue itself."""
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import os, sys, time
+import rushlight as torch
+from rushlight import multiprocessing as mp
+
+def work(queue, done):
+    os.write(1, b"%d\\n" % os.getpid())
+    while True:
+        {step}
+
+if __name__ == "__main__":
+    context = mp.get_context({method!r})
+    queue, done = context.{queue}, context.Event()
+    processes = [context.Process(target=work, args=(queue, done)) for _ in range({count})]
+    for process in processes:
+        process.start()
+    done.wait()
+"""
+
+STEPS = {
+    "put": ("SimpleQueue()", "queue.put(torch.ones(1000))"),
+    "put bounded": ("Queue(2)", "queue.put(torch.ones(1000))"),
+    "get": ("SimpleQueue()", "queue.get()"),
+    "get bounded": ("Queue(2)", "queue.get()"),
+    "end with a full queue": ("Queue()", "[queue.put(bytes(1 << 14)) for _ in range(1000)]; break"),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("method, count", [("fork", 3), ("spawn", 1)])
+def test_waiting_ends_with_the_parent(step, method, count, tmp_path):
+    queue, text = STEPS[step]
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(step=text, method=method, queue=queue, count=count))
+    children = []
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as parent:
+        try:
+            for _ in range(count):
+                children.append(os.pidfd_open(int(parent.stdout.readline())))
+            # Time to fill what there is.
+            assert not select.select(children, [], [], 0.5)[0]
+            parent.kill()
+            for child in children:
+                assert select.select([child], [], [], 30)[0], "a process outlived its parent"
+        finally:
+            parent.kill()
+            for child in children:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(child, signal.SIGKILL)
+                os.close(child)
