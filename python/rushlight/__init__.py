@@ -53,6 +53,7 @@ _SUBMODULES = frozenset(
 )
 _ELSEWHERE = {
     **dict.fromkeys(["chain_matmul", "einsum", "tensordot"], "functional"),
+    **dict.fromkeys(["pca_lowrank", "svd_lowrank"], "_lowrank"),
     **dict.fromkeys(["finfo", "iinfo"], "_limits"),
     **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
     **dict.fromkeys(["load", "save"], "serialization"),
@@ -97,6 +98,8 @@ if TYPE_CHECKING:
     from rushlight._legacy import set_default_tensor_type as set_default_tensor_type
     from rushlight._limits import finfo as finfo
     from rushlight._limits import iinfo as iinfo
+    from rushlight._lowrank import pca_lowrank as pca_lowrank
+    from rushlight._lowrank import svd_lowrank as svd_lowrank
     from rushlight._printing import get_printoptions as get_printoptions
     from rushlight._printing import set_printoptions as set_printoptions
     from rushlight.functional import chain_matmul as chain_matmul
