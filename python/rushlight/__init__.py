@@ -52,7 +52,7 @@ _SUBMODULES = frozenset(
     "utils version".split()
 )
 _ELSEWHERE = {
-    **dict.fromkeys(["chain_matmul", "einsum", "tensordot"], "functional"),
+    **dict.fromkeys(["chain_matmul", "einsum", "lu", "tensordot"], "functional"),
     **dict.fromkeys(["pca_lowrank", "svd_lowrank"], "_lowrank"),
     **dict.fromkeys(["finfo", "iinfo"], "_limits"),
     **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     from rushlight._printing import set_printoptions as set_printoptions
     from rushlight.functional import chain_matmul as chain_matmul
     from rushlight.functional import einsum as einsum
+    from rushlight.functional import lu as lu
     from rushlight.functional import tensordot as tensordot
     from rushlight.serialization import load as load
     from rushlight.serialization import save as save

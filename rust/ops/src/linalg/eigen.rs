@@ -155,10 +155,16 @@ fn infer_symmetric(args: &Args) -> Result<Vec<Spec>> {
 }
 
 fn decompose_symmetric(args: &Args, results: &[Tensor]) -> Result<()> {
-    let a = match args.str(1)? {
-        "U" | "u" => steady(&Expr::from(&args.tensor(0)?.detach()).adjoint().done()?)?,
-        _ => steady(args.tensor(0)?)?,
+    let a = Expr::from(&args.tensor(0)?.detach());
+    let a = if matches!(args.str(1)?, "U" | "u") { a.adjoint() } else { a };
+    // Of a Hermitian matrix' diagonal the real parts count.
+    let diagonal = || a.clone().diagonals();
+    let a = if args.tensor(0)?.dtype().is_complex() {
+        a.clone() - (diagonal() - diagonal().real()).on_diagonals()
+    } else {
+        a.clone()
     };
+    let a = steady(&a.done()?)?;
     let (values, vectors) = (&results[0], &results[1]);
     let infos = crate::create::zeros(batch_sizes(&a), DType::I32, a.device())?;
     let (pa, pl) = (a.storage().pin()?, values.storage().pin()?);

@@ -22,7 +22,7 @@ pub static CROSS: Row = Row {
 
     >>> torch.linalg.cross(torch.tensor([1, 0, 0]), torch.tensor([0, 1, 0]))
     tensor([0, 0, 1])",
-    out: Out::CAST,
+    out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
     run: Run::Compose(|args| cross(args.tensor(0)?, args.tensor(1)?, args.int(2)?).map(Output::Tensor)),
     derivative: Derivative::Composed,
@@ -43,7 +43,7 @@ pub static CROSS_OLD: Row = Row {
 
     >>> torch.cross(torch.tensor([1, 0, 0]), torch.tensor([0, 1, 0]), dim=0)
     tensor([0, 0, 1])",
-    out: Out::CAST,
+    out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
     run: Run::Compose(|args| {
         let own = args.tensor(0)?;
@@ -138,7 +138,8 @@ pub static LINALG_VANDER: Row = Row {
             [1, 3, 9]])",
     dtypes: DTypes::NUMBERS,
     run: Run::Compose(|args| {
-        let x = args.tensor(0)?;
+        let x = &crate::index::gather::at_least_1d(args.tensor(0)?.layout());
+        let x = &crate::view::RESHAPE.tensor([args.tensor(0)?.into(), sizes_value(&x.sizes)])?;
         let last = x.sizes().last().copied().unwrap_or(1);
         let n = args.optional_int(1).unwrap_or(last as i64);
         if n <= 1 {
