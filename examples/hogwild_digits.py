@@ -15,13 +15,16 @@ dies.
 
 import argparse
 import gzip
+import math
 import os
 import random
+import shutil
 import signal
 import struct
 import sys
 import threading
 import time
+import zlib
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -48,20 +51,21 @@ def load_digits():
 def read_idx(path):
     """The tensor of bytes in an IDX file, the format of MNIST: a magic number, the sizes, then the bytes."""
     with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
-        content = bytearray(file.read())
+        try:
+            content = bytearray(file.read())
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"{path}: broken: {error}") from None
     if len(content) < 4 or content[:3] != b"\0\0\x08":
         raise ValueError(f"{path}: not an IDX file of bytes")
     header = 4 + 4 * content[3]
     if len(content) < header:
         raise ValueError(f"{path}: cut off inside the header")
     sizes = struct.unpack_from(f">{content[3]}I", content, 4)
-    values = torch.frombuffer(content, dtype=torch.uint8, offset=header)
-    expected = 1
-    for size in sizes:
-        expected *= size
-    if len(values) != expected:
-        raise ValueError(f"{path}: {len(values)} bytes of data where its header promises {expected}")
-    return values.reshape(sizes)
+    if len(content) - header != math.prod(sizes):
+        raise ValueError(f"{path}: {len(content) - header} bytes of data where its header promises {math.prod(sizes)}")
+    if 0 in sizes:
+        raise ValueError(f"{path}: holds nothing")
+    return torch.frombuffer(content, dtype=torch.uint8, offset=header).reshape(sizes)
 
 
 def load_mnist(folder):
@@ -70,6 +74,15 @@ def load_mnist(folder):
     for path in sorted(Path(folder).glob("*-images-idx3-ubyte*")):
         images.append(read_idx(path))
         labels.append(read_idx(path.with_name(path.name.replace("images-idx3", "labels-idx1"))))
+        pictures, classes = images[-1].shape, labels[-1].shape
+        if len(pictures) != 3 or pictures[1:] != images[0].shape[1:] or pictures[1] != pictures[2] or pictures[1] < 8:
+            raise ValueError(
+                f"{path}: sizes {tuple(pictures)}, not those of square images, all of one size from 8x8 on"
+            )
+        if tuple(classes) != (pictures[0],) or labels[-1].max() > 9:
+            raise ValueError(
+                f"{path}: its labels, sizes {tuple(classes)}, are not a digit for each of {pictures[0]} images"
+            )
     if not images:
         raise FileNotFoundError(f"{folder}: no file named *-images-idx3-ubyte or *-images-idx3-ubyte.gz")
     return torch.cat(images).unsqueeze(1).float() / 255, torch.cat(labels).long()
@@ -177,17 +190,18 @@ def train(model, training, held_out, options):
         mp.get_context(options.start).Process(target=work, args=(rank, *arguments)) for rank in range(options.processes)
     ]
 
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited by the workers
-    for worker in workers:
-        worker.start()
-    signal.signal(signal.SIGINT, lambda *_: stop.fill_(1))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited by the workers
     try:
+        for worker in workers:
+            worker.start()
+        signal.signal(signal.SIGINT, lambda *_: stop.fill_(1))
         curve, rate = watch(workers, board, stop, model, held_out, total, options)
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one more Ctrl-C shall not cut the model short
         for worker in workers:
-            worker.kill()  # nothing happens to one that has ended
-            worker.join()
+            if worker.pid is not None:
+                worker.kill()  # nothing happens to one that has ended
+                worker.join()
     failed = [(rank, worker.exitcode) for rank, worker in enumerate(workers) if worker.exitcode]
     for rank, code in failed:
         why = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
@@ -240,8 +254,9 @@ class Bar:
         )
 
     def draw(self, *figures):
-        if self.terminal:
-            print(f"\r{self.text(*figures)}\x1b[K", end="", flush=True)
+        if self.terminal:  # what is wider than the window would scroll instead of being drawn over
+            text = self.text(*figures)[: shutil.get_terminal_size().columns - 1]
+            print(f"\r{text}\x1b[K", end="", flush=True)
 
     def line(self, *figures):
         if not self.terminal:
@@ -273,6 +288,10 @@ def parse():
         options.epochs = 8 if options.data else 100
     if min(options.processes, options.epochs, options.batch_size) < 1:
         parser.error("--processes, --epochs and --batch-size must be at least 1")
+    if not 0 < options.lr < math.inf:
+        parser.error("--lr must be a number above 0")
+    if not 0 <= options.seed < 2**32:
+        parser.error("--seed must lie between 0 and 2**32 - 1")
     return options
 
 
@@ -280,8 +299,11 @@ def main():
     options = parse()
     torch.manual_seed(options.seed)
     try:
+        options.out.mkdir(parents=True, exist_ok=True)
+        if not os.access(options.out, os.W_OK):  # better known before the training than after it
+            raise PermissionError(f"{options.out}: no permission to write there")
         images, labels = load_mnist(options.data) if options.data else load_digits()
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, ValueError) as error:
         return f"hogwild_digits: {error}"
     training, held_out = split(images, labels)
     if len(training[0]) < options.processes:
@@ -294,9 +316,11 @@ def main():
         f"{len(training[0])} images to train on, {len(held_out[0])} held out; "
         f"{options.model} with {sum(p.numel() for p in model.parameters()):,} parameters; {options.processes} processes"
     )
-    curve, rate, failed = train(model, training, held_out, options)
+    try:
+        curve, rate, failed = train(model, training, held_out, options)
+    except OSError as error:  # no memory, or no more processes
+        return f"hogwild_digits: {options.processes} processes are more than this machine starts: {error}"
 
-    options.out.mkdir(parents=True, exist_ok=True)
     torch.save(model.state_dict(), options.out / "model.pt.new")
     os.replace(options.out / "model.pt.new", options.out / "model.pt")  # whole or not at all
     plot.save(

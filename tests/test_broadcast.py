@@ -13,6 +13,8 @@ pytest.importorskip("hypothesis")
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rushlight.testing import strategies
+from rushlight.testing.properties import assert_broadcasts
 from rushlight.testing.strategies import (
     LAYOUTS,
     arrays,
@@ -51,9 +53,14 @@ def agree(got, wanted, dtype):
 @st.composite
 def operands(draw, *kinds, count=2):
     """Arrays of one dtype whose shapes broadcast, and the resulting shape."""
-    shapes, result = draw(broadcastable_shapes(count))
-    dtype = draw(dtypes(*kinds))
-    return [draw(arrays(shape, dtype)) for shape in shapes], result, dtype
+    arrays = draw(strategies.operands(*kinds, count=count))
+    return arrays, np.broadcast_shapes(*(array.shape for array in arrays)), str(arrays[0].dtype)
+
+
+@given(strategies.operands("int", "float"), st.sampled_from(["add", "sub", "mul"]))
+def test_orders_out_and_in_place(arrays, name):
+    ours, numpys = OPERATORS[name]
+    assert_broadcasts(ours, numpys, arrays, in_place=f"{name}_")
 
 
 @given(operands("int", "float", "complex"), st.sampled_from(sorted(OPERATORS)))

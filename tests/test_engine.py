@@ -269,6 +269,17 @@ class TestIdentity:
         gc.collect()
         assert gone() is None
 
+    def test_the_end_of_an_object_that_is_asked_for_meanwhile(self):
+        """A weak reference's callback asks the body for its object, while the old one is being taken apart."""
+        p = torch.ones(2, requires_grad=True)
+        (p * 2).sum().backward()
+        found = []
+        watcher = weakref.ref(p.grad, lambda _: found.append(p.grad))
+        assert watcher() is None and len(found) == 1
+        others = [torch.zeros(3) for _ in range(200)]
+        assert found[0] is p.grad and found[0].tolist() == [2, 2]
+        assert all(other is not found[0] and other.tolist() == [0, 0, 0] for other in others)
+
     def test_a_cycle_through_an_attribute_is_collected(self):
         p = torch.ones(2, requires_grad=True)
         p.me = [p]

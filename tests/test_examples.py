@@ -145,7 +145,7 @@ def test_workers_end_with_their_parent(start, method):
     wait_for_training(process)
     assert len(workers(process)) >= 2
     os.kill(process.pid, signal.SIGKILL)
-    wait_for(lambda: members(process.pid) == [], 20)
+    wait_for(lambda: members(process.pid) == [])
 
 
 def idx(values, *sizes):
@@ -173,14 +173,47 @@ def test_idx_files_plain_and_compressed(start, tmp_path):
         (b"\0\0\x0d\x03" + bytes(12), "not an IDX file"),
         (b"\0\0\x08\x03\0\0", "cut off inside the header"),
         (idx(range(100), 3, 8, 8), "100 bytes of data where its header promises 192"),
+        (struct.pack(">HBB3I", 0, 8, 3, *[2**32 - 1] * 3), "0 bytes of data where its header promises"),
+        (idx((), 0, 8, 8), "holds nothing"),
+        (idx((0, 1, 2), 3), "not those of square images"),
+        (idx(range(96), 3, 4, 8), "not those of square images"),
+        (idx(range(192), 3, 8, 8), "not a digit for each of 3 images"),
+        (idx(bytes(256), 4, 8, 8), "not a digit for each of 4 images"),
     ],
 )
 def test_bad_data_is_named_in_one_line(start, tmp_path, content, sentence):
     if content is not None:
         (tmp_path / "t10k-images-idx3-ubyte").write_bytes(content)
-        (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(idx(range(3), 3))
-    process = start("--data", tmp_path)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert sentence in errors
-    assert "Traceback" not in errors and errors.count("\n") == 1
+        (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(idx((1, 2, 10), 3))
+    check_refusal(start("--data", tmp_path), 1, sentence)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda packed: packed[:-20], lambda packed: packed[:30] + b"\xff" * 9 + packed[39:]]
+)
+def test_a_broken_archive_is_named_in_one_line(start, tmp_path, damage):
+    packed = gzip.compress(bytes(i * i % 251 for i in range(4000)))
+    (tmp_path / "t10k-images-idx3-ubyte.gz").write_bytes(damage(packed))
+    check_refusal(start("--data", tmp_path), 1, "t10k-images-idx3-ubyte.gz: broken")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["--lr", "nan"], 2, "--lr must be a number above 0"),
+        (["--seed", 2**70], 2, "--seed must lie between"),
+        (["--processes", 0], 2, "must be at least 1"),
+        (["--processes", 2000], 1, "2000 processes for 1438 training images"),
+        (["--out", __file__], 1, "File exists"),
+        (["--out", "/proc/nobody/writes"], 1, "No such file"),
+    ],
+)
+def test_a_slip_is_named_before_the_training(start, arguments, code, sentence):
+    check_refusal(start(*arguments), code, sentence)
+
+
+def check_refusal(process, code, sentence):
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert sentence in errors.splitlines()[-1]
+    assert "Traceback" not in errors and "train" not in output

@@ -228,3 +228,9 @@ def test_size_dtype_device():
         "tiny=1.17549e-38, dtype=float32)"
     )
     assert repr(torch.iinfo(torch.int8)) == "iinfo(min=-128, max=127, dtype=int8)"
+
+
+def test_notebooks_show_the_text():
+    html = torch.tensor([1.0, 2.0], dtype=torch.float64)._repr_html_()
+    assert html == '<pre title="shape (2,), torch.float64, cpu">tensor([1., 2.], dtype=torch.float64)</pre>'
+    assert "&lt;MulBackward0&gt;" in (torch.ones(1, requires_grad=True) * 2)._repr_html_()

@@ -6,7 +6,6 @@ import gc
 import pickle
 import subprocess
 import sys
-import warnings
 import weakref
 from pathlib import Path
 
@@ -461,20 +460,3 @@ def test_names_that_load_late_are_known_to_checkers_of_types():
 def test_an_unknown_keyword_is_answered_with_the_known_ones():
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'dtyp'\nIts arguments are: size, dtype, "):
         torch.zeros(2, dtyp=torch.int32)
-
-
-def test_old_programs_may_ask_where_results_changed():
-    backcompat = torch.utils.backcompat
-    try:
-        backcompat.broadcast_warning.enabled = backcompat.keepdim_warning.enabled = True
-        with pytest.warns(UserWarning, match=r"(?s)same number of elements.*Here \[4, 1\] and \[4\] make \[4, 4\]"):
-            assert torch.add(torch.ones(4, 1), torch.ones(4)).shape == (4, 4)
-        with pytest.warns(UserWarning, match="default value for keepdim"):
-            assert torch.sum(torch.ones(2, 3), 1).tolist() == [3, 3]
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            torch.ones(4, 1) + torch.ones(2)
-            torch.ones(2, 3).sum()
-            torch.ones(2, 3).sum(1, keepdim=False)
-    finally:
-        backcompat.broadcast_warning.enabled = backcompat.keepdim_warning.enabled = False

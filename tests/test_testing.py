@@ -134,3 +134,17 @@ def test_make_tensor_options():
 def test_nothing_imports_hypothesis_unasked():
     code = "import sys, rushlight.testing; sys.exit('hypothesis' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_properties_find_what_does_not_broadcast():
+    np = pytest.importorskip("numpy")
+    from rushlight.testing.properties import assert_broadcasts, tensor_of
+
+    column, row = np.arange(3.0).reshape(3, 1), np.arange(2.0)
+    assert_broadcasts(torch.add, np.add, [column, row], in_place="add_")
+    assert_broadcasts(torch.add, np.add, [np.ones((3, 2)), row], in_place="add_")
+    with pytest.raises(AssertionError):
+        assert_broadcasts(lambda a, b, out=None: torch.add(a, b * 0, out=out), np.add, [column, row])
+    with pytest.raises(AssertionError, match=r"shape \(3, 1\), expected \(3, 2\)"):
+        assert_broadcasts(lambda a, b, out=None: torch.add(a, 1, out=out), np.add, [column, row])
+    assert tensor_of(row[::-1]).stride() == (-1,)

@@ -33,6 +33,11 @@ assert_type(x.max(dim=1).indices, Tensor)
 assert_type(x.numel(), int)
 
 
+def start(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear):
+        nn.init.zeros_(module.bias)
+
+
 class Model(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +55,7 @@ def accuracy(model: Model, data: Tensor) -> float:
 
 assert_type(accuracy(Model(), torch.zeros(2, 3)), float)
 
-model = nn.Sequential(Model(), nn.Dropout(0.5), nn.Linear(8, 2))
+model = nn.Sequential(Model(), nn.Dropout(0.5), nn.Linear(8, 2)).apply(start)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1)
 loader = DataLoader(TensorDataset(x.detach().float(), torch.tensor([0, 1, 0, 1])), batch_size=2, shuffle=True)

@@ -10,6 +10,7 @@ from rushlight._C import device as device
 from rushlight._C import dtype as dtype
 from rushlight._facts import *  # noqa: F403
 from rushlight._functions import *  # noqa: F403
+from rushlight._loading import load as _load
 from rushlight._modes import enable_grad as enable_grad
 from rushlight._modes import inference_mode as inference_mode
 from rushlight._modes import no_grad as no_grad
@@ -48,8 +49,8 @@ def set_rng_state(new_state: Tensor) -> None:
 
 # What loads when it is first used: modules, and names that live in modules of their own.
 _SUBMODULES = frozenset(
-    "autograd cuda distributed fft functional jit linalg multiprocessing nn optim random return_types serialization special testing types "
-    "utils version".split()
+    "array_api autograd cuda distributed distributions fft functional jit linalg multiprocessing nn optim random return_types "
+    "serialization special testing types utils version".split()
 )
 _ELSEWHERE = {
     **dict.fromkeys(["chain_matmul", "einsum", "lu", "tensordot"], "functional"),
@@ -67,9 +68,11 @@ _ELSEWHERE = {
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # The same once more, for editors and checkers of types.
+    from rushlight import array_api as array_api
     from rushlight import autograd as autograd
     from rushlight import cuda as cuda
     from rushlight import distributed as distributed
+    from rushlight import distributions as distributions
     from rushlight import fft as fft
     from rushlight import functional as functional
     from rushlight import jit as jit
@@ -111,12 +114,10 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        from importlib import import_module
-
         if name in _SUBMODULES:
-            return import_module(f"rushlight.{name}")
+            return _load(f"rushlight.{name}")
         if name in _ELSEWHERE:
-            value = globals()[name] = getattr(import_module(f"rushlight.{_ELSEWHERE[name]}"), name)
+            value = globals()[name] = getattr(_load(f"rushlight.{_ELSEWHERE[name]}"), name)
             return value
         from rushlight._names import missing
 

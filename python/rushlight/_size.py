@@ -6,7 +6,15 @@ import operator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, SupportsIndex, overload
+    from collections.abc import Iterable
+    from typing import Any, Self, SupportsIndex, overload
+
+
+def _length(place: int, size: SupportsIndex) -> int:
+    try:
+        return int(operator.index(size))
+    except TypeError:
+        raise TypeError(f"torch.Size() takes an iterable of 'int' (item {place} is '{type(size).__name__}')") from None
 
 
 class Size(tuple[int, ...]):
@@ -17,6 +25,10 @@ class Size(tuple[int, ...]):
     """
 
     __slots__ = ()
+    __module__ = "rushlight"
+
+    def __new__(cls, sizes: Iterable[SupportsIndex] = ()) -> Self:
+        return tuple.__new__(cls, [_length(place, size) for place, size in enumerate(sizes)])
 
     def __repr__(self) -> str:
         return f"torch.Size([{', '.join(map(str, self))}])"

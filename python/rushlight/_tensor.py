@@ -2,7 +2,7 @@
 
 import warnings
 
-from rushlight import _C, _utils
+from rushlight import _utils
 from rushlight._C import Tensor
 
 
@@ -32,7 +32,7 @@ def __deepcopy__(self, memo):
     key = "storage", storage.data_ptr(), storage.nbytes()
     if storage.nbytes() == 0 or key not in memo:
         memo[key] = storage.clone()
-    made = _view(memo[key], self.dtype, self.storage_offset(), self.shape, self.stride())
+    made = _utils.view_of(memo[key], self.dtype, self.storage_offset(), self.shape, self.stride())
     if type(self) is not Tensor:
         made = Tensor._make_subclass(type(self), made)
     made.requires_grad_(self.requires_grad)
@@ -49,10 +49,6 @@ def __reduce_ex__(self, protocol):
     return _utils._rebuild_tensor, (self.untyped_storage(), *layout, self.requires_grad, type(self), state)
 
 
-def _view(storage, dtype, offset, size, stride):
-    return _C._functions[""]["empty"](0, dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
-
-
 def __contains__(self, element):
     if isinstance(element, (Tensor, int, float, complex)):
         return bool((element == self).any().item())
@@ -67,6 +63,30 @@ def __array_wrap__(self, array, context=None, return_scalar=False):
     from rushlight import from_numpy
 
     return from_numpy(array.copy() if array.ndim == 0 else array)
+
+
+def __array_namespace__(self, *, api_version=None):
+    """The functions of the Python array API standard for this tensor: ``rushlight.array_api``."""
+    from rushlight import array_api
+
+    if api_version not in (None, "2021.12", "2022.12", "2023.12", array_api.__array_api_version__):
+        raise ValueError(f"version {api_version!r} of the array API standard is not supported")
+    return array_api
+
+
+def to_device(self, device, /, *, stream=None):
+    """The tensor on a device, as the array API standard names it."""
+    if stream is not None:
+        raise NotImplementedError("to_device takes no stream")
+    return self.to(device)
+
+
+def _repr_html_(self):
+    """What notebooks show: the text of a tensor, with its shape and dtype where the text does not say them."""
+    from html import escape
+
+    facts = f"shape {tuple(self.shape)}, {self.dtype}, {self.device}"
+    return f'<pre title="{escape(facts)}">{escape(repr(self))}</pre>'
 
 
 def __dir__(self):
@@ -154,6 +174,6 @@ def dim_order(self):
 
 
 for _name, _method in list(globals().items()):
-    if getattr(_method, "__module__", None) == __name__ and _method is not _view:
+    if getattr(_method, "__module__", None) == __name__:
         _method.__qualname__ = f"Tensor.{_name}"
         setattr(Tensor, _name, _method)

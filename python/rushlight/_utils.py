@@ -1,10 +1,17 @@
 """What pickles name: functions that build objects anew. Names and arguments of parameters are torch's, files depend on them."""
 
 
+def view_of(storage, dtype, offset, size, stride):
+    """A tensor over the bytes of an untyped storage: what copies, pickles, messages and checkpoints build on."""
+    import rushlight as torch
+
+    return torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
+
+
 def _rebuild_tensor(storage, dtype, offset, size, stride, requires_grad, kind, state):
     import rushlight as torch
 
-    tensor = torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
+    tensor = view_of(storage, dtype, offset, size, stride)
     if kind is not torch.Tensor:
         tensor = torch.Tensor._make_subclass(kind, tensor)
     tensor.requires_grad_(requires_grad)

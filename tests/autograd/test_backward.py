@@ -229,3 +229,33 @@ def test_nodes_lead_to_leaves():
     leaf, number = node.next_functions[0]
     assert type(leaf).__name__ == "AccumulateGrad" and number == 0
     assert leaf.variable is x
+
+
+def test_only_leaves_take_the_flag_as_an_attribute():
+    x = torch.ones(2, requires_grad=True) * 2
+    for value in (True, False):
+        with pytest.raises(RuntimeError, match="you can only change requires_grad flags of leaf variables"):
+            x.requires_grad = value
+    assert x.requires_grad_() is x
+
+
+def test_recording_into_grad_is_warned_of():
+    x = torch.tensor(2.0, requires_grad=True)
+    with pytest.warns(UserWarning, match="create_graph=True will create a reference cycle"):
+        (x**3).backward(create_graph=True)
+    x.grad = None
+
+
+@pytest.mark.parametrize(
+    ("weight", "sentence"),
+    [
+        (torch.ones(3), "Mismatch in shape: grad_output[0] has a shape of torch.Size([3]) and output[0] has a shape of torch.Size([2])."),
+        (torch.ones(2, dtype=torch.complex64), "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: grad_output[0] has a dtype of torch.complex64 and output[0] has a dtype of torch.float32."),
+    ],
+)  # fmt: skip
+def test_weights_must_fit(weight, sentence):
+    x = torch.ones(2, requires_grad=True)
+    for call in (lambda: (x * 2).backward(weight), lambda: torch.autograd.grad(x * 2, x, weight)):
+        with pytest.raises(RuntimeError) as info:
+            call()
+        assert str(info.value).splitlines()[0] == sentence

@@ -1,5 +1,7 @@
 """Functions written in Python, and the checker of gradients."""
 
+import re
+
 import pytest
 
 import rushlight as torch
@@ -133,7 +135,7 @@ def test_results_without_gradient_and_changed_inputs():
     z.sum().backward()
     assert x.grad.tolist() == [2, 2]
     with pytest.raises(
-        RuntimeError, match=r"a leaf Variable that requires grad is being used in an in-place operation"
+        RuntimeError, match=r"a leaf Variable that requires grad has been used in an in-place operation"
     ):
         Double.apply(x)
 
@@ -204,5 +206,48 @@ def test_the_checker_finds_a_wrong_gradient():
 
 
 def test_old_functions_are_refused_with_a_way_out():
-    with pytest.raises(RuntimeError, match=r"Methods on autograd functions are all static"):
-        Cube()
+    with pytest.warns(DeprecationWarning, match=r"Methods on autograd functions are all static"):
+        made = Cube()
+    with pytest.raises(RuntimeError, match=r"Please use new-style autograd function with static forward method"):
+        made(torch.ones(1))
+
+
+def test_a_view_that_a_function_returns_may_not_be_changed():
+    class Row(Function):
+        @staticmethod
+        def forward(ctx, x, count):
+            rows = tuple(x[k] for k in range(count))
+            return rows[0] if count == 1 else rows
+
+        @staticmethod
+        def backward(ctx, *grads):
+            return torch.ones(3, 2), None
+
+    x = torch.ones(3, 2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="(?s)is a view and is being modified inplace.*inside a custom Function"):
+        Row.apply(x, 1).mul_(2)
+    with pytest.raises(RuntimeError, match="output of a function that returns multiple views"):
+        Row.apply(x, 2)[1].mul_(2)
+    kept = Row.apply(x, 1)
+    with torch.no_grad():
+        kept.mul_(2)
+    assert x[0].tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence", "function"),
+    [
+        (RuntimeError, "expected Variable or None (got str)", lambda ctx, x: x * 2),
+        (TypeError, "save_for_backward can only save variables, but argument 1 is of type str",
+         lambda ctx, x: ctx.save_for_backward(x, "x")),
+        (RuntimeError, "a leaf Variable that requires grad has been used in an in-place operation.",
+         lambda ctx, x: (ctx.mark_dirty(x), x)[1]),
+    ],
+)  # fmt: skip
+def test_slips_are_told_as_torch_does(error, sentence, function):
+    class Slip(Function):
+        forward = staticmethod(function)
+        backward = staticmethod(lambda ctx, grad: "a gradient")
+
+    with pytest.raises(error, match=f"^{re.escape(sentence)}"):
+        Slip.apply(torch.ones(2, requires_grad=True)).sum().backward()

@@ -118,3 +118,21 @@ class TestThreads:
 
         Where.apply(torch.ones(100_000, requires_grad=True)).sum().backward()
         assert found == [threading.get_ident()]
+
+
+class TestNodes:
+    def test_a_node_is_one_object(self):
+        x = leaf(1.0)
+        y = x * 2
+        node = y.grad_fn
+        assert node is y.grad_fn and node is (y + 1).grad_fn.next_functions[0][0]
+        assert node.next_functions[0][0] is (x + 1).grad_fn.next_functions[0][0]
+
+    def test_a_node_prints_its_class(self):
+        node = (leaf(1.0) * 2).grad_fn.next_functions[0][0]
+        assert node.name() == "torch::autograd::AccumulateGrad"
+        assert repr(node).startswith("<AccumulateGrad object at 0x")
+
+    def test_names_that_follow_no_rule(self):
+        assert torch.log1p(leaf(1.0)).grad_fn.name() == "Log1PBackward0"
+        assert torch.tensor([1j], requires_grad=True).conj().grad_fn.name() == "ConjBackward0"

@@ -104,6 +104,22 @@ def test_refusals():
     assert future.wait() is future.value() is True
 
 
+def test_a_task_may_replace_what_its_waiter_would_read():
+    """Whoever replaces a tensor's memory waits until nobody computes: a thread that only waits does not count."""
+    x = torch.zeros(3)
+
+    def replace():
+        for _ in range(20):
+            x.data = torch.ones(3)
+            x.resize_(5).resize_(3)
+        return x.sum().item()
+
+    other = threading.Thread(target=lambda: torch.rand(2_000_000).exp().sum())
+    other.start()
+    assert torch.jit.wait(torch.jit.fork(replace)) == 3
+    other.join()
+
+
 def test_circles_are_errors():
     known = threading.Event()
     futures = []

@@ -92,7 +92,7 @@ class TestQueue:
         start = time.monotonic()
         with pytest.raises(Full):
             queue.put(3, timeout=0.1)
-        assert 0.09 < time.monotonic() - start < 2
+        assert time.monotonic() - start > 0.09
         assert queue.get() == 1
         queue.put(3)
         assert [queue.get(), queue.get()] == [2, 3] and not queue.full()
@@ -104,7 +104,7 @@ class TestQueue:
         start = time.monotonic()
         with pytest.raises(Empty):
             queue.get(timeout=0.1)
-        assert 0.09 < time.monotonic() - start < 2
+        assert time.monotonic() - start > 0.09
         assert queue.empty()
 
     def test_closed(self):

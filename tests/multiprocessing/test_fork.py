@@ -3,6 +3,8 @@
 import os
 import select
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -100,3 +102,48 @@ def test_while_other_threads_are_busy(business, threads, thorough):
         stop.set()
         for other in others:
             other.join()
+
+
+def test_a_generator_that_another_thread_draws_from(thorough):
+    generator, stop = torch.Generator(), threading.Event()
+
+    def draw():
+        while not stop.is_set():
+            torch.randn(300_000, generator=generator)
+
+    other = threading.Thread(target=draw)
+    other.start()
+    try:
+        for _ in range(200 if thorough else 20):
+            assert fork(lambda: torch.rand(3, generator=generator)) == 0
+    finally:
+        stop.set()
+        other.join()
+
+
+FIRST_STEPS = """
+import os, signal, threading
+import rushlight as torch
+
+shared = torch.ones(200, 200, requires_grad=True)
+
+def work():
+    (shared * torch.rand(200, 200)).exp().sum().backward()
+
+other = threading.Thread(target=work)
+other.start()
+child = os.fork()
+if child == 0:
+    signal.alarm(10)
+    shared.grad = None
+    work()
+    os._exit(0)
+other.join()
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_while_another_thread_takes_every_lock_for_the_first_time(thorough):
+    """Fresh processes, in which no lock is known to the registry when the fork begins."""
+    for _ in range(200 if thorough else 10):
+        subprocess.run([sys.executable, "-c", FIRST_STEPS], timeout=60, check=True)

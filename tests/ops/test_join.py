@@ -143,7 +143,7 @@ def test_slots():
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.float32, torch.float64, torch.complex128])
-@pytest.mark.parametrize("shape", [(33, 70), (64, 64), (3, 40, 50), (7, 9)], ids=str)
+@pytest.mark.parametrize("shape", [(33, 70), (64, 64), (3, 40, 50), (7, 9), (130, 300)], ids=str)
 def test_transposed_copies(dtype, shape):
     array = (np.arange(int(np.prod(shape))) % 200).reshape(shape)
     tensor = torch.from_numpy(array).to(dtype)

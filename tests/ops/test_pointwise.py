@@ -124,6 +124,40 @@ def test_results_in_place():
     assert kept is y and y.tolist() == [1.0, 9.0, 25.0]
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(8, 8), (33, 70), (3, 100, 41), (2, 65, 3, 40)], ids=str)
+def test_operands_that_lie_across(dtype, shape):
+    array = (np.arange(int(np.prod(shape))) % 100).reshape(shape)
+    own, across = torch.from_numpy(array).to(dtype), torch.from_numpy(array.swapaxes(-1, -2).copy()).to(dtype)
+    across = across.transpose(-1, -2)
+    assert (own + across).tolist() == (2 * array).tolist()
+    assert (
+        torch.where(across > 50, across, own[..., :1]).tolist() == np.where(array > 50, array, array[..., :1]).tolist()
+    )
+    assert (
+        across.to(torch.float32).tolist() == array.tolist()
+        and across.to(torch.complex64).real.tolist() == array.tolist()
+    )
+    into = torch.zeros(array.swapaxes(-1, -2).shape, dtype=dtype).transpose(-1, -2)
+    assert torch.add(own, own, out=into).tolist() == (2 * array).tolist()
+    assert own.flip(-1).add(across).tolist() == (array[..., ::-1] + array).tolist()
+
+
+@pytest.mark.parametrize("name", ["exp", "exp2", "sigmoid", "tanh", "erf", "log"])
+def test_nan_stays_whatever_it_carries(name):
+    bits = np.array([0x7FC00000, 0x7FC000C8, 0x7FC001FF, 0x7FFFFFFF, 0xFFC00001, 0xFFFFFE9C], dtype=np.uint32)
+    assert np.isnan(getattr(torch, name)(torch.from_numpy(bits.view(np.float32))).numpy()).all()
+
+
+@pytest.mark.parametrize("n", [1, 31, 32, 33, 100, 1056])
+def test_every_element_of_a_row_that_fills_no_block(n):
+    array = np.linspace(-3, 3, n, dtype=np.float32)
+    tensor = torch.from_numpy(array.copy())
+    assert (tensor < 1).tolist() == (array < 1).tolist()
+    tensor.mul_(2).add_(tensor)
+    np.testing.assert_array_equal(tensor.numpy(), 4 * array)
+
+
 def test_large_results_are_whole():
     x = torch.arange(9_000_001, dtype=torch.float32)
     total = x + x

@@ -3,7 +3,7 @@
 import collections
 
 import rushlight as torch
-from rushlight._utils import _rebuild_parameter, _rebuild_parameter_with_state, set_state
+from rushlight._utils import _rebuild_parameter, _rebuild_parameter_with_state, set_state, view_of
 
 from .storages import STORAGE_DTYPES, StorageClass, TypedStorage
 
@@ -34,9 +34,7 @@ def _view(storage, dtype, offset, size, stride):
     dtype = dtype or storage.dtype
     untyped = storage.untyped_storage
     _check_extent(untyped.nbytes(), dtype, offset, size, stride)
-    if untyped.device.type == "meta":
-        return torch.empty_strided(tuple(size), tuple(stride), dtype=dtype, device="meta")
-    return torch.empty(0, dtype=dtype, device=untyped.device).set_(untyped, offset, tuple(size), tuple(stride))
+    return view_of(untyped, dtype, offset, tuple(size), tuple(stride))
 
 
 def _check_extent(available: int, dtype, offset, size, stride) -> None:

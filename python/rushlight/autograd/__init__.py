@@ -59,12 +59,12 @@ _LAZY = {
 if not TYPE_CHECKING:
 
     def __getattr__(name):
-        import importlib
+        from rushlight._loading import load
 
         if name not in _LAZY:
             raise AttributeError(f"module 'torch.autograd' has no attribute '{name}'")
         module, attribute = _LAZY[name]
-        found = importlib.import_module(module)
+        found = load(module)
         value = found if attribute is None else getattr(found, attribute)
         globals()[name] = value
         return value
@@ -75,26 +75,15 @@ def _sequence(value: Any) -> tuple[Any, ...]:
 
 
 def _weights(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
-    """The gradients to start from, one for each output, checked as torch does."""
+    """The gradients to start from, one for each output; the engine checks their shapes and dtypes."""
     if grads is None:
         return (None,) * len(outputs)
     grads = _sequence(grads)
     if len(grads) != len(outputs):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")
-    for place, (output, grad) in enumerate(zip(outputs, grads)):
-        if grad is None:
-            continue
-        if not isinstance(grad, _C.Tensor):
+    for grad in grads:
+        if grad is not None and not isinstance(grad, _C.Tensor):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
-        if output.shape != grad.shape:
-            raise RuntimeError(
-                f"Mismatch in shape: grad_output[{place}] has a shape of {grad.shape} and output[{place}] has a shape of {output.shape}."
-            )
-        if output.dtype.is_complex != grad.dtype.is_complex:
-            raise RuntimeError(
-                "For complex Tensors, both grad_output and output are required to have the same dtype."
-                f" Mismatch in dtype: grad_output[{place}] has a dtype of {grad.dtype} and output[{place}] has a dtype of {output.dtype}."
-            )
     return grads
 
 
@@ -127,8 +116,13 @@ def backward(
         grad_tensors = grad_variables
     if inputs is not None:
         inputs = _sequence(inputs)
-        if not inputs:
-            raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    if create_graph:
+        import warnings
+
+        warnings.warn(
+            "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters to None after use to break the cycle and avoid the leak.",
+            stacklevel=3,
+        )
     outputs = _sequence(tensors)
     keep = create_graph if retain_graph is None else retain_graph
     _C._backward(outputs, _weights(outputs, grad_tensors), keep, create_graph, inputs)

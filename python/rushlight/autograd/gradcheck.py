@@ -142,7 +142,7 @@ def _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, chec
     wanted = [k for k, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.requires_grad]
     if not wanted:
         raise ValueError(
-            "gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True."
+            "gradcheck expects at least one input tensor to require gradient, but none of them have requires_grad=True."
         )
     for k in wanted:
         x = inputs[k]

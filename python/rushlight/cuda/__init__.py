@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _NO_DRIVER = (
     "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver from "
-    "http://www.nvidia.com/Download/index.aspx"
+    "http://www.nvidia.com/Download/index.aspx\n  rushlight computes on the CPU so far, whatever cards there are: device='cpu'."
 )
 
 

@@ -8,6 +8,7 @@ but their sender must live until the object has been received.
 from multiprocessing import reduction
 
 import rushlight as torch
+from rushlight._utils import view_of
 
 from .parcel import receive_storage, send_storage
 
@@ -41,8 +42,7 @@ def reduce_tensor(tensor):
 
 
 def rebuild_tensor(storage, layout, leaf):
-    dtype, offset, size, stride = layout
-    return _as_leaf(torch.empty(0, dtype=dtype).set_(storage, offset, size, stride), leaf)
+    return _as_leaf(view_of(storage, *layout), leaf)
 
 
 def rebuild_meta_tensor(layout, leaf):

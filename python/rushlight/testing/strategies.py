@@ -7,7 +7,7 @@ This is the only part of rushlight that imports hypothesis and NumPy, and nothin
 import numpy as np
 from hypothesis import strategies as st
 
-__all__ = ["LAYOUTS", "arrays", "broadcastable_shapes", "dtypes", "shapes", "unbroadcastable_shapes"]
+__all__ = ["LAYOUTS", "arrays", "broadcastable_shapes", "dtypes", "operands", "shapes", "unbroadcastable_shapes"]
 
 _KINDS = {
     "bool": ("bool",),
@@ -65,6 +65,14 @@ def unbroadcastable_shapes(draw, max_rank=4, max_side=4):
 def arrays(draw, shape, dtype, layout=None):
     """An array of small values with the given shape and a layout of `LAYOUTS`, drawn unless told."""
     return np.asarray(_lay_out(draw, tuple(shape), np.dtype(dtype), layout or draw(st.sampled_from(LAYOUTS))))
+
+
+@st.composite
+def operands(draw, *kinds, count=2, dtype=None):
+    """A list of arrays that broadcast, of one dtype (drawn from ``kinds`` unless given), each with a layout of its own."""
+    drawn, _ = draw(broadcastable_shapes(count))
+    dtype = dtype or draw(dtypes(*kinds))
+    return [draw(arrays(shape, dtype)) for shape in drawn]
 
 
 def _lay_out(draw, shape, dtype, layout):

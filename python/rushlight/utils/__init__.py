@@ -1,6 +1,6 @@
 """`torch.utils`: tools around tensors. Every submodule loads on first use."""
 
-import importlib
+from rushlight._loading import load as _load
 
 _SUBMODULES = ("backcompat", "data", "dlpack", "hooks")
 
@@ -15,7 +15,7 @@ else:
 
     def __getattr__(name):
         if name in _SUBMODULES:
-            return importlib.import_module(f"{__name__}.{name}")
+            return _load(f"{__name__}.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -448,6 +448,11 @@ thread_local! {
     static CALLBACKS: RefCell<Vec<Vec<Callback>>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Whether this thread is inside a walk.
+pub fn walking() -> bool {
+    CALLBACKS.with_borrow(|walks| !walks.is_empty())
+}
+
 /// Runs `callback` when the current walk has ended.
 pub fn queue_callback(callback: Callback) -> Result<()> {
     CALLBACKS.with_borrow_mut(|walks| match walks.last_mut() {

@@ -1,8 +1,9 @@
 //! A tensor's part in the graph: whether it requires gradients, which node made it, and its gradient.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
+use once_cell::race::OnceBox;
 use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
@@ -23,7 +24,7 @@ pub(crate) struct Extra {
     /// Weak, because the accumulator owns its tensor.
     accumulator: Slot<Weak<Node<AccumulateGrad>>>,
     /// The accumulator's hooks, kept here because it lives only as long as a graph that leads to it.
-    hooks: OnceLock<Arc<NodeHooks>>,
+    hooks: OnceBox<Arc<NodeHooks>>,
     pub(crate) after_accumulate: HookList<AfterAccumulate>,
 }
 
@@ -280,7 +281,7 @@ impl Tensor {
         };
         let hooks = edge.node().hooks();
         if !self.flag(HISTORY) {
-            let _ = self.extra().hooks.set(hooks.clone());
+            let _ = self.extra().hooks.set(Box::new(hooks.clone()));
         }
         Ok(hooks.add_tensor_hook(edge.output, hook))
     }

@@ -2,8 +2,9 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
+use once_cell::race::OnceBox;
 use rushlight_core::layout::{Dims, copied};
 use rushlight_core::{DType, Device, Result};
 use smallvec::SmallVec;
@@ -57,7 +58,7 @@ pub struct Node<F: ?Sized = dyn Backward> {
     outputs: SmallVec<[OutputMeta; 1]>,
     sequence: u64,
     origin: Origin,
-    hooks: OnceLock<Arc<NodeHooks>>,
+    hooks: OnceBox<Arc<NodeHooks>>,
     function: F,
 }
 
@@ -98,7 +99,7 @@ impl<F: Backward> Node<F> {
     pub fn new(function: F, edges: Edges, outputs: SmallVec<[OutputMeta; 1]>) -> Arc<Node<F>> {
         let sequence = SEQUENCE.get();
         SEQUENCE.set(sequence + 1);
-        Arc::new(Node { edges, outputs, sequence, origin: Origin::here(), hooks: OnceLock::new(), function })
+        Arc::new(Node { edges, outputs, sequence, origin: Origin::here(), hooks: OnceBox::new(), function })
     }
 
     /// A node without inputs, which runs before all others that are ready.
@@ -108,7 +109,7 @@ impl<F: Backward> Node<F> {
             outputs: SmallVec::from_buf([output]),
             sequence: u64::MAX,
             origin: Origin::default(),
-            hooks: hooks.map(OnceLock::from).unwrap_or_default(),
+            hooks: hooks.map(|hooks| OnceBox::with_value(Box::new(hooks))).unwrap_or_default(),
             function,
         })
     }
@@ -143,7 +144,7 @@ impl<F: Backward + ?Sized> Node<F> {
     }
 
     pub fn hooks(&self) -> &Arc<NodeHooks> {
-        self.hooks.get_or_init(Arc::default)
+        self.hooks.get_or_init(Box::default)
     }
 
     pub(crate) fn existing_hooks(&self) -> Option<&NodeHooks> {

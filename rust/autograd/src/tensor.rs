@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use once_cell::race::OnceBox;
 use rushlight_core::counted::{Counted, WeakCounted};
 use rushlight_core::layout::{Dims, Shape};
 use rushlight_core::{DType, Device, Error, Layout, Result, Storage};
@@ -46,7 +47,7 @@ pub(crate) struct Body {
     /// Unused in a view, whose base counts.
     version: Counter,
     view: Option<View>,
-    pub(crate) extra: OnceLock<Box<Extra>>,
+    pub(crate) extra: OnceBox<Extra>,
     /// The tensor's Python object: borrowed, unless `owns_python`.
     python: AtomicPtr<c_void>,
     owns_python: AtomicBool,
@@ -101,7 +102,7 @@ impl Tensor {
             history: Slot::new(None),
             version,
             view,
-            extra: OnceLock::new(),
+            extra: OnceBox::new(),
             python: AtomicPtr::new(std::ptr::null_mut()),
             owns_python: AtomicBool::new(false),
         }))
@@ -270,10 +271,6 @@ impl Tensor {
     /// The tensor that this one is a view of.
     pub fn base(&self) -> Option<&Tensor> {
         self.view_info().map(|view| &view.base)
-    }
-
-    pub fn view_kind(&self) -> Option<ViewKind> {
-        self.view_info().map(View::kind)
     }
 
     pub fn set_view_kind(&self, kind: ViewKind) {

@@ -25,6 +25,7 @@ impl Version {
 
     #[inline]
     pub fn bump(&self) {
+        // Two changes at once may exchange their places; the count misses neither.
         let version = self.count.fetch_add(1, Relaxed).wrapping_add(1);
         self.origins[version as usize % REMEMBERED].store(Origin::here().pack(), Relaxed);
     }

@@ -31,6 +31,32 @@ pub fn broadcast_all<'a>(shapes: impl IntoIterator<Item = &'a [isize]>) -> Resul
     Ok(sizes)
 }
 
+/// How two shapes meet.
+pub struct Meeting {
+    /// Each is stretched along some dimension.
+    pub both_stretch: bool,
+    /// One has dimensions that the other has not.
+    pub implied: bool,
+    /// The last dimension that is stretched, counted from the left of the longer shape.
+    pub axis: usize,
+}
+
+/// How two shapes meet that broadcast.
+pub fn meeting_of(a: &[isize], b: &[isize]) -> Meeting {
+    let rank = a.len().max(b.len());
+    let size = |shape: &[isize], axis: usize| {
+        if axis + shape.len() < rank { 1 } else { shape[axis + shape.len() - rank] }
+    };
+    let stretched =
+        |own: &[isize], other: &[isize]| (0..rank).rev().find(|&axis| size(own, axis) == 1 && size(other, axis) != 1);
+    let (first, second) = (stretched(a, b), stretched(b, a));
+    Meeting {
+        both_stretch: first.is_some() && second.is_some(),
+        implied: a.len() != b.len(),
+        axis: first.max(second).unwrap_or(0),
+    }
+}
+
 #[cold]
 fn mismatch(a: &[isize], b: &[isize], axis: usize) -> Error {
     let rank = a.len().max(b.len());
@@ -106,6 +132,20 @@ mod tests {
         assert_eq!(broadcast(&[1], &[0]).unwrap().as_slice(), [0]);
         assert_eq!(broadcast(&[], &[2, 2]).unwrap().as_slice(), [2, 2]);
         assert_eq!(broadcast(&[5, 1, 4, 1], &[3, 1, 1]).unwrap().as_slice(), [5, 3, 4, 1]);
+    }
+
+    #[test]
+    fn how_shapes_meet() {
+        let facts = |a: &[isize], b: &[isize]| {
+            let meeting = meeting_of(a, b);
+            (meeting.both_stretch, meeting.implied, meeting.axis)
+        };
+        assert_eq!(facts(&[4, 1], &[4]), (true, true, 1));
+        assert_eq!(facts(&[4, 1], &[1, 4]), (true, false, 1));
+        assert_eq!(facts(&[3, 4], &[4]), (false, true, 0));
+        assert_eq!(facts(&[3, 4], &[]), (false, true, 1));
+        assert_eq!(facts(&[1, 4], &[4]), (false, true, 0));
+        assert_eq!(facts(&[2, 1, 5], &[3, 1]), (true, true, 2));
     }
 
     #[test]

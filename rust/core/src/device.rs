@@ -29,6 +29,7 @@ impl Device {
             "cpu" => Device::Cpu,
             "cuda" => Device::Cuda(index.unwrap_or(0)),
             "meta" => Device::Meta,
+            "" => return Err(Error::runtime("Device string must not be empty")),
             _ => {
                 return Err(Error::runtime(format!(
                     "Expected one of cpu, cuda, ipu, xpu, mkldnn, opengl, opencl, ideep, hip, ve, fpga, maia, xla, lazy, vulkan, mps, meta, hpu, mtia, privateuseone device type at start of device string: {kind}"

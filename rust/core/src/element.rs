@@ -106,13 +106,17 @@ macro_rules! cast_floats_to_integers {
         impl Cast<i32> for $from {
             #[inline(always)]
             fn cast(self) -> i32 {
-                if (-2147483648.0..2147483648.0).contains(&self) { self as i32 } else { i32::MIN }
+                let inside = if (-2147483648.0..2147483648.0).contains(&self) { self } else { -2147483648.0 };
+                // SAFETY: it lies in the range, its own bounds included; NaN does not.
+                unsafe { inside.to_int_unchecked() }
             }
         }
         impl Cast<i64> for $from {
             #[inline(always)]
             fn cast(self) -> i64 {
-                if (-9223372036854775808.0..9223372036854775808.0).contains(&self) { self as i64 } else { i64::MIN }
+                let inside = if (-9223372036854775808.0..9223372036854775808.0).contains(&self) { self } else { -9223372036854775808.0 };
+                // SAFETY: as above.
+                unsafe { inside.to_int_unchecked() }
             }
         }
         impl Cast<u64> for $from {

@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::layout::Dims;
 
@@ -23,9 +24,14 @@ pub enum Class {
     LinAlg,
 }
 
+/// An exception of the host language.
+pub type Foreign = Arc<dyn Any + Send + Sync>;
+
 /// An error with the facts that its message needs. Built in steps: `Error::runtime(..).shapes(..).axis(..).hint(..)`.
+#[derive(Clone)]
 pub struct Error(Box<Facts>);
 
+#[derive(Clone)]
 struct Facts {
     class: Class,
     sentence: String,
@@ -34,7 +40,7 @@ struct Facts {
     axis: Option<usize>,
     hint: Option<String>,
     /// An exception of the host language on its way through the engine, carried unchanged.
-    foreign: Option<Box<dyn Any + Send + Sync>>,
+    foreign: Option<Foreign>,
 }
 
 impl Error {
@@ -71,7 +77,7 @@ impl Error {
     }
 
     /// Wraps an exception of the host language, to be raised again as it is.
-    pub fn foreign(exception: Box<dyn Any + Send + Sync>) -> Self {
+    pub fn foreign(exception: Foreign) -> Self {
         let mut error = Error::runtime("an exception passed through the engine");
         error.0.foreign = Some(exception);
         error
@@ -110,7 +116,7 @@ impl Error {
         &self.0.sentence
     }
 
-    pub fn take_foreign(&mut self) -> Option<Box<dyn Any + Send + Sync>> {
+    pub fn take_foreign(&mut self) -> Option<Foreign> {
         self.0.foreign.take()
     }
 }

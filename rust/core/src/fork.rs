@@ -1,7 +1,8 @@
 //! The fork registry: every process-wide lock of rushlight is taken before `fork` and released on both sides.
 //!
 //! A thread that holds a lock does not exist in the child, so an unregistered lock could stay closed there for ever.
-//! `prepare` takes the registered locks in the order of their rank, parent and child release them in reverse.
+//! `prepare` takes the registered locks in the order of their rank, and the registry's own last, since whoever holds a lock
+//! may still enrol another; parent and child release them in reverse.
 //! Hooks that must rebuild something in the child (the thread pool forgets its dead workers) run after the release.
 
 use std::cell::UnsafeCell;
@@ -22,6 +23,7 @@ pub enum Rank {
     FreeList = 7,
 }
 
+#[derive(Clone)]
 struct Entry {
     rank: Rank,
     name: &'static str,
@@ -75,8 +77,7 @@ impl ChildHook {
 
 /// The names of the registered locks, in the order in which `prepare` takes them.
 pub fn registered() -> Vec<&'static str> {
-    let entries = ENTRIES.lock().unwrap_or_else(PoisonError::into_inner);
-    entries.iter().map(|entry| entry.name).collect()
+    entries().iter().map(|entry| entry.name).collect()
 }
 
 /// A process-wide lock that is closed over `fork`. Declare it as a `static`; it registers itself on first use.
@@ -117,7 +118,7 @@ impl<T: Send + 'static> ForkMutex<T> {
     #[cold]
     fn enrol(&'static self) {
         install();
-        let mut entries = ENTRIES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = entries();
         if !self.enrolled.swap(true, Ordering::AcqRel) {
             entries.push(Entry { rank: self.rank, name: self.name, lock: self });
             entries.sort_by_key(|entry| entry.rank);
@@ -176,23 +177,39 @@ unsafe impl Sync for Slot {}
 static OPEN: Slot = Slot(UnsafeCell::new(None));
 
 extern "C" fn prepare() {
-    let entries = ENTRIES.lock().unwrap_or_else(PoisonError::into_inner);
-    let hooks = CHILD_HOOKS.lock().unwrap_or_else(PoisonError::into_inner);
-    for entry in entries.iter() {
-        entry.lock.acquire();
+    loop {
+        let known = entries().clone();
+        known.iter().for_each(|entry| entry.lock.acquire());
+        let entries = entries();
+        if entries.len() == known.len() {
+            let hooks = CHILD_HOOKS.lock().unwrap_or_else(PoisonError::into_inner);
+            // SAFETY: see `Slot`.
+            unsafe { *OPEN.0.get() = Some((entries, hooks)) };
+            return;
+        }
+        // A lock was enrolled meanwhile: it has its place in the order, so all of them again.
+        drop(entries);
+        open(&known);
     }
-    // SAFETY: see `Slot`.
-    unsafe { *OPEN.0.get() = Some((entries, hooks)) };
+}
+
+fn entries() -> MutexGuard<'static, Vec<Entry>> {
+    ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Opens locks that `prepare` closed on this thread.
+fn open(entries: &[Entry]) {
+    for entry in entries.iter().rev() {
+        // SAFETY: by the caller's word.
+        unsafe { entry.lock.release() };
+    }
 }
 
 /// Opens every lock again and returns the hooks that the child runs.
 fn release() -> Vec<fn()> {
     // SAFETY: see `Slot`; `prepare` filled it on this very thread.
     let Some((entries, hooks)) = (unsafe { (*OPEN.0.get()).take() }) else { return Vec::new() };
-    for entry in entries.iter().rev() {
-        // SAFETY: `prepare` acquired each of them on this thread.
-        unsafe { entry.lock.release() };
-    }
+    open(&entries);
     hooks.clone()
 }
 

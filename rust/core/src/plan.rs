@@ -88,6 +88,27 @@ impl<const N: usize> Plan<N> {
         self.strides.first().copied().unwrap_or([0; N])
     }
 
+    /// The outer dimension along which an operand's elements of `width` bytes stand side by side, if there is one.
+    pub fn across(&self, operand: usize, width: usize) -> Option<usize> {
+        (1..self.sizes.len()).find(|&dim| self.strides[dim][operand] == width as isize)
+    }
+
+    pub fn size(&self, dim: usize) -> usize {
+        self.sizes[dim]
+    }
+
+    pub fn strides(&self, dim: usize) -> [isize; N] {
+        self.strides[dim]
+    }
+
+    /// The walk over all dimensions but that of the runs and one more.
+    pub fn around(&self, dim: usize) -> Plan<N> {
+        let kept = |d: &usize| *d != 0 && *d != dim;
+        let sizes: SmallVec<_> = (0..self.sizes.len()).filter(kept).map(|d| self.sizes[d]).collect();
+        let strides = (0..self.sizes.len()).filter(kept).map(|d| self.strides[d]).collect();
+        Plan { numel: sizes.iter().product(), sizes, strides, bases: self.bases }
+    }
+
     /// The byte offsets of the first element.
     pub fn bases(&self) -> [isize; N] {
         self.bases
@@ -198,6 +219,16 @@ mod tests {
             expected.sort_unstable();
             assert_eq!(seen, expected);
         }
+    }
+
+    #[test]
+    fn a_transposed_operand_runs_across() {
+        let (wide, tall) = (Layout::contiguous(&[5, 3, 4]), Layout::contiguous(&[5, 4, 3]).permute(&[0, 2, 1]));
+        let plan = Plan::new([&wide, &tall], [8, 4]);
+        assert_eq!((plan.across(0, 8), plan.across(1, 4)), (None, Some(1)));
+        assert_eq!((plan.size(1), plan.strides(1)), (3, [32, 4]));
+        let around = plan.around(1);
+        assert_eq!((around.numel(), around.inner(), around.inner_strides()), (5, 5, [96, 48]));
     }
 
     #[test]

@@ -197,6 +197,7 @@ impl Cell {
             // SAFETY: the list was taken whole, so it is this thread's alone.
             unsafe { self.free_list(list) };
         } else {
+            // If the last one leaves just now it finds no list; then the next one to leave frees it, or the storage's end.
             // SAFETY: the list is this thread's alone until it is put back.
             unsafe { self.retire_list(list) };
         }
@@ -285,7 +286,8 @@ impl Storage {
             Device::Cpu => Storage::heap(bytes),
             Device::Cuda(_) => Err(Error::runtime(
                 "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver from http://www.nvidia.com/Download/index.aspx",
-            )),
+            )
+            .hint("rushlight computes on the CPU so far, whatever cards there are: device='cpu'.")),
         }
     }
 

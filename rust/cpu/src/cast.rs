@@ -7,15 +7,18 @@ use half::{bf16, f16};
 use num_complex::Complex;
 use rushlight_core::dtype::Cast;
 use rushlight_core::{Bool, DType};
+use rushlight_simd::multiversion;
 
 /// Converts `n` contiguous elements.
 pub type Convert = unsafe fn(to: *mut u8, from: *const u8, n: usize);
 
-unsafe fn convert<F: Copy + Cast<T>, T>(to: *mut u8, from: *const u8, n: usize) {
-    let (to, from) = (to.cast::<T>(), from.cast::<F>());
-    for i in 0..n {
-        // SAFETY: the caller gives `n` elements on both sides; foreign memory may be unaligned to its type.
-        unsafe { to.add(i).write(from.add(i).read().cast()) };
+multiversion! {
+    unsafe fn convert<S, T: Sized, F: Cast<T>>(to: *mut u8, from: *const u8, n: usize) {
+        let (to, from) = (to.cast::<T>(), from.cast::<F>());
+        for i in 0..n {
+            // SAFETY: the caller gives `n` elements on both sides; foreign memory may be unaligned to its type.
+            unsafe { to.add(i).write_unaligned(from.add(i).read_unaligned().cast()) };
+        }
     }
 }
 
@@ -27,7 +30,7 @@ macro_rules! converters {
         match $from { $(DType::$name => converters!(@to $to; $type; $all),)* }
     };
     (@to $to:expr; $source:ty; [$($name:ident: $type:ty),*]) => {
-        match $to { $(DType::$name => convert::<$source, $type> as Convert,)* }
+        match $to { $(DType::$name => convert::<$type, $source> as Convert,)* }
     };
 }
 
@@ -64,28 +67,6 @@ pub fn converter(from: DType, to: DType) -> Convert {
 /// # Safety
 /// Both sides hold `n` elements at these strides.
 pub unsafe fn move_strided(to: *mut u8, to_step: isize, from: *const u8, from_step: isize, n: usize, width: usize) {
-    #[inline(always)]
-    unsafe fn each<T: Copy>(to: *mut u8, to_step: isize, from: *const u8, from_step: isize, n: usize) {
-        let size = size_of::<T>() as isize;
-        // SAFETY: by the caller's word; unaligned because foreign memory may be.
-        unsafe {
-            if from_step == 0 {
-                let value = from.cast::<T>().read_unaligned();
-                for i in 0..n as isize {
-                    to.offset(i * to_step).cast::<T>().write_unaligned(value);
-                }
-            } else if to_step == size {
-                for i in 0..n as isize {
-                    to.cast::<T>().offset(i).write_unaligned(from.offset(i * from_step).cast::<T>().read_unaligned());
-                }
-            } else {
-                for i in 0..n as isize {
-                    let value = from.offset(i * from_step).cast::<T>().read_unaligned();
-                    to.offset(i * to_step).cast::<T>().write_unaligned(value);
-                }
-            }
-        }
-    }
     // SAFETY: by the caller's word.
     unsafe {
         if to_step == width as isize && from_step == width as isize {
@@ -93,11 +74,37 @@ pub unsafe fn move_strided(to: *mut u8, to_step: isize, from: *const u8, from_st
             return;
         }
         match width {
-            1 => each::<u8>(to, to_step, from, from_step, n),
-            2 => each::<u16>(to, to_step, from, from_step, n),
-            4 => each::<u32>(to, to_step, from, from_step, n),
-            8 => each::<u64>(to, to_step, from, from_step, n),
-            _ => each::<u128>(to, to_step, from, from_step, n),
+            1 => step::<u8>(to, to_step, from, from_step, n),
+            2 => step::<u16>(to, to_step, from, from_step, n),
+            4 => step::<u32>(to, to_step, from, from_step, n),
+            8 => step::<u64>(to, to_step, from, from_step, n),
+            _ => step::<u128>(to, to_step, from, from_step, n),
+        }
+    }
+}
+
+multiversion! {
+    /// What repeats and what runs backwards have loops of their own, which go register by register.
+    unsafe fn step<S, T: Copy>(to: *mut u8, to_step: isize, from: *const u8, from_step: isize, n: usize) {
+        let size = size_of::<T>() as isize;
+        let (target, source) = (to.cast::<T>(), from.cast::<T>());
+        // SAFETY: by the caller's word; unaligned because foreign memory may be.
+        unsafe {
+            if to_step == size && from_step == 0 {
+                let value = source.read_unaligned();
+                for i in 0..n {
+                    target.add(i).write_unaligned(value);
+                }
+            } else if to_step == size && from_step == -size {
+                for i in 0..n {
+                    target.add(i).write_unaligned(source.sub(i).read_unaligned());
+                }
+            } else {
+                for i in 0..n as isize {
+                    let value = from.offset(i * from_step).cast::<T>().read_unaligned();
+                    to.offset(i * to_step).cast::<T>().write_unaligned(value);
+                }
+            }
         }
     }
 }

@@ -5,10 +5,9 @@ use rushlight_core::{DType, Layout, Scalar};
 
 use crate::cast::converter;
 use crate::merge::{Merge, Merger};
-use crate::pointwise::{GRAIN, Lane, Tile, run};
-
-/// A block of a transposition: so many rows and columns, of which both sides stay in the first-level cache.
-const BLOCK: usize = 32;
+use crate::pointwise::{GRAIN, Lane, Tile, run, stream};
+use crate::streaming;
+use crate::turn::turn;
 
 /// Overwrites what `target` names in lane 0 with what `source`, of the same sizes, names in lane 1.
 ///
@@ -21,18 +20,26 @@ pub unsafe fn copy(target: &Layout, source: &Layout, lanes: [Lane; 2]) {
     // SAFETY: by the caller's word.
     unsafe {
         if to.dtype == from.dtype
-            && let Some(matrix) = Transposition::find(target, source)
+            && let Some(matrix) = Transposition::find(target, source, dtype.size())
         {
-            matrix.run(to.pointer, from.pointer, dtype.size());
+            matrix.run(to.pointer, from.pointer);
             return;
         }
-        if plan.is_flat() && to.dtype != from.dtype && is_dense(&plan, lanes) {
+        if plan.is_flat() && is_dense(&plan, lanes) {
             let convert = converter(from.dtype, to.dtype);
-            let bases = plan.bases();
+            let (bases, widths) = (plan.bases(), lanes.map(|lane| lane.dtype.size()));
+            let streams = plan.numel() * widths[0] >= streaming::LEAST;
             rushlight_par::parallel_for(plan.numel(), GRAIN, |range| {
                 let (to, from) = (to, from);
                 let at = |lane: Lane, base: isize| lane.pointer.offset(base).add(range.start * lane.dtype.size());
-                convert(at(to, bases[0]), at(from, bases[1]), range.len());
+                let (to, from) = (at(to, bases[0]), at(from, bases[1]));
+                if !streams {
+                    convert(to, from, range.len());
+                } else if widths[0] == widths[1] && lanes[0].dtype == lanes[1].dtype {
+                    streaming::copy(to, from, range.len() * widths[0]);
+                } else {
+                    stream(|to, from, n| convert(to, from[1], n), to, [to, from], widths, range.len());
+                }
             });
             return;
         }
@@ -62,17 +69,26 @@ fn identity(width: usize) -> Tile {
 
 /// Two dimensions of which the target runs along one and the source along the other, inside any others.
 struct Transposition {
-    /// Rows: the dimension along which the source is contiguous.
+    /// Rows of the target: the dimension along which the source is contiguous.
     rows: usize,
     columns: usize,
-    /// Elements from one row of the target to the next, and from one column of the source to the next.
+    /// Bytes from one row of the target to the next, and from one column of the source to the next.
     row_step: isize,
     column_step: isize,
+    width: usize,
     outer: Plan<2>,
 }
 
+/// Bytes of a block that is turned within the first-level cache.
+const BLOCK: usize = 16 << 10;
+
+/// Where a block waits for its way to memory, row by row: rows of a matrix are often as far apart as lines that share one
+/// place in the cache, and would drive each other out element by element.
+#[repr(align(64))]
+struct Block(std::mem::MaybeUninit<[u8; BLOCK]>);
+
 impl Transposition {
-    fn find(target: &Layout, source: &Layout) -> Option<Transposition> {
+    fn find(target: &Layout, source: &Layout, width: usize) -> Option<Transposition> {
         let unit = |layout: &Layout| (0..layout.rank()).find(|&d| layout.sizes[d] > 1 && layout.strides[d] == 1);
         let (column, row) = (unit(target)?, unit(source)?);
         let (rows, columns) = (target.sizes[row] as usize, target.sizes[column] as usize);
@@ -83,77 +99,79 @@ impl Transposition {
             let kept: Vec<usize> = (0..layout.rank()).filter(|&d| d != row && d != column).collect();
             layout.permute(&kept)
         };
-        let outer = Plan::new([&rest(target), &rest(source)], [1, 1]);
-        Some(Transposition { rows, columns, row_step: target.strides[row], column_step: source.strides[column], outer })
+        Some(Transposition {
+            rows,
+            columns,
+            row_step: target.strides[row] * width as isize,
+            column_step: source.strides[column] * width as isize,
+            width,
+            outer: Plan::new([&rest(target), &rest(source)], [width, width]),
+        })
     }
 
     /// # Safety
-    /// The geometry stays within both memories, whose elements have `width` bytes.
-    unsafe fn run(&self, to: *mut u8, from: *const u8, width: usize) {
-        // SAFETY: by the caller's word.
-        unsafe {
-            match width {
-                1 => self.blocks(to.cast::<u8>(), from.cast::<u8>()),
-                2 => self.blocks(to.cast::<u16>(), from.cast::<u16>()),
-                4 => self.blocks(to.cast::<u32>(), from.cast::<u32>()),
-                8 => self.blocks(to.cast::<u64>(), from.cast::<u64>()),
-                _ => self.blocks(to.cast::<u128>(), from.cast::<u128>()),
-            }
-        }
-    }
-
-    unsafe fn blocks<T: Copy>(&self, to: *mut T, from: *const T) {
+    /// The geometry stays within both memories, which do not overlap.
+    unsafe fn run(&self, to: *mut u8, from: *const u8) {
+        // The largest square of a power of two.
+        let side = 1 << ((BLOCK / self.width).ilog2() / 2);
+        let streams = self.outer.numel() * self.rows * self.columns * self.width >= streaming::LEAST;
         let (to, from) = (Address(to), Address(from.cast_mut()));
-        // A task is a band of BLOCK rows of one of the matrices.
-        let bands = self.rows.div_ceil(BLOCK);
-        let grain = (GRAIN / (BLOCK * self.columns).max(1)).max(1);
+        // A task has some columns of a matrix, and all rows: it reads on where it stopped.
+        let bands = self.columns.div_ceil(side);
+        let grain = (GRAIN / (side * self.rows)).max(1);
         rushlight_par::parallel_for(self.outer.numel() * bands, grain, |range| {
             let (to, from) = (&to, &from);
+            let mut block = Block(std::mem::MaybeUninit::uninit());
             for task in range {
-                let (matrix, band) = (task / bands, task % bands);
-                let rows = band * BLOCK..self.rows.min((band + 1) * BLOCK);
+                let (matrix, first) = (task / bands, task % bands * side);
+                let columns = side.min(self.columns - first);
                 self.outer.runs(matrix..matrix + 1, |offsets, _| {
-                    // SAFETY: by the caller's word; each task writes rows of its own.
-                    unsafe { self.band(to.0.offset(offsets[0]), from.0.offset(offsets[1]), rows.clone()) };
+                    for row in (0..self.rows).step_by(side) {
+                        let rows = side.min(self.rows - row);
+                        // SAFETY: by the caller's word; each task writes columns of its own.
+                        unsafe {
+                            let to = to.0.offset(offsets[0] + row as isize * self.row_step).add(first * self.width);
+                            let from =
+                                from.0.offset(offsets[1] + first as isize * self.column_step).add(row * self.width);
+                            self.block(to, from, [rows, columns], streams, &mut block);
+                        }
+                    }
                 });
+            }
+            if streams {
+                streaming::finish();
             }
         });
     }
 
-    /// Some rows of the target, block by block.
-    unsafe fn band<T: Copy>(&self, to: *mut T, from: *const T, rows: std::ops::Range<usize>) {
-        let mut column = 0;
-        while column < self.columns {
-            let width = BLOCK.min(self.columns - column);
-            // SAFETY: by the caller's word.
-            unsafe {
-                if rows.len() == BLOCK && width == BLOCK {
-                    let mut block = [std::mem::MaybeUninit::<T>::uninit(); BLOCK * BLOCK];
-                    let block = block.as_mut_ptr().cast::<T>();
-                    for c in 0..BLOCK {
-                        let source = from.offset((column + c) as isize * self.column_step).add(rows.start);
-                        for r in 0..BLOCK {
-                            block.add(r * BLOCK + c).write(source.add(r).read_unaligned());
-                        }
-                    }
-                    for r in 0..BLOCK {
-                        let target = to.offset((rows.start + r) as isize * self.row_step).add(column);
-                        std::ptr::copy_nonoverlapping(
-                            block.add(r * BLOCK).cast::<u8>(),
-                            target.cast::<u8>(),
-                            BLOCK * size_of::<T>(),
-                        );
-                    }
+    /// One block; the one below is asked for meanwhile.
+    unsafe fn block(
+        &self,
+        to: *mut u8,
+        from: *const u8,
+        [rows, columns]: [usize; 2],
+        streams: bool,
+        block: &mut Block,
+    ) {
+        let block = block.0.as_mut_ptr().cast::<u8>();
+        let step = columns * self.width;
+        for column in 0..columns as isize {
+            let below = from.wrapping_offset(column * self.column_step).wrapping_add(rows * self.width);
+            for line in (0..rows * self.width).step_by(64) {
+                streaming::ask(below.wrapping_add(line));
+            }
+        }
+        // SAFETY: by the caller's word; a block has room for a side squared.
+        unsafe {
+            turn(block, step as isize, from, self.column_step, rows, columns, self.width);
+            for row in 0..rows {
+                let (to, from) = (to.offset(row as isize * self.row_step), block.add(row * step));
+                if streams {
+                    streaming::store(to, from, step);
                 } else {
-                    for r in rows.clone() {
-                        for c in column..column + width {
-                            let value = from.offset(c as isize * self.column_step).add(r).read_unaligned();
-                            to.offset(r as isize * self.row_step).add(c).write_unaligned(value);
-                        }
-                    }
+                    std::ptr::copy_nonoverlapping(from, to, step);
                 }
             }
-            column += width;
         }
     }
 }

@@ -11,6 +11,7 @@ use rushlight_core::plan::Plan;
 use crate::cast::move_strided;
 use crate::merge::{Merger, Places};
 use crate::pointwise::GRAIN;
+use crate::streaming;
 
 /// One index: contiguous integers, the size of the dimension that they index, and its stride in bytes.
 #[derive(Clone, Copy)]
@@ -79,6 +80,10 @@ pub struct Frame {
     pub after: Layout,
 }
 
+/// How many blocks ahead memory is asked for, and how many bytes of one.
+const AHEAD: usize = 4;
+const PREFETCHED: usize = 1 << 10;
+
 /// Fills a row-major result with the blocks that `offsets` name.
 ///
 /// # Safety
@@ -105,8 +110,13 @@ pub unsafe fn get(out: *mut u8, operand: *const u8, frame: &Frame, offsets: &[is
                 if block == 1 {
                     pick(to, base, part, width);
                 } else {
-                    for &offset in part {
+                    for (i, &offset) in part.iter().enumerate() {
                         let from = base.offset(offset);
+                        if let Some(&later) = part.get(i + AHEAD) {
+                            for line in (0..(block * width).min(PREFETCHED)).step_by(64) {
+                                streaming::ask(base.wrapping_offset(later).wrapping_add(line));
+                            }
+                        }
                         if whole {
                             std::ptr::copy_nonoverlapping(from, to, block * width);
                         } else {
@@ -158,8 +168,8 @@ pub unsafe fn put(operand: *mut u8, frame: &Frame, offsets: &[isize], source: &S
     let block = frame.after.numel();
     let plan = Plan::new([&frame.after, &source.frame.after], [width, width]);
     let steps = plan.inner_strides();
-    // Pieces of a block for threads to share: at least a cache line wide.
-    let piece = block.div_ceil(8).next_multiple_of(16).max(16);
+    // Pieces of a block for threads to share, a few cache lines wide: the order at one place does not depend on them.
+    let piece = block.div_ceil(rushlight_par::num_threads()).next_multiple_of(64).max(1);
     let pieces = block.div_ceil(piece).max(1);
     let tasks = frame.before.numel() * pieces;
     let grain = (GRAIN / (offsets.len() * piece.min(block)).max(1)).max(1);

@@ -21,7 +21,9 @@ pub mod order;
 pub mod pointwise;
 pub mod pool;
 pub mod reduce;
+mod streaming;
 pub mod tiles;
+mod turn;
 
 /// What the macros of this crate need to name in other crates.
 #[doc(hidden)]

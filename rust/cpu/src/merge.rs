@@ -1,6 +1,7 @@
 //! How a new element meets the one that stands at its place: it replaces it, or the two become one.
 
 use rushlight_core::{Bool, DType, dispatch};
+use rushlight_simd::multiversion;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Merge {
@@ -66,12 +67,25 @@ fn make<T: Copy, M: Rule<T>>() -> Merger {
 }
 
 unsafe fn run<T: Copy, M: Rule<T>>(to: *mut u8, to_step: isize, from: *const u8, from_step: isize, n: usize) {
+    if [to_step, from_step] == [size_of::<T>() as isize; 2] {
+        // SAFETY: by the caller's word.
+        return unsafe { adjacent::<T, M>(to.cast(), from.cast(), n) };
+    }
     for i in 0..n as isize {
         // SAFETY: the caller gives `n` elements at these strides; foreign memory may be unaligned.
         unsafe {
             let place = to.offset(i * to_step).cast::<T>();
             let value = from.offset(i * from_step).cast::<T>().read_unaligned();
             place.write_unaligned(M::merge(place, value));
+        }
+    }
+}
+
+multiversion! {
+    unsafe fn adjacent<S, T: Copy, M: Rule<T>>(to: *mut T, from: *const T, n: usize) {
+        for i in 0..n {
+            // SAFETY: the caller gives `n` elements side by side.
+            unsafe { to.add(i).write_unaligned(M::merge(to.add(i), from.add(i).read_unaligned())) };
         }
     }
 }

@@ -4,12 +4,15 @@
 //! read and written in place. All others (strided, broadcast, of another dtype) pass through tiles of a thousand
 //! elements that stay in the first-level cache. Work is cut every `GRAIN` elements, whatever the number of threads.
 
+mod square;
+
 use rushlight_core::DType;
 use rushlight_core::Scalar;
 use rushlight_core::plan::Plan;
 use smallvec::SmallVec;
 
 use crate::cast::{converter, move_strided};
+use crate::streaming;
 
 /// The numbers that a row takes beside its operands, such as `alpha` or a clamp's limits.
 pub type Params = SmallVec<[Scalar; 4]>;
@@ -22,8 +25,6 @@ pub const GRAIN: usize = 1 << 15;
 /// How many elements a tile has.
 const TILE: usize = 1024;
 const WIDEST: usize = 16;
-/// A fresh result of so many bytes leaves no cache of use to its reader: it is written past them.
-const STREAMED: usize = 32 << 20;
 
 /// An operand in memory: its first byte (offsets come from the plan) and its dtype. Lane 0 is the result.
 #[derive(Clone, Copy)]
@@ -63,7 +64,7 @@ pub unsafe fn run<const N: usize>(
         lanes[n].dtype == compute[n] && (steps[n] == lanes[n].dtype.size() as isize || plan.numel() == 1)
     });
     let fresh = (1..N).all(|n| lanes[n].pointer != lanes[0].pointer);
-    let streams = fresh && plan.numel() * lanes[0].dtype.size() >= STREAMED && streaming::AVAILABLE;
+    let streams = fresh && plan.numel() * lanes[0].dtype.size() >= streaming::LEAST;
     if whole && direct.iter().all(|&d| d) {
         let bases = plan.bases();
         rushlight_par::parallel_for(plan.numel(), GRAIN, |range| {
@@ -72,16 +73,15 @@ pub unsafe fn run<const N: usize>(
                 // SAFETY: the plan's offsets lie within the lane.
                 unsafe { lane.pointer.offset(bases[n] + (range.start * lane.dtype.size()) as isize) }
             };
-            let mut inputs = [std::ptr::null::<u8>(); N];
-            for n in 1..N {
-                inputs[n - 1] = at(n);
-            }
-            // SAFETY: all lanes hold the range contiguously, in the dtypes that the tile works on.
+            let all: [*const u8; N] = std::array::from_fn(|n| at(n).cast_const());
+            // SAFETY: all lanes hold the range contiguously, in the dtypes that the tile works on; the result's pointer stands
+            // before those of the inputs.
             unsafe {
+                let step = |out: *mut u8, all: &[*const u8; N], n: usize| tile(out, all.as_ptr().add(1), n, params);
                 if streams {
-                    stream(tile, at(0), inputs, lanes.map(|lane| lane.dtype.size()), range.len(), params);
+                    stream(step, at(0), all, lanes.map(|lane| lane.dtype.size()), range.len());
                 } else {
-                    tile(at(0), inputs.as_ptr(), range.len(), params);
+                    step(at(0), &all, range.len());
                 }
             }
         });
@@ -89,6 +89,11 @@ pub unsafe fn run<const N: usize>(
     }
     let streams = streams && direct[0] && plan.inner() >= TILE;
     let walk = Walk { plan, lanes, compute, direct, streams, tile, params };
+    if let Some(dim) = walk.crossing() {
+        // SAFETY: by the caller's word.
+        unsafe { walk.squares(dim) };
+        return;
+    }
     rushlight_par::parallel_for(plan.numel(), GRAIN, |range| {
         if plan.inner() >= 64 {
             // SAFETY: by the caller's word.
@@ -103,70 +108,38 @@ pub unsafe fn run<const N: usize>(
     });
 }
 
-/// Runs a tile over contiguous operands whose result goes past the caches: reading its lines before they are overwritten
-/// would cost a third of the bandwidth.
-unsafe fn stream<const N: usize>(
-    tile: Tile,
+/// Runs a loop over contiguous operands, the result first, and takes the result past the caches.
+///
+/// # Safety
+/// All lanes hold `length` elements of these widths, and `tile` computes `n` elements of them.
+#[inline]
+pub(crate) unsafe fn stream<const N: usize>(
+    tile: impl Fn(*mut u8, &[*const u8; N], usize),
     out: *mut u8,
     mut inputs: [*const u8; N],
     widths: [usize; N],
     length: usize,
-    params: &[Scalar],
 ) {
     let mut buffer = Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]);
+    let step = streamed_step(widths);
     let mut done = 0;
     while done < length {
-        let n = TILE.min(length - done);
-        // SAFETY: by the caller's word; the buffer holds a tile of any width.
-        unsafe {
-            tile(buffer.pointer(), inputs.as_ptr(), n, params);
-            streaming::copy(out.add(done * widths[0]), buffer.pointer(), n * widths[0]);
-            for lane in 1..N {
-                inputs[lane - 1] = inputs[lane - 1].add(n * widths[lane]);
-            }
+        let n = step.min(length - done);
+        tile(buffer.pointer(), &inputs, n);
+        // SAFETY: by the caller's word; the buffer holds a step of any width.
+        unsafe { streaming::store(out.add(done * widths[0]), buffer.pointer(), n * widths[0]) };
+        for lane in 1..N {
+            streaming::fetch(inputs[lane], n * widths[lane]);
+            inputs[lane] = inputs[lane].wrapping_add(n * widths[lane]);
         }
         done += n;
     }
     streaming::finish();
 }
 
-/// Stores that bypass the caches.
-#[cfg(target_arch = "x86_64")]
-mod streaming {
-    use std::arch::x86_64::{_mm_load_si128, _mm_sfence, _mm_stream_si128};
-
-    pub const AVAILABLE: bool = true;
-
-    /// # Safety
-    /// Both sides hold `bytes` bytes, and `from` is aligned to 16.
-    pub unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) {
-        let whole = if (to as usize).is_multiple_of(16) { bytes / 64 * 64 } else { 0 };
-        // SAFETY: by the caller's word; the alignment of `to` was just asked for.
-        unsafe {
-            for at in (0..whole).step_by(16) {
-                _mm_stream_si128(to.add(at).cast(), _mm_load_si128(from.add(at).cast()));
-            }
-            std::ptr::copy_nonoverlapping(from.add(whole), to.add(whole), bytes - whole);
-        }
-    }
-
-    /// Other threads see what was stored.
-    pub fn finish() {
-        // SAFETY: every x86-64 has it.
-        unsafe { _mm_sfence() }
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-mod streaming {
-    pub const AVAILABLE: bool = false;
-
-    pub unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) {
-        // SAFETY: by the caller's word.
-        unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) }
-    }
-
-    pub fn finish() {}
+/// How many elements a streaming walk takes at once: few, so that fetches are spread among the arithmetic.
+fn streamed_step<const N: usize>(widths: [usize; N]) -> usize {
+    streaming::STEP / widths.into_iter().max().unwrap_or(1)
 }
 
 struct Walk<'a, const N: usize> {
@@ -186,9 +159,10 @@ impl<const N: usize> Walk<'_, N> {
         let mut buffers: [Buffer; N] = [const { Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]) }; N];
         let mut scratch = Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]);
         let steps = self.plan.inner_strides();
+        let piece = if self.streams { streamed_step(self.lanes.map(|lane| lane.dtype.size())) } else { TILE };
         let mut done = 0;
         while done < length {
-            let n = TILE.min(length - done);
+            let n = piece.min(length - done);
             // SAFETY: by the caller's word; buffers hold TILE elements of the widest dtype.
             unsafe {
                 let at = |lane: usize| self.lanes[lane].pointer.offset(offsets[lane] + done as isize * steps[lane]);
@@ -208,7 +182,10 @@ impl<const N: usize> Walk<'_, N> {
                 let out = if in_place { at(0) } else { buffers[0].pointer() };
                 (self.tile)(out, inputs.as_ptr(), n, self.params);
                 if self.streams {
-                    streaming::copy(at(0), out, n * self.lanes[0].dtype.size());
+                    streaming::store(at(0), out, n * self.lanes[0].dtype.size());
+                    for lane in (1..N).filter(|&lane| self.direct[lane]) {
+                        streaming::fetch(at(lane), n * self.lanes[lane].dtype.size());
+                    }
                 } else if !in_place {
                     self.scatter(at(0), steps[0], n, out, scratch.pointer());
                 }

@@ -1,5 +1,7 @@
 //! `tiles!`: from an expression to a row's loops, one for each compute dtype.
 
+use std::mem::MaybeUninit;
+
 /// How many elements a loop takes at once. The block stands in registers, so that a result may lie on its own input.
 pub const LANES: usize = 32;
 
@@ -44,37 +46,58 @@ macro_rules! tiles {
             let mut _given = params.iter();
             $($(if let Some(number) = _given.next() { $p = <T as $crate::reexport::Element>::from_scalar(*number); })+)?
             let mut done = 0usize;
-            // SAFETY: the caller gives n elements behind each pointer; blocks are of LANES.
+            // SAFETY: the caller gives n elements behind each pointer; blocks are of LANES, and a pad is one.
             unsafe {
                 let mut _next = inputs;
                 $(let $x = (*_next).cast::<T>(); _next = _next.add(1);)+
                 while done < n {
-                    let m = LANES.min(n - done);
-                    $(let mut $x = $x.add(done);)+
-                    $(let mut pad = $crate::tiles::Pad([<T as Default>::default(); LANES]);
-                    if m < LANES {
-                        std::ptr::copy_nonoverlapping($x.cast::<u8>(), pad.0.as_mut_ptr().cast::<u8>(), m * size_of::<T>());
-                        $x = pad.0.as_ptr();
+                    let left = n - done;
+                    $(let mut $x = $x.add(done);
+                    let mut pad = std::mem::MaybeUninit::<[T; LANES]>::uninit();
+                    if left < LANES {
+                        $x = $crate::tiles::padded(&mut pad, $x, left);
                     })+
                     let mut block = [const { std::mem::MaybeUninit::<O>::uninit() }; LANES];
                     for (j, slot) in block.iter_mut().enumerate() {
                         $(let $x = $x.add(j).read_unaligned();)+
                         slot.write($value);
                     }
-                    let (from, to) = (block.as_ptr().cast::<u8>(), out.add(done * size_of::<O>()));
-                    // A length that the compiler knows becomes stores; any other is a call for each block.
-                    if m == LANES {
-                        std::ptr::copy_nonoverlapping(from, to, LANES * size_of::<O>());
+                    let to = out.cast::<O>().add(done);
+                    if left < LANES {
+                        $crate::tiles::store_part(to, block, left);
                     } else {
-                        std::ptr::copy_nonoverlapping(from, to, m * size_of::<O>());
+                        to.cast::<[std::mem::MaybeUninit<O>; LANES]>().write_unaligned(block);
                     }
-                    done += m;
+                    done += LANES;
                 }
             }
         })
     };
 }
 
-/// Room for the end of an operand that does not fill a block.
-#[repr(align(64))]
-pub struct Pad<T>(pub [T; LANES]);
+/// The end of an operand that does not fill a block, in room for one.
+///
+/// Far from the loops, as `store_part` is: a call inside would cost them their registers, and a block whose address leaves
+/// its place in them.
+///
+/// # Safety
+/// `left` elements stand at `from`, fewer than a block.
+#[cold]
+#[inline(never)]
+pub unsafe fn padded<T: Copy + Default>(pad: &mut MaybeUninit<[T; LANES]>, from: *const T, left: usize) -> *const T {
+    let pad = pad.write([T::default(); LANES]).as_mut_ptr();
+    // SAFETY: by the caller's word; bytes, because foreign memory may be unaligned.
+    unsafe { std::ptr::copy_nonoverlapping(from.cast::<u8>(), pad.cast::<u8>(), left * size_of::<T>()) };
+    pad
+}
+
+/// Writes the beginning of a block.
+///
+/// # Safety
+/// There is room for `left` elements at `to`, fewer than a block.
+#[cold]
+#[inline(never)]
+pub unsafe fn store_part<O>(to: *mut O, block: [MaybeUninit<O>; LANES], left: usize) {
+    // SAFETY: by the caller's word.
+    unsafe { std::ptr::copy_nonoverlapping(block.as_ptr().cast::<u8>(), to.cast::<u8>(), left * size_of::<O>()) }
+}

@@ -1,6 +1,7 @@
 //! `cargo dev`: the project's own tools, one short module each.
 
 mod budget;
+mod coverage;
 #[cfg(feature = "table")]
 mod generate;
 mod graph;
@@ -15,6 +16,7 @@ cargo dev <tool> [--root FOLDER]
 
   budget             files above 600 lines must be listed with a reason in rust/dev/budget.txt
   graph              print the crates level by level; an edge that points upward is an error
+  coverage           print which names of torch's API exist, and write docs/coverage.md
   rebuild [FILE]     edit one source file, time build and import, restore the file
   generate [--check] write the stub of the operators and the reference pages; --check only compares";
 
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words[..] {
         ["budget"] => budget::run(&root),
+        ["coverage"] => coverage::run(&root),
         ["graph"] => graph::run(&root),
         ["rebuild"] => rebuild::run(&root, rebuild::USUAL),
         ["rebuild", file] => rebuild::run(&root, file),

@@ -20,11 +20,6 @@ pub struct Legacy {
     pub little_endian: bool,
 }
 
-/// Whether the bytes begin as such a file does.
-pub fn is_legacy(bytes: &[u8]) -> bool {
-    interpret(bytes, &Policy::default(), Limits::default()).is_ok_and(|first| is_magic(&first))
-}
-
 fn is_magic(outcome: &Outcome) -> bool {
     matches!(value(outcome, outcome.root), Some(Step::BigInt(bytes)) if bytes[..] == MAGIC)
 }

@@ -1,29 +1,76 @@
-//! The warnings that programs older than broadcasting may ask for: `torch.utils.backcompat`.
+//! Warnings that a program may ask for where shapes meet otherwise than its author may think: `torch.utils.backcompat`.
+//!
+//! All are off until asked for; then a call whose shapes differ costs one load of a number more, and no other call anything.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use rushlight_core::Result;
+use rushlight_core::broadcast::{broadcast, meeting_of};
+use rushlight_core::layout::Dims;
+use rushlight_core::{Error, Result};
 
 use crate::host::warn;
 
-static BROADCAST: AtomicBool = AtomicBool::new(false);
+/// What broadcasting is watched for: `OLD_PROGRAMS`, and above it the level of strictness.
+static WATCHED: AtomicU8 = AtomicU8::new(0);
 static KEEPDIM: AtomicBool = AtomicBool::new(false);
 
-/// Turns the warnings on or off.
-pub fn set(broadcast: bool, keepdim: bool) {
-    BROADCAST.store(broadcast, Ordering::Relaxed);
+/// The bit of `broadcast_warning`; the levels of `strict_broadcast` are the bits above.
+const OLD_PROGRAMS: u8 = 1;
+
+/// Turns the warnings on or off; `strict` is a level from 0, which is off, to 3.
+pub fn set(broadcast: bool, keepdim: bool, strict: u8) {
+    WATCHED.store(strict << 1 | u8::from(broadcast), Ordering::Relaxed);
     KEEPDIM.store(keepdim, Ordering::Relaxed);
 }
 
-/// Two shapes that broadcast; once, those of as many elements met element by element.
-pub fn note_broadcast(a: &[isize], b: &[isize], meeting: &[isize]) -> Result<()> {
+/// The shape that two different shapes take together, once those who want to know about it have been told.
+pub fn meet(operator: &'static str, a: &[isize], b: &[isize]) -> Result<Dims> {
+    let meeting = broadcast(a, b)?;
+    let watched = WATCHED.load(Ordering::Relaxed);
+    // What derivatives broadcast is nobody's slip.
+    if watched != 0 && a != b && !rushlight_autograd::engine::walking() {
+        note(watched, operator, a, b, &meeting)?;
+    }
+    Ok(meeting)
+}
+
+#[cold]
+fn note(watched: u8, operator: &'static str, a: &[isize], b: &[isize], meeting: &[isize]) -> Result<()> {
     let elements = |sizes: &[isize]| sizes.iter().product::<isize>();
-    if BROADCAST.load(Ordering::Relaxed) && elements(a) == elements(b) {
+    if watched & OLD_PROGRAMS != 0 && elements(a) == elements(b) {
         warn(&format!(
             "self and other do not have the same shape, but are broadcastable, and have the same number of elements. \
              Changing behavior in a backwards incompatible manner to broadcasting rather than viewing as 1-dimensional.\n\
              Here {a:?} and {b:?} make {meeting:?}."
         ))?;
+    }
+    let facts = meeting_of(a, b);
+    // A pair of more risk is named from a lower level on.
+    let level = match (facts.both_stretch, facts.implied && elements(a) == elements(b)) {
+        (true, true) => 1,
+        (true, false) => 2,
+        // A single number with many has but one meaning.
+        (false, _) => {
+            if elements(a) == 1 || elements(b) == 1 {
+                u8::MAX
+            } else {
+                3
+            }
+        }
+    };
+    if level <= watched >> 1 {
+        let sentence = format!("strict_broadcast: {a:?} and {b:?} make {meeting:?}");
+        let hint = match level {
+            1 => {
+                "Element by element? Give both the same shape first (squeeze, unsqueeze, reshape, or keepdim in a reduction)."
+            }
+            2 => {
+                "Every element of one meets every element of the other. Meant so? `with strict_broadcast(0):` says it."
+            }
+            _ => "One is repeated to the other's shape. Meant so? `with strict_broadcast(0):` says it.",
+        };
+        let told = Error::runtime(sentence).operator(operator).shapes([a, b]).axis(facts.axis).hint(hint);
+        warn(&told.to_string())?;
     }
     Ok(())
 }

@@ -2,7 +2,6 @@
 //! check devices, promote, broadcast, infer the shape, allocate, run, record for backward, record for the profiler.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::broadcast::broadcast;
 use rushlight_core::dtype::Category;
 use rushlight_core::plan::{Plan, result_layout};
 use rushlight_core::{Class, DType, Device, Dims, Error, Layout, Result, Scalar, Storage};
@@ -184,11 +183,7 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
             match &sizes {
                 None => sizes = Some(own.clone()),
                 Some(all) if all == own => {}
-                Some(all) => {
-                    let meeting = broadcast(all, own)?;
-                    crate::backcompat::note_broadcast(all, own, &meeting)?;
-                    sizes = Some(meeting);
-                }
+                Some(all) => sizes = Some(crate::backcompat::meet(row.python_name(), all, own)?),
             }
         }
     }

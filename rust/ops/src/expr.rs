@@ -56,7 +56,7 @@ impl Clone for Expr {
             Expr::Tensor(tensor) => Expr::Tensor(tensor.clone()),
             Expr::Number(number) => Expr::Number(*number),
             Expr::Nothing => Expr::Nothing,
-            Expr::Failed(error) => Expr::Failed(Error::new(error.class(), error.sentence())),
+            Expr::Failed(error) => Expr::Failed(error.clone()),
         }
     }
 }

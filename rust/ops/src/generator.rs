@@ -1,6 +1,7 @@
 //! A random generator that can be shared, and the one that every call without `generator=` uses.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::cell::UnsafeCell;
+use std::sync::Arc;
 
 use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_rng::Generator as Stream;
@@ -12,8 +13,16 @@ pub struct Generator(Source);
 #[derive(Clone)]
 enum Source {
     Default,
-    Own(Arc<Mutex<Stream>>),
+    Own(Arc<Own>),
 }
+
+/// A stream that is drawn from only in its turn.
+struct Own(UnsafeCell<Stream>);
+// SAFETY: `draw` takes the turn that belongs to the stream's address.
+unsafe impl Sync for Own {}
+
+/// Threads that draw from the same stream take turns, and a fork waits for its turn; streams share these few locks.
+static TURNS: [ForkMutex<()>; 16] = [const { ForkMutex::new(Rank::Random, "generators", ()) }; 16];
 
 static DEFAULT: ForkMutex<Option<Stream>> = ForkMutex::new(Rank::Random, "default generator", None);
 
@@ -25,14 +34,18 @@ impl Generator {
 
     /// A generator of its own, with torch's initial seed.
     pub fn fresh() -> Self {
-        Generator(Source::Own(Arc::new(Mutex::new(Stream::default()))))
+        Generator(Source::Own(Arc::new(Own(UnsafeCell::new(Stream::default())))))
     }
 
     /// Draws from the stream, alone.
     pub fn draw<T>(&self, draw: impl FnOnce(&mut Stream) -> T) -> T {
         match &self.0 {
             Source::Default => draw(DEFAULT.lock().get_or_insert_with(Stream::default)),
-            Source::Own(stream) => draw(&mut stream.lock().unwrap_or_else(PoisonError::into_inner)),
+            Source::Own(stream) => {
+                let _turn = TURNS[Arc::as_ptr(stream).addr() / 64 % TURNS.len()].lock();
+                // SAFETY: this thread has the stream's turn.
+                draw(unsafe { &mut *stream.0.get() })
+            }
         }
     }
 

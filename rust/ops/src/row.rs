@@ -72,7 +72,6 @@ impl Traits {
 pub struct DTypes(pub u16);
 
 impl DTypes {
-    pub const HALVES: DTypes = DTypes::of(&[DType::F16, DType::BF16]);
     pub const FLOATS: DTypes = DTypes::of(&[DType::F16, DType::BF16, DType::F32, DType::F64]);
     pub const COMPLEX: DTypes = DTypes::of(&[DType::C64, DType::C128]);
     pub const INTS: DTypes = DTypes::of(&[DType::U8, DType::I8, DType::I16, DType::I32, DType::I64]);

@@ -74,13 +74,13 @@ pub fn parallel_reduce<T: Send>(
 
 /// Runs `f(0)` to `f(n - 1)`, in any order and on any thread. A panic of one arrives here; the rest may then be skipped.
 pub fn parallel_tasks(n: usize, f: impl Fn(usize) + Sync) {
-    let threads = num_threads().min(n);
-    if threads <= 1 || pool::inside() {
+    let threads = num_threads();
+    if threads.min(n) <= 1 || pool::inside() {
         (0..n).for_each(f);
         return;
     }
-    match pool::workers(num_threads() - 1) {
-        Some(pool) => job::run(&pool, n, threads - 1, &f),
+    match pool::workers(threads - 1) {
+        Some(pool) => job::run(&pool, n, threads.min(n) - 1, &f),
         None => (0..n).for_each(f),
     }
 }

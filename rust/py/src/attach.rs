@@ -83,19 +83,25 @@ struct Here<T>(T);
 // SAFETY: `release` runs the work on the calling thread; nothing moves.
 unsafe impl<T> Send for Here<T> {}
 
+/// Waits without the interpreter's lock for what other threads do. The wait touches no tensor, so a thread that replaces
+/// geometry need not wait for its end, which may depend on that very thread.
+pub fn idle<T>(py: Python<'_>, wait: impl FnOnce() -> T) -> T {
+    let wait = Here(wait);
+    py.detach(move || {
+        let wait = wait;
+        Here((wait.0)())
+    })
+    .0
+}
+
 /// Runs `work` without the interpreter's lock, unless somebody waits for the end of such work.
 pub fn release<T>(py: Python<'_>, work: impl FnOnce() -> T) -> T {
     if WAITING.load(Ordering::Acquire) > 0 {
         return work();
     }
-    let work = Here(work);
     // Set before the lock goes and cleared after it is back: a call's geometry stays from its checks to its kernel.
     let _flag = Flag::set(true);
-    py.detach(move || {
-        let work = work;
-        Here((work.0)())
-    })
-    .0
+    idle(py, work)
 }
 
 /// Runs `body` with the interpreter's lock, from wherever the engine is.

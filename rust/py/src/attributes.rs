@@ -113,6 +113,10 @@ static ATTRIBUTES: &[Attribute] = &[
     })
     .writable(|value, t| {
         let wanted = value.extract().map_err(|_| PyRuntimeError::new_err("requires_grad must be a bool"))?;
+        // Unlike `requires_grad_`, which may repeat what holds anyway.
+        if wanted && !t.is_leaf() {
+            return Err(PyRuntimeError::new_err("you can only change requires_grad flags of leaf variables."));
+        }
         t.set_requires_grad(wanted).map_err(raise)
     }),
     attribute(c"is_leaf", c"Whether no recorded operator made this tensor.", |py, t| give(py, t.is_leaf())),

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyList};
 use rushlight_dist::{Answer, Client, Question, Server, Table};
 
-use crate::attach::{acquire, release};
+use crate::attach::{acquire, idle};
 
 /// What `release` runs may look whether Ctrl-C was pressed.
 fn look() -> std::io::Result<()> {
@@ -72,7 +72,7 @@ impl PyTable {
             return Err(std::io::Error::from(std::io::ErrorKind::NotConnected).into());
         }
         let question = question(name, fields)?;
-        answer(py, release(py, || self.table.ask(question)))
+        answer(py, idle(py, || self.table.ask(question)))
     }
 }
 
@@ -84,7 +84,7 @@ struct PyServer(Server);
 impl PyServer {
     #[new]
     fn new(py: Python<'_>, host: String, port: u16, token: Vec<u8>) -> PyResult<Self> {
-        Ok(PyServer(release(py, || Server::new(&host, port, token))?))
+        Ok(PyServer(idle(py, || Server::new(&host, port, token))?))
     }
 
     #[getter]
@@ -102,13 +102,13 @@ impl PyClient {
     #[new]
     fn new(py: Python<'_>, host: String, port: u16, token: Vec<u8>, timeout: f64) -> PyResult<Self> {
         let timeout = seconds(timeout)?;
-        Ok(PyClient(release(py, || Client::connect(&host, port, &token, timeout, &mut look))?))
+        Ok(PyClient(idle(py, || Client::connect(&host, port, &token, timeout, &mut look))?))
     }
 
     #[pyo3(signature = (name, fields, timeout, /))]
     fn ask(&self, py: Python<'_>, name: &str, fields: Vec<Bound<'_, PyAny>>, timeout: f64) -> PyResult<Py<PyAny>> {
         let (question, timeout) = (question(name, fields)?, seconds(timeout)?);
-        answer(py, release(py, || self.0.ask(question, timeout, &mut look))?)
+        answer(py, idle(py, || self.0.ask(question, timeout, &mut look))?)
     }
 }
 

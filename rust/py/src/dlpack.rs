@@ -161,7 +161,7 @@ pub fn export<'py>(
         return Err(PyBufferError::new_err("Can't export tensors that require gradient, use tensor.detach()"));
     }
     if tensor.device() != Device::Cpu {
-        return Err(PyBufferError::new_err(format!("cannot export a tensor on {}", tensor.device())));
+        return Err(PyBufferError::new_err(format!("Cannot pack tensors on {}", tensor.device())));
     }
     if let Some(wanted) = dl_device.filter(|wanted| !wanted.is_none())
         && wanted.extract::<(i32, i32)>()?.0 != HOST
@@ -263,8 +263,9 @@ fn capsule_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
     let Some(producer) = object.getattr_opt(intern!(py, "__dlpack__"))? else {
         let kind = object.get_type().name()?;
-        return Err(PyTypeError::new_err(format!(
-            "from_dlpack: expected a DLPack capsule or an object with __dlpack__, got {kind}"
+        return Err(PyRuntimeError::new_err(format!(
+            "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you might have already constructed a tensor from it once.\n\
+             It takes such a capsule, or an object with the method __dlpack__, and got a {kind}."
         )));
     };
     let place: (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract()?;

@@ -114,7 +114,8 @@ impl PyDevice {
             return Ok(PyDevice { device: Device::Cuda(ordinal), indexed: true });
         }
         let text: String = r#type.extract().map_err(|_| {
-            PyTypeError::new_err("device(): argument 'type' (position 1) must be str, not another type")
+            let kind = r#type.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
+            PyTypeError::new_err(format!("device(): argument 'type' (position 1) must be str, not {kind}"))
         })?;
         let (device, own) = Device::parse(&text).map_err(raise)?;
         match (own, index) {

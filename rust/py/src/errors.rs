@@ -1,5 +1,7 @@
 //! The engine's error becomes the Python exception of torch's class, with all its lines.
 
+use std::sync::Arc;
+
 use pyo3::exceptions::{
     PyIndexError, PyMemoryError, PyNotImplementedError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError,
 };
@@ -12,10 +14,10 @@ static LINALG: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 pub fn raise(mut error: Error) -> PyErr {
     if let Some(foreign) = error.take_foreign() {
-        if let Ok(exception) = foreign.downcast::<PyErr>() {
-            return *exception;
-        }
-        return PyRuntimeError::new_err("an exception was lost on its way through the engine");
+        return match foreign.downcast_ref::<PyErr>() {
+            Some(exception) => Python::attach(|py| exception.clone_ref(py)),
+            None => PyRuntimeError::new_err("an exception was lost on its way through the engine"),
+        };
     }
     let message = error.to_string();
     match error.class() {
@@ -43,5 +45,5 @@ pub fn linalg_error(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 
 /// Carries a Python exception through the engine.
 pub fn carry(exception: PyErr) -> Error {
-    Error::foreign(Box::new(exception))
+    Error::foreign(Arc::new(exception))
 }

@@ -272,13 +272,13 @@ fn _result_type(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, PyA
     dtype_object(py, state.result().map_err(raise)?)
 }
 
-/// How many cards the NVIDIA driver shows; none where there is no driver.
 /// Turns the warnings of `torch.utils.backcompat` on or off.
 #[pyfunction]
-fn _set_backcompat_warnings(broadcast: bool, keepdim: bool) {
-    rushlight::backcompat::set(broadcast, keepdim);
+fn _set_backcompat_warnings(broadcast: bool, keepdim: bool, strict: u8) {
+    rushlight::backcompat::set(broadcast, keepdim, strict);
 }
 
+/// How many cards the NVIDIA driver shows; none where there is no driver.
 #[pyfunction]
 fn _cuda_device_count() -> usize {
     rushlight_cuda::device_count()

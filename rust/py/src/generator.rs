@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyInt;
 use rushlight::{DType, Device, Generator, Tensor};
 
 use crate::dtype::{PyDevice, extract_device};
@@ -79,6 +80,6 @@ fn state_bytes(tensor: &Tensor) -> PyResult<Vec<u8>> {
 /// A seed as torch takes it: any integer of 64 bits, negative ones counted from above.
 fn read_seed(seed: &Bound<'_, PyAny>) -> PyResult<u64> {
     let overflow = || PyValueError::new_err("Overflow when unpacking long long");
-    let number = seed.call_method0("__int__")?;
+    let number = seed.py().get_type::<PyInt>().call1((seed,))?;
     number.extract::<u64>().or_else(|_| number.extract::<i64>().map(|n| n as u64)).map_err(|_| overflow())
 }

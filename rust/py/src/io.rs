@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyComplex, PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple};
 use pyo3::{create_exception, exceptions};
 use rushlight_io::pickle::{Limits, Outcome, Policy, Step, interpret};
@@ -53,21 +54,21 @@ fn raise(error: Error) -> PyErr {
 /// A file by its path, or the bytes of one.
 enum Input {
     File(FileSource),
-    Memory(Vec<u8>),
+    Memory(PyBackedBytes),
 }
 
 impl Source for Input {
     fn size(&self) -> u64 {
         match self {
             Input::File(file) => file.size(),
-            Input::Memory(bytes) => bytes.size(),
+            Input::Memory(bytes) => Source::size(&**bytes),
         }
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         match self {
             Input::File(file) => file.read_at(offset, into),
-            Input::Memory(bytes) => bytes.read_at(offset, into),
+            Input::Memory(bytes) => (**bytes).read_at(offset, into),
         }
     }
 }
@@ -81,7 +82,7 @@ impl PyReader {
     #[new]
     fn new(py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<Self> {
         let input = match source.cast::<PyBytes>() {
-            Ok(bytes) => Input::Memory(bytes.as_bytes().to_vec()),
+            Ok(bytes) => Input::Memory(PyBackedBytes::from(bytes.clone())),
             Err(_) => Input::File(FileSource::new(File::open(source.extract::<PathBuf>()?)?).map_err(raise)?),
         };
         Ok(PyReader(py.detach(|| Archive::open(input)).map_err(raise)?))

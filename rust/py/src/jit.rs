@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use rushlight_jit::{Future, Progress};
 
-use crate::attach::{acquire, release};
+use crate::attach::{acquire, idle};
 use crate::reclaim::Held;
 
 /// How long a wait sleeps before it looks for signals, so that Ctrl-C is heard.
@@ -30,7 +30,7 @@ impl PyFuture {
         // A call that nobody has begun is made here: so nested waits end, however few threads there are.
         self.0.run();
         loop {
-            match release(py, || self.0.wait(NAP)) {
+            match idle(py, || self.0.wait(NAP)) {
                 Progress::Done => return self.value(py),
                 Progress::Waiting => py.check_signals()?,
                 Progress::Elsewhere => {
@@ -105,7 +105,7 @@ fn _fork(func: Py<PyAny>, args: Py<PyTuple>, kwargs: Py<PyDict>) -> PyFuture {
 /// Begins no more calls and waits for those that run: the interpreter ends.
 #[pyfunction]
 fn _close(py: Python<'_>) {
-    release(py, rushlight_jit::close);
+    idle(py, rushlight_jit::close);
 }
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {

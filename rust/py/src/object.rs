@@ -230,13 +230,15 @@ pub unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
         if has_own(own) && (*own).tensor.as_ref().is_some_and(|tensor| tensor.owners() > 1) {
             hand_over(own);
         }
+        // Before any code of the user's runs: who asks the body for its object from here on gets a new one.
+        let tensor = (*own).tensor.take();
+        if let Some(tensor) = &tensor {
+            tensor.set_python(ptr::null_mut());
+        }
         if !(*own).weakrefs.is_null() {
             ffi::PyObject_ClearWeakRefs(object);
         }
-        if let Some(tensor) = (*own).tensor.take() {
-            tensor.set_python(ptr::null_mut());
-            drop(tensor);
-        }
+        drop(tensor);
         let py = Python::assume_attached();
         crate::reclaim::drain(py);
         let dict = std::mem::replace(&mut (*own).dict, ptr::null_mut());

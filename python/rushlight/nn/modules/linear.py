@@ -55,7 +55,7 @@ class Linear(Module):
     in_features: int
     out_features: int
     weight: torch.Tensor
-    bias: torch.Tensor | None
+    bias: torch.Tensor  # None for a layer without one; torch's types say it like this, and programs rely on them
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None

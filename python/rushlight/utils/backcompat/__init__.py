@@ -1,12 +1,24 @@
-"""Warnings for programs older than broadcasting: where their results would be others today.
+"""Warnings where shapes meet otherwise than the author of a program may think.
+
+`broadcast_warning` and `keepdim_warning` are torch's switches for programs older than broadcasting; here they work.
+`strict_broadcast` is for programs of today: it names broadcasts that are often slips. All are off until asked for, and cost
+nothing then; they hold for all threads of the process.
 
 >>> torch.utils.backcompat.broadcast_warning.enabled
 False
 """
 
+from __future__ import annotations
+
 from rushlight import _C
 
-__all__ = ["broadcast_warning", "keepdim_warning"]
+__all__ = ["broadcast_warning", "keepdim_warning", "strict_broadcast"]
+
+_level = 0
+
+
+def _apply() -> None:
+    _C._set_backcompat_warnings(broadcast_warning.enabled, keepdim_warning.enabled, _level)
 
 
 class _Warning:
@@ -21,10 +33,47 @@ class _Warning:
     @enabled.setter
     def enabled(self, value: bool) -> None:
         self._enabled = bool(value)
-        _C._set_backcompat_warnings(broadcast_warning.enabled, keepdim_warning.enabled)
+        _apply()
 
 
 # Tensors of different shapes and as many elements meet by broadcasting; once, they met element by element.
 broadcast_warning = _Warning()
 # A dimension is reduced and `keepdim` is not given; once, the dimension was kept.
 keepdim_warning = _Warning()
+
+
+class strict_broadcast:
+    """Warns, at the line of the call, of broadcasts that may be slips; at once, and until the end of a ``with`` block.
+
+    Level 1 names the classic one: shapes of as many elements and different rank, both stretched, as ``(n, 1)`` with ``(n,)``,
+    where a column was meant to meet a column and a table comes out. Level 2 names every pair of which both are stretched,
+    level 3 every pair of which one is, but for single numbers. Level 0 is silence, for a block that means what it says.
+    ``warnings.filterwarnings("error", message="strict_broadcast")`` makes exceptions of the warnings.
+
+    >>> import warnings
+    >>> prediction, target = torch.ones(3, 1), torch.ones(3)
+    >>> with torch.utils.backcompat.strict_broadcast(1), warnings.catch_warnings(record=True) as told:
+    ...     loss = ((prediction - target) ** 2).mean()
+    >>> print(told[0].message)
+    strict_broadcast: [3, 1] and [3] make [3, 3]
+      in sub with shapes, aligned to the right:
+        (3, 1)
+        (   3)
+            ^ axis 1
+      Element by element? Give both the same shape first (squeeze, unsqueeze, reshape, or keepdim in a reduction).
+    """
+
+    def __init__(self, level: int = 1) -> None:
+        global _level
+        if level not in (0, 1, 2, 3):
+            raise ValueError(f"strict_broadcast: the level must be 0, 1, 2 or 3, got {level!r}")
+        self._before, _level = _level, int(level)
+        _apply()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        global _level
+        _level = self._before
+        _apply()

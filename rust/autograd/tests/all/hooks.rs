@@ -77,7 +77,7 @@ fn hooks_are_checked() {
 fn a_foreign_exception_passes_unchanged() {
     let x = leaf(&[1.0]);
     let y = add(&x, &x).unwrap();
-    y.register_hook(Arc::new(|_| Err(Error::foreign(Box::new(42u8))))).unwrap();
+    y.register_hook(Arc::new(|_| Err(Error::foreign(Arc::new(42u8))))).unwrap();
     let exception = run(&sum(&y).unwrap()).unwrap_err().take_foreign().unwrap();
     assert_eq!(exception.downcast_ref::<u8>(), Some(&42));
 }

@@ -169,12 +169,15 @@ impl<T: GemmElement> Job<T> for WithVector<'_, T> {
         // Few and wide pieces: narrow ones would read B in short runs.
         let wanted = (2 * rushlight_par::num_threads()).div_ceil(chunks);
         let pieces = if work < PARALLEL { 1 } else { wanted.min(p.n.div_ceil(64)) };
-        let (x_len, y_len) = (p.m * p.k, p.m * p.n);
+        // A row of sums' own type that stands side by side needs no copy.
+        let ready = T::SUMS_IN_PLACE && p.m == 1 && p.a.col_stride == 1;
+        let (x_len, y_len) = (if ready { 0 } else { p.m * p.k }, p.m * p.n);
         let scratch = Scratch::<T::Sum>::take(x_len + chunks * y_len);
-        let (x, y) = (Shared(scratch.ptr()), Shared(scratch.ptr().wrapping_add(x_len)));
+        let x = Shared(if ready { p.a.ptr.cast_mut().cast() } else { scratch.ptr() });
+        let y = Shared(scratch.ptr().wrapping_add(x_len));
         // SAFETY: `run` was promised valid operands; the scratch holds x and one y for each chunk.
         unsafe {
-            for i in 0..p.m {
+            for i in 0..if ready { 0 } else { p.m } {
                 for q in 0..p.k {
                     *x.at(i * p.k + q) = (*p.a.at(i, q).ptr).widen();
                 }

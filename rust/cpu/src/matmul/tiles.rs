@@ -84,7 +84,12 @@ impl<'a, F: Format> Tiled<'a, F> {
             kernels,
             panel,
             panels,
-            packed_from: if read_b { p.n / panel } else { 0 },
+            // A last panel of one whole vector is read where it lies too.
+            packed_from: match read_b {
+                true if p.n.is_multiple_of(kernels.width) => panels,
+                true => p.n / panel,
+                false => 0,
+            },
             read_a,
             blocks,
             k_block,

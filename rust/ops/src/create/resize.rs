@@ -31,6 +31,7 @@ fn resize(args: &Args, sizes: &[isize], format: Option<&str>) -> Result<Output> 
         // layout reaches as far as before.
         unsafe { own.set_meta(meta) };
     }
+    own.bump_version();
     Ok(Output::Tensor(own.clone()))
 }
 

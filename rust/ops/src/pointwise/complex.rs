@@ -31,7 +31,7 @@ pub static CONJ_PHYSICAL: Row = Row {
 pub static CONJ: Row = Row {
     name: "_conj_physical",
     variants: Variants::FUNCTION,
-    node: "ConjPhysicalBackward0",
+    node: "ConjBackward0",
     signature: "(Tensor self) -> Tensor",
     doc: "The complex conjugate of each element, computed at once; real numbers stay as they are.",
     run: Run::Pointwise(Pointwise {
@@ -201,7 +201,7 @@ fn infer_pair(args: &Args) -> Result<Vec<Spec>> {
             b.dtype().title()
         )));
     }
-    let sizes = rushlight_core::broadcast::broadcast(a.sizes(), b.sizes())?;
+    let sizes = crate::backcompat::meet(args.row.python_name(), a.sizes(), b.sizes())?;
     Ok(vec![Spec::new(&sizes, a.dtype().to_complex(), a)])
 }
 

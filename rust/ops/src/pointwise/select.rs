@@ -1,7 +1,6 @@
 //! Choosing between two tensors element by element.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::broadcast::broadcast_all;
 use rushlight_core::plan::{Plan, result_layout};
 use rushlight_core::storage::pin_all;
 use rushlight_core::{DType, Error, Layout, Result, Scalar};
@@ -83,7 +82,10 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
             None => state.number(args.scalar(place)?)?,
         }
     }
-    let sizes = broadcast_all(args.each_tensor().map(|(_, tensor)| tensor.sizes().as_slice()))?;
+    let mut sizes = condition.sizes().clone();
+    for (_, tensor) in args.each_tensor() {
+        sizes = crate::backcompat::meet("where", &sizes, tensor.sizes())?;
+    }
     let layout = result_layout(&sizes, args.each_tensor().map(|(_, tensor)| tensor.layout()));
     Ok(vec![Spec { layout, dtype: state.result()?, device: condition.device() }])
 }

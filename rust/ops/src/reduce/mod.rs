@@ -15,7 +15,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::{dim_mask, wrap_dim};
 use rushlight_core::plan::Plan;
 use rushlight_core::storage::pin_all;
-use rushlight_core::{DType, Device, Dims, Error, Layout, Result};
+use rushlight_core::{DType, Dims, Error, Layout, Result};
 use rushlight_cpu::reduce::{Fold, Reduction};
 
 use crate::derive::Derive;
@@ -189,9 +189,4 @@ pub fn restored(d: &Derive, value: Expr, place: usize) -> Expr {
 pub fn derived_count(d: &Derive, place: usize) -> f64 {
     let sizes = d.sizes(0);
     dim_mask(&derived_dims(d, place), sizes.len()).map_or(1, |mask| Over { mask, keepdim: false }.count(sizes)) as f64
-}
-
-/// Whether kernels may run at all.
-pub fn on_host(tensor: &Tensor) -> bool {
-    tensor.device() == Device::Cpu
 }

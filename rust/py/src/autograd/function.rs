@@ -8,7 +8,7 @@ use pyo3::types::PyTuple;
 use rushlight::Tensor;
 use rushlight_autograd as engine;
 use rushlight_autograd::modes::{self, GradMode};
-use rushlight_autograd::{Backward, Call, Gradients, Node, OutputMeta, SavedTensor};
+use rushlight_autograd::{Backward, Call, Gradients, Node, OutputMeta, SavedTensor, ViewKind};
 use rushlight_core::Result;
 
 use super::{carried, optional_object};
@@ -75,18 +75,18 @@ impl Context {
     /// Keeps tensors for backward; changing them in place before then is noticed.
     #[pyo3(signature = (*tensors))]
     fn save_for_backward(&self, tensors: &Bound<'_, PyTuple>) -> PyResult<()> {
-        let read = |item: Bound<'_, PyAny>| {
+        let read = |(place, item): (usize, Bound<'_, PyAny>)| {
             if item.is_none() {
                 return Ok(None);
             }
             object::tensor(&item).map(|tensor| Some(tensor.clone())).map_err(|_| {
                 let name = item.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
                 PyTypeError::new_err(format!(
-                    "save_for_backward can only save variables, but argument is of type {name}"
+                    "save_for_backward can only save variables, but argument {place} is of type {name}"
                 ))
             })
         };
-        let kept = tensors.iter().map(read).collect::<PyResult<Vec<_>>>()?;
+        let kept = tensors.iter().enumerate().map(read).collect::<PyResult<Vec<_>>>()?;
         self.noted().to_save = kept;
         Ok(())
     }
@@ -183,7 +183,7 @@ impl PythonFunction {
                     object::tensor(result)
                         .map_err(|_| {
                             let name = result.get_type().name().map_or_else(|_| "object".into(), |n| n.to_string());
-                            PyTypeError::new_err(format!("expected Variable or None (got {name})"))
+                            PyRuntimeError::new_err(format!("expected Variable or None (got {name})"))
                         })?
                         .clone(),
                 )),
@@ -304,7 +304,7 @@ fn finish<'py>(
         }
         if recording && dirty.requires_grad() && dirty.is_leaf() {
             return Err(PyRuntimeError::new_err(
-                "a leaf Variable that requires grad is being used in an in-place operation.",
+                "a leaf Variable that requires grad has been used in an in-place operation.",
             ));
         }
     }
@@ -357,12 +357,15 @@ fn finish<'py>(
     let own = context.get();
     *own.saved() = saved;
     let _ = own.node.set(Arc::downgrade(&node));
+    // In-place changes of a view would go around the function's own backward.
+    let kind = if recorded.len() > 1 { ViewKind::MultiOutput } else { ViewKind::CustomFunction };
     for at in recorded {
         if let Some(output) = &outputs[at] {
             if among(&noted.dirty, output) {
                 output.rebase_history(node.clone(), at as u32);
             } else {
                 output.set_history(node.clone(), at as u32);
+                output.set_view_kind(kind);
             }
         }
     }

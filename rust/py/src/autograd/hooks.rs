@@ -28,9 +28,7 @@ fn replacement(result: Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     }
     object::tensor(&result).map(|tensor| Some(tensor.clone())).map_err(|_| {
         let name = result.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
-        pyo3::exceptions::PyTypeError::new_err(format!(
-            "hook returned an object of type {name}, expected Tensor or None"
-        ))
+        pyo3::exceptions::PyTypeError::new_err(format!("expected Variable, but hook returned '{name}'"))
     })
 }
 

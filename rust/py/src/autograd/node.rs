@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
@@ -28,8 +29,24 @@ thread_local! {
 
 static CLASSES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
 
-/// The Python object of a node, of the class that carries the node's name.
+/// The living objects by the address of their node, a `WeakValueDictionary`: a node has one object at a time.
+static ALIVE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// The Python object of a node.
 pub fn wrap(py: Python<'_>, node: Arc<engine::Node>) -> PyResult<Bound<'_, PyAny>> {
+    let found = || py.import("weakref")?.getattr("WeakValueDictionary")?.call0().map(Bound::unbind);
+    let alive = ALIVE.get_or_try_init(py, found)?.bind(py);
+    // No other node has this address while the object lives, since it owns the node.
+    let address = Arc::as_ptr(&node).cast::<u8>() as usize;
+    let known = alive.call_method1(intern!(py, "get"), (address,))?;
+    if !known.is_none() {
+        return Ok(known);
+    }
+    alive.call_method1(intern!(py, "setdefault"), (address, made(py, node)?))
+}
+
+/// A new object, of the class that carries the node's name.
+fn made(py: Python<'_>, node: Arc<engine::Node>) -> PyResult<Bound<'_, PyAny>> {
     let classes = CLASSES.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
     // torch's full name of a leaf's node is a path of C++; its class is the last part.
     let name = node.name().rsplit("::").next().unwrap_or_default().to_owned();
@@ -157,16 +174,9 @@ impl PyNode {
         }
     }
 
-    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
-        other.cast::<PyNode>().is_ok_and(|other| Arc::ptr_eq(&self.0, &other.get().0))
-    }
-
-    fn __hash__(&self) -> usize {
-        Arc::as_ptr(&self.0).cast::<u8>() as usize >> 4
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<{} object at {:#x}>", self.0.name(), Arc::as_ptr(&self.0).cast::<u8>() as usize)
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let address = Arc::as_ptr(&slf.get().0).cast::<u8>() as usize;
+        Ok(format!("<{} object at {address:#x}>", slf.get_type().name()?))
     }
 }
 

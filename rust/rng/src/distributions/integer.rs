@@ -41,13 +41,6 @@ impl IntRange {
         check_bound::<T>("to - 1", if T::BOUNDS.1 > i64::MAX as f64 { -1 } else { greatest })?;
         Ok(Self { base: from, count: (greatest.wrapping_sub(from) as u64).wrapping_add(1) })
     }
-
-    /// Whether a bound lies where `T` no longer has every integer, at which torch warns: for `from` and for `to`.
-    pub fn beyond_precision<T: Element>(&self) -> (bool, bool) {
-        let limit = T::DIGITS.map_or(u64::MAX, |digits| 1 << digits);
-        let last = self.base.wrapping_add_unsigned(self.count).wrapping_sub(1);
-        (self.base.unsigned_abs() > limit, last.unsigned_abs() > limit)
-    }
 }
 
 fn check_bound<T: Element>(bound: &'static str, value: i64) -> Result<(), RangeError> {
@@ -195,14 +188,7 @@ mod tests {
                 [IntRange::new::<f32>(from, to), IntRange::new::<f16>(from, to), IntRange::starting::<f32>(from)];
             for range in floats.into_iter().flatten() {
                 random_from_to(&mut generator, &mut [0f32; 10], range);
-                range.beyond_precision::<f32>();
             }
         }
-    }
-
-    #[test]
-    fn bounds_beyond_precision_are_seen() {
-        let range = IntRange::new::<f32>(-(1 << 40), 1 << 20).unwrap();
-        assert_eq!(range.beyond_precision::<f32>(), (true, false));
     }
 }

@@ -50,21 +50,29 @@ fn half_exp<S: Isa, P: Digits>(x: f64) -> f64 {
     scale(y, k - 1.0)
 }
 
-/// exp(x) = 2^k (1 + tail): k and tail.
+/// exp(x) = 2^k (1 + tail) for an x between -104 and 89, beyond which exp is 0 or infinite: k + ROUND32, and tail.
 #[inline(always)]
 fn reduced_32<S: Isa>(x: f32) -> (f32, f32) {
-    let x = limit_32(x, -104.0, 89.0);
-    let k = S::mul_add(x, c32::LOG2_E, ROUND32) - ROUND32;
+    let shifted = S::mul_add(x, c32::LOG2_E, ROUND32);
+    let k = shifted - ROUND32;
     let r_hi = S::mul_add(-k, LN2_HI_32, x);
     let r = S::mul_add(-k, LN2_LO_32, r_hi);
     let c = S::mul_add(-k, LN2_LO_32, r_hi - r);
-    (k, r + S::mul_add(r * r, poly32::<S>(r, &EXP32), c))
+    (shifted, r + S::mul_add(r * r, poly32::<S>(r, &EXP32), c))
 }
 
 #[inline(always)]
 pub fn exp_32<S: Isa>(x: f32) -> f32 {
-    let (k, tail) = reduced_32::<S>(x);
-    scale_32(1.0 + tail, k)
+    let (shifted, tail) = reduced_32::<S>(limit_32(x, -104.0, 89.0));
+    raise_32::<S>(tail, shifted)
+}
+
+/// exp(x) for |x| <= 80: its power of two is a float, and so is every part of it.
+#[inline(always)]
+pub fn exp_within_32<S: Isa>(x: f32) -> f32 {
+    let (shifted, tail) = reduced_32::<S>(x);
+    let power = f32::from_bits(1f32.to_bits().wrapping_add(shifted.to_bits() << 23));
+    S::mul_add(power, tail, power)
 }
 
 #[inline(always)]
@@ -79,10 +87,10 @@ pub fn exp2<S: Isa>(x: f64) -> f64 {
 #[inline(always)]
 pub fn exp2_32<S: Isa>(x: f32) -> f32 {
     let x = limit_32(x, -151.0, 129.0);
-    let k = (x + ROUND32) - ROUND32;
+    let shifted = x + ROUND32;
+    let k = shifted - ROUND32;
     let r = (x - k) * c32::LN_2;
-    let y = 1.0 + S::mul_add(x - k, c32::LN_2, r * r * poly32::<S>(r, &EXP32));
-    scale_32(y, k)
+    raise_32::<S>(S::mul_add(x - k, c32::LN_2, r * r * poly32::<S>(r, &EXP32)), shifted)
 }
 
 /// 2^k (1 + r + tail) - 1, halved all along because 2^1024 is no float.
@@ -115,9 +123,11 @@ pub fn sigmoid_32<S: Isa>(x: f32) -> f32 {
     if !S::FMA {
         return sigmoid::<S, Single>(x as f64) as f32;
     }
-    let (k, tail) = reduced_32::<S>(-x.abs());
-    let rounded = 1.0 + tail;
-    let (e, e_lo) = (scale_32(rounded, k), scale_32((1.0 - rounded) + tail, k));
+    let (shifted, tail) = reduced_32::<S>(limit_32(-x.abs(), -104.0, 0.0));
+    let e = raise_32::<S>(tail, shifted);
+    // What e lost; where e is subnormal, that is too little to count.
+    let power = f32::from_bits((limit_32(shifted, ROUND32 - 126.0, ROUND32) + 127.0).to_bits() << 23);
+    let e_lo = ((1.0 - (1.0 + tail)) + tail) * power;
     let bottom = 1.0 + e;
     let bottom_lo = ((1.0 - bottom) + e) + e_lo;
     let (top, top_lo) = (if x < 0.0 { e } else { 1.0 }, if x < 0.0 { e_lo } else { 0.0 });
@@ -142,7 +152,8 @@ pub fn tanh_32<S: Isa>(x: f32) -> f32 {
     let a = x.abs();
     let z = a * a;
     let near = S::mul_add(a * z, poly32::<S>(z, &TANH32), a);
-    let far = 1.0 - 2.0 / (exp_32::<S>(2.0 * a) + 1.0);
+    // From 10 on it is 1.
+    let far = 1.0 - 2.0 / (exp_within_32::<S>(2.0 * limit_32(a, 0.0, 10.0)) + 1.0);
     flip_sign_32(if a < 0.9 { near } else { far }, x)
 }
 

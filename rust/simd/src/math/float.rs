@@ -77,12 +77,6 @@ pub fn pow2(k: f64) -> f64 {
     f64::from_bits((k + (ROUND64 + 1023.0)).to_bits() << 52)
 }
 
-/// 2^k for an integral k in -126 ..= 127.
-#[inline(always)]
-pub fn pow2_32(k: f32) -> f32 {
-    f32::from_bits((k + (ROUND32 + 127.0)).to_bits() << 23)
-}
-
 /// `y * 2^k` for a y near 1 and an integral k that may lead to infinity or to subnormal numbers: rounds once.
 #[inline(always)]
 pub fn scale(y: f64, k: f64) -> f64 {
@@ -90,11 +84,15 @@ pub fn scale(y: f64, k: f64) -> f64 {
     y * pow2(half) * pow2(k - half)
 }
 
-/// `y * 2^k` as [`scale`].
+/// `(1 + tail) * 2^k` for a small tail and an integral k that may lead to infinity or to subnormal numbers, from
+/// `k + ROUND32`, whose low bits are k: the sum takes half of the power, which is exact, the product the rest.
 #[inline(always)]
-pub fn scale_32(y: f32, k: f32) -> f32 {
-    let half = (k * 0.5 + ROUND32) - ROUND32;
-    y * pow2_32(half) * pow2_32(k - half)
+pub fn raise_32<S: Isa>(tail: f32, shifted: f32) -> f32 {
+    let whole = shifted.to_bits() << 23;
+    let half = (whole as i32 >> 1) as u32 & 0xff80_0000;
+    let power = |bits: u32| f32::from_bits(1f32.to_bits().wrapping_add(bits));
+    let near = S::mul_add(power(half), tail, power(half));
+    near * power(whole.wrapping_sub(half))
 }
 
 /// `a + b` as rounded sum and remainder.

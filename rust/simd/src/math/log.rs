@@ -25,6 +25,22 @@ pub fn split(x: f64) -> (f64, f64) {
     (f64::from_bits(k) - shift, f64::from_bits(m))
 }
 
+/// x = 2^k m, right for positive finite x that are not subnormal.
+#[inline(always)]
+fn split_normal(x: f64) -> (f64, f64) {
+    let bits = x.to_bits().wrapping_sub(SQRT_HALF);
+    let k = (bits.wrapping_add(1024 << 52) >> 52) | 0x4330_0000_0000_0000;
+    let m = (bits & 0x000f_ffff_ffff_ffff).wrapping_add(SQRT_HALF);
+    (f64::from_bits(k) - (4503599627370496.0 + 1024.0), f64::from_bits(m))
+}
+
+/// log(x) to 40 bits for an x that is no special value, nor subnormal; those of f32 are none in f64.
+#[inline(always)]
+pub fn log_normal<S: Isa>(x: f64) -> f64 {
+    let (k, m) = split_normal(x);
+    log_of::<S, Single>(k, m - 1.0)
+}
+
 /// The values of every logarithm outside (0, inf).
 #[inline(always)]
 fn special(x: f64, y: f64) -> f64 {

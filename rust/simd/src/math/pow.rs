@@ -7,7 +7,7 @@
 use super::Isa;
 use super::exp::exp_sum;
 use super::float::*;
-use super::log::{log, split};
+use super::log::{log_normal, split};
 use super::tables::*;
 
 /// log(x) for positive finite x, as a sum of two with a relative error of 2^-65.
@@ -39,19 +39,27 @@ fn log_double<S: Isa>(x: f64) -> (f64, f64) {
 }
 
 /// `magnitude` = |x|^y with what C99 says about signs, ones, zeros and non-integral powers.
-#[inline(always)]
-fn signed(x: f64, y: f64, magnitude: f64) -> f64 {
-    const BIG: f64 = 4503599627370496.0;
-    let (a, b) = (x.abs(), y.abs());
-    // Above 2^53 every float is an even integer; infinity counts as one.
-    let integral = b >= BIG || (b + BIG) - BIG == b;
-    let half = 0.5 * b;
-    let even = b >= 2.0 * BIG || (half + BIG) - BIG == half;
-    let r = if a == 1.0 && !y.is_nan() { 1.0 } else { magnitude };
-    let r = if x.is_sign_negative() && integral && !even { -r } else { r };
-    let r = if x < 0.0 && x > f64::NEG_INFINITY && !integral { f64::NAN } else { r };
-    if x == 1.0 || y == 0.0 { 1.0 } else { r }
+macro_rules! signed {
+    ($name:ident, $t:ident) => {
+        #[inline(always)]
+        fn $name(x: $t, y: $t, magnitude: $t) -> $t {
+            // From here on every float is an integer, and from twice this on an even one.
+            const BIG: $t = (1u64 << ($t::MANTISSA_DIGITS - 1)) as $t;
+            let (a, b) = (x.abs(), y.abs());
+            // Infinity counts as even.
+            let integral = b >= BIG || (b + BIG) - BIG == b;
+            let half = 0.5 * b;
+            let even = b >= 2.0 * BIG || (half + BIG) - BIG == half;
+            let r = if a == 1.0 && !y.is_nan() { 1.0 } else { magnitude };
+            let r = if x.is_sign_negative() && integral && !even { -r } else { r };
+            let r = if x < 0.0 && x > $t::NEG_INFINITY && !integral { $t::NAN } else { r };
+            if x == 1.0 || y == 0.0 { 1.0 } else { r }
+        }
+    };
 }
+
+signed!(signed, f64);
+signed!(signed_32, f32);
 
 #[inline(always)]
 pub fn pow<S: Isa>(x: f64, y: f64) -> f64 {
@@ -70,8 +78,12 @@ pub fn pow<S: Isa>(x: f64, y: f64) -> f64 {
 
 #[inline(always)]
 pub fn pow_32<S: Isa>(x: f32, y: f32) -> f32 {
-    let (x, y) = (x as f64, y as f64);
-    signed(x, y, exp_sum::<S, Single>(y * log::<S, Single>(x.abs()), 0.0)) as f32
+    let a = x.abs();
+    let power = exp_sum::<S, Single>(y as f64 * log_normal::<S>(a as f64), 0.0) as f32;
+    // 0, infinity and NaN have no logarithm here.
+    let outside = if (a == 0.0) == (y < 0.0) { f32::INFINITY } else { 0.0 };
+    let outside = if a.is_nan() || y.is_nan() { f32::NAN } else { outside };
+    signed_32(x, y, if a > 0.0 && a < f32::INFINITY { power } else { outside })
 }
 
 #[inline(always)]

@@ -1,0 +1,95 @@
+"""The standard's functions element by element."""
+
+from __future__ import annotations
+
+import rushlight as torch
+
+from ._dtypes import result_type
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_UNARY = (
+    "abs acos acosh asin asinh atan atanh ceil conj cos cosh exp expm1 floor imag isfinite isinf isnan log log1p log2 log10 "
+    "logical_not negative positive real reciprocal round sign signbit sin sinh square sqrt tan tanh trunc bitwise_invert"
+).split()
+_BINARY = (
+    "add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign divide equal floor_divide "
+    "greater greater_equal hypot less less_equal logaddexp logical_and logical_or logical_xor maximum minimum multiply "
+    "not_equal pow remainder subtract"
+).split()
+_TORCHS = {"bitwise_invert": "bitwise_not", "equal": "eq"}
+
+__all__ = ["clip", "nextafter", *_UNARY, *_BINARY]
+
+
+def meeting(*operands: Any) -> list[torch.Tensor]:
+    """Tensors and numbers as tensors of the dtype in which the standard lets them meet."""
+    dtype = result_type(*operands)
+    device = next(one.device for one in operands if isinstance(one, torch.Tensor))
+    return [
+        one.to(dtype) if isinstance(one, torch.Tensor) else torch.tensor(one, dtype=dtype, device=device)
+        for one in operands
+    ]
+
+
+def _unary(name: str) -> Any:
+    function = getattr(torch, _TORCHS.get(name, name))
+
+    def wrapped(x: torch.Tensor, /) -> torch.Tensor:
+        return function(x)
+
+    return _named(wrapped, name)
+
+
+def _binary(name: str) -> Any:
+    function = getattr(torch, _TORCHS.get(name, name))
+
+    def wrapped(x1: Any, x2: Any, /) -> torch.Tensor:
+        return function(*meeting(x1, x2))
+
+    return _named(wrapped, name)
+
+
+def _named(function: Any, name: str) -> Any:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"See ``torch.{_TORCHS.get(name, name)}``."
+    return function
+
+
+globals().update({name: _unary(name) for name in _UNARY})
+globals().update({name: _binary(name) for name in _BINARY})
+
+
+def sign(x: torch.Tensor, /) -> torch.Tensor:
+    """-1, 0 or 1, or a complex number of length one; NaN stays."""
+    return torch.where(torch.isnan(x), x, torch.sgn(x)) if x.is_floating_point() else torch.sgn(x)
+
+
+def nextafter(x1: Any, x2: Any, /) -> torch.Tensor:
+    """The next number after ``x1`` on the way to ``x2``."""
+    x1, x2 = torch.broadcast_tensors(*meeting(x1, x2))
+    bits = torch.int64 if x1.dtype is torch.float64 else torch.int32
+    # Numbers of one sign are in order as their bits are: outwards is one more.
+    outwards = torch.where((x1 < x2) == (x1 > 0), 1, -1).to(bits)
+    moved = (x1.contiguous().view(bits) + outwards).view(x1.dtype)
+    least = torch.ones_like(x1, dtype=bits).view(x1.dtype)
+    moved = torch.where(x1 == 0, torch.copysign(least, x2), moved)
+    return torch.where(x1 == x2, x2, torch.where(torch.isnan(x1) | torch.isnan(x2), torch.nan, moved))
+
+
+def imag(x: torch.Tensor, /) -> torch.Tensor:
+    """The imaginary parts."""
+    return torch.imag(x) if x.is_complex() else torch.zeros_like(x)
+
+
+def clip(x: torch.Tensor, /, min: Any = None, max: Any = None) -> torch.Tensor:
+    """The elements, none below ``min`` or above ``max``; the dtype stays."""
+    bounds = [
+        bound if bound is None or isinstance(bound, torch.Tensor) else torch.tensor(bound, device=x.device)
+        for bound in (min, max)
+    ]
+    if bounds == [None, None]:
+        return x.clone()
+    return torch.clamp(x, *[bound if bound is None else bound.to(x.dtype) for bound in bounds])

@@ -1,0 +1,217 @@
+"""The standard's functions that reduce, order, search and count elements."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import rushlight as torch
+
+from ._elementwise import meeting
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "argsort",
+    "count_nonzero",
+    "cumulative_prod",
+    "cumulative_sum",
+    "diff",
+    "max",
+    "mean",
+    "min",
+    "nonzero",
+    "prod",
+    "searchsorted",
+    "sort",
+    "std",
+    "sum",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
+    "var",
+]
+
+unique_all_result = namedtuple("unique_all_result", "values indices inverse_indices counts")
+unique_counts_result = namedtuple("unique_counts_result", "values counts")
+unique_inverse_result = namedtuple("unique_inverse_result", "values inverse_indices")
+
+
+def _axes(x: torch.Tensor, axis: Any) -> tuple[int, ...]:
+    """The dimensions over which a reduction goes, all of them for None."""
+    if axis is None:
+        return tuple(range(x.dim()))
+    return (axis,) if isinstance(axis, int) else tuple(axis)
+
+
+def sum(x: torch.Tensor, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> torch.Tensor:
+    """Sums."""
+    axes = _axes(x, axis)
+    if axes:
+        return torch.sum(x, axes, keepdims, dtype=dtype)
+    return x.to(dtype or (x.dtype if x.is_floating_point() or x.is_complex() else torch.int64), copy=True)
+
+
+def prod(x: torch.Tensor, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> torch.Tensor:
+    """Products."""
+    axes = _axes(x, axis)
+    dtype = dtype or (x.dtype if x.is_floating_point() or x.is_complex() else torch.int64)
+    x = x.to(dtype, copy=True)
+    for one in sorted((one % x.dim() for one in axes), reverse=True):
+        x = torch.prod(x, one, keepdims, dtype=dtype)
+    return x
+
+
+def _extreme(name: str) -> Any:
+    function = getattr(torch, f"a{name}")
+
+    def wrapped(x: torch.Tensor, /, *, axis: Any = None, keepdims: bool = False) -> torch.Tensor:
+        axes = _axes(x, axis)
+        return function(x, axes, keepdims) if axes else x.clone()
+
+    wrapped.__name__ = wrapped.__qualname__ = name
+    wrapped.__doc__ = f"See ``torch.a{name}``."
+    return wrapped
+
+
+max, min = _extreme("max"), _extreme("min")
+
+
+def mean(x: torch.Tensor, /, *, axis: Any = None, keepdims: bool = False) -> torch.Tensor:
+    """Means."""
+    axes = _axes(x, axis)
+    return torch.mean(x, axes, keepdims) if axes else x.clone()
+
+
+def var(x: torch.Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> torch.Tensor:
+    """Variances; the divisor is the number of elements less ``correction``."""
+    axes = _axes(x, axis)
+    if not axes:
+        return x - x  # NaN where the one element is no finite number
+    return torch.var(x, axes, correction=correction, keepdim=keepdims)
+
+
+def std(x: torch.Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> torch.Tensor:
+    """Standard deviations: the roots of `var`."""
+    return torch.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
+
+
+def all(x: torch.Tensor, /, *, axis: Any = None, keepdims: bool = False) -> torch.Tensor:
+    """Whether all elements are true."""
+    axes = _axes(x, axis)
+    return torch.all(x, axes, keepdims).to(torch.bool) if axes else x.to(torch.bool, copy=True)
+
+
+def any(x: torch.Tensor, /, *, axis: Any = None, keepdims: bool = False) -> torch.Tensor:
+    """Whether some element is true."""
+    axes = _axes(x, axis)
+    return torch.any(x, axes, keepdims).to(torch.bool) if axes else x.to(torch.bool, copy=True)
+
+
+def argmax(x: torch.Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> torch.Tensor:
+    """Where the largest element is."""
+    return torch.argmax(x, axis, keepdims)
+
+
+def argmin(x: torch.Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> torch.Tensor:
+    """Where the smallest element is."""
+    return torch.argmin(x, axis, keepdims)
+
+
+def argsort(x: torch.Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> torch.Tensor:
+    """The places of the elements in order."""
+    return torch.sort(x, dim=axis, descending=descending, stable=stable).indices
+
+
+def sort(x: torch.Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> torch.Tensor:
+    """The elements in order."""
+    return torch.sort(x, dim=axis, descending=descending, stable=stable).values
+
+
+def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> torch.Tensor:
+    """Where elements would be inserted into sorted ones."""
+    first, second = meeting(x1, x2)
+    return torch.searchsorted(first, second, side=side, sorter=sorter)
+
+
+def nonzero(x: torch.Tensor, /) -> tuple[torch.Tensor, ...]:
+    """The indices of the elements that are not zero, a tensor for each dimension."""
+    if x.dim() == 0:
+        raise ValueError("nonzero needs at least one dimension")
+    found: Any = torch.nonzero(x, as_tuple=True)
+    return found
+
+
+def count_nonzero(x: torch.Tensor, /, *, axis: Any = None, keepdims: bool = False) -> torch.Tensor:
+    """How many elements are not zero."""
+    return sum(x != 0, axis=axis, keepdims=keepdims)
+
+
+def _cumulative(x: torch.Tensor, axis: Any, dtype: Any, initial: bool, function: Any, neutral: int) -> torch.Tensor:
+    if axis is None:
+        if x.dim() != 1:
+            raise ValueError("axis must be given for arrays of other than one dimension")
+        axis = 0
+    found = function(x, axis, dtype=dtype)
+    if initial:
+        shape = list(found.shape)
+        shape[axis] = 1
+        found = torch.cat([torch.full(shape, neutral, dtype=found.dtype, device=found.device), found], axis)
+    return found
+
+
+def cumulative_sum(
+    x: torch.Tensor, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> torch.Tensor:
+    """The sums of the elements so far."""
+    return _cumulative(x, axis, dtype, include_initial, torch.cumsum, 0)
+
+
+def cumulative_prod(
+    x: torch.Tensor, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> torch.Tensor:
+    """The products of the elements so far."""
+    return _cumulative(x, axis, dtype, include_initial, torch.cumprod, 1)
+
+
+def diff(
+    x: torch.Tensor,
+    /,
+    *,
+    axis: int = -1,
+    n: int = 1,
+    prepend: torch.Tensor | None = None,
+    append: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """The differences of neighbours."""
+    return torch.diff(x, n, axis, prepend, append)
+
+
+def unique_all(x: torch.Tensor, /) -> Any:
+    """The different elements, where each is first, which one each element is, and how often each occurs."""
+    values, inverse, counts = torch.unique(x, return_inverse=True, return_counts=True)
+    # The first of equal elements is the one that a stable sort puts first.
+    order = torch.argsort(inverse.reshape(-1), stable=True)
+    first = order[torch.cumsum(counts, 0) - counts]
+    return unique_all_result(values, first, inverse, counts)
+
+
+def unique_counts(x: torch.Tensor, /) -> Any:
+    """The different elements and how often each occurs."""
+    return unique_counts_result(*torch.unique(x, return_counts=True))
+
+
+def unique_inverse(x: torch.Tensor, /) -> Any:
+    """The different elements and which one each element is."""
+    return unique_inverse_result(*torch.unique(x, return_inverse=True))
+
+
+def unique_values(x: torch.Tensor, /) -> torch.Tensor:
+    """The different elements."""
+    return torch.unique(x)

@@ -1,0 +1,31 @@
+"""The chi-squared distribution."""
+
+from __future__ import annotations
+
+import rushlight as torch
+
+from . import constraints
+from .gamma import Gamma
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["Chi2"]
+
+
+class Chi2(Gamma):
+    """The sum of ``df`` squares of standard normal numbers."""
+
+    arg_constraints = {"df": constraints.positive}
+
+    def __init__(self, df: Any, validate_args: bool | None = None) -> None:
+        super().__init__(0.5 * df, 0.5, validate_args=validate_args)
+
+    def expand(self, batch_shape, _instance=None):
+        return super().expand(batch_shape, self._get_checked_instance(Chi2, _instance))
+
+    @property
+    def df(self) -> torch.Tensor:
+        """The degrees of freedom."""
+        return self.concentration * 2

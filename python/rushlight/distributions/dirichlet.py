@@ -1,0 +1,103 @@
+"""The Dirichlet distribution."""
+
+from __future__ import annotations
+
+import rushlight as torch
+
+from . import constraints
+from .exp_family import ExponentialFamily
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    pass
+
+__all__ = ["Dirichlet"]
+
+
+class _Dirichlet(torch.autograd.Function):
+    """A sample, whose derivative is that of the inverse of each element's distribution function."""
+
+    @staticmethod
+    def forward(ctx, concentration):
+        # In double precision, so that small concentrations do not all give zero.
+        drawn = torch._standard_gamma(concentration.double())
+        sample = (drawn / drawn.sum(-1, True)).to(concentration.dtype)
+        finfo = torch.finfo(sample.dtype)
+        sample.clamp_(min=finfo.tiny, max=1 - finfo.eps / 2)
+        ctx.save_for_backward(sample, concentration)
+        return sample
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        sample, concentration = ctx.saved_tensors
+        total = concentration.sum(-1, True).expand_as(concentration)
+        slope = torch._dirichlet_grad(sample, concentration, total)
+        return slope * (grad - (sample * grad).sum(-1, True))
+
+
+class Dirichlet(ExponentialFamily):
+    """Numbers from zero to one whose sum is one.
+
+    >>> torch.distributions.Dirichlet(torch.tensor([1.0, 3.0])).mean
+    tensor([0.2500, 0.7500])
+    """
+
+    arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
+    support = constraints.simplex
+    has_rsample = True
+
+    def __init__(self, concentration: torch.Tensor, validate_args: bool | None = None) -> None:
+        if concentration.dim() < 1:
+            raise ValueError("`concentration` parameter must be at least one-dimensional.")
+        self.concentration = concentration
+        super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args)
+
+    def expand(self, batch_shape, _instance=None):
+        concentration = self.concentration.expand(torch.Size(batch_shape) + self.event_shape)
+        return self._expand_into(Dirichlet, _instance, batch_shape, self.event_shape, concentration=concentration)
+
+    def rsample(self, sample_shape=()):
+        return _Dirichlet.apply(self.concentration.expand(self._extended_shape(sample_shape)))
+
+    def log_prob(self, value):
+        if self._validate_args:
+            self._validate_sample(value)
+        return (
+            torch.xlogy(self.concentration - 1.0, value).sum(-1)
+            + torch.lgamma(self.concentration.sum(-1))
+            - torch.lgamma(self.concentration).sum(-1)
+        )
+
+    @property
+    def mean(self):
+        return self.concentration / self.concentration.sum(-1, True)
+
+    @property
+    def mode(self):
+        above = (self.concentration - 1).clamp(min=0.0)
+        mode = above / above.sum(-1, True)
+        flat = (self.concentration < 1).all(dim=-1)
+        mode[flat] = torch.nn.functional.one_hot(mode[flat].argmax(dim=-1), above.shape[-1]).to(mode)
+        return mode
+
+    @property
+    def variance(self):
+        total = self.concentration.sum(-1, True)
+        return self.concentration * (total - self.concentration) / (total.pow(2) * (total + 1))
+
+    def entropy(self):
+        k, total = self.concentration.size(-1), self.concentration.sum(-1)
+        return (
+            torch.lgamma(self.concentration).sum(-1)
+            - torch.lgamma(total)
+            - (k - total) * torch.digamma(total)
+            - ((self.concentration - 1.0) * torch.digamma(self.concentration)).sum(-1)
+        )
+
+    @property
+    def _natural_params(self):
+        return (self.concentration,)
+
+    def _log_normalizer(self, x):
+        return x.lgamma().sum(-1) - torch.lgamma(x.sum(-1))

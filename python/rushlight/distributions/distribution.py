@@ -1,0 +1,206 @@
+"""The base of all distributions: shapes, checks of arguments and samples, and what follows from `rsample` and `entropy`."""
+
+from __future__ import annotations
+
+import warnings
+
+import rushlight as torch
+
+from . import constraints
+from .utils import lazy_property
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["Distribution"]
+
+
+class Distribution:
+    """A batch of independent distributions of one kind, each over events of one shape.
+
+    Args:
+        batch_shape: the shape of the parameters.
+        event_shape: the shape of one sample of one distribution.
+        validate_args: whether parameters and values are checked; unless told, as `set_default_validate_args` says.
+    """
+
+    has_rsample: bool = False
+    has_enumerate_support: bool = False
+    _validate_args = __debug__
+
+    @staticmethod
+    def set_default_validate_args(value: bool) -> None:
+        """Whether distributions check their arguments unless told."""
+        if value not in (True, False):
+            raise ValueError
+        Distribution._validate_args = value
+
+    def __init__(
+        self, batch_shape: Any = torch.Size(), event_shape: Any = torch.Size(), validate_args: bool | None = None
+    ) -> None:
+        self._batch_shape, self._event_shape = torch.Size(batch_shape), torch.Size(event_shape)
+        if validate_args is not None:
+            self._validate_args = validate_args
+        if self._validate_args:
+            self._check_parameters()
+        super().__init__()
+
+    def _check_parameters(self) -> None:
+        try:
+            known = self.arg_constraints
+        except NotImplementedError:
+            known = {}
+            warnings.warn(
+                f"{self.__class__} does not define `arg_constraints`. Please set `arg_constraints = {{}}` or initialize "
+                "the distribution with `validate_args=False` to turn off validation.",
+                stacklevel=3,
+            )
+        for name, constraint in known.items():
+            if constraints.is_dependent(constraint):
+                continue
+            if name not in self.__dict__ and isinstance(getattr(type(self), name), lazy_property):
+                continue  # derived from other parameters, which are checked
+            value = getattr(self, name)
+            if not constraint.check(value).all():
+                raise ValueError(
+                    f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
+                    f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
+                )
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Distribution:
+        """The same distribution with its parameters expanded to another batch shape."""
+        raise NotImplementedError
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """The shape of the parameters."""
+        return self._batch_shape
+
+    @property
+    def event_shape(self) -> torch.Size:
+        """The shape of one sample."""
+        return self._event_shape
+
+    @property
+    def arg_constraints(self) -> dict[str, constraints.Constraint]:
+        """What the parameters must satisfy, by name."""
+        raise NotImplementedError
+
+    @property
+    def support(self) -> Any:
+        """What samples satisfy."""
+        raise NotImplementedError
+
+    @property
+    def mean(self) -> torch.Tensor:
+        """The mean."""
+        raise NotImplementedError
+
+    @property
+    def mode(self) -> torch.Tensor:
+        """The most likely value."""
+        raise NotImplementedError(f"{self.__class__} does not implement mode")
+
+    @property
+    def variance(self) -> torch.Tensor:
+        """The variance."""
+        raise NotImplementedError
+
+    @property
+    def stddev(self) -> torch.Tensor:
+        """The standard deviation."""
+        return self.variance.sqrt()
+
+    def sample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
+        """Samples, as many as ``sample_shape`` has elements for each distribution of the batch."""
+        with torch.no_grad():
+            return self.rsample(sample_shape)
+
+    def rsample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
+        """Samples that carry gradients to the parameters."""
+        raise NotImplementedError
+
+    def sample_n(self, n: int) -> torch.Tensor:
+        """The old name of ``sample((n,))``."""
+        warnings.warn("`sample_n(n)` will be deprecated. Use `sample((n,))` instead.", FutureWarning, stacklevel=2)
+        return self.sample(torch.Size((n,)))
+
+    def log_prob(self, value: torch.Tensor) -> torch.Tensor:
+        """The logarithm of the density or of the probability at a value."""
+        raise NotImplementedError
+
+    def cdf(self, value: torch.Tensor) -> torch.Tensor:
+        """The probability of values up to this one."""
+        raise NotImplementedError
+
+    def icdf(self, value: torch.Tensor) -> torch.Tensor:
+        """The inverse of `cdf`."""
+        raise NotImplementedError
+
+    def enumerate_support(self, expand: bool = True) -> torch.Tensor:
+        """All values that a discrete distribution may take, along dimension 0."""
+        raise NotImplementedError
+
+    def entropy(self) -> torch.Tensor:
+        """The entropy."""
+        raise NotImplementedError
+
+    def perplexity(self) -> torch.Tensor:
+        """The exponential of the entropy."""
+        return torch.exp(self.entropy())
+
+    def _extended_shape(self, sample_shape: Any = torch.Size()) -> torch.Size:
+        return torch.Size((*sample_shape, *self._batch_shape, *self._event_shape))
+
+    def _validate_sample(self, value: Any) -> None:
+        """Raises unless a value has a fitting shape and lies in the support."""
+        if not isinstance(value, torch.Tensor):
+            raise ValueError("The value argument to log_prob must be a Tensor")
+        begin = value.dim() - len(self._event_shape)
+        if value.size()[begin:] != self._event_shape:
+            raise ValueError(
+                f"The right-most size of value must match event_shape: {value.size()} vs {self._event_shape}."
+            )
+        expected = torch.Size((*self._batch_shape, *self._event_shape))
+        for given, wanted in zip(reversed(value.size()), reversed(expected)):
+            if given not in (1, wanted) and wanted != 1:
+                raise ValueError(
+                    f"Value is not broadcastable with batch_shape+event_shape: {value.size()} vs {expected}."
+                )
+        try:
+            support = self.support
+        except NotImplementedError:
+            warnings.warn(
+                f"{self.__class__} does not define `support` to enable sample validation. "
+                "Please initialize the distribution with `validate_args=False` to turn off validation.",
+                stacklevel=3,
+            )
+            return
+        if not support.check(value).all():
+            raise ValueError(
+                f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the support "
+                f"({support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
+            )
+
+    def _get_checked_instance(self, cls, _instance=None):
+        if _instance is None and type(self).__init__ != cls.__init__:
+            raise NotImplementedError(
+                f"Subclass {self.__class__.__name__} of {cls.__name__} that defines a custom __init__ method "
+                "must also define a custom .expand() method."
+            )
+        return self.__new__(type(self)) if _instance is None else _instance
+
+    def _expand_into(self, cls, instance, batch_shape, event_shape=torch.Size(), **parameters):
+        """What `expand` gives: a new instance (or ``instance``) with these parameters, expanded already."""
+        new = self._get_checked_instance(cls, instance)
+        new.__dict__.update(parameters)
+        super(cls, new).__init__(torch.Size(batch_shape), event_shape, validate_args=False)
+        new._validate_args = self._validate_args
+        return new
+
+    def __repr__(self) -> str:
+        names = [name for name in self.arg_constraints if name in self.__dict__]
+        values = {name: self.__dict__[name] for name in names}
+        shown = [f"{name}: {value if value.numel() == 1 else value.size()}" for name, value in values.items()]
+        return f"{self.__class__.__name__}({', '.join(shown)})"

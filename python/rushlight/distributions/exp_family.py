@@ -1,0 +1,40 @@
+"""Distributions of the exponential family, whose entropy follows from their log normalizer."""
+
+from __future__ import annotations
+
+import rushlight as torch
+
+from .distribution import Distribution
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["ExponentialFamily"]
+
+
+class ExponentialFamily(Distribution):
+    """A distribution with density ``exp(<t(x), theta> - F(theta) + k(x))``.
+
+    A subclass gives ``_natural_params`` (theta), ``_log_normalizer`` (F) and ``_mean_carrier_measure`` (the mean of k).
+    """
+
+    _mean_carrier_measure: Any
+
+    @property
+    def _natural_params(self) -> tuple[torch.Tensor, ...]:
+        raise NotImplementedError
+
+    def _log_normalizer(self, *natural_params: torch.Tensor) -> torch.Tensor:
+        raise NotImplementedError
+
+    def entropy(self) -> torch.Tensor:
+        """The log normalizer's Bregman divergence from zero."""
+        result = -self._mean_carrier_measure
+        parameters = [parameter.detach().requires_grad_() for parameter in self._natural_params]
+        normalizer = self._log_normalizer(*parameters)
+        gradients = torch.autograd.grad(normalizer.sum(), parameters, create_graph=True)
+        result += normalizer
+        for parameter, gradient in zip(parameters, gradients):
+            result -= (parameter * gradient).reshape(self._batch_shape + (-1,)).sum(-1)
+        return result

@@ -1,0 +1,57 @@
+"""The log-normal distribution."""
+
+from __future__ import annotations
+
+import rushlight as torch
+
+from . import constraints
+from .normal import Normal
+from .transformed_distribution import TransformedDistribution
+from .transforms import ExpTransform
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["LogNormal"]
+
+
+class LogNormal(TransformedDistribution):
+    """Numbers whose logarithms have the normal distribution of mean ``loc`` and deviation ``scale``."""
+
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.positive
+    has_rsample = True
+    base_dist: Normal
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        super().__init__(Normal(loc, scale, validate_args=validate_args), ExpTransform(), validate_args=validate_args)
+
+    def expand(self, batch_shape, _instance=None):
+        return super().expand(batch_shape, _instance=self._get_checked_instance(LogNormal, _instance))
+
+    @property
+    def loc(self) -> torch.Tensor:
+        """The mean of the logarithms."""
+        return self.base_dist.loc
+
+    @property
+    def scale(self) -> torch.Tensor:
+        """The standard deviation of the logarithms."""
+        return self.base_dist.scale
+
+    @property
+    def mean(self):
+        return (self.loc + self.scale.pow(2) / 2).exp()
+
+    @property
+    def mode(self):
+        return (self.loc - self.scale.square()).exp()
+
+    @property
+    def variance(self):
+        square = self.scale.pow(2)
+        return square.expm1() * (2 * self.loc + square).exp()
+
+    def entropy(self):
+        return self.base_dist.entropy() + self.loc

@@ -1,0 +1,93 @@
+"""The categorical distribution whose samples are vectors with a single one."""
+
+from __future__ import annotations
+
+import rushlight as torch
+
+from . import constraints
+from .categorical import Categorical
+from .distribution import Distribution
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["OneHotCategorical", "OneHotCategoricalStraightThrough"]
+
+
+class OneHotCategorical(Distribution):
+    """A vector with a single one, at a place that a `Categorical` draws."""
+
+    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    support = constraints.one_hot
+    has_enumerate_support = True
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+        self._categorical = Categorical(probs, logits)
+        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
+
+    def expand(self, batch_shape, _instance=None):
+        drawn = self._categorical.expand(torch.Size(batch_shape))
+        return self._expand_into(OneHotCategorical, _instance, batch_shape, self.event_shape, _categorical=drawn)
+
+    def _new(self, *args, **kwargs):
+        return self._categorical._new(*args, **kwargs)
+
+    @property
+    def _param(self):
+        return self._categorical._param
+
+    @property
+    def probs(self) -> torch.Tensor:
+        """The probabilities."""
+        return self._categorical.probs
+
+    @property
+    def logits(self) -> torch.Tensor:
+        """The logarithms of the probabilities."""
+        return self._categorical.logits
+
+    @property
+    def mean(self):
+        return self._categorical.probs
+
+    @property
+    def mode(self):
+        return torch.nn.functional.one_hot(self.probs.argmax(dim=-1), self.probs.shape[-1]).to(self.probs)
+
+    @property
+    def variance(self):
+        return self._categorical.probs * (1 - self._categorical.probs)
+
+    @property
+    def param_shape(self) -> torch.Size:
+        """The shape of the parameter."""
+        return self._categorical.param_shape
+
+    def sample(self, sample_shape=torch.Size()):
+        places = self._categorical.sample(torch.Size(sample_shape))
+        return torch.nn.functional.one_hot(places, self._categorical._num_events).to(self.probs)
+
+    def log_prob(self, value):
+        if self._validate_args:
+            self._validate_sample(value)
+        return self._categorical.log_prob(value.max(-1)[1])
+
+    def entropy(self):
+        return self._categorical.entropy()
+
+    def enumerate_support(self, expand=True):
+        n = self.event_shape[0]
+        values = torch.eye(n, dtype=self._param.dtype, device=self._param.device)
+        values = values.view((n,) + (1,) * len(self.batch_shape) + (n,))
+        return values.expand((n, *self.batch_shape, n)) if expand else values
+
+
+class OneHotCategoricalStraightThrough(OneHotCategorical):
+    """`OneHotCategorical` whose samples pass gradients on to the probabilities, unchanged."""
+
+    has_rsample = True
+
+    def rsample(self, sample_shape=torch.Size()):
+        probs = self._categorical.probs
+        return self.sample(sample_shape) + (probs - probs.detach())

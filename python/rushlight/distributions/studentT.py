@@ -1,0 +1,81 @@
+"""Student's t distribution."""
+
+from __future__ import annotations
+
+import math
+
+import rushlight as torch
+
+from . import constraints
+from .chi2 import Chi2
+from .distribution import Distribution
+from .utils import _standard_normal, broadcast_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["StudentT"]
+
+
+class StudentT(Distribution):
+    """The mean of ``df`` + 1 normal numbers by its own estimated deviation, moved and scaled."""
+
+    arg_constraints = {"df": constraints.positive, "loc": constraints.real, "scale": constraints.positive}
+    support = constraints.real
+    has_rsample = True
+
+    def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: bool | None = None) -> None:
+        self.df, self.loc, self.scale = broadcast_all(df, loc, scale)
+        self._chi2 = Chi2(self.df)
+        super().__init__(self.df.size(), validate_args=validate_args)
+
+    @property
+    def mean(self):
+        mean = self.loc.clone(memory_format=torch.contiguous_format)
+        mean[self.df <= 1] = torch.nan
+        return mean
+
+    @property
+    def mode(self):
+        return self.loc
+
+    @property
+    def variance(self):
+        finite = self.df > 2
+        variance = self.df.clone(memory_format=torch.contiguous_format)
+        variance[finite] = self.scale[finite].pow(2) * self.df[finite] / (self.df[finite] - 2)
+        variance[(self.df <= 2) & (self.df > 1)] = torch.inf
+        variance[self.df <= 1] = torch.nan
+        return variance
+
+    def expand(self, batch_shape, _instance=None):
+        parameters = {name: getattr(self, name).expand(batch_shape) for name in ("df", "loc", "scale", "_chi2")}
+        return self._expand_into(StudentT, _instance, batch_shape, **parameters)
+
+    def rsample(self, sample_shape=torch.Size()):
+        shape = self._extended_shape(sample_shape)
+        normal = _standard_normal(shape, self.df.dtype, self.df.device)
+        return self.loc + self.scale * (normal * torch.rsqrt(self._chi2.rsample(sample_shape) / self.df))
+
+    def log_prob(self, value):
+        if self._validate_args:
+            self._validate_sample(value)
+        y = (value - self.loc) / self.scale
+        normalizer = (
+            self.scale.log()
+            + 0.5 * self.df.log()
+            + 0.5 * math.log(math.pi)
+            + torch.lgamma(0.5 * self.df)
+            - torch.lgamma(0.5 * (self.df + 1.0))
+        )
+        return -0.5 * (self.df + 1.0) * torch.log1p(y**2.0 / self.df) - normalizer
+
+    def entropy(self):
+        beta = torch.lgamma(0.5 * self.df) + math.lgamma(0.5) - torch.lgamma(0.5 * (self.df + 1))
+        return (
+            self.scale.log()
+            + 0.5 * (self.df + 1) * (torch.digamma(0.5 * (self.df + 1)) - torch.digamma(0.5 * self.df))
+            + 0.5 * self.df.log()
+            + beta
+        )

@@ -1,0 +1,113 @@
+"""What several distributions need: common shapes of parameters, probabilities and their logarithms, values made on demand."""
+
+from __future__ import annotations
+
+from functools import update_wrapper
+from numbers import Number
+
+import rushlight as torch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+__all__ = [
+    "broadcast_all",
+    "clamp_probs",
+    "lazy_property",
+    "logits_to_probs",
+    "probs_to_logits",
+    "tril_matrix_to_vec",
+    "vec_to_tril_matrix",
+]
+
+euler_constant = 0.57721566490153286060
+
+
+def broadcast_all(*values: Any) -> tuple[torch.Tensor, ...]:
+    """Numbers and tensors as tensors of one shape; numbers take dtype and device of the first tensor."""
+    if not all(isinstance(value, (torch.Tensor, Number)) for value in values):
+        raise ValueError(
+            "Input arguments must all be instances of Number, torch.Tensor or objects implementing __torch_function__."
+        )
+    first = next((value for value in values if isinstance(value, torch.Tensor)), None)
+    dtype, device = (torch.get_default_dtype(), None) if first is None else (first.dtype, first.device)
+    tensors = [
+        value if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=dtype, device=device)
+        for value in values
+    ]
+    return tuple(torch.broadcast_tensors(*tensors))
+
+
+def _standard_normal(shape: Any, dtype: torch.dtype, device: Any) -> torch.Tensor:
+    return torch.normal(torch.zeros(shape, dtype=dtype, device=device), torch.ones(shape, dtype=dtype, device=device))
+
+
+def _sum_rightmost(value: Any, dim: int) -> Any:
+    """The sum over the last ``dim`` dimensions."""
+    return value if dim == 0 else value.reshape(value.shape[:-dim] + (-1,)).sum(-1)
+
+
+def logits_to_probs(logits: torch.Tensor, is_binary: bool = False) -> torch.Tensor:
+    """Probabilities of logits: of one event each, or of the events along the last dimension."""
+    return torch.sigmoid(logits) if is_binary else torch.softmax(logits, dim=-1)
+
+
+def clamp_probs(probs: torch.Tensor) -> torch.Tensor:
+    """Probabilities away from zero and one by the dtype's rounding unit."""
+    eps = torch.finfo(probs.dtype).eps
+    return probs.clamp(min=eps, max=1 - eps)
+
+
+def probs_to_logits(probs: torch.Tensor, is_binary: bool = False) -> torch.Tensor:
+    """Logits of probabilities: logarithms of odds, or of the probabilities themselves."""
+    clamped = clamp_probs(probs)
+    return torch.log(clamped) - torch.log1p(-clamped) if is_binary else torch.log(clamped)
+
+
+class lazy_property:
+    """A property that is computed once, with gradients, and then is an attribute."""
+
+    def __init__(self, wrapped: Callable[..., Any]) -> None:
+        self.wrapped = wrapped
+        update_wrapper(self, wrapped)  # type: ignore[arg-type]  # an object with a docstring, not a function
+
+    def __get__(self, instance: Any, obj_type: Any = None) -> Any:
+        if instance is None:
+            return _ClassProperty(self.wrapped)
+        with torch.enable_grad():
+            value = self.wrapped(instance)
+        setattr(instance, self.wrapped.__name__, value)
+        return value
+
+
+class _ClassProperty(lazy_property, property):
+    """A lazy property read from the class: what `inspect` sees."""
+
+    def __init__(self, wrapped: Callable[..., Any]) -> None:
+        property.__init__(self, wrapped)
+
+
+def tril_matrix_to_vec(mat: torch.Tensor, diag: int = 0) -> torch.Tensor:
+    """The lower triangles of matrices, row after row, as vectors."""
+    n = mat.shape[-1]
+    if not -n <= diag < n:
+        raise ValueError(f"diag ({diag}) provided is outside [{-n}, {n - 1}].")
+    places = torch.arange(n, device=mat.device)
+    return mat[..., places < places.view(-1, 1) + (diag + 1)]
+
+
+def vec_to_tril_matrix(vec: torch.Tensor, diag: int = 0) -> torch.Tensor:
+    """Vectors as the lower triangles of matrices, row after row."""
+    side = (-(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * vec.shape[-1] + 4 * abs(diag) * (diag + 1)) ** 0.5) / 2
+    if not round(side) - side <= torch.finfo(vec.dtype).eps:
+        raise ValueError(
+            f"The size of last dimension is {vec.shape[-1]} which cannot be expressed as "
+            "the lower triangular part of a square D x D matrix."
+        )
+    n = round(side)
+    matrix = vec.new_zeros((*vec.shape[:-1], n, n))
+    places = torch.arange(n, device=vec.device)
+    matrix[..., places < places.view(-1, 1) + (diag + 1)] = vec
+    return matrix

@@ -1,0 +1,113 @@
+//! Stores that bypass the caches, and fetches that run ahead of them.
+//!
+//! A result that fills more than the caches leaves nothing there for its reader, and reading its lines before they are
+//! overwritten costs a third of the bandwidth. What is computed in small steps into a buffer goes past the caches in whole
+//! lines; meanwhile the operands' lines are asked for long before their turn, since arithmetic between two loads
+//! leaves the memory idle otherwise.
+
+use rushlight_simd::{Isa, Level, multiversion};
+
+/// From so many bytes on a fresh result is streamed.
+pub const LEAST: usize = 32 << 20;
+/// The bytes of the widest operand that a step takes: eight lines, which the processor can ask for at once.
+pub const STEP: usize = 512;
+/// How far ahead operands are asked for.
+const AHEAD: usize = 8 * STEP;
+const LINE: usize = 64;
+
+/// Asks for what stands `AHEAD` behind `bytes` bytes at `from`.
+#[inline(always)]
+pub fn fetch(from: *const u8, bytes: usize) {
+    for at in (0..bytes).step_by(LINE) {
+        ask(from.wrapping_add(AHEAD + at));
+    }
+}
+
+/// Asks for the line at an address, which may be anywhere.
+#[inline(always)]
+pub fn ask(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint; it reads nothing.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+multiversion! {
+    /// Copies bytes past the caches where the target begins a line; `finish` makes them seen.
+    ///
+    /// # Safety
+    /// Both sides hold `bytes` bytes and do not overlap.
+    pub unsafe fn store<S>(to: *mut u8, from: *const u8, bytes: usize) {
+        let whole = if (to as usize).is_multiple_of(LINE) { bytes / LINE * LINE } else { 0 };
+        // SAFETY: by the caller's word; the alignment of `to` was just asked for, and the level allows the instructions.
+        unsafe {
+            for at in (0..whole).step_by(LINE) {
+                line::<S>(to.add(at), from.add(at));
+            }
+            std::ptr::copy_nonoverlapping(from.add(whole), to.add(whole), bytes - whole);
+        }
+    }
+}
+
+multiversion! {
+    /// [`store`] from large memory: it is asked for ahead of its turn.
+    ///
+    /// # Safety
+    /// As for `store`.
+    pub unsafe fn copy<S>(to: *mut u8, from: *const u8, bytes: usize) {
+        let whole = if (to as usize).is_multiple_of(LINE) { bytes / LINE * LINE } else { 0 };
+        // SAFETY: as in `store`.
+        unsafe {
+            for at in (0..whole).step_by(LINE) {
+                ask(from.wrapping_add(AHEAD + at));
+                line::<S>(to.add(at), from.add(at));
+            }
+            std::ptr::copy_nonoverlapping(from.add(whole), to.add(whole), bytes - whole);
+        }
+        finish();
+    }
+}
+
+/// One line past the caches.
+///
+/// # Safety
+/// Both sides hold a line, `to` begins one, and the machine has the instructions of `S`.
+#[inline(always)]
+pub unsafe fn line<S: Isa>(to: *mut u8, from: *const u8) {
+    // SAFETY: by the caller's word.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::*;
+            match S::LEVEL {
+                Level::V4 => _mm512_stream_si512(to.cast(), _mm512_loadu_si512(from.cast())),
+                Level::V3 => {
+                    for at in (0..LINE).step_by(32) {
+                        _mm256_stream_si256(to.add(at).cast(), _mm256_loadu_si256(from.add(at).cast()));
+                    }
+                }
+                Level::Base => {
+                    for at in (0..LINE).step_by(16) {
+                        _mm_stream_si128(to.add(at).cast(), _mm_loadu_si128(from.add(at).cast()));
+                    }
+                }
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        std::ptr::copy_nonoverlapping(from, to, LINE);
+    }
+}
+
+/// Other threads see what was stored.
+#[inline(always)]
+pub fn finish() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 has it.
+    unsafe {
+        std::arch::x86_64::_mm_sfence()
+    }
+}

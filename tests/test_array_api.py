@@ -1,0 +1,79 @@
+"""The namespace of the Python array API standard. Its public test suite is run by hand: see `array_api_skips.txt`."""
+
+import math
+
+import pytest
+
+import rushlight as torch
+
+xp = torch.ones(1).__array_namespace__()
+
+
+def test_every_name_exists():
+    for name in xp.__all__:
+        assert hasattr(xp, name)
+
+
+def test_versions():
+    assert torch.ones(1).__array_namespace__(api_version="2024.12") is xp
+    with pytest.raises(ValueError, match="version '1999.12' of the array API standard is not supported"):
+        torch.ones(1).__array_namespace__(api_version="1999.12")
+
+
+def test_numbers_take_the_dtype_of_the_array_beside_them():
+    assert xp.add(torch.ones(2, dtype=torch.int8), 300 % 7).dtype is torch.int8
+    assert xp.multiply(2.5, torch.ones(2, dtype=torch.float64)).dtype is torch.float64
+    assert xp.pow(2, torch.arange(3)).tolist() == [1, 2, 4]
+
+
+def test_no_dimension_is_no_lower_rank():
+    assert xp.add(torch.ones(2, dtype=torch.int8), torch.tensor(1)).dtype is torch.int64
+    assert xp.result_type(torch.tensor(1.0, dtype=torch.float64), torch.ones(2)) is torch.float64
+
+
+def test_reductions_of_no_and_of_several_axes():
+    x = torch.tensor([[1, 2], [3, 4]], dtype=torch.int16)
+    assert xp.sum(x, axis=()).tolist() == x.tolist() and xp.sum(x).dtype is torch.int64
+    assert xp.prod(x, axis=(0, 1)).item() == 24 and xp.prod(x, dtype=torch.int16).dtype is torch.int16
+    assert xp.max(x, axis=(0, 1), keepdims=True).tolist() == [[4]]
+    assert xp.var(xp.astype(x, torch.float64)).item() == 1.25
+
+
+def test_the_next_number():
+    values = [0.0, -0.0, 1.0, -1.5, math.inf, 5e-324]
+    for x in values:
+        for y in values:
+            pair = (torch.tensor(n, dtype=torch.float64) for n in (x, y))
+            found = xp.nextafter(*pair).item()
+            assert (found, math.copysign(1, found)) == (math.nextafter(x, y), math.copysign(1, math.nextafter(x, y)))
+    assert math.isnan(xp.nextafter(torch.tensor(1.0), math.nan).item())
+
+
+def test_unique():
+    found = xp.unique_all(torch.tensor([3, 1, 3, 2]))
+    assert [part.tolist() for part in found] == [[1, 2, 3], [1, 3, 0], [2, 0, 2, 1], [1, 1, 2]]
+
+
+def test_cumulative_sums_with_their_beginning():
+    assert xp.cumulative_sum(torch.tensor([1, 2]), include_initial=True).tolist() == [0, 1, 3]
+
+
+def test_what_the_namespace_tells():
+    info = xp.__array_namespace_info__()
+    assert info.default_dtypes()["integral"] is torch.int64
+    assert set(info.dtypes(kind="complex floating")) == {"complex64", "complex128"}
+    assert xp.isdtype(torch.uint8, ("bool", "integral")) and not xp.isdtype(torch.uint8, "real floating")
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: xp.squeeze(torch.ones(2), 0), "squeezed dimensions must have size 1"),
+        (lambda: xp.isdtype(torch.int8, "numbers"), "unrecognized data type kind: 'numbers'"),
+        (lambda: xp.nonzero(torch.tensor(1)), "nonzero needs at least one dimension"),
+        (lambda: xp.vecdot(torch.ones(2), torch.ones(3)), "2 and 3 elements along the axis"),
+    ],
+)
+def test_errors(call, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        call()
