@@ -209,7 +209,7 @@ pub unsafe fn to_real<T: Real>(lines: Lines, from: *const Complex<T>, to: *mut T
                 }
                 // Frequencies that are their own conjugates count by their real parts.
                 line[0].im = T::default();
-                if lines.n % 2 == 0 {
+                if lines.n.is_multiple_of(2) {
                     line[half - 1].im = T::default();
                 }
                 // It refuses wrong lengths and those imaginary parts alone.
