@@ -4,6 +4,7 @@ import ast
 import copy
 import gc
 import pickle
+import re
 import subprocess
 import sys
 import weakref
@@ -460,3 +461,42 @@ def test_names_that_load_late_are_known_to_checkers_of_types():
 def test_an_unknown_keyword_is_answered_with_the_known_ones():
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'dtyp'\nIts arguments are: size, dtype, "):
         torch.zeros(2, dtyp=torch.int32)
+
+
+class TestSize:
+    def test_it_is_a_tuple_that_stays_a_size(self):
+        size = torch.ones(2, 3).shape
+        assert repr(size) == "torch.Size([2, 3])" and size == (2, 3) and hash(size) == hash((2, 3))
+        for made in (size + (1,), (1,) + size, size[1:], size * 2, copy.copy(size), pickle.loads(pickle.dumps(size))):
+            assert type(made) is torch.Size
+        assert torch.Size.__module__ == "rushlight" and size.numel() == 6
+
+    def test_its_items_are_integers(self):
+        assert torch.Size(torch.tensor([1, 2])) == (1, 2) and type(torch.Size([torch.tensor(3)])[0]) is int
+        for items, sentence in (
+            ((1, "a"), "torch.Size() takes an iterable of 'int' (item 1 is 'str')"),
+            ([1.5], "torch.Size() takes an iterable of 'int' (item 0 is 'float')"),
+        ):
+            with pytest.raises(TypeError, match=re.escape(sentence)):
+                torch.Size(items)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "sentence"),
+    [
+        (lambda: torch.device(""), RuntimeError, "Device string must not be empty"),
+        (lambda: torch.device(1.5), TypeError, "device(): argument 'type' (position 1) must be str, not float"),
+        (lambda: torch.manual_seed("a"), ValueError, "invalid literal for int() with base 10: 'a'"),
+        (lambda: torch.from_dlpack(5), RuntimeError, "from_dlpack received an invalid capsule."),
+        (lambda: torch.ones(2, device="meta").__dlpack__(), BufferError, "Cannot pack tensors on meta"),
+    ],
+)
+def test_refusals_begin_with_torchs_sentence(call, error, sentence):
+    with pytest.raises(error, match=f"^{re.escape(sentence)}"):
+        call()
+
+
+def test_a_change_of_size_counts_as_a_version():
+    x = torch.zeros(2)
+    x.resize_(3)
+    assert x._version == 1

@@ -382,7 +382,7 @@ class Tensor:
     def __delitem__(self, index: Any, /) -> None: ...
     def __contains__(self, element: Any) -> _bool: ...
     def __reversed__(self) -> Tensor: ...
-    def _index_put_(self, indices: Sequence[Tensor], dims: _int | Sequence[_int], values: Tensor, accumulate: _bool = False) -> Self:
+    def _index_put_(self, indices: Sequence[Tensor], dims: Sequence[_int], values: Tensor, accumulate: _bool = False) -> Self:
         """`values` written to, or added at, the places that `indices` into the dimensions `dims` name."""
     def abs(self) -> Tensor:
         """The magnitude of each element; of complex numbers too."""
@@ -493,11 +493,11 @@ class Tensor:
     def argsort(self, *, stable: _bool, dim: _int = -1, descending: _bool = False) -> Tensor: ...
     def argwhere(self) -> Tensor:
         """The coordinates of the elements that are not zero, one row each."""
-    def as_strided(self, size: _int | Sequence[_int], stride: _int | Sequence[_int], storage_offset: _int | None = None) -> Tensor:
+    def as_strided(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
         """A view of the storage with any sizes and strides (counted in elements, possibly negative)."""
-    def as_strided_(self, size: _int | Sequence[_int], stride: _int | Sequence[_int], storage_offset: _int | None = None) -> Self:
+    def as_strided_(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Self:
         """A view of the storage with any sizes and strides (counted in elements, possibly negative)."""
-    def as_strided_scatter(self, src: Tensor, size: _int | Sequence[_int], stride: _int | Sequence[_int], storage_offset: _int | None = None) -> Tensor:
+    def as_strided_scatter(self, src: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
         """A row-major copy with `src` in place of the elements that sizes, strides and offset name."""
     def asin(self) -> Tensor:
         """The inverse sine of each element; nan outside of -1 to 1."""
@@ -562,7 +562,7 @@ class Tensor:
     def bmm(self, mat2: Tensor) -> Tensor:
         """Products of the matrices of two batches, pair by pair."""
     @overload
-    def broadcast_to(self, size: _int | Sequence[_int]) -> Tensor:
+    def broadcast_to(self, size: Sequence[_int]) -> Tensor:
         """A view stretched to `size`; another name of `expand`."""
     @overload
     def broadcast_to(self, *size: _int) -> Tensor: ...
@@ -650,6 +650,10 @@ class Tensor:
         """The running sums along `dim`; integers and bool add up in int64."""
     def det(self) -> Tensor:
         """The determinants of matrices, as `torch.linalg.det`."""
+    def deg2rad(self) -> Tensor:
+        """Degrees as radians."""
+    def deg2rad_(self) -> Self:
+        """Degrees as radians."""
     def diag(self, diagonal: _int = 0) -> Tensor:
         """A vector on the diagonal of a matrix, or a matrix's diagonal as a vector, copied."""
     def diag_embed(self, offset: _int = 0, dim1: _int = -2, dim2: _int = -1) -> Tensor:
@@ -696,7 +700,7 @@ class Tensor:
     def dsplit(self, sections: _int) -> tuple[Tensor, ...]:
         """Equal views along the third dimension."""
     @overload
-    def dsplit(self, indices: _int | Sequence[_int]) -> tuple[Tensor, ...]: ...
+    def dsplit(self, indices: Sequence[_int]) -> tuple[Tensor, ...]: ...
     @overload
     def dsplit(self, *indices: _int) -> tuple[Tensor, ...]: ...
     def eq(self, other: Tensor | _Number) -> Tensor:
@@ -726,7 +730,7 @@ class Tensor:
     def exp_(self) -> Self:
         """The exponential of each element."""
     @overload
-    def expand(self, size: _int | Sequence[_int], *, implicit: _bool = False) -> Tensor:
+    def expand(self, size: Sequence[_int], *, implicit: _bool = False) -> Tensor:
         """A view in which dimensions of size one are stretched to `size` (stride 0); -1 keeps a dimension."""
     @overload
     def expand(self, *size: _int, implicit: _bool = False) -> Tensor: ...
@@ -750,7 +754,7 @@ class Tensor:
     def flatten(self, start_dim: _int = 0, end_dim: _int = -1) -> Tensor:
         """The dimensions from `start_dim` to `end_dim` joined into one."""
     @overload
-    def flip(self, dims: _int | Sequence[_int]) -> Tensor:
+    def flip(self, dims: Sequence[_int]) -> Tensor:
         """A copy with the elements in reverse along `dims`. (`x[::-1]` is a view.)"""
     @overload
     def flip(self, *dims: _int) -> Tensor: ...
@@ -822,13 +826,17 @@ class Tensor:
     def hsplit(self, sections: _int) -> tuple[Tensor, ...]:
         """Equal views along the columns (a vector's only dimension)."""
     @overload
-    def hsplit(self, indices: _int | Sequence[_int]) -> tuple[Tensor, ...]: ...
+    def hsplit(self, indices: Sequence[_int]) -> tuple[Tensor, ...]: ...
     @overload
     def hsplit(self, *indices: _int) -> tuple[Tensor, ...]: ...
     def hypot(self, other: Tensor) -> Tensor:
         """The length of the hypotenuse."""
     def hypot_(self, other: Tensor) -> Self:
         """The length of the hypotenuse."""
+    def i0(self) -> Tensor:
+        """The modified Bessel function of the first kind, of order zero."""
+    def i0_(self) -> Self:
+        """The modified Bessel function of the first kind, of order zero."""
     def index_add(self, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1) -> Tensor:
         """A copy with the slices of `source`, scaled by `alpha`, added to those of `dim` that `index` names."""
     def index_add_(self, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1) -> Self:
@@ -885,6 +893,10 @@ class Tensor:
         """The least common multiple."""
     def lcm_(self, other: Tensor) -> Self:
         """The least common multiple."""
+    def ldexp(self, other: Tensor) -> Tensor:
+        """`self * 2 ** other`."""
+    def ldexp_(self, other: Tensor) -> Self:
+        """`self * 2 ** other`."""
     def le(self, other: Tensor | _Number) -> Tensor:
         """Whether `self` is at most `other`."""
     def le_(self, other: Tensor | _Number) -> Self:
@@ -1033,6 +1045,10 @@ class Tensor:
         """Multiplies element by element."""
     def mv(self, vec: Tensor) -> Tensor:
         """The product of a matrix with a vector."""
+    def mvlgamma(self, p: _int) -> Tensor:
+        """The logarithm of the gamma function of dimension `p`."""
+    def mvlgamma_(self, p: _int) -> Self:
+        """The logarithm of the gamma function of dimension `p`."""
     def nan_to_num(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Tensor:
         """Replaces nan (by 0 unless given) and the infinities (by the greatest and smallest numbers unless given)."""
     def nan_to_num_(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Self:
@@ -1071,24 +1087,28 @@ class Tensor:
     def negative_(self) -> Self:
         """The negative of each element."""
     @overload
-    def new_empty(self, size: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    def new_empty(self, size: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
         """`empty` with this tensor's dtype and device."""
     @overload
     def new_empty(self, *size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor: ...
-    def new_empty_strided(self, size: _int | Sequence[_int], stride: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    def new_empty_strided(self, size: Sequence[_int], stride: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
         """`empty_strided` with this tensor's dtype and device."""
-    def new_full(self, size: _int | Sequence[_int], fill_value: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    def new_full(self, size: Sequence[_int], fill_value: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
         """`full` with this tensor's dtype and device."""
     @overload
-    def new_ones(self, size: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    def new_ones(self, size: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
         """`ones` with this tensor's dtype and device."""
     @overload
     def new_ones(self, *size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor: ...
     @overload
-    def new_zeros(self, size: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    def new_zeros(self, size: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
         """`zeros` with this tensor's dtype and device."""
     @overload
     def new_zeros(self, *size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor: ...
+    def nextafter(self, other: Tensor) -> Tensor:
+        """The next floating-point number after each element on the way to `other`."""
+    def nextafter_(self, other: Tensor) -> Self:
+        """The next floating-point number after each element on the way to `other`."""
     def nonzero(self, *, as_tuple: _bool = False) -> Tensor:
         """The coordinates of the elements that are not zero, one row each, in row-major order."""
     def nonzero_static(self, *, size: _int, fill_value: _int = -1) -> Tensor:
@@ -1111,7 +1131,7 @@ class Tensor:
     def outer(self, vec2: Tensor) -> Tensor:
         """The products of each pair of two vectors' elements."""
     @overload
-    def permute(self, dims: _int | Sequence[_int]) -> Tensor:
+    def permute(self, dims: Sequence[_int]) -> Tensor:
         """A view with the dimensions in the order of `dims`."""
     @overload
     def permute(self, *dims: _int) -> Tensor: ...
@@ -1149,6 +1169,10 @@ class Tensor:
         """The quantiles along `dim` (of all elements by default) at each fraction of `q`, along a new first dimension."""
     @overload
     def quantile(self, q: _float, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = ...) -> Tensor: ...
+    def rad2deg(self) -> Tensor:
+        """Radians as degrees."""
+    def rad2deg_(self) -> Self:
+        """Radians as degrees."""
     @overload
     def random_(self, *, generator: Generator | None = None) -> Tensor:
         """Fills the tensor with integers from 0 to the greatest of its dtype."""
@@ -1175,7 +1199,7 @@ class Tensor:
     def renorm_(self, p: _Number, dim: _int, maxnorm: _Number) -> Self:
         """The tensor with each of its parts along `dim` shrunk to the norm `maxnorm` where it is longer."""
     @overload
-    def repeat(self, repeats: _int | Sequence[_int]) -> Tensor:
+    def repeat(self, repeats: Sequence[_int]) -> Tensor:
         """A copy with the whole tensor repeated along each dimension; further `repeats` in front make new dimensions."""
     @overload
     def repeat(self, *repeats: _int) -> Tensor: ...
@@ -1185,14 +1209,14 @@ class Tensor:
     @overload
     def repeat_interleave(self, repeats: Tensor, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor: ...
     @overload
-    def reshape(self, shape: _int | Sequence[_int]) -> Tensor:
+    def reshape(self, shape: Sequence[_int]) -> Tensor:
         """The same elements under another shape: a view where the strides allow it, else a copy."""
     @overload
     def reshape(self, *shape: _int) -> Tensor: ...
     def reshape_as(self, other: Tensor) -> Tensor:
         """The same elements with the sizes of `other`."""
     @overload
-    def resize_(self, size: _int | Sequence[_int], *, memory_format: _memory_format | None = None) -> Tensor:
+    def resize_(self, size: Sequence[_int], *, memory_format: _memory_format | None = None) -> Tensor:
         """Gives the tensor another size, row-major, in place; its storage grows where it must."""
     @overload
     def resize_(self, *size: _int, memory_format: _memory_format | None = None) -> Tensor: ...
@@ -1204,7 +1228,7 @@ class Tensor:
         """The tensor itself: conjugates and negatives are computed at once."""
     def roll(self, shifts: _int | Sequence[_int], dims: _int | Sequence[_int] = ...) -> Tensor:
         """A copy with the elements moved on by `shifts` along `dims`; what falls off the end comes back at the beginning."""
-    def rot90(self, k: _int = 1, dims: _int | Sequence[_int] = ...) -> Tensor:
+    def rot90(self, k: _int = 1, dims: Sequence[_int] = ...) -> Tensor:
         """The tensor turned by `k` quarters in the plane of two dimensions, from the first towards the second."""
     @overload
     def round(self) -> Tensor:
@@ -1293,8 +1317,8 @@ class Tensor:
     def split(self, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
         """Views of `split_size` indices of `dim` each; the last may be shorter."""
     @overload
-    def split(self, split_size: _int | Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
-    def split_with_sizes(self, split_sizes: _int | Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
+    def split(self, split_size: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
+    def split_with_sizes(self, split_sizes: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
         """Views of as many indices of `dim` as each entry of `split_sizes` says."""
     def sqrt(self) -> Tensor:
         """The square root of each element."""
@@ -1310,7 +1334,7 @@ class Tensor:
     @overload
     def squeeze(self, dim: _int) -> Tensor: ...
     @overload
-    def squeeze(self, dim: _int | Sequence[_int]) -> Tensor: ...
+    def squeeze(self, dim: Sequence[_int]) -> Tensor: ...
     @overload
     def squeeze(self, *dim: _int) -> Tensor: ...
     @overload
@@ -1319,7 +1343,7 @@ class Tensor:
     @overload
     def squeeze_(self, dim: _int) -> Self: ...
     @overload
-    def squeeze_(self, dim: _int | Sequence[_int]) -> Self: ...
+    def squeeze_(self, dim: Sequence[_int]) -> Self: ...
     @overload
     def squeeze_(self, *dim: _int) -> Self: ...
     @overload
@@ -1381,11 +1405,11 @@ class Tensor:
     def tensor_split(self, sections: _int, dim: _int = 0) -> tuple[Tensor, ...]:
         """`sections` views along `dim`, the first ones longer by one where it does not divide."""
     @overload
-    def tensor_split(self, indices: _int | Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
+    def tensor_split(self, indices: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
     @overload
     def tensor_split(self, tensor_indices_or_sections: Tensor, dim: _int = 0) -> tuple[Tensor, ...]: ...
     @overload
-    def tile(self, dims: _int | Sequence[_int]) -> Tensor:
+    def tile(self, dims: Sequence[_int]) -> Tensor:
         """`repeat` that counts missing repetitions as one."""
     @overload
     def tile(self, *dims: _int) -> Tensor: ...
@@ -1417,7 +1441,7 @@ class Tensor:
         """Each element rounded towards zero."""
     def unbind(self, dim: _int = 0) -> tuple[Tensor, ...]:
         """The views at all indices of `dim`."""
-    def unflatten(self, dim: _int, sizes: _int | Sequence[_int]) -> Tensor:
+    def unflatten(self, dim: _int, sizes: Sequence[_int]) -> Tensor:
         """One dimension taken apart into several; one of `sizes` may be -1."""
     def unfold(self, dimension: _int, size: _int, step: _int) -> Tensor:
         """A view of all windows of `size` along `dimension`, `step` apart; the window becomes the last dimension."""
@@ -1427,7 +1451,7 @@ class Tensor:
         """The pieces that the function without `unsafe_` in its name gives, over the same memory, but not as views for autograd."""
     def unsafe_split(self, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
         """The pieces that the function without `unsafe_` in its name gives, over the same memory, but not as views for autograd."""
-    def unsafe_split_with_sizes(self, split_sizes: _int | Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
+    def unsafe_split_with_sizes(self, split_sizes: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
         """The pieces that the function without `unsafe_` in its name gives, over the same memory, but not as views for autograd."""
     def unsqueeze(self, dim: _int) -> Tensor:
         """A view with a new dimension of size one at `dim`."""
@@ -1450,7 +1474,7 @@ class Tensor:
     def vdot(self, other: Tensor) -> Tensor:
         """The sum of the products of two vectors' elements, those of the first conjugated."""
     @overload
-    def view(self, size: _int | Sequence[_int]) -> Tensor:
+    def view(self, size: Sequence[_int]) -> Tensor:
         """The same elements under another shape, without a copy."""
     @overload
     def view(self, *size: _int) -> Tensor: ...
@@ -1462,7 +1486,7 @@ class Tensor:
     def vsplit(self, sections: _int) -> tuple[Tensor, ...]:
         """Equal views along the rows."""
     @overload
-    def vsplit(self, indices: _int | Sequence[_int]) -> tuple[Tensor, ...]: ...
+    def vsplit(self, indices: Sequence[_int]) -> tuple[Tensor, ...]: ...
     @overload
     def vsplit(self, *indices: _int) -> tuple[Tensor, ...]: ...
     def where(self, condition: Tensor, other: Tensor | _Number) -> Tensor:
@@ -1550,6 +1574,7 @@ def _set_print_options(
     precision: _int, threshold: _int, edgeitems: _int, linewidth: _int, sci_mode: _bool | None
 ) -> None: ...
 def _set_backcompat_warnings(broadcast: _bool, keepdim: _bool, strict: _int) -> None: ...
+def _usable_cores() -> _int: ...
 def _cuda_device_count() -> _int: ...
 
 class _LinAlgError(RuntimeError): ...
@@ -1718,9 +1743,9 @@ def _affine(bias: Tensor, input: Tensor, weight: Tensor) -> Tensor:
     """`input @ weight.T + bias`."""
 def _alias(input: Tensor) -> Tensor:
     """A view of everything."""
-def _avg_pool(input: Tensor, starts: _int | Sequence[_int], ends: _int | Sequence[_int], lengths: _int | Sequence[_int], output: _int | Sequence[_int], divisor: _int | None) -> Tensor:
+def _avg_pool(input: Tensor, starts: Sequence[_int], ends: Sequence[_int], lengths: Sequence[_int], output: Sequence[_int], divisor: _int | None) -> Tensor:
     """Means over windows, which are listed axis by axis: where each starts and ends, and the length it counts for."""
-def _avg_pool_spread(input: Tensor, starts: _int | Sequence[_int], ends: _int | Sequence[_int], lengths: _int | Sequence[_int], output: _int | Sequence[_int], divisor: _int | None, like: Tensor) -> Tensor:
+def _avg_pool_spread(input: Tensor, starts: Sequence[_int], ends: Sequence[_int], lengths: Sequence[_int], output: Sequence[_int], divisor: _int | None, like: Tensor) -> Tensor:
     """Each value spread evenly over its window; the reverse of `_avg_pool`."""
 def _binary_cross_entropy(input: Tensor, target: Tensor) -> Tensor:
     """The binary cross entropy of each element."""
@@ -1728,11 +1753,11 @@ def _clamp(input: Tensor, min: Tensor | _Number, max: Tensor | _Number) -> Tenso
     """Limits elements to those of `min` and `max`."""
 def _conj_physical(input: Tensor) -> Tensor:
     """The complex conjugate of each element, computed at once; real numbers stay as they are."""
-def _conv(input: Tensor, weight: Tensor, bias: Tensor | None, stride: _int | Sequence[_int], padding: _int | Sequence[_int], dilation: _int | Sequence[_int], groups: _int) -> Tensor:
+def _conv(input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[_int], padding: Sequence[_int], dilation: Sequence[_int], groups: _int) -> Tensor:
     """The convolution of a batch of images of any number of dimensions."""
-def _conv_input(grad: Tensor, weight: Tensor, size: _int | Sequence[_int], stride: _int | Sequence[_int], padding: _int | Sequence[_int], dilation: _int | Sequence[_int], groups: _int) -> Tensor:
+def _conv_input(grad: Tensor, weight: Tensor, size: Sequence[_int], stride: Sequence[_int], padding: Sequence[_int], dilation: Sequence[_int], groups: _int) -> Tensor:
     """The gradient of a convolution's input of `size`."""
-def _conv_weight(input: Tensor, grad: Tensor, size: _int | Sequence[_int], stride: _int | Sequence[_int], padding: _int | Sequence[_int], dilation: _int | Sequence[_int], groups: _int) -> Tensor:
+def _conv_weight(input: Tensor, grad: Tensor, size: Sequence[_int], stride: Sequence[_int], padding: Sequence[_int], dilation: Sequence[_int], groups: _int) -> Tensor:
     """The gradient of a convolution's weight of `size`."""
 def _div_floor(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
     """The quotient, rounded downwards."""
@@ -1744,7 +1769,7 @@ def _elu(input: Tensor, alpha: _float, scale: _float, input_scale: _float) -> Te
     """The three kinds of `elu`."""
 def _elu_backward(grad_output: Tensor, input: Tensor, alpha: _Number, scale: _Number, input_scale: _Number) -> Tensor:
     """The gradient of `elu`."""
-def _embed(input: Tensor, size: _int | Sequence[_int], stride: _int | Sequence[_int], storage_offset: _int) -> Tensor:
+def _embed(input: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int) -> Tensor:
     """Zeros of shape `size`, in which the elements of `self` are added at the places that `stride` and `storage_offset` name."""
 def _fft_c2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, forward: _bool) -> Tensor:
     """The Fourier transform of complex numbers along some dimensions, divided by nothing (0), the root of their size (1) or their size (2)."""
@@ -1766,9 +1791,9 @@ def _gelu_tanh_backward(grad_output: Tensor, input: Tensor) -> Tensor:
     """The gradient of `gelu` by the hyperbolic tangent."""
 def _hardtanh_backward(grad_output: Tensor, input: Tensor, min_val: _Number, max_val: _Number) -> Tensor:
     """The gradient where `self` is strictly between two numbers, else zero."""
-def _index(input: Tensor, indices: Sequence[Tensor], dims: _int | Sequence[_int]) -> Tensor:
+def _index(input: Tensor, indices: Sequence[Tensor], dims: Sequence[_int]) -> Tensor:
     """The elements at `indices`, which index the dimensions `dims` and broadcast against each other."""
-def _index_put(input: Tensor, indices: Sequence[Tensor], dims: _int | Sequence[_int], values: Tensor, accumulate: _bool = False) -> Tensor:
+def _index_put(input: Tensor, indices: Sequence[Tensor], dims: Sequence[_int], values: Tensor, accumulate: _bool = False) -> Tensor:
     """`values` written to, or added at, the places that `indices` into the dimensions `dims` name."""
 def _leaky_relu_backward(grad_output: Tensor, input: Tensor, negative_slope: _Number) -> Tensor:
     """The gradient, times `negative_slope` where `self` is negative."""
@@ -1794,7 +1819,7 @@ def _log_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: _int, i
     """The gradient of log_softmax's operand."""
 def _matmul(input: Tensor, other: Tensor) -> Tensor:
     """Products of the matrices of two batches, which broadcast."""
-def _max_pool(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int], padding: _int | Sequence[_int], dilation: _int | Sequence[_int], output: _int | Sequence[_int]) -> tuple[Tensor, Tensor]:
+def _max_pool(input: Tensor, kernel_size: Sequence[_int], stride: Sequence[_int], padding: Sequence[_int], dilation: Sequence[_int], output: Sequence[_int]) -> tuple[Tensor, Tensor]:
     """The largest element of each window and its place among the elements of its channel; `output` are the sizes of space."""
 def _mse_loss(input: Tensor, target: Tensor, reduction: _int) -> Tensor:
     """The squared differences; the reduction is 0 for none, 1 for mean, 2 for sum."""
@@ -1806,9 +1831,9 @@ def _nll_loss2d(input: Tensor, target: Tensor, weight: Tensor | None, reduction:
     """The loss and the sum of the weights that it divides by; the reduction is 0 for none, 1 for mean, 2 for sum."""
 def _nll_loss_backward(grad: Tensor, target: Tensor, weight: Tensor | None, reduction: _int, ignore_index: _int, total_weight: Tensor, like: Tensor) -> Tensor:
     """The gradient of `_nll_loss` with respect to scores like `like`, whose values do not matter."""
-def _pad_borders(input: Tensor, pad: _int | Sequence[_int], mode: _str) -> Tensor:
+def _pad_borders(input: Tensor, pad: Sequence[_int], mode: _str) -> Tensor:
     """A copy with borders out of the elements inside, mirrored (`reflect`) or the outermost one (`replicate`)."""
-def _pad_borders_back(input: Tensor, like: Tensor, pad: _int | Sequence[_int], mode: _str) -> Tensor:
+def _pad_borders_back(input: Tensor, like: Tensor, pad: Sequence[_int], mode: _str) -> Tensor:
     """Borders of `self` added to the elements that they came from, in the shape of `like`."""
 def _pivots_to_permutation(pivots: Tensor, size: _int, inverse: _bool = False) -> Tensor:
     """The permutation that the exchanges of LU factorisation amount to: row `i` of `L @ U` is this row of the matrix."""
@@ -1832,7 +1857,7 @@ def _slice(input: Tensor, dim: _int, start: _int, length: _int, step: _int = 1) 
     """A view of `length` elements of `dim` from `start` on, `step` apart, which may be negative."""
 def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: _int, input_dtype: _dtype) -> Tensor:
     """The gradient of softmax's operand."""
-def _tensordot(input: Tensor, other: Tensor, dims_self: _int | Sequence[_int], dims_other: _int | Sequence[_int], *, out: Tensor | None = None) -> Tensor:
+def _tensordot(input: Tensor, other: Tensor, dims_self: Sequence[_int], dims_other: Sequence[_int], *, out: Tensor | None = None) -> Tensor:
     """Sums of products over pairs of dimensions: `dims_self[i]` of one with `dims_other[i]` of the other."""
 def _to_copy(input: Tensor, *, dtype: _dtype | None = None, device: _DeviceLike | None = None, memory_format: _memory_format | None = None) -> Tensor:
     """A copy in another dtype or on another device, in the same order of dimensions."""
@@ -1842,5 +1867,5 @@ def _unique_consecutive(input: Tensor, return_inverse: _bool = False, return_cou
     """The elements (along `dim`, the slices) without those that equal the one before, where each element went, and how long each run is."""
 def _unique_dim(input: Tensor, dim: _int, sorted: _bool = True, return_inverse: _bool = False, return_counts: _bool = False) -> tuple[Tensor, Tensor, Tensor]:
     """The different slices along `dim` in order, where each slice went, and how often each occurs."""
-def _unsafe_view(input: Tensor, size: _int | Sequence[_int]) -> Tensor:
+def _unsafe_view(input: Tensor, size: Sequence[_int]) -> Tensor:
     """A row-major copy under another shape."""

@@ -49,8 +49,8 @@ def set_rng_state(new_state: Tensor) -> None:
 
 # What loads when it is first used: modules, and names that live in modules of their own.
 _SUBMODULES = frozenset(
-    "array_api autograd cuda distributed distributions fft functional jit linalg multiprocessing nn optim random return_types "
-    "serialization special testing types utils version".split()
+    "array_api autograd cuda distributed distributions fft functional jit linalg masked multiprocessing nn optim random "
+    "return_types serialization signal special testing types utils version".split()
 )
 _ELSEWHERE = {
     **dict.fromkeys(["chain_matmul", "einsum", "lu", "tensordot"], "functional"),
@@ -77,12 +77,14 @@ if TYPE_CHECKING:
     from rushlight import functional as functional
     from rushlight import jit as jit
     from rushlight import linalg as linalg
+    from rushlight import masked as masked
     from rushlight import multiprocessing as multiprocessing
     from rushlight import nn as nn
     from rushlight import optim as optim
     from rushlight import random as random
     from rushlight import return_types as return_types
     from rushlight import serialization as serialization
+    from rushlight import signal as signal
     from rushlight import special as special
     from rushlight import testing as testing
     from rushlight import types as types

@@ -194,7 +194,7 @@ def set_num_interop_threads(num: int) -> None:
         raise RuntimeError("set_num_interop_threads expects a positive integer")
 
 
-_strict: dict[str, Any] = {"deterministic": False, "warn_only": False, "matmul": "highest", "warn_always": False}
+_strict: dict[str, Any] = {"deterministic": False, "warn_only": False, "matmul": "highest"}
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
@@ -224,16 +224,6 @@ def set_float32_matmul_precision(precision: str) -> None:
     _strict["matmul"] = precision
 
 
-def set_warn_always(b: bool, /) -> None:
-    """Whether warnings that appear once appear every time."""
-    _strict["warn_always"] = bool(b)
-
-
-def is_warn_always_enabled() -> bool:
-    """What `set_warn_always` was told."""
-    return _strict["warn_always"]
-
-
 def compiled_with_cxx11_abi() -> bool:
     """Always true."""
     return True
@@ -259,14 +249,12 @@ __all__ = [
     "is_same_size",
     "is_signed",
     "is_storage",
-    "is_warn_always_enabled",
     "numel",
     "promote_types",
     "result_type",
     "set_default_device",
     "set_float32_matmul_precision",
     "set_num_interop_threads",
-    "set_warn_always",
     "typename",
     "unique",
     "unique_consecutive",

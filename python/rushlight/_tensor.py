@@ -173,7 +173,29 @@ def dim_order(self):
     return tuple(sorted(range(self.dim()), key=lambda dim: -strides[dim]))
 
 
-for _name, _method in list(globals().items()):
-    if getattr(_method, "__module__", None) == __name__:
-        _method.__qualname__ = f"Tensor.{_name}"
-        setattr(Tensor, _name, _method)
+for _method in (
+    backward,
+    __deepcopy__,
+    __reduce_ex__,
+    __contains__,
+    __reversed__,
+    __array_wrap__,
+    __array_namespace__,
+    to_device,
+    _repr_html_,
+    __dir__,
+    __copy__,
+    storage,
+    apply_,
+    map_,
+    new,
+    module_load,
+    pin_memory,
+    is_nonzero,
+    masked_copy_,
+    unique,
+    unique_consecutive,
+    dim_order,
+):
+    _method.__qualname__ = f"Tensor.{_method.__name__}"
+    setattr(Tensor, _method.__name__, _method)

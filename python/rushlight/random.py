@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 
-from rushlight import get_rng_state, initial_seed, manual_seed, seed, set_rng_state
+from rushlight import default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-__all__ = ["fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+__all__ = ["default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
 
 
 @contextlib.contextmanager

@@ -208,8 +208,8 @@ def load(
     """Reads what `save` (here or in torch) wrote to the path or file object `f`.
 
     By default nothing in the file is executed. `map_location` says where storages go (a device, its name, a dict
-    from name to name, or a function); `mmap=True` maps the file of a path instead of reading it, writes to such
-    tensors stay in this process.
+    from name to name, or a function); `mmap=True` maps the file of a path instead of reading it: writes to
+    such tensors stay in this process, and whoever shortens the file while it is in use ends this process (SIGBUS).
     """
     if weights_only is None:
         weights_only = pickle_module is None

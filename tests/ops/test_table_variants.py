@@ -54,9 +54,11 @@ def test_in_place(row):
                     if array(own).tobytes() != before.tobytes():
                         return f"{row.python_name}_ refused after changing values"
                     continue
-                if not fits:
+                if not fits and "reshapes in place" not in row.traits:
                     return f"{row.python_name}_ wrote {list(wanted.shape)} {kinds[0]} into {list(own.shape)} {kinds[1]}"
-                if got is not own or (row.run != "view" and own.data_ptr() != place):
+                if got is not own or (
+                    row.run != "view" and "reshapes in place" not in row.traits and own.data_ptr() != place
+                ):
                     return f"{row.python_name}_ returned another tensor"
                 if own._version <= version:
                     return f"{row.python_name}_ did not count its change"

@@ -3,7 +3,6 @@
 import collections
 import pickle
 import sys
-import warnings
 from typing import ClassVar
 
 import rushlight as torch
@@ -105,9 +104,8 @@ class Pickler(pickle._Pickler):
         if tensor.device.type == "meta":
             shape = (tensor.dtype, tuple(tensor.size()), tuple(tensor.stride()), tensor.requires_grad)
             return named("torch._utils", "_rebuild_meta_tensor_no_storage"), shape
-        _warn_of_hooks(tensor)
         requires_grad = tensor.requires_grad
-        tensor = _resolved(tensor.detach())
+        tensor = tensor.detach()
         stride = tuple(tensor.stride())
         if self._compact or any(step < 0 for step in stride):
             # torch knows no negative strides, so such a view travels as a copy.
@@ -138,15 +136,6 @@ class Pickler(pickle._Pickler):
         return StorageReference(kind, key, location_tag(storage), elements)
 
 
-def _resolved(tensor):
-    """Without the marks that postpone a conjugation or a negation: the bytes are what they mean."""
-    for mark in ("conj", "neg"):
-        marked = getattr(tensor, f"is_{mark}", None)
-        if marked is not None and marked():
-            tensor = getattr(tensor, f"resolve_{mark}")()
-    return tensor
-
-
 def _checkpoint_name(obj, name):
     """torch's name of an object of ours; (None, name) for all others."""
     if isinstance(obj, Global):
@@ -159,12 +148,3 @@ def _checkpoint_name(obj, name):
     if module == "rushlight" or module.startswith("rushlight."):
         return "torch" + module[len("rushlight") :], name or obj.__qualname__
     return None, name
-
-
-def _warn_of_hooks(tensor) -> None:
-    for hook in (getattr(tensor, "_backward_hooks", None) or {}).values():
-        warnings.warn(
-            f"backward hook {hook!r} on tensor will not be serialized.  If this is expected, you can decorate the "
-            "function with @torch.utils.hooks.unserializable_hook to suppress this warning",
-            stacklevel=4,
-        )

@@ -117,11 +117,11 @@ def argsort(input: Tensor, dim: _int = -1, descending: _bool = False) -> Tensor:
 def argsort(input: Tensor, *, stable: _bool, dim: _int = -1, descending: _bool = False, out: Tensor | None = None) -> Tensor: ...
 def argwhere(input: Tensor) -> Tensor:
     """The coordinates of the elements that are not zero, one row each."""
-def as_strided(input: Tensor, size: _int | Sequence[_int], stride: _int | Sequence[_int], storage_offset: _int | None = None) -> Tensor:
+def as_strided(input: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
     """A view of the storage with any sizes and strides (counted in elements, possibly negative)."""
-def as_strided_copy(input: Tensor, size: _int | Sequence[_int], stride: _int | Sequence[_int], storage_offset: _int | None = None, *, out: Tensor | None = None) -> Tensor:
+def as_strided_copy(input: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None, *, out: Tensor | None = None) -> Tensor:
     """The view of the same name, copied into memory of its own."""
-def as_strided_scatter(input: Tensor, src: Tensor, size: _int | Sequence[_int], stride: _int | Sequence[_int], storage_offset: _int | None = None) -> Tensor:
+def as_strided_scatter(input: Tensor, src: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
     """A row-major copy with `src` in place of the elements that sizes, strides and offset name."""
 def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse sine of each element; nan outside of -1 to 1."""
@@ -201,7 +201,7 @@ def broadcast_tensors(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Views of all tensors in the shape to which they broadcast."""
 @overload
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]: ...
-def broadcast_to(input: Tensor, size: _int | Sequence[_int]) -> Tensor:
+def broadcast_to(input: Tensor, size: Sequence[_int]) -> Tensor:
     """A view stretched to `size`; another name of `expand`."""
 @overload
 def bucketize(input: Tensor, boundaries: Tensor, *, out_int32: _bool = False, right: _bool = False, out: Tensor | None = None) -> Tensor:
@@ -215,6 +215,8 @@ def cartesian_prod(tensors: Sequence[Tensor]) -> Tensor:
 def cartesian_prod(*tensors: Tensor) -> Tensor: ...
 def cat(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """Tensors one behind the other along `dim`; all other sizes must agree."""
+def cdist(x1: Tensor, x2: Tensor, p: _float = 2.0, compute_mode: _str | None = None) -> Tensor:
+    """The distances between each vector of `x1` (its rows) and each of `x2`."""
 def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smallest integer that is not below each element."""
 def ceil_(input: Tensor) -> Tensor:
@@ -229,6 +231,8 @@ def cholesky_inverse(input: Tensor, upper: _bool = False, *, out: Tensor | None 
     """The inverse of `A`, where `self` is the Cholesky factor of `A`."""
 def cholesky_solve(input: Tensor, input2: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """The solution `X` of `A @ X = self`, where `input2` is the Cholesky factor of `A`."""
+def channel_shuffle(input: Tensor, groups: _int) -> Tensor:
+    """Takes the channels of `(N, C, *)` from each of `groups` groups in turn."""
 def chunk(input: Tensor, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
     """Views of equal length along `dim`, at most `chunks` of them; the last may be shorter."""
 def clamp(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -247,11 +251,8 @@ def clip(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Numb
     """Limits elements to `min .. max`, numbers or tensors; one of the two may be left away. nan stays."""
 def clone(input: Tensor, *, memory_format: _memory_format | None = None) -> Tensor:
     """A copy in memory of its own, in the same order of dimensions; gradients flow through it."""
-@overload
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Vectors as columns, and matrices side by side."""
-@overload
-def column_stack(*tensors: Tensor, out: Tensor | None = None) -> Tensor: ...
 def combinations(input: Tensor, r: _int = 2, with_replacement: _bool = False) -> Tensor:
     """All combinations of `r` elements of a vector, in order, a row each."""
 def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -266,7 +267,7 @@ def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The complex conjugate; of a real tensor the tensor itself."""
 def conj_physical_(input: Tensor) -> Tensor:
     """The complex conjugate; of a real tensor the tensor itself."""
-def constant_pad_nd(input: Tensor, pad: _int | Sequence[_int], value: _Number = 0) -> Tensor:
+def constant_pad_nd(input: Tensor, pad: Sequence[_int], value: _Number = 0) -> Tensor:
     """A copy with borders of one number; `pad` gives two widths for each dimension from the last one on, and a negative width cuts off."""
 @overload
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor:
@@ -299,6 +300,8 @@ def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The hyperbolic cosine of each element."""
 def cosh_(input: Tensor) -> Tensor:
     """The hyperbolic cosine of each element."""
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = 1, eps: _float = 1e-08) -> Tensor:
+    """The cosines of the angles between vectors along `dim`; lengths below `eps` count as that."""
 def count_nonzero(input: Tensor, dim: _int | Sequence[_int] | None = None) -> Tensor:
     """How many elements along `dim` (all dimensions by default) are not zero."""
 def cross(input: Tensor, other: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -313,6 +316,15 @@ def cumsum(input: Tensor, dim: _int, *, dtype: _dtype | None = None, out: Tensor
     """The running sums along `dim`; integers and bool add up in int64."""
 def det(input: Tensor) -> Tensor:
     """The determinants of matrices, as `torch.linalg.det`."""
+@overload
+def cumulative_trapezoid(y: Tensor, x: Tensor, *, dim: _int = -1) -> Tensor:
+    """The running integrals of samples `y` at places `x`, by the trapezoidal rule."""
+@overload
+def cumulative_trapezoid(y: Tensor, *, dx: _Number = 1, dim: _int = -1) -> Tensor: ...
+def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Degrees as radians."""
+def deg2rad_(input: Tensor) -> Tensor:
+    """Degrees as radians."""
 def diag(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """A vector on the diagonal of a matrix, or a matrix's diagonal as a vector, copied."""
 def diag_embed(input: Tensor, offset: _int = 0, dim1: _int = -2, dim2: _int = -1) -> Tensor:
@@ -351,12 +363,9 @@ def dropout(input: Tensor, p: _float, train: _bool) -> Tensor:
 def dsplit(input: Tensor, sections: _int) -> tuple[Tensor, ...]:
     """Equal views along the third dimension."""
 @overload
-def dsplit(input: Tensor, indices: _int | Sequence[_int]) -> tuple[Tensor, ...]: ...
-@overload
+def dsplit(input: Tensor, indices: Sequence[_int]) -> tuple[Tensor, ...]: ...
 def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Tensors one behind the other along the third dimension."""
-@overload
-def dstack(*tensors: Tensor, out: Tensor | None = None) -> Tensor: ...
 def embedding(weight: Tensor, indices: Tensor, padding_idx: _int = -1, scale_grad_by_freq: _bool = False, sparse: _bool = False) -> Tensor:
     """The rows of `weight` with the numbers in `indices`."""
 def embedding_dense_backward(grad_output: Tensor, indices: Tensor, num_weights: _int, padding_idx: _int, scale_grad_by_freq: _bool) -> Tensor:
@@ -364,13 +373,13 @@ def embedding_dense_backward(grad_output: Tensor, indices: Tensor, num_weights: 
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: _float, norm_type: _float) -> Tensor:
     """Shortens, in place, the rows that `indices` names to a norm of at most `max_norm`."""
 @overload
-def empty(size: _int | Sequence[_int], *, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+def empty(size: Sequence[_int], *, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """A tensor of a size whose elements are whatever the memory held."""
 @overload
 def empty(*size: _int, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
 def empty_like(input: Tensor, *, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """A tensor of another's size, dtype and order in memory, whose elements are whatever the memory held."""
-def empty_strided(size: _int | Sequence[_int], stride: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+def empty_strided(size: Sequence[_int], stride: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """Like `empty`, with strides of one's own."""
 def eq(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Whether elements are equal; nan equals nothing."""
@@ -396,7 +405,7 @@ def exp2_(input: Tensor) -> Tensor:
     """Two to the power of each element."""
 def exp_(input: Tensor) -> Tensor:
     """The exponential of each element."""
-def expand_copy(input: Tensor, size: _int | Sequence[_int], *, implicit: _bool = False, out: Tensor | None = None) -> Tensor:
+def expand_copy(input: Tensor, size: Sequence[_int], *, implicit: _bool = False, out: Tensor | None = None) -> Tensor:
     """The view of the same name, copied into memory of its own."""
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The exponential minus one, exact near zero."""
@@ -417,7 +426,7 @@ def fix_(input: Tensor) -> Tensor:
     """Each element rounded towards zero."""
 def flatten(input: Tensor, start_dim: _int = 0, end_dim: _int = -1) -> Tensor:
     """The dimensions from `start_dim` to `end_dim` joined into one."""
-def flip(input: Tensor, dims: _int | Sequence[_int]) -> Tensor:
+def flip(input: Tensor, dims: Sequence[_int]) -> Tensor:
     """A copy with the elements in reverse along `dims`. (`x[::-1]` is a view.)"""
 def fliplr(input: Tensor) -> Tensor:
     """A copy with the columns in reverse."""
@@ -444,6 +453,7 @@ def frac_(input: Tensor) -> Tensor:
 def frobenius_norm(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """The norm of the elements along `dim`."""
 def full(size: _int | Sequence[_int], fill_value: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+def full(size: Sequence[_int], fill_value: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """A tensor of a size, filled with a value whose type decides the dtype."""
 def full_like(input: Tensor, fill_value: _Number, *, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """A tensor of another's size and dtype, filled with a value."""
@@ -473,14 +483,15 @@ def histc(input: Tensor, bins: _int = 100, min: _Number = 0, max: _Number = 0, *
 def hsplit(input: Tensor, sections: _int) -> tuple[Tensor, ...]:
     """Equal views along the columns (a vector's only dimension)."""
 @overload
-def hsplit(input: Tensor, indices: _int | Sequence[_int]) -> tuple[Tensor, ...]: ...
-@overload
+def hsplit(input: Tensor, indices: Sequence[_int]) -> tuple[Tensor, ...]: ...
 def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Tensors one behind the other along the columns (vectors along their only dimension)."""
-@overload
-def hstack(*tensors: Tensor, out: Tensor | None = None) -> Tensor: ...
 def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The length of the hypotenuse."""
+def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The modified Bessel function of the first kind, of order zero."""
+def i0_(input: Tensor) -> Tensor:
+    """The modified Bessel function of the first kind, of order zero."""
 def imag(input: Tensor) -> Tensor:
     """A view of the imaginary parts."""
 def index_add(input: Tensor, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
@@ -526,6 +537,8 @@ def kthvalue(input: Tensor, k: _int, dim: _int = -1, keepdim: _bool = False, *, 
     """The `k`-th smallest element along `dim`, counted from one, and where it stands."""
 def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The least common multiple."""
+def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """`self * 2 ** other`."""
 def le(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Whether `self` is at most `other`."""
 def lerp(input: Tensor, end: Tensor, weight: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -666,6 +679,8 @@ def multiply(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | 
     """Multiplies element by element."""
 def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product of a matrix with a vector."""
+def mvlgamma(input: Tensor, p: _int, *, out: Tensor | None = None) -> Tensor:
+    """The logarithm of the gamma function of dimension `p`."""
 def nan_to_num(input: Tensor, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None, *, out: Tensor | None = None) -> Tensor:
     """Replaces nan (by 0 unless given) and the infinities (by the greatest and smallest numbers unless given)."""
 def nanmean(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
@@ -689,6 +704,8 @@ def narrow(input: Tensor, dim: _int, start: Tensor, length: _int) -> Tensor:
 def narrow(input: Tensor, dim: _int, start: _int, length: _int) -> Tensor: ...
 def narrow_copy(input: Tensor, dim: _int, start: _int, length: _int, *, out: Tensor | None = None) -> Tensor:
     """The view of the same name, copied into memory of its own."""
+def native_layer_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None, bias: Tensor | None, eps: _float) -> tuple[Tensor, Tensor, Tensor]:
+    """`layer_norm`, with the means and the reciprocal deviations."""
 def ne(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Whether elements differ."""
 def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -699,6 +716,8 @@ def negative(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The negative of each element."""
 def negative_(input: Tensor) -> Tensor:
     """The negative of each element."""
+def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The next floating-point number after each element on the way to `other`."""
 def nonzero(input: Tensor, *, as_tuple: _bool = False, out: Tensor | None = None) -> Tensor:
     """The coordinates of the elements that are not zero, one row each, in row-major order."""
 def nonzero_static(input: Tensor, *, size: _int, fill_value: _int = -1, out: Tensor | None = None) -> Tensor:
@@ -716,13 +735,13 @@ def normal(mean: Tensor, std: _float = 1, *, generator: Generator | None = None,
 @overload
 def normal(mean: _float, std: Tensor, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor: ...
 @overload
-def normal(mean: _float, std: _float, size: _int | Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
+def normal(mean: _float, std: _float, size: Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
 def not_equal(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Whether elements differ."""
 def nuclear_norm(input: Tensor, dim: _int | Sequence[_int] = ..., keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """The sum of singular values of matrices."""
 @overload
-def ones(size: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+def ones(size: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """A tensor of a size, filled with 1."""
 @overload
 def ones(*size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
@@ -734,12 +753,20 @@ def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: _bool = True, tra
     """The product of reflections (`self` and their factors `input2`) times `input3`, or `input3` times it where `left` is false."""
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The products of each pair of two vectors' elements."""
-def permute(input: Tensor, dims: _int | Sequence[_int]) -> Tensor:
+def pairwise_distance(x1: Tensor, x2: Tensor, p: _float = 2.0, eps: _float = 1e-06, keepdim: _bool = False) -> Tensor:
+    """The lengths of `x1 - x2 + eps` along the last dimension."""
+def pdist(input: Tensor, p: _float = 2.0) -> Tensor:
+    """The distances between each row and each of the rows behind it."""
+def permute(input: Tensor, dims: Sequence[_int]) -> Tensor:
     """A view with the dimensions in the order of `dims`."""
-def permute_copy(input: Tensor, dims: _int | Sequence[_int], *, out: Tensor | None = None) -> Tensor:
+def permute_copy(input: Tensor, dims: Sequence[_int], *, out: Tensor | None = None) -> Tensor:
     """The view of the same name, copied into memory of its own."""
 def pinverse(input: Tensor, rcond: _float = 1e-15) -> Tensor:
     """The pseudo-inverses of matrices; singular values up to `rcond` times the largest count as zero."""
+def pixel_shuffle(input: Tensor, upscale_factor: _int) -> Tensor:
+    """Spreads groups of channels over space: `(*, C * r * r, H, W)` becomes `(*, C, H * r, W * r)`."""
+def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor:
+    """Gathers squares of space into channels: `(*, C, H * r, W * r)` becomes `(*, C * r * r, H, W)`."""
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The complex numbers with these magnitudes and angles."""
 def polygamma(n: _int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -765,25 +792,29 @@ def quantile(input: Tensor, q: Tensor, dim: _int | None = None, keepdim: _bool =
     """The quantiles along `dim` (of all elements by default) at each fraction of `q`, along a new first dimension."""
 @overload
 def quantile(input: Tensor, q: _float, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = ..., out: Tensor | None = None) -> Tensor: ...
+def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Radians as degrees."""
+def rad2deg_(input: Tensor) -> Tensor:
+    """Radians as degrees."""
 @overload
-def rand(size: _int | Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+def rand(size: Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """Random numbers drawn evenly from 0 up to 1."""
 @overload
 def rand(*size: _int, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
 def rand_like(input: Tensor, *, generator: Generator | None = None, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """`rand` with another tensor's size and dtype."""
 @overload
-def randint(high: _int, size: _int | Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+def randint(high: _int, size: Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """Random integers from 0 up to `high`, without it."""
 @overload
-def randint(low: _int, high: _int, size: _int | Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
+def randint(low: _int, high: _int, size: Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
 @overload
 def randint_like(input: Tensor, high: _int, *, generator: Generator | None = None, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """Random integers from 0 up to `high`, with another tensor's size and dtype."""
 @overload
 def randint_like(input: Tensor, low: _int, high: _int, *, generator: Generator | None = None, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor: ...
 @overload
-def randn(size: _int | Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+def randn(size: Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """Random numbers of the standard normal distribution."""
 @overload
 def randn(*size: _int, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
@@ -814,7 +845,7 @@ def repeat_interleave(input: Tensor, repeats: _int, dim: _int | None = None, *, 
 def repeat_interleave(input: Tensor, repeats: Tensor, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor: ...
 @overload
 def repeat_interleave(repeats: Tensor, *, output_size: _int | None = None) -> Tensor: ...
-def reshape(input: Tensor, shape: _int | Sequence[_int]) -> Tensor:
+def reshape(input: Tensor, shape: Sequence[_int]) -> Tensor:
     """The same elements under another shape: a view where the strides allow it, else a copy."""
 def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: _memory_format | None = None) -> Tensor:
     """Gives the tensor the size of another one, in place."""
@@ -822,9 +853,11 @@ def resolve_conj(input: Tensor) -> Tensor:
     """The tensor itself: conjugates and negatives are computed at once."""
 def resolve_neg(input: Tensor) -> Tensor:
     """The tensor itself: conjugates and negatives are computed at once."""
+def rms_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None = None, eps: _float | None = None) -> Tensor:
+    """Divides by the root of the mean square over the last dimensions; `eps` is the dtype's own by default."""
 def roll(input: Tensor, shifts: _int | Sequence[_int], dims: _int | Sequence[_int] = ...) -> Tensor:
     """A copy with the elements moved on by `shifts` along `dims`; what falls off the end comes back at the beginning."""
-def rot90(input: Tensor, k: _int = 1, dims: _int | Sequence[_int] = ...) -> Tensor:
+def rot90(input: Tensor, k: _int = 1, dims: Sequence[_int] = ...) -> Tensor:
     """The tensor turned by `k` quarters in the plane of two dimensions, from the first towards the second."""
 @overload
 def round(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -833,11 +866,8 @@ def round(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def round(input: Tensor, *, decimals: _int, out: Tensor | None = None) -> Tensor: ...
 def round_(input: Tensor) -> Tensor:
     """Each element rounded to the nearest integer, halves to the even one; with `decimals` to so many digits behind the point, or before it if negative."""
-@overload
 def row_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Tensors one below the other; a vector is a row."""
-@overload
-def row_stack(*tensors: Tensor, out: Tensor | None = None) -> Tensor: ...
 def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """One divided by the square root of each element."""
 def rsqrt_(input: Tensor) -> Tensor:
@@ -917,12 +947,12 @@ def sort(input: Tensor, *, stable: _bool | None, dim: _int = -1, descending: _bo
 def split(input: Tensor, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
     """Views of `split_size` indices of `dim` each; the last may be shorter."""
 @overload
-def split(input: Tensor, split_size: _int | Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
+def split(input: Tensor, split_size: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
 def split_copy(input: Tensor, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
     """The view of the same name, copied into memory of its own."""
-def split_with_sizes(input: Tensor, split_sizes: _int | Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
+def split_with_sizes(input: Tensor, split_sizes: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
     """Views of as many indices of `dim` as each entry of `split_sizes` says."""
-def split_with_sizes_copy(input: Tensor, split_sizes: _int | Sequence[_int], dim: _int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def split_with_sizes_copy(input: Tensor, split_sizes: Sequence[_int], dim: _int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """The view of the same name, copied into memory of its own."""
 def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The square root of each element."""
@@ -938,7 +968,7 @@ def squeeze(input: Tensor) -> Tensor:
 @overload
 def squeeze(input: Tensor, dim: _int) -> Tensor: ...
 @overload
-def squeeze(input: Tensor, dim: _int | Sequence[_int]) -> Tensor: ...
+def squeeze(input: Tensor, dim: Sequence[_int]) -> Tensor: ...
 def squeeze_(input: Tensor) -> Tensor:
     """A view without the dimensions of size one."""
 @overload
@@ -947,7 +977,7 @@ def squeeze_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 @overload
 def squeeze_copy(input: Tensor, dim: _int, *, out: Tensor | None = None) -> Tensor: ...
 @overload
-def squeeze_copy(input: Tensor, dim: _int | Sequence[_int], *, out: Tensor | None = None) -> Tensor: ...
+def squeeze_copy(input: Tensor, dim: Sequence[_int], *, out: Tensor | None = None) -> Tensor: ...
 def stack(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """Tensors of one shape side by side along a new dimension."""
 @overload
@@ -1005,7 +1035,7 @@ def tanh_backward(grad_output: Tensor, output: Tensor) -> Tensor:
 def tensor_split(input: Tensor, sections: _int, dim: _int = 0) -> tuple[Tensor, ...]:
     """`sections` views along `dim`, the first ones longer by one where it does not divide."""
 @overload
-def tensor_split(input: Tensor, indices: _int | Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
+def tensor_split(input: Tensor, indices: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
 @overload
 def tensor_split(input: Tensor, tensor_indices_or_sections: Tensor, dim: _int = 0) -> tuple[Tensor, ...]: ...
 def threshold(input: Tensor, threshold: _Number, value: _Number, inplace: _bool = False) -> Tensor:
@@ -1014,7 +1044,7 @@ def threshold_(input: Tensor, threshold: _Number, value: _Number, inplace: _bool
     """Each element, or `value` where it is at most `threshold`."""
 def threshold_backward(grad_output: Tensor, input: Tensor, threshold: _Number) -> Tensor:
     """The gradient where `self` is above `threshold`, else zero."""
-def tile(input: Tensor, dims: _int | Sequence[_int]) -> Tensor:
+def tile(input: Tensor, dims: Sequence[_int]) -> Tensor:
     """`repeat` that counts missing repetitions as one."""
 def topk(input: Tensor, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True, *, out: tuple[Tensor, ...] | None = None) -> return_types.topk:
     """The `k` largest elements along `dim`, or the smallest, in order, and where they stand."""
@@ -1026,6 +1056,16 @@ def transpose_copy(input: Tensor, dim0: _int, dim1: _int, *, out: Tensor | None 
     """The view of the same name, copied into memory of its own."""
 def triangular_solve(input: Tensor, A: Tensor, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> return_types.triangular_solve:
     """The solution `X` of `A @ X = self` for triangular `A`, and `A`; `torch.linalg.solve_triangular` is the newer form."""
+@overload
+def trapezoid(y: Tensor, x: Tensor, *, dim: _int = -1) -> Tensor:
+    """The integral of samples `y` at places `x`, by the trapezoidal rule."""
+@overload
+def trapezoid(y: Tensor, *, dx: _Number = 1, dim: _int = -1) -> Tensor: ...
+@overload
+def trapz(y: Tensor, x: Tensor, *, dim: _int = -1) -> Tensor:
+    """The integral of samples `y` at places `x`, by the trapezoidal rule."""
+@overload
+def trapz(y: Tensor, *, dx: _Number = 1, dim: _int = -1) -> Tensor: ...
 def tril(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """The lower triangle of matrices, up to `diagonal`; zeros above."""
 def tril_indices(row: _int, col: _int, offset: _int = 0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
@@ -1044,7 +1084,7 @@ def unbind(input: Tensor, dim: _int = 0) -> tuple[Tensor, ...]:
     """The views at all indices of `dim`."""
 def unbind_copy(input: Tensor, dim: _int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """The view of the same name, copied into memory of its own."""
-def unflatten(input: Tensor, dim: _int, sizes: _int | Sequence[_int]) -> Tensor:
+def unflatten(input: Tensor, dim: _int, sizes: Sequence[_int]) -> Tensor:
     """One dimension taken apart into several; one of `sizes` may be -1."""
 def unfold_copy(input: Tensor, dimension: _int, size: _int, step: _int, *, out: Tensor | None = None) -> Tensor:
     """The view of the same name, copied into memory of its own."""
@@ -1052,7 +1092,7 @@ def unsafe_chunk(input: Tensor, chunks: _int, dim: _int = 0) -> tuple[Tensor, ..
     """The pieces that the function without `unsafe_` in its name gives, over the same memory, but not as views for autograd."""
 def unsafe_split(input: Tensor, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
     """The pieces that the function without `unsafe_` in its name gives, over the same memory, but not as views for autograd."""
-def unsafe_split_with_sizes(input: Tensor, split_sizes: _int | Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
+def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
     """The pieces that the function without `unsafe_` in its name gives, over the same memory, but not as views for autograd."""
 def unsqueeze(input: Tensor, dim: _int) -> Tensor:
     """A view with a new dimension of size one at `dim`."""
@@ -1080,18 +1120,15 @@ def view_as_complex(input: Tensor) -> Tensor:
     """A view of pairs of real numbers, the last dimension, as complex ones."""
 def view_as_real(input: Tensor) -> Tensor:
     """A view of complex numbers as pairs of real ones, in a new last dimension of size two."""
-def view_copy(input: Tensor, size: _int | Sequence[_int], *, out: Tensor | None = None) -> Tensor:
+def view_copy(input: Tensor, size: Sequence[_int], *, out: Tensor | None = None) -> Tensor:
     """The view of the same name, copied into memory of its own."""
 @overload
 def vsplit(input: Tensor, sections: _int) -> tuple[Tensor, ...]:
     """Equal views along the rows."""
 @overload
-def vsplit(input: Tensor, indices: _int | Sequence[_int]) -> tuple[Tensor, ...]: ...
-@overload
+def vsplit(input: Tensor, indices: Sequence[_int]) -> tuple[Tensor, ...]: ...
 def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Tensors one below the other; a vector is a row."""
-@overload
-def vstack(*tensors: Tensor, out: Tensor | None = None) -> Tensor: ...
 @overload
 def where(condition: Tensor, input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The elements of `self` where `condition` holds, elsewhere those of `other`; all three broadcast."""
@@ -1102,7 +1139,7 @@ def xlogy(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | Non
 def zero_(input: Tensor) -> Tensor:
     """Sets every element to 0, in place."""
 @overload
-def zeros(size: _int | Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
+def zeros(size: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """A tensor of a size, filled with 0."""
 @overload
 def zeros(*size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
@@ -1110,3 +1147,4 @@ def zeros_like(input: Tensor, *, memory_format: _memory_format | None = None, dt
     """A tensor of another's size and dtype, filled with 0."""
 
 __all__ = ["abs", "abs_", "absolute", "absolute_", "acos", "acos_", "acosh", "acosh_", "adaptive_avg_pool1d", "add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "adjoint", "alias_copy", "all", "allclose", "amax", "amin", "aminmax", "angle", "any", "arange", "arccos", "arccos_", "arccosh", "arccosh_", "arcsin", "arcsin_", "arcsinh", "arcsinh_", "arctan", "arctan2", "arctan_", "arctanh", "arctanh_", "argmax", "argmin", "argsort", "argwhere", "as_strided", "as_strided_copy", "as_strided_scatter", "asin", "asin_", "asinh", "asinh_", "atan", "atan2", "atan_", "atanh", "atanh_", "atleast_1d", "atleast_2d", "atleast_3d", "avg_pool1d", "baddbmm", "bernoulli", "bilinear", "bincount", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_not_", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "block_diag", "bmm", "broadcast_tensors", "broadcast_to", "bucketize", "cartesian_prod", "cat", "ceil", "ceil_", "celu", "celu_", "cholesky", "cholesky_inverse", "cholesky_solve", "chunk", "clamp", "clamp_max", "clamp_min", "clip", "clone", "column_stack", "combinations", "complex", "concat", "concatenate", "conj", "conj_physical", "conj_physical_", "constant_pad_nd", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copysign", "cos", "cos_", "cosh", "cosh_", "count_nonzero", "cross", "cummax", "cummin", "cumprod", "cumsum", "det", "diag", "diag_embed", "diagflat", "diagonal", "diagonal_copy", "diagonal_scatter", "diff", "digamma", "digamma_", "dist", "div", "divide", "dot", "dropout", "dsplit", "dstack", "embedding", "embedding_dense_backward", "embedding_renorm_", "empty", "empty_like", "empty_strided", "eq", "equal", "erf", "erf_", "erfc", "erfc_", "erfinv", "erfinv_", "exp", "exp2", "exp2_", "exp_", "expand_copy", "expm1", "expm1_", "eye", "fill", "fill_", "fix", "fix_", "flatten", "flip", "fliplr", "flipud", "float_power", "floor", "floor_", "floor_divide", "fmax", "fmin", "fmod", "frac", "frac_", "frobenius_norm", "full", "full_like", "gather", "gcd", "ge", "geqrf", "ger", "greater", "greater_equal", "gt", "hardshrink", "heaviside", "histc", "hsplit", "hstack", "hypot", "imag", "index_add", "index_copy", "index_fill", "index_put", "index_put_", "index_reduce", "index_select", "inner", "inverse", "isclose", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "isreal", "istft", "kron", "kthvalue", "lcm", "le", "lerp", "less", "less_equal", "lgamma", "lgamma_", "linspace", "log", "log10", "log10_", "log1p", "log1p_", "log2", "log2_", "log_", "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp", "logdet", "logical_and", "logical_not", "logical_not_", "logical_or", "logical_xor", "logit", "logspace", "logsumexp", "lt", "lu_solve", "lu_unpack", "masked_fill", "masked_scatter", "masked_select", "matmul", "matrix_exp", "matrix_power", "max", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d", "max_pool3d_with_indices", "maximum", "mean", "median", "meshgrid", "min", "minimum", "mm", "mode", "moveaxis", "movedim", "msort", "mul", "multinomial", "multiply", "mv", "nan_to_num", "nanmean", "nanmedian", "nanquantile", "nansum", "narrow", "narrow_copy", "ne", "neg", "neg_", "negative", "negative_", "nonzero", "nonzero_static", "norm", "normal", "not_equal", "nuclear_norm", "ones", "ones_like", "orgqr", "ormqr", "outer", "permute", "permute_copy", "pinverse", "polar", "polygamma", "positive", "pow", "prod", "put", "qr", "quantile", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm", "ravel", "real", "reciprocal", "reciprocal_", "relu", "relu_", "remainder", "renorm", "repeat_interleave", "reshape", "resize_as_", "resolve_conj", "resolve_neg", "roll", "rot90", "round", "round_", "row_stack", "rsqrt", "rsqrt_", "rsub", "scalar_tensor", "scatter", "scatter_add", "scatter_reduce", "searchsorted", "select", "select_copy", "select_scatter", "selu", "selu_", "sgn", "sgn_", "sigmoid", "sigmoid_", "sigmoid_backward", "sign", "sign_", "signbit", "sin", "sin_", "sinc", "sinc_", "sinh", "sinh_", "slice_scatter", "slogdet", "softmax", "sort", "split", "split_copy", "split_with_sizes", "split_with_sizes_copy", "sqrt", "sqrt_", "square", "square_", "squeeze", "squeeze_", "squeeze_copy", "stack", "std", "std_mean", "stft", "sub", "subtract", "sum", "svd", "swapaxes", "swapdims", "t", "t_", "t_copy", "take", "take_along_dim", "tan", "tan_", "tanh", "tanh_", "tanh_backward", "tensor_split", "threshold", "threshold_", "threshold_backward", "tile", "topk", "trace", "transpose", "transpose_copy", "triangular_solve", "tril", "tril_indices", "triu", "triu_indices", "true_divide", "trunc", "trunc_", "unbind", "unbind_copy", "unflatten", "unfold_copy", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze", "unsqueeze_copy", "vander", "var", "var_mean", "vdot", "view_as_complex", "view_as_real", "view_copy", "vsplit", "vstack", "where", "xlogy", "zero_", "zeros", "zeros_like"]
+__all__ = ["abs", "abs_", "absolute", "absolute_", "acos", "acos_", "acosh", "acosh_", "adaptive_avg_pool1d", "add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "adjoint", "alias_copy", "all", "allclose", "amax", "amin", "aminmax", "angle", "any", "arange", "arccos", "arccos_", "arccosh", "arccosh_", "arcsin", "arcsin_", "arcsinh", "arcsinh_", "arctan", "arctan2", "arctan_", "arctanh", "arctanh_", "argmax", "argmin", "argsort", "argwhere", "as_strided", "as_strided_copy", "as_strided_scatter", "asin", "asin_", "asinh", "asinh_", "atan", "atan2", "atan_", "atanh", "atanh_", "atleast_1d", "atleast_2d", "atleast_3d", "avg_pool1d", "baddbmm", "bernoulli", "bilinear", "bincount", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_not_", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "block_diag", "bmm", "broadcast_tensors", "broadcast_to", "bucketize", "cartesian_prod", "cat", "cdist", "ceil", "ceil_", "celu", "celu_", "channel_shuffle", "chunk", "clamp", "clamp_max", "clamp_min", "clip", "clone", "column_stack", "combinations", "complex", "concat", "concatenate", "conj", "conj_physical", "conj_physical_", "constant_pad_nd", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copysign", "cos", "cos_", "cosh", "cosh_", "cosine_similarity", "count_nonzero", "cummax", "cummin", "cumprod", "cumsum", "cumulative_trapezoid", "deg2rad", "deg2rad_", "diag", "diag_embed", "diagflat", "diagonal", "diagonal_copy", "diagonal_scatter", "diff", "digamma", "digamma_", "dist", "div", "divide", "dot", "dropout", "dsplit", "dstack", "embedding", "embedding_dense_backward", "embedding_renorm_", "empty", "empty_like", "empty_strided", "eq", "equal", "erf", "erf_", "erfc", "erfc_", "erfinv", "erfinv_", "exp", "exp2", "exp2_", "exp_", "expand_copy", "expm1", "expm1_", "eye", "fill", "fill_", "fix", "fix_", "flatten", "flip", "fliplr", "flipud", "float_power", "floor", "floor_", "floor_divide", "fmax", "fmin", "fmod", "frac", "frac_", "full", "full_like", "gather", "gcd", "ge", "ger", "greater", "greater_equal", "gt", "hardshrink", "heaviside", "histc", "hsplit", "hstack", "hypot", "i0", "i0_", "imag", "index_add", "index_copy", "index_fill", "index_put", "index_put_", "index_reduce", "index_select", "inner", "isclose", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "isreal", "kthvalue", "lcm", "ldexp", "le", "lerp", "less", "less_equal", "lgamma", "lgamma_", "linspace", "log", "log10", "log10_", "log1p", "log1p_", "log2", "log2_", "log_", "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp", "logical_and", "logical_not", "logical_not_", "logical_or", "logical_xor", "logit", "logspace", "logsumexp", "lt", "masked_fill", "masked_scatter", "masked_select", "matmul", "max", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d", "max_pool3d_with_indices", "maximum", "mean", "median", "meshgrid", "min", "minimum", "mm", "mode", "moveaxis", "movedim", "msort", "mul", "multinomial", "multiply", "mv", "mvlgamma", "nan_to_num", "nanmean", "nanmedian", "nanquantile", "nansum", "narrow", "narrow_copy", "native_layer_norm", "ne", "neg", "neg_", "negative", "negative_", "nextafter", "nonzero", "nonzero_static", "norm", "normal", "not_equal", "ones", "ones_like", "outer", "pairwise_distance", "pdist", "permute", "permute_copy", "pixel_shuffle", "pixel_unshuffle", "polar", "polygamma", "positive", "pow", "prod", "put", "quantile", "rad2deg", "rad2deg_", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm", "ravel", "real", "reciprocal", "reciprocal_", "relu", "relu_", "remainder", "renorm", "repeat_interleave", "reshape", "resize_as_", "resolve_conj", "resolve_neg", "rms_norm", "roll", "rot90", "round", "round_", "row_stack", "rsqrt", "rsqrt_", "rsub", "scalar_tensor", "scatter", "scatter_add", "scatter_reduce", "searchsorted", "select", "select_copy", "select_scatter", "selu", "selu_", "sgn", "sgn_", "sigmoid", "sigmoid_", "sigmoid_backward", "sign", "sign_", "signbit", "sin", "sin_", "sinc", "sinc_", "sinh", "sinh_", "slice_scatter", "softmax", "sort", "split", "split_copy", "split_with_sizes", "split_with_sizes_copy", "sqrt", "sqrt_", "square", "square_", "squeeze", "squeeze_", "squeeze_copy", "stack", "std", "std_mean", "sub", "subtract", "sum", "svd", "swapaxes", "swapdims", "t", "t_", "t_copy", "take", "take_along_dim", "tan", "tan_", "tanh", "tanh_", "tanh_backward", "tensor_split", "threshold", "threshold_", "threshold_backward", "tile", "topk", "trace", "transpose", "transpose_copy", "trapezoid", "trapz", "tril", "tril_indices", "triu", "triu_indices", "true_divide", "trunc", "trunc_", "unbind", "unbind_copy", "unflatten", "unfold_copy", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze", "unsqueeze_copy", "var", "var_mean", "vdot", "view_as_complex", "view_as_real", "view_copy", "vsplit", "vstack", "where", "xlogy", "zero_", "zeros", "zeros_like"]

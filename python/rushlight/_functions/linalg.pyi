@@ -101,6 +101,8 @@ def solve_ex(A: Tensor, B: Tensor, *, left: _bool = True, check_errors: _bool = 
     """As `torch.linalg.solve`, with the place of the first zero pivot of each matrix instead of an exception."""
 def solve_triangular(input: Tensor, B: Tensor, *, upper: _bool, left: _bool = True, unitriangular: _bool = False, out: Tensor | None = None) -> Tensor:
     """The solution `X` of `self @ X = B` for triangular matrices, or of `X @ self = B` where `left` is false."""
+def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """The product of a chain of matrices, in the order that takes the fewest multiplications."""
 def svd(A: Tensor, full_matrices: _bool = True, *, driver: _str | None = None, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_svd:
     """The singular value decomposition `A = U @ diag(S) @ Vh`, with `S` descending."""
 def svdvals(A: Tensor, *, driver: _str | None = None, out: Tensor | None = None) -> Tensor:

@@ -27,6 +27,8 @@ def avg_pool2d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int |
     """The mean of each window of images `(N, C, H, W)` or `(C, H, W)`; zeros around the input count unless `count_include_pad` is false."""
 def avg_pool3d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, ceil_mode: _bool = False, count_include_pad: _bool = True, divisor_override: _int | None = None, *, out: Tensor | None = None) -> Tensor:
     """The mean of each window of volumes `(N, C, D, H, W)` or `(C, D, H, W)`; zeros around the input count unless `count_include_pad` is false."""
+def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None, training: _bool = False, momentum: _float = 0.1, eps: _float = 1e-05) -> Tensor:
+    """Normalises each channel of `(N, C, *)` over the batch: in training with its own statistics, by which the running ones move in place, else with the running ones."""
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Combines two inputs through one matrix for each output."""
 def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
@@ -37,6 +39,8 @@ def celu(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
     """Each element, `alpha * (exp(x / alpha) - 1)` where it is negative."""
 def celu_(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
     """Each element, `alpha * (exp(x / alpha) - 1)` where it is negative."""
+def channel_shuffle(input: Tensor, groups: _int) -> Tensor:
+    """Takes the channels of `(N, C, *)` from each of `groups` groups in turn."""
 @overload
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor:
     """The convolution (cross-correlation) of sequences `(N, C, L)` or `(C, L)` with filters `(F, C / groups, K)`."""
@@ -58,6 +62,10 @@ def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
     """The transposed convolution of images `(N, C, H, W)` or `(C, H, W)` with filters `(C, F / groups, KH, KW)`."""
 def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, output_padding: _int | Sequence[_int] = 0, groups: _int = 1, dilation: _int | Sequence[_int] = 1) -> Tensor:
     """The transposed convolution of volumes `(N, C, D, H, W)` or `(C, D, H, W)` with filters `(C, F / groups, KD, KH, KW)`."""
+def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
+    """How far pairs of vectors are from parallel (target 1), or from apart by a margin (-1)."""
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = 1, eps: _float = 1e-08) -> Tensor:
+    """The cosines of the angles between vectors along `dim`; lengths below `eps` count as that."""
 def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: _int = -100, reduction: _str = ..., label_smoothing: _float = 0.0) -> Tensor:
     """The cross entropy between the softmax of scores and the right classes, or their probabilities."""
 def dropout(input: Tensor, p: _float, train: _bool) -> Tensor:
@@ -66,10 +74,14 @@ def elu(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
     """Each element, `alpha * (exp(x) - 1)` where it is negative."""
 def elu_(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
     """Each element, `alpha * (exp(x) - 1)` where it is negative."""
+def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | _Number, full: _bool = False, eps: _float = 1e-06, reduction: _str = ...) -> Tensor:
+    """The negative logarithm of the density of targets under normal distributions with means and variances."""
 def gelu(input: Tensor, *, approximate: _str = ..., out: Tensor | None = None) -> Tensor:
     """Each element times the standard normal distribution function of it; `approximate='tanh'` is an old estimate."""
 def glu(input: Tensor, dim: _int = -1) -> Tensor:
     """The first half along `dim` times the logistic function of the second."""
+def group_norm(input: Tensor, num_groups: _int, weight: Tensor | None = None, bias: Tensor | None = None, eps: _float = 1e-05) -> Tensor:
+    """Normalises groups of channels of `(N, C, *)`; scale and shift have a number for each channel."""
 def hardshrink(input: Tensor, lambd: _Number = 0.5, *, out: Tensor | None = None) -> Tensor:
     """Each element, or zero where its magnitude is at most `lambd`."""
 def hardsigmoid(input: Tensor, inplace: _bool = False) -> Tensor:
@@ -84,18 +96,28 @@ def hardtanh(input: Tensor, min_val: _Number = -1.0, max_val: _Number = 1.0, inp
     """Each element limited to `min_val .. max_val`."""
 def hardtanh_(input: Tensor, min_val: _Number = -1.0, max_val: _Number = 1.0, inplace: _bool = False) -> Tensor:
     """Each element limited to `min_val .. max_val`."""
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: _float = 1.0, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
+    """Distances of pairs that belong together (target 1), and what others (-1) lack of a margin."""
 def huber_loss(input: Tensor, target: Tensor, reduction: _str = ..., delta: _float = 1.0, weight: Tensor | None = None) -> Tensor:
     """The squared differences, continued by a straight line above `delta`."""
+def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: _bool = True, momentum: _float = 0.1, eps: _float = 1e-05) -> Tensor:
+    """Normalises each channel of each sample of `(N, C, *)`; running statistics move by the batch's mean."""
 def kl_div(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ..., log_target: _bool = False) -> Tensor:
     """The Kullback-Leibler divergence of log-probabilities from the target's probabilities, element by element before the reduction."""
+def layer_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None = None, bias: Tensor | None = None, eps: _float = 1e-05) -> Tensor:
+    """Normalises the last dimensions, which `normalized_shape` names, of each element of the others."""
 def leaky_relu(input: Tensor, negative_slope: _float = 0.01, inplace: _bool = False) -> Tensor:
     """Each element, times `negative_slope` where it is negative."""
 def leaky_relu_(input: Tensor, negative_slope: _float = 0.01, inplace: _bool = False) -> Tensor:
     """Each element, times `negative_slope` where it is negative."""
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """Applies an affine map to the last dimension."""
+def local_response_norm(input: Tensor, size: _int, alpha: _float = 0.0001, beta: _float = 0.75, k: _float = 1.0) -> Tensor:
+    """Divides each channel by a power of what `size` neighbouring channels hold."""
 def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the logistic function, without overflow."""
+def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
+    """How far pairs of scores are from the order that the target asks for: 1 if the first should be larger, else -1."""
 def max_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> Tensor:
     """The largest element of each window of sequences `(N, C, L)` or `(C, L)`."""
 def max_pool1d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> tuple[Tensor, Tensor]:
@@ -114,12 +136,28 @@ def mish_(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element times the hyperbolic tangent of its softplus."""
 def mse_loss(input: Tensor, target: Tensor, *, reduction: _str = ...) -> Tensor:
     """The squared differences, as mean, sum or (`"none"`) each."""
+def multi_margin_loss(input: Tensor, target: Tensor, p: _int = 1, margin: _float = 1.0, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
+    """How much the scores of other classes than the target's come within a margin of its score, averaged over the classes."""
+def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
+    """The binary cross entropy of the scores of several labels, averaged over the labels."""
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: _int = -100, reduction: _str = ...) -> Tensor:
     """Minus the log-probability of the right class, times its weight; the mean divides by the weights."""
+def normalize(input: Tensor, p: _float = 2.0, dim: _int = 1, eps: _float = 1e-12, *, out: Tensor | None = None) -> Tensor:
+    """Divides by the lengths along `dim`, so that they become one; those below `eps` count as that."""
 def one_hot(input: Tensor, num_classes: _int = -1) -> Tensor:
     """For each class number a row of zeros with a one at its place; `num_classes=-1` takes one more than the largest."""
-def pad(input: Tensor, pad: _int | Sequence[_int], mode: _str = ..., value: _Number | None = None) -> Tensor:
+def pad(input: Tensor, pad: Sequence[_int], mode: _str = ..., value: _Number | None = None) -> Tensor:
     """A copy with borders around it."""
+def pairwise_distance(x1: Tensor, x2: Tensor, p: _float = 2.0, eps: _float = 1e-06, keepdim: _bool = False) -> Tensor:
+    """The lengths of `x1 - x2 + eps` along the last dimension."""
+def pdist(input: Tensor, p: _float = 2.0) -> Tensor:
+    """The distances between each row and each of the rows behind it."""
+def pixel_shuffle(input: Tensor, upscale_factor: _int) -> Tensor:
+    """Spreads groups of channels over space: `(*, C * r * r, H, W)` becomes `(*, C, H * r, W * r)`."""
+def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor:
+    """Gathers squares of space into channels: `(*, C, H * r, W * r)` becomes `(*, C * r * r, H, W)`."""
+def poisson_nll_loss(input: Tensor, target: Tensor, log_input: _bool = True, full: _bool = False, size_average: _bool | None = None, eps: _float = 1e-08, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
+    """The negative logarithm of the probability of counts, whose means (or the means' logarithms) the input holds. `full` adds Stirling's approximation of what does not depend on the input."""
 def relu(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element, or zero where it is negative."""
 def relu6(input: Tensor, inplace: _bool = False) -> Tensor:
@@ -128,6 +166,8 @@ def relu6_(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element limited to `0 .. 6`."""
 def relu_(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element, or zero where it is negative."""
+def rms_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None = None, eps: _float | None = None) -> Tensor:
+    """Divides by the root of the mean square over the last dimensions; `eps` is the dtype's own by default."""
 def selu(input: Tensor, inplace: _bool = False) -> Tensor:
     """`elu` with the scales that keep mean and variance from layer to layer."""
 def selu_(input: Tensor, inplace: _bool = False) -> Tensor:
@@ -142,6 +182,8 @@ def silu_(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element times its logistic function."""
 def smooth_l1_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ..., beta: _float = 1.0) -> Tensor:
     """The absolute differences, rounded off below `beta`."""
+def soft_margin_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
+    """The logistic loss of scores whose targets are 1 or -1."""
 def softmin(input: Tensor, dim: _int, dtype: _dtype | None = None) -> Tensor:
     """Softmax of the negative."""
 def softplus(input: Tensor, beta: _float = 1, threshold: _float = 20, *, out: Tensor | None = None) -> Tensor:
@@ -160,5 +202,7 @@ def threshold(input: Tensor, threshold: _Number, value: _Number, inplace: _bool 
     """Each element, or `value` where it is at most `threshold`."""
 def threshold_(input: Tensor, threshold: _Number, value: _Number, inplace: _bool = False) -> Tensor:
     """Each element, or `value` where it is at most `threshold`."""
+def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: _float = 1.0, p: _float = 2, eps: _float = 1e-06, swap: _bool = False, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
+    """How much less than a margin the negative is farther from the anchor than the positive."""
 
-__all__ = ["adaptive_avg_pool1d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "bilinear", "binary_cross_entropy", "binary_cross_entropy_with_logits", "celu", "celu_", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "elu", "elu_", "gelu", "glu", "hardshrink", "hardsigmoid", "hardsigmoid_", "hardswish", "hardswish_", "hardtanh", "hardtanh_", "huber_loss", "kl_div", "leaky_relu", "leaky_relu_", "linear", "logsigmoid", "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices", "mish", "mish_", "one_hot", "pad", "relu6", "relu6_", "relu_", "selu", "selu_", "sigmoid", "sigmoid_", "silu", "silu_", "smooth_l1_loss", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanh_", "tanhshrink", "threshold", "threshold_"]
+__all__ = ["adaptive_avg_pool1d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_norm", "bilinear", "binary_cross_entropy", "binary_cross_entropy_with_logits", "celu", "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_embedding_loss", "cosine_similarity", "elu", "elu_", "gaussian_nll_loss", "gelu", "glu", "group_norm", "hardshrink", "hardsigmoid", "hardsigmoid_", "hardswish", "hardswish_", "hardtanh", "hardtanh_", "hinge_embedding_loss", "huber_loss", "instance_norm", "kl_div", "layer_norm", "leaky_relu", "leaky_relu_", "linear", "local_response_norm", "logsigmoid", "margin_ranking_loss", "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices", "mish", "mish_", "multi_margin_loss", "multilabel_soft_margin_loss", "normalize", "one_hot", "pad", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "relu6", "relu6_", "relu_", "rms_norm", "selu", "selu_", "sigmoid", "sigmoid_", "silu", "silu_", "smooth_l1_loss", "soft_margin_loss", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanh_", "tanhshrink", "threshold", "threshold_", "triplet_margin_loss"]

@@ -15,10 +15,30 @@ from rushlight._C import (
     _Number,
 )
 
+def airy_ai(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Airy's function of the first kind."""
+def bessel_j0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The Bessel function of the first kind, of order zero."""
+def bessel_j1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The Bessel function of the first kind, of order one."""
+def bessel_y0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The Bessel function of the second kind, of order zero; NaN for negative numbers."""
+def bessel_y1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The Bessel function of the second kind, of order one; NaN for negative numbers."""
+def chebyshev_polynomial_t(x: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The Chebyshev polynomial of the first kind."""
+def chebyshev_polynomial_u(x: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The Chebyshev polynomial of the second kind."""
+def chebyshev_polynomial_v(x: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The Chebyshev polynomial of the third kind."""
+def chebyshev_polynomial_w(x: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The Chebyshev polynomial of the fourth kind."""
 def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The derivative of the logarithm of the gamma function."""
 def digamma_(input: Tensor) -> Tensor:
     """The derivative of the logarithm of the gamma function."""
+def entr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The entropy of each element: `-self * log(self)`, zero at zero, minus infinity below."""
 def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The error function of each element."""
 def erf_(input: Tensor) -> Tensor:
@@ -27,6 +47,8 @@ def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """One minus the error function, with small relative error where that is near one."""
 def erfc_(input: Tensor) -> Tensor:
     """One minus the error function, with small relative error where that is near one."""
+def erfcx(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """`exp(self ** 2) * erfc(self)`, which neither vanishes nor overflows for positive numbers."""
 def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse of the error function, between -1 and 1."""
 def erfinv_(input: Tensor) -> Tensor:
@@ -47,16 +69,50 @@ def gammaln(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the magnitude of the gamma function."""
 def gammaln_(input: Tensor) -> Tensor:
     """The logarithm of the magnitude of the gamma function."""
+def hermite_polynomial_h(x: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The Hermite polynomial of the physicists."""
+def hermite_polynomial_he(x: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The Hermite polynomial of probability."""
+def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The modified Bessel function of the first kind, of order zero."""
+def i0_(input: Tensor) -> Tensor:
+    """The modified Bessel function of the first kind, of order zero."""
+def i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """`i0(self) * exp(-abs(self))`, which does not overflow."""
+def i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The modified Bessel function of the first kind, of order one."""
+def i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """`i1(self) * exp(-abs(self))`, which does not overflow."""
+def laguerre_polynomial_l(x: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The Laguerre polynomial."""
+def legendre_polynomial_p(x: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The Legendre polynomial."""
 def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The natural logarithm of one plus each element, exact near zero."""
 def log1p_(input: Tensor) -> Tensor:
     """The natural logarithm of one plus each element, exact near zero."""
+def log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The logarithm of `ndtr`, exact far below zero too."""
 def log_softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of softmax along `dim`, without its rounding."""
 def logit(input: Tensor, eps: _float | None = None, *, out: Tensor | None = None) -> Tensor:
     """The inverse of the logistic function; with `eps` elements are first limited to `eps .. 1 - eps`."""
 def logsumexp(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the sum of exponentials along one or several dimensions, taken so that nothing overflows."""
+def modified_bessel_i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The modified Bessel function of the first kind, of order zero."""
+def modified_bessel_i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The modified Bessel function of the first kind, of order one."""
+def modified_bessel_k0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The modified Bessel function of the second kind, of order zero; NaN for negative numbers."""
+def modified_bessel_k1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The modified Bessel function of the second kind, of order one; NaN for negative numbers."""
+def multigammaln(input: Tensor, p: _int, *, out: Tensor | None = None) -> Tensor:
+    """The logarithm of the gamma function of dimension `p`."""
+def ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The share of the standard normal distribution below each element."""
+def ndtri(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The inverse of `ndtr`: below which number a share of the standard normal distribution lies."""
 def polygamma(n: _int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The `n`-th derivative of `digamma`."""
 def psi(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -70,12 +126,26 @@ def round(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def round(input: Tensor, *, decimals: _int, out: Tensor | None = None) -> Tensor: ...
 def round_(input: Tensor) -> Tensor:
     """Each element rounded to the nearest integer, halves to the even one; with `decimals` to so many digits behind the point, or before it if negative."""
+def scaled_modified_bessel_k0(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """`modified_bessel_k0(x) * exp(x)`, which does not vanish."""
+def scaled_modified_bessel_k1(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """`modified_bessel_k1(x) * exp(x)`, which does not vanish."""
+def shifted_chebyshev_polynomial_t(x: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The Chebyshev polynomial of the first kind at `2 * x - 1`."""
+def shifted_chebyshev_polynomial_u(x: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The Chebyshev polynomial of the second kind at `2 * x - 1`."""
+def shifted_chebyshev_polynomial_v(x: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The Chebyshev polynomial of the third kind at `2 * x - 1`."""
+def shifted_chebyshev_polynomial_w(x: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
+    """The Chebyshev polynomial of the fourth kind at `2 * x - 1`."""
 def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`sin(pi x) / (pi x)`, one at zero."""
 def sinc_(input: Tensor) -> Tensor:
     """`sin(pi x) / (pi x)`, one at zero."""
 def softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
     """Exponentials that add up to one along `dim`."""
+def spherical_bessel_j0(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The spherical Bessel function of the first kind, of order zero: `sin(x) / x`."""
 def xlog1py(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """`self * log(1 + other)`; zero where `self` is zero, unless `other` is nan."""
 def xlogy(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -83,4 +153,4 @@ def xlogy(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | Non
 def zeta(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The Hurwitz zeta function."""
 
-__all__ = ["digamma", "digamma_", "erf", "erf_", "erfc", "erfc_", "erfinv", "erfinv_", "exp2", "exp2_", "expit", "expit_", "expm1", "expm1_", "gammaln", "gammaln_", "log1p", "log1p_", "log_softmax", "logit", "logsumexp", "polygamma", "psi", "psi_", "round", "round_", "sinc", "sinc_", "softmax", "xlog1py", "xlogy", "zeta"]
+__all__ = ["airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v", "chebyshev_polynomial_w", "digamma", "digamma_", "entr", "erf", "erf_", "erfc", "erfc_", "erfcx", "erfinv", "erfinv_", "exp2", "exp2_", "expit", "expit_", "expm1", "expm1_", "gammaln", "gammaln_", "hermite_polynomial_h", "hermite_polynomial_he", "i0", "i0_", "i0e", "i1", "i1e", "laguerre_polynomial_l", "legendre_polynomial_p", "log1p", "log1p_", "log_ndtr", "log_softmax", "logit", "logsumexp", "modified_bessel_i0", "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1", "multigammaln", "ndtr", "ndtri", "polygamma", "psi", "psi_", "round", "round_", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v", "shifted_chebyshev_polynomial_w", "sinc", "sinc_", "softmax", "spherical_bessel_j0", "xlog1py", "xlogy", "zeta"]

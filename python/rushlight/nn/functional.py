@@ -13,6 +13,9 @@ from rushlight._functions import nn_functional as _nn
 from rushlight._functions.nn_functional import *  # noqa: F403
 
 from . import _reduction
+from ._resize import interpolate as interpolate
+from ._resize import upsample_bilinear as upsample_bilinear
+from ._resize import upsample_nearest as upsample_nearest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,6 +55,113 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         return input
     result = _nn.dropout(input, p, True)
     return input.copy_(result) if inplace else result
+
+
+def _drop_whole(input: Tensor, p: float, training: bool, inplace: bool, channels: int) -> Tensor:
+    """Dropout of all that shares the first ``channels`` dimensions: whole channels, or whole samples' features."""
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if not training or p == 0 or input.numel() == 0:
+        return input
+    shape = (*input.shape[:channels], *[1] * (input.dim() - channels))
+    kept = torch.empty(shape, dtype=input.dtype, device=input.device).bernoulli_(1 - p)
+    kept = kept / (1 - p) if p < 1 else kept
+    return input.mul_(kept) if inplace else input * kept
+
+
+def _misshapen(name: str, input: Tensor, batched: int) -> None:
+    if input.dim() not in (batched - 1, batched):
+        warnings.warn(
+            f"{name}: Received a {input.dim()}-D input to {name}, which is deprecated and will result in an error in a future "
+            f"release. To retain the behavior and silence this warning, please use dropout instead. Note that {name} exists to "
+            f"provide channel-wise dropout on inputs with {batched - 2} spatial dimensions, a channel dimension, and an "
+            f"optional batch dimension (i.e. {batched - 1}D or {batched}D inputs).",
+            stacklevel=3,
+        )
+
+
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """In training, zeroes whole channels of ``(N, C, L)`` or ``(C, L)`` with probability ``p``.
+
+    Raises:
+        RuntimeError: the input has another number of dimensions.
+
+    >>> torch.nn.functional.dropout1d(torch.ones(1, 2), p=1.0)
+    tensor([[0., 0.]])
+    """
+    if input.dim() not in (2, 3):
+        raise RuntimeError(
+            f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. Note that dropout1d exists to provide "
+            "channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional batch dimension "
+            "(i.e. 2D or 3D inputs)."
+        )
+    return _drop_whole(input, p, training, inplace, input.dim() - 1)
+
+
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """In training, zeroes whole channels of ``(N, C, H, W)`` with probability ``p``; else the input.
+
+    Raises:
+        ValueError: ``p`` is outside of [0, 1].
+
+    >>> torch.nn.functional.dropout2d(torch.ones(1, 1, 1, 2), p=1.0)
+    tensor([[[[0., 0.]]]])
+    """
+    _misshapen("dropout2d", input, 4)
+    return _drop_whole(input, p, training, inplace, min(2, input.dim()))
+
+
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """In training, zeroes whole channels of ``(N, C, D, H, W)`` with probability ``p``; else the input.
+
+    Raises:
+        ValueError: ``p`` is outside of [0, 1].
+
+    >>> torch.nn.functional.dropout3d(torch.ones(1, 1, 1, 1, 2), p=1.0)
+    tensor([[[[[0., 0.]]]]])
+    """
+    _misshapen("dropout3d", input, 5)
+    return _drop_whole(input, p, training, inplace, min(2, input.dim()))
+
+
+def _alpha_drop(input: Tensor, p: float, training: bool, inplace: bool, channels: int) -> Tensor:
+    """Dropout to the value that SELU saturates at, then scaled and shifted so that mean and variance stay."""
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if not training or p == 0 or input.numel() == 0:
+        return input
+    if p == 1:
+        return input.mul_(0) if inplace else input * 0
+    saturated = -1.7580993408473766
+    scale = ((1 - p) * (1 + p * saturated * saturated)) ** -0.5
+    shape = (*input.shape[:channels], *[1] * (input.dim() - channels))
+    kept = torch.empty(shape, dtype=input.dtype, device=input.device).bernoulli_(1 - p)
+    shift = (kept - 1) * (-saturated * scale) - scale * p * saturated
+    return input.mul_(kept * scale).add_(shift) if inplace else input * (kept * scale) + shift
+
+
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """In training, dropout that keeps mean and variance of what SELU gives.
+
+    Raises:
+        ValueError: ``p`` is outside of [0, 1].
+
+    >>> torch.nn.functional.alpha_dropout(torch.ones(2), p=1.0, training=True)
+    tensor([0., 0.])
+    """
+    return _alpha_drop(input, p, training, inplace, input.dim())
+
+
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """`alpha_dropout` of whole channels.
+
+    Raises:
+        ValueError: ``p`` is outside of [0, 1].
+
+    >>> torch.nn.functional.feature_alpha_dropout(torch.ones(1, 2), p=1.0, training=True)
+    tensor([[0., 0.]])
+    """
+    return _alpha_drop(input, p, training, inplace, min(2, input.dim()))
 
 
 def _legacy_softmax_dim(name: str, dimensions: int, stacklevel: int) -> int:

@@ -424,20 +424,13 @@ fn check_nan(node: &Node, results: &Gradients) -> Result<()> {
     Ok(())
 }
 
-/// Adds the node and the user's line that recorded it. An exception of the host language stays as it is.
+/// Adds the node and the user's line that recorded it. An exception of the host language shows no note.
 #[cold]
-fn explain(mut error: Error, node: &Node) -> Error {
-    if let Some(exception) = error.take_foreign() {
-        return Error::foreign(exception);
+fn explain(error: Error, node: &Node) -> Error {
+    match node.origin().describe() {
+        Some(line) => error.note(format!("in {}, the derivative of the call at {line}", node.name())),
+        None => error.note(format!("in {}", node.name())),
     }
-    let note = match node.origin().describe() {
-        Some(line) => format!("in {}, the derivative of the call at {line}", node.name()),
-        None => format!("in {}", node.name()),
-    };
-    let text = error.to_string();
-    let rest = text.strip_prefix(error.sentence()).unwrap_or_default().trim_start();
-    let hint = if rest.is_empty() { note } else { format!("{rest}\n  {note}") };
-    Error::new(error.class(), error.sentence()).hint(hint)
 }
 
 /// What is to be done once the walk that runs now has ended.

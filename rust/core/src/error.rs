@@ -101,6 +101,15 @@ impl Error {
         self
     }
 
+    /// One more line, after the way out.
+    pub fn note(mut self, line: impl fmt::Display) -> Self {
+        self.0.hint = Some(match self.0.hint {
+            Some(hint) => format!("{hint}\n  {line}"),
+            None => line.to_string(),
+        });
+        self
+    }
+
     /// Names the operator, unless one deeper down has already done so.
     pub fn operator(mut self, name: &'static str) -> Self {
         self.0.operator.get_or_insert(name);

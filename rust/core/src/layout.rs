@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 /// the compiler moves without a call.
 pub type Dims = SmallVec<[isize; 5]>;
 
-/// More dimensions than this are refused, so that dimension masks fit a word.
+/// A mask of dimensions, one bit each, fits a word up to here; what works with masks refuses more.
 pub const MAX_RANK: usize = 64;
 
 #[derive(PartialEq, Eq, Debug)]

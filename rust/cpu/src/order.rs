@@ -1,6 +1,14 @@
 //! Ordering the elements of a line: each becomes an integer that sorts like it, with its place behind, so that equal
 //! elements keep their order and the processor compares plain integers. NaN sorts behind everything.
 
+mod choose;
+mod distinct;
+mod search;
+
+pub use choose::choose;
+pub use distinct::{Runs, distinct, distinct_slices};
+pub use search::{Search, search};
+
 use half::{bf16, f16};
 use rushlight_core::Bool;
 

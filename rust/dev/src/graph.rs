@@ -16,7 +16,7 @@ const LEVELS: [&[&str]; 6] = [
     &["py", "dev"],
 ];
 
-/// The one edge within a level: the pool registers with the fork registry and reports the house's errors.
+/// The one edge within a level: the pool registers with the fork registry.
 const ALLOWED: (&str, &str) = ("par", "core");
 
 pub fn run(root: &Path) -> Result<(), String> {

@@ -50,12 +50,15 @@ impl Traits {
     pub const REFUSES_IN_PLACE: Traits = Traits(4);
     /// Its tensors need not live on one device.
     pub const ACROSS_DEVICES: Traits = Traits(8);
+    /// In place its tensor takes the result's shape.
+    pub const RESHAPES_IN_PLACE: Traits = Traits(16);
 
-    const NAMES: [(Traits, &'static str); 4] = [
+    const NAMES: [(Traits, &'static str); 5] = [
         (Traits::SEES_MEMORY, "sees memory"),
         (Traits::NEEDS_VALUES, "needs values"),
         (Traits::REFUSES_IN_PLACE, "refuses in place"),
         (Traits::ACROSS_DEVICES, "across devices"),
+        (Traits::RESHAPES_IN_PLACE, "reshapes in place"),
     ];
 
     pub const fn has(self, other: Traits) -> bool {
@@ -72,6 +75,7 @@ impl Traits {
 pub struct DTypes(pub u16);
 
 impl DTypes {
+    pub const HALVES: DTypes = DTypes::of(&[DType::F16, DType::BF16]);
     pub const FLOATS: DTypes = DTypes::of(&[DType::F16, DType::BF16, DType::F32, DType::F64]);
     pub const COMPLEX: DTypes = DTypes::of(&[DType::C64, DType::C128]);
     pub const INTS: DTypes = DTypes::of(&[DType::U8, DType::I8, DType::I16, DType::I32, DType::I64]);

@@ -21,7 +21,7 @@ pub enum Operand<'a> {
 
 pub type Operands<'a> = SmallVec<[Operand<'a>; 4]>;
 
-/// More elements than this are cut for threads, and run without the interpreter's lock.
+/// Calls of up to this many elements are short: one loop on this thread, with the interpreter's lock held.
 const SHORT: usize = 1 << 14;
 /// Numbers are repeated for as many elements as this on the stack.
 const REPEATED: usize = 256;

@@ -1,8 +1,8 @@
 //! torch-style signatures: one line of text that the parser of arguments, the stubs and the docs all read.
 //!
 //! `"(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor"`. The types are `Tensor`, `Tensor|Scalar`, `Scalar`,
-//! `int`, `float`, `bool`, `int[]` (of one number too, and of loose numbers as the last positional of a method),
-//! `float[]`, `Tensor[]`, `ScalarType`, `Device`, `Layout`, `MemoryFormat`, `str`, `Generator`; a `?` behind one allows `None`. Results are
+//! `int`, `float`, `bool`, `int[]` (also loose numbers where nothing else stands in position), `int[1]` (one number too), `float[]`,
+//! `Tensor[]` (loose with a star before its name), `ScalarType`, `Device`, `Layout`, `MemoryFormat`, `str`, `Generator`; a `?` behind one allows `None`. Results are
 //! `Tensor`, `(Tensor values, Tensor indices)`, `Tensor[]`, `bool`, `int`, `float`, `ScalarType`, `None`.
 
 use crate::value::{Ints, Value};
@@ -18,6 +18,8 @@ pub enum Kind {
     Float,
     Bool,
     Ints,
+    /// A list of numbers, or one number that stands for such a list.
+    IntOrInts,
     Floats,
     Tensors,
     DType,
@@ -40,6 +42,7 @@ impl Kind {
             "float" => Kind::Float,
             "bool" => Kind::Bool,
             "int[]" => Kind::Ints,
+            "int[1]" => Kind::IntOrInts,
             "float[]" => Kind::Floats,
             "Tensor[]" | "Tensor?[]" => Kind::Tensors,
             "ScalarType" => Kind::DType,
@@ -60,7 +63,7 @@ impl Kind {
             Kind::Int => "int",
             Kind::Float => "float",
             Kind::Bool => "bool",
-            Kind::Ints => "tuple of ints",
+            Kind::Ints | Kind::IntOrInts => "tuple of ints",
             Kind::Floats => "tuple of floats",
             Kind::Tensors => "tuple of Tensors",
             Kind::DType => "torch.dtype",
@@ -81,7 +84,8 @@ impl Kind {
             Kind::Int => "int",
             Kind::Float => "float",
             Kind::Bool => "bool",
-            Kind::Ints => "int | Sequence[int]",
+            Kind::Ints => "Sequence[int]",
+            Kind::IntOrInts => "int | Sequence[int]",
             Kind::Floats => "float | Sequence[float]",
             Kind::Tensors => "Sequence[Tensor]",
             Kind::DType => "dtype",
@@ -99,6 +103,8 @@ pub struct Param {
     pub kind: Kind,
     pub optional: bool,
     pub keyword_only: bool,
+    /// A list that is also written without brackets: `meshgrid(a, b)`.
+    pub loose: bool,
     /// The default as written in the signature; nothing where the argument is required.
     pub default: Option<&'static str>,
     preset: Value<'static>,
@@ -131,7 +137,7 @@ fn preset(kind: Kind, default: Option<&'static str>) -> Value<'static> {
         (Kind::Int, number) => number.parse().map_or(Value::None, Value::Int),
         (Kind::Float, number) => number.parse().map_or(Value::None, Value::Float),
         (Kind::Str, quoted) => Value::Str(quoted.trim_matches('\'')),
-        (Kind::Ints, list) => Value::Ints(parse_ints(list)),
+        (Kind::Ints | Kind::IntOrInts, list) => Value::Ints(parse_ints(list)),
         (Kind::DType, name) => {
             DType::ALL.into_iter().find(|dtype| dtype.name() == name).map_or(Value::None, Value::DType)
         }
@@ -190,9 +196,10 @@ impl Schema {
                 Some((name, default)) => (name, Some(default)),
                 None => (rest, None),
             };
+            let (name, loose) = name.strip_prefix('*').map_or((name, false), |name| (name, true));
             let optional = kind.ends_with('?');
             let kind = Kind::parse(kind.trim_end_matches('?'))?;
-            params.push(Param { name, kind, optional, keyword_only, default, preset: preset(kind, default) });
+            params.push(Param { name, kind, optional, keyword_only, loose, default, preset: preset(kind, default) });
         }
         let returns = match returns {
             "Tensor" => Returns::Tensor,
@@ -228,7 +235,7 @@ impl Schema {
         self.positional == own + 1
             && matches!(
                 self.params[own],
-                Param { kind: Kind::Ints | Kind::Tensors, optional: false, default: None, .. }
+                Param { loose: true, .. } | Param { kind: Kind::Ints, optional: false, default: None, .. }
             )
     }
 
@@ -264,10 +271,10 @@ mod tests {
     #[test]
     fn a_signature_is_taken_apart() {
         let schema =
-            Schema::parse("(Tensor self, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
+            Schema::parse("(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
                 .unwrap();
         let names: Vec<_> = schema.params.iter().map(|p| (p.name, p.kind, p.optional, p.keyword_only)).collect();
-        assert_eq!(names[1], ("dim", Kind::Ints, true, false));
+        assert_eq!(names[1], ("dim", Kind::IntOrInts, true, false));
         assert_eq!(names[3], ("dtype", Kind::DType, true, true));
         assert_eq!(schema.positional, 3);
         assert!(matches!(schema.params[2].default_value(), Value::Bool(false)));

@@ -8,7 +8,7 @@ use rushlight_core::{DType, Error, Layout, Result};
 
 use crate::call::Target;
 use crate::node;
-use crate::row::{Row, Run};
+use crate::row::{Row, Run, Traits};
 use crate::value::{Args, Output, Value};
 
 /// Whether the operator may write its result into its first argument.
@@ -205,6 +205,9 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
                     args.values[0] = Value::Own(crate::op!(crate::convert::CLONE, own)?);
                 }
                 let result = body(&args)?.into_tensor()?;
+                if row.traits.has(Traits::RESHAPES_IN_PLACE) && own.layout().sizes != result.layout().sizes {
+                    resize(own, &result.layout().sizes)?;
+                }
                 check_in_place(row, own, &result.layout().sizes, result.dtype())?;
                 crate::copy::copy_(own, &result)?;
                 return Ok(Output::Tensor(own.clone()));

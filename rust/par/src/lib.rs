@@ -17,7 +17,7 @@ use std::cell::UnsafeCell;
 use std::ops::Range;
 
 pub use denormals::set_flush_denormal;
-pub use threads::{num_threads, set_group, set_num_threads};
+pub use threads::{cores, num_threads, set_group, set_num_threads};
 
 /// Whether this thread already runs inside a parallel loop; another one would run inline.
 pub fn in_parallel_region() -> bool {

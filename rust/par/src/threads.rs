@@ -70,7 +70,7 @@ fn resolve() -> usize {
 }
 
 /// Cores that this process may use: the standard library heeds affinity and the quota of cgroup v1 and v2.
-fn cores() -> NonZeroUsize {
+pub fn cores() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 

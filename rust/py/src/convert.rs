@@ -68,9 +68,11 @@ fn foreign_number(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
 
 /// An index-like object; never a bool or a float.
 pub fn int(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
-    if object.is_instance_of::<PyBool>() {
-        return Ok(Some(i64::from(object.extract::<bool>()?)));
-    }
+    if object.is_instance_of::<PyBool>() { Ok(None) } else { index(object) }
+}
+
+/// An index-like object, of which a bool is one.
+fn index(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     if object.is_instance_of::<PyInt>() {
         return object.extract().map(Some);
     }
@@ -90,12 +92,17 @@ pub fn int(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
 /// A tuple or list of ints.
 pub fn ints(object: &Bound<'_, PyAny>) -> PyResult<Option<Ints>> {
     if let Ok(tuple) = object.cast::<PyTuple>() {
-        return collect(tuple.iter(), int);
+        return each_int(tuple.iter());
     }
     if let Ok(list) = object.cast::<PyList>() {
-        return collect(list.iter(), int);
+        return each_int(list.iter());
     }
     Ok(None)
+}
+
+/// The ints of a list. As in torch only the first tells whether it is one: a bool behind it counts as zero or one.
+pub fn each_int<'py>(items: impl Iterator<Item = Bound<'py, PyAny>>) -> PyResult<Option<Ints>> {
+    items.enumerate().map(|(place, item)| if place == 0 { int(&item) } else { index(&item) }).collect()
 }
 
 fn collect<'py, T, C: FromIterator<T>>(
@@ -138,7 +145,8 @@ pub unsafe fn value<'a>(object: &Bound<'_, PyAny>, kind: Kind, optional: bool) -
                 None
             }
         }
-        Kind::Ints => match int(object)? {
+        Kind::Ints => ints(object)?.map(Value::Ints),
+        Kind::IntOrInts => match int(object)? {
             Some(number) => Some(Value::Ints(Ints::from_slice(&[number]))),
             None => ints(object)?.map(Value::Ints),
         },

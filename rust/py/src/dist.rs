@@ -1,5 +1,6 @@
 //! The store of `rushlight-dist` for `distributed/store.py`, which says in torch's words what is asked and answered.
 
+use std::mem::take;
 use std::time::Duration;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -22,15 +23,15 @@ fn question(name: &str, fields: Vec<Bound<'_, PyAny>>) -> PyResult<Question> {
     let amount =
         fields.get(1).and_then(|field| field.cast::<PyInt>().ok()).map(|amount| amount.extract()).transpose()?;
     let taken = fields.len() - usize::from(amount.is_some());
-    let all = fields.into_iter().take(taken).map(|field| field.extract::<Vec<u8>>()).collect::<PyResult<Vec<_>>>()?;
-    Ok(match (name, amount, all.as_slice()) {
-        ("set", None, [key, value]) => Question::Set(key.clone(), value.clone()),
-        ("add", Some(amount), [key]) => Question::Add(key.clone(), amount),
+    let mut all = fields.into_iter().take(taken).map(|field| field.extract()).collect::<PyResult<Vec<Vec<u8>>>>()?;
+    Ok(match (name, amount, all.as_mut_slice()) {
+        ("set", None, [key, value]) => Question::Set(take(key), take(value)),
+        ("add", Some(amount), [key]) => Question::Add(take(key), amount),
         ("compare_set", None, [key, expected, desired]) => {
-            Question::CompareSet(key.clone(), expected.clone(), desired.clone())
+            Question::CompareSet(take(key), take(expected), take(desired))
         }
-        ("append", None, [key, tail]) => Question::Append(key.clone(), tail.clone()),
-        ("delete", None, [key]) => Question::Delete(key.clone()),
+        ("append", None, [key, tail]) => Question::Append(take(key), take(tail)),
+        ("delete", None, [key]) => Question::Delete(take(key)),
         ("keys", None, []) => Question::Keys,
         ("get", None, _) => Question::Get(all),
         ("wait", None, _) => Question::Wait(all),

@@ -278,6 +278,12 @@ fn _set_backcompat_warnings(broadcast: bool, keepdim: bool, strict: u8) {
     rushlight::backcompat::set(broadcast, keepdim, strict);
 }
 
+/// How many cores this process may use.
+#[pyfunction]
+fn _usable_cores() -> usize {
+    rushlight_par::cores().get()
+}
+
 /// How many cards the NVIDIA driver shows; none where there is no driver.
 #[pyfunction]
 fn _cuda_device_count() -> usize {
@@ -301,6 +307,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_promote_types, module)?)?;
     module.add_function(wrap_pyfunction!(_result_type, module)?)?;
     module.add_function(wrap_pyfunction!(_set_backcompat_warnings, module)?)?;
+    module.add_function(wrap_pyfunction!(_usable_cores, module)?)?;
     module.add_function(wrap_pyfunction!(_cuda_device_count, module)?)?;
     module.add_function(wrap_pyfunction!(crate::results::_return_types, module)?)?;
     module.add("_LinAlgError", crate::errors::linalg_error(module.py())?)?;

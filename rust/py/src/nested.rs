@@ -18,7 +18,7 @@ use rushlight_core::{Element, dispatch};
 use crate::errors::raise;
 use crate::{convert, numpy, object};
 
-const MAX_RANK: usize = 128;
+const MAX_NESTING: usize = 128;
 
 /// The items of a sequence, as many as it had at first.
 struct Items<'py> {
@@ -92,7 +92,7 @@ fn sizes(data: &Bound<'_, PyAny>) -> PyResult<Dims> {
     while is_sequence(&level) {
         let items = Items::of(&level)?;
         sizes.push(items.length as isize);
-        if sizes.len() > MAX_RANK {
+        if sizes.len() > MAX_NESTING {
             return Err(too_deep(&level));
         }
         if items.length == 0 {
@@ -143,7 +143,7 @@ fn infer(data: &Bound<'_, PyAny>, depth: usize) -> PyResult<DType> {
     if !is_sequence(data) {
         return Err(PyRuntimeError::new_err(format!("Could not infer dtype of {}", kind(data))));
     }
-    if depth == MAX_RANK {
+    if depth == MAX_NESTING {
         return Err(too_deep(data));
     }
     let items = Items::of(data)?;

@@ -259,7 +259,7 @@ fn wrong_item(
     position: Option<usize>,
 ) -> PyResult<Option<String>> {
     let bad = items.iter().position(|item| match param.kind {
-        Kind::Ints => convert::int(item).ok().flatten().is_none(),
+        Kind::Ints | Kind::IntOrInts => convert::int(item).ok().flatten().is_none(),
         Kind::Tensors => !crate::object::is_tensor(item.as_ptr()),
         _ => false,
     });
@@ -292,6 +292,9 @@ fn at(position: Option<usize>) -> String {
 #[inline]
 fn loose(py: Python<'_>, schema: &Schema, call: &Call) -> Option<(usize, Value<'static>)> {
     let last = schema.positional.checked_sub(1).filter(|last| call.given() > *last)?;
+    if !schema.takes_loose(call.receiver.is_some()) {
+        return None;
+    }
     match schema.params[last].kind {
         Kind::Ints => read_loose_ints(py, last, call).map(|ints| (last, Value::Ints(ints))),
         Kind::Tensors => read_loose_tensors(last, call).map(|tensors| (last, Value::Tensors(tensors))),
@@ -309,16 +312,9 @@ fn read_loose_tensors(last: usize, call: &Call) -> Option<Vec<Option<rushlight::
 
 fn read_loose_ints(py: Python<'_>, last: usize, call: &Call) -> Option<Ints> {
     let first = last - usize::from(call.receiver.is_some() && last > 0);
-    let rest = call.positional.get(first..).unwrap_or_default();
-    if rest.len() < 2 && call.given() <= last + 1 {
-        return None;
-    }
-    let read = |object: &*mut ffi::PyObject| {
-        // SAFETY: the call's objects are alive.
-        let object = unsafe { Borrowed::from_ptr(py, *object) };
-        convert::int(&object).ok().flatten()
-    };
-    rest.iter().map(read).collect()
+    // SAFETY: the call's objects are alive.
+    let items = call.positional.get(first..)?.iter().map(|object| unsafe { Bound::from_borrowed_ptr(py, *object) });
+    convert::each_int(items).ok().flatten()
 }
 
 /// The error when no overload fits: what is wrong with the only one, or torch's list of several.

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 import rushlight as torch
+from rushlight import _C
 
-from ._utils import cpus
 from ._utils.collate import default_collate, default_convert
 from ._utils.fetch import IterableDatasetFetcher, MapDatasetFetcher, NoProgress
 from ._utils.pin_memory import pin_memory
@@ -212,18 +212,13 @@ class DataLoader(Generic[_T_co]):
 
     def check_worker_number_rationality(self) -> None:
         """Warns when the workers would exceed the processors that this process may use."""
-        usable = cpus.usable_cpus()
-        if not self.num_workers or (usable is not None and self.num_workers <= usable):
+        usable = _C._usable_cores()
+        if self.num_workers <= usable:
             return
-        suggestion = (
-            "DataLoader is not able to compute a suggested max number of worker in current system."
-            if usable is None
-            else f"Our suggested max number of worker in current system is {usable}, which is smaller than what "
-            "this DataLoader is going to create."
-        )
         warnings.warn(
-            f"This DataLoader will create {self.num_workers} worker processes in total. {suggestion} "
-            "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, "
+            f"This DataLoader will create {self.num_workers} worker processes in total. "
+            f"Our suggested max number of worker in current system is {usable}, which is smaller than what "
+            "this DataLoader is going to create. Please be aware that excessive worker creation might get DataLoader running slow or even freeze, "
             "lower the worker number to avoid potential slowness/freeze if necessary.",
             stacklevel=3,
         )

@@ -14,7 +14,7 @@ use super::c_text;
 use super::overwrite::{OVERWRITTEN, nothing};
 use crate::derive::{Derivative, Saves, formula};
 use crate::generator::Generator;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::value::Args;
 
 /// The generator at `place`, or the process's own.
@@ -371,7 +371,7 @@ pub static RANDOM_FROM_: Row = Row {
         Some(to) => integers(own, &generator(args, 3), args.int(1)?, to),
         None => integers_from(own, &generator(args, 3), args.int(1)?),
     }),
-    samples: &["t(2, 3), 0, 2", "t(4), 1, None"],
+    samples: &["t(2, 3), 0, 2", "i(4, 4), 1, None"],
     errors: &[
         ("t(2), 5, 3", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=5 >= to=3"),
         ("torch.zeros(2, dtype=torch.uint8), 0, 300", "RuntimeError", "to - 1 is out of bounds for unsigned char"),
@@ -406,6 +406,7 @@ pub static BERNOULLI_TENSOR_: Row = Row {
     >>> torch.empty(2).bernoulli_(torch.tensor([0., 1.]))
     tensor([0., 1.])",
     dtypes: DTypes::REAL.and(DTypes::BOOL),
+    traits: Traits::NEEDS_VALUES,
     run: Run::Overwrite(|args, own| bernoulli_each(own, &generator(args, 2), args.tensor(1)?)),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing), formula(1, Saves::NOTHING, nothing)]),
     samples: &["t(2, 3), torch.tensor([0.25, 0.5, 0.75])", "t(3), torch.tensor(0.5)"],

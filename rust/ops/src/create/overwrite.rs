@@ -7,7 +7,7 @@ use super::check_fits;
 use super::constant::ZEROS_LIKE;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
 
 /// The result does not depend on what the tensor held: its gradient is zero.
 pub(super) const OVERWRITTEN: Derivative = Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing)]);
@@ -58,6 +58,7 @@ pub static FILL_TENSOR_: Row = Row {
     tensor([3., 3.])",
     dtypes: DTypes::ALL,
     check: Some(|args| check_single(args.tensor(1)?)),
+    traits: Traits::NEEDS_VALUES,
     run: Run::Overwrite(|args, own| crate::copy::copy(own, args.tensor(1)?)),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing), formula(1, Saves::NOTHING, |d| d.grad())]),
     samples: &["t(2, 3), torch.tensor(1)", "t(3), t()"],

@@ -6,7 +6,7 @@ use rushlight_core::{Error, Layout, Result};
 use super::constant::{is_contiguous, strides};
 use super::sizes;
 use crate::derive::Derivative;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::value::{Args, Output};
 
 const BASE: Row = Row {
@@ -50,6 +50,7 @@ pub static RESIZE_: Row = Row {
     >>> x.resize_(2, 2)
     tensor([[0, 1],
             [2, 3]])",
+    traits: Traits::SEES_MEMORY,
     run: Run::Compose(|args| match args.optional_str(2) {
         Some("preserve_format") => Err(Error::runtime("Unsupported memory formatPreserve")),
         format => resize(args, &sizes(args, 1)?, format),
@@ -88,6 +89,7 @@ pub static RESIZE_AS_: Row = Row {
     >>> torch.arange(4).resize_as_(torch.ones(2, 2))
     tensor([[0, 1],
             [2, 3]])",
+    traits: Traits::SEES_MEMORY,
     run: Run::Compose(|args| {
         let template = args.tensor(1)?;
         match args.optional_str(2) {

@@ -78,13 +78,7 @@ pub static MASKED_FILL: Row = Row {
     dtypes: DTypes::ALL,
     run: Run::Update(Update {
         check: |args| {
-            let (own, value) = (args.tensor(0)?, args.scalar(2)?);
-            if value.is_complex() && !own.dtype().is_complex() {
-                return Err(Error::runtime(format!(
-                    "value cannot be converted to type {} without overflow",
-                    own.dtype().c_name()
-                )));
-            }
+            crate::create::check_fits(args.scalar(2)?, args.tensor(0)?.dtype())?;
             check_mask(args)
         },
         cpu: |args, target| {
@@ -95,11 +89,14 @@ pub static MASKED_FILL: Row = Row {
     derivative: Derivative::Formulas(&[formula(0, Saves::input(1), cleared)]),
     node: "MaskedFillBackward0",
     samples: &["t(3, 4), b(3, 4), 2", "t(3, 4), b(4), 2"],
-    errors: &[(
-        "t(3), i(2, 3), 1",
-        "RuntimeError",
-        "masked_fill_ only supports boolean masks, but got mask with dtype long int",
-    )],
+    errors: &[
+        (
+            "t(3), i(2, 3), 1",
+            "RuntimeError",
+            "masked_fill_ only supports boolean masks, but got mask with dtype long int",
+        ),
+        ("i(3, 3), b(3), 1j", "RuntimeError", "value cannot be converted to type int64_t without overflow"),
+    ],
     ..Row::BASE
 };
 
@@ -121,6 +118,9 @@ pub static MASKED_FILL_TENSOR: Row = Row {
                     value.rank()
                 )));
             }
+            if value.device() == Device::Cpu {
+                crate::create::check_fits(crate::convert::item(value)?, args.tensor(0)?.dtype())?;
+            }
             check_mask(args)
         },
         cpu: |args, target| fill(target, args.tensor(1)?, args.tensor(2)?),
@@ -131,6 +131,11 @@ pub static MASKED_FILL_TENSOR: Row = Row {
     ]),
     node: "MaskedFillBackward1",
     samples: &["t(3, 4), b(3, 4), t()"],
+    errors: &[(
+        "i(3, 3), b(3), torch.tensor(1j)",
+        "RuntimeError",
+        "value cannot be converted to type int64_t without overflow",
+    )],
     ..Row::BASE
 };
 

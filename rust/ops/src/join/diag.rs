@@ -32,6 +32,10 @@ pub static DIAG_EMBED: Row = Row {
             let length = sizes.pop().unwrap_or(1).saturating_add(reach);
             sizes.insert(a.min(b), length);
             sizes.insert(a.max(b), length);
+            if rushlight_core::layout::checked_numel(&sizes).is_err() {
+                let sizes = rushlight_core::layout::Shape(&sizes);
+                return Err(Error::runtime(format!("Storage size calculation overflowed with sizes={sizes}")));
+            }
             Ok(vec![Spec::new(&sizes, own.dtype(), own)])
         },
         cpu: |args, results| {
@@ -104,7 +108,7 @@ pub static DIAGFLAT: Row = Row {
 pub static BLOCK_DIAG: Row = Row {
     name: "block_diag",
     variants: Variants::FUNCTION,
-    signature: "(Tensor[] tensors) -> Tensor",
+    signature: "(Tensor[] *tensors) -> Tensor",
     doc: "Matrices one after the other along the diagonal, zeros elsewhere; a vector is a row.
 
     >>> torch.block_diag(torch.tensor([[1, 2]]), torch.tensor([3]))

@@ -89,7 +89,7 @@ flips! {
 
 pub static ROLL: Row = Row {
     name: "roll",
-    signature: "(Tensor self, int[] shifts, int[] dims=[]) -> Tensor",
+    signature: "(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor",
     doc:
         "A copy with the elements moved on by `shifts` along `dims`; what falls off the end comes back at the beginning.
 

@@ -2,6 +2,7 @@
 
 use rushlight_core::broadcast::broadcast_all;
 use rushlight_core::{DType, Device, Error, Result};
+use rushlight_cpu::order::choose;
 
 use crate::derive::Derivative;
 use crate::row::{DTypes, Row, Run, Variants};
@@ -13,7 +14,7 @@ use crate::{Tensor, op};
 pub static BROADCAST_TENSORS: Row = Row {
     name: "broadcast_tensors",
     variants: Variants::FUNCTION,
-    signature: "(Tensor[] tensors) -> Tensor[]",
+    signature: "(Tensor[] *tensors) -> Tensor[]",
     doc: "Views of all tensors in the shape to which they broadcast.
 
     >>> torch.broadcast_tensors(torch.tensor([[1], [2]]), torch.tensor([3, 4]))
@@ -41,7 +42,7 @@ pub static BROADCAST_TENSORS: Row = Row {
 pub static MESHGRID: Row = Row {
     name: "meshgrid",
     variants: Variants::FUNCTION,
-    signature: "(Tensor[] tensors, *, str? indexing=None) -> Tensor[]",
+    signature: "(Tensor[] *tensors, *, str? indexing=None) -> Tensor[]",
     doc: "Coordinates of all points of a grid: view `i` holds the values of vector `i`.
 
     >>> torch.meshgrid(torch.tensor([1, 2]), torch.tensor([3, 4]), indexing='ij')
@@ -113,7 +114,7 @@ fn grid(args: &Args, indexing: &str) -> Result<Vec<Tensor>> {
 pub static CARTESIAN_PROD: Row = Row {
     name: "cartesian_prod",
     variants: Variants::FUNCTION,
-    signature: "(Tensor[] tensors) -> Tensor",
+    signature: "(Tensor[] *tensors) -> Tensor",
     doc: "All combinations of the vectors' elements, a row each.
 
     >>> torch.cartesian_prod(torch.tensor([1, 2]), torch.tensor([3, 4]))
@@ -177,8 +178,13 @@ pub static COMBINATIONS: Row = Row {
             Error::runtime(format!("the combinations of {r} out of {n} elements are more than memory can count"))
         })?;
         let places = crate::create::empty(&[rows, r as isize], DType::I64, Device::Cpu)?;
-        // SAFETY: the storage is fresh, contiguous and `rows * r` long; nobody else has seen it.
-        unsafe { choose(places.storage().pin()?.as_ptr().cast(), rows as usize, r as usize, n as i64, again) };
+        let pin = places.storage().pin()?;
+        crate::host::while_detached(places.numel(), || {
+            // SAFETY: the storage is fresh, contiguous and `rows * r` long; nobody else has seen it.
+            unsafe { choose(pin.as_ptr().cast(), rows as usize, r as usize, n as i64, again) };
+            Ok(())
+        })?;
+        drop(pin);
         let places = crate::convert::to_device(&places, own.device())?;
         let places = op!(crate::view::RESHAPE, places, sizes_value(&[-1]))?;
         let chosen = op!(crate::index::along::INDEX_SELECT, own, 0i64, places)?;
@@ -207,28 +213,4 @@ fn choices(n: isize, r: isize, again: bool) -> Option<isize> {
     }
     count.checked_mul(r)?;
     Some(count)
-}
-
-/// Writes the choices in order, a row each.
-///
-/// # Safety
-/// `places` has room for `rows * r` elements, and `rows` is what [`choices`] counts.
-unsafe fn choose(places: *mut i64, rows: usize, r: usize, n: i64, again: bool) {
-    let least = |place: usize| if again { 0 } else { place as i64 };
-    let most = |place: usize| if again { n - 1 } else { n - (r - place) as i64 };
-    for row in 0..rows {
-        // SAFETY: the caller's promise.
-        let here = unsafe { std::slice::from_raw_parts_mut(places.add(row * r), r) };
-        if row == 0 {
-            here.iter_mut().enumerate().for_each(|(place, element)| *element = least(place));
-            continue;
-        }
-        // SAFETY: the row before lies right before this one.
-        here.copy_from_slice(unsafe { std::slice::from_raw_parts(places.add((row - 1) * r), r) });
-        let last = (0..r).rev().find(|&place| here[place] < most(place)).unwrap_or(0);
-        let next = here[last] + 1;
-        for (step, element) in here[last..].iter_mut().enumerate() {
-            *element = if again { next } else { next + step as i64 };
-        }
-    }
 }

@@ -10,7 +10,7 @@ use super::{Operand, by, check_dtype, product, scaled};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::op;
-use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Traits, Variants};
 use crate::value::{Args, Output};
 use crate::view::transpose::permuted;
 
@@ -256,6 +256,7 @@ pub static ADDBMM: Row = Row {
     >>> torch.addbmm(torch.ones(1), torch.ones(2, 1, 3), torch.ones(2, 3, 2))
     tensor([[7., 7.]])",
     out: Out::new(Accepts::Same, &["self and mat2 must have the same dtype, but got {Out} and {Result}"]),
+    traits: Traits::RESHAPES_IN_PLACE,
     dtypes: DTypes::NUMBERS,
     run: Run::Compose(|args| {
         let (own, a, b) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);

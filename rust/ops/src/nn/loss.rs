@@ -87,7 +87,7 @@ fn mse_gradient(d: &Derive) -> Expr {
 }
 
 /// `size_average`, `reduce` and `reduction` stand at `place` and after it; the first two are the older spelling.
-fn reduction_at(args: &Args, place: usize) -> Result<Reduction> {
+pub fn reduction_at(args: &Args, place: usize) -> Result<Reduction> {
     let (average, reduce) = (args.optional_bool(place), args.optional_bool(place + 1));
     if average.is_none() && reduce.is_none() {
         return Reduction::parse(args.str(place + 2)?);

@@ -3,12 +3,16 @@
 pub mod bilinear;
 pub mod conv;
 pub mod cross_entropy;
+pub mod distance;
 pub mod dropout;
 pub mod embedding;
 pub mod linear;
 pub mod loss;
+pub mod margin;
 pub mod nll;
+pub mod norm;
 pub mod pool;
+pub mod shuffle;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Class, DType, Error, Result};

@@ -2,8 +2,8 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
-use rushlight_core::{DType, Error, Result, dispatch};
-use rushlight_cpu::order::Sortable;
+use rushlight_core::{DType, Error, Result};
+use rushlight_cpu::order;
 
 use crate::derive::Derivative;
 use crate::reduce::softmax::{prepared, settle, workplace};
@@ -224,26 +224,27 @@ impl Search {
         let (line, many) = (lines[lines.len() - 1] as usize, lines.len() > 1);
         let per_line = if many { own[own.len() - 1] as usize } else { values.numel() };
         let (from, at, target) = (sorted.storage().pin()?, values.storage().pin()?, places.storage().pin()?);
-        let (from_offset, at_offset) = (sorted.layout().offset, values.layout().offset);
-        dispatch!(common, T in [u8, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_] => {
-            // SAFETY: all are contiguous and of these lengths.
-            unsafe {
-                let from = from.as_ptr().cast::<T>().offset(from_offset);
-                let at = at.as_ptr().cast::<T>().offset(at_offset);
-                let to = target.as_ptr().cast::<i64>();
-                for i in 0..values.numel() {
-                    let start = if many { i / per_line * line } else { 0 };
-                    let wanted = at.add(i).read_unaligned().key();
-                    let (mut low, mut high) = (0, line);
-                    while low < high {
-                        let middle = (low + high) / 2;
-                        let own = from.add(start + middle).read_unaligned().key();
-                        if own < wanted || (self.right && own == wanted) { low = middle + 1 } else { high = middle }
-                    }
-                    to.add(i).write(low as i64);
-                }
-            }
-        }, else => return Err(Error::not_implemented(format!("\"searchsorted_out_cpu\" not implemented for '{}'", common.title()))));
+        let first = |pin: &rushlight_core::storage::Pin, tensor: &Tensor| {
+            pin.as_ptr().wrapping_offset(tensor.layout().offset * common.size() as isize).cast_const()
+        };
+        let how = order::Search { line, per_line, right: self.right };
+        // SAFETY: all are contiguous and of these lengths.
+        let ordered = unsafe {
+            order::search(
+                common,
+                first(&from, &sorted),
+                first(&at, &values),
+                target.as_ptr().cast(),
+                values.numel(),
+                &how,
+            )
+        };
+        if !ordered {
+            return Err(Error::not_implemented(format!(
+                "\"searchsorted_out_cpu\" not implemented for '{}'",
+                common.title()
+            )));
+        }
         settle(&places, result)
     }
 }

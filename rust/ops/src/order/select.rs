@@ -108,85 +108,69 @@ pub static KTHVALUE: Row = Row {
     ..Row::BASE
 };
 
-pub static MEDIAN: Row = Row {
-    name: "median",
-    signature: "(Tensor self) -> Tensor",
-    doc: "The median of all elements, the lower one of two; NaN if any element is.
+macro_rules! medians {
+    ($($all:ident $along:ident $name:literal $skips:literal $all_doc:literal $along_doc:literal;)*) => {$(
+        pub static $all: Row = Row {
+            name: $name,
+            signature: "(Tensor self) -> Tensor",
+            doc: $all_doc,
+            dtypes: DTypes::REAL,
+            run: Run::Kernel(Kernel {
+                infer: infer_all,
+                cpu: |args, results| write_all(args, results, Middle { skip_nan: $skips }),
+            }),
+            derivative: SHARED_ALL,
+            samples: &["t(5)", "t(2, 3)", "t()"],
+            reference: "np.sort(self.ravel())[(self.size - 1) // 2]",
+            ..Row::BASE
+        };
+
+        pub static $along: Row = Row {
+            name: concat!($name, ".dim"),
+            variants: Variants::BOTH.and(Variants::OUT),
+            signature: "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+            doc: $along_doc,
+            out: OUT_MEDIAN,
+            dtypes: DTypes::REAL,
+            run: Run::Kernel(Kernel {
+                infer: |args| infer_one(args, 1),
+                cpu: |args, results| write_one(args, 1, results, Middle { skip_nan: $skips }),
+            }),
+            derivative: PLACED,
+            samples: &["t(2, 3), 1", "t(2, 3), 0, True"],
+            errors: &[
+                ("t(0, 3), 0", "IndexError", "median(): Expected reduction dim 0 to have non-zero size."),
+                ("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)"),
+            ],
+            ..Row::BASE
+        };
+    )*};
+}
+
+medians! {
+    MEDIAN MEDIAN_DIM "median" false
+    "The median of all elements, the lower one of two; NaN if any element is.
 
     >>> torch.median(torch.tensor([3., 1., 2., 4.]))
-    tensor(2.)",
-    dtypes: DTypes::REAL,
-    run: Run::Kernel(Kernel {
-        infer: infer_all,
-        cpu: |args, results| write_all(args, results, Middle { skip_nan: false }),
-    }),
-    derivative: SHARED_ALL,
-    samples: &["t(5)", "t(2, 3)", "t()"],
-    reference: "np.sort(self.ravel())[(self.size - 1) // 2]",
-    ..Row::BASE
-};
-
-pub static MEDIAN_DIM: Row = Row {
-    name: "median.dim",
-    variants: Variants::BOTH.and(Variants::OUT),
-    signature: "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-    doc: "The medians along `dim`, the lower ones of two, and where they stand.
+    tensor(2.)"
+    "The medians along `dim`, the lower ones of two, and where they stand.
 
     >>> torch.median(torch.tensor([[3, 1, 2]]), dim=1)
     torch.return_types.median(
     values=tensor([2]),
-    indices=tensor([2]))",
-    out: OUT_MEDIAN,
-    dtypes: DTypes::REAL,
-    run: Run::Kernel(Kernel {
-        infer: |args| infer_one(args, 1),
-        cpu: |args, results| write_one(args, 1, results, Middle { skip_nan: false }),
-    }),
-    derivative: PLACED,
-    samples: &["t(2, 3), 1", "t(2, 3), 0, True"],
-    errors: &[("t(0, 3), 0", "IndexError", "median(): Expected reduction dim 0 to have non-zero size.")],
-    ..Row::BASE
-};
-
-pub static NANMEDIAN: Row = Row {
-    name: "nanmedian",
-    signature: "(Tensor self) -> Tensor",
-    doc: "The median of the elements that are not NaN.
+    indices=tensor([2]))";
+    NANMEDIAN NANMEDIAN_DIM "nanmedian" true
+    "The median of the elements that are not NaN.
 
     >>> torch.nanmedian(torch.tensor([3., float('nan'), 2.]))
-    tensor(2.)",
-    dtypes: DTypes::REAL,
-    run: Run::Kernel(Kernel {
-        infer: infer_all,
-        cpu: |args, results| write_all(args, results, Middle { skip_nan: true }),
-    }),
-    derivative: SHARED_ALL,
-    samples: &["t(5)", "t(2, 3)", "t()"],
-    reference: "np.sort(self.ravel())[(self.size - 1) // 2]",
-    ..Row::BASE
-};
-
-pub static NANMEDIAN_DIM: Row = Row {
-    name: "nanmedian.dim",
-    variants: Variants::BOTH.and(Variants::OUT),
-    signature: "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-    doc: "The medians along `dim` of the elements that are not NaN, and where they stand.
+    tensor(2.)"
+    "The medians along `dim` of the elements that are not NaN, and where they stand.
 
     >>> torch.nanmedian(torch.tensor([[3., float('nan'), 2.]]), dim=1)
     torch.return_types.nanmedian(
     values=tensor([2.]),
-    indices=tensor([2]))",
-    out: OUT_MEDIAN,
-    dtypes: DTypes::REAL,
-    run: Run::Kernel(Kernel {
-        infer: |args| infer_one(args, 1),
-        cpu: |args, results| write_one(args, 1, results, Middle { skip_nan: true }),
-    }),
-    derivative: PLACED,
-    samples: &["t(2, 3), 1", "t(2, 3), 0, True"],
-    errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
-    ..Row::BASE
-};
+    indices=tensor([2]))";
+}
 
 pub static MODE: Row = Row {
     name: "mode",
@@ -295,7 +279,9 @@ fn infer_one(args: &Args, place: usize) -> Result<Vec<Spec>> {
     let own = args.tensor(0)?;
     let over = Over::of(args, place)?;
     check_supported(args)?;
-    over.check_not_empty(args)?;
+    // torch calls both medians by one name here.
+    let named = if args.row.name == NANMEDIAN_DIM.name { &MEDIAN_DIM } else { args.row };
+    over.check_not_empty(&Args { row: named, values: args.values.clone() })?;
     Ok(vec![over.spec(args, own.dtype())?, over.spec(args, DType::I64)?])
 }
 

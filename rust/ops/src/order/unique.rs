@@ -1,10 +1,8 @@
 //! Elements without their repetitions.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::alloc::filled;
 use rushlight_core::{Bool, DType, Error, Result, dispatch};
-use rushlight_cpu::order::{Line, Ranked, Sortable, each_line};
-use rushlight_cpu::reduce::scan::Lines;
+use rushlight_cpu::order::{self, Runs};
 
 use crate::derive::Derivative;
 use crate::reduce::along::ORDERED;
@@ -95,76 +93,53 @@ fn distinct_slices(own: &Tensor, dim: usize, sorted: bool) -> Result<Output> {
     let flat = crate::convert::contiguous(&first)?;
     let n = line.sizes()[dim] as usize;
     let width = flat.numel().checked_div(n).unwrap_or(0);
-    let pin = flat.storage().pin()?;
-    let keys: Vec<u64> = dispatch!(flat.dtype(), T in [u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {
-        // SAFETY: the tensor is contiguous and its elements lie in the pinned storage; foreign memory may be unaligned.
-        let element = |i: usize| unsafe { pin.as_ptr().cast::<T>().offset(flat.layout().offset).add(i).read_unaligned() };
-        (0..n * width).map(|i| element(i).key()).collect()
-    }, else => return Err(Error::not_implemented(format!("unique is not implemented for {}", flat.dtype()))));
-    let slice = |i: usize| &keys[i * width..(i + 1) * width];
-    let mut order: Vec<usize> = (0..n).collect();
-    if sorted {
-        order.sort_by(|&a, &b| slice(a).cmp(slice(b)));
-    }
-    let (mut firsts, mut lengths, mut places) = (Vec::new(), Vec::new(), filled(0i64, n)?);
-    for (at, &i) in order.iter().enumerate() {
-        if at == 0 || slice(i) != slice(order[at - 1]) {
-            firsts.push(i as i64);
-            lengths.push(0i64);
-        }
-        places[i] = firsts.len() as i64 - 1;
-        if let Some(length) = lengths.last_mut() {
-            *length += 1;
-        }
-    }
-    let values = crate::op!(crate::index::along::INDEX_SELECT, &line, dim, &crate::create::from_slice(&firsts)?)?;
-    Ok(Output::Tuple(vec![values, crate::create::from_slice(&places)?, crate::create::from_slice(&lengths)?]))
+    let found = runs(&flat, Search::Slices { n, width, sorted })?;
+    let index = crate::create::from_slice(&found.firsts)?;
+    let values = crate::op!(crate::index::along::INDEX_SELECT, &line, dim, &index)?;
+    let [places, lengths] = [&found.runs, &found.lengths].map(|list| crate::create::from_slice(list));
+    Ok(Output::Tuple(vec![values, places?, lengths?]))
 }
 
 /// Runs of equal elements, after sorting or as they stand; NaN equals nothing.
 fn distinct(own: &Tensor, sorted: bool, inverse: bool, counts: bool) -> Result<Output> {
     let flat = crate::convert::contiguous(&own.detach())?;
-    let n = own.numel();
-    let pin = flat.storage().pin()?;
-    let offset = flat.layout().offset;
-    let found = std::sync::Mutex::new((Vec::new(), filled(0i64, if inverse { n } else { 0 })?, Vec::new()));
-    dispatch!(own.dtype(), T in [u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {
-        // SAFETY: the operand is contiguous; all of it is one line.
-        unsafe {
-            let from = pin.as_ptr().cast::<T>().offset(offset);
-            each_line(Lines { outer: 1, n, inner: 1 }, from, false, |line: Line<T>| {
-                if sorted {
-                    line.ranks.sort_unstable();
-                }
-                let mut found = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                let (firsts, places, lengths) = &mut *found;
-                for (i, rank) in line.ranks.iter().enumerate() {
-                    let fresh = i == 0 || !rank.ties(line.ranks[i - 1]) || line.element(rank.place()).is_nan();
-                    if fresh {
-                        firsts.push(rank.place() as i64);
-                        lengths.push(0i64);
-                    }
-                    if inverse {
-                        places[rank.place()] = firsts.len() as i64 - 1;
-                    }
-                    if let Some(length) = lengths.last_mut() {
-                        *length += 1;
-                    }
-                }
-            });
-        }
-    }, else => return Err(Error::not_implemented(format!("unique is not implemented for {}", own.dtype()))));
-    let (firsts, places, lengths) = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let index = crate::create::from_slice(&firsts)?;
+    let found = runs(&flat, Search::Elements { sorted, inverse })?;
+    let index = crate::create::from_slice(&found.firsts)?;
     let line = crate::view::RESHAPE.tensor([(&flat).into(), crate::view::reshape::sizes_value(&[-1])])?;
     let values = crate::op!(crate::index::along::INDEX_SELECT, &line, 0i64, &index)?;
     let empty = || crate::create::empty(&[0], DType::I64, own.device());
     let places = if inverse {
-        let flat = crate::create::from_slice(&places)?;
+        let flat = crate::create::from_slice(&found.runs)?;
         crate::view::RESHAPE.tensor([(&flat).into(), crate::view::reshape::sizes_value(own.sizes())])?
     } else {
         empty()?
     };
-    let lengths = if counts { crate::create::from_slice(&lengths)? } else { empty()? };
+    let lengths = if counts { crate::create::from_slice(&found.lengths)? } else { empty()? };
     Ok(Output::Tuple(vec![values, places, lengths]))
+}
+
+/// Among what runs are looked for.
+enum Search {
+    Elements { sorted: bool, inverse: bool },
+    Slices { n: usize, width: usize, sorted: bool },
+}
+
+/// The runs in a contiguous tensor.
+fn runs(flat: &Tensor, search: Search) -> Result<Runs> {
+    let (pin, offset) = (flat.storage().pin()?, flat.layout().offset);
+    let mut found = None;
+    crate::host::while_detached(flat.numel(), || {
+        dispatch!(flat.dtype(), T in [u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {
+            // SAFETY: the tensor is contiguous and lies in the pinned storage.
+            found = Some(unsafe {
+                let from = pin.as_ptr().cast::<T>().offset(offset);
+                match search {
+                    Search::Elements { sorted, inverse } => order::distinct(from, flat.numel(), sorted, inverse)?,
+                    Search::Slices { n, width, sorted } => order::distinct_slices(from, n, width, sorted)?,
+                }
+            });
+        }, else => ());
+        Ok(())
+    })?;
+    found.ok_or_else(|| Error::not_implemented(format!("unique is not implemented for {}", flat.dtype())))
 }

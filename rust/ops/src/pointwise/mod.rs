@@ -4,16 +4,20 @@
 
 pub mod activation;
 pub mod arith;
+pub mod bessel;
 pub mod bitwise;
 pub mod clamp;
 pub mod compare;
 pub mod complex;
 pub mod divide;
 pub mod explog;
+pub mod exponent;
 pub mod gates;
+pub mod gauss;
 pub mod hyperbolic;
 pub mod logical;
 pub mod numbers;
+pub mod polynomials;
 pub mod power;
 pub mod round;
 pub mod same;

@@ -183,7 +183,7 @@ pub static LOGCUMSUMEXP: Row = Row {
         };
         side(1.0) - side(-1.0)
     })]),
-    samples: &["t(2, 3), 1", "t(2, 3, 4), 1", "t(), 0"],
+    samples: &["unit(2, 3), 1", "unit(2, 3, 4), 1", "t(), 0"],
     errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
     reference: "np.log(np.cumsum(np.exp(self), axis=dim)).reshape(self.shape)",
     ..Row::BASE
@@ -391,22 +391,21 @@ fn log_sums(args: &Args, result: &Tensor) -> Result<()> {
         |(top, sum)| (top + Base::log(sum)) as T)
 }
 
-/// The largest real part so far is taken out of the sum.
 fn complex_log_sums(args: &Args, result: &Tensor) -> Result<()> {
-    scanned!(args, result, 1, [c64 => (f64, c128), c128 => (f64, c128)], (f64::NEG_INFINITY, c128::default()),
-        |(top, sum), x| {
-            let (re, im) = (f64::from(x.re), f64::from(x.im));
-            if re == f64::NEG_INFINITY {
-                (top, sum)
-            } else if re > top && re.is_finite() {
-                (re, sum * (top - re).exp() + c128::from_polar(1.0, im))
-            } else if top == f64::NEG_INFINITY {
-                (0.0, c128::from_polar(re.exp(), im))
-            } else {
-                (top, sum + c128::from_polar((re - top).exp(), im))
-            }
-        },
-        |(top, sum)| T::new((top + sum.norm().ln()) as _, sum.arg() as _))
+    scanned!(args, result, 1, [c64 => c128, c128 => c128], c128::new(f64::NEG_INFINITY, 0.0),
+        |sum, x| log_add(sum, c128::new(f64::from(x.re), f64::from(x.im))),
+        |sum| T::new(sum.re as _, sum.im as _))
+}
+
+/// `log(exp(a) + exp(b))`, around the one with the larger real part: its angle stays as it is, beyond a full turn too.
+fn log_add(a: c128, b: c128) -> c128 {
+    let (less, more) = if a.re <= b.re { (a, b) } else { (b, a) };
+    if less.re == more.re && less.re.is_infinite() {
+        return if less.re < 0.0 { less } else { (less.exp() + more.exp()).ln() };
+    }
+    let ratio = (less - more).exp();
+    let magnitude = (ratio.re * (2.0 + ratio.re) + ratio.im * ratio.im).ln_1p() / 2.0;
+    more + c128::new(magnitude, ratio.im.atan2(1.0 + ratio.re))
 }
 
 fn recurrence(args: &Args, result: &Tensor) -> Result<()> {

@@ -143,7 +143,7 @@ pub static AMAX: Row = Row {
             "Expected the dtype for input and out to match, but got {Result} for input's dtype and {Out} for out's dtype.",
         ],
     ),
-    signature: "(Tensor self, int[] dim=[], bool keepdim=False) -> Tensor",
+    signature: "(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
     doc: "The largest elements along one or several dimensions; equal ones share the gradient.
 
     >>> torch.amax(torch.tensor([[1., 3.], [4., 2.]]), 1)
@@ -167,7 +167,7 @@ pub static AMIN: Row = Row {
             "Expected the dtype for input and out to match, but got {Result} for input's dtype and {Out} for out's dtype.",
         ],
     ),
-    signature: "(Tensor self, int[] dim=[], bool keepdim=False) -> Tensor",
+    signature: "(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
     doc: "The smallest elements along one or several dimensions; equal ones share the gradient.
 
     >>> torch.amin(torch.tensor([[1., 3.], [4., 2.]]), 1)

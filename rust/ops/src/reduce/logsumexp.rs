@@ -19,7 +19,7 @@ pub static LOGSUMEXP: Row = Row {
     name: "logsumexp",
     aliases: &["special.logsumexp"],
     variants: Variants::BOTH.and(Variants::OUT),
-    signature: "(Tensor self, int[] dim, bool keepdim=False) -> Tensor",
+    signature: "(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
     doc: "The logarithm of the sum of exponentials along one or several dimensions, taken so that nothing overflows.
 
     out = log(sum(exp(self), dim))

@@ -9,6 +9,7 @@ pub mod norm;
 pub mod prod;
 pub mod softmax;
 pub mod sum;
+pub mod trapezoid;
 pub mod truth;
 
 use rushlight_autograd::Tensor;

@@ -38,7 +38,7 @@ macro_rules! family {
         pub static $dim: Row = Row {
             name: concat!($name, ".dim"),
             variants: if $mean { Variants::BOTH } else { Variants::BOTH.and(Variants::OUT) },
-            signature: concat!("(Tensor self, int[]? dim, bool unbiased=True, bool keepdim=False) -> ", $returns),
+            signature: concat!("(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> ", $returns),
             doc: concat!(
                 $sentence,
                 " along `dim`, one dimension or several.\n\n    >>> torch.",
@@ -64,7 +64,7 @@ macro_rules! family {
             name: concat!($name, ".correction"),
             variants: if $mean { Variants::BOTH } else { Variants::BOTH.and(Variants::OUT) },
             signature: concat!(
-                "(Tensor self, int[]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> ",
+                "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> ",
                 $returns
             ),
             doc: concat!(

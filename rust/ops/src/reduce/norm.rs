@@ -19,7 +19,7 @@ pub static VECTOR_NORM: Row = Row {
     namespace: "linalg",
     node: "LinalgVectorNormBackward0",
     variants: Variants::FUNCTION.and(Variants::OUT),
-    signature: "(Tensor self, Scalar ord=2, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    signature: "(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The norm of the vectors along `dim` (of all elements by default).
 
     out = sum(abs(self) ** ord) ** (1 / ord)
@@ -51,7 +51,7 @@ pub static VECTOR_NORM: Row = Row {
 pub static NORM: Row = Row {
     name: "norm",
     variants: Variants::BOTH.and(Variants::OUT),
-    signature: "(Tensor self, Scalar? p=2, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    signature: "(Tensor self, Scalar? p=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The norm of the vectors along `dim`, as `torch.linalg.vector_norm`.
 
     >>> torch.norm(torch.tensor([3., 4.]))
@@ -70,7 +70,7 @@ pub static NORM: Row = Row {
 pub static NORM_NAMED: Row = Row {
     name: "norm.named",
     variants: Variants::BOTH.and(Variants::OUT),
-    signature: "(Tensor self, str p, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    signature: "(Tensor self, str p, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The Frobenius norm, `p='fro'`, or the sum of singular values, `p='nuc'`.
 
     >>> torch.norm(torch.tensor([[3., 4.]]), 'fro')

@@ -36,7 +36,7 @@ and the bits do not depend on the number of threads.
 pub static SUM_DIM: Row = Row {
     name: "sum.dim",
     variants: Variants::BOTH.and(Variants::OUT),
-    signature: "(Tensor self, int[]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    signature: "(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The sums along `dim`, one dimension or several; they disappear unless `keepdim`.
 
     >>> torch.sum(torch.tensor([[1., 2.], [3., 4.]]), dim=1)
@@ -66,7 +66,7 @@ pub static SUM_DIM: Row = Row {
 pub static NANSUM: Row = Row {
     name: "nansum",
     variants: Variants::BOTH.and(Variants::OUT),
-    signature: "(Tensor self, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    signature: "(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The sums along `dim` (all dimensions by default), in which NaN counts as zero.
 
     >>> torch.nansum(torch.tensor([1., float('nan'), 2.]))
@@ -135,7 +135,7 @@ pub static MEAN: Row = Row {
 pub static MEAN_DIM: Row = Row {
     name: "mean.dim",
     variants: Variants::BOTH.and(Variants::OUT),
-    signature: "(Tensor self, int[]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    signature: "(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The means along `dim`, one dimension or several.
 
     >>> torch.mean(torch.tensor([[1., 2.], [3., 4.]]), 0)
@@ -160,7 +160,7 @@ pub static MEAN_DIM: Row = Row {
 pub static NANMEAN: Row = Row {
     name: "nanmean",
     variants: Variants::BOTH.and(Variants::OUT),
-    signature: "(Tensor self, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    signature: "(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The means along `dim` (all dimensions by default) of the elements that are not NaN.
 
     >>> torch.nanmean(torch.tensor([1., float('nan'), 2.]))

@@ -56,7 +56,7 @@ pub static ALL_DIM: Row = Row {
 
 pub static ALL_DIMS: Row = Row {
     name: "all.dims",
-    signature: "(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
+    signature: "(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor",
     doc: "Whether all elements along several dimensions are true; along none, each element alone.
 
     >>> torch.all(torch.ones(2, 3), dim=(0, 1))
@@ -105,7 +105,7 @@ pub static ANY_DIM: Row = Row {
 
 pub static ANY_DIMS: Row = Row {
     name: "any.dims",
-    signature: "(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
+    signature: "(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor",
     doc: "Whether any element along several dimensions is true; along none, each element alone.
 
     >>> torch.any(torch.zeros(2, 3), dim=(0, 1))
@@ -121,7 +121,7 @@ pub static ANY_DIMS: Row = Row {
 
 pub static COUNT_NONZERO: Row = Row {
     name: "count_nonzero",
-    signature: "(Tensor self, int[]? dim=None) -> Tensor",
+    signature: "(Tensor self, int[1]? dim=None) -> Tensor",
     doc: "How many elements along `dim` (all dimensions by default) are not zero.
 
     >>> torch.count_nonzero(torch.tensor([[0, 1], [2, 3]]), dim=1)

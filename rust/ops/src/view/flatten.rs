@@ -181,7 +181,7 @@ macro_rules! atleast {
         pub static $many: Row = Row {
             name: $list,
             variants: Variants::FUNCTION,
-            signature: "(Tensor[] tensors) -> Tensor[]",
+            signature: "(Tensor[] *tensors) -> Tensor[]",
             doc: $many_doc,
             run: Run::Compose(|args| {
                 let tensors = args.tensors(0)?;

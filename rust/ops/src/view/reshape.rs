@@ -25,7 +25,7 @@ or within old ones that follow each other in memory.
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
         d.grad().call(&RESHAPE, [sizes_value(d.sizes(0))])
     })]),
-    samples: &["t(2, 3), (3, 2)", "t(2, 3), -1", "t(4), (2, 1, 2)", "t(0, 3), (3, 0)"],
+    samples: &["t(2, 3), (3, 2)", "t(2, 3), (-1,)", "t(4), (2, 1, 2)", "t(0, 3), (3, 0)"],
     errors: &[("t(2, 3), (4, 2)", "RuntimeError", "shape '[4, 2]' is invalid for input of size 6")],
     reference: "np.reshape(self, size)",
     ..Row::BASE
@@ -48,7 +48,7 @@ pub static RESHAPE: Row = Row {
         row.call([tensor.into(), sizes_value(&sizes)])
     }),
     derivative: Derivative::Composed,
-    samples: &["t(2, 3), (3, 2)", "t(2, 3), -1", "t(2, 3).t(), (6,)"],
+    samples: &["t(2, 3), (3, 2)", "t(2, 3), (-1,)", "t(2, 3).t(), (6,)"],
     errors: &[("t(2, 3), (4, 2)", "RuntimeError", "shape '[4, 2]' is invalid for input of size 6")],
     reference: "np.reshape(self, shape)",
     ..Row::BASE

@@ -149,7 +149,7 @@ pub fn permuted(tensor: &crate::Tensor, order: &[usize]) -> Result<crate::Tensor
 pub static MOVEDIM: Row = Row {
     name: "movedim",
     aliases: &["moveaxis"],
-    signature: "(Tensor self, int[] source, int[] destination) -> Tensor",
+    signature: "(Tensor self, int[1] source, int[1] destination) -> Tensor",
     doc: "A view with some dimensions moved to other places; the rest keeps its order.
 
     >>> torch.movedim(torch.zeros(2, 3, 4), 0, -1).shape

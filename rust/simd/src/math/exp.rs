@@ -102,7 +102,14 @@ pub fn expm1<S: Isa, P: Digits>(x: f64) -> f64 {
     let half = pow2(k - 1.0);
     let (hi, lo) = two_sum(half - 0.5, half * r);
     let y = 2.0 * (hi + S::mul_add(half, tail, lo));
-    if x.abs() < 1e-17 { x } else { y }
+    // Far out r belongs to a greater k than the limit.
+    if x.abs() < 1e-17 {
+        x
+    } else if x > 710.0 {
+        f64::INFINITY
+    } else {
+        y
+    }
 }
 
 #[inline(always)]

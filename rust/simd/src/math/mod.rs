@@ -11,6 +11,7 @@
 
 #![allow(clippy::extra_unused_type_parameters)] // One shape for all functions, also where no multiply-add is.
 
+pub mod bessel;
 mod erf;
 mod exp;
 mod float;

@@ -333,6 +333,15 @@ fn special_values_of_one_argument() {
     });
 }
 
+#[test]
+fn expm1_is_infinite_far_out() {
+    const INF: f64 = f64::INFINITY;
+    for_each_level(|_| {
+        let far = map(unary!(f64, expm1), &[INF, 1e300, 1000.0, 710.1, 709.9, -INF]);
+        assert_eq!(far, [INF, INF, INF, INF, INF, -1.0]);
+    });
+}
+
 /// scipy's and torch's values, where libm has no such function.
 #[test]
 fn special_values_of_erfinv_and_digamma() {

@@ -10,9 +10,9 @@ import time
 import weakref
 from multiprocessing.connection import wait
 
-from . import cpus
 from .channel import pipe
 from .flight_recorder import FlightRecorder
+from .memory import memory_facts, size
 from .worker import Result, Task, WorkerSetup, worker_main
 
 # How long a worker may finish what it is doing once the loader is done with it.
@@ -55,8 +55,8 @@ class Worker:
             f"DataLoader worker (pid(s) {self.process.pid}) exited unexpectedly",
             f"Worker {self.id} {_how_it_ended(self.process.exitcode)} {self._last_work()}.",
         ]
-        memory = [f"the worker's peak after its last batch {cpus.size(self.peak_memory)}"] if self.peak_memory else []
-        memory += cpus.memory_facts()
+        memory = [f"the worker's peak after its last batch {size(self.peak_memory)}"] if self.peak_memory else []
+        memory += memory_facts()
         if memory:
             lines.append(f"Memory: {', '.join(memory)}.")
         if self.process.exitcode == -signal.SIGKILL:

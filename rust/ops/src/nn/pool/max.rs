@@ -245,7 +245,7 @@ macro_rules! max_rows {
             name: $name,
             aliases: &[$alias],
             variants: Variants::FUNCTION,
-            signature: "(Tensor self, int[] kernel_size, int[]? stride=None, int[] padding=0, int[] dilation=1, bool ceil_mode=False) -> Tensor",
+            signature: "(Tensor self, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> Tensor",
             doc: concat!("The largest element of each window of ", $doc, ".\n\n", $example),
             dtypes: $dtypes,
             run: Run::Compose(|args| {
@@ -262,7 +262,7 @@ macro_rules! max_rows {
             name: $with,
             aliases: &[$with_alias],
             variants: Variants::FUNCTION,
-            signature: "(Tensor self, int[] kernel_size, int[]? stride=None, int[] padding=0, int[] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
+            signature: "(Tensor self, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
             doc: concat!("The largest element of each window of ", $doc, ", and its place among the elements of its channel.\n\n", $both_example),
             dtypes: $dtypes,
             run: Run::Compose(|args| max_pool(args, $dims).map(Output::Tuple)),

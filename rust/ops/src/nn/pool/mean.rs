@@ -5,7 +5,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::pool::{Means, Window};
 
-use super::{MEANT, Plan, by_axis, computed, count_planes, shown, unfit, with_space, words};
+use super::{MEANT, Plan, computed, count_planes, shown, unfit, with_space, words};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::nn::{refused, zeros_like_input};
@@ -159,13 +159,6 @@ fn avg_pool(args: &Args, dims: usize) -> Result<Output> {
     }
     let plan = Plan::read(args, dims, None, args.bool(4)?)?;
     let space: Vec<i64> = input.sizes()[input.rank() - dims..].iter().map(|&n| n as i64).collect();
-    if dims == 3 && space.iter().zip(&plan.lists[0]).any(|(size, kernel)| size < kernel) {
-        return Err(Error::runtime(format!(
-            "input image ({}) smaller than kernel size ({})",
-            by_axis("", &space),
-            by_axis("k", &plan.lists[0])
-        )));
-    }
     if !input.dtype().is_floating() && input.dtype() != DType::I64 {
         return Err(refused(&words(args, dims.max(2)), input.dtype()));
     }
@@ -191,7 +184,7 @@ macro_rules! avg_rows {
             aliases: $aliases,
             namespace: "nn.functional",
             variants: $variants,
-            signature: concat!("(Tensor self, int[] kernel_size, int[]? stride=None, int[] padding=0, bool ceil_mode=False, bool count_include_pad=True", $divisor, ") -> Tensor"),
+            signature: concat!("(Tensor self, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True", $divisor, ") -> Tensor"),
             doc: concat!("The mean of each window of ", $doc, "; zeros around the input count unless `count_include_pad` is false.\n\n", $example),
             out: Out::EXACT,
             dtypes: MEANT,
@@ -310,7 +303,7 @@ macro_rules! adaptive_rows {
             aliases: $aliases,
             namespace: "nn.functional",
             variants: Variants::FUNCTION,
-            signature: "(Tensor self, int[] output_size) -> Tensor",
+            signature: "(Tensor self, int[1] output_size) -> Tensor",
             doc: concat!("Means over as many windows as asked for, which cover ", $doc, " evenly.\n\n", $example),
             dtypes: DTypes::FLOATS,
             run: Run::Compose(|args| adaptive_avg_pool(args, $dims)),

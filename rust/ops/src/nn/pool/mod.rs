@@ -109,6 +109,7 @@ impl Plan {
             Some(_) => spread(args, 2, dims, "either be omitted, ")?,
         };
         let padding = spread(args, 3, dims, "either be ")?;
+        let means = dilation.is_none();
         let dilation = match dilation {
             Some(place) => spread(args, place, dims, "be either ")?,
             None => Ints::from_elem(1, dims),
@@ -147,6 +148,14 @@ impl Plan {
             return Err(empty_input(args, input, dims));
         }
         let space = &input.sizes()[rank - dims..];
+        if means && dims == 3 && space.iter().zip(&kernel).any(|(&size, &kernel)| (size as i64) < kernel) {
+            let space: Ints = space.iter().map(|&size| size as i64).collect();
+            return Err(Error::runtime(format!(
+                "input image ({}) smaller than kernel size ({})",
+                by_axis("", &space),
+                by_axis("k", &kernel)
+            )));
+        }
         let size =
             |dim: usize| output_size(space[dim] as i64, kernel[dim], stride[dim], padding[dim], dilation[dim], ceil);
         let output: Ints = (0..dims).map(size).collect();

@@ -155,8 +155,22 @@ def test_resize():
             "repeat(): argument 'repeats' (position 1) must be tuple of ints, not float",
         ),
         (lambda: torch.cat([torch.ones(1), 1]), "expected Tensor as element 1 in argument 0, but got int"),
+        (lambda: torch.zeros(True), "zeros(): argument 'size' (position 1) must be tuple of ints, not bool"),
+        (lambda: torch.zeros([True]), "must be tuple of ints, but found element of type bool at pos 0"),
+        (lambda: torch.ones(2).cumsum(True), "cumsum(): argument 'dim' (position 1) must be int, not bool"),
+        (lambda: torch.full(2, 3), "full(): argument 'size' (position 1) must be tuple of ints, not int"),
+        (lambda: torch.reshape(torch.ones(2), 2), "argument 'shape' (position 2) must be tuple of ints, not int"),
+        (lambda: torch.hstack(torch.ones(2), torch.ones(2)), "hstack() takes 1 positional argument but 2 were given"),
+        (lambda: torch.hstack(torch.ones(2)), "hstack(): argument 'tensors' (position 1) must be tuple of Tensors"),
     ],
 )
 def test_lists_with_something_else_in_them(call, sentence):
     with pytest.raises(TypeError, match=re.escape(sentence)):
         call()
+
+
+def test_only_the_first_number_of_a_list_tells_what_it_is():
+    assert torch.zeros(2, True).shape == (2, 1)
+    assert torch.zeros((2, True)).shape == (2, 1)
+    assert torch.ones(2, 3).sum(1).shape == (2,)
+    assert [x.shape for x in torch.atleast_2d(torch.ones(2), torch.ones(3))] == [(1, 2), (1, 3)]

@@ -1,30 +1,8 @@
-"""How many processors and how much memory this process may really use: affinity and control groups count."""
+"""How much memory there is, in words, for the report of a worker that died."""
 
-import math
-import os
 from pathlib import Path
 
 _CGROUP = Path("/sys/fs/cgroup")
-
-
-def usable_cpus() -> int | None:
-    """None when the system does not say."""
-    try:
-        count: int | None = len(os.sched_getaffinity(0))
-    except (AttributeError, OSError):
-        count = os.cpu_count()
-    quota = _cpu_quota()
-    return count if count is None or quota is None else max(1, min(count, math.ceil(quota)))
-
-
-def _cpu_quota() -> float | None:
-    """The tightest limit, in processors, of the control groups this process is in (version 2)."""
-    limits = []
-    for group in _own_groups():
-        quota, _, period = _read(group / "cpu.max").partition(" ")
-        if quota.isdigit() and period.isdigit() and int(period):
-            limits.append(int(quota) / int(period))
-    return min(limits, default=None)
 
 
 def memory_facts() -> list[str]:

@@ -1,0 +1,195 @@
+"""Images and their kin in other sizes: each result is a weighted mean of a few neighbours, axis by axis.
+
+The weights of an axis do not depend on the others, so that three dimensions are three times one. The functions are parts of
+`torch.nn.functional`.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import rushlight as torch
+from rushlight._functions import nn_functional as _nn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rushlight import Tensor
+
+_SMOOTH = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
+_DIMENSIONS = {"nearest", "nearest-exact", "area", *_SMOOTH}
+
+
+def interpolate(
+    input: Tensor,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """An input ``(N, C, *)`` with other sizes of space, given as they are or as factors.
+
+    Raises:
+        ValueError: neither or both of ``size`` and ``scale_factor`` are given, or they have another number of dimensions.
+        NotImplementedError: the mode does not fit the number of dimensions.
+
+    >>> torch.nn.functional.interpolate(torch.tensor([[[1.0, 3.0]]]), scale_factor=2, mode="linear")
+    tensor([[[1.0000, 1.5000, 2.5000, 3.0000]]])
+    """
+    if mode not in _SMOOTH:
+        if align_corners is not None:
+            raise ValueError(
+                "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
+            )
+    dimensions = input.dim() - 2
+    size, factors = _sizes(input, dimensions, size, scale_factor)
+    if recompute_scale_factor and factors is None:
+        raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
+    if antialias and not (mode in ("bilinear", "bicubic") and input.dim() == 4):
+        raise ValueError(
+            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
+        )
+    if size is None:
+        assert factors is not None
+        size = [math.floor(float(n) * factor) for n, factor in zip(input.shape[2:], factors)]
+        if recompute_scale_factor:
+            factors = None
+    if mode not in _DIMENSIONS or not 3 <= input.dim() <= 5:
+        raise NotImplementedError(
+            "Input Error: Only 3D, 4D and 5D input Tensors supported"
+            f" (got {input.dim()}D) for the modes: nearest | linear | bilinear | bicubic | trilinear | area | nearest-exact"
+            f" (got {mode})"
+        )
+    if mode in _SMOOTH and input.dim() != _SMOOTH[mode]:
+        raise NotImplementedError(f"Got {input.dim()}D input, but {mode} mode needs {_SMOOTH[mode]}D input")
+    if antialias:
+        raise NotImplementedError("interpolate() with antialias=True is not supported yet")
+    if mode == "area":
+        pooling = (_nn.adaptive_avg_pool1d, _nn.adaptive_avg_pool2d, _nn.adaptive_avg_pool3d)[dimensions - 1]
+        return pooling(input, size)
+    _check(input, size)
+    result = input
+    for axis, wanted in enumerate(size):
+        given = None if factors is None else factors[axis]
+        result = _resized(result, axis + 2, wanted, given, mode, bool(align_corners))
+    return result
+
+
+def upsample_nearest(
+    input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
+    """`interpolate` with ``mode="nearest"``; deprecated.
+
+    >>> torch.nn.functional.upsample_nearest(torch.tensor([[[1.0, 3.0]]]), scale_factor=2)
+    tensor([[[1., 1., 3., 3.]]])
+    """
+    warnings.warn(
+        "`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=2
+    )
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+def upsample_bilinear(
+    input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
+    """`interpolate` with ``mode="bilinear"`` and corners that stay where they are; deprecated.
+
+    >>> torch.nn.functional.upsample_bilinear(torch.zeros(1, 1, 2, 2), scale_factor=2).shape
+    torch.Size([1, 1, 4, 4])
+    """
+    warnings.warn(
+        "`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=2
+    )
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
+
+
+def _sizes(
+    input: Tensor,
+    dimensions: int,
+    size: int | Sequence[int] | None,
+    scale_factor: float | Sequence[float] | None,
+) -> tuple[list[int] | None, list[float] | None]:
+    if size is not None and scale_factor is not None:
+        raise ValueError("only one of size or scale_factor should be defined")
+    if size is not None:
+        if not isinstance(size, (list, tuple)):
+            return [size] * dimensions, None  # type: ignore[list-item]
+        if len(size) != dimensions:
+            raise ValueError(
+                "Input and output must have the same number of spatial dimensions, but got input with spatial dimensions of "
+                f"{list(input.shape[2:])} and output size of {size}. Please provide input tensor in (N, C, d1, d2, ...,dK) "
+                "format and output size in (o1, o2, ...,oK) format."
+            )
+        return list(size), None
+    if scale_factor is None:
+        raise ValueError("either size or scale_factor should be defined")
+    if not isinstance(scale_factor, (list, tuple)):
+        return None, [scale_factor] * dimensions  # type: ignore[list-item]
+    if len(scale_factor) != dimensions:
+        raise ValueError(
+            "Input and scale_factor must have the same number of spatial dimensions, but got input with spatial dimensions of "
+            f"{list(input.shape[2:])} and scale_factor of shape {scale_factor}. Please provide input tensor in "
+            "(N, C, d1, d2, ...,dK) format and scale_factor in (s1, s2, ...,sK) format."
+        )
+    return None, list(scale_factor)
+
+
+def _check(input: Tensor, size: Sequence[int]) -> None:
+    if min(input.shape[1:]) == 0:
+        raise RuntimeError(
+            f"Non-empty {input.dim()}D data tensor expected but got a tensor with sizes {list(input.shape)}"
+        )
+    if min(size) <= 0:
+        names = "DHW"[3 - len(size) :]
+        have, want = (", ".join(map("{}: {}".format, names, sizes)) for sizes in (input.shape[2:], size))
+        raise RuntimeError(f"Input and output sizes should be greater than 0, but got input ({have}) output ({want})")
+
+
+def _resized(input: Tensor, dim: int, wanted: int, factor: float | None, mode: str, align: bool) -> Tensor:
+    """The input with ``wanted`` elements along ``dim``."""
+    have = input.shape[dim]
+    last = have - 1
+    if mode.startswith("nearest"):
+        if wanted == have and factor in (None, 1):
+            return input.clone() if dim == 2 else input
+        scale = have / wanted if factor is None else 1 / factor
+        places = torch.arange(wanted, dtype=torch.float32, device=input.device)
+        places = (places + 0.5) * scale if mode == "nearest-exact" else places * scale
+        return input.index_select(dim, places.floor().to(torch.int64).clamp(max=last))
+    exact = torch.float64 if input.dtype == torch.float64 else torch.float32
+    places = torch.arange(wanted, dtype=exact, device=input.device)
+    if align:
+        places = places * (last / (wanted - 1) if wanted > 1 else 0.0)
+    else:
+        places = (places + 0.5) * (have / wanted if factor is None else 1 / factor) - 0.5
+        if mode != "bicubic":
+            places = places.clamp(min=0)
+    before = places.floor().clamp(max=last)
+    share = (places - before).clamp(0, 1)
+    first = before.to(torch.int64)
+    if mode == "bicubic":
+        taps = [(first + offset).clamp(0, last) for offset in (-1, 0, 1, 2)]
+        weights = _cubic(share)
+    else:
+        taps, weights = [first, (first + 1).clamp(max=last)], [1 - share, share]
+    shape = [1] * input.dim()
+    shape[dim] = wanted
+    parts = [input.index_select(dim, tap) * weight.reshape(shape) for tap, weight in zip(taps, weights)]
+    return sum(parts[1:], parts[0]).to(input.dtype)
+
+
+def _cubic(t: Tensor) -> list[Tensor]:
+    """The weights of four neighbours for a place ``t`` between the middle two: Keys' kernel."""
+    a = -0.75
+
+    def inner(x: Tensor) -> Tensor:
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+
+    def outer(x: Tensor) -> Tensor:
+        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+    return [outer(t + 1), inner(t), inner(1 - t), outer(2 - t)]

@@ -1,0 +1,5 @@
+"""`torch.signal`: windows for spectra."""
+
+from . import windows as windows
+
+__all__ = ["windows"]

@@ -1,0 +1,213 @@
+"""`torch.signal.windows`: weights that fade samples out towards both ends.
+
+A symmetric window (``sym=True``, the default) reads the same from both sides; a periodic one is the symmetric one of one
+sample more, without its last sample, as spectra want it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import rushlight as torch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from rushlight import Tensor
+
+__all__ = [
+    "bartlett",
+    "blackman",
+    "cosine",
+    "exponential",
+    "gaussian",
+    "general_cosine",
+    "general_hamming",
+    "hamming",
+    "hann",
+    "kaiser",
+    "nuttall",
+]
+
+
+def _made(name: str, M: int, options: dict[str, Any], window: Callable[..., Tensor]) -> Tensor:
+    """Checks what all windows demand, then makes one; ``window`` gets a function that makes evenly spaced numbers."""
+    unknown = options.keys() - {"dtype", "layout", "device", "requires_grad"}
+    if unknown:
+        raise TypeError(f"{name}() got an unexpected keyword argument '{min(unknown)}'")
+    dtype = options.get("dtype") or torch.get_default_dtype()
+    layout = options.get("layout") or torch.strided
+    if M < 0:
+        raise ValueError(f"{name} requires non-negative window length, got M={M}")
+    if layout is not torch.strided:
+        raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
+    if dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
+    device = options.get("device")
+
+    def spaced(start: float, step: float) -> Tensor:
+        return torch.linspace(start, start + (M - 1) * step, M, dtype=dtype, device=device)
+
+    with torch.no_grad():
+        made = torch.empty(0, dtype=dtype, device=device) if M == 0 else window(spaced)
+    return made.requires_grad_(bool(options.get("requires_grad")))
+
+
+def _length(M: int, sym: bool) -> int:
+    """How many steps one period has."""
+    return M - 1 if sym or M <= 1 else M
+
+
+def exponential(M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, **options: Any) -> Tensor:
+    """``exp(-abs(n - center) / tau)``; the centre is the middle, unless a periodic window is given another.
+
+    Raises:
+        ValueError: ``tau`` is not positive, or a symmetric window is given a centre.
+
+    >>> torch.signal.windows.exponential(3)
+    tensor([0.3679, 1.0000, 0.3679])
+    """
+    if tau <= 0:
+        raise ValueError(f"Tau must be positive, got: {tau} instead.")
+    if sym and center is not None:
+        raise ValueError("Center must be None for symmetric windows")
+    middle = _length(M, sym) / 2.0 if center is None else center
+    return _made("exponential", M, options, lambda spaced: torch.exp(-spaced(-middle / tau, 1 / tau).abs()))
+
+
+def cosine(M: int, *, sym: bool = True, **options: Any) -> Tensor:
+    """Half a period of a sine.
+
+    >>> torch.signal.windows.cosine(3)
+    tensor([0.5000, 1.0000, 0.5000])
+    """
+    step = math.pi / max(_length(M, sym) + 1, 1)
+    return _made("cosine", M, options, lambda spaced: torch.sin(spaced(step / 2, step)))
+
+
+def gaussian(M: int, *, std: float = 1.0, sym: bool = True, **options: Any) -> Tensor:
+    """``exp(-(n / std) ** 2 / 2)`` around the middle.
+
+    Raises:
+        ValueError: ``std`` is not positive.
+
+    >>> torch.signal.windows.gaussian(3)
+    tensor([0.6065, 1.0000, 0.6065])
+    """
+    if std <= 0:
+        raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
+    step = 1 / (std * math.sqrt(2))
+    return _made("gaussian", M, options, lambda spaced: torch.exp(-(spaced(-_length(M, sym) / 2.0 * step, step) ** 2)))
+
+
+def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, **options: Any) -> Tensor:
+    """``i0(beta * sqrt(1 - t ** 2)) / i0(beta)`` for ``t`` from -1 to 1.
+
+    Raises:
+        ValueError: ``beta`` is negative.
+
+    >>> torch.signal.windows.kaiser(3, beta=2.0)
+    tensor([0.4387, 1.0000, 0.4387])
+    """
+    if beta < 0:
+        raise ValueError(f"beta must be non-negative, got: {beta} instead.")
+
+    def window(spaced: Callable[[float, float], Tensor]) -> Tensor:
+        if M == 1:
+            return torch.ones_like(spaced(0, 0))
+        places = spaced(-beta, 2 * beta / _length(M, sym)).clamp(max=beta)
+        return torch.i0(torch.sqrt(beta * beta - places * places)) / torch.i0(torch.full_like(places[0], beta))
+
+    return _made("kaiser", M, options, window)
+
+
+def hamming(M: int, *, sym: bool = True, **options: Any) -> Tensor:
+    """A raised cosine that ends at 0.08.
+
+    >>> torch.signal.windows.hamming(3)
+    tensor([0.0800, 1.0000, 0.0800])
+    """
+    return _cosines("hamming", M, (0.54, 0.46), sym, options)
+
+
+def hann(M: int, *, sym: bool = True, **options: Any) -> Tensor:
+    """A raised cosine that ends at zero.
+
+    >>> torch.signal.windows.hann(3)
+    tensor([0., 1., 0.])
+    """
+    return _cosines("hann", M, (0.5, 0.5), sym, options)
+
+
+def blackman(M: int, *, sym: bool = True, **options: Any) -> Tensor:
+    """Three cosines that end at nearly zero.
+
+    >>> torch.signal.windows.blackman(5)
+    tensor([-1.4901e-08,  3.4000e-01,  1.0000e+00,  3.4000e-01, -1.4901e-08])
+    """
+    return _cosines("blackman", M, (0.42, 0.5, 0.08), sym, options)
+
+
+def bartlett(M: int, *, sym: bool = True, **options: Any) -> Tensor:
+    """A triangle.
+
+    >>> torch.signal.windows.bartlett(5)
+    tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
+    """
+
+    def window(spaced: Callable[[float, float], Tensor]) -> Tensor:
+        return 1 - spaced(-1, 2 / _length(M, sym)).abs() if M > 1 else torch.ones_like(spaced(0, 0))
+
+    return _made("bartlett", M, options, window)
+
+
+def general_cosine(M: int, *, a: Iterable[float], sym: bool = True, **options: Any) -> Tensor:
+    """A sum of cosines with the weights ``a``, of alternating sign.
+
+    Raises:
+        TypeError: ``a`` is no list.
+        ValueError: ``a`` is empty.
+
+    >>> torch.signal.windows.general_cosine(3, a=[0.5, 0.5])
+    tensor([0., 1., 0.])
+    """
+    return _cosines("general_cosine", M, a, sym, options)
+
+
+def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, **options: Any) -> Tensor:
+    """``alpha - (1 - alpha) * cos(t)``.
+
+    >>> torch.signal.windows.general_hamming(3, alpha=0.5)
+    tensor([0., 1., 0.])
+    """
+    return _cosines("general_hamming", M, (alpha, 1 - alpha), sym, options)
+
+
+def nuttall(M: int, *, sym: bool = True, **options: Any) -> Tensor:
+    """Four cosines whose side lobes are the lowest.
+
+    >>> torch.signal.windows.nuttall(3)
+    tensor([3.6280e-04, 1.0000e+00, 3.6280e-04])
+    """
+    return _cosines("nuttall", M, (0.3635819, 0.4891775, 0.1365995, 0.0106411), sym, options)
+
+
+def _cosines(name: str, M: int, a: Iterable[float], sym: bool, options: dict[str, Any]) -> Tensor:
+    if not hasattr(a, "__iter__"):
+        raise TypeError("Coefficients must be a list/tuple")
+    weights = tuple(a)
+    if not weights:
+        raise ValueError("Coefficients cannot be empty")
+
+    def window(spaced: Callable[[float, float], Tensor]) -> Tensor:
+        if M == 1:
+            return torch.ones_like(spaced(0, 0))
+        angles = spaced(0, 2 * math.pi / _length(M, sym))
+        signed = torch.tensor([(-1) ** i * weight for i, weight in enumerate(weights)], dtype=angles.dtype)
+        signed = signed.to(angles.device).unsqueeze(-1)
+        degrees = torch.arange(len(weights), dtype=angles.dtype, device=angles.device).unsqueeze(-1)
+        return (signed * torch.cos(degrees * angles)).sum(0)
+
+    return _made(name, M, options, window)

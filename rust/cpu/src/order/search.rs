@@ -1,0 +1,57 @@
+//! Where values belong in sorted lines.
+
+use rushlight_core::dtype::{bf16_, f16_};
+use rushlight_core::{DType, dispatch};
+
+use super::Sortable;
+use crate::pointwise::GRAIN;
+use crate::reduce::scan::Memory;
+
+/// What is searched and how: contiguous lines, each for as many values; behind equal elements, or before them.
+pub struct Search {
+    pub line: usize,
+    pub per_line: usize,
+    pub right: bool,
+}
+
+/// Writes the place of each of `n` values; whether the dtype has an order.
+///
+/// # Safety
+/// `sorted` holds the lines of all values, `values` and `to` hold `n` elements each.
+pub unsafe fn search(
+    dtype: DType,
+    sorted: *const u8,
+    values: *const u8,
+    to: *mut i64,
+    n: usize,
+    search: &Search,
+) -> bool {
+    dispatch!(dtype, T in [u8, i8, i16, i32, i64, f32, f64, f16_, bf16_] => {
+        // SAFETY: by the caller's word.
+        unsafe { search.run::<T>(sorted.cast(), values.cast(), to, n) };
+        true
+    }, else => false)
+}
+
+impl Search {
+    unsafe fn run<T: Sortable>(&self, sorted: *const T, values: *const T, to: *mut i64, n: usize) {
+        let (sorted, values, to) = (Memory(sorted.cast_mut()), Memory(values.cast_mut()), Memory(to));
+        let steps = self.line.max(1).ilog2() as usize + 1;
+        rushlight_par::parallel_for(n, (GRAIN / steps).max(1), |range| {
+            for i in range {
+                let start = i / self.per_line.max(1) * self.line;
+                // SAFETY: by the caller's word; unaligned because foreign memory may be.
+                unsafe {
+                    let wanted = values.at(i).read_unaligned().key();
+                    let (mut low, mut high) = (0, self.line);
+                    while low < high {
+                        let middle = (low + high) / 2;
+                        let own = sorted.at(start + middle).read_unaligned().key();
+                        if own < wanted || (self.right && own == wanted) { low = middle + 1 } else { high = middle }
+                    }
+                    to.at(i).write(low as i64);
+                }
+            }
+        });
+    }
+}

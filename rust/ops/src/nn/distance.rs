@@ -1,0 +1,205 @@
+//! Lengths, distances and angles of vectors.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{Error, Result};
+
+use crate::derive::Derivative;
+use crate::expr::Expr;
+use crate::op;
+use crate::pointwise::clamp::CLAMP_MIN;
+use crate::reduce::norm::VECTOR_NORM;
+use crate::reduce::sum::SUM_DIM;
+use crate::row::{DTypes, Row, Run, Variants};
+use crate::value::{Args, Ints, Output};
+
+fn length(of: &Tensor, p: f64, dim: i64, keepdim: bool) -> Result<Tensor> {
+    op!(VECTOR_NORM, of, p, Ints::from_slice(&[dim]), keepdim)
+}
+
+pub static NORMALIZE: Row = Row {
+    name: "normalize",
+    namespace: "nn.functional",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor input, float p=2.0, int dim=1, float eps=1e-12) -> Tensor",
+    doc: "Divides by the lengths along `dim`, so that they become one; those below `eps` count as that.
+
+    >>> torch.nn.functional.normalize(torch.tensor([[3., 4.]]))
+    tensor([[0.6000, 0.8000]])",
+    dtypes: DTypes::INEXACT,
+    run: Run::Compose(|args| {
+        let own = args.tensor(0)?;
+        let length = length(own, args.float(1)?, args.int(2)?, true)?;
+        (Expr::from(own) / Expr::from(length).call(&CLAMP_MIN, [args.float(3)?.into()])).done().map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3)", "t(2, 3, 4), 1.0, -1", "t(3), 2.0, 0, 0.1"],
+    errors: &[("t(3)", "IndexError", "Dimension out of range (expected to be in range of [-1, 0], but got 1)")],
+    reference: "",
+    ..Row::BASE
+};
+
+pub static COSINE_SIMILARITY: Row = Row {
+    name: "cosine_similarity",
+    namespace: "nn.functional",
+    aliases: &["cosine_similarity"],
+    variants: Variants::FUNCTION,
+    signature: "(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor",
+    doc: "The cosines of the angles between vectors along `dim`; lengths below `eps` count as that.
+
+    >>> torch.nn.functional.cosine_similarity(torch.tensor([[1., 0.]]), torch.tensor([[1., 1.]]))
+    tensor([0.7071])",
+    dtypes: DTypes::NUMBERS,
+    run: Run::Compose(|args| {
+        let dtype = rushlight_core::dtype::promote(args.tensor(0)?.dtype(), args.tensor(1)?.dtype())?;
+        if !dtype.is_floating() {
+            return Err(Error::runtime(format!(
+                "expected common dtype to be floating point, yet common dtype is {}",
+                dtype.title()
+            )));
+        }
+        let (dim, eps) = (args.int(2)?, args.float(3)?);
+        let sizes = rushlight_core::broadcast::broadcast(args.tensor(0)?.sizes(), args.tensor(1)?.sizes())?;
+        let unit = |place: usize| -> Result<Expr> {
+            let own = crate::convert::to_dtype(args.tensor(place)?, dtype)?;
+            let own = op!(crate::view::expand::EXPAND, &own, crate::view::reshape::sizes_value(&sizes))?;
+            let length = length(&own, 2.0, dim, true)?;
+            // The limit takes nothing from the gradient.
+            let limited = Expr::from(length.detach()).call(&CLAMP_MIN, [eps.into()]);
+            let raised = Expr::from(&length) + (limited - Expr::from(length.detach()));
+            Ok(Expr::from(own) / raised)
+        };
+        (unit(0)? * unit(1)?).call(&SUM_DIM, [Ints::from_slice(&[dim]).into()]).done().map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["real(2, 3) * 1.0, real(2, 3) * 1.0", "real(2, 3, 4) * 1.0, real(1, 3, 1) * 1.0, -1"],
+    errors: &[
+        ("t(2, 3), t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)"),
+        (
+            "t(2, 3), t(4)",
+            "RuntimeError",
+            "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1",
+        ),
+    ],
+    reference: "",
+    ..Row::BASE
+};
+
+pub static PAIRWISE_DISTANCE: Row = Row {
+    name: "pairwise_distance",
+    namespace: "nn.functional",
+    aliases: &["pairwise_distance"],
+    variants: Variants::FUNCTION,
+    signature: "(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor",
+    doc: "The lengths of `x1 - x2 + eps` along the last dimension.
+
+    >>> torch.nn.functional.pairwise_distance(torch.tensor([[0., 0.]]), torch.tensor([[3., 4.]]))
+    tensor([5.0000])",
+    dtypes: DTypes::NUMBERS,
+    run: Run::Compose(|args| {
+        let difference = (Expr::from(args.tensor(0)?) - Expr::from(args.tensor(1)?) + args.float(3)?).done()?;
+        length(&difference, args.float(2)?, -1, args.bool(4)?).map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3), t(2, 3)", "t(2, 3), t(3), 1.0, 0.1, True"],
+    errors: &[(
+        "t(2, 3), t(2, 4)",
+        "RuntimeError",
+        "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1",
+    )],
+    reference: "",
+    ..Row::BASE
+};
+
+fn check_p(name: &str, p: f64) -> Result<()> {
+    if p >= 0.0 { Ok(()) } else { Err(Error::runtime(format!("{name} only supports non-negative p values"))) }
+}
+
+fn check_matrix(args: &Args, place: usize) -> Result<()> {
+    let own = args.tensor(place)?;
+    let name = place + 1;
+    if !own.dtype().is_floating() {
+        return Err(Error::runtime(format!(
+            "cdist only supports floating-point dtypes, X{name} got: {}",
+            own.dtype().title()
+        )));
+    }
+    if own.rank() < 2 {
+        return Err(Error::runtime(format!("cdist only supports at least 2D tensors, X{name} got: {}D", own.rank())));
+    }
+    Ok(())
+}
+
+pub static CDIST: Row = Row {
+    name: "cdist",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor x1, Tensor x2, float p=2.0, str? compute_mode=None) -> Tensor",
+    doc: "The distances between each vector of `x1` (its rows) and each of `x2`.
+
+    >>> torch.cdist(torch.tensor([[0., 0.], [3., 4.]]), torch.tensor([[0., 0.]]))
+    tensor([[0.],
+            [5.]])",
+    dtypes: DTypes::FLOATS,
+    run: Run::Compose(|args| {
+        check_matrix(args, 0)?;
+        check_matrix(args, 1)?;
+        let (a, b, p) = (args.tensor(0)?, args.tensor(1)?, args.float(2)?);
+        let (left, right) = (a.sizes()[a.rank() - 1], b.sizes()[b.rank() - 1]);
+        if left != right {
+            return Err(Error::runtime(format!(
+                "X1 and X2 must have the same number of columns. X1: {left} X2: {right}"
+            )));
+        }
+        check_p("cdist", p)?;
+        rushlight_core::broadcast::broadcast(&a.sizes()[..a.rank() - 2], &b.sizes()[..b.rank() - 2])?;
+        let rows = op!(crate::view::squeeze::UNSQUEEZE, a, -2i64)?;
+        let columns = op!(crate::view::squeeze::UNSQUEEZE, b, -3i64)?;
+        let difference = (Expr::from(rows) - Expr::from(columns)).done()?;
+        length(&difference, p, -1, false).map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3), t(4, 3)", "t(2, 2, 3), t(4, 3), 1.0"],
+    errors: &[
+        ("t(3), t(2, 3)", "RuntimeError", "cdist only supports at least 2D tensors, X1 got: 1D"),
+        ("t(2, 3), t(2, 4)", "RuntimeError", "X1 and X2 must have the same number of columns. X1: 3 X2: 4"),
+        ("t(2, 3), t(2, 3), -1", "RuntimeError", "cdist only supports non-negative p values"),
+    ],
+    reference: "",
+    ..Row::BASE
+};
+
+pub static PDIST: Row = Row {
+    name: "pdist",
+    namespace: "nn.functional",
+    aliases: &["pdist"],
+    variants: Variants::FUNCTION,
+    signature: "(Tensor input, float p=2.0) -> Tensor",
+    doc: "The distances between each row and each of the rows behind it.
+
+    >>> torch.nn.functional.pdist(torch.tensor([[0., 0.], [3., 4.], [0., 4.]]))
+    tensor([5., 4., 3.])",
+    dtypes: DTypes::FLOATS,
+    run: Run::Compose(|args| {
+        let (own, p) = (args.tensor(0)?, args.float(1)?);
+        if own.rank() != 2 {
+            return Err(Error::runtime(format!("pdist only supports 2D tensors, got: {}D", own.rank())));
+        }
+        check_p("pdist", p)?;
+        let n = own.sizes()[0] as i64;
+        let pairs = op!(crate::create::constant::TRIU_INDICES, n, n, 1i64)?;
+        let pairs = crate::convert::to_device(&pairs, own.device())?;
+        let picked = |row: i64| -> Result<Tensor> {
+            let places = op!(crate::view::narrow::SELECT, &pairs, 0i64, row)?;
+            op!(crate::index::along::INDEX_SELECT, own, 0i64, &places)
+        };
+        let difference = (Expr::from(picked(0)?) - Expr::from(picked(1)?)).done()?;
+        length(&difference, p, -1, false).map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(4, 3)", "t(3, 2), 1.0"],
+    errors: &[
+        ("t(3)", "RuntimeError", "pdist only supports 2D tensors, got: 1D"),
+        ("t(3, 2), -1", "RuntimeError", "pdist only supports non-negative p values"),
+    ],
+    reference: "",
+    ..Row::BASE
+};

@@ -1,0 +1,416 @@
+//! Losses about margins, distances and counts, composed of other rows.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::layout::Shape;
+use rushlight_core::{Error, Result, Scalar};
+
+use super::loss::reduction_at;
+use super::{Reduction, refused};
+use crate::derive::Derivative;
+use crate::expr::Expr;
+use crate::op;
+use crate::pointwise::activation::LOGSIGMOID;
+use crate::pointwise::clamp::CLAMP_MIN;
+use crate::pointwise::compare::NE;
+use crate::reduce::sum::SUM_DIM;
+use crate::row::{DTypes, Row, Run, Variants};
+use crate::value::{Args, Ints, Output};
+
+/// What these rows share.
+const LOSS: Row = Row {
+    namespace: "nn.functional",
+    variants: Variants::FUNCTION,
+    dtypes: DTypes::FLOATS,
+    derivative: Derivative::Composed,
+    ..Row::BASE
+};
+
+impl Expr {
+    fn at_least_zero(self) -> Expr {
+        self.call(&CLAMP_MIN, [Scalar::Int(0).into()])
+    }
+
+    fn sum_along(self, dim: i64) -> Expr {
+        self.call(&SUM_DIM, [Ints::from_slice(&[dim]).into()])
+    }
+}
+
+fn reduced(each: Expr, reduction: Reduction) -> Result<Output> {
+    reduction.apply(each.done()?).map(Output::Tensor)
+}
+
+fn expr(args: &Args, place: usize) -> Result<Expr> {
+    args.tensor(place).map(Expr::from)
+}
+
+pub static SOFT_MARGIN_LOSS: Row = Row {
+    name: "soft_margin_loss",
+    signature: "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+    doc: "The logistic loss of scores whose targets are 1 or -1.
+
+    loss = log(1 + exp(-target * input))
+
+    >>> torch.nn.functional.soft_margin_loss(torch.tensor([0., 2.]), torch.tensor([1., 1.]), reduction='none')
+    tensor([0.6931, 0.1269])",
+    run: Run::Compose(|args| {
+        let reduction = reduction_at(args, 2)?;
+        // As a logarithm of a sigmoid it neither overflows nor cancels.
+        reduced(-(expr(args, 0)? * expr(args, 1)?).call(&LOGSIGMOID, []), reduction)
+    }),
+    samples: &["t(2, 3), t(2, 3)", "t(4), t(4), reduction='none'"],
+    errors: &[(
+        "t(2), t(3)",
+        "RuntimeError",
+        "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0",
+    )],
+    ..LOSS
+};
+
+pub static MARGIN_RANKING_LOSS: Row = Row {
+    name: "margin_ranking_loss",
+    signature: "(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+    doc:
+        "How far pairs of scores are from the order that the target asks for: 1 if the first should be larger, else -1.
+
+    loss = max(0, -target * (input1 - input2) + margin)
+
+    >>> torch.nn.functional.margin_ranking_loss(torch.tensor([1.]), torch.tensor([3.]), torch.tensor([1.]))
+    tensor(2.)",
+    run: Run::Compose(|args| {
+        let reduction = reduction_at(args, 4)?;
+        let (a, b, target) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
+        if a.rank() != b.rank() || a.rank() != target.rank() {
+            return Err(Error::runtime(format!(
+                "margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: torch.Size({}), input2: torch.Size({}), target: torch.Size({}) ",
+                Shape(a.sizes()),
+                Shape(b.sizes()),
+                Shape(target.sizes())
+            )));
+        }
+        reduced((-expr(args, 2)? * (expr(args, 0)? - expr(args, 1)?) + args.float(3)?).at_least_zero(), reduction)
+    }),
+    samples: &["t(4), t(4), t(4)", "t(2, 3), t(2, 3), t(2, 3), 0.5, reduction='none'"],
+    errors: &[(
+        "t(2), t(2, 2), t(2)",
+        "RuntimeError",
+        "margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: torch.Size([2]), input2: torch.Size([2, 2]), target: torch.Size([2]) ",
+    )],
+    ..LOSS
+};
+
+pub static HINGE_EMBEDDING_LOSS: Row = Row {
+    name: "hinge_embedding_loss",
+    signature: "(Tensor input, Tensor target, float margin=1.0, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+    doc: "Distances of pairs that belong together (target 1), and what others (-1) lack of a margin.
+
+    >>> torch.nn.functional.hinge_embedding_loss(torch.tensor([0.5, 0.5]), torch.tensor([1., -1.]), 2.0, reduction='none')
+    tensor([0.5000, 1.5000])",
+    run: Run::Compose(|args| {
+        let reduction = reduction_at(args, 3)?;
+        let (own, margin) = (expr(args, 0)?, args.float(2)?);
+        let apart = (-own.clone() + margin).at_least_zero();
+        let apart = expr(args, 1)?.with(&NE, 1i64).choose(apart, 0i64);
+        let together = expr(args, 1)?.with(&NE, -1i64).choose(own, 0i64);
+        reduced(apart + together, reduction)
+    }),
+    samples: &["t(4), t(4)", "t(2, 3), t(2, 3), 0.5, reduction='none'"],
+    errors: &[("t(2), t(3)", "RuntimeError", "The size of tensor a (3) must match the size of tensor b (2) at non-singleton dimension 0")],
+    ..LOSS
+};
+
+pub static COSINE_EMBEDDING_LOSS: Row = Row {
+    name: "cosine_embedding_loss",
+    signature: "(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+    doc: "How far pairs of vectors are from parallel (target 1), or from apart by a margin (-1).
+
+    >>> torch.nn.functional.cosine_embedding_loss(torch.tensor([1., 0.]), torch.tensor([0., 1.]), torch.tensor(1.))
+    tensor(1.)",
+    dtypes: DTypes::NUMBERS,
+    run: Run::Compose(|args| {
+        let reduction = reduction_at(args, 4)?;
+        let (a, b, target) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
+        let rank = target.rank();
+        if rank > 1 {
+            return Err(Error::runtime("0D or 1D target tensor expected, multi-target not supported"));
+        }
+        if a.rank() != rank + 1 || b.rank() != rank + 1 {
+            return Err(Error::runtime(format!(
+                "{rank}D target tensor expects {}D input tensors, but found inputs with sizes {} and {}.",
+                rank + 1,
+                Shape(a.sizes()),
+                Shape(b.sizes())
+            )));
+        }
+        /// Keeps the cosine of nothing from being nothing divided by nothing.
+        const LEAST: f64 = 1e-12;
+        let dot = |x: Expr, y: Expr| (x * y).sum_along(rank as i64);
+        let (x, y) = (expr(args, 0)?, expr(args, 1)?);
+        let lengths = (dot(x.clone(), x.clone()) + LEAST) * (dot(y.clone(), y.clone()) + LEAST);
+        let cosine = dot(x, y) / lengths.sqrt();
+        let apart = (cosine.clone() - args.float(3)?).at_least_zero();
+        let target = Expr::from(target);
+        let together = target.clone().equals(1i64).choose(1.0 - cosine, 0i64);
+        reduced(together + target.equals(-1i64).choose(apart, 0i64), reduction)
+    }),
+    samples: &["real(3, 4), real(3, 4), torch.tensor([1, -1, 1])", "real(4), real(4), torch.tensor(-1), 0.1"],
+    errors: &[
+        (
+            "t(2), t(2), t(2)",
+            "RuntimeError",
+            "1D target tensor expects 2D input tensors, but found inputs with sizes [2] and [2].",
+        ),
+        ("t(2, 2), t(2, 2), t(2, 2)", "RuntimeError", "0D or 1D target tensor expected, multi-target not supported"),
+    ],
+    ..LOSS
+};
+
+pub static POISSON_NLL_LOSS: Row = Row {
+    name: "poisson_nll_loss",
+    signature: "(Tensor input, Tensor target, bool log_input=True, bool full=False, bool? size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean') -> Tensor",
+    doc: "The negative logarithm of the probability of counts, whose means (or the means' logarithms) the input holds. `full` adds
+Stirling's approximation of what does not depend on the input.
+
+    >>> torch.nn.functional.poisson_nll_loss(torch.tensor([0., 1.]), torch.tensor([1., 2.]), reduction='none')
+    tensor([1.0000, 0.7183])",
+    dtypes: DTypes::NUMBERS,
+    run: Run::Compose(|args| {
+        let reduction = match (args.optional_bool(4), args.optional_bool(6)) {
+            (None, None) => Reduction::parse(args.str(7)?)?,
+            (_, Some(false)) => Reduction::None,
+            (Some(false), _) => Reduction::Sum,
+            _ => Reduction::Mean,
+        };
+        let (own, target) = (expr(args, 0)?, expr(args, 1)?);
+        let mut each = if args.bool(2)? {
+            own.clone().exp() - target.clone() * own
+        } else {
+            own.clone() - target.clone() * (own + args.float(5)?).log()
+        };
+        if args.bool(3)? {
+            let logs = target.clone().log();
+            let stirling = target.clone() * logs - target.clone() + (target.clone() * std::f64::consts::TAU).log() * 0.5;
+            each = each + target.at_most(1i64).choose(0.0, stirling);
+        }
+        reduced(each, reduction)
+    }),
+    samples: &["real(4), pos(4)", "real(4).abs() + 0.5, real(4).abs() + 1.5, False, True, reduction='none'"],
+    errors: &[("t(2), t(2), reduction='foo'", "ValueError", "foo is not a valid value for reduction")],
+    ..LOSS
+};
+
+pub static GAUSSIAN_NLL_LOSS: Row = Row {
+    name: "gaussian_nll_loss",
+    signature: "(Tensor input, Tensor target, Tensor|Scalar var, bool full=False, float eps=1e-06, str reduction='mean') -> Tensor",
+    doc: "The negative logarithm of the density of targets under normal distributions with means and variances.
+
+    >>> torch.nn.functional.gaussian_nll_loss(torch.tensor([0.]), torch.tensor([2.]), torch.tensor([1.]))
+    tensor(2.)",
+    run: Run::Compose(|args| {
+        let (own, target) = (args.tensor(0)?, args.tensor(1)?);
+        let variance = match args.optional_scalar(2) {
+            Some(number) if number.f64() < 0.0 => return Err(Error::value("var has negative entry/entries")),
+            Some(number) => crate::create::full(own.sizes(), number, own.dtype(), own.device())?,
+            None => args.tensor(2)?.clone(),
+        };
+        let (sizes, given) = (own.sizes(), variance.sizes());
+        let variance = if sizes == given {
+            variance
+        } else if !sizes.is_empty() && given.as_slice() == &sizes[..sizes.len() - 1] {
+            op!(crate::view::squeeze::UNSQUEEZE, &variance, -1i64)?
+        } else if sizes.len() == given.len()
+            && !given.is_empty()
+            && given[..given.len() - 1] == sizes[..sizes.len() - 1]
+            && given.last() == Some(&1)
+        {
+            variance
+        } else if sizes.len() == given.len() && given.iter().zip(sizes).all(|(have, size)| have == size || *have == 1) {
+            variance
+        } else {
+            return Err(Error::value("var is of incorrect size"));
+        };
+        let reduction = Reduction::parse(args.str(5)?)?;
+        if variance.numel() > 0 && variance.device() == rushlight_core::Device::Cpu {
+            let negative = Expr::from(&variance).below(0i64).call(&crate::reduce::truth::ANY, []).done()?;
+            if crate::convert::item(&negative)?.truth() {
+                return Err(Error::value("var has negative entry/entries"));
+            }
+        }
+        // The limit takes nothing from the gradient.
+        let raised = {
+            let limited = Expr::from(variance.detach()).call(&CLAMP_MIN, [args.float(4)?.into()]);
+            Expr::from(&variance) + (limited - Expr::from(variance.detach()))
+        };
+        let distance = (Expr::from(own) - Expr::from(target)).square();
+        let mut each = (raised.clone().log() + distance / raised) * 0.5;
+        if args.bool(3)? {
+            each = each + std::f64::consts::TAU.ln() * 0.5;
+        }
+        reduced(each, reduction)
+    }),
+    samples: &["t(2, 3), t(2, 3), pos(2, 3)", "t(2, 3), t(2, 3), pos(2, 1), True, reduction='none'", "t(4), t(4), 0.5"],
+    errors: &[
+        ("t(2), t(2), pos(3)", "ValueError", "var is of incorrect size"),
+        ("t(2), t(2), -pos(2)", "ValueError", "var has negative entry/entries"),
+    ],
+    ..LOSS
+};
+
+pub static MULTILABEL_SOFT_MARGIN_LOSS: Row = Row {
+    name: "multilabel_soft_margin_loss",
+    signature: "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+    doc: "The binary cross entropy of the scores of several labels, averaged over the labels.
+
+    >>> torch.nn.functional.multilabel_soft_margin_loss(torch.zeros(1, 2), torch.tensor([[1., 0.]]))
+    tensor(0.6931)",
+    run: Run::Compose(|args| {
+        let reduction = reduction_at(args, 3)?;
+        let (own, target) = (expr(args, 0)?, expr(args, 1)?);
+        let Some(&labels) = args.tensor(0)?.sizes().last() else {
+            return Err(Error::index("Dimension out of range (expected to be in range of [-1, 0], but got -1)"));
+        };
+        let hit = target.clone() * own.clone().call(&LOGSIGMOID, []);
+        let miss = (1.0 - target) * (-own).call(&LOGSIGMOID, []);
+        let mut each = -(hit + miss);
+        if let Some(weight) = args.optional_tensor(2) {
+            each = each * Expr::from(weight);
+        }
+        reduced(each.sum_along(-1) / labels as f64, reduction)
+    }),
+    samples: &["t(2, 3), t(2, 3).sigmoid()", "t(2, 3), t(2, 3).sigmoid(), pos(3), reduction='none'"],
+    errors: &[(
+        "t(2, 3), t(2)",
+        "RuntimeError",
+        "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 1",
+    )],
+    ..LOSS
+};
+
+pub static MULTI_MARGIN_LOSS: Row = Row {
+    name: "multi_margin_loss",
+    signature: "(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+    doc: "How much the scores of other classes than the target's come within a margin of its score, averaged over the classes.
+
+    loss = sum(max(0, margin - input[target] + input[i]) ** p) / C, over i other than target
+
+    >>> torch.nn.functional.multi_margin_loss(torch.tensor([[1., 0.5]]), torch.tensor([0]))
+    tensor(0.2500)",
+    run: Run::Compose(|args| {
+        let reduction = reduction_at(args, 5)?;
+        let (p, margin) = (args.int(2)?, args.float(3)?);
+        if p != 1 && p != 2 {
+            return Err(Error::value("only p == 1 and p == 2 supported"));
+        }
+        let (own, target) = (args.tensor(0)?, args.tensor(1)?);
+        let classes = match own.sizes().as_slice() {
+            [] => 1,
+            [classes] | [_, classes] if *classes > 0 => *classes,
+            sizes => {
+                return Err(Error::runtime(format!(
+                    "Expected non-empty vector or matrix with optional 0-dim batch size, but got: {}",
+                    Shape(sizes)
+                )));
+            }
+        };
+        let batch = if own.rank() < 2 { 1 } else { own.sizes()[0] };
+        if target.rank() > 1 || target.numel() as isize != batch {
+            return Err(Error::runtime(format!(
+                "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). Expected target size [{batch}], but got {}. Input has shape {}.",
+                Shape(target.sizes()),
+                Shape(own.sizes())
+            )));
+        }
+        if !own.dtype().is_floating() {
+            return Err(refused("multi_margin_loss", own.dtype()));
+        }
+        let shape = crate::view::reshape::sizes_value;
+        let rows = op!(crate::view::RESHAPE, own, shape(&[batch, classes]))?;
+        let places = op!(crate::view::RESHAPE, target, shape(&[batch, 1]))?;
+        if places.device() == rushlight_core::Device::Cpu {
+            let inside = |place: &i64| (0..classes as i64).contains(place);
+            if !crate::convert::to_vec::<i64>(&places)?.iter().all(inside) {
+                return Err(Error::runtime("target out of range"));
+            }
+        }
+        let hit = op!(crate::index::gather::GATHER, &rows, 1i64, &places)?;
+        let mut each = (Expr::from(&rows) - Expr::from(hit) + margin).at_least_zero();
+        if p == 2 {
+            each = each.clone() * each;
+        }
+        if let Some(weight) = args.optional_tensor(4) {
+            if weight.sizes().as_slice() != [classes] {
+                return Err(Error::runtime(format!(
+                    "inconsistent weight size, expected {classes} but got {}",
+                    Shape(weight.sizes())
+                )));
+            }
+            let flat = op!(crate::view::RESHAPE, &places, shape(&[-1]))?;
+            let chosen = op!(crate::index::along::INDEX_SELECT, weight, 0i64, &flat)?;
+            each = each * Expr::from(op!(crate::view::RESHAPE, &chosen, shape(&[batch, 1]))?);
+        }
+        // The target's own class does not count.
+        let others = op!(crate::index::scatter::SCATTER_VALUE, each.done()?, 1i64, &places, 0i64)?;
+        let each = Expr::from(others).sum_along(1) / classes as f64;
+        let alone = own.rank() < 2 && target.rank() == 0;
+        reduced(if alone { each.call(&crate::view::RESHAPE, [shape(&[])]) } else { each }, reduction)
+    }),
+    samples: &["t(3, 4), i(4, 3)", "t(3, 4), i(4, 3), 2, 0.5, pos(4), reduction='none'", "t(4), torch.tensor(1)"],
+    errors: &[
+        ("t(2, 3), i(3, 2), p=3", "ValueError", "only p == 1 and p == 2 supported"),
+        ("t(2, 3), i(2, 3)", "RuntimeError", "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). Expected target size [2], but got [3]. Input has shape [2, 3]."),
+        ("t(2, 3), torch.tensor([0, 5])", "RuntimeError", "target out of range"),
+        ("t(2, 3), i(3, 2), weight=t(2)", "RuntimeError", "inconsistent weight size, expected 3 but got [2]"),
+    ],
+    ..LOSS
+};
+
+/// The length of differences along the last dimension, of which none is quite zero.
+fn distance(a: &Tensor, b: &Tensor, p: f64, eps: f64) -> Result<Tensor> {
+    op!(super::distance::PAIRWISE_DISTANCE, a, b, p, eps)
+}
+
+pub static TRIPLET_MARGIN_LOSS: Row = Row {
+    name: "triplet_margin_loss",
+    signature: "(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+    doc: "How much less than a margin the negative is farther from the anchor than the positive.
+
+    loss = max(0, d(anchor, positive) - d(anchor, negative) + margin)
+
+    >>> torch.nn.functional.triplet_margin_loss(torch.zeros(1, 2), torch.ones(1, 2), torch.ones(1, 2))
+    tensor(1.)",
+    dtypes: DTypes::NUMBERS,
+    run: Run::Compose(|args| {
+        let reduction = reduction_at(args, 7)?;
+        let (margin, p, eps) = (args.float(3)?, args.float(4)?, args.float(5)?);
+        if margin <= 0.0 {
+            return Err(Error::value(format!("margin must be greater than 0, got {margin}")));
+        }
+        let (anchor, positive, negative) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
+        if anchor.rank() != positive.rank() || anchor.rank() != negative.rank() {
+            return Err(Error::runtime(format!(
+                "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: anchor {}D, positive {}D, and negative {}D inputs",
+                anchor.rank(),
+                positive.rank(),
+                negative.rank()
+            )));
+        }
+        let near = distance(anchor, positive, p, eps)?;
+        let mut far = distance(anchor, negative, p, eps)?;
+        if args.bool(6)? {
+            far = op!(crate::pointwise::compare::MINIMUM, &far, &distance(positive, negative, p, eps)?)?;
+        }
+        reduced((Expr::from(near) - Expr::from(far) + margin).at_least_zero(), reduction)
+    }),
+    samples: &[
+        "real(3, 4), real(3, 4), real(3, 4)",
+        "real(3, 4), real(3, 4), real(3, 4), 0.5, 1.0, 1e-06, True, reduction='none'",
+    ],
+    errors: &[
+        (
+            "t(2), t(2, 2), t(2)",
+            "RuntimeError",
+            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: anchor 1D, positive 2D, and negative 1D inputs",
+        ),
+        ("t(2, 3), t(2, 3), t(2, 3), margin=-1", "ValueError", "margin must be greater than 0, got -1"),
+    ],
+    ..LOSS
+};

@@ -1,0 +1,157 @@
+//! Bessel functions, modified and not, and Airy's function. `simd` computes them in double precision.
+
+#![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
+
+use rushlight_cpu::tiles;
+use rushlight_simd::math::bessel;
+
+use super::{UNARY, float};
+use crate::derive::{Derivative, Derive, Saves, formula};
+use crate::expr::Expr;
+use crate::row::{DTypes, Row, Variants};
+
+const REAL: DTypes = DTypes::ALL.without(DTypes::COMPLEX);
+/// No half types: torch has no loops for them.
+const WHOLE_OR_DOUBLE: DTypes = REAL.without(DTypes::HALVES);
+
+pub static I0: Row = Row {
+    name: "i0",
+    aliases: &["special.i0"],
+    doc: "The modified Bessel function of the first kind, of order zero.
+
+    >>> torch.i0(torch.tensor([0., 1.]))
+    tensor([1.0000, 1.2661])",
+    dtypes: REAL,
+    run: float(tiles! { for<S> [f32, f64] (|x| bessel::i0(f64::from(x)) as T) }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * d.input(0).call(&I1, []))]),
+    ..UNARY
+};
+
+/// What the rows of `torch.special` share, which are no methods.
+const SPECIAL: Row = Row { namespace: "special", variants: Variants::FUNCTION.and(Variants::OUT), ..UNARY };
+
+pub static I0E: Row = Row {
+    name: "i0e",
+    doc: "`i0(self) * exp(-abs(self))`, which does not overflow.
+
+    >>> torch.special.i0e(torch.tensor([0., 1.]))
+    tensor([1.0000, 0.4658])",
+    dtypes: REAL,
+    run: float(tiles! { for<S> [f32, f64] (|x| bessel::i0e(f64::from(x)) as T) }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+        d.grad() * (d.input(0).call(&I1E, []) - d.input(0).sgn() * d.result())
+    })]),
+    node: "SpecialI0EBackward0",
+    ..SPECIAL
+};
+
+pub static I1: Row = Row {
+    name: "i1",
+    doc: "The modified Bessel function of the first kind, of order one.
+
+    >>> torch.special.i1(torch.tensor([0., 1.]))
+    tensor([0.0000, 0.5652])",
+    dtypes: WHOLE_OR_DOUBLE,
+    run: float(tiles! { for<S> [f32, f64] (|x| bessel::i1(f64::from(x)) as T) }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+        let slope = |x: Expr| x.clone().call(&I0, []) - d.result() / x;
+        d.grad() * away_from_zero(d, slope)
+    })]),
+    node: "SpecialI1Backward0",
+    ..SPECIAL
+};
+
+/// A slope that divides by the argument; at zero it is one half.
+fn away_from_zero(d: &Derive, slope: impl FnOnce(Expr) -> Expr) -> Expr {
+    let zero = d.input(0).equals(0.0);
+    let divisor = zero.clone().choose(1.0, d.input(0));
+    zero.choose(0.5, slope(divisor))
+}
+
+pub static I1E: Row = Row {
+    name: "i1e",
+    doc: "`i1(self) * exp(-abs(self))`, which does not overflow.
+
+    >>> torch.special.i1e(torch.tensor([0., 1.]))
+    tensor([0.0000, 0.2079])",
+    dtypes: WHOLE_OR_DOUBLE,
+    run: float(tiles! { for<S> [f32, f64] (|x| bessel::i1e(f64::from(x)) as T) }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+        let slope = |x: Expr| x.clone().call(&I0E, []) - d.result() * (x.clone().sgn() + x.reciprocal());
+        d.grad() * away_from_zero(d, slope)
+    })]),
+    node: "SpecialI1EBackward0",
+    ..SPECIAL
+};
+
+/// Functions without a derivative, in torch too.
+macro_rules! plain {
+    ($($row:ident $name:literal $parameter:literal $function:ident $samples:expr, $doc:literal;)*) => {$(
+        pub static $row: Row = Row {
+            name: $name,
+            signature: concat!("(Tensor ", $parameter, ") -> Tensor"),
+            doc: $doc,
+            dtypes: WHOLE_OR_DOUBLE,
+            run: float(tiles! { for<S> [f32, f64] (|x| bessel::$function(f64::from(x)) as T) }),
+            derivative: Derivative::NonDifferentiable("it is not implemented, as in torch"),
+            samples: $samples,
+            ..SPECIAL
+        };
+    )*};
+}
+
+/// All numbers.
+const ANY: &[&str] = &["t(2, 3)", "t(3, 2).t()", "t()"];
+/// Positive ones.
+const POSITIVE: &[&str] = &["pos(2, 3)", "pos(3, 2).t()", "pos()"];
+
+plain! {
+    AIRY_AI "airy_ai" "x" airy_ai ANY, "Airy's function of the first kind.
+
+    >>> torch.special.airy_ai(torch.tensor([0., 1.]))
+    tensor([0.3550, 0.1353])";
+    BESSEL_J0 "bessel_j0" "self" j0 ANY, "The Bessel function of the first kind, of order zero.
+
+    >>> torch.special.bessel_j0(torch.tensor([0., 1.]))
+    tensor([1.0000, 0.7652])";
+    BESSEL_J1 "bessel_j1" "self" j1 ANY, "The Bessel function of the first kind, of order one.
+
+    >>> torch.special.bessel_j1(torch.tensor([0., 1.]))
+    tensor([0.0000, 0.4401])";
+    BESSEL_Y0 "bessel_y0" "self" y0 POSITIVE, "The Bessel function of the second kind, of order zero; NaN for negative numbers.
+
+    >>> torch.special.bessel_y0(torch.tensor([1., 2.]))
+    tensor([0.0883, 0.5104])";
+    BESSEL_Y1 "bessel_y1" "self" y1 POSITIVE, "The Bessel function of the second kind, of order one; NaN for negative numbers.
+
+    >>> torch.special.bessel_y1(torch.tensor([1., 2.]))
+    tensor([-0.7812, -0.1070])";
+    MODIFIED_BESSEL_I0 "modified_bessel_i0" "self" i0 ANY, "The modified Bessel function of the first kind, of order zero.
+
+    >>> torch.special.modified_bessel_i0(torch.tensor([0., 1.]))
+    tensor([1.0000, 1.2661])";
+    MODIFIED_BESSEL_I1 "modified_bessel_i1" "self" i1 ANY, "The modified Bessel function of the first kind, of order one.
+
+    >>> torch.special.modified_bessel_i1(torch.tensor([0., 1.]))
+    tensor([0.0000, 0.5652])";
+    MODIFIED_BESSEL_K0 "modified_bessel_k0" "self" k0 POSITIVE, "The modified Bessel function of the second kind, of order zero; NaN for negative numbers.
+
+    >>> torch.special.modified_bessel_k0(torch.tensor([1., 2.]))
+    tensor([0.4210, 0.1139])";
+    MODIFIED_BESSEL_K1 "modified_bessel_k1" "self" k1 POSITIVE, "The modified Bessel function of the second kind, of order one; NaN for negative numbers.
+
+    >>> torch.special.modified_bessel_k1(torch.tensor([1., 2.]))
+    tensor([0.6019, 0.1399])";
+    SCALED_MODIFIED_BESSEL_K0 "scaled_modified_bessel_k0" "x" k0e POSITIVE, "`modified_bessel_k0(x) * exp(x)`, which does not vanish.
+
+    >>> torch.special.scaled_modified_bessel_k0(torch.tensor([1., 2.]))
+    tensor([1.1445, 0.8416])";
+    SCALED_MODIFIED_BESSEL_K1 "scaled_modified_bessel_k1" "x" k1e POSITIVE, "`modified_bessel_k1(x) * exp(x)`, which does not vanish.
+
+    >>> torch.special.scaled_modified_bessel_k1(torch.tensor([1., 2.]))
+    tensor([1.6362, 1.0335])";
+    SPHERICAL_BESSEL_J0 "spherical_bessel_j0" "x" spherical_j0 ANY, "The spherical Bessel function of the first kind, of order zero: `sin(x) / x`.
+
+    >>> torch.special.spherical_bessel_j0(torch.tensor([0., 1.]))
+    tensor([1.0000, 0.8415])";
+}

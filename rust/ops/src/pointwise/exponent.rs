@@ -1,0 +1,121 @@
+//! Units of angles, powers of two, neighbouring floating-point numbers, and a sum of gamma functions.
+
+#![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
+
+use std::f64::consts::PI;
+
+use rushlight_core::Error;
+use rushlight_cpu::tiles;
+
+use super::special::LGAMMA;
+use super::{BINARY, UNARY, common, float, no_complex};
+use crate::derive::{Derivative, Saves, formula};
+use crate::expr::Expr;
+use crate::row::{DTypes, Row, Run, Variants};
+use crate::value::Output;
+
+const REAL: DTypes = DTypes::ALL.without(DTypes::COMPLEX);
+
+macro_rules! angles {
+    ($($row:ident $name:literal $factor:expr, $node:literal $doc:literal;)*) => {$(
+        pub static $row: Row = Row {
+            name: $name,
+            doc: $doc,
+            dtypes: REAL,
+            check: Some(|args| {
+                no_complex(args, || Error::runtime(concat!($name, " is not supported for complex tensors.")))
+            }),
+            run: float(tiles! { for<S> [f32, f64] (|x| x * ($factor) as T) }),
+            derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad() * ($factor))]),
+            node: $node,
+            reference: concat!("np.", $name, "(self)"),
+            ..UNARY
+        };
+    )*};
+}
+
+angles! {
+    DEG2RAD "deg2rad" PI / 180.0, "Deg2RadBackward0" "Degrees as radians.
+
+    >>> torch.deg2rad(torch.tensor([0., 180.]))
+    tensor([0.0000, 3.1416])";
+    RAD2DEG "rad2deg" 180.0 / PI, "Rad2DegBackward0" "Radians as degrees.
+
+    >>> torch.rad2deg(torch.tensor([0., 1.]))
+    tensor([ 0.0000, 57.2958])";
+}
+
+pub static LDEXP: Row = Row {
+    name: "ldexp",
+    doc: "`self * 2 ** other`.
+
+    >>> torch.ldexp(torch.tensor([1.]), torch.tensor([1, 2]))
+    tensor([2., 4.])",
+    dtypes: DTypes::ALL,
+    run: Run::Compose(|args| {
+        let power = Expr::from(2.0).call(&super::power::POW_TENSOR, [args.tensor(1)?.into()]);
+        (Expr::from(args.tensor(0)?) * power).done().map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3), unit(2, 3)", "t(5, 1, 4), unit(3, 1)"],
+    reference: "",
+    ..BINARY
+};
+
+pub static NEXTAFTER: Row = Row {
+    name: "nextafter",
+    doc: "The next floating-point number after each element on the way to `other`.
+
+    >>> torch.nextafter(torch.tensor([0.]), torch.tensor([1.])) > 0
+    tensor([True])",
+    dtypes: DTypes::FLOATS.without(DTypes::HALVES),
+    run: common(tiles! {
+        for<S> [f32, f64] (|x, y| if x.is_nan() || y.is_nan() {
+            x + y
+        } else if x == y {
+            y
+        } else if x < y {
+            x.next_up()
+        } else {
+            x.next_down()
+        })
+    }),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::input(0).and(Saves::input(1)), |d| d.input(0).equals(d.input(1)).choose(0.0, d.grad())),
+        formula(1, Saves::NOTHING, |d| d.grad() * 0.0),
+    ]),
+    reference: "np.nextafter(self, other)",
+    ..BINARY
+};
+
+pub static MVLGAMMA: Row = Row {
+    name: "mvlgamma",
+    aliases: &["special.multigammaln"],
+    signature: "(Tensor self, int p) -> Tensor",
+    variants: Variants::ALL,
+    doc: "The logarithm of the gamma function of dimension `p`.
+
+    out = p * (p - 1) / 4 * log(pi) + sum(lgamma(self - i / 2) for i in range(p))
+
+    >>> torch.mvlgamma(torch.tensor([2.]), 2)
+    tensor([0.4516])",
+    dtypes: REAL,
+    run: Run::Compose(|args| {
+        let (own, p) = (args.tensor(0)?, args.int(1)?);
+        if p < 1 {
+            return Err(Error::runtime("p has to be greater than or equal to 1"));
+        }
+        let own = if own.dtype().is_floating() {
+            own.clone()
+        } else {
+            crate::convert::to_dtype(own, rushlight_core::dtype::default_dtype())?
+        };
+        let logs = |i: i64| (Expr::from(&own) - i as f64 / 2.0).call(&LGAMMA, []);
+        let sum = (1..p).fold(logs(0), |sum, i| sum + logs(i));
+        (sum + (p * (p - 1)) as f64 / 4.0 * PI.ln()).done().map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["pos(2, 3) + 3, 1", "pos(3) + 3, 3"],
+    errors: &[("t(2), 0", "RuntimeError", "p has to be greater than or equal to 1")],
+    ..UNARY
+};

@@ -1,0 +1,165 @@
+//! Functions of the normal distribution, and entropy.
+
+#![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
+
+use std::f64::consts::{FRAC_2_PI, FRAC_2_SQRT_PI, PI, SQRT_2};
+
+use rushlight_cpu::tiles;
+use rushlight_simd::Isa;
+
+use super::special::ERFC;
+use super::{UNARY, float};
+use crate::derive::{Derivative, Saves, formula};
+use crate::expr::Expr;
+use crate::row::{DTypes, Row, Run, Variants};
+use crate::value::Output;
+
+const REAL: DTypes = DTypes::ALL.without(DTypes::COMPLEX);
+const DOUBLE: DTypes = REAL.without(DTypes::HALVES);
+
+const SPECIAL: Row = Row { namespace: "special", variants: Variants::FUNCTION.and(Variants::OUT), ..UNARY };
+
+pub static NDTR: Row = Row {
+    name: "ndtr",
+    doc: "The share of the standard normal distribution below each element.
+
+    out = erfc(-self / sqrt(2)) / 2
+
+    >>> torch.special.ndtr(torch.tensor([0., 1.]))
+    tensor([0.5000, 0.8413])",
+    dtypes: REAL,
+    run: Run::Compose(|args| {
+        let own = args.tensor(0)?;
+        let own = if own.dtype().is_floating() {
+            own.clone()
+        } else {
+            crate::convert::to_dtype(own, rushlight_core::dtype::default_dtype())?
+        };
+        (Expr::from(own) * -(1.0 / SQRT_2)).call(&ERFC, []).with(&super::arith::MUL, 0.5).done().map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    ..SPECIAL
+};
+
+pub static LOG_NDTR: Row = Row {
+    name: "log_ndtr",
+    doc: "The logarithm of `ndtr`, exact far below zero too.
+
+    >>> torch.special.log_ndtr(torch.tensor([0., -10.]))
+    tensor([ -0.6931, -53.2313])",
+    dtypes: DOUBLE,
+    run: float(tiles! { for<S> [f32, f64] (|x| log_ndtr::<S>(f64::from(x)) as T) }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+        d.grad() / (d.input(0) * -(1.0 / SQRT_2)).call(&ERFCX, []) * FRAC_2_PI.sqrt()
+    })]),
+    node: "SpecialLogNdtrBackward0",
+    ..SPECIAL
+};
+
+pub static NDTRI: Row = Row {
+    name: "ndtri",
+    doc: "The inverse of `ndtr`: below which number a share of the standard normal distribution lies.
+
+    >>> torch.special.ndtri(torch.tensor([0.5, 0.9]))
+    tensor([0.0000, 1.2816])",
+    dtypes: DOUBLE,
+    run: float(tiles! { for<S> [f32, f64] (|x| ndtri::<S>(f64::from(x)) as T) }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| {
+        d.grad() * ((d.result().square() * 0.5).exp() * (2.0 * PI).sqrt())
+    })]),
+    node: "SpecialNdtriBackward0",
+    samples: &["pos(2, 3) / 2.5", "pos() / 2.5"],
+    ..SPECIAL
+};
+
+pub static ERFCX: Row = Row {
+    name: "erfcx",
+    doc: "`exp(self ** 2) * erfc(self)`, which neither vanishes nor overflows for positive numbers.
+
+    >>> torch.special.erfcx(torch.tensor([0., 10.]))
+    tensor([1.0000, 0.0561])",
+    dtypes: DOUBLE,
+    run: float(tiles! { for<S> [f32, f64] (|x| erfcx::<S>(f64::from(x)) as T) }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+        d.grad() * (d.input(0) * d.result() * 2.0 - Expr::from(FRAC_2_SQRT_PI))
+    })]),
+    node: "SpecialErfcxBackward0",
+    ..SPECIAL
+};
+
+pub static ENTR: Row = Row {
+    name: "entr",
+    doc: "The entropy of each element: `-self * log(self)`, zero at zero, minus infinity below.
+
+    >>> torch.special.entr(torch.tensor([0., 0.5]))
+    tensor([0.0000, 0.3466])",
+    dtypes: REAL,
+    run: float(tiles! {
+        for<S> [f32, f64] (|x| if x.is_nan() {
+            x
+        } else if x > 0.0 {
+            -x * S::log(x)
+        } else if x == 0.0 {
+            0.0
+        } else {
+            T::NEG_INFINITY
+        })
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+        d.grad() * (-d.input(0).log() - Expr::from(1.0))
+    })]),
+    node: "SpecialEntrBackward0",
+    samples: &["pos(2, 3)", "pos(3, 2).t()", "pos()"],
+    ..SPECIAL
+};
+
+fn erfcx<S: Isa>(x: f64) -> f64 {
+    if x < 10.0 {
+        // The square in two parts: what rounding takes from it would count much in the power.
+        let square = x * x;
+        let rest = f64::mul_add(x, x, -square);
+        let power = S::exp(square);
+        return if power.is_infinite() { power } else { power * (1.0 + rest) * S::erfc(x) };
+    }
+    let (mut total, mut term) = (1.0, 1.0);
+    for k in 1..30 {
+        term *= -f64::from(2 * k - 1) / (2.0 * x * x);
+        total += term;
+        if term.abs() < 1e-18 {
+            break;
+        }
+    }
+    total / x * (FRAC_2_SQRT_PI / 2.0)
+}
+
+fn log_ndtr<S: Isa>(x: f64) -> f64 {
+    let scaled = x * (1.0 / SQRT_2);
+    if x < -1.0 { S::log(erfcx::<S>(-scaled) / 2.0) - x * x / 2.0 } else { S::log1p(-S::erfc(scaled) / 2.0) }
+}
+
+fn ndtri<S: Isa>(share: f64) -> f64 {
+    if share.is_nan() || !(0.0..=1.0).contains(&share) {
+        return f64::NAN;
+    }
+    if share == 0.0 {
+        return f64::NEG_INFINITY;
+    }
+    if share > 0.2 && share < 0.8 {
+        return SQRT_2 * S::erfinv(2.0 * share - 1.0);
+    }
+    if share > 0.5 {
+        return if share == 1.0 { f64::INFINITY } else { -ndtri::<S>(1.0 - share) };
+    }
+    // Newton's method on the logarithm, which is nearly a parabola.
+    let log = S::log(share);
+    let mut x = -(-2.0 * log).sqrt();
+    for _ in 0..20 {
+        let slope = FRAC_2_PI.sqrt() / erfcx::<S>(-x * (1.0 / SQRT_2));
+        let step = (log_ndtr::<S>(x) - log) / slope;
+        x -= step;
+        if step.abs() <= 1e-16 * x.abs() {
+            break;
+        }
+    }
+    x
+}

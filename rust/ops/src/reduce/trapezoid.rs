@@ -1,0 +1,116 @@
+//! Integrals by the trapezoidal rule.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::layout::wrap_dim;
+use rushlight_core::{Error, Result};
+
+use super::cumulative::{CUMSUM, DIFF};
+use super::sum::SUM_DIM;
+use crate::derive::Derivative;
+use crate::expr::Expr;
+use crate::op;
+use crate::row::{DTypes, Row, Run, Variants};
+use crate::value::{Args, Ints, Output, Value};
+use crate::view::narrow::sliced;
+use crate::view::reshape::sizes_value;
+
+/// How far apart the samples are.
+enum Spacing<'a> {
+    Even(f64),
+    At(&'a Tensor),
+}
+
+/// The areas between neighbouring samples.
+fn areas(own: &Tensor, dim: usize, spacing: &Spacing, name: &str) -> Result<Expr> {
+    let count = own.sizes()[dim];
+    let sides = Expr::from(sliced(own, dim, 1, count - 1, 1)?) + Expr::from(sliced(own, dim, 0, count - 1, 1)?);
+    Ok(match spacing {
+        Spacing::Even(step) => sides * (step / 2.0),
+        Spacing::At(places) => {
+            let places = if places.rank() == 1 {
+                if places.sizes()[0] != count {
+                    return Err(Error::runtime(format!("{name}: There must be one `x` value for each sample point")));
+                }
+                let mut shape = vec![1; own.rank()];
+                shape[dim] = count;
+                op!(crate::view::RESHAPE, *places, sizes_value(&shape))?
+            } else if places.rank() < own.rank() {
+                let mut shape = vec![1; own.rank() - places.rank()];
+                shape.extend(places.sizes());
+                op!(crate::view::RESHAPE, *places, sizes_value(&shape))?
+            } else {
+                (*places).clone()
+            };
+            let steps = op!(DIFF, &places, 1i64, dim as i64 - own.rank() as i64)?;
+            sides * Expr::from(steps) / 2.0
+        }
+    })
+}
+
+fn integral(own: &Tensor, dim: i64, spacing: Spacing) -> Result<Output> {
+    if own.rank() == 0 {
+        return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions")));
+    }
+    let dim = wrap_dim(dim, own.rank())?;
+    if own.sizes()[dim] == 0 {
+        let mut sizes = own.sizes().clone();
+        sizes.remove(dim);
+        return crate::create::zeros(&sizes, own.dtype(), own.device()).map(Output::Tensor);
+    }
+    areas(own, dim, &spacing, "trapezoid")?
+        .call(&SUM_DIM, [Ints::from_slice(&[dim as i64]).into()])
+        .done()
+        .map(Output::Tensor)
+}
+
+fn running(own: &Tensor, dim: i64, spacing: Spacing) -> Result<Output> {
+    if own.rank() == 0 {
+        return Err(Error::index("slice() cannot be applied to a 0-dim tensor."));
+    }
+    let at = wrap_dim(dim, own.rank())?;
+    areas(own, at, &spacing, "cumulative_trapezoid")?.call(&CUMSUM, [Value::Int(at as i64)]).done().map(Output::Tensor)
+}
+
+macro_rules! rules {
+    ($($x:ident $dx:ident $name:literal $function:ident $refusal:literal $doc:literal $even:literal $at:literal;)*) => {$(
+        pub static $x: Row = Row {
+            name: concat!($name, ".x"),
+            variants: Variants::FUNCTION,
+            signature: "(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
+            doc: concat!($doc, " of samples `y` at places `x`, by the trapezoidal rule.\n\n    >>> torch.", $name, $at),
+            dtypes: DTypes::NUMBERS,
+            run: Run::Compose(|args: &Args| $function(args.tensor(0)?, args.int(2)?, Spacing::At(args.tensor(1)?))),
+            derivative: Derivative::Composed,
+            samples: &["t(4), t(4)", "t(2, 3), t(3)", "t(3, 2), t(3, 2), dim=0"],
+            errors: &[("t(3), t(2)", "RuntimeError", $refusal)],
+            reference: "",
+            ..Row::BASE
+        };
+
+        pub static $dx: Row = Row {
+            name: $name,
+            variants: Variants::FUNCTION,
+            signature: "(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor",
+            doc: concat!($doc, " of samples at equal distances, by the trapezoidal rule.\n\n    >>> torch.", $name, $even),
+            dtypes: DTypes::NUMBERS,
+            run: Run::Compose(|args: &Args| $function(args.tensor(0)?, args.int(2)?, Spacing::Even(args.scalar(1)?.f64()))),
+            derivative: Derivative::Composed,
+            samples: &["t(4)", "t(2, 3), dx=2", "t(3, 2), dim=0"],
+            errors: &[("t(3), dim=1", "IndexError", "Dimension out of range (expected to be in range of [-1, 0], but got 1)")],
+            reference: "",
+            ..Row::BASE
+        };
+    )*};
+}
+
+rules! {
+    TRAPEZOID_X TRAPEZOID "trapezoid" integral "trapezoid: There must be one `x` value for each sample point" "The integral"
+    "(torch.tensor([1., 5., 10.]))\n    tensor(10.5000)"
+    "(torch.tensor([1., 5., 10.]), torch.tensor([1., 3., 6.]))\n    tensor(28.5000)";
+    TRAPZ_X TRAPZ "trapz" integral "trapezoid: There must be one `x` value for each sample point" "The integral"
+    "(torch.tensor([1., 5., 10.]))\n    tensor(10.5000)"
+    "(torch.tensor([1., 5., 10.]), torch.tensor([1., 3., 6.]))\n    tensor(28.5000)";
+    CUMULATIVE_X CUMULATIVE "cumulative_trapezoid" running "cumulative_trapezoid: There must be one `x` value for each sample point" "The running integrals"
+    "(torch.tensor([1., 5., 10.]))\n    tensor([ 3.0000, 10.5000])"
+    "(torch.tensor([1., 5., 10.]), torch.tensor([1., 3., 6.]))\n    tensor([ 6.0000, 28.5000])";
+}
