@@ -572,6 +572,12 @@ class Tensor:
         """The smallest integer that is not below each element."""
     def ceil_(self) -> Self:
         """The smallest integer that is not below each element."""
+    def cholesky(self, upper: _bool = False) -> Tensor:
+        """The Cholesky factors of positive definite matrices; `torch.linalg.cholesky` is the newer form."""
+    def cholesky_inverse(self, upper: _bool = False) -> Tensor:
+        """The inverse of `A`, where `self` is the Cholesky factor of `A`."""
+    def cholesky_solve(self, input2: Tensor, upper: _bool = False) -> Tensor:
+        """The solution `X` of `A @ X = self`, where `input2` is the Cholesky factor of `A`."""
     def chunk(self, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
         """Views of equal length along `dim`, at most `chunks` of them; the last may be shorter."""
     def clamp(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
@@ -628,6 +634,8 @@ class Tensor:
         """The hyperbolic cosine of each element."""
     def count_nonzero(self, dim: _int | Sequence[_int] | None = None) -> Tensor:
         """How many elements along `dim` (all dimensions by default) are not zero."""
+    def cross(self, other: Tensor, dim: _int | None = None) -> Tensor:
+        """The cross product along `dim`, by default the first dimension of size three."""
     def cummax(self, dim: _int) -> return_types.cummax:
         """The largest element so far along `dim`, and where it stands (the last of equals)."""
     def cummin(self, dim: _int) -> return_types.cummin:
@@ -640,6 +648,8 @@ class Tensor:
         """The running sums along `dim`; integers and bool add up in int64."""
     def cumsum_(self, dim: _int, *, dtype: _dtype | None = None) -> Self:
         """The running sums along `dim`; integers and bool add up in int64."""
+    def det(self) -> Tensor:
+        """The determinants of matrices, as `torch.linalg.det`."""
     def deg2rad(self) -> Tensor:
         """Degrees as radians."""
     def deg2rad_(self) -> Self:
@@ -788,6 +798,8 @@ class Tensor:
         """Whether `self` is at least `other`."""
     def geometric_(self, p: _float, *, generator: Generator | None = None) -> Tensor:
         """Fills the tensor with the number of tries that the first success of probability `p` takes."""
+    def geqrf(self) -> return_types.geqrf:
+        """The reflections behind `torch.linalg.qr`: `R` in the upper triangle, the reflections' vectors below, their factors in `tau`."""
     def ger(self, vec2: Tensor) -> Tensor:
         """The products of each pair of two vectors' elements."""
     def greater(self, other: Tensor | _Number) -> Tensor:
@@ -855,6 +867,8 @@ class Tensor:
         """The slices of `dim` that a vector of indices names, in its order."""
     def inner(self, other: Tensor) -> Tensor:
         """Sums of products over the last dimension of both; with a number the product."""
+    def inverse(self) -> Tensor:
+        """The inverses of matrices, as `torch.linalg.inv`."""
     def isclose(self, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> Tensor:
         """Whether elements are equal up to a tolerance."""
     def isfinite(self) -> Tensor:
@@ -869,6 +883,10 @@ class Tensor:
         """Whether each element is positive infinity."""
     def isreal(self) -> Tensor:
         """Whether each element has no imaginary part."""
+    def istft(self, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, normalized: _bool = False, onesided: _bool | None = None, length: _int | None = None, return_complex: _bool = False) -> Tensor:
+        """The inverse of `torch.stft`: windows are added where they overlap, and divided by the squares of the window that met there."""
+    def kron(self, other: Tensor) -> Tensor:
+        """The Kronecker product: every element of `self` times the whole of `other`."""
     def kthvalue(self, k: _int, dim: _int = -1, keepdim: _bool = False) -> return_types.kthvalue:
         """The `k`-th smallest element along `dim`, counted from one, and where it stands."""
     def lcm(self, other: Tensor) -> Tensor:
@@ -925,6 +943,8 @@ class Tensor:
         """The logarithm to base 2 of the sum of powers of 2, without overflow."""
     def logcumsumexp(self, dim: _int) -> Tensor:
         """The logarithms of the running sums of exponentials along `dim`."""
+    def logdet(self) -> Tensor:
+        """The logarithm of determinants; NaN where one is negative."""
     def logical_and(self, other: Tensor) -> Tensor:
         """Whether both elements are true."""
     def logical_and_(self, other: Tensor) -> Self:
@@ -951,6 +971,8 @@ class Tensor:
         """Whether `self` is less than `other`."""
     def lt_(self, other: Tensor | _Number) -> Self:
         """Whether `self` is less than `other`."""
+    def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+        """The solution `X` of `A @ X = self` from the LU factors of `A`; `torch.linalg.lu_solve` is the newer form."""
     @overload
     def masked_fill(self, mask: Tensor, value: Tensor) -> Tensor:
         """A copy with the number of a 0-d tensor where `mask`, which broadcasts, is true."""
@@ -969,6 +991,10 @@ class Tensor:
         """The elements where `mask` is true, in row-major order; both broadcast."""
     def matmul(self, other: Tensor) -> Tensor:
         """The product `self @ other` of vectors, matrices or batches of matrices."""
+    def matrix_exp(self) -> Tensor:
+        """The exponentials of matrices, as `torch.linalg.matrix_exp`."""
+    def matrix_power(self, n: _int) -> Tensor:
+        """Matrices multiplied by themselves, as `torch.linalg.matrix_power`."""
     @overload
     def max(self, other: Tensor) -> Tensor:
         """The larger of two elements, as `maximum`."""
@@ -1098,6 +1124,10 @@ class Tensor:
         """Whether elements differ."""
     def not_equal_(self, other: Tensor | _Number) -> Self:
         """Whether elements differ."""
+    def orgqr(self, input2: Tensor) -> Tensor:
+        """The first columns of the product of reflections, as `torch.linalg.householder_product`."""
+    def ormqr(self, input2: Tensor, input3: Tensor, left: _bool = True, transpose: _bool = False) -> Tensor:
+        """The product of reflections (`self` and their factors `input2`) times `input3`, or `input3` times it where `left` is false."""
     def outer(self, vec2: Tensor) -> Tensor:
         """The products of each pair of two vectors' elements."""
     @overload
@@ -1105,6 +1135,8 @@ class Tensor:
         """A view with the dimensions in the order of `dims`."""
     @overload
     def permute(self, *dims: _int) -> Tensor: ...
+    def pinverse(self, rcond: _float = 1e-15) -> Tensor:
+        """The pseudo-inverses of matrices; singular values up to `rcond` times the largest count as zero."""
     def polygamma(self, n: _int) -> Tensor:
         """The `n`-th derivative of `digamma`."""
     def polygamma_(self, n: _int) -> Self:
@@ -1130,6 +1162,8 @@ class Tensor:
         """A copy with the elements of `source` written to, or added at, indices into the row-major order."""
     def put_(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Self:
         """A copy with the elements of `source` written to, or added at, indices into the row-major order."""
+    def qr(self, some: _bool = True) -> return_types.qr:
+        """Matrices as `Q @ R`; `torch.linalg.qr` is the newer form."""
     @overload
     def quantile(self, q: Tensor, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = ...) -> Tensor:
         """The quantiles along `dim` (of all elements by default) at each fraction of `q`, along a new first dimension."""
@@ -1270,6 +1304,8 @@ class Tensor:
         """The hyperbolic sine of each element."""
     def slice_scatter(self, src: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1) -> Tensor:
         """A copy with `src` in place of the slice `start:end:step` of `dim`."""
+    def slogdet(self) -> return_types.slogdet:
+        """The sign of determinants and the logarithm of their magnitude, as `torch.linalg.slogdet`."""
     def softmax(self, dim: _int, dtype: _dtype | None = None) -> Tensor:
         """Exponentials that add up to one along `dim`."""
     @overload
@@ -1324,6 +1360,8 @@ class Tensor:
     def std_mean(self, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False) -> tuple[Tensor, Tensor]: ...
     @overload
     def std_mean(self, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False) -> tuple[Tensor, Tensor]: ...
+    def stft(self, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, pad_mode: _str = ..., normalized: _bool = False, onesided: _bool | None = None, return_complex: _bool | None = None, align_to_window: _bool | None = None) -> Tensor:
+        """The Fourier transforms of a window that moves along signals: frequencies by windows."""
     def sub(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
         """Subtracts `other`, scaled by `alpha`, from `self`."""
     def sub_(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Self:
@@ -1383,6 +1421,8 @@ class Tensor:
         """A view with two dimensions exchanged."""
     def transpose_(self, dim0: _int, dim1: _int) -> Self:
         """A view with two dimensions exchanged."""
+    def triangular_solve(self, A: Tensor, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False) -> return_types.triangular_solve:
+        """The solution `X` of `A @ X = self` for triangular `A`, and `A`; `torch.linalg.solve_triangular` is the newer form."""
     def tril(self, diagonal: _int = 0) -> Tensor:
         """The lower triangle of matrices, up to `diagonal`; zeros above."""
     def tril_(self, diagonal: _int = 0) -> Self:
@@ -1731,6 +1771,12 @@ def _elu_backward(grad_output: Tensor, input: Tensor, alpha: _Number, scale: _Nu
     """The gradient of `elu`."""
 def _embed(input: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int) -> Tensor:
     """Zeros of shape `size`, in which the elements of `self` are added at the places that `stride` and `storage_offset` name."""
+def _fft_c2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, forward: _bool) -> Tensor:
+    """The Fourier transform of complex numbers along some dimensions, divided by nothing (0), the root of their size (1) or their size (2)."""
+def _fft_c2r(input: Tensor, dim: _int | Sequence[_int], normalization: _int, last_dim_size: _int) -> Tensor:
+    """The inverse transform of frequencies whose conjugates were left away, to real numbers."""
+def _fft_r2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, onesided: _bool) -> Tensor:
+    """The Fourier transform of real numbers; `onesided` leaves away the last dimension's conjugates."""
 def _fused_adam(params: Sequence[Tensor], grads: Sequence[Tensor], exp_avgs: Sequence[Tensor], exp_avg_sqs: Sequence[Tensor], max_exp_avg_sqs: Sequence[Tensor], state_steps: Sequence[Tensor], lr: _float, beta1: _float, beta2: _float, eps: _float, weight_decay: _float, amsgrad: _bool, maximize: _bool, decoupled: _bool) -> None:
     """One step of Adam for each parameter, in place; `decoupled` makes it AdamW."""
 def _fused_sgd(params: Sequence[Tensor], grads: Sequence[Tensor], buffers: Sequence[Tensor], lr: _float, momentum: _float, dampening: _float, weight_decay: _float, nesterov: _bool, maximize: _bool, first: _bool) -> None:
@@ -1751,6 +1797,18 @@ def _index_put(input: Tensor, indices: Sequence[Tensor], dims: Sequence[_int], v
     """`values` written to, or added at, the places that `indices` into the dimensions `dims` name."""
 def _leaky_relu_backward(grad_output: Tensor, input: Tensor, negative_slope: _Number) -> Tensor:
     """The gradient, times `negative_slope` where `self` is negative."""
+def _linalg_det(A: Tensor) -> return_types._linalg_det:
+    """The determinants of matrices, with the factors that they were found from."""
+def _linalg_eig(A: Tensor, compute_v: _bool = True) -> return_types._linalg_eig:
+    """Eigenvalues of matrices, complex; without vectors where `compute_v` is false."""
+def _linalg_eigh(A: Tensor, UPLO: _str = ..., compute_v: _bool = True) -> return_types._linalg_eigh:
+    """Eigenvalues of Hermitian matrices, ascending; without vectors where `compute_v` is false."""
+def _linalg_lstsq(input: Tensor, b: Tensor, rcond: _float | None = None) -> Tensor:
+    """The least squares solution of smallest norm."""
+def _linalg_slogdet(A: Tensor) -> return_types._linalg_slogdet:
+    """Sign and logarithm of determinants."""
+def _linalg_solve_ex(A: Tensor, B: Tensor, left: _bool = True) -> return_types._linalg_solve_ex:
+    """The solution of a system, and for each matrix the place of the first zero pivot."""
 def _linalg_svd(A: Tensor, full_matrices: _bool = False, compute_uv: _bool = True, *, driver: _str | None = None) -> return_types._linalg_svd:
     """The singular value decomposition that all others are made of; without vectors where `compute_uv` is false."""
 def _linear(input: Tensor, weight: Tensor) -> Tensor:
@@ -1777,12 +1835,16 @@ def _pad_borders(input: Tensor, pad: Sequence[_int], mode: _str) -> Tensor:
     """A copy with borders out of the elements inside, mirrored (`reflect`) or the outermost one (`replicate`)."""
 def _pad_borders_back(input: Tensor, like: Tensor, pad: Sequence[_int], mode: _str) -> Tensor:
     """Borders of `self` added to the elements that they came from, in the shape of `like`."""
+def _pivots_to_permutation(pivots: Tensor, size: _int, inverse: _bool = False) -> Tensor:
+    """The permutation that the exchanges of LU factorisation amount to: row `i` of `L @ U` is this row of the matrix."""
 def _pool_gather(input: Tensor, places: Tensor, dims: _int) -> Tensor:
     """The values at `places` of each plane of `dims` dimensions."""
 def _pool_scatter(input: Tensor, places: Tensor, like: Tensor, dims: _int) -> Tensor:
     """Zeros like `like` with the values of `self` added at their places in each plane of `dims` dimensions."""
 def _real_part(input: Tensor) -> Tensor:
     """A copy of the real parts."""
+def _reflect(input: Tensor, tau: Tensor, other: Tensor, left: _bool, adjoint: _bool) -> Tensor:
+    """A product of reflections applied to matrices."""
 def _round_after(input: Tensor, ten: _float) -> Tensor:
     """Each element rounded to a multiple of `1 / ten`."""
 def _round_before(input: Tensor, ten: _float) -> Tensor:

@@ -53,7 +53,8 @@ _SUBMODULES = frozenset(
     "return_types serialization signal special testing types utils version".split()
 )
 _ELSEWHERE = {
-    **dict.fromkeys(["chain_matmul", "einsum", "tensordot"], "functional"),
+    **dict.fromkeys(["chain_matmul", "einsum", "lu", "tensordot"], "functional"),
+    **dict.fromkeys(["pca_lowrank", "svd_lowrank"], "_lowrank"),
     **dict.fromkeys(["finfo", "iinfo"], "_limits"),
     **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
     **dict.fromkeys(["load", "save"], "serialization"),
@@ -102,10 +103,13 @@ if TYPE_CHECKING:
     from rushlight._legacy import set_default_tensor_type as set_default_tensor_type
     from rushlight._limits import finfo as finfo
     from rushlight._limits import iinfo as iinfo
+    from rushlight._lowrank import pca_lowrank as pca_lowrank
+    from rushlight._lowrank import svd_lowrank as svd_lowrank
     from rushlight._printing import get_printoptions as get_printoptions
     from rushlight._printing import set_printoptions as set_printoptions
     from rushlight.functional import chain_matmul as chain_matmul
     from rushlight.functional import einsum as einsum
+    from rushlight.functional import lu as lu
     from rushlight.functional import tensordot as tensordot
     from rushlight.serialization import load as load
     from rushlight.serialization import save as save

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-__all__ = ["chain_matmul", "einsum", "tensordot"]
+__all__ = ["chain_matmul", "einsum", "lu", "tensordot"]
 
 
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
@@ -22,6 +22,16 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     if len(matrices) == 1:
         return matrices[0]
     return _C._functions["linalg"]["multi_dot"](matrices, out=out)
+
+
+def lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:
+    """LU factors in one matrix each and their pivots; `torch.linalg.lu_factor_ex` is the newer form.
+
+    >>> torch.lu(torch.eye(2))[1]
+    tensor([1, 2], dtype=torch.int32)
+    """
+    factors, pivots, infos = _C._functions["linalg"]["lu_factor_ex"](A, pivot=pivot, check_errors=not get_infos)
+    return (factors, pivots, infos) if get_infos else (factors, pivots)
 
 
 def _letter(place: int) -> str:

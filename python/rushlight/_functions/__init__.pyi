@@ -225,6 +225,12 @@ def celu(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
     """Each element, `alpha * (exp(x / alpha) - 1)` where it is negative."""
 def celu_(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
     """Each element, `alpha * (exp(x / alpha) - 1)` where it is negative."""
+def cholesky(input: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The Cholesky factors of positive definite matrices; `torch.linalg.cholesky` is the newer form."""
+def cholesky_inverse(input: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The inverse of `A`, where `self` is the Cholesky factor of `A`."""
+def cholesky_solve(input: Tensor, input2: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The solution `X` of `A @ X = self`, where `input2` is the Cholesky factor of `A`."""
 def channel_shuffle(input: Tensor, groups: _int) -> Tensor:
     """Takes the channels of `(N, C, *)` from each of `groups` groups in turn."""
 def chunk(input: Tensor, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
@@ -298,6 +304,8 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = 1, eps: _float = 1e-08
     """The cosines of the angles between vectors along `dim`; lengths below `eps` count as that."""
 def count_nonzero(input: Tensor, dim: _int | Sequence[_int] | None = None) -> Tensor:
     """How many elements along `dim` (all dimensions by default) are not zero."""
+def cross(input: Tensor, other: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
+    """The cross product along `dim`, by default the first dimension of size three."""
 def cummax(input: Tensor, dim: _int, *, out: tuple[Tensor, ...] | None = None) -> return_types.cummax:
     """The largest element so far along `dim`, and where it stands (the last of equals)."""
 def cummin(input: Tensor, dim: _int, *, out: tuple[Tensor, ...] | None = None) -> return_types.cummin:
@@ -306,6 +314,8 @@ def cumprod(input: Tensor, dim: _int, *, dtype: _dtype | None = None, out: Tenso
     """The running products along `dim`; integers and bool multiply in int64."""
 def cumsum(input: Tensor, dim: _int, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """The running sums along `dim`; integers and bool add up in int64."""
+def det(input: Tensor) -> Tensor:
+    """The determinants of matrices, as `torch.linalg.det`."""
 @overload
 def cumulative_trapezoid(y: Tensor, x: Tensor, *, dim: _int = -1) -> Tensor:
     """The running integrals of samples `y` at places `x`, by the trapezoidal rule."""
@@ -440,6 +450,9 @@ def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """What is behind the point of each element, with its sign."""
 def frac_(input: Tensor) -> Tensor:
     """What is behind the point of each element, with its sign."""
+def frobenius_norm(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The norm of the elements along `dim`."""
+def full(size: _int | Sequence[_int], fill_value: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
 def full(size: Sequence[_int], fill_value: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """A tensor of a size, filled with a value whose type decides the dtype."""
 def full_like(input: Tensor, fill_value: _Number, *, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
@@ -450,6 +463,8 @@ def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The greatest common divisor."""
 def ge(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Whether `self` is at least `other`."""
+def geqrf(input: Tensor, *, out: tuple[Tensor, ...] | None = None) -> return_types.geqrf:
+    """The reflections behind `torch.linalg.qr`: `R` in the upper triangle, the reflections' vectors below, their factors in `tau`."""
 def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The products of each pair of two vectors' elements."""
 def greater(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -498,6 +513,8 @@ def index_select(input: Tensor, dim: _int, index: Tensor, *, out: Tensor | None 
     """The slices of `dim` that a vector of indices names, in its order."""
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Sums of products over the last dimension of both; with a number the product."""
+def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The inverses of matrices, as `torch.linalg.inv`."""
 def isclose(input: Tensor, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> Tensor:
     """Whether elements are equal up to a tolerance."""
 def isfinite(input: Tensor) -> Tensor:
@@ -512,6 +529,10 @@ def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether each element is positive infinity."""
 def isreal(input: Tensor) -> Tensor:
     """Whether each element has no imaginary part."""
+def istft(input: Tensor, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, normalized: _bool = False, onesided: _bool | None = None, length: _int | None = None, return_complex: _bool = False) -> Tensor:
+    """The inverse of `torch.stft`: windows are added where they overlap, and divided by the squares of the window that met there."""
+def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The Kronecker product: every element of `self` times the whole of `other`."""
 def kthvalue(input: Tensor, k: _int, dim: _int = -1, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> return_types.kthvalue:
     """The `k`-th smallest element along `dim`, counted from one, and where it stands."""
 def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -556,6 +577,8 @@ def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Te
     """The logarithm to base 2 of the sum of powers of 2, without overflow."""
 def logcumsumexp(input: Tensor, dim: _int, *, out: Tensor | None = None) -> Tensor:
     """The logarithms of the running sums of exponentials along `dim`."""
+def logdet(input: Tensor) -> Tensor:
+    """The logarithm of determinants; NaN where one is negative."""
 def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether both elements are true."""
 def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -574,6 +597,10 @@ def logsumexp(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False,
     """The logarithm of the sum of exponentials along one or several dimensions, taken so that nothing overflows."""
 def lt(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Whether `self` is less than `other`."""
+def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The solution `X` of `A @ X = self` from the LU factors of `A`; `torch.linalg.lu_solve` is the newer form."""
+def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: _bool = True, unpack_pivots: _bool = True, *, out: tuple[Tensor, ...] | None = None) -> return_types.lu_unpack:
+    """The three factors that `torch.linalg.lu_factor` packed together."""
 @overload
 def masked_fill(input: Tensor, mask: Tensor, value: Tensor) -> Tensor:
     """A copy with the number of a 0-d tensor where `mask`, which broadcasts, is true."""
@@ -585,6 +612,10 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
     """The elements where `mask` is true, in row-major order; both broadcast."""
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product `self @ other` of vectors, matrices or batches of matrices."""
+def matrix_exp(input: Tensor) -> Tensor:
+    """The exponentials of matrices, `sum(A ** k / k!)`."""
+def matrix_power(input: Tensor, n: _int, *, out: Tensor | None = None) -> Tensor:
+    """Matrices multiplied by themselves, as `torch.linalg.matrix_power`."""
 @overload
 def max(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The larger of two elements, as `maximum`."""
@@ -707,6 +738,8 @@ def normal(mean: _float, std: Tensor, *, generator: Generator | None = None, out
 def normal(mean: _float, std: _float, size: Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
 def not_equal(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Whether elements differ."""
+def nuclear_norm(input: Tensor, dim: _int | Sequence[_int] = ..., keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The sum of singular values of matrices."""
 @overload
 def ones(size: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """A tensor of a size, filled with 1."""
@@ -714,6 +747,10 @@ def ones(size: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout |
 def ones(*size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
 def ones_like(input: Tensor, *, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """A tensor of another's size and dtype, filled with 1."""
+def orgqr(input: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The first columns of the product of reflections, in the format of `torch.geqrf`."""
+def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: _bool = True, transpose: _bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The product of reflections (`self` and their factors `input2`) times `input3`, or `input3` times it where `left` is false."""
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The products of each pair of two vectors' elements."""
 def pairwise_distance(x1: Tensor, x2: Tensor, p: _float = 2.0, eps: _float = 1e-06, keepdim: _bool = False) -> Tensor:
@@ -724,6 +761,8 @@ def permute(input: Tensor, dims: Sequence[_int]) -> Tensor:
     """A view with the dimensions in the order of `dims`."""
 def permute_copy(input: Tensor, dims: Sequence[_int], *, out: Tensor | None = None) -> Tensor:
     """The view of the same name, copied into memory of its own."""
+def pinverse(input: Tensor, rcond: _float = 1e-15) -> Tensor:
+    """The pseudo-inverses of matrices; singular values up to `rcond` times the largest count as zero."""
 def pixel_shuffle(input: Tensor, upscale_factor: _int) -> Tensor:
     """Spreads groups of channels over space: `(*, C * r * r, H, W)` becomes `(*, C, H * r, W * r)`."""
 def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor:
@@ -746,6 +785,8 @@ def prod(input: Tensor, *, dtype: _dtype | None = None) -> Tensor:
 def prod(input: Tensor, dim: _int, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
     """A copy with the elements of `source` written to, or added at, indices into the row-major order."""
+def qr(input: Tensor, some: _bool = True, *, out: tuple[Tensor, ...] | None = None) -> return_types.qr:
+    """Matrices as `Q @ R`; `torch.linalg.qr` is the newer form."""
 @overload
 def quantile(input: Tensor, q: Tensor, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = ..., out: Tensor | None = None) -> Tensor:
     """The quantiles along `dim` (of all elements by default) at each fraction of `q`, along a new first dimension."""
@@ -893,6 +934,8 @@ def sinh_(input: Tensor) -> Tensor:
     """The hyperbolic sine of each element."""
 def slice_scatter(input: Tensor, src: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1, *, out: Tensor | None = None) -> Tensor:
     """A copy with `src` in place of the slice `start:end:step` of `dim`."""
+def slogdet(input: Tensor, *, out: tuple[Tensor, ...] | None = None) -> return_types.slogdet:
+    """The sign of determinants and the logarithm of their magnitude, as `torch.linalg.slogdet`."""
 def softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
     """Exponentials that add up to one along `dim`."""
 @overload
@@ -951,6 +994,8 @@ def std_mean(input: Tensor, unbiased: _bool = True) -> tuple[Tensor, Tensor]:
 def std_mean(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False) -> tuple[Tensor, Tensor]: ...
 @overload
 def std_mean(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False) -> tuple[Tensor, Tensor]: ...
+def stft(input: Tensor, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, pad_mode: _str = ..., normalized: _bool = False, onesided: _bool | None = None, return_complex: _bool | None = None, align_to_window: _bool | None = None) -> Tensor:
+    """The Fourier transforms of a window that moves along signals: frequencies by windows."""
 def sub(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """Subtracts `other`, scaled by `alpha`, from `self`."""
 def subtract(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
@@ -1009,6 +1054,8 @@ def transpose(input: Tensor, dim0: _int, dim1: _int) -> Tensor:
     """A view with two dimensions exchanged."""
 def transpose_copy(input: Tensor, dim0: _int, dim1: _int, *, out: Tensor | None = None) -> Tensor:
     """The view of the same name, copied into memory of its own."""
+def triangular_solve(input: Tensor, A: Tensor, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> return_types.triangular_solve:
+    """The solution `X` of `A @ X = self` for triangular `A`, and `A`; `torch.linalg.solve_triangular` is the newer form."""
 @overload
 def trapezoid(y: Tensor, x: Tensor, *, dim: _int = -1) -> Tensor:
     """The integral of samples `y` at places `x`, by the trapezoidal rule."""
@@ -1051,6 +1098,8 @@ def unsqueeze(input: Tensor, dim: _int) -> Tensor:
     """A view with a new dimension of size one at `dim`."""
 def unsqueeze_copy(input: Tensor, dim: _int, *, out: Tensor | None = None) -> Tensor:
     """The view of the same name, copied into memory of its own."""
+def vander(x: Tensor, N: _int | None = None, increasing: _bool = False) -> Tensor:
+    """Rows of powers of each element, falling unless `increasing`."""
 @overload
 def var(input: Tensor, unbiased: _bool = True) -> Tensor:
     """The variance of all elements."""
@@ -1097,4 +1146,5 @@ def zeros(*size: _int, dtype: _dtype | None = None, layout: _layout | None = Non
 def zeros_like(input: Tensor, *, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """A tensor of another's size and dtype, filled with 0."""
 
+__all__ = ["abs", "abs_", "absolute", "absolute_", "acos", "acos_", "acosh", "acosh_", "adaptive_avg_pool1d", "add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "adjoint", "alias_copy", "all", "allclose", "amax", "amin", "aminmax", "angle", "any", "arange", "arccos", "arccos_", "arccosh", "arccosh_", "arcsin", "arcsin_", "arcsinh", "arcsinh_", "arctan", "arctan2", "arctan_", "arctanh", "arctanh_", "argmax", "argmin", "argsort", "argwhere", "as_strided", "as_strided_copy", "as_strided_scatter", "asin", "asin_", "asinh", "asinh_", "atan", "atan2", "atan_", "atanh", "atanh_", "atleast_1d", "atleast_2d", "atleast_3d", "avg_pool1d", "baddbmm", "bernoulli", "bilinear", "bincount", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_not_", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "block_diag", "bmm", "broadcast_tensors", "broadcast_to", "bucketize", "cartesian_prod", "cat", "ceil", "ceil_", "celu", "celu_", "cholesky", "cholesky_inverse", "cholesky_solve", "chunk", "clamp", "clamp_max", "clamp_min", "clip", "clone", "column_stack", "combinations", "complex", "concat", "concatenate", "conj", "conj_physical", "conj_physical_", "constant_pad_nd", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copysign", "cos", "cos_", "cosh", "cosh_", "count_nonzero", "cross", "cummax", "cummin", "cumprod", "cumsum", "det", "diag", "diag_embed", "diagflat", "diagonal", "diagonal_copy", "diagonal_scatter", "diff", "digamma", "digamma_", "dist", "div", "divide", "dot", "dropout", "dsplit", "dstack", "embedding", "embedding_dense_backward", "embedding_renorm_", "empty", "empty_like", "empty_strided", "eq", "equal", "erf", "erf_", "erfc", "erfc_", "erfinv", "erfinv_", "exp", "exp2", "exp2_", "exp_", "expand_copy", "expm1", "expm1_", "eye", "fill", "fill_", "fix", "fix_", "flatten", "flip", "fliplr", "flipud", "float_power", "floor", "floor_", "floor_divide", "fmax", "fmin", "fmod", "frac", "frac_", "frobenius_norm", "full", "full_like", "gather", "gcd", "ge", "geqrf", "ger", "greater", "greater_equal", "gt", "hardshrink", "heaviside", "histc", "hsplit", "hstack", "hypot", "imag", "index_add", "index_copy", "index_fill", "index_put", "index_put_", "index_reduce", "index_select", "inner", "inverse", "isclose", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "isreal", "istft", "kron", "kthvalue", "lcm", "le", "lerp", "less", "less_equal", "lgamma", "lgamma_", "linspace", "log", "log10", "log10_", "log1p", "log1p_", "log2", "log2_", "log_", "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp", "logdet", "logical_and", "logical_not", "logical_not_", "logical_or", "logical_xor", "logit", "logspace", "logsumexp", "lt", "lu_solve", "lu_unpack", "masked_fill", "masked_scatter", "masked_select", "matmul", "matrix_exp", "matrix_power", "max", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d", "max_pool3d_with_indices", "maximum", "mean", "median", "meshgrid", "min", "minimum", "mm", "mode", "moveaxis", "movedim", "msort", "mul", "multinomial", "multiply", "mv", "nan_to_num", "nanmean", "nanmedian", "nanquantile", "nansum", "narrow", "narrow_copy", "ne", "neg", "neg_", "negative", "negative_", "nonzero", "nonzero_static", "norm", "normal", "not_equal", "nuclear_norm", "ones", "ones_like", "orgqr", "ormqr", "outer", "permute", "permute_copy", "pinverse", "polar", "polygamma", "positive", "pow", "prod", "put", "qr", "quantile", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm", "ravel", "real", "reciprocal", "reciprocal_", "relu", "relu_", "remainder", "renorm", "repeat_interleave", "reshape", "resize_as_", "resolve_conj", "resolve_neg", "roll", "rot90", "round", "round_", "row_stack", "rsqrt", "rsqrt_", "rsub", "scalar_tensor", "scatter", "scatter_add", "scatter_reduce", "searchsorted", "select", "select_copy", "select_scatter", "selu", "selu_", "sgn", "sgn_", "sigmoid", "sigmoid_", "sigmoid_backward", "sign", "sign_", "signbit", "sin", "sin_", "sinc", "sinc_", "sinh", "sinh_", "slice_scatter", "slogdet", "softmax", "sort", "split", "split_copy", "split_with_sizes", "split_with_sizes_copy", "sqrt", "sqrt_", "square", "square_", "squeeze", "squeeze_", "squeeze_copy", "stack", "std", "std_mean", "stft", "sub", "subtract", "sum", "svd", "swapaxes", "swapdims", "t", "t_", "t_copy", "take", "take_along_dim", "tan", "tan_", "tanh", "tanh_", "tanh_backward", "tensor_split", "threshold", "threshold_", "threshold_backward", "tile", "topk", "trace", "transpose", "transpose_copy", "triangular_solve", "tril", "tril_indices", "triu", "triu_indices", "true_divide", "trunc", "trunc_", "unbind", "unbind_copy", "unflatten", "unfold_copy", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze", "unsqueeze_copy", "vander", "var", "var_mean", "vdot", "view_as_complex", "view_as_real", "view_copy", "vsplit", "vstack", "where", "xlogy", "zero_", "zeros", "zeros_like"]
 __all__ = ["abs", "abs_", "absolute", "absolute_", "acos", "acos_", "acosh", "acosh_", "adaptive_avg_pool1d", "add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "adjoint", "alias_copy", "all", "allclose", "amax", "amin", "aminmax", "angle", "any", "arange", "arccos", "arccos_", "arccosh", "arccosh_", "arcsin", "arcsin_", "arcsinh", "arcsinh_", "arctan", "arctan2", "arctan_", "arctanh", "arctanh_", "argmax", "argmin", "argsort", "argwhere", "as_strided", "as_strided_copy", "as_strided_scatter", "asin", "asin_", "asinh", "asinh_", "atan", "atan2", "atan_", "atanh", "atanh_", "atleast_1d", "atleast_2d", "atleast_3d", "avg_pool1d", "baddbmm", "bernoulli", "bilinear", "bincount", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_not_", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "block_diag", "bmm", "broadcast_tensors", "broadcast_to", "bucketize", "cartesian_prod", "cat", "cdist", "ceil", "ceil_", "celu", "celu_", "channel_shuffle", "chunk", "clamp", "clamp_max", "clamp_min", "clip", "clone", "column_stack", "combinations", "complex", "concat", "concatenate", "conj", "conj_physical", "conj_physical_", "constant_pad_nd", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copysign", "cos", "cos_", "cosh", "cosh_", "cosine_similarity", "count_nonzero", "cummax", "cummin", "cumprod", "cumsum", "cumulative_trapezoid", "deg2rad", "deg2rad_", "diag", "diag_embed", "diagflat", "diagonal", "diagonal_copy", "diagonal_scatter", "diff", "digamma", "digamma_", "dist", "div", "divide", "dot", "dropout", "dsplit", "dstack", "embedding", "embedding_dense_backward", "embedding_renorm_", "empty", "empty_like", "empty_strided", "eq", "equal", "erf", "erf_", "erfc", "erfc_", "erfinv", "erfinv_", "exp", "exp2", "exp2_", "exp_", "expand_copy", "expm1", "expm1_", "eye", "fill", "fill_", "fix", "fix_", "flatten", "flip", "fliplr", "flipud", "float_power", "floor", "floor_", "floor_divide", "fmax", "fmin", "fmod", "frac", "frac_", "full", "full_like", "gather", "gcd", "ge", "ger", "greater", "greater_equal", "gt", "hardshrink", "heaviside", "histc", "hsplit", "hstack", "hypot", "i0", "i0_", "imag", "index_add", "index_copy", "index_fill", "index_put", "index_put_", "index_reduce", "index_select", "inner", "isclose", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "isreal", "kthvalue", "lcm", "ldexp", "le", "lerp", "less", "less_equal", "lgamma", "lgamma_", "linspace", "log", "log10", "log10_", "log1p", "log1p_", "log2", "log2_", "log_", "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp", "logical_and", "logical_not", "logical_not_", "logical_or", "logical_xor", "logit", "logspace", "logsumexp", "lt", "masked_fill", "masked_scatter", "masked_select", "matmul", "max", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d", "max_pool3d_with_indices", "maximum", "mean", "median", "meshgrid", "min", "minimum", "mm", "mode", "moveaxis", "movedim", "msort", "mul", "multinomial", "multiply", "mv", "mvlgamma", "nan_to_num", "nanmean", "nanmedian", "nanquantile", "nansum", "narrow", "narrow_copy", "native_layer_norm", "ne", "neg", "neg_", "negative", "negative_", "nextafter", "nonzero", "nonzero_static", "norm", "normal", "not_equal", "ones", "ones_like", "outer", "pairwise_distance", "pdist", "permute", "permute_copy", "pixel_shuffle", "pixel_unshuffle", "polar", "polygamma", "positive", "pow", "prod", "put", "quantile", "rad2deg", "rad2deg_", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm", "ravel", "real", "reciprocal", "reciprocal_", "relu", "relu_", "remainder", "renorm", "repeat_interleave", "reshape", "resize_as_", "resolve_conj", "resolve_neg", "rms_norm", "roll", "rot90", "round", "round_", "row_stack", "rsqrt", "rsqrt_", "rsub", "scalar_tensor", "scatter", "scatter_add", "scatter_reduce", "searchsorted", "select", "select_copy", "select_scatter", "selu", "selu_", "sgn", "sgn_", "sigmoid", "sigmoid_", "sigmoid_backward", "sign", "sign_", "signbit", "sin", "sin_", "sinc", "sinc_", "sinh", "sinh_", "slice_scatter", "softmax", "sort", "split", "split_copy", "split_with_sizes", "split_with_sizes_copy", "sqrt", "sqrt_", "square", "square_", "squeeze", "squeeze_", "squeeze_copy", "stack", "std", "std_mean", "sub", "subtract", "sum", "svd", "swapaxes", "swapdims", "t", "t_", "t_copy", "take", "take_along_dim", "tan", "tan_", "tanh", "tanh_", "tanh_backward", "tensor_split", "threshold", "threshold_", "threshold_backward", "tile", "topk", "trace", "transpose", "transpose_copy", "trapezoid", "trapz", "tril", "tril_indices", "triu", "triu_indices", "true_divide", "trunc", "trunc_", "unbind", "unbind_copy", "unflatten", "unfold_copy", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze", "unsqueeze_copy", "var", "var_mean", "vdot", "view_as_complex", "view_as_real", "view_copy", "vsplit", "vstack", "where", "xlogy", "zero_", "zeros", "zeros_like"]

@@ -15,15 +15,107 @@ from rushlight._C import (
     _Number,
 )
 
+def cholesky(input: Tensor, *, upper: _bool = False, out: Tensor | None = None) -> Tensor:
+    """The Cholesky factors `L` of positive definite matrices `L @ L.mH`; `upper=True` gives `L.mH`."""
+def cholesky_ex(input: Tensor, *, upper: _bool = False, check_errors: _bool = False, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_cholesky_ex:
+    """The Cholesky factors `L` of matrices `L @ L.mH`, and for each the order of the first minor that is not positive."""
+@overload
+def cond(input: Tensor, p: _Number | None = None, *, out: Tensor | None = None) -> Tensor:
+    """The condition number of matrices: their norm times that of their inverse, by default of the largest singular value."""
+@overload
+def cond(input: Tensor, p: _str, *, out: Tensor | None = None) -> Tensor: ...
+def cross(input: Tensor, other: Tensor, *, dim: _int = -1, out: Tensor | None = None) -> Tensor:
+    """The cross product of vectors of three along `dim`."""
+def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The determinants of matrices."""
+def diagonal(A: Tensor, *, offset: _int = 0, dim1: _int = -2, dim2: _int = -1) -> Tensor:
+    """A view of the diagonals of matrices, as the last dimension."""
+def eig(A: Tensor, *, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_eig:
+    """Eigenvalues of matrices and their eigenvectors of length one as columns, always complex."""
+def eigh(A: Tensor, UPLO: _str = ..., *, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_eigh:
+    """Eigenvalues of symmetric or Hermitian matrices, ascending, and their orthonormal eigenvectors as columns."""
+def eigvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Eigenvalues of matrices, always complex, in no particular order."""
+def eigvalsh(A: Tensor, UPLO: _str = ..., *, out: Tensor | None = None) -> Tensor:
+    """Eigenvalues of symmetric or Hermitian matrices, ascending."""
+def householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The first columns of the product of reflections, in the format of `torch.geqrf`."""
+def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The inverses of matrices."""
+def inv_ex(A: Tensor, *, check_errors: _bool = False, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_inv_ex:
+    """The inverses of matrices, and for each the place of the first zero pivot."""
+def ldl_factor(input: Tensor, *, hermitian: _bool = False, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_ldl_factor:
+    """Symmetric (or Hermitian) matrices as `L @ D @ L.mT`, for `torch.linalg.ldl_solve`."""
+def ldl_factor_ex(input: Tensor, *, hermitian: _bool = False, check_errors: _bool = False, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_ldl_factor_ex:
+    """Symmetric (or Hermitian) matrices as `L @ D @ L.mT`, both in one matrix, with LAPACK's pivots."""
+def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: _bool = False, out: Tensor | None = None) -> Tensor:
+    """The solution `X` of `A @ X = B` from what `torch.linalg.ldl_factor` made of `A`."""
+def lstsq(input: Tensor, b: Tensor, rcond: _float | None = None, *, driver: _str | None = None, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_lstsq:
+    """Least squares: the `X` that makes the columns of `self @ X - b` short, and the shortest such."""
+def lu(A: Tensor, *, pivot: _bool = True, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_lu:
+    """Matrices as `P @ L @ U`: a permutation, a lower triangle with ones on its diagonal, an upper one."""
+def lu_factor(A: Tensor, *, pivot: _bool = True, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_lu_factor:
+    """LU factors in one matrix each, and the row that was exchanged in each step, for `torch.linalg.lu_solve`."""
+def lu_factor_ex(A: Tensor, *, pivot: _bool = True, check_errors: _bool = False, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_lu_factor_ex:
+    """LU factors in one matrix each, the row that was exchanged in each step, and the place of the first zero pivot."""
+def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: _bool = True, adjoint: _bool = False, out: Tensor | None = None) -> Tensor:
+    """The solution of a system from its LU factors: of `A @ X = B`, of `X @ A = B` where `left` is false, with `A.mH` where `adjoint` is true."""
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product `self @ other` of vectors, matrices or batches of matrices."""
+def matrix_exp(input: Tensor) -> Tensor:
+    """The exponentials of matrices, `sum(A ** k / k!)`."""
+@overload
+def matrix_norm(input: Tensor, ord: _Number, dim: _int | Sequence[_int] = ..., keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
+    """The norms of the matrices that two dimensions make."""
+@overload
+def matrix_norm(input: Tensor, ord: _str = ..., dim: _int | Sequence[_int] = ..., keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
+def matrix_power(input: Tensor, n: _int, *, out: Tensor | None = None) -> Tensor:
+    """Matrices multiplied by themselves; a negative `n` takes their inverses."""
+@overload
+def matrix_rank(input: Tensor, *, atol: Tensor | _Number | None = None, rtol: Tensor | _Number | None = None, hermitian: _bool = False, out: Tensor | None = None) -> Tensor:
+    """How many singular values are larger than `max(atol, rtol * the largest)`."""
+@overload
+def matrix_rank(input: Tensor, tol: Tensor | _Number, hermitian: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
+@overload
+def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """The product of a chain of matrices, in the order that takes the fewest multiplications."""
+@overload
+def multi_dot(*tensors: Tensor, out: Tensor | None = None) -> Tensor: ...
+@overload
+def norm(input: Tensor, ord: _Number | None = None, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
+    """The norm of vectors where `dim` names one dimension, of matrices where it names two, of all elements by default."""
+@overload
+def norm(input: Tensor, ord: _str, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
+@overload
+def pinv(input: Tensor, *, atol: Tensor | _Number | None = None, rtol: Tensor | _Number | None = None, hermitian: _bool = False, out: Tensor | None = None) -> Tensor:
+    """The pseudo-inverses of matrices; singular values up to `max(atol, rtol * the largest)` count as zero."""
+@overload
+def pinv(input: Tensor, rcond: Tensor | _Number, hermitian: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
+def qr(A: Tensor, mode: _str = ..., *, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_qr:
+    """Matrices as `Q @ R`: orthonormal columns and an upper triangle."""
+def slogdet(A: Tensor, *, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_slogdet:
+    """The sign of the determinants of matrices, and the logarithm of their magnitude."""
+def solve(A: Tensor, B: Tensor, *, left: _bool = True, out: Tensor | None = None) -> Tensor:
+    """The solution `X` of `A @ X = B` for square matrices, or of `X @ A = B` where `left` is false."""
+def solve_ex(A: Tensor, B: Tensor, *, left: _bool = True, check_errors: _bool = False, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_solve_ex:
+    """As `torch.linalg.solve`, with the place of the first zero pivot of each matrix instead of an exception."""
+def solve_triangular(input: Tensor, B: Tensor, *, upper: _bool, left: _bool = True, unitriangular: _bool = False, out: Tensor | None = None) -> Tensor:
+    """The solution `X` of `self @ X = B` for triangular matrices, or of `X @ self = B` where `left` is false."""
 def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """The product of a chain of matrices, in the order that takes the fewest multiplications."""
 def svd(A: Tensor, full_matrices: _bool = True, *, driver: _str | None = None, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_svd:
     """The singular value decomposition `A = U @ diag(S) @ Vh`, with `S` descending."""
 def svdvals(A: Tensor, *, driver: _str | None = None, out: Tensor | None = None) -> Tensor:
     """The singular values of matrices, descending."""
+def tensorinv(input: Tensor, ind: _int = 2, *, out: Tensor | None = None) -> Tensor:
+    """The inverse of the linear map that `torch.tensordot(self, x, dims=ind)` is."""
+def tensorsolve(input: Tensor, other: Tensor, dims: _int | Sequence[_int] | None = None, *, out: Tensor | None = None) -> Tensor:
+    """The solution `X` of `torch.tensordot(self, X, X.ndim) == other`."""
+def vander(x: Tensor, *, N: _int | None = None) -> Tensor:
+    """Rows of the powers 0 to `N - 1` of each element."""
+def vecdot(x: Tensor, y: Tensor, *, dim: _int = -1, out: Tensor | None = None) -> Tensor:
+    """Sums of products along `dim`, the elements of `x` conjugated."""
 def vector_norm(input: Tensor, ord: _Number = 2, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """The norm of the vectors along `dim` (of all elements by default)."""
 
-__all__ = ["matmul", "multi_dot", "svd", "svdvals", "vector_norm"]
+__all__ = ["cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "householder_product", "inv", "inv_ex", "ldl_factor", "ldl_factor_ex", "ldl_solve", "lstsq", "lu", "lu_factor", "lu_factor_ex", "lu_solve", "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm"]

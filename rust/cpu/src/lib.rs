@@ -7,6 +7,7 @@ pub mod cast;
 pub mod conv;
 pub mod copy;
 pub mod embedding;
+pub mod fft;
 pub mod fill;
 pub mod folds;
 pub mod gather;

@@ -11,6 +11,7 @@ pub mod copy;
 pub mod create;
 pub mod derive;
 pub mod expr;
+pub mod fft;
 pub mod fused;
 pub mod generator;
 pub mod host;

@@ -77,7 +77,7 @@ fn lu_one<T: Field>(mut a: MatMut<T>, pivots: &mut [i32]) -> i32 {
                 continue;
             }
             for i in k + 1..m {
-                a[(i, k)] = a[(i, k)] / head;
+                a[(i, k)] /= head;
             }
             for j in k + 1..end {
                 let factor = a[(k, j)];
@@ -141,7 +141,7 @@ fn reflection<T: Field>(mut column: faer::ColMut<T>) -> (T, T) {
     let tau = T::of((beta - alpha.re()) / beta, -alpha.im() / beta);
     let scale = alpha - T::real(beta);
     for i in 1..column.nrows() {
-        column[i] = column[i] / scale;
+        column[i] /= scale;
     }
     (T::real(beta), tau)
 }

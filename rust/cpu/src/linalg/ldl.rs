@@ -145,7 +145,7 @@ impl<T: Field> Factor<'_, T> {
             }
         }
         for i in k + 1..n {
-            self.a[(i, k)] = self.a[(i, k)] / head;
+            self.a[(i, k)] /= head;
         }
     }
 
@@ -236,7 +236,7 @@ fn solve_one<T: Field>(a: MatRef<T>, pivots: &[i32], mut b: MatMut<T>, hermitian
                 }
             }
             if block == 1 {
-                x[k] = x[k] / a[(k, k)];
+                x[k] /= a[(k, k)];
             } else {
                 (x[k], x[k + 1]) = Block::of(a, k, hermitian).solve(x[k], x[k + 1]);
             }

@@ -8,7 +8,7 @@ mod factor;
 mod ldl;
 mod spectral;
 
-use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign};
+use std::ops::{Add, AddAssign, Div, DivAssign, Mul, Neg, Sub, SubAssign};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faer::dyn_stack::{MemBuffer, MemStack, StackReq};
@@ -32,6 +32,7 @@ pub trait Field:
     + Neg<Output = Self>
     + AddAssign
     + SubAssign
+    + DivAssign
 {
     fn of(re: Self::Real, im: Self::Real) -> Self;
     fn re(self) -> Self::Real;

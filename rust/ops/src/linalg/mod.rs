@@ -1,15 +1,26 @@
-//! Products of matrices and vectors.
+//! Products of matrices and vectors; factorisations, and what is solved with them (`dense` has what those share).
 //!
 //! `product` is the one way to the kernel: operands are layouts `(.., m, k)`, `(.., k, n)` and `(.., m, n)`, so that transposed
 //! and broadcast operands cost no copy.
 
 pub mod added;
+pub mod cholesky;
 pub mod contract;
 pub mod dense;
+pub mod determinant;
+pub mod eigen;
 pub mod einsum;
 pub mod invariance;
+pub mod ldl;
+pub mod lu;
 pub mod matrix;
+pub mod norms;
+pub mod powers;
+pub mod qr;
+pub mod rank;
+pub mod solve;
 pub mod svd;
+pub mod vectors;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::storage::Pin;

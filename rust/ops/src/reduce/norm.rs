@@ -71,13 +71,14 @@ pub static NORM_NAMED: Row = Row {
     name: "norm.named",
     variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, str p, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-    doc: "The Frobenius norm, `p='fro'`.
+    doc: "The Frobenius norm, `p='fro'`, or the sum of singular values, `p='nuc'`.
 
     >>> torch.norm(torch.tensor([[3., 4.]]), 'fro')
     tensor(5.)",
     dtypes: DTypes::INEXACT,
     run: Run::Defer(|args| match args.str(1)? {
         "fro" => deferred(args, Scalar::Int(2)),
+        "nuc" => nuclear(args),
         other => Err(Error::runtime(format!("linalg.matrix_norm: Order {other} not supported."))),
     }),
     derivative: Derivative::Composed,
@@ -172,6 +173,14 @@ pub static RENORM: Row = Row {
 fn deferred<'a>(mut args: Args<'a>, p: Scalar) -> Result<Args<'a>> {
     args.row = &VECTOR_NORM;
     args.values[1] = Value::Scalar(p);
+    Ok(args)
+}
+
+fn nuclear(mut args: Args) -> Result<Args> {
+    args.row = &crate::linalg::norms::MATRIX_NORM_NAMED;
+    if !args.has(2) {
+        args.values[2] = Value::Ints(crate::value::Ints::from_slice(&[-2, -1]));
+    }
     Ok(args)
 }
 

@@ -1,0 +1,254 @@
+//! Discrete Fourier transforms along one dimension, by rustfft.
+//!
+//! Every line is transformed by itself, so the bits do not depend on the number of threads. Plans, which hold tables of
+//! sines, are kept for the lengths that came last.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use num_complex::Complex;
+use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
+use rushlight_core::fork::{ForkMutex, Rank};
+use rushlight_core::{Class, Error, Result};
+use rustfft::{Fft, FftNum, FftPlanner};
+
+/// Plans of one precision, by length and direction.
+pub struct Plans<T: FftNum> {
+    complex: BTreeMap<(usize, bool), Arc<dyn Fft<T>>>,
+    forward: BTreeMap<usize, Arc<dyn RealToComplex<T>>>,
+    inverse: BTreeMap<usize, Arc<dyn ComplexToReal<T>>>,
+}
+
+impl<T: FftNum> Plans<T> {
+    const fn new() -> Self {
+        Plans { complex: BTreeMap::new(), forward: BTreeMap::new(), inverse: BTreeMap::new() }
+    }
+}
+
+/// More plans than this are forgotten together.
+const KEPT: usize = 64;
+
+/// A precision that transforms are computed in.
+pub trait Real: FftNum + Default {
+    fn plans() -> &'static ForkMutex<Plans<Self>>;
+    fn number(value: f64) -> Self;
+}
+
+macro_rules! real {
+    ($($real:ty, $name:literal;)*) => {$(
+        impl Real for $real {
+            fn plans() -> &'static ForkMutex<Plans<Self>> {
+                static PLANS: ForkMutex<Plans<$real>> = ForkMutex::new(Rank::Tables, $name, Plans::new());
+                &PLANS
+            }
+            fn number(value: f64) -> Self {
+                value as $real
+            }
+        }
+    )*};
+}
+
+real! {
+    f32, "plans of Fourier transforms, single precision";
+    f64, "plans of Fourier transforms, double precision";
+}
+
+/// The plan at `key`, made where it is missing.
+fn kept<K: Ord, P: Clone>(plans: &mut BTreeMap<K, P>, key: K, make: impl FnOnce() -> P) -> P {
+    if plans.len() >= KEPT && !plans.contains_key(&key) {
+        plans.clear();
+    }
+    plans.entry(key).or_insert_with(make).clone()
+}
+
+/// Where the lines of a dimension lie: `outer` blocks of `n` times `inner` elements.
+#[derive(Clone, Copy)]
+pub struct Lines {
+    pub outer: usize,
+    pub n: usize,
+    pub inner: usize,
+}
+
+impl Lines {
+    fn count(self) -> usize {
+        self.outer * self.inner
+    }
+
+    /// The first element of a line where its dimension is `n` long; the others follow `inner` apart.
+    fn first(self, line: usize, n: usize) -> usize {
+        line / self.inner * n * self.inner + line % self.inner
+    }
+}
+
+/// An address that threads share.
+#[derive(Clone, Copy)]
+struct At<T>(*mut T);
+// SAFETY: lines do not overlap, and each is one thread's.
+unsafe impl<T> Send for At<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for At<T> {}
+
+impl<T: Copy> At<T> {
+    /// # Safety
+    /// The place lies within the memory.
+    unsafe fn read(self, place: usize) -> T {
+        // SAFETY: by the caller's word; foreign memory may be unaligned.
+        unsafe { self.0.add(place).read_unaligned() }
+    }
+
+    /// # Safety
+    /// The place lies within the memory.
+    unsafe fn write(self, place: usize, value: T) {
+        // SAFETY: by the caller's word.
+        unsafe { self.0.add(place).write(value) }
+    }
+}
+
+#[cold]
+fn out_of_memory() -> Error {
+    Error::new(Class::Memory, "not enough memory for the working space of a Fourier transform")
+}
+
+fn zeros<T: Copy + Default>(length: usize) -> Result<Vec<T>> {
+    let mut list = Vec::new();
+    list.try_reserve_exact(length).map_err(|_| out_of_memory())?;
+    list.resize(length, T::default());
+    Ok(list)
+}
+
+/// Elements worth a task of their own.
+const TASK: usize = 1 << 12;
+
+/// Calls `work` with stretches of lines, in parallel; memory is all that can fail.
+fn each(lines: Lines, work: impl Fn(std::ops::Range<usize>) -> Result<()> + Sync) -> Result<()> {
+    let failed = std::sync::atomic::AtomicBool::new(false);
+    rushlight_par::parallel_for(lines.count(), TASK.div_ceil(lines.n.max(1)), |stretch| {
+        if work(stretch).is_err() {
+            failed.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+    });
+    if failed.into_inner() { Err(out_of_memory()) } else { Ok(()) }
+}
+
+/// Transforms complex lines in place, times `scale`.
+///
+/// # Safety
+/// The memory holds all lines, and nobody else touches it.
+pub unsafe fn complex<T: Real>(lines: Lines, data: *mut Complex<T>, forward: bool, scale: f64) -> Result<()> {
+    let plan = kept(&mut T::plans().lock().complex, (lines.n, forward), || {
+        let mut planner = FftPlanner::new();
+        if forward { planner.plan_fft_forward(lines.n) } else { planner.plan_fft_inverse(lines.n) }
+    });
+    let (data, scale) = (At(data), T::number(scale));
+    each(lines, |stretch| {
+        let mut line = zeros::<Complex<T>>(lines.n)?;
+        let mut scratch = zeros::<Complex<T>>(plan.get_inplace_scratch_len())?;
+        for at in stretch {
+            let first = lines.first(at, lines.n);
+            // SAFETY: by the caller's word.
+            unsafe {
+                for (i, element) in line.iter_mut().enumerate() {
+                    *element = data.read(first + i * lines.inner);
+                }
+                plan.process_with_scratch(&mut line, &mut scratch);
+                for (i, element) in line.iter().enumerate() {
+                    data.write(first + i * lines.inner, *element * scale);
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Transforms real lines; of each, the `n / 2 + 1` frequencies that are not the conjugates of others.
+///
+/// # Safety
+/// `from` holds the lines, `to` those of the results, and nobody else touches them.
+pub unsafe fn from_real<T: Real>(lines: Lines, from: *const T, to: *mut Complex<T>, scale: f64) -> Result<()> {
+    let plan = kept(&mut T::plans().lock().forward, lines.n, || RealFftPlanner::new().plan_fft_forward(lines.n));
+    let half = lines.n / 2 + 1;
+    let (from, to, scale) = (At(from.cast_mut()), At(to), T::number(scale));
+    each(lines, |stretch| {
+        let (mut line, mut found) = (zeros::<T>(lines.n)?, zeros::<Complex<T>>(half)?);
+        let mut scratch = zeros::<Complex<T>>(plan.get_scratch_len())?;
+        for at in stretch {
+            let (first, last) = (lines.first(at, lines.n), lines.first(at, half));
+            // SAFETY: by the caller's word.
+            unsafe {
+                for (i, element) in line.iter_mut().enumerate() {
+                    *element = from.read(first + i * lines.inner);
+                }
+                // It refuses wrong lengths alone, and these are the plan's.
+                let _ = plan.process_with_scratch(&mut line, &mut found, &mut scratch);
+                for (i, element) in found.iter().enumerate() {
+                    to.write(last + i * lines.inner, *element * scale);
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The other way: `n / 2 + 1` frequencies become `n` real numbers.
+///
+/// # Safety
+/// `from` holds the frequencies, `to` the lines, and nobody else touches them.
+pub unsafe fn to_real<T: Real>(lines: Lines, from: *const Complex<T>, to: *mut T, scale: f64) -> Result<()> {
+    let plan = kept(&mut T::plans().lock().inverse, lines.n, || RealFftPlanner::new().plan_fft_inverse(lines.n));
+    let half = lines.n / 2 + 1;
+    let (from, to, scale) = (At(from.cast_mut()), At(to), T::number(scale));
+    each(lines, |stretch| {
+        let (mut line, mut found) = (zeros::<Complex<T>>(half)?, zeros::<T>(lines.n)?);
+        let mut scratch = zeros::<Complex<T>>(plan.get_scratch_len())?;
+        for at in stretch {
+            let (first, last) = (lines.first(at, half), lines.first(at, lines.n));
+            // SAFETY: by the caller's word.
+            unsafe {
+                for (i, element) in line.iter_mut().enumerate() {
+                    *element = from.read(first + i * lines.inner);
+                }
+                // Frequencies that are their own conjugates count by their real parts.
+                line[0].im = T::default();
+                if lines.n.is_multiple_of(2) {
+                    line[half - 1].im = T::default();
+                }
+                // It refuses wrong lengths and those imaginary parts alone.
+                let _ = plan.process_with_scratch(&mut line, &mut found, &mut scratch);
+                for (i, element) in found.iter().enumerate() {
+                    to.write(last + i * lines.inner, *element * scale);
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_and_back_along_a_strided_dimension() {
+        let lines = Lines { outer: 2, n: 5, inner: 3 };
+        let data: Vec<f64> = (0..30).map(|i| (i * i % 17) as f64).collect();
+        let (mut spectrum, mut back) = (vec![Complex::default(); 18], vec![0.0; 30]);
+        // SAFETY: the vectors are as long as the lines say.
+        unsafe {
+            from_real(lines, data.as_ptr(), spectrum.as_mut_ptr(), 1.0).unwrap();
+            to_real(lines, spectrum.as_ptr(), back.as_mut_ptr(), 0.2).unwrap();
+        }
+        assert!((spectrum[0].re - (0..5).map(|i| data[3 * i]).sum::<f64>()).abs() < 1e-12);
+        assert!(data.iter().zip(&back).all(|(a, b)| (a - b).abs() < 1e-12));
+    }
+
+    #[test]
+    fn plans_are_forgotten_before_they_are_many() {
+        for n in 1..200 {
+            let mut data = vec![Complex::new(1f32, 0.0); n];
+            // SAFETY: the vector is as long as the line.
+            unsafe { complex(Lines { outer: 1, n, inner: 1 }, data.as_mut_ptr(), true, 1.0) }.unwrap();
+            assert!((data[0].re - n as f32).abs() < 1e-3);
+        }
+        assert!(f32::plans().lock().complex.len() <= KEPT);
+    }
+}

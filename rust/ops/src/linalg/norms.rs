@@ -1,0 +1,382 @@
+//! Norms and condition numbers of matrices.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::layout::wrap_dim;
+use rushlight_core::{DType, Error, Result, Scalar};
+
+use super::dense::{batch_sizes, check_inexact, check_matrix, check_square, results};
+use super::solve::INV_EX;
+use super::svd::singular_values;
+use crate::derive::Derivative;
+use crate::expr::Expr;
+use crate::op;
+use crate::reduce::extreme::{AMAX, AMIN};
+use crate::reduce::norm::VECTOR_NORM;
+use crate::reduce::sum::SUM_DIM;
+use crate::row::{DTypes, Out, Row, Run, Variants};
+use crate::value::{Args, Ints, Output, Value};
+
+pub static MATRIX_NORM: Row = Row {
+    name: "matrix_norm",
+    namespace: "linalg",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor self, Scalar ord, int[] dim=[-2, -1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    doc: "The norms of the matrices that two dimensions make.
+
+2 and -2 are the largest and the smallest singular value; 1 and -1 of the columns' sums, inf and -inf of the rows'.
+
+    >>> torch.linalg.matrix_norm(torch.tensor([[1., -2.], [3., 4.]]), 1)
+    tensor(6.)",
+    out: Out::EXACT,
+    dtypes: DTypes::INEXACT,
+    run: Run::Compose(|args| matrix_norm(args, Order::Number(args.scalar(1)?.f64())).map(Output::Tensor)),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 2), 1", "t(3, 2), float('inf'), (0, 1), True", "t(2, 3, 2), -1, (0, 2)"],
+    errors: &[
+        ("t(3), 1", "RuntimeError", "linalg.matrix_norm: The input tensor A must have at least 2 dimensions."),
+        ("t(2, 3), 3", "RuntimeError", "linalg.matrix_norm: Order 3 not supported."),
+        ("t(2, 3), 1, (0,)", "RuntimeError", "linalg.matrix_norm: dim must be a 2-tuple. Got 0"),
+        ("t(2, 3), 1, (0, 0)", "RuntimeError", "linalg.matrix_norm: dims must be different. Got (0, 0)"),
+    ],
+    ..Row::BASE
+};
+
+pub static MATRIX_NORM_NAMED: Row = Row {
+    name: "matrix_norm.str_ord",
+    namespace: "linalg",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor self, str ord='fro', int[] dim=[-2, -1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    doc: "The Frobenius norm ('fro') or the nuclear norm ('nuc', the sum of singular values) of matrices.
+
+    >>> torch.linalg.matrix_norm(torch.tensor([[3., 0.], [0., 4.]]))
+    tensor(5.)",
+    out: Out::EXACT,
+    dtypes: DTypes::INEXACT,
+    run: Run::Compose(|args| matrix_norm(args, Order::named(args.str(1)?)?).map(Output::Tensor)),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 2)", "t(2, 3, 2), 'fro', (0, 1), True"],
+    errors: &[("t(2, 3), 'x'", "RuntimeError", "linalg.matrix_norm: Order x not supported.")],
+    reference: "np.linalg.norm(self, ord, dim, keepdim).astype(self.real.dtype) if dtype is None else None",
+    ..Row::BASE
+};
+
+pub static LINALG_NORM: Row = Row {
+    name: "norm",
+    namespace: "linalg",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor self, Scalar? ord=None, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    doc: "The norm of vectors where `dim` names one dimension, of matrices where it names two, of all elements by default.
+
+    >>> torch.linalg.norm(torch.tensor([3., 4.]))
+    tensor(5.)",
+    out: Out::EXACT,
+    dtypes: DTypes::INEXACT,
+    run: Run::Compose(|args| norm(args, args.optional_scalar(1).map(|ord| Order::Number(ord.f64()))).map(Output::Tensor)),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 2)", "t(3), 1", "t(3, 2), 1", "t(3, 2), 3, 0", "t(2, 3, 2), float('inf'), (0, 2), True"],
+    errors: &[
+        (
+            "t(2, 3, 4), 2",
+            "RuntimeError",
+            "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got 3D.",
+        ),
+        ("t(2, 3, 4), 2, (0, 1, 2)", "RuntimeError", "linalg.norm: If dim is specified, it must be of length 1 or 2. Got [0, 1, 2]"),
+    ],
+    ..Row::BASE
+};
+
+pub static LINALG_NORM_NAMED: Row = Row {
+    name: "norm.ord_str",
+    namespace: "linalg",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor self, str ord, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    doc: "The Frobenius norm ('fro') or the nuclear norm ('nuc') of matrices.
+
+    >>> torch.linalg.norm(torch.tensor([[3., 0.], [0., 4.]]), 'fro')
+    tensor(5.)",
+    out: Out::EXACT,
+    dtypes: DTypes::INEXACT,
+    run: Run::Compose(|args| norm(args, Some(Order::named(args.str(1)?)?)).map(Output::Tensor)),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 2), 'fro'"],
+    ..Row::BASE
+};
+
+pub static NUCLEAR_NORM: Row = Row {
+    name: "nuclear_norm",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor self, int[] dim=[-2, -1], bool keepdim=False) -> Tensor",
+    doc: "The sum of singular values of matrices.
+
+    >>> torch.nuclear_norm(torch.tensor([[3., 0.], [0., 4.]]))
+    tensor(7.)",
+    out: Out::EXACT,
+    dtypes: DTypes::DENSE,
+    run: Run::Compose(|args| {
+        MATRIX_NORM_NAMED.call([args.tensor(0)?.into(), "nuc".into(), args.ints(1)?.into(), args.bool(2)?.into()])
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 2)", "t(2, 3, 2), (0, 2), True"],
+    reference: "np.linalg.norm(self, 'nuc', tuple(dim), keepdim)",
+    ..Row::BASE
+};
+
+pub static FROBENIUS_NORM: Row = Row {
+    name: "frobenius_norm",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor self, int[] dim, bool keepdim=False) -> Tensor",
+    doc: "The norm of the elements along `dim`.
+
+    >>> torch.frobenius_norm(torch.tensor([[3., 4.]]), 1)
+    tensor([5.])",
+    out: Out::EXACT,
+    dtypes: DTypes::INEXACT,
+    run: Run::Compose(|args| {
+        VECTOR_NORM.call([args.tensor(0)?.into(), 2i64.into(), args.ints(1)?.into(), args.bool(2)?.into()])
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 2), (0, 1)", "t(3, 2), 1, True"],
+    ..Row::BASE
+};
+
+pub static COND: Row = Row {
+    name: "cond",
+    namespace: "linalg",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor self, Scalar? p=None) -> Tensor",
+    doc: "The condition number of matrices: their norm times that of their inverse, by default of the largest singular value.
+
+    >>> torch.linalg.cond(torch.tensor([[2., 0.], [0., 4.]]))
+    tensor(2.)",
+    out: Out::EXACT,
+    dtypes: DTypes::DENSE,
+    run: Run::Compose(|args| {
+        let a = args.tensor(0)?;
+        check_condition(a)?;
+        match args.optional_scalar(1).map(Scalar::f64) {
+            None => spectral(a, 2.0),
+            Some(p) if p.abs() == 2.0 => spectral(a, p),
+            Some(p) if p.abs() == 1.0 || p.is_infinite() => by_inverse(a, &Scalar::Float(p).into(), &shown(p)),
+            Some(p) => Err(Error::runtime(format!("linalg.cond got an invalid norm type: {}", shown(p)))),
+        }
+        .map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 3) + torch.eye(3) * 4", "t(2, 3, 3) + torch.eye(3) * 4, 1", "t(3, 2), -2", "t(0, 0)"],
+    errors: &[
+        ("t(3)", "RuntimeError", "linalg.cond: The input tensor must have at least 2 dimensions."),
+        ("t(2, 2), 3", "RuntimeError", "linalg.cond got an invalid norm type: 3"),
+        ("t(2, 3), 1", "RuntimeError", "linalg.cond(ord=1): A must be batches of square matrices, but they are 2 by 3 matrices"),
+    ],
+    reference: "np.linalg.cond(self, p) if self.size else None",
+    ..Row::BASE
+};
+
+pub static COND_NAMED: Row = Row {
+    name: "cond.p_str",
+    namespace: "linalg",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor self, str p) -> Tensor",
+    doc: "The condition number of matrices in the Frobenius norm ('fro') or the nuclear norm ('nuc').
+
+    >>> torch.linalg.cond(torch.eye(2), 'nuc')
+    tensor(4.)",
+    out: Out::EXACT,
+    dtypes: DTypes::DENSE,
+    run: Run::Compose(|args| {
+        let (a, p) = (args.tensor(0)?, args.str(1)?);
+        check_condition(a)?;
+        if !matches!(p, "fro" | "nuc") {
+            return Err(Error::runtime(format!("linalg.cond got an invalid norm type: {p}")));
+        }
+        by_inverse(a, &p.into(), p).map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 3) + torch.eye(3) * 4, 'fro'", "t(3, 3) + torch.eye(3) * 4, 'nuc'"],
+    reference: "np.linalg.cond(self, p)",
+    ..Row::BASE
+};
+
+#[derive(Clone, Copy, PartialEq)]
+enum Order {
+    Number(f64),
+    Frobenius,
+    Nuclear,
+}
+
+impl Order {
+    fn named(name: &str) -> Result<Order> {
+        match name {
+            "fro" => Ok(Order::Frobenius),
+            "nuc" => Ok(Order::Nuclear),
+            _ => Err(Error::runtime(format!("linalg.matrix_norm: Order {name} not supported."))),
+        }
+    }
+}
+
+/// A number as torch's messages print it.
+fn shown(number: f64) -> String {
+    if number.fract() == 0.0 { format!("{number:.0}") } else { number.to_string() }
+}
+
+fn matrix_norm(args: &Args, order: Order) -> Result<Tensor> {
+    let (a, dims) = (args.tensor(0)?, args.ints(2)?);
+    norm_over(a, order, dims, args.bool(3)?, args.dtype(4))
+}
+
+fn norm_over(a: &Tensor, order: Order, dims: &[i64], keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
+    let name = "linalg.matrix_norm";
+    if let Order::Number(number) = order
+        && !(number.abs() == 1.0 || number.abs() == 2.0 || number.is_infinite())
+    {
+        return Err(Error::runtime(format!("{name}: Order {} not supported.", shown(number))));
+    }
+    check_matrix(name, "A", a)?;
+    check_inexact(name, a)?;
+    let &[first, second] = dims else {
+        return Err(Error::runtime(format!(
+            "{name}: dim must be a 2-tuple. Got {}",
+            dims.first().copied().unwrap_or(0)
+        )));
+    };
+    let (rows, cols) = (wrap_dim(first, a.rank())?, wrap_dim(second, a.rank())?);
+    if rows == cols {
+        return Err(Error::runtime(format!("{name}: dims must be different. Got ({first}, {second})")));
+    }
+    let a = match dtype {
+        Some(dtype) => {
+            check_wider(name, a, dtype)?;
+            crate::convert::to_dtype(a, dtype)?
+        }
+        None => a.clone(),
+    };
+    let pair = [rows as i64, cols as i64];
+    match order {
+        Order::Frobenius => VECTOR_NORM.tensor([(&a).into(), 2i64.into(), pair[..].into(), keepdim.into()]),
+        Order::Number(number) if number.abs() != 2.0 => {
+            let (inner, outer) = if number.is_infinite() { (cols, rows) } else { (rows, cols) };
+            let sums = op!(VECTOR_NORM, &a, 1i64, Ints::from_slice(&[inner as i64]), keepdim)?;
+            let outer = if outer > inner && !keepdim { outer - 1 } else { outer } as i64;
+            if number > 0.0 && sums.sizes()[outer as usize] == 0 {
+                return op!(SUM_DIM, &sums, Ints::from_slice(&[outer]), keepdim);
+            }
+            let extreme = if number > 0.0 { &AMAX } else { &AMIN };
+            extreme.tensor([(&sums).into(), Value::Ints(Ints::from_slice(&[outer])), keepdim.into()])
+        }
+        _ => {
+            let values =
+                singular_values(&crate::view::transpose::permuted(&a, &last_two(a.rank(), rows, cols))?, None)?;
+            let last = || Ints::from_slice(&[-1]);
+            let found = match order {
+                Order::Nuclear => op!(SUM_DIM, &values, last(), keepdim),
+                Order::Number(2.0) if values.sizes().last() == Some(&0) => op!(SUM_DIM, &values, last(), keepdim),
+                Order::Number(2.0) => op!(AMAX, &values, last(), keepdim),
+                _ => op!(AMIN, &values, last(), keepdim),
+            }?;
+            if !keepdim {
+                return Ok(found);
+            }
+            let sizes: Vec<isize> =
+                (0..a.rank()).map(|dim| if dim == rows || dim == cols { 1 } else { a.sizes()[dim] }).collect();
+            crate::view::RESHAPE.tensor([(&found).into(), crate::view::reshape::sizes_value(&sizes)])
+        }
+    }
+}
+
+/// The order of dimensions in which two come last.
+fn last_two(rank: usize, rows: usize, cols: usize) -> Vec<usize> {
+    (0..rank).filter(|dim| *dim != rows && *dim != cols).chain([rows, cols]).collect()
+}
+
+fn check_wider(name: &str, a: &Tensor, dtype: DType) -> Result<()> {
+    if !dtype.is_differentiable() {
+        return Err(Error::runtime(format!(
+            "{name}: dtype should be floating point or complex. Got {}",
+            dtype.title()
+        )));
+    }
+    if a.dtype().is_complex() != dtype.is_complex() {
+        let kind = if a.dtype().is_complex() { "complex" } else { "real" };
+        return Err(Error::runtime(format!(
+            "{name}: dtype should be {kind} for {kind} inputs, but got {}",
+            dtype.title()
+        )));
+    }
+    if dtype.size() < a.dtype().size() {
+        return Err(Error::runtime(format!(
+            "{name}: the dtype of the input ({}) should be convertible without narrowing to the specified dtype ({})",
+            a.dtype().title(),
+            dtype.title()
+        )));
+    }
+    Ok(())
+}
+
+fn norm(args: &Args, order: Option<Order>) -> Result<Tensor> {
+    let a = args.tensor(0)?;
+    let (dims, keepdim) = (args.optional_ints(2), args.bool(3)?);
+    if let Some(dims) = dims
+        && dims.len() != 1
+        && dims.len() != 2
+    {
+        return Err(Error::runtime(format!(
+            "linalg.norm: If dim is specified, it must be of length 1 or 2. Got {}",
+            rushlight_core::layout::Shape(&rushlight_core::layout::to_dims(dims))
+        )));
+    }
+    let matrix = match (order, dims) {
+        (Some(_), None) if a.rank() != 1 && a.rank() != 2 => {
+            return Err(Error::runtime(format!(
+                "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {}D.",
+                a.rank()
+            )));
+        }
+        (Some(Order::Number(_)), None) => a.rank() == 2,
+        (Some(Order::Number(_)), Some(dims)) => dims.len() == 2,
+        (Some(_), _) => true,
+        (None, _) => false,
+    };
+    if matrix && let Some(order) = order {
+        return norm_over(a, order, dims.unwrap_or(&[-2, -1]), keepdim, args.dtype(4));
+    }
+    let number = match order {
+        Some(Order::Number(number)) => number,
+        _ => 2.0,
+    };
+    let dims = dims.map_or(Value::None, Value::from);
+    let dtype = args.dtype(4).map_or(Value::None, Value::DType);
+    VECTOR_NORM.tensor([a.into(), Scalar::Float(number).into(), dims, keepdim.into(), dtype])
+}
+
+fn check_condition(a: &Tensor) -> Result<()> {
+    if a.rank() < 2 {
+        return Err(Error::runtime("linalg.cond: The input tensor must have at least 2 dimensions."));
+    }
+    Ok(())
+}
+
+/// The largest singular value over the smallest, or the other way round.
+fn spectral(a: &Tensor, p: f64) -> Result<Tensor> {
+    let values = singular_values(a, None)?;
+    if values.sizes().last() == Some(&0) {
+        return crate::create::zeros(batch_sizes(a), a.dtype().to_real(), a.device());
+    }
+    let k = values.sizes()[values.rank() - 1];
+    let (first, last) = (|| Expr::from(&values).part(-1, 0, 1), || Expr::from(&values).part(-1, k - 1, 1));
+    let ratio = if p > 0.0 { first() / last() } else { last() / first() };
+    super::solve::drop_last(ratio.done()?)
+}
+
+/// The norm times that of the inverse; infinite where there is none.
+fn by_inverse(a: &Tensor, p: &Value, name: &str) -> Result<Tensor> {
+    check_square(&format!("linalg.cond(ord={name})"), a)?;
+    if a.numel() == 0 {
+        return crate::create::zeros(batch_sizes(a), a.dtype().to_real(), a.device());
+    }
+    let row = if matches!(p, Value::Str(_)) { &MATRIX_NORM_NAMED } else { &MATRIX_NORM };
+    let [inverse, infos] = results(INV_EX.call([a.into()])?)?;
+    let singular = Expr::from(&infos).above(0i64).done()?;
+    let safe = Expr::from(singular.clone()).along_rows().along_rows().choose(0.0, Expr::from(inverse)).done()?;
+    let product = Expr::from(row.tensor([a.into(), p.clone()])?) * row.tensor([(&safe).into(), p.clone()])?;
+    Expr::from(singular).choose(f64::INFINITY, product).done()
+}

@@ -1,0 +1,197 @@
+//! Powers and exponentials of matrices.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{DType, Device, Error, Result};
+
+use super::dense::{check_inexact, check_square, identities, matrix_sizes};
+use super::solve::inverse;
+use crate::derive::{Derivative, Saves, formula};
+use crate::expr::Expr;
+use crate::op;
+use crate::row::{DTypes, Out, Row, Run, Variants};
+use crate::value::{Ints, Output};
+
+const SQUARE: crate::row::Bad = (
+    "t(2, 3)",
+    "RuntimeError",
+    "linalg.matrix_exp: A must be batches of square matrices, but they are 2 by 3 matrices",
+);
+
+pub static MATRIX_EXP: Row = Row {
+    name: "matrix_exp",
+    namespace: "linalg",
+    aliases: &["matrix_exp"],
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self) -> Tensor",
+    doc: "The exponentials of matrices, `sum(A ** k / k!)`.
+
+    >>> torch.linalg.matrix_exp(torch.zeros(2, 2))
+    tensor([[1., 0.],
+            [0., 1.]])",
+    dtypes: DTypes::INEXACT,
+    run: Run::Body(|args| {
+        let a = args.tensor(0)?;
+        check_square("linalg.matrix_exp", a)?;
+        check_inexact("linalg.matrix_exp", a)?;
+        exponential(a).map(Output::Tensor)
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+        let n = d.sizes(0).last().copied().unwrap_or(0);
+        match (d.input(0).adjoint().done(), d.grad().done()) {
+            (Ok(a), Ok(grad)) => Expr::new(beside(&a, &grad)).part(-2, 0, n).part(-1, n, n),
+            (Err(error), _) | (_, Err(error)) => Expr::failed(error),
+        }
+    })]),
+    node: "LinalgMatrixExpBackward0",
+    samples: &["t(3, 3)", "t(2, 3, 3)", "t(0, 0)"],
+    errors: &[
+        SQUARE,
+        (
+            "i(3, 2, 2)",
+            "RuntimeError",
+            "linalg.matrix_exp: Expected a floating point or complex tensor as input. Got Long",
+        ),
+    ],
+    ..Row::BASE
+};
+
+pub static MATRIX_EXP_METHOD: Row = Row {
+    name: "matrix_exp",
+    variants: Variants::METHOD,
+    signature: "(Tensor self) -> Tensor",
+    doc: "The exponentials of matrices, as `torch.linalg.matrix_exp`.
+
+    >>> torch.zeros(1, 1).matrix_exp()
+    tensor([[1.]])",
+    dtypes: DTypes::INEXACT,
+    run: Run::Compose(|args| op!(MATRIX_EXP, args.tensor(0)?).map(Output::Tensor)),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 3)"],
+    errors: &[SQUARE],
+    ..Row::BASE
+};
+
+const POWERS: &[&str] = &["t(3, 3), 2", "t(2, 3, 3), 3", "t(3, 3), 0", "t(3, 3), 5"];
+
+pub static MATRIX_POWER: Row = Row {
+    name: "matrix_power",
+    namespace: "linalg",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor self, int n) -> Tensor",
+    doc: "Matrices multiplied by themselves; a negative `n` takes their inverses.
+
+    >>> torch.linalg.matrix_power(torch.tensor([[1, 1], [0, 1]]), 3)
+    tensor([[1, 3],
+            [0, 1]])",
+    out: Out::EXACT,
+    dtypes: DTypes::NUMBERS,
+    run: Run::Compose(|args| matrix_power(args.tensor(0)?, args.int(1)?).map(Output::Tensor)),
+    derivative: Derivative::Composed,
+    samples: POWERS,
+    errors: &[(
+        "t(2, 3), 2",
+        "RuntimeError",
+        "linalg.matrix_power: A must be batches of square matrices, but they are 2 by 3 matrices",
+    )],
+    reference: "np.linalg.matrix_power(self, n)",
+    ..Row::BASE
+};
+
+pub static MATRIX_POWER_OLD: Row = Row {
+    name: "matrix_power",
+    variants: Variants::BOTH.and(Variants::OUT),
+    signature: "(Tensor self, int n) -> Tensor",
+    doc: "Matrices multiplied by themselves, as `torch.linalg.matrix_power`.
+
+    >>> torch.matrix_power(torch.tensor([[1, 1], [0, 1]]), 3)
+    tensor([[1, 3],
+            [0, 1]])",
+    out: Out::EXACT,
+    dtypes: DTypes::NUMBERS,
+    run: Run::Compose(|args| matrix_power(args.tensor(0)?, args.int(1)?).map(Output::Tensor)),
+    derivative: Derivative::Composed,
+    samples: POWERS,
+    reference: "np.linalg.matrix_power(self, n)",
+    ..Row::BASE
+};
+
+fn matrix_power(a: &Tensor, n: i64) -> Result<Tensor> {
+    check_square("linalg.matrix_power", a)?;
+    let size = matrix_sizes(a)[0];
+    match n {
+        0 => return identities(a, size, size),
+        1 => return op!(crate::convert::CLONE, a),
+        _ => {}
+    }
+    let mut square = Expr::from(if n < 0 { inverse(a)? } else { a.clone() });
+    let mut result: Option<Expr> = None;
+    let mut rest = n.unsigned_abs();
+    loop {
+        if rest & 1 == 1 {
+            result = Some(match result {
+                Some(result) => result.matmul(square.clone()),
+                None => square.clone(),
+            });
+        }
+        rest >>= 1;
+        match (rest, result) {
+            (0, Some(result)) => return result.done(),
+            (_, kept) => result = kept,
+        }
+        square = square.clone().matmul(square);
+    }
+}
+
+/// Below this norm the series ends soon.
+const SMALL: f64 = 1.0;
+
+/// The series of the matrices divided by a power of two, squared as often.
+fn exponential(a: &Tensor) -> Result<Tensor> {
+    let n = matrix_sizes(a)[0];
+    if a.numel() == 0 || a.device() != Device::Cpu {
+        return op!(crate::convert::CLONE, a);
+    }
+    // Half types are computed in single precision.
+    if a.dtype().is_half() {
+        return crate::convert::to_dtype(&exponential(&crate::convert::to_dtype(a, DType::F32)?)?, a.dtype());
+    }
+    let terms = if a.dtype().to_real() == DType::F64 { 18 } else { 10 };
+    let sums = Expr::from(a).abs().sum_over(-2).call(&crate::reduce::extreme::AMAX, [Ints::from_slice(&[-1]).into()]);
+    let halvings: Vec<f64> = crate::to_vec::<f64>(&crate::convert::to_dtype(&sums.done()?, DType::F64)?)?
+        .into_iter()
+        .map(|norm| if norm.is_finite() && norm > SMALL { (norm / SMALL).log2().ceil() } else { 0.0 })
+        .collect();
+    let most = halvings.iter().copied().fold(0.0, f64::max) as usize;
+    let mut sizes = rushlight_core::Dims::from_slice(super::dense::batch_sizes(a));
+    sizes.extend([1, 1]);
+    let per_matrix = |numbers: &[f64], dtype: DType| -> Result<Tensor> {
+        let list = crate::convert::to_dtype(&crate::from_slice(numbers)?, dtype)?;
+        crate::view::RESHAPE.tensor([(&list).into(), crate::view::reshape::sizes_value(&sizes)])
+    };
+    let factors: Vec<f64> = halvings.iter().map(|count| (-count).exp2()).collect();
+    let small = (Expr::from(a) * per_matrix(&factors, a.dtype().to_real())?).done()?;
+    let one = identities(a, n, n)?;
+    let mut result = Expr::from(&one);
+    for term in (1..=terms).rev() {
+        result = Expr::from(&small).matmul(result) / term as f64 + &one;
+    }
+    let wanted = Expr::from(per_matrix(&halvings, DType::F64)?);
+    for step in 0..most {
+        let square = result.clone().matmul(result.clone());
+        result = wanted.clone().above(step as f64).choose(square, result);
+    }
+    result.done()
+}
+
+/// The exponential of `[[a, grad], [0, a]]`: beside that of `a` stands its derivative in the direction of `grad`.
+fn beside(a: &Tensor, grad: &Tensor) -> Result<Tensor> {
+    let zeros = crate::create::zeros(a.sizes(), a.dtype(), a.device())?;
+    let row = |left: &Tensor, right: &Tensor| {
+        crate::join::CAT.tensor([vec![left.clone(), right.clone()].into(), (-1i64).into()])
+    };
+    if a.dtype() != grad.dtype() {
+        return Err(Error::runtime("matrix_exp: the gradient has another dtype than the result"));
+    }
+    let whole = crate::join::CAT.tensor([vec![row(a, grad)?, row(&zeros, a)?].into(), (-2i64).into()])?;
+    op!(MATRIX_EXP, &whole)
+}

@@ -1,0 +1,383 @@
+//! Orthogonal factors, and the Householder reflections that make them.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{Dims, Error, Result};
+
+use super::dense::{
+    by_columns, by_columns_copy, check_inexact, check_kernel, check_matrix, count, dense, identities, is_watched,
+    matrices, matrix_sizes, numbers, sized, steady,
+};
+use crate::derive::{Derivative, Derive, Saves, formula};
+use crate::expr::Expr;
+use crate::op;
+use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
+use crate::value::{Args, Output};
+
+pub static QR: Row = Row {
+    name: "qr",
+    namespace: "linalg",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)",
+    doc: "Matrices as `Q @ R`: orthonormal columns and an upper triangle.
+
+`mode` is 'reduced', 'complete' (square `Q`) or 'r' (no `Q`).
+
+    >>> torch.linalg.qr(torch.tensor([[3., 1.], [4., 1.]])).R.abs()
+    tensor([[5.0000, 1.4000],
+            [0.0000, 0.2000]])",
+    out: Out::EXACT,
+    dtypes: DTypes::DENSE,
+    run: Run::Kernel(Kernel { infer, cpu: decompose }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::result(0).and(Saves::result(1)), gradient)]),
+    node: "LinalgQrBackward0",
+    samples: &["t(3, 3)", "t(2, 4, 3)", "t(3, 5)", "t(3, 0)"],
+    errors: &[
+        ("t(3)", "RuntimeError", "linalg.qr: The input tensor A must have at least 2 dimensions."),
+        ("i(3, 2, 2)", "RuntimeError", "linalg.qr: Expected a floating point or complex tensor as input. Got Long"),
+        (
+            "t(3, 3), 'x'",
+            "RuntimeError",
+            "qr received unrecognized mode 'x' but expected one of 'reduced' (default), 'r', or 'complete'",
+        ),
+    ],
+    ..Row::BASE
+};
+
+pub static QR_OLD: Row = Row {
+    name: "qr",
+    variants: Variants::BOTH.and(Variants::OUT),
+    signature: "(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
+    doc: "Matrices as `Q @ R`; `torch.linalg.qr` is the newer form.
+
+    >>> torch.qr(torch.tensor([[3., 1.], [4., 1.]])).R.abs()
+    tensor([[5.0000, 1.4000],
+            [0.0000, 0.2000]])",
+    out: Out::EXACT,
+    dtypes: DTypes::DENSE,
+    run: Run::Compose(|args| {
+        QR.call([args.tensor(0)?.into(), if args.bool(1)? { "reduced" } else { "complete" }.into()])
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 3)", "t(2, 4, 3)"],
+    ..Row::BASE
+};
+
+pub static GEQRF: Row = Row {
+    name: "geqrf",
+    variants: Variants::BOTH.and(Variants::OUT),
+    signature: "(Tensor self) -> (Tensor a, Tensor tau)",
+    doc: "The reflections behind `torch.linalg.qr`: `R` in the upper triangle, the reflections' vectors below, their factors in `tau`.
+
+    >>> torch.geqrf(torch.tensor([[3.], [4.]])).tau
+    tensor([1.6000])",
+    out: Out::EXACT,
+    dtypes: DTypes::DENSE,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let a = args.tensor(0)?;
+            if a.rank() < 2 {
+                return Err(Error::runtime("torch.geqrf: input must have at least 2 dimensions."));
+            }
+            check_kernel("geqrf_cpu", a)?;
+            let [m, n] = matrix_sizes(a);
+            Ok(vec![by_columns(a.sizes(), a.dtype(), a), Spec::new(&sized(a, &[m.min(n)]), a.dtype(), a)])
+        },
+        cpu: |args, results| {
+            let (a, tau) = (&results[0], &results[1]);
+            crate::copy::copy(a, args.tensor(0)?)?;
+            let (pa, pt) = (a.storage().pin()?, tau.storage().pin()?);
+            let [m, n] = matrix_sizes(a);
+            dense!(a.dtype(), T => {
+                let factors = numbers(tau, &pt, m.min(n) as usize);
+                // SAFETY: both results are fresh and of the sizes that `infer` gave them.
+                unsafe { rushlight_cpu::linalg::reflections(count(a), matrices::<T>(a, &pa), factors) }
+            })
+        },
+    }),
+    derivative: Derivative::NonDifferentiable("torch has none"),
+    samples: &["t(3, 3)", "t(2, 4, 3)", "t(3, 5)"],
+    errors: &[("t(3)", "RuntimeError", "torch.geqrf: input must have at least 2 dimensions.")],
+    ..Row::BASE
+};
+
+pub static HOUSEHOLDER_PRODUCT: Row = Row {
+    name: "householder_product",
+    namespace: "linalg",
+    aliases: &["orgqr"],
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor input, Tensor tau) -> Tensor",
+    doc: "The first columns of the product of reflections, in the format of `torch.geqrf`.
+
+    >>> torch.linalg.householder_product(torch.tensor([[1.], [2.]]), torch.tensor([0.4]))
+    tensor([[ 0.6000],
+            [-0.8000]])",
+    out: Out::EXACT,
+    dtypes: DTypes::DENSE,
+    run: Run::Compose(householder_product),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 2), t(2)", "t(2, 3, 3), t(2, 2)", "t(3, 0), t(0)"],
+    errors: &[
+        ("t(3), t(3)", "RuntimeError", "torch.linalg.householder_product: input must have at least 2 dimensions."),
+        (
+            "t(3, 3), t(4)",
+            "RuntimeError",
+            "torch.linalg.householder_product: input.shape[-1] must be greater than or equal to tau.shape[-1]",
+        ),
+    ],
+    ..Row::BASE
+};
+
+pub static ORGQR: Row = Row {
+    name: "orgqr",
+    variants: Variants::METHOD,
+    signature: "(Tensor self, Tensor input2) -> Tensor",
+    doc: "The first columns of the product of reflections, as `torch.linalg.householder_product`.
+
+    >>> torch.tensor([[1.], [2.]]).orgqr(torch.tensor([0.4]))
+    tensor([[ 0.6000],
+            [-0.8000]])",
+    dtypes: DTypes::DENSE,
+    run: Run::Compose(householder_product),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 2), t(2)"],
+    ..Row::BASE
+};
+
+pub static ORMQR: Row = Row {
+    name: "ormqr",
+    variants: Variants::BOTH.and(Variants::OUT),
+    signature: "(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor",
+    doc: "The product of reflections (`self` and their factors `input2`) times `input3`, or `input3` times it where `left` is false.
+
+    >>> torch.ormqr(torch.tensor([[1.], [2.]]), torch.tensor([0.4]), torch.eye(2))
+    tensor([[ 0.6000, -0.8000],
+            [-0.8000, -0.6000]])",
+    out: Out::EXACT,
+    dtypes: DTypes::DENSE,
+    run: Run::Compose(|args| {
+        let (input, tau, other) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
+        let (left, adjoint) = (args.bool(3)?, args.bool(4)?);
+        check_multiplied(input, tau, other, left)?;
+        reflected(input, tau, other, left, adjoint).map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 2), t(2), t(3, 4)", "t(2, 3, 2), t(2, 2), t(2, 4, 3), False, True"],
+    errors: &[("t(3), t(3), t(3)", "RuntimeError", "torch.ormqr: input must have at least 2 dimensions.")],
+    ..Row::BASE
+};
+
+/// The kernel behind `ormqr` and `householder_product`.
+pub static REFLECT: Row = Row {
+    name: "_reflect",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, Tensor tau, Tensor other, bool left, bool adjoint) -> Tensor",
+    doc: "A product of reflections applied to matrices.
+
+    >>> torch._reflect(torch.tensor([[1.], [2.]]), torch.tensor([0.4]), torch.eye(2), True, False)
+    tensor([[ 0.6000, -0.8000],
+            [-0.8000, -0.6000]])",
+    dtypes: DTypes::DENSE,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let other = args.tensor(2)?;
+            check_multiplied(args.tensor(0)?, args.tensor(1)?, other, args.bool(3)?)?;
+            Ok(vec![by_columns(other.sizes(), other.dtype(), other)])
+        },
+        cpu: |args, results| {
+            let (a, to) = (steady(args.tensor(0)?)?, &results[0]);
+            let tau = crate::reduce::softmax::prepared(args.tensor(1)?, a.dtype())?;
+            crate::copy::copy(to, args.tensor(2)?)?;
+            let (pa, pt, po) = (a.storage().pin()?, tau.storage().pin()?, to.storage().pin()?);
+            let steps = tau.sizes().last().map_or(0, |&n| n as usize);
+            let (left, adjoint) = (args.bool(3)?, args.bool(4)?);
+            dense!(a.dtype(), T => {
+                let (on, factors) = (matrices::<T>(&a, &pa), numbers(&tau, &pt, steps));
+                // SAFETY: the result is fresh, sizes were checked, all storages are pinned.
+                unsafe { rushlight_cpu::linalg::reflect(count(to), on, factors, matrices(to, &po), left, adjoint) }
+            })
+        },
+    }),
+    derivative: Derivative::NonDifferentiable(
+        "the rows that call it compose the reflections where a gradient is wanted",
+    ),
+    samples: &["t(3, 2), t(2), t(3, 4), True, False"],
+    ..Row::BASE
+};
+
+fn infer(args: &Args) -> Result<Vec<Spec>> {
+    let (a, mode) = (args.tensor(0)?, args.str(1)?);
+    check_matrix("linalg.qr", "A", a)?;
+    check_inexact("linalg.qr", a)?;
+    let [m, n] = matrix_sizes(a);
+    let k = match mode {
+        "reduced" | "r" => m.min(n),
+        "complete" => m,
+        other => {
+            return Err(Error::runtime(format!(
+                "qr received unrecognized mode '{other}' but expected one of 'reduced' (default), 'r', or 'complete'"
+            )));
+        }
+    };
+    check_kernel("geqrf_cpu", a)?;
+    let q = if mode == "r" { Spec::new(&[0], a.dtype(), a) } else { by_columns(&sized(a, &[m, k]), a.dtype(), a) };
+    Ok(vec![q, by_columns(&sized(a, &[k, n]), a.dtype(), a)])
+}
+
+fn decompose(args: &Args, results: &[Tensor]) -> Result<()> {
+    let a = by_columns_copy(args.tensor(0)?)?;
+    let (q, r) = (&results[0], &results[1]);
+    let (pa, pq, pr) = (a.storage().pin()?, q.storage().pin()?, r.storage().pin()?);
+    let wanted = args.str(1)? != "r";
+    dense!(a.dtype(), T => {
+        let to = wanted.then(|| matrices(q, &pq));
+        // SAFETY: the copy and the results are fresh and of the sizes that `infer` gave them.
+        unsafe { rushlight_cpu::linalg::qr(count(&a), matrices::<T>(&a, &pa), to, matrices(r, &pr)) }
+    })
+}
+
+/// `(gQ + Q S) R^-H`, where `S` is the upper triangle of `gR R^H - Q^H gQ` made Hermitian. Of a wide matrix that is the
+/// gradient of the square block in front; what stands beside it follows through `Q^H`.
+fn gradient(d: &Derive) -> Expr {
+    let mode = d.args.optional_str(1).unwrap_or("reduced");
+    if mode == "r" {
+        return Expr::failed(Error::runtime(
+            "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use linalg.qr(A, mode='reduced') if you are going to compute the derivative of linalg.qr.",
+        ));
+    }
+    let [m, n] = [d.sizes(0)[d.rank(0) - 2], d.sizes(0)[d.rank(0) - 1]];
+    if mode == "complete" && m > n {
+        return Expr::failed(Error::runtime(
+            "The QR decomposition is not differentiable when mode='complete' and nrows > ncols.",
+        ));
+    }
+    let k = m.min(n);
+    let (q, square) = (|| d.result_of(0), || d.result_of(1).part(-1, 0, k));
+    let beside = |x: Expr| x.part(-1, k, n - k);
+    let mut turned = d.grad_of(0);
+    if n > m {
+        // The columns beside are Q times those of R.
+        turned = turned + q().matmul(beside(d.result_of(1)).matmul(beside(d.grad_of(1)).adjoint()));
+    }
+    let both = d.grad_of(1).part(-1, 0, k).matmul(square().adjoint()) - q().adjoint().matmul(turned.clone());
+    let half = (both.clone().triu(0) + both.triu(1)) * 0.5;
+    let middle = turned + q().matmul(half.clone() + half.adjoint());
+    let front = square().adjoint().solve_triangular(middle, false, false, false);
+    if n <= m {
+        return front;
+    }
+    let other = q().matmul(beside(d.grad_of(1)));
+    match (front.done(), other.done()) {
+        (Ok(front), Ok(other)) => Expr::new(crate::join::cat::CAT.tensor([vec![front, other].into(), (-1i64).into()])),
+        (Err(error), _) | (_, Err(error)) => Expr::failed(error),
+    }
+}
+
+fn householder_product(args: &Args) -> Result<Output> {
+    let (input, tau) = (args.tensor(0)?, args.tensor(1)?);
+    let name = "torch.linalg.householder_product";
+    if input.rank() < 2 {
+        return Err(Error::runtime(format!("{name}: input must have at least 2 dimensions.")));
+    }
+    let [m, n] = matrix_sizes(input);
+    if m < n {
+        return Err(Error::runtime(format!(
+            "{name}: input.shape[-2] must be greater than or equal to input.shape[-1]"
+        )));
+    }
+    if tau.rank() + 1 == input.rank() && n < *tau.sizes().last().unwrap_or(&0) {
+        return Err(Error::runtime(format!("{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]")));
+    }
+    check_ranks(name, input, tau)?;
+    if tau.dtype() != input.dtype() {
+        return Err(Error::runtime(format!(
+            "{name}: tau dtype {} does not match input dtype {}",
+            tau.dtype().title(),
+            input.dtype().title()
+        )));
+    }
+    check_kernel("orgqr_cpu", input)?;
+    reflected(input, tau, &identities(input, m, n)?, true, false).map(Output::Tensor)
+}
+
+fn check_ranks(name: &str, input: &Tensor, tau: &Tensor) -> Result<()> {
+    if input.rank() != tau.rank() + 1 {
+        return Err(Error::runtime(format!(
+            "{name}: Expected tau to have one dimension less than input, but got tau.ndim equal to {} and input.ndim is equal to {}",
+            tau.rank(),
+            input.rank()
+        )));
+    }
+    let batch = |tensor: &Tensor, less: usize| Dims::from_slice(&tensor.sizes()[..tensor.rank() - less]);
+    if batch(input, 2) != batch(tau, 1) {
+        return Err(Error::runtime(format!(
+            "{name}: Expected batch dimensions of tau to be equal to input.shape[:-2], but got {}",
+            rushlight_core::layout::Shape(&batch(tau, 1))
+        )));
+    }
+    Ok(())
+}
+
+fn check_multiplied(input: &Tensor, tau: &Tensor, other: &Tensor, left: bool) -> Result<()> {
+    let name = "torch.ormqr";
+    for (which, tensor) in [("input", input), ("other", other)] {
+        if tensor.rank() < 2 {
+            return Err(Error::runtime(format!("{name}: {which} must have at least 2 dimensions.")));
+        }
+    }
+    let place = if left { 2 } else { 1 };
+    let height = other.sizes()[other.rank() - place];
+    let (steps, [m, n]) = (*tau.sizes().last().unwrap_or(&0), matrix_sizes(input));
+    if height < steps {
+        return Err(Error::runtime(format!(
+            "{name}: other.shape[-{place}] must be greater than or equal to tau.shape[-1]"
+        )));
+    }
+    if steps > height.min(n) {
+        return Err(Error::runtime(format!(
+            "{name}: tau.shape[-1] must be equal to min(other.shape[-{place}], input.shape[-1])"
+        )));
+    }
+    if height != m {
+        return Err(Error::runtime(format!("{name}: other.shape[-{place}] must be equal to input.shape[-2]")));
+    }
+    check_ranks(name, input, tau)?;
+    if other.rank() != input.rank() || other.sizes()[..other.rank() - 2] != input.sizes()[..input.rank() - 2] {
+        return Err(Error::runtime(format!(
+            "{name}: Expected batch dimensions of other to be equal to input.shape[:-2], but got {}",
+            rushlight_core::layout::Shape(&other.sizes()[..other.rank() - 2])
+        )));
+    }
+    for (which, tensor) in [("tau", tau), ("other", other)] {
+        if tensor.dtype() != input.dtype() {
+            return Err(Error::runtime(format!(
+                "{name}: Expected input and {which} to have the same dtype, but input has dtype{} and {which} has dtype {}",
+                input.dtype().title(),
+                tensor.dtype().title()
+            )));
+        }
+    }
+    check_kernel("ormqr_cpu", input)
+}
+
+/// Reflections applied to matrices: by the kernel, or one by one out of operators where a gradient is wanted.
+fn reflected(input: &Tensor, tau: &Tensor, to: &Tensor, left: bool, adjoint: bool) -> Result<Tensor> {
+    if ![input, tau, to].into_iter().any(is_watched) {
+        return op!(REFLECT, input, tau, to, left, adjoint);
+    }
+    let [m, n] = matrix_sizes(input);
+    let vectors = (Expr::from(input).tril(-1) + identities(input, m, n)?).done()?;
+    let steps = *tau.sizes().last().unwrap_or(&0);
+    let mut to = Expr::from(to);
+    for step in 0..steps {
+        let k = if left == adjoint { step } else { steps - 1 - step };
+        let vector = || Expr::from(&vectors).part(-1, k, 1);
+        let factor = Expr::from(tau).part(-1, k, 1).along_rows();
+        let factor = if adjoint { factor.conj() } else { factor };
+        let change = match left {
+            true => vector().matmul(vector().adjoint().matmul(to.clone())),
+            false => to.clone().matmul(vector()).matmul(vector().adjoint()),
+        };
+        to = to - change * factor;
+    }
+    to.done()
+}

@@ -1,0 +1,363 @@
+//! What singular values tell: ranks, pseudo-inverses, least squares.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{DType, Device, Error, Result, Scalar};
+
+use super::dense::{batch_sizes, check_matrix, matrix_sizes, results, sized};
+use super::eigen::{EIGH_KERNEL, eigvalsh};
+use super::solve::{drop_last, is_vector};
+use super::svd::{SVD_KERNEL, singular_values};
+use crate::derive::{Derivative, Joint, Saves, formula};
+use crate::expr::Expr;
+use crate::op;
+use crate::reduce::extreme::AMAX;
+use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
+use crate::value::{Args, Output};
+
+const RANKS: Out =
+    Out::new(Accepts::Also(DTypes::NUMBERS), &["Expected out tensor to have dtype {result}, but got {out} instead"]);
+
+pub static MATRIX_RANK: Row = Row {
+    name: "matrix_rank",
+    namespace: "linalg",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor self, *, Tensor|Scalar? atol=None, Tensor|Scalar? rtol=None, bool hermitian=False) -> Tensor",
+    doc: "How many singular values are larger than `max(atol, rtol * the largest)`.
+
+    >>> torch.linalg.matrix_rank(torch.ones(3, 3))
+    tensor(1)",
+    out: RANKS,
+    dtypes: DTypes::DENSE,
+    run: Run::Compose(|args| {
+        let tolerance = Tolerance { absolute: given(args, 1)?, relative: given(args, 2)? };
+        rank(args.tensor(0)?, tolerance, args.bool(3)?).map(Output::Tensor)
+    }),
+    derivative: Derivative::NonDifferentiable("it counts"),
+    samples: &["t(3, 2)", "t(2, 3, 3), atol=1.0, rtol=0.0", "t(0, 3)"],
+    errors: &[(
+        "t(3)",
+        "RuntimeError",
+        "torch.linalg.matrix_rank: The input tensor input must have at least 2 dimensions.",
+    )],
+    ..Row::BASE
+};
+
+pub static MATRIX_RANK_TOL: Row = Row {
+    name: "matrix_rank.tol",
+    namespace: "linalg",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor self, Tensor|Scalar tol, bool hermitian=False) -> Tensor",
+    doc: "How many singular values are larger than `tol`.
+
+    >>> torch.linalg.matrix_rank(torch.eye(3), 2.0)
+    tensor(0)",
+    out: RANKS,
+    dtypes: DTypes::DENSE,
+    run: Run::Compose(|args| {
+        let tolerance = Tolerance { absolute: given(args, 1)?, relative: Some(Expr::from(0.0)) };
+        rank(args.tensor(0)?, tolerance, args.bool(2)?).map(Output::Tensor)
+    }),
+    derivative: Derivative::NonDifferentiable("it counts"),
+    samples: &["t(3, 2), 0.5"],
+    reference: "np.linalg.matrix_rank(self, tol, hermitian)",
+    ..Row::BASE
+};
+
+pub static PINV: Row = Row {
+    name: "pinv",
+    namespace: "linalg",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor self, *, Tensor|Scalar? atol=None, Tensor|Scalar? rtol=None, bool hermitian=False) -> Tensor",
+    doc: "The pseudo-inverses of matrices; singular values up to `max(atol, rtol * the largest)` count as zero.
+
+    >>> torch.linalg.pinv(torch.tensor([[2., 0.], [0., 0.]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.0000]])",
+    dtypes: DTypes::DENSE,
+    run: Run::Body(|args| {
+        let tolerance = Tolerance { absolute: given(args, 1)?, relative: given(args, 2)? };
+        pseudo_inverse(args.tensor(0)?, tolerance, args.bool(3)?).map(Output::Tensor)
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+        pinv_gradient(d.grad(), d.result(), d.input(0))
+    })]),
+    node: "LinalgPinvBackward0",
+    samples: &["t(3, 2)", "t(2, 2, 3)", "t(3, 0)"],
+    errors: &[("t(3)", "RuntimeError", "linalg.pinv(")],
+    reference: "np.linalg.pinv(self) if self.size else None",
+    ..Row::BASE
+};
+
+pub static PINV_RCOND: Row = Row {
+    name: "pinv.rcond",
+    namespace: "linalg",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor self, Tensor|Scalar rcond, bool hermitian=False) -> Tensor",
+    doc: "The pseudo-inverses of matrices; singular values up to `rcond` times the largest count as zero.
+
+    >>> torch.linalg.pinv(torch.tensor([[2., 0.], [0., 1.]]), 0.9)
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.0000]])",
+    dtypes: DTypes::DENSE,
+    run: Run::Compose(|args| with_condition(args).map(Output::Tensor)),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 2), 1e-15"],
+    ..Row::BASE
+};
+
+pub static PINVERSE: Row = Row {
+    name: "pinverse",
+    signature: "(Tensor self, float rcond=1e-15) -> Tensor",
+    doc: "The pseudo-inverses of matrices; singular values up to `rcond` times the largest count as zero.
+
+    >>> torch.pinverse(torch.tensor([[2., 0.], [0., 0.]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.0000]])",
+    dtypes: DTypes::DENSE,
+    run: Run::Compose(|args| {
+        PINV.call([args.tensor(0)?.into(), Scalar::Float(0.0).into(), Scalar::Float(args.float(1)?).into()])
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 2)"],
+    reference: "np.linalg.pinv(self)",
+    ..Row::BASE
+};
+
+pub static LSTSQ_KERNEL: Row = Row {
+    name: "_linalg_lstsq",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, Tensor b, float? rcond=None) -> Tensor",
+    doc: "The least squares solution of smallest norm.
+
+    >>> torch._linalg_lstsq(torch.tensor([[1.], [1.]]), torch.tensor([[1.], [3.]]))
+    tensor([[2.]])",
+    dtypes: DTypes::DENSE,
+    run: Run::Body(|args| {
+        let rcond = args.optional_scalar(2).map(|number| Expr::from(number.f64()));
+        let tolerance = Tolerance { absolute: Some(Expr::from(0.0)), relative: rcond };
+        let inverse = pseudo_inverse(args.tensor(0)?, tolerance, false)?;
+        Expr::from(inverse).matmul(args.tensor(1)?).done().map(Output::Tensor)
+    }),
+    derivative: Derivative::Joint(Joint {
+        inputs: &[0, 1],
+        saves: Saves::input(0).and(Saves::input(1)),
+        gradients: |d| {
+            let inverse = op!(PINV, &d.input(0).done()?)?;
+            let own = d.needs(0).then(|| {
+                let grad = d.grad().matmul(d.input(1).adjoint());
+                pinv_gradient(grad, Expr::from(&inverse), d.input(0)).done()
+            });
+            let sides = d.needs(1).then(|| Expr::from(&inverse).adjoint().matmul(d.grad()).done());
+            Ok(vec![own.transpose()?, sides.transpose()?])
+        },
+    }),
+    samples: &["t(4, 2), t(4, 3)", "t(2, 2, 3), t(2, 2, 1)"],
+    ..Row::BASE
+};
+
+pub static LSTSQ: Row = Row {
+    name: "lstsq",
+    namespace: "linalg",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
+    doc: "Least squares: the `X` that makes the columns of `self @ X - b` short, and the shortest such.
+
+`driver` is 'gels' (full rank), 'gelsy' (the default), 'gelsd' or 'gelss': it decides what else comes with the solution.
+
+    >>> torch.linalg.lstsq(torch.tensor([[1.], [1.]]), torch.tensor([[1.], [3.]])).solution
+    tensor([[2.]])",
+    dtypes: DTypes::DENSE,
+    run: Run::Compose(lstsq),
+    derivative: Derivative::Composed,
+    samples: &["t(4, 2), t(4, 3)", "t(4, 2), t(4)", "t(2, 2, 3), t(2, 2, 1)", "t(4, 2), t(4, 3), driver='gelsd'"],
+    errors: &[
+        ("t(3), t(3)", "RuntimeError", "torch.linalg.lstsq: input must have at least 2 dimensions."),
+        ("t(4, 3), t(3, 1)", "RuntimeError", "torch.linalg.lstsq: input.size(-2) should match other.size(-2)"),
+        (
+            "t(4, 3), t(4, 1), driver='x'",
+            "RuntimeError",
+            "torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)",
+        ),
+    ],
+    ..Row::BASE
+};
+
+/// Up to where singular values count as zero; what is not given follows from the matrices.
+struct Tolerance {
+    absolute: Option<Expr>,
+    relative: Option<Expr>,
+}
+
+fn given(args: &Args, place: usize) -> Result<Option<Expr>> {
+    if let Some(tensor) = args.optional_tensor(place) {
+        if tensor.dtype().is_complex() {
+            let name = args.row.schema().params[place].name;
+            return Err(Error::runtime(format!(
+                "torch.linalg.{}: {name} tensor of complex type is not supported. Got {}",
+                args.row.python_name(),
+                tensor.dtype().title()
+            )));
+        }
+        return Ok(Some(Expr::from(tensor)));
+    }
+    Ok(args.optional_scalar(place).map(|number| Expr::from(number.f64())))
+}
+
+impl Tolerance {
+    /// For matrices like `a` with these magnitudes, a number for each matrix (with a dimension behind it).
+    fn bound(self, a: &Tensor, sizes: &Tensor) -> Result<Expr> {
+        let [m, n] = matrix_sizes(a);
+        let single = a.dtype().to_real() == DType::F32;
+        let tiny = if single { f64::from(f32::EPSILON) } else { f64::EPSILON };
+        let default = tiny * m.max(n) as f64;
+        let per_matrix = |given: Expr| match given {
+            Expr::Tensor(tensor) => Expr::from(tensor).along_rows(),
+            other => other,
+        };
+        // A tolerance of the caller's own leaves the other out.
+        let relative = match (self.relative, &self.absolute) {
+            (Some(given), _) => per_matrix(given),
+            (None, None) => Expr::from(default),
+            (None, Some(Expr::Tensor(absolute))) => per_matrix(Expr::from(absolute).above(0i64).choose(0.0, default)),
+            (None, Some(Expr::Number(absolute))) => Expr::from(if absolute.f64() > 0.0 { 0.0 } else { default }),
+            (None, Some(_)) => Expr::from(default),
+        };
+        let largest = Expr::from(op!(AMAX, sizes, crate::value::Ints::from_slice(&[-1]), true)?);
+        let relative = largest * relative;
+        let absolute = per_matrix(self.absolute.unwrap_or(Expr::from(0.0)));
+        Ok(match absolute {
+            Expr::Number(number) => relative.clone().above(number.f64()).choose(relative, number.f64()),
+            absolute => relative.clone().above(absolute.clone()).choose(relative, absolute),
+        })
+    }
+}
+
+fn rank(a: &Tensor, tolerance: Tolerance, hermitian: bool) -> Result<Tensor> {
+    check_matrix("torch.linalg.matrix_rank", "input", a)?;
+    if !DTypes::DENSE.has(a.dtype()) {
+        return Err(Error::runtime("This function doesn't handle types other than float and double"));
+    }
+    let a = a.detach();
+    let sizes = if hermitian { Expr::from(eigvalsh(&a, "L")?).abs().done()? } else { singular_values(&a, None)? };
+    if sizes.numel() == 0 {
+        return crate::create::zeros(batch_sizes(&a), DType::I64, a.device());
+    }
+    let bound = tolerance.bound(&a, &sizes)?;
+    Expr::from(sizes).above(bound).sum_over(-1).done()
+}
+
+fn pseudo_inverse(a: &Tensor, tolerance: Tolerance, hermitian: bool) -> Result<Tensor> {
+    if a.rank() < 2 || !DTypes::DENSE.has(a.dtype()) {
+        return Err(Error::runtime(format!(
+            "linalg.pinv({}{{{}}}): expected a tensor with 2 or more dimensions of float, double, cfloat or cdouble types",
+            a.dtype().title(),
+            rushlight_core::layout::Shape(a.sizes())
+        )));
+    }
+    let [m, n] = matrix_sizes(a);
+    if hermitian {
+        super::dense::check_square("linalg.eigh", a)?;
+    }
+    if a.numel() == 0 {
+        return crate::create::zeros(&sized(a, &[n, m]), a.dtype(), a.device());
+    }
+    let inverted =
+        |values: Expr, sizes: &Tensor, bound: Expr| Expr::from(sizes).above(bound).choose(values.reciprocal(), 0.0);
+    if hermitian {
+        let [values, vectors] = results(EIGH_KERNEL.call([a.into()])?)?;
+        let sizes = Expr::from(&values).abs().done()?;
+        let values = inverted(Expr::from(&values), &sizes, tolerance.bound(a, &sizes)?);
+        return (Expr::from(&vectors) * values.along_columns()).matmul(Expr::from(&vectors).adjoint()).done();
+    }
+    let [u, s, vh] = results(SVD_KERNEL.call([a.into()])?)?;
+    let values = inverted(Expr::from(&s), &s, tolerance.bound(a, &s)?);
+    (Expr::from(vh).adjoint() * values.along_columns()).matmul(Expr::from(u).adjoint()).done()
+}
+
+fn with_condition(args: &Args) -> Result<Tensor> {
+    let relative = match args.optional_tensor(1) {
+        Some(tensor) => crate::Value::Tensor(tensor),
+        None => args.scalar(1)?.into(),
+    };
+    PINV.tensor([args.tensor(0)?.into(), Scalar::Float(0.0).into(), relative, args.bool(2)?.into()])
+}
+
+/// The derivative of a pseudo-inverse `p` of `a` while its rank stays as it is.
+fn pinv_gradient(grad: Expr, p: Expr, a: Expr) -> Expr {
+    let (g, q) = (grad.adjoint(), p.clone().adjoint());
+    let sizes = a.sizes();
+    if sizes.len() >= 2 && sizes[sizes.len() - 2] <= sizes[sizes.len() - 1] {
+        let k = g.clone().matmul(p.clone());
+        let kq = k.clone().matmul(q.clone());
+        let inner = -p.clone().matmul(k.clone()).adjoint() + kq.clone() - a.clone().matmul(p.clone()).matmul(kq);
+        return inner + q.matmul(p).matmul(g - k.matmul(a));
+    }
+    let k = p.clone().matmul(g.clone());
+    let qk = q.clone().matmul(k.clone());
+    let inner = -k.clone().matmul(p.clone()).adjoint() + (g - a.clone().matmul(k)).matmul(p.clone()).matmul(q);
+    inner + qk.clone() - qk.matmul(p).matmul(a)
+}
+
+fn lstsq(args: &Args) -> Result<Output> {
+    let (a, b) = (args.tensor(0)?, args.tensor(1)?);
+    let name = "torch.linalg.lstsq";
+    if a.rank() < 2 {
+        return Err(Error::runtime(format!("{name}: input must have at least 2 dimensions.")));
+    }
+    if b.rank() < 1 {
+        return Err(Error::runtime(format!("{name}: other must have at least 1 dimension.")));
+    }
+    if a.dtype() != b.dtype() {
+        return Err(Error::runtime(format!(
+            "{name}: Expected input and other to have the same dtype, but got input's dtype {} and other's dtype {}",
+            a.dtype().title(),
+            b.dtype().title()
+        )));
+    }
+    if !DTypes::DENSE.has(a.dtype()) {
+        return Err(Error::runtime("This function doesn't handle types other than float and double"));
+    }
+    let gap = a.rank() as i64 - b.rank() as i64;
+    if !(0..=1).contains(&gap) {
+        return Err(Error::runtime(format!(
+            "{name}: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1"
+        )));
+    }
+    let [m, n] = matrix_sizes(a);
+    let vector = is_vector(a, b);
+    let height = b.sizes()[if vector { b.rank() - 1 } else { b.rank() - 2 }];
+    if m != height {
+        let place = if vector { 1 } else { 2 };
+        return Err(Error::runtime(format!("{name}: input.size(-2) should match other.size(-{place})")));
+    }
+    let driver = args.optional_str(3).unwrap_or("gelsy");
+    if !matches!(driver, "gels" | "gelsy" | "gelsd" | "gelss") {
+        return Err(Error::runtime(format!("{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")));
+    }
+    let sides = if vector { Expr::from(b).along_rows().done()? } else { b.clone() };
+    let rcond = args.optional_scalar(2).map(Scalar::f64);
+    let condition = rcond.map(crate::Value::Float);
+    let solution = LSTSQ_KERNEL.tensor([a.into(), (&sides).into(), condition.unwrap_or(crate::Value::None)])?;
+    let nothing = |dtype: DType| crate::create::zeros(&[0], dtype, a.device());
+    let real = a.dtype().to_real();
+    let sizes = singular_values(&a.detach(), None)?;
+    let relative = rcond.map(Expr::from);
+    let ranks = match driver {
+        "gels" => nothing(DType::I64)?,
+        _ => rank(a, Tolerance { absolute: Some(Expr::from(0.0)), relative }, false)?,
+    };
+    // Residuals are what a full rank leaves over.
+    let full = a.device() != Device::Cpu
+        || driver == "gels"
+        || crate::to_vec::<i64>(&ranks)?.iter().all(|&rank| rank == n as i64);
+    let residuals = if m > n && driver != "gelsy" && full {
+        let rest = Expr::from(a).matmul(&solution) - &sides;
+        let squares = rest.abs().square().sum_over(-2);
+        squares.done()?
+    } else {
+        nothing(real)?
+    };
+    let values = if matches!(driver, "gelsd" | "gelss") { sizes } else { nothing(real)? };
+    let solution = if vector { drop_last(solution)? } else { solution };
+    Ok(Output::Tuple(vec![solution, residuals, ranks, values]))
+}

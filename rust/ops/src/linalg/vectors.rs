@@ -1,0 +1,350 @@
+//! Products of vectors, and matrices made of them.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::broadcast::broadcast;
+use rushlight_core::layout::wrap_dim;
+use rushlight_core::{Error, Result, Scalar};
+
+use super::solve::{SOLVE, inverse};
+use crate::derive::Derivative;
+use crate::expr::Expr;
+use crate::op;
+use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
+use crate::value::{Ints, Output, Value};
+use crate::view::reshape::sizes_value;
+
+pub static CROSS: Row = Row {
+    name: "cross",
+    namespace: "linalg",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
+    doc: "The cross product of vectors of three along `dim`.
+
+    >>> torch.linalg.cross(torch.tensor([1, 0, 0]), torch.tensor([0, 1, 0]))
+    tensor([0, 0, 1])",
+    out: Out::EXACT,
+    dtypes: DTypes::NUMBERS,
+    run: Run::Compose(|args| cross(args.tensor(0)?, args.tensor(1)?, args.int(2)?).map(Output::Tensor)),
+    derivative: Derivative::Composed,
+    samples: &["t(3), t(3)", "t(2, 3), t(1, 3)", "t(3, 2), t(3, 2), dim=0"],
+    errors: &[
+        ("t(4), t(4)", "RuntimeError", "linalg.cross: inputs dimension -1 must have length 3. Got 4 and 4"),
+        ("t(3), t(4, 3)", "RuntimeError", "linalg.cross: inputs must have the same number of dimensions."),
+    ],
+    reference: "np.cross(*np.broadcast_arrays(self, other), axis=dim)",
+    ..Row::BASE
+};
+
+pub static CROSS_OLD: Row = Row {
+    name: "cross",
+    variants: Variants::BOTH.and(Variants::OUT),
+    signature: "(Tensor self, Tensor other, int? dim=None) -> Tensor",
+    doc: "The cross product along `dim`, by default the first dimension of size three.
+
+    >>> torch.cross(torch.tensor([1, 0, 0]), torch.tensor([0, 1, 0]), dim=0)
+    tensor([0, 0, 1])",
+    out: Out::EXACT,
+    dtypes: DTypes::NUMBERS,
+    run: Run::Compose(|args| {
+        let own = args.tensor(0)?;
+        let dim = match args.optional_int(2) {
+            Some(dim) => dim,
+            None => {
+                crate::host::warn(
+                    "Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass the dim explicitly or simply use torch.linalg.cross.\nThe default value of dim will change to agree with that of linalg.cross in a future release.",
+                )?;
+                let found = own.sizes().iter().position(|&size| size == 3);
+                found.ok_or_else(|| Error::runtime("no dimension of size 3 in input"))? as i64
+            }
+        };
+        cross(own, args.tensor(1)?, dim).map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3), t(2, 3), 1", "t(3, 2), t(3, 2), 0"],
+    errors: &[("t(2, 4), t(2, 4)", "RuntimeError", "no dimension of size 3 in input")],
+    ..Row::BASE
+};
+
+pub static VECDOT: Row = Row {
+    name: "vecdot",
+    namespace: "linalg",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
+    doc: "Sums of products along `dim`, the elements of `x` conjugated.
+
+    >>> torch.linalg.vecdot(torch.tensor([1., 2.]), torch.tensor([3., 4.]))
+    tensor(11.)",
+    out: Out::CAST,
+    dtypes: DTypes::INEXACT,
+    run: Run::Compose(|args| {
+        let (x, y) = (args.tensor(0)?, args.tensor(1)?);
+        super::dense::check_inexact("linalg.vecdot", x)?;
+        if x.dtype() != y.dtype() {
+            return Err(super::solve::different_dtypes("linalg.vecdot", "x", x, "y", y));
+        }
+        if x.rank() == 1 && y.rank() == 1 {
+            return super::matrix::VDOT.call([x.into(), y.into()]);
+        }
+        let dim = args.int(2)?;
+        let columns = |tensor: &Tensor| -> Result<Expr> {
+            let axis = wrap_dim(dim, tensor.rank())?;
+            let order: Vec<usize> = (0..tensor.rank()).filter(|&d| d != axis).chain([axis]).collect();
+            Ok(Expr::from(crate::view::transpose::permuted(tensor, &order)?))
+        };
+        let product = columns(x)?.conj().along_columns().matmul(columns(y)?.along_rows());
+        Ok(Output::Tensor(super::solve::drop_last(super::solve::drop_last(product.done()?)?)?))
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(3), t(3)", "t(2, 3), t(2, 3)", "t(3, 2), t(3, 2), dim=0", "t(2, 3), t(1, 3)"],
+    errors: &[(
+        "i(3, 2), i(3, 2)",
+        "RuntimeError",
+        "linalg.vecdot: Expected a floating point or complex tensor as input. Got Long",
+    )],
+    reference: "np.sum(np.conj(x) * y, axis=dim)",
+    ..Row::BASE
+};
+
+pub static DIAGONAL: Row = Row {
+    name: "diagonal",
+    namespace: "linalg",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
+    doc: "A view of the diagonals of matrices, as the last dimension.
+
+    >>> torch.linalg.diagonal(torch.tensor([[1, 2], [3, 4]]))
+    tensor([1, 4])",
+    dtypes: DTypes::ALL,
+    run: Run::Compose(|args| {
+        let (offset, first, second) = (args.int(1)?, args.int(2)?, args.int(3)?);
+        crate::view::diagonal::DIAGONAL.call([args.tensor(0)?.into(), offset.into(), first.into(), second.into()])
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 3)", "t(2, 3, 4), offset=1"],
+    reference: "np.diagonal(A, offset, dim1, dim2)",
+    ..Row::BASE
+};
+
+pub static LINALG_VANDER: Row = Row {
+    name: "vander",
+    namespace: "linalg",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor x, *, int? N=None) -> Tensor",
+    doc: "Rows of the powers 0 to `N - 1` of each element.
+
+    >>> torch.linalg.vander(torch.tensor([1, 2, 3]))
+    tensor([[1, 1, 1],
+            [1, 2, 4],
+            [1, 3, 9]])",
+    dtypes: DTypes::NUMBERS,
+    run: Run::Compose(|args| {
+        let x = &crate::index::gather::at_least_1d(args.tensor(0)?.layout());
+        let x = &crate::view::RESHAPE.tensor([args.tensor(0)?.into(), sizes_value(&x.sizes)])?;
+        let last = x.sizes().last().copied().unwrap_or(1);
+        let n = args.optional_int(1).unwrap_or(last as i64);
+        if n <= 1 {
+            return Err(Error::runtime("N must be greater than 1."));
+        }
+        powers(x, n).map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(3)", "t(2, 3), N=2"],
+    errors: &[("t(3), N=1", "RuntimeError", "N must be greater than 1.")],
+    reference: "np.vander(x, N, increasing=True) if x.ndim == 1 else None",
+    ..Row::BASE
+};
+
+pub static VANDER: Row = Row {
+    name: "vander",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor x, int? N=None, bool increasing=False) -> Tensor",
+    doc: "Rows of powers of each element, falling unless `increasing`.
+
+    >>> torch.vander(torch.tensor([1, 2, 3]), 2)
+    tensor([[1, 1],
+            [2, 1],
+            [3, 1]])",
+    dtypes: DTypes::NUMBERS,
+    run: Run::Compose(|args| {
+        let x = args.tensor(0)?;
+        if x.rank() != 1 {
+            return Err(Error::runtime("x must be a one-dimensional tensor."));
+        }
+        let n = args.optional_int(1).unwrap_or(x.numel() as i64);
+        if n < 0 {
+            return Err(Error::runtime("N must be non-negative."));
+        }
+        let rows =
+            if n == 0 { crate::create::zeros(&[x.sizes()[0], 0], x.dtype(), x.device())? } else { powers(x, n)? };
+        if args.bool(2)? {
+            return Ok(Output::Tensor(rows));
+        }
+        op!(crate::join::flip::FLIP, &rows, Ints::from_slice(&[-1])).map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(3)", "t(3), 2, True", "t(3), 0"],
+    errors: &[("t(2, 2)", "RuntimeError", "x must be a one-dimensional tensor.")],
+    reference: "np.vander(x, N, increasing)",
+    ..Row::BASE
+};
+
+pub static TENSORINV: Row = Row {
+    name: "tensorinv",
+    namespace: "linalg",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor self, int ind=2) -> Tensor",
+    doc: "The inverse of the linear map that `torch.tensordot(self, x, dims=ind)` is.
+
+    >>> torch.linalg.tensorinv(torch.eye(4).reshape(2, 2, 4), ind=2).shape
+    torch.Size([4, 2, 2])",
+    out: Out::EXACT,
+    dtypes: DTypes::DENSE,
+    run: Run::Compose(|args| {
+        let (own, ind) = (args.tensor(0)?, args.int(1)?);
+        if ind < 1 {
+            return Err(Error::runtime(
+                "Expected a strictly positive integer for 'ind', but got ".to_owned() + &ind.to_string(),
+            ));
+        }
+        let at = ind as usize;
+        if at > own.rank() {
+            return Err(Error::runtime(format!("ArrayRef: invalid slice, N = {at}; size = {}", own.rank())));
+        }
+        let (front, behind) = own.sizes().split_at(at);
+        let (rows, cols) = (front.iter().product::<isize>(), behind.iter().product::<isize>());
+        if rows != cols {
+            return Err(Error::runtime(format!(
+                "Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got {cols} != {rows}"
+            )));
+        }
+        let matrix = crate::view::RESHAPE.tensor([own.into(), sizes_value(&[rows, cols])])?;
+        let sizes: Vec<isize> = behind.iter().chain(front).copied().collect();
+        crate::view::RESHAPE.call([(&inverse(&matrix)?).into(), sizes_value(&sizes)])
+    }),
+    derivative: Derivative::Composed,
+    samples: &["(t(4, 4) + torch.eye(4) * 4).reshape(2, 2, 4), 2"],
+    errors: &[("t(2, 2), 0", "RuntimeError", "Expected a strictly positive integer for 'ind', but got 0")],
+    reference: "np.linalg.tensorinv(self, ind)",
+    ..Row::BASE
+};
+
+pub static TENSORSOLVE: Row = Row {
+    name: "tensorsolve",
+    namespace: "linalg",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor self, Tensor other, int[]? dims=None) -> Tensor",
+    doc: "The solution `X` of `torch.tensordot(self, X, X.ndim) == other`.
+
+    >>> torch.linalg.tensorsolve(torch.eye(4).reshape(2, 2, 4), torch.ones(2, 2))
+    tensor([1., 1., 1., 1.])",
+    out: Out::EXACT,
+    dtypes: DTypes::DENSE,
+    run: Run::Compose(|args| {
+        let (own, other) = (args.tensor(0)?, args.tensor(1)?);
+        let own = match args.optional_ints(2) {
+            Some(dims) => {
+                let moved = dims.iter().map(|&dim| wrap_dim(dim, own.rank())).collect::<Result<Vec<_>>>()?;
+                let order: Vec<usize> =
+                    (0..own.rank()).filter(|dim| !moved.contains(dim)).chain(moved.iter().copied()).collect();
+                crate::view::transpose::permuted(own, &order)?
+            }
+            None => own.clone(),
+        };
+        let at = other.rank().min(own.rank());
+        let (front, behind) = own.sizes().split_at(at);
+        let (rows, cols) = (front.iter().product::<isize>(), behind.iter().product::<isize>());
+        if rows != cols {
+            return Err(Error::runtime(format!(
+                "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), but got {cols} != {rows}"
+            )));
+        }
+        let matrix = crate::view::RESHAPE.tensor([(&own).into(), sizes_value(&[rows, cols])])?;
+        let vector = crate::view::RESHAPE.tensor([other.into(), sizes_value(&[other.numel() as isize])])?;
+        crate::view::RESHAPE.call([(&op!(SOLVE, &matrix, &vector)?).into(), sizes_value(behind)])
+    }),
+    derivative: Derivative::Composed,
+    samples: &[
+        "(t(4, 4) + torch.eye(4) * 4).reshape(2, 2, 4), t(2, 2)",
+        "(t(4, 4) + torch.eye(4) * 4).reshape(2, 4, 2), t(2, 2), (1,)",
+    ],
+    errors: &[(
+        "t(2, 3), t(2)",
+        "RuntimeError",
+        "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), but got 3 != 2",
+    )],
+    reference: "np.linalg.tensorsolve(self, other, dims)",
+    ..Row::BASE
+};
+
+pub static KRON: Row = Row {
+    name: "kron",
+    variants: Variants::BOTH.and(Variants::OUT),
+    signature: "(Tensor self, Tensor other) -> Tensor",
+    doc: "The Kronecker product: every element of `self` times the whole of `other`.
+
+    >>> torch.kron(torch.tensor([1, 10]), torch.tensor([1, 2]))
+    tensor([ 1,  2, 10, 20])",
+    out: Out::new(Accepts::Cast, &["result type {Result} can't be cast to the desired output type {Out}"]),
+    run: Run::Compose(|args| {
+        let (a, b) = (args.tensor(0)?, args.tensor(1)?);
+        let rank = a.rank().max(b.rank());
+        let padded = |tensor: &Tensor, dim: usize| match (dim + tensor.rank()).checked_sub(rank) {
+            Some(own) => tensor.sizes()[own],
+            None => 1,
+        };
+        let (mut own, mut other, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
+        for dim in 0..rank {
+            let (x, y) = (padded(a, dim), padded(b, dim));
+            own.extend([x, 1]);
+            other.extend([1, y]);
+            sizes.push(x.saturating_mul(y));
+        }
+        let shaped =
+            |tensor: &Tensor, sizes: &[isize]| crate::view::RESHAPE.tensor([tensor.into(), sizes_value(sizes)]);
+        let product = op!(crate::pointwise::arith::MUL, &shaped(a, &own)?, &shaped(b, &other)?)?;
+        shaped(&product, &sizes).map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3), t(3, 2)", "t(2), t(2, 3)", "t(), t(2)"],
+    reference: "np.kron(self, other)",
+    ..Row::BASE
+};
+
+fn cross(a: &Tensor, b: &Tensor, dim: i64) -> Result<Tensor> {
+    if a.rank() != b.rank() {
+        return Err(Error::runtime("linalg.cross: inputs must have the same number of dimensions."));
+    }
+    let axis = wrap_dim(dim, a.rank())?;
+    if a.rank() == 0 || a.sizes()[axis] != 3 || b.sizes()[axis] != 3 {
+        let size = |tensor: &Tensor| tensor.sizes().get(axis).copied().unwrap_or(1);
+        return Err(Error::runtime(format!(
+            "linalg.cross: inputs dimension {dim} must have length 3. Got {} and {}",
+            size(a),
+            size(b)
+        )));
+    }
+    let sizes = broadcast(a.sizes(), b.sizes())?;
+    let stretch = |tensor: &Tensor| crate::view::expand::EXPAND.tensor([tensor.into(), sizes_value(&sizes)]);
+    let rolled = |tensor: &Tensor, by: i64| {
+        crate::join::flip::ROLL.tensor([
+            tensor.into(),
+            Ints::from_slice(&[by]).into(),
+            Ints::from_slice(&[axis as i64]).into(),
+        ])
+    };
+    let (a, b) = (stretch(a)?, stretch(b)?);
+    (Expr::from(rolled(&a, -1)?) * rolled(&b, -2)? - Expr::from(rolled(&a, -2)?) * rolled(&b, -1)?).done()
+}
+
+/// Powers 0 to `n - 1` of each element, in a new last dimension.
+fn powers(x: &Tensor, n: i64) -> Result<Tensor> {
+    let mut sizes = x.sizes().clone();
+    sizes.push(n as isize - 1);
+    let bases =
+        crate::view::expand::EXPAND.tensor([(&Expr::from(x).along_rows().done()?).into(), sizes_value(&sizes)])?;
+    let dim = x.rank();
+    let grown = op!(crate::reduce::cumulative::CUMPROD, &bases, dim, x.dtype())?;
+    sizes[dim] = 1;
+    let one = crate::create::full(&sizes, Scalar::ONE, grown.dtype(), grown.device())?;
+    crate::join::CAT.tensor([Value::from(vec![one, grown]), dim.into()])
+}

@@ -1,0 +1,237 @@
+"""Factorisations of matrices: what must hold of their factors, of their gradients and of their errors."""
+
+import numpy as np
+import pytest
+
+import rushlight as torch
+
+DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
+every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+
+
+def close(a, b, dtype):
+    single = dtype in (torch.float32, torch.complex64)
+    return torch.allclose(a, b, atol=1e-3 if single else 1e-9, rtol=1e-3 if single else 1e-9)
+
+
+def random(*sizes, dtype):
+    torch.manual_seed(len(sizes) + sum(sizes))
+    return torch.randn(*sizes, dtype=dtype)
+
+
+def positive(n, dtype):
+    a = random(2, n, n, dtype=dtype)
+    return a @ a.mH + torch.eye(n, dtype=dtype)
+
+
+def identity_of(q):
+    return torch.eye(q.shape[-1], dtype=q.dtype).expand_as(q.mH @ q)
+
+
+@every_dtype
+@pytest.mark.parametrize("sizes", [(3, 3), (7, 2), (2, 7), (2, 4, 3), (70, 40), (0, 3)])
+@pytest.mark.parametrize("full", [True, False])
+def test_singular_vectors_are_orthonormal_and_give_the_matrix_back(dtype, sizes, full):
+    a = random(*sizes, dtype=dtype)
+    u, s, vh = torch.linalg.svd(a, full_matrices=full)
+    k = s.shape[-1]
+    assert close(u[..., :k] * s.unsqueeze(-2) @ vh[..., :k, :], a, dtype)
+    assert close(u.mH @ u, identity_of(u), dtype)
+    assert close(vh @ vh.mH, identity_of(vh.mH), dtype)
+
+
+@every_dtype
+@pytest.mark.parametrize("triangle", ["L", "U"])
+def test_eigenvectors_of_hermitian_matrices(dtype, triangle):
+    a = random(2, 5, 5, dtype=dtype)
+    values, vectors = torch.linalg.eigh(a, triangle)
+    part = a.tril() if triangle == "L" else a.triu()
+    diagonal = torch.diag_embed(torch.diagonal(a, dim1=-2, dim2=-1))
+    whole = part + part.mH - (diagonal + diagonal.mH) / 2
+    assert close(vectors * values.unsqueeze(-2).to(dtype) @ vectors.mH, whole, dtype)
+    assert bool((values.diff() >= 0).all())
+
+
+@every_dtype
+def test_eigenvectors_of_any_matrix(dtype):
+    a = random(3, 6, 6, dtype=dtype)
+    values, vectors = torch.linalg.eig(a)
+    assert close(a.to(vectors.dtype) @ vectors, vectors * values.unsqueeze(-2), dtype)
+    assert close(torch.linalg.vector_norm(vectors, dim=-2), torch.ones(3, 6, dtype=a.real.dtype), dtype)
+
+
+@every_dtype
+@pytest.mark.parametrize("sizes", [(4, 4), (2, 6, 3), (3, 6), (90, 40)])
+@pytest.mark.parametrize("mode", ["reduced", "complete"])
+def test_orthogonal_factors(dtype, sizes, mode):
+    a = random(*sizes, dtype=dtype)
+    q, r = torch.linalg.qr(a, mode)
+    assert close(q @ r, a, dtype)
+    assert close(q.mH @ q, identity_of(q), dtype)
+    assert close(r, r.triu(), dtype)
+
+
+@every_dtype
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("transpose", [True, False])
+def test_reflections_multiply_as_their_product(dtype, left, transpose):
+    a = random(5, 5, dtype=dtype)
+    reflections, tau = torch.geqrf(a)
+    q = torch.linalg.householder_product(reflections, tau)
+    assert close(q @ reflections.triu(), a, dtype)
+    b = random(5, 5, dtype=dtype)
+    factor = q.mH if transpose else q
+    wanted = factor @ b if left else b @ factor
+    assert close(torch.ormqr(reflections, tau, b, left, transpose), wanted, dtype)
+
+
+@every_dtype
+@pytest.mark.parametrize("sizes", [(4, 4), (2, 6, 3), (3, 6), (100, 70)])
+def test_permuted_triangles_give_the_matrix_back(dtype, sizes):
+    a = random(*sizes, dtype=dtype)
+    p, lower, upper = torch.linalg.lu(a)
+    assert close(p @ lower @ upper, a, dtype)
+    assert float(lower.abs().max()) <= 1.5
+
+
+@every_dtype
+@pytest.mark.parametrize("hermitian", [True, False])
+def test_symmetric_pivoting(dtype, hermitian):
+    a = random(3, 9, 9, dtype=dtype)
+    a = a + (a.mH if hermitian else a.mT)
+    a[0, 0, 0] = 0  # so that a block of two rows is needed
+    b = random(3, 9, 2, dtype=dtype)
+    x = torch.linalg.ldl_solve(*torch.linalg.ldl_factor(a, hermitian=hermitian), b, hermitian=hermitian)
+    assert close(a @ x, b, dtype)
+
+
+@every_dtype
+@pytest.mark.parametrize("upper", [True, False])
+def test_cholesky_factors(dtype, upper):
+    a = positive(6, dtype)
+    factor = torch.linalg.cholesky(a, upper=upper)
+    assert close(factor.mH @ factor if upper else factor @ factor.mH, a, dtype)
+    b = random(2, 6, 3, dtype=dtype)
+    assert close(a @ torch.cholesky_solve(b, factor, upper), b, dtype)
+    assert close(torch.cholesky_inverse(factor, upper) @ a, identity_of(a), dtype)
+
+
+@every_dtype
+def test_systems(dtype):
+    a, b = random(2, 5, 5, dtype=dtype), random(2, 5, 3, dtype=dtype)
+    factors = torch.linalg.lu_factor(a)
+    assert close(a @ torch.linalg.solve(a, b), b, dtype)
+    assert close(torch.linalg.solve(a, b.mT, left=False) @ a, b.mT, dtype)
+    assert close(a @ torch.linalg.lu_solve(*factors, b), b, dtype)
+    assert close(a.mH @ torch.linalg.lu_solve(*factors, b, adjoint=True), b, dtype)
+    assert close(a @ torch.linalg.inv(a), identity_of(a), dtype)
+    assert close(torch.linalg.pinv(a), torch.linalg.inv(a), dtype)
+
+
+def scalar_losses():
+    square = lambda n=4: random(2, n, n, dtype=torch.float64)
+    tall, wide = random(5, 3, dtype=torch.float64), random(3, 5, dtype=torch.float64)
+    complex_ = random(4, 4, dtype=torch.complex128)
+    symmetric = lambda a: a + a.mH
+    yield "svd", lambda a: [x.abs() for x in torch.linalg.svd(a, full_matrices=False)], tall
+    yield "svd wide", lambda a: [x.abs() for x in torch.linalg.svd(a, full_matrices=False)], wide
+    yield "eigh", lambda a: torch.linalg.eigh(symmetric(a)), square()
+    yield "eigh complex", lambda a: torch.linalg.eigh(symmetric(a))[1].abs(), complex_
+    yield "eig", lambda a: [x.abs() for x in torch.linalg.eig(a)], complex_
+    yield "qr", torch.linalg.qr, tall
+    yield "qr wide", torch.linalg.qr, wide
+    yield "qr complex", torch.linalg.qr, complex_
+    yield "lu tall", lambda a: torch.linalg.lu(a)[1:], tall
+    yield "lu wide", lambda a: torch.linalg.lu(a)[1:], wide
+    yield "lu complex", lambda a: torch.linalg.lu(a)[1:], complex_
+    yield "cholesky", lambda a: torch.linalg.cholesky(a @ a.mH + torch.eye(4)), square()
+    yield "cholesky complex", lambda a: torch.linalg.cholesky(a @ a.mH, upper=True), complex_
+    yield "pinv", torch.linalg.pinv, wide
+    yield "lstsq", lambda a: torch.linalg.lstsq(a, torch.ones(5, 2, dtype=a.dtype)).solution, tall
+    yield "slogdet complex", torch.linalg.slogdet, complex_
+    yield "matrix_exp", torch.linalg.matrix_exp, square()
+    yield "householder_product", lambda a: torch.linalg.householder_product(a, a[0]), tall
+
+
+@pytest.mark.parametrize("name, function, a", list(scalar_losses()), ids=lambda x: x if isinstance(x, str) else "")
+def test_gradients_of_any_order(name, function, a):
+    outputs = lambda a: tuple(out) if not isinstance(out := function(a), torch.Tensor) else out
+    a = a.clone().requires_grad_()
+    assert torch.autograd.gradcheck(outputs, (a,))
+    assert torch.autograd.gradgradcheck(outputs, (a,))
+
+
+def test_a_singular_matrix_has_a_determinant_with_a_gradient():
+    a = torch.tensor([[1.0, 2.0], [2.0, 4.0]], dtype=torch.float64, requires_grad=True)
+    (grad,) = torch.autograd.grad(torch.linalg.det(a), a, create_graph=True)
+    assert torch.allclose(grad, torch.tensor([[4.0, -2.0], [-2.0, 1.0]], dtype=torch.float64))
+
+
+def test_a_loss_that_depends_on_phases_is_refused():
+    a = random(3, 3, dtype=torch.complex128).requires_grad_()
+    with pytest.raises(RuntimeError, match="specified up to multiplication by e"):
+        torch.linalg.svd(a).U.imag.sum().backward()
+    with pytest.raises(RuntimeError, match="linalg_eigh_backward: The eigenvectors in the complex case"):
+        torch.linalg.eigh(a).eigenvectors.imag.sum().backward()
+
+
+def test_what_fails_names_the_matrix():
+    batch = torch.stack([torch.eye(2), torch.zeros(2, 2)])
+    with pytest.raises(
+        torch.linalg.LinAlgError, match=r"linalg.inv: \(Batch element 1\): The diagonal element 1 is zero"
+    ):
+        torch.linalg.inv(batch)
+    with pytest.raises(torch.linalg.LinAlgError, match=r"linalg.cholesky: \(Batch element 1\): The factorization"):
+        torch.linalg.cholesky(batch)
+    assert torch.linalg.inv_ex(batch).info.tolist() == [0, 1]
+
+
+def test_results_have_the_names_of_their_module():
+    assert type(torch.linalg.svd(torch.eye(2))).__name__ == "linalg_svd"
+    assert type(torch.svd(torch.eye(2))).__name__ == "svd"
+
+
+def test_pivots_from_elsewhere_are_refused():
+    lu, b = torch.eye(3), torch.ones(3, 1)
+    for pivots in ([9, 1, 1], [0, 1, 1], [-1, 1, 1]):
+        with pytest.raises(RuntimeError, match="Pivots given to lu_solve"):
+            torch.linalg.lu_solve(lu, torch.tensor(pivots, dtype=torch.int32), b)
+        with pytest.raises(RuntimeError, match="pivots"):
+            torch.linalg.ldl_solve(lu, torch.tensor([9, 0, -7], dtype=torch.int32), b)
+
+
+@pytest.mark.parametrize("name", ["svdvals", "eigvalsh", "inv", "det", "matrix_exp"])
+def test_bits_do_not_depend_on_the_number_of_threads(name):
+    a = random(40, 12, 12, dtype=torch.float32)
+    before = torch.get_num_threads()
+    try:
+        results = []
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            results.append(getattr(torch.linalg, name)(a).numpy().tobytes())
+        assert len(set(results)) == 1
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_least_squares_tell_what_was_left_over():
+    a, b = random(6, 3, dtype=torch.float64), random(6, 2, dtype=torch.float64)
+    solution, residuals, rank, values = torch.linalg.lstsq(a, b, driver="gelsd")
+    wanted = np.linalg.lstsq(a.numpy(), b.numpy(), rcond=None)
+    for own, other in zip((solution, residuals, rank, values), wanted):
+        assert np.allclose(own.numpy(), other)
+
+
+def test_exponentials_of_a_batch_are_scaled_matrix_by_matrix():
+    a = torch.stack([torch.eye(2), torch.eye(2) * 1e-3, torch.eye(2) * 20]).double()
+    assert torch.allclose(torch.linalg.matrix_exp(a).diagonal(dim1=-2, dim2=-1), a.diagonal(dim1=-2, dim2=-1).exp())
+
+
+def test_low_rank_is_found_from_random_vectors():
+    a = random(30, 4, dtype=torch.float64) @ random(4, 20, dtype=torch.float64)
+    for matrix in (a, a.mT):
+        u, s, v = torch.svd_lowrank(matrix, q=5)
+        assert torch.allclose(u * s @ v.mH, matrix)
+    centered = a - a.mean(0)
+    u, s, v = torch.pca_lowrank(a, q=5)
+    assert torch.allclose(u * s @ v.mH, centered)
