@@ -648,12 +648,12 @@ class Tensor:
         """The running sums along `dim`; integers and bool add up in int64."""
     def cumsum_(self, dim: _int, *, dtype: _dtype | None = None) -> Self:
         """The running sums along `dim`; integers and bool add up in int64."""
-    def det(self) -> Tensor:
-        """The determinants of matrices, as `torch.linalg.det`."""
     def deg2rad(self) -> Tensor:
         """Degrees as radians."""
     def deg2rad_(self) -> Self:
         """Degrees as radians."""
+    def det(self) -> Tensor:
+        """The determinants of matrices, as `torch.linalg.det`."""
     def diag(self, diagonal: _int = 0) -> Tensor:
         """A vector on the diagonal of a matrix, or a matrix's diagonal as a vector, copied."""
     def diag_embed(self, offset: _int = 0, dim1: _int = -2, dim2: _int = -1) -> Tensor:
@@ -1771,11 +1771,11 @@ def _elu_backward(grad_output: Tensor, input: Tensor, alpha: _Number, scale: _Nu
     """The gradient of `elu`."""
 def _embed(input: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int) -> Tensor:
     """Zeros of shape `size`, in which the elements of `self` are added at the places that `stride` and `storage_offset` name."""
-def _fft_c2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, forward: _bool) -> Tensor:
+def _fft_c2c(input: Tensor, dim: Sequence[_int], normalization: _int, forward: _bool) -> Tensor:
     """The Fourier transform of complex numbers along some dimensions, divided by nothing (0), the root of their size (1) or their size (2)."""
-def _fft_c2r(input: Tensor, dim: _int | Sequence[_int], normalization: _int, last_dim_size: _int) -> Tensor:
+def _fft_c2r(input: Tensor, dim: Sequence[_int], normalization: _int, last_dim_size: _int) -> Tensor:
     """The inverse transform of frequencies whose conjugates were left away, to real numbers."""
-def _fft_r2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, onesided: _bool) -> Tensor:
+def _fft_r2c(input: Tensor, dim: Sequence[_int], normalization: _int, onesided: _bool) -> Tensor:
     """The Fourier transform of real numbers; `onesided` leaves away the last dimension's conjugates."""
 def _fused_adam(params: Sequence[Tensor], grads: Sequence[Tensor], exp_avgs: Sequence[Tensor], exp_avg_sqs: Sequence[Tensor], max_exp_avg_sqs: Sequence[Tensor], state_steps: Sequence[Tensor], lr: _float, beta1: _float, beta2: _float, eps: _float, weight_decay: _float, amsgrad: _bool, maximize: _bool, decoupled: _bool) -> None:
     """One step of Adam for each parameter, in place; `decoupled` makes it AdamW."""

@@ -65,10 +65,10 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
 def matrix_exp(input: Tensor) -> Tensor:
     """The exponentials of matrices, `sum(A ** k / k!)`."""
 @overload
-def matrix_norm(input: Tensor, ord: _Number, dim: _int | Sequence[_int] = ..., keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
+def matrix_norm(input: Tensor, ord: _Number, dim: Sequence[_int] = ..., keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """The norms of the matrices that two dimensions make."""
 @overload
-def matrix_norm(input: Tensor, ord: _str = ..., dim: _int | Sequence[_int] = ..., keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
+def matrix_norm(input: Tensor, ord: _str = ..., dim: Sequence[_int] = ..., keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
 def matrix_power(input: Tensor, n: _int, *, out: Tensor | None = None) -> Tensor:
     """Matrices multiplied by themselves; a negative `n` takes their inverses."""
 @overload
@@ -76,16 +76,13 @@ def matrix_rank(input: Tensor, *, atol: Tensor | _Number | None = None, rtol: Te
     """How many singular values are larger than `max(atol, rtol * the largest)`."""
 @overload
 def matrix_rank(input: Tensor, tol: Tensor | _Number, hermitian: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
-@overload
 def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """The product of a chain of matrices, in the order that takes the fewest multiplications."""
 @overload
-def multi_dot(*tensors: Tensor, out: Tensor | None = None) -> Tensor: ...
-@overload
-def norm(input: Tensor, ord: _Number | None = None, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
+def norm(input: Tensor, ord: _Number | None = None, dim: Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """The norm of vectors where `dim` names one dimension, of matrices where it names two, of all elements by default."""
 @overload
-def norm(input: Tensor, ord: _str, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
+def norm(input: Tensor, ord: _str, dim: Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
 @overload
 def pinv(input: Tensor, *, atol: Tensor | _Number | None = None, rtol: Tensor | _Number | None = None, hermitian: _bool = False, out: Tensor | None = None) -> Tensor:
     """The pseudo-inverses of matrices; singular values up to `max(atol, rtol * the largest)` count as zero."""
@@ -101,15 +98,13 @@ def solve_ex(A: Tensor, B: Tensor, *, left: _bool = True, check_errors: _bool = 
     """As `torch.linalg.solve`, with the place of the first zero pivot of each matrix instead of an exception."""
 def solve_triangular(input: Tensor, B: Tensor, *, upper: _bool, left: _bool = True, unitriangular: _bool = False, out: Tensor | None = None) -> Tensor:
     """The solution `X` of `self @ X = B` for triangular matrices, or of `X @ self = B` where `left` is false."""
-def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """The product of a chain of matrices, in the order that takes the fewest multiplications."""
 def svd(A: Tensor, full_matrices: _bool = True, *, driver: _str | None = None, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_svd:
     """The singular value decomposition `A = U @ diag(S) @ Vh`, with `S` descending."""
 def svdvals(A: Tensor, *, driver: _str | None = None, out: Tensor | None = None) -> Tensor:
     """The singular values of matrices, descending."""
 def tensorinv(input: Tensor, ind: _int = 2, *, out: Tensor | None = None) -> Tensor:
     """The inverse of the linear map that `torch.tensordot(self, x, dims=ind)` is."""
-def tensorsolve(input: Tensor, other: Tensor, dims: _int | Sequence[_int] | None = None, *, out: Tensor | None = None) -> Tensor:
+def tensorsolve(input: Tensor, other: Tensor, dims: Sequence[_int] | None = None, *, out: Tensor | None = None) -> Tensor:
     """The solution `X` of `torch.tensordot(self, X, X.ndim) == other`."""
 def vander(x: Tensor, *, N: _int | None = None) -> Tensor:
     """Rows of the powers 0 to `N - 1` of each element."""
