@@ -95,8 +95,8 @@ def enlarge(row, sample):
 
 
 def results_numel(row, sample, scale):
-    args, kwargs = draw(row, sample, "float32", scale)
     try:
+        args, kwargs = draw(row, sample, "float32", scale)
         return sum(x.numel() for x in tensors_in(call(row.function(), args, kwargs)))
     except (RuntimeError, IndexError, ValueError):
         return 0  # the sample has numbers that do not grow with its sizes
@@ -118,13 +118,15 @@ def test_threads(row, thorough):
         try:
             for threads in (1, 2, 3, 7):
                 torch.set_num_threads(threads)
-                args, kwargs = draw(row, sample, "float32", scale)
-                inputs = [x for x in tensors_in((args, kwargs)) if is_inexact(x) and row.is_differentiable()]
-                for x in inputs:
-                    x.requires_grad_()
                 try:
+                    args, kwargs = draw(row, sample, "float32", scale)
+                    inputs = [x for x in tensors_in((args, kwargs)) if is_inexact(x) and row.is_differentiable()]
+                    for x in inputs:
+                        x.requires_grad_()
                     results = tensors_in(call(row.function(), args, kwargs))
                 except (RuntimeError, IndexError, ValueError):
+                    if first is not None:
+                        raise
                     break  # the sample has numbers that do not grow with its sizes
                 wanted = [r for r in results if r.requires_grad]
                 grads = gradients(wanted, inputs, directions(wanted, 7)) if wanted else []

@@ -450,7 +450,7 @@ def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """What is behind the point of each element, with its sign."""
 def frac_(input: Tensor) -> Tensor:
     """What is behind the point of each element, with its sign."""
-def frobenius_norm(input: Tensor, dim: Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
+def frobenius_norm(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """The norm of the elements along `dim`."""
 def full(size: Sequence[_int], fill_value: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """A tensor of a size, filled with a value whose type decides the dtype."""

@@ -23,7 +23,7 @@ def fftfreq(n: _int, d: _float = 1.0, *, dtype: _dtype | None = None, layout: _l
     """The frequencies of `torch.fft.fft` of `n` elements that are `d` apart."""
 def fftn(input: Tensor, s: Sequence[_int] | None = None, dim: Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The transform of `torch.fft.fft` along several dimensions, by default all of them."""
-def fftshift(input: Tensor, dim: Sequence[_int] | None = None) -> Tensor:
+def fftshift(input: Tensor, dim: _int | Sequence[_int] | None = None) -> Tensor:
     """The elements with frequency zero moved to the middle."""
 def hfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The Fourier transform of a signal whose second half are the conjugates of the first: `n` real numbers."""
@@ -37,7 +37,7 @@ def ifft2(input: Tensor, s: Sequence[_int] | None = None, dim: Sequence[_int] = 
     """The transform of `torch.fft.ifft` along two dimensions."""
 def ifftn(input: Tensor, s: Sequence[_int] | None = None, dim: Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The transform of `torch.fft.ifft` along several dimensions, by default all of them."""
-def ifftshift(input: Tensor, dim: Sequence[_int] | None = None) -> Tensor:
+def ifftshift(input: Tensor, dim: _int | Sequence[_int] | None = None) -> Tensor:
     """The inverse of `torch.fft.fftshift`."""
 def ihfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The inverse of `torch.fft.hfft`."""

@@ -79,10 +79,10 @@ def matrix_rank(input: Tensor, tol: Tensor | _Number, hermitian: _bool = False, 
 def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """The product of a chain of matrices, in the order that takes the fewest multiplications."""
 @overload
-def norm(input: Tensor, ord: _Number | None = None, dim: Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
+def norm(input: Tensor, ord: _Number | None = None, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """The norm of vectors where `dim` names one dimension, of matrices where it names two, of all elements by default."""
 @overload
-def norm(input: Tensor, ord: _str, dim: Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
+def norm(input: Tensor, ord: _str, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
 @overload
 def pinv(input: Tensor, *, atol: Tensor | _Number | None = None, rtol: Tensor | _Number | None = None, hermitian: _bool = False, out: Tensor | None = None) -> Tensor:
     """The pseudo-inverses of matrices; singular values up to `max(atol, rtol * the largest)` count as zero."""

@@ -55,7 +55,7 @@ pub static FFTSHIFT: Row = Row {
     name: "fftshift",
     namespace: "fft",
     variants: Variants::FUNCTION,
-    signature: "(Tensor self, int[]? dim=None) -> Tensor",
+    signature: "(Tensor self, int[1]? dim=None) -> Tensor",
     doc: "The elements with frequency zero moved to the middle.
 
     >>> torch.fft.fftshift(torch.tensor([0, 1, 2, -2, -1]))
@@ -72,7 +72,7 @@ pub static IFFTSHIFT: Row = Row {
     name: "ifftshift",
     namespace: "fft",
     variants: Variants::FUNCTION,
-    signature: "(Tensor self, int[]? dim=None) -> Tensor",
+    signature: "(Tensor self, int[1]? dim=None) -> Tensor",
     doc: "The inverse of `torch.fft.fftshift`.
 
     >>> torch.fft.ifftshift(torch.tensor([-2, -1, 0, 1, 2]))

@@ -39,7 +39,11 @@ pub static MASKED_SELECT: Row = Row {
         cpu: |args, results| {
             let (own, mask) = (args.tensor(0)?, args.tensor(1)?);
             let sizes = rushlight_core::broadcast::broadcast(mask.sizes(), own.sizes())?;
-            let places = crate::from_slice(&positions(&stretched(mask, &sizes)?)?)?;
+            let places = positions(&stretched(mask, &sizes)?)?;
+            if places.len() != results[0].numel() {
+                return Err(Error::runtime("masked_select: another thread changed the mask while it was read"));
+            }
+            let places = crate::from_slice(&places)?;
             let flat = op!(crate::view::RESHAPE, stretched(own, &sizes)?, sizes_value(&[-1]))?;
             super::get::get_into(&flat, &single(&flat, 0, &places)?, &results[0])
         },

@@ -48,8 +48,8 @@ pub static DET: Row = Row {
     signature: "(Tensor A) -> Tensor",
     doc: "The determinants of matrices.
 
-    >>> torch.linalg.det(torch.tensor([[1., 2.], [3., 4.]]))
-    tensor(-2.)",
+    >>> torch.linalg.det(torch.tensor([[2., 0.], [1., 4.]]))
+    tensor(8.)",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
     run: Run::Compose(|args| det(args.tensor(0)?).map(Output::Tensor)),
@@ -68,8 +68,8 @@ pub static DET_OLD: Row = Row {
     signature: "(Tensor self) -> Tensor",
     doc: "The determinants of matrices, as `torch.linalg.det`.
 
-    >>> torch.det(torch.tensor([[1., 2.], [3., 4.]]))
-    tensor(-2.)",
+    >>> torch.det(torch.tensor([[2., 0.], [1., 4.]]))
+    tensor(8.)",
     dtypes: DTypes::DENSE,
     run: Run::Compose(|args| det(args.tensor(0)?).map(Output::Tensor)),
     derivative: Derivative::Composed,

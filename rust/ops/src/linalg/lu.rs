@@ -203,8 +203,15 @@ pub static ORDER: Row = Row {
     run: Run::Kernel(Kernel {
         infer: |args| {
             let pivots = args.tensor(0)?;
-            let mut sizes = Dims::from_slice(&pivots.sizes()[..pivots.rank() - 1]);
-            sizes.push(args.int(1)? as isize);
+            let Some((_, batch)) = pivots.sizes().split_last() else {
+                return Err(Error::runtime("torch.lu_unpack: Expected LU_pivots to have at least one dimension"));
+            };
+            let size = args.int(1)?;
+            if size < 0 {
+                return Err(Error::runtime(format!("a permutation of {size} rows does not exist")));
+            }
+            let mut sizes = Dims::from_slice(batch);
+            sizes.push(size as isize);
             Ok(vec![Spec::new(&sizes, DType::I64, pivots)])
         },
         cpu: order,

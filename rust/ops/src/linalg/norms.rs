@@ -56,7 +56,7 @@ pub static MATRIX_NORM_NAMED: Row = Row {
     derivative: Derivative::Composed,
     samples: &["t(3, 2)", "t(2, 3, 2), 'fro', (0, 1), True"],
     errors: &[("t(2, 3), 'x'", "RuntimeError", "linalg.matrix_norm: Order x not supported.")],
-    reference: "np.linalg.norm(self, ord, dim, keepdim).astype(self.real.dtype) if dtype is None else None",
+    reference: "np.linalg.norm(self, ord, tuple(dim), keepdim).astype(self.real.dtype) if dtype is None else None",
     ..Row::BASE
 };
 
@@ -64,7 +64,7 @@ pub static LINALG_NORM: Row = Row {
     name: "norm",
     namespace: "linalg",
     variants: Variants::FUNCTION.and(Variants::OUT),
-    signature: "(Tensor self, Scalar? ord=None, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    signature: "(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The norm of vectors where `dim` names one dimension, of matrices where it names two, of all elements by default.
 
     >>> torch.linalg.norm(torch.tensor([3., 4.]))
@@ -89,7 +89,7 @@ pub static LINALG_NORM_NAMED: Row = Row {
     name: "norm.ord_str",
     namespace: "linalg",
     variants: Variants::FUNCTION.and(Variants::OUT),
-    signature: "(Tensor self, str ord, int[]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    signature: "(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The Frobenius norm ('fro') or the nuclear norm ('nuc') of matrices.
 
     >>> torch.linalg.norm(torch.tensor([[3., 0.], [0., 4.]]), 'fro')
@@ -124,7 +124,7 @@ pub static NUCLEAR_NORM: Row = Row {
 pub static FROBENIUS_NORM: Row = Row {
     name: "frobenius_norm",
     variants: Variants::FUNCTION.and(Variants::OUT),
-    signature: "(Tensor self, int[] dim, bool keepdim=False) -> Tensor",
+    signature: "(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
     doc: "The norm of the elements along `dim`.
 
     >>> torch.frobenius_norm(torch.tensor([[3., 4.]]), 1)

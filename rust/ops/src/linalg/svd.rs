@@ -26,9 +26,9 @@ pub static SVD_KERNEL: Row = Row {
     derivative: Derivative::Formulas(&[formula(
         0,
         Saves::result(0).and(Saves::result(1)).and(Saves::result(2)),
-        |d| gradient(d),
+        gradient,
     )]),
-    samples: &["real(3, 2)", "real(2, 2, 3)", "real(3, 3)"],
+    samples: &["real(3, 2)", "real(2, 2, 4)", "real(3, 3)"],
     ..Row::BASE
 };
 

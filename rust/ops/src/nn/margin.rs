@@ -217,12 +217,6 @@ pub static GAUSSIAN_NLL_LOSS: Row = Row {
             variance
         } else if !sizes.is_empty() && given.as_slice() == &sizes[..sizes.len() - 1] {
             op!(crate::view::squeeze::UNSQUEEZE, &variance, -1i64)?
-        } else if sizes.len() == given.len()
-            && !given.is_empty()
-            && given[..given.len() - 1] == sizes[..sizes.len() - 1]
-            && given.last() == Some(&1)
-        {
-            variance
         } else if sizes.len() == given.len() && given.iter().zip(sizes).all(|(have, size)| have == size || *have == 1) {
             variance
         } else {
