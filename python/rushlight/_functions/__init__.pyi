@@ -616,7 +616,7 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product `self @ other` of vectors, matrices or batches of matrices."""
 def matrix_exp(input: Tensor) -> Tensor:
-    """The exponentials of matrices, `sum(A ** k / k!)`."""
+    """The exponentials of matrices, as `torch.linalg.matrix_exp`."""
 def matrix_power(input: Tensor, n: _int, *, out: Tensor | None = None) -> Tensor:
     """Matrices multiplied by themselves, as `torch.linalg.matrix_power`."""
 @overload
@@ -750,8 +750,8 @@ def ones(size: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout |
 def ones(*size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
 def ones_like(input: Tensor, *, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """A tensor of another's size and dtype, filled with 1."""
-def orgqr(input: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The first columns of the product of reflections, in the format of `torch.geqrf`."""
+def orgqr(input: Tensor, input2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The first columns of the product of reflections, as `torch.linalg.householder_product`."""
 def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: _bool = True, transpose: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """The product of reflections (`self` and their factors `input2`) times `input3`, or `input3` times it where `left` is false."""
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:

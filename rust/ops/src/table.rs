@@ -567,7 +567,7 @@ pub static ROWS: &[&Row] = &[
     &linalg::norms::COND,
     &linalg::norms::COND_NAMED,
     &linalg::powers::MATRIX_EXP,
-    &linalg::powers::MATRIX_EXP_METHOD,
+    &linalg::powers::MATRIX_EXP_OLD,
     &linalg::powers::MATRIX_POWER,
     &linalg::powers::MATRIX_POWER_OLD,
     &linalg::vectors::CROSS,

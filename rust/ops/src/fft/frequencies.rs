@@ -64,6 +64,7 @@ pub static FFTSHIFT: Row = Row {
     run: Run::Compose(|args| rolled(args, |size| size / 2).map(Output::Tensor)),
     derivative: Derivative::Composed,
     samples: &["t(5)", "t(2, 3)", "t(2, 3), 1"],
+    errors: &[("t(3), 1", "IndexError", "Dimension out of range (expected to be in range of [-1, 0], but got 1)")],
     reference: "np.fft.fftshift(self, dim)",
     ..Row::BASE
 };
@@ -81,6 +82,7 @@ pub static IFFTSHIFT: Row = Row {
     run: Run::Compose(|args| rolled(args, |size| (size + 1) / 2).map(Output::Tensor)),
     derivative: Derivative::Composed,
     samples: &["t(5)", "t(2, 3)", "t(2, 3), 1"],
+    errors: &[("t(3), 1", "IndexError", "Dimension out of range (expected to be in range of [-1, 0], but got 1)")],
     reference: "np.fft.ifftshift(self, dim)",
     ..Row::BASE
 };

@@ -110,6 +110,7 @@ pub static CHOLESKY_SOLVE: Row = Row {
     }),
     derivative: Derivative::Composed,
     samples: &["t(3, 2), pos(3, 3)", "t(2, 3, 1), pos(3, 3)"],
+    errors: &[("t(3), t(3, 3)", "RuntimeError", "b should have at least 2 dimensions, but has 1 dimensions instead")],
     ..Row::BASE
 };
 

@@ -117,6 +117,7 @@ pub static NUCLEAR_NORM: Row = Row {
     }),
     derivative: Derivative::Composed,
     samples: &["t(3, 2)", "t(2, 3, 2), (0, 2), True"],
+    errors: &[("t(3)", "RuntimeError", "linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")],
     reference: "np.linalg.norm(self, 'nuc', tuple(dim), keepdim)",
     ..Row::BASE
 };
@@ -132,10 +133,20 @@ pub static FROBENIUS_NORM: Row = Row {
     out: Out::EXACT,
     dtypes: DTypes::INEXACT,
     run: Run::Compose(|args| {
-        VECTOR_NORM.call([args.tensor(0)?.into(), 2i64.into(), args.ints(1)?.into(), args.bool(2)?.into()])
+        let dims = args.ints(1)?;
+        if dims.len() > 2 {
+            let count = dims.len();
+            return Err(Error::runtime(format!("Expected at most 2 dimensions, but got {count} dimensions instead.")));
+        }
+        VECTOR_NORM.call([args.tensor(0)?.into(), 2i64.into(), dims.into(), args.bool(2)?.into()])
     }),
     derivative: Derivative::Composed,
     samples: &["t(3, 2), (0, 1)", "t(3, 2), 1, True"],
+    errors: &[(
+        "t(3, 3, 3), (0, 1, 2)",
+        "RuntimeError",
+        "Expected at most 2 dimensions, but got 3 dimensions instead.",
+    )],
     ..Row::BASE
 };
 

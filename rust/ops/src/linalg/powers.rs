@@ -20,7 +20,6 @@ const SQUARE: crate::row::Bad = (
 pub static MATRIX_EXP: Row = Row {
     name: "matrix_exp",
     namespace: "linalg",
-    aliases: &["matrix_exp"],
     variants: Variants::FUNCTION,
     signature: "(Tensor self) -> Tensor",
     doc: "The exponentials of matrices, `sum(A ** k / k!)`.
@@ -55,9 +54,8 @@ pub static MATRIX_EXP: Row = Row {
     ..Row::BASE
 };
 
-pub static MATRIX_EXP_METHOD: Row = Row {
+pub static MATRIX_EXP_OLD: Row = Row {
     name: "matrix_exp",
-    variants: Variants::METHOD,
     signature: "(Tensor self) -> Tensor",
     doc: "The exponentials of matrices, as `torch.linalg.matrix_exp`.
 

@@ -103,7 +103,6 @@ pub static GEQRF: Row = Row {
 pub static HOUSEHOLDER_PRODUCT: Row = Row {
     name: "householder_product",
     namespace: "linalg",
-    aliases: &["orgqr"],
     variants: Variants::FUNCTION.and(Variants::OUT),
     signature: "(Tensor input, Tensor tau) -> Tensor",
     doc: "The first columns of the product of reflections, in the format of `torch.geqrf`.
@@ -129,17 +128,23 @@ pub static HOUSEHOLDER_PRODUCT: Row = Row {
 
 pub static ORGQR: Row = Row {
     name: "orgqr",
-    variants: Variants::METHOD,
+    variants: Variants::BOTH.and(Variants::OUT),
     signature: "(Tensor self, Tensor input2) -> Tensor",
     doc: "The first columns of the product of reflections, as `torch.linalg.householder_product`.
 
     >>> torch.tensor([[1.], [2.]]).orgqr(torch.tensor([0.4]))
     tensor([[ 0.6000],
             [-0.8000]])",
+    out: Out::EXACT,
     dtypes: DTypes::DENSE,
     run: Run::Compose(householder_product),
     derivative: Derivative::Composed,
     samples: &["t(3, 2), t(2)"],
+    errors: &[(
+        "t(3), t(3)",
+        "RuntimeError",
+        "torch.linalg.householder_product: input must have at least 2 dimensions.",
+    )],
     ..Row::BASE
 };
 

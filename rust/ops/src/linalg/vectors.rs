@@ -306,6 +306,7 @@ pub static KRON: Row = Row {
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3), t(3, 2)", "t(2), t(2, 3)", "t(), t(2)"],
+    errors: &[("t(3), 3", "TypeError", "kron(): argument 'other' (position 2) must be Tensor, not int")],
     reference: "np.kron(self, other)",
     ..Row::BASE
 };
