@@ -10,7 +10,7 @@ from importlib import import_module
 from time import sleep
 
 #: The threads that are loading, once for each module.
-_busy = []
+_busy: list[int] = []
 
 
 def load(name):
