@@ -91,3 +91,9 @@ def test_a_forked_child_transforms():
         )
         os._exit(0 if fine else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_one_number_stands_for_a_list_of_one():
+    x = torch.randn(3, 4)
+    assert torch.equal(torch.fft.fftn(x, 5, 1), torch.fft.fft(x, 5, 1))
+    assert torch.equal(torch.fft.rfft2(x, dim=0), torch.fft.rfft(x, dim=0))

@@ -17,47 +17,47 @@ from rushlight._C import (
 
 def fft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The discrete Fourier transform along `dim`, cut or continued with zeros to `n` elements."""
-def fft2(input: Tensor, s: Sequence[_int] | None = None, dim: Sequence[_int] = ..., norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
+def fft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = ..., norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The transform of `torch.fft.fft` along two dimensions."""
 def fftfreq(n: _int, d: _float = 1.0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """The frequencies of `torch.fft.fft` of `n` elements that are `d` apart."""
-def fftn(input: Tensor, s: Sequence[_int] | None = None, dim: Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
+def fftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The transform of `torch.fft.fft` along several dimensions, by default all of them."""
 def fftshift(input: Tensor, dim: _int | Sequence[_int] | None = None) -> Tensor:
     """The elements with frequency zero moved to the middle."""
 def hfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The Fourier transform of a signal whose second half are the conjugates of the first: `n` real numbers."""
-def hfft2(input: Tensor, s: Sequence[_int] | None = None, dim: Sequence[_int] = ..., norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
+def hfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = ..., norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The transform of `torch.fft.hfft` along two dimensions."""
-def hfftn(input: Tensor, s: Sequence[_int] | None = None, dim: Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
+def hfftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The transform of `torch.fft.hfft` along several dimensions, by default all of them."""
 def ifft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The inverse of `torch.fft.fft`."""
-def ifft2(input: Tensor, s: Sequence[_int] | None = None, dim: Sequence[_int] = ..., norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
+def ifft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = ..., norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The transform of `torch.fft.ifft` along two dimensions."""
-def ifftn(input: Tensor, s: Sequence[_int] | None = None, dim: Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
+def ifftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The transform of `torch.fft.ifft` along several dimensions, by default all of them."""
 def ifftshift(input: Tensor, dim: _int | Sequence[_int] | None = None) -> Tensor:
     """The inverse of `torch.fft.fftshift`."""
 def ihfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The inverse of `torch.fft.hfft`."""
-def ihfft2(input: Tensor, s: Sequence[_int] | None = None, dim: Sequence[_int] = ..., norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
+def ihfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = ..., norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The transform of `torch.fft.ihfft` along two dimensions."""
-def ihfftn(input: Tensor, s: Sequence[_int] | None = None, dim: Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
+def ihfftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The transform of `torch.fft.ihfft` along several dimensions, by default all of them."""
 def irfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The inverse of `torch.fft.rfft`, to `n` real numbers, by default an even number."""
-def irfft2(input: Tensor, s: Sequence[_int] | None = None, dim: Sequence[_int] = ..., norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
+def irfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = ..., norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The transform of `torch.fft.irfft` along two dimensions."""
-def irfftn(input: Tensor, s: Sequence[_int] | None = None, dim: Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
+def irfftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The transform of `torch.fft.irfft` along several dimensions, by default all of them."""
 def rfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The first half of the Fourier transform of real numbers; the other half are its conjugates."""
-def rfft2(input: Tensor, s: Sequence[_int] | None = None, dim: Sequence[_int] = ..., norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
+def rfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = ..., norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The transform of `torch.fft.rfft` along two dimensions."""
 def rfftfreq(n: _int, d: _float = 1.0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """The frequencies of `torch.fft.rfft` of `n` elements that are `d` apart."""
-def rfftn(input: Tensor, s: Sequence[_int] | None = None, dim: Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
+def rfftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The transform of `torch.fft.rfft` along several dimensions, by default all of them."""
 
 __all__ = ["fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "ihfft2", "ihfftn", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn"]

@@ -25,7 +25,7 @@ macro_rules! transforms {
             name: $name,
             namespace: "fft",
             variants: Variants::FUNCTION.and(Variants::OUT),
-            signature: "(Tensor self, int[]? s=None, int[]? dim=None, str? norm=None) -> Tensor",
+            signature: "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
             doc: concat!("The transform of `torch.fft.", $doc, "` along several dimensions, by default all of them.
 
     >>> torch.fft.", $name, "(torch.ones(2, 2)).shape == torch.fft.", $two, "(torch.ones(2, 2)).shape
@@ -47,7 +47,7 @@ macro_rules! transforms {
             name: $two,
             namespace: "fft",
             variants: Variants::FUNCTION.and(Variants::OUT),
-            signature: "(Tensor self, int[]? s=None, int[] dim=[-2, -1], str? norm=None) -> Tensor",
+            signature: "(Tensor self, int[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
             doc: concat!("The transform of `torch.fft.", $doc, "` along two dimensions.
 
     >>> torch.fft.", $two, "(torch.ones(2, 2)).shape == torch.fft.", $name, "(torch.ones(2, 2)).shape
