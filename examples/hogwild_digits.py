@@ -279,13 +279,15 @@ def parse():
     parser.add_argument("--start", choices=mp.get_all_start_methods(), help="how workers are started (default: fork)")
     parser.add_argument("--epochs", type=int, help="passes over the training images, which the workers share out")
     parser.add_argument("--model", choices=["mlp", "cnn"], default="mlp", help="default %(default)s")
-    parser.add_argument("--lr", type=float, default=0.05, help="learning rate at the start (default %(default)s)")
+    parser.add_argument("--lr", type=float, help="learning rate at the start (default 0.05, of cnn 0.03)")
     parser.add_argument("--batch-size", type=int, default=64, help="default %(default)s")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path("runs/digits"), help="default %(default)s")
     options = parser.parse_args()
+    if options.lr is None:
+        options.lr = 0.03 if options.model == "cnn" else 0.05
     if options.epochs is None:
-        options.epochs = 8 if options.data else 100
+        options.epochs = 12 if options.data else 100
     if min(options.processes, options.epochs, options.batch_size) < 1:
         parser.error("--processes, --epochs and --batch-size must be at least 1")
     if not 0 < options.lr < math.inf:
