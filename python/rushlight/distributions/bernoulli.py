@@ -5,8 +5,9 @@ from __future__ import annotations
 import rushlight as torch
 
 from . import constraints
+from ._chance import Chance
 from .exp_family import ExponentialFamily
-from .utils import broadcast_all, lazy_property, logits_to_probs, probs_to_logits
+from .utils import broadcast_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Bernoulli"]
 
 
-class Bernoulli(ExponentialFamily):
+class Bernoulli(Chance, ExponentialFamily):
     """One with probability ``probs``, zero otherwise.
 
     >>> torch.distributions.Bernoulli(torch.tensor([0.25])).entropy()
@@ -28,8 +29,7 @@ class Bernoulli(ExponentialFamily):
     _mean_carrier_measure = 0
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
+        self._refuse_unless_one(probs, logits)
         if probs is not None:
             (self.probs,) = broadcast_all(probs)
         else:
@@ -38,12 +38,7 @@ class Bernoulli(ExponentialFamily):
         super().__init__(self._param.size(), validate_args=validate_args)
 
     def expand(self, batch_shape, _instance=None):
-        given = {name: self.__dict__[name].expand(batch_shape) for name in ("probs", "logits") if name in self.__dict__}
-        parameter = given["probs"] if "probs" in given else given["logits"]
-        return self._expand_into(Bernoulli, _instance, batch_shape, _param=parameter, **given)
-
-    def _new(self, *args, **kwargs):
-        return self._param.new(*args, **kwargs)
+        return self._expand_into(Bernoulli, _instance, batch_shape, **self._expanded(batch_shape))
 
     @property
     def mean(self):
@@ -58,21 +53,6 @@ class Bernoulli(ExponentialFamily):
     @property
     def variance(self):
         return self.probs * (1 - self.probs)
-
-    @lazy_property
-    def logits(self) -> torch.Tensor:
-        """The logarithms of the odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> torch.Tensor:
-        """The probabilities of one."""
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @property
-    def param_shape(self) -> torch.Size:
-        """The shape of the parameter."""
-        return self._param.size()
 
     def sample(self, sample_shape=torch.Size()):
         with torch.no_grad():

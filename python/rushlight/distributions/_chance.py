@@ -1,0 +1,48 @@
+"""Distributions of one chance, given as its probability or as the logarithm of its odds."""
+
+from __future__ import annotations
+
+import rushlight as torch
+
+from .distribution import Distribution
+from .utils import lazy_property, logits_to_probs, probs_to_logits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Chance(Distribution):
+    """What Bernoulli and binomial distributions have in common: ``probs``, ``logits``, each made from the other on demand."""
+
+    _param: torch.Tensor
+
+    @staticmethod
+    def _refuse_unless_one(probs: Any, logits: Any) -> None:
+        if (probs is None) == (logits is None):
+            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
+
+    def _expanded(self, batch_shape: Any) -> dict[str, Any]:
+        """The parameters that stand, in a larger shape."""
+        stand = self.__dict__
+        given: dict[str, Any] = {name: stand[name].expand(batch_shape) for name in ("probs", "logits") if name in stand}
+        given["_param"] = given["probs"] if "probs" in given else given["logits"]
+        return given
+
+    def _new(self, *args, **kwargs):
+        return self._param.new(*args, **kwargs)
+
+    @lazy_property
+    def logits(self) -> torch.Tensor:
+        """The logarithms of the odds."""
+        return probs_to_logits(self.probs, is_binary=True)
+
+    @lazy_property
+    def probs(self) -> torch.Tensor:
+        """The probabilities of one, or of success."""
+        return logits_to_probs(self.logits, is_binary=True)
+
+    @property
+    def param_shape(self) -> torch.Size:
+        """The shape of the parameter."""
+        return self._param.size()
