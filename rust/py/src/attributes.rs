@@ -136,7 +136,7 @@ static ATTRIBUTES: &[Attribute] = &[
 fn assigned<'a>(value: &'a Bound<'_, PyAny>, sentence: &str) -> PyResult<&'a Tensor> {
     match object::tensor(value) {
         Ok(tensor) => Ok(tensor),
-        Err(_) => Err(PyTypeError::new_err(format!("{sentence} {}", kind_of(&value)))),
+        Err(_) => Err(PyTypeError::new_err(format!("{sentence} {}", kind_of(value)))),
     }
 }
 

@@ -53,7 +53,7 @@ fn truth(argument: Argument) -> PyResult<bool> {
 
 fn device_of(object: &Bound<'_, PyAny>) -> PyResult<Device> {
     extract_device(object)?.ok_or_else(|| {
-        let kind = kind_of(&object);
+        let kind = kind_of(object);
         PyTypeError::new_err(format!("to() received an invalid combination of arguments - got ({kind})"))
     })
 }

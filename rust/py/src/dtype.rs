@@ -118,7 +118,7 @@ impl PyDevice {
             return Ok(PyDevice { device: Device::Cuda(ordinal), indexed: true });
         }
         let text: String = r#type.extract().map_err(|_| {
-            let kind = kind_of(&r#type);
+            let kind = kind_of(r#type);
             PyTypeError::new_err(format!("device(): argument 'type' (position 1) must be str, not {kind}"))
         })?;
         let (device, own) = Device::parse(&text).map_err(raise)?;

@@ -15,7 +15,7 @@ use crate::{buffer, dlpack, nested, numpy, object};
 fn wanted_dtype(name: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<DType>> {
     let Some(object) = object.filter(|object| !object.is_none()) else { return Ok(None) };
     extract_dtype(object).map(Some).ok_or_else(|| {
-        let kind = kind_of(&object);
+        let kind = kind_of(object);
         PyTypeError::new_err(format!("{name}(): argument 'dtype' must be torch.dtype, not {kind}"))
     })
 }
@@ -23,7 +23,7 @@ fn wanted_dtype(name: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Optio
 fn wanted_device(name: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Device>> {
     let Some(object) = object.filter(|object| !object.is_none()) else { return Ok(None) };
     extract_device(object)?.map(Some).ok_or_else(|| {
-        let kind = kind_of(&object);
+        let kind = kind_of(object);
         PyTypeError::new_err(format!("{name}(): argument 'device' must be torch.device, not {kind}"))
     })
 }
@@ -193,7 +193,7 @@ fn from_dlpack<'py>(
 #[pyfunction]
 fn from_numpy<'py>(py: Python<'py>, ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if !numpy::is_array(ndarray)? {
-        return Err(PyTypeError::new_err(format!("expected np.ndarray (got {})", kind_of(&ndarray))));
+        return Err(PyTypeError::new_err(format!("expected np.ndarray (got {})", kind_of(ndarray))));
     }
     object::wrap_bound(py, numpy::import(ndarray)?)
 }

@@ -70,7 +70,7 @@ impl Key {
         } else {
             return Err(PyIndexError::new_err(format!(
                 "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got {})",
-                kind_of(&item)
+                kind_of(item)
             )));
         }
         Ok(())
@@ -231,7 +231,7 @@ fn assigned(own: &Tensor, value: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         }
         None => Err(PyTypeError::new_err(format!(
             "can't assign a {} to a torch.{}Tensor",
-            kind_of(&value),
+            kind_of(value),
             own.dtype().title()
         ))),
     }

@@ -265,7 +265,7 @@ pub fn named_format(format: &Bound<'_, PyAny>) -> PyResult<&'static str> {
 /// A dimension's number, counted from the end if negative.
 fn axis(own: &Own, dim: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
     let Some(dim) = convert::int(dim)? else {
-        let kind = kind_of(&dim);
+        let kind = kind_of(dim);
         return Err(PyTypeError::new_err(format!("{name}(): argument 'dim' (position 1) must be int, not {kind}")));
     };
     if own.tensor.rank() == 0 {

@@ -129,7 +129,7 @@ fn infer(data: &Bound<'_, PyAny>, depth: usize) -> PyResult<DType> {
         return Ok(object::tensor(data)?.dtype());
     }
     if data.is_instance_of::<PyString>() || data.is_instance_of::<PyBytes>() {
-        return Err(PyTypeError::new_err(format!("new(): invalid data type '{}'", kind_of(&data))));
+        return Err(PyTypeError::new_err(format!("new(): invalid data type '{}'", kind_of(data))));
     }
     if !is_sequence(data) {
         return Err(PyRuntimeError::new_err(format!("Could not infer dtype of {}", kind_of(data))));

@@ -82,7 +82,7 @@ pub unsafe fn tensor_of<'a>(object: *mut ffi::PyObject) -> Option<&'a Tensor> {
 pub fn tensor<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Tensor> {
     // SAFETY: the borrow keeps the object alive.
     unsafe { tensor_of(object.as_ptr()) }.ok_or_else(|| {
-        let name = kind_of(&object);
+        let name = kind_of(object);
         PyTypeError::new_err(format!("expected Tensor, got {name}"))
     })
 }

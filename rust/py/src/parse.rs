@@ -248,7 +248,7 @@ fn wrong(object: &Bound<'_, PyAny>, name: &str, param: &Param, position: Option<
     if let Some(sentence) = wrong_item(&items.unwrap_or_default(), name, param, position)? {
         return Ok(sentence);
     }
-    let (kind, title) = (kind_of(&object), param.kind.title());
+    let (kind, title) = (kind_of(object), param.kind.title());
     Ok(format!("{name}(): argument '{}'{} must be {title}, not {kind}", shown(param), at(position)))
 }
 

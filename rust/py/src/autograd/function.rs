@@ -187,7 +187,7 @@ impl PythonFunction {
                 (true, false) => gradients.push(Some(
                     object::tensor(result)
                         .map_err(|_| {
-                            let name = kind_of(&result);
+                            let name = kind_of(result);
                             PyRuntimeError::new_err(format!("expected Variable or None (got {name})"))
                         })?
                         .clone(),
