@@ -12,6 +12,7 @@ pub mod range;
 pub mod resize;
 
 use rushlight_autograd::Tensor;
+use rushlight_core::device::default_device;
 use rushlight_core::dtype::default_dtype;
 use rushlight_core::layout::{Dims, checked_numel, to_dims};
 use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, dispatch};
@@ -59,7 +60,7 @@ impl Options {
     }
 
     pub fn device(&self) -> Device {
-        self.device.unwrap_or(Device::Cpu)
+        self.device.or_else(default_device).unwrap_or(Device::Cpu)
     }
 
     /// Uninitialised elements of the dtype asked for, or of `dtype`.
