@@ -15,6 +15,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use rushlight::Tensor;
 
+use crate::errors::kind_of;
 use crate::reclaim::{Keep, Owned};
 
 #[repr(C)]
@@ -81,7 +82,7 @@ pub unsafe fn tensor_of<'a>(object: *mut ffi::PyObject) -> Option<&'a Tensor> {
 pub fn tensor<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Tensor> {
     // SAFETY: the borrow keeps the object alive.
     unsafe { tensor_of(object.as_ptr()) }.ok_or_else(|| {
-        let name = object.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
+        let name = kind_of(object);
         PyTypeError::new_err(format!("expected Tensor, got {name}"))
     })
 }

@@ -383,7 +383,7 @@ fn a_storage_moves_once_and_all_its_handles_follow() {
         let empty = Storage::heap(0).unwrap();
         share(&empty).unwrap();
         assert!(empty.is_shared() && empty.is_empty());
-        assert!(share(&Storage::on(Device::Meta, 8).unwrap()).is_err());
+        assert!(share(&Storage::new(Block::meta(8))).is_err());
     });
 }
 

@@ -438,7 +438,6 @@ pub static EYE: Row = Row {
     ..BASE
 };
 
-/// The row and column indices of a triangle's elements, two rows of one tensor.
 /// The indices of a matrix's places on one side of a diagonal: in row `i` the columns before `i + offset`, or from there on.
 fn triangle(args: &Args, before: bool) -> Result<Output> {
     let options = Options::of(args)?;

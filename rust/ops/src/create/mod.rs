@@ -12,6 +12,7 @@ pub mod range;
 pub mod resize;
 
 use rushlight_autograd::Tensor;
+use rushlight_core::device::default_device;
 use rushlight_core::dtype::default_dtype;
 use rushlight_core::layout::{Dims, checked_numel, to_dims};
 use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, dispatch};
@@ -59,7 +60,7 @@ impl Options {
     }
 
     pub fn device(&self) -> Device {
-        self.device.unwrap_or(Device::Cpu)
+        self.device.or_else(default_device).unwrap_or(Device::Cpu)
     }
 
     /// Uninitialised elements of the dtype asked for, or of `dtype`.
@@ -141,7 +142,7 @@ pub fn fill(tensor: &Tensor, value: Scalar) -> Result<()> {
         // SAFETY: a dense layout is one stretch of the pinned storage that begins at its lowest element.
         unsafe {
             let first = pin.as_ptr().offset(low * dtype.size() as isize);
-            rushlight_cpu::fill::fill(first, layout.numel(), dtype.size(), bits);
+            rushlight_cpu::create::fill(first, layout.numel(), dtype.size(), bits);
         }
         Ok(())
     })
