@@ -137,7 +137,7 @@ pub static AS_STRIDED_SCATTER: Row = Row {
     traits: Traits::SEES_MEMORY,
     run: Run::Update(Update { check: |args| check(args, strided), cpu: |args, target| write(args, target, strided) }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::NOTHING, |d| inside_alone(d)),
+        formula(0, Saves::NOTHING, inside_alone),
         formula(1, Saves::NOTHING, |d| Expr::new(slot_of_gradient(d))),
     ]),
     samples: &["t(6), t(2), (2,), (3,)"],
