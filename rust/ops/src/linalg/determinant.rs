@@ -200,10 +200,14 @@ fn parity(pivots: &Tensor, dtype: DType) -> Result<Expr> {
 }
 
 /// The adjugate's adjoint: `conj(det) A^-H`. A singular matrix has one too, which an LU factor without zeros approaches;
-/// where its derivative is wanted again, singular values spell it out.
+/// where its derivative is wanted again, singular values spell it out. A single number is its own determinant, whose gradient
+/// does not follow it.
 fn gradient(d: &Derive) -> Result<Tensor> {
     let (a, det) = (d.input(0).done()?, d.result_of(0));
     let n = matrix_sizes(&a)[0];
+    if n == 1 {
+        return d.grad().along_rows().along_rows().done();
+    }
     let numbers = (d.grad() * det.clone().conj()).along_rows().along_rows();
     let sides = (numbers * identities(&a, n, n)?).done()?;
     let tiny = if a.dtype().to_real() == DType::F32 { f64::from(f32::EPSILON) } else { f64::EPSILON };

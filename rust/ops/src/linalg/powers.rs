@@ -1,7 +1,7 @@
 //! Powers and exponentials of matrices.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{DType, Device, Error, Result};
+use rushlight_core::{DType, Device, Error, Result, Scalar};
 
 use super::dense::{check_inexact, check_square, identities, matrix_sizes};
 use super::solve::inverse;
@@ -117,7 +117,11 @@ fn matrix_power(a: &Tensor, n: i64) -> Result<Tensor> {
     check_square("linalg.matrix_power", a)?;
     let size = matrix_sizes(a)[0];
     match n {
-        0 => return identities(a, size, size),
+        0 => {
+            // Chosen instead of the matrices, which have a gradient then, of zeros.
+            let always = crate::create::full(&[], Scalar::Bool(true), DType::Bool, a.device())?;
+            return Expr::from(always).choose(identities(a, size, size)?, a).done();
+        }
         1 => return op!(crate::convert::CLONE, a),
         _ => {}
     }

@@ -157,7 +157,13 @@ pub static NATIVE_LAYER_NORM: Row = Row {
     (tensor([[-1.,  1.]]), tensor([[2.]]), tensor([[1.]]))",
     dtypes: DTypes::FLOATS,
     run: Run::Compose(|args| {
-        layer_norm(args).map(|(output, normal)| Output::Tuple(vec![output, normal.mean.detach(), normal.rstd.detach()]))
+        let (output, normal) = layer_norm(args)?;
+        let own = args.tensor(0)?.dtype();
+        // Parameters wider than the input keep the statistics wide.
+        let parameters = [args.optional_tensor(2), args.optional_tensor(3)];
+        let dtype = parameters.into_iter().flatten().map(Tensor::dtype).find(|&dtype| dtype != own).unwrap_or(own);
+        let statistic = |tensor: Tensor| to_dtype(&tensor.detach(), dtype);
+        Ok(Output::Tuple(vec![output, statistic(normal.mean)?, statistic(normal.rstd)?]))
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3), (3,), None, None, 0.1", "t(2, 3, 4), (3, 4), pos(3, 4), t(3, 4), 0.1"],
@@ -192,9 +198,7 @@ pub static RMS_NORM: Row = Row {
             _ => f64::from(f32::EPSILON),
         });
         let x = Expr::from(to_dtype(own, wide(dtype))?);
-        let square =
-            if dtype.is_complex() { (x.clone() * x.clone().conj()).done()? } else { x.clone().square().done()? };
-        let mean = op!(MEAN_DIM, &square, last_dims(shape.len()), true)?;
+        let mean = op!(MEAN_DIM, &x.clone().square().done()?, last_dims(shape.len()), true)?;
         affine(x * (Expr::from(mean) + eps).rsqrt(), args.optional_tensor(2), None, &shape, dtype).map(Output::Tensor)
     }),
     derivative: Derivative::Composed,

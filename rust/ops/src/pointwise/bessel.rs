@@ -51,7 +51,7 @@ pub static I1: Row = Row {
 
     >>> torch.special.i1(torch.tensor([0., 1.]))
     tensor([0.0000, 0.5652])",
-    dtypes: WHOLE_OR_DOUBLE,
+    dtypes: REAL,
     run: float(tiles! { for<S> [f32, f64] (|x| bessel::i1(f64::from(x)) as T) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
         let slope = |x: Expr| x.clone().call(&I0, []) - d.result() / x;
@@ -74,7 +74,7 @@ pub static I1E: Row = Row {
 
     >>> torch.special.i1e(torch.tensor([0., 1.]))
     tensor([0.0000, 0.2079])",
-    dtypes: WHOLE_OR_DOUBLE,
+    dtypes: REAL,
     run: float(tiles! { for<S> [f32, f64] (|x| bessel::i1e(f64::from(x)) as T) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
         let slope = |x: Expr| x.clone().call(&I0E, []) - d.result() * (x.clone().sgn() + x.reciprocal());

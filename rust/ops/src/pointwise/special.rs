@@ -215,7 +215,7 @@ pub static ZETA: Row = Row {
 
     >>> torch.special.zeta(torch.tensor([2., 4.]), 1)
     tensor([1.6449, 1.0823])",
-    dtypes: REAL,
+    dtypes: REAL.without(DTypes::HALVES),
     run: float(tiles! { for<S> [f32, f64] (|x, q| zeta(f64::from(x), f64::from(q)) as T) }),
     refuses: "zeta_cpu",
     derivative: Derivative::NonDifferentiable("it is not implemented, as in torch"),
