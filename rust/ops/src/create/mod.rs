@@ -9,6 +9,7 @@ pub mod draw;
 pub mod overwrite;
 pub mod random;
 pub mod range;
+pub mod rejection;
 pub mod resize;
 
 use rushlight_autograd::Tensor;

@@ -19,6 +19,7 @@ pub mod logical;
 pub mod numbers;
 pub mod polynomials;
 pub mod power;
+pub mod quantiles;
 pub mod round;
 pub mod same;
 pub mod select;
