@@ -33,7 +33,12 @@ def gradient_error(function, inputs, seed):
     if not outputs:
         return None
     weights = directions(outputs, seed)
-    analytical = gradients(outputs, inputs, weights)
+    try:
+        analytical = gradients(outputs, inputs, weights)
+    except NotImplementedError as error:
+        if str(error).startswith("derivative for aten::"):
+            return None  # torch knows none either
+        raise
     along = directions(inputs, seed + 1)
     with torch.no_grad():
         above = function(*(shift(x, d, step) for x, d in zip(inputs, along)), count=len(outputs))
@@ -140,6 +145,8 @@ def test_second_gradients(row, thorough):
     """Second derivatives: the gradient is itself a function of inputs and cotangents, with gradients of its own."""
     if not row.is_differentiable():
         pytest.skip("not differentiable")
+    if any(p["kind"] == "Generator" for p in row.params):
+        pytest.skip("draws do not follow their parameters")
     report = Report(row)
     for dtype, sample in gradient_cases(row):
 

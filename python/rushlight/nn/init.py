@@ -318,6 +318,31 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: torch
     return tensor
 
 
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: torch.Generator | None = None) -> Tensor:
+    """Orthonormal rows or columns, whichever are fewer, times ``gain`` (Saxe and others 2013).
+
+    Dimensions after the first count as one.
+
+    Raises:
+        ValueError: the tensor has fewer than 2 dimensions.
+
+    >>> w = orthogonal_(torch.empty(3, 5))
+    >>> bool(torch.allclose(w @ w.T, torch.eye(3), atol=1e-6))
+    True
+    """
+    if tensor.dim() < 2:
+        raise ValueError("Only tensors with 2 or more dimensions are supported")
+    if tensor.numel() == 0:
+        return tensor
+    with torch.no_grad():
+        drawn = tensor.new_empty(tensor.shape[0], tensor[0].numel()).normal_(generator=generator)
+        wide = drawn.shape[0] < drawn.shape[1]
+        q, r = torch.linalg.qr(drawn.t() if wide else drawn)
+        # A factorisation may turn any column round; with a positive diagonal it is the one that torch takes.
+        q = q * r.diagonal().sign()
+        return tensor.copy_((q.t() if wide else q).reshape(tensor.shape)).mul_(gain)
+
+
 def _deprecated(function: Callable[..., Any]) -> Callable[..., Any]:
     new_name = function.__name__
     old_name = new_name[:-1]
@@ -339,6 +364,7 @@ normal = _deprecated(normal_)
 constant = _deprecated(constant_)
 eye = _deprecated(eye_)
 dirac = _deprecated(dirac_)
+orthogonal = _deprecated(orthogonal_)
 xavier_uniform = _deprecated(xavier_uniform_)
 xavier_normal = _deprecated(xavier_normal_)
 kaiming_uniform = _deprecated(kaiming_uniform_)

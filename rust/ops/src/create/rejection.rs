@@ -13,6 +13,7 @@ use rushlight_rng::{Element, Generator as Stream, distributions};
 use super::draw::{self, generator};
 use super::overwrite::nothing;
 use crate::derive::{Derivative, Saves, formula};
+use crate::expr::Expr;
 use crate::pointwise::float;
 use crate::pointwise::quantiles::{beta_slope, gamma_slope};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
@@ -63,6 +64,11 @@ fn tiny(dtype: DType) -> f64 {
     }
 }
 
+/// The derivative of what nobody has differentiated: asking for it is an error.
+pub fn unknown(name: &str) -> Expr {
+    Expr::failed(Error::not_implemented(format!("derivative for aten::{name} is not implemented")))
+}
+
 pub static STANDARD_GAMMA: Row = Row {
     name: "_standard_gamma",
     signature: "(Tensor self, *, Generator? generator=None) -> Tensor",
@@ -94,7 +100,10 @@ pub static STANDARD_GAMMA_GRAD: Row = Row {
     >>> torch._standard_gamma_grad(torch.tensor([1.]), torch.tensor([1.]))
     tensor([1.1736])",
     run: float(tiles! { for<S> [f32, f64] (|a, x| gamma_slope(f64::from(a), f64::from(x)) as T) }),
-    derivative: Derivative::NonDifferentiable("it is not implemented, as in torch"),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::NOTHING, |_| unknown("_standard_gamma_grad")),
+        formula(1, Saves::NOTHING, |_| unknown("_standard_gamma_grad")),
+    ]),
     samples: &["pos(2, 3), pos(2, 3)"],
     ..BASE
 };
@@ -109,7 +118,11 @@ pub static DIRICHLET_GRAD: Row = Row {
     run: float(tiles! {
         for<S> [f32, f64] (|x, a, t| beta_slope(f64::from(x), f64::from(a), f64::from(t) - f64::from(a)) as T)
     }),
-    derivative: Derivative::NonDifferentiable("it is not implemented, as in torch"),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::NOTHING, |_| unknown("_dirichlet_grad")),
+        formula(1, Saves::NOTHING, |_| unknown("_dirichlet_grad")),
+        formula(2, Saves::NOTHING, |_| unknown("_dirichlet_grad")),
+    ]),
     samples: &["unit(2, 3).abs(), pos(2, 3), pos(2, 3) + 10"],
     ..BASE
 };
@@ -156,7 +169,7 @@ pub static BINOMIAL: Row = Row {
     dtypes: DTypes::of(&[DType::F32, DType::F64]),
     refuses: "binomial_cpu",
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing), formula(1, Saves::NOTHING, nothing)]),
-    samples: &["torch.full((2, 3), 9.), unit(2, 3).abs()", "torch.full((3,), 90.), unit(3).abs()"],
+    samples: &["pos(2, 3) * 0 + 9, unit(2, 3).abs()", "pos(3) * 0 + 90, unit(3).abs()"],
     errors: &[("torch.ones(2, dtype=torch.float64), t(2)", "RuntimeError", "Found dtype Float but expected Double")],
     ..BASE
 };
