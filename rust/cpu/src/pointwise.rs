@@ -11,7 +11,7 @@ use rushlight_core::Scalar;
 use rushlight_core::plan::Plan;
 use smallvec::SmallVec;
 
-use crate::cast::{converter, move_strided};
+use crate::convert::cast::{converter, move_strided};
 use crate::streaming;
 
 /// The numbers that a row takes beside its operands, such as `alpha` or a clamp's limits.

@@ -24,7 +24,7 @@ use std::ops::Range;
 use rushlight_core::DType;
 use rushlight_core::plan::Plan;
 
-use crate::cast::{converter, move_strided};
+use crate::convert::cast::{converter, move_strided};
 use crate::pointwise::GRAIN;
 
 /// The kernels of one reduction for one dtype. Accumulators are opaque bytes to the skeleton.

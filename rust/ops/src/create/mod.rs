@@ -142,7 +142,7 @@ pub fn fill(tensor: &Tensor, value: Scalar) -> Result<()> {
         // SAFETY: a dense layout is one stretch of the pinned storage that begins at its lowest element.
         unsafe {
             let first = pin.as_ptr().offset(low * dtype.size() as isize);
-            rushlight_cpu::fill::fill(first, layout.numel(), dtype.size(), bits);
+            rushlight_cpu::create::fill(first, layout.numel(), dtype.size(), bits);
         }
         Ok(())
     })

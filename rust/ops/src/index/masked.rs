@@ -2,7 +2,7 @@
 
 use rushlight_core::plan::Plan;
 use rushlight_core::{DType, Device, Error, Result, Scalar};
-use rushlight_cpu::merge::Merge;
+use rushlight_cpu::index::merge::Merge;
 use rushlight_cpu::pointwise::{Lane, run};
 
 use super::nonzero::positions;

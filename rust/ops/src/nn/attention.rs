@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::broadcast;
 use rushlight_core::{DType, Dims, Error, Result, Scalar};
-use rushlight_cpu::attention::{Attention, Mask, Operand};
+use rushlight_cpu::nn::attention::{Attention, Mask, Operand};
 
 use super::refused;
 use crate::convert::to_dtype;
@@ -327,7 +327,7 @@ pub static ATTENTION: Row = Row {
 
 fn run<T>(args: &Args, results: &[Tensor]) -> Result<()>
 where
-    T: rushlight_core::Element + rushlight_cpu::reduce::Float + rushlight_cpu::matmul::GemmElement<Sum = T>,
+    T: rushlight_core::Element + rushlight_cpu::reduce::Float + rushlight_cpu::linalg::matmul::GemmElement<Sum = T>,
 {
     let compute = results[1].dtype();
     let out = workplace(&results[0], compute)?;

@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Error, Result};
-use rushlight_cpu::ctc::Sequence;
+use rushlight_cpu::nn::ctc::Sequence;
 use rushlight_cpu::reduce::Float;
 
 use super::{Reduction, refused};

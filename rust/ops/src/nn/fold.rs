@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
-use rushlight_cpu::fold::{Axis, fold, unfold};
+use rushlight_cpu::nn::fold::{Axis, fold, unfold};
 
 use super::plain;
 use crate::derive::{Derivative, Derive, Saves, formula};

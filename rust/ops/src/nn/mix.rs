@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
-use rushlight_cpu::mix::{Sizes, meet, mix, spread};
+use rushlight_cpu::nn::mix::{Sizes, meet, mix, spread};
 
 use super::refused;
 use crate::derive::{Derivative, Saves, formula};

@@ -5,7 +5,7 @@ use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::layout::Shape;
 use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Element, Error, Result, dispatch};
-use rushlight_cpu::loss::Picks;
+use rushlight_cpu::nn::loss::Picks;
 
 use super::{Reduction, plain};
 use crate::create;

@@ -2,7 +2,7 @@
 
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
-use rushlight_cpu::pool::put;
+use rushlight_cpu::nn::pool::put;
 
 use super::max::{GATHER, plane};
 use super::{address, count_planes, unfit, with_space};

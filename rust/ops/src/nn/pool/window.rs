@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
-use rushlight_cpu::pool::{Window, max_windows};
+use rushlight_cpu::nn::pool::{Window, max_windows};
 
 use super::max::scattered;
 use super::{address, count_planes, unfit, with_space};

@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Element, Error, Result};
-use rushlight_cpu::recurrent::{gru, lstm};
+use rushlight_cpu::nn::recurrent::{gru, lstm};
 use rushlight_cpu::reduce::Float;
 
 use crate::derive::{Derivative, Joint, Saves};

@@ -7,7 +7,7 @@ use rushlight_core::Result;
 use rushlight_core::alloc::filled;
 use rushlight_simd::multiversion;
 
-use crate::matmul::{GemmElement, Matrices, Product, gemm};
+use crate::linalg::matmul::{GemmElement, Matrices, Product, gemm};
 use crate::reduce::Float;
 use crate::reduce::softmax::{LANES, added, larger, tree};
 

@@ -3,8 +3,8 @@
 use rushlight_core::plan::Plan;
 use rushlight_core::{DType, Layout, Scalar};
 
-use crate::cast::converter;
-use crate::merge::{Merge, Merger};
+use crate::convert::cast::converter;
+use crate::index::merge::{Merge, Merger};
 use crate::pointwise::{GRAIN, Lane, Tile, run, stream};
 use crate::streaming;
 use crate::turn::turn;
