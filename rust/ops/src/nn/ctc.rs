@@ -77,8 +77,11 @@ impl Batch {
                         "Expected tensor to have size {wanted} at dimension 0, but got size {total} for argument #2 'targets' {name}"
                     )));
                 }
-                let mut next = 0;
-                counts.iter().map(|&n| std::mem::replace(&mut next, next + n as usize)).collect()
+                let ends = counts.iter().scan(0, |end, &n| {
+                    *end += n as usize;
+                    Some(*end)
+                });
+                ends.zip(counts).map(|(end, &n)| end - n as usize).collect()
             }
             [rows, width] if rows == batch => {
                 if longest > width as i64 {
