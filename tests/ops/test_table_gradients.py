@@ -33,12 +33,7 @@ def gradient_error(function, inputs, seed):
     if not outputs:
         return None
     weights = directions(outputs, seed)
-    try:
-        analytical = gradients(outputs, inputs, weights)
-    except NotImplementedError as error:
-        if str(error).startswith("derivative for aten::"):
-            return None  # torch knows none either
-        raise
+    analytical = gradients(outputs, inputs, weights)
     along = directions(inputs, seed + 1)
     with torch.no_grad():
         above = function(*(shift(x, d, step) for x, d in zip(inputs, along)), count=len(outputs))
@@ -108,6 +103,20 @@ def second_order(function, inputs, seed):
     return gradient, [*inputs, *weights]
 
 
+def unless_unknown(check):
+    """The check, but for derivatives that torch does not know either, and refuses in the same words."""
+
+    def checked():
+        try:
+            return check()
+        except NotImplementedError as error:
+            if "derivative for" not in str(error):
+                raise
+            return None
+
+    return checked
+
+
 def gradient_cases(row):
     for dtype, sample in cases(row, ("float64", "complex128")):
         dense = all(x.is_contiguous() for x in tensors_in(draw(row, sample, dtype)))
@@ -136,7 +145,7 @@ def test_gradients(row, thorough):
                 torch.autograd.gradcheck(lambda *inputs: tuple(function(*inputs)), inputs)
             return next((text for seed in (1, 2) if (text := gradient_error(function, inputs, seed))), None)
 
-        report.guard(dtype, sample, check)
+        report.guard(dtype, sample, unless_unknown(check))
     report.close()
 
 
@@ -159,7 +168,7 @@ def test_second_gradients(row, thorough):
                 torch.autograd.gradgradcheck(lambda *inputs: tuple(function(*inputs)), inputs)
             return gradient_error(gradient, both, 5)
 
-        report.guard(dtype, sample, check)
+        report.guard(dtype, sample, unless_unknown(check))
     report.close()
 
 

@@ -122,7 +122,8 @@ impl<T: Float + GemmElement<Sum = T>> Attention<'_, T> {
             let keys = KEYS.min(seen - start);
             let k = at(&self.k, start);
             let scores = scratch.scores.as_mut_ptr();
-            let matrix = |ptr: *const T, row: usize| Matrices { ptr, batch_stride: 0, row_stride: row as isize, col_stride: 1 };
+            let matrix =
+                |ptr: *const T, row: usize| Matrices { ptr, batch_stride: 0, row_stride: row as isize, col_stride: 1 };
             // SAFETY: the caller's promise; scores and results are the task's own.
             unsafe {
                 gemm(&Product {

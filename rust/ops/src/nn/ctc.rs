@@ -154,7 +154,9 @@ fn forward<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
             let sequence = batch.sequence(item);
             // SAFETY: row-major operands of these sizes; an item's numbers are its task's, and its labels were checked.
             unsafe {
-                let alpha = std::slice::from_raw_parts_mut(alphas.at(item * time * width), sequence.steps * width);
+                let alpha = std::slice::from_raw_parts_mut(alphas.at(item * time * width), time * width);
+                let (alpha, beyond) = alpha.split_at_mut(sequence.steps * width);
+                beyond.fill(<T as Float>::narrow(f64::NEG_INFINITY));
                 let stride = items * batch.classes;
                 losses.at(item).write(sequence.forward(from.at(item * batch.classes), stride, alpha));
             }
@@ -176,8 +178,7 @@ fn backward<T: Float>(args: &Args, result: &Tensor) -> Result<()> {
     let pins = (grad.storage().pin()?, logs.storage().pin()?, losses.storage().pin()?, alphas.storage().pin()?);
     let to = result.storage().pin()?;
     let (grads, from) = (first::<T>(&pins.0, &grad), first::<T>(&pins.1, &logs));
-    let (losses, alphas, out) =
-        (first::<T>(&pins.2, &losses), first::<T>(&pins.3, &alphas), first::<T>(&to, result));
+    let (losses, alphas, out) = (first::<T>(&pins.2, &losses), first::<T>(&pins.3, &alphas), first::<T>(&to, result));
     rushlight_par::try_parallel_for(items, 1, |range| {
         for item in range {
             let sequence = batch.sequence(item);
@@ -281,7 +282,9 @@ pub static CTC_BACKWARD: Row = Row {
         formula(6, Saves::NOTHING, |_| unknown("_ctc_loss_backward")),
         formula(7, Saves::NOTHING, |_| unknown("_ctc_loss_backward")),
     ]),
-    samples: &["torch.ones(1), torch.zeros(1, 1, 2), torch.tensor([[1]]), (1,), (1,), 0, torch.ones(1), torch.zeros(1, 1, 3)"],
+    samples: &[
+        "torch.ones(1), torch.zeros(1, 1, 2), torch.tensor([[1]]), (1,), (1,), 0, torch.ones(1), torch.zeros(1, 1, 3)",
+    ],
     reference: "",
     ..Row::BASE
 };

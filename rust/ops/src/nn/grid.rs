@@ -102,8 +102,9 @@ fn taps(axis: &Axis, mode: Mode, coordinate: Expr) -> Vec<(Expr, Expr)> {
     let place = axis.place(coordinate);
     match mode {
         Mode::Nearest => {
-            let near = detached(axis.inside(place)).call(&ROUND, []);
-            vec![(near.clone(), near * 0.0 + 1.0)]
+            let near = detached(axis.inside(place.clone())).call(&ROUND, []);
+            // The weight follows the place all the same, with a gradient of zeros.
+            vec![(near, place * 0.0 + 1.0)]
         }
         Mode::Linear => {
             let place = axis.inside(place);
@@ -408,7 +409,10 @@ Shapes: theta `(N, 2, 3)` for a size `(N, C, H, W)`, result `(N, H, W, 2)`; or `
             }
         };
         if theta.rank() != 3 || size.iter().any(|&n| n < 0) {
-            return Err(Error::runtime(format!("a grid of {size:?} cannot be made of maps of {}", Shape(theta.sizes()))));
+            return Err(Error::runtime(format!(
+                "a grid of {size:?} cannot be made of maps of {}",
+                Shape(theta.sizes())
+            )));
         }
         let mut space: Vec<isize> = size[2..].iter().map(|&n| n as isize).collect();
         let mut columns = Vec::new();
@@ -420,7 +424,14 @@ Shapes: theta `(N, 2, 3)` for a size `(N, C, H, W)`, result `(N, H, W, 2)`; or `
             } else {
                 let ends = [Value::from(-edge), edge.into(), (count as i64).into(), theta.dtype().into()];
                 let [start, end, steps, dtype] = ends;
-                crate::create::range::LINSPACE.tensor([start, end, steps, dtype, Value::None, Value::Device(theta.device())])?
+                crate::create::range::LINSPACE.tensor([
+                    start,
+                    end,
+                    steps,
+                    dtype,
+                    Value::None,
+                    Value::Device(theta.device()),
+                ])?
             };
             let mut shape = vec![1; dims + 1];
             shape[dim] = count;

@@ -16,6 +16,7 @@ pub mod linear;
 pub mod loss;
 pub mod margin;
 pub mod mix;
+pub mod multilabel;
 pub mod nll;
 pub mod norm;
 pub mod pool;

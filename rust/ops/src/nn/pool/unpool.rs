@@ -20,7 +20,7 @@ pub static UNPOOL: Row = Row {
 
     >>> torch._max_unpool(torch.tensor([[3., 2.]]), torch.tensor([[1, 2]]), (4,))
     tensor([[0., 3., 2., 0.]])",
-    dtypes: DTypes::NUMBERS,
+    dtypes: DTypes::REAL,
     traits: Traits::NEEDS_VALUES,
     run: Run::Kernel(Kernel {
         infer: |args| {

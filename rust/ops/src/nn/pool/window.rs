@@ -135,7 +135,10 @@ fn adaptive_max_pool(args: &Args, dims: usize) -> Result<Output> {
     if let Some(bad) = output.iter().find(|&&n| n < 0) {
         let mut shown = sizes[..sizes.len() - dims].to_vec();
         shown.extend(output.iter().map(|&n| n as isize));
-        return Err(Error::runtime(format!("Trying to create tensor with negative dimension {bad}: {}", Shape(&shown))));
+        return Err(Error::runtime(format!(
+            "Trying to create tensor with negative dimension {bad}: {}",
+            Shape(&shown)
+        )));
     }
     if !input.dtype().is_floating() {
         return Err(refused(&format!("adaptive_max_pool{}d_cpu", dims.max(2)), input.dtype()));

@@ -17,7 +17,8 @@ pub static LSTM_GATES: Row = Row {
     name: "_lstm_gates",
     variants: Variants::FUNCTION,
     signature: "(Tensor gates, Tensor cx) -> (Tensor, Tensor)",
-    doc: "The output and the next state of a long short-term memory, from the gates `(N, 4 * H)` and the state `(N, H)`.
+    doc:
+        "The output and the next state of a long short-term memory, from the gates `(N, 4 * H)` and the state `(N, H)`.
 
     >>> torch._lstm_gates(torch.zeros(1, 4), torch.ones(1, 1))
     (tensor([[0.2311]]), tensor([[0.5000]]))",
@@ -151,7 +152,14 @@ fn run_lstm<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
         let (g, s) = (gates.storage().pin()?, state.storage().pin()?);
         let (o, c) = (out.storage().pin()?, next.storage().pin()?);
         // SAFETY: row-major operands of these sizes and of the compute dtype; the results are fresh.
-        unsafe { lstm::<T>(rows, n, [first::<T>(&g, &gates).cast_const(), first::<T>(&s, &state).cast_const()], [first(&o, &out), first(&c, &next)]) };
+        unsafe {
+            lstm::<T>(
+                rows,
+                n,
+                [first::<T>(&g, &gates).cast_const(), first::<T>(&s, &state).cast_const()],
+                [first(&o, &out), first(&c, &next)],
+            )
+        };
     }
     settle(&out, &results[0])?;
     settle(&next, &results[1])

@@ -15,7 +15,7 @@ use crate::op;
 use crate::pointwise::activation::RELU;
 use crate::pointwise::arith::ADD;
 use crate::pointwise::hyperbolic::TANH;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::value::{Args, Ints, Output, Value};
 use crate::view::narrow::{UNBIND, sliced};
 use crate::view::split::SPLIT_WITH_SIZES;
@@ -117,7 +117,8 @@ impl Layer {
             Kind::Lstm => {
                 let gates = op!(ADDMM, input, &state.output, &self.own)?;
                 let both = LSTM_GATES.call([(&gates).into(), state.cell.as_ref().into()])?.into_tensors();
-                let [output, cell] = <[Tensor; 2]>::try_from(both).map_err(|_| Error::runtime("a step without results"))?;
+                let [output, cell] =
+                    <[Tensor; 2]>::try_from(both).map_err(|_| Error::runtime("a step without results"))?;
                 let output = match &self.projection {
                     Some(projection) => op!(MM, &output, projection)?,
                     None => output,
@@ -205,7 +206,8 @@ impl<'a> Network<'a> {
             let n = params.len();
             return Err(Error::runtime(format!("MatrixRef: ArrayRef size {n} not divisible by stride {stride}")));
         }
-        let layers = usize::try_from(args.int(place + 2)?).map_err(|_| Error::runtime("num_layers must not be negative"))?;
+        let layers =
+            usize::try_from(args.int(place + 2)?).map_err(|_| Error::runtime("num_layers must not be negative"))?;
         let directions = if args.bool(place + 5)? { 2 } else { 1 };
         if layers.checked_mul(directions).is_none_or(|count| count > params.len() / stride) {
             let n = params.len();
@@ -359,6 +361,7 @@ macro_rules! layer_rows {
                 " over packed sequences.\n\nShapes: data `(sum(batch_sizes), I)`, the first steps of all sequences, then the second ones; `batch_sizes` how many\nsequences have each step; the rest as for sequences of one length.\n\n",
                 $packed_example
             ),
+            traits: Traits::NEEDS_VALUES,
             run: Run::Compose(|args| run(args, Kind::$kind, true)),
             samples: $packed_samples,
             errors: $packed_errors,

@@ -31,10 +31,7 @@ const CELL: Row = Row {
 #[cold]
 fn no_dim(tensor: &Tensor, dim: usize) -> Error {
     let rank = tensor.rank().max(1);
-    Error::index(format!(
-        "Dimension out of range (expected to be in range of [-{rank}, {}], but got {dim})",
-        rank - 1
-    ))
+    Error::index(format!("Dimension out of range (expected to be in range of [-{rank}, {}], but got {dim})", rank - 1))
 }
 
 fn size(tensor: &Tensor, dim: usize) -> Result<isize> {
@@ -93,21 +90,13 @@ Shapes: input `(N, I)`, hx and result `(N, H)`, w_ih `(H, I)`, w_hh `(H, H)`, bi
     run: Run::Compose(|args| simple_cell(args, &TANH)),
     samples: &["t(2, 3), t(2, 4), t(4, 3), t(4, 4)", "t(2, 3), t(2, 4), t(4, 3), t(4, 4), t(4), t(4)"],
     errors: &[
-        (
-            "t(2, 5), t(2, 4), t(4, 3), t(4, 4)",
-            "RuntimeError",
-            "input has inconsistent input_size: got 5 expected 3",
-        ),
+        ("t(2, 5), t(2, 4), t(4, 3), t(4, 4)", "RuntimeError", "input has inconsistent input_size: got 5 expected 3"),
         (
             "t(2, 3), t(2, 5), t(4, 3), t(4, 4)",
             "RuntimeError",
             "hidden0 has inconsistent hidden_size: got 5, expected 4",
         ),
-        (
-            "t(2, 3), t(3, 4), t(4, 3), t(4, 4)",
-            "RuntimeError",
-            "Input batch size 2 doesn't match hidden0 batch size 3",
-        ),
+        ("t(2, 3), t(3, 4), t(4, 3), t(4, 4)", "RuntimeError", "Input batch size 2 doesn't match hidden0 batch size 3"),
         (
             "t(3), t(4), t(4, 3), t(4, 4)",
             "IndexError",
