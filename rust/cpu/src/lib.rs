@@ -1,7 +1,8 @@
 //! Kernels for the host, by family: skeletons over raw memory that rows fill with an expression, and algorithms.
 //!
 //! Nothing here knows tensors, autograd or operators. A kernel gets addresses, strides and dtypes, and its results are
-//! the same bits for any number of threads: work is cut at fixed places and partial results meet in a fixed order.
+//! the same bits for any number of threads: sums, and writes to one place, are cut at fixed places, and partial results
+//! meet in a fixed order.
 
 pub mod convert;
 pub mod create;

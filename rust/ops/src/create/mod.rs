@@ -15,8 +15,9 @@ pub mod resize;
 pub mod window;
 
 use rushlight_autograd::Tensor;
+use rushlight_core::device::default_device;
 use rushlight_core::dtype::default_dtype;
-use rushlight_core::layout::{Dims, checked_numel, to_dims};
+use rushlight_core::layout::{Dims, checked_new, to_dims};
 use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, dispatch};
 
 use crate::row::Spec;
@@ -62,12 +63,12 @@ impl Options {
     }
 
     pub fn device(&self) -> Device {
-        self.device.unwrap_or(Device::Cpu)
+        self.device.or_else(default_device).unwrap_or(Device::Cpu)
     }
 
     /// Uninitialised elements of the dtype asked for, or of `dtype`.
     pub fn empty(&self, sizes: &[isize], dtype: DType) -> Result<Tensor> {
-        checked_numel(sizes)?;
+        checked_new(sizes)?;
         empty(sizes, self.dtype.unwrap_or(dtype), self.device())
     }
 
@@ -110,7 +111,7 @@ fn c_text(value: f64) -> String {
 pub fn sizes(args: &Args, place: usize) -> Result<Dims> {
     let sizes = to_dims(args.ints(place)?);
     if sizes.iter().any(|size| *size < 0) {
-        checked_numel(&sizes)?;
+        checked_new(&sizes)?;
     }
     Ok(sizes)
 }
