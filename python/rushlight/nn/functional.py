@@ -12,6 +12,10 @@ import rushlight as torch
 from rushlight._functions import nn_functional as _nn
 from rushlight._functions.nn_functional import *  # noqa: F403
 
+from ._faces import affine_grid as affine_grid
+from ._faces import ctc_loss as ctc_loss
+from ._faces import embedding_bag as embedding_bag
+from ._faces import rrelu as rrelu
 from ._pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
 from ._pooling import adaptive_avg_pool3d as adaptive_avg_pool3d
 from ._pooling import lp_pool1d as lp_pool1d
