@@ -144,6 +144,15 @@ class Queue(queues.Queue):
         if not self._room.lower(block, timeout):
             raise Full
         self._count()
+        try:
+            self._put(message)
+        except Exception:
+            # Nothing was put: out of descriptors, say, or no reader is left.
+            self._uncount()
+            self._room.raise_()
+            raise
+
+    def _put(self, message):
         with self._order:
             # Nothing overtakes what is waiting.
             if (self._feeder is None or self._feeder.is_idle()) and self._writer.send_message(message, block=False):
@@ -154,6 +163,9 @@ class Queue(queues.Queue):
 
     def _count(self):
         """Called for each object that is put, before it can be got."""
+
+    def _uncount(self):
+        """Called for an object that was counted and could not be put."""
 
     def get(self, block=True, timeout=None):
         self._check_open()
@@ -260,6 +272,9 @@ class JoinableQueue(Queue):
 
     def _count(self):
         self._unfinished.raise_()
+
+    def _uncount(self):
+        self._unfinished.lower(block=False)
 
     def task_done(self):
         if not self._unfinished.lower(block=False):
