@@ -21,7 +21,7 @@ check: ## everything that CI checks, cheapest first
 	.ci/run
 
 build: $(BIN)/maturin ## compile the engine for development and install it into .venv
-	$(BIN)/maturin develop --quiet
+	PIP_QUIET=1 $(BIN)/maturin develop --quiet
 
 tools: $(BIN)/pytest ## install the checkers into .venv
 

@@ -132,6 +132,14 @@ class TestBlocksArePinned:
             worker.join()
         assert len(set(sums)) == 1
 
+    def test_memory_stays_under_a_view_of_its_bytes(self):
+        x = torch.ones(1000)
+        view = memoryview(x.untyped_storage())
+        x.resize_(1 << 20)
+        others = [torch.zeros(1000) for _ in range(20)]
+        view[:] = b"\xff" * len(view)
+        assert all(other.sum() == 0 for other in others)
+
 
 class TestForks:
     def test_threads_of_a_child(self):

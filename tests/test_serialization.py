@@ -217,6 +217,18 @@ def test_a_file_that_takes_little_at_a_time():
     assert narrow.getvalue() == wide.getvalue()
 
 
+class Tagged(torch.Tensor):
+    """A tensor that says itself how it is pickled."""
+
+    def __reduce_ex__(self, protocol):
+        return torch.nn.Parameter, (self.as_subclass(torch.Tensor),)
+
+
+def test_a_subclass_may_say_how_it_is_saved():
+    found = round_trip(torch.ones(2).as_subclass(Tagged))
+    assert type(found) is torch.nn.Parameter and found.tolist() == [1, 1]
+
+
 def test_where_one_cannot_write(tmp_path):
     with pytest.raises(RuntimeError, match=r"^Parent directory .*/no does not exist\."):
         save(1, tmp_path / "no" / "a.pt")

@@ -500,3 +500,35 @@ def test_a_change_of_size_counts_as_a_version():
     x = torch.zeros(2)
     x.resize_(3)
     assert x._version == 1
+
+
+class TestStorage:
+    def test_a_storage_stays_the_same_key_wherever_its_bytes_go(self):
+        x = torch.ones(2)
+        known = {x.untyped_storage()}
+        x.resize_(1000)
+        x.share_memory_()
+        assert x.untyped_storage() in known
+
+    @pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+    def test_the_elements_of_a_storage(self):
+        x = torch.arange(6).reshape(2, 3)
+        storage = x[1].storage()
+        assert (len(storage), storage.size(), storage.nbytes(), storage[-1]) == (6, 6, 48, 5)
+        assert list(storage) == storage.tolist() == [0, 1, 2, 3, 4, 5]
+        storage[0] = 7
+        storage[2:4] = 9
+        assert x.tolist() == [[7, 1, 9], [9, 4, 5]]
+        copy = storage.clone().fill_(1)
+        assert storage.copy_(copy) is storage and x.sum() == 6
+        assert (
+            repr(torch.ones(1).storage())
+            == " 1.0\n[torch.storage.TypedStorage(dtype=torch.float32, device=cpu) of size 1]"
+        )
+        for index, error, sentence in [
+            (6, IndexError, "index 6 out of range for storage of size 6"),
+            (slice(2), RuntimeError, "slices are only supported in UntypedStorage.__getitem__"),
+            ("a", RuntimeError, "can't index a"),
+        ]:
+            with pytest.raises(error, match=sentence):
+                storage[index]

@@ -50,7 +50,7 @@ def set_rng_state(new_state: Tensor) -> None:
 # What loads when it is first used: modules, and names that live in modules of their own.
 _SUBMODULES = frozenset(
     "array_api autograd cuda distributed distributions fft functional jit linalg masked multiprocessing nn optim random "
-    "return_types serialization signal special testing types utils version".split()
+    "return_types serialization signal special storage testing types utils version".split()
 )
 _ELSEWHERE = {
     **dict.fromkeys(["chain_matmul", "einsum", "lu", "tensordot"], "functional"),
@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from rushlight import serialization as serialization
     from rushlight import signal as signal
     from rushlight import special as special
+    from rushlight import storage as storage
     from rushlight import testing as testing
     from rushlight import types as types
     from rushlight import utils as utils

@@ -173,14 +173,18 @@ def unique_consecutive(
 
 
 def get_default_device() -> device:
-    """The device on which new tensors are made."""
-    return torch.device("cpu")
+    """The device on which this thread makes new tensors.
+
+    >>> with torch.device("meta"):
+    ...     torch.zeros(2, 3).device
+    device(type='meta')
+    """
+    return _C._default_device() or torch.device("cpu")
 
 
 def set_default_device(device: device | str | int | None) -> None:
-    """Only the host can be the default."""
-    if device is not None and torch.device(device).type != "cpu":
-        raise NotImplementedError(f"new tensors cannot be made on {device} by default; say device= where they are made")
+    """Says where this thread makes new tensors; ``None`` takes it back. ``with torch.device(...)`` says it for a block."""
+    _C._set_default_device(None if device is None else torch.device(device))
 
 
 def get_num_interop_threads() -> int:

@@ -100,9 +100,15 @@ def __copy__(self):
 
 
 def storage(self):
-    """The elements as one flat storage of this tensor's dtype."""
-    from rushlight._checkpoint.storages import TypedStorage
+    """All elements behind this tensor, of this tensor's dtype; `untyped_storage` has the bytes."""
+    from rushlight.storage import TypedStorage
 
+    warnings.warn(
+        "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage class. "
+        "This should only matter to you if you are using storages directly.  To access UntypedStorage directly, use "
+        "tensor.untyped_storage() instead of tensor.storage()",
+        stacklevel=2,
+    )
     return TypedStorage(self.untyped_storage(), self.dtype)
 
 
@@ -119,7 +125,7 @@ def map_(self, tensor, callable):
     """Replaces each element by what ``callable`` makes of it and of the element of ``tensor`` there, in place."""
     import rushlight as torch
 
-    own, other = torch.broadcast_tensors(self.detach(), tensor.detach())
+    own, other = self.detach(), tensor.detach().expand_as(self)
     values = [callable(*pair) for pair in zip(own.reshape(-1).tolist(), other.reshape(-1).tolist())]
     with torch.no_grad():
         return self.copy_(torch.tensor(values, dtype=self.dtype).reshape(self.shape))

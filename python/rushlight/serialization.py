@@ -29,8 +29,9 @@ from ._checkpoint.errors import translated
 from ._checkpoint.locations import default_restore_location, location_tag, restorer
 from ._checkpoint.pickler import Global, Pickler
 from ._checkpoint.rebuild import find_known
-from ._checkpoint.storages import StorageClass, TypedStorage, bytes_of
+from ._checkpoint.storages import StorageClass
 from ._utils import set_state
+from .storage import TypedStorage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _write_archive(target, folder: str, data: bytes, storages, byteorder: bool) 
         writer.record("byteorder", sys.byteorder.encode())
     for number, storage in enumerate(storages):
         on_host = storage if storage.device.type == "cpu" else storage.cpu()
-        writer.record(f"data/{number}", bytes_of(on_host) if on_host.nbytes() else b"")
+        writer.record(f"data/{number}", memoryview(on_host))
     writer.record("version", b"3\n")
     content = hashlib.blake2b(repr(writer.checksums()).encode(), digest_size=16).digest()
     writer.record(".data/serialization_id", f"{int.from_bytes(content, 'little'):040d}".encode()[:40])
@@ -365,7 +366,7 @@ class _Checkpoint:
             return torch.frombuffer(self._mapping(), dtype=torch.uint8, count=size, offset=offset).untyped_storage()
         storage = torch.UntypedStorage(size)
         if size:
-            translated(lambda: self._reader.read_into(name, bytes_of(storage)))
+            translated(lambda: self._reader.read_into(name, memoryview(storage)))
         return storage
 
     def _mapping(self):
@@ -399,7 +400,7 @@ class _Checkpoint:
         _check_size(len(content), elements, dtype)
         storage = torch.UntypedStorage(len(content))
         if content:
-            bytes_of(storage)[:] = content
+            memoryview(storage)[:] = content
         return storage
 
 

@@ -15,7 +15,7 @@ ROW = torch.ones(1, 1, 3)
     [
         ("torch.ones(HUGE)", "Storage size calculation overflowed with sizes=[4611686018427387904]"),
         ("torch.arange(HUGE)", "Storage size calculation overflowed"),
-        ("torch.eye(2**32)", "numel: integer multiplication overflow"),
+        ("torch.eye(2**32)", "Storage size calculation overflowed with sizes=[4294967296, 4294967296]"),
         ("torch.empty(1).expand(HUGE, HUGE)", "numel: integer multiplication overflow"),
         ("torch.diag_embed(X, HUGE)", "Storage size calculation overflowed"),
         ("torch.diagflat(V, 2**40)", "Storage size calculation overflowed"),

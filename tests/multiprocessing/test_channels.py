@@ -217,6 +217,22 @@ def write_for_ever(queue):
     while True:
         queue.put(b"x" * 1000)
 
+    def test_what_could_not_be_sent_was_never_put(self, monkeypatch):
+        queue = mp.JoinableQueue(2)
+
+        def broken(*_, **__):
+            raise OSError(24, "Too many open files")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(queue._writer, "send_message", broken)
+            for _ in range(3):
+                with pytest.raises(OSError, match="Too many open files"):
+                    queue.put(1)
+        queue.join()
+        queue.put(2, timeout=1)
+        queue.put(3, timeout=1)
+        assert queue.full() and [queue.get(), queue.get()] == [2, 3]
+
 
 class TestKills:
     """What multiprocessing's own queues do not survive: its reader holds a lock while it waits."""

@@ -1,6 +1,7 @@
 """Factories: values, dtypes, keywords, refusals, each as torch 2.13 has them."""
 
 import re
+import threading
 
 import pytest
 
@@ -174,3 +175,45 @@ def test_only_the_first_number_of_a_list_tells_what_it_is():
     assert torch.zeros((2, True)).shape == (2, 1)
     assert torch.ones(2, 3).sum(1).shape == (2,)
     assert [x.shape for x in torch.atleast_2d(torch.ones(2), torch.ones(3))] == [(1, 2), (1, 3)]
+
+
+class TestDefaultDevice:
+    def test_a_block_makes_tensors_on_its_device(self):
+        with torch.device("meta") as device:
+            assert torch.get_default_device() == device
+            made = (
+                torch.zeros(2),
+                torch.arange(3),
+                torch.randn(2, 2),
+                torch.tensor([1.0]),
+                torch.as_tensor([1]),
+                torch.nn.Linear(3, 2).weight,
+            )
+            with torch.device("cpu"):
+                assert torch.ones(1).device.type == "cpu"
+            assert torch.ones(1, device="cpu").device.type == "cpu"
+            assert torch.ones(1).device.type == "meta"
+        assert {tensor.device.type for tensor in made} == {"meta"}
+        assert torch.zeros(1).device.type == "cpu"
+
+    def test_a_block_ends_with_an_exception(self):
+        with pytest.raises(ZeroDivisionError), torch.device("meta"):
+            1 / 0
+        assert torch.get_default_device().type == "cpu"
+
+    def test_it_holds_for_the_thread_that_set_it(self):
+        seen = []
+        torch.set_default_device("meta")
+        try:
+            other = threading.Thread(target=lambda: seen.append(torch.zeros(1).device.type))
+            other.start()
+            other.join()
+            seen.append(torch.zeros(1).device.type)
+        finally:
+            torch.set_default_device(None)
+        assert seen == ["cpu", "meta"]
+
+    def test_what_exists_stays_where_it_is(self):
+        own = torch.ones(2)
+        with torch.device("meta"):
+            assert (own + 1).device.type == torch.zeros_like(own).device.type == own.clone().device.type == "cpu"

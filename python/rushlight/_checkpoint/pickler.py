@@ -49,7 +49,8 @@ class Pickler(pickle._Pickler):
 
     def reducer_override(self, obj):
         if isinstance(obj, torch.Tensor):
-            return self._reduce_tensor(obj)
+            ours = type(obj).__reduce_ex__ in (torch.Tensor.__reduce_ex__, torch.nn.Parameter.__reduce_ex__)
+            return self._reduce_tensor(obj) if ours else NotImplemented
         if isinstance(obj, torch.UntypedStorage):
             raise RuntimeError("save takes tensors; wrap the storage in one")
         if isinstance(obj, Global):

@@ -4,8 +4,9 @@ import collections
 
 import rushlight as torch
 from rushlight._utils import _rebuild_parameter, _rebuild_parameter_with_state, set_state, view_of
+from rushlight.storage import TypedStorage
 
-from .storages import STORAGE_DTYPES, StorageClass, TypedStorage
+from .storages import STORAGE_DTYPES, StorageClass
 
 
 def _rebuild_tensor(storage, storage_offset, size, stride):
@@ -32,7 +33,7 @@ def _view(storage, dtype, offset, size, stride):
     if not isinstance(storage, TypedStorage):
         raise TypeError(f"a tensor needs a storage, got {type(storage).__name__}")
     dtype = dtype or storage.dtype
-    untyped = storage.untyped_storage
+    untyped = storage.untyped()
     _check_extent(untyped.nbytes(), dtype, offset, size, stride)
     return view_of(untyped, dtype, offset, tuple(size), tuple(stride))
 

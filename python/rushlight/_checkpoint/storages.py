@@ -1,9 +1,8 @@
 """Storages as checkpoints know them: bytes, with a class that says which dtype they are counted in."""
 
-import ctypes
 from typing import NamedTuple
 
-from rushlight._C import UntypedStorage, dtype
+from rushlight._C import dtype
 
 # The classes that stand for a dtype in a checkpoint. Other dtypes travel as bytes with their name beside them.
 STORAGE_DTYPES = {
@@ -23,22 +22,7 @@ STORAGE_DTYPES = {
 STORAGE_NAMES = {dtype: name for name, dtype in STORAGE_DTYPES.items()}
 
 
-class TypedStorage(NamedTuple):
-    """A storage as checkpoints know it: bytes, and the dtype they are counted in."""
-
-    untyped_storage: UntypedStorage
-    dtype: dtype
-
-    def untyped(self) -> UntypedStorage:
-        return self.untyped_storage
-
-
 class StorageClass(NamedTuple):
     """What `torch.FloatStorage` and its like are to a checkpoint."""
 
     dtype: dtype
-
-
-def bytes_of(storage):
-    """The memory of a storage as a writable buffer; the storage must outlive it."""
-    return memoryview((ctypes.c_ubyte * storage.nbytes()).from_address(storage.data_ptr())).cast("B")

@@ -12,11 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_NO_DRIVER = (
-    "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver from "
-    "http://www.nvidia.com/Download/index.aspx\n  rushlight computes on the CPU so far, whatever cards there are: device='cpu'."
-)
-
 
 def device_count() -> int:
     """The number of cards that the driver shows."""
@@ -40,7 +35,7 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 def init() -> None:
     """Starts the driver."""
-    raise RuntimeError(_NO_DRIVER)
+    _C._refuse_cuda()
 
 
 def manual_seed(seed: int) -> None:
@@ -57,27 +52,27 @@ def empty_cache() -> None:
 
 def synchronize(device: Any = None) -> None:
     """Waits for a card."""
-    raise RuntimeError(_NO_DRIVER)
+    _C._refuse_cuda()
 
 
 def current_device() -> int:
     """The number of the card in use."""
-    raise RuntimeError(_NO_DRIVER)
+    _C._refuse_cuda()
 
 
 def set_device(device: Any) -> None:
     """Chooses the card in use."""
-    raise RuntimeError(_NO_DRIVER)
+    _C._refuse_cuda()
 
 
 def get_device_name(device: Any = None) -> str:
     """The card's name."""
-    raise RuntimeError(_NO_DRIVER)
+    _C._refuse_cuda()
 
 
 def get_device_properties(device: Any = None) -> Any:
     """What the card can do."""
-    raise RuntimeError(_NO_DRIVER)
+    _C._refuse_cuda()
 
 
 def memory_allocated(device: Any = None) -> int:

@@ -145,14 +145,12 @@ class Queue(queues.Queue):
             raise Full
         self._count()
         try:
-            self._put(message)
-        except Exception:
-            # Nothing was put: out of descriptors, say, or no reader is left.
-            self._uncount()
-            self._room.raise_()
+            self._send(message)
+        except BaseException:
+            self._give_up()()
             raise
 
-    def _put(self, message):
+    def _send(self, message):
         with self._order:
             # Nothing overtakes what is waiting.
             if (self._feeder is None or self._feeder.is_idle()) and self._writer.send_message(message, block=False):
@@ -164,8 +162,9 @@ class Queue(queues.Queue):
     def _count(self):
         """Called for each object that is put, before it can be got."""
 
-    def _uncount(self):
-        """Called for an object that was counted and could not be put."""
+    def _give_up(self):
+        """What takes back that an object was put, where it cannot be sent. It does not hold the queue."""
+        return self._room.raise_
 
     def get(self, block=True, timeout=None):
         self._check_open()
@@ -200,7 +199,7 @@ class Queue(queues.Queue):
         return self._room.value() == 0
 
     def _start_feeder(self):
-        self._feeder = feeder = Feeder(self._reader, self._writer, self._room, self._ignore_epipe)
+        self._feeder = feeder = Feeder(self._reader, self._writer, self._give_up(), self._ignore_epipe)
         feeder.start()
         if not self._joincancelled:
             self._jointhread = util.Finalize(feeder, _join, [weakref.ref(feeder)], exitpriority=-5)
@@ -210,9 +209,9 @@ class Queue(queues.Queue):
 class Feeder(threading.Thread):
     """Sends what did not fit into the socket at once, in order."""
 
-    def __init__(self, reader, writer, room, ignore_epipe):
+    def __init__(self, reader, writer, give_up, ignore_epipe):
         super().__init__(name="QueueFeederThread", daemon=True)
-        self._reader, self._writer, self._room = reader, writer, room
+        self._reader, self._writer, self._give_up = reader, writer, give_up
         self._ignore_epipe = ignore_epipe
         # A message stays here until it is sent; the semaphore counts those that were not looked at.
         self._messages: collections.deque[Message | None] = collections.deque()
@@ -240,14 +239,14 @@ class Feeder(threading.Thread):
             try:
                 self._writer.send_message(message)
             except OSError as error:
-                if isinstance(error, BrokenPipeError) and self._ignore_epipe:
-                    return
+                self._give_up()
                 if util.is_exiting():
                     util.info("error in queue thread: %s", error)
                     return
-                self._room.raise_()
-                traceback.print_exc()
-            self._messages.popleft()
+                if not (isinstance(error, BrokenPipeError) and self._ignore_epipe):
+                    traceback.print_exc()
+            finally:
+                self._messages.popleft()
 
 
 def _join(reference):
@@ -273,8 +272,14 @@ class JoinableQueue(Queue):
     def _count(self):
         self._unfinished.raise_()
 
-    def _uncount(self):
-        self._unfinished.lower(block=False)
+    def _give_up(self):
+        room, unfinished = self._room, self._unfinished
+
+        def give_up():
+            room.raise_()
+            unfinished.lower(block=False)
+
+        return give_up
 
     def task_done(self):
         if not self._unfinished.lower(block=False):

@@ -12,14 +12,22 @@ import rushlight as torch
 from rushlight._functions import nn_functional as _nn
 from rushlight._functions.nn_functional import *  # noqa: F403
 
-from . import _reduction
+from ._pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
+from ._pooling import adaptive_avg_pool3d as adaptive_avg_pool3d
+from ._pooling import lp_pool1d as lp_pool1d
+from ._pooling import lp_pool2d as lp_pool2d
+from ._pooling import lp_pool3d as lp_pool3d
+from ._pooling import max_pool1d as max_pool1d
+from ._pooling import max_pool2d as max_pool2d
+from ._pooling import max_pool3d as max_pool3d
 from ._resize import interpolate as interpolate
+from ._resize import upsample as upsample
 from ._resize import upsample_bilinear as upsample_bilinear
 from ._resize import upsample_nearest as upsample_nearest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable
 
     from rushlight import Tensor
 
@@ -63,10 +71,18 @@ def _drop_whole(input: Tensor, p: float, training: bool, inplace: bool, channels
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     if not training or p == 0 or input.numel() == 0:
         return input
-    shape = (*input.shape[:channels], *[1] * (input.dim() - channels))
-    kept = torch.empty(shape, dtype=input.dtype, device=input.device).bernoulli_(1 - p)
-    kept = kept / (1 - p) if p < 1 else kept
+    if p == 1:
+        return input.mul_(0) if inplace else input * 0
+    kept = _kept_channels(input, p, channels) / (1 - p)
     return input.mul_(kept) if inplace else input * kept
+
+
+def _kept_channels(input: Tensor, p: float, channels: int) -> Tensor:
+    """Ones, and zeros with probability ``p``, in the shape of the first ``channels`` dimensions."""
+    if input.dim() < channels:
+        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
+    shape = (*input.shape[:channels], *[1] * (input.dim() - channels))
+    return torch.empty(shape, dtype=input.dtype, device=input.device).bernoulli_(1 - p)
 
 
 def _misshapen(name: str, input: Tensor, batched: int) -> None:
@@ -108,7 +124,7 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     tensor([[[[0., 0.]]]])
     """
     _misshapen("dropout2d", input, 4)
-    return _drop_whole(input, p, training, inplace, min(2, input.dim()))
+    return _drop_whole(input, p, training, inplace, 2)
 
 
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -121,7 +137,7 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     tensor([[[[[0., 0.]]]]])
     """
     _misshapen("dropout3d", input, 5)
-    return _drop_whole(input, p, training, inplace, min(2, input.dim()))
+    return _drop_whole(input, p, training, inplace, 2 if input.dim() == 5 else 1)
 
 
 def _alpha_drop(input: Tensor, p: float, training: bool, inplace: bool, channels: int) -> Tensor:
@@ -134,8 +150,7 @@ def _alpha_drop(input: Tensor, p: float, training: bool, inplace: bool, channels
         return input.mul_(0) if inplace else input * 0
     saturated = -1.7580993408473766
     scale = ((1 - p) * (1 + p * saturated * saturated)) ** -0.5
-    shape = (*input.shape[:channels], *[1] * (input.dim() - channels))
-    kept = torch.empty(shape, dtype=input.dtype, device=input.device).bernoulli_(1 - p)
+    kept = _kept_channels(input, p, channels)
     shift = (kept - 1) * (-saturated * scale) - scale * p * saturated
     return input.mul_(kept * scale).add_(shift) if inplace else input * (kept * scale) + shift
 
@@ -161,7 +176,7 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
     >>> torch.nn.functional.feature_alpha_dropout(torch.ones(1, 2), p=1.0, training=True)
     tensor([[0., 0.]])
     """
-    return _alpha_drop(input, p, training, inplace, min(2, input.dim()))
+    return _alpha_drop(input, p, training, inplace, 2)
 
 
 def _legacy_softmax_dim(name: str, dimensions: int, stacklevel: int) -> int:
@@ -202,95 +217,6 @@ def log_softmax(
     return torch.log_softmax(input, dim) if dtype is None else torch.log_softmax(input, dim, dtype=dtype)
 
 
-def _max_pool(row: str, return_indices: bool, input: Tensor, *windows: Any) -> Any:
-    return getattr(_nn, f"{row}_with_indices" if return_indices else row)(input, *windows)
-
-
-def max_pool1d(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The largest value of each window of sequences ``(N, C, L)`` or ``(C, L)``, with its place if asked.
-
-    Raises:
-        RuntimeError: the input is smaller than a window, or the padding larger than half of it.
-
-    >>> torch.nn.functional.max_pool1d(torch.tensor([[1.0, 3.0, 2.0, 0.0]]), 2)
-    tensor([[3., 2.]])
-    """
-    return _max_pool("max_pool1d", return_indices, input, kernel_size, stride, padding, dilation, ceil_mode)
-
-
-def max_pool2d(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The largest value of each window of images ``(N, C, H, W)`` or ``(C, H, W)``, with its place if asked.
-
-    Raises:
-        RuntimeError: the input is smaller than a window, or the padding larger than half of it.
-
-    >>> torch.nn.functional.max_pool2d(torch.arange(4.0).reshape(1, 2, 2), 2)
-    tensor([[[3.]]])
-    """
-    return _max_pool("max_pool2d", return_indices, input, kernel_size, stride, padding, dilation, ceil_mode)
-
-
-def max_pool3d(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The largest value of each window of volumes ``(N, C, D, H, W)`` or ``(C, D, H, W)``, with its place if asked.
-
-    Raises:
-        RuntimeError: the input is smaller than a window, or the padding larger than half of it.
-
-    >>> torch.nn.functional.max_pool3d(torch.arange(8.0).reshape(1, 2, 2, 2), 2)
-    tensor([[[[7.]]]])
-    """
-    return _max_pool("max_pool3d", return_indices, input, kernel_size, stride, padding, dilation, ceil_mode)
-
-
-def _filled(output_size: Any, input: Tensor) -> Any:
-    """The sizes asked for, with the input's own where one is ``None``."""
-    if not isinstance(output_size, (list, tuple)):
-        return output_size
-    return tuple(own if size is None else size for size, own in zip(output_size, input.shape[-len(output_size) :]))
-
-
-def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
-    """Means over windows that cover images ``(N, C, H, W)`` or ``(C, H, W)`` evenly; ``None`` keeps a dimension.
-
-    >>> torch.nn.functional.adaptive_avg_pool2d(torch.arange(4.0).reshape(1, 2, 2), (1, None))
-    tensor([[[1., 2.]]])
-    """
-    return _nn.adaptive_avg_pool2d(input, _filled(output_size, input))
-
-
-def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
-    """Means over windows that cover volumes ``(N, C, D, H, W)`` or ``(C, D, H, W)`` evenly; ``None`` keeps a dimension.
-
-    >>> torch.nn.functional.adaptive_avg_pool3d(torch.arange(8.0).reshape(1, 2, 2, 2), 1)
-    tensor([[[[3.5000]]]])
-    """
-    return _nn.adaptive_avg_pool3d(input, _filled(output_size, input))
-
-
 def embedding(
     input: Tensor,
     weight: Tensor,
@@ -324,117 +250,74 @@ def embedding(
     return torch.embedding(weight, input, -1 if padding_idx is None else padding_idx, scale_grad_by_freq, sparse)
 
 
-def _reduced(losses: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
-    if weight is not None:
-        if weight.size() != losses.size():
-            raise ValueError("Weights and input must have the same size.")
-        losses = losses * weight
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None) -> Tensor:
+    """The `softmax` of ``-input``.
+
+    Raises:
+        IndexError: the input has no such dimension.
+
+    >>> torch.nn.functional.softmin(torch.tensor([2.0, 2.0]), dim=0)
+    tensor([0.5000, 0.5000])
+    """
+    if dim is None:
+        dim = _legacy_softmax_dim("softmin", input.dim(), _stacklevel)
+    return softmax(-input, dim, dtype=dtype)
+
+
+def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    """Samples from distributions of classes as probabilities that gradients flow through (Jang et al. 2016).
+
+    ``tau`` is the temperature; with ``hard`` the samples are one-hot and gradients those of the soft ones.
+
+    Raises:
+        IndexError: the input has no such dimension.
+
+    >>> torch.nn.functional.gumbel_softmax(torch.tensor([[0.0, 1000.0]]), hard=True)
+    tensor([[0., 1.]])
+    """
+    if eps != 1e-10:
+        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
+    noise = torch.empty_like(logits, memory_format=torch.contiguous_format).exponential_().log()
+    soft = ((logits - noise) / tau).softmax(dim)
+    if not hard:
+        return soft
+    one_hot = torch.zeros_like(soft).scatter_(dim, soft.max(dim, keepdim=True).indices, 1.0)
+    return one_hot - soft.detach() + soft
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """How much less than a margin the negative is farther from the anchor than the positive, by any distance.
+
+    Raises:
+        ValueError: an unknown reduction, or a margin that is not above zero.
+        RuntimeError: the inputs differ in their number of dimensions.
+
+    >>> torch.nn.functional.triplet_margin_with_distance_loss(*torch.zeros(3, 1, 2))
+    tensor(1.)
+    """
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    if not anchor.dim() == positive.dim() == negative.dim():
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
+            f"anchor {anchor.dim()}D, positive {positive.dim()}D, and negative {negative.dim()}D inputs"
+        )
+    distance = _nn.pairwise_distance if distance_function is None else distance_function
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = torch.minimum(far, distance(positive, negative))
+    losses = (margin + near - far).clamp(min=0)
     if reduction == "none":
         return losses
-    if reduction == "sum":
-        return losses.sum()
-    if reduction != "mean":
-        raise ValueError(f"{reduction} is not a valid value for reduction")
-    return losses.mean() if weight is None else losses.sum() / weight.sum()
-
-
-def _warn_of_broadcasting(input: Tensor, target: Tensor) -> None:
-    if target.shape != input.shape:
-        warnings.warn(
-            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). This will "
-            "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
-            stacklevel=3,
-        )
-
-
-def mse_loss(
-    input: Tensor,
-    target: Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    weight: Tensor | None = None,
-) -> Tensor:
-    """``(input - target) ** 2`` as mean, sum or ``"none"``; with ``weight`` the mean is weighted.
-
-    Raises:
-        ValueError: an unknown reduction, or a weight whose shape differs.
-
-    >>> torch.nn.functional.mse_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
-    tensor(2.5000)
-    """
-    if size_average is not None or reduce is not None:
-        reduction = _reduction.legacy_get_string(size_average, reduce)
-    _warn_of_broadcasting(input, target)
-    if weight is None:
-        return _nn.mse_loss(input, target, reduction=reduction)
-    return _reduced(_nn.mse_loss(input, target, reduction="none"), weight, reduction)
-
-
-def l1_loss(
-    input: Tensor,
-    target: Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    weight: Tensor | None = None,
-) -> Tensor:
-    """``|input - target|`` as mean, sum or ``"none"``; with ``weight`` the mean is weighted.
-
-    Raises:
-        ValueError: an unknown reduction, or a weight whose shape differs.
-
-    >>> torch.nn.functional.l1_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
-    tensor(1.5000)
-    """
-    if size_average is not None or reduce is not None:
-        reduction = _reduction.legacy_get_string(size_average, reduce)
-    _warn_of_broadcasting(input, target)
-    return _reduced((input - target).abs(), weight, reduction)
-
-
-def nll_loss(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    size_average: bool | None = None,
-    ignore_index: int = -100,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Tensor:
-    """Minus the log-probability of the right class; `rushlight.nn.NLLLoss` describes the arguments.
-
-    Raises:
-        IndexError: a target is not a class.
-
-    >>> torch.nn.functional.nll_loss(torch.tensor([[-0.1, -2.4]]), torch.tensor([0]))
-    tensor(0.1000)
-    """
-    if size_average is not None or reduce is not None:
-        reduction = _reduction.legacy_get_string(size_average, reduce)
-    return _nn.nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction)
-
-
-def cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    size_average: bool | None = None,
-    ignore_index: int = -100,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    label_smoothing: float = 0.0,
-) -> Tensor:
-    """The cross entropy of scores; `rushlight.nn.CrossEntropyLoss` describes the arguments.
-
-    Raises:
-        IndexError: a target is not a class.
-
-    >>> torch.nn.functional.cross_entropy(torch.zeros(2, 4), torch.tensor([0, 3]))
-    tensor(1.3863)
-    """
-    if size_average is not None or reduce is not None:
-        reduction = _reduction.legacy_get_string(size_average, reduce)
-    return _nn.cross_entropy(
-        input, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
-    )
+    return losses.mean() if reduction == "mean" else losses.sum()

@@ -15,7 +15,6 @@ use crate::hooks::{AfterAccumulate, HookHandle, HookList, NodeHooks, TensorHook}
 use crate::lock::Slot;
 use crate::modes::{self, GradMode, InferenceMode};
 use crate::node::Node;
-use crate::saved::legacy_dtype;
 use crate::tensor::{HISTORY, REQUIRES_GRAD, RETAINS_GRAD, Tensor, VIEW};
 
 /// What only leaves that require gradients, and tensors whose gradient is kept, need.
@@ -234,8 +233,8 @@ impl Tensor {
             if grad.dtype() != self.dtype() {
                 return Err(Error::runtime(format!(
                     "attempting to assign a gradient with dtype '{}' to a tensor with grad_dtype '{}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype). You can set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype. Set grad_dtype with caution. Diverging the dtypes of a tensor and its gradient may break downstream systems that assume they match.",
-                    legacy_dtype(grad.dtype()).to_lowercase(),
-                    legacy_dtype(self.dtype())
+                    grad.dtype().title().to_lowercase(),
+                    self.dtype().title()
                 )));
             }
             if grad.device().kind() != self.device().kind() {

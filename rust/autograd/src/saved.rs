@@ -189,25 +189,5 @@ fn legacy_type(dtype: DType, device: Device) -> String {
         Device::Cuda(_) => "torch.cuda",
         Device::Meta => "torch.meta",
     };
-    format!("{module}.{}Tensor", legacy_dtype(dtype))
-}
-
-pub(crate) fn legacy_dtype(dtype: DType) -> &'static str {
-    match dtype {
-        DType::U8 => "Byte",
-        DType::I8 => "Char",
-        DType::I16 => "Short",
-        DType::I32 => "Int",
-        DType::I64 => "Long",
-        DType::F16 => "Half",
-        DType::F32 => "Float",
-        DType::F64 => "Double",
-        DType::C64 => "ComplexFloat",
-        DType::C128 => "ComplexDouble",
-        DType::Bool => "Bool",
-        DType::BF16 => "BFloat16",
-        DType::U16 => "UInt16",
-        DType::U32 => "UInt32",
-        DType::U64 => "UInt64",
-    }
+    format!("{module}.{}Tensor", dtype.title())
 }

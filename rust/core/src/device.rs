@@ -1,5 +1,6 @@
 //! Where bytes live.
 
+use std::cell::Cell;
 use std::fmt;
 
 use crate::error::{Error, Result};
@@ -46,6 +47,21 @@ impl Device {
             Device::Meta => "meta",
         }
     }
+}
+
+thread_local! {
+    static DEFAULT: Cell<Option<Device>> = const { Cell::new(None) };
+}
+
+/// Where this thread makes new tensors, if it said so: `torch.set_default_device`.
+#[inline]
+pub fn default_device() -> Option<Device> {
+    DEFAULT.get()
+}
+
+/// Says where this thread makes new tensors; gives back what it had said before.
+pub fn set_default_device(device: Option<Device>) -> Option<Device> {
+    DEFAULT.replace(device)
 }
 
 impl fmt::Display for Device {

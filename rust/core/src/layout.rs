@@ -50,11 +50,30 @@ pub fn contiguous_strides(sizes: &[isize]) -> Dims {
     strides
 }
 
-/// The number of elements, or an error where it does not fit.
+/// The number of elements of a view, or an error where it does not fit.
 #[inline]
 pub fn checked_numel(sizes: &[isize]) -> Result<usize> {
-    let mut numel = 1isize;
-    let mut overflow = false;
+    match count(sizes)? {
+        Some(numel) => Ok(numel),
+        None => Err(Error::runtime("numel: integer multiplication overflow").hint(format!("sizes {}", Shape(sizes)))),
+    }
+}
+
+/// The number of elements of a new tensor, or an error where it does not fit.
+#[inline]
+pub fn checked_new(sizes: &[isize]) -> Result<usize> {
+    count(sizes)?.ok_or_else(|| storage_overflow(sizes))
+}
+
+#[cold]
+fn storage_overflow(sizes: &[isize]) -> Error {
+    Error::runtime(format!("Storage size calculation overflowed with sizes={}", Shape(sizes)))
+}
+
+/// The number of elements; nothing where it does not fit.
+#[inline]
+fn count(sizes: &[isize]) -> Result<Option<usize>> {
+    let mut numel = Some(1isize);
     for &size in sizes {
         if size < 0 {
             return Err(Error::runtime(format!(
@@ -62,18 +81,9 @@ pub fn checked_numel(sizes: &[isize]) -> Result<usize> {
                 Shape(sizes)
             )));
         }
-        match numel.checked_mul(size) {
-            Some(product) => numel = product,
-            None => overflow = true,
-        }
+        numel = numel.and_then(|numel| numel.checked_mul(size));
     }
-    if sizes.contains(&0) {
-        return Ok(0);
-    }
-    if overflow {
-        return Err(Error::runtime("numel: integer multiplication overflow").hint(format!("sizes {}", Shape(sizes))));
-    }
-    Ok(numel as usize)
+    Ok(if sizes.contains(&0) { Some(0) } else { numel.map(|numel| numel as usize) })
 }
 
 /// Turns a dimension that may be negative into an index; a 0-d tensor counts as one-dimensional.
@@ -264,9 +274,7 @@ impl Layout {
         let bytes = reach.and_then(|reach| (reach as usize).checked_mul(width)).filter(|&n| n <= isize::MAX as usize);
         match bytes {
             Some(bytes) => Ok(bytes),
-            None => {
-                Err(Error::runtime(format!("Storage size calculation overflowed with sizes={}", Shape(&self.sizes))))
-            }
+            None => Err(storage_overflow(&self.sizes)),
         }
     }
 

@@ -279,18 +279,6 @@ impl Storage {
         Ok(Storage::new(Block::heap(bytes)?))
     }
 
-    /// Bytes on `device`; on `meta` only their number.
-    pub fn on(device: Device, bytes: usize) -> Result<Storage> {
-        match device {
-            Device::Meta => Ok(Storage::new(Block::meta(bytes))),
-            Device::Cpu => Storage::heap(bytes),
-            Device::Cuda(_) => Err(Error::runtime(
-                "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver from http://www.nvidia.com/Download/index.aspx",
-            )
-            .hint("rushlight computes on the CPU so far, whatever cards there are: device='cpu'.")),
-        }
-    }
-
     /// Enters the storage: until this is dropped its block stays where it is.
     #[inline]
     fn hold(&self) -> Hold<'_> {
@@ -389,6 +377,11 @@ impl Storage {
         Counted::ptr_eq(&self.0, &other.0)
     }
 
+    /// A number that is this storage's as long as it lives, whatever becomes of its bytes.
+    pub fn identity(&self) -> usize {
+        std::ptr::from_ref(&*self.0).addr()
+    }
+
     /// Whether both begin at the same byte: one storage, or two that wrap the same memory of somebody else.
     pub fn shares_bytes(&self, other: &Storage) -> bool {
         let (here, there) = (self.address(), other.address());
@@ -422,7 +415,7 @@ mod tests {
 
     #[test]
     fn where_the_host_has_no_memory_there_is_no_pointer() {
-        let storage = Storage::on(Device::Meta, 8).unwrap();
+        let storage = Storage::new(Block::meta(8));
         let error = storage.pin().err().unwrap();
         assert_eq!(error.class(), crate::error::Class::NotImplemented);
         assert_eq!(error.sentence(), "Cannot copy out of meta tensor; no data!");
@@ -431,7 +424,7 @@ mod tests {
         // SAFETY: the only thread.
         unsafe { storage.grow(16).unwrap() };
         assert_eq!((storage.len(), storage.device()), (16, Device::Meta));
-        let other = Storage::on(Device::Meta, 8).unwrap();
+        let other = Storage::new(Block::meta(8));
         assert!(storage.shares_bytes(&storage.clone()) && !storage.shares_bytes(&other));
     }
 

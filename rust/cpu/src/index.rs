@@ -5,12 +5,15 @@
 //! places may repeat; threads share the work by what stands before and after, never by the offsets, so that the order in
 //! which one place is written is always the order of the indices.
 
+pub mod gather;
+pub mod merge;
+
 use rushlight_core::alloc::{filled, list};
 use rushlight_core::plan::Plan;
 use rushlight_core::{Error, Layout};
 
-use crate::cast::move_strided;
-use crate::merge::{Merger, Places};
+use crate::convert::cast::move_strided;
+use crate::index::merge::{Merger, Places};
 use crate::pointwise::GRAIN;
 use crate::streaming;
 

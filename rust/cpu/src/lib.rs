@@ -1,25 +1,19 @@
 //! Kernels for the host, by family: skeletons over raw memory that rows fill with an expression, and algorithms.
 //!
 //! Nothing here knows tensors, autograd or operators. A kernel gets addresses, strides and dtypes, and its results are
-//! the same bits for any number of threads: work is cut at fixed places and partial results meet in a fixed order.
+//! the same bits for any number of threads: sums, and writes to one place, are cut at fixed places, and partial results
+//! meet in a fixed order.
 
-pub mod cast;
-pub mod conv;
-pub mod copy;
-pub mod embedding;
+pub mod convert;
+pub mod create;
 pub mod fft;
-pub mod fill;
 pub mod folds;
-pub mod gather;
+pub mod fused;
 pub mod index;
 pub mod linalg;
-pub mod loss;
-pub mod matmul;
-pub mod merge;
-pub mod optim;
+pub mod nn;
 pub mod order;
 pub mod pointwise;
-pub mod pool;
 pub mod reduce;
 mod streaming;
 pub mod tiles;

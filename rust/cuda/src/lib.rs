@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::sync::OnceLock;
 
 use libloading::Library;
+use rushlight_core::Error;
 
 /// The names under which the NVIDIA driver's library is installed.
 const DRIVER: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
@@ -12,6 +13,18 @@ const DRIVER: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 pub fn device_count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| ask().unwrap_or(0))
+}
+
+/// Why nothing lives on a card yet, in torch's words for a machine without a driver and for a library without kernels.
+pub fn refusal() -> Error {
+    let sentence = match device_count() {
+        0 => {
+            "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver from \
+             http://www.nvidia.com/Download/index.aspx"
+        }
+        _ => "CUDA error: no kernel image is available for execution on the device",
+    };
+    Error::runtime(sentence).hint("rushlight computes on the CPU so far, whatever cards there are: device='cpu'.")
 }
 
 fn ask() -> Option<usize> {

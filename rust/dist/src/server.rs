@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Result};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -30,7 +31,9 @@ struct Shared {
 /// Serves until it is dropped.
 pub struct Server {
     shared: Arc<Shared>,
-    address: SocketAddr,
+    /// The listening socket, to end the wait of the thread that accepts.
+    listening: TcpListener,
+    port: u16,
     generation: u64,
 }
 
@@ -44,7 +47,8 @@ impl Server {
             ));
         }
         let listener = TcpListener::bind((host, port))?;
-        let address = listener.local_addr()?;
+        let port = listener.local_addr()?.port();
+        let listening = listener.try_clone()?;
         let shared = Arc::new(Shared {
             table: Table::default(),
             token,
@@ -53,11 +57,11 @@ impl Server {
         });
         let own = shared.clone();
         thread::Builder::new().name("rushlight-store".into()).stack_size(STACK).spawn(move || own.accept(&listener))?;
-        Ok(Server { shared, address, generation: fork::generation() })
+        Ok(Server { shared, listening, port, generation: fork::generation() })
     }
 
     pub fn port(&self) -> u16 {
-        self.address.port()
+        self.port
     }
 }
 
@@ -71,16 +75,11 @@ impl Drop for Server {
         for (_, stream) in self.shared.peers.lock().unwrap_or_else(PoisonError::into_inner).drain() {
             let _ = stream.shutdown(Shutdown::Both);
         }
-        // The thread that accepts wakes up, sees that it is over, and closes the port.
-        let mut address = self.address;
-        if address.ip().is_unspecified() {
-            address.set_ip(if address.is_ipv4() {
-                [127, 0, 0, 1].into()
-            } else {
-                std::net::Ipv6Addr::LOCALHOST.into()
-            });
+        // The thread that accepts wakes up, sees that it is over, and closes the port. The standard library shuts streams
+        // down only; to the system both are sockets.
+        if let Ok(listening) = self.listening.try_clone() {
+            let _ = TcpStream::from(OwnedFd::from(listening)).shutdown(Shutdown::Both);
         }
-        let _ = TcpStream::connect_timeout(&address, Duration::from_secs(1));
     }
 }
 

@@ -4,6 +4,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::Category;
 use rushlight_core::plan::{Plan, result_layout};
+use rushlight_core::storage::Block;
 use rushlight_core::{Class, DType, Device, Dims, Error, Layout, Result, Scalar, Storage};
 use rushlight_cpu::pointwise::{Lane, Params};
 use smallvec::SmallVec;
@@ -348,9 +349,18 @@ fn common_dtype(operands: &Operands, extra: &[Scalar]) -> Result<DType> {
     state.result()
 }
 
+/// Bytes on `device`; on `meta` only their number.
+pub fn storage(device: Device, bytes: usize) -> Result<Storage> {
+    match device {
+        Device::Cpu => Storage::heap(bytes),
+        Device::Meta => Ok(Storage::new(Block::meta(bytes))),
+        Device::Cuda(_) => Err(rushlight_cuda::refusal()),
+    }
+}
+
 /// Step 5 for a result of its own.
 pub fn allocate(spec: &Spec) -> Result<Tensor> {
-    let storage = Storage::on(spec.device, spec.layout.checked_bytes(spec.dtype.size())?)?;
+    let storage = storage(spec.device, spec.layout.checked_bytes(spec.dtype.size())?)?;
     Ok(Tensor::new(storage, spec.layout.clone(), spec.dtype, spec.device))
 }
 
@@ -492,7 +502,11 @@ fn retype(form: fn(&Args) -> Result<(Layout, DType)>, args: &Args) -> Result<Out
 
 fn views(layouts: fn(&Args) -> Result<Vec<Layout>>, args: &Args) -> Result<Output> {
     let base = args.tensor(0)?;
-    let views = layouts(args)?.into_iter().map(|layout| Tensor::view_of_many(base, layout)).collect();
+    let layouts = layouts(args)?;
+    for layout in &layouts {
+        layout.checked_bytes(base.dtype().size())?;
+    }
+    let views = layouts.into_iter().map(|layout| Tensor::view_of_many(base, layout)).collect();
     node::record(args, Output::List(views))
 }
 

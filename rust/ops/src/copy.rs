@@ -33,7 +33,7 @@ pub fn copy_views(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) 
         let lanes =
             [Lane { pointer: out.as_ptr(), dtype: to.dtype() }, Lane { pointer: input.as_ptr(), dtype: from.dtype() }];
         // SAFETY: layouts stay within their pinned storages.
-        unsafe { rushlight_cpu::copy::copy(target, source, lanes) };
+        unsafe { rushlight_cpu::convert::copy::copy(target, source, lanes) };
         Ok(())
     })
 }
@@ -46,7 +46,9 @@ pub fn accumulate(to: &Tensor, target: &Layout, from: &Tensor) -> Result<()> {
     crate::host::while_detached(target.numel(), || {
         let (out, input) = (to.storage().pin()?, from.storage().pin()?);
         // SAFETY: layouts stay within their pinned storages, and both dtypes are the same.
-        unsafe { rushlight_cpu::copy::accumulate(target, out.as_ptr(), from.layout(), input.as_ptr(), to.dtype()) };
+        unsafe {
+            rushlight_cpu::convert::copy::accumulate(target, out.as_ptr(), from.layout(), input.as_ptr(), to.dtype())
+        };
         Ok(())
     })
 }

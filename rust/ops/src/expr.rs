@@ -8,7 +8,7 @@ use rushlight_core::{Error, Result, Scalar};
 use crate::row::Row;
 use crate::short::{self, Operand};
 use crate::signature::Kind;
-use crate::value::{Ints, Value};
+use crate::value::{Args, Ints, Output, Value};
 
 /// A tensor, a number, or the error that prevented one.
 pub enum Expr {
@@ -102,12 +102,8 @@ impl Expr {
             },
             Expr::Tensor(tensor) => Value::Own(tensor),
         };
-        let mut values: crate::value::Values = smallvec::smallvec![first];
-        values.extend(rest);
-        for param in row.schema().params.iter().skip(N + 1) {
-            values.push(param.default_value());
-        }
-        Expr::new(crate::call::call(crate::value::Args { row, values }).and_then(crate::value::Output::into_tensor))
+        let values = std::iter::once(first).chain(rest);
+        Expr::new(crate::call::call(Args::new(row, values)).and_then(Output::into_tensor))
     }
 
     /// A binary row; numbers take part as numbers.
@@ -235,7 +231,7 @@ impl Expr {
             _ => return Expr::Failed(Error::runtime(format!("{} needs two tensors", row.name))),
         };
         let values = first.into_iter().chain(numbers.map(Value::Scalar));
-        Expr::new(crate::call(crate::value::Args::new(row, values)).and_then(crate::value::Output::into_tensor))
+        Expr::new(crate::call(Args::new(row, values)).and_then(Output::into_tensor))
     }
 
     /// Where this holds `yes`, elsewhere `no`.

@@ -2,7 +2,7 @@
 //!
 //! `row` says what an operator is, `table` lists them, `call` is the life of a call. `signature` and `value` carry
 //! arguments, `derive` and `expr` the derivatives, `node` the place in the graph, `variants` in-place and `out=`.
-//! The rooms: `create`, `convert`, `pointwise`, `reduce`, `view`, `index`, `join`, `linalg`, `order`, `nn`, `fused`.
+//! The rooms: `create`, `convert`, `pointwise`, `reduce`, `view`, `index`, `join`, `linalg`, `fft`, `order`, `nn`, `fused`.
 
 pub mod backcompat;
 pub mod call;

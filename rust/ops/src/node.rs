@@ -9,7 +9,6 @@ use smallvec::SmallVec;
 
 use crate::derive::{Derivative, Derive, Facts, Saves, fit};
 use crate::row::Row;
-use crate::signature::Param;
 use crate::table;
 use crate::value::{Args, Output};
 
@@ -53,7 +52,7 @@ impl Backward for RowNode {
         let args = match &self.args {
             Some(args) => &**args,
             None => {
-                defaults = Args::new(self.row, self.row.schema().params.iter().map(Param::default_value));
+                defaults = Args::new(self.row, []);
                 &defaults
             }
         };

@@ -9,7 +9,7 @@ use rushlight_core::{DType, Device, Layout, Result, Scalar, Storage};
 use smallvec::SmallVec;
 
 use crate::row::{Pointwise, Promote, Row, Run};
-use crate::value::{Args, Output, Value, Values};
+use crate::value::{Args, Output, Value};
 use crate::{node, profile, promote};
 
 /// An operand of a pointwise row.
@@ -68,13 +68,7 @@ pub fn binary(row: &'static Row, x: Operand, y: Operand, locked: Option<Locked>)
 }
 
 fn arguments<'a>(row: &'static Row, x: Operand<'a>, y: Operand<'a>) -> Args<'a> {
-    let mut args = Args { row, values: Values::new() };
-    args.values.push(x.into());
-    args.values.push(y.into());
-    for param in row.schema().params.iter().skip(2) {
-        args.values.push(param.default_value());
-    }
-    args
+    Args::new(row, [x.into(), y.into()])
 }
 
 /// What rows with two operands check concerns whole numbers, bool and complex numbers only.

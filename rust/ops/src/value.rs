@@ -150,8 +150,14 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
+    /// These first arguments; those behind them take their defaults.
+    #[inline]
     pub fn new(row: &'static Row, values: impl IntoIterator<Item = Value<'a>>) -> Self {
-        Args { row, values: values.into_iter().collect() }
+        let mut values: Values = values.into_iter().collect();
+        for param in row.schema().params.iter().skip(values.len()) {
+            values.push(param.default_value());
+        }
+        Args { row, values }
     }
 
     fn get(&self, place: usize) -> &Value<'a> {

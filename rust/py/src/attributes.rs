@@ -9,7 +9,7 @@ use rushlight::view::{complex, transpose};
 use rushlight::{Device, Tensor, op};
 
 use crate::dtype::{device_object, dtype_object, strided};
-use crate::errors::raise;
+use crate::errors::{kind_of, raise};
 use crate::object;
 
 type Read = for<'py> fn(Python<'py>, &Tensor) -> PyResult<Bound<'py, PyAny>>;
@@ -136,7 +136,7 @@ static ATTRIBUTES: &[Attribute] = &[
 fn assigned<'a>(value: &'a Bound<'_, PyAny>, sentence: &str) -> PyResult<&'a Tensor> {
     match object::tensor(value) {
         Ok(tensor) => Ok(tensor),
-        Err(_) => Err(PyTypeError::new_err(format!("{sentence} {}", value.get_type().name()?))),
+        Err(_) => Err(PyTypeError::new_err(format!("{sentence} {}", kind_of(value)))),
     }
 }
 

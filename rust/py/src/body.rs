@@ -59,7 +59,12 @@ fn given(name: &str, argument: Option<Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> 
 /// No elements, of the same dtype and device.
 fn empty(tensor: &Tensor) -> PyResult<Meta> {
     let (dtype, device) = (tensor.dtype(), tensor.device());
-    Ok(Meta { storage: Storage::on(device, 0).map_err(raise)?, layout: Layout::contiguous(&[0]), dtype, device })
+    Ok(Meta {
+        storage: rushlight::call::storage(device, 0).map_err(raise)?,
+        layout: Layout::contiguous(&[0]),
+        dtype,
+        device,
+    })
 }
 
 /// Geometry that a caller gives for a storage's bytes: all of it must lie inside.

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use rushlight::{DType, Device, Tensor, Value};
 
 use crate::dtype::{PyDType, extract_device, extract_dtype};
-use crate::errors::raise;
+use crate::errors::{kind_of, raise};
 use crate::methods::{Own, named_format};
 use crate::{methods, object};
 
@@ -53,7 +53,7 @@ fn truth(argument: Argument) -> PyResult<bool> {
 
 fn device_of(object: &Bound<'_, PyAny>) -> PyResult<Device> {
     extract_device(object)?.ok_or_else(|| {
-        let kind = object.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
+        let kind = kind_of(object);
         PyTypeError::new_err(format!("to() received an invalid combination of arguments - got ({kind})"))
     })
 }

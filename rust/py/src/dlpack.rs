@@ -16,7 +16,7 @@ use rushlight_core::layout::{Dims, MAX_RANK};
 use rushlight_core::storage::Block;
 
 use crate::buffer::Memory;
-use crate::errors::raise;
+use crate::errors::{kind_of, raise};
 use crate::reclaim::{Keep, Owned};
 
 #[repr(C)]
@@ -274,7 +274,7 @@ fn capsule_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         return Ok(object.clone());
     }
     let Some(producer) = object.getattr_opt(intern!(py, "__dlpack__"))? else {
-        let kind = object.get_type().name()?;
+        let kind = kind_of(object);
         return Err(PyRuntimeError::new_err(format!(
             "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you might have already constructed a tensor from it once.\n\
              It takes such a capsule, or an object with the method __dlpack__, and got a {kind}."
@@ -353,10 +353,10 @@ unsafe fn shape_of(tensor: &Strided) -> PyResult<Shape> {
         return Err(PyBufferError::new_err(format!("from_dlpack: {} dimensions are not possible", tensor.ndim)));
     }
     let dims = |list: *const i64| -> Dims {
-        // SAFETY: by the caller's word the list has `ndim` entries.
         if rank == 0 {
             Dims::new()
         } else {
+            // SAFETY: by the caller's word the list has `ndim` entries.
             unsafe { std::slice::from_raw_parts(list, rank) }.iter().map(|n| *n as isize).collect()
         }
     };

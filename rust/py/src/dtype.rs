@@ -1,11 +1,15 @@
 //! `torch.dtype`, `torch.device` and their kind: small immutable values, one object for each dtype.
 
+use std::cell::RefCell;
+
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyTuple;
 use rushlight::{DType, Device};
+use rushlight_core::device::set_default_device;
 
-use crate::errors::raise;
+use crate::errors::{kind_of, raise};
 
 /// The type of a tensor's elements, such as `torch.float32`.
 #[pyclass(frozen, name = "dtype", module = "rushlight", eq, hash)]
@@ -114,7 +118,7 @@ impl PyDevice {
             return Ok(PyDevice { device: Device::Cuda(ordinal), indexed: true });
         }
         let text: String = r#type.extract().map_err(|_| {
-            let kind = r#type.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
+            let kind = kind_of(r#type);
             PyTypeError::new_err(format!("device(): argument 'type' (position 1) must be str, not {kind}"))
         })?;
         let (device, own) = Device::parse(&text).map_err(raise)?;
@@ -157,9 +161,26 @@ impl PyDevice {
         }
     }
 
+    /// Within a `with` block new tensors live here, unless they are told otherwise.
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        let before = set_default_device(Some(slf.get().device));
+        ENTERED.with_borrow_mut(|entered| entered.push(before));
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
+        set_default_device(ENTERED.with_borrow_mut(Vec::pop).flatten());
+    }
+
     fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, PyAny>, (String,)) {
         (py.get_type::<PyDevice>().into_any(), (self.__str__(),))
     }
+}
+
+thread_local! {
+    /// The default devices that the `with` blocks around this point put aside.
+    static ENTERED: RefCell<Vec<Option<Device>>> = const { RefCell::new(Vec::new()) };
 }
 
 static HOST: PyOnceLock<Py<PyAny>> = PyOnceLock::new();

@@ -14,6 +14,7 @@ use rushlight::call::{Target, call_into};
 use rushlight::names::{self, Form};
 use rushlight::row::Variants;
 use rushlight::signature::Returns;
+use rushlight::value::Values;
 use rushlight::{Args, Row};
 use smallvec::SmallVec;
 
@@ -100,7 +101,7 @@ unsafe fn run(
     let call = Call { receiver: callable.method.then_some(receiver), positional, keywords: &keywords, values };
     let mut last = Misfit::TooMany;
     for overload in &callable.overloads {
-        let mut args = Args::new(overload.row, []);
+        let mut args = Args { row: overload.row, values: Values::new() };
         // SAFETY: CPython keeps the arguments alive during the call.
         let out = match unsafe { bind(py, overload, &call, &mut args) } {
             Ok(out) => out,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pyo3::exceptions::{
     PyIndexError, PyMemoryError, PyNotImplementedError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError,
 };
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
@@ -46,4 +47,14 @@ pub fn linalg_error(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 /// Carries a Python exception through the engine.
 pub fn carry(exception: PyErr) -> Error {
     Error::foreign(Arc::new(exception))
+}
+
+/// The name of an object's type as torch's messages have it: `numpy.ndarray`, but a class written in Python without its
+/// module.
+pub fn kind_of(object: &Bound<'_, PyAny>) -> String {
+    let class = object.get_type();
+    // SAFETY: a living type.
+    let python = unsafe { ffi::PyType_GetFlags(class.as_type_ptr()) } & ffi::Py_TPFLAGS_HEAPTYPE != 0;
+    let name = if python { class.name() } else { class.fully_qualified_name() };
+    name.map_or_else(|_| "object".into(), |name| name.to_string())
 }

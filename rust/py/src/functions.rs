@@ -4,17 +4,18 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyMemoryView};
 use rushlight::{DType, Device, Tensor};
+use rushlight_core::device::{default_device, set_default_device};
 use rushlight_core::dtype as settings;
 
-use crate::dtype::{PyDType, dtype_object, extract_device, extract_dtype};
-use crate::errors::raise;
+use crate::dtype::{PyDType, PyDevice, device_object, dtype_object, extract_device, extract_dtype};
+use crate::errors::{kind_of, raise};
 use crate::{buffer, dlpack, nested, numpy, object};
 
 /// A `dtype=` argument.
 fn wanted_dtype(name: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<DType>> {
     let Some(object) = object.filter(|object| !object.is_none()) else { return Ok(None) };
     extract_dtype(object).map(Some).ok_or_else(|| {
-        let kind = object.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
+        let kind = kind_of(object);
         PyTypeError::new_err(format!("{name}(): argument 'dtype' must be torch.dtype, not {kind}"))
     })
 }
@@ -22,7 +23,7 @@ fn wanted_dtype(name: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Optio
 fn wanted_device(name: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Device>> {
     let Some(object) = object.filter(|object| !object.is_none()) else { return Ok(None) };
     extract_device(object)?.map(Some).ok_or_else(|| {
-        let kind = object.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
+        let kind = kind_of(object);
         PyTypeError::new_err(format!("{name}(): argument 'device' must be torch.device, not {kind}"))
     })
 }
@@ -55,7 +56,7 @@ fn tensor<'py>(
     pin_memory: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let _ = pin_memory;
-    let (dtype, device) = (wanted_dtype("tensor", dtype)?, wanted_device("tensor", device)?);
+    let (dtype, device) = (wanted_dtype("tensor", dtype)?, wanted_device("tensor", device)?.or_else(default_device));
     let made = copied(data, dtype)?;
     finished(py, placed(made, None, device)?, requires_grad)
 }
@@ -108,7 +109,8 @@ fn as_tensor<'py>(
     dtype: Option<&Bound<'py, PyAny>>,
     device: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (dtype, device) = (wanted_dtype("as_tensor", dtype)?, wanted_device("as_tensor", device)?);
+    let (dtype, device) =
+        (wanted_dtype("as_tensor", dtype)?, wanted_device("as_tensor", device)?.or_else(default_device));
     object::wrap_bound(py, placed(aliased(data, dtype)?.0, dtype, device)?)
 }
 
@@ -123,7 +125,7 @@ fn asarray<'py>(
     copy: Option<bool>,
     requires_grad: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (dtype, device) = (wanted_dtype("asarray", dtype)?, wanted_device("asarray", device)?);
+    let (dtype, device) = (wanted_dtype("asarray", dtype)?, wanted_device("asarray", device)?.or_else(default_device));
     let buffers =
         obj.is_instance_of::<PyByteArray>() || obj.is_instance_of::<PyBytes>() || obj.is_instance_of::<PyMemoryView>();
     let (made, shared) = if buffers {
@@ -191,7 +193,7 @@ fn from_dlpack<'py>(
 #[pyfunction]
 fn from_numpy<'py>(py: Python<'py>, ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if !numpy::is_array(ndarray)? {
-        return Err(PyTypeError::new_err(format!("expected np.ndarray (got {})", ndarray.get_type().name()?)));
+        return Err(PyTypeError::new_err(format!("expected np.ndarray (got {})", kind_of(ndarray))));
     }
     object::wrap_bound(py, numpy::import(ndarray)?)
 }
@@ -290,6 +292,24 @@ fn _cuda_device_count() -> usize {
     rushlight_cuda::device_count()
 }
 
+/// Where this thread makes new tensors; nothing where nobody said so.
+#[pyfunction]
+fn _default_device(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
+    default_device().map(|device| device_object(py, device)).transpose()
+}
+
+#[pyfunction]
+#[pyo3(signature = (device, /))]
+fn _set_default_device(device: Option<&Bound<'_, PyDevice>>) {
+    set_default_device(device.map(|device| device.get().device));
+}
+
+/// Says why nothing lives on a card.
+#[pyfunction]
+fn _refuse_cuda() -> PyResult<()> {
+    Err(raise(rushlight_cuda::refusal()))
+}
+
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(tensor, module)?)?;
     module.add_function(wrap_pyfunction!(as_tensor, module)?)?;
@@ -309,6 +329,9 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_set_backcompat_warnings, module)?)?;
     module.add_function(wrap_pyfunction!(_usable_cores, module)?)?;
     module.add_function(wrap_pyfunction!(_cuda_device_count, module)?)?;
+    module.add_function(wrap_pyfunction!(_refuse_cuda, module)?)?;
+    module.add_function(wrap_pyfunction!(_default_device, module)?)?;
+    module.add_function(wrap_pyfunction!(_set_default_device, module)?)?;
     module.add_function(wrap_pyfunction!(crate::results::_return_types, module)?)?;
     module.add("_LinAlgError", crate::errors::linalg_error(module.py())?)?;
     module.add_function(wrap_pyfunction!(crate::print::_set_print_options, module)?)

@@ -10,7 +10,7 @@ use rushlight::{DType, Tensor};
 use rushlight_core::index::{Item, Plan};
 use smallvec::SmallVec;
 
-use crate::errors::raise;
+use crate::errors::{kind_of, raise};
 use crate::{convert, nested, numpy, object};
 
 type Raw = *mut ffi::PyObject;
@@ -70,7 +70,7 @@ impl Key {
         } else {
             return Err(PyIndexError::new_err(format!(
                 "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got {})",
-                item.get_type().name()?
+                kind_of(item)
             )));
         }
         Ok(())
@@ -231,7 +231,7 @@ fn assigned(own: &Tensor, value: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         }
         None => Err(PyTypeError::new_err(format!(
             "can't assign a {} to a torch.{}Tensor",
-            value.get_type().name()?,
+            kind_of(value),
             own.dtype().title()
         ))),
     }

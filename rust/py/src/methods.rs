@@ -11,7 +11,7 @@ use rushlight::{Device, Tensor};
 use rushlight_core::layout::wrap_dim;
 
 use crate::dtype::PyMemoryFormat;
-use crate::errors::raise;
+use crate::errors::{kind_of, raise};
 use crate::{convert, dlpack, nested, numpy, object, size};
 
 /// A method's object and the tensor in it.
@@ -207,7 +207,7 @@ methods! {
             None => true,
             Some(flag) if flag.is_instance_of::<PyBool>() => flag.is_truthy()?,
             Some(other) => {
-                let kind = other.get_type().name()?;
+                let kind = kind_of(&other);
                 let sentence = format!("requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {kind}");
                 return Err(PyTypeError::new_err(sentence));
             }
@@ -265,7 +265,7 @@ pub fn named_format(format: &Bound<'_, PyAny>) -> PyResult<&'static str> {
 /// A dimension's number, counted from the end if negative.
 fn axis(own: &Own, dim: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
     let Some(dim) = convert::int(dim)? else {
-        let kind = dim.get_type().name()?;
+        let kind = kind_of(dim);
         return Err(PyTypeError::new_err(format!("{name}(): argument 'dim' (position 1) must be int, not {kind}")));
     };
     if own.tensor.rank() == 0 {

@@ -15,7 +15,7 @@ use rushlight_core::dtype::{default_dtype, promote};
 use rushlight_core::layout::Dims;
 use rushlight_core::{Element, dispatch};
 
-use crate::errors::raise;
+use crate::errors::{kind_of, raise};
 use crate::{convert, numpy, object};
 
 const MAX_NESTING: usize = 128;
@@ -73,16 +73,7 @@ fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
 
 #[cold]
 fn too_deep(level: &Bound<'_, PyAny>) -> PyErr {
-    PyValueError::new_err(format!("too many dimensions '{}'", kind(level)))
-}
-
-/// The name of an object's type: classes written in Python go without their module, as in torch's messages.
-fn kind(object: &Bound<'_, PyAny>) -> String {
-    let class = object.get_type();
-    // SAFETY: a living type.
-    let python = unsafe { ffi::PyType_GetFlags(class.as_type_ptr()) } & ffi::Py_TPFLAGS_HEAPTYPE != 0;
-    let name = if python { class.name() } else { class.fully_qualified_name() };
-    name.map_or_else(|_| "object".into(), |name| name.to_string())
+    PyValueError::new_err(format!("too many dimensions '{}'", kind_of(level)))
 }
 
 /// The sizes, along the first element of each level.
@@ -138,10 +129,10 @@ fn infer(data: &Bound<'_, PyAny>, depth: usize) -> PyResult<DType> {
         return Ok(object::tensor(data)?.dtype());
     }
     if data.is_instance_of::<PyString>() || data.is_instance_of::<PyBytes>() {
-        return Err(PyTypeError::new_err(format!("new(): invalid data type '{}'", data.get_type().name()?)));
+        return Err(PyTypeError::new_err(format!("new(): invalid data type '{}'", kind_of(data))));
     }
     if !is_sequence(data) {
-        return Err(PyRuntimeError::new_err(format!("Could not infer dtype of {}", kind(data))));
+        return Err(PyRuntimeError::new_err(format!("Could not infer dtype of {}", kind_of(data))));
     }
     if depth == MAX_NESTING {
         return Err(too_deep(data));

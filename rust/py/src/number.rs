@@ -37,11 +37,7 @@ fn not_implemented(py: Python<'_>) -> Raw {
 
 /// The row's call on these first arguments; the missing ones take their defaults.
 fn arguments<'a, const N: usize>(row: &'static Row, operands: [Operand<'a>; N]) -> Args<'a> {
-    let mut args = Args::new(row, operands.map(Value::from));
-    for param in row.schema().params.iter().skip(N) {
-        args.values.push(param.default_value());
-    }
-    args
+    Args::new(row, operands.map(Value::from))
 }
 
 fn fresh(py: Python<'_>, args: Args) -> PyResult<Raw> {

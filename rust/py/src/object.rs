@@ -15,6 +15,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use rushlight::Tensor;
 
+use crate::errors::kind_of;
 use crate::reclaim::{Keep, Owned};
 
 #[repr(C)]
@@ -81,7 +82,7 @@ pub unsafe fn tensor_of<'a>(object: *mut ffi::PyObject) -> Option<&'a Tensor> {
 pub fn tensor<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Tensor> {
     // SAFETY: the borrow keeps the object alive.
     unsafe { tensor_of(object.as_ptr()) }.ok_or_else(|| {
-        let name = object.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
+        let name = kind_of(object);
         PyTypeError::new_err(format!("expected Tensor, got {name}"))
     })
 }
@@ -182,8 +183,8 @@ pub fn allocate(py: Python<'_>, class: *mut ffi::PyTypeObject, tensor: Tensor) -
 /// Makes `tensor` appear as an instance of `class` from now on; it must not have an object yet.
 pub fn wrap_as<'py>(class: &Bound<'py, PyAny>, tensor: Tensor) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();
-    // SAFETY: checked to be a type before the check that it derives from the class of tensors.
     let kind = class.as_ptr().cast::<ffi::PyTypeObject>();
+    // SAFETY: checked to be a type before the check that it derives from the class of tensors.
     let derived = unsafe { ffi::PyType_Check(class.as_ptr()) != 0 && ffi::PyType_IsSubtype(kind, self::class()) != 0 };
     if !derived {
         return Err(PyTypeError::new_err("cls must be a type (not an instance) derived from Tensor"));

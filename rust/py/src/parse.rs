@@ -12,6 +12,7 @@ use rushlight::{Args, Ints, Row, Tensor, Value};
 use smallvec::SmallVec;
 
 use crate::convert;
+use crate::errors::{kind_of, raise};
 
 /// One overload as the parser wants it: interned names beside the parameters.
 pub struct Overload {
@@ -174,7 +175,7 @@ pub unsafe fn bind<'a>(
         let given = |name| schema.place(name).map(|place| place < given || places.contains(&place));
         given("keepdim") != Some(false) || given("dim") != Some(true)
     })
-    .map_err(crate::errors::raise)?;
+    .map_err(raise)?;
     Ok(out)
 }
 
@@ -247,7 +248,7 @@ fn wrong(object: &Bound<'_, PyAny>, name: &str, param: &Param, position: Option<
     if let Some(sentence) = wrong_item(&items.unwrap_or_default(), name, param, position)? {
         return Ok(sentence);
     }
-    let (kind, title) = (object.get_type().name()?, param.kind.title());
+    let (kind, title) = (kind_of(object), param.kind.title());
     Ok(format!("{name}(): argument '{}'{} must be {title}, not {kind}", shown(param), at(position)))
 }
 
@@ -264,7 +265,7 @@ fn wrong_item(
         _ => false,
     });
     let Some(place) = bad else { return Ok(None) };
-    let (kind, title, param_name) = (items[place].get_type().name()?, param.kind.title(), shown(param));
+    let (kind, title, param_name) = (kind_of(&items[place]), param.kind.title(), shown(param));
     Ok(Some(match (param.kind, place) {
         (Kind::Tensors, _) => {
             format!("expected Tensor as element {place} in argument {}, but got {kind}", position.unwrap_or(1) - 1)
@@ -326,7 +327,7 @@ pub fn no_match(py: Python<'_>, name: &str, overloads: &[Overload], call: &Call,
     let kind = |object: &*mut ffi::PyObject| {
         // SAFETY: the call's objects are alive.
         let bound = unsafe { Bound::from_borrowed_ptr(py, *object) };
-        bound.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string())
+        kind_of(&bound)
     };
     let mut got: Vec<String> = call.positional.iter().map(kind).collect();
     for (keyword, value) in call.keywords.iter().zip(call.values) {
@@ -356,7 +357,7 @@ pub fn out_tensors(py: Python<'_>, name: &str, object: *mut ffi::PyObject) -> Py
         return list.iter().map(|item| crate::object::tensor(&item).cloned()).collect();
     }
     crate::object::tensor(&bound).map(|tensor| vec![tensor.clone()]).map_err(|_| {
-        let kind = bound.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
+        let kind = kind_of(&bound);
         PyTypeError::new_err(format!("{name}(): argument 'out' must be Tensor, not {kind}"))
     })
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-use pyo3::exceptions::{PyBufferError, PyIndexError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -13,7 +13,7 @@ use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_core::shared::{self, Identity, Parcel};
 use rushlight_core::storage::{Block, WeakStorage};
 
-use crate::buffer::Held;
+use crate::buffer::{Held, Memory};
 use crate::dtype::{PyDevice, extract_device};
 use crate::errors::raise;
 use crate::reclaim::Keep;
@@ -32,7 +32,7 @@ impl PyStorage {
     #[pyo3(signature = (size=0, *, device=None))]
     fn new(size: usize, device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let device = device.map(extract_device).transpose()?.flatten().unwrap_or(Device::Cpu);
-        Storage::on(device, size).map(PyStorage).map_err(raise)
+        rushlight::call::storage(device, size).map(PyStorage).map_err(raise)
     }
 
     /// The bytes of an object with the buffer protocol, without a copy; the object lives as long as they are used.
@@ -111,7 +111,7 @@ impl PyStorage {
     }
 
     fn clone(&self) -> PyResult<PyStorage> {
-        let copy = Storage::on(self.0.device(), self.0.len()).map_err(raise)?;
+        let copy = rushlight::call::storage(self.0.device(), self.0.len()).map_err(raise)?;
         if self.0.device() != Device::Meta {
             let (to, from) = (copy.pin().map_err(raise)?, self.0.pin().map_err(raise)?);
             // SAFETY: both blocks are pinned; the new one is as long as the old one was when it was asked.
@@ -136,18 +136,15 @@ impl PyStorage {
     }
 
     fn __hash__(&self) -> usize {
-        self.0.address()
+        self.0.identity()
     }
 
     /// # Safety
     /// Only the interpreter calls it, with a view to fill in.
     unsafe fn __getbuffer__(slf: PyRef<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        let pin = slf.0.pin().map_err(|error| PyBufferError::new_err(error.to_string()))?;
-        let (start, bytes, read_only) = (pin.as_ptr(), pin.block().len(), slf.0.is_read_only());
-        // SAFETY: CPython gives a valid structure; the exporter is kept alive by the reference that this call stores.
-        let status = unsafe {
-            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start.cast(), bytes as isize, c_int::from(read_only), flags)
-        };
+        let memory = Bound::new(slf.py(), Memory::of(&slf.0)?)?;
+        // SAFETY: CPython gives a valid structure, which takes hold of the object that keeps the bytes in place.
+        let status = unsafe { ffi::PyObject_GetBuffer(memory.as_ptr(), view, flags) };
         if status == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import rushlight as torch
 
 from .. import functional as F
@@ -11,10 +13,55 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["GELU", "LogSoftmax", "ReLU", "Sigmoid", "Softmax", "Tanh"]
+__all__ = [
+    "CELU",
+    "ELU",
+    "GELU",
+    "GLU",
+    "Hardshrink",
+    "Hardsigmoid",
+    "Hardswish",
+    "Hardtanh",
+    "LeakyReLU",
+    "LogSigmoid",
+    "LogSoftmax",
+    "Mish",
+    "ReLU",
+    "ReLU6",
+    "SELU",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softmax2d",
+    "Softmin",
+    "Softplus",
+    "Softshrink",
+    "Softsign",
+    "Tanh",
+    "Tanhshrink",
+    "Threshold",
+]
 
 
-class ReLU(Module):
+class _InPlace(Module):
+    """An activation that may write its result into its input."""
+
+    __constants__ = ["inplace"]
+    inplace: bool
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+    def _listed(self, *names: str) -> str:
+        parts = [f"{name}={getattr(self, name)}" for name in names]
+        return ", ".join(parts + ["inplace=True"] * self.inplace)
+
+    def extra_repr(self) -> str:
+        return self._listed()
+
+
+class ReLU(_InPlace):
     """``max(x, 0)``, element by element; any shape, any real dtype.
 
     Args:
@@ -24,18 +71,208 @@ class ReLU(Module):
     tensor([0., 2.])
     """
 
-    __constants__ = ["inplace"]
-    inplace: bool
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
-
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return F.relu(input, self.inplace)
 
+
+class SELU(_InPlace):
+    """`ELU` with the scales that keep mean and variance from layer to layer (Klambauer et al. 2017); floating point.
+
+    >>> torch.nn.SELU()(torch.tensor([-1.0, 0.0]))
+    tensor([-1.1113,  0.0000])
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.selu(input, self.inplace)
+
+
+class SiLU(_InPlace):
+    """``x * sigmoid(x)``, also called swish; any shape, floating point or complex.
+
+    >>> torch.nn.SiLU()(torch.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.7311])
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.silu(input, self.inplace)
+
+
+class Mish(_InPlace):
+    """``x * tanh(softplus(x))`` (Misra 2019); any shape, floating point.
+
+    >>> torch.nn.Mish()(torch.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.8651])
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.mish(input, self.inplace)
+
+
+class Hardsigmoid(_InPlace):
+    """A sigmoid of straight lines, ``clamp(x / 6 + 1 / 2, 0, 1)``; any shape, floating point.
+
+    >>> torch.nn.Hardsigmoid()(torch.tensor([-3.0, 0.0, 3.0]))
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.hardsigmoid(input, self.inplace)
+
     def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
+        return ""
+
+
+class Hardswish(_InPlace):
+    """``x * hardsigmoid(x)`` (Howard et al. 2019); any shape, floating point.
+
+    >>> torch.nn.Hardswish()(torch.tensor([-3.0, 0.0, 3.0]))
+    tensor([-0., 0., 3.])
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.hardswish(input, self.inplace)
+
+    def extra_repr(self) -> str:
+        return ""
+
+
+class Threshold(_InPlace):
+    """Each element, or ``value`` where it is not above ``threshold``; any shape, any real dtype.
+
+    >>> torch.nn.Threshold(1.0, -5.0)(torch.tensor([0.5, 2.0]))
+    tensor([-5.,  2.])
+    """
+
+    __constants__ = ["threshold", "value", "inplace"]
+    threshold: float
+    value: float
+
+    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
+        super().__init__(inplace)
+        self.threshold = threshold
+        self.value = value
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.threshold(input, self.threshold, self.value, self.inplace)
+
+    def extra_repr(self) -> str:
+        return self._listed("threshold", "value")
+
+
+class Hardtanh(_InPlace):
+    """Each element limited to ``min_val .. max_val``; any shape, any real dtype.
+
+    ``min_value`` and ``max_value`` are old names that warn.
+
+    Raises:
+        AssertionError: ``max_val`` is not above ``min_val``.
+
+    >>> torch.nn.Hardtanh(-2.0, 2.0)(torch.tensor([-3.0, 1.0]))
+    tensor([-2.,  1.])
+    """
+
+    __constants__ = ["min_val", "max_val", "inplace"]
+    min_val: float
+    max_val: float
+
+    def __init__(
+        self,
+        min_val: float = -1.0,
+        max_val: float = 1.0,
+        inplace: bool = False,
+        min_value: float | None = None,
+        max_value: float | None = None,
+    ) -> None:
+        super().__init__(inplace)
+        if min_value is not None:
+            _warn_of_old_name("min")
+            min_val = min_value
+        if max_value is not None:
+            _warn_of_old_name("max")
+            max_val = max_value
+        if max_val <= min_val:
+            raise AssertionError(f"max_val ({max_val}) must be greater than min_val ({min_val})")
+        self.min_val = min_val
+        self.max_val = max_val
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.hardtanh(input, self.min_val, self.max_val, self.inplace)
+
+    def extra_repr(self) -> str:
+        return self._listed("min_val", "max_val")
+
+
+def _warn_of_old_name(side: str) -> None:
+    warnings.warn(
+        f"keyword argument `{side}_value` is deprecated and renamed to `{side}_val`", FutureWarning, stacklevel=3
+    )
+
+
+class ReLU6(Hardtanh):
+    """``min(max(x, 0), 6)``; any shape, any real dtype.
+
+    >>> torch.nn.ReLU6()(torch.tensor([-1.0, 8.0]))
+    tensor([0., 6.])
+    """
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__(0.0, 6.0, inplace)
+
+    def extra_repr(self) -> str:
+        return self._listed()
+
+
+class ELU(_InPlace):
+    """Each element, ``alpha * (exp(x) - 1)`` where it is negative (Clevert et al. 2015); any shape, floating point.
+
+    >>> torch.nn.ELU()(torch.tensor([-1.0, 2.0]))
+    tensor([-0.6321,  2.0000])
+    """
+
+    __constants__ = ["alpha", "inplace"]
+    alpha: float
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__(inplace)
+        self.alpha = alpha
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.elu(input, self.alpha, self.inplace)
+
+    def extra_repr(self) -> str:
+        return self._listed("alpha")
+
+
+class CELU(ELU):
+    """Each element, ``alpha * (exp(x / alpha) - 1)`` where it is negative (Barron 2017); any shape, floating point.
+
+    >>> torch.nn.CELU(2.0)(torch.tensor([-1.0, 2.0]))
+    tensor([-0.7869,  2.0000])
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.celu(input, self.alpha, self.inplace)
+
+
+class LeakyReLU(_InPlace):
+    """Each element, times ``negative_slope`` where it is negative; any shape, floating point.
+
+    >>> torch.nn.LeakyReLU(0.5)(torch.tensor([-1.0, 2.0]))
+    tensor([-0.5000,  2.0000])
+    """
+
+    __constants__ = ["inplace", "negative_slope"]
+    negative_slope: float
+
+    def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
+        super().__init__(inplace)
+        self.negative_slope = negative_slope
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.leaky_relu(input, self.negative_slope, self.inplace)
+
+    def extra_repr(self) -> str:
+        return self._listed("negative_slope")
 
 
 class GELU(Module):
@@ -65,6 +302,96 @@ class GELU(Module):
         return f"approximate={self.approximate!r}"
 
 
+class GLU(Module):
+    """The first half along ``dim`` times the sigmoid of the second (Dauphin et al. 2016); floating point.
+
+    Shapes: input ``(*, 2 n, *)``, output ``(*, n, *)``.
+
+    Raises:
+        RuntimeError: the size of the dimension is odd.
+
+    >>> torch.nn.GLU()(torch.tensor([4.0, 0.0]))
+    tensor([2.])
+    """
+
+    __constants__ = ["dim"]
+    dim: int
+
+    def __init__(self, dim: int = -1) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.glu(input, self.dim)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"
+
+
+class _Shrink(Module):
+    """What the two shrinkages share: how much they take away."""
+
+    __constants__ = ["lambd"]
+    lambd: float
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        super().__init__()
+        self.lambd = lambd
+
+    def extra_repr(self) -> str:
+        return str(self.lambd)
+
+
+class Hardshrink(_Shrink):
+    """Each element, or zero where its magnitude is at most ``lambd``; any shape, floating point.
+
+    >>> torch.nn.Hardshrink()(torch.tensor([0.25, -1.0]))
+    tensor([ 0., -1.])
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.hardshrink(input, self.lambd)
+
+
+class Softshrink(_Shrink):
+    """Each element brought closer to zero by ``lambd``; any shape, floating point.
+
+    Raises:
+        RuntimeError: ``lambd`` is negative.
+
+    >>> torch.nn.Softshrink()(torch.tensor([0.25, -1.0]))
+    tensor([ 0.0000, -0.5000])
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.softshrink(input, self.lambd)
+
+
+class Softplus(Module):
+    """A smooth `ReLU`, ``log(1 + exp(beta * x)) / beta``; linear where ``beta * x`` is above ``threshold``.
+
+    Any shape, floating point.
+
+    >>> torch.nn.Softplus()(torch.tensor([0.0, 30.0]))
+    tensor([ 0.6931, 30.0000])
+    """
+
+    __constants__ = ["beta", "threshold"]
+    beta: float
+    threshold: float
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
+        super().__init__()
+        self.beta = beta
+        self.threshold = threshold
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.softplus(input, self.beta, self.threshold)
+
+    def extra_repr(self) -> str:
+        return f"beta={self.beta}, threshold={self.threshold}"
+
+
 class Sigmoid(Module):
     """``1 / (1 + exp(-x))``, element by element; any shape, floating point or complex.
 
@@ -74,6 +401,17 @@ class Sigmoid(Module):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return torch.sigmoid(input)
+
+
+class LogSigmoid(Module):
+    """The logarithm of the sigmoid, without overflow; any shape, floating point.
+
+    >>> torch.nn.LogSigmoid()(torch.tensor([0.0, -200.0]))
+    tensor([  -0.6931, -200.0000])
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.logsigmoid(input)
 
 
 class Tanh(Module):
@@ -87,8 +425,30 @@ class Tanh(Module):
         return torch.tanh(input)
 
 
+class Tanhshrink(Module):
+    """``x - tanh(x)``; any shape, floating point or complex.
+
+    >>> torch.nn.Tanhshrink()(torch.tensor([1.0]))
+    tensor([0.2384])
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.tanhshrink(input)
+
+
+class Softsign(Module):
+    """``x / (1 + |x|)``; any shape, floating point or complex.
+
+    >>> torch.nn.Softsign()(torch.tensor([-1.0, 3.0]))
+    tensor([-0.5000,  0.7500])
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.softsign(input)
+
+
 class _AlongDim(Module):
-    """What softmax and its logarithm share."""
+    """What softmax, its negative's and its logarithm share."""
 
     __constants__ = ["dim"]
     dim: int | None
@@ -122,6 +482,17 @@ class Softmax(_AlongDim):
         return F.softmax(input, self.dim, _stacklevel=5)
 
 
+class Softmin(_AlongDim):
+    """The `Softmax` of ``-x``. Argument and errors as there.
+
+    >>> torch.nn.Softmin(dim=0)(torch.tensor([2.0, 2.0]))
+    tensor([0.5000, 0.5000])
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.softmin(input, self.dim, _stacklevel=5)
+
+
 class LogSoftmax(_AlongDim):
     """The logarithm of `Softmax`, computed without overflow; any shape, floating point.
 
@@ -137,3 +508,19 @@ class LogSoftmax(_AlongDim):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return F.log_softmax(input, self.dim, _stacklevel=5)
+
+
+class Softmax2d(Module):
+    """The softmax over the channels of images ``(N, C, H, W)`` or ``(C, H, W)``.
+
+    Raises:
+        ValueError: the input has another number of dimensions.
+
+    >>> torch.nn.Softmax2d()(torch.zeros(2, 1, 1)).tolist()
+    [[[0.5]], [[0.5]]]
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        if input.dim() not in (3, 4):
+            raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead")
+        return F.softmax(input, -3, _stacklevel=5)

@@ -10,14 +10,14 @@ from .. import functional as F
 from .. import init
 from ..parameter import Parameter
 from .module import Module
-from .utils import _pair, _reverse_repeat_tuple, _single
+from .utils import _pair, _reverse_repeat_tuple, _single, _triple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
-__all__ = ["Conv1d", "Conv2d"]
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
 
 class _ConvNd(Module):
@@ -34,7 +34,11 @@ class _ConvNd(Module):
         "out_channels",
         "kernel_size",
     ]
+    # One number or one for each dimension of space, as a tuple; and the function.
     _spread: Callable[[Any], tuple[int, ...]]
+    _convolve: Callable[..., torch.Tensor]
+    transposed = False
+    padding: Any
     weight: torch.Tensor
     bias: torch.Tensor | None
 
@@ -68,19 +72,22 @@ class _ConvNd(Module):
         self.stride = stride
         self.padding = padding if isinstance(padding, str) else spread(padding)
         self.dilation = dilation
-        self.transposed = False
+        self.transposed = type(self).transposed
         self.output_padding = spread(0)
         self.groups = groups
         self.padding_mode = padding_mode
         self._reversed_padding_repeated_twice = self._padding_of_sides()
-        self.weight = Parameter(
-            torch.empty((out_channels, in_channels // groups, *kernel_size), device=device, dtype=dtype)
-        )
+        self.weight = Parameter(torch.empty(self._weight_shape(), device=device, dtype=dtype))
         if bias:
             self.bias = Parameter(torch.empty(out_channels, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
         self.reset_parameters()
+
+    def _weight_shape(self) -> tuple[int, ...]:
+        channels = (self.out_channels, self.in_channels)
+        first, second = reversed(channels) if self.transposed else channels
+        return (first, second // self.groups, *self.kernel_size)
 
     def _padding_of_sides(self) -> list[int]:
         """What `functional.pad` adds to each side, last dimension first."""
@@ -107,6 +114,8 @@ class _ConvNd(Module):
             parts.append(f"padding={self.padding}")
         if self.dilation != (1,) * len(self.kernel_size):
             parts.append(f"dilation={self.dilation}")
+        if self.output_padding != (0,) * len(self.kernel_size):
+            parts.append(f"output_padding={self.output_padding}")
         if self.groups != 1:
             parts.append(f"groups={self.groups}")
         if self.bias is None:
@@ -115,18 +124,21 @@ class _ConvNd(Module):
             parts.append(f"padding_mode={self.padding_mode}")
         return ", ".join(parts)
 
-    def _convolved(self, convolve: Callable[..., torch.Tensor], input: torch.Tensor) -> torch.Tensor:
+    def _learned(self) -> tuple[torch.Tensor, torch.Tensor | None]:
         own: dict[str, Any] = self._parameters
         try:
-            weight, bias = own["weight"], own["bias"]
+            return own["weight"], own["bias"]
         except KeyError:
             # Weight normalisation and the like replace parameters by computed attributes.
-            weight, bias = self.weight, self.bias
+            return self.weight, self.bias
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        weight, bias = self._learned()
         padding = self.padding
         if self.padding_mode != "zeros":
             input = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
             padding = self.output_padding
-        return convolve(input, weight, bias, self.stride, padding, self.dilation, self.groups)
+        return self._convolve(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 def _check_padding(padding: Any, mode: str, stride: tuple[int, ...]) -> None:
@@ -151,9 +163,7 @@ class Conv1d(_ConvNd):
     """
 
     _spread = staticmethod(_single)
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return self._convolved(F.conv1d, input)
+    _convolve = staticmethod(F.conv1d)
 
 
 class Conv2d(_ConvNd):
@@ -179,6 +189,137 @@ class Conv2d(_ConvNd):
     """
 
     _spread = staticmethod(_pair)
+    _convolve = staticmethod(F.conv2d)
 
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return self._convolved(F.conv2d, input)
+
+class Conv3d(_ConvNd):
+    """Convolution (cross-correlation) of volumes. Arguments and errors as in `Conv2d`.
+
+    Shapes: input ``(N, C_in, D, H, W)`` or ``(C_in, D, H, W)``, weight ``(C_out, C_in / groups, KD, KH, KW)``.
+
+    >>> torch.nn.Conv3d(16, 33, 3, stride=2)(torch.zeros(2, 16, 5, 7, 9)).shape
+    torch.Size([2, 33, 2, 3, 4])
+    """
+
+    _spread = staticmethod(_triple)
+    _convolve = staticmethod(F.conv3d)
+
+
+class _ConvTransposeNd(_ConvNd):
+    transposed = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if padding_mode != "zeros":
+            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            type(self)._spread(padding),
+            dilation,
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
+        self.output_padding = type(self)._spread(output_padding)
+
+    def forward(self, input: torch.Tensor, output_size: Sequence[int] | None = None) -> torch.Tensor:
+        weight, bias = self._learned()
+        extra = self.output_padding if output_size is None else self._missing(input, output_size)
+        return self._convolve(input, weight, bias, self.stride, self.padding, extra, self.groups, self.dilation)
+
+    def _missing(self, input: torch.Tensor, output_size: Sequence[int]) -> list[int]:
+        """What the smallest output that the input can come from lacks of the one asked for."""
+        space = len(self.kernel_size)
+        before = 2 if input.dim() == space + 2 else 1
+        wanted = list(output_size[before:] if len(output_size) == before + space else output_size)
+        if len(wanted) != space:
+            raise ValueError(
+                f"ConvTranspose{space}D: for {input.dim()}D input, output_size must have {space} or {before + space} "
+                f"elements (got {len(wanted)})"
+            )
+        lowest = [
+            (size - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1
+            for size, stride, padding, dilation, kernel in zip(
+                input.shape[before:], self.stride, self.padding, self.dilation, self.kernel_size
+            )
+        ]
+        highest = [low + stride - 1 for low, stride in zip(lowest, self.stride)]
+        if not all(low <= size <= high for low, size, high in zip(lowest, wanted, highest)):
+            raise ValueError(
+                f"requested an output size of {wanted}, but valid sizes range from {lowest} to {highest} (for an input "
+                f"of {input.size()[2:]})"
+            )
+        return [size - low for size, low in zip(wanted, lowest)]
+
+
+class ConvTranspose1d(_ConvTransposeNd):
+    """The transposed convolution along one dimension. Arguments and errors as in `ConvTranspose2d`.
+
+    Shapes: input ``(N, C_in, L)`` or ``(C_in, L)``, weight ``(C_in, C_out / groups, K)``.
+
+    >>> torch.nn.ConvTranspose1d(16, 33, 3, stride=2)(torch.zeros(16, 5)).shape
+    torch.Size([33, 11])
+    """
+
+    _spread = staticmethod(_single)
+    _convolve = staticmethod(F.conv_transpose1d)
+
+
+class ConvTranspose2d(_ConvTransposeNd):
+    """The transposed convolution of images: what backward of `Conv2d` does to a gradient.
+
+    Args:
+        in_channels, out_channels: number of channels of input and output; both divisible by ``groups``.
+        kernel_size, stride, dilation: one number or one for each dimension, those of the convolution.
+        padding: that of the convolution; it makes the output smaller.
+        output_padding: rows and columns added at one side, less than the stride or the dilation.
+        groups: how many independent groups the channels form.
+        bias: whether to add a learned bias.
+
+    ``forward`` takes ``output_size`` too, which decides between the sizes that a stride leaves open.
+
+    Shapes: input ``(N, C_in, H, W)`` or ``(C_in, H, W)``, weight ``(C_in, C_out / groups, KH, KW)``; each dimension of the
+    output is ``(size - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1``.
+
+    Raises:
+        ValueError: channels that ``groups`` does not divide, another ``padding_mode`` than zeros, or an output size that
+            the stride does not allow.
+        RuntimeError: an input whose channels or dtype differ.
+
+    >>> torch.nn.ConvTranspose2d(16, 33, 3, stride=2)(torch.zeros(1, 16, 5, 7), output_size=(12, 15)).shape
+    torch.Size([1, 33, 12, 15])
+    """
+
+    _spread = staticmethod(_pair)
+    _convolve = staticmethod(F.conv_transpose2d)
+
+
+class ConvTranspose3d(_ConvTransposeNd):
+    """The transposed convolution of volumes. Arguments and errors as in `ConvTranspose2d`.
+
+    Shapes: input ``(N, C_in, D, H, W)`` or ``(C_in, D, H, W)``, weight ``(C_in, C_out / groups, KD, KH, KW)``.
+
+    >>> torch.nn.ConvTranspose3d(4, 3, 3)(torch.zeros(4, 2, 2, 2)).shape
+    torch.Size([3, 4, 4, 4])
+    """
+
+    _spread = staticmethod(_triple)
+    _convolve = staticmethod(F.conv_transpose3d)

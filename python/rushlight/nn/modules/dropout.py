@@ -1,4 +1,4 @@
-"""Dropout."""
+"""Dropout of elements and of whole channels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import rushlight as torch
 from .. import functional as F
 from .module import Module
 
-__all__ = ["Dropout"]
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
 
 
 class _DropoutNd(Module):
@@ -44,3 +44,63 @@ class Dropout(_DropoutNd):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return F.dropout(input, self.p, self.training, self.inplace)
+
+
+class Dropout1d(_DropoutNd):
+    """`Dropout` of whole channels of ``(N, C, L)`` or ``(C, L)``. Arguments and errors as there.
+
+    >>> torch.nn.Dropout1d(1.0)(torch.ones(1, 2))
+    tensor([[0., 0.]])
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.dropout1d(input, self.p, self.training, self.inplace)
+
+
+class Dropout2d(_DropoutNd):
+    """`Dropout` of whole channels of ``(N, C, H, W)`` (Tompson et al. 2014). Arguments and errors as there.
+
+    >>> torch.nn.Dropout2d(1.0)(torch.ones(1, 1, 1, 2))
+    tensor([[[[0., 0.]]]])
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.dropout2d(input, self.p, self.training, self.inplace)
+
+
+class Dropout3d(_DropoutNd):
+    """`Dropout` of whole channels of ``(N, C, D, H, W)``. Arguments and errors as there.
+
+    >>> torch.nn.Dropout3d(1.0)(torch.ones(1, 1, 1, 1, 2))
+    tensor([[[[[0., 0.]]]]])
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.dropout3d(input, self.p, self.training, self.inplace)
+
+
+class AlphaDropout(_DropoutNd):
+    """In training, dropout that keeps mean and variance of what `SELU` gives (Klambauer et al. 2017).
+
+    Dropped elements take the value that `SELU` saturates at; all are then scaled and shifted. Any shape, floating point.
+
+    Raises:
+        ValueError: ``p`` is outside of [0, 1].
+
+    >>> torch.nn.AlphaDropout(0.2).eval()(torch.tensor([1.0, 2.0]))
+    tensor([1., 2.])
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.alpha_dropout(input, self.p, self.training, self.inplace)
+
+
+class FeatureAlphaDropout(_DropoutNd):
+    """`AlphaDropout` of whole channels of ``(N, C, *)``. Arguments and errors as there.
+
+    >>> torch.nn.FeatureAlphaDropout(0.2).eval()(torch.ones(1, 2))
+    tensor([[1., 1.]])
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.feature_alpha_dropout(input, self.p, self.training, self.inplace)

@@ -6,40 +6,41 @@ import warnings
 
 import rushlight as torch
 
-from .. import _reduction
 from .. import functional as F
-from .module import Module
+from ._loss import _Loss, _WeightedLoss
+from ._margin_loss import (
+    CosineEmbeddingLoss,
+    HingeEmbeddingLoss,
+    MarginRankingLoss,
+    MultiLabelSoftMarginLoss,
+    MultiMarginLoss,
+    SoftMarginLoss,
+    TripletMarginLoss,
+    TripletMarginWithDistanceLoss,
+)
 
-__all__ = ["CrossEntropyLoss", "L1Loss", "MSELoss", "NLLLoss", "NLLLoss2d"]
-
-
-class _Loss(Module):
-    """What losses share: how the losses of the elements become one number."""
-
-    __constants__ = ["reduction"]
-    reduction: str
-
-    def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> None:
-        super().__init__()
-        if size_average is not None or reduce is not None:
-            reduction = _reduction.legacy_get_string(size_average, reduce)
-        self.reduction = reduction
-
-
-class _WeightedLoss(_Loss):
-    """A loss with a weight for each class."""
-
-    weight: torch.Tensor | None
-
-    def __init__(
-        self,
-        weight: torch.Tensor | None = None,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.register_buffer("weight", weight)
+__all__ = [
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "CosineEmbeddingLoss",
+    "CrossEntropyLoss",
+    "GaussianNLLLoss",
+    "HingeEmbeddingLoss",
+    "HuberLoss",
+    "KLDivLoss",
+    "L1Loss",
+    "MSELoss",
+    "MarginRankingLoss",
+    "MultiLabelSoftMarginLoss",
+    "MultiMarginLoss",
+    "NLLLoss",
+    "NLLLoss2d",
+    "PoissonNLLLoss",
+    "SmoothL1Loss",
+    "SoftMarginLoss",
+    "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss",
+]
 
 
 class L1Loss(_Loss):
@@ -171,3 +172,214 @@ class CrossEntropyLoss(_WeightedLoss):
             reduction=self.reduction,
             label_smoothing=self.label_smoothing,
         )
+
+
+class BCELoss(_WeightedLoss):
+    """The cross entropy between probabilities and the targets' probabilities; logarithms end at -100.
+
+    Args:
+        weight: a weight for each element, of a shape that broadcasts.
+
+    Shapes: input and target ``(*)`` alike, from 0 to 1, floating point.
+
+    Raises:
+        ValueError: the shapes differ.
+        RuntimeError: an input is not between 0 and 1.
+
+    >>> torch.nn.BCELoss()(torch.tensor([0.5, 0.5]), torch.tensor([0.0, 1.0]))
+    tensor(0.6931)
+    """
+
+    __constants__ = ["reduction"]
+
+    def forward(self, input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
+
+
+class BCEWithLogitsLoss(_Loss):
+    """The binary cross entropy of the sigmoid of scores, computed without overflow.
+
+    Args:
+        weight: a weight for each element, of a shape that broadcasts.
+        pos_weight: a weight for positive targets, of a shape that broadcasts.
+
+    Shapes: input and target ``(*)`` alike, floating point.
+
+    Raises:
+        ValueError: the shapes differ.
+
+    >>> torch.nn.BCEWithLogitsLoss()(torch.tensor([0.0, 200.0]), torch.tensor([0.0, 1.0]))
+    tensor(0.3466)
+    """
+
+    weight: torch.Tensor | None
+    pos_weight: torch.Tensor | None
+
+    def __init__(
+        self,
+        weight: torch.Tensor | None = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        pos_weight: torch.Tensor | None = None,
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.register_buffer("weight", weight)
+        self.register_buffer("pos_weight", pos_weight)
+
+    def forward(self, input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return F.binary_cross_entropy_with_logits(
+            input, target, self.weight, pos_weight=self.pos_weight, reduction=self.reduction
+        )
+
+
+class KLDivLoss(_Loss):
+    """The Kullback-Leibler divergence of log-probabilities from the target's probabilities.
+
+    Args:
+        reduction: ``"batchmean"`` divides the sum by the batch's size, as the definition does; ``"mean"``, ``"sum"`` and
+            ``"none"`` as everywhere.
+        log_target: whether the target holds logarithms too.
+
+    Shapes: input and target ``(*)`` alike, floating point.
+
+    >>> half = torch.tensor([[0.5, 0.5]])
+    >>> torch.nn.KLDivLoss(reduction="batchmean")(half.log(), torch.tensor([[0.25, 0.75]]))
+    tensor(0.1308)
+    """
+
+    __constants__ = ["reduction"]
+
+    def __init__(
+        self,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        log_target: bool = False,
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.log_target = log_target
+
+    def forward(self, input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return F.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
+
+
+class SmoothL1Loss(_Loss):
+    """The absolute differences, rounded off by a square below ``beta`` (Girshick 2015).
+
+    Shapes: input and target ``(*)`` alike, floating point.
+
+    Raises:
+        RuntimeError: ``beta`` is negative.
+
+    >>> torch.nn.SmoothL1Loss(reduction="none")(torch.tensor([0.5, 3.0]), torch.zeros(2))
+    tensor([0.1250, 2.5000])
+    """
+
+    __constants__ = ["reduction"]
+
+    def __init__(
+        self,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        beta: float = 1.0,
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.beta = beta
+
+    def forward(self, input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return F.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
+
+
+class HuberLoss(_Loss):
+    """Half the squared differences, continued by a straight line above ``delta`` (Huber 1964).
+
+    Shapes: input and target ``(*)`` alike, floating point.
+
+    Raises:
+        TypeError: ``delta`` is not a number.
+        RuntimeError: ``delta`` is not above zero.
+
+    >>> torch.nn.HuberLoss(reduction="none", delta=2.0)(torch.tensor([1.0, 3.0]), torch.zeros(2))
+    tensor([0.5000, 4.0000])
+    """
+
+    __constants__ = ["reduction", "delta"]
+
+    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
+        if not isinstance(delta, (float, int)):
+            raise TypeError(f"delta must be a float or int, got: {type(delta)}")
+        super().__init__(reduction=reduction)
+        self.delta = delta
+
+    def forward(self, input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return F.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
+
+
+class PoissonNLLLoss(_Loss):
+    """The negative logarithm of the probability of counts, whose means (or their logarithms) the input holds.
+
+    Args:
+        log_input: whether the input holds logarithms.
+        full: whether to add Stirling's approximation of what does not depend on the input.
+        eps: keeps the logarithm of zero finite without ``log_input``.
+
+    Shapes: input and target ``(*)`` alike.
+
+    >>> torch.nn.PoissonNLLLoss()(torch.tensor([0.0]), torch.tensor([2.0]))
+    tensor(1.)
+    """
+
+    __constants__ = ["log_input", "full", "eps", "reduction"]
+    log_input: bool
+    full: bool
+    eps: float
+
+    def __init__(
+        self,
+        log_input: bool = True,
+        full: bool = False,
+        size_average: bool | None = None,
+        eps: float = 1e-8,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.log_input = log_input
+        self.full = full
+        self.eps = eps
+
+    def forward(self, log_input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return F.poisson_nll_loss(
+            log_input, target, log_input=self.log_input, full=self.full, eps=self.eps, reduction=self.reduction
+        )
+
+
+class GaussianNLLLoss(_Loss):
+    """The negative logarithm of the density of targets under normal distributions with given means and variances.
+
+    Args:
+        full: whether to add the constant term.
+        eps: the smallest variance.
+
+    Shapes: input and target ``(N, *)`` alike; the variance the same, with a last dimension of 1, or without it.
+
+    Raises:
+        ValueError: a variance is negative, or its shape does not fit.
+
+    >>> torch.nn.GaussianNLLLoss()(torch.tensor([1.0]), torch.tensor([3.0]), torch.tensor([1.0]))
+    tensor(2.)
+    """
+
+    __constants__ = ["full", "eps", "reduction"]
+    full: bool
+    eps: float
+
+    def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
+        super().__init__(None, None, reduction)
+        self.full = full
+        self.eps = eps
+
+    def forward(self, input: torch.Tensor, target: torch.Tensor, var: torch.Tensor | float) -> torch.Tensor:
+        return F.gaussian_nll_loss(input, target, var, full=self.full, eps=self.eps, reduction=self.reduction)

@@ -1,4 +1,4 @@
-"""Pooling."""
+"""Pooling: one number for each window."""
 
 from __future__ import annotations
 
@@ -6,16 +6,32 @@ import rushlight as torch
 
 from .. import functional as F
 from .module import Module
+from .utils import _single
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
-__all__ = ["MaxPool1d", "MaxPool2d"]
+__all__ = [
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
+    "AvgPool1d",
+    "AvgPool2d",
+    "AvgPool3d",
+    "LPPool1d",
+    "LPPool2d",
+    "LPPool3d",
+    "MaxPool1d",
+    "MaxPool2d",
+    "MaxPool3d",
+]
 
 
 class _MaxPoolNd(Module):
     __constants__ = ["kernel_size", "stride", "padding", "dilation", "return_indices", "ceil_mode"]
+    _pool: Callable[..., Any]
 
     def __init__(
         self,
@@ -34,6 +50,17 @@ class _MaxPoolNd(Module):
         self.return_indices = return_indices
         self.ceil_mode = ceil_mode
 
+    def forward(self, input: torch.Tensor) -> Any:
+        return self._pool(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.dilation,
+            ceil_mode=self.ceil_mode,
+            return_indices=self.return_indices,
+        )
+
     def extra_repr(self) -> str:
         return (
             f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
@@ -50,16 +77,7 @@ class MaxPool1d(_MaxPoolNd):
     MaxPool1d(kernel_size=3, stride=2, padding=0, dilation=1, ceil_mode=False)
     """
 
-    def forward(self, input: torch.Tensor) -> Any:
-        return F.max_pool1d(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.dilation,
-            ceil_mode=self.ceil_mode,
-            return_indices=self.return_indices,
-        )
+    _pool = staticmethod(F.max_pool1d)
 
 
 class MaxPool2d(_MaxPoolNd):
@@ -81,13 +99,235 @@ class MaxPool2d(_MaxPoolNd):
              [13., 15.]]])
     """
 
-    def forward(self, input: torch.Tensor) -> Any:
-        return F.max_pool2d(
+    _pool = staticmethod(F.max_pool2d)
+
+
+class MaxPool3d(_MaxPoolNd):
+    """The largest value of each window of a volume. Arguments and errors as in `MaxPool2d`.
+
+    Shapes: input ``(N, C, D, H, W)`` or ``(C, D, H, W)``.
+
+    >>> torch.nn.MaxPool3d(2)(torch.arange(8.0).reshape(1, 2, 2, 2))
+    tensor([[[[7.]]]])
+    """
+
+    _pool = staticmethod(F.max_pool3d)
+
+
+class _AvgPoolNd(Module):
+    __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
+
+    def __init__(self, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = stride if stride is not None else kernel_size
+        self.padding = padding
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool1d(_AvgPoolNd):
+    """The mean of each window along one dimension. Arguments and errors as in `AvgPool2d`.
+
+    Shapes: input ``(N, C, L)`` or ``(C, L)``.
+
+    >>> torch.nn.AvgPool1d(2)(torch.tensor([[1.0, 2.0, 3.0, 5.0]]))
+    tensor([[1.5000, 4.0000]])
+    """
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
+        stride = stride if stride is not None else kernel_size
+        super().__init__(_single(kernel_size), _single(stride), _single(padding), ceil_mode, count_include_pad)
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
+
+
+class _AvgPoolOverridden(_AvgPoolNd):
+    """The means whose divisor may be given."""
+
+    __constants__ = [*_AvgPoolNd.__constants__, "divisor_override"]
+    _pool: Callable[..., torch.Tensor]
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        super().__init__(kernel_size, stride, padding, ceil_mode, count_include_pad)
+        self.divisor_override = divisor_override
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return self._pool(
             input,
             self.kernel_size,
             self.stride,
             self.padding,
-            self.dilation,
-            ceil_mode=self.ceil_mode,
-            return_indices=self.return_indices,
+            self.ceil_mode,
+            self.count_include_pad,
+            self.divisor_override,
         )
+
+
+class AvgPool2d(_AvgPoolOverridden):
+    """The mean of each window of an image.
+
+    Args:
+        kernel_size, stride, padding: one number or one for each dimension; the stride is the kernel's size by default,
+            the padding (zeros) at most half of it.
+        ceil_mode: whether windows may start inside and end outside.
+        count_include_pad: whether the padding counts in the mean.
+        divisor_override: what to divide by instead of the number of elements.
+
+    Shapes: input ``(N, C, H, W)`` or ``(C, H, W)``. Floating point and int64.
+
+    Raises:
+        RuntimeError: the input is smaller than a window, the padding larger than half of it, or the divisor zero.
+
+    >>> torch.nn.AvgPool2d(2)(torch.arange(16.0).reshape(1, 4, 4))
+    tensor([[[ 2.5000,  4.5000],
+             [10.5000, 12.5000]]])
+    """
+
+    _pool = staticmethod(F.avg_pool2d)
+
+
+class AvgPool3d(_AvgPoolOverridden):
+    """The mean of each window of a volume. Arguments and errors as in `AvgPool2d`.
+
+    Shapes: input ``(N, C, D, H, W)`` or ``(C, D, H, W)``.
+
+    >>> torch.nn.AvgPool3d(2)(torch.arange(8.0).reshape(1, 2, 2, 2))
+    tensor([[[[3.5000]]]])
+    """
+
+    _pool = staticmethod(F.avg_pool3d)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for name, value in (("padding", 0), ("ceil_mode", False), ("count_include_pad", True)):
+            self.__dict__.setdefault(name, value)
+
+
+class _LPPoolNd(Module):
+    __constants__ = ["norm_type", "kernel_size", "stride", "ceil_mode"]
+    norm_type: float
+    ceil_mode: bool
+    _pool: Callable[..., torch.Tensor]
+
+    def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> None:
+        super().__init__()
+        self.norm_type = norm_type
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.ceil_mode = ceil_mode
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return self._pool(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+
+    def extra_repr(self) -> str:
+        return (
+            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
+            f"ceil_mode={self.ceil_mode}"
+        )
+
+
+class LPPool1d(_LPPoolNd):
+    """The norm of each window along one dimension. Arguments as in `LPPool2d`.
+
+    >>> torch.nn.LPPool1d(2, 2)(torch.tensor([[3.0, 4.0]]))
+    tensor([[5.]])
+    """
+
+    _pool = staticmethod(F.lp_pool1d)
+
+
+class LPPool2d(_LPPoolNd):
+    """The norm of each window of an image: ``sum(x ** norm_type) ** (1 / norm_type)``.
+
+    Args:
+        norm_type: the power.
+        kernel_size, stride: one number or one for each dimension; the stride is the kernel's size by default.
+        ceil_mode: whether windows may start inside and end outside.
+
+    Shapes: input ``(N, C, H, W)`` or ``(C, H, W)``, floating point.
+
+    >>> torch.nn.LPPool2d(2, (1, 2))(torch.tensor([[[3.0, 4.0]]]))
+    tensor([[[5.]]])
+    """
+
+    _pool = staticmethod(F.lp_pool2d)
+
+
+class LPPool3d(_LPPoolNd):
+    """The norm of each window of a volume. Arguments as in `LPPool2d`.
+
+    >>> torch.nn.LPPool3d(1, 2)(torch.ones(1, 2, 2, 2))
+    tensor([[[[8.]]]])
+    """
+
+    _pool = staticmethod(F.lp_pool3d)
+
+
+class _AdaptivePoolNd(Module):
+    __constants__ = ["output_size"]
+    _pool: Callable[..., Any]
+
+    def __init__(self, output_size: Any) -> None:
+        super().__init__()
+        self.output_size = output_size
+
+    def forward(self, input: torch.Tensor) -> Any:
+        return self._pool(input, self.output_size)
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveAvgPool1d(_AdaptivePoolNd):
+    """The means of as many windows as asked for, which cover sequences evenly. Argument as in `AdaptiveAvgPool2d`.
+
+    >>> torch.nn.AdaptiveAvgPool1d(2)(torch.tensor([[1.0, 2.0, 5.0, 3.0]]))
+    tensor([[1.5000, 4.0000]])
+    """
+
+    _pool = staticmethod(F.adaptive_avg_pool1d)
+
+
+class AdaptiveAvgPool2d(_AdaptivePoolNd):
+    """The means of as many windows as asked for, which cover images evenly.
+
+    Args:
+        output_size: one number or one for each dimension; ``None`` keeps a dimension.
+
+    Shapes: input ``(N, C, H, W)`` or ``(C, H, W)``, floating point.
+
+    >>> torch.nn.AdaptiveAvgPool2d((1, None))(torch.arange(4.0).reshape(1, 2, 2))
+    tensor([[[1., 2.]]])
+    """
+
+    _pool = staticmethod(F.adaptive_avg_pool2d)
+
+
+class AdaptiveAvgPool3d(_AdaptivePoolNd):
+    """The means of as many windows as asked for, which cover volumes evenly. Argument as in `AdaptiveAvgPool2d`.
+
+    >>> torch.nn.AdaptiveAvgPool3d(1)(torch.arange(8.0).reshape(1, 2, 2, 2))
+    tensor([[[[3.5000]]]])
+    """
+
+    _pool = staticmethod(F.adaptive_avg_pool3d)

@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Handle, Parcel, SharedBlock, SharedError, alloc, import, share, sys, usage};
-use crate::device::Device;
-use crate::storage::Storage;
+use crate::storage::{Block, Storage};
 
 const MIB: usize = 1 << 20;
 
@@ -383,7 +382,7 @@ fn a_storage_moves_once_and_all_its_handles_follow() {
         let empty = Storage::heap(0).unwrap();
         share(&empty).unwrap();
         assert!(empty.is_shared() && empty.is_empty());
-        assert!(share(&Storage::on(Device::Meta, 8).unwrap()).is_err());
+        assert!(share(&Storage::new(Block::meta(8))).is_err());
     });
 }
 

@@ -43,13 +43,15 @@ pub fn classes(frame: &str, names: &Names) -> Result<String, String> {
     Ok(text)
 }
 
-/// The stubs of `rushlight._functions`: a file for each of torch's namespaces. What `wrappers` defines by itself is not
-/// exported, since a name may have one type only.
+/// The stubs of `rushlight._functions`: a file for each of torch's namespaces. What `wrappers` defines by itself, or has from a file
+/// beside it, is not exported, since a name may have one type only.
 pub fn namespaces(names: &Names, wrappers: &str) -> Result<Vec<(String, String)>, String> {
     if let Some((stranger, ..)) = names.keys().find(|key| NAMESPACES.iter().all(|(known, _)| *known != key.0)) {
         return Err(format!("no module of rushlight._functions is for torch.{stranger}"));
     }
-    let wrapped = |name: &str| wrappers.contains(&format!("\ndef {name}("));
+    let wrapped = |name: &str| {
+        wrappers.contains(&format!("\ndef {name}(")) || wrappers.contains(&format!(" import {name} as {name}\n"))
+    };
     let file = |(namespace, file)| {
         let hidden = |name: &str| namespace == "nn.functional" && wrapped(name);
         (format!("python/rushlight/_functions/{file}.pyi"), public(names, namespace, hidden))

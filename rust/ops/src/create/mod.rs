@@ -12,8 +12,9 @@ pub mod range;
 pub mod resize;
 
 use rushlight_autograd::Tensor;
+use rushlight_core::device::default_device;
 use rushlight_core::dtype::default_dtype;
-use rushlight_core::layout::{Dims, checked_numel, to_dims};
+use rushlight_core::layout::{Dims, checked_new, to_dims};
 use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, dispatch};
 
 use crate::row::Spec;
@@ -59,12 +60,12 @@ impl Options {
     }
 
     pub fn device(&self) -> Device {
-        self.device.unwrap_or(Device::Cpu)
+        self.device.or_else(default_device).unwrap_or(Device::Cpu)
     }
 
     /// Uninitialised elements of the dtype asked for, or of `dtype`.
     pub fn empty(&self, sizes: &[isize], dtype: DType) -> Result<Tensor> {
-        checked_numel(sizes)?;
+        checked_new(sizes)?;
         empty(sizes, self.dtype.unwrap_or(dtype), self.device())
     }
 
@@ -107,7 +108,7 @@ fn c_text(value: f64) -> String {
 pub fn sizes(args: &Args, place: usize) -> Result<Dims> {
     let sizes = to_dims(args.ints(place)?);
     if sizes.iter().any(|size| *size < 0) {
-        checked_numel(&sizes)?;
+        checked_new(&sizes)?;
     }
     Ok(sizes)
 }
@@ -141,7 +142,7 @@ pub fn fill(tensor: &Tensor, value: Scalar) -> Result<()> {
         // SAFETY: a dense layout is one stretch of the pinned storage that begins at its lowest element.
         unsafe {
             let first = pin.as_ptr().offset(low * dtype.size() as isize);
-            rushlight_cpu::fill::fill(first, layout.numel(), dtype.size(), bits);
+            rushlight_cpu::create::fill(first, layout.numel(), dtype.size(), bits);
         }
         Ok(())
     })

@@ -8,7 +8,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::plan::Plan;
 use rushlight_core::storage::pin_all;
 use rushlight_core::{DType, Device, Error, Layout, Result, Scalar};
-use rushlight_cpu::optim::{Adam, Sgd, adam_step, amsgrad_step, sgd_momentum_step, sgd_step};
+use rushlight_cpu::fused::{Adam, Sgd, adam_step, amsgrad_step, sgd_momentum_step, sgd_step};
 
 use crate::derive::Derivative;
 use crate::row::{DTypes, Row, Run, Variants};

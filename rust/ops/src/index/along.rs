@@ -2,7 +2,7 @@
 
 use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::{DType, Error, Layout, Result, Scalar};
-use rushlight_cpu::merge::Merge;
+use rushlight_cpu::index::merge::Merge;
 
 use super::get::get_into;
 use super::put::{put_into, single};
@@ -86,9 +86,9 @@ fn refuse_outside(index: &Tensor, size: isize, error: impl Fn(i64) -> Error) -> 
         return Ok(());
     }
     let pin = index.storage().pin()?;
-    let side = rushlight_cpu::gather::Side { pointer: pin.as_ptr(), layout: index.layout() };
+    let side = rushlight_cpu::index::gather::Side { pointer: pin.as_ptr(), layout: index.layout() };
     // SAFETY: the layout stays within the pinned storage, which holds 64-bit integers.
-    match unsafe { rushlight_cpu::gather::outside(side, size) } {
+    match unsafe { rushlight_cpu::index::gather::outside(side, size) } {
         Some(bad) => Err(error(bad.value)),
         None => Ok(()),
     }

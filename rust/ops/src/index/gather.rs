@@ -2,8 +2,8 @@
 
 use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::{DType, Error, Layout, Result};
-use rushlight_cpu::gather::Side;
 use rushlight_cpu::index::Outside;
+use rushlight_cpu::index::gather::Side;
 
 use super::integers;
 use crate::Tensor;
@@ -48,7 +48,7 @@ pub static GATHER: Row = Row {
             let (to, from, places) = (out.storage().pin()?, own.storage().pin()?, index.storage().pin()?);
             // SAFETY: sizes were checked, and layouts stay within their storages.
             unsafe {
-                rushlight_cpu::gather::gather(
+                rushlight_cpu::index::gather::gather(
                     Side { pointer: to.as_ptr(), layout: &out_layout },
                     Side { pointer: from.as_ptr(), layout: &own_layout },
                     Side { pointer: places.as_ptr(), layout: &index_layout },
@@ -131,7 +131,7 @@ pub fn check_values(index: &Tensor, layout: &Layout, size: isize, dim: usize) ->
     }
     let pin = index.storage().pin()?;
     // SAFETY: the layout stays within the pinned storage, which holds 64-bit integers.
-    let outside = unsafe { rushlight_cpu::gather::outside(Side { pointer: pin.as_ptr(), layout }, size) };
+    let outside = unsafe { rushlight_cpu::index::gather::outside(Side { pointer: pin.as_ptr(), layout }, size) };
     outside.map_or(Ok(()), |bad| Err(not_within(bad, size, dim)))
 }
 

@@ -2,14 +2,14 @@
 
 use rushlight_core::plan::Plan;
 use rushlight_core::{DType, Device, Error, Result, Scalar};
-use rushlight_cpu::merge::Merge;
+use rushlight_cpu::index::merge::Merge;
 use rushlight_cpu::pointwise::{Lane, run};
 
 use super::nonzero::positions;
 use super::put::{put_into, single};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Traits, Update, Variants};
+use crate::row::{Accepts, DTypes, Out, Row, Run, Spec, Traits, Update, Variants};
 use crate::value::{Args, Output, Value};
 use crate::view::expand::EXPAND;
 use crate::view::reshape::sizes_value;
@@ -26,27 +26,17 @@ pub static MASKED_SELECT: Row = Row {
     out: Out::new(Accepts::Same, &["masked_select(): self and result must have the same scalar type"]).apart(),
     dtypes: DTypes::ALL,
     traits: Traits::NEEDS_VALUES,
-    run: Run::Kernel(Kernel {
-        infer: |args| {
-            let (own, mask) = (args.tensor(0)?, args.valued(1)?);
-            if mask.dtype() != DType::Bool {
-                return Err(Error::runtime("masked_select: expected BoolTensor for mask"));
-            }
-            let sizes = rushlight_core::broadcast::broadcast(mask.sizes(), own.sizes())?;
-            let count = positions(&stretched(mask, &sizes)?)?.len();
-            Ok(vec![Spec::new(&[count as isize], own.dtype(), own)])
-        },
-        cpu: |args, results| {
-            let (own, mask) = (args.tensor(0)?, args.tensor(1)?);
-            let sizes = rushlight_core::broadcast::broadcast(mask.sizes(), own.sizes())?;
-            let places = positions(&stretched(mask, &sizes)?)?;
-            if places.len() != results[0].numel() {
-                return Err(Error::runtime("masked_select: another thread changed the mask while it was read"));
-            }
-            let places = crate::from_slice(&places)?;
-            let flat = op!(crate::view::RESHAPE, stretched(own, &sizes)?, sizes_value(&[-1]))?;
-            super::get::get_into(&flat, &single(&flat, 0, &places)?, &results[0])
-        },
+    run: Run::Body(|args| {
+        let (own, mask) = (args.tensor(0)?, args.valued(1)?);
+        if mask.dtype() != DType::Bool {
+            return Err(Error::runtime("masked_select: expected BoolTensor for mask"));
+        }
+        let sizes = rushlight_core::broadcast::broadcast(mask.sizes(), own.sizes())?;
+        let places = crate::from_slice(&positions(&stretched(mask, &sizes)?)?)?;
+        let flat = op!(crate::view::RESHAPE, stretched(own, &sizes)?, sizes_value(&[-1]))?;
+        let chosen = crate::call::allocate(&Spec::new(places.sizes(), own.dtype(), own))?;
+        super::get::get_into(&flat, &single(&flat, 0, &places)?, &chosen)?;
+        Ok(Output::Tensor(chosen))
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(1), |d| match d.input(1) {
         Expr::Tensor(mask) => Expr::new(select_back(d, &mask)),

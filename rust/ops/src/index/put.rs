@@ -2,7 +2,7 @@
 
 use rushlight_core::{Error, Layout, Result};
 use rushlight_cpu::index::Source;
-use rushlight_cpu::merge::{Merge, Merger};
+use rushlight_cpu::index::merge::{Merge, Merger};
 
 use super::geometry::{Cut, unfit};
 use super::get::indices;

@@ -2,8 +2,8 @@
 
 use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::{DType, Error, Result, Scalar};
-use rushlight_cpu::gather::Side;
-use rushlight_cpu::merge::{Merge, Merger};
+use rushlight_cpu::index::gather::Side;
+use rushlight_cpu::index::merge::{Merge, Merger};
 
 use super::gather::{GATHER, at_least_1d, check_index, check_values, long, not_within};
 use crate::derive::{Derivative, Derive, Joint, Saves, formula};
@@ -270,7 +270,7 @@ fn scatter_into(target: &Tensor, dim: usize, index: &Tensor, source: &Tensor, me
     let (to, at, values) = (target.storage().pin()?, index.storage().pin()?, source.storage().pin()?);
     // SAFETY: sizes were checked, layouts stay within their storages, and both dtypes are the same.
     unsafe {
-        rushlight_cpu::gather::scatter(
+        rushlight_cpu::index::gather::scatter(
             Side { pointer: to.as_ptr(), layout: &own },
             Side { pointer: values.as_ptr(), layout: &from },
             Side { pointer: at.as_ptr(), layout: &places },

@@ -1,7 +1,7 @@
 //! Indices into the elements as if they stood in one row.
 
 use rushlight_core::{DType, Error, Result};
-use rushlight_cpu::merge::Merge;
+use rushlight_cpu::index::merge::Merge;
 
 use super::get::get_into;
 use super::put::{put_into, single};

@@ -53,7 +53,7 @@ fn clear(target: &Tensor, diagonal: i64, upper: bool) -> Result<()> {
     let pin = target.storage().pin()?;
     // SAFETY: the layout stays within the pinned storage.
     unsafe {
-        rushlight_cpu::copy::clear_triangle(
+        rushlight_cpu::convert::copy::clear_triangle(
             pin.as_ptr(),
             target.layout(),
             target.dtype().size(),

@@ -25,7 +25,7 @@ pub mod vectors;
 use rushlight_autograd::Tensor;
 use rushlight_core::storage::Pin;
 use rushlight_core::{Class, DType, Dims, Error, Layout, Result, Scalar};
-use rushlight_cpu::matmul::{Matrices, Untyped, gemm_of, multiplies};
+use rushlight_cpu::linalg::matmul::{Matrices, Untyped, gemm_of, multiplies};
 
 use crate::expr::Expr;
 

@@ -4,7 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::alloc::filled;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Dims, Error, Result, Scalar};
-use rushlight_cpu::embedding::{sum_rows, take};
+use rushlight_cpu::nn::embedding::{sum_rows, take};
 
 use super::plain;
 use crate::derive::{Derivative, Saves, formula};

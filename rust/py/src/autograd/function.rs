@@ -14,7 +14,7 @@ use rushlight_core::Result;
 
 use super::{carried, optional_object};
 use crate::attach;
-use crate::errors::raise;
+use crate::errors::{kind_of, raise};
 use crate::object;
 use crate::reclaim::Held;
 
@@ -61,7 +61,7 @@ impl Context {
 fn all_tensors(items: &Bound<'_, PyTuple>, method: &str) -> PyResult<Vec<Tensor>> {
     let read = |item: Bound<'_, PyAny>| {
         object::tensor(&item).cloned().map_err(|_| {
-            let name = item.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
+            let name = kind_of(&item);
             PyTypeError::new_err(format!("{method} only accepts variable arguments, but argument is of type {name}"))
         })
     };
@@ -83,7 +83,7 @@ impl Context {
                 return Ok(None);
             }
             object::tensor(&item).map(|tensor| Some(tensor.clone())).map_err(|_| {
-                let name = item.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
+                let name = kind_of(&item);
                 PyTypeError::new_err(format!(
                     "save_for_backward can only save variables, but argument {place} is of type {name}"
                 ))
@@ -187,7 +187,7 @@ impl PythonFunction {
                 (true, false) => gradients.push(Some(
                     object::tensor(result)
                         .map_err(|_| {
-                            let name = result.get_type().name().map_or_else(|_| "object".into(), |n| n.to_string());
+                            let name = kind_of(result);
                             PyRuntimeError::new_err(format!("expected Variable or None (got {name})"))
                         })?
                         .clone(),

@@ -7,7 +7,7 @@ use rushlight::Tensor;
 use rushlight_autograd as engine;
 
 use crate::attach;
-use crate::errors::raise;
+use crate::errors::{kind_of, raise};
 use crate::object;
 use crate::reclaim::Held;
 
@@ -28,7 +28,7 @@ fn replacement(result: Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
         return Ok(None);
     }
     object::tensor(&result).map(|tensor| Some(tensor.clone())).map_err(|_| {
-        let name = result.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
+        let name = kind_of(&result);
         pyo3::exceptions::PyTypeError::new_err(format!("expected Variable, but hook returned '{name}'"))
     })
 }

@@ -5,7 +5,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::to_dims;
 use rushlight_core::storage::pin_all;
 use rushlight_core::{DType, Dims, Error, Layout, Result, Scalar};
-use rushlight_cpu::conv::{Geometry, Operands, Target, convolve, convolves};
+use rushlight_cpu::nn::conv::{Geometry, Operands, Target, convolve, convolves};
 
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;

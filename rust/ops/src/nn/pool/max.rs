@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
-use rushlight_cpu::pool::{Axis, gather, max, scatter};
+use rushlight_cpu::nn::pool::{Axis, gather, max, scatter};
 
 use super::{MEANT, Plan, address, computed, count_planes, unfit, with_space, words};
 use crate::derive::{Derivative, Saves, formula};

@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
-use rushlight_cpu::pool::{Means, Window};
+use rushlight_cpu::nn::pool::{Means, Window};
 
 use super::{MEANT, Plan, computed, count_planes, shown, unfit, with_space, words};
 use crate::derive::{Derivative, Saves, formula};

@@ -6,10 +6,10 @@ use rushlight_core::Result;
 use super::axis::Axis;
 use super::sheet::{Origin, SLACK, Sheet, map};
 use super::{Call, Pixel, Shared, even, tasks};
-use crate::matmul::drive::{part, part_at};
-use crate::matmul::kernel::{Kernels, Taps, k_steps};
-use crate::matmul::pack::Format;
-use crate::matmul::scratch::Scratch;
+use crate::linalg::matmul::drive::{part, part_at};
+use crate::linalg::matmul::kernel::{Kernels, Taps, k_steps};
+use crate::linalg::matmul::pack::Format;
+use crate::linalg::matmul::scratch::Scratch;
 
 /// Bytes of images and sums that a tile may take: they stay in the second-level cache.
 const TILE_BYTES: usize = 512 << 10;

@@ -23,10 +23,10 @@ mod weight;
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{DType, Result, dispatch};
 
-use crate::matmul::element::Job;
-use crate::matmul::kernel::Kernels;
-use crate::matmul::pack::Format;
-use crate::matmul::{GemmElement, Sum};
+use crate::linalg::matmul::element::Job;
+use crate::linalg::matmul::kernel::Kernels;
+use crate::linalg::matmul::pack::Format;
+use crate::linalg::matmul::{GemmElement, Sum};
 
 /// Sizes of a convolution; channels and features are those of one group.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,12 @@
-//! Factorisations of dense matrices, and what is solved with them.
+//! Products of matrices (`matmul`), factorisations of dense matrices, and what is solved with them.
 //!
-//! The algorithms are faer's, each on one thread; a batch is spread over threads matrix by matrix, so the bits do not
+//! The factorisations are faer's, each on one thread; a batch is spread over threads matrix by matrix, so the bits do not
 //! depend on their number. What LAPACK's formats ask for element by element (Householder vectors with their factors,
 //! symmetric pivoting) stands here in full. Every function works in place on matrices in memory that the caller laid out.
 
 mod factor;
 mod ldl;
+pub mod matmul;
 mod spectral;
 
 use std::ops::{Add, AddAssign, Div, DivAssign, Mul, Neg, Sub, SubAssign};

@@ -4,7 +4,7 @@ use rushlight_core::Layout;
 use rushlight_core::plan::Plan;
 
 use crate::index::Outside;
-use crate::merge::{Merger, Places};
+use crate::index::merge::{Merger, Places};
 use crate::pointwise::GRAIN;
 
 const INDEX_WIDTH: usize = size_of::<i64>();

@@ -2,7 +2,7 @@
 //! that one tap sees of neighbouring pixels are neighbours, and every tap lies at a constant distance.
 
 use super::axis::Axis;
-use crate::matmul::Sum;
+use crate::linalg::matmul::Sum;
 
 /// Elements behind the last channel that a whole vector may reach.
 pub const SLACK: usize = 64;

@@ -5,7 +5,7 @@ use num_complex::Complex;
 use rushlight_core::Result;
 
 use super::{Call, Geometry, Pixel, Shared, Target};
-use crate::matmul::scratch::Scratch;
+use crate::linalg::matmul::scratch::Scratch;
 
 /// Blocks of `inner` elements each, `count` of them, taken apart: all real parts of a block, then all imaginary ones.
 ///

@@ -12,7 +12,7 @@ use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::plan::Plan;
 use rushlight_simd::multiversion;
 
-use crate::cast::move_strided;
+use crate::convert::cast::move_strided;
 use crate::pointwise::GRAIN;
 
 /// A number as it is stored, and how it is computed with.

@@ -4,7 +4,7 @@ use rushlight_core::alloc::filled;
 use rushlight_core::dtype::{bf16_, c64, c128, f16_};
 use rushlight_core::{DType, Result, dispatch};
 
-use crate::matmul::{GemmElement, Sum};
+use crate::linalg::matmul::{GemmElement, Sum};
 
 /// Bytes worth a task of their own.
 const TASK: usize = 1 << 15;

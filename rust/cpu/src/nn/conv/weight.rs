@@ -8,10 +8,10 @@ use rushlight_core::Result;
 use super::axis::Axis;
 use super::sheet::{Origin, SLACK, Sheet};
 use super::{Call, Pixel, Shared, even, tasks};
-use crate::matmul::drive::{part, part_at};
-use crate::matmul::kernel::{Kernels, Runs};
-use crate::matmul::pack::{Format, Source};
-use crate::matmul::scratch::Scratch;
+use crate::linalg::matmul::drive::{part, part_at};
+use crate::linalg::matmul::kernel::{Kernels, Runs};
+use crate::linalg::matmul::pack::{Format, Source};
+use crate::linalg::matmul::scratch::Scratch;
 
 /// Pixels of a tile: their packed gradients stay in the first-level cache.
 const TILE_PIXELS: usize = 256;

@@ -1,0 +1,185 @@
+"""Batch normalisation, and what it shares with instance normalisation: learned scales and running statistics."""
+
+from __future__ import annotations
+
+import rushlight as torch
+
+from .. import functional as F
+from .. import init
+from ..parameter import Parameter
+from .module import Module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"]
+
+
+class _NormBase(Module):
+    """A scale and a shift for each channel, and running statistics of the channels."""
+
+    _version = 2
+    __constants__ = ["track_running_stats", "momentum", "eps", "num_features", "affine"]
+    # How many dimensions an input may have.
+    _dimensions: tuple[int, ...]
+    num_features: int
+    eps: float
+    momentum: float | None
+    affine: bool
+    track_running_stats: bool
+    weight: torch.Tensor
+    bias: torch.Tensor
+    running_mean: torch.Tensor | None
+    running_var: torch.Tensor | None
+    num_batches_tracked: torch.Tensor | None
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            own = Parameter(torch.empty(num_features, device=device, dtype=dtype)) if wanted else None
+            self.register_parameter(name, own)
+        mean = var = count = None
+        if track_running_stats:
+            mean = torch.zeros(num_features, device=device, dtype=dtype)
+            var = torch.ones(num_features, device=device, dtype=dtype)
+            count = torch.tensor(0, dtype=torch.int64, device=device)
+        self.register_buffer("running_mean", mean)
+        self.register_buffer("running_var", var)
+        self.register_buffer("num_batches_tracked", count)
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Forgets the batches seen so far."""
+        if self.track_running_stats:
+            assert self.running_mean is not None
+            assert self.running_var is not None
+            assert self.num_batches_tracked is not None
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Sets the scale to one, the shift to zero, and forgets the batches."""
+        self.reset_running_stats()
+        if self.affine:
+            init.ones_(self.weight)
+            if self.bias is not None:
+                init.zeros_(self.bias)
+
+    def _check_input_dim(self, input: torch.Tensor) -> None:
+        if input.dim() not in self._dimensions:
+            expected = " or ".join(f"{dimensions}D" for dimensions in self._dimensions)
+            raise ValueError(f"expected {expected} input (got {input.dim()}D input)")
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        version = local_metadata.get("version")
+        if (version is None or version < 2) and self.track_running_stats:
+            # Files of the first version do not count batches.
+            count = self.num_batches_tracked
+            fresh = torch.tensor(0, dtype=torch.int64)
+            state_dict.setdefault(prefix + "num_batches_tracked", fresh if count is None or count.is_meta else count)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+
+class _BatchNorm(_NormBase):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        self._check_input_dim(input)
+        share = 0.0 if self.momentum is None else self.momentum
+        tracks = self.track_running_stats
+        if self.training and tracks and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                # The running statistics are the mean over all batches.
+                share = 1.0 / float(self.num_batches_tracked)
+        mean, var = self.running_mean, self.running_var
+        by_batch = self.training or (mean is None and var is None)
+        if self.training and not tracks:
+            mean = var = None
+        return F.batch_norm(input, mean, var, self.weight, self.bias, by_batch, share, self.eps)
+
+
+class BatchNorm1d(_BatchNorm):
+    """Normalises each feature over the batch. Arguments as in `BatchNorm2d`.
+
+    Shapes: input ``(N, C)`` or ``(N, C, L)``.
+
+    >>> torch.nn.BatchNorm1d(1, affine=False)(torch.tensor([[1.0], [3.0]])).round().flatten()
+    tensor([-1.,  1.])
+    """
+
+    _dimensions = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Normalises each channel over the batch (Ioffe and Szegedy 2015): ``(x - mean) / sqrt(var + eps) * weight + bias``.
+
+    In training with the batch's own statistics, by which the running ones move; in evaluation with the running ones.
+
+    Args:
+        num_features: the number of channels C.
+        eps: added to the variance.
+        momentum: the share of a batch in the running statistics; ``None`` for the mean over all batches.
+        affine: whether to learn a scale and a shift for each channel.
+        track_running_stats: whether to keep running statistics; without them the batch's are used in evaluation too.
+        bias: whether there is a shift.
+
+    Shapes: input ``(N, C, H, W)``, floating point.
+
+    Raises:
+        ValueError: the input has another number of dimensions, or in training only one value for each channel.
+        RuntimeError: the input has another number of channels.
+
+    >>> layer = torch.nn.BatchNorm2d(1)
+    >>> layer(torch.tensor([1.0, 3.0]).reshape(2, 1, 1, 1)).shape
+    torch.Size([2, 1, 1, 1])
+    >>> layer.running_mean
+    tensor([0.2000])
+    """
+
+    _dimensions = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Normalises each channel of volumes over the batch. Arguments as in `BatchNorm2d`.
+
+    Shapes: input ``(N, C, D, H, W)``.
+
+    >>> torch.nn.BatchNorm3d(2).eval()(torch.zeros(1, 2, 1, 1, 1)).flatten()
+    tensor([0., 0.], grad_fn=<ViewBackward0>)
+    """
+
+    _dimensions = (5,)
