@@ -318,6 +318,30 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: torch
     return tensor
 
 
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: torch.Generator | None = None) -> Tensor:
+    """Orthonormal rows or columns, whichever are fewer, times ``gain`` (Saxe et al. 2013); later dimensions count as one.
+
+    Raises:
+        ValueError: the tensor has less than two dimensions.
+
+    >>> weight = orthogonal_(torch.empty(3, 5))
+    >>> torch.allclose(weight @ weight.T, torch.eye(3), atol=1e-6)
+    True
+    """
+    if tensor.dim() < 2:
+        raise ValueError("Only tensors with 2 or more dimensions are supported")
+    if tensor.numel() == 0:
+        return tensor
+    with torch.no_grad():
+        rows = tensor.size(0)
+        drawn = tensor.new_empty((rows, tensor.numel() // rows)).normal_(0, 1, generator=generator)
+        wide = rows < drawn.size(1)
+        q, r = torch.linalg.qr(drawn.T if wide else drawn)
+        # The factorisation with a positive diagonal: the others are not evenly distributed.
+        q = q * r.diagonal().sign()
+        return tensor.copy_((q.T if wide else q).reshape(tensor.shape)).mul_(gain)
+
+
 def _deprecated(function: Callable[..., Any]) -> Callable[..., Any]:
     new_name = function.__name__
     old_name = new_name[:-1]
@@ -343,4 +367,5 @@ xavier_uniform = _deprecated(xavier_uniform_)
 xavier_normal = _deprecated(xavier_normal_)
 kaiming_uniform = _deprecated(kaiming_uniform_)
 kaiming_normal = _deprecated(kaiming_normal_)
+orthogonal = _deprecated(orthogonal_)
 sparse = _deprecated(sparse_)

@@ -7,7 +7,17 @@ import math
 import rushlight as torch
 from rushlight import _C
 
-from .optimizer import Optimizer, any_sparse, check_fused, check_rate, loss_of, with_gradients
+from .optimizer import (
+    Optimizer,
+    any_sparse,
+    check_betas,
+    check_fused,
+    check_options,
+    check_rate,
+    loss_of,
+    step_dtype,
+    with_gradients,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,13 +76,9 @@ class Adam(Optimizer):
         decoupled_weight_decay: bool = False,
     ) -> None:
         check_rate(lr, foreach, capturable)
-        if not 0.0 <= eps:
-            raise ValueError(f"Invalid epsilon value: {eps}")
-        for place, beta in enumerate(betas):
-            if not 0.0 <= beta < 1.0:
-                raise ValueError(f"Invalid beta parameter at index {place}: {beta}")
-        if not 0.0 <= weight_decay:
-            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+        check_options(epsilon=eps)
+        check_betas(betas)
+        check_options(weight_decay=weight_decay)
         _check_tensor_betas(betas, foreach, capturable)
         defaults = {
             "lr": lr,
@@ -106,7 +112,7 @@ class Adam(Optimizer):
                 own = self.state.get(param, {})
                 # Older files count steps in a Python number.
                 if own and not isinstance(own["step"], torch.Tensor):
-                    own["step"] = torch.tensor(float(own["step"]), dtype=_step_dtype(group["fused"]))
+                    own["step"] = torch.tensor(float(own["step"]), dtype=step_dtype(group["fused"]))
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Changes the parameters once; returns the closure's loss."""
@@ -133,9 +139,7 @@ class Adam(Optimizer):
         own = self.state[param]
         if not own:
             on_device = group["capturable"] or group["fused"]
-            own["step"] = torch.zeros(
-                (), dtype=_step_dtype(group["fused"]), device=param.device if on_device else "cpu"
-            )
+            own["step"] = torch.zeros((), dtype=step_dtype(group["fused"]), device=param.device if on_device else "cpu")
             names = ["exp_avg", "exp_avg_sq"] + ["max_exp_avg_sq"] * group["amsgrad"]
             for name in names:
                 own[name] = torch.zeros_like(param, requires_grad=False)
@@ -207,12 +211,6 @@ class Adam(Optimizer):
             own["exp_avg_sq"] = torch.view_as_complex(square) if is_complex else square
             denominator = divisor.sqrt() / math.sqrt(1 - beta2**step) + group["eps"]
             target.add_(average / denominator * (-lr / (1 - beta1**step)))
-
-
-def _step_dtype(fused: bool | None) -> torch.dtype:
-    if fused or torch.get_default_dtype() != torch.float64:
-        return torch.float32
-    return torch.float64
 
 
 def _check_tensor_betas(betas: tuple[Any, Any], foreach: bool | None, capturable: bool) -> None:

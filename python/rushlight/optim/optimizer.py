@@ -372,6 +372,20 @@ def check_rate(lr: Any, foreach: bool | None = None, capturable: bool = True) ->
         raise ValueError(f"Invalid learning rate: {lr}")
 
 
+def check_options(**options: float) -> None:
+    """Raises ValueError for an option that is negative."""
+    for name, value in options.items():
+        if not 0.0 <= value:
+            raise ValueError(f"Invalid {name} value: {value}")
+
+
+def check_betas(betas: tuple[Any, Any]) -> None:
+    """Raises ValueError unless the shares of two running means that are kept are from 0 to below 1."""
+    for place, beta in enumerate(betas):
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {place}: {beta}")
+
+
 def check_fused(fused: bool | None, foreach: bool | None, differentiable: bool) -> None:
     """Raises RuntimeError for implementations that exclude each other."""
     if fused:
@@ -379,3 +393,10 @@ def check_fused(fused: bool | None, foreach: bool | None, differentiable: bool) 
             raise RuntimeError("`fused` does not support `differentiable`")
         if foreach:
             raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+
+
+def step_dtype(fused: bool | None = None) -> torch.dtype:
+    """The dtype of the tensors that count steps."""
+    if fused or torch.get_default_dtype() != torch.float64:
+        return torch.float32
+    return torch.float64

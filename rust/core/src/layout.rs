@@ -50,11 +50,30 @@ pub fn contiguous_strides(sizes: &[isize]) -> Dims {
     strides
 }
 
-/// The number of elements, or an error where it does not fit.
+/// The number of elements of a view, or an error where it does not fit.
 #[inline]
 pub fn checked_numel(sizes: &[isize]) -> Result<usize> {
-    let mut numel = 1isize;
-    let mut overflow = false;
+    match count(sizes)? {
+        Some(numel) => Ok(numel),
+        None => Err(Error::runtime("numel: integer multiplication overflow").hint(format!("sizes {}", Shape(sizes)))),
+    }
+}
+
+/// The number of elements of a new tensor, or an error where it does not fit.
+#[inline]
+pub fn checked_new(sizes: &[isize]) -> Result<usize> {
+    count(sizes)?.ok_or_else(|| storage_overflow(sizes))
+}
+
+#[cold]
+fn storage_overflow(sizes: &[isize]) -> Error {
+    Error::runtime(format!("Storage size calculation overflowed with sizes={}", Shape(sizes)))
+}
+
+/// The number of elements; nothing where it does not fit.
+#[inline]
+fn count(sizes: &[isize]) -> Result<Option<usize>> {
+    let mut numel = Some(1isize);
     for &size in sizes {
         if size < 0 {
             return Err(Error::runtime(format!(
@@ -62,18 +81,9 @@ pub fn checked_numel(sizes: &[isize]) -> Result<usize> {
                 Shape(sizes)
             )));
         }
-        match numel.checked_mul(size) {
-            Some(product) => numel = product,
-            None => overflow = true,
-        }
+        numel = numel.and_then(|numel| numel.checked_mul(size));
     }
-    if sizes.contains(&0) {
-        return Ok(0);
-    }
-    if overflow {
-        return Err(Error::runtime("numel: integer multiplication overflow").hint(format!("sizes {}", Shape(sizes))));
-    }
-    Ok(numel as usize)
+    Ok(if sizes.contains(&0) { Some(0) } else { numel.map(|numel| numel as usize) })
 }
 
 /// Turns a dimension that may be negative into an index; a 0-d tensor counts as one-dimensional.
@@ -90,8 +100,11 @@ pub fn wrap_dim(dim: i64, rank: usize) -> Result<usize> {
     Ok(if dim < 0 { dim + span } else { dim } as usize)
 }
 
-/// Dimensions of a reduction as a mask; an empty list means all of them.
+/// Dimensions as a mask, which has room for 64; an empty list means all of them.
 pub fn dim_mask(dims: &[i64], rank: usize) -> Result<u64> {
+    if rank > MAX_RANK {
+        return Err(Error::runtime("only tensors with up to 64 dims are supported"));
+    }
     if dims.is_empty() {
         return Ok(if rank >= 64 { u64::MAX } else { (1u64 << rank) - 1 });
     }
@@ -261,9 +274,7 @@ impl Layout {
         let bytes = reach.and_then(|reach| (reach as usize).checked_mul(width)).filter(|&n| n <= isize::MAX as usize);
         match bytes {
             Some(bytes) => Ok(bytes),
-            None => {
-                Err(Error::runtime(format!("Storage size calculation overflowed with sizes={}", Shape(&self.sizes))))
-            }
+            None => Err(storage_overflow(&self.sizes)),
         }
     }
 
@@ -313,6 +324,29 @@ impl Layout {
         self.strides[dim] = stride.wrapping_mul(step);
     }
 
+    /// The strides in units of which `width` make an element. Of what has no second element a stride may be anything, and
+    /// wraps; it leads nowhere.
+    pub fn strides_in(&self, width: isize) -> impl ExactSizeIterator<Item = isize> {
+        self.strides.iter().map(move |stride| stride.wrapping_mul(width))
+    }
+
+    /// The same memory in parts, `count` to an element: where the first of each lies.
+    pub fn parts(&self, count: isize) -> Layout {
+        Layout {
+            sizes: copied(&self.sizes),
+            strides: self.strides_in(count).collect(),
+            offset: self.offset.wrapping_mul(count),
+        }
+    }
+
+    /// Complex elements as pairs of real ones, a new last dimension.
+    pub fn pairs(&self) -> Layout {
+        let mut pairs = self.parts(2);
+        pairs.sizes.push(2);
+        pairs.strides.push(1);
+        pairs
+    }
+
     pub fn permute(&self, order: &[usize]) -> Layout {
         Layout {
             sizes: order.iter().map(|&d| self.sizes[d]).collect(),
@@ -343,9 +377,9 @@ impl Layout {
         view
     }
 
-    /// Drops the dimensions of `mask` whose size is one.
-    pub fn squeeze(&self, mask: u64) -> Layout {
-        let kept = (0..self.rank()).filter(|&d| self.sizes[d] != 1 || mask & (1 << d) == 0);
+    /// Drops those dimensions of size one that `drops` names.
+    pub fn squeeze(&self, drops: impl Fn(usize) -> bool) -> Layout {
+        let kept = (0..self.rank()).filter(|&d| self.sizes[d] != 1 || !drops(d));
         self.permute(&kept.collect::<SmallVec<[usize; 6]>>())
     }
 

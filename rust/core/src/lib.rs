@@ -6,6 +6,9 @@
 //! how many there are left; `shared` owns bytes that several processes see; `fork` keeps locks safe over `fork`, `sleep` waits without
 //! one; `error` is the one error of the house.
 
+// Tests read and write memory that they have just made.
+#![cfg_attr(test, allow(clippy::undocumented_unsafe_blocks))]
+
 pub mod alloc;
 pub mod broadcast;
 pub mod counted;

@@ -18,6 +18,9 @@ use crate::streaming;
 pub type Params = SmallVec<[Scalar; 4]>;
 
 /// A row's loop: `n` results from `n` elements of each input, all contiguous.
+///
+/// # Safety
+/// `n` elements of the loop's dtypes at `out` and at each of the inputs, as many as the row has.
 pub type Tile = unsafe fn(out: *mut u8, inputs: *const *const u8, n: usize, params: &[Scalar]);
 
 /// How many elements a piece of parallel work has.
@@ -155,6 +158,9 @@ struct Walk<'a, const N: usize> {
 
 impl<const N: usize> Walk<'_, N> {
     /// One long run: direct lanes are used in place, the others tile by tile.
+    ///
+    /// # Safety
+    /// The run lies within all lanes.
     unsafe fn run(&self, offsets: [isize; N], length: usize) {
         let mut buffers: [Buffer; N] = [const { Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]) }; N];
         let mut scratch = Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]);
@@ -195,6 +201,9 @@ impl<const N: usize> Walk<'_, N> {
     }
 
     /// Many short runs: tiles are filled from several of them, so that the loop still sees long stretches.
+    ///
+    /// # Safety
+    /// The range lies within the plan, whose layouts stay within the lanes.
     unsafe fn short_runs(&self, range: std::ops::Range<usize>) {
         let mut buffers: [Buffer; N] = [const { Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]) }; N];
         let mut scratch = Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]);
@@ -254,6 +263,8 @@ impl<const N: usize> Walk<'_, N> {
         }
     }
 
+    /// # Safety
+    /// `n` elements of the lane's dtype lie at `from`, `step` bytes apart; `to` and `scratch` have room for a tile.
     unsafe fn gather(&self, lane: usize, from: *const u8, step: isize, n: usize, to: *mut u8, scratch: *mut u8) {
         let (own, wanted) = (self.lanes[lane].dtype, self.compute[lane]);
         let width = own.size() as isize;
@@ -271,6 +282,8 @@ impl<const N: usize> Walk<'_, N> {
         }
     }
 
+    /// # Safety
+    /// `n` results lie at `from`; as many places at `to`, `step` bytes apart; `scratch` has room for a tile.
     unsafe fn scatter(&self, to: *mut u8, step: isize, n: usize, from: *const u8, scratch: *mut u8) {
         let (own, computed) = (self.lanes[0].dtype, self.compute[0]);
         let width = own.size() as isize;

@@ -48,15 +48,30 @@ pub struct Fold {
 }
 
 /// `rows` accumulators out of as many rows of `n` contiguous elements, `step` bytes apart.
+///
+/// # Safety
+/// The rows lie at `data`, the accumulators' room at `accs`; both are of the fold's dtypes.
 pub type ShortRows = unsafe fn(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, params: &[f64]);
 /// An accumulator out of `n` contiguous elements, the first of which is the `first`-th of its reduction.
+///
+/// # Safety
+/// `n` elements lie at `row`, and `acc` has room for an accumulator of the fold.
 pub type RowFold = unsafe fn(acc: *mut u8, row: *const u8, n: usize, first: usize, params: &[f64]);
 /// `n` accumulators out of `rows` rows of `n` contiguous elements, `step` bytes apart.
+///
+/// # Safety
+/// The rows lie at `data`, and `accs` has room for `n` accumulators of the fold.
 pub type ColumnFold =
     unsafe fn(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, first: usize, params: &[f64]);
 /// Joins `n` accumulators with as many that come after them.
+///
+/// # Safety
+/// `n` filled accumulators of the fold lie at both places, apart from each other.
 pub type Join = unsafe fn(accs: *mut u8, later: *const u8, n: usize);
 /// `n` results out of accumulators of `count` elements each.
+///
+/// # Safety
+/// `n` filled accumulators lie at `accs`, and each output has room for `n` results.
 pub type Done = unsafe fn(outs: *const *mut u8, accs: *const u8, n: usize, count: usize, params: &[f64]);
 
 /// The widest accumulator.
@@ -142,16 +157,20 @@ struct Counter {
 }
 
 impl Counter {
-    fn new(base: *mut u8, step: usize) -> Counter {
+    /// # Safety
+    /// `base` has room for a level more than ever are filled at once.
+    unsafe fn new(base: *mut u8, step: usize) -> Counter {
         Counter { base, step, depth: 0, seen: 0 }
     }
 
     /// Where the next partial result goes.
     fn place(&self) -> *mut u8 {
-        // SAFETY: the caller made room for every level.
+        // SAFETY: the counter's maker gave room for every level.
         unsafe { self.base.add(self.depth * self.step) }
     }
 
+    /// # Safety
+    /// The level at `place` was filled, with `n` accumulators of what `join` joins.
     unsafe fn carry(&mut self, join: Join, n: usize) {
         self.depth += 1;
         self.seen += 1;
@@ -163,6 +182,8 @@ impl Counter {
         }
     }
 
+    /// # Safety
+    /// Two levels are filled, with `n` accumulators each.
     unsafe fn fall(&mut self, join: Join, n: usize) {
         self.depth -= 1;
         // SAFETY: both levels are filled.
@@ -170,6 +191,9 @@ impl Counter {
     }
 
     /// Joins what is left; the result stands at the base.
+    ///
+    /// # Safety
+    /// At least one level is filled, with `n` accumulators each.
     unsafe fn finish(mut self, join: Join, n: usize) {
         while self.depth > 1 {
             // SAFETY: as above.
@@ -200,6 +224,9 @@ impl Reduction<'_> {
     }
 
     /// Short rows of adjacent elements, many in one call.
+    ///
+    /// # Safety
+    /// As for `run`, and the rows are adjacent elements of the fold's dtype.
     unsafe fn by_short_rows(&self, fold: ShortRows) {
         const BATCH: usize = 256;
         let length = self.inner.numel();
@@ -221,6 +248,8 @@ impl Reduction<'_> {
         });
     }
 
+    /// # Safety
+    /// As for `run`.
     unsafe fn by_rows(&self) {
         let (results, length, width) = (self.outer.numel(), self.inner.numel(), self.fold.width);
         if results >= MANY || length <= SEGMENT {
@@ -252,6 +281,9 @@ impl Reduction<'_> {
     }
 
     /// The results of `range`, row by row.
+    ///
+    /// # Safety
+    /// As for `run`; the range lies within the results.
     unsafe fn rows(&self, range: Range<usize>) {
         const BATCH: usize = 64;
         let mut accs = Bytes::<{ BATCH * WIDEST }>::new();
@@ -273,6 +305,9 @@ impl Reduction<'_> {
     }
 
     /// Folds a range of one row into `acc`.
+    ///
+    /// # Safety
+    /// The row lies within the input, and `acc` has room for an accumulator.
     unsafe fn fold_row(&self, row: *const u8, range: Range<usize>, acc: *mut u8) {
         let Fold { width, join, .. } = self.fold;
         // SAFETY: by the caller's word; a counter over usize never needs more levels.
@@ -293,6 +328,9 @@ impl Reduction<'_> {
     }
 
     /// Folds at most `PIECE` elements: in place, or through a buffer.
+    ///
+    /// # Safety
+    /// As for `fold_row`.
     unsafe fn fold_piece(&self, row: *const u8, range: Range<usize>, acc: *mut u8) {
         let Fold { takes, .. } = self.fold;
         let size = self.dtype.size();
@@ -318,6 +356,8 @@ impl Reduction<'_> {
         }
     }
 
+    /// # Safety
+    /// As for `fold_row`.
     #[inline(never)]
     unsafe fn fold_buffered(&self, row: *const u8, range: Range<usize>, acc: *mut u8, adjacent: bool) {
         let Fold { takes, width, join, .. } = self.fold;
@@ -354,6 +394,8 @@ impl Reduction<'_> {
         }
     }
 
+    /// # Safety
+    /// As for `run`.
     unsafe fn by_columns(&self) {
         let (columns, rows, width) = (self.outer.numel(), self.inner.numel(), self.fold.width);
         let tile = if self.reads_columns() { TILE } else { GATHERED };
@@ -399,6 +441,9 @@ impl Reduction<'_> {
     }
 
     /// Folds some rows of the columns `part` into as many accumulators.
+    ///
+    /// # Safety
+    /// Rows and columns lie within the input, and `accs` has room for an accumulator of each column.
     unsafe fn fold_columns(&self, part: Range<usize>, rows: Range<usize>, accs: *mut u8) {
         let width = self.fold.width;
         let mut filled = 0;
@@ -424,6 +469,9 @@ impl Reduction<'_> {
     }
 
     /// `times` rows taken as one; their accumulators meet at the end.
+    ///
+    /// # Safety
+    /// As for `fold_columns`; `times` rows follow each other without a gap.
     unsafe fn fold_narrow(&self, base: *const u8, n: usize, times: usize, rows: Range<usize>, accs: *mut u8) {
         let Fold { width, join, columns, .. } = self.fold;
         let step = self.inner.inner_strides()[0];
@@ -458,6 +506,9 @@ impl Reduction<'_> {
     }
 
     /// Stacks of `STACK` rows, joined as they come.
+    ///
+    /// # Safety
+    /// As for `fold_columns`.
     unsafe fn fold_stacks(&self, base: *const u8, n: usize, rows: Range<usize>, accs: *mut u8) {
         let Fold { width, join, columns, .. } = self.fold;
         let mut room = Bytes::<{ 64 * WIDEST }>::new();
@@ -503,6 +554,9 @@ impl Reduction<'_> {
     }
 
     /// A stack of rows whose elements are not adjacent, or not of the fold's dtype.
+    ///
+    /// # Safety
+    /// The rows lie at `data`, at most a stack of them, and `accs` has room for `n` accumulators.
     #[inline(never)]
     unsafe fn gather_stack(&self, accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, first: usize) {
         let Fold { takes, columns, .. } = self.fold;
@@ -529,6 +583,9 @@ impl Reduction<'_> {
     }
 
     /// Writes the results of a range of columns.
+    ///
+    /// # Safety
+    /// `accs` holds a filled accumulator of each column in `part`, which lies within the results.
     unsafe fn emit_range(&self, part: Range<usize>, accs: *const u8) {
         let step = self.outer.inner_strides()[0];
         let mut written = 0;
@@ -540,6 +597,9 @@ impl Reduction<'_> {
     }
 
     /// Writes `n` results, `step` elements apart.
+    ///
+    /// # Safety
+    /// `n` filled accumulators lie at `accs`, and the results' places within the outputs.
     unsafe fn emit(&self, at: isize, step: isize, accs: *const u8, n: usize) {
         let Fold { gives, results, done, width, .. } = self.fold;
         let count = self.inner.numel();
@@ -575,6 +635,9 @@ fn levels(rows: usize) -> usize {
 }
 
 /// Joins `count` groups of `n` accumulators, `step` bytes apart, pairwise; the result stands at the base.
+///
+/// # Safety
+/// `count` groups lie at `base`, all filled.
 unsafe fn join_tree(join: Join, base: *mut u8, count: usize, step: usize, n: usize) {
     let mut reach = 1;
     while reach < count {

@@ -31,6 +31,8 @@ pub unsafe fn turn(
 }
 
 multiversion! {
+    /// # Safety
+    /// `rows` times `columns` words lie at `from` and at `to`, by these steps, and do not overlap.
     unsafe fn words<S, T: Word>(
         to: *mut u8, to_step: isize, from: *const u8, from_step: isize, rows: usize, columns: usize
     ) {
@@ -100,6 +102,8 @@ words! {
 }
 
 #[inline(always)]
+/// # Safety
+/// As for `turn`.
 unsafe fn single<T: Copy>(to: *mut u8, _: isize, from: *const u8, _: isize) {
     // SAFETY: both sides hold an element.
     unsafe { to.cast::<T>().write_unaligned(from.cast::<T>().read_unaligned()) }

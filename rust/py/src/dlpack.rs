@@ -353,10 +353,10 @@ unsafe fn shape_of(tensor: &Strided) -> PyResult<Shape> {
         return Err(PyBufferError::new_err(format!("from_dlpack: {} dimensions are not possible", tensor.ndim)));
     }
     let dims = |list: *const i64| -> Dims {
-        // SAFETY: by the caller's word the list has `ndim` entries.
         if rank == 0 {
             Dims::new()
         } else {
+            // SAFETY: by the caller's word the list has `ndim` entries.
             unsafe { std::slice::from_raw_parts(list, rank) }.iter().map(|n| *n as isize).collect()
         }
     };

@@ -183,8 +183,8 @@ pub fn allocate(py: Python<'_>, class: *mut ffi::PyTypeObject, tensor: Tensor) -
 /// Makes `tensor` appear as an instance of `class` from now on; it must not have an object yet.
 pub fn wrap_as<'py>(class: &Bound<'py, PyAny>, tensor: Tensor) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();
-    // SAFETY: checked to be a type before the check that it derives from the class of tensors.
     let kind = class.as_ptr().cast::<ffi::PyTypeObject>();
+    // SAFETY: checked to be a type before the check that it derives from the class of tensors.
     let derived = unsafe { ffi::PyType_Check(class.as_ptr()) != 0 && ffi::PyType_IsSubtype(kind, self::class()) != 0 };
     if !derived {
         return Err(PyTypeError::new_err("cls must be a type (not an instance) derived from Tensor"));

@@ -97,10 +97,15 @@ fn text(own: &Bound<'_, PyAny>) -> PyResult<String> {
 
 /// A slot's number and the C function for it.
 macro_rules! slot {
+    ($number:ident, $shell:ident, unsafe |$($argument:pat_param),*| $body:expr) => {
+        slot!($number, $shell, |$($argument),*| {
+            // SAFETY: CPython calls slots attached, on living instances, with arguments as the slot's type says.
+            unsafe { $body }
+        })
+    };
     ($number:ident, $shell:ident, $function:expr) => {{
         struct Def;
         impl shell::MethodDef<shell::$shell::Func> for Def {
-            // SAFETY: CPython calls slots attached, on living instances, with arguments as the slot's type says.
             const METH: shell::$shell::Func = $function;
         }
         ffi::PyType_Slot { slot: ffi::$number, pfunc: shell::$shell::<Def> as *mut std::ffi::c_void }
@@ -109,20 +114,19 @@ macro_rules! slot {
 
 /// The slots as CPython's type constructor wants them.
 pub fn slots() -> Vec<ffi::PyType_Slot> {
-    // SAFETY, for all: CPython calls slots attached, on living instances, with arguments as the slot's type says.
     vec![
-        slot!(Py_mp_length, lenfunc, |_, raw| unsafe { length(own(raw)?) }),
-        slot!(Py_sq_length, lenfunc, |_, raw| unsafe { length(own(raw)?) }),
-        slot!(Py_tp_iter, getiterfunc, |py, raw| unsafe { iterate(py, own(raw)?) }),
-        slot!(Py_nb_bool, inquiry, |_, raw| unsafe { truth(own(raw)?).map(i32::from) }),
-        slot!(Py_nb_int, unaryfunc, |py, raw| unsafe { number(py, raw, ffi::PyNumber_Long) }),
-        slot!(Py_nb_float, unaryfunc, |py, raw| unsafe { number(py, raw, ffi::PyNumber_Float) }),
-        slot!(Py_nb_index, unaryfunc, |py, raw| unsafe { index(py, own(raw)?) }),
-        slot!(Py_tp_repr, reprfunc, |py, raw| unsafe {
+        slot!(Py_mp_length, lenfunc, unsafe |_, raw| length(own(raw)?)),
+        slot!(Py_sq_length, lenfunc, unsafe |_, raw| length(own(raw)?)),
+        slot!(Py_tp_iter, getiterfunc, unsafe |py, raw| iterate(py, own(raw)?)),
+        slot!(Py_nb_bool, inquiry, unsafe |_, raw| truth(own(raw)?).map(i32::from)),
+        slot!(Py_nb_int, unaryfunc, unsafe |py, raw| number(py, raw, ffi::PyNumber_Long)),
+        slot!(Py_nb_float, unaryfunc, unsafe |py, raw| number(py, raw, ffi::PyNumber_Float)),
+        slot!(Py_nb_index, unaryfunc, unsafe |py, raw| index(py, own(raw)?)),
+        slot!(Py_tp_repr, reprfunc, unsafe |py, raw| {
             let text = text(&Bound::from_borrowed_ptr(py, raw))?;
             Ok(text.into_pyobject(py)?.into_ptr())
         }),
-        slot!(Py_bf_getbuffer, getbufferproc, |py, raw, view, flags| unsafe {
+        slot!(Py_bf_getbuffer, getbufferproc, unsafe |py, raw, view, flags| {
             match buffer::export(&Bound::from_borrowed_ptr(py, raw), view, flags) {
                 Ok(()) => Ok(0),
                 Err(error) => {
@@ -131,7 +135,7 @@ pub fn slots() -> Vec<ffi::PyType_Slot> {
                 }
             }
         }),
-        slot!(Py_bf_releasebuffer, releasebufferproc, |_, _, view| unsafe {
+        slot!(Py_bf_releasebuffer, releasebufferproc, unsafe |_, _, view| {
             buffer::release(view);
             Ok(())
         }),

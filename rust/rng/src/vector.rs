@@ -18,6 +18,8 @@ macro_rules! vectorised {
 
             #[cfg(target_arch = "x86_64")]
             {
+                /// # Safety
+                /// The machine has both features.
                 #[target_feature(enable = "avx2,fma")]
                 fn with_avx2$(<$generic>)?($($argument: $type),*) {
                     plain($($argument),*);

@@ -55,6 +55,7 @@ pub unsafe fn f16_to_f32(dst: *mut f32, src: *const f16, n: usize) {
         // SAFETY: level() names only what the machine has; the rest is the caller's promise.
         #[cfg(target_arch = "x86_64")]
         crate::Level::V4 => unsafe { x86::f16_to_f32_v4(dst, src, n) },
+        // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         crate::Level::V3 => unsafe { x86::f16_to_f32_v3(dst, src, n) },
         _ => 0,
@@ -74,6 +75,7 @@ pub unsafe fn f32_to_f16(dst: *mut f16, src: *const f32, n: usize) {
         // SAFETY: level() names only what the machine has; the rest is the caller's promise.
         #[cfg(target_arch = "x86_64")]
         crate::Level::V4 => unsafe { x86::f32_to_f16_v4(dst, src, n) },
+        // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         crate::Level::V3 => unsafe { x86::f32_to_f16_v3(dst, src, n) },
         _ => 0,
@@ -97,6 +99,8 @@ mod x86 {
     /// A loop over whole vectors of `$lanes` elements, compiled with `$feature`.
     macro_rules! convert {
         ($name:ident, $feature:literal, $lanes:literal, $from:ty => $to:ty, |$dst:ident, $src:ident| $body:expr) => {
+            /// # Safety
+            /// The machine has the feature; `n` readable elements at `src`, `n` writable ones at `dst`, no overlap.
             #[target_feature(enable = $feature)]
             pub unsafe fn $name(dst: *mut $to, src: *const $from, n: usize) -> usize {
                 let whole = n / $lanes * $lanes;

@@ -127,9 +127,13 @@ macro_rules! multiversion {
     (@sig [$($head:tt)*] [$($unsafe:tt)?] $name:ident <$isa:ident $(, $T:ident : $bound:path)* $(,)?>
         ($($arg:ident : $type:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
         $($head)* $($unsafe)? fn $name<$($T: $bound),*>($($arg: $type),*) $(-> $ret)? {
+            /// # Safety
+            /// What the caller promises to the whole function.
             #[inline(always)]
             $($unsafe)? fn body<$isa: $crate::Isa $(, $T: $bound)*>($($arg: $type),*) $(-> $ret)? $body
 
+            /// # Safety
+            /// As for `body`, and the machine is of level 3.
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
             unsafe fn v3<$($T: $bound),*>($($arg: $type),*) $(-> $ret)? {
@@ -137,6 +141,8 @@ macro_rules! multiversion {
                 // SAFETY: the caller's promise to the whole function.
                 unsafe { body::<$crate::V3 $(, $T)*>($($arg),*) }
             }
+            /// # Safety
+            /// As for `body`, and the machine is of level 4.
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512cd")]
             unsafe fn v4<$($T: $bound),*>($($arg: $type),*) $(-> $ret)? {
@@ -145,12 +151,14 @@ macro_rules! multiversion {
                 unsafe { body::<$crate::V4 $(, $T)*>($($arg),*) }
             }
             #[allow(unused_unsafe)]
-            // SAFETY: level() names only what the machine has; for the rest the caller's promise holds.
             match $crate::level() {
                 #[cfg(target_arch = "x86_64")]
+                // SAFETY: level() names only what the machine has; for the rest the caller's promise holds.
                 $crate::Level::V4 => unsafe { v4::<$($T),*>($($arg),*) },
                 #[cfg(target_arch = "x86_64")]
+                // SAFETY: as above.
                 $crate::Level::V3 => unsafe { v3::<$($T),*>($($arg),*) },
+                // SAFETY: as above.
                 _ => unsafe { body::<$crate::Base $(, $T)*>($($arg),*) },
             }
         }
@@ -195,11 +203,19 @@ macro_rules! multiversion {
 #[macro_export]
 macro_rules! simd_loop {
     (for<$isa:ident> |$($arg:ident : $type:ty),* $(,)?| -> $ret:ty $body:block) => {{
-        $crate::multiversion! { unsafe fn kernel<$isa>($($arg: $type),*) -> $ret $body }
+        $crate::multiversion! {
+            /// # Safety
+            /// What the loop's body relies on.
+            unsafe fn kernel<$isa>($($arg: $type),*) -> $ret $body
+        }
         kernel as unsafe fn($($type),*) -> $ret
     }};
     (for<$isa:ident> |$($arg:ident : $type:ty),* $(,)?| $body:expr) => {{
-        $crate::multiversion! { unsafe fn kernel<$isa>($($arg: $type),*) { $body } }
+        $crate::multiversion! {
+            /// # Safety
+            /// What the loop's body relies on.
+            unsafe fn kernel<$isa>($($arg: $type),*) { $body }
+        }
         kernel as unsafe fn($($type),*)
     }};
     (| $($rest:tt)*) => { $crate::simd_loop!(for<AnyIsa> | $($rest)*) };

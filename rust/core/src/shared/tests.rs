@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Handle, Parcel, SharedBlock, SharedError, alloc, import, share, sys, usage};
-use crate::device::Device;
-use crate::storage::Storage;
+use crate::storage::{Block, Storage};
 
 const MIB: usize = 1 << 20;
 

@@ -10,9 +10,14 @@ use rushlight_core::{Bool, DType};
 use rushlight_simd::multiversion;
 
 /// Converts `n` contiguous elements.
+///
+/// # Safety
+/// `n` elements of their dtypes on both sides, which do not overlap partly.
 pub type Convert = unsafe fn(to: *mut u8, from: *const u8, n: usize);
 
 multiversion! {
+    /// # Safety
+    /// `n` elements on both sides.
     unsafe fn convert<S, T: Sized, F: Cast<T>>(to: *mut u8, from: *const u8, n: usize) {
         let (to, from) = (to.cast::<T>(), from.cast::<F>());
         for i in 0..n {
@@ -37,15 +42,29 @@ macro_rules! converters {
 /// The function that converts contiguous elements of one dtype to another.
 pub fn converter(from: DType, to: DType) -> Convert {
     use rushlight_simd::convert as fast;
+    /// # Safety
+    /// `n` elements of `WIDTH` bytes on both sides.
     unsafe fn copy<const WIDTH: usize>(to: *mut u8, from: *const u8, n: usize) {
         // SAFETY: by the caller's word both sides hold `n` elements of WIDTH bytes and do not overlap partly.
         unsafe { std::ptr::copy(from, to, n * WIDTH) };
     }
     match (from, to) {
-        (DType::F16, DType::F32) => return |t, f, n| unsafe { fast::f16_to_f32(t.cast(), f.cast(), n) },
-        (DType::F32, DType::F16) => return |t, f, n| unsafe { fast::f32_to_f16(t.cast(), f.cast(), n) },
-        (DType::BF16, DType::F32) => return |t, f, n| unsafe { fast::bf16_to_f32(t.cast(), f.cast(), n) },
-        (DType::F32, DType::BF16) => return |t, f, n| unsafe { fast::f32_to_bf16(t.cast(), f.cast(), n) },
+        (DType::F16, DType::F32) => {
+            // SAFETY: whoever calls a `Convert` promises just this.
+            return |t, f, n| unsafe { fast::f16_to_f32(t.cast(), f.cast(), n) };
+        }
+        (DType::F32, DType::F16) => {
+            // SAFETY: whoever calls a `Convert` promises just this.
+            return |t, f, n| unsafe { fast::f32_to_f16(t.cast(), f.cast(), n) };
+        }
+        (DType::BF16, DType::F32) => {
+            // SAFETY: whoever calls a `Convert` promises just this.
+            return |t, f, n| unsafe { fast::bf16_to_f32(t.cast(), f.cast(), n) };
+        }
+        (DType::F32, DType::BF16) => {
+            // SAFETY: whoever calls a `Convert` promises just this.
+            return |t, f, n| unsafe { fast::f32_to_bf16(t.cast(), f.cast(), n) };
+        }
         _ if from == to => {
             return match from.size() {
                 1 => copy::<1>,

@@ -54,6 +54,8 @@ fn is_dense(plan: &Plan<2>, lanes: [Lane; 2]) -> bool {
 
 /// Moves elements as they are; the walk converts them.
 fn identity(width: usize) -> Tile {
+    /// # Safety
+    /// As for every `Tile`, of elements of `WIDTH` bytes.
     unsafe fn copy<const WIDTH: usize>(out: *mut u8, inputs: *const *const u8, n: usize, _: &[Scalar]) {
         // SAFETY: the walk gives `n` elements on both sides.
         unsafe { std::ptr::copy(*inputs, out, n * WIDTH) }
@@ -145,6 +147,9 @@ impl Transposition {
     }
 
     /// One block; the one below is asked for meanwhile.
+    ///
+    /// # Safety
+    /// The block lies within both operands, and has at most a side's rows and columns.
     unsafe fn block(
         &self,
         to: *mut u8,

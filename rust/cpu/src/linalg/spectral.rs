@@ -37,8 +37,8 @@ pub unsafe fn svd<T: Field>(
         }
         // faer keeps singular values in the matrices' own type.
         let mut values = zeros::<T>(s.len())?;
-        // SAFETY: as above.
         let (mut u, mut v) = match vectors {
+            // SAFETY: as above.
             Some((u, vh)) => unsafe { (Some(u.get(index)), Some(vh.transposed().get(index))) },
             None => (None, None),
         };

@@ -34,6 +34,8 @@ pub unsafe fn search(
 }
 
 impl Search {
+    /// # Safety
+    /// Lines of this search's length at `sorted`, `n` elements at `values`, `n` places at `to`.
     unsafe fn run<T: Sortable>(&self, sorted: *const T, values: *const T, to: *mut i64, n: usize) {
         let (sorted, values, to) = (Memory(sorted.cast_mut()), Memory(values.cast_mut()), Memory(to));
         let steps = self.line.max(1).ilog2() as usize + 1;

@@ -51,6 +51,9 @@ impl<const N: usize> Walk<'_, N> {
     }
 
     /// One square of `sizes`: rows, and elements of a row.
+    ///
+    /// # Safety
+    /// The square lies within all lanes, and every buffer holds a tile.
     unsafe fn square(
         &self,
         offsets: [isize; N],

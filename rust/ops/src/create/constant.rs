@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::Element;
-use rushlight_core::layout::{Dims, checked_numel, contiguous_strides, to_dims};
+use rushlight_core::layout::{Dims, checked_new, contiguous_strides, to_dims};
 use rushlight_core::{DType, Device, Error, Layout, Result, Scalar, dispatch};
 
 use super::{Options, check_fits, factory, fill, sizes};
@@ -82,7 +82,7 @@ pub static EMPTY: Row = Row {
     torch.Size([2, 3])",
     run: Run::Compose(|args| {
         let (options, sizes) = (Options::of(args)?, sizes(args, 0)?);
-        checked_numel(&sizes)?;
+        checked_new(&sizes)?;
         let layout = Layout { strides: strides(&sizes, args.optional_str(1), None)?, sizes, offset: 0 };
         options.finish(crate::call::allocate(&Spec { layout, dtype: options.dtype(), device: options.device() })?)
     }),
@@ -169,7 +169,7 @@ pub static EMPTY_STRIDED: Row = Row {
             )));
         }
         let mut layout = Layout { sizes, strides, offset: 0 };
-        checked_numel(&layout.sizes)?;
+        checked_new(&layout.sizes)?;
         let overflow = || Error::runtime("Storage size calculation overflowed");
         // With negative strides the first element stands where the others have room before it.
         if let Some((low, _)) = layout.checked_span().ok_or_else(overflow)? {
@@ -426,7 +426,7 @@ pub static EYE: Row = Row {
         let (own, length) = (tensor.layout(), rows.min(columns) as isize);
         let diagonal = Layout {
             sizes: Dims::from_slice(&[length]),
-            strides: Dims::from_slice(&[own.strides[0] + own.strides[1]]),
+            strides: Dims::from_slice(&[own.strides[0].wrapping_add(own.strides[1])]),
             offset: 0,
         };
         fill(&Tensor::new(tensor.storage().clone(), diagonal, tensor.dtype(), tensor.device()), Scalar::ONE)?;

@@ -14,7 +14,7 @@ pub mod resize;
 use rushlight_autograd::Tensor;
 use rushlight_core::device::default_device;
 use rushlight_core::dtype::default_dtype;
-use rushlight_core::layout::{Dims, checked_numel, to_dims};
+use rushlight_core::layout::{Dims, checked_new, to_dims};
 use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, dispatch};
 
 use crate::row::Spec;
@@ -65,7 +65,7 @@ impl Options {
 
     /// Uninitialised elements of the dtype asked for, or of `dtype`.
     pub fn empty(&self, sizes: &[isize], dtype: DType) -> Result<Tensor> {
-        checked_numel(sizes)?;
+        checked_new(sizes)?;
         empty(sizes, self.dtype.unwrap_or(dtype), self.device())
     }
 
@@ -108,7 +108,7 @@ fn c_text(value: f64) -> String {
 pub fn sizes(args: &Args, place: usize) -> Result<Dims> {
     let sizes = to_dims(args.ints(place)?);
     if sizes.iter().any(|size| *size < 0) {
-        checked_numel(&sizes)?;
+        checked_new(&sizes)?;
     }
     Ok(sizes)
 }

@@ -32,10 +32,7 @@ pub static DIAG_EMBED: Row = Row {
             let length = sizes.pop().unwrap_or(1).saturating_add(reach);
             sizes.insert(a.min(b), length);
             sizes.insert(a.max(b), length);
-            if rushlight_core::layout::checked_numel(&sizes).is_err() {
-                let sizes = rushlight_core::layout::Shape(&sizes);
-                return Err(Error::runtime(format!("Storage size calculation overflowed with sizes={sizes}")));
-            }
+            rushlight_core::layout::checked_new(&sizes)?;
             Ok(vec![Spec::new(&sizes, own.dtype(), own)])
         },
         cpu: |args, results| {

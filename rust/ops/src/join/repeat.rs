@@ -1,7 +1,7 @@
 //! The same elements several times.
 
 use rushlight_core::alloc::list;
-use rushlight_core::layout::{Shape, checked_numel, wrap_dim};
+use rushlight_core::layout::{Shape, checked_new, wrap_dim};
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result};
 
 use crate::derive::{Derivative, Saves, formula};
@@ -31,7 +31,7 @@ pub static REPEAT: Row = Row {
             }
             let pairs = pairs(own.sizes(), repeats);
             let sizes: Dims = pairs.iter().map(|(times, size)| times.saturating_mul(*size)).collect();
-            checked_numel(&sizes)?;
+            checked_new(&sizes)?;
             Ok(vec![Spec::new(&sizes, own.dtype(), own)])
         },
         cpu: |args, results| {

@@ -271,41 +271,57 @@ macro_rules! isa {
             use super::super::{element::{Combine, GemmElement}, pack::{Format, Source}, vector::{Vector, VectorKernels}};
             use super::{Kernels, Lanes, Runs, RunsFn, Taps, TapsFn, Tile, TileFn};
 
+            /// # Safety
+            /// The machine has the module's features; for the rest as for the function that it calls.
             $(#[$feature])?
             unsafe fn tile<L: Lanes, const R: usize, const NV: usize>(t: &Tile<L::Elem, L::Acc>) {
                 // SAFETY: the caller's promise; so for all functions of this module.
                 unsafe { super::tile::<L, R, NV>(t) }
             }
+            /// # Safety
+            /// The machine has the module's features; for the rest as for the function that it calls.
             $(#[$feature])?
             unsafe fn taps<L: Lanes, const R: usize, const NV: usize>(t: &Taps<L::Elem, L::Acc>) {
                 // SAFETY: as above.
                 unsafe { super::taps::<L, R, NV>(t) }
             }
+            /// # Safety
+            /// The machine has the module's features; for the rest as for the function that it calls.
             $(#[$feature])?
             unsafe fn runs<L: Lanes, const R: usize, const NV: usize>(t: &Runs<L::Elem, L::Acc>) {
                 // SAFETY: as above.
                 unsafe { super::runs::<L, R, NV>(t) }
             }
+            /// # Safety
+            /// The machine has the module's features; for the rest as for the function that it calls.
             $(#[$feature])?
             unsafe fn pack_a<F: Format>(src: &Source<F::T>, rows: usize, k: usize, dst: *mut F::Elem) {
                 // SAFETY: as above.
                 unsafe { F::pack_a::<$avx>(src, rows, k, dst) }
             }
+            /// # Safety
+            /// The machine has the module's features; for the rest as for the function that it calls.
             $(#[$feature])?
             unsafe fn pack_b<F: Format>(src: &Source<F::T>, k: usize, cols: usize, width: usize, dst: *mut F::Elem) {
                 // SAFETY: as above.
                 unsafe { F::pack_b::<$avx>(src, k, cols, width, dst) }
             }
+            /// # Safety
+            /// The machine has the module's features; for the rest as for the function that it calls.
             $(#[$feature])?
             unsafe fn combine<T: GemmElement>(job: &Combine<T>) {
                 // SAFETY: as above.
                 unsafe { job.run() }
             }
+            /// # Safety
+            /// The machine has the module's features; for the rest as for the function that it calls.
             $(#[$feature])?
             unsafe fn dots<T: GemmElement, L: Lanes<Elem = T::Sum, Acc = T::Sum>>(job: &Vector<T>) {
                 // SAFETY: as above.
                 unsafe { job.dots::<L>() }
             }
+            /// # Safety
+            /// The machine has the module's features; for the rest as for the function that it calls.
             $(#[$feature])?
             unsafe fn sums<T: GemmElement>(job: &Vector<T>) {
                 // SAFETY: as above.

@@ -134,6 +134,9 @@ lanes!(
 );
 
 /// All ones in the first `n` of eight 32-bit lanes.
+///
+/// # Safety
+/// `n` is at most 8, and the machine has AVX2.
 #[inline(always)]
 unsafe fn first8(n: usize) -> __m256i {
     const ONES: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -142,6 +145,9 @@ unsafe fn first8(n: usize) -> __m256i {
 }
 
 /// All ones in the first `n` of four 64-bit lanes.
+///
+/// # Safety
+/// `n` is at most 4, and the machine has AVX2.
 #[inline(always)]
 unsafe fn first4(n: usize) -> __m256i {
     // SAFETY: as for `first8`.

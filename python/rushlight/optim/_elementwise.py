@@ -1,0 +1,95 @@
+"""What the optimizers share whose step is a formula over operators, one parameter after another."""
+
+from __future__ import annotations
+
+import rushlight as torch
+
+from .optimizer import Optimizer, any_sparse, loss_of, step_dtype, with_gradients
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, ClassVar
+
+    from rushlight import Tensor
+
+__all__ = ["ElementwiseOptimizer"]
+
+
+class ElementwiseOptimizer(Optimizer):
+    """An optimizer that says how a parameter's state begins and how one step changes parameter and state.
+
+    Both work on real numbers: complex tensors are seen as pairs of them.
+    """
+
+    # The state that starts as zeros, and the options that files of older versions lack.
+    _zeros: ClassVar[tuple[str, ...]] = ()
+    _later: ClassVar[dict[str, Any]] = {
+        "foreach": None,
+        "maximize": False,
+        "differentiable": False,
+        "capturable": False,
+    }
+    # What must be on a device for its work to be captured, as the message names it.
+    _captured: ClassVar[str] = "params and state_steps"
+    _devices: ClassVar[list[str]] = ["cuda", "xpu", "hpu", "privateuseone", "xla"]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._complete(**self._later)
+        for group in self.param_groups:
+            for param in group["params"]:
+                own = self.state.get(param, {})
+                # Older files count steps in a Python number.
+                if own and not isinstance(own["step"], torch.Tensor):
+                    own["step"] = torch.tensor(float(own["step"]), dtype=step_dtype())
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Changes the parameters once; returns the closure's loss."""
+        loss = loss_of(closure)
+        with torch.set_grad_enabled(self.defaults.get("differentiable", False)):
+            for group in self.param_groups:
+                params, grads = with_gradients(group)
+                self._check(group, params, grads)
+                for param, grad in zip(params, grads):
+                    own = self.state[param]
+                    if not own:
+                        self._begin(group, param, grad, own)
+                    own["step"] += 1
+                    self._step(group, param, grad, own)
+        return loss
+
+    def _check(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
+        if any_sparse(grads):
+            raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
+        if group.get("capturable") and any(param.device.type == "cpu" for param in params):
+            raise AssertionError(f"If capturable=True, {self._captured} must be on supported devices: {self._devices}.")
+
+    def _begin(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
+        """Fills a parameter's state before its first step."""
+        own["step"] = torch.tensor(0.0, dtype=step_dtype())
+        for name in self._zeros:
+            own[name] = torch.zeros_like(param, requires_grad=False)
+
+    def _step(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
+        if group["maximize"]:
+            grad = -grad
+        if param.is_complex():
+            param, grad = torch.view_as_real(param), torch.view_as_real(grad)
+            own = {key: torch.view_as_real(part) if part.is_complex() else part for key, part in own.items()}
+        decay = group.get("weight_decay", 0)
+        if decay != 0:
+            if group.get("decoupled_weight_decay"):
+                param.mul_(1 - float(group["lr"]) * decay)
+            else:
+                grad = grad.add(param, alpha=decay)
+        self._update(group, param, grad, own)
+
+    def _update(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
+        """Changes a parameter and its state in place; the gradient has its sign and the decay already."""
+        raise NotImplementedError
+
+
+def shifted(tensor: Tensor, eps: float, differentiable: bool) -> Tensor:
+    """The tensor, whose values nobody else needs, plus a small number: in place unless gradients flow."""
+    return tensor.add(eps) if differentiable else tensor.add_(eps)

@@ -1,0 +1,104 @@
+"""NAdam."""
+
+from __future__ import annotations
+
+import rushlight as torch
+
+from ._elementwise import ElementwiseOptimizer
+from .optimizer import check_betas, check_options, check_rate, step_dtype
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from rushlight import Tensor
+
+__all__ = ["NAdam"]
+
+
+class NAdam(ElementwiseOptimizer):
+    """Adam that looks ahead along its direction, after Nesterov (Dozat 2016).
+
+    Args:
+        params: tensors or groups of them, as in `Optimizer`.
+        lr: the learning rate, a number or a tensor of one element.
+        betas: how much of the running mean and of the running mean square is kept in a step.
+        eps: added to the divisor.
+        weight_decay: the factor of the parameter that is added to its gradient; if ``decoupled_weight_decay``, the
+            parameter shrinks by ``lr * weight_decay`` instead.
+        momentum_decay: how fast the momentum approaches its final value.
+        maximize: whether to go up.
+        differentiable: whether gradients flow through the step.
+        foreach: accepted; it changes nothing.
+        capturable: for CUDA only.
+
+    Any shapes; floating point and complex dtypes.
+
+    Raises:
+        ValueError: an option is out of its range.
+        RuntimeError: a gradient is sparse.
+
+    >>> weight = torch.tensor([1.0], requires_grad=True)
+    >>> optimizer = torch.optim.NAdam([weight])
+    >>> (weight * 3).sum().backward()
+    >>> optimizer.step()
+    >>> round(weight.item(), 4)
+    0.9979
+    """
+
+    _zeros = ("exp_avg", "exp_avg_sq")
+    _later = {**ElementwiseOptimizer._later, "decoupled_weight_decay": False}
+    _captured = "params, mu_products and state_steps"
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_rate(lr)
+        check_options(epsilon=eps)
+        check_betas(betas)
+        check_options(weight_decay=weight_decay, momentum_decay=momentum_decay)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum_decay": momentum_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def _begin(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
+        super()._begin(group, param, grad, own)
+        own["mu_product"] = torch.tensor(1.0, dtype=step_dtype())
+
+    def _update(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
+        lr, (beta1, beta2) = float(group["lr"]), group["betas"]
+        step = own["step"].item()
+        now, ahead = (beta1 * (1.0 - 0.5 * 0.96 ** (at * group["momentum_decay"])) for at in (step, step + 1))
+        own["mu_product"] *= now
+        product = own["mu_product"].item()
+        average = own["exp_avg"].lerp_(grad, 1 - beta1)
+        square = own["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        divisor = square.div(1 - beta2**step).sqrt().add(group["eps"])
+        param.addcdiv_(grad, divisor, value=-lr * (1.0 - now) / (1.0 - product))
+        if group["differentiable"]:
+            # The next step changes the average in place, and backward of this one needs it.
+            average = average.clone()
+        param.addcdiv_(average, divisor, value=-lr * ahead / (1.0 - product * ahead))
