@@ -48,7 +48,7 @@ pub static MSE_LOSS: Row = Row {
         ("t(3), t(3), reduction='foo'", "ValueError", "foo is not a valid value for reduction"),
         ("t(3), t(3), weight=t(2)", "ValueError", "Weights and input must have the same size."),
     ],
-    reference: "(lambda x: {'mean': np.mean, 'sum': np.sum, 'none': np.array}[reduction](x))((input - target) ** 2)",
+    reference: "(lambda x, w: {'none': x * w, 'sum': (x * w).sum(), 'mean': (x * w).sum() / w.sum()}[reduction])((input - target) ** 2, np.ones(input.shape) * (1 if weight is None else weight))",
     ..Row::BASE
 };
 
