@@ -427,7 +427,7 @@ pub static EYE: Row = Row {
         let (own, length) = (tensor.layout(), rows.min(columns) as isize);
         let diagonal = Layout {
             sizes: Dims::from_slice(&[length]),
-            strides: Dims::from_slice(&[own.strides[0] + own.strides[1]]),
+            strides: Dims::from_slice(&[own.strides[0].wrapping_add(own.strides[1])]),
             offset: 0,
         };
         fill(&Tensor::new(tensor.storage().clone(), diagonal, tensor.dtype(), tensor.device()), Scalar::ONE)?;

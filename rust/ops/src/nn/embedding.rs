@@ -48,7 +48,7 @@ looked up.
             };
             let (table, out) = (rows.storage().pin()?, results[0].storage().pin()?);
             let first = table.as_ptr().wrapping_offset(rows.layout().offset * size as isize);
-            let step = rows.layout().strides[0] * size as isize;
+            let step = rows.layout().strides[0].wrapping_mul(size as isize);
             // SAFETY: indices are rows, and the result has room for one row each.
             unsafe { take(first, step, weight.sizes()[1] as usize * size, &indices, out.as_ptr()) };
             Ok(())
