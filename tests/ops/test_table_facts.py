@@ -109,9 +109,14 @@ def large_calls():
     pivots = "torch.arange(1, 25, dtype=torch.int32).expand(64, 24)"
     factored = f"{matrices}, {pivots}, t(64, 24, 8)"
     tensors = "(t(256, 256) + torch.eye(256) * 99).reshape(16, 16, 256)"
+    packed = "t(3000, 20), torch.tensor([2000, 1000])"
+    gates = lambda count: ", ".join([f"t({20 * count}, 20), t({20 * count}, 20), t({20 * count}), t({20 * count})"] * 2)
+    plane, space = "t(4, 8, 60, 60), unit(4, 60, 60, 2)", "t(2, 4, 16, 16, 16), unit(2, 16, 16, 16, 3)"
+    steps = "t(50, 64, 20).log_softmax(-1)"
     calls = {
         "(500, 400)": "zeros ones rand randn",
-        "200000": "arange randperm fft.fftfreq fft.rfftfreq",
+        "200000": "arange randperm fft.fftfreq fft.rfftfreq hann_window hamming_window blackman_window bartlett_window"
+        " kaiser_window",
         "500, 500": "tril_indices triu_indices eye",
         "t(200000), (50000, 150000)": "split_with_sizes_copy unsafe_split_with_sizes",
         "t(64, 24, 24)": "linalg.eigh linalg.eigvalsh linalg.eigvals",
@@ -133,6 +138,18 @@ def large_calls():
         "t(800, 256), (256,)": "nn.functional.rms_norm",
         "t(5000, 64), i(40, 5000), 40, -1, False": "embedding_dense_backward",
         "t(1, 1000), (300, 1000)": "broadcast_to",
+        "t(400, 500), (1, 500)": "sum_to_size",
+        f"{packed}, t(2, 2000, 20), [{gates(1)}], True, 1, 0.0, True, True": "rnn_tanh.data rnn_relu.data",
+        f"{packed}, t(2, 2000, 20), [{gates(3)}], True, 1, 0.0, True, True": "gru.data",
+        f"{packed}, [t(2, 2000, 20), t(2, 2000, 20)], [{gates(4)}], True, 1, 0.0, True, True": "lstm.data",
+        "t(5000, 20), i(20, 5000, 20)": "nn.functional.multilabel_margin_loss",
+        "t(512, 48, 12), (4, 5), 2": "nn.functional.fold",
+        f"{plane}, align_corners=False": "nn.functional.grid_sample",
+        f"{plane}, 0, 0, False": "grid_sampler grid_sampler_2d",
+        f"{space}, 0, 0, True": "grid_sampler_3d",
+        "t(64, 2, 3), (64, 1, 60, 60), False": "affine_grid_generator",
+        f"{steps}, i(19, 64, 10) + 1, (50,) * 64, (10,) * 64": "ctc_loss.IntList",
+        f"{steps}, i(19, 64, 10) + 1, torch.tensor([50] * 64), torch.tensor([10] * 64)": "ctc_loss.Tensor",
         "t(200000), b(200000), t(200000)": "masked_scatter.out_of_place",
         "t(600, 400), t(300, 400), 0, 100, 400": "slice_scatter",
         "t(400000), t(200000), (200000,), (2,)": "as_strided_scatter",

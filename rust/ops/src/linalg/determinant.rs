@@ -145,6 +145,7 @@ pub static SLOGDET_OLD: Row = Row {
     run: Run::Compose(|args| slogdet(args.tensor(0)?).map(|pair| Output::Tuple(pair.into()))),
     derivative: Derivative::Composed,
     samples: SAMPLES,
+    reference: "tuple(np.linalg.slogdet(self))",
     ..Row::BASE
 };
 
@@ -173,6 +174,7 @@ pub static LOGDET: Row = Row {
         "RuntimeError",
         "logdet: A must be batches of square matrices, but they are 2 by 3 matrices",
     )],
+    reference: "(lambda found: found[1] + np.log(found[0]))(np.linalg.slogdet(self)) if self.dtype.kind == 'c' else np.where(np.linalg.slogdet(self)[0] < 0, np.nan, np.linalg.slogdet(self)[1])",
     ..Row::BASE
 };
 

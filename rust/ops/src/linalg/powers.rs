@@ -51,6 +51,7 @@ pub static MATRIX_EXP: Row = Row {
             "linalg.matrix_exp: Expected a floating point or complex tensor as input. Got Long",
         ),
     ],
+    reference: "reduce(lambda total, k: (total[0] + total[1] @ self / k, total[1] @ self / k), range(1, 40), (np.eye(self.shape[-1]) + 0 * self, np.eye(self.shape[-1]) + 0 * self))[0]",
     ..Row::BASE
 };
 
@@ -66,6 +67,7 @@ pub static MATRIX_EXP_OLD: Row = Row {
     derivative: Derivative::Composed,
     samples: &["t(3, 3)"],
     errors: &[SQUARE],
+    reference: "reduce(lambda total, k: (total[0] + total[1] @ self / k, total[1] @ self / k), range(1, 40), (np.eye(self.shape[-1]) + 0 * self, np.eye(self.shape[-1]) + 0 * self))[0]",
     ..Row::BASE
 };
 

@@ -62,6 +62,7 @@ pub static CROSS_OLD: Row = Row {
     derivative: Derivative::Composed,
     samples: &["t(2, 3), t(2, 3), 1", "t(3, 2), t(3, 2), 0"],
     errors: &[("t(2, 4), t(2, 4)", "RuntimeError", "no dimension of size 3 in input")],
+    reference: "np.cross(self, other, axis=dim)",
     ..Row::BASE
 };
 

@@ -143,7 +143,7 @@ pub static LAYER_NORM: Row = Row {
             "Expected weight to be of same shape as normalized_shape, but got weight of shape [2] and normalized_shape = [3]",
         ),
     ],
-    reference: "",
+    reference: "(lambda axes: (input - input.mean(axes, keepdims=True)) / np.sqrt(input.var(axes, keepdims=True) + eps) * (1 if weight is None else weight) + (0 if bias is None else bias))(tuple(range(-len(normalized_shape), 0)))",
     ..Row::BASE
 };
 
@@ -172,7 +172,7 @@ pub static NATIVE_LAYER_NORM: Row = Row {
         "RuntimeError",
         "Given normalized_shape=[4], expected input with shape [*, 4], but got input of size[2, 3]",
     )],
-    reference: "",
+    reference: "(lambda mean, scale: ((input - mean) * scale * (1 if weight is None else weight) + (0 if bias is None else bias), mean, scale))(input.mean(tuple(range(-len(normalized_shape), 0)), keepdims=True), 1 / np.sqrt(input.var(tuple(range(-len(normalized_shape), 0)), keepdims=True) + eps))",
     ..Row::BASE
 };
 
@@ -215,7 +215,7 @@ pub static RMS_NORM: Row = Row {
             "Expected weight to be of same shape as normalized_shape, but got weight of shape [2] and normalized_shape = [3]",
         ),
     ],
-    reference: "",
+    reference: "input / np.sqrt((input ** 2).mean(tuple(range(-len(normalized_shape), 0)), keepdims=True) + (eps or 0)) * (1 if weight is None else weight)",
     ..Row::BASE
 };
 
@@ -303,7 +303,7 @@ pub static GROUP_NORM: Row = Row {
         ),
         ("t(1, 2), 2", "ValueError", "Expected more than 1 value per channel when training, got input size [1, 2]"),
     ],
-    reference: "",
+    reference: "(lambda x: ((x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + eps)).reshape(input.shape) * (1 if weight is None else weight.reshape(-1, *(1,) * (input.ndim - 2))) + (0 if bias is None else bias.reshape(-1, *(1,) * (input.ndim - 2))))(input.reshape(input.shape[0], num_groups, -1))",
     ..Row::BASE
 };
 

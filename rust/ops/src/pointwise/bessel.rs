@@ -24,6 +24,7 @@ pub static I0: Row = Row {
     dtypes: REAL,
     run: float(tiles! { for<S> [f32, f64] (|x| bessel::i0(f64::from(x)) as T) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * d.input(0).call(&I1, []))]),
+    reference: "np.i0(self)",
     ..UNARY
 };
 
@@ -42,6 +43,7 @@ pub static I0E: Row = Row {
         d.grad() * (d.input(0).call(&I1E, []) - d.input(0).sgn() * d.result())
     })]),
     node: "SpecialI0EBackward0",
+    reference: "np.i0(self) * np.exp(-np.abs(self))",
     ..SPECIAL
 };
 
