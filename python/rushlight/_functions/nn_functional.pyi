@@ -66,7 +66,7 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin
     """How far pairs of vectors are from parallel (target 1), or from apart by a margin (-1)."""
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = 1, eps: _float = 1e-08) -> Tensor:
     """The cosines of the angles between vectors along `dim`; lengths below `eps` count as that."""
-def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: _int = -100, reduction: _str = ..., label_smoothing: _float = 0.0) -> Tensor:
+def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: _bool | None = None, ignore_index: _int = -100, reduce: _bool | None = None, reduction: _str = ..., label_smoothing: _float = 0.0) -> Tensor:
     """The cross entropy between the softmax of scores and the right classes, or their probabilities."""
 def dropout(input: Tensor, p: _float, train: _bool) -> Tensor:
     """In training, zeroes each element with probability `p` and divides the rest by `1 - p`; else the input itself."""
@@ -104,6 +104,8 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var
     """Normalises each channel of each sample of `(N, C, *)`; running statistics move by the batch's mean."""
 def kl_div(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ..., log_target: _bool = False) -> Tensor:
     """The Kullback-Leibler divergence of log-probabilities from the target's probabilities, element by element before the reduction."""
+def l1_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ..., weight: Tensor | None = None) -> Tensor:
+    """The absolute differences, as mean, sum or (`"none"`) each; with `weight`, which has the input's shape, weighted."""
 def layer_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None = None, bias: Tensor | None = None, eps: _float = 1e-05) -> Tensor:
     """Normalises the last dimensions, which `normalized_shape` names, of each element of the others."""
 def leaky_relu(input: Tensor, negative_slope: _float = 0.01, inplace: _bool = False) -> Tensor:
@@ -134,13 +136,13 @@ def mish(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element times the hyperbolic tangent of its softplus."""
 def mish_(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element times the hyperbolic tangent of its softplus."""
-def mse_loss(input: Tensor, target: Tensor, *, reduction: _str = ...) -> Tensor:
-    """The squared differences, as mean, sum or (`"none"`) each."""
+def mse_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ..., weight: Tensor | None = None) -> Tensor:
+    """The squared differences, as mean, sum or (`"none"`) each; with `weight`, which has the input's shape, weighted."""
 def multi_margin_loss(input: Tensor, target: Tensor, p: _int = 1, margin: _float = 1.0, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
     """How much the scores of other classes than the target's come within a margin of its score, averaged over the classes."""
 def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
     """The binary cross entropy of the scores of several labels, averaged over the labels."""
-def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: _int = -100, reduction: _str = ...) -> Tensor:
+def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: _bool | None = None, ignore_index: _int = -100, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
     """Minus the log-probability of the right class, times its weight; the mean divides by the weights."""
 def normalize(input: Tensor, p: _float = 2.0, dim: _int = 1, eps: _float = 1e-12, *, out: Tensor | None = None) -> Tensor:
     """Divides by the lengths along `dim`, so that they become one; those below `eps` count as that."""
@@ -205,4 +207,4 @@ def threshold_(input: Tensor, threshold: _Number, value: _Number, inplace: _bool
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: _float = 1.0, p: _float = 2, eps: _float = 1e-06, swap: _bool = False, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
     """How much less than a margin the negative is farther from the anchor than the positive."""
 
-__all__ = ["adaptive_avg_pool1d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_norm", "bilinear", "binary_cross_entropy", "binary_cross_entropy_with_logits", "celu", "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_embedding_loss", "cosine_similarity", "elu", "elu_", "gaussian_nll_loss", "gelu", "glu", "group_norm", "hardshrink", "hardsigmoid", "hardsigmoid_", "hardswish", "hardswish_", "hardtanh", "hardtanh_", "hinge_embedding_loss", "huber_loss", "instance_norm", "kl_div", "layer_norm", "leaky_relu", "leaky_relu_", "linear", "local_response_norm", "logsigmoid", "margin_ranking_loss", "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices", "mish", "mish_", "multi_margin_loss", "multilabel_soft_margin_loss", "normalize", "one_hot", "pad", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "relu6", "relu6_", "relu_", "rms_norm", "selu", "selu_", "sigmoid", "sigmoid_", "silu", "silu_", "smooth_l1_loss", "soft_margin_loss", "softplus", "softshrink", "softsign", "tanh", "tanh_", "tanhshrink", "threshold", "threshold_", "triplet_margin_loss"]
+__all__ = ["adaptive_avg_pool1d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_norm", "bilinear", "binary_cross_entropy", "binary_cross_entropy_with_logits", "celu", "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_embedding_loss", "cosine_similarity", "cross_entropy", "elu", "elu_", "gaussian_nll_loss", "gelu", "glu", "group_norm", "hardshrink", "hardsigmoid", "hardsigmoid_", "hardswish", "hardswish_", "hardtanh", "hardtanh_", "hinge_embedding_loss", "huber_loss", "instance_norm", "kl_div", "l1_loss", "layer_norm", "leaky_relu", "leaky_relu_", "linear", "local_response_norm", "logsigmoid", "margin_ranking_loss", "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices", "mish", "mish_", "mse_loss", "multi_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "normalize", "one_hot", "pad", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "relu6", "relu6_", "relu_", "rms_norm", "selu", "selu_", "sigmoid", "sigmoid_", "silu", "silu_", "smooth_l1_loss", "soft_margin_loss", "softplus", "softshrink", "softsign", "tanh", "tanh_", "tanhshrink", "threshold", "threshold_", "triplet_margin_loss"]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rushlight import no_grad as no_grad
     from rushlight import set_grad_enabled as set_grad_enabled
     from rushlight.autograd import function as function
+    from rushlight.autograd import functional as functional
     from rushlight.autograd import graph as graph
     from rushlight.autograd.anomaly_mode import detect_anomaly as detect_anomaly
     from rushlight.autograd.anomaly_mode import set_detect_anomaly as set_detect_anomaly
@@ -53,6 +54,7 @@ _LAZY = {
     "inference_mode": ("rushlight", "inference_mode"),
     "graph": ("rushlight.autograd.graph", None),
     "function": ("rushlight.autograd.function", None),
+    "functional": ("rushlight.autograd.functional", None),
 }
 
 

@@ -12,7 +12,6 @@ import rushlight as torch
 from rushlight._functions import nn_functional as _nn
 from rushlight._functions.nn_functional import *  # noqa: F403
 
-from . import _reduction
 from ._faces import affine_grid as affine_grid
 from ._faces import ctc_loss as ctc_loss
 from ._faces import embedding_bag as embedding_bag
@@ -290,122 +289,6 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
     return one_hot - soft.detach() + soft
 
 
-def _reduced(losses: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
-    if weight is not None:
-        if weight.size() != losses.size():
-            raise ValueError("Weights and input must have the same size.")
-        losses = losses * weight
-    if reduction == "none":
-        return losses
-    if reduction == "sum":
-        return losses.sum()
-    if reduction != "mean":
-        raise ValueError(f"{reduction} is not a valid value for reduction")
-    return losses.mean() if weight is None else losses.sum() / weight.sum()
-
-
-def _warn_of_broadcasting(input: Tensor, target: Tensor) -> None:
-    if target.shape != input.shape:
-        warnings.warn(
-            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). This will "
-            "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
-            stacklevel=3,
-        )
-
-
-def mse_loss(
-    input: Tensor,
-    target: Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    weight: Tensor | None = None,
-) -> Tensor:
-    """``(input - target) ** 2`` as mean, sum or ``"none"``; with ``weight`` the mean is weighted.
-
-    Raises:
-        ValueError: an unknown reduction, or a weight whose shape differs.
-
-    >>> torch.nn.functional.mse_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
-    tensor(2.5000)
-    """
-    if size_average is not None or reduce is not None:
-        reduction = _reduction.legacy_get_string(size_average, reduce)
-    _warn_of_broadcasting(input, target)
-    if weight is None:
-        return _nn.mse_loss(input, target, reduction=reduction)
-    return _reduced(_nn.mse_loss(input, target, reduction="none"), weight, reduction)
-
-
-def l1_loss(
-    input: Tensor,
-    target: Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    weight: Tensor | None = None,
-) -> Tensor:
-    """``|input - target|`` as mean, sum or ``"none"``; with ``weight`` the mean is weighted.
-
-    Raises:
-        ValueError: an unknown reduction, or a weight whose shape differs.
-
-    >>> torch.nn.functional.l1_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
-    tensor(1.5000)
-    """
-    if size_average is not None or reduce is not None:
-        reduction = _reduction.legacy_get_string(size_average, reduce)
-    _warn_of_broadcasting(input, target)
-    return _reduced((input - target).abs(), weight, reduction)
-
-
-def nll_loss(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    size_average: bool | None = None,
-    ignore_index: int = -100,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Tensor:
-    """Minus the log-probability of the right class; `rushlight.nn.NLLLoss` describes the arguments.
-
-    Raises:
-        IndexError: a target is not a class.
-
-    >>> torch.nn.functional.nll_loss(torch.tensor([[-0.1, -2.4]]), torch.tensor([0]))
-    tensor(0.1000)
-    """
-    if size_average is not None or reduce is not None:
-        reduction = _reduction.legacy_get_string(size_average, reduce)
-    return _nn.nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction)
-
-
-def cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    size_average: bool | None = None,
-    ignore_index: int = -100,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    label_smoothing: float = 0.0,
-) -> Tensor:
-    """The cross entropy of scores; `rushlight.nn.CrossEntropyLoss` describes the arguments.
-
-    Raises:
-        IndexError: a target is not a class.
-
-    >>> torch.nn.functional.cross_entropy(torch.zeros(2, 4), torch.tensor([0, 3]))
-    tensor(1.3863)
-    """
-    if size_average is not None or reduce is not None:
-        reduction = _reduction.legacy_get_string(size_average, reduce)
-    return _nn.cross_entropy(
-        input, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
-    )
-
-
 def triplet_margin_with_distance_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -438,4 +321,7 @@ def triplet_margin_with_distance_loss(
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = torch.minimum(far, distance(positive, negative))
-    return _reduced((margin + near - far).clamp(min=0), None, reduction)
+    losses = (margin + near - far).clamp(min=0)
+    if reduction == "none":
+        return losses
+    return losses.mean() if reduction == "mean" else losses.sum()

@@ -319,15 +319,13 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: torch
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: torch.Generator | None = None) -> Tensor:
-    """Orthonormal rows or columns, whichever are fewer, times ``gain`` (Saxe and others 2013).
-
-    Dimensions after the first count as one.
+    """Orthonormal rows or columns, whichever are fewer, times ``gain`` (Saxe et al. 2013); later dimensions count as one.
 
     Raises:
-        ValueError: the tensor has fewer than 2 dimensions.
+        ValueError: the tensor has less than two dimensions.
 
-    >>> w = orthogonal_(torch.empty(3, 5))
-    >>> bool(torch.allclose(w @ w.T, torch.eye(3), atol=1e-6))
+    >>> weight = orthogonal_(torch.empty(3, 5))
+    >>> torch.allclose(weight @ weight.T, torch.eye(3), atol=1e-6)
     True
     """
     if tensor.dim() < 2:
@@ -335,12 +333,13 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: torch.Generator | No
     if tensor.numel() == 0:
         return tensor
     with torch.no_grad():
-        drawn = tensor.new_empty(tensor.shape[0], tensor[0].numel()).normal_(generator=generator)
-        wide = drawn.shape[0] < drawn.shape[1]
-        q, r = torch.linalg.qr(drawn.t() if wide else drawn)
-        # A factorisation may turn any column round; with a positive diagonal it is the one that torch takes.
+        rows = tensor.size(0)
+        drawn = tensor.new_empty((rows, tensor.numel() // rows)).normal_(0, 1, generator=generator)
+        wide = rows < drawn.size(1)
+        q, r = torch.linalg.qr(drawn.T if wide else drawn)
+        # The factorisation with a positive diagonal: the others are not evenly distributed.
         q = q * r.diagonal().sign()
-        return tensor.copy_((q.t() if wide else q).reshape(tensor.shape)).mul_(gain)
+        return tensor.copy_((q.T if wide else q).reshape(tensor.shape)).mul_(gain)
 
 
 def _deprecated(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -364,9 +363,9 @@ normal = _deprecated(normal_)
 constant = _deprecated(constant_)
 eye = _deprecated(eye_)
 dirac = _deprecated(dirac_)
-orthogonal = _deprecated(orthogonal_)
 xavier_uniform = _deprecated(xavier_uniform_)
 xavier_normal = _deprecated(xavier_normal_)
 kaiming_uniform = _deprecated(kaiming_uniform_)
 kaiming_normal = _deprecated(kaiming_normal_)
+orthogonal = _deprecated(orthogonal_)
 sparse = _deprecated(sparse_)

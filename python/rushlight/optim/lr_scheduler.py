@@ -11,8 +11,9 @@ import warnings
 from bisect import bisect_right
 from collections import Counter
 
-import rushlight as torch
-
+from ._lr_base import EPOCH_DEPRECATION_WARNING, LRScheduler, copied, require_optimizer, set_rate
+from ._lr_chains import ChainedScheduler, SequentialLR
+from ._lr_cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
 from .optimizer import Optimizer
 
 TYPE_CHECKING = False
@@ -21,164 +22,27 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
+    "ChainedScheduler",
+    "ConstantLR",
     "CosineAnnealingLR",
+    "CosineAnnealingWarmRestarts",
+    "CyclicLR",
     "ExponentialLR",
     "LRScheduler",
     "LambdaLR",
     "LinearLR",
     "MultiStepLR",
+    "MultiplicativeLR",
+    "OneCycleLR",
+    "PolynomialLR",
     "ReduceLROnPlateau",
+    "SequentialLR",
     "StepLR",
 ]
 
-EPOCH_DEPRECATION_WARNING = (
-    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use "
-    "`scheduler.step()` to step the scheduler. During the deprecation, if epoch is different from None, the closed "
-    "form is used instead of the new chainable form, where available. Please open an issue if you are unable to "
-    "replicate your use case: https://github.com/pytorch/pytorch/issues/new/choose."
-)
 
-
-def _copied(rate: Any) -> Any:
-    return rate.clone() if isinstance(rate, torch.Tensor) else rate
-
-
-def _set_rate(group: dict[str, Any], rate: Any) -> None:
-    """A rate that is a tensor keeps its identity: the optimizer's captured work reads it."""
-    if isinstance(group["lr"], torch.Tensor):
-        group["lr"].fill_(rate.item() if isinstance(rate, torch.Tensor) else rate)
-    else:
-        group["lr"] = rate
-
-
-def _require_optimizer(optimizer: Any) -> None:
-    if not isinstance(optimizer, Optimizer):
-        raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
-
-
-class LRScheduler:
-    """The base class of schedules. A subclass defines ``get_lr``, the rates of the epoch ``last_epoch``.
-
-    Args:
-        optimizer: the optimizer whose groups' ``"lr"`` is changed; ``"initial_lr"`` is remembered there.
-        last_epoch: the epoch before the next one; -1 starts anew.
-
-    Raises:
-        TypeError: ``optimizer`` is not an `Optimizer`.
-        KeyError: ``last_epoch`` is not -1 and a group has no ``"initial_lr"``.
-    """
-
-    _get_lr_called_within_step: bool = False
-    _is_initial: bool = False
-
-    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
-        _require_optimizer(optimizer)
-        self.optimizer = optimizer
-        for place, group in enumerate(optimizer.param_groups):
-            if last_epoch == -1:
-                group.setdefault("initial_lr", _copied(group["lr"]))
-            elif "initial_lr" not in group:
-                raise KeyError(
-                    f"param 'initial_lr' is not specified in param_groups[{place}] when resuming scheduler with "
-                    "last_epoch >= 0.\nThis typically happens when:\n1. You're trying to resume training from a "
-                    "checkpoint but haven't properly loaded the optimizer state\n2. You're using last_epoch >= 0 for "
-                    "a fresh training run (not recommended)"
-                )
-        self.base_lrs = [_copied(group["initial_lr"]) for group in optimizer.param_groups]
-        self.last_epoch = last_epoch
-        if not getattr(optimizer, "_scheduled", False):
-            # Steps made before the first schedule do not count for the order of calls.
-            optimizer._scheduled = True
-            optimizer._opt_called = False
-        self._step_count = 0
-        self._is_initial = True
-        self.step()
-        self._is_initial = False
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer."""
-        return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes what `state_dict` gave."""
-        self.__dict__.update(state_dict)
-
-    def get_last_lr(self) -> list[Any]:
-        """The rates that the last step set."""
-        return self._last_lr
-
-    def get_lr(self) -> list[Any]:
-        """The rates of the epoch ``last_epoch``, from those of the one before."""
-        raise NotImplementedError
-
-    def _rates(self) -> list[Any]:
-        """The present rates, for ``get_lr`` to begin with."""
-        if not self._get_lr_called_within_step:
-            warnings.warn(
-                "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
-                UserWarning,
-                stacklevel=3,
-            )
-        return [_copied(group["lr"]) for group in self.optimizer.param_groups]
-
-    def step(self, epoch: int | None = None) -> None:
-        """Goes to the next epoch (or the given one) and sets its rates."""
-        if self._step_count == 1:
-            self._check_order()
-        self._step_count += 1
-        if epoch is not None:
-            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
-        self._get_lr_called_within_step = True
-        try:
-            if epoch is None:
-                self.last_epoch += 1
-                rates = self.get_lr()
-            else:
-                self.last_epoch = epoch
-                rates = getattr(self, "_get_closed_form_lr", self.get_lr)()
-        finally:
-            self._get_lr_called_within_step = False
-        self._set_rates(rates)
-
-    def _set_rates(self, rates: list[Any]) -> None:
-        for group, rate in zip(self.optimizer.param_groups, rates):
-            _set_rate(group, rate)
-        self._last_lr = [_copied(group["lr"]) for group in self.optimizer.param_groups]
-
-    def _check_order(self) -> None:
-        advice = "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
-        if not getattr(self.optimizer.step, "hooked", False):
-            warnings.warn(
-                "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. "
-                "Please, make sure to call `optimizer.step()` before `lr_scheduler.step()`. " + advice,
-                UserWarning,
-                stacklevel=3,
-            )
-        elif not getattr(self.optimizer, "_opt_called", False):
-            warnings.warn(
-                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you "
-                "should call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`.  Failure to "
-                "do this will result in PyTorch skipping the first value of the learning rate schedule. " + advice,
-                UserWarning,
-                stacklevel=3,
-            )
-
-
-class LambdaLR(LRScheduler):
-    """The initial rate times a function of the epoch.
-
-    Args:
-        lr_lambda: a function, or a list with one for each group. Objects with ``__call__`` are saved by their
-            ``__dict__``, functions are not saved.
-
-    Raises:
-        ValueError: a list that does not have one function for each group.
-
-    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
-    >>> schedule = LambdaLR(optimizer, lambda epoch: 0.5**epoch)
-    >>> optimizer.step(); schedule.step(); schedule.get_last_lr()
-    [0.5]
-    """
+class _ByFunctions(LRScheduler):
+    """A schedule by functions of the epoch, one for each group."""
 
     def __init__(
         self,
@@ -213,9 +77,56 @@ class LambdaLR(LRScheduler):
                 function.__dict__.update(own)
         super().load_state_dict(state)
 
+
+class LambdaLR(_ByFunctions):
+    """The initial rate times a function of the epoch.
+
+    Args:
+        lr_lambda: a function, or a list with one for each group. Objects with ``__call__`` are saved by their
+            ``__dict__``, functions are not saved.
+
+    Raises:
+        ValueError: a list that does not have one function for each group.
+
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = LambdaLR(optimizer, lambda epoch: 0.5**epoch)
+    >>> optimizer.step(); schedule.step(); schedule.get_last_lr()
+    [0.5]
+    """
+
     def get_lr(self) -> list[Any]:
         self._rates()
         return [base * function(self.last_epoch) for function, base in zip(self.lr_lambdas, self.base_lrs)]
+
+
+class MultiplicativeLR(_ByFunctions):
+    """The present rate times a function of the epoch; argument and errors as in `LambdaLR`.
+
+    Raises:
+        TypeError: something that cannot be called.
+
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = MultiplicativeLR(optimizer, lambda epoch: 0.5)
+    >>> optimizer.step(); schedule.step(); schedule.get_last_lr()
+    [0.5]
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        lr_lambda: Callable[[int], float] | list[Callable[[int], float]],
+        last_epoch: int = -1,
+    ) -> None:
+        for function in lr_lambda if isinstance(lr_lambda, (list, tuple)) else [lr_lambda]:
+            if not callable(function):
+                raise TypeError(f"lr_lambda should be a function, but got {type(function).__name__}")
+        super().__init__(optimizer, lr_lambda, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        rates = self._rates()
+        if self._is_initial:
+            return rates
+        return [rate * function(self.last_epoch) for function, rate in zip(self.lr_lambdas, rates)]
 
 
 class StepLR(LRScheduler):
@@ -335,6 +246,66 @@ class LinearLR(LRScheduler):
         return [base * factor for base in self.base_lrs]
 
 
+class ConstantLR(LRScheduler):
+    """The initial rate times ``factor`` for ``total_iters`` epochs, then the initial rate.
+
+    Raises:
+        ValueError: the factor is not between 0 and 1.
+
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> ConstantLR(optimizer, factor=0.5, total_iters=2).get_last_lr()
+    [0.5]
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
+    ) -> None:
+        if factor > 1.0 or factor < 0:
+            raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
+        self.factor = factor
+        self.total_iters = total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        rates = self._rates()
+        if self.last_epoch == 0:
+            return [rate * self.factor for rate in rates]
+        if self.last_epoch == self.total_iters:
+            return [rate * (1.0 / self.factor) for rate in rates]
+        return rates
+
+    def _get_closed_form_lr(self) -> list[Any]:
+        factor = 1.0 if self.last_epoch >= self.total_iters else self.factor
+        return [base * factor for base in self.base_lrs]
+
+
+class PolynomialLR(LRScheduler):
+    """The initial rate times ``(1 - epoch / total_iters) ** power``, zero from epoch ``total_iters`` on.
+
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = PolynomialLR(optimizer, total_iters=2, power=2.0)
+    >>> optimizer.step(); schedule.step(); schedule.get_last_lr()
+    [0.25]
+    """
+
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
+        self.total_iters = total_iters
+        self.power = power
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[Any]:
+        rates = self._rates()
+        epoch, total = self.last_epoch, self.total_iters
+        if self._is_initial or epoch > total:
+            return rates
+        factor = ((1.0 - epoch / total) / (1.0 - (epoch - 1) / total)) ** self.power
+        return [rate * factor for rate in rates]
+
+    def _get_closed_form_lr(self) -> list[Any]:
+        left = 1.0 - min(self.total_iters, self.last_epoch) / self.total_iters
+        return [base * left**self.power for base in self.base_lrs]
+
+
 class CosineAnnealingLR(LRScheduler):
     """The rate along half a cosine from its start to ``eta_min`` in ``T_max`` epochs, and back (Loshchilov 2016).
 
@@ -392,6 +363,8 @@ class ReduceLROnPlateau(LRScheduler):
     [0.5]
     """
 
+    _by_metric = True
+
     def __init__(
         self,
         optimizer: Optimizer,
@@ -407,7 +380,7 @@ class ReduceLROnPlateau(LRScheduler):
         if factor >= 1.0:
             raise ValueError("Factor should be < 1.0.")
         self.factor = factor
-        _require_optimizer(optimizer)
+        require_optimizer(optimizer)
         self.optimizer = optimizer
         groups = len(optimizer.param_groups)
         self.default_min_lr: float | None
@@ -423,7 +396,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.cooldown = cooldown
         self.eps = eps
         self.last_epoch = 0
-        self._last_lr = [_copied(group["lr"]) for group in optimizer.param_groups]
+        self._last_lr = [copied(group["lr"]) for group in optimizer.param_groups]
         self._init_is_better(mode, threshold, threshold_mode)
         self._reset()
 
@@ -475,7 +448,7 @@ class ReduceLROnPlateau(LRScheduler):
             self._reduce_lr()
             self.cooldown_counter = self.cooldown
             self.num_bad_epochs = 0
-        self._last_lr = [_copied(group["lr"]) for group in self.optimizer.param_groups]
+        self._last_lr = [copied(group["lr"]) for group in self.optimizer.param_groups]
 
     def _reduce_lr(self) -> None:
         groups = self.optimizer.param_groups
@@ -492,7 +465,7 @@ class ReduceLROnPlateau(LRScheduler):
             old = float(group["lr"])
             new = max(old * self.factor, lowest)
             if old - new > self.eps:
-                _set_rate(group, new)
+                set_rate(group, new)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes what `state_dict` gave."""

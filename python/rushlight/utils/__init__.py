@@ -2,12 +2,13 @@
 
 from rushlight._loading import load as _load
 
-_SUBMODULES = ("backcompat", "data", "dlpack", "hooks")
+_SUBMODULES = ("backcompat", "checkpoint", "data", "dlpack", "hooks")
 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rushlight.utils import backcompat as backcompat
+    from rushlight.utils import checkpoint as checkpoint
     from rushlight.utils import data as data
     from rushlight.utils import dlpack as dlpack
     from rushlight.utils import hooks as hooks

@@ -643,6 +643,7 @@ pub static ROWS: &[&Row] = &[
     &nn::linear::LINEAR,
     &nn::linear::AFFINE,
     &nn::linear::PLAIN,
+    &nn::loss::L1_LOSS,
     &nn::loss::MSE_LOSS,
     &nn::loss::MSE,
     &nn::nll::NLL_LOSS,

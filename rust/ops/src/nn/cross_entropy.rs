@@ -5,6 +5,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result, Scalar};
 
 use super::Reduction;
+use super::loss::reduction_at;
 use super::nll::{NLL, NLL_SPOTS};
 use crate::derive::Derivative;
 use crate::expr::Expr;
@@ -18,7 +19,7 @@ pub static CROSS_ENTROPY: Row = Row {
     name: "cross_entropy",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
-    signature: "(Tensor self, Tensor target, Tensor? weight=None, *, int ignore_index=-100, str reduction='mean', float label_smoothing=0.0) -> Tensor",
+    signature: "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean', float label_smoothing=0.0) -> Tensor",
     doc: "The cross entropy between the softmax of scores and the right classes, or their probabilities.
 
 Shapes: scores `(C)`, `(N, C)` or `(N, C, d1, ...)`; target the same without `C` for class numbers, the same shape for
@@ -51,9 +52,9 @@ probabilities.
 };
 
 fn cross_entropy(args: &Args) -> Result<Tensor> {
-    let reduction = Reduction::parse(args.str(4)?)?;
+    let reduction = reduction_at(args, [3, 5, 6])?;
     let (scores, target) = (args.tensor(0)?, args.tensor(1)?);
-    let smoothing = args.float(5)?;
+    let smoothing = args.float(7)?;
     if !(0.0..=1.0).contains(&smoothing) {
         return Err(Error::runtime(format!("label_smoothing must be between 0.0 and 1.0. Got: {smoothing}")));
     }
@@ -65,7 +66,7 @@ fn cross_entropy(args: &Args) -> Result<Tensor> {
     let row = if scores.rank() > 2 { &NLL_SPOTS } else { &NLL };
     let weight = args.optional_tensor(2);
     let outputs = row
-        .call([(&logs).into(), target.into(), weight.into(), reduction.code().into(), args.int(3)?.into()])?
+        .call([(&logs).into(), target.into(), weight.into(), reduction.code().into(), args.int(4)?.into()])?
         .into_tensors();
     let [loss, total] = <[Tensor; 2]>::try_from(outputs).map_err(|_| Error::runtime("the loss has two results"))?;
     if smoothing == 0.0 {
@@ -77,7 +78,7 @@ fn cross_entropy(args: &Args) -> Result<Tensor> {
     let weight = weight.map(Tensor::detach);
     let each = -weighted(Expr::from(&logs), weight.as_ref(), dim, scores.rank())
         .call(&SUM_DIM, [Ints::from_slice(&[dim]).into()]);
-    let ignored = Expr::from(target).with(&EQ, Expr::from(args.int(3)?));
+    let ignored = Expr::from(target).with(&EQ, Expr::from(args.int(4)?));
     let each = ignored.choose(0.0, each);
     let spread = match reduction {
         Reduction::None => each,
@@ -103,7 +104,7 @@ fn of_probabilities(args: &Args, reduction: Reduction, dim: i64, smoothing: f64)
             target.dtype().title()
         )));
     }
-    if args.int(3)? >= 0 {
+    if args.int(4)? >= 0 {
         return Err(Error::runtime("ignore_index is not supported for floating point target"));
     }
     let classes = scores.sizes().get(dim as usize).copied().unwrap_or(1);

@@ -12,6 +12,7 @@ use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::op;
 use crate::pointwise::arith::{MUL, SUB};
+use crate::pointwise::divide::DIV;
 use crate::row::{DTypes, Row, Run, Variants};
 use crate::value::{Args, Output};
 
@@ -19,23 +20,85 @@ pub static MSE_LOSS: Row = Row {
     name: "mse_loss",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
-    signature: "(Tensor self, Tensor target, *, str reduction='mean') -> Tensor",
-    doc: "The squared differences, as mean, sum or (`\"none\"`) each.
+    signature: "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? weight=None) -> Tensor",
+    doc: "The squared differences, as mean, sum or (`\"none\"`) each; with `weight`, which has the input's shape, weighted.
 
     >>> torch.nn.functional.mse_loss(torch.tensor([1., 2.]), torch.tensor([0., 4.]))
     tensor(2.5000)",
     dtypes: DTypes::FLOATS,
     run: Run::Compose(|args| {
-        let reduction = Reduction::parse(args.str(2)?)?;
+        let reduction = reduction_at(args, [2, 3, 4])?;
+        warn_of_broadcasting(args.tensor(0)?, args.tensor(1)?)?;
         let (input, target) = alike(args, "mse_cpu")?;
-        op!(MSE, &input, &target, reduction.code()).map(Output::Tensor)
+        let mse = |reduction: Reduction| op!(MSE, &input, &target, reduction.code());
+        match args.optional_tensor(5) {
+            Some(weight) => weighed(mse(Reduction::None)?, weight, reduction),
+            None => mse(reduction),
+        }
+        .map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
-    samples: &["t(2, 3), t(2, 3)", "t(2, 3), t(2, 3), reduction='sum'", "t(2, 3), t(2, 3), reduction='none'"],
-    errors: &[("t(3), t(3), reduction='foo'", "ValueError", "foo is not a valid value for reduction")],
+    samples: &[
+        "t(2, 3), t(2, 3)",
+        "t(2, 3), t(2, 3), reduction='sum'",
+        "t(2, 3), t(2, 3), reduction='none'",
+        "t(2, 3), t(2, 3), weight=pos(2, 3)",
+    ],
+    errors: &[
+        ("t(3), t(3), reduction='foo'", "ValueError", "foo is not a valid value for reduction"),
+        ("t(3), t(3), weight=t(2)", "ValueError", "Weights and input must have the same size."),
+    ],
     reference: "",
     ..Row::BASE
 };
+
+pub static L1_LOSS: Row = Row {
+    name: "l1_loss",
+    namespace: "nn.functional",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? weight=None) -> Tensor",
+    doc: "The absolute differences, as mean, sum or (`\"none\"`) each; with `weight`, which has the input's shape, weighted.
+
+    >>> torch.nn.functional.l1_loss(torch.tensor([1., 2.]), torch.tensor([0., 4.]))
+    tensor(1.5000)",
+    dtypes: DTypes::INEXACT,
+    run: Run::Compose(|args| {
+        let reduction = reduction_at(args, [2, 3, 4])?;
+        let (input, target) = (args.tensor(0)?, args.tensor(1)?);
+        warn_of_broadcasting(input, target)?;
+        let each = (Expr::from(input) - Expr::from(target)).abs().done()?;
+        match args.optional_tensor(5) {
+            Some(weight) => weighed(each, weight, reduction),
+            None => reduction.apply(each),
+        }
+        .map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &[
+        "t(2, 3), t(2, 3)",
+        "t(2, 3), t(2, 3), reduction='sum'",
+        "t(2, 3), t(2, 3), reduction='none'",
+        "t(2, 3), t(2, 3), weight=pos(2, 3)",
+    ],
+    errors: &[
+        ("t(3), t(3), reduction='foo'", "ValueError", "foo is not a valid value for reduction"),
+        ("t(3), t(3), weight=t(2)", "ValueError", "Weights and input must have the same size."),
+    ],
+    reference: "",
+    ..Row::BASE
+};
+
+/// The losses of the elements, each with its weight; the mean divides by the weights.
+fn weighed(each: Tensor, weight: &Tensor, reduction: Reduction) -> Result<Tensor> {
+    if weight.sizes() != each.sizes() {
+        return Err(Error::value("Weights and input must have the same size."));
+    }
+    let each = op!(MUL, &each, weight)?;
+    match reduction {
+        Reduction::Mean => op!(DIV, Reduction::Sum.apply(each)?, Reduction::Sum.apply(weight.clone())?),
+        _ => reduction.apply(each),
+    }
+}
 
 /// Both operands in their common dtype.
 fn alike(args: &Args, kernel: &str) -> Result<(Tensor, Tensor)> {
@@ -86,11 +149,11 @@ fn mse_gradient(d: &Derive) -> Expr {
     (d.input(0) - d.input(1)) * (each_gradient(d, 2) * 2.0)
 }
 
-/// `size_average`, `reduce` and `reduction` stand at `place` and after it; the first two are the older spelling.
-pub fn reduction_at(args: &Args, place: usize) -> Result<Reduction> {
-    let (average, reduce) = (args.optional_bool(place), args.optional_bool(place + 1));
+/// The reduction, or the one that `size_average` and `reduce` mean, its older spelling; the three stand at these places.
+pub fn reduction_at(args: &Args, [average, reduce, word]: [usize; 3]) -> Result<Reduction> {
+    let (average, reduce) = (args.optional_bool(average), args.optional_bool(reduce));
     if average.is_none() && reduce.is_none() {
-        return Reduction::parse(args.str(place + 2)?);
+        return Reduction::parse(args.str(word)?);
     }
     let (reduction, word) = match (average, reduce) {
         (_, Some(false)) => (Reduction::None, "none"),
@@ -116,7 +179,7 @@ fn warn_of_broadcasting(input: &Tensor, target: &Tensor) -> Result<()> {
 
 /// A loss out of the absolute differences: quadratic below a limit, linear above.
 fn bent(args: &Args, kernel: &str, loss: impl FnOnce(Expr) -> Expr) -> Result<Output> {
-    let reduction = reduction_at(args, 2)?;
+    let reduction = reduction_at(args, [2, 3, 4])?;
     warn_of_broadcasting(args.tensor(0)?, args.tensor(1)?)?;
     let (input, target) = alike(args, kernel)?;
     let distance = (Expr::from(input) - Expr::from(target)).abs();
@@ -175,13 +238,10 @@ pub static HUBER_LOSS: Row = Row {
         let (input, target) = alike(args, "huber_cpu")?;
         let d = (Expr::from(input) - Expr::from(target)).abs();
         let each = d.clone().at_most(delta).choose(d.clone() * d.clone() * 0.5, (d - Expr::from(0.5 * delta)) * delta);
-        let weight = args.optional_tensor(4);
-        let each = weight.map_or_else(|| each.clone(), |weight| each.clone() * Expr::from(weight)).done()?;
-        match (reduction, weight) {
-            (Reduction::Mean, Some(weight)) => {
-                (Expr::from(Reduction::Sum.apply(each)?) / Expr::from(Reduction::Sum.apply(weight.clone())?)).done()
-            }
-            _ => reduction.apply(each),
+        let each = each.done()?;
+        match args.optional_tensor(4) {
+            Some(weight) => weighed(each, weight, reduction),
+            None => reduction.apply(each),
         }
         .map(Output::Tensor)
     }),
@@ -203,7 +263,7 @@ pub static BINARY_CROSS_ENTROPY: Row = Row {
     tensor(0.6931)",
     dtypes: DTypes::FLOATS,
     run: Run::Compose(|args| {
-        let reduction = reduction_at(args, 3)?;
+        let reduction = reduction_at(args, [3, 4, 5])?;
         let (input, target) = (args.tensor(0)?, args.tensor(1)?);
         if input.sizes() != target.sizes() {
             return Err(Error::value(format!(
@@ -307,7 +367,7 @@ pub static BCE_WITH_LOGITS: Row = Row {
     tensor(0.6931)",
     dtypes: DTypes::FLOATS,
     run: Run::Compose(|args| {
-        let reduction = reduction_at(args, 3)?;
+        let reduction = reduction_at(args, [3, 4, 5])?;
         let (input, target) = (args.tensor(0)?, args.tensor(1)?);
         if input.sizes() != target.sizes() {
             return Err(Error::value(format!(
@@ -355,7 +415,7 @@ pub static KL_DIV: Row = Row {
             return Err(Error::runtime("kl_div: Integral inputs not supported."));
         }
         let batchmean = args.optional_str(4) == Some("batchmean");
-        let reduction = if batchmean { Reduction::Sum } else { reduction_at(args, 2)? };
+        let reduction = if batchmean { Reduction::Sum } else { reduction_at(args, [2, 3, 4])? };
         if reduction == Reduction::Mean {
             crate::host::warn(
                 "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only by the batch size, and aligns with the KL div math definition.'mean' will be changed to behave the same as 'batchmean' in the next major release.",

@@ -53,7 +53,7 @@ pub static SOFT_MARGIN_LOSS: Row = Row {
     >>> torch.nn.functional.soft_margin_loss(torch.tensor([0., 2.]), torch.tensor([1., 1.]), reduction='none')
     tensor([0.6931, 0.1269])",
     run: Run::Compose(|args| {
-        let reduction = reduction_at(args, 2)?;
+        let reduction = reduction_at(args, [2, 3, 4])?;
         // As a logarithm of a sigmoid it neither overflows nor cancels.
         reduced(-(expr(args, 0)? * expr(args, 1)?).call(&LOGSIGMOID, []), reduction)
     }),
@@ -77,7 +77,7 @@ pub static MARGIN_RANKING_LOSS: Row = Row {
     >>> torch.nn.functional.margin_ranking_loss(torch.tensor([1.]), torch.tensor([3.]), torch.tensor([1.]))
     tensor(2.)",
     run: Run::Compose(|args| {
-        let reduction = reduction_at(args, 4)?;
+        let reduction = reduction_at(args, [4, 5, 6])?;
         let (a, b, target) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
         if a.rank() != b.rank() || a.rank() != target.rank() {
             return Err(Error::runtime(format!(
@@ -106,7 +106,7 @@ pub static HINGE_EMBEDDING_LOSS: Row = Row {
     >>> torch.nn.functional.hinge_embedding_loss(torch.tensor([0.5, 0.5]), torch.tensor([1., -1.]), 2.0, reduction='none')
     tensor([0.5000, 1.5000])",
     run: Run::Compose(|args| {
-        let reduction = reduction_at(args, 3)?;
+        let reduction = reduction_at(args, [3, 4, 5])?;
         let (own, margin) = (expr(args, 0)?, args.float(2)?);
         let apart = (-own.clone() + margin).at_least_zero();
         let apart = expr(args, 1)?.with(&NE, 1i64).choose(apart, 0i64);
@@ -127,7 +127,7 @@ pub static COSINE_EMBEDDING_LOSS: Row = Row {
     tensor(1.)",
     dtypes: DTypes::NUMBERS,
     run: Run::Compose(|args| {
-        let reduction = reduction_at(args, 4)?;
+        let reduction = reduction_at(args, [4, 5, 6])?;
         let (a, b, target) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
         let rank = target.rank();
         if rank > 1 {
@@ -257,7 +257,7 @@ pub static MULTILABEL_SOFT_MARGIN_LOSS: Row = Row {
     >>> torch.nn.functional.multilabel_soft_margin_loss(torch.zeros(1, 2), torch.tensor([[1., 0.]]))
     tensor(0.6931)",
     run: Run::Compose(|args| {
-        let reduction = reduction_at(args, 3)?;
+        let reduction = reduction_at(args, [3, 4, 5])?;
         let (own, target) = (expr(args, 0)?, expr(args, 1)?);
         let Some(&labels) = args.tensor(0)?.sizes().last() else {
             return Err(Error::index("Dimension out of range (expected to be in range of [-1, 0], but got -1)"));
@@ -289,7 +289,7 @@ pub static MULTI_MARGIN_LOSS: Row = Row {
     >>> torch.nn.functional.multi_margin_loss(torch.tensor([[1., 0.5]]), torch.tensor([0]))
     tensor(0.2500)",
     run: Run::Compose(|args| {
-        let reduction = reduction_at(args, 5)?;
+        let reduction = reduction_at(args, [5, 6, 7])?;
         let (p, margin) = (args.int(2)?, args.float(3)?);
         if p != 1 && p != 2 {
             return Err(Error::value("only p == 1 and p == 2 supported"));
@@ -373,7 +373,7 @@ pub static TRIPLET_MARGIN_LOSS: Row = Row {
     tensor(1.)",
     dtypes: DTypes::NUMBERS,
     run: Run::Compose(|args| {
-        let reduction = reduction_at(args, 7)?;
+        let reduction = reduction_at(args, [7, 8, 9])?;
         let (margin, p, eps) = (args.float(3)?, args.float(4)?, args.float(5)?);
         if margin <= 0.0 {
             return Err(Error::value(format!("margin must be greater than 0, got {margin}")));

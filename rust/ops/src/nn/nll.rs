@@ -7,6 +7,7 @@ use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Element, Error, Result, dispatch};
 use rushlight_cpu::nn::loss::Picks;
 
+use super::loss::reduction_at;
 use super::{Reduction, plain};
 use crate::create;
 use crate::derive::{Derivative, Formula, Saves, formula};
@@ -18,7 +19,7 @@ pub static NLL_LOSS: Row = Row {
     name: "nll_loss",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
-    signature: "(Tensor self, Tensor target, Tensor? weight=None, *, int ignore_index=-100, str reduction='mean') -> Tensor",
+    signature: "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean') -> Tensor",
     doc: "Minus the log-probability of the right class, times its weight; the mean divides by the weights.
 
 Shapes: input `(C)`, `(N, C)` or `(N, C, d1, ...)`, target the same without `C`.
@@ -27,11 +28,11 @@ Shapes: input `(C)`, `(N, C)` or `(N, C, d1, ...)`, target the same without `C`.
     tensor(1.)",
     dtypes: DTypes::FLOATS,
     run: Run::Compose(|args| {
-        let reduction = Reduction::parse(args.str(4)?)?;
+        let reduction = reduction_at(args, [3, 5, 6])?;
         let weight = args.optional_tensor(2).into();
         let (input, target) = (args.tensor(0)?, args.tensor(1)?);
         let row = if input.rank() > 2 { &NLL_SPOTS } else { &NLL };
-        let outputs = row.call([input.into(), target.into(), weight, reduction.code().into(), args.int(3)?.into()])?;
+        let outputs = row.call([input.into(), target.into(), weight, reduction.code().into(), args.int(4)?.into()])?;
         outputs.into_tensors().into_iter().next().map(Output::Tensor).ok_or_else(|| Error::runtime("no loss"))
     }),
     derivative: Derivative::Composed,

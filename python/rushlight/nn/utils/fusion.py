@@ -1,0 +1,119 @@
+"""Batch normalisation taken into the layer before it, for evaluation."""
+
+from __future__ import annotations
+
+import copy
+
+import rushlight as torch
+
+from ..parameter import Parameter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    from rushlight import Tensor
+
+    from ..modules.batchnorm import _BatchNorm
+    from ..modules.conv import _ConvNd
+    from ..modules.linear import Linear
+
+    C = TypeVar("C", bound=_ConvNd)
+    L = TypeVar("L", bound=Linear)
+
+__all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"]
+
+
+def fuse_conv_bn_eval(conv: C, bn: _BatchNorm, transpose: bool = False) -> C:
+    """A convolution that computes what a convolution and the normalisation of its output compute in evaluation.
+
+    Args:
+        transpose: whether it is a transposed convolution.
+
+    Raises:
+        AssertionError: one of them is in training mode, or there are no running statistics.
+
+    >>> conv, norm = torch.nn.Conv2d(1, 2, 1).eval(), torch.nn.BatchNorm2d(2).eval()
+    >>> image = torch.ones(1, 1, 1, 1)
+    >>> torch.allclose(fuse_conv_bn_eval(conv, norm)(image), norm(conv(image)))
+    True
+    """
+    mean, var = _statistics(conv, bn)
+    fused = copy.deepcopy(conv)
+    fused.weight, fused.bias = fuse_conv_bn_weights(
+        fused.weight, fused.bias, mean, var, bn.eps, bn.weight, bn.bias, transpose
+    )
+    return fused
+
+
+def fuse_conv_bn_weights(
+    conv_w: Tensor,
+    conv_b: Tensor | None,
+    bn_rm: Tensor,
+    bn_rv: Tensor,
+    bn_eps: float,
+    bn_w: Tensor | None,
+    bn_b: Tensor | None,
+    transpose: bool = False,
+) -> tuple[Parameter, Parameter]:
+    """Weight and bias of such a convolution."""
+    shape = [1] * conv_w.dim()
+    shape[1 if transpose else 0] = -1
+    scale = torch.rsqrt(bn_rv + bn_eps)
+    if bn_w is not None:
+        scale = scale * bn_w
+    return _fused(conv_w, conv_b, bn_rm, bn_b, scale, scale.reshape(shape))
+
+
+def fuse_linear_bn_eval(linear: L, bn: _BatchNorm) -> L:
+    """A linear layer that computes what a linear layer and the normalisation of its output compute in evaluation.
+
+    Raises:
+        AssertionError: one of them is in training mode, the sizes differ, or there are no running statistics.
+
+    >>> linear, norm = torch.nn.Linear(1, 2).eval(), torch.nn.BatchNorm1d(2).eval()
+    >>> torch.allclose(fuse_linear_bn_eval(linear, norm)(torch.ones(1, 1)), norm(linear(torch.ones(1, 1))))
+    True
+    """
+    if linear.out_features != bn.num_features and bn.num_features != 1:
+        raise AssertionError(
+            "To fuse, linear.out_features == bn.num_features or bn.num_features == 1, got "
+            f"linear.out_features={linear.out_features} and bn.num_features={bn.num_features}"
+        )
+    mean, var = _statistics(linear, bn)
+    fused = copy.deepcopy(linear)
+    fused.weight, fused.bias = fuse_linear_bn_weights(fused.weight, fused.bias, mean, var, bn.eps, bn.weight, bn.bias)
+    return fused
+
+
+def fuse_linear_bn_weights(
+    linear_w: Tensor,
+    linear_b: Tensor | None,
+    bn_rm: Tensor,
+    bn_rv: Tensor,
+    bn_eps: float,
+    bn_w: Tensor,
+    bn_b: Tensor,
+) -> tuple[Parameter, Parameter]:
+    """Weight and bias of such a layer."""
+    scale = bn_w * torch.rsqrt(bn_rv + bn_eps)
+    return _fused(linear_w, linear_b, bn_rm, bn_b, scale, scale.unsqueeze(-1))
+
+
+def _statistics(layer: _ConvNd | Linear, bn: _BatchNorm) -> tuple[Tensor, Tensor]:
+    if layer.training or bn.training:
+        raise AssertionError("Fusion only for eval!")
+    if bn.running_mean is None or bn.running_var is None:
+        raise AssertionError("bn.running_mean and bn.running_var must not be None")
+    return bn.running_mean, bn.running_var
+
+
+def _fused(
+    weight: Tensor, bias: Tensor | None, mean: Tensor, shift: Tensor | None, scale: Tensor, factors: Tensor
+) -> tuple[Parameter, Parameter]:
+    dtype = weight.dtype if bias is None else bias.dtype
+    trained = bias is not None and bias.requires_grad
+    moved = ((-mean if bias is None else bias - mean) * scale).to(dtype)
+    if shift is not None:
+        moved = moved + shift
+    return Parameter((weight * factors).to(weight.dtype), weight.requires_grad), Parameter(moved.to(dtype), trained)

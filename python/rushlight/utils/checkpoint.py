@@ -1,0 +1,243 @@
+"""Less memory in training: parts of a network run again in backward instead of keeping what they computed."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import contextmanager, nullcontext
+
+import rushlight as torch
+from rushlight.autograd.graph import saved_tensors_hooks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
+
+    from rushlight import Tensor
+
+__all__ = ["CheckpointError", "CheckpointFunction", "checkpoint", "checkpoint_sequential", "noop_context_fn"]
+
+
+class CheckpointError(RuntimeError):
+    """What ran again in backward saved other tensors than in forward."""
+
+
+def noop_context_fn() -> tuple[Any, Any]:
+    """Two contexts that do nothing."""
+    return nullcontext(), nullcontext()
+
+
+def checkpoint(
+    function: Callable[..., Any],
+    *args: Any,
+    use_reentrant: bool | None = None,
+    context_fn: Callable[[], tuple[Any, Any]] = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """Calls a function and keeps only its arguments; in backward it is called again.
+
+    Args:
+        use_reentrant: False is recommended: what the function saves is computed again when it is first needed. True runs
+            a backward within the backward, the older way, and the default, with a warning.
+        context_fn: gives two contexts, for the call and for the call in backward; not for the older way.
+        determinism_check: ``"default"`` compares shapes, dtypes and devices of the tensors, ``"none"`` nothing.
+        early_stop: whether the call in backward ends as soon as it has saved enough.
+        preserve_rng_state: (by name) whether random numbers are the same in both calls; true by default.
+
+    Raises:
+        ValueError: an unknown argument of the older way.
+        CheckpointError: the call in backward does something else.
+
+    >>> x = torch.tensor([0.0, 1.0], requires_grad=True)
+    >>> checkpoint(lambda x: (x.sin() ** 2).sum(), x, use_reentrant=False).backward()
+    >>> torch.allclose(x.grad, (2 * x).sin())
+    True
+    """
+    if use_reentrant is None:
+        warnings.warn(
+            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. Starting in PyTorch 2.9, "
+            "calling checkpoint without use_reentrant will raise an exception. use_reentrant=False is recommended, but if "
+            "you need to preserve the current default behavior, you can pass use_reentrant=True. Refer to docs for more "
+            "details on the differences between the two variants.",
+            stacklevel=2,
+        )
+        use_reentrant = True
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if use_reentrant:
+        if kwargs:
+            raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+        if context_fn is not noop_context_fn or debug:
+            raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
+        if torch.is_grad_enabled() and not any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args):
+            warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+        return CheckpointFunction.apply(function, preserve, *args)
+    outside, inside = context_fn()
+    if not torch.is_grad_enabled():
+        with outside:
+            return function(*args, **kwargs)
+    again = _Again(lambda: function(*args, **kwargs), inside, preserve, determinism_check, early_stop)
+    with saved_tensors_hooks(again.pack, again.unpack), outside:
+        return function(*args, **kwargs)
+
+
+@contextmanager
+def _random_state(state: Tensor | None) -> Iterator[None]:
+    """Draws from a state, and gives the present one back."""
+    if state is None:
+        yield
+        return
+    present = torch.get_rng_state()
+    torch.set_rng_state(state)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(present)
+
+
+class CheckpointFunction(torch.autograd.Function):
+    """The older way: forward records nothing, backward calls the function again and runs a backward of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, run: Callable[..., Any], preserve: bool, *args: Any) -> Any:
+        ctx.run = run
+        ctx.state = torch.get_rng_state() if preserve else None
+        # Tensors through the engine, which checks that nobody changes them.
+        ctx.places = [place for place, arg in enumerate(args) if isinstance(arg, torch.Tensor)]
+        ctx.others = [None if isinstance(arg, torch.Tensor) else arg for arg in args]
+        ctx.save_for_backward(*[args[place] for place in ctx.places])
+        with torch.no_grad():
+            return run(*args)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        args = list(ctx.others)
+        for place, tensor in zip(ctx.places, ctx.saved_tensors):
+            args[place] = tensor.detach().requires_grad_(tensor.requires_grad)
+        with torch.enable_grad(), _random_state(ctx.state):
+            outputs = ctx.run(*args)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        pairs = [
+            (out, grad)
+            for out, grad in zip(outputs, grads)
+            if isinstance(out, torch.Tensor) and out.requires_grad and grad is not None
+        ]
+        if not pairs:
+            raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
+        torch.autograd.backward([out for out, _ in pairs], [grad for _, grad in pairs])
+        return None, None, *[arg.grad if isinstance(arg, torch.Tensor) else None for arg in args]
+
+
+class _Enough(Exception):
+    """All that is needed has been computed again."""
+
+
+class _Again:
+    """What a function saves, by number, and the call that computes it again."""
+
+    def __init__(self, run: Callable[[], Any], context: Any, preserve: bool, check: str, early_stop: bool) -> None:
+        self.run = run
+        self.context = context
+        self.state = torch.get_rng_state() if preserve else None
+        self.checks = check != "none"
+        self.early_stop = early_stop
+        self.saved: list[dict[str, Any]] = []
+        self.found: dict[int, Tensor] = {}
+
+    def pack(self, tensor: Tensor) -> int:
+        self.saved.append(_metadata(tensor))
+        return len(self.saved) - 1
+
+    def unpack(self, number: int) -> Tensor:
+        if number not in self.found:
+            self._recompute()
+        # Each is asked for once in a backward; a second backward computes all again.
+        return self.found.pop(number)
+
+    def _recompute(self) -> None:
+        count = 0
+        self.found = {}
+
+        def keep(tensor: Tensor) -> Tensor:
+            nonlocal count
+            if count < len(self.saved):
+                self.found[count] = tensor.detach()
+            count += 1
+            if self.early_stop and count == len(self.saved):
+                raise _Enough
+            return tensor.detach()
+
+        try:
+            with (
+                torch.enable_grad(),
+                _random_state(self.state),
+                saved_tensors_hooks(keep, lambda tensor: tensor),
+                self.context,
+            ):
+                self.run()
+        except _Enough:
+            pass
+        if count != len(self.saved):
+            raise CheckpointError(
+                "torch.utils.checkpoint: A different number of tensors was saved during the original forward and "
+                f"recomputation.\nNumber of tensors saved during forward: {len(self.saved)}\nNumber of tensors saved during "
+                f"recomputation: {count}."
+            )
+        if self.checks:
+            self._compare()
+
+    def _compare(self) -> None:
+        changed = "".join(
+            f"tensor at position {number}:\nsaved metadata: {self.saved[number]}\nrecomputed metadata: {new}\n"
+            for number, new in ((number, _metadata(tensor)) for number, tensor in self.found.items())
+            if new != self.saved[number]
+        )
+        if changed:
+            raise CheckpointError(
+                "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than during "
+                f"the forward pass.\n{changed}."
+            )
+
+
+def _metadata(tensor: Tensor) -> dict[str, Any]:
+    return {"shape": tensor.shape, "dtype": tensor.dtype, "device": tensor.device}
+
+
+def checkpoint_sequential(
+    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
+) -> Any:
+    """Runs a sequence of modules in segments, of which all but the last run again in backward.
+
+    Args:
+        functions: a `torch.nn.Sequential` or a list of modules or functions.
+        segments: into how many parts it is cut.
+        use_reentrant, preserve_rng_state: as in `checkpoint`.
+
+    Raises:
+        ValueError: an unknown argument.
+
+    >>> layers = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU(), torch.nn.Linear(2, 1))
+    >>> x = torch.ones(1, 2)
+    >>> torch.equal(checkpoint_sequential(layers, 2, x, use_reentrant=False), layers(x))
+    True
+    """
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    parts: Sequence[Any] = list(functions.children() if isinstance(functions, torch.nn.Sequential) else functions)
+
+    def segment(start: int, end: int) -> Callable[[Any], Any]:
+        def run(value: Any) -> Any:
+            for part in parts[start:end]:
+                value = part(value)
+            return value
+
+        return run
+
+    size = len(parts) // segments
+    for start in range(0, size * (segments - 1), size or 1):
+        run = segment(start, start + size)
+        input = checkpoint(run, input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
+    return segment(size * (segments - 1), len(parts))(input)

@@ -1,0 +1,92 @@
+"""Parts that run again in backward: the same gradients, fewer tensors kept, the same random numbers."""
+
+import pytest
+
+import rushlight as torch
+from rushlight import nn
+from rushlight.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def gradients(run, model):
+    x = torch.ones(4, 3, requires_grad=True)
+    torch.manual_seed(1)
+    run(model, x).pow(2).sum().backward()
+    return [x.grad, *[parameter.grad for parameter in model.parameters()]], torch.rand(1)
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_the_same_gradients(use_reentrant):
+    expected, after = gradients(lambda model, x: model(x), network())
+    for run in (
+        lambda model, x: checkpoint(model, x, use_reentrant=use_reentrant),
+        lambda model, x: checkpoint_sequential(model, 3, x, use_reentrant=use_reentrant),
+    ):
+        found, rest = gradients(run, network())
+        assert all(torch.equal(a, b) for a, b in zip(found, expected)) and torch.equal(rest, after)
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_the_function_runs_again(use_reentrant):
+    calls = []
+
+    def function(x, y):
+        calls.append(torch.is_grad_enabled())
+        return x.sin() * y, x + 1
+
+    x = torch.ones(2, requires_grad=True)
+    first, second = checkpoint(function, x, 3.0, use_reentrant=use_reentrant)
+    assert len(calls) == 1
+    (first.sum() + second.sum()).backward()
+    assert len(calls) == 2 and torch.allclose(x.grad, 3 * x.cos() + 1)
+    with torch.no_grad():
+        assert not checkpoint(function, x, 3.0, use_reentrant=use_reentrant)[0].requires_grad
+
+
+def test_two_backwards_and_keywords():
+    x = torch.ones(2, requires_grad=True)
+    out = checkpoint(lambda x, *, power: (x**power).sum(), x, power=3, use_reentrant=False)
+    out.backward(retain_graph=True)
+    out.backward()
+    assert x.grad.tolist() == [6, 6]
+
+
+def test_inside_of_each_other():
+    x = torch.tensor([0.5, 1.5], requires_grad=True)
+
+    def outer(x):
+        return checkpoint(torch.sin, x.exp(), use_reentrant=False).cos()
+
+    checkpoint(outer, x, use_reentrant=False).sum().backward()
+    (expected,) = torch.autograd.grad(x.exp().sin().cos().sum(), x)
+    assert torch.allclose(x.grad, expected)
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [(lambda x: x * 2, "A different number of tensors was saved"), (lambda x: x[:1].sin(), "different metadata")],
+)
+def test_another_function_in_backward(second, message):
+    calls = []
+
+    def function(x):
+        calls.append(None)
+        return x.sin() if len(calls) == 1 else second(x)
+
+    out = checkpoint(function, torch.ones(2, requires_grad=True), use_reentrant=False)
+    with pytest.raises(CheckpointError, match=message):
+        out.sum().backward()
+
+
+def test_warnings_and_errors():
+    x = torch.ones(2, requires_grad=True)
+    with pytest.warns(UserWarning, match="the use_reentrant parameter should be passed explicitly"):
+        checkpoint(torch.sin, x)
+    with pytest.warns(UserWarning, match="None of the inputs have requires_grad=True"):
+        checkpoint(torch.sin, torch.ones(2), use_reentrant=True)
+    with pytest.raises(ValueError, match="Unexpected keyword arguments: foo"):
+        checkpoint(torch.sin, x, use_reentrant=True, foo=1)
