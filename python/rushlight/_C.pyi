@@ -1261,8 +1261,6 @@ class Tensor:
         """Each element rounded to the nearest integer, halves to the even one; with `decimals` to so many digits behind the point, or before it if negative."""
     @overload
     def round_(self, *, decimals: _int) -> Self: ...
-    def rrelu_(self, lower: _float = 0.125, upper: _float = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Self:
-        """Each element, times a slope where it is negative: in training one from `lower` to `upper` for each element, else their mean."""
     def rsqrt(self) -> Tensor:
         """One divided by the square root of each element."""
     def rsqrt_(self) -> Self:
@@ -1902,6 +1900,8 @@ def _pool_gather(input: Tensor, places: Tensor, dims: _int) -> Tensor:
     """The values at `places` of each plane of `dims` dimensions."""
 def _pool_scatter(input: Tensor, places: Tensor, like: Tensor, dims: _int) -> Tensor:
     """Zeros like `like` with the values of `self` added at their places in each plane of `dims` dimensions."""
+def _prelu_backward(grad: Tensor, input: Tensor, weight: Tensor) -> Tensor:
+    """The gradient of `_prelu_kernel` in its first operand."""
 def _prelu_kernel(input: Tensor, weight: Tensor) -> Tensor:
     """Each element, times the weight at its place where it is not positive."""
 def _real_part(input: Tensor) -> Tensor:
@@ -1938,3 +1938,5 @@ def _unique_dim(input: Tensor, dim: _int, sorted: _bool = True, return_inverse: 
     """The different slices along `dim` in order, where each slice went, and how often each occurs."""
 def _unsafe_view(input: Tensor, size: Sequence[_int]) -> Tensor:
     """A row-major copy under another shape."""
+def _where_not_positive(input: Tensor, other: Tensor) -> Tensor:
+    """Each element where `other` is not positive, else zero."""

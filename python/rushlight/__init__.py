@@ -53,7 +53,7 @@ _SUBMODULES = frozenset(
     "return_types serialization signal special storage testing types utils version".split()
 )
 _ELSEWHERE = {
-    **dict.fromkeys(["chain_matmul", "einsum", "lu", "tensordot"], "functional"),
+    **dict.fromkeys(["chain_matmul", "einsum", "gradient", "lu", "tensordot", "unravel_index"], "functional"),
     **dict.fromkeys(["pca_lowrank", "svd_lowrank"], "_lowrank"),
     **dict.fromkeys(["finfo", "iinfo"], "_limits"),
     **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
@@ -110,8 +110,10 @@ if TYPE_CHECKING:
     from rushlight._printing import set_printoptions as set_printoptions
     from rushlight.functional import chain_matmul as chain_matmul
     from rushlight.functional import einsum as einsum
+    from rushlight.functional import gradient as gradient
     from rushlight.functional import lu as lu
     from rushlight.functional import tensordot as tensordot
+    from rushlight.functional import unravel_index as unravel_index
     from rushlight.serialization import load as load
     from rushlight.serialization import save as save
 else:

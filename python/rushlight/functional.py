@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-__all__ = ["chain_matmul", "einsum", "lu", "tensordot"]
+__all__ = ["chain_matmul", "einsum", "gradient", "lu", "tensordot", "unravel_index"]
 
 
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
@@ -116,3 +116,134 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     else:
         dims_a, dims_b = ((places,) if isinstance(places, int) else tuple(places) for places in dims)
     return _C._functions[""]["_tensordot"](a, b, dims_a, dims_b, out=out)
+
+
+def _slopes(input: Tensor, dim: int, steps: Any, order: int) -> Tensor:
+    """Slopes along one dimension; ``steps`` is the distance of neighbours, or a tensor of their distances."""
+    import rushlight as torch
+
+    size = input.shape[dim]
+
+    def at(start: int, count: int) -> Tensor:
+        return input.narrow(dim, start % size, count)
+
+    if not isinstance(steps, torch.Tensor):
+        inner = (at(2, size - 2) - at(0, size - 2)) / (2 * steps) if size > 2 else None
+        if order == 1:
+            ends = [(at(1, 1) - at(0, 1)) / steps, (at(-1, 1) - at(-2, 1)) / steps]
+        else:
+            ends = [
+                (at(1, 1) * 4 - at(0, 1) * 3 - at(2, 1)) / (2 * steps),
+                (at(-1, 1) * 3 - at(-2, 1) * 4 + at(-3, 1)) / (2 * steps),
+            ]
+    else:
+        shape = [1] * input.dim()
+        shape[dim] = -1
+        before, after = steps[:-1].reshape(shape), steps[1:].reshape(shape)
+        both = before + after
+        inner = None
+        if size > 2:
+            inner = (
+                at(0, size - 2) * (-after / (before * both))
+                + at(1, size - 2) * ((after - before) / (before * after))
+                + at(2, size - 2) * (before / (after * both))
+            )
+        if order == 1:
+            ends = [(at(1, 1) - at(0, 1)) / steps[0], (at(-1, 1) - at(-2, 1)) / steps[-1]]
+        else:
+            a, b = steps[0], steps[1]
+            low = (
+                at(0, 1) * (-(2 * a + b) / (a * (a + b)))
+                + at(1, 1) * ((a + b) / (a * b))
+                - at(2, 1) * (a / (b * (a + b)))
+            )
+            a, b = steps[-2], steps[-1]
+            high = (
+                at(-3, 1) * (b / (a * (a + b)))
+                - at(-2, 1) * ((a + b) / (a * b))
+                + at(-1, 1) * ((2 * b + a) / (b * (a + b)))
+            )
+            ends = [low, high]
+    return torch.cat([ends[0], ends[1]] if inner is None else [ends[0], inner, ends[1]], dim)
+
+
+def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
+    """Estimates of a function's slopes from its values on a grid, one tensor for each dimension.
+
+    Args:
+        spacing: the distance of neighbours: one for all dimensions, a list with one for each, or a list of tensors with the
+            places along each.
+        dim: a dimension or several; all by default.
+        edge_order: how many neighbours beyond the first the slopes at the ends take into account, 1 or 2.
+
+    Raises:
+        RuntimeError: fewer values along a dimension than ``edge_order + 1``, or spacings that are not one for each.
+
+    >>> torch.gradient(torch.tensor([1.0, 2.0, 4.0, 8.0]))
+    (tensor([1.0000, 1.5000, 3.0000, 4.0000]),)
+    """
+    import rushlight as torch
+
+    many = isinstance(spacing, (list, tuple))
+    places = list(range(input.dim())) if dim is None else list(dim) if isinstance(dim, (list, tuple)) else [dim]
+    if many and len(spacing) != len(places) and dim is None:
+        raise RuntimeError(
+            "torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to "
+            f"'self.dim() = {input.dim()}', since dim argument was not given, but got a list of length {len(spacing)}"
+        )
+    if many and len(spacing) != len(places):
+        raise RuntimeError(
+            "torch.gradient expected spacing to be unspecified, a scalar or it's spacing and dim arguments to have the same "
+            f"length, but got a spacing argument of length {len(spacing)} and a dim argument of length {len(places)}."
+        )
+    if edge_order not in (1, 2):
+        raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
+    rank = input.dim()
+    for place in places:
+        if not -rank <= place < rank:
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {place})"
+            )
+    places = [place % rank for place in places]
+    for place in places:
+        if places.count(place) > 1:
+            raise RuntimeError(f"dim {place} appears multiple times in the list of dims")
+        if input.shape[place] < edge_order + 1:
+            raise RuntimeError("torch.gradient expected each dimension size to be at least edge_order+1")
+    steps = list(spacing) if many else [1 if spacing is None else spacing] * len(places)
+    for step in steps:
+        if isinstance(step, torch.Tensor) and step.device != input.device:
+            raise RuntimeError(
+                f"torch.gradient expected each tensor to be on the same device, but got devices {input.device} and {step.device}!"
+            )
+    if many and any(isinstance(step, torch.Tensor) for step in steps):
+        steps = [step.diff() for step in steps]
+    return tuple(_slopes(input, place, step, edge_order) for place, step in zip(places, steps))
+
+
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """The coordinates, in a tensor of ``shape``, of elements that are numbered in row-major order.
+
+    Raises:
+        TypeError: indices that are not integers.
+        ValueError: an empty shape, or one with negative sizes.
+
+    >>> torch.unravel_index(torch.tensor([1, 5]), (2, 3))
+    (tensor([0, 1]), tensor([1, 2]))
+    """
+    import rushlight as torch
+
+    if not isinstance(indices, torch.Tensor):
+        raise TypeError(f"expected 'indices' to be integer dtype, but got {type(indices)}")
+    if indices.dtype.is_floating_point or indices.dtype.is_complex or indices.dtype == torch.bool:
+        raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+    if isinstance(shape, torch.Tensor):
+        shape = shape.tolist()
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"'shape' cannot have negative values, but got {sizes}")
+    found = []
+    for size in reversed(sizes):
+        found.append(indices % max(size, 1))
+        indices = indices.div(max(size, 1), rounding_mode="floor")
+    return tuple(reversed(found))

@@ -219,7 +219,10 @@ def test_threads(row, thorough):
                         raise
                     break  # the sample has numbers that do not grow with its sizes
                 wanted = [r for r in results if r.requires_grad]
-                grads = gradients(wanted, inputs, directions(wanted, 7)) if wanted else []
+                try:
+                    grads = gradients(wanted, inputs, directions(wanted, 7)) if wanted else []
+                except NotImplementedError:
+                    grads = []  # torch knows none either
                 found = [*results, *grads]
                 if first is None:
                     first = found

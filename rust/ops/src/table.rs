@@ -721,6 +721,8 @@ pub static ROWS: &[&Row] = &[
     &nn::grid::GRID_SAMPLER_3D,
     &nn::grid::AFFINE_GRID,
     &nn::leaky::PRELU_KERNEL,
+    &nn::leaky::PRELU_BACKWARD,
+    &nn::leaky::MASKED,
     &nn::leaky::PRELU,
     &nn::leaky::RRELU_SLOPES,
     &nn::leaky::RRELU,

@@ -24,7 +24,7 @@ impl Sequence<'_> {
     }
 
     fn label(&self, place: usize) -> i64 {
-        if place % 2 == 0 { self.blank } else { self.labels[place / 2] }
+        if place.is_multiple_of(2) { self.blank } else { self.labels[place / 2] }
     }
 
     /// Whether a path may come to this place from two places before.

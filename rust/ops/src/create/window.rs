@@ -50,7 +50,7 @@ macro_rules! windows {
                 $formula,
                 ", with N the length less one, or the length of a periodic window\n\n    >>> torch.",
                 $name,
-                "(4)\n    ",
+                "(4)[1:]\n    ",
                 $values
             ),
             run: Run::Compose(|args| window(args, $shape)),
@@ -72,12 +72,12 @@ macro_rules! windows {
 
 windows! {
     HANN "hann_window" "0.5 - 0.5 * cos(2 * pi * n / N)", |part| 0.5 - 0.5 * (TAU * part).cos(),
-        "tensor([0.0000, 0.5000, 1.0000, 0.5000])", "0.5 - 0.5 * np.cos(2 * np.pi * n)";
+        "tensor([0.5000, 1.0000, 0.5000])", "0.5 - 0.5 * np.cos(2 * np.pi * n)";
     BLACKMAN "blackman_window" "0.42 - 0.5 * cos(2 * pi * n / N) + 0.08 * cos(4 * pi * n / N)",
         |part| 0.42 - 0.5 * (TAU * part).cos() + 0.08 * (2.0 * TAU * part).cos(),
-        "tensor([0.0000, 0.3400, 1.0000, 0.3400])", "0.42 - 0.5 * np.cos(2 * np.pi * n) + 0.08 * np.cos(4 * np.pi * n)";
+        "tensor([0.3400, 1.0000, 0.3400])", "0.42 - 0.5 * np.cos(2 * np.pi * n) + 0.08 * np.cos(4 * np.pi * n)";
     BARTLETT "bartlett_window" "1 - abs(2 * n / N - 1)", |part| 1.0 - (2.0 * part - 1.0).abs(),
-        "tensor([0.0000, 0.5000, 1.0000, 0.5000])", "1 - np.abs(2 * n - 1)";
+        "tensor([0.5000, 1.0000, 0.5000])", "1 - np.abs(2 * n - 1)";
 }
 
 pub static HAMMING: Row = Row {

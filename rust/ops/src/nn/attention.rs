@@ -302,7 +302,6 @@ pub static ATTENTION: Row = Row {
             .and(Saves::input(1))
             .and(Saves::input(2))
             .and(Saves::input(3))
-            .and(Saves::result(0))
             .and(Saves::result(1)),
         gradients,
     }),
@@ -391,7 +390,7 @@ where
     settle(&out, &results[0])
 }
 
-/// With weights p = exp(scores - log_sums): values move by p, and scores by p (how far their value is from the mean).
+/// With weights p: values move by p, and scores by p (how far their value is from the mean).
 fn gradients(d: &Derive) -> Result<Vec<Option<Tensor>>> {
     let compute = d.results[1].dtype;
     let wide = |expr: Expr| -> Result<Expr> { Ok(Expr::from(to_dtype(&expr.done()?, compute)?)) };
@@ -400,7 +399,13 @@ fn gradients(d: &Derive) -> Result<Vec<Option<Tensor>>> {
     let scale = d.scalar(5).f64();
     let column = |expr: Expr| expr.call(&UNSQUEEZE, [(-1i64).into()]);
     let scores = hidden(query.clone() * scale, key.clone(), mask.as_ref(), d.flag(4))?;
-    let weights = (scores - column(d.result_of(1))).exp();
+    let softmax = |scores: Expr| scores.call(&SOFTMAX, [(-1i64).into()]);
+    let weights = if mask.is_some() {
+        let seen = column(d.result_of(1)).below(f64::INFINITY);
+        seen.clone().choose(softmax(seen.choose(scores, 0.0)), 0.0)
+    } else {
+        softmax(scores)
+    };
     let grad = wide(d.grad())?;
     let needs = |places: &[usize]| places.iter().any(|&place| d.needs(place));
     let mut found = vec![None, None, None];
@@ -408,8 +413,10 @@ fn gradients(d: &Derive) -> Result<Vec<Option<Tensor>>> {
         found[2] = Some(weights.clone().transposed().matmul(grad.clone()).done()?);
     }
     if needs(&[0, 1, 3]) {
-        let means = (grad.clone() * wide(d.result())?).call(&SUM_DIM, [Ints::from_slice(&[-1]).into(), true.into()]);
-        let mut away = grad.matmul(value.transposed()) - means;
+        let away = grad.matmul(value.transposed());
+        // Not from the result, though it is shorter: so a query that sees one key has a gradient of zero to the last bit.
+        let means = (weights.clone() * away.clone()).call(&SUM_DIM, [Ints::from_slice(&[-1]).into(), true.into()]);
+        let mut away = away - means;
         if d.has_grad(1) {
             away = away + column(d.grad_of(1));
         }

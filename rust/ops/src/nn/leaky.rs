@@ -5,10 +5,11 @@ use rushlight_core::{Error, Result, dispatch};
 use rushlight_cpu::tiles;
 use rushlight_rng::Element;
 
-use super::refused;
+use super::{refused, zeros_like_input};
 use crate::convert::to_vec;
 use crate::create::draw::{self, generator};
 use crate::derive::{Derivative, Saves, formula};
+use crate::expr::Expr;
 use crate::op;
 use crate::pointwise::activation::LEAKY_RELU;
 use crate::pointwise::arith::MUL;
@@ -28,13 +29,55 @@ pub static PRELU_KERNEL: Row = Row {
     dtypes: DTypes::FLOATS,
     run: common(tiles! { for<S> [f32, f64] (|x, w| if x > 0.0 { x } else { w * x }) }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).and(Saves::input(1)), |d| {
-            d.input(0).above(0.0).choose(d.grad(), d.grad() * d.input(1))
+        formula(0, Saves::input(0).and(Saves::input(1)), |d| match (d.input(0).done(), d.input(1).done()) {
+            (Ok(own), Ok(weight)) => d.grad().call(&PRELU_BACKWARD, [own.into(), weight.into()]),
+            (Err(error), _) | (_, Err(error)) => Expr::Failed(error),
         }),
-        formula(1, Saves::input(0), |d| d.input(0).above(0.0).choose(0.0, d.grad() * d.input(0))),
+        formula(1, Saves::input(0), |d| (d.grad() * d.input(0)).with(&MASKED, d.input(0))),
     ]),
     node: "PreluKernelBackward0",
     reference: "np.where(self > 0, self, weight * self)",
+    ..BINARY
+};
+
+pub static PRELU_BACKWARD: Row = Row {
+    name: "_prelu_backward",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor grad, Tensor self, Tensor weight) -> Tensor",
+    doc: "The gradient of `_prelu_kernel` in its first operand.
+
+    >>> torch._prelu_backward(torch.ones(2), torch.tensor([-1., 2.]), torch.tensor([0.5]))
+    tensor([0.5000, 1.0000])",
+    dtypes: DTypes::FLOATS,
+    run: common(tiles! { for<S> [f32, f64] (|g, x, w| if x > 0.0 { g } else { g * w }) }),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::input(1).and(Saves::input(2)), |d| match (d.input(1).done(), d.input(2).done()) {
+            (Ok(own), Ok(weight)) => d.grad().call(&PRELU_BACKWARD, [own.into(), weight.into()]),
+            (Err(error), _) | (_, Err(error)) => Expr::Failed(error),
+        }),
+        formula(1, Saves::NOTHING, |d| zeros_like_input(d, 1)),
+        formula(2, Saves::input(0).and(Saves::input(1)), |d| (d.grad() * d.input(0)).with(&MASKED, d.input(1))),
+    ]),
+    samples: &["t(2, 3), t(2, 3), t(3)", "t(4), t(4), t()"],
+    reference: "np.where(self > 0, grad, grad * weight)",
+    ..Row::BASE
+};
+
+pub static MASKED: Row = Row {
+    name: "_where_not_positive",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, Tensor other) -> Tensor",
+    doc: "Each element where `other` is not positive, else zero.
+
+    >>> torch._where_not_positive(torch.ones(2), torch.tensor([-1., 2.]))
+    tensor([1., 0.])",
+    dtypes: DTypes::FLOATS,
+    run: common(tiles! { for<S> [f32, f64] (|g, x| if x > 0.0 { 0.0 } else { g }) }),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::input(1), |d| d.grad().with(&MASKED, d.input(1))),
+        formula(1, Saves::NOTHING, |d| zeros_like_input(d, 1)),
+    ]),
+    reference: "np.where(other > 0, 0, self)",
     ..BINARY
 };
 
@@ -133,7 +176,7 @@ pub static RRELU_SLOPES: Row = Row {
 
 pub static RRELU: Row = Row {
     name: "rrelu",
-    variants: Variants::FUNCTION.and(Variants::INPLACE),
+    variants: Variants::FUNCTION,
     signature: "(Tensor input, float lower=0.125, float upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor",
     doc: "Each element, times a slope where it is negative: in training one from `lower` to `upper` for each element, else their mean.
 

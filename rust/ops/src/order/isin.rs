@@ -9,7 +9,7 @@ use rushlight_core::{DType, Error, Result};
 use crate::convert::{to_dtype, to_vec};
 use crate::create::scalar_of;
 use crate::derive::Derivative;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Args;
 
 pub static ISIN: Row = Row {
@@ -20,6 +20,7 @@ pub static ISIN: Row = Row {
 
     >>> torch.isin(torch.tensor([1, 2, 3]), torch.tensor([2, 9]))
     tensor([False,  True, False])",
+    out: Out::new(Accepts::Same, &["Expected out tensor to have dtype {result}, but got {out} instead"]),
     dtypes: DTypes::REAL,
     check: Some(|args| {
         crate::pointwise::some_tensor(args)?;

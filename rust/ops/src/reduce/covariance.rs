@@ -29,7 +29,12 @@ With `fweights` an observation counts as often as they say, with `aweights` as m
         cov(args.tensor(0)?, args.int(1)?, args.optional_tensor(2), args.optional_tensor(3)).map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
-    samples: &["t(3, 4)", "t(4)", "t(2, 4), correction=0", "t(2, 4), fweights=i(3, 4) + 1, aweights=torch.rand(4) + 1"],
+    samples: &[
+        "t(3, 4)",
+        "t(4)",
+        "t(2, 4), correction=0",
+        "t(2, 4), fweights=i(3, 4) + 1, aweights=torch.tensor([1., 2., 0.5, 3.])",
+    ],
     errors: &[
         (
             "t(5, 5, 5)",
@@ -151,19 +156,19 @@ fn cov(own: &Tensor, correction: i64, often: Option<&Tensor>, much: Option<&Tens
         Some(weights) => expr * weights.clone(),
         None => expr,
     };
-    let total = match &weights {
-        Some(weights) => weights.clone().call(&SUM, []),
-        None => Expr::from(count as f64),
-    };
     let sums = weighted(Expr::from(&rows)).call(&SUM_DIM, [Ints::from_slice(&[1]).into(), true.into()]);
-    let centred = Expr::from(&rows) - sums / total.clone();
-    let free = match (&weights, much) {
-        (Some(weights), Some(much)) if correction != 0 => {
-            let square = (weights.clone() * line(much)?).call(&SUM, []);
-            total.clone() - square / total * correction as f64
+    let (means, free) = match (&weights, much) {
+        (None, _) => (sums / count as f64, Expr::from(count as f64 - correction as f64)),
+        (Some(weights), much) => {
+            let total = weights.clone().call(&SUM, []);
+            let taken = match much {
+                Some(much) if correction != 0 => (weights.clone() * line(much)?).call(&SUM, []) / total.clone(),
+                _ => total.clone() * 0.0 + 1.0,
+            };
+            (sums / total.clone(), total - taken * correction as f64)
         }
-        _ => total - correction as f64,
     };
+    let centred = Expr::from(&rows) - means;
     let free = match free {
         Expr::Tensor(free) if free.device() == rushlight_core::Device::Cpu => {
             if crate::convert::item(&free.detach())?.f64() <= 0.0 { none_free()? } else { Expr::Tensor(free) }
@@ -203,6 +208,9 @@ pub static SUM_TO_SIZE: Row = Row {
                 Shape(&sizes),
                 Shape(own.sizes())
             )));
+        }
+        if sizes.is_empty() {
+            return op!(SUM, own).map(Output::Tensor);
         }
         super::sum_to(own, &sizes).map(Output::Tensor)
     }),

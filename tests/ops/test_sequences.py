@@ -1,0 +1,180 @@
+"""Attention, recurrent layers, labellings over time and bags: what samples of single calls do not show."""
+
+import math
+
+import numpy as np
+import pytest
+
+import rushlight as torch
+import rushlight.nn.functional as F
+from rushlight.autograd import gradcheck, gradgradcheck
+
+rng = np.random.default_rng(0)
+
+
+def real(*shape, requires_grad=False):
+    return torch.from_numpy(np.asarray(rng.standard_normal(shape))).requires_grad_(requires_grad)
+
+
+def attended(q, k, v, mask):
+    scores = np.matmul(q, np.swapaxes(k, -1, -2)) / math.sqrt(q.shape[-1]) + mask
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.matmul(weights / weights.sum(-1, keepdims=True), v)
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (63, 257), (130, 600), (5, 1024)])
+def test_attention_over_blocks(queries, keys):
+    q, k, v = real(2, 3, queries, 8), real(2, 3, keys, 8), real(2, 3, keys, 4)
+    mask = real(queries, keys) * 3
+    got = F.scaled_dot_product_attention(q, k, v, mask)
+    assert np.allclose(got.numpy(), attended(q.numpy(), k.numpy(), v.numpy(), mask.numpy()), atol=1e-12)
+    got = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    hidden = np.where(np.tri(queries, keys) > 0, 0, -np.inf)
+    assert np.allclose(got.numpy(), attended(q.numpy(), k.numpy(), v.numpy(), hidden), atol=1e-12)
+
+
+def test_attention_is_the_same_for_any_number_of_threads():
+    q, k, v = (real(4, 300, 16).float() for _ in range(3))
+    before = torch.get_num_threads()
+    try:
+        results = []
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            results.append(F.scaled_dot_product_attention(q, k, v, is_causal=True).numpy())
+    finally:
+        torch.set_num_threads(before)
+    assert np.array_equal(*results)
+
+
+def test_a_query_without_keys_gets_zeros():
+    q, k, v = (real(1, 2, 2, requires_grad=True) for _ in range(3))
+    mask = torch.tensor([[False, False], [True, False]])
+    out = F.scaled_dot_product_attention(q, k, v, mask)
+    assert out[0, 0].tolist() == [0.0, 0.0] and out[0, 1].tolist() == v[0, 0].tolist()
+    out.sum().backward()
+    assert all(torch.isfinite(x.grad).all() for x in (q, k, v)) and q.grad[0, 0].tolist() == [0.0, 0.0]
+    assert F.scaled_dot_product_attention(q, real(1, 0, 2), real(1, 0, 2)).tolist() == [[[0.0, 0.0], [0.0, 0.0]]]
+
+
+def test_heads_in_groups_share_keys():
+    q, k, v = real(2, 6, 3, 4), real(2, 2, 5, 4), real(2, 3, 5, 4)
+    with pytest.raises(RuntimeError, match="Number of heads in key and value must divide"):
+        F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+    v = real(2, 6, 5, 4)
+    got = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+    wanted = F.scaled_dot_product_attention(q, k.repeat_interleave(3, 1), v)
+    assert torch.allclose(got, wanted)
+
+
+def weights(gates, inputs, hidden, layers=1, directions=1):
+    made = []
+    for layer in range(layers):
+        for _ in range(directions):
+            own = inputs if layer == 0 else hidden * directions
+            made += [
+                real(gates * hidden, own),
+                real(gates * hidden, hidden),
+                real(gates * hidden),
+                real(gates * hidden),
+            ]
+    return made
+
+
+@pytest.mark.parametrize(("name", "gates"), [("rnn_tanh", 1), ("rnn_relu", 1), ("gru", 3), ("lstm", 4)])
+def test_layers_take_the_steps_of_cells(name, gates):
+    x, params = real(4, 2, 3), weights(gates, 3, 5)
+    hidden, cell = real(1, 2, 5), real(1, 2, 5)
+    first = [hidden, cell] if name == "lstm" else hidden
+    outputs, *last = getattr(torch, name)(x, first, params, True, 1, 0.0, False, False, False)
+    state = (hidden[0], cell[0]) if name == "lstm" else hidden[0]
+    for step in range(4):
+        state = getattr(torch, f"{name}_cell")(x[step], state, *params)
+        output = state[0] if name == "lstm" else state
+        assert torch.allclose(outputs[step], output)
+    assert torch.allclose(last[0][0], output)
+
+
+@pytest.mark.parametrize(("name", "gates"), [("gru", 3), ("lstm", 4)])
+def test_packed_sequences_are_each_on_their_own(name, gates):
+    lengths, params = (4, 2, 1), weights(gates, 3, 5, 2, 2)
+    sequences = [real(length, 3) for length in lengths]
+    counts = [sum(length > step for length in lengths) for step in range(4)]
+    data = torch.cat([torch.stack([s[step] for s in sequences if len(s) > step]) for step in range(4)])
+    hidden, cell = real(4, 3, 5), real(4, 3, 5)
+    first = [hidden, cell] if name == "lstm" else hidden
+    packed, *last = getattr(torch, name)(data, torch.tensor(counts), first, params, True, 2, 0.0, False, True)
+    for at, sequence in enumerate(sequences):
+        own = [x[:, at : at + 1] for x in (hidden, cell)]
+        own = own if name == "lstm" else own[0]
+        alone, *end = getattr(torch, name)(sequence[:, None], own, params, True, 2, 0.0, False, True, False)
+        rows = [sum(counts[:step]) + at for step in range(len(sequence))]
+        assert torch.allclose(packed[rows], alone[:, 0])
+        assert all(torch.allclose(a[:, at], b[:, 0]) for a, b in zip(last, end))
+
+
+def test_sizes_of_steps_must_add_up():
+    for counts in ([2, 3], [1, 1], [4, 0]):
+        with pytest.raises(RuntimeError, match="batch_sizes must be positive"):
+            torch.gru(real(4, 3), torch.tensor(counts), real(1, 4, 5), weights(3, 3, 5), True, 1, 0.0, False, False)
+
+
+def paths(targets, blank, length):
+    """Every way to spread labels over time, by trying all."""
+    for path in np.ndindex(*[3] * length):
+        merged = [label for at, label in enumerate(path) if at == 0 or label != path[at - 1]]
+        if [label for label in merged if label != blank] == targets:
+            yield path
+
+
+@pytest.mark.parametrize("targets", [[1], [1, 2], [2, 2], []])
+def test_ctc_counts_every_path(targets):
+    logs = real(4, 3).log_softmax(-1)
+    wanted = sum(math.exp(sum(float(logs[t, label]) for t, label in enumerate(path))) for path in paths(targets, 0, 4))
+    labels = torch.tensor([targets], dtype=torch.long)
+    got = F.ctc_loss(logs[:, None], labels, (4,), (len(targets),), reduction="sum")
+    assert float(got) == pytest.approx(-math.log(wanted))
+
+
+def test_gradients_of_ctc_through_log_softmax():
+    scores = real(5, 3, 4, requires_grad=True)
+    targets = torch.tensor([[1, 2, 2], [3, 1, 0], [1, 1, 2]])
+
+    def loss(x):
+        return F.ctc_loss(x.log_softmax(-1), targets, (5, 4, 2), (3, 2, 3), zero_infinity=True)
+
+    assert gradcheck(loss, (scores,))
+
+
+def test_bags_of_every_mode():
+    table, numbers = real(6, 3, requires_grad=True), torch.tensor([1, 4, 4, 0, 5])
+    offsets = torch.tensor([0, 2, 2])
+    bags = [numbers[0:2], numbers[2:2], numbers[2:5]]
+    for mode, combine in (("sum", lambda x: x.sum(0)), ("mean", lambda x: x.mean(0)), ("max", lambda x: x.max(0)[0])):
+        got = F.embedding_bag(numbers, table, offsets, mode=mode)
+        wanted = [combine(table[own]) if len(own) else torch.zeros(3).double() for own in bags]
+        assert torch.allclose(got, torch.stack(wanted)), mode
+        assert gradcheck(lambda w, mode=mode: F.embedding_bag(numbers, w, offsets, mode=mode), (table,))
+    assert F.embedding_bag(numbers, table, offsets, mode="sum", padding_idx=4)[0].tolist() == table[1].tolist()
+
+
+def test_offsets_of_bags_may_not_fall():
+    with pytest.raises(RuntimeError, match="offsets must not decrease"):
+        F.embedding_bag(torch.tensor([0, 1, 2]), real(3, 2), torch.tensor([0, 2, 1]))
+
+
+def test_slopes_below_zero_are_torchs():
+    torch.manual_seed(0)
+    drawn = torch.rrelu(torch.tensor([-1.0, 2.0, -1.0]), 0.1, 0.5, True)
+    assert drawn.tolist() == pytest.approx([-0.48802119493484497, 2.0, -0.38312795758247375], rel=1e-6)
+
+
+def test_second_gradients_of_grids():
+    image, grid = real(1, 2, 3, 4, requires_grad=True), torch.from_numpy(rng.uniform(-1.3, 1.3, (1, 2, 2, 2)))
+    grid.requires_grad_()
+    for mode in ("bilinear", "bicubic"):
+        for padding in ("zeros", "border", "reflection"):
+
+            def sampled(x, g, mode=mode, padding=padding):
+                return F.grid_sample(x, g, mode, padding, align_corners=False)
+
+            assert gradcheck(sampled, (image, grid)) and gradgradcheck(sampled, (image, grid))
