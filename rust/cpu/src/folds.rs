@@ -75,32 +75,10 @@ macro_rules! folds {
                             *slot = $join;
                         }
                     }
-                    // What is left fills a few lanes several times, at places that are known here: so they stay in registers.
-                    const FEW: usize = LANES / 4;
-                    while i + FEW <= n {
-                        for (j, slot) in total.iter_mut().enumerate().take(FEW) {
-                            let $a: A = *slot;
-                            let $x: T = row.add(i).add(j).read_unaligned();
-                            *slot = $take;
-                        }
-                        i += FEW;
-                    }
-                    if i < n && n >= FEW {
-                        // The last few elements, without those that were taken.
-                        let last = n - FEW;
-                        for (j, slot) in total.iter_mut().enumerate().take(FEW) {
-                            let $a: A = *slot;
-                            let $x: T = row.add(last).add(j).read_unaligned();
-                            let taken: A = $take;
-                            *slot = if last + j >= i { taken } else { *slot };
-                        }
-                        i = n;
-                    }
-                    while i < n {
-                        let $a: A = total[0];
-                        let $x: T = row.add(i).read_unaligned();
-                        total[0] = $take;
-                        i += 1;
+                    for (j, slot) in total.iter_mut().enumerate().take(n - i) {
+                        let $a: A = *slot;
+                        let $x: T = row.add(i).add(j).read_unaligned();
+                        *slot = $take;
                     }
                     let mut half = LANES / 2;
                     while half > 0 {
