@@ -12,6 +12,7 @@ import rushlight as torch
 from rushlight._functions import nn_functional as _nn
 from rushlight._functions.nn_functional import *  # noqa: F403
 
+from ._attention import multi_head_attention_forward as multi_head_attention_forward
 from ._pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
 from ._pooling import adaptive_avg_pool3d as adaptive_avg_pool3d
 from ._pooling import lp_pool1d as lp_pool1d

@@ -147,7 +147,7 @@ pub static FULL: Row = Row {
         "RuntimeError",
         "value cannot be converted to type uint8_t without overflow",
     )],
-    reference: "",
+    reference: "np.full(size, fill_value)",
     ..BASE
 };
 
@@ -200,6 +200,7 @@ pub static SCALAR_TENSOR: Row = Row {
         options.finish(super::scalar_of(value, options.dtype(), options.device())?)
     }),
     samples: &["2.5"],
+    reference: "np.float32(s)",
     ..BASE
 };
 

@@ -269,7 +269,7 @@ pub static ONE_HOT: Row = Row {
     derivative: Derivative::NonDifferentiable("class numbers are integers"),
     samples: &["i(4, 2, 3)", "i(4, 3), 5"],
     errors: &[("torch.tensor([0, 2]), 2", "RuntimeError", "Class values must be smaller than num_classes.")],
-    reference: "",
+    reference: "np.eye(self.max() + 1 if num_classes == -1 else num_classes, dtype=np.int64)[self]",
     ..Row::BASE
 };
 
