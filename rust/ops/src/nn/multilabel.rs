@@ -35,7 +35,7 @@ Shapes: input and target `(N, C)` or `(C)`; each row of the target lists right c
     dtypes: DTypes::of(&[DType::F32, DType::F64]),
     traits: Traits::NEEDS_VALUES,
     run: Run::Compose(|args| {
-        let reduction = reduction_at(args, 2)?;
+        let reduction = reduction_at(args, [2, 3, 4])?;
         reduction.apply(losses(args)?).map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
