@@ -33,7 +33,7 @@ With `fweights` an observation counts as often as they say, with `aweights` as m
         "t(3, 4)",
         "t(4)",
         "t(2, 4), correction=0",
-        "t(2, 4), fweights=i(3, 4) + 1, aweights=torch.tensor([1., 2., 0.5, 3.])",
+        "t(2, 4), fweights=i(3, 4) + 1, aweights=torch.tensor([1., 2., 0.5, 3.], dtype=torch.float64)",
     ],
     errors: &[
         (
