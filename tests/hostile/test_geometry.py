@@ -45,6 +45,7 @@ ROW = torch.ones(1, 1, 3)
         ("torch._conv_weight(ROW, ROW, (1, 1, 2), (1,), (0, 0), (2**40,), 1)", "do not fit each other"),
         ("torch._conv_weight(ROW, ROW, (1, 1, 2), (1,), (0, 0), (2**63 - 1,), 1)", "do not fit each other"),
         ("torch._conv_input(ROW, ROW, (1, 1, 2**20), (1,), (0, 0), (1,), 1)", "do not fit each other"),
+        ("torch.mvlgamma(V, HUGE)", "Storage size calculation overflowed"),
         ("torch.multinomial(torch.ones(0), 5, True)", "invalid multinomial distribution (sum of probabilities <= 0)"),
     ],
 )
@@ -108,6 +109,17 @@ def test_more_dimensions_than_a_mask_has_bits():
         deeper.squeeze((0, 1))
     with pytest.raises(RecursionError):
         torch.ones((1,) * 100_000).tolist()
+
+
+@pytest.mark.parametrize("shift", [-(2**63), 2**63 - 1])
+def test_rolls_of_any_length(shift):
+    line = torch.arange(5.0, requires_grad=True)
+    weights = torch.arange(5.0)
+    for dims, times in (((), 1), ((0,), 1), ((0, 0), 2)):
+        rolled = line.roll((shift,) * times, dims)
+        assert rolled.tolist() == line.roll(times * shift % 5).tolist()
+        (grad,) = torch.autograd.grad(rolled, line, weights)
+        assert grad.tolist() == weights.roll(-times * shift % 5).tolist()
 
 
 def test_lists_of_nothing():

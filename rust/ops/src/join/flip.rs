@@ -1,6 +1,6 @@
 //! Elements in reverse, rolled around, turned.
 
-use rushlight_core::layout::{dim_mask, wrap_dim};
+use rushlight_core::layout::{dim_mask, product, wrap_dim};
 use rushlight_core::{Error, Layout, Result};
 
 use crate::derive::{Derivative, Saves, formula};
@@ -131,23 +131,34 @@ Without `dims` the elements roll as if they stood in one row.
             let mut moves: Vec<(usize, isize)> = Vec::new();
             for (&shift, &dim) in shifts.iter().zip(dims) {
                 let dim = wrap_dim(dim, own.rank())?;
+                let shift = within(shift, own.sizes()[dim]);
                 match moves.iter_mut().find(|(known, _)| *known == dim) {
-                    Some((_, sum)) => *sum += shift as isize,
-                    None => moves.push((dim, shift as isize)),
+                    Some((_, sum)) => *sum = (*sum + shift) % own.sizes()[dim].max(1),
+                    None => moves.push((dim, shift)),
                 }
             }
             pieces(&results[0], results[0].layout().clone(), own, own.layout().clone(), &moves)
         },
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
-        let back: Ints = d.ints(1).iter().map(|shift| -shift).collect();
-        d.grad().call(&ROLL, [Value::Ints(back), Value::Ints(d.ints(2).into())])
+        let (own, dims) = (d.sizes(0), d.ints(2));
+        let size = |at: usize| match dims.get(at) {
+            Some(&dim) => own[wrap_dim(dim, own.len()).unwrap_or(0)],
+            None => product(own) as isize,
+        };
+        let back: Ints = d.ints(1).iter().enumerate().map(|(at, &shift)| -within(shift, size(at)) as i64).collect();
+        d.grad().call(&ROLL, [Value::Ints(back), Value::Ints(dims.into())])
     })]),
     samples: &["t(2, 3), 1", "t(2, 3), (1, -1), (0, 1)", "t(5), 7, 0", "t(3, 4).t(), 2, -1", "t(0, 3), 1, 0"],
     errors: &[("t(2, 3), (1, 2)", "RuntimeError", "shifts and dimensions must align. shifts: 2, dims:0")],
     reference: "np.roll(self, shifts, None if dims == [] else dims)",
     ..Row::BASE
 };
+
+/// A shift as one of fewer elements than there are.
+fn within(shift: i64, size: isize) -> isize {
+    (shift as isize).rem_euclid(size.max(1))
+}
 
 /// Copies rolled stretches: along each moved dimension there are two.
 fn pieces(to: &Tensor, target: Layout, from: &Tensor, source: Layout, moves: &[(usize, isize)]) -> Result<()> {

@@ -227,7 +227,7 @@ fn by_channel(own: &Tensor) -> Vec<isize> {
 }
 
 fn product(sizes: &[isize]) -> isize {
-    sizes.iter().product()
+    rushlight_core::layout::product(sizes) as isize
 }
 
 pub static GROUP_NORM: Row = Row {
@@ -307,6 +307,20 @@ pub static GROUP_NORM: Row = Row {
     ..Row::BASE
 };
 
+/// The operands that hold a number for each channel do; torch counts them for each sample where those are normalised apart.
+fn check_channels(args: &Args, samples: isize) -> Result<()> {
+    let channels = args.tensor(0)?.sizes().get(1).copied().unwrap_or(0);
+    for (name, place) in [("running_mean", 1), ("running_var", 2), ("weight", 3), ("bias", 4)] {
+        if let Some(found) = args.optional_tensor(place).map(|tensor| tensor.numel() as isize)
+            && found != channels
+        {
+            let (due, found) = (samples.saturating_mul(channels), samples.saturating_mul(found));
+            return Err(Error::runtime(format!("{name} should contain {due} elements not {found}")));
+        }
+    }
+    Ok(())
+}
+
 /// Statistics of each channel of `(N, C, ..)`: the batch's own, by which running ones move, or the running ones.
 fn channel_norm(args: &Args, own: &Tensor, use_own: bool, whole: &Tensor, momentum: f64, eps: f64) -> Result<Expr> {
     let running = [args.optional_tensor(1), args.optional_tensor(2)];
@@ -324,8 +338,9 @@ fn channel_norm(args: &Args, own: &Tensor, use_own: bool, whole: &Tensor, moment
     let _off = rushlight_autograd::modes::GradMode::new(false);
     let moved = |running: &Tensor, now: Tensor| -> Result<()> {
         // A batch whose samples were normalised apart counts with their mean.
-        let now = op!(crate::view::RESHAPE, &now, sizes_value(&[-1, running.sizes()[0]]))?;
+        let now = op!(crate::view::RESHAPE, &now, sizes_value(&[-1, running.numel() as isize]))?;
         let now = op!(MEAN_DIM, &now, Ints::from_slice(&[0]))?;
+        let now = op!(crate::view::RESHAPE, &now, sizes_value(running.sizes()))?;
         let next = Expr::from(running) * (1.0 - momentum) + Expr::from(now) * momentum;
         crate::copy::copy(running, &next.done()?)?;
         running.bump_version();
@@ -358,24 +373,17 @@ move in place, else with the running ones.
     run: Run::Compose(|args| {
         let (own, training) = (args.tensor(0)?, args.bool(5)?);
         let sizes = own.sizes();
-        if training && sizes.len() > 1 && sizes[0] * product(&sizes[2..]) == 1 {
+        if training && sizes.len() > 1 && sizes[0].wrapping_mul(product(&sizes[2..])) == 1 {
             return Err(Error::value(format!(
                 "Expected more than 1 value per channel when training, got input size torch.Size({})",
                 Shape(sizes)
             )));
         }
-        let channels = sizes.get(1).copied().unwrap_or(0);
-        for (name, place) in [("running_mean", 1), ("running_var", 2), ("weight", 3), ("bias", 4)] {
-            match args.optional_tensor(place) {
-                Some(tensor) if tensor.numel() as isize != channels => {
-                    return Err(Error::runtime(format!("{name} should contain {channels} elements not {}", tensor.numel())));
-                }
-                None if place < 3 && !training => {
-                    return Err(Error::runtime(format!("{name} must be defined in evaluation mode")));
-                }
-                _ => {}
-            }
+        if let (false, Some(name)) = (training, ["running_mean", "running_var"].iter().zip(1..).find(|(_, at)| !args.has(*at)))
+        {
+            return Err(Error::runtime(format!("{} must be defined in evaluation mode", name.0)));
         }
+        check_channels(args, 1)?;
         check_floating(own, "batch_norm")?;
         if own.rank() < 2 {
             if own.numel() == 0 {
@@ -429,7 +437,8 @@ pub static INSTANCE_NORM: Row = Row {
                 sizes.len()
             )));
         }
-        let mut joined = vec![1, sizes[0] * sizes[1]];
+        check_channels(args, sizes[0])?;
+        let mut joined = vec![1, sizes[0].saturating_mul(sizes[1])];
         joined.extend(&sizes[2..]);
         let apart = if use_own { op!(crate::view::RESHAPE, own, sizes_value(&joined))? } else { own.clone() };
         let elements = channel_norm(args, &apart, use_own, own, args.float(6)?, args.float(7)?)?;
@@ -445,6 +454,8 @@ pub static INSTANCE_NORM: Row = Row {
             "ValueError",
             "Expected more than 1 spatial element when training, got input size torch.Size([2, 3])",
         ),
+        ("t(2, 3, 2), t(2)", "RuntimeError", "running_mean should contain 6 elements not 4"),
+        ("t(2, 3, 2), None, t()", "RuntimeError", "running_var should contain 6 elements not 2"),
         (
             "t(2, 3, 2), use_input_stats=False",
             "RuntimeError",

@@ -4,15 +4,18 @@
 
 use std::f64::consts::PI;
 
-use rushlight_core::Error;
+use rushlight_core::{Error, Scalar};
 use rushlight_cpu::tiles;
 
 use super::special::LGAMMA;
 use super::{BINARY, UNARY, common, float, no_complex};
+use crate::create::range::ARANGE_START;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
+use crate::reduce::sum::SUM_DIM;
 use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::Output;
+use crate::value::{Args, Ints, Output, Value};
+use crate::view::squeeze::UNSQUEEZE;
 
 const REAL: DTypes = DTypes::ALL.without(DTypes::COMPLEX);
 
@@ -110,9 +113,15 @@ pub static MVLGAMMA: Row = Row {
         } else {
             crate::convert::to_dtype(own, rushlight_core::dtype::default_dtype())?
         };
-        let logs = |i: i64| (Expr::from(&own) - i as f64 / 2.0).call(&LGAMMA, []);
-        let sum = (1..p).fold(logs(0), |sum, i| sum + logs(i));
-        (sum + (p * (p - 1)) as f64 / 4.0 * PI.ln()).done().map(Output::Tensor)
+        // All terms at once: of more than memory holds the allocation says so.
+        let (dtype, device, p) = (own.dtype(), own.device(), p as f64);
+        let range = [Scalar::ZERO, Scalar::Float(p * -0.5), Scalar::Float(-0.5)].map(Value::Scalar);
+        let options = [Value::DType(dtype), Value::None, Value::Device(device), Value::None, Value::None];
+        let values = range.into_iter().chain(options).collect();
+        let steps = crate::call::call(Args { row: &ARANGE_START, values })?.into_tensor()?;
+        let terms = (Expr::from(&own).call(&UNSQUEEZE, [Value::Int(-1)]) + steps).call(&LGAMMA, []);
+        let sum = terms.call(&SUM_DIM, [Ints::from_slice(&[-1]).into()]);
+        (sum + p * (p - 1.0) / 4.0 * PI.ln()).done().map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
     samples: &["pos(2, 3) + 3, 1", "pos(3) + 3, 3"],
