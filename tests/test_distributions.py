@@ -361,3 +361,40 @@ def test_distributions_travel():
 def test_it_loads_on_first_use():
     code = "import sys, rushlight; assert 'rushlight.distributions' not in sys.modules; rushlight.distributions.Normal"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+#: what seed 3 gives where values are proposed until one is accepted
+PROPOSED = [
+    ("D.Gamma(t([0.5, 3.0]), 2.0)", [0.368875, 3.22363, 0.12051, 2.34102, 0.144999, 0.895549]),
+    ("D.Chi2(t([1.0, 5.0]))", [1.4755, 11.378, 0.482038, 8.04357, 0.579994, 2.77711]),
+    ("D.Beta(t([0.5, 3.0]), 2.0)", [0.130806, 0.617333, 0.0228494, 0.685427, 0.00201159, 0.418823]),
+    (
+        "D.Dirichlet(t([0.5, 1.0, 3.0]))",
+        [0.126525, 0.546308, 0.327167, 0.0406972, 0.177509, 0.781794, 0.000269413, 0.160258, 0.839473],
+    ),
+    ("D.StudentT(t([0.5, 5.0]), 1.0, 2.0)", [3.35163, 1.32837, 1.96689, -0.195083, 1.08228, -2.27178]),
+    ("D.Poisson(t([0.5, 40.0]))", [0.0, 36.0, 0.0, 45.0, 0.0, 39.0]),
+    ("D.Binomial(7, t([0.25, 0.75]))", [0.0, 5.0, 2.0, 5.0, 1.0, 5.0]),
+    ("D.Binomial(90, t([0.25, 0.75]))", [12.0, 64.0, 26.0, 72.0, 21.0, 72.0]),
+]
+
+
+@pytest.mark.parametrize(("code", "sample"), PROPOSED)
+def test_proposed_samples_are_torchs(code, sample):
+    torch.manual_seed(3)
+    assert flat(eval(code).sample((3,))) == near(sample)
+
+
+@pytest.mark.parametrize(
+    ("code", "gradient"),
+    [
+        ("D.Gamma(p, 2.0)", [0.63467, 6.9667, 14.316]),
+        ("D.Beta(p, 2.0)", [0.39777, 0.21019, 0.02673]),
+        ("D.Dirichlet(p)", [-0.18576, -0.091323, 0.027723]),
+    ],
+)
+def test_proposed_samples_move_with_their_parameters(code, gradient):
+    p = t([0.3, 3.0, 12.0], requires_grad=True)
+    torch.manual_seed(3)
+    eval(code).rsample((2,)).pow(2).sum().backward()
+    assert p.grad.tolist() == pytest.approx(gradient, rel=1e-3)

@@ -627,6 +627,8 @@ class Tensor:
         """The magnitudes of `self` with the signs of `other`."""
     def copysign_(self, other: Tensor | _Number) -> Self:
         """The magnitudes of `self` with the signs of `other`."""
+    def corrcoef(self) -> Tensor:
+        """The correlations of the rows of a matrix, whose columns are observations, from -1 to 1."""
     def cos(self) -> Tensor:
         """The cosine of each element, in radians."""
     def cos_(self) -> Self:
@@ -637,6 +639,8 @@ class Tensor:
         """The hyperbolic cosine of each element."""
     def count_nonzero(self, dim: _int | Sequence[_int] | None = None) -> Tensor:
         """How many elements along `dim` (all dimensions by default) are not zero."""
+    def cov(self, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
+        """The covariances of the rows of a matrix, whose columns are observations; the variance of a vector."""
     def cross(self, other: Tensor, dim: _int | None = None) -> Tensor:
         """The cross product along `dim`, by default the first dimension of size three."""
     def cummax(self, dim: _int) -> return_types.cummax:
@@ -750,6 +754,8 @@ class Tensor:
         """Sets every element to one value, in place."""
     @overload
     def fill_(self, value: Tensor) -> Tensor: ...
+    def fill_diagonal_(self, fill_value: _Number, wrap: _bool = False) -> Self:
+        """One number along the main diagonal; with `wrap` the diagonal of a tall matrix begins anew below."""
     def fix(self) -> Tensor:
         """Each element rounded towards zero."""
     def fix_(self) -> Self:
@@ -789,6 +795,8 @@ class Tensor:
         """What is behind the point of each element, with its sign."""
     def frac_(self) -> Self:
         """What is behind the point of each element, with its sign."""
+    def frexp(self) -> return_types.frexp:
+        """Each element as a mantissa from 0.5 to 1 and a power of two."""
     def gather(self, dim: _int, index: Tensor, *, sparse_grad: _bool = False) -> Tensor:
         """Reads along `dim` at the places that `index` names, one for each element of the result."""
     def gcd(self, other: Tensor) -> Tensor:
@@ -840,6 +848,14 @@ class Tensor:
         """The modified Bessel function of the first kind, of order zero."""
     def i0_(self) -> Self:
         """The modified Bessel function of the first kind, of order zero."""
+    def igamma(self, other: Tensor) -> Tensor:
+        """The regularised lower incomplete gamma function."""
+    def igamma_(self, other: Tensor) -> Self:
+        """The regularised lower incomplete gamma function."""
+    def igammac(self, other: Tensor) -> Tensor:
+        """The regularised upper incomplete gamma function, one minus the lower one."""
+    def igammac_(self, other: Tensor) -> Self:
+        """The regularised upper incomplete gamma function, one minus the lower one."""
     def index_add(self, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1) -> Tensor:
         """A copy with the slices of `source`, scaled by `alpha`, added to those of `dim` that `index` names."""
     def index_add_(self, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1) -> Self:
@@ -1156,6 +1172,8 @@ class Tensor:
         """Each element to the power of the element of `exponent`."""
     @overload
     def pow_(self, exponent: _Number) -> Self: ...
+    def prelu(self, weight: Tensor) -> Tensor:
+        """Each element, times `weight` where it is negative: one weight for all, or one for each channel (the second dimension)."""
     @overload
     def prod(self, *, dtype: _dtype | None = None) -> Tensor:
         """The product of all elements; integers and bool multiply in int64."""
@@ -1243,6 +1261,8 @@ class Tensor:
         """Each element rounded to the nearest integer, halves to the even one; with `decimals` to so many digits behind the point, or before it if negative."""
     @overload
     def round_(self, *, decimals: _int) -> Self: ...
+    def rrelu_(self, lower: _float = 0.125, upper: _float = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Self:
+        """Each element, times a slope where it is negative: in training one from `lower` to `upper` for each element, else their mean."""
     def rsqrt(self) -> Tensor:
         """One divided by the square root of each element."""
     def rsqrt_(self) -> Self:
@@ -1378,6 +1398,11 @@ class Tensor:
         """The sum of all elements."""
     @overload
     def sum(self, dim: _int | Sequence[_int] | None, keepdim: _bool = False, *, dtype: _dtype | None = None) -> Tensor: ...
+    @overload
+    def sum_to_size(self, size: Sequence[_int]) -> Tensor:
+        """The sum over all dimensions along which `size` would have to be stretched to this shape."""
+    @overload
+    def sum_to_size(self, *size: _int) -> Tensor: ...
     def svd(self, some: _bool = True, compute_uv: _bool = True) -> return_types.svd:
         """The singular value decomposition `self = U @ diag(S) @ V.mH`; `torch.linalg.svd` is the newer form."""
     def swapaxes(self, axis0: _int, axis1: _int) -> Tensor:
@@ -1745,10 +1770,18 @@ class _StoreClient:
 
 # The operators that the Python files call, and users do not.
 
+def _adaptive_max(input: Tensor, output: Sequence[_int]) -> tuple[Tensor, Tensor]:
+    """The largest element of windows that cover each channel evenly, and its place among the channel's elements."""
+def _adaptive_max_pool2d(input: Tensor, output_size: _int | Sequence[_int]) -> tuple[Tensor, Tensor]:
+    """The largest element of windows that cover each channel evenly, `output_size` of them, and its place."""
+def _adaptive_max_pool3d(input: Tensor, output_size: _int | Sequence[_int]) -> tuple[Tensor, Tensor]:
+    """The largest element of windows that cover each channel evenly, `output_size` of them, and its place."""
 def _affine(bias: Tensor, input: Tensor, weight: Tensor) -> Tensor:
     """`input @ weight.T + bias`."""
 def _alias(input: Tensor) -> Tensor:
     """A view of everything."""
+def _attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: _bool, scale: _float) -> tuple[Tensor, Tensor]:
+    """Attention, and for each query the logarithm of the sum of its scores' exponentials (infinite where it sees no key)."""
 def _avg_pool(input: Tensor, starts: Sequence[_int], ends: Sequence[_int], lengths: Sequence[_int], output: Sequence[_int], divisor: _int | None) -> Tensor:
     """Means over windows, which are listed axis by axis: where each starts and ends, and the length it counts for."""
 def _avg_pool_spread(input: Tensor, starts: Sequence[_int], ends: Sequence[_int], lengths: Sequence[_int], output: Sequence[_int], divisor: _int | None, like: Tensor) -> Tensor:
@@ -1757,6 +1790,8 @@ def _binary_cross_entropy(input: Tensor, target: Tensor) -> Tensor:
     """The binary cross entropy of each element."""
 def _clamp(input: Tensor, min: Tensor | _Number, max: Tensor | _Number) -> Tensor:
     """Limits elements to those of `min` and `max`."""
+def _clear_diagonal(input: Tensor, wrap: _bool) -> Tensor:
+    """A copy with zeros where `fill_diagonal_` writes."""
 def _conj_physical(input: Tensor) -> Tensor:
     """The complex conjugate of each element, computed at once; real numbers stay as they are."""
 def _conv(input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[_int], padding: Sequence[_int], dilation: Sequence[_int], groups: _int) -> Tensor:
@@ -1765,6 +1800,12 @@ def _conv_input(grad: Tensor, weight: Tensor, size: Sequence[_int], stride: Sequ
     """The gradient of a convolution's input of `size`."""
 def _conv_weight(input: Tensor, grad: Tensor, size: Sequence[_int], stride: Sequence[_int], padding: Sequence[_int], dilation: Sequence[_int], groups: _int) -> Tensor:
     """The gradient of a convolution's weight of `size`."""
+def _ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Sequence[_int], target_lengths: Sequence[_int], blank: _int = 0, zero_infinity: _bool = False) -> tuple[Tensor, Tensor]:
+    """The losses of `(T, N, C)` logarithms of probabilities, and the sums over paths from the start, for each step and place."""
+def _ctc_loss_backward(grad: Tensor, log_probs: Tensor, targets: Tensor, input_lengths: Sequence[_int], target_lengths: Sequence[_int], blank: _int, neg_log_likelihood: Tensor, log_alpha: Tensor, zero_infinity: _bool = False) -> Tensor:
+    """The gradient of `_ctc_loss` in normalised logarithms."""
+def _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
+    """How samples of beta distributions of `alpha` and `total - alpha` move with `alpha`, by `1 - x`."""
 def _div_floor(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
     """The quotient, rounded downwards."""
 def _div_trunc(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
@@ -1783,6 +1824,8 @@ def _fft_c2r(input: Tensor, dim: Sequence[_int], normalization: _int, last_dim_s
     """The inverse transform of frequencies whose conjugates were left away, to real numbers."""
 def _fft_r2c(input: Tensor, dim: Sequence[_int], normalization: _int, onesided: _bool) -> Tensor:
     """The Fourier transform of real numbers; `onesided` leaves away the last dimension's conjugates."""
+def _fractional_max(input: Tensor, output: Sequence[_int], kernel_size: Sequence[_int], samples: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest element of windows at random distances, and its place. `samples` has a number from 0 to 1 for each channel and dimension of space."""
 def _fused_adam(params: Sequence[Tensor], grads: Sequence[Tensor], exp_avgs: Sequence[Tensor], exp_avg_sqs: Sequence[Tensor], max_exp_avg_sqs: Sequence[Tensor], state_steps: Sequence[Tensor], lr: _float, beta1: _float, beta2: _float, eps: _float, weight_decay: _float, amsgrad: _bool, maximize: _bool, decoupled: _bool) -> None:
     """One step of Adam for each parameter, in place; `decoupled` makes it AdamW."""
 def _fused_sgd(params: Sequence[Tensor], grads: Sequence[Tensor], buffers: Sequence[Tensor], lr: _float, momentum: _float, dampening: _float, weight_decay: _float, nesterov: _bool, maximize: _bool, first: _bool) -> None:
@@ -1795,6 +1838,8 @@ def _gelu_tanh(input: Tensor) -> Tensor:
     """`gelu` by the hyperbolic tangent."""
 def _gelu_tanh_backward(grad_output: Tensor, input: Tensor) -> Tensor:
     """The gradient of `gelu` by the hyperbolic tangent."""
+def _gru_gates(input_gates: Tensor, hidden_gates: Tensor, hx: Tensor) -> Tensor:
+    """The next state of a gated recurrent unit, from the gates `(N, 3 * H)` of input and state, and the state `(N, H)`."""
 def _hardtanh_backward(grad_output: Tensor, input: Tensor, min_val: _Number, max_val: _Number) -> Tensor:
     """The gradient where `self` is strictly between two numbers, else zero."""
 def _index(input: Tensor, indices: Sequence[Tensor], dims: Sequence[_int]) -> Tensor:
@@ -1823,10 +1868,20 @@ def _linear_recurrence(input: Tensor, factor: Tensor, dim: _int) -> Tensor:
     """Along `dim`, each result is an element plus a factor times the result before it."""
 def _log_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: _int, input_dtype: _dtype) -> Tensor:
     """The gradient of log_softmax's operand."""
+def _lstm_gates(gates: Tensor, cx: Tensor) -> tuple[Tensor, Tensor]:
+    """The output and the next state of a long short-term memory, from the gates `(N, 4 * H)` and the state `(N, H)`."""
 def _matmul(input: Tensor, other: Tensor) -> Tensor:
     """Products of the matrices of two batches, which broadcast."""
 def _max_pool(input: Tensor, kernel_size: Sequence[_int], stride: Sequence[_int], padding: Sequence[_int], dilation: Sequence[_int], output: Sequence[_int]) -> tuple[Tensor, Tensor]:
     """The largest element of each window and its place among the elements of its channel; `output` are the sizes of space."""
+def _max_unpool(input: Tensor, indices: Tensor, output_size: Sequence[_int]) -> Tensor:
+    """Zeros of `output_size`, with the values of `self` at their places in each channel; where several meet the last one stays."""
+def _mix(input: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
+    """Sums over `k` of `weights[n, p, k] * self[n, c, indices[n, p, k]]`; an index outside of the channel counts for nothing."""
+def _mix_meet(input: Tensor, other: Tensor, indices: Tensor) -> Tensor:
+    """Sums over the channels of `self[n, c, p] * other[n, c, indices[n, p, k]]`."""
+def _mix_spread(input: Tensor, indices: Tensor, weights: Tensor, area: _int) -> Tensor:
+    """Channels of `area` zeros, with `weights[n, p, k] * self[n, c, p]` added at `indices[n, p, k]`."""
 def _mse_loss(input: Tensor, target: Tensor, reduction: _int) -> Tensor:
     """The squared differences; the reduction is 0 for none, 1 for mean, 2 for sum."""
 def _nan_to_num(input: Tensor, nan: _float, posinf: _float, neginf: _float) -> Tensor:
@@ -1847,6 +1902,8 @@ def _pool_gather(input: Tensor, places: Tensor, dims: _int) -> Tensor:
     """The values at `places` of each plane of `dims` dimensions."""
 def _pool_scatter(input: Tensor, places: Tensor, like: Tensor, dims: _int) -> Tensor:
     """Zeros like `like` with the values of `self` added at their places in each plane of `dims` dimensions."""
+def _prelu_kernel(input: Tensor, weight: Tensor) -> Tensor:
+    """Each element, times the weight at its place where it is not positive."""
 def _real_part(input: Tensor) -> Tensor:
     """A copy of the real parts."""
 def _reflect(input: Tensor, tau: Tensor, other: Tensor, left: _bool, adjoint: _bool) -> Tensor:
@@ -1855,6 +1912,8 @@ def _round_after(input: Tensor, ten: _float) -> Tensor:
     """Each element rounded to a multiple of `1 / ten`."""
 def _round_before(input: Tensor, ten: _float) -> Tensor:
     """Each element rounded to a multiple of `ten`."""
+def _rrelu_slopes(input: Tensor, lower: _float, upper: _float, *, generator: Generator | None = None) -> Tensor:
+    """One for each positive element, for each other a number from `lower` to `upper`, drawn in order."""
 def _shrink_backward(grad_output: Tensor, input: Tensor, lambd: _Number) -> Tensor:
     """The gradient, or zero where the magnitude of `self` is at most `lambd`."""
 def _silu_backward(grad_output: Tensor, input: Tensor) -> Tensor:
@@ -1863,6 +1922,10 @@ def _slice(input: Tensor, dim: _int, start: _int, length: _int, step: _int = 1) 
     """A view of `length` elements of `dim` from `start` on, `step` apart, which may be negative."""
 def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: _int, input_dtype: _dtype) -> Tensor:
     """The gradient of softmax's operand."""
+def _standard_gamma(input: Tensor, *, generator: Generator | None = None) -> Tensor:
+    """Values of gamma distributions of scale one, each with the shape at its place."""
+def _standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:
+    """How samples of gamma distributions move with their shapes."""
 def _tensordot(input: Tensor, other: Tensor, dims_self: Sequence[_int], dims_other: Sequence[_int], *, out: Tensor | None = None) -> Tensor:
     """Sums of products over pairs of dimensions: `dims_self[i]` of one with `dims_other[i]` of the other."""
 def _to_copy(input: Tensor, *, dtype: _dtype | None = None, device: _DeviceLike | None = None, memory_format: _memory_format | None = None) -> Tensor:

@@ -103,6 +103,20 @@ def second_order(function, inputs, seed):
     return gradient, [*inputs, *weights]
 
 
+def unless_unknown(check):
+    """The check, but for derivatives that torch does not know either, and refuses in the same words."""
+
+    def checked():
+        try:
+            return check()
+        except NotImplementedError as error:
+            if "derivative for" not in str(error):
+                raise
+            return None
+
+    return checked
+
+
 def gradient_cases(row):
     for dtype, sample in cases(row, ("float64", "complex128")):
         dense = all(x.is_contiguous() for x in tensors_in(draw(row, sample, dtype)))
@@ -133,7 +147,7 @@ def test_gradients(row, thorough):
                 torch.autograd.gradcheck(lambda *inputs: tuple(function(*inputs)), inputs)
             return next((text for seed in (1, 2) if (text := gradient_error(function, inputs, seed))), None)
 
-        report.guard(dtype, sample, check)
+        report.guard(dtype, sample, unless_unknown(check))
     report.close()
 
 
@@ -142,6 +156,8 @@ def test_second_gradients(row, thorough):
     """Second derivatives: the gradient is itself a function of inputs and cotangents, with gradients of its own."""
     if not row.is_differentiable():
         pytest.skip("not differentiable")
+    if any(p["kind"] == "Generator" for p in row.params):
+        pytest.skip("draws do not follow their parameters")
     report = Report(row)
     for dtype, sample in gradient_cases(row):
 
@@ -154,7 +170,7 @@ def test_second_gradients(row, thorough):
                 torch.autograd.gradgradcheck(lambda *inputs: tuple(function(*inputs)), inputs)
             return gradient_error(gradient, both, 5)
 
-        report.guard(dtype, sample, check)
+        report.guard(dtype, sample, unless_unknown(check))
     report.close()
 
 

@@ -33,6 +33,8 @@ def acosh_(input: Tensor) -> Tensor:
     """The inverse hyperbolic cosine of each element; nan below 1."""
 def adaptive_avg_pool1d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor:
     """Means over as many windows as asked for, which cover sequences `(N, C, L)` or `(C, L)` evenly."""
+def adaptive_max_pool1d(input: Tensor, output_size: _int | Sequence[_int]) -> tuple[Tensor, Tensor]:
+    """The largest element of windows that cover each channel evenly, `output_size` of them, and its place."""
 def add(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """Adds `other`, scaled by `alpha`, to `self`."""
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
@@ -49,6 +51,8 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: _Number = 1, alpha:
     """The products of each pair of two vectors' elements, added to a matrix, which broadcasts."""
 def adjoint(input: Tensor) -> Tensor:
     """Matrices transposed and conjugated: the last two dimensions change places."""
+def affine_grid_generator(theta: Tensor, size: Sequence[_int], align_corners: _bool) -> Tensor:
+    """A grid of places for `grid_sample` on which images of `size` are moved by the affine maps `theta`."""
 def alias_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The view of the same name, copied into memory of its own."""
 @overload
@@ -166,6 +170,8 @@ def avg_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int |
     """The mean of each window of sequences `(N, C, L)` or `(C, L)`; zeros around the input count unless `count_include_pad` is false."""
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """Products of two batches of matrices, pair by pair, added to a third batch, which broadcasts."""
+def bartlett_window(window_length: _int, periodic: _bool = True, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    """A window of `window_length` numbers; a periodic one ends just before it would begin anew."""
 @overload
 def bernoulli(input: Tensor, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
     """1 with the probability that stands at the same place of the tensor, else 0."""
@@ -175,6 +181,8 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     """Combines two inputs through one matrix for each output."""
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
     """How often each of 0, 1, 2, .. occurs, or the sum of its weights."""
+def binomial(count: Tensor, prob: Tensor, *, generator: Generator | None = None) -> Tensor:
+    """Values of binomial distributions: how many of `count` trials succeed with probability `prob`. The two broadcast."""
 def bitwise_and(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The bits that both operands have; of bool the logical and."""
 def bitwise_left_shift(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -189,6 +197,8 @@ def bitwise_right_shift(input: Tensor | _Number, other: Tensor | _Number, *, out
     """The bits moved down by `other` places; the sign stays."""
 def bitwise_xor(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The bits that exactly one operand has; of bool whether they differ."""
+def blackman_window(window_length: _int, periodic: _bool = True, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    """A window of `window_length` numbers; a periodic one ends just before it would begin anew."""
 @overload
 def block_diag(tensors: Sequence[Tensor]) -> Tensor:
     """Matrices one after the other along the diagonal, zeros elsewhere; a vector is a row."""
@@ -292,6 +302,8 @@ def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
     """The transposed convolution of volumes `(N, C, D, H, W)` or `(C, D, H, W)` with filters `(C, F / groups, KD, KH, KW)`."""
 def copysign(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The magnitudes of `self` with the signs of `other`."""
+def corrcoef(input: Tensor) -> Tensor:
+    """The correlations of the rows of a matrix, whose columns are observations, from -1 to 1."""
 def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The cosine of each element, in radians."""
 def cos_(input: Tensor) -> Tensor:
@@ -304,8 +316,15 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = 1, eps: _float = 1e-08
     """The cosines of the angles between vectors along `dim`; lengths below `eps` count as that."""
 def count_nonzero(input: Tensor, dim: _int | Sequence[_int] | None = None) -> Tensor:
     """How many elements along `dim` (all dimensions by default) are not zero."""
+def cov(input: Tensor, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
+    """The covariances of the rows of a matrix, whose columns are observations; the variance of a vector."""
 def cross(input: Tensor, other: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
     """The cross product along `dim`, by default the first dimension of size three."""
+@overload
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Sequence[_int], target_lengths: Sequence[_int], blank: _int = 0, reduction: _int = 1, zero_infinity: _bool = False) -> Tensor:
+    """The negative logarithms of the labellings' probabilities, summed over all ways to spread labels and blanks over time."""
+@overload
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: _int = 0, reduction: _int = 1, zero_infinity: _bool = False) -> Tensor: ...
 def cummax(input: Tensor, dim: _int, *, out: tuple[Tensor, ...] | None = None) -> return_types.cummax:
     """The largest element so far along `dim`, and where it stands (the last of equals)."""
 def cummin(input: Tensor, dim: _int, *, out: tuple[Tensor, ...] | None = None) -> return_types.cummin:
@@ -368,6 +387,8 @@ def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Tensors one behind the other along the third dimension."""
 def embedding(weight: Tensor, indices: Tensor, padding_idx: _int = -1, scale_grad_by_freq: _bool = False, sparse: _bool = False) -> Tensor:
     """The rows of `weight` with the numbers in `indices`."""
+def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: _bool = False, mode: _int = 0, sparse: _bool = False, per_sample_weights: Tensor | None = None, include_last_offset: _bool = False, padding_idx: _int | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The sum (mode 0), mean (1) or maximum (2) of the rows of `weight` that each bag of `indices` names; zeros for an empty bag."""
 def embedding_dense_backward(grad_output: Tensor, indices: Tensor, num_weights: _int, padding_idx: _int, scale_grad_by_freq: _bool) -> Tensor:
     """For each row of a table the sum of the gradients that belong to it."""
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: _float, norm_type: _float) -> Tensor:
@@ -450,6 +471,8 @@ def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """What is behind the point of each element, with its sign."""
 def frac_(input: Tensor) -> Tensor:
     """What is behind the point of each element, with its sign."""
+def frexp(input: Tensor, *, out: tuple[Tensor, ...] | None = None) -> return_types.frexp:
+    """Each element as a mantissa from 0.5 to 1 and a power of two."""
 def frobenius_norm(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """The norm of the elements along `dim`."""
 def full(size: Sequence[_int], fill_value: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
@@ -470,10 +493,27 @@ def greater(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None
     """Whether `self` is greater than `other`."""
 def greater_equal(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Whether `self` is at least `other`."""
+def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: _int, padding_mode: _int, align_corners: _bool) -> Tensor:
+    """`nn.functional.grid_sample` with numbers for its modes: 0 bilinear, 1 nearest, 2 bicubic; 0 zeros, 1 border, 2 reflection."""
+def grid_sampler_2d(input: Tensor, grid: Tensor, interpolation_mode: _int, padding_mode: _int, align_corners: _bool) -> Tensor:
+    """`nn.functional.grid_sample` with numbers for its modes: 0 bilinear, 1 nearest, 2 bicubic; 0 zeros, 1 border, 2 reflection."""
+def grid_sampler_3d(input: Tensor, grid: Tensor, interpolation_mode: _int, padding_mode: _int, align_corners: _bool) -> Tensor:
+    """`grid_sampler` of volumes."""
 def group_norm(input: Tensor, num_groups: _int, weight: Tensor | None = None, bias: Tensor | None = None, eps: _float = 1e-05) -> Tensor:
     """Normalises groups of channels of `(N, C, *)`; scale and shift have a number for each channel."""
+@overload
+def gru(input: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, batch_first: _bool) -> tuple[Tensor, Tensor]:
+    """Layers of gated recurrent units (see `gru_cell`) over sequences of one length."""
+@overload
+def gru(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool) -> tuple[Tensor, Tensor]: ...
+def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor:
+    """One step of a gated recurrent unit. The rows of weights and biases are those of the reset, the update and the new gate."""
 def gt(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Whether `self` is greater than `other`."""
+def hamming_window(window_length: _int, periodic: _bool = True, alpha: _float = 0.54, beta: _float = 0.46, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    """A window of `window_length` numbers; a periodic one ends just before it would begin anew."""
+def hann_window(window_length: _int, periodic: _bool = True, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    """A window of `window_length` numbers; a periodic one ends just before it would begin anew."""
 def hardshrink(input: Tensor, lambd: _Number = 0.5, *, out: Tensor | None = None) -> Tensor:
     """Each element, or zero where its magnitude is at most `lambd`."""
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -493,6 +533,10 @@ def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The modified Bessel function of the first kind, of order zero."""
 def i0_(input: Tensor) -> Tensor:
     """The modified Bessel function of the first kind, of order zero."""
+def igamma(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The regularised lower incomplete gamma function."""
+def igammac(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The regularised upper incomplete gamma function, one minus the lower one."""
 def imag(input: Tensor) -> Tensor:
     """A view of the imaginary parts."""
 def index_add(input: Tensor, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
@@ -520,6 +564,8 @@ def isclose(input: Tensor, other: Tensor, rtol: _float = 1e-05, atol: _float = 1
     """Whether elements are equal up to a tolerance."""
 def isfinite(input: Tensor) -> Tensor:
     """Whether each element is neither infinite nor nan."""
+def isin(elements: Tensor | _Number, test_elements: Tensor | _Number, *, assume_unique: _bool = False, invert: _bool = False, out: Tensor | None = None) -> Tensor:
+    """Which of `elements` are among `test_elements`, or with `invert` are not. One of the two may be a number."""
 def isinf(input: Tensor) -> Tensor:
     """Whether each element is infinite."""
 def isnan(input: Tensor) -> Tensor:
@@ -532,6 +578,8 @@ def isreal(input: Tensor) -> Tensor:
     """Whether each element has no imaginary part."""
 def istft(input: Tensor, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, normalized: _bool = False, onesided: _bool | None = None, length: _int | None = None, return_complex: _bool = False) -> Tensor:
     """The inverse of `torch.stft`: windows are added where they overlap, and divided by the squares of the window that met there."""
+def kaiser_window(window_length: _int, periodic: _bool = True, beta: _float = 12.0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
+    """A window of `window_length` numbers; a periodic one ends just before it would begin anew."""
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The Kronecker product: every element of `self` times the whole of `other`."""
 def kthvalue(input: Tensor, k: _int, dim: _int = -1, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> return_types.kthvalue:
@@ -598,6 +646,13 @@ def logspace(start: Tensor | _Number, end: Tensor | _Number, steps: _int, base: 
     """Powers of `base` with evenly spaced exponents from `start` to `end`."""
 def logsumexp(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the sum of exponentials along one or several dimensions, taken so that nothing overflows."""
+@overload
+def lstm(input: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, batch_first: _bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Layers of long short-term memory (see `lstm_cell`) over sequences of one length."""
+@overload
+def lstm(data: Tensor, batch_sizes: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool) -> tuple[Tensor, Tensor, Tensor]: ...
+def lstm_cell(input: Tensor, hx: Sequence[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """One step of a long short-term memory, from and to an output and a state. The rows of weights and biases are those of the input, the forget, the cell and the output gate."""
 def lt(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Whether `self` is less than `other`."""
 def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -770,6 +825,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: _int) -> Tensor:
     """Spreads groups of channels over space: `(*, C * r * r, H, W)` becomes `(*, C, H * r, W * r)`."""
 def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor:
     """Gathers squares of space into channels: `(*, C, H * r, W * r)` becomes `(*, C * r * r, H, W)`."""
+def poisson(input: Tensor, *, generator: Generator | None = None) -> Tensor:
+    """Values of Poisson distributions, each with the rate at its place."""
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The complex numbers with these magnitudes and angles."""
 def polygamma(n: _int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -781,6 +838,8 @@ def pow(input: Tensor | _Number, exponent: Tensor, *, out: Tensor | None = None)
     """Each element to the power of the element of `exponent`."""
 @overload
 def pow(input: Tensor, exponent: _Number, *, out: Tensor | None = None) -> Tensor: ...
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """Each element, times `weight` where it is negative: one weight for all, or one for each channel (the second dimension)."""
 @overload
 def prod(input: Tensor, *, dtype: _dtype | None = None) -> Tensor:
     """The product of all elements; integers and bool multiply in int64."""
@@ -858,6 +917,20 @@ def resolve_neg(input: Tensor) -> Tensor:
     """The tensor itself: conjugates and negatives are computed at once."""
 def rms_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None = None, eps: _float | None = None) -> Tensor:
     """Divides by the root of the mean square over the last dimensions; `eps` is the dtype's own by default."""
+@overload
+def rnn_relu(input: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, batch_first: _bool) -> tuple[Tensor, Tensor]:
+    """Recurrent layers with relu over sequences of one length."""
+@overload
+def rnn_relu(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool) -> tuple[Tensor, Tensor]: ...
+def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor:
+    """One step of a recurrent network."""
+@overload
+def rnn_tanh(input: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, batch_first: _bool) -> tuple[Tensor, Tensor]:
+    """Recurrent layers with tanh over sequences of one length."""
+@overload
+def rnn_tanh(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool) -> tuple[Tensor, Tensor]: ...
+def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor:
+    """One step of a recurrent network."""
 def roll(input: Tensor, shifts: _int | Sequence[_int], dims: _int | Sequence[_int] = ...) -> Tensor:
     """A copy with the elements moved on by `shifts` along `dims`; what falls off the end comes back at the beginning."""
 def rot90(input: Tensor, k: _int = 1, dims: Sequence[_int] = ...) -> Tensor:
@@ -871,6 +944,8 @@ def round_(input: Tensor) -> Tensor:
     """Each element rounded to the nearest integer, halves to the even one; with `decimals` to so many digits behind the point, or before it if negative."""
 def row_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Tensors one below the other; a vector is a row."""
+def rrelu(input: Tensor, lower: _float = 0.125, upper: _float = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor:
+    """Each element, times a slope where it is negative: in training one from `lower` to `upper` for each element, else their mean."""
 def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """One divided by the square root of each element."""
 def rsqrt_(input: Tensor) -> Tensor:
@@ -1149,4 +1224,4 @@ def zeros(*size: _int, dtype: _dtype | None = None, layout: _layout | None = Non
 def zeros_like(input: Tensor, *, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """A tensor of another's size and dtype, filled with 0."""
 
-__all__ = ["abs", "abs_", "absolute", "absolute_", "acos", "acos_", "acosh", "acosh_", "adaptive_avg_pool1d", "add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "adjoint", "alias_copy", "all", "allclose", "amax", "amin", "aminmax", "angle", "any", "arange", "arccos", "arccos_", "arccosh", "arccosh_", "arcsin", "arcsin_", "arcsinh", "arcsinh_", "arctan", "arctan2", "arctan_", "arctanh", "arctanh_", "argmax", "argmin", "argsort", "argwhere", "as_strided", "as_strided_copy", "as_strided_scatter", "asin", "asin_", "asinh", "asinh_", "atan", "atan2", "atan_", "atanh", "atanh_", "atleast_1d", "atleast_2d", "atleast_3d", "avg_pool1d", "baddbmm", "bernoulli", "bilinear", "bincount", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_not_", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "block_diag", "bmm", "broadcast_tensors", "broadcast_to", "bucketize", "cartesian_prod", "cat", "cdist", "ceil", "ceil_", "celu", "celu_", "channel_shuffle", "cholesky", "cholesky_inverse", "cholesky_solve", "chunk", "clamp", "clamp_max", "clamp_min", "clip", "clone", "column_stack", "combinations", "complex", "concat", "concatenate", "conj", "conj_physical", "conj_physical_", "constant_pad_nd", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copysign", "cos", "cos_", "cosh", "cosh_", "cosine_similarity", "count_nonzero", "cross", "cummax", "cummin", "cumprod", "cumsum", "cumulative_trapezoid", "deg2rad", "deg2rad_", "det", "diag", "diag_embed", "diagflat", "diagonal", "diagonal_copy", "diagonal_scatter", "diff", "digamma", "digamma_", "dist", "div", "divide", "dot", "dropout", "dsplit", "dstack", "embedding", "embedding_dense_backward", "embedding_renorm_", "empty", "empty_like", "empty_strided", "eq", "equal", "erf", "erf_", "erfc", "erfc_", "erfinv", "erfinv_", "exp", "exp2", "exp2_", "exp_", "expand_copy", "expm1", "expm1_", "eye", "fill", "fill_", "fix", "fix_", "flatten", "flip", "fliplr", "flipud", "float_power", "floor", "floor_", "floor_divide", "fmax", "fmin", "fmod", "frac", "frac_", "frobenius_norm", "full", "full_like", "gather", "gcd", "ge", "geqrf", "ger", "greater", "greater_equal", "group_norm", "gt", "hardshrink", "heaviside", "histc", "hsplit", "hstack", "hypot", "i0", "i0_", "imag", "index_add", "index_copy", "index_fill", "index_put", "index_put_", "index_reduce", "index_select", "inner", "inverse", "isclose", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "isreal", "istft", "kron", "kthvalue", "layer_norm", "lcm", "ldexp", "le", "lerp", "less", "less_equal", "lgamma", "lgamma_", "linspace", "log", "log10", "log10_", "log1p", "log1p_", "log2", "log2_", "log_", "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp", "logdet", "logical_and", "logical_not", "logical_not_", "logical_or", "logical_xor", "logit", "logspace", "logsumexp", "lt", "lu_solve", "lu_unpack", "masked_fill", "masked_scatter", "masked_select", "matmul", "matrix_exp", "matrix_power", "max", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d", "max_pool3d_with_indices", "maximum", "mean", "median", "meshgrid", "min", "minimum", "mm", "mode", "moveaxis", "movedim", "msort", "mul", "multinomial", "multiply", "mv", "mvlgamma", "nan_to_num", "nanmean", "nanmedian", "nanquantile", "nansum", "narrow", "narrow_copy", "native_layer_norm", "ne", "neg", "neg_", "negative", "negative_", "nextafter", "nonzero", "nonzero_static", "norm", "normal", "not_equal", "nuclear_norm", "ones", "ones_like", "orgqr", "ormqr", "outer", "pairwise_distance", "pdist", "permute", "permute_copy", "pinverse", "pixel_shuffle", "pixel_unshuffle", "polar", "polygamma", "positive", "pow", "prod", "put", "qr", "quantile", "rad2deg", "rad2deg_", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm", "ravel", "real", "reciprocal", "reciprocal_", "relu", "relu_", "remainder", "renorm", "repeat_interleave", "reshape", "resize_as_", "resolve_conj", "resolve_neg", "rms_norm", "roll", "rot90", "round", "round_", "row_stack", "rsqrt", "rsqrt_", "rsub", "scalar_tensor", "scatter", "scatter_add", "scatter_reduce", "searchsorted", "select", "select_copy", "select_scatter", "selu", "selu_", "sgn", "sgn_", "sigmoid", "sigmoid_", "sigmoid_backward", "sign", "sign_", "signbit", "sin", "sin_", "sinc", "sinc_", "sinh", "sinh_", "slice_scatter", "slogdet", "softmax", "sort", "split", "split_copy", "split_with_sizes", "split_with_sizes_copy", "sqrt", "sqrt_", "square", "square_", "squeeze", "squeeze_", "squeeze_copy", "stack", "std", "std_mean", "stft", "sub", "subtract", "sum", "svd", "swapaxes", "swapdims", "t", "t_", "t_copy", "take", "take_along_dim", "tan", "tan_", "tanh", "tanh_", "tanh_backward", "tensor_split", "threshold", "threshold_", "threshold_backward", "tile", "topk", "trace", "transpose", "transpose_copy", "trapezoid", "trapz", "triangular_solve", "tril", "tril_indices", "triu", "triu_indices", "true_divide", "trunc", "trunc_", "unbind", "unbind_copy", "unflatten", "unfold_copy", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze", "unsqueeze_copy", "vander", "var", "var_mean", "vdot", "view_as_complex", "view_as_real", "view_copy", "vsplit", "vstack", "where", "xlogy", "zero_", "zeros", "zeros_like"]
+__all__ = ["abs", "abs_", "absolute", "absolute_", "acos", "acos_", "acosh", "acosh_", "adaptive_avg_pool1d", "adaptive_max_pool1d", "add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "adjoint", "affine_grid_generator", "alias_copy", "all", "allclose", "amax", "amin", "aminmax", "angle", "any", "arange", "arccos", "arccos_", "arccosh", "arccosh_", "arcsin", "arcsin_", "arcsinh", "arcsinh_", "arctan", "arctan2", "arctan_", "arctanh", "arctanh_", "argmax", "argmin", "argsort", "argwhere", "as_strided", "as_strided_copy", "as_strided_scatter", "asin", "asin_", "asinh", "asinh_", "atan", "atan2", "atan_", "atanh", "atanh_", "atleast_1d", "atleast_2d", "atleast_3d", "avg_pool1d", "baddbmm", "bartlett_window", "bernoulli", "bilinear", "bincount", "binomial", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_not_", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "blackman_window", "block_diag", "bmm", "broadcast_tensors", "broadcast_to", "bucketize", "cartesian_prod", "cat", "cdist", "ceil", "ceil_", "celu", "celu_", "channel_shuffle", "cholesky", "cholesky_inverse", "cholesky_solve", "chunk", "clamp", "clamp_max", "clamp_min", "clip", "clone", "column_stack", "combinations", "complex", "concat", "concatenate", "conj", "conj_physical", "conj_physical_", "constant_pad_nd", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copysign", "corrcoef", "cos", "cos_", "cosh", "cosh_", "cosine_similarity", "count_nonzero", "cov", "cross", "ctc_loss", "cummax", "cummin", "cumprod", "cumsum", "cumulative_trapezoid", "deg2rad", "deg2rad_", "det", "diag", "diag_embed", "diagflat", "diagonal", "diagonal_copy", "diagonal_scatter", "diff", "digamma", "digamma_", "dist", "div", "divide", "dot", "dropout", "dsplit", "dstack", "embedding", "embedding_bag", "embedding_dense_backward", "embedding_renorm_", "empty", "empty_like", "empty_strided", "eq", "equal", "erf", "erf_", "erfc", "erfc_", "erfinv", "erfinv_", "exp", "exp2", "exp2_", "exp_", "expand_copy", "expm1", "expm1_", "eye", "fill", "fill_", "fix", "fix_", "flatten", "flip", "fliplr", "flipud", "float_power", "floor", "floor_", "floor_divide", "fmax", "fmin", "fmod", "frac", "frac_", "frexp", "frobenius_norm", "full", "full_like", "gather", "gcd", "ge", "geqrf", "ger", "greater", "greater_equal", "grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "group_norm", "gru", "gru_cell", "gt", "hamming_window", "hann_window", "hardshrink", "heaviside", "histc", "hsplit", "hstack", "hypot", "i0", "i0_", "igamma", "igammac", "imag", "index_add", "index_copy", "index_fill", "index_put", "index_put_", "index_reduce", "index_select", "inner", "inverse", "isclose", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "isreal", "istft", "kaiser_window", "kron", "kthvalue", "layer_norm", "lcm", "ldexp", "le", "lerp", "less", "less_equal", "lgamma", "lgamma_", "linspace", "log", "log10", "log10_", "log1p", "log1p_", "log2", "log2_", "log_", "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp", "logdet", "logical_and", "logical_not", "logical_not_", "logical_or", "logical_xor", "logit", "logspace", "logsumexp", "lstm", "lstm_cell", "lt", "lu_solve", "lu_unpack", "masked_fill", "masked_scatter", "masked_select", "matmul", "matrix_exp", "matrix_power", "max", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d", "max_pool3d_with_indices", "maximum", "mean", "median", "meshgrid", "min", "minimum", "mm", "mode", "moveaxis", "movedim", "msort", "mul", "multinomial", "multiply", "mv", "mvlgamma", "nan_to_num", "nanmean", "nanmedian", "nanquantile", "nansum", "narrow", "narrow_copy", "native_layer_norm", "ne", "neg", "neg_", "negative", "negative_", "nextafter", "nonzero", "nonzero_static", "norm", "normal", "not_equal", "nuclear_norm", "ones", "ones_like", "orgqr", "ormqr", "outer", "pairwise_distance", "pdist", "permute", "permute_copy", "pinverse", "pixel_shuffle", "pixel_unshuffle", "poisson", "polar", "polygamma", "positive", "pow", "prelu", "prod", "put", "qr", "quantile", "rad2deg", "rad2deg_", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm", "ravel", "real", "reciprocal", "reciprocal_", "relu", "relu_", "remainder", "renorm", "repeat_interleave", "reshape", "resize_as_", "resolve_conj", "resolve_neg", "rms_norm", "rnn_relu", "rnn_relu_cell", "rnn_tanh", "rnn_tanh_cell", "roll", "rot90", "round", "round_", "row_stack", "rrelu", "rsqrt", "rsqrt_", "rsub", "scalar_tensor", "scatter", "scatter_add", "scatter_reduce", "searchsorted", "select", "select_copy", "select_scatter", "selu", "selu_", "sgn", "sgn_", "sigmoid", "sigmoid_", "sigmoid_backward", "sign", "sign_", "signbit", "sin", "sin_", "sinc", "sinc_", "sinh", "sinh_", "slice_scatter", "slogdet", "softmax", "sort", "split", "split_copy", "split_with_sizes", "split_with_sizes_copy", "sqrt", "sqrt_", "square", "square_", "squeeze", "squeeze_", "squeeze_copy", "stack", "std", "std_mean", "stft", "sub", "subtract", "sum", "svd", "swapaxes", "swapdims", "t", "t_", "t_copy", "take", "take_along_dim", "tan", "tan_", "tanh", "tanh_", "tanh_backward", "tensor_split", "threshold", "threshold_", "threshold_backward", "tile", "topk", "trace", "transpose", "transpose_copy", "trapezoid", "trapz", "triangular_solve", "tril", "tril_indices", "triu", "triu_indices", "true_divide", "trunc", "trunc_", "unbind", "unbind_copy", "unflatten", "unfold_copy", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze", "unsqueeze_copy", "vander", "var", "var_mean", "vdot", "view_as_complex", "view_as_real", "view_copy", "vsplit", "vstack", "where", "xlogy", "zero_", "zeros", "zeros_like"]

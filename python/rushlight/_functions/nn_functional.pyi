@@ -21,6 +21,12 @@ def adaptive_avg_pool2d(input: Tensor, output_size: _int | Sequence[_int]) -> Te
     """Means over as many windows as asked for, which cover images `(N, C, H, W)` or `(C, H, W)` evenly."""
 def adaptive_avg_pool3d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor:
     """Means over as many windows as asked for, which cover volumes `(N, C, D, H, W)` or `(C, D, H, W)` evenly."""
+def adaptive_max_pool1d_with_indices(input: Tensor, output_size: _int | Sequence[_int]) -> tuple[Tensor, Tensor]:
+    """The largest element of windows that cover each channel evenly, `output_size` of them, and its place."""
+def adaptive_max_pool2d_with_indices(input: Tensor, output_size: _int | Sequence[_int]) -> tuple[Tensor, Tensor]:
+    """The largest element of windows that cover each channel evenly, `output_size` of them, and its place."""
+def adaptive_max_pool3d_with_indices(input: Tensor, output_size: _int | Sequence[_int]) -> tuple[Tensor, Tensor]:
+    """The largest element of windows that cover each channel evenly, `output_size` of them, and its place."""
 def avg_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, ceil_mode: _bool = False, count_include_pad: _bool = True) -> Tensor:
     """The mean of each window of sequences `(N, C, L)` or `(C, L)`; zeros around the input count unless `count_include_pad` is false."""
 def avg_pool2d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, ceil_mode: _bool = False, count_include_pad: _bool = True, divisor_override: _int | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -74,12 +80,16 @@ def elu(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
     """Each element, `alpha * (exp(x) - 1)` where it is negative."""
 def elu_(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
     """Each element, `alpha * (exp(x) - 1)` where it is negative."""
+def fold(input: Tensor, output_size: _int | Sequence[_int], kernel_size: _int | Sequence[_int], dilation: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, stride: _int | Sequence[_int] = 1) -> Tensor:
+    """Sums columns of sliding blocks into images of `output_size`, the reverse of `unfold`; blocks that overlap add up."""
 def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | _Number, full: _bool = False, eps: _float = 1e-06, reduction: _str = ...) -> Tensor:
     """The negative logarithm of the density of targets under normal distributions with means and variances."""
 def gelu(input: Tensor, *, approximate: _str = ..., out: Tensor | None = None) -> Tensor:
     """Each element times the standard normal distribution function of it; `approximate='tanh'` is an old estimate."""
 def glu(input: Tensor, dim: _int = -1) -> Tensor:
     """The first half along `dim` times the logistic function of the second."""
+def grid_sample(input: Tensor, grid: Tensor, mode: _str = ..., padding_mode: _str = ..., align_corners: _bool | None = None) -> Tensor:
+    """What images or volumes show at the places of a grid."""
 def group_norm(input: Tensor, num_groups: _int, weight: Tensor | None = None, bias: Tensor | None = None, eps: _float = 1e-05) -> Tensor:
     """Normalises groups of channels of `(N, C, *)`; scale and shift have a number for each channel."""
 def hardshrink(input: Tensor, lambd: _Number = 0.5, *, out: Tensor | None = None) -> Tensor:
@@ -140,6 +150,8 @@ def mse_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, r
     """The squared differences, as mean, sum or (`"none"`) each; with `weight`, which has the input's shape, weighted."""
 def multi_margin_loss(input: Tensor, target: Tensor, p: _int = 1, margin: _float = 1.0, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
     """How much the scores of other classes than the target's come within a margin of its score, averaged over the classes."""
+def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
+    """How much the scores of wrong classes come within a margin of 1 of those of right ones, averaged over the classes."""
 def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
     """The binary cross entropy of the scores of several labels, averaged over the labels."""
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: _bool | None = None, ignore_index: _int = -100, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
@@ -160,6 +172,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor:
     """Gathers squares of space into channels: `(*, C, H * r, W * r)` becomes `(*, C * r * r, H, W)`."""
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: _bool = True, full: _bool = False, size_average: _bool | None = None, eps: _float = 1e-08, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
     """The negative logarithm of the probability of counts, whose means (or the means' logarithms) the input holds. `full` adds Stirling's approximation of what does not depend on the input."""
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """Each element, times `weight` where it is negative: one weight for all, or one for each channel (the second dimension)."""
 def relu(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element, or zero where it is negative."""
 def relu6(input: Tensor, inplace: _bool = False) -> Tensor:
@@ -170,6 +184,8 @@ def relu_(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element, or zero where it is negative."""
 def rms_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None = None, eps: _float | None = None) -> Tensor:
     """Divides by the root of the mean square over the last dimensions; `eps` is the dtype's own by default."""
+def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: _float = 0.0, is_causal: _bool = False, *, scale: _float | None = None, enable_gqa: _bool = False) -> Tensor:
+    """Means of the values, one for each query, weighted by how well the query matches their keys."""
 def selu(input: Tensor, inplace: _bool = False) -> Tensor:
     """`elu` with the scales that keep mean and variance from layer to layer."""
 def selu_(input: Tensor, inplace: _bool = False) -> Tensor:
@@ -206,5 +222,7 @@ def threshold_(input: Tensor, threshold: _Number, value: _Number, inplace: _bool
     """Each element, or `value` where it is at most `threshold`."""
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: _float = 1.0, p: _float = 2, eps: _float = 1e-06, swap: _bool = False, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
     """How much less than a margin the negative is farther from the anchor than the positive."""
+def unfold(input: Tensor, kernel_size: _int | Sequence[_int], dilation: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, stride: _int | Sequence[_int] = 1) -> Tensor:
+    """The sliding blocks of images, as columns."""
 
-__all__ = ["adaptive_avg_pool1d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_norm", "bilinear", "binary_cross_entropy", "binary_cross_entropy_with_logits", "celu", "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_embedding_loss", "cosine_similarity", "cross_entropy", "elu", "elu_", "gaussian_nll_loss", "gelu", "glu", "group_norm", "hardshrink", "hardsigmoid", "hardsigmoid_", "hardswish", "hardswish_", "hardtanh", "hardtanh_", "hinge_embedding_loss", "huber_loss", "instance_norm", "kl_div", "l1_loss", "layer_norm", "leaky_relu", "leaky_relu_", "linear", "local_response_norm", "logsigmoid", "margin_ranking_loss", "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices", "mish", "mish_", "mse_loss", "multi_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "normalize", "one_hot", "pad", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "relu6", "relu6_", "relu_", "rms_norm", "selu", "selu_", "sigmoid", "sigmoid_", "silu", "silu_", "smooth_l1_loss", "soft_margin_loss", "softplus", "softshrink", "softsign", "tanh", "tanh_", "tanhshrink", "threshold", "threshold_", "triplet_margin_loss"]
+__all__ = ["adaptive_avg_pool1d", "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d_with_indices", "adaptive_max_pool3d_with_indices", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_norm", "bilinear", "binary_cross_entropy", "binary_cross_entropy_with_logits", "celu", "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_embedding_loss", "cosine_similarity", "cross_entropy", "elu", "elu_", "fold", "gaussian_nll_loss", "gelu", "glu", "grid_sample", "group_norm", "hardshrink", "hardsigmoid", "hardsigmoid_", "hardswish", "hardswish_", "hardtanh", "hardtanh_", "hinge_embedding_loss", "huber_loss", "instance_norm", "kl_div", "l1_loss", "layer_norm", "leaky_relu", "leaky_relu_", "linear", "local_response_norm", "logsigmoid", "margin_ranking_loss", "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices", "mish", "mish_", "mse_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "normalize", "one_hot", "pad", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "prelu", "relu6", "relu6_", "relu_", "rms_norm", "scaled_dot_product_attention", "selu", "selu_", "sigmoid", "sigmoid_", "silu", "silu_", "smooth_l1_loss", "soft_margin_loss", "softplus", "softshrink", "softsign", "tanh", "tanh_", "tanhshrink", "threshold", "threshold_", "triplet_margin_loss", "unfold"]

@@ -65,6 +65,10 @@ def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The exponential minus one, exact near zero."""
 def expm1_(input: Tensor) -> Tensor:
     """The exponential minus one, exact near zero."""
+def gammainc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The regularised lower incomplete gamma function."""
+def gammaincc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The regularised upper incomplete gamma function, one minus the lower one."""
 def gammaln(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the magnitude of the gamma function."""
 def gammaln_(input: Tensor) -> Tensor:
@@ -153,4 +157,4 @@ def xlogy(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | Non
 def zeta(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The Hurwitz zeta function."""
 
-__all__ = ["airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v", "chebyshev_polynomial_w", "digamma", "digamma_", "entr", "erf", "erf_", "erfc", "erfc_", "erfcx", "erfinv", "erfinv_", "exp2", "exp2_", "expit", "expit_", "expm1", "expm1_", "gammaln", "gammaln_", "hermite_polynomial_h", "hermite_polynomial_he", "i0", "i0_", "i0e", "i1", "i1e", "laguerre_polynomial_l", "legendre_polynomial_p", "log1p", "log1p_", "log_ndtr", "log_softmax", "logit", "logsumexp", "modified_bessel_i0", "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1", "multigammaln", "ndtr", "ndtri", "polygamma", "psi", "psi_", "round", "round_", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v", "shifted_chebyshev_polynomial_w", "sinc", "sinc_", "softmax", "spherical_bessel_j0", "xlog1py", "xlogy", "zeta"]
+__all__ = ["airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v", "chebyshev_polynomial_w", "digamma", "digamma_", "entr", "erf", "erf_", "erfc", "erfc_", "erfcx", "erfinv", "erfinv_", "exp2", "exp2_", "expit", "expit_", "expm1", "expm1_", "gammainc", "gammaincc", "gammaln", "gammaln_", "hermite_polynomial_h", "hermite_polynomial_he", "i0", "i0_", "i0e", "i1", "i1e", "laguerre_polynomial_l", "legendre_polynomial_p", "log1p", "log1p_", "log_ndtr", "log_softmax", "logit", "logsumexp", "modified_bessel_i0", "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1", "multigammaln", "ndtr", "ndtri", "polygamma", "psi", "psi_", "round", "round_", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v", "shifted_chebyshev_polynomial_w", "sinc", "sinc_", "softmax", "spherical_bessel_j0", "xlog1py", "xlogy", "zeta"]

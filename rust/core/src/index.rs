@@ -1,6 +1,6 @@
 //! What `x[...]` means: integers, slices, None and Ellipsis become steps of a view, tensors the places of a gather.
 //!
-//! A pure function over geometry: the border brings the items, the operators carry the plan out.
+//! A pure function over geometry: the border brings the items, the operators carry the steps out.
 
 use smallvec::SmallVec;
 
@@ -44,21 +44,21 @@ pub struct Place {
 }
 
 /// What an index expression asks for.
-pub struct Plan {
+pub struct Brackets {
     pub steps: SmallVec<[Step; 4]>,
     /// The geometry after all steps.
     pub layout: Layout,
     pub places: SmallVec<[Place; 4]>,
 }
 
-impl Plan {
-    /// The plan that leaves a tensor of this geometry as it is.
+impl Brackets {
+    /// Brackets that leave a tensor of this geometry as it is.
     #[inline]
-    pub fn of(own: &Layout) -> Plan {
-        Plan { steps: SmallVec::new(), layout: own.clone(), places: SmallVec::new() }
+    pub fn of(own: &Layout) -> Brackets {
+        Brackets { steps: SmallVec::new(), layout: own.clone(), places: SmallVec::new() }
     }
 
-    /// Works an index expression out. A plan is large, so it is filled where it stands instead of being handed up.
+    /// Works an index expression out. The answer is large, so it is filled where it stands.
     pub fn read(&mut self, items: &[Item]) -> Result<()> {
         let rank = self.layout.rank();
         let taken = items.iter().map(dims_taken).sum::<usize>();
@@ -168,15 +168,15 @@ pub fn gathered(sizes: &[isize], dims: &[usize], common: &[isize]) -> Dims {
 mod tests {
     use super::*;
 
-    fn plan(own: &Layout, items: &[Item]) -> Result<Plan> {
-        let mut plan = Plan::of(own);
-        plan.read(items).map(|()| plan)
+    fn read(own: &Layout, items: &[Item]) -> Result<Brackets> {
+        let mut brackets = Brackets::of(own);
+        brackets.read(items).map(|()| brackets)
     }
 
     const ALL: Item = Item::Slice { start: 0, stop: isize::MAX, step: 1 };
 
     fn shape(sizes: &[isize], items: &[Item]) -> Vec<isize> {
-        plan(&Layout::contiguous(sizes), items).unwrap().layout.sizes.to_vec()
+        read(&Layout::contiguous(sizes), items).unwrap().layout.sizes.to_vec()
     }
 
     #[test]
@@ -185,11 +185,11 @@ mod tests {
         assert_eq!(shape(&[3, 4, 5], &[Item::Ellipsis, Item::Int(0)]), [3, 4]);
         assert_eq!(shape(&[3], &[Item::Slice { start: 0, stop: 0, step: 2 }]), [0]);
         let back =
-            plan(&Layout::contiguous(&[5]), &[Item::Slice { start: isize::MAX, stop: isize::MIN, step: -2 }]).unwrap();
+            read(&Layout::contiguous(&[5]), &[Item::Slice { start: isize::MAX, stop: isize::MIN, step: -2 }]).unwrap();
         assert_eq!((back.layout.offset, back.layout.sizes[0], back.layout.strides[0]), (4, 3, -2));
-        assert!(plan(&Layout::contiguous(&[5]), &[ALL]).unwrap().steps.is_empty());
+        assert!(read(&Layout::contiguous(&[5]), &[ALL]).unwrap().steps.is_empty());
         let end = Item::Slice { start: 1, stop: isize::MAX, step: 1 };
-        assert_eq!(plan(&Layout::contiguous(&[1]).flip(0), &[end]).unwrap().layout.offset, 0);
+        assert_eq!(read(&Layout::contiguous(&[1]).flip(0), &[end]).unwrap().layout.offset, 0);
     }
 
     #[test]
@@ -223,8 +223,8 @@ mod tests {
     #[test]
     fn masks_stand_for_several_dimensions() {
         let items = [Item::Tensor { rank: 2, mask: true }, Item::Int(1)];
-        let plan = plan(&Layout::contiguous(&[3, 4, 5]), &items).unwrap();
-        assert_eq!(plan.layout.sizes.as_slice(), [3, 4]);
-        assert_eq!(plan.places.as_slice(), [Place { item: 0, dim: 0 }]);
+        let brackets = read(&Layout::contiguous(&[3, 4, 5]), &items).unwrap();
+        assert_eq!(brackets.layout.sizes.as_slice(), [3, 4]);
+        assert_eq!(brackets.places.as_slice(), [Place { item: 0, dim: 0 }]);
     }
 }

@@ -1,6 +1,12 @@
-//! Algorithms of networks' layers: convolution, pooling, losses by class and embedding.
+//! Algorithms of networks' layers: attention, convolution, pooling, recurrent steps, blocks and mixtures of elements, losses by
+//! class or over time, and embedding.
 
+pub mod attention;
 pub mod conv;
+pub mod ctc;
 pub mod embedding;
+pub mod fold;
 pub mod loss;
+pub mod mix;
 pub mod pool;
+pub mod recurrent;

@@ -16,7 +16,7 @@ pub mod softmax;
 
 pub use extremum::{Extreme, Towards, extremum};
 pub use logsum::log_sum_exp;
-pub use moments::moments;
+pub use moments::{Float, moments};
 
 use std::mem::MaybeUninit;
 use std::ops::Range;

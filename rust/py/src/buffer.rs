@@ -14,26 +14,26 @@ use crate::object;
 use crate::reclaim::{Keep, Owned};
 
 /// A buffer that is held until the storage over it dies.
-pub struct Held(Box<ffi::Py_buffer>);
+pub struct Buffer(Box<ffi::Py_buffer>);
 
 // SAFETY: released attached, see `reclaim`.
-unsafe impl Send for Held {}
+unsafe impl Send for Buffer {}
 
-impl Owned for Held {
+impl Owned for Buffer {
     fn end(mut self: Box<Self>, _: Python<'_>) {
         // SAFETY: filled by `PyObject_GetBuffer`, released once.
         unsafe { ffi::PyBuffer_Release(&raw mut *self.0) };
     }
 }
 
-impl Held {
-    pub fn get(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Held> {
+impl Buffer {
+    pub fn get(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Buffer> {
         let mut view: Box<ffi::Py_buffer> = Box::new(ffi::Py_buffer::new());
         // SAFETY: a living object and memory for the answer.
         if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } != 0 {
             return Err(PyErr::fetch(object.py()));
         }
-        Ok(Held(view))
+        Ok(Buffer(view))
     }
 
     pub fn view(&self) -> &ffi::Py_buffer {
@@ -47,8 +47,8 @@ pub fn import(object: &Bound<'_, PyAny>, dtype: DType, count: isize, offset: isi
     if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 0 {
         return Err(PyValueError::new_err("object does not implement Python buffer protocol."));
     }
-    let held = Held::get(object, ffi::PyBUF_SIMPLE)?;
-    let (length, width) = (held.view().len, dtype.size() as isize);
+    let buffer = Buffer::get(object, ffi::PyBUF_SIMPLE)?;
+    let (length, width) = (buffer.view().len, dtype.size() as isize);
     if length == 0 || count == 0 {
         return Err(PyValueError::new_err(format!("both buffer length ({length}) and count ({count}) must not be 0")));
     }
@@ -69,11 +69,11 @@ pub fn import(object: &Bound<'_, PyAny>, dtype: DType, count: isize, offset: isi
             "requested buffer length ({count} * {width} bytes) after offset ({offset} bytes) must not be greater than actual buffer length ({length} bytes)"
         )));
     }
-    let read_only = held.view().readonly != 0;
+    let read_only = buffer.view().readonly != 0;
     // SAFETY: the range lies within the buffer, which stays valid as long as it is held.
     let block = unsafe {
-        let start = held.view().buf.cast::<u8>().offset(offset);
-        Block::foreign(start, (count * width) as usize, read_only, Box::new(Keep::new(held)))
+        let start = buffer.view().buf.cast::<u8>().offset(offset);
+        Block::foreign(start, (count * width) as usize, read_only, Box::new(Keep::new(buffer)))
     };
     Ok(Tensor::new(Storage::new(block), Layout::contiguous(&[count]), dtype, Device::Cpu))
 }

@@ -304,12 +304,12 @@ pub fn import(object: &Bound<'_, PyAny>) -> PyResult<Tensor> {
                 return Err(PyBufferError::new_err(format!("DLPack version {} is not supported", (*managed).major)));
             }
             let read_only = (*managed).flags & READ_ONLY != 0;
-            let shape = shape_of(&(*managed).tensor)?;
+            let shape = described(&(*managed).tensor)?;
             ffi::PyCapsule_SetName(raw, NEW_USED.as_ptr());
             Ok(shape.tensor(read_only, Taken::New(managed)))
         } else if ffi::PyCapsule_IsValid(raw, OLD.as_ptr()) != 0 {
             let managed = ffi::PyCapsule_GetPointer(raw, OLD.as_ptr()).cast::<Managed>();
-            let shape = shape_of(&(*managed).tensor)?;
+            let shape = described(&(*managed).tensor)?;
             ffi::PyCapsule_SetName(raw, OLD_USED.as_ptr());
             Ok(shape.tensor(false, Taken::Old(managed)))
         } else {
@@ -321,14 +321,14 @@ pub fn import(object: &Bound<'_, PyAny>) -> PyResult<Tensor> {
 }
 
 /// What a structure says about its tensor, checked.
-struct Shape {
+struct Described {
     start: *mut u8,
     bytes: usize,
     layout: Layout,
     dtype: DType,
 }
 
-impl Shape {
+impl Described {
     /// # Safety
     /// `taken` keeps the bytes valid.
     unsafe fn tensor(self, read_only: bool, taken: Taken) -> Tensor {
@@ -340,7 +340,7 @@ impl Shape {
 
 /// # Safety
 /// The structure is one that a producer filled in.
-unsafe fn shape_of(tensor: &Strided) -> PyResult<Shape> {
+unsafe fn described(tensor: &Strided) -> PyResult<Described> {
     if tensor.device_type != HOST {
         return Err(PyBufferError::new_err(format!(
             "from_dlpack: device type {} is not supported",
@@ -374,5 +374,5 @@ unsafe fn shape_of(tensor: &Strided) -> PyResult<Shape> {
         return Err(PyBufferError::new_err("from_dlpack: there are elements, but no memory"));
     }
     let start = tensor.data.cast::<u8>().wrapping_add(tensor.byte_offset as usize);
-    Ok(Shape { start, bytes, layout, dtype })
+    Ok(Described { start, bytes, layout, dtype })
 }

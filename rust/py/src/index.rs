@@ -1,4 +1,4 @@
-//! `x[...]`: reads what stands between the brackets and hands it to the engine's plan.
+//! `x[...]`: reads what stands between the brackets and hands it to the engine.
 
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
@@ -7,7 +7,7 @@ use pyo3::impl_::trampoline as shell;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
 use rushlight::{DType, Tensor};
-use rushlight_core::index::{Item, Plan};
+use rushlight_core::index::{Brackets, Item};
 use smallvec::SmallVec;
 
 use crate::errors::{kind_of, raise};
@@ -93,11 +93,11 @@ impl Key {
 
     /// The view that the items other than tensors make, and what gathers from it.
     fn apply(&self, own: &Tensor) -> PyResult<(Tensor, Gather)> {
-        let mut plan = Plan::of(own.layout());
-        plan.read(&self.items).map_err(raise)?;
-        let view = rushlight::index::view(own, &plan).map_err(raise)?;
+        let mut brackets = Brackets::of(own.layout());
+        brackets.read(&self.items).map_err(raise)?;
+        let view = rushlight::index::view(own, &brackets).map_err(raise)?;
         let mut gather = Gather::default();
-        for place in &plan.places {
+        for place in &brackets.places {
             gather.dims.push(place.dim);
             gather.tensors.push(match self.items[place.item] {
                 Item::Bool(true) => rushlight::from_slice(&[0i64]).map_err(raise)?,
@@ -248,7 +248,7 @@ impl shell::MethodDef<shell::setattrofunc::Func> for Set {
     const METH: shell::setattrofunc::Func = set;
 }
 
-/// The brackets as CPython's type constructor wants them.
+/// The slots as CPython's type constructor wants them.
 pub fn slots() -> [ffi::PyType_Slot; 2] {
     [
         crate::class::slot(ffi::Py_mp_subscript, shell::binaryfunc::<Get> as *mut std::ffi::c_void),

@@ -13,7 +13,7 @@ use rushlight::{DType, Device, Layout, Storage, Tensor};
 use rushlight_core::layout::Dims;
 use rushlight_core::storage::Block;
 
-use crate::buffer::{Held, Memory};
+use crate::buffer::{Buffer, Memory};
 use crate::reclaim::Keep;
 
 /// What is needed of NumPy, found once.
@@ -107,7 +107,7 @@ pub fn import(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         DType::BF16 => array.call_method1("view", ("uint16",))?,
         _ => array.clone(),
     };
-    let held = Held::get(&plain, ffi::PyBUF_STRIDES)?;
+    let held = Buffer::get(&plain, ffi::PyBUF_STRIDES)?;
     let view = held.view();
     let rank = view.ndim as usize;
     let width = dtype.size() as isize;

@@ -13,7 +13,7 @@ use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_core::shared::{self, Identity, Parcel};
 use rushlight_core::storage::{Block, WeakStorage};
 
-use crate::buffer::{Held, Memory};
+use crate::buffer::{Buffer, Memory};
 use crate::dtype::{PyDevice, extract_device};
 use crate::errors::raise;
 use crate::reclaim::Keep;
@@ -39,7 +39,7 @@ impl PyStorage {
     #[staticmethod]
     #[pyo3(signature = (buffer, offset=0, nbytes=None))]
     fn _from_buffer(buffer: &Bound<'_, PyAny>, offset: usize, nbytes: Option<usize>) -> PyResult<Self> {
-        let held = Held::get(buffer, ffi::PyBUF_SIMPLE)?;
+        let held = Buffer::get(buffer, ffi::PyBUF_SIMPLE)?;
         let (start, length, read_only) =
             (held.view().buf.cast::<u8>(), held.view().len as usize, held.view().readonly != 0);
         let nbytes = nbytes.unwrap_or(length.saturating_sub(offset));

@@ -348,3 +348,86 @@ impl Means {
         }, else => ())
     }
 }
+
+/// The largest element of each window and its place, where windows differ: `axes(plane)` are those of a plane. NaN counts as
+/// the largest; of several the first element wins, but the last NaN, as in torch.
+///
+/// # Safety
+/// Windows are not empty and lie within planes of `sizes`; `input`, `output` and `places` hold `count` planes.
+pub unsafe fn max_windows<'a>(
+    dtype: DType,
+    axes: impl Fn(usize) -> &'a [Vec<Window>; 3] + Sync,
+    sizes: [usize; 3],
+    count: usize,
+    [input, output]: [*mut u8; 2],
+    places: *mut i64,
+) {
+    let area = sizes.iter().product::<usize>();
+    dispatch!(dtype, T in [f32, f64, f16_, bf16_] => {
+        let (input, output, places) = (Shared(input.cast::<T>()), Shared(output.cast::<T>()), Shared(places));
+        planes(count, area, |plane| {
+            let [depth, height, width] = axes(plane);
+            let from = input.at(plane * area);
+            let mut pixel = plane * depth.len() * height.len() * width.len();
+            for z in depth {
+                for y in height {
+                    for x in width {
+                        let mut at = (z.start * sizes[1] + y.start) * sizes[2] + x.start;
+                        // SAFETY: windows lie within the plane, and each pixel is written once.
+                        unsafe {
+                            let mut best = *from.add(at);
+                            for i in z.start..z.end {
+                                for j in y.start..y.end {
+                                    let row = (i * sizes[1] + j) * sizes[2];
+                                    for k in row + x.start..row + x.end {
+                                        let value = *from.add(k);
+                                        #[allow(clippy::eq_op)]
+                                        if value > best || value != value {
+                                            (best, at) = (value, k);
+                                        }
+                                    }
+                                }
+                            }
+                            output.at(pixel).write(best);
+                            places.at(pixel).write(at as i64);
+                        }
+                        pixel += 1;
+                    }
+                }
+            }
+        });
+    }, else => ())
+}
+
+/// Puts each of `pixels` values at its place in a plane of `area` zeros; where several meet the last one stays. Whether all
+/// places lay within their plane.
+///
+/// # Safety
+/// As for `scatter`.
+pub unsafe fn put(
+    size: usize,
+    count: usize,
+    [pixels, area]: [usize; 2],
+    values: *const u8,
+    places: *const i64,
+    output: *mut u8,
+) -> bool {
+    let outside = AtomicBool::new(false);
+    let (values, places, output) = (Shared(values.cast_mut()), Shared(places.cast_mut()), Shared(output));
+    planes(count, pixels + area, |plane| {
+        let to = output.at(plane * area * size);
+        // SAFETY: the caller's promise.
+        unsafe {
+            to.write_bytes(0, area * size);
+            for i in plane * pixels..(plane + 1) * pixels {
+                match usize::try_from(*places.at(i)) {
+                    Ok(place) if place < area => {
+                        std::ptr::copy_nonoverlapping(values.at(i * size), to.add(place * size), size);
+                    }
+                    _ => outside.store(true, Relaxed),
+                }
+            }
+        }
+    });
+    !outside.into_inner()
+}

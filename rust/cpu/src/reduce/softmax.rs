@@ -8,10 +8,10 @@ use rushlight_simd::multiversion;
 use super::moments::Float;
 use super::scan::{ABREAST, Lines, Memory};
 
-const LANES: usize = 32;
+pub(crate) const LANES: usize = 32;
 
 #[inline(always)]
-fn tree<T: Copy>(mut lanes: [T; LANES], join: impl Fn(T, T) -> T) -> T {
+pub(crate) fn tree<T: Copy>(mut lanes: [T; LANES], join: impl Fn(T, T) -> T) -> T {
     let mut half = LANES / 2;
     while half > 0 {
         for j in 0..half {
@@ -24,7 +24,7 @@ fn tree<T: Copy>(mut lanes: [T; LANES], join: impl Fn(T, T) -> T) -> T {
 
 /// `f(element)` for all `n`, added up in lanes and blocks, so that the error stays small for long rows.
 #[inline(always)]
-fn added<T: Float>(n: usize, mut f: impl FnMut(usize) -> T) -> T {
+pub(crate) fn added<T: Float>(n: usize, mut f: impl FnMut(usize) -> T) -> T {
     let zero = T::narrow(0.0);
     let mut total = [zero; LANES];
     let mut i = 0;
@@ -48,7 +48,7 @@ fn added<T: Float>(n: usize, mut f: impl FnMut(usize) -> T) -> T {
 }
 
 #[inline(always)]
-fn larger<T: Float>(a: T, b: T) -> T {
+pub(crate) fn larger<T: Float>(a: T, b: T) -> T {
     if b > a { b } else { a }
 }
 

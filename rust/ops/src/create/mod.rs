@@ -5,11 +5,14 @@
 
 pub mod assemble;
 pub mod constant;
+pub mod diagonal;
 pub mod draw;
 pub mod overwrite;
 pub mod random;
 pub mod range;
+pub mod rejection;
 pub mod resize;
+pub mod window;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::device::default_device;

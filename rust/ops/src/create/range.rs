@@ -20,7 +20,7 @@ const BASE: Row = Row {
 };
 
 /// Fills a fresh tensor element by element.
-fn generate<T: Element>(tensor: &Tensor, at: impl Fn(usize) -> T + Sync) -> Result<()> {
+pub(super) fn generate<T: Element>(tensor: &Tensor, at: impl Fn(usize) -> T + Sync) -> Result<()> {
     if tensor.device() != Device::Cpu {
         return Ok(());
     }

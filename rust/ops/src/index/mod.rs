@@ -13,7 +13,7 @@ pub mod put;
 pub mod scatter;
 pub mod take;
 
-use rushlight_core::index::{Plan, Step};
+use rushlight_core::index::{Brackets, Step};
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Layout, Result};
 
@@ -28,15 +28,15 @@ pub use get::INDEX;
 pub use put::PUT;
 
 /// The view that an index expression makes before tensors gather.
-pub fn view(own: &Tensor, plan: &Plan) -> Result<Tensor> {
+pub fn view(own: &Tensor, brackets: &Brackets) -> Result<Tensor> {
     if !(own.requires_grad() && rushlight_autograd::modes::grad_enabled()) {
-        return Ok(Tensor::view_of(own, plan.layout.clone()));
+        return Ok(Tensor::view_of(own, brackets.layout.clone()));
     }
-    if plan.steps.is_empty() {
+    if brackets.steps.is_empty() {
         return op!(ALIAS, own);
     }
     let mut view = own.clone();
-    for &step in &plan.steps {
+    for &step in &brackets.steps {
         view = match step {
             Step::Select { dim, index } => selected(&view, dim, index)?,
             Step::Slice { dim, start, length, step } => sliced(&view, dim, start, length, step)?,

@@ -160,7 +160,7 @@ fn row_factors(indices: &Tensor, rows: i64, skipped: i64, averages: bool, dtype:
     crate::view::RESHAPE.tensor([(&factors).into(), crate::view::reshape::sizes_value(&sizes)]).map(Some)
 }
 
-fn check_indices(indices: &Tensor, place: usize, row: &str) -> Result<()> {
+pub(super) fn check_indices(indices: &Tensor, place: usize, row: &str) -> Result<()> {
     if matches!(indices.dtype(), DType::I64 | DType::I32) {
         return Ok(());
     }
@@ -175,7 +175,7 @@ fn check_indices(indices: &Tensor, place: usize, row: &str) -> Result<()> {
 }
 
 /// The indices as a list; each is less than `rows`.
-fn numbers(indices: &Tensor, rows: isize) -> Result<Vec<i64>> {
+pub(super) fn numbers(indices: &Tensor, rows: isize) -> Result<Vec<i64>> {
     let numbers = crate::convert::to_vec::<i64>(indices)?;
     match numbers.iter().find(|&&index| index < 0 || index >= rows as i64) {
         Some(bad) => {

@@ -1,17 +1,26 @@
 //! Functions of neural networks.
 
+pub mod attention;
+pub mod bag;
 pub mod bilinear;
 pub mod conv;
 pub mod cross_entropy;
+pub mod ctc;
 pub mod distance;
 pub mod dropout;
 pub mod embedding;
+pub mod fold;
+pub mod grid;
+pub mod leaky;
 pub mod linear;
 pub mod loss;
 pub mod margin;
+pub mod mix;
+pub mod multilabel;
 pub mod nll;
 pub mod norm;
 pub mod pool;
+pub mod recurrent;
 pub mod shuffle;
 
 use rushlight_autograd::Tensor;

@@ -1,6 +1,7 @@
 //! Operators that order elements, find them, or count them by their value.
 
 pub mod histogram;
+pub mod isin;
 pub mod quantile;
 pub mod search;
 pub mod select;

@@ -1,6 +1,7 @@
 //! Operators that take dimensions away, and those that run along one.
 
 pub mod along;
+pub mod covariance;
 pub mod cumulative;
 pub mod extreme;
 pub mod logsumexp;

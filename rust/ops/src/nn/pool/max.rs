@@ -82,23 +82,23 @@ pub static MAX_POOL: Row = Row {
 };
 
 /// What a kernel says of its places.
-fn all_within(within: bool, area: usize) -> Result<()> {
+pub(super) fn all_within(within: bool, area: usize) -> Result<()> {
     if within { Ok(()) } else { Err(Error::index(format!("a place is not within a plane of {area} elements"))) }
 }
 
 /// Planes of both tensors are of `dims` dimensions, and as many.
-fn check_planes(a: &Tensor, b: &Tensor, dims: usize) -> Result<()> {
+pub(super) fn check_planes(a: &Tensor, b: &Tensor, dims: usize) -> Result<()> {
     if a.rank() < dims || b.rank() < dims || count_planes(a, dims) != count_planes(b, dims) {
         return Err(unfit(a));
     }
     Ok(())
 }
 
-fn plane(tensor: &Tensor, dims: usize) -> usize {
+pub(super) fn plane(tensor: &Tensor, dims: usize) -> usize {
     tensor.sizes()[tensor.rank() - dims..].iter().product::<isize>() as usize
 }
 
-fn scattered(values: Expr, places: Expr, like: Expr, dims: usize) -> Expr {
+pub(super) fn scattered(values: Expr, places: Expr, like: Expr, dims: usize) -> Expr {
     match (places.done(), like.done()) {
         (Ok(places), Ok(like)) => values.call(&SCATTER, [places.into(), like.into(), dims.into()]),
         (Err(error), _) | (_, Err(error)) => Expr::Failed(error),

@@ -6,6 +6,8 @@
 
 pub mod max;
 pub mod mean;
+pub mod unpool;
+pub mod window;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims};

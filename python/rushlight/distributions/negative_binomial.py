@@ -1,0 +1,76 @@
+"""The negative binomial distribution."""
+
+from __future__ import annotations
+
+import rushlight as torch
+
+from . import constraints
+from ._chance import Chance
+from .gamma import Gamma
+from .utils import broadcast_all, lazy_property
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["NegativeBinomial"]
+
+
+class NegativeBinomial(Chance):
+    """How many trials succeed, each with probability ``probs``, before ``total_count`` of them fail."""
+
+    arg_constraints = {
+        "total_count": constraints.greater_than_eq(0),
+        "probs": constraints.half_open_interval(0.0, 1.0),
+        "logits": constraints.real,
+    }
+    support = constraints.nonnegative_integer
+
+    def __init__(
+        self, total_count: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        self._refuse_unless_one(probs, logits)
+        if probs is not None:
+            self.total_count, self.probs = broadcast_all(total_count, probs)
+            self.total_count = self.total_count.type_as(self.probs)
+        else:
+            self.total_count, self.logits = broadcast_all(total_count, logits)
+            self.total_count = self.total_count.type_as(self.logits)
+        self._param = self.logits if probs is None else self.probs
+        super().__init__(self._param.size(), validate_args=validate_args)
+
+    def expand(self, batch_shape, _instance=None):
+        total = self.total_count.expand(batch_shape)
+        return self._expand_into(
+            NegativeBinomial, _instance, batch_shape, total_count=total, **self._expanded(batch_shape)
+        )
+
+    @property
+    def mean(self):
+        return self.total_count * torch.exp(self.logits)
+
+    @property
+    def mode(self):
+        return ((self.total_count - 1) * self.logits.exp()).floor().clamp(min=0.0)
+
+    @property
+    def variance(self):
+        return self.mean / torch.sigmoid(-self.logits)
+
+    @lazy_property
+    def _gamma(self) -> Gamma:
+        # A Poisson distribution whose rate is itself drawn is this one.
+        return Gamma(concentration=self.total_count, rate=torch.exp(-self.logits), validate_args=False)
+
+    def sample(self, sample_shape=torch.Size()):
+        with torch.no_grad():
+            return torch.poisson(self._gamma.sample(sample_shape=sample_shape))
+
+    def log_prob(self, value):
+        if self._validate_args:
+            self._validate_sample(value)
+        weight = self.total_count * (-self.logits).sigmoid().log() + value * self.logits.sigmoid().log()
+        choices = torch.lgamma(self.total_count + value) - torch.lgamma(1.0 + value) - torch.lgamma(self.total_count)
+        # Nothing drawn of nothing wanted is certain.
+        choices = choices.masked_fill(self.total_count + value == 0.0, 0.0)
+        return weight + choices

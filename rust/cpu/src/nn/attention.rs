@@ -1,0 +1,244 @@
+//! Attention: means of values, weighted by a softmax of the products of queries with keys, whose matrix never stands whole.
+//!
+//! A task takes a block of queries and walks over blocks of keys. It keeps, for each query, the largest score so far, the sum
+//! of the weights and the weighted sum of the values; where a later block has a larger score, both sums shrink to fit.
+
+use rushlight_core::Result;
+use rushlight_core::alloc::filled;
+use rushlight_simd::multiversion;
+
+use crate::linalg::matmul::{GemmElement, Matrices, Product, gemm};
+use crate::reduce::Float;
+use crate::reduce::softmax::{LANES, added, larger, tree};
+
+const QUERIES: usize = 64;
+const KEYS: usize = 256;
+/// Multiplications worth a task of their own.
+const TASK: usize = 1 << 17;
+
+/// The matrices of one operand: strides in elements, those of the batch for its dimensions.
+pub struct Operand<P> {
+    pub ptr: P,
+    pub batch: Vec<isize>,
+    pub row: isize,
+    pub col: isize,
+}
+
+impl<P> Operand<P> {
+    /// Where a batch's matrix begins.
+    fn offset(&self, sizes: &[usize], item: usize) -> isize {
+        let mut rest = item;
+        let mut offset = 0;
+        for (&size, &stride) in sizes.iter().zip(&self.batch).rev() {
+            offset += (rest % size) as isize * stride;
+            rest /= size;
+        }
+        offset
+    }
+}
+
+/// What is added to the scores, or where they count.
+pub enum Mask<T> {
+    None,
+    Added(Operand<*const T>),
+    Kept(Operand<*const u8>),
+}
+
+pub struct Attention<'a, T> {
+    /// The sizes of the batch.
+    pub batch: &'a [usize],
+    pub queries: usize,
+    pub keys: usize,
+    /// Elements of a query and of a value.
+    pub widths: [usize; 2],
+    pub scale: f64,
+    /// A query sees no key after its own place.
+    pub causal: bool,
+    pub q: Operand<*const T>,
+    pub k: Operand<*const T>,
+    pub v: Operand<*const T>,
+    pub mask: Mask<T>,
+    /// Row-major results: the means, and the logarithms of the sums of the scores' exponentials; infinite for a query
+    /// that sees no key.
+    pub out: *mut T,
+    pub log_sums: *mut T,
+}
+
+// SAFETY: operands are only read, and each task writes the results of its own queries.
+unsafe impl<T> Sync for Attention<'_, T> {}
+
+fn number<T: Float>(value: f64) -> T {
+    <T as Float>::narrow(value)
+}
+
+struct Scratch<T> {
+    scores: Vec<T>,
+    tops: Vec<T>,
+    sums: Vec<T>,
+}
+
+impl<T: Float + GemmElement<Sum = T>> Attention<'_, T> {
+    /// # Safety
+    /// Every pointer covers its matrices at its strides, and the results are apart from the operands.
+    pub unsafe fn run(&self) -> Result<()> {
+        let items: usize = self.batch.iter().product();
+        let blocks = self.queries.div_ceil(QUERIES);
+        let work = self.queries.min(QUERIES) * self.keys * (self.widths[0] + self.widths[1]);
+        rushlight_par::try_parallel_for(items * blocks, TASK.div_ceil(work.max(1)), |tasks| {
+            let mut scratch = Scratch {
+                scores: filled(number(0.0), QUERIES.min(self.queries) * KEYS.min(self.keys))?,
+                tops: filled(number(0.0), QUERIES)?,
+                sums: filled(number(0.0), QUERIES)?,
+            };
+            for task in tasks {
+                // SAFETY: the caller's promise.
+                unsafe { self.block(task / blocks, task % blocks * QUERIES, &mut scratch)? };
+            }
+            Ok(())
+        })
+    }
+
+    /// The means for a block of queries.
+    ///
+    /// # Safety
+    /// As for `run`.
+    unsafe fn block(&self, item: usize, first: usize, scratch: &mut Scratch<T>) -> Result<()> {
+        let rows = QUERIES.min(self.queries - first);
+        let [width, depth] = self.widths;
+        let place = item * self.queries + first;
+        let out = self.out.wrapping_add(place * depth);
+        // SAFETY: the block's own results.
+        unsafe { std::slice::from_raw_parts_mut(out, rows * depth) }.fill(number(0.0));
+        scratch.tops.fill(number(f64::NEG_INFINITY));
+        scratch.sums.fill(number(0.0));
+        let seen = if self.causal { self.keys.min(first + rows) } else { self.keys };
+        let at = |operand: &Operand<*const T>, row: usize| Matrices {
+            ptr: operand.ptr.wrapping_offset(operand.offset(self.batch, item) + row as isize * operand.row),
+            batch_stride: 0,
+            row_stride: operand.row,
+            col_stride: operand.col,
+        };
+        for start in (0..seen).step_by(KEYS) {
+            let keys = KEYS.min(seen - start);
+            let k = at(&self.k, start);
+            let scores = scratch.scores.as_mut_ptr();
+            let matrix =
+                |ptr: *const T, row: usize| Matrices { ptr, batch_stride: 0, row_stride: row as isize, col_stride: 1 };
+            // SAFETY: the caller's promise; scores and results are the task's own.
+            unsafe {
+                gemm(&Product {
+                    batch: 1,
+                    m: rows,
+                    n: keys,
+                    k: width,
+                    alpha: number(self.scale),
+                    a: at(&self.q, first),
+                    b: Matrices { row_stride: k.col_stride, col_stride: k.row_stride, ..k },
+                    addend: None,
+                    c: Matrices { ptr: scores, batch_stride: 0, row_stride: keys as isize, col_stride: 1 },
+                })?;
+                self.hide(item, first..first + rows, start..start + keys, scores);
+                for row in 0..rows {
+                    let (top, sum) = (&mut scratch.tops[row], &mut scratch.sums[row]);
+                    let shrunk = weigh(scores.add(row * keys), keys, top, sum);
+                    if shrunk != number::<T>(1.0) {
+                        (0..depth).for_each(|j| *out.add(row * depth + j) = *out.add(row * depth + j) * shrunk);
+                    }
+                }
+                gemm(&Product {
+                    batch: 1,
+                    m: rows,
+                    n: depth,
+                    k: keys,
+                    alpha: number(1.0),
+                    a: matrix(scores, keys),
+                    b: at(&self.v, start),
+                    addend: Some((number(1.0), matrix(out, depth))),
+                    c: Matrices { ptr: out, batch_stride: 0, row_stride: depth as isize, col_stride: 1 },
+                })?;
+            }
+        }
+        for row in 0..rows {
+            let sum = scratch.sums[row];
+            let none = sum == number::<T>(0.0);
+            let log = if none { f64::INFINITY } else { scratch.tops[row].wide() + sum.wide().ln() };
+            // SAFETY: the block's own results.
+            unsafe {
+                self.log_sums.add(place + row).write(number(log));
+                if !none {
+                    (0..depth).for_each(|j| *out.add(row * depth + j) = *out.add(row * depth + j) / sum);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies the mask to a block of scores.
+    ///
+    /// # Safety
+    /// As for `run`; there are as many scores as rows and columns say.
+    unsafe fn hide(&self, item: usize, rows: std::ops::Range<usize>, cols: std::ops::Range<usize>, scores: *mut T) {
+        let hidden: T = number(f64::NEG_INFINITY);
+        let n = cols.len();
+        for (at, row) in rows.enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let scores = scores.add(at * n);
+                match &self.mask {
+                    Mask::None => {}
+                    Mask::Added(mask) => {
+                        let start = mask.offset(self.batch, item) + row as isize * mask.row;
+                        let from = mask.ptr.offset(start + cols.start as isize * mask.col);
+                        (0..n).for_each(|j| *scores.add(j) = *scores.add(j) + *from.offset(j as isize * mask.col));
+                    }
+                    Mask::Kept(mask) => {
+                        let start = mask.offset(self.batch, item) + row as isize * mask.row;
+                        let from = mask.ptr.offset(start + cols.start as isize * mask.col);
+                        for j in (0..n).filter(|&j| *from.offset(j as isize * mask.col) == 0) {
+                            *scores.add(j) = hidden;
+                        }
+                    }
+                }
+                if self.causal {
+                    let visible = (row + 1).saturating_sub(cols.start).min(n);
+                    (visible..n).for_each(|j| *scores.add(j) = hidden);
+                }
+            }
+        }
+    }
+}
+
+multiversion! {
+    /// Scores become weights, relative to the largest so far; what has been summed before must shrink by the result.
+    ///
+    /// # Safety
+    /// The row holds `n` elements.
+    unsafe fn weigh<S, T: Float>(row: *mut T, n: usize, top: &mut T, sum: &mut T) -> T {
+        let lowest = T::narrow(f64::NEG_INFINITY);
+        // SAFETY: the caller gives n elements.
+        unsafe {
+            let mut tops = [lowest; LANES];
+            let whole = n - n % LANES;
+            for i in (0..whole).step_by(LANES) {
+                for (j, top) in tops.iter_mut().enumerate() {
+                    *top = larger(*top, *row.add(i + j));
+                }
+            }
+            for (j, top) in tops.iter_mut().enumerate().take(n - whole) {
+                *top = larger(*top, *row.add(whole + j));
+            }
+            let new = larger(*top, tree(tops, larger));
+            // With nothing seen yet there is no largest score to be relative to.
+            let base = if new == lowest { T::narrow(0.0) } else { new };
+            let shrunk = S::exp(*top - base);
+            let weights = added(n, |i| {
+                let weight = S::exp(*row.add(i) - base);
+                row.add(i).write(weight);
+                weight
+            });
+            *sum = *sum * shrunk + weights;
+            *top = new;
+            shrunk
+        }
+    }
+}

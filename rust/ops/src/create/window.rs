@@ -1,0 +1,119 @@
+//! Windows of signals: numbers that rise from the ends to the middle.
+
+use std::f64::consts::TAU;
+
+use rushlight_core::dtype::{bf16_, f16_};
+use rushlight_core::{Element, Error, Result, Scalar, dispatch};
+use rushlight_simd::math::bessel::i0;
+
+use super::constant::NO_INPUT;
+use super::range::generate;
+use super::{Options, factory};
+use crate::row::{DTypes, Out, Row, Run, Variants};
+use crate::value::{Args, Output};
+
+const BASE: Row =
+    Row { variants: Variants::FUNCTION, out: Out::MADE, dtypes: DTypes::FLOATS, derivative: NO_INPUT, ..Row::BASE };
+
+/// Fills a window with `shape(part)`, where `part` runs from 0 at the first element to 1 at the last. A periodic window is one
+/// of an element more without its last.
+fn window(args: &Args, shape: impl Fn(f64) -> f64 + Sync) -> Result<Output> {
+    let (options, name) = (Options::of(args)?, args.row.name);
+    let (length, periodic) = (args.int(0)?, args.bool(1)?);
+    if length < 0 {
+        return Err(Error::runtime(format!("{name} requires non-negative window_length, got window_length={length}")));
+    }
+    let dtype = options.dtype();
+    if !dtype.is_floating() {
+        return Err(Error::runtime(format!(
+            "{name} expects floating point dtypes, got: TensorOptions(dtype={}, device={}, layout=Strided (default), requires_grad=false (default), pinned_memory=false, memory_format=(nullopt))",
+            dtype.c_name(),
+            options.device()
+        )));
+    }
+    let tensor = options.empty(&[length as isize], dtype)?;
+    let last = (length as f64 - 1.0 + f64::from(u8::from(periodic))).max(1.0);
+    let value = |place: usize| if length == 1 { 1.0 } else { shape(place as f64 / last) };
+    dispatch!(dtype, T in [f16_, bf16_, f32, f64] => {
+        generate::<T>(&tensor, |place| T::from_scalar(Scalar::Float(value(place))))?;
+    }, else => {});
+    options.finish(tensor)
+}
+
+macro_rules! windows {
+    ($($row:ident $name:literal $formula:literal, $shape:expr, $values:literal, $reference:literal;)*) => {$(
+        pub static $row: Row = Row {
+            name: $name,
+            signature: factory!("int window_length, bool periodic=True, *"),
+            doc: concat!(
+                "A window of `window_length` numbers; a periodic one ends just before it would begin anew.\n\n    out[n] = ",
+                $formula,
+                ", with N the length less one, or the length of a periodic window\n\n    >>> torch.",
+                $name,
+                "(4)\n    ",
+                $values
+            ),
+            run: Run::Compose(|args| window(args, $shape)),
+            samples: &["5", "4, False", "1", "0"],
+            errors: &[(
+                "-1",
+                "RuntimeError",
+                concat!($name, " requires non-negative window_length, got window_length=-1"),
+            )],
+            reference: concat!(
+                "(lambda n: np.ones(window_length) if window_length < 2 else ",
+                $reference,
+                ")(np.arange(window_length) / max(window_length - 1 + periodic, 1))"
+            ),
+            ..BASE
+        };
+    )*};
+}
+
+windows! {
+    HANN "hann_window" "0.5 - 0.5 * cos(2 * pi * n / N)", |part| 0.5 - 0.5 * (TAU * part).cos(),
+        "tensor([0.0000, 0.5000, 1.0000, 0.5000])", "0.5 - 0.5 * np.cos(2 * np.pi * n)";
+    BLACKMAN "blackman_window" "0.42 - 0.5 * cos(2 * pi * n / N) + 0.08 * cos(4 * pi * n / N)",
+        |part| 0.42 - 0.5 * (TAU * part).cos() + 0.08 * (2.0 * TAU * part).cos(),
+        "tensor([0.0000, 0.3400, 1.0000, 0.3400])", "0.42 - 0.5 * np.cos(2 * np.pi * n) + 0.08 * np.cos(4 * np.pi * n)";
+    BARTLETT "bartlett_window" "1 - abs(2 * n / N - 1)", |part| 1.0 - (2.0 * part - 1.0).abs(),
+        "tensor([0.0000, 0.5000, 1.0000, 0.5000])", "1 - np.abs(2 * n - 1)";
+}
+
+pub static HAMMING: Row = Row {
+    name: "hamming_window",
+    signature: factory!("int window_length, bool periodic=True, float alpha=0.54, float beta=0.46, *"),
+    doc: "A window of `window_length` numbers; a periodic one ends just before it would begin anew.
+
+    out[n] = alpha - beta * cos(2 * pi * n / N), with N the length less one, or the length of a periodic window
+
+    >>> torch.hamming_window(4)
+    tensor([0.0800, 0.5400, 1.0000, 0.5400])",
+    run: Run::Compose(|args| {
+        let (alpha, beta) = (args.float(2)?, args.float(3)?);
+        window(args, |part| alpha - beta * (TAU * part).cos())
+    }),
+    samples: &["5", "4, False", "4, True, 0.5, 0.5", "1"],
+    errors: &[("-1", "RuntimeError", "hamming_window requires non-negative window_length, got window_length=-1")],
+    reference: "(lambda n: np.ones(window_length) if window_length < 2 else alpha - beta * np.cos(2 * np.pi * n))(np.arange(window_length) / max(window_length - 1 + periodic, 1))",
+    ..BASE
+};
+
+pub static KAISER: Row = Row {
+    name: "kaiser_window",
+    signature: factory!("int window_length, bool periodic=True, float beta=12.0, *"),
+    doc: "A window of `window_length` numbers; a periodic one ends just before it would begin anew.
+
+    out[n] = i0(beta * sqrt(1 - (2 * n / N - 1) ** 2)) / i0(beta), with N the length less one, or the length of a periodic window
+
+    >>> torch.kaiser_window(4, beta=0.0)
+    tensor([1., 1., 1., 1.])",
+    run: Run::Compose(|args| {
+        let beta = args.float(2)?;
+        window(args, |part| i0(beta * (1.0 - (2.0 * part - 1.0).powi(2)).max(0.0).sqrt()) / i0(beta))
+    }),
+    samples: &["5", "4, False", "4, True, 2.0", "1"],
+    errors: &[("-1", "RuntimeError", "kaiser_window requires non-negative window_length, got window_length=-1")],
+    reference: "(lambda n: np.ones(window_length) if window_length < 2 else np.i0(beta * np.sqrt(1 - (2 * n - 1) ** 2)) / np.i0(beta))(np.arange(window_length) / max(window_length - 1 + periodic, 1))",
+    ..BASE
+};

@@ -1,0 +1,430 @@
+//! Attention: for each query a mean of the values, weighted by how well the query matches their keys.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::broadcast::broadcast;
+use rushlight_core::{DType, Dims, Error, Result, Scalar};
+use rushlight_cpu::nn::attention::{Attention, Mask, Operand};
+
+use super::refused;
+use crate::convert::to_dtype;
+use crate::derive::{Derivative, Derive, Joint, Saves};
+use crate::expr::Expr;
+use crate::linalg::matrix::misfit;
+use crate::op;
+use crate::reduce::softmax::{SOFTMAX, settle, workplace};
+use crate::reduce::sum::SUM_DIM;
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::value::{Args, Ints, Output, Value};
+use crate::view::expand::EXPAND;
+use crate::view::reshape::sizes_value;
+use crate::view::squeeze::UNSQUEEZE;
+
+pub static SCALED_DOT_PRODUCT_ATTENTION: Row = Row {
+    name: "scaled_dot_product_attention",
+    namespace: "nn.functional",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
+    doc: "Means of the values, one for each query, weighted by how well the query matches their keys.
+
+    out = softmax(query @ key.mT * scale + attn_mask, -1) @ value
+
+Shapes: query `(*, L, E)`, key `(*, S, E)`, value `(*, S, Ev)`, result `(*, L, Ev)`; the scale is `1 / sqrt(E)` by default. A
+mask of bool says which of the `(L, S)` scores count, one of floats is added to them; with `is_causal` query `i` sees the
+keys up to `i`. A query that sees no key gets zeros. With `enable_gqa` several heads of the query, in the third dimension
+from the end, share one of key and value. In training `dropout_p` of the weights are dropped: pass 0 otherwise.
+
+    >>> x = torch.tensor([[[1., 0.], [0., 1.]]])
+    >>> torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+    tensor([[[1.0000, 0.0000],
+             [0.3302, 0.6698]]])",
+    dtypes: DTypes::FLOATS,
+    check: Some(check),
+    run: Run::Compose(|args| {
+        let (query, key, value) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
+        if args.bool(7)? {
+            return grouped(args, query, key, value);
+        }
+        attend(args, query, key, value, args.optional_tensor(3)).map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &[
+        "t(2, 3, 4), t(2, 5, 4), t(2, 5, 2)",
+        "t(2, 2, 3, 4), t(2, 1, 5, 4), t(2, 2, 5, 4), t(3, 5)",
+        "t(2, 3, 4), t(2, 5, 4), t(2, 5, 2), torch.eye(3, 5).bool()",
+        "t(3, 4), t(5, 4), t(5, 2), None, 0.0, True",
+        "t(2, 4, 3, 2), t(2, 2, 3, 2), t(2, 2, 3, 2), enable_gqa=True, scale=0.7",
+        "t(4, 3, 2), t(2, 3, 2), t(2, 3, 2), t(4, 3, 3), enable_gqa=True",
+        "t(2, 3, 2), t(2, 3, 2), t(2, 3, 2), t(3, 3), 0.5",
+    ],
+    errors: &[
+        (
+            "t(3), t(3), t(3)",
+            "RuntimeError",
+            "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: 1 key.dim: 1 and value.dim: 1 instead.",
+        ),
+        (
+            "t(2, 3, 4), t(2, 3, 5), t(2, 3, 4)",
+            "RuntimeError",
+            "Expected size for first two dimensions of batch2 tensor to be: [2, 4] but got: [2, 5].",
+        ),
+        (
+            "t(2, 3, 4), t(2, 3, 4), t(2, 3, 4), t(3, 3), is_causal=True",
+            "RuntimeError",
+            "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True",
+        ),
+        (
+            "t(2, 3, 4), t(2, 3, 4), t(2, 3, 4), i(2, 3, 3)",
+            "RuntimeError",
+            "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: long int and  query.dtype: float instead.",
+        ),
+        (
+            "t(2, 3, 4), t(2, 3, 4), t(2, 3, 4), t(4, 3)",
+            "RuntimeError",
+            "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1",
+        ),
+        (
+            "t(1, 4, 2, 2), t(1, 3, 2, 2), t(1, 3, 2, 2), enable_gqa=True",
+            "RuntimeError",
+            "Number of heads in key and value must divide the number of heads in ",
+        ),
+        (
+            "t(2, 3, 4), t(2, 3, 4), t(2, 3, 4), None, 2.0",
+            "RuntimeError",
+            "dropout probability has to be between 0 and 1, but got 2",
+        ),
+    ],
+    reference: "",
+    ..Row::BASE
+};
+
+fn check(args: &Args) -> Result<()> {
+    let [query, key, value] = [args.tensor(0)?, args.tensor(1)?, args.tensor(2)?];
+    if [query, key, value].iter().any(|tensor| tensor.rank() < 2) {
+        return Err(Error::runtime(format!(
+            "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: {} key.dim: {} and value.dim: {} instead.",
+            query.rank(),
+            key.rank(),
+            value.rank()
+        )));
+    }
+    if key.dtype() != query.dtype() || value.dtype() != query.dtype() {
+        return Err(Error::runtime(format!(
+            "Expected query, key, and value to have the same dtype, but got query.dtype: {} key.dtype: {} and value.dtype: {} instead.",
+            query.dtype().c_name(),
+            key.dtype().c_name(),
+            value.dtype().c_name()
+        )));
+    }
+    if let Some(mask) = args.optional_tensor(3) {
+        if ![DType::Bool, DType::F32, query.dtype()].contains(&mask.dtype()) {
+            return Err(Error::runtime(format!(
+                "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: {} and  query.dtype: {} instead.",
+                mask.dtype().c_name(),
+                query.dtype().c_name()
+            )));
+        }
+        if args.bool(5)? {
+            return Err(Error::runtime(
+                "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True",
+            ));
+        }
+    }
+    if query.dtype().is_complex() {
+        return Err(refused("softmax_lastdim_kernel_impl", query.dtype()));
+    }
+    if !query.dtype().is_floating() {
+        return Err(Error::runtime(format!("expected scalar type Float but found {}", query.dtype().title())));
+    }
+    let p = args.float(4)?;
+    if !(0.0..=1.0).contains(&p) {
+        return Err(Error::runtime(format!("dropout probability has to be between 0 and 1, but got {p}")));
+    }
+    Ok(())
+}
+
+/// Heads of the query in groups, one for each head of key and value.
+fn grouped(args: &Args, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<Output> {
+    let heads = |tensor: &Tensor| tensor.rank().checked_sub(3).map(|at| tensor.sizes()[at]);
+    let (Some(own), Some(keys), Some(values)) = (heads(query), heads(key), heads(value)) else {
+        return Err(Error::index("Dimension out of range (expected to be in range of [-2, 1], but got -3)"));
+    };
+    if keys == 0 || values == 0 || own % keys != 0 || own % values != 0 {
+        return Err(Error::runtime("Number of heads in key and value must divide the number of heads in "));
+    }
+    let groups = keys.max(values);
+    // A head of fewer keys than values, or the other way round, stands before each of the other's.
+    let spread = |tensor: &Tensor, heads: isize| -> Result<Tensor> {
+        let apart = op!(UNSQUEEZE, tensor, -3i64)?;
+        if heads == groups {
+            return Ok(apart);
+        }
+        let mut sizes = apart.sizes().clone();
+        let at = sizes.len() - 3;
+        sizes[at] = groups / heads;
+        let mut joined = tensor.sizes().clone();
+        joined[at - 1] = groups;
+        let repeated = op!(crate::view::RESHAPE, &op!(EXPAND, &apart, sizes_value(&sizes))?, sizes_value(&joined))?;
+        op!(UNSQUEEZE, &repeated, -3i64)
+    };
+    let by_group = |tensor: &Tensor| -> Result<Tensor> {
+        let (at, mut sizes) = (tensor.rank() - 3, tensor.sizes().clone());
+        sizes[at] = groups;
+        sizes.insert(at + 1, own / groups);
+        op!(crate::view::RESHAPE, tensor, sizes_value(&sizes))
+    };
+    if groups % keys != 0 || groups % values != 0 {
+        return Err(Error::runtime("Number of heads in key and value must divide the number of heads in "));
+    }
+    let mask = match args.optional_tensor(3) {
+        Some(mask) if mask.rank() >= 3 && heads(mask) == Some(own) => Some(by_group(mask)?),
+        Some(mask) if mask.rank() >= 3 => Some(op!(UNSQUEEZE, mask, -3i64)?),
+        mask => mask.cloned(),
+    };
+    let (key, value) = (spread(key, keys)?, spread(value, values)?);
+    let out = attend(args, &by_group(query)?, &key, &value, mask.as_ref())?;
+    let (at, mut sizes) = (out.rank() - 4, out.sizes().clone());
+    sizes[at] *= sizes[at + 1];
+    sizes.remove(at + 1);
+    op!(crate::view::RESHAPE, &out, sizes_value(&sizes)).map(Output::Tensor)
+}
+
+fn attend(args: &Args, query: &Tensor, key: &Tensor, value: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
+    let (p, causal) = (args.float(4)?, args.bool(5)?);
+    let width = query.sizes()[query.rank() - 1];
+    let scale = args.optional_scalar(6).map_or_else(|| 1.0 / (width as f64).sqrt(), Scalar::f64);
+    if p == 0.0 {
+        let values = [query.into(), key.into(), value.into(), mask.into(), causal.into(), Value::from(scale)];
+        let results = ATTENTION.call(values)?.into_tensors();
+        return results.into_iter().next().ok_or_else(|| Error::runtime("attention gave no result"));
+    }
+    scores_sizes(query, key, mask)?;
+    let scores = hidden(Expr::from(query) * scale, Expr::from(key), mask, causal)?;
+    let seen = scores.clone().call(&crate::reduce::extreme::AMAX, [Ints::from_slice(&[-1]).into(), true.into()]);
+    let some = seen.above(f64::NEG_INFINITY);
+    let weights = some.choose(scores.call(&SOFTMAX, [(-1i64).into()]), 0.0);
+    weights.call(&super::dropout::DROPOUT, [p.into(), true.into()]).matmul(Expr::from(value)).done()
+}
+
+/// The products of queries and keys, without those that do not count.
+fn hidden(query: Expr, key: Expr, mask: Option<&Tensor>, causal: bool) -> Result<Expr> {
+    let scores = query.matmul(key.transposed()).done()?;
+    let lowest = f64::NEG_INFINITY;
+    Ok(match mask {
+        Some(mask) if mask.dtype() == DType::Bool => Expr::from(mask).choose(Expr::from(&scores), lowest),
+        Some(mask) => Expr::from(&scores) + Expr::from(to_dtype(mask, scores.dtype())?),
+        None if causal => {
+            let sizes = &scores.sizes()[scores.rank() - 2..];
+            let square = crate::create::full(sizes, Scalar::Bool(true), DType::Bool, scores.device());
+            Expr::from(square).call(&crate::join::tril::TRIL, []).choose(Expr::from(&scores), lowest)
+        }
+        None => Expr::from(&scores),
+    })
+}
+
+/// The sizes of the scores `(*, L, S)`; a mask must stretch to them.
+fn scores_sizes(query: &Tensor, key: &Tensor, mask: Option<&Tensor>) -> Result<Dims> {
+    let (x, y) = (query.sizes(), key.sizes());
+    let (own, other) = (query.rank(), key.rank());
+    if own < 2 || other < 2 {
+        return Err(Error::runtime("queries and keys are matrices"));
+    }
+    let mut sizes = broadcast(&x[..own - 2], &y[..other - 2])?;
+    if x[own - 1] != y[other - 1] {
+        if own == 2 && other == 2 {
+            return Err(misfit(x, &[y[1], y[0]]));
+        }
+        let batch: isize = sizes.iter().product();
+        return Err(Error::runtime(format!(
+            "Expected size for first two dimensions of batch2 tensor to be: [{batch}, {}] but got: [{batch}, {}].",
+            x[own - 1],
+            y[other - 1]
+        ))
+        .shapes([x.as_slice(), y.as_slice()]));
+    }
+    sizes.extend([x[own - 2], y[other - 2]]);
+    if let Some(mask) = mask
+        && broadcast(&sizes, mask.sizes())? != sizes
+    {
+        return Err(
+            Error::runtime("a mask does not stretch to the scores").shapes([sizes.as_slice(), mask.sizes().as_slice()])
+        );
+    }
+    Ok(sizes)
+}
+
+/// What stands for all but the last two dimensions of the result.
+fn batch_sizes(query: &Tensor, key: &Tensor, value: &Tensor, mask: Option<&Tensor>) -> Result<Dims> {
+    let scores = scores_sizes(query, key, mask)?;
+    let (at, rank) = (scores.len() - 2, value.rank());
+    if rank < 2 || value.sizes()[rank - 2] != scores[at + 1] {
+        let batch: isize = scores[..at].iter().product();
+        return Err(Error::runtime(format!(
+            "Expected size for first two dimensions of batch2 tensor to be: [{batch}, {}] but got: [{batch}, {}].",
+            scores[at + 1],
+            value.sizes().get(rank.wrapping_sub(2)).copied().unwrap_or(1)
+        ))
+        .shapes([scores.as_slice(), value.sizes().as_slice()]));
+    }
+    broadcast(&scores[..at], &value.sizes()[..rank - 2])
+}
+
+/// The row behind `scaled_dot_product_attention`: a fused kernel, whose derivative is composed.
+pub static ATTENTION: Row = Row {
+    name: "_attention",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float scale) -> (Tensor, Tensor)",
+    doc: "Attention, and for each query the logarithm of the sum of its scores' exponentials (infinite where it sees no key).
+
+    >>> torch._attention(torch.zeros(1, 2), torch.zeros(2, 2), torch.tensor([[1.], [3.]]), None, False, 1.0)
+    (tensor([[2.]]), tensor([0.6931]))",
+    dtypes: DTypes::FLOATS,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let [query, key, value] = [args.tensor(0)?, args.tensor(1)?, args.tensor(2)?];
+            if [key, value].iter().any(|tensor| tensor.dtype() != query.dtype()) {
+                return Err(Error::runtime("query, key and value differ in dtype"));
+            }
+            let mut sizes = batch_sizes(query, key, value, args.optional_tensor(3))?;
+            sizes.push(query.sizes()[query.rank() - 2]);
+            let sums = Spec::new(&sizes, query.dtype().compute(), query);
+            sizes.push(value.sizes()[value.rank() - 1]);
+            Ok(vec![Spec::new(&sizes, query.dtype(), query), sums])
+        },
+        cpu: |args, results| match results[1].dtype() {
+            DType::F32 => run::<f32>(args, results),
+            DType::F64 => run::<f64>(args, results),
+            dtype => Err(refused("attention", dtype)),
+        },
+    }),
+    derivative: Derivative::Joint(Joint {
+        inputs: &[0, 1, 2, 3],
+        saves: Saves::input(0)
+            .and(Saves::input(1))
+            .and(Saves::input(2))
+            .and(Saves::input(3))
+            .and(Saves::result(0))
+            .and(Saves::result(1)),
+        gradients,
+    }),
+    node: "ScaledDotProductFlashAttentionForCpuBackward0",
+    samples: &[
+        "t(2, 3, 4), t(2, 5, 4), t(2, 5, 2), None, False, 0.5",
+        "t(2, 1, 3, 4), t(2, 5, 4), t(5, 2), t(3, 5), False, 1.5",
+        "t(3, 4), t(5, 4), t(5, 2), None, True, 1.0",
+        "t(70, 2), t(300, 2), t(300, 2), None, True, 1.0",
+        "t(2, 3, 4), t(2, 5, 4), t(2, 5, 2), torch.eye(3, 5).bool(), False, 1.0",
+    ],
+    errors: &[(
+        "t(2, 3, 4), t(2, 5, 4), t(2, 6, 4), None, False, 1.0",
+        "RuntimeError",
+        "Expected size for first two dimensions of batch2 tensor to be: [2, 5] but got: [2, 6].",
+    )],
+    reference: "(lambda s: (lambda m: (lambda p: (np.matmul(p, value) / np.maximum(p.sum(-1), 1e-300)[..., None], np.where(p.sum(-1) == 0, np.inf, m[..., 0] + np.log(p.sum(-1)))))(np.exp(s - m)))(np.max(s, axis=-1, keepdims=True, initial=-1e300)))(np.where(np.tri(query.shape[-2], key.shape[-2]) < is_causal, -np.inf, np.matmul(query, np.swapaxes(key, -1, -2)) * scale + (0 if attn_mask is None else np.where(attn_mask, 0, -np.inf) if attn_mask.dtype == bool else attn_mask)))",
+    ..Row::BASE
+};
+
+fn run<T>(args: &Args, results: &[Tensor]) -> Result<()>
+where
+    T: rushlight_core::Element + rushlight_cpu::reduce::Float + rushlight_cpu::linalg::matmul::GemmElement<Sum = T>,
+{
+    let compute = results[1].dtype();
+    let out = workplace(&results[0], compute)?;
+    let sizes = results[1].sizes();
+    let (batch, queries) = (&sizes[..sizes.len() - 1], sizes[sizes.len() - 1]);
+    if results[1].numel() == 0 {
+        return Ok(());
+    }
+    let tensors = [0, 1, 2].map(|place| args.tensor(place).and_then(|tensor| to_dtype(&tensor.detach(), compute)));
+    let [query, key, value] = tensors;
+    let (query, key, value) = (query?, key?, value?);
+    let mask = match args.optional_tensor(3) {
+        Some(mask) if mask.dtype() != DType::Bool => Some(to_dtype(&mask.detach(), compute)?),
+        mask => mask.cloned(),
+    };
+    let [keys, width] = [key.sizes()[key.rank() - 2], key.sizes()[key.rank() - 1]];
+    let depth = value.sizes()[value.rank() - 1];
+    let pins = (query.storage().pin()?, key.storage().pin()?, value.storage().pin()?);
+    let mask_pin = mask.as_ref().map(|mask| mask.storage().pin()).transpose()?;
+    let (out_pin, sums_pin) = (out.storage().pin()?, results[1].storage().pin()?);
+    let laid = |tensor: &Tensor, rows: isize, cols: isize| {
+        let mut sizes = Dims::from_slice(batch);
+        sizes.extend([rows, cols]);
+        tensor.layout().broadcast_to(&sizes)
+    };
+    fn operand<E>(layout: &rushlight_core::Layout, first: *mut u8) -> Operand<*const E> {
+        let rank = layout.rank();
+        Operand {
+            ptr: first.cast::<E>().wrapping_offset(layout.offset),
+            batch: layout.strides[..rank - 2].to_vec(),
+            row: layout.strides[rank - 2],
+            col: layout.strides[rank - 1],
+        }
+    }
+    let mask = match (&mask, &mask_pin) {
+        (Some(mask), Some(pin)) => {
+            let layout = laid(mask, queries, keys)?;
+            match mask.dtype() {
+                DType::Bool => Mask::Kept(operand(&layout, pin.as_ptr())),
+                _ => Mask::Added(operand(&layout, pin.as_ptr())),
+            }
+        }
+        _ => Mask::None,
+    };
+    let counts: Vec<usize> = batch.iter().map(|&size| size as usize).collect();
+    let attention = Attention::<T> {
+        batch: &counts,
+        queries: queries as usize,
+        keys: keys as usize,
+        widths: [width as usize, depth as usize],
+        scale: args.float(5)?,
+        causal: args.bool(4)?,
+        q: operand(&laid(&query, queries, width)?, pins.0.as_ptr()),
+        k: operand(&laid(&key, keys, width)?, pins.1.as_ptr()),
+        v: operand(&laid(&value, keys, depth)?, pins.2.as_ptr()),
+        mask,
+        out: out_pin.as_ptr().cast(),
+        log_sums: sums_pin.as_ptr().cast(),
+    };
+    // SAFETY: layouts stay within their pinned storages; the results are fresh, row-major and of the compute dtype.
+    unsafe { attention.run()? };
+    drop(out_pin);
+    settle(&out, &results[0])
+}
+
+/// With weights p = exp(scores - log_sums): values move by p, and scores by p (how far their value is from the mean).
+fn gradients(d: &Derive) -> Result<Vec<Option<Tensor>>> {
+    let compute = d.results[1].dtype;
+    let wide = |expr: Expr| -> Result<Expr> { Ok(Expr::from(to_dtype(&expr.done()?, compute)?)) };
+    let (query, key, value) = (wide(d.input(0))?, wide(d.input(1))?, wide(d.input(2))?);
+    let mask = if d.is_tensor(3) { Some(d.input(3).done()?) } else { None };
+    let scale = d.scalar(5).f64();
+    let column = |expr: Expr| expr.call(&UNSQUEEZE, [(-1i64).into()]);
+    let scores = hidden(query.clone() * scale, key.clone(), mask.as_ref(), d.flag(4))?;
+    let weights = (scores - column(d.result_of(1))).exp();
+    let grad = wide(d.grad())?;
+    let needs = |places: &[usize]| places.iter().any(|&place| d.needs(place));
+    let mut found = vec![None, None, None];
+    if d.needs(2) {
+        found[2] = Some(weights.clone().transposed().matmul(grad.clone()).done()?);
+    }
+    if needs(&[0, 1, 3]) {
+        let means = (grad.clone() * wide(d.result())?).call(&SUM_DIM, [Ints::from_slice(&[-1]).into(), true.into()]);
+        let mut away = grad.matmul(value.transposed()) - means;
+        if d.has_grad(1) {
+            away = away + column(d.grad_of(1));
+        }
+        let moved = weights * away;
+        if d.needs(0) {
+            found[0] = Some((moved.clone().matmul(key) * scale).done()?);
+        }
+        if d.needs(1) {
+            found[1] = Some((moved.clone().transposed().matmul(query) * scale).done()?);
+        }
+        if d.is_tensor(3) {
+            found.push(if d.needs(3) { Some(moved.done()?) } else { None });
+        }
+    } else if d.is_tensor(3) {
+        found.push(None);
+    }
+    Ok(found)
+}

@@ -1,0 +1,235 @@
+//! Bags: sums, means or maxima of a table's rows, for each bag of row numbers.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::alloc::filled;
+use rushlight_core::{Error, Result};
+
+use super::embedding::{check_indices, numbers};
+use crate::convert::{to_dtype, to_vec};
+use crate::create::from_slice;
+use crate::derive::Derivative;
+use crate::expr::Expr;
+use crate::index::along::INDEX_ADD;
+use crate::index::gather::GATHER;
+use crate::nn::embedding::EMBEDDING;
+use crate::op;
+use crate::pointwise::arith::MUL;
+use crate::row::{DTypes, Row, Run, Traits, Variants};
+use crate::value::{Args, Output};
+use crate::view::reshape::sizes_value;
+
+pub static EMBEDDING_BAG: Row = Row {
+    name: "embedding_bag",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None) -> (Tensor, Tensor, Tensor, Tensor)",
+    doc: "The sum (mode 0), mean (1) or maximum (2) of the rows of `weight` that each bag of `indices` names; zeros for an empty bag.
+
+Bag `i` begins at `offsets[i]` and ends where the next one begins; with `include_last_offset` the last offset is an end alone. Rows
+are first multiplied with `per_sample_weights` (mode 0 only); the row `padding_idx` counts for nothing. Beside the bags come
+the bag of each index, and how many rows each bag has; for maxima the row that each element is from.
+
+    >>> w = torch.tensor([[1., 2.], [3., 4.], [5., 6.]])
+    >>> torch.embedding_bag(w, torch.tensor([0, 1, 2]), torch.tensor([0, 2]))[0]
+    tensor([[4., 6.],
+            [5., 6.]])",
+    dtypes: DTypes::FLOATS,
+    traits: Traits::NEEDS_VALUES,
+    run: Run::Compose(bags),
+    derivative: Derivative::Composed,
+    samples: &[
+        "t(4, 3), i(4, 5), torch.tensor([0, 2, 2])",
+        "t(4, 3), i(4, 5), torch.tensor([0, 2, 5]), False, 1, False, None, True",
+        "t(4, 3), i(4, 5), torch.tensor([0, 3]), False, 2",
+        "t(4, 3), i(4, 5), torch.tensor([0, 3]), False, 0, False, t(5), False, 1",
+    ],
+    errors: &[
+        (
+            "t(4, 3), i(4, 3), torch.tensor([1, 2])",
+            "RuntimeError",
+            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got 1",
+        ),
+        (
+            "t(4, 3), i(4, 3), torch.tensor([0, 9])",
+            "RuntimeError",
+            "offsets[-1] can not be greater than input's length 3 but got offsets[-1] of 9",
+        ),
+        (
+            "t(4, 3), t(3), torch.tensor([0])",
+            "RuntimeError",
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got torch.FloatTensor instead (while checking arguments for embedding_bag)",
+        ),
+        (
+            "t(4, 3), i(4, 3), torch.tensor([0]), padding_idx=12",
+            "RuntimeError",
+            "padding_idx must be within the number of embeddings, -4 through 3, but got 12",
+        ),
+    ],
+    reference: "",
+    ..Row::BASE
+};
+
+/// Where the bags lie, and which indices count.
+struct Bags {
+    /// The bag of each index.
+    of: Vec<i64>,
+    /// The indices that count, and where they stand.
+    counted: Vec<(i64, usize)>,
+    sizes: Vec<i64>,
+}
+
+impl Bags {
+    fn read(args: &Args) -> Result<Bags> {
+        let (weight, indices, offsets) = (args.tensor(0)?, args.valued(1)?, args.valued(2)?);
+        if weight.rank() != 2 {
+            return Err(Error::runtime("'weight' must be 2-D"));
+        }
+        check_indices(indices, 1, "embedding_bag")?;
+        check_indices(offsets, 1, "embedding_bag").map_err(|_| {
+            Error::runtime(format!(
+                "Expected tensor for argument #1 'offsets' to have one of the following scalar types: Long, Int; but got torch.{}Tensor instead (while checking arguments for embedding_bag)",
+                offsets.dtype().title()
+            ))
+        })?;
+        if indices.rank() != 1 || offsets.rank() != 1 {
+            return Err(Error::runtime(format!(
+                "input has to be a 1D Tensor, but got Tensor of dimension {}",
+                indices.rank().max(offsets.rank())
+            )));
+        }
+        let rows = weight.sizes()[0] as i64;
+        let padding = match args.optional_int(8) {
+            Some(place) if place < -rows || place >= rows => {
+                return Err(Error::runtime(format!(
+                    "padding_idx must be within the number of embeddings, {} through {}, but got {place}",
+                    -rows,
+                    rows - 1
+                )));
+            }
+            Some(place) if place < 0 => Some(place + rows),
+            place => place,
+        };
+        let offsets = to_vec::<i64>(offsets)?;
+        let count = indices.numel() as i64;
+        if let Some(&first) = offsets.first()
+            && first != 0
+        {
+            return Err(Error::runtime(format!(
+                "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {first}"
+            )));
+        }
+        if let Some(&last) = offsets.last()
+            && last > count
+        {
+            return Err(Error::runtime(format!(
+                "offsets[-1] can not be greater than input's length {count} but got offsets[-1] of {last}"
+            )));
+        }
+        let with_end = args.bool(7)?;
+        if with_end && offsets.is_empty() {
+            return Err(Error::runtime("include_last_offset: number of offset should be at least 1"));
+        }
+        let bags = offsets.len() - usize::from(with_end);
+        let list = numbers(indices, rows as isize)?;
+        let mut of = filled(0i64, list.len())?;
+        let mut sizes = filled(0i64, bags)?;
+        let mut counted = Vec::with_capacity(list.len());
+        for bag in 0..bags {
+            let end = offsets.get(bag + 1).copied().unwrap_or(count);
+            let (start, end) = (offsets[bag], if !with_end && bag + 1 == bags { count } else { end });
+            if start > end || start < 0 {
+                return Err(Error::runtime(format!("offsets must not decrease, but bag {bag} has {start} to {end}")));
+            }
+            for at in start as usize..end as usize {
+                of[at] = bag as i64;
+                if Some(list[at]) != padding {
+                    counted.push((list[at], at));
+                    sizes[bag] += 1;
+                }
+            }
+        }
+        Ok(Bags { of, counted, sizes })
+    }
+}
+
+fn bags(args: &Args) -> Result<Output> {
+    let (weight, mode, scaled) = (args.tensor(0)?, args.int(4)?, args.optional_tensor(6));
+    if !weight.dtype().is_floating() {
+        return Err(super::refused("embedding_bag", weight.dtype()));
+    }
+    if let Some(scaled) = scaled {
+        if mode != 0 {
+            return Err(Error::runtime("embedding_bag: per_sample_weights only supported with mode='sum'"));
+        }
+        if scaled.dtype() != weight.dtype() {
+            return Err(Error::runtime(format!(
+                "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 'per_sample_weights'; but type torch.{}Tensor does not equal torch.{}Tensor (while checking arguments for embedding_bag)",
+                weight.dtype().title(),
+                scaled.dtype().title()
+            )));
+        }
+        if scaled.sizes() != args.tensor(1)?.sizes() {
+            return Err(Error::runtime("expected per_sample_weights to be as many as indices"));
+        }
+    }
+    let bags = Bags::read(args)?;
+    let sizes = from_slice(&bags.sizes)?;
+    let of = from_slice(&bags.of)?;
+    if mode == 2 {
+        let (best, places) = largest(weight, &bags)?;
+        return Ok(Output::Tuple(vec![best, of, sizes, places]));
+    }
+    let rows = from_slice(&bags.counted.iter().map(|&(row, _)| row).collect::<Vec<_>>())?;
+    let owners = from_slice(&bags.counted.iter().map(|&(_, at)| bags.of[at]).collect::<Vec<_>>())?;
+    let looked_up = op!(EMBEDDING, weight, &rows, -1i64, args.bool(3)?)?;
+    let looked_up = match scaled {
+        None => looked_up,
+        Some(scaled) => {
+            let places = from_slice(&bags.counted.iter().map(|&(_, at)| at as i64).collect::<Vec<_>>())?;
+            let own = op!(crate::index::along::INDEX_SELECT, scaled, 0i64, &places)?;
+            op!(MUL, &looked_up, &op!(crate::view::RESHAPE, &own, sizes_value(&[-1, 1]))?)?
+        }
+    };
+    let zeros = crate::create::zeros(&[bags.sizes.len() as isize, weight.sizes()[1]], weight.dtype(), weight.device())?;
+    let sums = op!(INDEX_ADD, &zeros, 0i64, &owners, &looked_up)?;
+    let result = if mode == 0 {
+        sums
+    } else {
+        let counts = from_slice(&bags.sizes.iter().map(|&n| n.max(1)).collect::<Vec<_>>())?;
+        let counts = op!(crate::view::RESHAPE, &to_dtype(&counts, weight.dtype())?, sizes_value(&[-1, 1]))?;
+        (Expr::from(&sums) / Expr::from(counts)).done()?
+    };
+    Ok(Output::Tuple(vec![result, of, sizes.clone(), sizes]))
+}
+
+/// The largest element of each bag's rows, and the row it is from; of equals the first.
+fn largest(weight: &Tensor, bags: &Bags) -> Result<(Tensor, Tensor)> {
+    let (count, width) = (bags.sizes.len(), weight.sizes()[1] as usize);
+    let table = to_vec::<f64>(&weight.detach())?;
+    let mut places = filled(-1i64, count * width)?;
+    for &(row, at) in &bags.counted {
+        let own = bags.of[at] as usize * width;
+        for j in 0..width {
+            let place = &mut places[own + j];
+            if *place < 0 || table[row as usize * width + j] > table[*place as usize * width + j] {
+                *place = row;
+            }
+        }
+    }
+    let empty = places.iter().any(|&place| place < 0);
+    let kept: Vec<i64> = places.iter().map(|&place| i64::from(place >= 0)).collect();
+    places.iter_mut().for_each(|place| *place = (*place).max(0));
+    let shape = sizes_value(&[count as isize, width as isize]);
+    let places = op!(crate::view::RESHAPE, &from_slice(&places)?, shape.clone())?;
+    if weight.numel() == 0 {
+        let zeros = crate::create::zeros(places.sizes(), weight.dtype(), weight.device())?;
+        return Ok((zeros, places));
+    }
+    let best = op!(GATHER, weight, 0i64, &places)?;
+    let best = if empty {
+        let kept = op!(crate::view::RESHAPE, &from_slice(&kept)?, shape)?;
+        Expr::from(kept).above(0i64).choose(Expr::from(best), 0.0).done()?
+    } else {
+        best
+    };
+    Ok((best, places))
+}

@@ -1,0 +1,177 @@
+//! Rectifiers whose slope below zero is learnt, or random.
+
+use rushlight_core::dtype::{bf16_, f16_};
+use rushlight_core::{Error, Result, dispatch};
+use rushlight_cpu::tiles;
+use rushlight_rng::Element;
+
+use super::refused;
+use crate::convert::to_vec;
+use crate::create::draw::{self, generator};
+use crate::derive::{Derivative, Saves, formula};
+use crate::op;
+use crate::pointwise::activation::LEAKY_RELU;
+use crate::pointwise::arith::MUL;
+use crate::pointwise::{BINARY, common};
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::value::{Args, Output};
+use crate::view::reshape::sizes_value;
+
+pub static PRELU_KERNEL: Row = Row {
+    name: "_prelu_kernel",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, Tensor weight) -> Tensor",
+    doc: "Each element, times the weight at its place where it is not positive.
+
+    >>> torch._prelu_kernel(torch.tensor([-1., 2.]), torch.tensor([0.5]))
+    tensor([-0.5000,  2.0000])",
+    dtypes: DTypes::FLOATS,
+    run: common(tiles! { for<S> [f32, f64] (|x, w| if x > 0.0 { x } else { w * x }) }),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::input(0).and(Saves::input(1)), |d| {
+            d.input(0).above(0.0).choose(d.grad(), d.grad() * d.input(1))
+        }),
+        formula(1, Saves::input(0), |d| d.input(0).above(0.0).choose(0.0, d.grad() * d.input(0))),
+    ]),
+    node: "PreluKernelBackward0",
+    reference: "np.where(self > 0, self, weight * self)",
+    ..BINARY
+};
+
+pub static PRELU: Row = Row {
+    name: "prelu",
+    aliases: &["nn.functional.prelu"],
+    signature: "(Tensor input, Tensor weight) -> Tensor",
+    doc: "Each element, times `weight` where it is negative: one weight for all, or one for each channel (the second dimension).
+
+    >>> torch.prelu(torch.tensor([[-1., -2.]]), torch.tensor([0.5, 0.1]))
+    tensor([[-0.5000, -0.2000]])",
+    dtypes: DTypes::FLOATS,
+    run: Run::Compose(|args| {
+        let (input, weight) = (args.tensor(0)?, args.tensor(1)?);
+        if input.dtype() != weight.dtype() {
+            return Err(Error::runtime(format!(
+                "prelu: Type promoting not supported. Got {} and {}",
+                input.dtype().title(),
+                weight.dtype().title()
+            )));
+        }
+        if weight.rank() > 1 {
+            return Err(Error::runtime(format!(
+                "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {}",
+                weight.rank()
+            )));
+        }
+        if !input.dtype().is_floating() {
+            return Err(refused("prelu_cpu", input.dtype()));
+        }
+        if weight.numel() == 1 {
+            return op!(PRELU_KERNEL, input, &op!(crate::view::RESHAPE, weight, sizes_value(&[]))?).map(Output::Tensor);
+        }
+        if input.rank() == 0 {
+            return Err(Error::runtime("Not allow zero-dim input tensor."));
+        }
+        let channels = input.sizes().get(1).copied().unwrap_or(1);
+        if channels != weight.numel() as isize {
+            return Err(Error::runtime(format!(
+                "Mismatch of parameter numbers and input channel size. Found parameter numbers = {} and channel size = {channels}.",
+                weight.numel()
+            ))
+            .shapes([input.sizes().as_slice(), weight.sizes().as_slice()]));
+        }
+        let mut sizes = vec![1; input.rank()];
+        sizes[1.min(input.rank() - 1)] = channels;
+        op!(PRELU_KERNEL, input, &op!(crate::view::RESHAPE, weight, sizes_value(&sizes))?).map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3), t(3)", "t(2, 3, 4), t(1)", "t(4), t()", "t(), t(1)"],
+    errors: &[
+        (
+            "t(2, 8, 3), t(9)",
+            "RuntimeError",
+            "Mismatch of parameter numbers and input channel size. Found parameter numbers = 9 and channel size = 8.",
+        ),
+        ("t(), t(2)", "RuntimeError", "Not allow zero-dim input tensor."),
+        (
+            "t(2, 8, 3), t(2, 4)",
+            "RuntimeError",
+            "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = 2",
+        ),
+    ],
+    reference: "np.where(input > 0, input, input * (weight.reshape((1, -1) + (1,) * (input.ndim - 2)) if weight.size > 1 else weight.reshape(())))",
+    ..Row::BASE
+};
+
+pub static RRELU_SLOPES: Row = Row {
+    name: "_rrelu_slopes",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, float lower, float upper, *, Generator? generator=None) -> Tensor",
+    doc: "One for each positive element, for each other a number from `lower` to `upper`, drawn in order.
+
+    >>> torch._rrelu_slopes(torch.tensor([1., 2.]), 0.1, 0.3)
+    tensor([1., 1.])",
+    dtypes: DTypes::FLOATS,
+    run: Run::Kernel(Kernel {
+        infer: |args| Ok(vec![Spec::new(args.tensor(0)?.sizes(), args.tensor(0)?.dtype(), args.tensor(0)?)]),
+        cpu: |args, results| {
+            let (lower, upper) = (args.float(1)?, args.float(2)?);
+            let own = to_vec::<f64>(args.tensor(0)?)?;
+            dispatch!(results[0].dtype(), T in [f16_, bf16_, f32, f64] => {
+                draw::fill::<T>(&results[0], &generator(args, 3), |stream, out| {
+                    for (slot, &x) in out.iter_mut().zip(&own) {
+                        let slope = if x <= 0.0 { lower + stream.uniform64() * (upper - lower) } else { 1.0 };
+                        *slot = T::from_f64(slope);
+                    }
+                })
+            }, else => Err(refused("rrelu_with_noise_out_cpu", results[0].dtype())))
+        },
+    }),
+    derivative: Derivative::NonDifferentiable("its result is random"),
+    samples: &["t(2, 3), 0.1, 0.3"],
+    ..Row::BASE
+};
+
+pub static RRELU: Row = Row {
+    name: "rrelu",
+    variants: Variants::FUNCTION.and(Variants::INPLACE),
+    signature: "(Tensor input, float lower=0.125, float upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor",
+    doc: "Each element, times a slope where it is negative: in training one from `lower` to `upper` for each element, else their mean.
+
+    >>> torch.rrelu(torch.tensor([-4., 2.]), 0.25, 0.25, training=True)
+    tensor([-1.,  2.])",
+    dtypes: DTypes::FLOATS,
+    check: Some(check),
+    run: Run::Compose(|args| {
+        let (input, lower, upper) = (args.tensor(0)?, args.float(1)?, args.float(2)?);
+        if !args.bool(3)? {
+            return op!(LEAKY_RELU, input, f64::midpoint(lower, upper)).map(Output::Tensor);
+        }
+        let generator = args.generator(4).cloned().map_or(crate::value::Value::None, crate::value::Value::Generator);
+        let slopes = op!(RRELU_SLOPES, &input.detach(), lower, upper, generator)?;
+        op!(MUL, input, &slopes).map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3)", "t(2, 3), 0.1, 0.9, True", "t(3), 0.2, 0.2, True"],
+    errors: &[(
+        "t(5, 5), 0.3, 0.1",
+        "RuntimeError",
+        "Lower bound should be less than or equal to the upper bound",
+    )],
+    reference: "",
+    ..Row::BASE
+};
+
+fn check(args: &Args) -> Result<()> {
+    let (input, lower, upper) = (args.tensor(0)?, args.float(1)?, args.float(2)?);
+    if lower > upper {
+        return Err(Error::runtime("Lower bound should be less than or equal to the upper bound"));
+    }
+    if !lower.is_finite() || !upper.is_finite() {
+        let (which, bound) = if lower.is_finite() { ("upper", upper) } else { ("lower", lower) };
+        return Err(Error::runtime(format!("rrelu: {which} bound must be finite, got {bound}")));
+    }
+    if !input.dtype().is_floating() {
+        return Err(refused("leaky_relu_cpu", input.dtype()).shapes([input.sizes().as_slice()]));
+    }
+    Ok(())
+}

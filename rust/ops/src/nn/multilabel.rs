@@ -1,0 +1,109 @@
+//! The margin loss of several right classes.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::layout::Shape;
+use rushlight_core::{DType, Error, Result, Scalar};
+
+use super::loss::reduction_at;
+use super::refused;
+use crate::convert::to_vec;
+use crate::create::from_slice;
+use crate::derive::Derivative;
+use crate::expr::Expr;
+use crate::index::gather::GATHER;
+use crate::op;
+use crate::pointwise::clamp::CLAMP_MIN;
+use crate::reduce::sum::SUM_DIM;
+use crate::row::{DTypes, Row, Run, Traits, Variants};
+use crate::value::{Args, Ints, Output};
+use crate::view::reshape::sizes_value;
+use crate::view::squeeze::UNSQUEEZE;
+
+pub static MULTILABEL_MARGIN_LOSS: Row = Row {
+    name: "multilabel_margin_loss",
+    namespace: "nn.functional",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+    doc: "How much the scores of wrong classes come within a margin of 1 of those of right ones, averaged over the classes.
+
+    loss = sum(max(0, 1 - (input[right] - input[wrong]))) / C
+
+Shapes: input and target `(N, C)` or `(C)`; each row of the target lists right classes, up to the first -1.
+
+    >>> torch.nn.functional.multilabel_margin_loss(torch.tensor([0.5, 0.25]), torch.tensor([0, -1]))
+    tensor(0.3750)",
+    dtypes: DTypes::of(&[DType::F32, DType::F64]),
+    traits: Traits::NEEDS_VALUES,
+    run: Run::Compose(|args| {
+        let reduction = reduction_at(args, [2, 3, 4])?;
+        reduction.apply(losses(args)?).map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &[
+        "t(2, 3), torch.tensor([[1, -1, 0], [0, 2, -1]])",
+        "t(3), torch.tensor([2, -1, 0]), reduction='none'",
+        "t(2, 3), torch.tensor([[-1, 1, 0], [0, 1, 2]]), reduction='sum'",
+    ],
+    errors: &[
+        ("t(5, 4), i(2, 5, 4), reduction='abc'", "ValueError", "abc is not a valid value for reduction"),
+        (
+            "t(5, 0), i(2, 5, 0)",
+            "RuntimeError",
+            "Expected non-empty vector or matrix with optional 0-dim batch size, but got: [5, 0]",
+        ),
+        ("t(5, 4), i(2, 4)", "RuntimeError", "inconsistent target size: [4] for input of size: [5, 4]"),
+    ],
+    reference: "",
+    ..Row::BASE
+};
+
+fn losses(args: &Args) -> Result<Tensor> {
+    let (own, target) = (args.tensor(0)?, args.valued(1)?);
+    let classes = match own.sizes().as_slice() {
+        [] => 1,
+        [classes] | [_, classes] if *classes > 0 => *classes,
+        sizes => {
+            return Err(Error::runtime(format!(
+                "Expected non-empty vector or matrix with optional 0-dim batch size, but got: {}",
+                Shape(sizes)
+            )));
+        }
+    };
+    if own.sizes() != target.sizes() && !(own.rank() < 2 && target.rank() < 2 && own.numel() == target.numel()) {
+        return Err(Error::runtime(format!(
+            "inconsistent target size: {} for input of size: {}",
+            Shape(target.sizes()),
+            Shape(own.sizes())
+        )));
+    }
+    if !matches!(own.dtype(), DType::F32 | DType::F64) {
+        return Err(refused("multilabel_margin_loss_forward_out_frame", own.dtype()));
+    }
+    if target.dtype() != DType::I64 {
+        return Err(Error::runtime(format!("expected scalar type Long but found {}", target.dtype().title())));
+    }
+    let batch = own.numel() as isize / classes;
+    let list = to_vec::<i64>(target)?;
+    if list.iter().any(|&class| class < -1 || class >= classes as i64) {
+        return Err(Error::runtime("target out of range"));
+    }
+    // What counts, as numbers: each listed class, and each class that is not listed.
+    let width = classes as usize;
+    let (mut listed, mut wrong) = (vec![0i64; list.len()], vec![1i64; list.len()]);
+    for (row, classes) in list.chunks(width).enumerate() {
+        for (at, &class) in classes.iter().take_while(|&&class| class >= 0).enumerate() {
+            listed[row * width + at] = 1;
+            wrong[row * width + class as usize] = 0;
+        }
+    }
+    let places: Vec<i64> = list.iter().map(|&class| class.max(0)).collect();
+    let matrix = |numbers: &[i64]| op!(crate::view::RESHAPE, &from_slice(numbers)?, sizes_value(&[batch, classes]));
+    let rows = op!(crate::view::RESHAPE, own, sizes_value(&[batch, classes]))?;
+    let right = op!(GATHER, &rows, 1i64, &matrix(&places)?)?;
+    let across = |tensor: &Tensor, dim: i64| op!(UNSQUEEZE, tensor, dim).map(Expr::from);
+    let apart = across(&right, 2)? - across(&rows, 1)?;
+    let counts = across(&matrix(&listed)?, 2)?.above(0i64).and(across(&matrix(&wrong)?, 1)?.above(0i64));
+    let each = counts.choose((1.0 - apart).call(&CLAMP_MIN, [Scalar::Int(0).into()]), 0.0);
+    let sums = (each.call(&SUM_DIM, [Ints::from_slice(&[1, 2]).into()]) / classes as f64).done()?;
+    if own.rank() < 2 { op!(crate::view::RESHAPE, &sums, sizes_value(&[])) } else { Ok(sums) }
+}

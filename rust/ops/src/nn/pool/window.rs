@@ -1,0 +1,265 @@
+//! The largest element of each window, where windows differ: those that cover a plane evenly, and random ones.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::layout::Shape;
+use rushlight_core::{DType, Error, Result};
+use rushlight_cpu::nn::pool::{Window, max_windows};
+
+use super::max::scattered;
+use super::{address, count_planes, unfit, with_space};
+use crate::derive::{Derivative, Saves, formula};
+use crate::nn::{plain, refused};
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::value::{Args, Ints, Output};
+
+const PLACED: Derivative = Derivative::Formulas(&[formula(0, Saves::result(1).and(Saves::input(0)), |d| {
+    scattered(d.grad(), d.result_of(1), d.input(0), d.ints(1).len())
+})]);
+
+/// The results' sizes: the last dimensions of the input are those of `output`, which stands at `place`.
+fn infer(args: &Args, place: usize) -> Result<Vec<Spec>> {
+    let (input, output) = (args.tensor(0)?, args.ints(place)?);
+    if output.is_empty() || output.len() > 3 || output.iter().any(|&n| n < 0) {
+        return Err(unfit(input));
+    }
+    let sizes = with_space(input, output)?;
+    if sizes.iter().all(|&n| n != 0) && input.numel() == 0 {
+        return Err(unfit(input));
+    }
+    Ok(vec![Spec::new(&sizes, input.dtype(), input), Spec::new(&sizes, DType::I64, input)])
+}
+
+/// Windows of a whole plane along the dimensions that a sequence or an image lacks.
+fn padded(axes: Vec<Vec<Window>>) -> [Vec<Window>; 3] {
+    let missing = 3 - axes.len();
+    let mut axes = axes.into_iter();
+    std::array::from_fn(|at| match at < missing {
+        true => vec![Window { start: 0, end: 1, length: 1 }],
+        false => axes.next().unwrap_or_default(),
+    })
+}
+
+/// Runs the kernel; `axes` has windows for every plane, or one set for all.
+fn run(input: &Tensor, results: &[Tensor], dims: usize, axes: &[[Vec<Window>; 3]]) -> Result<()> {
+    if results[0].numel() == 0 {
+        return Ok(());
+    }
+    let input = plain(input, results[0].dtype())?;
+    let mut sizes = [1; 3];
+    for (to, &size) in sizes[3 - dims..].iter_mut().zip(&input.sizes()[input.rank() - dims..]) {
+        *to = size as usize;
+    }
+    let inside = |window: &Window, size: usize| window.start < window.end && window.end <= size;
+    let fits = |own: &[Vec<Window>; 3]| own.iter().zip(sizes).all(|(list, size)| list.iter().all(|w| inside(w, size)));
+    if !axes.iter().all(fits) {
+        return Err(unfit(&input));
+    }
+    let count = count_planes(&input, dims);
+    let (from, best, places) = (input.storage().pin()?, results[0].storage().pin()?, results[1].storage().pin()?);
+    let addresses = [address(&from, &input), address(&best, &results[0])];
+    let of_plane = |plane: usize| &axes[plane % axes.len()];
+    // SAFETY: row-major operands, pinned; windows were checked, and results are fresh.
+    unsafe { max_windows(input.dtype(), of_plane, sizes, count, addresses, address(&places, &results[1]).cast()) };
+    Ok(())
+}
+
+pub static ADAPTIVE: Row = Row {
+    name: "_adaptive_max",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, int[] output) -> (Tensor, Tensor)",
+    doc: "The largest element of windows that cover each channel evenly, and its place among the channel's elements.
+
+    >>> torch._adaptive_max(torch.tensor([[1., 3., 2.]]), (2,))
+    (tensor([[3., 3.]]), tensor([[1, 1]]))",
+    dtypes: DTypes::FLOATS,
+    run: Run::Kernel(Kernel {
+        infer: |args| infer(args, 1),
+        cpu: |args, results| {
+            let (input, output) = (args.tensor(0)?, args.ints(1)?);
+            let space = &input.sizes()[input.rank() - output.len()..];
+            let axes = space.iter().zip(output).map(|(&size, &count)| {
+                let (size, count) = (size as usize, count as usize);
+                let window = |at: usize| {
+                    let (start, end) = (at * size / count, ((at + 1) * size).div_ceil(count));
+                    Window { start, end, length: end - start }
+                };
+                (0..count).map(window).collect()
+            });
+            run(input, results, output.len(), &[padded(axes.collect())])
+        },
+    }),
+    derivative: PLACED,
+    node: "AdaptiveMaxPool2DBackward0",
+    samples: &["t(2, 3, 5), (2,)", "t(2, 3, 5, 4), (2, 3)"],
+    reference: "",
+    ..Row::BASE
+};
+
+fn adaptive_max_pool(args: &Args, dims: usize) -> Result<Output> {
+    let (input, wanted) = (args.tensor(0)?, args.ints(1)?);
+    let rank = input.rank();
+    let output = match wanted.len() {
+        1 => Ints::from_elem(wanted[0], dims),
+        n if n == dims => Ints::from_slice(wanted),
+        n if dims == 1 => {
+            let text = format!("adaptive_max_pool1d() argument 'output_size' should contain one int (got {n})");
+            return Err(Error::runtime(text));
+        }
+        _ => {
+            let text = format!("adaptive_max_pool{dims}d(): internal error: output_size.size() must be {dims}");
+            return Err(Error::runtime(text));
+        }
+    };
+    if rank != dims + 1 && rank != dims + 2 {
+        return Err(Error::runtime(match dims {
+            1 => format!(
+                "Expected 2 to 3 dimensions, but got {rank}-dimensional tensor for argument #1 'self' (while checking arguments for adaptive_max_pool1d)"
+            ),
+            _ => format!(
+                "adaptive_max_pool{dims}d(): Expected {}D or {}D tensor, but got: {}",
+                dims + 1,
+                dims + 2,
+                Shape(input.sizes())
+            ),
+        }));
+    }
+    let sizes = super::shown(input, dims);
+    let batched = usize::from(rank == dims + 2);
+    if let Some(at) = (batched..sizes.len()).find(|&at| sizes[at] == 0) {
+        return Err(Error::runtime(format!(
+            "adaptive_max_pool{}d(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {} with dimension {at} being empty",
+            dims.max(2),
+            Shape(&sizes)
+        )));
+    }
+    if let Some(bad) = output.iter().find(|&&n| n < 0) {
+        let mut shown = sizes[..sizes.len() - dims].to_vec();
+        shown.extend(output.iter().map(|&n| n as isize));
+        return Err(Error::runtime(format!(
+            "Trying to create tensor with negative dimension {bad}: {}",
+            Shape(&shown)
+        )));
+    }
+    if !input.dtype().is_floating() {
+        return Err(refused(&format!("adaptive_max_pool{}d_cpu", dims.max(2)), input.dtype()));
+    }
+    ADAPTIVE.call([input.into(), output.into()])
+}
+
+macro_rules! adaptive_rows {
+    ($($row:ident $name:literal $alias:literal $dims:literal $samples:expr, $errors:expr, $shapes:literal $example:literal;)*) => {$(
+        pub static $row: Row = Row {
+            name: $name,
+            namespace: "nn.functional",
+            aliases: &[$alias],
+            variants: Variants::FUNCTION,
+            signature: "(Tensor self, int[1] output_size) -> (Tensor, Tensor)",
+            doc: concat!(
+                "The largest element of windows that cover each channel evenly, `output_size` of them, and its place.\n\nShapes: ",
+                $shapes,
+                "\n\n",
+                $example
+            ),
+            dtypes: DTypes::FLOATS,
+            run: Run::Compose(|args| adaptive_max_pool(args, $dims)),
+            derivative: Derivative::Composed,
+            samples: $samples,
+            errors: $errors,
+            reference: "",
+            ..Row::BASE
+        };
+    )*};
+}
+
+adaptive_rows! {
+    ADAPTIVE_MAX_POOL1D "adaptive_max_pool1d_with_indices" "adaptive_max_pool1d" 1
+        &["t(2, 3, 5), 2", "t(3, 5), (3,)"],
+        &[("t(1, 2, 3), ()", "RuntimeError", "adaptive_max_pool1d() argument 'output_size' should contain one int (got 0)")],
+        "input `(N, C, L)` or `(C, L)`, results the same with another `L`."
+        "    >>> torch.nn.functional.adaptive_max_pool1d_with_indices(torch.tensor([[1., 3., 2.]]), 1)
+    (tensor([[3.]]), tensor([[1]]))";
+    ADAPTIVE_MAX_POOL2D "adaptive_max_pool2d_with_indices" "_adaptive_max_pool2d" 2
+        &["t(2, 3, 5, 4), 2", "t(3, 5, 4), (3, 2)"],
+        &[
+            ("t(2, 2), 2", "RuntimeError", "adaptive_max_pool2d(): Expected 3D or 4D tensor, but got: [2, 2]"),
+            ("t(1, 2, 3, 4), ()", "RuntimeError", "adaptive_max_pool2d(): internal error: output_size.size() must be 2"),
+            ("t(1, 1, 1, 1), (-1, 0)", "RuntimeError", "Trying to create tensor with negative dimension -1: [1, 1, -1, 0]"),
+        ],
+        "input `(N, C, H, W)` or `(C, H, W)`, results the same with other `H` and `W`."
+        "    >>> torch.nn.functional.adaptive_max_pool2d_with_indices(torch.tensor([[[1., 3.], [2., 0.]]]), 1)
+    (tensor([[[3.]]]), tensor([[[1]]]))";
+    ADAPTIVE_MAX_POOL3D "adaptive_max_pool3d_with_indices" "_adaptive_max_pool3d" 3
+        &["t(2, 3, 3, 4, 2), 2", "t(3, 2, 5, 4), (1, 3, 2)"],
+        &[("t(1, 1, 1, 1, 1), (-1, 0, 2)", "RuntimeError", "Trying to create tensor with negative dimension -1: [1, 1, -1, 0, 2]")],
+        "input `(N, C, D, H, W)` or `(C, D, H, W)`, results the same with other sizes of space."
+        "    >>> torch.nn.functional.adaptive_max_pool3d_with_indices(torch.tensor([[[[1., 3.], [2., 0.]]]]), 1)
+    (tensor([[[[3.]]]]), tensor([[[[1]]]]))";
+}
+
+pub static FRACTIONAL: Row = Row {
+    name: "_fractional_max",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, int[] output, int[] kernel_size, Tensor samples) -> (Tensor, Tensor)",
+    doc: "The largest element of windows at random distances, and its place. `samples` has a number from 0 to 1 for each channel and
+dimension of space.
+
+    >>> torch._fractional_max(torch.tensor([[1., 3., 2.]]), (2,), (2,), torch.zeros(1, 1))
+    (tensor([[3., 3.]]), tensor([[1, 1]]))",
+    dtypes: DTypes::FLOATS,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let (input, samples) = (args.tensor(0)?, args.tensor(3)?);
+            let (dims, kernel) = (args.ints(1)?.len(), args.ints(2)?);
+            let specs = infer(args, 1)?;
+            let space = &input.sizes()[input.rank() - dims..];
+            let fits = |at: usize| kernel[at] > 0 && args.ints(1).is_ok_and(|output| output[at] + kernel[at] - 1 <= space[at] as i64);
+            let wanted = count_planes(input, dims) * dims;
+            if kernel.len() != dims || !(0..dims).all(fits) || samples.numel() != wanted {
+                return Err(unfit(input));
+            }
+            Ok(specs)
+        },
+        cpu: |args, results| {
+            let (input, output, kernel) = (args.tensor(0)?, args.ints(1)?, args.ints(2)?);
+            let dims = output.len();
+            let samples = crate::convert::to_vec::<f64>(args.tensor(3)?)?;
+            let narrow = input.dtype() != DType::F64;
+            let space = &input.sizes()[input.rank() - dims..];
+            let axes: Vec<[Vec<Window>; 3]> = samples
+                .chunks(dims)
+                .map(|own| {
+                    let axis = |at: usize| {
+                        // torch's samples of an image are those of its width and its height, in this order.
+                        let sample = if dims == 2 { own[1 - at] } else { own[at] };
+                        intervals(sample, space[at] as usize, output[at] as usize, kernel[at] as usize, narrow)
+                    };
+                    padded((0..dims).map(axis).collect())
+                })
+                .collect();
+            run(input, results, dims, &axes)
+        },
+    }),
+    derivative: PLACED,
+    node: "FractionalMaxPool2DBackward0",
+    samples: &["t(2, 3, 5), (2,), (2,), unit(6, 1).abs()", "t(2, 5, 6), (2, 3), (2, 3), unit(2, 2).abs()"],
+    reference: "",
+    ..Row::BASE
+};
+
+/// Where windows begin: at distances that are the same on average, the last one at the end; in the dtype's own precision.
+fn intervals(sample: f64, size: usize, count: usize, kernel: usize, narrow: bool) -> Vec<Window> {
+    let start = |at: usize| {
+        if at + 1 == count {
+            return size - kernel;
+        }
+        if narrow {
+            let alpha = (size - kernel) as f32 / (count - 1) as f32;
+            let sample = sample as f32;
+            return (((at as f32 + sample) * alpha) as i64 - (sample * alpha) as i64).max(0) as usize;
+        }
+        let alpha = (size - kernel) as f64 / (count - 1) as f64;
+        (((at as f64 + sample) * alpha) as i64 - (sample * alpha) as i64).max(0) as usize
+    };
+    let window = |start: usize| Window { start, end: start + kernel, length: kernel };
+    (0..count).map(|at| window(start(at))).collect()
+}

@@ -1,0 +1,182 @@
+//! The element-wise half of a step, fused; its derivative is composed.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::layout::Shape;
+use rushlight_core::{DType, Element, Error, Result};
+use rushlight_cpu::nn::recurrent::{gru, lstm};
+use rushlight_cpu::reduce::Float;
+
+use crate::derive::{Derivative, Joint, Saves};
+use crate::expr::Expr;
+use crate::nn::refused;
+use crate::reduce::softmax::{prepared, settle, workplace};
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::value::{Args, Value};
+
+pub static LSTM_GATES: Row = Row {
+    name: "_lstm_gates",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor gates, Tensor cx) -> (Tensor, Tensor)",
+    doc:
+        "The output and the next state of a long short-term memory, from the gates `(N, 4 * H)` and the state `(N, H)`.
+
+    >>> torch._lstm_gates(torch.zeros(1, 4), torch.ones(1, 1))
+    (tensor([[0.2311]]), tensor([[0.5000]]))",
+    dtypes: DTypes::FLOATS,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let state = args.tensor(1)?;
+            check(args, &[(0, 4)], state)?;
+            let spec = Spec::new(state.sizes(), args.tensor(0)?.dtype(), state);
+            Ok(vec![spec.clone(), spec])
+        },
+        cpu: |args, results| match results[0].dtype().compute() {
+            DType::F32 => run_lstm::<f32>(args, results),
+            DType::F64 => run_lstm::<f64>(args, results),
+            dtype => Err(refused("lstm_cell", dtype)),
+        },
+    }),
+    derivative: Derivative::Joint(Joint {
+        inputs: &[0, 1],
+        saves: Saves::input(0).and(Saves::input(1)).and(Saves::result(1)),
+        gradients: |d| {
+            let [i, f, g, o] = parts(d.input(0).done()?)?;
+            let (i, f, g, o) = (i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid());
+            let tanh = d.result_of(1).tanh();
+            // What arrives at the state: directly, and through the output.
+            let through = d.grad() * o.clone() * (1.0 - tanh.clone().square());
+            let state = if d.has_grad(1) { through + d.grad_of(1) } else { through };
+            let slope = |gate: Expr| gate.clone() * (1.0 - gate);
+            let gates = [
+                state.clone() * g.clone() * slope(i.clone()),
+                state.clone() * d.input(1) * slope(f.clone()),
+                state.clone() * i * (1.0 - g.square()),
+                d.grad() * tanh * slope(o),
+            ];
+            Ok(vec![Some(joined(gates.into())?), Some((state * f).done()?)])
+        },
+    }),
+    node: "LstmGatesBackward0",
+    samples: &["t(2, 12), t(2, 3)"],
+    errors: &[("t(2, 3), t(2, 3)", "RuntimeError", "gates of [2, 3] do not fit a state of [2, 3]")],
+    reference: "(lambda s, g: (lambda c: (s(g[3]) * np.tanh(c), c))(s(g[1]) * cx + s(g[0]) * np.tanh(g[2])))(lambda x: 1 / (1 + np.exp(-x)), np.split(gates, 4, -1))",
+    ..Row::BASE
+};
+
+pub static GRU_GATES: Row = Row {
+    name: "_gru_gates",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor input_gates, Tensor hidden_gates, Tensor hx) -> Tensor",
+    doc: "The next state of a gated recurrent unit, from the gates `(N, 3 * H)` of input and state, and the state `(N, H)`.
+
+    >>> torch._gru_gates(torch.zeros(1, 3), torch.zeros(1, 3), torch.ones(1, 1))
+    tensor([[0.5000]])",
+    dtypes: DTypes::FLOATS,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let state = args.tensor(2)?;
+            check(args, &[(0, 3), (1, 3)], state)?;
+            Ok(vec![Spec::new(state.sizes(), args.tensor(0)?.dtype(), state)])
+        },
+        cpu: |args, results| match results[0].dtype().compute() {
+            DType::F32 => run_gru::<f32>(args, &results[0]),
+            DType::F64 => run_gru::<f64>(args, &results[0]),
+            dtype => Err(refused("gru_cell", dtype)),
+        },
+    }),
+    derivative: Derivative::Joint(Joint {
+        inputs: &[0, 1, 2],
+        saves: Saves::input(0).and(Saves::input(1)).and(Saves::input(2)),
+        gradients: |d| {
+            let [xr, xz, xn] = parts(d.input(0).done()?)?;
+            let [hr, hz, hn] = parts(d.input(1).done()?)?;
+            let (r, z) = ((xr + hr).sigmoid(), (xz + hz).sigmoid());
+            let n = (xn + r.clone() * hn.clone()).tanh();
+            let slope = |gate: Expr| gate.clone() * (1.0 - gate);
+            let new = d.grad() * (1.0 - z.clone()) * (1.0 - n.clone().square());
+            let update = d.grad() * (d.input(2) - n) * slope(z.clone());
+            let reset = new.clone() * hn * slope(r.clone());
+            let input = joined(vec![reset.clone(), update.clone(), new.clone()])?;
+            let hidden = joined(vec![reset, update, new * r])?;
+            Ok(vec![Some(input), Some(hidden), Some((d.grad() * z).done()?)])
+        },
+    }),
+    node: "GruGatesBackward0",
+    samples: &["t(2, 9), t(2, 9), t(2, 3)"],
+    errors: &[("t(2, 3), t(2, 9), t(2, 3)", "RuntimeError", "gates of [2, 3] do not fit a state of [2, 3]")],
+    reference: "(lambda s, x, h: (lambda z, n: (hx - n) * z + n)(s(x[1] + h[1]), np.tanh(x[2] + s(x[0] + h[0]) * h[2])))(lambda x: 1 / (1 + np.exp(-x)), np.split(input_gates, 3, -1), np.split(hidden_gates, 3, -1))",
+    ..Row::BASE
+};
+
+/// Gates have as many rows as the state, and `times` its columns.
+fn check(args: &Args, gates: &[(usize, isize)], state: &Tensor) -> Result<()> {
+    for &(place, times) in gates {
+        let own = args.tensor(place)?;
+        let fits = own.rank() == 2
+            && state.rank() == 2
+            && own.sizes()[0] == state.sizes()[0]
+            && own.sizes()[1] == times * state.sizes()[1];
+        if !fits {
+            return Err(Error::runtime(format!(
+                "gates of {} do not fit a state of {}",
+                Shape(own.sizes()),
+                Shape(state.sizes())
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Equal parts along the last dimension.
+fn parts<const N: usize>(gates: Tensor) -> Result<[Expr; N]> {
+    let n = gates.sizes().last().copied().unwrap_or(0) / N as isize;
+    let part = |at: usize| crate::view::narrow::sliced(&gates, gates.rank() - 1, at as isize * n, n, 1);
+    Ok(std::array::from_fn(|at| Expr::new(part(at))))
+}
+
+fn joined(parts: Vec<Expr>) -> Result<Tensor> {
+    let parts = parts.into_iter().map(Expr::done).collect::<Result<Vec<_>>>()?;
+    crate::join::CAT.tensor([Value::from(parts), (-1i64).into()])
+}
+
+fn first<T: Element>(pin: &rushlight_core::storage::Pin, tensor: &Tensor) -> *mut T {
+    pin.as_ptr().cast::<T>().wrapping_offset(tensor.layout().offset)
+}
+
+fn run_lstm<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
+    let compute = T::DTYPE;
+    let (gates, state) = (prepared(args.tensor(0)?, compute)?, prepared(args.tensor(1)?, compute)?);
+    let (out, next) = (workplace(&results[0], compute)?, workplace(&results[1], compute)?);
+    let [rows, n] = [state.sizes()[0] as usize, state.sizes()[1] as usize];
+    {
+        let (g, s) = (gates.storage().pin()?, state.storage().pin()?);
+        let (o, c) = (out.storage().pin()?, next.storage().pin()?);
+        // SAFETY: row-major operands of these sizes and of the compute dtype; the results are fresh.
+        unsafe {
+            lstm::<T>(
+                rows,
+                n,
+                [first::<T>(&g, &gates).cast_const(), first::<T>(&s, &state).cast_const()],
+                [first(&o, &out), first(&c, &next)],
+            )
+        };
+    }
+    settle(&out, &results[0])?;
+    settle(&next, &results[1])
+}
+
+fn run_gru<T: Float>(args: &Args, result: &Tensor) -> Result<()> {
+    let compute = T::DTYPE;
+    let input = prepared(args.tensor(0)?, compute)?;
+    let own = prepared(args.tensor(1)?, compute)?;
+    let (state, next) = (prepared(args.tensor(2)?, compute)?, workplace(result, compute)?);
+    let [rows, n] = [state.sizes()[0] as usize, state.sizes()[1] as usize];
+    {
+        let pins = (input.storage().pin()?, own.storage().pin()?, state.storage().pin()?);
+        let to = next.storage().pin()?;
+        let operands: [*mut T; 3] = [first(&pins.0, &input), first(&pins.1, &own), first(&pins.2, &state)];
+        // SAFETY: row-major operands of these sizes and of the compute dtype; the result is fresh.
+        unsafe { gru::<T>(rows, n, operands.map(<*mut T>::cast_const), first(&to, &next)) };
+    }
+    settle(&next, result)
+}

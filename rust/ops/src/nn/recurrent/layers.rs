@@ -1,0 +1,431 @@
+//! Layers of recurrent cells over sequences: of one length, or packed (the steps of all sequences behind one another).
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{DType, Error, Result};
+
+use super::gates::{GRU_GATES, LSTM_GATES};
+use super::{no_dim, size};
+use crate::derive::Derivative;
+use crate::join::cat::{CAT, STACK};
+use crate::linalg::added::ADDMM;
+use crate::linalg::matrix::MM;
+use crate::nn::dropout::DROPOUT;
+use crate::nn::linear::LINEAR;
+use crate::op;
+use crate::pointwise::activation::RELU;
+use crate::pointwise::arith::ADD;
+use crate::pointwise::hyperbolic::TANH;
+use crate::row::{DTypes, Row, Run, Traits, Variants};
+use crate::value::{Args, Ints, Output, Value};
+use crate::view::narrow::{UNBIND, sliced};
+use crate::view::split::SPLIT_WITH_SIZES;
+use crate::view::transpose::TRANSPOSE;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Tanh,
+    Relu,
+    Lstm,
+    Gru,
+}
+
+/// The weights of a layer in one direction.
+struct Weights<'a> {
+    input: &'a Tensor,
+    own: &'a Tensor,
+    biases: Option<[&'a Tensor; 2]>,
+    /// What an LSTM's outputs are multiplied with.
+    projection: Option<&'a Tensor>,
+}
+
+/// Output and state; only an LSTM tells them apart.
+#[derive(Clone)]
+struct State {
+    output: Tensor,
+    cell: Option<Tensor>,
+}
+
+impl State {
+    fn each(&self, change: impl Fn(&Tensor) -> Result<Tensor>) -> Result<State> {
+        Ok(State { output: change(&self.output)?, cell: self.cell.as_ref().map(change).transpose()? })
+    }
+
+    /// The states of the sequences `start..end`.
+    fn rows(&self, start: isize, end: isize) -> Result<State> {
+        if start == 0 && self.output.sizes().first() == Some(&end) {
+            return Ok(self.clone());
+        }
+        self.each(|tensor| sliced(tensor, 0, start, end - start, 1))
+    }
+
+    fn below(self, other: State) -> Result<State> {
+        let joined = |a: Tensor, b: Tensor| CAT.tensor([Value::from(vec![a, b]), 0i64.into()]);
+        let cell = match (self.cell, other.cell) {
+            (Some(a), Some(b)) => Some(joined(a, b)?),
+            _ => None,
+        };
+        Ok(State { output: joined(self.output, other.output)?, cell })
+    }
+
+    fn count(&self) -> isize {
+        self.output.sizes().first().copied().unwrap_or(0)
+    }
+}
+
+/// One layer in one direction, made ready: its products with the input are done, and its weights lie as steps read them.
+struct Layer {
+    kind: Kind,
+    /// The state's weights, transposed.
+    own: Tensor,
+    /// The state's bias, where it cannot be added to the input's.
+    own_bias: Option<Tensor>,
+    projection: Option<Tensor>,
+}
+
+impl Layer {
+    /// The layer, and for all rows of the input what its steps begin with.
+    fn new(kind: Kind, input: &Tensor, weights: &Weights) -> Result<(Layer, Tensor)> {
+        let turned = |tensor: &Tensor| op!(TRANSPOSE, tensor, 0i64, 1i64);
+        // A gated unit multiplies the state's part with its reset gate, bias and all.
+        let apart = kind == Kind::Gru;
+        let bias = match weights.biases {
+            None => None,
+            Some([input, _]) if apart => Some(input.clone()),
+            Some([input, own]) => Some(op!(ADD, input, own)?),
+        };
+        let products = op!(LINEAR, input, weights.input, bias.as_ref())?;
+        let layer = Layer {
+            kind,
+            own: turned(weights.own)?,
+            own_bias: weights.biases.filter(|_| apart).map(|[_, own]| own.clone()),
+            projection: weights.projection.map(turned).transpose()?,
+        };
+        Ok((layer, products))
+    }
+
+    fn step(&self, input: &Tensor, state: &State) -> Result<State> {
+        let output = match self.kind {
+            Kind::Tanh => op!(TANH, &op!(ADDMM, input, &state.output, &self.own)?)?,
+            Kind::Relu => op!(RELU, &op!(ADDMM, input, &state.output, &self.own)?)?,
+            Kind::Gru => {
+                let own = match &self.own_bias {
+                    Some(bias) => op!(ADDMM, bias, &state.output, &self.own)?,
+                    None => op!(MM, &state.output, &self.own)?,
+                };
+                op!(GRU_GATES, input, &own, &state.output)?
+            }
+            Kind::Lstm => {
+                let gates = op!(ADDMM, input, &state.output, &self.own)?;
+                let both = LSTM_GATES.call([(&gates).into(), state.cell.as_ref().into()])?.into_tensors();
+                let [output, cell] =
+                    <[Tensor; 2]>::try_from(both).map_err(|_| Error::runtime("a step without results"))?;
+                let output = match &self.projection {
+                    Some(projection) => op!(MM, &output, projection)?,
+                    None => output,
+                };
+                return Ok(State { output, cell: Some(cell) });
+            }
+        };
+        Ok(State { output, cell: None })
+    }
+
+    /// Sequences of one length: outputs `(T, N, H)` and the last state.
+    fn run(&self, steps: Vec<Tensor>, first: State, backwards: bool) -> Result<(Tensor, State)> {
+        let mut state = first;
+        let mut outputs = Vec::with_capacity(steps.len());
+        let take = |step: &Tensor, state: &mut State, outputs: &mut Vec<Tensor>| -> Result<()> {
+            *state = self.step(step, state)?;
+            outputs.push(state.output.clone());
+            Ok(())
+        };
+        if backwards {
+            steps.iter().rev().try_for_each(|step| take(step, &mut state, &mut outputs))?;
+            outputs.reverse();
+        } else {
+            steps.iter().try_for_each(|step| take(step, &mut state, &mut outputs))?;
+        }
+        Ok((STACK.tensor([Value::from(outputs), 0i64.into()])?, state))
+    }
+
+    /// Packed sequences, the longest first: step `t` has only the sequences that are longer than `t`.
+    fn run_packed(&self, steps: Vec<Tensor>, first: State, backwards: bool) -> Result<(Tensor, State)> {
+        let mut outputs = Vec::with_capacity(steps.len());
+        let joined = |outputs: Vec<Tensor>| CAT.tensor([Value::from(outputs), 0i64.into()]);
+        let rows = |step: &Tensor| step.sizes().first().copied().unwrap_or(0);
+        if backwards {
+            // Sequences begin one after the other, the longest first.
+            let mut state = first.rows(0, steps.last().map_or(0, rows))?;
+            for step in steps.iter().rev() {
+                let (running, wanted) = (state.count(), rows(step));
+                if wanted > running {
+                    state = state.below(first.rows(running, wanted)?)?;
+                }
+                state = self.step(step, &state)?;
+                outputs.push(state.output.clone());
+            }
+            outputs.reverse();
+            return Ok((joined(outputs)?, state));
+        }
+        // Sequences end one after the other, the longest last.
+        let mut ended = Vec::new();
+        let mut state = first;
+        for step in &steps {
+            let (running, wanted) = (state.count(), rows(step));
+            if wanted < running {
+                ended.push(state.rows(wanted, running)?);
+                state = state.rows(0, wanted)?;
+            }
+            state = self.step(step, &state)?;
+            outputs.push(state.output.clone());
+        }
+        while let Some(shorter) = ended.pop() {
+            state = state.below(shorter)?;
+        }
+        Ok((joined(outputs)?, state))
+    }
+}
+
+/// What all layers are given.
+struct Network<'a> {
+    kind: Kind,
+    weights: Vec<Weights<'a>>,
+    layers: usize,
+    directions: usize,
+    dropout: f64,
+    /// How many sequences have each step, where they are packed.
+    lengths: Option<Ints>,
+}
+
+impl<'a> Network<'a> {
+    /// Reads the arguments from `params` on, which stands at `place`.
+    fn read(args: &'a Args, kind: Kind, place: usize, projected: bool, lengths: Option<Ints>) -> Result<Network<'a>> {
+        let params = args.tensors(place)?;
+        let has_biases = args.bool(place + 1)?;
+        let stride = if has_biases { 4 } else { 2 } + usize::from(projected);
+        if params.len() % stride != 0 {
+            let n = params.len();
+            return Err(Error::runtime(format!("MatrixRef: ArrayRef size {n} not divisible by stride {stride}")));
+        }
+        let layers =
+            usize::try_from(args.int(place + 2)?).map_err(|_| Error::runtime("num_layers must not be negative"))?;
+        let directions = if args.bool(place + 5)? { 2 } else { 1 };
+        if layers.checked_mul(directions).is_none_or(|count| count > params.len() / stride) {
+            let n = params.len();
+            return Err(Error::runtime(format!("ArrayRef: invalid slice, N = {n}; M = {stride}; size = {n}"))
+                .hint("Each layer and direction takes weights of its own."));
+        }
+        let weights = params.chunks(stride).map(|own| Weights {
+            input: own[0],
+            own: own[1],
+            biases: has_biases.then(|| [own[2], own[3]]),
+            projection: projected.then(|| own[stride - 1]),
+        });
+        let dropout = if args.bool(place + 4)? { args.float(place + 3)? } else { 0.0 };
+        Ok(Network { kind, weights: weights.collect(), layers, directions, dropout, lengths })
+    }
+
+    /// The last layer's outputs, and the last states of all layers and directions.
+    fn run(&self, input: &Tensor, first: &[State]) -> Result<(Tensor, Vec<State>)> {
+        if first.len() < self.layers * self.directions {
+            return Err(Error::runtime(format!(
+                "Expected hidden states of {} layers and directions, got {}",
+                self.layers * self.directions,
+                first.len()
+            )));
+        }
+        let mut input = input.clone();
+        let mut last = Vec::with_capacity(first.len());
+        for layer in 0..self.layers {
+            let mut outputs = Vec::with_capacity(self.directions);
+            for direction in 0..self.directions {
+                let at = layer * self.directions + direction;
+                let (ready, products) = Layer::new(self.kind, &input, &self.weights[at])?;
+                let (output, state) = match &self.lengths {
+                    None => {
+                        let steps = UNBIND.call([(&products).into()])?.into_tensors();
+                        ready.run(steps, first[at].clone(), direction == 1)?
+                    }
+                    Some(lengths) => {
+                        let steps = SPLIT_WITH_SIZES.call([(&products).into(), lengths.clone().into()])?.into_tensors();
+                        ready.run_packed(steps, first[at].clone(), direction == 1)?
+                    }
+                };
+                outputs.push(output);
+                last.push(state);
+            }
+            input = match <[Tensor; 1]>::try_from(outputs) {
+                Ok([only]) => only,
+                Err(outputs) => CAT.tensor([Value::from(outputs), (-1i64).into()])?,
+            };
+            if self.dropout != 0.0 && layer + 1 < self.layers {
+                input = op!(DROPOUT, &input, self.dropout, true)?;
+            }
+        }
+        Ok((input, last))
+    }
+}
+
+/// The first states, apart: one of each layer and direction.
+fn apart(states: &[&Tensor]) -> Result<Vec<State>> {
+    let mut lists = Vec::new();
+    for state in states {
+        lists.push(UNBIND.call([(*state).into()])?.into_tensors());
+    }
+    let cells = if lists.len() > 1 { lists.pop() } else { None };
+    let mut cells = cells.into_iter().flatten();
+    let outputs = lists.into_iter().flatten();
+    Ok(outputs.map(|output| State { output, cell: cells.next() }).collect())
+}
+
+fn run(args: &Args, kind: Kind, packed: bool) -> Result<Output> {
+    let at = if packed { 2 } else { 1 };
+    let input = args.tensor(0)?;
+    let states = if kind == Kind::Lstm { args.tensors(at)? } else { vec![args.tensor(at)?] };
+    if kind == Kind::Lstm && states.len() != 2 {
+        return Err(Error::runtime("lstm expects two hidden states"));
+    }
+    if let Some(lacking) = states.iter().find(|state| state.rank() < 3) {
+        return Err(no_dim(lacking, 2));
+    }
+    let first = !packed && args.bool(at + 7)?;
+    let turned = |tensor: &Tensor| op!(TRANSPOSE, tensor, 0i64, 1i64);
+    let lengths = if packed { Some(lengths(args.valued(1)?, input)?) } else { None };
+    if !packed {
+        size(input, 2)?;
+    }
+    let input = if first { turned(input)? } else { input.clone() };
+    if size(&input, 0)? == 0 {
+        return Err(Error::runtime("Expected sequence length to be larger than 0 in RNN"));
+    }
+    let projected = states.len() == 2 && states[0].sizes()[2] != states[1].sizes()[2];
+    let network = Network::read(args, kind, at + 1, projected, lengths)?;
+    let (output, last) = network.run(&input, &apart(&states)?)?;
+    let output = if first { turned(&output)? } else { output };
+    let mut results = vec![output];
+    let (outputs, cells): (Vec<_>, Vec<_>) = last.into_iter().map(|state| (state.output, state.cell)).unzip();
+    results.push(STACK.tensor([Value::from(outputs), 0i64.into()])?);
+    if kind == Kind::Lstm {
+        let cells: Vec<Tensor> = cells.into_iter().flatten().collect();
+        results.push(STACK.tensor([Value::from(cells), 0i64.into()])?);
+    }
+    Ok(Output::Tuple(results))
+}
+
+/// How many sequences have each step: never more than the step before.
+fn lengths(sizes: &Tensor, data: &Tensor) -> Result<Ints> {
+    if sizes.dtype() != DType::I64 || sizes.rank() != 1 {
+        return Err(Error::runtime("batch_sizes should be a 1-D tensor of int64 on the CPU"));
+    }
+    let list = crate::convert::to_vec::<i64>(sizes)?;
+    let falls = list.windows(2).all(|pair| pair[0] >= pair[1]);
+    let rows = size(data, 0)? as i64;
+    if !falls || list.iter().any(|&n| n < 1) || list.iter().sum::<i64>() != rows {
+        return Err(Error::runtime(format!(
+            "batch_sizes must be positive, must not grow, and must add up to the {rows} rows of the data"
+        )));
+    }
+    Ok(list.into())
+}
+
+const LAYERS: Row =
+    Row { variants: Variants::FUNCTION, dtypes: DTypes::FLOATS, derivative: Derivative::Composed, ..Row::BASE };
+
+macro_rules! layer_rows {
+    ($($row:ident $packed:ident $name:literal $packed_name:literal $kind:ident $hx:literal $results:literal $what:literal,
+       $samples:expr, $errors:expr, $example:literal, $packed_samples:expr, $packed_errors:expr, $packed_example:literal;)*) => {$(
+        pub static $row: Row = Row {
+            name: $name,
+            signature: concat!(
+                "(Tensor input, ", $hx, ", Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> ",
+                $results
+            ),
+            doc: concat!(
+                $what,
+                " over sequences of one length.\n\nShapes: input `(T, N, I)`, with `batch_first` `(N, T, I)`; each of hx `(layers * directions, N, H)`; results: the\nlast layer's outputs `(T, N, directions * H)`, and the last states. `params` has, for each layer and direction, the weights of\nthe input and of the state, and if `has_biases` their biases.\n\n",
+                $example
+            ),
+            run: Run::Compose(|args| run(args, Kind::$kind, false)),
+            samples: $samples,
+            errors: $errors,
+            ..LAYERS
+        };
+
+        pub static $packed: Row = Row {
+            name: $packed_name,
+            signature: concat!(
+                "(Tensor data, Tensor batch_sizes, ", $hx, ", Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> ",
+                $results
+            ),
+            doc: concat!(
+                $what,
+                " over packed sequences.\n\nShapes: data `(sum(batch_sizes), I)`, the first steps of all sequences, then the second ones; `batch_sizes` how many\nsequences have each step; the rest as for sequences of one length.\n\n",
+                $packed_example
+            ),
+            traits: Traits::NEEDS_VALUES,
+            run: Run::Compose(|args| run(args, Kind::$kind, true)),
+            samples: $packed_samples,
+            errors: $packed_errors,
+            ..LAYERS
+        };
+    )*};
+}
+
+layer_rows! {
+    RNN_TANH RNN_TANH_PACKED "rnn_tanh" "rnn_tanh.data" Tanh "Tensor hx" "(Tensor, Tensor)" "Recurrent layers with tanh",
+        &[
+            "t(3, 2, 2), t(1, 2, 2), [t(2, 2), t(2, 2), t(2), t(2)], True, 1, 0.0, True, False, False",
+            "t(2, 3, 2), t(2, 2, 2), [t(2, 2), t(2, 2), t(2, 2), t(2, 2)], False, 1, 0.0, False, True, True",
+        ],
+        &[("t(0, 2, 2), t(1, 2, 2), [t(2, 2), t(2, 2)], False, 1, 0.0, True, False, False", "RuntimeError", "Expected sequence length to be larger than 0 in RNN")],
+        "    >>> x = torch.ones(1, 1, 1)
+    >>> torch.rnn_tanh(x, x, [x[0], x[0]], False, 1, 0.0, False, False, False)
+    (tensor([[[0.9640]]]), tensor([[[0.9640]]]))",
+        &["t(3, 2), torch.tensor([2, 1]), t(1, 2, 2), [t(2, 2), t(2, 2), t(2), t(2)], True, 1, 0.0, True, False"],
+        &[("t(3, 2), torch.tensor([2, 1]), t(1, 2, 2), [t(2, 2)], False, 1, 0.0, True, False", "RuntimeError", "MatrixRef: ArrayRef size 1 not divisible by stride 2")],
+        "    >>> x = torch.ones(1, 1)
+    >>> torch.rnn_tanh(x, torch.tensor([1]), torch.ones(1, 1, 1), [x, x], False, 1, 0.0, False, False)
+    (tensor([[0.9640]]), tensor([[[0.9640]]]))";
+    RNN_RELU RNN_RELU_PACKED "rnn_relu" "rnn_relu.data" Relu "Tensor hx" "(Tensor, Tensor)" "Recurrent layers with relu",
+        &["t(3, 2, 2), t(1, 2, 2), [t(2, 2), t(2, 2), t(2), t(2)], True, 1, 0.0, True, False, False"],
+        &[("t(0, 2, 2), t(1, 2, 2), [t(2, 2), t(2, 2)], False, 1, 0.0, True, False, False", "RuntimeError", "Expected sequence length to be larger than 0 in RNN")],
+        "    >>> x = torch.ones(1, 1, 1)
+    >>> torch.rnn_relu(x, x, [x[0], x[0]], False, 1, 0.0, False, False, False)
+    (tensor([[[2.]]]), tensor([[[2.]]]))",
+        &["t(3, 2), torch.tensor([2, 1]), t(1, 2, 2), [t(2, 2), t(2, 2), t(2), t(2)], True, 1, 0.0, True, False"],
+        &[("t(3, 2), torch.tensor([2, 1]), t(1, 2, 2), [t(2, 2)], False, 1, 0.0, True, False", "RuntimeError", "MatrixRef: ArrayRef size 1 not divisible by stride 2")],
+        "    >>> x = torch.ones(1, 1)
+    >>> torch.rnn_relu(x, torch.tensor([1]), torch.ones(1, 1, 1), [x, x], False, 1, 0.0, False, False)
+    (tensor([[2.]]), tensor([[[2.]]]))";
+    GRU GRU_PACKED "gru" "gru.data" Gru "Tensor hx" "(Tensor, Tensor)" "Layers of gated recurrent units (see `gru_cell`)",
+        &[
+            "t(3, 2, 2), t(1, 2, 2), [t(6, 2), t(6, 2), t(6), t(6)], True, 1, 0.0, True, False, False",
+            "t(3, 2, 2), t(2, 2, 2), [t(6, 2), t(6, 2), t(6, 2), t(6, 2)], False, 2, 0.0, True, False, False",
+        ],
+        &[("t(0, 2, 2), t(1, 2, 2), [t(6, 2), t(6, 2)], False, 1, 0.0, True, False, False", "RuntimeError", "Expected sequence length to be larger than 0 in RNN")],
+        "    >>> w = torch.zeros(3, 1)
+    >>> torch.gru(torch.ones(1, 1, 1), torch.ones(1, 1, 1), [w, w], False, 1, 0.0, False, False, False)
+    (tensor([[[0.5000]]]), tensor([[[0.5000]]]))",
+        &["t(3, 2), torch.tensor([2, 1]), t(2, 2, 2), [t(6, 2), t(6, 2), t(6), t(6), t(6, 2), t(6, 2), t(6), t(6)], True, 1, 0.0, True, True"],
+        &[("t(3, 2), torch.tensor([2, 1]), t(1, 2, 2), [t(6, 2)], False, 1, 0.0, True, False", "RuntimeError", "MatrixRef: ArrayRef size 1 not divisible by stride 2")],
+        "    >>> w = torch.zeros(3, 1)
+    >>> torch.gru(torch.ones(1, 1), torch.tensor([1]), torch.ones(1, 1, 1), [w, w], False, 1, 0.0, False, False)
+    (tensor([[0.5000]]), tensor([[[0.5000]]]))";
+    LSTM LSTM_PACKED "lstm" "lstm.data" Lstm "Tensor[] hx" "(Tensor, Tensor, Tensor)" "Layers of long short-term memory (see `lstm_cell`)",
+        &[
+            "t(3, 2, 2), [t(1, 2, 2), t(1, 2, 2)], [t(8, 2), t(8, 2), t(8), t(8)], True, 1, 0.0, True, False, False",
+            "t(2, 3, 2), [t(2, 2, 2), t(2, 2, 2)], [t(8, 2), t(8, 2), t(8, 2), t(8, 2)], False, 1, 0.0, True, True, True",
+            "t(2, 2, 2), [t(1, 2, 1), t(1, 2, 2)], [t(8, 2), t(8, 1), t(1, 2)], False, 1, 0.0, True, False, False",
+        ],
+        &[
+            ("t(3, 2, 2), [t(1, 2, 2)], [t(8, 2), t(8, 2)], False, 1, 0.0, True, False, False", "RuntimeError", "lstm expects two hidden states"),
+            ("t(3, 2, 2), [t(1, 2, 2), t(1, 2, 2)], [t(8, 2), t(8, 2), t(8)], True, 1, 0.0, True, False, False", "RuntimeError", "MatrixRef: ArrayRef size 3 not divisible by stride 4"),
+        ],
+        "    >>> w, h = torch.zeros(4, 1), torch.ones(1, 1, 1)
+    >>> torch.lstm(h, (h, h), [w, w], False, 1, 0.0, False, False, False)
+    (tensor([[[0.2311]]]), tensor([[[0.2311]]]), tensor([[[0.5000]]]))",
+        &["t(5, 2), torch.tensor([2, 2, 1]), [t(2, 2, 2), t(2, 2, 2)], [t(8, 2), t(8, 2), t(8), t(8), t(8, 2), t(8, 2), t(8), t(8)], True, 1, 0.0, True, True"],
+        &[("t(3, 2), torch.tensor([2, 1]), [t(1, 2, 2)], [t(8, 2), t(8, 2)], False, 1, 0.0, True, False", "RuntimeError", "lstm expects two hidden states")],
+        "    >>> w, h = torch.zeros(4, 1), torch.ones(1, 1, 1)
+    >>> torch.lstm(h[0], torch.tensor([1]), (h, h), [w, w], False, 1, 0.0, False, False)
+    (tensor([[0.2311]]), tensor([[[0.2311]]]), tensor([[[0.5000]]]))";
+}

@@ -1,0 +1,196 @@
+//! Recurrent networks: cells, which take one step, and layers of them over sequences.
+//!
+//! The products of a whole sequence with the input's weights are one product; each step adds the product of the state with
+//! its weights, and `gates` does the rest of the step element by element.
+
+pub mod gates;
+pub mod layers;
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{Error, Result};
+
+use self::gates::{GRU_GATES, LSTM_GATES};
+use super::linear::LINEAR;
+use crate::derive::Derivative;
+use crate::op;
+use crate::pointwise::activation::RELU;
+use crate::pointwise::arith::ADD;
+use crate::pointwise::hyperbolic::TANH;
+use crate::row::{DTypes, Row, Run, Variants};
+use crate::value::{Args, Output};
+
+const CELL: Row = Row {
+    variants: Variants::FUNCTION,
+    dtypes: DTypes::FLOATS,
+    signature: "(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor",
+    derivative: Derivative::Composed,
+    ..Row::BASE
+};
+
+/// torch's sentence where a tensor has no dimension `dim`.
+#[cold]
+fn no_dim(tensor: &Tensor, dim: usize) -> Error {
+    let rank = tensor.rank().max(1);
+    Error::index(format!("Dimension out of range (expected to be in range of [-{rank}, {}], but got {dim})", rank - 1))
+}
+
+fn size(tensor: &Tensor, dim: usize) -> Result<isize> {
+    tensor.sizes().get(dim).copied().ok_or_else(|| no_dim(tensor, dim))
+}
+
+/// The shapes of one step, in torch's words: `input (N, I)`, each state `(N, H)`.
+fn check_step(args: &Args, states: &[&Tensor]) -> Result<()> {
+    let (input, w_ih, w_hh) = (args.tensor(0)?, args.tensor(2)?, args.tensor(3)?);
+    let (own, wanted) = (size(input, 1)?, size(w_ih, 1)?);
+    if own != wanted {
+        return Err(Error::runtime(format!("input has inconsistent input_size: got {own} expected {wanted}")));
+    }
+    for (label, state) in states.iter().enumerate() {
+        let (rows, batch) = (size(input, 0)?, size(state, 0)?);
+        if rows != batch {
+            return Err(Error::runtime(format!(
+                "Input batch size {rows} doesn't match hidden{label} batch size {batch}"
+            )));
+        }
+        let (own, wanted) = (size(state, 1)?, size(w_hh, 1)?);
+        if own != wanted {
+            return Err(Error::runtime(format!(
+                "hidden{label} has inconsistent hidden_size: got {own}, expected {wanted}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The products of input and state with their weights, and the biases.
+fn products(args: &Args, state: &Tensor) -> Result<[Tensor; 2]> {
+    let (input, w_ih, w_hh) = (args.tensor(0)?, args.tensor(2)?, args.tensor(3)?);
+    let own = op!(LINEAR, input, w_ih, args.optional_tensor(4))?;
+    Ok([own, op!(LINEAR, state, w_hh, args.optional_tensor(5))?])
+}
+
+fn simple_cell(args: &Args, activation: &'static Row) -> Result<Output> {
+    let state = args.tensor(1)?;
+    check_step(args, &[state])?;
+    let [input, own] = products(args, state)?;
+    op!(activation, &op!(ADD, &input, &own)?).map(Output::Tensor)
+}
+
+pub static RNN_TANH_CELL: Row = Row {
+    name: "rnn_tanh_cell",
+    doc: "One step of a recurrent network.
+
+    out = tanh(input @ w_ih.T + b_ih + hx @ w_hh.T + b_hh)
+
+Shapes: input `(N, I)`, hx and result `(N, H)`, w_ih `(H, I)`, w_hh `(H, H)`, biases `(H)`.
+
+    >>> x = torch.ones(1, 1)
+    >>> torch.rnn_tanh_cell(x, x, x, x)
+    tensor([[0.9640]])",
+    run: Run::Compose(|args| simple_cell(args, &TANH)),
+    samples: &["t(2, 3), t(2, 4), t(4, 3), t(4, 4)", "t(2, 3), t(2, 4), t(4, 3), t(4, 4), t(4), t(4)"],
+    errors: &[
+        ("t(2, 5), t(2, 4), t(4, 3), t(4, 4)", "RuntimeError", "input has inconsistent input_size: got 5 expected 3"),
+        (
+            "t(2, 3), t(2, 5), t(4, 3), t(4, 4)",
+            "RuntimeError",
+            "hidden0 has inconsistent hidden_size: got 5, expected 4",
+        ),
+        ("t(2, 3), t(3, 4), t(4, 3), t(4, 4)", "RuntimeError", "Input batch size 2 doesn't match hidden0 batch size 3"),
+        (
+            "t(3), t(4), t(4, 3), t(4, 4)",
+            "IndexError",
+            "Dimension out of range (expected to be in range of [-1, 0], but got 1)",
+        ),
+    ],
+    reference: "np.tanh(input @ w_ih.T + hx @ w_hh.T + (0 if b_ih is None else b_ih + b_hh))",
+    ..CELL
+};
+
+pub static RNN_RELU_CELL: Row = Row {
+    name: "rnn_relu_cell",
+    doc: "One step of a recurrent network.
+
+    out = relu(input @ w_ih.T + b_ih + hx @ w_hh.T + b_hh)
+
+Shapes: input `(N, I)`, hx and result `(N, H)`, w_ih `(H, I)`, w_hh `(H, H)`, biases `(H)`.
+
+    >>> x = torch.ones(1, 1)
+    >>> torch.rnn_relu_cell(x, x, x, x)
+    tensor([[2.]])",
+    run: Run::Compose(|args| simple_cell(args, &RELU)),
+    samples: &["t(2, 3), t(2, 4), t(4, 3), t(4, 4)", "t(2, 3), t(2, 4), t(4, 3), t(4, 4), t(4), t(4)"],
+    errors: &[(
+        "t(2, 5), t(2, 4), t(4, 3), t(4, 4)",
+        "RuntimeError",
+        "input has inconsistent input_size: got 5 expected 3",
+    )],
+    reference: "np.maximum(input @ w_ih.T + hx @ w_hh.T + (0 if b_ih is None else b_ih + b_hh), 0)",
+    ..CELL
+};
+
+pub static GRU_CELL: Row = Row {
+    name: "gru_cell",
+    doc: "One step of a gated recurrent unit. The rows of weights and biases are those of the reset, the update and the new gate.
+
+    r = sigmoid(W_ir @ x + b_ir + W_hr @ h + b_hr)
+    z = sigmoid(W_iz @ x + b_iz + W_hz @ h + b_hz)
+    n = tanh(W_in @ x + b_in + r * (W_hn @ h + b_hn))
+    out = (1 - z) * n + z * h
+
+Shapes: input `(N, I)`, hx and result `(N, H)`, w_ih `(3 * H, I)`, w_hh `(3 * H, H)`, biases `(3 * H)`.
+
+    >>> torch.gru_cell(torch.ones(1, 1), torch.ones(1, 1), torch.zeros(3, 1), torch.zeros(3, 1))
+    tensor([[0.5000]])",
+    run: Run::Compose(|args| {
+        let state = args.tensor(1)?;
+        check_step(args, &[state])?;
+        let [input, own] = products(args, state)?;
+        op!(GRU_GATES, &input, &own, state).map(Output::Tensor)
+    }),
+    samples: &["t(2, 3), t(2, 2), t(6, 3), t(6, 2)", "t(2, 3), t(2, 2), t(6, 3), t(6, 2), t(6), t(6)"],
+    errors: &[(
+        "t(2, 3), t(2, 5), t(6, 3), t(6, 2)",
+        "RuntimeError",
+        "hidden0 has inconsistent hidden_size: got 5, expected 2",
+    )],
+    reference: "(lambda s, x, h: (lambda z, n: (hx - n) * z + n)(s(x[1] + h[1]), np.tanh(x[2] + s(x[0] + h[0]) * h[2])))(lambda x: 1 / (1 + np.exp(-x)), np.split(input @ w_ih.T + (0 if b_ih is None else b_ih), 3, -1), np.split(hx @ w_hh.T + (0 if b_hh is None else b_hh), 3, -1))",
+    ..CELL
+};
+
+pub static LSTM_CELL: Row = Row {
+    name: "lstm_cell",
+    signature: "(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)",
+    doc: "One step of a long short-term memory, from and to an output and a state. The rows of weights and biases are those of
+the input, the forget, the cell and the output gate.
+
+    i, f, g, o = W_i @ x + b_i + W_h @ h + b_h
+    state = sigmoid(f) * state + sigmoid(i) * tanh(g)
+    out = sigmoid(o) * tanh(state)
+
+Shapes: input `(N, I)`, both of hx and both results `(N, H)`, w_ih `(4 * H, I)`, w_hh `(4 * H, H)`, biases `(4 * H)`.
+
+    >>> h = torch.ones(1, 1)
+    >>> torch.lstm_cell(h, (h, h), torch.zeros(4, 1), torch.zeros(4, 1))
+    (tensor([[0.2311]]), tensor([[0.5000]]))",
+    run: Run::Compose(|args| {
+        let states = args.tensors(1)?;
+        let [output, state] = states[..] else { return Err(Error::runtime("lstm_cell expects two hidden states")) };
+        check_step(args, &states)?;
+        let [input, own] = products(args, output)?;
+        LSTM_GATES.call([op!(ADD, &input, &own)?.into(), state.into()])
+    }),
+    samples: &[
+        "t(2, 3), [t(2, 2), t(2, 2)], t(8, 3), t(8, 2)",
+        "t(2, 3), [t(2, 2), t(2, 2)], t(8, 3), t(8, 2), t(8), t(8)",
+    ],
+    errors: &[
+        ("t(2, 3), [t(2, 2)], t(8, 3), t(8, 2)", "RuntimeError", "lstm_cell expects two hidden states"),
+        (
+            "t(2, 3), [t(2, 2), t(2, 3)], t(8, 3), t(8, 2)",
+            "RuntimeError",
+            "hidden1 has inconsistent hidden_size: got 3, expected 2",
+        ),
+    ],
+    ..CELL
+};

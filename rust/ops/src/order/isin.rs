@@ -1,0 +1,85 @@
+//! Which elements are among others.
+
+use std::collections::HashSet;
+
+use rushlight_autograd::Tensor;
+use rushlight_core::dtype::promote;
+use rushlight_core::{DType, Error, Result};
+
+use crate::convert::{to_dtype, to_vec};
+use crate::create::scalar_of;
+use crate::derive::Derivative;
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::value::Args;
+
+pub static ISIN: Row = Row {
+    name: "isin",
+    variants: Variants::FUNCTION.and(Variants::OUT),
+    signature: "(Tensor|Scalar elements, Tensor|Scalar test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor",
+    doc: "Which of `elements` are among `test_elements`, or with `invert` are not. One of the two may be a number.
+
+    >>> torch.isin(torch.tensor([1, 2, 3]), torch.tensor([2, 9]))
+    tensor([False,  True, False])",
+    dtypes: DTypes::REAL,
+    check: Some(|args| {
+        crate::pointwise::some_tensor(args)?;
+        match args.each_tensor().find(|(_, tensor)| !DTypes::REAL.has(tensor.dtype())) {
+            Some((_, tensor)) => Err(Error::runtime(format!(
+                "Unsupported input type encountered for isin(): {}",
+                tensor.dtype().title()
+            ))),
+            None => Ok(()),
+        }
+    }),
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let like = args.optional_tensor(0).map_or_else(|| args.tensor(1), Ok)?;
+            let sizes = args.optional_tensor(0).map(|tensor| tensor.sizes().clone()).unwrap_or_default();
+            Ok(vec![Spec::new(&sizes, DType::Bool, like)])
+        },
+        cpu: |args, results| {
+            let dtype = common(args)?;
+            let invert = args.bool(3)?;
+            let found: Vec<bool> = if dtype.is_integral() {
+                let tests: HashSet<i64> = numbers(args, 1, dtype, to_vec::<i64>)?.into_iter().collect();
+                numbers(args, 0, dtype, to_vec::<i64>)?.iter().map(|x| tests.contains(x) != invert).collect()
+            } else {
+                // Both zeros are equal, and NaN is not even itself.
+                let bits = |x: f64| (x + 0.0).to_bits();
+                let tests = numbers(args, 1, dtype, to_vec::<f64>)?.into_iter().filter(|x| !x.is_nan());
+                let tests: HashSet<u64> = tests.map(bits).collect();
+                let own = numbers(args, 0, dtype, to_vec::<f64>)?;
+                own.into_iter().map(|x| tests.contains(&bits(x)) != invert).collect()
+            };
+            let pin = results[0].storage().pin()?;
+            // SAFETY: the result is fresh, row-major, and has a byte for each element.
+            unsafe { std::ptr::copy_nonoverlapping(found.as_ptr().cast::<u8>(), pin.as_ptr(), found.len()) };
+            Ok(())
+        },
+    }),
+    derivative: Derivative::NonDifferentiable("its results are bool"),
+    samples: &["t(2, 3), t(4)", "t(5), t(2, 2), invert=True", "t(4), 1", "2, t(3)", "t(0), t(3)"],
+    errors: &[("t(2) > 0, t(2)", "RuntimeError", "Unsupported input type encountered for isin(): Bool")],
+    reference: "np.isin(elements, test_elements, invert=invert)",
+    ..Row::BASE
+};
+
+/// The dtype in which both sides are compared.
+fn common(args: &Args) -> Result<DType> {
+    match (args.optional_tensor(0), args.optional_tensor(1)) {
+        (Some(a), Some(b)) => promote(a.dtype(), b.dtype()),
+        (Some(one), None) | (None, Some(one)) => {
+            let number = args.scalar(usize::from(args.has_tensor(0)))?;
+            let whole = number.is_integral() || number.is_bool();
+            Ok(if one.dtype().is_integral() && !whole { DType::F64 } else { one.dtype() })
+        }
+        (None, None) => Err(args.needs_tensor()),
+    }
+}
+
+fn numbers<T>(args: &Args, place: usize, dtype: DType, read: fn(&Tensor) -> Result<Vec<T>>) -> Result<Vec<T>> {
+    match args.optional_tensor(place) {
+        Some(tensor) => read(&to_dtype(&tensor.detach(), dtype)?),
+        None => read(&scalar_of(args.scalar(place)?, dtype, rushlight_core::Device::Cpu)?),
+    }
+}

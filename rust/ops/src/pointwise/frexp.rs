@@ -1,0 +1,76 @@
+//! Numbers as mantissa and exponent.
+
+use rushlight_core::dtype::{bf16_, f16_};
+use rushlight_core::{DType, Element, Error, Result, Scalar, dispatch};
+
+use crate::derive::{Derivative, Saves, formula};
+use crate::reduce::softmax::prepared;
+use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
+use crate::value::Args;
+
+pub static FREXP: Row = Row {
+    name: "frexp",
+    variants: Variants::BOTH.and(Variants::OUT),
+    signature: "(Tensor self) -> (Tensor mantissa, Tensor exponent)",
+    doc: "Each element as a mantissa from 0.5 to 1 and a power of two.
+
+    self = mantissa * 2 ** exponent
+
+    >>> torch.frexp(torch.tensor([1., -3.]))
+    torch.return_types.frexp(
+    mantissa=tensor([ 0.5000, -0.7500]),
+    exponent=tensor([1, 2], dtype=torch.int32))",
+    out: Out::EXACT,
+    dtypes: DTypes::FLOATS,
+    check: Some(|args| match args.tensor(0)?.dtype().is_floating() {
+        true => Ok(()),
+        false => Err(Error::runtime("torch.frexp() only supports floating-point dtypes")),
+    }),
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let own = args.tensor(0)?;
+            Ok(vec![Spec::new(own.sizes(), own.dtype(), own), Spec::new(own.sizes(), DType::I32, own)])
+        },
+        cpu: |args, results| dispatch!(results[0].dtype(), T in [f16_, bf16_, f32, f64] => run::<T>(args, results), else => Ok(())),
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::result(1), |d| {
+        d.grad() / d.result_of(1).call(&super::explog::EXP2, [])
+    })]),
+    samples: &["t(2, 3)", "t(3, 2).t()", "t()", "t(0)"],
+    errors: &[("i(3, 2)", "RuntimeError", "torch.frexp() only supports floating-point dtypes")],
+    reference: "np.frexp(self)",
+    ..Row::BASE
+};
+
+fn split(x: f64) -> (f64, i32) {
+    if x == 0.0 || !x.is_finite() {
+        return (x, 0);
+    }
+    let bits = x.to_bits();
+    let exponent = (bits >> 52 & 0x7ff) as i32;
+    if exponent == 0 {
+        // A number too small for the usual form.
+        let (mantissa, power) = split(x * 2f64.powi(64));
+        return (mantissa, power - 64);
+    }
+    (f64::from_bits(bits & !(0x7ff << 52) | 1022 << 52), exponent - 1022)
+}
+
+fn run<T: Element>(args: &Args, results: &[rushlight_autograd::Tensor]) -> Result<()> {
+    let own = prepared(args.tensor(0)?, T::DTYPE)?;
+    let count = own.numel();
+    let pins = (own.storage().pin()?, results[0].storage().pin()?, results[1].storage().pin()?);
+    let from = pins.0.as_ptr().cast::<T>().wrapping_offset(own.layout().offset) as usize;
+    let (mantissas, exponents) = (pins.1.as_ptr() as usize, pins.2.as_ptr() as usize);
+    rushlight_par::parallel_for(count, 1 << 14, |range| {
+        for at in range {
+            // SAFETY: row-major operands of `count` elements; each result is written once.
+            unsafe {
+                let (mantissa, exponent) = split((*(from as *const T).add(at)).to_scalar().f64());
+                (mantissas as *mut T).add(at).write(T::from_scalar(Scalar::Float(mantissa)));
+                (exponents as *mut i32).add(at).write(exponent);
+            }
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! The incomplete gamma functions, by their series below the mean and by Legendre's continued fraction above.
+
+#![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
+
+use rushlight_core::Error;
+use rushlight_cpu::tiles;
+use rushlight_simd::{Base, Isa};
+
+use super::{BINARY, common};
+use crate::derive::{Derivative, Derive, Saves, formula};
+use crate::expr::Expr;
+use crate::row::{DTypes, Row};
+
+/// Terms after which a sum is taken as it is.
+const TERMS: usize = 100_000;
+
+/// The density of the gamma distribution of scale one at `x`, times `x`.
+fn weight(a: f64, x: f64) -> f64 {
+    (a * x.ln() - x - Base::lgamma(a)).exp()
+}
+
+/// The lower function P and the upper one Q = 1 - P.
+fn both(a: f64, x: f64) -> (f64, f64) {
+    if a.is_nan() || x.is_nan() || a < 0.0 || x < 0.0 || (a == 0.0 && x == 0.0) || (a.is_infinite() && x.is_infinite())
+    {
+        return (f64::NAN, f64::NAN);
+    }
+    if a == 0.0 || x.is_infinite() {
+        return (1.0, 0.0);
+    }
+    if x == 0.0 || a.is_infinite() {
+        return (0.0, 1.0);
+    }
+    if x < a + 1.0 {
+        let (mut term, mut sum) = (1.0 / a, 1.0 / a);
+        for n in 1..TERMS {
+            term *= x / (a + n as f64);
+            sum += term;
+            if term <= sum * 1e-17 {
+                break;
+            }
+        }
+        let lower = (sum * weight(a, x)).min(1.0);
+        return (lower, 1.0 - lower);
+    }
+    let mut b = x + 1.0 - a;
+    let (mut c, mut d) = (1e300, 1.0 / b);
+    let mut h = d;
+    for n in 1..TERMS {
+        let n = n as f64;
+        let p = -n * (n - a);
+        b += 2.0;
+        d = 1.0 / (p * d + b);
+        c = b + p / c;
+        let factor = c * d;
+        h *= factor;
+        if (factor - 1.0).abs() <= 1e-16 {
+            break;
+        }
+    }
+    let upper = (h * weight(a, x)).min(1.0);
+    (1.0 - upper, upper)
+}
+
+fn density(d: &Derive) -> Expr {
+    let (a, x) = (d.input(0), d.input(1));
+    let log = (a.clone() - 1.0) * x.clone().log() - x - a.call(&super::special::LGAMMA, []);
+    d.grad() * log.exp()
+}
+
+fn unknown(name: &str) -> Expr {
+    Expr::failed(Error::not_implemented(format!("the derivative for '{name}: input' is not implemented.")))
+}
+
+pub static IGAMMA: Row = Row {
+    name: "igamma",
+    aliases: &["special.gammainc"],
+    doc: "The regularised lower incomplete gamma function.
+
+    out = integral of t ** (self - 1) * exp(-t) from 0 to other, by gamma(self)
+
+    >>> torch.igamma(torch.tensor([1.]), torch.tensor([2.]))
+    tensor([0.8647])",
+    dtypes: DTypes::FLOATS,
+    run: common(tiles! { for<S> [f32, f64] (|a, x| both(f64::from(a), f64::from(x)).0 as T) }),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::NOTHING, |_| unknown("igamma")),
+        formula(1, Saves::input(0).and(Saves::input(1)), density),
+    ]),
+    samples: &["pos(2, 3), pos(2, 3)", "pos(3) * 9, pos(3)", "pos(3), pos(2, 1) * 9"],
+    reference: "",
+    ..BINARY
+};
+
+pub static IGAMMAC: Row = Row {
+    name: "igammac",
+    aliases: &["special.gammaincc"],
+    doc: "The regularised upper incomplete gamma function, one minus the lower one.
+
+    >>> torch.igammac(torch.tensor([1.]), torch.tensor([2.]))
+    tensor([0.1353])",
+    dtypes: DTypes::FLOATS,
+    run: common(tiles! { for<S> [f32, f64] (|a, x| both(f64::from(a), f64::from(x)).1 as T) }),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::NOTHING, |_| unknown("igammac")),
+        formula(1, Saves::input(0).and(Saves::input(1)), |d| -density(d)),
+    ]),
+    samples: &["pos(2, 3), pos(2, 3)", "pos(3) * 9, pos(3)", "pos(3), pos(2, 1) * 9"],
+    reference: "",
+    ..BINARY
+};

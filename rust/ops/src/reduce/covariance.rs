@@ -1,0 +1,214 @@
+//! How variables vary together; and sums down to another shape.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::layout::{Shape, to_dims};
+use rushlight_core::{DType, Error, Result, Scalar};
+
+use crate::derive::Derivative;
+use crate::expr::Expr;
+use crate::op;
+use crate::pointwise::clamp::CLAMP;
+use crate::reduce::sum::{SUM, SUM_DIM};
+use crate::row::{DTypes, Row, Run, Variants};
+use crate::value::{Args, Ints, Output};
+use crate::view::reshape::sizes_value;
+use crate::view::squeeze::{SQUEEZE, UNSQUEEZE};
+
+pub static COV: Row = Row {
+    name: "cov",
+    signature: "(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
+    doc: "The covariances of the rows of a matrix, whose columns are observations; the variance of a vector.
+
+With `fweights` an observation counts as often as they say, with `aweights` as much.
+
+    >>> torch.cov(torch.tensor([[0., 1., 2.], [2., 1., 0.]]))
+    tensor([[ 1., -1.],
+            [-1.,  1.]])",
+    dtypes: DTypes::NUMBERS,
+    run: Run::Compose(|args| {
+        cov(args.tensor(0)?, args.int(1)?, args.optional_tensor(2), args.optional_tensor(3)).map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 4)", "t(4)", "t(2, 4), correction=0", "t(2, 4), fweights=i(3, 4) + 1, aweights=torch.rand(4) + 1"],
+    errors: &[
+        (
+            "t(5, 5, 5)",
+            "RuntimeError",
+            "cov(): expected input to have two or fewer dimensions but got an input with 3 dimensions",
+        ),
+        (
+            "t(5), fweights=torch.ones(5)",
+            "RuntimeError",
+            "cov(): expected fweights to have integral dtype but got fweights with Float dtype",
+        ),
+        (
+            "t(5), fweights=torch.tensor([1])",
+            "RuntimeError",
+            "cov(): expected fweights to have the same numel as there are observations in the input but got 1 != 5",
+        ),
+        ("t(5), aweights=torch.tensor([1., 1, 1, 1, -1])", "RuntimeError", "cov(): aweights cannot be negative"),
+    ],
+    reference: "",
+    ..Row::BASE
+};
+
+pub static CORRCOEF: Row = Row {
+    name: "corrcoef",
+    signature: "(Tensor self) -> Tensor",
+    doc: "The correlations of the rows of a matrix, whose columns are observations, from -1 to 1.
+
+    >>> torch.corrcoef(torch.tensor([[0., 1., 2.], [2., 1., 0.]]))
+    tensor([[ 1., -1.],
+            [-1.,  1.]])",
+    dtypes: DTypes::NUMBERS,
+    run: Run::Compose(|args| {
+        let own = args.tensor(0)?;
+        check_rank(own, "corrcoef")?;
+        let covariance = cov(own, 1, None, None)?;
+        if covariance.rank() == 0 {
+            return (Expr::from(&covariance) / Expr::from(&covariance)).done().map(Output::Tensor);
+        }
+        let variances = Expr::from(&covariance).call(&crate::view::diagonal::DIAGONAL, []).real();
+        let deviations = variances.sqrt().done()?;
+        let column = op!(UNSQUEEZE, &deviations, 1i64)?;
+        let whole = Expr::from(&covariance) / Expr::from(column) / Expr::from(op!(UNSQUEEZE, &deviations, 0i64)?);
+        let clipped = |expr: Expr| expr.call(&CLAMP, [Scalar::Float(-1.0).into(), Scalar::Float(1.0).into()]);
+        if !covariance.dtype().is_complex() {
+            return clipped(whole).done().map(Output::Tensor);
+        }
+        let imaginary = whole.clone().call(&crate::view::complex::IMAG, []);
+        clipped(whole.real()).with(&crate::pointwise::complex::COMPLEX, clipped(imaginary)).done().map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(3, 4)", "t(2, 5)"],
+    errors: &[(
+        "t(5, 5, 5)",
+        "RuntimeError",
+        "corrcoef(): expected input to have two or fewer dimensions but got an input with 3 dimensions",
+    )],
+    reference: "",
+    ..Row::BASE
+};
+
+fn check_rank(own: &Tensor, name: &str) -> Result<()> {
+    if own.rank() <= 2 {
+        return Ok(());
+    }
+    Err(Error::runtime(format!(
+        "{name}(): expected input to have two or fewer dimensions but got an input with {} dimensions",
+        own.rank()
+    )))
+}
+
+/// Refuses weights of observations that are not what they should be.
+fn check_weights(weights: &Tensor, name: &str, fits: fn(DType) -> bool, kind: &str, count: isize) -> Result<()> {
+    if weights.rank() > 1 {
+        return Err(Error::runtime(format!(
+            "cov(): expected {name} to have one or fewer dimensions but got {name} with {} dimensions",
+            weights.rank()
+        )));
+    }
+    if !fits(weights.dtype()) {
+        return Err(Error::runtime(format!(
+            "cov(): expected {name} to have {kind} dtype but got {name} with {} dtype",
+            weights.dtype().title()
+        )));
+    }
+    if weights.numel() as isize != count {
+        return Err(Error::runtime(format!(
+            "cov(): expected {name} to have the same numel as there are observations in the input but got {} != {count}",
+            weights.numel()
+        )));
+    }
+    if weights.device() == rushlight_core::Device::Cpu
+        && crate::convert::to_vec::<f64>(&weights.detach())?.iter().any(|&weight| weight < 0.0)
+    {
+        return Err(Error::runtime(format!("cov(): {name} cannot be negative")));
+    }
+    Ok(())
+}
+
+fn cov(own: &Tensor, correction: i64, often: Option<&Tensor>, much: Option<&Tensor>) -> Result<Tensor> {
+    check_rank(own, "cov")?;
+    if own.dtype() == DType::Bool {
+        return Err(Error::runtime("cov(): bool dtype is not supported for input"));
+    }
+    let rows = if own.rank() < 2 { op!(crate::view::RESHAPE, own, sizes_value(&[1, -1]))? } else { own.clone() };
+    let count = rows.sizes()[1];
+    if let Some(weights) = often {
+        check_weights(weights, "fweights", DType::is_integral, "integral", count)?;
+    }
+    if let Some(weights) = much {
+        check_weights(weights, "aweights", DType::is_floating, "floating point", count)?;
+    }
+    let line = |weights: &Tensor| op!(crate::view::RESHAPE, weights, sizes_value(&[-1])).map(Expr::from);
+    let weights = match (often, much) {
+        (None, None) => None,
+        (Some(one), None) | (None, Some(one)) => Some(line(one)?),
+        (Some(often), Some(much)) => Some(line(often)? * line(much)?),
+    };
+    let weighted = |expr: Expr| match &weights {
+        Some(weights) => expr * weights.clone(),
+        None => expr,
+    };
+    let total = match &weights {
+        Some(weights) => weights.clone().call(&SUM, []),
+        None => Expr::from(count as f64),
+    };
+    let sums = weighted(Expr::from(&rows)).call(&SUM_DIM, [Ints::from_slice(&[1]).into(), true.into()]);
+    let centred = Expr::from(&rows) - sums / total.clone();
+    let free = match (&weights, much) {
+        (Some(weights), Some(much)) if correction != 0 => {
+            let square = (weights.clone() * line(much)?).call(&SUM, []);
+            total.clone() - square / total * correction as f64
+        }
+        _ => total - correction as f64,
+    };
+    let free = match free {
+        Expr::Tensor(free) if free.device() == rushlight_core::Device::Cpu => {
+            if crate::convert::item(&free.detach())?.f64() <= 0.0 { none_free()? } else { Expr::Tensor(free) }
+        }
+        Expr::Number(free) if free.f64() <= 0.0 => none_free()?,
+        free => free,
+    };
+    let products = centred.clone().matmul(weighted(centred).adjoint());
+    op!(SQUEEZE, &(products / free).done()?)
+}
+
+fn none_free() -> Result<Expr> {
+    crate::host::warn(
+        "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.",
+    )?;
+    Ok(Expr::from(0.0))
+}
+
+pub static SUM_TO_SIZE: Row = Row {
+    name: "sum_to_size",
+    variants: Variants::METHOD,
+    signature: "(Tensor self, int[] size) -> Tensor",
+    doc: "The sum over all dimensions along which `size` would have to be stretched to this shape.
+
+    >>> torch.ones(2, 3).sum_to_size(1, 3)
+    tensor([[2., 2., 2.]])",
+    dtypes: DTypes::COMMON,
+    run: Run::Compose(|args: &Args| {
+        let (own, sizes) = (args.tensor(0)?, to_dims(args.ints(1)?));
+        let extra = own.rank().checked_sub(sizes.len());
+        let fits = extra.is_some_and(|extra| {
+            sizes.iter().zip(&own.sizes()[extra..]).all(|(&wanted, &size)| wanted == size || wanted == 1)
+        });
+        if !fits {
+            return Err(Error::runtime(format!(
+                "size {{{}}} is not expandable to size {{{}}}.",
+                Shape(&sizes),
+                Shape(own.sizes())
+            )));
+        }
+        super::sum_to(own, &sizes).map(Output::Tensor)
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3), (1, 3)", "t(2, 3), (3,)", "t(2, 3, 4), (2, 1, 4)", "t(2, 3), (2, 3)"],
+    errors: &[("t(2, 3), (2, 2)", "RuntimeError", "size {[2, 2]} is not expandable to size {[2, 3]}.")],
+    reference: "",
+    ..Row::BASE
+};

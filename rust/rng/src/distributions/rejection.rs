@@ -1,0 +1,165 @@
+//! Values that are proposed until one is accepted: gamma, Poisson, binomial. One at a time, since nobody knows how many
+//! words the next one takes.
+
+use crate::Generator;
+
+/// A value of the gamma distribution of scale one (Marsaglia and Tsang 2000), not rounded to the caller's dtype.
+pub fn standard_gamma(generator: &mut Generator, alpha: f64) -> f64 {
+    let (mut alpha, mut scale) = (alpha, 1.0);
+    if alpha < 1.0 {
+        if alpha == 0.0 {
+            return 0.0;
+        }
+        // Few proposals are accepted below 1: draw for alpha + 1 and scale by a power of a uniform value.
+        scale = (1.0 - generator.uniform64()).powf(1.0 / alpha);
+        alpha += 1.0;
+    }
+    // These constants are of f32 in torch.
+    let d = alpha - f64::from(1.0f32 / 3.0);
+    let c = 1.0 / (9.0 * d).sqrt();
+    loop {
+        let x = generator.standard_normal();
+        let y = 1.0 + c * x;
+        if y.is_nan() {
+            return f64::NAN;
+        }
+        if y <= 0.0 {
+            continue;
+        }
+        let v = y * y * y;
+        let u = 1.0 - generator.uniform64();
+        let square = x * x;
+        if u < 1.0 - f64::from(0.0331f32) * square * square || u.ln() < 0.5 * square + d * (1.0 - v + v.ln()) {
+            return scale * d * v;
+        }
+    }
+}
+
+/// A value of the Poisson distribution: by multiplying uniform values for a small rate, by Hörmann's transformed
+/// rejection (1993) for a large one. A negative rate is an error in torch, which is for the caller to raise.
+pub fn poisson(generator: &mut Generator, rate: f64) -> f64 {
+    if rate.is_nan() || rate < 10.0 {
+        if rate == 0.0 {
+            return 0.0;
+        }
+        let limit = (-rate).exp();
+        let (mut count, mut product) = (0.0, 1.0);
+        loop {
+            product *= generator.uniform64();
+            if product > limit {
+                count += 1.0;
+            } else {
+                return count;
+            }
+        }
+    }
+    let (root, log) = (rate.sqrt(), rate.ln());
+    let b = 0.931 + 2.53 * root;
+    let a = -0.059 + 0.02483 * b;
+    let inverse_alpha = 1.1239 + 1.1328 / (b - 3.4);
+    let tight = 0.9277 - 3.6224 / (b - 2.0);
+    loop {
+        let u = generator.uniform64() - 0.5;
+        let v = generator.uniform64();
+        let us = 0.5 - u.abs();
+        let k = ((2.0 * a / us + b) * u + rate + 0.43).floor();
+        // An infinite rate accepts nothing.
+        if k.is_nan() || (us >= 0.07 && v <= tight) {
+            return k;
+        }
+        if k < 0.0 || (us < 0.013 && v > us) {
+            continue;
+        }
+        if v.ln() + inverse_alpha.ln() - (a / (us * us) + b).ln() <= -rate + k * log - libm::lgamma(k + 1.0) {
+            return k;
+        }
+    }
+}
+
+/// A value of the binomial distribution: for the rarer outcome, by waiting times where few are expected and by Hörmann's
+/// transformed rejection (1993) where many are.
+pub fn binomial(generator: &mut Generator, count: f64, p: f64) -> f64 {
+    if count <= 0.0 || p <= 0.0 {
+        0.0
+    } else if p >= 1.0 {
+        count
+    } else if p <= 0.5 {
+        rarer(generator, count, p)
+    } else if p > 0.5 {
+        count - rarer(generator, count, 1.0 - p)
+    } else {
+        f64::NAN
+    }
+}
+
+fn rarer(generator: &mut Generator, count: f64, p: f64) -> f64 {
+    if count * p >= 10.0 { transformed(generator, count, p) } else { waited(generator, count, p) }
+}
+
+/// How many successes fit into `count` trials, by the trials between one and the next.
+fn waited(generator: &mut Generator, count: f64, p: f64) -> f64 {
+    let log = (-p).ln_1p();
+    let (mut trials, mut successes) = (0.0, 0.0);
+    loop {
+        trials += (generator.uniform64().ln() / log).ceil();
+        if trials.is_nan() || trials > count {
+            return successes;
+        }
+        successes += 1.0;
+    }
+}
+
+fn transformed(generator: &mut Generator, count: f64, p: f64) -> f64 {
+    let deviation = (count * p * (1.0 - p)).sqrt();
+    let b = 1.15 + 2.53 * deviation;
+    let a = -0.0873 + 0.0248 * b + 0.01 * p;
+    let c = count * p + 0.5;
+    let tight = 0.92 - 4.2 / b;
+    let odds = p / (1.0 - p);
+    let alpha = (2.83 + 5.1 / b) * deviation;
+    let m = ((count + 1.0) * p).floor();
+    loop {
+        let u = generator.uniform64() - 0.5;
+        let v = generator.uniform64();
+        let us = 0.5 - u.abs();
+        let k = ((2.0 * a / us + b) * u + c).floor();
+        // An infinite count accepts nothing.
+        if k.is_nan() || (us >= 0.07 && v <= tight) {
+            return k;
+        }
+        if k < 0.0 || k > count {
+            continue;
+        }
+        let bound = (m + 0.5) * ((m + 1.0) / (odds * (count - m + 1.0))).ln()
+            + (count + 1.0) * ((count - m + 1.0) / (count - k + 1.0)).ln()
+            + (k + 0.5) * (odds * (count - k + 1.0) / (k + 1.0)).ln()
+            + stirling_rest(m)
+            + stirling_rest(count - m)
+            - stirling_rest(k)
+            - stirling_rest(count - k);
+        if (v * alpha / (a / (us * us) + b)).ln() <= bound {
+            return k;
+        }
+    }
+}
+
+/// What Stirling's formula leaves of ln k!: ln k! - (k + 1/2) ln(k + 1) + (k + 1) - ln(2 pi) / 2.
+fn stirling_rest(k: f64) -> f64 {
+    const TABLE: [f64; 10] = [
+        0.0810614667953272,
+        0.0413406959554092,
+        0.0276779256849983,
+        0.02079067210376509,
+        0.0166446911898211,
+        0.0138761288230707,
+        0.0118967099458917,
+        0.0104112652619720,
+        0.00925546218271273,
+        0.00833056343336287,
+    ];
+    if (0.0..=9.0).contains(&k) {
+        return TABLE[k as usize];
+    }
+    let next = k + 1.0;
+    (1.0 / 12.0 - (1.0 / 360.0 - 1.0 / 1260.0 / (next * next)) / (next * next)) / next
+}
