@@ -152,3 +152,161 @@ def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = N
     tensor([[[[8.]]]])
     """
     return _lp_pool(input, norm_type, kernel_size, 3, stride, ceil_mode, _nn.avg_pool3d, max_pool3d)
+
+
+def _adaptive_max_pool(row: str, input: Tensor, output_size: Any, return_indices: bool) -> Any:
+    found = getattr(_nn, f"{row}_with_indices")(input, _filled(output_size, input))
+    return found if return_indices else found[0]
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The maxima of windows that cover sequences ``(N, C, L)`` or ``(C, L)`` evenly, with their places if asked.
+
+    >>> torch.nn.functional.adaptive_max_pool1d(torch.tensor([[1.0, 2.0, 5.0, 3.0]]), 2)
+    tensor([[2., 5.]])
+    """
+    return _adaptive_max_pool("adaptive_max_pool1d", input, output_size, return_indices)
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The maxima of windows that cover images evenly, with their places if asked; ``None`` keeps a dimension.
+
+    >>> torch.nn.functional.adaptive_max_pool2d(torch.arange(4.0).reshape(1, 2, 2), (1, None))
+    tensor([[[2., 3.]]])
+    """
+    return _adaptive_max_pool("adaptive_max_pool2d", input, output_size, return_indices)
+
+
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The maxima of windows that cover volumes evenly, with their places if asked; ``None`` keeps a dimension.
+
+    >>> torch.nn.functional.adaptive_max_pool3d(torch.arange(8.0).reshape(1, 2, 2, 2), 1)
+    tensor([[[[7.]]]])
+    """
+    return _adaptive_max_pool("adaptive_max_pool3d", input, output_size, return_indices)
+
+
+def _spread(value: Any, space: int) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value] * space
+
+
+def _max_unpool(
+    input: Tensor, indices: Tensor, space: int, kernel_size: Any, stride: Any, padding: Any, output_size: Any
+) -> Tensor:
+    """The maxima at their places, in the size that the pooling's arguments give or that is asked for."""
+    kernel, step, border = (
+        _spread(value, space) for value in (kernel_size, kernel_size if stride is None else stride, padding)
+    )
+    sizes = [
+        (size - 1) * each + width - 2 * edge
+        for size, each, width, edge in zip(input.shape[-space:], step, kernel, border)
+    ]
+    if output_size is not None:
+        wanted = list(output_size[2:] if len(output_size) == space + 2 else output_size)
+        if len(wanted) != space:
+            raise ValueError(
+                f"output_size should be a sequence containing {space} or {space + 2} elements, but it has a length of "
+                f"'{len(wanted)}'"
+            )
+        for dim, (size, usual, each) in enumerate(zip(wanted, sizes, step)):
+            if not usual - each < size < usual + each:
+                raise ValueError(
+                    f'invalid output_size "{wanted}" (dim {dim} must be between {usual - each} and {usual + each})'
+                )
+        sizes = wanted
+    return torch._max_unpool(input, indices, sizes)
+
+
+def max_unpool1d(
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
+    """Puts the maxima that `max_pool1d` took back to their places, zeros elsewhere.
+
+    Raises:
+        ValueError: ``output_size`` cannot come from this pooling.
+
+    >>> torch.nn.functional.max_unpool1d(torch.tensor([[2.0, 4.0]]), torch.tensor([[1, 2]]), 2)
+    tensor([[0., 2., 4., 0.]])
+    """
+    return _max_unpool(input, indices, 1, kernel_size, stride, padding, output_size)
+
+
+def max_unpool2d(
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
+    """Puts the maxima that `max_pool2d` took back to their places, zeros elsewhere; errors as in `max_unpool1d`.
+
+    >>> torch.nn.functional.max_unpool2d(torch.tensor([[[4.0]]]), torch.tensor([[[2]]]), 2)
+    tensor([[[0., 0.],
+             [4., 0.]]])
+    """
+    return _max_unpool(input, indices, 2, kernel_size, stride, padding, output_size)
+
+
+def max_unpool3d(
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
+    """Puts the maxima that `max_pool3d` took back to their places, zeros elsewhere; errors as in `max_unpool1d`.
+
+    >>> torch.nn.functional.max_unpool3d(torch.tensor([[[[7.0]]]]), torch.tensor([[[[7]]]]), 2).sum()
+    tensor(7.)
+    """
+    return _max_unpool(input, indices, 3, kernel_size, stride, padding, output_size)
+
+
+def _fractional(
+    space: int,
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any,
+    output_ratio: Any,
+    return_indices: bool,
+    samples: Tensor | None,
+) -> Any:
+    if output_size is None:
+        if output_ratio is None:
+            raise ValueError(
+                f"fractional_max_pool{space}d requires specifying either an output_size or an output_ratio"
+            )
+        ratios = _spread(output_ratio, space)
+        output_size = [int(size * ratio) for size, ratio in zip(input.shape[-space:], ratios)]
+    if samples is None:
+        batch = 1 if input.dim() == space + 1 else input.size(0)
+        samples = torch.rand(batch, input.size(-space - 1), space, dtype=input.dtype, device=input.device)
+    found = torch._fractional_max(input, _spread(output_size, space), _spread(kernel_size, space), samples)
+    return found if return_indices else found[0]
+
+
+def fractional_max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """The maxima of windows that overlap at random; `rushlight.nn.FractionalMaxPool2d` describes the arguments.
+
+    Raises:
+        ValueError: neither a size nor a ratio is given.
+
+    >>> torch.nn.functional.fractional_max_pool2d(torch.zeros(1, 6, 8), 2, output_ratio=0.5).shape
+    torch.Size([1, 3, 4])
+    """
+    return _fractional(2, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
+
+
+def fractional_max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """`fractional_max_pool2d` for volumes.
+
+    >>> torch.nn.functional.fractional_max_pool3d(torch.zeros(1, 6, 7, 8), 2, output_size=3).shape
+    torch.Size([1, 3, 3, 3])
+    """
+    return _fractional(3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)

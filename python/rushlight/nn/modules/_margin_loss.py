@@ -132,6 +132,21 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
         return F.multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
 
 
+class MultiLabelMarginLoss(_Loss):
+    """How much the scores of other classes come within 1 of the scores of the classes in the target.
+
+    Shapes: input ``(N, C)`` or ``(C)``; target the same, int64: the classes that are right, then -1.
+
+    >>> torch.nn.MultiLabelMarginLoss()(torch.tensor([0.0, 2.0]), torch.tensor([1, -1]))
+    tensor(0.)
+    """
+
+    __constants__ = ["reduction"]
+
+    def forward(self, input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return F.multilabel_margin_loss(input, target, reduction=self.reduction)
+
+
 class MultiMarginLoss(_WeightedLoss):
     """How much the scores of other classes come within a margin of the right class's, averaged over the classes.
 

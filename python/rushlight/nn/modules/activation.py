@@ -7,6 +7,8 @@ import warnings
 import rushlight as torch
 
 from .. import functional as F
+from .. import init as _init
+from ..parameter import Parameter
 from ._multihead import MultiheadAttention
 from .module import Module
 
@@ -28,6 +30,8 @@ __all__ = [
     "LogSoftmax",
     "Mish",
     "MultiheadAttention",
+    "PReLU",
+    "RReLU",
     "ReLU",
     "ReLU6",
     "SELU",
@@ -275,6 +279,69 @@ class LeakyReLU(_InPlace):
 
     def extra_repr(self) -> str:
         return self._listed("negative_slope")
+
+
+class RReLU(_InPlace):
+    """A leaky `ReLU` whose slope is drawn between two bounds for each element in training, else their mean.
+
+    Args:
+        lower, upper: the bounds of the slope for negative elements.
+
+    Any shape, floating point (Xu et al. 2015).
+
+    >>> torch.nn.RReLU(0.25, 0.75).eval()(torch.tensor([-1.0, 2.0]))
+    tensor([-0.5000,  2.0000])
+    """
+
+    __constants__ = ["lower", "upper", "inplace"]
+    lower: float
+    upper: float
+
+    def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False) -> None:
+        super().__init__(inplace)
+        self.lower = lower
+        self.upper = upper
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+
+    def extra_repr(self) -> str:
+        return self._listed("lower", "upper")
+
+
+class PReLU(Module):
+    """A leaky `ReLU` whose slopes are learned: one for all elements, or one for each channel.
+
+    Args:
+        num_parameters: 1, or the size of the input's dimension 1.
+        init: the slopes' initial value.
+
+    Shapes: input ``(*)`` or ``(N, C, *)``, weight ``(num_parameters)`` of the same floating point dtype.
+
+    >>> torch.nn.PReLU()(torch.tensor([-1.0, 2.0])).tolist()
+    [-0.25, 2.0]
+    """
+
+    __constants__ = ["num_parameters"]
+    num_parameters: int
+    weight: torch.Tensor
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        self.num_parameters = num_parameters
+        self.init = init
+        self.weight = Parameter(torch.empty(num_parameters, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Sets the slopes to their initial value."""
+        _init.constant_(self.weight, self.init)
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.prelu(input, self.weight)
+
+    def extra_repr(self) -> str:
+        return f"num_parameters={self.num_parameters}"
 
 
 class GELU(Module):

@@ -12,6 +12,7 @@ from ._margin_loss import (
     CosineEmbeddingLoss,
     HingeEmbeddingLoss,
     MarginRankingLoss,
+    MultiLabelMarginLoss,
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
     SoftMarginLoss,
@@ -22,6 +23,7 @@ from ._margin_loss import (
 __all__ = [
     "BCELoss",
     "BCEWithLogitsLoss",
+    "CTCLoss",
     "CosineEmbeddingLoss",
     "CrossEntropyLoss",
     "GaussianNLLLoss",
@@ -31,6 +33,7 @@ __all__ = [
     "L1Loss",
     "MSELoss",
     "MarginRankingLoss",
+    "MultiLabelMarginLoss",
     "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
     "NLLLoss",
@@ -383,3 +386,41 @@ class GaussianNLLLoss(_Loss):
 
     def forward(self, input: torch.Tensor, target: torch.Tensor, var: torch.Tensor | float) -> torch.Tensor:
         return F.gaussian_nll_loss(input, target, var, full=self.full, eps=self.eps, reduction=self.reduction)
+
+
+class CTCLoss(_Loss):
+    """Connectionist temporal classification (Graves et al. 2006): a sequence of labels against longer ones of scores.
+
+    Args:
+        blank: the number of the label that means nothing.
+        zero_infinity: whether losses of targets that do not fit into their inputs count as zero.
+
+    Shapes: log-probabilities ``(T, N, C)`` or ``(T, C)``; targets ``(N, S)`` or all in one row; the lengths of both ``(N)``.
+
+    Raises:
+        RuntimeError: the shapes or lengths do not fit.
+
+    >>> scores = torch.full((2, 1, 2), 0.5).log()
+    >>> torch.nn.CTCLoss()(scores, torch.tensor([[1]]), torch.tensor([2]), torch.tensor([1]))
+    tensor(0.2877)
+    """
+
+    __constants__ = ["blank", "reduction"]
+    blank: int
+    zero_infinity: bool
+
+    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
+        super().__init__(reduction=reduction)
+        self.blank = blank
+        self.zero_infinity = zero_infinity
+
+    def forward(
+        self,
+        log_probs: torch.Tensor,
+        targets: torch.Tensor,
+        input_lengths: torch.Tensor,
+        target_lengths: torch.Tensor,
+    ) -> torch.Tensor:
+        return F.ctc_loss(
+            log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
+        )

@@ -6,7 +6,7 @@ import rushlight as torch
 
 from .. import functional as F
 from .module import Module
-from .utils import _single
+from .utils import _pair, _single, _triple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
@@ -112,6 +120,70 @@ class MaxPool3d(_MaxPoolNd):
     """
 
     _pool = staticmethod(F.max_pool3d)
+
+
+class _MaxUnpoolNd(Module):
+    _spread: Callable[[Any], tuple[int, ...]]
+    _unpool: Callable[..., torch.Tensor]
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+        super().__init__()
+        spread = type(self)._spread
+        self.kernel_size = spread(kernel_size)
+        self.stride = spread(stride if stride is not None else kernel_size)
+        self.padding = spread(padding)
+
+    def forward(self, input: torch.Tensor, indices: torch.Tensor, output_size: Any = None) -> torch.Tensor:
+        return self._unpool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool1d(_MaxUnpoolNd):
+    """Puts the maxima that `MaxPool1d` took back to their places, zeros elsewhere. Arguments as in `MaxUnpool2d`.
+
+    >>> pool = torch.nn.MaxPool1d(2, return_indices=True)
+    >>> torch.nn.MaxUnpool1d(2)(*pool(torch.tensor([[1.0, 2.0, 4.0, 3.0]])))
+    tensor([[0., 2., 4., 0.]])
+    """
+
+    _spread = staticmethod(_single)
+    _unpool = staticmethod(F.max_unpool1d)
+
+
+class MaxUnpool2d(_MaxUnpoolNd):
+    """Puts the maxima that `MaxPool2d` took back to their places, zeros elsewhere.
+
+    Args:
+        kernel_size, stride, padding: those of the pooling.
+
+    ``forward`` takes the values, the places and, where several sizes are possible, ``output_size``.
+
+    Raises:
+        ValueError: ``output_size`` cannot come from this pooling.
+        RuntimeError: a place is outside of the output.
+
+    >>> pool = torch.nn.MaxPool2d(2, return_indices=True)
+    >>> torch.nn.MaxUnpool2d(2)(*pool(torch.tensor([[[1.0, 2.0], [4.0, 3.0]]])))
+    tensor([[[0., 0.],
+             [4., 0.]]])
+    """
+
+    _spread = staticmethod(_pair)
+    _unpool = staticmethod(F.max_unpool2d)
+
+
+class MaxUnpool3d(_MaxUnpoolNd):
+    """Puts the maxima that `MaxPool3d` took back to their places, zeros elsewhere. Arguments as in `MaxUnpool2d`.
+
+    >>> pool = torch.nn.MaxPool3d(2, return_indices=True)
+    >>> torch.nn.MaxUnpool3d(2)(*pool(torch.arange(8.0).reshape(1, 2, 2, 2))).sum()
+    tensor(7.)
+    """
+
+    _spread = staticmethod(_triple)
+    _unpool = staticmethod(F.max_unpool3d)
 
 
 class _AvgPoolNd(Module):
@@ -223,6 +295,88 @@ class AvgPool3d(_AvgPoolOverridden):
             self.__dict__.setdefault(name, value)
 
 
+class _FractionalMaxPoolNd(Module):
+    __constants__ = ["kernel_size", "return_indices", "output_size", "output_ratio"]
+    _spread: Callable[[Any], tuple[Any, ...]]
+    _pool: Callable[..., Any]
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: torch.Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        spread = type(self)._spread
+        self.kernel_size = spread(kernel_size)
+        self.return_indices = return_indices
+        self.register_buffer("_random_samples", _random_samples)
+        self.output_size = spread(output_size) if output_size is not None else None
+        self.output_ratio = spread(output_ratio) if output_ratio is not None else None
+        if output_size is None and output_ratio is None:
+            raise ValueError(f"{type(self).__name__} requires specifying either an output size, or a pooling ratio")
+        if output_size is not None and output_ratio is not None:
+            raise ValueError("only one of output_size and output_ratio may be specified")
+        if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
+            raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+
+    def forward(self, input: torch.Tensor) -> Any:
+        return self._pool(
+            input,
+            self.kernel_size,
+            self.output_size,
+            self.output_ratio,
+            self.return_indices,
+            _random_samples=self._random_samples,
+        )
+
+
+class FractionalMaxPool2d(_FractionalMaxPoolNd):
+    """The largest value of each of windows that overlap at random, so that any output size can be had (Graham 2014).
+
+    Args:
+        kernel_size: the windows' size, one number or one for each dimension.
+        output_size, output_ratio: the output's size, or its ratio to the input's; one of both.
+        return_indices: whether to return the places of the values too.
+
+    Shapes: input ``(N, C, H, W)`` or ``(C, H, W)``.
+
+    Raises:
+        ValueError: neither or both of the sizes are given, or a ratio is outside of (0, 1).
+
+    >>> torch.nn.FractionalMaxPool2d(2, output_ratio=0.5)(torch.zeros(1, 6, 8)).shape
+    torch.Size([1, 3, 4])
+    """
+
+    _spread = staticmethod(_pair)
+    _pool = staticmethod(F.fractional_max_pool2d)
+
+
+class FractionalMaxPool3d(_FractionalMaxPoolNd):
+    """`FractionalMaxPool2d` for volumes ``(N, C, D, H, W)`` or ``(C, D, H, W)``. Arguments and errors as there.
+
+    >>> torch.nn.FractionalMaxPool3d(2, output_size=3)(torch.zeros(1, 6, 7, 8)).shape
+    torch.Size([1, 3, 3, 3])
+    """
+
+    _spread = staticmethod(_triple)
+    _pool = staticmethod(F.fractional_max_pool3d)
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: torch.Tensor | None = None,
+    ) -> None:
+        if not all(size > 0 for size in _triple(kernel_size)):
+            raise ValueError(f"kernel_size must be greater than 0, but got {kernel_size}")
+        super().__init__(kernel_size, output_size, output_ratio, return_indices, _random_samples)
+
+
 class _LPPoolNd(Module):
     __constants__ = ["norm_type", "kernel_size", "stride", "ceil_mode"]
     norm_type: float
@@ -296,6 +450,54 @@ class _AdaptivePoolNd(Module):
 
     def extra_repr(self) -> str:
         return f"output_size={self.output_size}"
+
+
+class _AdaptiveMaxPoolNd(_AdaptivePoolNd):
+    __constants__ = ["output_size", "return_indices"]
+    return_indices: bool
+
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__(output_size)
+        self.return_indices = return_indices
+
+    def forward(self, input: torch.Tensor) -> Any:
+        return self._pool(input, self.output_size, self.return_indices)
+
+
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
+    """The maxima of as many windows as asked for, which cover sequences evenly. Arguments as in `AdaptiveMaxPool2d`.
+
+    >>> torch.nn.AdaptiveMaxPool1d(2)(torch.tensor([[1.0, 2.0, 5.0, 3.0]]))
+    tensor([[2., 5.]])
+    """
+
+    _pool = staticmethod(F.adaptive_max_pool1d)
+
+
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
+    """The maxima of as many windows as asked for, which cover images evenly.
+
+    Args:
+        output_size: one number or one for each dimension; ``None`` keeps a dimension.
+        return_indices: whether to return the places of the values too.
+
+    Shapes: input ``(N, C, H, W)`` or ``(C, H, W)``; any real dtype.
+
+    >>> torch.nn.AdaptiveMaxPool2d((1, None))(torch.arange(4.0).reshape(1, 2, 2))
+    tensor([[[2., 3.]]])
+    """
+
+    _pool = staticmethod(F.adaptive_max_pool2d)
+
+
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
+    """The maxima of as many windows as asked for, which cover volumes evenly. Arguments as in `AdaptiveMaxPool2d`.
+
+    >>> torch.nn.AdaptiveMaxPool3d(1)(torch.arange(8.0).reshape(1, 2, 2, 2))
+    tensor([[[[7.]]]])
+    """
+
+    _pool = staticmethod(F.adaptive_max_pool3d)
 
 
 class AdaptiveAvgPool1d(_AdaptivePoolNd):
