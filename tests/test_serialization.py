@@ -8,6 +8,7 @@ import io
 import os
 import pathlib
 import pickle
+import re
 import stat
 import struct
 import zipfile
@@ -99,6 +100,14 @@ def test_the_format_before_1_6(options):
     assert isinstance(found["parameter"], torch.nn.Parameter)
     found["odd"] += 10
     assert found["numbers"].tolist() == [0, 11, 2, 13, 4, 15]
+
+
+@pytest.mark.parametrize("options", [{}, {"weights_only": False}])
+def test_a_storage_that_is_not_there(options):
+    whole = (DATA / "legacy.pt").read_bytes()
+    key = re.search(rb"FloatStorage\n.{0,40}?(\d{8,})", whole, re.DOTALL)[1]
+    with pytest.raises(RuntimeError, match="does not hold its storage"):
+        load(io.BytesIO(whole.replace(key, key[::-1], 1)), **options)
 
 
 # --- writing as torch writes ---------------------------------------------------------------------------------------
@@ -195,6 +204,17 @@ def test_a_file_is_replaced_at_once(tmp_path):
     link.symlink_to(path)
     save({"a": 3}, link)
     assert link.is_symlink() and load(path) == {"a": 3}
+
+
+def test_a_file_that_takes_little_at_a_time():
+    class Narrow(io.BytesIO):
+        def write(self, data):
+            return super().write(data[:100])
+
+    narrow, wide = Narrow(), io.BytesIO()
+    torch.save(torch.arange(1000), narrow)
+    torch.save(torch.arange(1000), wide)
+    assert narrow.getvalue() == wide.getvalue()
 
 
 class Tagged(torch.Tensor):

@@ -173,6 +173,13 @@ def unique_consecutive(self, return_inverse=False, return_counts=False, dim=None
     return _facts.unique_consecutive(self, return_inverse, return_counts, dim)
 
 
+def lu(self, pivot=True, get_infos=False):
+    """See ``torch.lu``."""
+    from rushlight import functional
+
+    return tuple(functional.lu(self, pivot, get_infos))
+
+
 def dim_order(self):
     """The dimensions from the widest step in memory to the narrowest."""
     strides = self.stride()
@@ -201,6 +208,7 @@ for _method in (
     masked_copy_,
     unique,
     unique_consecutive,
+    lu,
     dim_order,
 ):
     _method.__qualname__ = f"Tensor.{_method.__name__}"

@@ -24,14 +24,25 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     return _C._functions["linalg"]["multi_dot"](matrices, out=out)
 
 
-def lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:
+def lu(
+    A: Tensor, pivot: bool = True, get_infos: bool = False, out: tuple[Tensor, ...] | None = None
+) -> tuple[Tensor, ...]:
     """LU factors in one matrix each and their pivots; `torch.linalg.lu_factor_ex` is the newer form.
 
     >>> torch.lu(torch.eye(2))[1]
     tensor([1, 2], dtype=torch.int32)
     """
-    factors, pivots, infos = _C._functions["linalg"]["lu_factor_ex"](A, pivot=pivot, check_errors=not get_infos)
-    return (factors, pivots, infos) if get_infos else (factors, pivots)
+    factored = _C._functions["linalg"]["lu_factor_ex"](A, pivot=pivot, check_errors=not get_infos)
+    results = factored if get_infos else factored[:2]
+    if out is None:
+        return results
+    if len(out) != len(results):
+        raise TypeError(f"expected tuple of {len(results)} elements but got {len(out)}")
+    if not isinstance(out, (tuple, list)):
+        raise TypeError(f"argument 'out' must be tuple of Tensors, not {type(out).__name__}")
+    for target, result in zip(out, results):
+        target.resize_as_(result).copy_(result)
+    return out
 
 
 def _letter(place: int) -> str:

@@ -52,7 +52,7 @@ def _extreme(name: str, kind: dtype, sign: int) -> float | int:
     """The least number of a dtype (``sign`` -1) or the greatest."""
     if kind == torch.bool:
         raise NotImplementedError(f"identity of {name} on {kind} input")
-    if kind.is_floating_point:
+    if kind.is_floating_point or kind.is_complex:
         return sign * float("inf")
     return torch.iinfo(kind).min if sign < 0 else torch.iinfo(kind).max
 

@@ -394,7 +394,9 @@ class _Checkpoint:
             rest = rest[8 + size :]
 
     def _read_legacy(self, key: str, elements: int, dtype):
-        content = self._legacy_bytes[key]
+        content = self._legacy_bytes.get(key)
+        if content is None:
+            raise RuntimeError(f"the checkpoint does not hold its storage {key}. The file might be corrupted.")
         _check_size(len(content), elements, dtype)
         storage = torch.UntypedStorage(len(content))
         if content:

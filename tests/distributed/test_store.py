@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import threading
 import time
 from datetime import timedelta
@@ -147,3 +148,38 @@ def test_a_forked_child_is_told(kind):
     assert os.waitpid(child, 0)[1] == 0
     store.set("a", "b")
     assert store.get("a") == b"b"
+
+
+def test_a_small_question_has_no_huge_answer(store):
+    store.set("large", bytes(1 << 20))
+    with pytest.raises(ValueError, match="an answer holds up to 268435456 bytes"):
+        store.multi_get(["large"] * 70_000)
+    assert store.multi_get(["large"] * 3) == [bytes(1 << 20)] * 3
+
+
+def test_a_question_that_is_too_large_leaves_the_connection(store):
+    if isinstance(store, distributed.TCPStore):
+        with pytest.raises(ValueError, match="a message holds up to 268435456 bytes"):
+            store.set("larger", bytes(1 << 28))
+    store.set("key", "value")
+    assert store.get("key") == b"value"
+
+
+def test_a_peer_that_does_not_read_is_given_up():
+    """Neither the timeout nor Ctrl-C waits for the system's buffers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def welcome():
+            with server.accept()[0] as peer:
+                peer.sendall(b"\2\1\0\0\0\1\0\0\0\1" + b"\3\1\0\0\0\x08\0\0\0" + bytes(8))
+                over.wait()
+
+        over = threading.Event()
+        thread = threading.Thread(target=welcome)
+        thread.start()
+        timeout = timedelta(seconds=0.5)
+        store = distributed.TCPStore("127.0.0.1", server.getsockname()[1], timeout=timeout)
+        with pytest.raises(distributed.DistNetworkError):
+            store.set("key", bytes(100 << 20))
+        over.set()
+        thread.join()

@@ -1,16 +1,19 @@
-"""Calls every row with arguments that nobody would think of; run by `test_rows.py` in a process of its own.
+"""Calls every row with arguments that nobody would think of; run by `fuzz_rows.py` in a process of its own.
 
-    python rows.py SEED FIRST COUNT CURRENT [START]
+    python rows.py SEED FIRST LAST CURRENT KIND
 
-Case `n` of a seed is always the same. START is how names begin, where only some rows are of interest: with `_` those
-that only the engine calls, whose operands no public row has checked before. The file CURRENT holds the text of the case that runs, so that whoever started
-the process can say what ended it. An exception is a good answer; a panic is not, nor is an end without one.
+Case `n` of a seed is always the same, unless it races. KIND says what is called (`KINDS`): the rows, those that only the
+engine calls, whose operands no public row has checked before, or the names that Python sees. The file CURRENT holds the
+text of the case that runs, so that whoever started the process can say what ended it. An exception is a good answer; a
+panic is not, nor a want of memory where nothing was large, nor an end without any, nor none after `PATIENCE` seconds.
 """
 
 import os
 import random
 import resource
+import signal
 import sys
+import threading
 import warnings
 from pathlib import Path
 
@@ -24,6 +27,10 @@ from rushlight import _C
 
 #: Enough for any case that a program could mean, and far below what a wrong size asks for.
 MEMORY = 4 << 30
+#: Seconds after which a case counts as one that never ends.
+PATIENCE = 60
+#: The share of cases whose tensors another thread changes meanwhile, and of those that are long enough to let it.
+RACING = 0.04
 SIZES = (
     0,
     1,
@@ -92,6 +99,33 @@ class Derived(torch.Tensor):
     """A tensor of another class."""
 
 
+class Meddler:
+    """A number and a sequence that changes the call's other arguments when it is asked for its value."""
+
+    def __init__(self, case):
+        self.case = case
+
+    def meddle(self):
+        self.case.meddle()
+        return self.case.pick((0, 1, 2))
+
+    def __getitem__(self, place):
+        if place > 3:
+            raise IndexError
+        return self.meddle()
+
+    def __len__(self):
+        return min(self.meddle(), 3)
+
+    __index__ = meddle
+
+    def __float__(self):
+        return float(self.meddle())
+
+    def __bool__(self):
+        return bool(self.meddle())
+
+
 def endless():
     inside = []
     inside.append(inside)
@@ -104,7 +138,8 @@ class Case:
     def __init__(self, rows, seed, number):
         self.random = random.Random(seed * 1_000_003 + number)
         self.row = rows[number % len(rows)]
-        first = self.shape()
+        self.made, self.races = [], self.chance(RACING)
+        first = (self.pick((100, 600)), 257) if self.races and self.chance(0.5) else self.shape()
         self.shapes = [first, first[1:], (1, *first[1:])]
         self.args, self.kwargs = self.sample() if self.row.samples and self.chance(0.5) else self.invented()
         self.name, self.function = self.form()
@@ -184,6 +219,9 @@ class Case:
             [None],
             [[1]],
             {},
+            Meddler(self),
+            [1, Meddler(self)],
+            Meddler(self),
             Refuses(),
             [Refuses()],
             endless(),
@@ -195,6 +233,10 @@ class Case:
             torch.Tensor,
             np.float32(2),
             np.arange(3),
+            np.ones((2, 3), ">f4")[::-1],
+            np.zeros(2, "i4,f8"),
+            torch.empty(2**40, 2**10, device="meta"),
+            torch.float,
             (1,) * 70,
             (2**62, 2**62),
             range(3),
@@ -214,6 +256,14 @@ class Case:
         return tuple(self.random.randint(1, 5) for _ in range(self.random.randint(1, 4)))
 
     def tensor(self):
+        """A new tensor, or one of the call's others, as it is or seen another way."""
+        if self.made and self.chance(0.12):
+            tensor = self.pick(self.made)
+            return self.twisted(tensor) if self.chance(0.5) else tensor
+        self.made.append(self.drawn())
+        return self.made[-1]
+
+    def drawn(self):
         shape = self.pick(self.shapes) if self.chance(0.6) else self.shape()
         values = np.random.default_rng(self.random.getrandbits(32))
         array = values.choice(VALUES, shape) if self.chance(0.2) else values.uniform(-3, 3, shape)
@@ -221,7 +271,12 @@ class Case:
         made = torch.from_numpy(np.array(array)).to(dtype_of(dtype))
         if self.chance(0.4):
             made = self.twisted(made)
-        if self.chance(0.3) and made.is_leaf and (made.is_floating_point() or made.is_complex()):
+        if (
+            self.chance(0.3)
+            and made.is_leaf
+            and not made.is_inference()
+            and (made.is_floating_point() or made.is_complex())
+        ):
             made.requires_grad_()
         return made
 
@@ -238,11 +293,42 @@ class Case:
             lambda: tensor.as_subclass(Derived),
             lambda: tensor.to(dtype_of(self.pick(ALL))),
             lambda: tensor.detach().clone().share_memory_(),
+            lambda: tensor[..., :1].expand(*tensor.shape[:-1], 70_000),
+            lambda: tensor[:0].expand(0, *tensor.shape[1:], 2**40),
+            lambda: tensor.as_strided(tensor.shape, self.random.choices((0, 1, 1, 2), k=tensor.dim())),
+            lambda: tensor.clone().set_(),
+            lambda: torch.nn.Parameter(tensor.detach()),
+            lambda: inference(tensor),
+            lambda: torch.from_numpy(tensor.detach().numpy()[::-1, ...]),
         )
         try:
             return self.pick(ways)()
-        except (IndexError, RuntimeError):
+        except (IndexError, RuntimeError, TypeError, ValueError):
             return tensor
+
+    def meddle(self):
+        """Changes a tensor of the call, whoever uses it at the moment."""
+        if not self.made:
+            return
+        tensor = self.pick(self.made)
+        ways = (
+            lambda: tensor.set_(),
+            lambda: tensor.set_(torch.rand(self.random.randint(0, 9)).to(tensor.dtype)),
+            lambda: tensor.resize_(self.pick(self.shapes)),
+            lambda: tensor.resize_(self.random.randint(0, 200_000)),
+            lambda: setattr(tensor, "data", tensor.detach().clone()),
+            lambda: setattr(tensor, "data", torch.ones(2, dtype=torch.int8)),
+            lambda: tensor.detach().fill_(self.pick((0, 1, -1, 2**40, float("nan")))),
+            lambda: tensor.requires_grad_(self.chance(0.5)),
+            lambda: tensor.share_memory_(),
+            lambda: tensor.t_(),
+            lambda: tensor.detach_(),
+            lambda: setattr(tensor, "grad", None),
+        )
+        try:
+            self.pick(ways)()
+        except (IndexError, RuntimeError, TypeError, ValueError):
+            pass
 
     # The call
 
@@ -261,9 +347,25 @@ class Case:
         return name, found
 
     def run(self):
+        if not self.races:
+            return self.call()
+        over = threading.Event()
+        other = threading.Thread(target=self.meddle_until, args=(over,))
+        other.start()
+        try:
+            self.call()
+        finally:
+            over.set()
+            other.join()
+
+    def meddle_until(self, over):
+        while not over.is_set():
+            self.meddle()
+
+    def call(self):
         results = tensors_in(self.function(*self.args, **self.kwargs))
         for result in results:
-            if result.numel() < 10_000:
+            if result.numel() < 10_000 and result.device.type == "cpu":
                 repr(result)
                 result.detach().clone().tolist()
         tracked = [result for result in results if result.requires_grad and result.numel() < 10_000_000]
@@ -301,25 +403,59 @@ def show(value):
     return ascii(value)
 
 
-def main(seed, first, count, current, start=""):
-    rows = [row for row in ROWS if row.name.startswith(start)]
+def inference(tensor):
+    with torch.inference_mode():
+        return tensor.clone()
+
+
+def is_modest(case):
+    """Whether no argument asks for much: no number beyond all bounds, no tensor of another device or of many elements."""
+
+    def modest(value, depth=0):
+        if isinstance(value, torch.Tensor):
+            return value.device.type == "cpu" and value.numel() < 10**6 and modest(values_of(value), 1)
+        if isinstance(value, (int, float, complex, np.generic)):
+            return value != value or abs(value) < 10**4
+        if isinstance(value, dict):
+            value = list(value.values())
+        if isinstance(value, (list, tuple)):
+            return depth < 5 and len(value) < 64 and all(modest(item, depth + 1) for item in value)
+        return value is None or isinstance(value, (str, bool, torch.dtype, torch.device))
+
+    return not case.races and modest([case.args, case.kwargs])
+
+
+def values_of(tensor):
+    """Integers may be sizes."""
+    return tensor.flatten()[:100].tolist() if tensor.dtype in (torch.int64, torch.int32) else []
+
+
+#: By kind of attack: which rows.
+KINDS = {"rows": lambda row: True, "engine": lambda row: row.name.startswith("_")}
+
+
+def main(seed, first, last, current, kind):
+    rows = [row for row in ROWS if KINDS[kind](row)]
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    sys.setswitchinterval(1e-4)
     warnings.simplefilter("ignore")
     file = os.open(current, os.O_WRONLY)
-    for number in range(first, first + count):
+    for number in range(first, last):
         case = Case(rows, seed, number)
-        if case.function is None or meets(case, torch.device("meta")):
+        if case.function is None:
             continue
-        text = f"case {number} of seed {seed}: {case}".encode()[:4000]
+        text = f"{number} of seed {seed}, {kind}: {'racing ' if case.races else ''}{case}".encode()[:4000]
         os.pwrite(file, text.ljust(4000), 0)
+        signal.alarm(PATIENCE)
         try:
             case.run()
+        except (SystemError, MemoryError):
+            if is_modest(case):
+                raise
         except Exception:
             pass
-
-
-def meets(case, device):
-    return any(tensor.device == device for tensor in tensors_in([case.args, case.kwargs]))
+    signal.alarm(0)
 
 
 if __name__ == "__main__":

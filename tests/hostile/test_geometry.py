@@ -77,6 +77,45 @@ def test_views_of_nothing_may_be_of_any_size(view):
     assert view.sum().item() in (0, 1)
 
 
+FAR = 2**63 - 1
+
+
+@pytest.mark.parametrize("sizes, strides", [((1, 1), (FAR, FAR)), ((2, 1), (1, FAR)), ((0, HUGE), (HUGE, HUGE))])
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.float32, torch.int8])
+def test_strides_that_lead_nowhere(sizes, strides, dtype):
+    """Where there is no second element the stride may be anything, and who counts in other units must not care."""
+    view = torch.ones(8, dtype=dtype).as_strided(sizes, strides)
+    zero = torch.zeros(1, dtype=torch.int64)
+    assert view.__array_interface__["shape"] == torch.from_dlpack(view).shape == sizes
+    for same in (view.diagonal(), view.unfold(0, sizes[0], FAR), view.t(), view[..., zero], view.cumprod(0)):
+        assert same.sum() == same.numel()
+    if dtype.is_complex:
+        assert torch.view_as_real(view).sum() == view.real.sum() == view.numel()
+        assert view.var(1, correction=0).sum() == 0 or view.numel() == 0
+    if sizes[0]:
+        assert view.numpy().shape == sizes
+        assert torch.nn.functional.embedding(zero, view).tolist() == [[1]]
+        assert view.gather(0, zero[:, None]).tolist() == view.clone().index_put((zero,), view[:1])[:1].tolist() == [[1]]
+        assert view.view(torch.uint8).shape == (sizes[0], dtype.itemsize)
+
+
+def test_more_dimensions_than_a_mask_has_bits():
+    deep = torch.ones((1,) * 64, requires_grad=True)
+    deeper = deep.unsqueeze(0)
+    deeper.backward(torch.ones_like(deeper))
+    assert deeper.squeeze().shape == () and deeper.squeeze(64).dim() == 64 and deep.grad.sum() == 1
+    with pytest.raises(RuntimeError, match="only tensors with up to 64 dims are supported"):
+        deeper.squeeze((0, 1))
+    with pytest.raises(RecursionError):
+        torch.ones((1,) * 100_000).tolist()
+
+
+def test_lists_of_nothing():
+    """Of an empty tensor even the number of bytes to the next element may be beyond all numbers."""
+    assert torch.ones(4, 1, 1).repeat(0, HUGE, 3).tolist() == []
+    assert torch.ones(2, 1, 1).repeat(1, 0, HUGE).tolist() == [[], []]
+
+
 def test_small_answers_to_huge_questions():
     """Nothing walks what it does not need."""
     assert torch.diagonal(X, 2**63 - 1).shape == torch.diagonal(X, -(2**63)).shape == (0,)

@@ -1,9 +1,12 @@
 """Queues, pipes, pools and spawn with plain objects: every start method, limits, kills and leftovers."""
 
+import contextlib
 import multiprocessing
 import os
 import pickle
+import resource
 import signal
+import socket
 import sys
 import threading
 import time
@@ -12,6 +15,7 @@ from queue import Empty, Full
 import pytest
 
 import rushlight.multiprocessing as mp
+from rushlight.multiprocessing import channel, parcel
 
 METHODS = ["fork", "spawn", "forkserver"]
 
@@ -122,6 +126,23 @@ class TestQueue:
             queue.put(lambda: 0)
         queue.put(1)
         assert queue.get() == 1
+
+    def test_what_cannot_be_sent_takes_no_room(self):
+        queue = mp.JoinableQueue(2)
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        # A long message travels in a file, for which there is no descriptor.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+        try:
+            for _ in range(5):
+                with pytest.raises(OSError, match="Too many open files"):
+                    queue.put(bytes(100_000))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        assert queue.qsize() == 0
+        queue.join()
+        queue.put(1, block=False)
+        queue.put(2, block=False)
+        assert [queue.get(), queue.get()] == [1, 2]
 
     def test_may_only_be_inherited(self):
         with pytest.raises(RuntimeError, match="inheritance"):
@@ -296,6 +317,29 @@ class TestPipe:
             second.recv()
         with pytest.raises(BrokenPipeError):
             second.send(3)
+
+    @pytest.mark.parametrize("head", [b"", *(bytes([flags]) for flags in (0, 1, 2, 3, 4, 255))])
+    @pytest.mark.parametrize("count", [0, 1, 2, 3])
+    def test_garbage_is_an_exception_and_leaves_no_descriptor(self, head, count):
+        first, second = mp.Pipe()
+        sockets = [channel.pair()[0] for _ in range(count)]
+        before = descriptors()
+        for content in (b"", b"garbage", pickle.dumps(mp.Pipe)[:-1]):
+            if head or not content:
+                socket.send_fds(first._end, [head + content], [end.fileno() for end in sockets])
+                with pytest.raises((EOFError, OSError, pickle.UnpicklingError)):
+                    second.recv()
+        assert descriptors() == before
+
+    def test_a_descriptor_of_another_kind_is_no_pipe(self):
+        first, second = mp.Pipe()
+        payload, parts = parcel.pack(second)
+        with contextlib.closing(parts), open(os.devnull) as other:
+            before = descriptors()
+            channel.send(first._end, payload, [other.fileno()])
+            with pytest.raises(OSError, match="Socket operation on non-socket"):
+                second.recv()
+            assert descriptors() == before
 
     def test_a_pipe_goes_through_a_pipe(self, context):
         first, second = mp.Pipe()

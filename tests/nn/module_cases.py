@@ -113,6 +113,17 @@ CASES = [
     ("RNN", (3, 4, 1, "relu", False), {}, (5, 3)),
     ("LSTM", (3, 4, 2), {"proj_size": 2, "bidirectional": True}, (5, 2, 3)),
     *[(name, (3, 4), {}, (2, 3)) for name in ("RNNCell", "LSTMCell", "GRUCell")],
+    *[
+        ("MultiheadAttention", (8, 2), options, (5, 2, 8), (7, 2, 8), (7, 2, 8))
+        for options in ({}, {"add_bias_kv": True, "add_zero_attn": True}, {"bias": False, "dropout": 0.3})
+    ],
+    ("MultiheadAttention", (8, 2), {"kdim": 6, "vdim": 4}, (5, 2, 8), (7, 2, 6), (7, 2, 4)),
+    ("MultiheadAttention", (8, 2), {"batch_first": True}, (2, 5, 8), (2, 7, 8), (2, 7, 8)),
+    ("TransformerEncoderLayer", (8, 2, 16), {"activation": "gelu"}, (5, 2, 8)),
+    ("TransformerEncoderLayer", (8, 2, 16), {"norm_first": True, "bias": False}, (5, 2, 8)),
+    ("TransformerDecoderLayer", (8, 2, 16), {}, (5, 2, 8), (7, 2, 8)),
+    ("Transformer", (8, 2, 2, 2, 16), {}, (7, 2, 8), (5, 2, 8)),
+    ("Transformer", (8, 2, 1, 1, 16, 0.0), {"batch_first": True}, (2, 7, 8), (2, 5, 8)),
 ]
 
 

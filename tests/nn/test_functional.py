@@ -75,3 +75,11 @@ def test_mean_and_variance_survive(drop):
     assert abs(x.mean().item()) < 0.02 and abs(x.std().item() - 1) < 0.02
     with pytest.raises(ValueError, match="dropout probability has to be between 0 and 1, but got 2"):
         drop(x, 2)
+
+
+def test_bytes_are_resized_as_torch_rounds_them():
+    image = torch.tensor([[[[10, 120], [250, 255]]]], dtype=torch.uint8)
+    linear = F.interpolate(image, size=(3, 3), mode="bilinear")
+    assert linear.tolist() == [[[[10, 65, 120], [130, 159, 188], [250, 253, 255]]]]
+    cubic = F.interpolate(image, size=(3, 3), mode="bicubic")
+    assert cubic.tolist() == [[[[0, 49, 119], [125, 159, 193], [255, 255, 255]]]]

@@ -7,6 +7,7 @@ and `b(2, 3)` a bool tensor. The same row, sample and dtype always give the same
 
 import ast
 import itertools
+import math
 import operator
 import re
 import warnings
@@ -327,7 +328,8 @@ def in_numpy(expression, bound, widened):
     values = {key: np.dtype(numpy_name(v)) if isinstance(v, torch.dtype) else v for key, v in values.items()}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        return eval(expression, {"np": np, "reduce": reduce, "operator": operator, "itertools": itertools, **values})
+        modules = {"np": np, "math": math, "reduce": reduce, "operator": operator, "itertools": itertools}
+        return eval(expression, {**modules, **values})
 
 
 def numpy_name(dtype):

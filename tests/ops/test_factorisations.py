@@ -235,3 +235,35 @@ def test_low_rank_is_found_from_random_vectors():
     centered = a - a.mean(0)
     u, s, v = torch.pca_lowrank(a, q=5)
     assert torch.allclose(u * s @ v.mH, centered)
+
+
+def test_the_older_form_of_the_factors():
+    a = torch.tensor([[0.0, 1.0], [2.0, 4.0]])
+    factors, pivots = a.lu()
+    assert factors.tolist() == [[2.0, 4.0], [0.0, 1.0]] and pivots.tolist() == [2, 2]
+    assert torch.lu(a, get_infos=True).info.item() == 0
+    out = torch.empty(0), torch.empty(0, dtype=torch.int64)
+    assert torch.lu(a, out=out) is out
+    assert torch.equal(out[0], factors) and out[1].tolist() == [2, 2]
+    with pytest.raises(TypeError, match="expected tuple of 3 elements but got 2"):
+        torch.lu(a, get_infos=True, out=out)
+
+
+def test_the_determinant_of_a_number_has_no_second_derivative():
+    a = torch.tensor([[[3.0]], [[0.0]]], requires_grad=True)
+    (gradient,) = torch.autograd.grad(torch.linalg.det(a).sum(), a, create_graph=True)
+    assert gradient.tolist() == [[[1.0]], [[1.0]]] and not gradient.requires_grad
+
+
+def test_absent_residuals_hang_on_the_graph():
+    a, b = torch.eye(2).requires_grad_(), torch.ones(2, 1)
+    found = torch.linalg.lstsq(a, b)
+    assert found.residuals.shape == (0,) and found.residuals.requires_grad
+    found.residuals.sum().backward()
+    assert a.grad.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_the_power_of_zero_has_a_gradient():
+    a = torch.full((2, 2), torch.inf, requires_grad=True)
+    torch.linalg.matrix_power(a, 0).sum().backward()
+    assert a.grad.tolist() == [[0.0, 0.0], [0.0, 0.0]]

@@ -152,3 +152,12 @@ def test_transposed_copies(dtype, shape):
     into = torch.zeros_like(tensor)
     into.transpose(-1, -2).copy_(turned)
     assert into.tolist() == tensor.tolist()
+
+
+def test_the_gradient_beside_a_strided_slot_is_what_torch_gives():
+    """The derivative would be the reverse: zeros in the slot, and what arrives around it."""
+    x, source = torch.zeros(4, requires_grad=True), torch.ones(2, requires_grad=True)
+    weights = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    (torch.as_strided_scatter(x, source, (2,), (2,)) * weights).sum().backward()
+    assert x.grad.tolist() == [1.0, 0.0, 3.0, 0.0]
+    assert source.grad.tolist() == [1.0, 3.0]

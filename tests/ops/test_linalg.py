@@ -186,3 +186,9 @@ def test_the_same_bits_for_any_number_of_threads():
         np.testing.assert_array_equal(torch.mm(x, y).numpy(), alone)
     finally:
         torch.set_num_threads(threads)
+
+
+def test_powers_of_small_integers_are_wide():
+    x = torch.tensor([1, 200], dtype=torch.uint8)
+    assert torch.vander(x).dtype == torch.vander(x, 0).dtype == torch.int64
+    assert torch.linalg.vander(x, N=3).tolist() == [[1, 1, 1], [1, 200, 40000]]

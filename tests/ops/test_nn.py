@@ -264,3 +264,17 @@ def test_nodes_have_torchs_names():
     assert loss.grad_fn.name() == "MseLossBackward0"
     assert layer.grad_fn.name() == "AddmmBackward0"
     assert loss.grad_fn.next_functions[0][0].next_functions[0][0].name() == "torch::autograd::AccumulateGrad"
+
+
+def test_the_mean_square_of_complex_numbers_is_complex():
+    """As in torch: a square, not a squared magnitude."""
+    x = torch.tensor([3 + 4j, 1j], dtype=torch.complex128)
+    wanted = x.numpy() / np.sqrt(np.mean(x.numpy() ** 2))
+    assert np.allclose(F.rms_norm(x, (2,), eps=0.0).numpy(), wanted)
+
+
+def test_statistics_of_halves_are_as_wide_as_the_parameters():
+    x, weight = torch.ones(2, 3, dtype=torch.float16), torch.ones(3)
+    for parameter, dtype in ((None, torch.float16), (weight.half(), torch.float16), (weight, torch.float32)):
+        output, mean, rstd = torch.native_layer_norm(x, (3,), parameter, None, 0.1)
+        assert (output.dtype, mean.dtype, rstd.dtype) == (torch.float16, dtype, dtype)

@@ -131,6 +131,8 @@ def test_gradients(row, thorough):
         pytest.skip("not differentiable")
     if any(p["kind"] == "Generator" for p in row.params):
         pytest.skip("draws do not follow their parameters: torch gives those zeros")
+    if row.python_name == "as_strided_scatter":
+        pytest.skip("its gradient is torch's, which is not the derivative: tests/ops/test_join.py")
     report = Report(row)
     for dtype, sample in gradient_cases(row):
 

@@ -38,6 +38,15 @@ def adopt(descriptor):
     return end
 
 
+def _adopted(descriptor):
+    """The same, of a descriptor that came with a message and belongs to nobody yet."""
+    try:
+        return adopt(descriptor)
+    except OSError:
+        os.close(descriptor)
+        raise
+
+
 def pair():
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
@@ -133,13 +142,19 @@ def receive(end, block=True):
     if received is None:
         return None
     data, descriptors = received
-    if not data:
-        raise EOFError
-    flags, payload = data[0], memoryview(data)[1:]
-    if flags & _FILE:
-        payload = _contents(descriptors.pop())
-    if flags & _BUNDLE:
-        descriptors = _unbundle(descriptors.pop())
+    try:
+        if not data:
+            raise EOFError
+        flags, payload = data[0], memoryview(data)[1:]
+        if flags >= len(_HEADS) or len(descriptors) < flags.bit_count():
+            raise OSError(errno.EBADMSG, "what arrived is no message of rushlight.multiprocessing")
+        if flags & _FILE:
+            payload = _contents(descriptors.pop())
+        if flags & _BUNDLE:
+            descriptors += _unbundle(descriptors.pop())
+    except BaseException:
+        close(descriptors)
+        raise
     return payload, descriptors
 
 
@@ -217,12 +232,16 @@ def _bundle(descriptors):
 
 def _unbundle(descriptor):
     descriptors: list[int] = []
-    with adopt(descriptor) as inside:
-        while True:
-            data, some = _receive(inside, block=True)
-            if not data:
-                return descriptors
-            descriptors += some
+    try:
+        with _adopted(descriptor) as inside:
+            while True:
+                data, some = _receive(inside, block=True)
+                descriptors += some
+                if not data:
+                    return descriptors
+    except BaseException:
+        close(descriptors)
+        raise
 
 
 def close(descriptors):

@@ -1,6 +1,7 @@
 """``Pipe``: multiprocessing's connections over our channels, so that tensors travel by descriptor."""
 
 import io
+import os
 import select
 import time
 from multiprocessing import connection, reduction
@@ -31,8 +32,8 @@ class Connection(_Standard):
     """One end of a pipe. Any number of processes may use it at once: messages arrive whole, each at one reader."""
 
     def __init__(self, handle, readable=True, writable=True):
-        super().__init__(handle, readable, writable)
         self._end = channel.adopt(handle)
+        super().__init__(handle, readable, writable)
 
     def _close(self):
         self._end.close()
@@ -91,7 +92,12 @@ def _reduce(end):
 
 
 def _rebuild(place, readable, writable):
-    return Connection(parcel.receive_descriptor(place), readable, writable)
+    descriptor = parcel.receive_descriptor(place)
+    try:
+        return Connection(descriptor, readable, writable)
+    except OSError:
+        os.close(descriptor)
+        raise
 
 
 reduction.register(Connection, _reduce)

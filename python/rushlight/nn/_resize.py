@@ -73,7 +73,9 @@ def interpolate(
         return pooling(input, size)
     _check(input, size)
     result = input
-    for axis, wanted in enumerate(size):
+    axes = list(enumerate(size))
+    # Bytes are rounded after each axis, so that the order counts.
+    for axis, wanted in reversed(axes) if _is_fixed(input, mode) else axes:
         given = None if factors is None else factors[axis]
         result = _resized(result, axis + 2, wanted, given, mode, bool(align_corners))
     return result
@@ -176,7 +178,8 @@ def _resized(input: Tensor, dim: int, wanted: int, factor: float | None, mode: s
         places = torch.arange(wanted, dtype=torch.float32, device=input.device)
         places = (places + 0.5) * scale if mode == "nearest-exact" else places * scale
         return input.index_select(dim, places.floor().to(torch.int64).clamp(max=last))
-    exact = torch.float64 if input.dtype == torch.float64 else torch.float32
+    fixed = _is_fixed(input, mode)
+    exact = torch.float64 if fixed or input.dtype == torch.float64 else torch.float32
     places = torch.arange(wanted, dtype=exact, device=input.device)
     if align:
         places = places * (last / (wanted - 1) if wanted > 1 else 0.0)
@@ -194,8 +197,32 @@ def _resized(input: Tensor, dim: int, wanted: int, factor: float | None, mode: s
         taps, weights = [first, (first + 1).clamp(max=last)], [1 - share, share]
     shape = [1] * input.dim()
     shape[dim] = wanted
+    if fixed:
+        return _byte_means(input, dim, taps, [weight.reshape(shape) for weight in weights])
     parts = [input.index_select(dim, tap) * weight.reshape(shape) for tap, weight in zip(taps, weights)]
     return sum(parts[1:], parts[0]).to(input.dtype)
+
+
+def _is_fixed(input: Tensor, mode: str) -> bool:
+    return input.dtype == torch.uint8 and mode in ("bilinear", "bicubic")
+
+
+def _byte_means(input: Tensor, dim: int, taps: list[Tensor], weights: list[Tensor]) -> Tensor:
+    """Weighted means of bytes in torch's arithmetic: weights of 16 bits, of which as many as fit stand behind the point."""
+    shape = weights[0].shape
+    for at in range(len(taps) - 1):
+        # At the border several taps are one element, which has one weight.
+        same = (taps[at] == taps[at + 1]).reshape(shape)
+        weights[at + 1] = weights[at + 1] + torch.where(same, weights[at], 0)
+        weights[at] = torch.where(same, 0, weights[at])
+    top = max(float(weight.max()) for weight in weights)
+    bits = next(bits for bits in range(23) if bits == 22 or int(0.5 + top * 2 ** (bits + 1)) >= 2**15)
+    whole = [(weight.abs() * 2**bits + 0.5).floor().copysign(weight).to(torch.int32) for weight in weights]
+    total = sum(
+        (input.index_select(dim, tap).to(torch.int32) * weight for tap, weight in zip(taps, whole)),
+        start=torch.tensor(2**bits // 2, dtype=torch.int32),
+    )
+    return (total >> bits).clamp(0, 255).to(torch.uint8)
 
 
 def _cubic(t: Tensor) -> list[Tensor]:

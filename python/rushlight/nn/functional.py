@@ -12,6 +12,7 @@ import rushlight as torch
 from rushlight._functions import nn_functional as _nn
 from rushlight._functions.nn_functional import *  # noqa: F403
 
+from ._attention import multi_head_attention_forward as multi_head_attention_forward
 from ._faces import affine_grid as affine_grid
 from ._faces import ctc_loss as ctc_loss
 from ._faces import embedding_bag as embedding_bag

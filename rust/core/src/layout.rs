@@ -100,8 +100,11 @@ pub fn wrap_dim(dim: i64, rank: usize) -> Result<usize> {
     Ok(if dim < 0 { dim + span } else { dim } as usize)
 }
 
-/// Dimensions of a reduction as a mask; an empty list means all of them.
+/// Dimensions as a mask, which has room for 64; an empty list means all of them.
 pub fn dim_mask(dims: &[i64], rank: usize) -> Result<u64> {
+    if rank > MAX_RANK {
+        return Err(Error::runtime("only tensors with up to 64 dims are supported"));
+    }
     if dims.is_empty() {
         return Ok(if rank >= 64 { u64::MAX } else { (1u64 << rank) - 1 });
     }
@@ -321,6 +324,29 @@ impl Layout {
         self.strides[dim] = stride.wrapping_mul(step);
     }
 
+    /// The strides in units of which `width` make an element. Of what has no second element a stride may be anything, and
+    /// wraps; it leads nowhere.
+    pub fn strides_in(&self, width: isize) -> impl ExactSizeIterator<Item = isize> {
+        self.strides.iter().map(move |stride| stride.wrapping_mul(width))
+    }
+
+    /// The same memory in parts, `count` to an element: where the first of each lies.
+    pub fn parts(&self, count: isize) -> Layout {
+        Layout {
+            sizes: copied(&self.sizes),
+            strides: self.strides_in(count).collect(),
+            offset: self.offset.wrapping_mul(count),
+        }
+    }
+
+    /// Complex elements as pairs of real ones, a new last dimension.
+    pub fn pairs(&self) -> Layout {
+        let mut pairs = self.parts(2);
+        pairs.sizes.push(2);
+        pairs.strides.push(1);
+        pairs
+    }
+
     pub fn permute(&self, order: &[usize]) -> Layout {
         Layout {
             sizes: order.iter().map(|&d| self.sizes[d]).collect(),
@@ -351,9 +377,9 @@ impl Layout {
         view
     }
 
-    /// Drops the dimensions of `mask` whose size is one.
-    pub fn squeeze(&self, mask: u64) -> Layout {
-        let kept = (0..self.rank()).filter(|&d| self.sizes[d] != 1 || mask & (1 << d) == 0);
+    /// Drops those dimensions of size one that `drops` names.
+    pub fn squeeze(&self, drops: impl Fn(usize) -> bool) -> Layout {
+        let kept = (0..self.rank()).filter(|&d| self.sizes[d] != 1 || !drops(d));
         self.permute(&kept.collect::<SmallVec<[usize; 6]>>())
     }
 

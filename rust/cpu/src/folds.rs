@@ -192,3 +192,30 @@ macro_rules! folds {
         }
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use rushlight_core::DType;
+
+    /// Every element counts once, wherever the lanes end.
+    #[test]
+    fn rows_of_every_length() {
+        let pick = folds! {
+            for<S> [f32] (0.0; |a, x| a + x; |a, b| a + b; |a, n| a);
+            for<S> [i32 => i64] (0; |a, x| a + i64::from(x); |a, b| a + b; |a, n| a)
+        };
+        let (singles, doubles) = (pick(DType::F32).unwrap(), pick(DType::I32).unwrap());
+        let data: Vec<i32> = (1..=1500).collect();
+        let floats: Vec<f32> = data.iter().map(|&x| x as f32).collect();
+        for n in (0..300).chain(1024 - 70..1024 + 70).chain([1500]) {
+            let want = (n * (n + 1) / 2) as i64;
+            let (mut sum, mut sum_32) = (0i64, 0f32);
+            // SAFETY: n elements, and accumulators of these types.
+            unsafe {
+                (doubles.row)((&raw mut sum).cast(), data.as_ptr().cast(), n, 0, &[]);
+                (singles.row)((&raw mut sum_32).cast(), floats.as_ptr().cast(), n, 0, &[]);
+            }
+            assert_eq!((sum, sum_32), (want, want as f32), "{n} elements");
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! The end that asks. It can be interrupted at any time; the connection is then given up, since an answer may be half read.
 
-use std::io::{Error, ErrorKind, Read, Result};
+use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -22,17 +22,17 @@ pub struct Client {
     generation: u64,
 }
 
-/// Reads until a deadline, with pauses.
+/// Reads and writes until a deadline, with pauses.
 struct Patient<'a, 'b> {
     stream: &'a TcpStream,
     deadline: Instant,
     pause: &'a mut Pause<'b>,
 }
 
-impl Read for Patient<'_, '_> {
-    fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
+impl Patient<'_, '_> {
+    fn try_again(&mut self, mut act: impl FnMut(&TcpStream) -> Result<usize>) -> Result<usize> {
         loop {
-            match (&mut &*self.stream).read(bytes) {
+            match act(self.stream) {
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) =>
                 {
@@ -47,6 +47,22 @@ impl Read for Patient<'_, '_> {
     }
 }
 
+impl Read for Patient<'_, '_> {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
+        self.try_again(|mut stream| stream.read(bytes))
+    }
+}
+
+impl Write for Patient<'_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        self.try_again(|mut stream| stream.write(bytes))
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
 impl Client {
     /// Connects, and tries again until the server is there or the time is over.
     pub fn connect(host: &str, port: u16, token: &[u8], timeout: Duration, mut pause: Pause<'_>) -> Result<Client> {
@@ -56,8 +72,10 @@ impl Client {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
                     stream.set_read_timeout(Some(NAP))?;
-                    Message::new(0, vec![token.to_vec()]).write(&mut &stream)?;
-                    let answer = Message::read_any(&mut Patient { stream: &stream, deadline, pause: &mut pause })?;
+                    stream.set_write_timeout(Some(NAP))?;
+                    let mut patient = Patient { stream: &stream, deadline, pause: &mut pause };
+                    Message::new(0, vec![token.to_vec()]).write(&mut patient)?;
+                    let answer = Message::read_any(&mut patient)?;
                     let welcome = answer.map(Answer::try_from).transpose()? == Some(Answer::Truth(true));
                     if !welcome {
                         return Err(Error::new(ErrorKind::PermissionDenied, "the store did not accept the token"));
@@ -82,13 +100,14 @@ impl Client {
                 "the connection belongs to the process from which this one was forked",
             ));
         }
+        let question = Message::from(question).encode()?;
         let mut slot = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         // Taken out, so that an error on the way leaves no connection that is out of step.
         let stream =
             slot.take().ok_or_else(|| Error::new(ErrorKind::NotConnected, "the connection was lost before"))?;
-        Message::from(question).write(&mut &stream)?;
-        let deadline = Instant::now() + timeout + NAP;
-        let answer = Message::read_any(&mut Patient { stream: &stream, deadline, pause: &mut pause })?;
+        let mut patient = Patient { stream: &stream, deadline: Instant::now() + timeout + NAP, pause: &mut pause };
+        patient.write_all(&question)?;
+        let answer = Message::read_any(&mut patient)?;
         let answer =
             answer.ok_or_else(|| Error::new(ErrorKind::ConnectionReset, "the store has closed the connection"))?;
         let answer = Answer::try_from(answer)?;

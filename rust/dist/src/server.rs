@@ -1,13 +1,13 @@
 //! The end that has the table: a thread that accepts, and one for each peer.
 
 use std::collections::HashMap;
-use std::io::{ErrorKind, Result};
+use std::io::{ErrorKind, Read, Result};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rushlight_core::fork;
 
@@ -15,9 +15,11 @@ use crate::table::{Answer, Question, Table};
 use crate::wire::{LONGEST_TOKEN, Message};
 
 const PEERS: usize = 4096;
-/// Who says nothing for this long at the beginning is sent away.
+/// Who has not said who it is by then is sent away, however busily it speaks.
 const INTRODUCTION: Duration = Duration::from_secs(10);
 const STACK: usize = 256 << 10;
+/// What a stranger may say: a token.
+const STRANGE: usize = LONGEST_TOKEN + 64;
 
 struct Shared {
     table: Table,
@@ -81,6 +83,23 @@ impl Drop for Server {
     }
 }
 
+/// Reads until a deadline.
+struct Hurried<'a> {
+    stream: &'a TcpStream,
+    deadline: Instant,
+}
+
+impl Read for Hurried<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(bytes)
+    }
+}
+
 impl Shared {
     fn accept(self: Arc<Self>, listener: &TcpListener) {
         for number in 0.. {
@@ -114,8 +133,7 @@ impl Shared {
 
     fn serve(&self, mut stream: TcpStream) -> Result<()> {
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(INTRODUCTION))?;
-        let hello = Message::read(&mut stream, LONGEST_TOKEN)?;
+        let hello = Message::read(&mut Hurried { stream: &stream, deadline: Instant::now() + INTRODUCTION }, STRANGE)?;
         let known =
             hello.is_some_and(|hello| hello.kind == 0 && hello.fields.first().is_some_and(|token| self.knows(token)));
         Message::from(Answer::Truth(known)).write(&mut stream)?;

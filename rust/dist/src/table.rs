@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::wire::{LONGEST as LONGEST_ANSWER, room};
+
 /// More bytes than this are refused: a store is for addresses and small facts, not for tensors.
 const CAPACITY: usize = 1 << 30;
 /// The longest that one question may wait, so that who asks can look around in between.
@@ -57,8 +59,8 @@ impl Table {
         match question {
             Question::Set(key, value) => self.put(&mut content, key, value),
             Question::Get(keys) => {
-                let values: Option<Vec<Bytes>> = keys.iter().map(|key| content.values.get(key).cloned()).collect();
-                values.map_or(Answer::Truth(false), Answer::Values)
+                let values: Option<Vec<&Bytes>> = keys.iter().map(|key| content.values.get(key)).collect();
+                values.map_or(Answer::Truth(false), answer_with)
             }
             Question::Add(key, amount) => {
                 let text = content.values.get(&key).map_or(&b"0"[..], Vec::as_slice);
@@ -105,7 +107,7 @@ impl Table {
                 value.extend(tail);
                 self.put(&mut content, key, value)
             }
-            Question::Keys => Answer::Values(content.values.keys().cloned().collect()),
+            Question::Keys => answer_with(content.values.keys().collect()),
         }
     }
 
@@ -120,6 +122,15 @@ impl Table {
         self.changed.notify_all();
         Answer::Truth(true)
     }
+}
+
+/// Copies, if they are not too much: a small question may name one large value many times.
+fn answer_with(values: Vec<&Bytes>) -> Answer {
+    let bytes = room(values.iter().map(|value| value.len()));
+    if bytes > LONGEST_ANSWER {
+        return Answer::Refused(format!("an answer holds up to {LONGEST_ANSWER} bytes, this one would {bytes}"));
+    }
+    Answer::Values(values.into_iter().cloned().collect())
 }
 
 impl Content {

@@ -5,10 +5,16 @@ use std::io::{Error, ErrorKind, Read, Result, Write};
 use crate::table::{Answer, Question};
 
 /// What a message may hold; the memory for it grows with what arrives, not with what is promised.
-const LONGEST: usize = 1 << 28;
-const FIELDS: usize = 1 << 16;
+pub(crate) const LONGEST: usize = 1 << 28;
+/// What a field takes beside its bytes.
+const FIELD: usize = size_of::<Vec<u8>>();
 /// The first message is a token, from a stranger.
 pub(crate) const LONGEST_TOKEN: usize = 1 << 10;
+
+/// How much of a message fields of these lengths take.
+pub(crate) fn room(lengths: impl Iterator<Item = usize>) -> usize {
+    lengths.fold(0, |room, length| room.saturating_add(length).saturating_add(FIELD))
+}
 
 pub(crate) struct Message {
     pub kind: u8,
@@ -25,21 +31,26 @@ impl Message {
     }
 
     pub fn write(&self, stream: &mut impl Write) -> Result<()> {
-        let size = self.fields.iter().map(Vec::len).sum::<usize>();
-        if size > LONGEST || self.fields.len() > FIELDS {
+        stream.write_all(&self.encode()?)
+    }
+
+    /// As it travels.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let size = room(self.fields.iter().map(Vec::len));
+        if size > LONGEST {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
                 format!("a message holds up to {LONGEST} bytes, this one {size}"),
             ));
         }
-        let mut bytes = Vec::with_capacity(size + 4 * self.fields.len() + 5);
+        let mut bytes = Vec::with_capacity(size + 5);
         bytes.push(self.kind);
         bytes.extend((self.fields.len() as u32).to_le_bytes());
         for field in &self.fields {
             bytes.extend((field.len() as u32).to_le_bytes());
             bytes.extend(field);
         }
-        stream.write_all(&bytes)
+        Ok(bytes)
     }
 
     /// The next message; nothing where the peer has closed the stream between two.
@@ -49,13 +60,10 @@ impl Message {
             return Ok(None);
         }
         let count = number(stream)?;
-        if count > FIELDS {
-            return Err(broken("a message with too many fields"));
-        }
         let (mut fields, mut left) = (Vec::new(), longest);
         for _ in 0..count {
             let length = number(stream)?;
-            left = left.checked_sub(length).ok_or_else(|| broken("a message that is too long"))?;
+            left = left.checked_sub(length + FIELD).ok_or_else(|| broken("a message that is too long"))?;
             let mut field = Vec::new();
             if stream.by_ref().take(length as u64).read_to_end(&mut field)? < length {
                 return Err(ErrorKind::UnexpectedEof.into());

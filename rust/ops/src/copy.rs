@@ -93,6 +93,7 @@ pub static COPY: Row = Row {
         "RuntimeError",
         "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1",
     )],
+    reference: "np.broadcast_to(src, self.shape)",
     ..Row::BASE
 };
 

@@ -156,7 +156,7 @@ pub unsafe fn export(own: &Bound<'_, PyAny>, view: *mut ffi::Py_buffer, flags: c
     }
     let width = tensor.dtype().size() as isize;
     let mut dims = layout.sizes.to_vec();
-    dims.extend(layout.strides.iter().map(|stride| stride * width));
+    dims.extend(layout.strides_in(width));
     let mut exported = Box::new(Exported { dims, _memory: Memory::of(tensor.storage())? });
     let start = exported._memory.pin.0.as_ptr();
     let sizes = exported.dims.as_mut_ptr();

@@ -1,5 +1,6 @@
 //! The store of `rushlight-dist` for `distributed/store.py`, which says in torch's words what is asked and answered.
 
+use std::io::ErrorKind;
 use std::mem::take;
 use std::time::Duration;
 
@@ -109,7 +110,15 @@ impl PyClient {
     #[pyo3(signature = (name, fields, timeout, /))]
     fn ask(&self, py: Python<'_>, name: &str, fields: Vec<Bound<'_, PyAny>>, timeout: f64) -> PyResult<Py<PyAny>> {
         let (question, timeout) = (question(name, fields)?, seconds(timeout)?);
-        answer(py, idle(py, || self.0.ask(question, timeout, &mut look))?)
+        let found = idle(py, || self.0.ask(question, timeout, &mut look));
+        answer(
+            py,
+            found.map_err(|error| match error.kind() {
+                // What is wrong is the question, not the connection.
+                ErrorKind::InvalidInput => PyValueError::new_err(error.to_string()),
+                _ => error.into(),
+            })?,
+        )
     }
 }
 

@@ -147,8 +147,10 @@ impl Write for Output {
         match self {
             Output::File(file) => file.write(bytes),
             Output::Object(object) => Python::attach(|py| {
-                object.call_method1(py, "write", (PyBytes::new(py, bytes),)).map_err(std::io::Error::from)?;
-                Ok(bytes.len())
+                let written =
+                    object.call_method1(py, "write", (PyBytes::new(py, bytes),)).map_err(std::io::Error::from)?;
+                // A file without a buffer may take less than all; others say nothing, or something else.
+                Ok(written.extract(py).map_or(bytes.len(), |count: usize| count.min(bytes.len())))
             }),
         }
     }

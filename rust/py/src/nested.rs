@@ -293,16 +293,40 @@ fn lists<'py, T: Element>(
     if dim == layout.rank() {
         return element(offset);
     }
+    // Lists in lists in lists: of dimensions there may be more than the stack bears.
+    let _depth = Depth::enter(py)?;
     let innermost = dim + 1 == layout.rank();
     let (length, step) = (layout.sizes[dim], layout.strides[dim]);
     // SAFETY: the list is new and has `length` places, each of which takes over one reference.
     unsafe {
         let list = Bound::from_owned_ptr_or_err(py, ffi::PyList_New(length))?;
         for place in 0..length {
-            let offset = offset + place * step;
+            // Beside a size of zero any step may stand; none is followed there.
+            let offset = offset.wrapping_add(place.wrapping_mul(step));
             let item = if innermost { element(offset)? } else { lists(py, layout, dim + 1, offset, start)? };
             ffi::PyList_SetItem(list.as_ptr(), place, item.into_ptr());
         }
         Ok(list)
+    }
+}
+
+/// One of the calls within calls that Python counts; too many are a RecursionError.
+struct Depth<'py>(Python<'py>);
+
+impl<'py> Depth<'py> {
+    fn enter(py: Python<'py>) -> PyResult<Depth<'py>> {
+        // SAFETY: attached; what was entered is left when the value is dropped.
+        match unsafe { ffi::Py_EnterRecursiveCall(c" while making lists of a tensor".as_ptr()) } {
+            0 => Ok(Depth(py)),
+            _ => Err(PyErr::fetch(py)),
+        }
+    }
+}
+
+impl Drop for Depth<'_> {
+    fn drop(&mut self) {
+        let _attached = self.0;
+        // SAFETY: entered by `enter`, and still attached.
+        unsafe { ffi::Py_LeaveRecursiveCall() }
     }
 }

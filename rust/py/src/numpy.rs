@@ -167,7 +167,7 @@ pub fn export<'py>(py: Python<'py>, tensor: &Tensor, force: bool) -> PyResult<Bo
     let layout = tensor.layout();
     let width = tensor.dtype().size() as isize;
     let memory = Bound::new(py, Memory::of(tensor.storage())?)?;
-    let strides = PyTuple::new(py, layout.strides.iter().map(|stride| stride * width))?;
+    let strides = PyTuple::new(py, layout.strides_in(width))?;
     let sizes = PyTuple::new(py, &layout.sizes)?;
     // An empty view may start behind its storage, which NumPy refuses.
     let offset = if layout.numel() == 0 { 0 } else { layout.offset * width };
@@ -183,7 +183,7 @@ pub fn interface<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, P
     dict.set_item("version", 3)?;
     dict.set_item("typestr", typestr(tensor.dtype())?)?;
     dict.set_item("shape", PyTuple::new(py, &layout.sizes)?)?;
-    dict.set_item("strides", PyTuple::new(py, layout.strides.iter().map(|stride| stride * width))?)?;
+    dict.set_item("strides", PyTuple::new(py, layout.strides_in(width))?)?;
     dict.set_item("data", (crate::methods::address(tensor), tensor.storage().is_read_only()))?;
     Ok(dict.into_any())
 }

@@ -54,6 +54,18 @@ def log_tail(f):
         return (m.log(1 + f) - f + f * f / 2) / f**3
 
 
+def exp2_slope(r):
+    with mp.workdps(110):
+        r = mpf(r) if abs(r) > mpf(10) ** -15 else mpf(10) ** -15
+        return (mpf(2) ** r - 1) / r
+
+
+def log2_slope(f):
+    with mp.workdps(110):
+        f = mpf(f) if abs(f) > mpf(10) ** -15 else mpf(10) ** -15
+        return m.log(1 + f, 2) / f
+
+
 def atanh_tail5(z):
     """(2 atanh(s) - 2s - 2/3 s^3) / s^5"""
     with mp.workdps(130):
@@ -90,6 +102,11 @@ FITS = {
     "LOG32": (log_tail, [m.sqrt(mpf(1) / 2) - 1, m.sqrt(2) - 1], 8, 32),
     "SIN64": (odd(m.sin, 1), [0, (PI4 * mpf("1.001")) ** 2], 5, 64),
     "COS64": (cos_tail, [0, (PI4 * mpf("1.001")) ** 2], 5, 64),
+    "SIN32": (odd(m.sin, 1), [0, (PI4 * mpf("1.04")) ** 2], 2, 32),
+    "COS32": (cos_tail, [0, (PI4 * mpf("1.04")) ** 2], 2, 32),
+    "EXP2_32": (exp2_slope, [-mpf("0.501"), mpf("0.501")], 5, 32),
+    "LOG2_40": (log2_slope, [m.sqrt(mpf(1) / 2) - 1, m.sqrt(2) - 1], 11, 64),
+    "EXP2_40": (exp2_slope, [-mpf("0.501"), mpf("0.501")], 5, 64),
     "EXP40": (exp_tail, [-R, R], 6, 64),
     "LOG40": (odd(lambda s: 2 * m.atanh(s), 2), [0, Z], 3, 64),
     "ASIN40": (odd(m.asin, 1), [0, mpf(1) / 4], 7, 64),
@@ -108,7 +125,7 @@ FITS = {
     "TANH32": (odd(m.tanh, 1), [0, mpf("0.81")], 6, 32),
     "ERF64": (odd(m.erf, 2 / m.sqrt(m.pi)), [0, 1], 13, 64),
     "ERF32": (odd(m.erf, 2 / m.sqrt(m.pi)), [0, 1], 5, 32),
-    "ERFC32": (lambda x: -m.log(m.erfc(x)), [1, mpf("4.0")], 8, 32),
+    "ERFC32": (lambda x: -m.log(m.erfc(x), 2), [1, mpf("4.0")], 8, 32),
     "ERFC64": (lambda t: erfcx_t(t, 4), [-1, mpf("0.76")], 24, 64),
     "ERFINV_NEAR": (erfinv_ratio, [0, mpf("6.25")], 24, 64),
     "ERFINV_MID": (lambda t: erfinv_ratio((t + mpf("3.25")) ** 2), [mpf("-0.75"), mpf("0.75")], 18, 64),
@@ -165,6 +182,12 @@ def print_constants():
     print(f"/// 2 / sqrt(pi) - 1.\npub const ERF_SLOPE: f64 = {float(2 / m.sqrt(m.pi) - 1)!r};")
     print("/// pi / 2 in parts of 33, 33, 33 and 53 bits.")
     print(f"pub const PIO2_PARTS: [f64; 4] = [\n{rows([repr(p) for p in split(m.pi / 2, 33, 33, 33)])}];")
+    print("/// The same in parts of 24 bits.")
+    parts, rest = [], m.pi / 2
+    for _ in range(3):
+        parts.append(single(rest))
+        rest -= mpf(parts[-1])
+    print(f"pub const PIO2_PARTS_32: [f32; 3] = [\n{rows([short(p) for p in parts])}];")
     with mp.workdps(500):
         words = [f"{int(m.floor((2 / m.pi) * mpf(2) ** (64 * i))) & (2**64 - 1):#018x}" for i in range(1, 21)]
     print("/// The bits of 2 / pi after the binary point, behind one word of zeros.")

@@ -7,6 +7,7 @@ import warnings
 import rushlight as torch
 
 from .. import functional as F
+from ._multihead import MultiheadAttention
 from .module import Module
 
 TYPE_CHECKING = False
@@ -26,6 +27,7 @@ __all__ = [
     "LogSigmoid",
     "LogSoftmax",
     "Mish",
+    "MultiheadAttention",
     "ReLU",
     "ReLU6",
     "SELU",

@@ -125,7 +125,7 @@ impl Run {
 /// The index's other sizes lie within the operand's.
 pub unsafe fn gather(out: Side, operand: Side, index: Side, dim: usize, width: usize) -> Result<(), Outside> {
     let base = still(operand.layout, &index.layout.sizes, dim);
-    let step = operand.layout.strides.get(dim).map_or(0, |stride| stride * width as isize);
+    let step = operand.layout.strides.get(dim).map_or(0, |stride| stride.wrapping_mul(width as isize));
     let plan = Plan::new([out.layout, &base, index.layout], [width, width, INDEX_WIDTH]);
     let steps = plan.inner_strides();
     let size = operand.layout.sizes.get(dim).copied().unwrap_or(1);
@@ -192,7 +192,8 @@ pub unsafe fn scatter(
         let kept: Vec<usize> = (0..sizes.len()).filter(|&d| d != dim).collect();
         Layout { sizes: sizes.clone(), ..layout.clone() }.permute(&kept)
     };
-    let along = |layout: &Layout, width: usize| layout.strides.get(dim).map_or(0, |stride| stride * width as isize);
+    let along =
+        |layout: &Layout, width: usize| layout.strides.get(dim).map_or(0, |stride| stride.wrapping_mul(width as isize));
     let (step, from_step, index_step) =
         (along(operand.layout, width), along(source.layout, width), along(index.layout, INDEX_WIDTH));
     let plan =

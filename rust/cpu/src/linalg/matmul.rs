@@ -66,7 +66,7 @@ impl<T> Matrices<*const T> {
     }
 }
 
-/// Multiplications in one item below which a batch is spread over threads item by item.
+/// Multiplications in one item below which a batch is spread over threads item by item; a batch of many items always is.
 const SMALL_ITEM: usize = 1 << 22;
 /// Fewest multiplications worth a task of their own.
 const TASK: usize = 1 << 17;
@@ -90,7 +90,8 @@ pub unsafe fn gemm<T: GemmElement>(product: &Product<T>) -> Result<()> {
         c_strides: (p.c.row_stride, p.c.col_stride),
     };
     let item = p.m * p.n * p.k;
-    if p.batch > 1 && item < SMALL_ITEM && item * p.batch >= 2 * TASK {
+    let spread = item < SMALL_ITEM || p.batch >= 4 * rushlight_par::num_threads();
+    if p.batch > 1 && spread && item.saturating_mul(p.batch) >= 2 * TASK {
         let operands = Operands(&one);
         rushlight_par::try_parallel_for(p.batch, TASK.div_ceil(item.max(1)), |mut items| {
             // SAFETY: the caller's promise; items of C do not overlap.

@@ -19,6 +19,10 @@ pub const ABREAST: usize = 64;
 impl Lines {
     /// Calls `body(first element's offset, lines abreast)` for all lines, in parallel.
     pub fn each(self, body: impl Fn(usize, usize) + Sync) {
+        // Of lines without an element there may be more than anyone can count.
+        if self.n == 0 {
+            return;
+        }
         let groups = self.inner.div_ceil(ABREAST);
         let work = self.n.max(1) * self.inner.clamp(1, ABREAST);
         let grain = (crate::pointwise::GRAIN / work).max(1);

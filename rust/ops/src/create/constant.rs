@@ -147,7 +147,7 @@ pub static FULL: Row = Row {
         "RuntimeError",
         "value cannot be converted to type uint8_t without overflow",
     )],
-    reference: "",
+    reference: "np.full(size, fill_value)",
     ..BASE
 };
 
@@ -200,6 +200,7 @@ pub static SCALAR_TENSOR: Row = Row {
         options.finish(super::scalar_of(value, options.dtype(), options.device())?)
     }),
     samples: &["2.5"],
+    reference: "np.float32(s)",
     ..BASE
 };
 
@@ -426,7 +427,7 @@ pub static EYE: Row = Row {
         let (own, length) = (tensor.layout(), rows.min(columns) as isize);
         let diagonal = Layout {
             sizes: Dims::from_slice(&[length]),
-            strides: Dims::from_slice(&[own.strides[0] + own.strides[1]]),
+            strides: Dims::from_slice(&[own.strides[0].wrapping_add(own.strides[1])]),
             offset: 0,
         };
         fill(&Tensor::new(tensor.storage().clone(), diagonal, tensor.dtype(), tensor.device()), Scalar::ONE)?;

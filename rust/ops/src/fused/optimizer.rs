@@ -92,14 +92,7 @@ fn group<const N: usize>(tensors: [&Tensor; N]) -> Result<[&Tensor; N]> {
 
 /// The same memory as real numbers.
 fn real(tensor: &Tensor) -> Layout {
-    let mut layout = tensor.layout().clone();
-    if tensor.dtype().is_complex() {
-        layout.strides.iter_mut().for_each(|stride| *stride *= 2);
-        layout.offset *= 2;
-        layout.sizes.push(2);
-        layout.strides.push(1);
-    }
-    layout
+    if tensor.dtype().is_complex() { tensor.layout().pairs() } else { tensor.layout().clone() }
 }
 
 /// Runs a kernel over the tensors of one parameter and counts the changes.

@@ -84,6 +84,7 @@ pub static GATHER: Row = Row {
             "Size does not match at dimension 1 expected index [5, 5] to be no larger than self [3, 4] apart from dimension 0",
         ),
     ],
+    reference: "np.take_along_axis(self, index, dim) if all(a == b or at == dim % self.ndim for at, (a, b) in enumerate(zip(self.shape, index.shape))) else None",
     ..Row::BASE
 };
 

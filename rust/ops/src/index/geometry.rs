@@ -95,7 +95,7 @@ impl Cut {
             .map(|(at, &dim)| Index {
                 values: super::first(&pins[at], plain[at].layout(), plain[at].dtype()).cast_const().cast(),
                 size: layout.sizes[dim],
-                step: layout.strides[dim] * own.dtype().size() as isize,
+                step: layout.strides[dim].wrapping_mul(own.dtype().size() as isize),
             })
             .collect();
         let n = self.common.iter().product::<isize>() as usize;

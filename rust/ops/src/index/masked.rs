@@ -91,6 +91,7 @@ pub static MASKED_FILL: Row = Row {
         ),
         ("i(3, 3), b(3), 1j", "RuntimeError", "value cannot be converted to type int64_t without overflow"),
     ],
+    reference: "np.where(mask, value, self)",
     ..Row::BASE
 };
 
@@ -130,6 +131,7 @@ pub static MASKED_FILL_TENSOR: Row = Row {
         "RuntimeError",
         "value cannot be converted to type int64_t without overflow",
     )],
+    reference: "np.where(mask, value, self)",
     ..Row::BASE
 };
 

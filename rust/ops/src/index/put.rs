@@ -99,7 +99,7 @@ pub fn put_into(target: &Tensor, cut: &Cut, values: &Tensor, merge: Merge) -> Re
     };
     let width = target.dtype().size();
     let (to, from) = (target.storage().pin()?, values.storage().pin()?);
-    let source = Source { pointer: from.as_ptr(), frame, step: step * width as isize };
+    let source = Source { pointer: from.as_ptr(), frame, step: step.wrapping_mul(width as isize) };
     let merger = Merger::new(merge, target.dtype());
     // SAFETY: offsets were checked, layouts stay within their storages, and both dtypes are the same.
     unsafe { rushlight_cpu::index::put(to.as_ptr(), &cut.frame(target.layout()), &offsets, &source, merger, width) };

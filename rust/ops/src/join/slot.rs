@@ -137,14 +137,8 @@ pub static AS_STRIDED_SCATTER: Row = Row {
     traits: Traits::SEES_MEMORY,
     run: Run::Update(Update { check: |args| check(args, strided), cpu: |args, target| write(args, target, strided) }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::NOTHING, |d| outside(d, &AS_STRIDED_SCATTER)),
-        formula(1, Saves::NOTHING, |d| match d.grad().done().and_then(|grad| crate::convert::contiguous(&grad)) {
-            Ok(grad) => match strided(grad.layout(), d.args) {
-                Ok(slot) => Expr::new(crate::view::strided::as_strided(&grad, &slot)),
-                Err(error) => Expr::failed(error),
-            },
-            Err(error) => Expr::failed(error),
-        }),
+        formula(0, Saves::NOTHING, inside_alone),
+        formula(1, Saves::NOTHING, |d| Expr::new(slot_of_gradient(d))),
     ]),
     samples: &["t(6), t(2), (2,), (3,)"],
     errors: &[(
@@ -154,6 +148,24 @@ pub static AS_STRIDED_SCATTER: Row = Row {
     )],
     ..Row::BASE
 };
+
+fn slot_of_gradient(d: &Derive) -> Result<Tensor> {
+    let grad = crate::convert::contiguous(&d.grad().done()?)?;
+    crate::view::strided::as_strided(&grad, &strided(grad.layout(), d.args)?)
+}
+
+/// torch's gradient of the tensor: what arrives in the slot, and zeros around it. The derivative is the reverse of that, as
+/// for the other slots; programs see what torch gives.
+fn inside_alone(d: &Derive) -> Expr {
+    let gradient = || {
+        let slot = slot_of_gradient(d)?;
+        let zeros = crate::create::zeros(d.sizes(0), slot.dtype(), slot.device())?;
+        let mut values: Values = [Value::Own(zeros), Value::Own(slot)].into_iter().collect();
+        values.extend(d.args.values.iter().skip(2).cloned());
+        crate::call::call(Args { row: &AS_STRIDED_SCATTER, values }).and_then(crate::value::Output::into_tensor)
+    };
+    Expr::new(gradient())
+}
 
 fn strided(own: &Layout, args: &Args) -> Result<Layout> {
     let slot = Layout {

@@ -145,6 +145,7 @@ pub static SLOGDET_OLD: Row = Row {
     run: Run::Compose(|args| slogdet(args.tensor(0)?).map(|pair| Output::Tuple(pair.into()))),
     derivative: Derivative::Composed,
     samples: SAMPLES,
+    reference: "tuple(np.linalg.slogdet(self))",
     ..Row::BASE
 };
 
@@ -173,6 +174,7 @@ pub static LOGDET: Row = Row {
         "RuntimeError",
         "logdet: A must be batches of square matrices, but they are 2 by 3 matrices",
     )],
+    reference: "(lambda found: found[1] + np.log(found[0]))(np.linalg.slogdet(self)) if self.dtype.kind == 'c' else np.where(np.linalg.slogdet(self)[0] < 0, np.nan, np.linalg.slogdet(self)[1])",
     ..Row::BASE
 };
 
@@ -200,10 +202,14 @@ fn parity(pivots: &Tensor, dtype: DType) -> Result<Expr> {
 }
 
 /// The adjugate's adjoint: `conj(det) A^-H`. A singular matrix has one too, which an LU factor without zeros approaches;
-/// where its derivative is wanted again, singular values spell it out.
+/// where its derivative is wanted again, singular values spell it out. A single number is its own determinant, whose gradient
+/// does not follow it.
 fn gradient(d: &Derive) -> Result<Tensor> {
     let (a, det) = (d.input(0).done()?, d.result_of(0));
     let n = matrix_sizes(&a)[0];
+    if n == 1 {
+        return d.grad().along_rows().along_rows().done();
+    }
     let numbers = (d.grad() * det.clone().conj()).along_rows().along_rows();
     let sides = (numbers * identities(&a, n, n)?).done()?;
     let tiny = if a.dtype().to_real() == DType::F32 { f64::from(f32::EPSILON) } else { f64::EPSILON };

@@ -142,7 +142,7 @@ fn join_batch(rank: usize, layouts: &[&Layout], addend: Option<&Layout>) -> (usi
     let mut first = rank.saturating_sub(1);
     while first > 0 {
         let mut all = layouts.iter().copied().chain(addend);
-        if !all.all(|layout| layout.strides[first - 1] == layout.strides[first] * layout.sizes[first]) {
+        if !all.all(|layout| layout.strides[first - 1] == layout.strides[first].wrapping_mul(layout.sizes[first])) {
             break;
         }
         first -= 1;

@@ -1,7 +1,7 @@
 //! Powers and exponentials of matrices.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{DType, Device, Error, Result};
+use rushlight_core::{DType, Device, Error, Result, Scalar};
 
 use super::dense::{check_inexact, check_square, identities, matrix_sizes};
 use super::solve::inverse;
@@ -51,6 +51,7 @@ pub static MATRIX_EXP: Row = Row {
             "linalg.matrix_exp: Expected a floating point or complex tensor as input. Got Long",
         ),
     ],
+    reference: "reduce(lambda total, k: (total[0] + total[1] @ self / k, total[1] @ self / k), range(1, 40), (np.eye(self.shape[-1]) + 0 * self, np.eye(self.shape[-1]) + 0 * self))[0]",
     ..Row::BASE
 };
 
@@ -66,6 +67,7 @@ pub static MATRIX_EXP_OLD: Row = Row {
     derivative: Derivative::Composed,
     samples: &["t(3, 3)"],
     errors: &[SQUARE],
+    reference: "reduce(lambda total, k: (total[0] + total[1] @ self / k, total[1] @ self / k), range(1, 40), (np.eye(self.shape[-1]) + 0 * self, np.eye(self.shape[-1]) + 0 * self))[0]",
     ..Row::BASE
 };
 
@@ -117,7 +119,11 @@ fn matrix_power(a: &Tensor, n: i64) -> Result<Tensor> {
     check_square("linalg.matrix_power", a)?;
     let size = matrix_sizes(a)[0];
     match n {
-        0 => return identities(a, size, size),
+        0 => {
+            // Chosen instead of the matrices, which have a gradient then, of zeros.
+            let always = crate::create::full(&[], Scalar::Bool(true), DType::Bool, a.device())?;
+            return Expr::from(always).choose(identities(a, size, size)?, a).done();
+        }
         1 => return op!(crate::convert::CLONE, a),
         _ => {}
     }

@@ -177,6 +177,7 @@ pub static SOLVE_EX_PUBLIC: Row = Row {
     derivative: Derivative::Composed,
     samples: &["t(3, 3) + torch.eye(3) * 4, t(3, 2)"],
     errors: &[("t(3), t(3)", "RuntimeError", "linalg.solve: The input tensor A must have at least 2 dimensions.")],
+    reference: "(np.linalg.solve(A, B), np.zeros(A.shape[:-2], np.int32))",
     ..Row::BASE
 };
 
@@ -215,6 +216,7 @@ pub static INV_EX: Row = Row {
     node: "LinalgInvExBackward0",
     samples: &["t(3, 3) + torch.eye(3) * 4", "t(2, 3, 3) + torch.eye(3) * 4", "t(0, 0)"],
     errors: INVERSE_ERRORS,
+    reference: "(np.linalg.inv(A), np.zeros(A.shape[:-2], np.int32))",
     ..Row::BASE
 };
 

@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::broadcast;
 use rushlight_core::layout::wrap_dim;
-use rushlight_core::{Error, Result, Scalar};
+use rushlight_core::{DType, Error, Result, Scalar};
 
 use super::solve::{SOLVE, inverse};
 use crate::derive::Derivative;
@@ -62,6 +62,7 @@ pub static CROSS_OLD: Row = Row {
     derivative: Derivative::Composed,
     samples: &["t(2, 3), t(2, 3), 1", "t(3, 2), t(3, 2), 0"],
     errors: &[("t(2, 4), t(2, 4)", "RuntimeError", "no dimension of size 3 in input")],
+    reference: "np.cross(self, other, axis=dim)",
     ..Row::BASE
 };
 
@@ -175,7 +176,7 @@ pub static VANDER: Row = Row {
             return Err(Error::runtime("N must be non-negative."));
         }
         let rows =
-            if n == 0 { crate::create::zeros(&[x.sizes()[0], 0], x.dtype(), x.device())? } else { powers(x, n)? };
+            if n == 0 { crate::create::zeros(&[x.sizes()[0], 0], grown_dtype(x), x.device())? } else { powers(x, n)? };
         if args.bool(2)? {
             return Ok(Output::Tensor(rows));
         }
@@ -338,13 +339,18 @@ fn cross(a: &Tensor, b: &Tensor, dim: i64) -> Result<Tensor> {
 }
 
 /// Powers 0 to `n - 1` of each element, in a new last dimension.
+/// What running products of the elements come in.
+fn grown_dtype(x: &Tensor) -> DType {
+    if x.dtype().is_integral() { DType::I64 } else { x.dtype() }
+}
+
 fn powers(x: &Tensor, n: i64) -> Result<Tensor> {
     let mut sizes = x.sizes().clone();
     sizes.push(n as isize - 1);
     let bases =
         crate::view::expand::EXPAND.tensor([(&Expr::from(x).along_rows().done()?).into(), sizes_value(&sizes)])?;
     let dim = x.rank();
-    let grown = op!(crate::reduce::cumulative::CUMPROD, &bases, dim, x.dtype())?;
+    let grown = op!(crate::reduce::cumulative::CUMPROD, &bases, dim, grown_dtype(x))?;
     sizes[dim] = 1;
     let one = crate::create::full(&sizes, Scalar::ONE, grown.dtype(), grown.device())?;
     crate::join::CAT.tensor([Value::from(vec![one, grown]), dim.into()])

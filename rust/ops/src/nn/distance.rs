@@ -34,7 +34,7 @@ pub static NORMALIZE: Row = Row {
     derivative: Derivative::Composed,
     samples: &["t(2, 3)", "t(2, 3, 4), 1.0, -1", "t(3), 2.0, 0, 0.1"],
     errors: &[("t(3)", "IndexError", "Dimension out of range (expected to be in range of [-1, 0], but got 1)")],
-    reference: "",
+    reference: "input / np.maximum((np.abs(input) ** p).sum(dim, keepdims=True) ** (1 / p), eps)",
     ..Row::BASE
 };
 
@@ -80,7 +80,7 @@ pub static COSINE_SIMILARITY: Row = Row {
             "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1",
         ),
     ],
-    reference: "",
+    reference: "(lambda a, b: (a * b).sum(dim) / np.sqrt((a * a).sum(dim) * (b * b).sum(dim)))(*np.broadcast_arrays(x1, x2))",
     ..Row::BASE
 };
 
@@ -106,7 +106,7 @@ pub static PAIRWISE_DISTANCE: Row = Row {
         "RuntimeError",
         "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1",
     )],
-    reference: "",
+    reference: "(np.abs(x1 - x2 + eps) ** p).sum(-1, keepdims=keepdim) ** (1 / p)",
     ..Row::BASE
 };
 
@@ -163,7 +163,7 @@ pub static CDIST: Row = Row {
         ("t(2, 3), t(2, 4)", "RuntimeError", "X1 and X2 must have the same number of columns. X1: 3 X2: 4"),
         ("t(2, 3), t(2, 3), -1", "RuntimeError", "cdist only supports non-negative p values"),
     ],
-    reference: "",
+    reference: "(np.abs(x1[..., :, None, :] - x2[..., None, :, :]) ** p).sum(-1) ** (1 / p)",
     ..Row::BASE
 };
 
@@ -200,6 +200,6 @@ pub static PDIST: Row = Row {
         ("t(3)", "RuntimeError", "pdist only supports 2D tensors, got: 1D"),
         ("t(3, 2), -1", "RuntimeError", "pdist only supports non-negative p values"),
     ],
-    reference: "",
+    reference: "(np.abs(input[:, None] - input[None]) ** p).sum(-1)[np.triu_indices(len(input), 1)] ** (1 / p)",
     ..Row::BASE
 };

@@ -48,7 +48,7 @@ looked up.
             };
             let (table, out) = (rows.storage().pin()?, results[0].storage().pin()?);
             let first = table.as_ptr().wrapping_offset(rows.layout().offset * size as isize);
-            let step = rows.layout().strides[0] * size as isize;
+            let step = rows.layout().strides[0].wrapping_mul(size as isize);
             // SAFETY: indices are rows, and the result has room for one row each.
             unsafe { take(first, step, weight.sizes()[1] as usize * size, &indices, out.as_ptr()) };
             Ok(())
@@ -269,7 +269,7 @@ pub static ONE_HOT: Row = Row {
     derivative: Derivative::NonDifferentiable("class numbers are integers"),
     samples: &["i(4, 2, 3)", "i(4, 3), 5"],
     errors: &[("torch.tensor([0, 2]), 2", "RuntimeError", "Class values must be smaller than num_classes.")],
-    reference: "",
+    reference: "np.eye(self.max() + 1 if num_classes == -1 else num_classes, dtype=np.int64)[self]",
     ..Row::BASE
 };
 

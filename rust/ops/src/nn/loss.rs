@@ -48,7 +48,7 @@ pub static MSE_LOSS: Row = Row {
         ("t(3), t(3), reduction='foo'", "ValueError", "foo is not a valid value for reduction"),
         ("t(3), t(3), weight=t(2)", "ValueError", "Weights and input must have the same size."),
     ],
-    reference: "",
+    reference: "(lambda x, w: {'none': x * w, 'sum': (x * w).sum(), 'mean': (x * w).sum() / w.sum()}[reduction])((input - target) ** 2, np.ones(input.shape) * (1 if weight is None else weight))",
     ..Row::BASE
 };
 
@@ -213,7 +213,7 @@ pub static SMOOTH_L1_LOSS: Row = Row {
     derivative: Derivative::Composed,
     samples: &["t(2, 3), t(2, 3)", "t(2, 3), t(2, 3), reduction='none', beta=0.5", "t(2, 3), t(2, 3), beta=0.0"],
     errors: &[("t(3), t(3), beta=-1.0", "RuntimeError", "smooth_l1_loss does not support negative values for beta.")],
-    reference: "",
+    reference: "(lambda x: {'mean': np.mean, 'sum': np.sum, 'none': np.array}[reduction](x))((lambda d: np.where(d < beta, 0.5 * d * d / (beta or 1), d - 0.5 * beta))(np.abs(input - target)))",
     ..Row::BASE
 };
 
@@ -248,7 +248,7 @@ pub static HUBER_LOSS: Row = Row {
     derivative: Derivative::Composed,
     samples: &["t(2, 3), t(2, 3)", "t(2, 3), t(2, 3), reduction='none', delta=0.5"],
     errors: &[("t(3), t(3), delta=0.0", "RuntimeError", "huber_loss does not support non-positive values for delta.")],
-    reference: "",
+    reference: "(lambda x: {'mean': np.mean, 'sum': np.sum, 'none': np.array}[reduction](x))((lambda d: np.where(d < delta, 0.5 * d * d, delta * (d - 0.5 * delta)))(np.abs(input - target)))",
     ..Row::BASE
 };
 
@@ -295,7 +295,7 @@ pub static BINARY_CROSS_ENTROPY: Row = Row {
         "t(2, 3).sigmoid(), t(2, 3).sigmoid(), pos(3), reduction='none'",
     ],
     errors: &[("pos(3) + 2, pos(3)", "RuntimeError", "all elements of input should be between 0 and 1")],
-    reference: "",
+    reference: "(lambda x: {'mean': np.mean, 'sum': np.sum, 'none': np.array}[reduction](x))(-(target * np.log(input) + (1 - target) * np.log(1 - input)) * (1 if weight is None else weight))",
     ..Row::BASE
 };
 
@@ -393,7 +393,7 @@ pub static BCE_WITH_LOGITS: Row = Row {
         "ValueError",
         "Target size (torch.Size([4])) must be the same as input size (torch.Size([3]))",
     )],
-    reference: "",
+    reference: "(lambda x: {'mean': np.mean, 'sum': np.sum, 'none': np.array}[reduction](x))((np.log1p(np.exp(-input)) * (target * (1 if pos_weight is None else pos_weight) + 1 - target) + (1 - target) * input) * (1 if weight is None else weight))",
     ..Row::BASE
 };
 

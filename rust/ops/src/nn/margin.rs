@@ -63,6 +63,7 @@ pub static SOFT_MARGIN_LOSS: Row = Row {
         "RuntimeError",
         "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0",
     )],
+    reference: "(lambda x: {'mean': np.mean, 'sum': np.sum, 'none': np.array}[reduction](x))(np.log1p(np.exp(-target * input)))",
     ..LOSS
 };
 
@@ -95,6 +96,7 @@ pub static MARGIN_RANKING_LOSS: Row = Row {
         "RuntimeError",
         "margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: torch.Size([2]), input2: torch.Size([2, 2]), target: torch.Size([2]) ",
     )],
+    reference: "(lambda x: {'mean': np.mean, 'sum': np.sum, 'none': np.array}[reduction](x))(np.maximum(-target * (input1 - input2) + margin, 0))",
     ..LOSS
 };
 
@@ -115,6 +117,7 @@ pub static HINGE_EMBEDDING_LOSS: Row = Row {
     }),
     samples: &["t(4), t(4)", "t(2, 3), t(2, 3), 0.5, reduction='none'"],
     errors: &[("t(2), t(3)", "RuntimeError", "The size of tensor a (3) must match the size of tensor b (2) at non-singleton dimension 0")],
+    reference: "(lambda x: {'mean': np.mean, 'sum': np.sum, 'none': np.array}[reduction](x))(np.where(target != 1, np.maximum(margin - input, 0), 0) + np.where(target != -1, input, 0))",
     ..LOSS
 };
 

@@ -143,7 +143,7 @@ pub static LAYER_NORM: Row = Row {
             "Expected weight to be of same shape as normalized_shape, but got weight of shape [2] and normalized_shape = [3]",
         ),
     ],
-    reference: "",
+    reference: "(lambda axes: (input - input.mean(axes, keepdims=True)) / np.sqrt(input.var(axes, keepdims=True) + eps) * (1 if weight is None else weight) + (0 if bias is None else bias))(tuple(range(-len(normalized_shape), 0)))",
     ..Row::BASE
 };
 
@@ -157,7 +157,13 @@ pub static NATIVE_LAYER_NORM: Row = Row {
     (tensor([[-1.,  1.]]), tensor([[2.]]), tensor([[1.]]))",
     dtypes: DTypes::FLOATS,
     run: Run::Compose(|args| {
-        layer_norm(args).map(|(output, normal)| Output::Tuple(vec![output, normal.mean.detach(), normal.rstd.detach()]))
+        let (output, normal) = layer_norm(args)?;
+        let own = args.tensor(0)?.dtype();
+        // Parameters wider than the input keep the statistics wide.
+        let parameters = [args.optional_tensor(2), args.optional_tensor(3)];
+        let dtype = parameters.into_iter().flatten().map(Tensor::dtype).find(|&dtype| dtype != own).unwrap_or(own);
+        let statistic = |tensor: Tensor| to_dtype(&tensor.detach(), dtype);
+        Ok(Output::Tuple(vec![output, statistic(normal.mean)?, statistic(normal.rstd)?]))
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3), (3,), None, None, 0.1", "t(2, 3, 4), (3, 4), pos(3, 4), t(3, 4), 0.1"],
@@ -166,7 +172,7 @@ pub static NATIVE_LAYER_NORM: Row = Row {
         "RuntimeError",
         "Given normalized_shape=[4], expected input with shape [*, 4], but got input of size[2, 3]",
     )],
-    reference: "",
+    reference: "(lambda mean, scale: ((input - mean) * scale * (1 if weight is None else weight) + (0 if bias is None else bias), mean, scale))(input.mean(tuple(range(-len(normalized_shape), 0)), keepdims=True), 1 / np.sqrt(input.var(tuple(range(-len(normalized_shape), 0)), keepdims=True) + eps))",
     ..Row::BASE
 };
 
@@ -192,9 +198,7 @@ pub static RMS_NORM: Row = Row {
             _ => f64::from(f32::EPSILON),
         });
         let x = Expr::from(to_dtype(own, wide(dtype))?);
-        let square =
-            if dtype.is_complex() { (x.clone() * x.clone().conj()).done()? } else { x.clone().square().done()? };
-        let mean = op!(MEAN_DIM, &square, last_dims(shape.len()), true)?;
+        let mean = op!(MEAN_DIM, &x.clone().square().done()?, last_dims(shape.len()), true)?;
         affine(x * (Expr::from(mean) + eps).rsqrt(), args.optional_tensor(2), None, &shape, dtype).map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
@@ -211,7 +215,7 @@ pub static RMS_NORM: Row = Row {
             "Expected weight to be of same shape as normalized_shape, but got weight of shape [2] and normalized_shape = [3]",
         ),
     ],
-    reference: "",
+    reference: "input / np.sqrt((input ** 2).mean(tuple(range(-len(normalized_shape), 0)), keepdims=True) + (eps or 0)) * (1 if weight is None else weight)",
     ..Row::BASE
 };
 
@@ -299,7 +303,7 @@ pub static GROUP_NORM: Row = Row {
         ),
         ("t(1, 2), 2", "ValueError", "Expected more than 1 value per channel when training, got input size [1, 2]"),
     ],
-    reference: "",
+    reference: "(lambda x: ((x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + eps)).reshape(input.shape) * (1 if weight is None else weight.reshape(-1, *(1,) * (input.ndim - 2))) + (0 if bias is None else bias.reshape(-1, *(1,) * (input.ndim - 2))))(input.reshape(input.shape[0], num_groups, -1))",
     ..Row::BASE
 };
 

@@ -80,7 +80,7 @@ pub static PIXEL_SHUFFLE: Row = Row {
         ),
         ("t(1, 4, 2, 2), 0", "RuntimeError", "pixel_shuffle expects a positive upscale_factor, but got 0"),
     ],
-    reference: "",
+    reference: "np.einsum('...cabhw->...chawb', self.reshape(*self.shape[:-3], -1, upscale_factor, upscale_factor, *self.shape[-2:])).reshape(*self.shape[:-3], -1, *(n * upscale_factor for n in self.shape[-2:]))",
     ..Row::BASE
 };
 
@@ -124,7 +124,7 @@ pub static PIXEL_UNSHUFFLE: Row = Row {
             "pixel_unshuffle expects width to be divisible by downscale_factor, but input.size(-1)=3 is not divisible by 2",
         ),
     ],
-    reference: "",
+    reference: "(lambda r: np.einsum('...chawb->...cabhw', self.reshape(*self.shape[:-2], self.shape[-2] // r, r, self.shape[-1] // r, r)).reshape(*self.shape[:-3], -1, *(n // r for n in self.shape[-2:])))(downscale_factor)",
     ..Row::BASE
 };
 
@@ -178,6 +178,6 @@ pub static CHANNEL_SHUFFLE: Row = Row {
             "Number of groups to divide channels in must be positive. Value of groups:0",
         ),
     ],
-    reference: "",
+    reference: "self.reshape(self.shape[0], groups, -1, *self.shape[2:]).swapaxes(1, 2).reshape(self.shape)",
     ..Row::BASE
 };

@@ -34,6 +34,7 @@ macro_rules! quantiles {
             run: Run::Compose(|args| quantile(args, args.tensor(1)?, $nan)),
             derivative: Derivative::Composed,
             samples: &["t(5), torch.tensor([0.2, 0.7], dtype=t(1).dtype)"],
+            reference: concat!("np.", $name, "(self, q, axis=dim, keepdims=keepdim, method=interpolation)"),
             ..Row::BASE
         };
 
@@ -57,6 +58,7 @@ macro_rules! quantiles {
             derivative: Derivative::Composed,
             samples: &["t(5), 0.5", "t(2, 3), 0.3, 1, True"],
             errors: &[("t(3), 2.", "RuntimeError", "quantile() q must be in the range [0, 1] but got 2")],
+            reference: concat!("np.", $name, "(self, q, axis=dim, keepdims=keepdim, method=interpolation)"),
             ..Row::BASE
         };
     )*};

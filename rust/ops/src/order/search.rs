@@ -42,6 +42,7 @@ pub static SEARCHSORTED: Row = Row {
     derivative: WHY,
     samples: &["torch.tensor([1., 3., 5.]), t(2, 3)", "torch.tensor([[1., 3.], [2., 2.]]), t(2, 5), right=True"],
     errors: &[("t(), t(2)", "RuntimeError", "torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension"), ("t(2, 3), t(3, 3)", "RuntimeError", "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value tensor must match, but we got boundaries tensor [2, 3] and input value tensor [3, 3]"), ("t(2, 3), t(2, 3), side='middle'", "RuntimeError", "torch.searchsorted(): side can only be 'left' or 'right' but got middle"), ("t(3), t(2), right=True, side='left'", "RuntimeError", "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True")],
+    reference: "np.searchsorted(sorted_sequence, self, 'right' if right else 'left') if sorted_sequence.ndim == 1 else None",
     ..Row::BASE
 };
 
@@ -70,6 +71,7 @@ pub static SEARCHSORTED_SCALAR: Row = Row {
             "torch.searchsorted(): side can only be 'left' or 'right' but got middle",
         ),
     ],
+    reference: "np.searchsorted(sorted_sequence, self, 'right' if right else 'left')",
     ..Row::BASE
 };
 
@@ -87,6 +89,7 @@ pub static BUCKETIZE: Row = Row {
     derivative: WHY,
     samples: &["t(2, 3), torch.tensor([-1., 0., 1.])"],
     errors: &[("t(3), t(2, 2)", "RuntimeError", "boundaries tensor must be 1 dimension, but got dim(2)")],
+    reference: "np.searchsorted(boundaries, self, 'right' if right else 'left')",
     ..Row::BASE
 };
 
@@ -103,6 +106,7 @@ pub static BUCKETIZE_SCALAR: Row = Row {
     run: search!(bucketize),
     derivative: WHY,
     samples: &["3, torch.tensor([1, 3, 5])"],
+    reference: "np.searchsorted(boundaries, self, 'right' if right else 'left')",
     ..Row::BASE
 };
 

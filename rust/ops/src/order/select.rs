@@ -105,6 +105,7 @@ pub static KTHVALUE: Row = Row {
     })]),
     samples: &["t(5), 2", "t(2, 3), 1, 0", "t(2, 3), 2, 1, True"],
     errors: &[("t(3), 4", "RuntimeError", "kthvalue(): selected number k out of range for dimension 0")],
+    reference: "(lambda at: (np.take_along_axis(self, at, dim) if keepdim else np.take_along_axis(self, at, dim).squeeze(dim), at if keepdim else at.squeeze(dim)))(np.argsort(self, dim, kind='stable').take([k - 1], dim)) if self.dtype.kind == 'f' else None",
     ..Row::BASE
 };
 

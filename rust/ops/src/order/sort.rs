@@ -57,6 +57,7 @@ pub static SORT_STABLE: Row = Row {
         spread(d, d.grad(), d.result_of(1), d.int(2))
     })]),
     samples: &["t(5), stable=True", "t(2, 3), stable=True, dim=0, descending=True"],
+    reference: "((-np.sort(-self, dim), np.argsort(-self, dim, kind='stable')) if descending else (np.sort(self, dim), np.argsort(self, dim, kind='stable'))) if self.dtype.kind == 'f' else None",
     ..Row::BASE
 };
 
@@ -94,6 +95,7 @@ pub static ARGSORT_STABLE: Row = Row {
         "IndexError",
         "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
     )],
+    reference: "np.argsort(self, dim, kind='stable')",
     ..Row::BASE
 };
 

@@ -92,6 +92,7 @@ pub static SELU: Row = Row {
     tensor([-1.1113,  2.1014])",
     run: Run::Defer(|args| scaled_elu(args, |_| [1.673_263_242_354_377_2, 1.050_700_987_355_480_5, 1.0])),
     derivative: Derivative::Composed,
+    reference: "1.0507009873554805 * np.where(self > 0, self, 1.6732632423543772 * np.expm1(self))",
     ..ACTIVATION
 };
 
@@ -166,6 +167,7 @@ pub static GELU: Row = Row {
     derivative: Derivative::Composed,
     samples: &["t(2, 3)", "t(2, 3), approximate='tanh'", "t()"],
     errors: &[("t(2), approximate='x'", "RuntimeError", "approximate argument must be either none or tanh.")],
+    reference: "0.5 * self * (1 + (np.vectorize(math.erf, otypes=[float])(self / 2 ** 0.5) if approximate == 'none' else np.tanh((2 / np.pi) ** 0.5 * (self + 0.044715 * self ** 3))))",
     ..ACTIVATION
 };
 
@@ -222,6 +224,7 @@ pub static SILU: Row = Row {
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
         d.grad().with(&gates::SILU_BACKWARD, d.input(0))
     })]),
+    reference: "self / (1 + np.exp(-self))",
     ..ACTIVATION
 };
 
@@ -237,6 +240,7 @@ pub static MISH: Row = Row {
         let tanh = d.input(0).call(&SOFTPLUS, []).tanh();
         d.grad() * (tanh.clone() + x * s * (1.0 - tanh.clone() * tanh))
     })]),
+    reference: "self * np.tanh(np.log1p(np.exp(self)))",
     ..ACTIVATION
 };
 
@@ -262,6 +266,7 @@ pub static SOFTPLUS: Row = Row {
         z.clone().above(threshold).choose(d.grad(), d.grad() * z.sigmoid())
     })]),
     samples: &["t(2, 3)", "t(2, 3), 2., 1.", "t()"],
+    reference: "np.where(self * beta > threshold, self, np.log1p(np.exp(self * beta)) / beta)",
     ..ACTIVATION
 };
 
@@ -392,6 +397,7 @@ pub static HARDSWISH: Row = Row {
         let middle = d.grad() * (x.clone() / 3.0 + 0.5);
         x.clone().at_most(-3.0).choose(0.0, x.below(3.0).choose(middle, d.grad()))
     })]),
+    reference: "self * np.clip(self + 3, 0, 6) / 6",
     ..ACTIVATION
 };
 
@@ -439,6 +445,7 @@ pub static SOFTSHRINK: Row = Row {
         gates::gate(d, &gates::SHRINK_BACKWARD, [d.scalar(1)])
     })]),
     samples: &["t(2, 3)", "t(2, 3), 0.2", "t()"],
+    reference: "np.where(self > lambd, self - lambd, np.where(self < -lambd, self + lambd, 0))",
     ..ACTIVATION
 };
 
@@ -480,6 +487,7 @@ pub static LOGSIGMOID: Row = Row {
     refuses: "log_sigmoid_cpu",
     node: "LogSigmoidBackward0",
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * (-d.input(0)).sigmoid())]),
+    reference: "-np.log1p(np.exp(-self))",
     ..ACTIVATION
 };
 
@@ -506,5 +514,6 @@ pub static GLU: Row = Row {
     derivative: Derivative::Composed,
     errors: &[("t(3)", "RuntimeError", "Halving dimension must be even, but dimension 0 is size 3")],
     samples: &["t(2, 4)", "t(2, 4), 0", "t(2, 3, 4).transpose(1, 2), 1"],
+    reference: "np.split(self, 2, dim)[0] / (1 + np.exp(-np.split(self, 2, dim)[1]))",
     ..ACTIVATION
 };

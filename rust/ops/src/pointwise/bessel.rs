@@ -24,6 +24,7 @@ pub static I0: Row = Row {
     dtypes: REAL,
     run: float(tiles! { for<S> [f32, f64] (|x| bessel::i0(f64::from(x)) as T) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * d.input(0).call(&I1, []))]),
+    reference: "np.i0(self)",
     ..UNARY
 };
 
@@ -42,6 +43,7 @@ pub static I0E: Row = Row {
         d.grad() * (d.input(0).call(&I1E, []) - d.input(0).sgn() * d.result())
     })]),
     node: "SpecialI0EBackward0",
+    reference: "np.i0(self) * np.exp(-np.abs(self))",
     ..SPECIAL
 };
 
@@ -51,7 +53,7 @@ pub static I1: Row = Row {
 
     >>> torch.special.i1(torch.tensor([0., 1.]))
     tensor([0.0000, 0.5652])",
-    dtypes: WHOLE_OR_DOUBLE,
+    dtypes: REAL,
     run: float(tiles! { for<S> [f32, f64] (|x| bessel::i1(f64::from(x)) as T) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
         let slope = |x: Expr| x.clone().call(&I0, []) - d.result() / x;
@@ -74,7 +76,7 @@ pub static I1E: Row = Row {
 
     >>> torch.special.i1e(torch.tensor([0., 1.]))
     tensor([0.0000, 0.2079])",
-    dtypes: WHOLE_OR_DOUBLE,
+    dtypes: REAL,
     run: float(tiles! { for<S> [f32, f64] (|x| bessel::i1e(f64::from(x)) as T) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
         let slope = |x: Expr| x.clone().call(&I0E, []) - d.result() * (x.clone().sgn() + x.reciprocal());

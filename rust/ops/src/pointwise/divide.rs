@@ -120,6 +120,7 @@ pub static DIV_MODE: Row = Row {
         "RuntimeError",
         "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found 'up'",
     )],
+    reference: "{None: np.divide, 'floor': np.floor_divide}[rounding_mode](self, other) if rounding_mode != 'trunc' else None",
     ..Row::BASE
 };
 

@@ -58,7 +58,7 @@ pub static LDEXP: Row = Row {
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3), unit(2, 3)", "t(5, 1, 4), unit(3, 1)"],
-    reference: "",
+    reference: "self * 2.0 ** other",
     ..BINARY
 };
 

@@ -110,6 +110,7 @@ pub static ENTR: Row = Row {
     })]),
     node: "SpecialEntrBackward0",
     samples: &["pos(2, 3)", "pos(3, 2).t()", "pos()"],
+    reference: "-self * np.log(np.where(self == 0, 1, self))",
     ..SPECIAL
 };
 

@@ -84,6 +84,7 @@ pub static ERF: Row = Row {
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
         (-d.input(0).square()).exp() * FRAC_2_SQRT_PI * d.grad()
     })]),
+    reference: "np.vectorize(math.erf, otypes=[float])(self)",
     ..UNARY
 };
 
@@ -101,6 +102,7 @@ pub static ERFC: Row = Row {
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
         (-d.input(0).square()).exp() * -FRAC_2_SQRT_PI * d.grad()
     })]),
+    reference: "np.vectorize(math.erfc, otypes=[float])(self)",
     ..UNARY
 };
 
@@ -132,6 +134,7 @@ pub static LGAMMA: Row = Row {
     run: float(tiles! { for<S> [f32, f64] (|x| S::lgamma(x)) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * d.input(0).call(&DIGAMMA, []))]),
     samples: &["pos(2, 3)", "pos()"],
+    reference: "np.vectorize(lambda x: math.lgamma(x) if x else np.inf, otypes=[float])(self)",
     ..UNARY
 };
 
@@ -215,7 +218,7 @@ pub static ZETA: Row = Row {
 
     >>> torch.special.zeta(torch.tensor([2., 4.]), 1)
     tensor([1.6449, 1.0823])",
-    dtypes: REAL,
+    dtypes: REAL.without(DTypes::HALVES),
     run: float(tiles! { for<S> [f32, f64] (|x, q| zeta(f64::from(x), f64::from(q)) as T) }),
     refuses: "zeta_cpu",
     derivative: Derivative::NonDifferentiable("it is not implemented, as in torch"),

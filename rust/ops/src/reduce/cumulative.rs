@@ -235,6 +235,7 @@ pub static DIFF: Row = Row {
     derivative: Derivative::Composed,
     samples: &["t(4)", "t(2, 4), 2", "t(3, 4), 1, 0", "t(3), prepend=t(1), append=t(2)"],
     errors: &[("t()", "RuntimeError", "diff expects input to be at least one-dimensional")],
+    reference: "np.diff(self, n, dim, **{key: x for key, x in (('prepend', prepend), ('append', append)) if x is not None}) if self.dtype != bool else None",
     ..Row::BASE
 };
 

@@ -52,12 +52,12 @@ pub struct Over {
 impl Over {
     /// Everything.
     pub fn all(args: &Args) -> Result<Over> {
-        Ok(Over { mask: mask(&[], args.tensor(0)?.rank())?, keepdim: false })
+        Ok(Over { mask: dim_mask(&[], args.tensor(0)?.rank())?, keepdim: false })
     }
 
     /// What the arguments at `place` (dimensions; none means all) and behind it (keepdim) say.
     pub fn of(args: &Args, place: usize) -> Result<Over> {
-        let mask = mask(&dims(args, place), args.tensor(0)?.rank())?;
+        let mask = dim_mask(&dims(args, place), args.tensor(0)?.rank())?;
         Ok(Over { mask, keepdim: args.optional_bool(place + 1).unwrap_or(false) })
     }
 
@@ -100,14 +100,6 @@ impl Over {
         }
         Ok(())
     }
-}
-
-/// Dimensions as a mask, which has room for 64.
-fn mask(dims: &[i64], rank: usize) -> Result<u64> {
-    if rank > rushlight_core::layout::MAX_RANK {
-        return Err(Error::runtime("only tensors with up to 64 dims are supported"));
-    }
-    dim_mask(dims, rank)
 }
 
 /// The dimensions at `place`: one, several, or none.

@@ -1,7 +1,7 @@
 //! Variance and standard deviation, alone or with the mean.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{Error, Layout, Result, Scalar};
+use rushlight_core::{Error, Result, Scalar};
 use rushlight_cpu::reduce::moments;
 
 use super::{Over, derived_count, expand};
@@ -179,14 +179,9 @@ fn run(args: &Args, results: &[Tensor], root: bool) -> Result<()> {
 fn run_complex(own: &Tensor, mask: u64, results: &[Tensor], params: &[f64]) -> Result<()> {
     let real = own.dtype().to_real();
     let Some(fold) = moments(real, false) else { return Ok(()) };
-    let layout = own.layout();
-    let strides = layout.strides.iter().map(|stride| stride * 2).collect();
     let part = |at: isize| -> Result<Tensor> {
-        let half = Layout {
-            sizes: layout.sizes.clone(),
-            strides: rushlight_core::Dims::clone(&strides),
-            offset: layout.offset * 2 + at,
-        };
+        let mut half = own.layout().parts(2);
+        half.offset += at;
         let out = crate::create::empty(results[0].sizes(), real, own.device())?;
         super::reduce_layout(own, &half, real, mask, std::slice::from_ref(&out), fold, &[params[0], 0.0])?;
         Ok(out)

@@ -45,6 +45,7 @@ pub static VECTOR_NORM: Row = Row {
         "RuntimeError",
         "linalg.vector_norm: Expected a floating point or complex tensor as input. Got Long",
     )],
+    reference: "np.linalg.norm(self.ravel() if dim is None else self, ord, dim, keepdim) if dim is None or isinstance(dim, int) or len(dim) == 1 else None",
     ..Row::BASE
 };
 
@@ -84,6 +85,7 @@ pub static NORM_NAMED: Row = Row {
     derivative: Derivative::Composed,
     samples: &["t(2, 3), 'fro'", "t(2, 3), 'fro', 1"],
     errors: &[("t(2, 3), 'abc'", "RuntimeError", "linalg.matrix_norm: Order abc not supported.")],
+    reference: "np.linalg.norm(self, None, dim, keepdim)",
     ..Row::BASE
 };
 
@@ -124,6 +126,7 @@ pub static DIST: Row = Row {
             "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.",
         ),
     ],
+    reference: "np.linalg.norm((self - other).ravel(), p)",
     ..Row::BASE
 };
 

@@ -122,6 +122,7 @@ pub static SOFTMIN: Row = Row {
     derivative: Derivative::Composed,
     samples: &["t(2, 3), 1"],
     errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
+    reference: "np.exp(-self) / np.exp(-self).sum(dim, keepdims=True)",
     ..Row::BASE
 };
 

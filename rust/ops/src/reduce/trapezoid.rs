@@ -72,7 +72,7 @@ fn running(own: &Tensor, dim: i64, spacing: Spacing) -> Result<Output> {
 }
 
 macro_rules! rules {
-    ($($x:ident $dx:ident $name:literal $function:ident $refusal:literal $doc:literal $even:literal $at:literal;)*) => {$(
+    ($($x:ident $dx:ident $name:literal $function:ident $refusal:literal $doc:literal $even:literal $at:literal $reference:literal $at_reference:literal;)*) => {$(
         pub static $x: Row = Row {
             name: concat!($name, ".x"),
             variants: Variants::FUNCTION,
@@ -83,7 +83,7 @@ macro_rules! rules {
             derivative: Derivative::Composed,
             samples: &["t(4), t(4)", "t(2, 3), t(3)", "t(3, 2), t(3, 2), dim=0"],
             errors: &[("t(3), t(2)", "RuntimeError", $refusal)],
-            reference: "",
+            reference: $at_reference,
             ..Row::BASE
         };
 
@@ -97,7 +97,7 @@ macro_rules! rules {
             derivative: Derivative::Composed,
             samples: &["t(4)", "t(2, 3), dx=2", "t(3, 2), dim=0"],
             errors: &[("t(3), dim=1", "IndexError", "Dimension out of range (expected to be in range of [-1, 0], but got 1)")],
-            reference: "",
+            reference: $reference,
             ..Row::BASE
         };
     )*};
@@ -106,11 +106,14 @@ macro_rules! rules {
 rules! {
     TRAPEZOID_X TRAPEZOID "trapezoid" integral "trapezoid: There must be one `x` value for each sample point" "The integral"
     "(torch.tensor([1., 5., 10.]))\n    tensor(10.5000)"
-    "(torch.tensor([1., 5., 10.]), torch.tensor([1., 3., 6.]))\n    tensor(28.5000)";
+    "(torch.tensor([1., 5., 10.]), torch.tensor([1., 3., 6.]))\n    tensor(28.5000)"
+    "np.trapezoid(y, dx=dx, axis=dim)" "np.trapezoid(y, x, axis=dim)";
     TRAPZ_X TRAPZ "trapz" integral "trapezoid: There must be one `x` value for each sample point" "The integral"
     "(torch.tensor([1., 5., 10.]))\n    tensor(10.5000)"
-    "(torch.tensor([1., 5., 10.]), torch.tensor([1., 3., 6.]))\n    tensor(28.5000)";
+    "(torch.tensor([1., 5., 10.]), torch.tensor([1., 3., 6.]))\n    tensor(28.5000)"
+    "np.trapezoid(y, dx=dx, axis=dim)" "np.trapezoid(y, x, axis=dim)";
     CUMULATIVE_X CUMULATIVE "cumulative_trapezoid" running "cumulative_trapezoid: There must be one `x` value for each sample point" "The running integrals"
     "(torch.tensor([1., 5., 10.]))\n    tensor([ 3.0000, 10.5000])"
-    "(torch.tensor([1., 5., 10.]), torch.tensor([1., 3., 6.]))\n    tensor([ 6.0000, 28.5000])";
+    "(torch.tensor([1., 5., 10.]), torch.tensor([1., 3., 6.]))\n    tensor([ 6.0000, 28.5000])"
+    "np.cumsum((y + np.roll(y, -1, dim)).take(range(y.shape[dim] - 1), dim), dim) * (dx / 2)" "";
 }

@@ -23,12 +23,7 @@ pub static VIEW_AS_REAL: Row = Row {
         if !own.dtype().is_complex() {
             return Err(Error::runtime("view_as_real is only supported for complex tensors"));
         }
-        let mut view = own.layout().clone();
-        view.strides.iter_mut().for_each(|stride| *stride *= 2);
-        view.offset *= 2;
-        view.sizes.push(2);
-        view.strides.push(1);
-        Ok((view, own.dtype().to_real()))
+        Ok((own.layout().pairs(), own.dtype().to_real()))
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
         match d.grad().done().and_then(|grad| crate::convert::contiguous(&grad)) {

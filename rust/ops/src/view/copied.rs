@@ -26,7 +26,7 @@ fn copied(row: &'static Row, args: &Args) -> Result<Output> {
 
 macro_rules! copies {
     ($($row:ident $name:literal $signature:literal $view:path, $variants:expr,
-        $samples:expr, $errors:expr, $example:literal $(, $traits:expr)?;)*) => {$(
+        $reference:literal $samples:expr, $errors:expr, $example:literal $(, $traits:expr)?;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
             variants: $variants,
@@ -39,6 +39,7 @@ macro_rules! copies {
             derivative: Derivative::Composed,
             samples: $samples,
             errors: $errors,
+            reference: $reference,
             ..Row::BASE
         };
     )*};
@@ -49,11 +50,13 @@ const LIST: Variants = Variants::FUNCTION;
 
 copies! {
     ALIAS "alias_copy" "(Tensor self) -> Tensor" narrow::ALIAS, PLAIN,
+        "self"
         &["t(2, 3)", "t(2, 3).t()", "t()"],
         &[],
         "    >>> torch.alias_copy(torch.tensor([1, 2]))
     tensor([1, 2])";
     AS_STRIDED "as_strided_copy" "(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor" strided::AS_STRIDED, PLAIN,
+        "np.lib.stride_tricks.as_strided(self, size, [step * self.itemsize for step in stride])"
         &["t(6), (2,), (3,)", "t(4), (3, 2), (1, 1)"],
         &[
             ("t(4), (3,), (2,)", "RuntimeError", "setStorage: sizes [3], strides [2], storage offset 0, and itemsize 4 requiring a storage size of 20 are out of bounds for storage of size 16"),
@@ -64,6 +67,7 @@ copies! {
             [1, 2],
             [2, 3]])", Traits::SEES_MEMORY;
     DIAGONAL "diagonal_copy" "(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor" diagonal::DIAGONAL, PLAIN,
+        "np.diagonal(self, offset, dim1, dim2)"
         &["t(2, 3)", "t(3, 3, 2), 1, 0, 1"],
         &[
             ("t(3), 0", "IndexError", "Dimension out of range (expected to be in range of [-1, 0], but got 1)"),
@@ -72,6 +76,7 @@ copies! {
         "    >>> torch.diagonal_copy(torch.tensor([[1, 2], [3, 4]]))
     tensor([1, 4])";
     EXPAND "expand_copy" "(Tensor self, int[] size, *, bool implicit=False) -> Tensor" expand::EXPAND, PLAIN,
+        "np.broadcast_to(self, [self.shape[at - len(size)] if n == -1 else n for at, n in enumerate(size)])"
         &["t(1, 3), (2, 3)", "t(3), (2, -1)"],
         &[
             ("t(2, 3), (4,)", "RuntimeError", "expand(torch.FloatTensor{[2, 3]}, size=[4]): the number of sizes provided (1) must be greater or equal to the number of dimensions in the tensor (2)"),
@@ -81,6 +86,7 @@ copies! {
     tensor([[1, 1, 1],
             [2, 2, 2]])";
     NARROW "narrow_copy" "(Tensor self, int dim, int start, int length) -> Tensor" narrow::NARROW, Variants::BOTH.and(Variants::OUT),
+        "self.take(range(start % self.shape[dim], start % self.shape[dim] + length), dim)"
         &["t(3), 0, 1, 2", "t(2, 3), -1, -2, 2"],
         &[
             ("t(4), 0, 3, 2", "RuntimeError", "start (3) + length (2) exceeds dimension size (4)."),
@@ -90,6 +96,7 @@ copies! {
         "    >>> torch.narrow_copy(torch.arange(5), 0, 1, 3)
     tensor([1, 2, 3])";
     PERMUTE "permute_copy" "(Tensor self, int[] dims) -> Tensor" transpose::PERMUTE, PLAIN,
+        "np.transpose(self, dims)"
         &["t(2, 3), (1, 0)", "t(2, 3, 4), (2, 0, 1)"],
         &[
             ("t(2, 3), (0,)", "RuntimeError", "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of dimensions i.e. input.dim() = 2 is not equal to len(dims) = 1"),
@@ -100,6 +107,7 @@ copies! {
             [2],
             [3]])";
     SELECT "select_copy" "(Tensor self, int dim, int index) -> Tensor" narrow::SELECT, PLAIN,
+        "self.take(index, dim)"
         &["t(2, 3), 0, 1", "t(2, 3), 1, -1"],
         &[
             ("t(2, 3), 0, 2", "IndexError", "select(): index 2 out of range for tensor of size [2, 3] at dimension 0"),
@@ -108,6 +116,7 @@ copies! {
         "    >>> torch.select_copy(torch.tensor([[1, 2], [3, 4]]), 0, 1)
     tensor([3, 4])";
     SPLIT "split_copy" "(Tensor self, int split_size, int dim=0) -> Tensor[]" split::SPLIT, LIST,
+        "np.split(self, range(split_size, self.shape[dim], split_size), dim)"
         &["t(4), 2", "t(2, 5), 2, 1"],
         &[
             ("t(5), -1", "RuntimeError", "split expects split_size be non-negative, but got split_size=-1"),
@@ -117,6 +126,7 @@ copies! {
         "    >>> torch.split_copy(torch.arange(5), 2)
     (tensor([0, 1]), tensor([2, 3]), tensor([4]))";
     SPLIT_WITH_SIZES "split_with_sizes_copy" "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]" split::SPLIT_WITH_SIZES, Variants::FUNCTION.and(Variants::OUT),
+        "np.split(self, np.cumsum(split_sizes)[:-1], dim)"
         &["t(4), (1, 3)", "t(2, 4), (0, 4), 1"],
         &[
             ("t(5), [2, 2]", "RuntimeError", "split_with_sizes expects split_sizes to sum exactly to 5 (input tensor's size at dimension 0), but got split_sizes=[2, 2]"),
@@ -125,33 +135,39 @@ copies! {
         "    >>> torch.split_with_sizes_copy(torch.arange(5), (1, 4))
     (tensor([0]), tensor([1, 2, 3, 4]))";
     SQUEEZE "squeeze_copy" "(Tensor self) -> Tensor" squeeze::SQUEEZE, PLAIN,
+        "np.squeeze(self)"
         &["t(2, 1)", "t(1, 1)"],
         &[],
         "    >>> torch.squeeze_copy(torch.tensor([[1, 2]]))
     tensor([1, 2])";
     SQUEEZE_DIM "squeeze_copy.dim" "(Tensor self, int dim) -> Tensor" squeeze::SQUEEZE_DIM, PLAIN,
+        "np.squeeze(self, dim) if self.shape[dim] == 1 else self"
         &["t(2, 1), 1", "t(2, 1), 0"],
         &[("t(2, 1), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
         "    >>> torch.squeeze_copy(torch.tensor([[[1, 2]]]), 0)
     tensor([[1, 2]])";
     SQUEEZE_DIMS "squeeze_copy.dims" "(Tensor self, int[] dim) -> Tensor" squeeze::SQUEEZE_DIMS, PLAIN,
+        "np.squeeze(self, tuple(at for at in dim if self.shape[at] == 1))"
         &["t(2, 1), (1,)", "t(1, 2, 1), (0, 1)"],
         &[("t(2, 1), (0, 0)", "RuntimeError", "dim 0 appears multiple times in the list of dims")],
         "    >>> torch.squeeze_copy(torch.tensor([[[1, 2]]]), (0, 1))
     tensor([1, 2])";
     T "t_copy" "(Tensor self) -> Tensor" transpose::T, PLAIN,
+        "self.T"
         &["t(2, 3)", "t(2)"],
         &[("t(2, 3, 4)", "RuntimeError", "t() expects a tensor with <= 2 dimensions, but self is 3D")],
         "    >>> torch.t_copy(torch.tensor([[1, 2], [3, 4]]))
     tensor([[1, 3],
             [2, 4]])";
     TRANSPOSE "transpose_copy" "(Tensor self, int dim0, int dim1) -> Tensor" transpose::TRANSPOSE, PLAIN,
+        "np.swapaxes(self, dim0, dim1)"
         &["t(2, 3), 0, 1", "t(2, 3, 4), -1, 0"],
         &[("t(2, 3), 0, 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
         "    >>> torch.transpose_copy(torch.tensor([[1, 2], [3, 4]]), 0, 1)
     tensor([[1, 3],
             [2, 4]])";
     UNBIND "unbind_copy" "(Tensor self, int dim=0) -> Tensor[]" narrow::UNBIND, Variants::FUNCTION.and(Variants::OUT),
+        "list(np.moveaxis(self, dim, 0))"
         &["t(2, 3)", "t(2, 3), 1"],
         &[
             ("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)"),
@@ -160,6 +176,7 @@ copies! {
         "    >>> torch.unbind_copy(torch.tensor([[1, 2], [3, 4]]))
     (tensor([1, 2]), tensor([3, 4]))";
     UNFOLD "unfold_copy" "(Tensor self, int dimension, int size, int step) -> Tensor" unfold::UNFOLD, PLAIN,
+        "np.lib.stride_tricks.sliding_window_view(self, size, dimension)[(slice(None),) * dimension + (slice(None, None, step),)]"
         &["t(4), 0, 2, 1", "t(2, 5), 1, 3, 2"],
         &[
             ("t(4), 0, 5, 1", "RuntimeError", "maximum size for tensor at dimension 0 is 4 but size is 5"),
@@ -169,11 +186,13 @@ copies! {
     tensor([[0, 1, 2],
             [2, 3, 4]])";
     UNSQUEEZE "unsqueeze_copy" "(Tensor self, int dim) -> Tensor" squeeze::UNSQUEEZE, PLAIN,
+        "np.expand_dims(self, dim)"
         &["t(2), 0", "t(2), -1"],
         &[("t(2), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
         "    >>> torch.unsqueeze_copy(torch.tensor([1, 2]), 0)
     tensor([[1, 2]])";
     VIEW "view_copy" "(Tensor self, int[] size) -> Tensor" reshape::RESHAPE, PLAIN,
+        "self.reshape(size)"
         &["t(6), (2, 3)", "t(2, 3).t(), (6,)", "t(2, 3), (-1,)"],
         &[
             ("t(2, 3), (4,)", "RuntimeError", "shape '[4]' is invalid for input of size 6"),
@@ -193,7 +212,7 @@ fn unbound(row: &'static Row, args: &Args) -> Result<Output> {
 }
 
 macro_rules! unsafe_splits {
-    ($($row:ident $name:literal $node:literal $signature:literal $view:path, $samples:expr, $errors:expr, $example:literal $(, $traits:expr)?;)*) => {$(
+    ($($row:ident $name:literal $node:literal $signature:literal $view:path, $reference:literal $samples:expr, $errors:expr, $example:literal $(, $traits:expr)?;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
             signature: $signature,
@@ -204,6 +223,7 @@ macro_rules! unsafe_splits {
             node: $node,
             samples: $samples,
             errors: $errors,
+            reference: $reference,
             ..Row::BASE
         };
     )*};
@@ -211,6 +231,7 @@ macro_rules! unsafe_splits {
 
 unsafe_splits! {
     UNSAFE_SPLIT "unsafe_split" "UnsafeSplitBackward0" "(Tensor self, int split_size, int dim=0) -> Tensor[]" split::SPLIT,
+        "np.split(self, range(split_size, self.shape[dim], split_size), dim)"
         &["t(4), 2", "t(2, 5), 2, 1"],
         &[
             ("t(5), -1", "RuntimeError", "split expects split_size be non-negative, but got split_size=-1"),
@@ -219,11 +240,13 @@ unsafe_splits! {
         "    >>> torch.unsafe_split(torch.arange(5), 2)
     (tensor([0, 1]), tensor([2, 3]), tensor([4]))";
     UNSAFE_SPLIT_WITH_SIZES "unsafe_split_with_sizes" "UnsafeSplitWithSizesBackward0" "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]" split::SPLIT_WITH_SIZES,
+        "np.split(self, np.cumsum(split_sizes)[:-1], dim)"
         &["t(4), (1, 3)", "t(2, 4), (0, 4), 1"],
         &[("t(5), [2, 2]", "RuntimeError", "split_with_sizes expects split_sizes to sum exactly to 5 (input tensor's size at dimension 0), but got split_sizes=[2, 2]")],
         "    >>> torch.unsafe_split_with_sizes(torch.arange(5), (1, 4))
     (tensor([0]), tensor([1, 2, 3, 4]))";
     UNSAFE_CHUNK "unsafe_chunk" "UnsafeSplitBackward0" "(Tensor self, int chunks, int dim=0) -> Tensor[]" split::CHUNK,
+        "np.split(self, range(-(-self.shape[dim] // chunks), self.shape[dim], -(-self.shape[dim] // chunks)), dim)"
         &["t(4), 2", "t(2, 5), 3, 1"],
         &[
             ("t(5), 0", "RuntimeError", "chunk expects `chunks` to be greater than 0, got: 0"),

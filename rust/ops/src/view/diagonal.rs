@@ -49,6 +49,6 @@ pub fn diagonal_at(own: &Layout, offset: i64, first: i64, second: i64) -> Result
         view.strides.remove(dim);
     }
     view.sizes.push(length);
-    view.strides.push(own.strides[a] + own.strides[b]);
+    view.strides.push(own.strides[a].wrapping_add(own.strides[b]));
     Ok(view)
 }

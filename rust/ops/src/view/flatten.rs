@@ -188,6 +188,7 @@ macro_rules! atleast {
                 tensors.into_iter().map($function).collect::<Result<Vec<_>>>().map(Output::List)
             }),
             samples: &["[t(), t(2)]"],
+            reference: concat!("[np.", $name, "(x) for x in tensors]"),
             ..BASE
         };
     )*};

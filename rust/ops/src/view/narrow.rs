@@ -148,6 +148,7 @@ pub static NARROW_TENSOR: Row = Row {
     }),
     derivative: Derivative::Composed,
     samples: &["t(4, 2), 0, torch.tensor(1), 2"],
+    reference: "self.take(range(int(start), int(start) + length), dim)",
     ..Row::BASE
 };
 

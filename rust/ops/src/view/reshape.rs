@@ -126,10 +126,11 @@ fn retyped(own: &Layout, old: isize, new: isize, from: DType, to: DType) -> Resu
     }
     if old > new {
         let factor = old / new;
-        view.strides.iter_mut().for_each(|stride| *stride *= factor);
+        view = own.parts(factor);
         view.strides[last] = 1;
-        view.sizes[last] *= factor;
-        view.offset *= factor;
+        view.sizes[last] = view.sizes[last]
+            .checked_mul(factor)
+            .ok_or_else(|| Error::runtime("numel: integer multiplication overflow"))?;
         return Ok(view);
     }
     let factor = new / old;

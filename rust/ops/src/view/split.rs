@@ -245,6 +245,7 @@ pub static TENSOR_SPLIT_TENSOR: Row = Row {
     }),
     derivative: Derivative::Composed,
     samples: &["t(5), torch.tensor([1, 3])", "t(5), torch.tensor(2)"],
+    reference: "np.array_split(self, tensor_indices_or_sections, dim)",
     ..Row::BASE
 };
 

@@ -32,7 +32,7 @@ The view must stay within the storage. Elements that several indices name are su
         ("t(4), (2,), (1,), -1", "RuntimeError", "Tensor: invalid storage offset -1"),
         ("t(4), (5,), (1,)", "RuntimeError", "setStorage: sizes [5], strides [1], storage offset 0"),
     ],
-    reference: "",
+    reference: "np.lib.stride_tricks.as_strided(self.ravel()[storage_offset or 0:], size, [step * self.itemsize for step in stride]) if stride[0] > 0 and self.ndim == 1 else None",
     ..Row::BASE
 };
 

@@ -48,7 +48,8 @@ fn unfold(own: &Layout, args: &Args) -> Result<Layout> {
     view.strides.push(own.strides.get(dim).copied().unwrap_or(1));
     if dim < own.rank() {
         view.sizes[dim] = (held - size) / step + 1;
-        view.strides[dim] *= step;
+        // Where the step overflows there is one window, and none follows it.
+        view.strides[dim] = view.strides[dim].wrapping_mul(step);
     }
     Ok(view)
 }

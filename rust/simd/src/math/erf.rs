@@ -6,7 +6,7 @@
 //! Giles), on three intervals.
 
 use super::Isa;
-use super::exp::{exp_sum, exp_within_32};
+use super::exp::{exp_sum, exp2_rough_32};
 use super::float::*;
 use super::log::log;
 use super::tables::*;
@@ -40,7 +40,7 @@ pub fn erf_32<S: Isa>(x: f32) -> f32 {
     let a = x.abs();
     let z = x * x;
     let near = S::mul_add(x, S::mul_add(z, poly32::<S>(z, &ERF32), ERF_SLOPE as f32), x);
-    let far = 1.0 - exp_within_32::<S>(-poly32::<S>(limit_32(a, 0.0, 4.0), &ERFC32));
+    let far = 1.0 - exp2_rough_32::<S>(-poly32::<S>(limit_32(a, 0.0, 4.0), &ERFC32));
     if a < 1.0 { near } else { flip_sign_32(far, x) }
 }
 

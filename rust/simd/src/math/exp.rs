@@ -50,29 +50,21 @@ fn half_exp<S: Isa, P: Digits>(x: f64) -> f64 {
     scale(y, k - 1.0)
 }
 
-/// exp(x) = 2^k (1 + tail) for an x between -104 and 89, beyond which exp is 0 or infinite: k + ROUND32, and tail.
+/// exp(x) = 2^k (1 + r + rest) for an x between -104 and 89, beyond which exp is 0 or infinite: k + ROUND32, r and rest.
 #[inline(always)]
-fn reduced_32<S: Isa>(x: f32) -> (f32, f32) {
+fn reduced_32<S: Isa>(x: f32) -> (f32, f32, f32) {
     let shifted = S::mul_add(x, c32::LOG2_E, ROUND32);
     let k = shifted - ROUND32;
     let r_hi = S::mul_add(-k, LN2_HI_32, x);
     let r = S::mul_add(-k, LN2_LO_32, r_hi);
     let c = S::mul_add(-k, LN2_LO_32, r_hi - r);
-    (shifted, r + S::mul_add(r * r, poly32::<S>(r, &EXP32), c))
+    (shifted, r, S::mul_add(r * r, poly32::<S>(r, &EXP32), c))
 }
 
 #[inline(always)]
 pub fn exp_32<S: Isa>(x: f32) -> f32 {
-    let (shifted, tail) = reduced_32::<S>(limit_32(x, -104.0, 89.0));
-    raise_32::<S>(tail, shifted)
-}
-
-/// exp(x) for |x| <= 80: its power of two is a float, and so is every part of it.
-#[inline(always)]
-pub fn exp_within_32<S: Isa>(x: f32) -> f32 {
-    let (shifted, tail) = reduced_32::<S>(x);
-    let power = f32::from_bits(1f32.to_bits().wrapping_add(shifted.to_bits() << 23));
-    S::mul_add(power, tail, power)
+    let (shifted, r, rest) = reduced_32::<S>(limit_32(x, -104.0, 89.0));
+    raise_32::<S>(r + rest, shifted)
 }
 
 #[inline(always)]
@@ -124,24 +116,30 @@ pub fn sigmoid<S: Isa, P: Digits>(x: f64) -> f64 {
     (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)
 }
 
-/// Four roundings would add up to 1.7 ulp; so what they lose is kept, and corrects the quotient at the end.
+/// For e = p (1 + tail) with a power of two p the sum 1 + e is known exactly, and corrects the quotient: what remains are
+/// the roundings of tail and of the result.
 #[inline(always)]
 pub fn sigmoid_32<S: Isa>(x: f32) -> f32 {
     if !S::FMA {
         return sigmoid::<S, Single>(x as f64) as f32;
     }
-    let (shifted, tail) = reduced_32::<S>(limit_32(-x.abs(), -104.0, 0.0));
-    let e = raise_32::<S>(tail, shifted);
-    // What e lost; where e is subnormal, that is too little to count.
-    let power = f32::from_bits((limit_32(shifted, ROUND32 - 126.0, ROUND32) + 127.0).to_bits() << 23);
-    let e_lo = ((1.0 - (1.0 + tail)) + tail) * power;
-    let bottom = 1.0 + e;
-    let bottom_lo = ((1.0 - bottom) + e) + e_lo;
-    let (top, top_lo) = (if x < 0.0 { e } else { 1.0 }, if x < 0.0 { e_lo } else { 0.0 });
+    let (shifted, r, r_rest) = reduced_32::<S>(limit_32(-x.abs(), -104.0, 0.0));
+    let tail = r + r_rest;
+    // Greater than p by this, so that it is no subnormal number.
+    const UP: u32 = 24;
+    const DOWN: f32 = 1.0 / (1 << UP) as f32;
+    let raised = f32::from_bits((shifted.to_bits() << 23).wrapping_add((127 + UP) << 23));
+    let p = raised * DOWN;
+    let sum = 1.0 + p;
+    let bottom = S::mul_add(p, tail, sum);
+    let bottom_lo = S::mul_add(p, tail, sum - bottom) + ((1.0 - sum) + p);
     let inverse = 1.0 / bottom;
-    let y = top * inverse;
-    let rest = S::mul_add(-y, bottom, top) + S::mul_add(-y, bottom_lo, top_lo);
-    S::mul_add(rest, inverse, y)
+    // 1 / (1 + e) is inverse * (1 + rest).
+    let rest = S::mul_add(-inverse, bottom_lo, S::mul_add(-inverse, bottom, 1.0));
+    let negative = x < 0.0;
+    let rest = if negative { r + (r_rest + S::mul_add(rest, tail, rest)) } else { rest };
+    let near = inverse * if negative { raised } else { (1 << UP) as f32 };
+    S::mul_add(near, rest, near) * DOWN
 }
 
 /// An odd polynomial near 0, where 1 - 2 / (exp(2x) + 1) would cancel.
@@ -154,13 +152,33 @@ pub fn tanh<S: Isa>(x: f64) -> f64 {
     flip_sign(if a < 0.6 { near } else { far }, x)
 }
 
+/// 2^t for |t| <= 100, rough: to 23 bits.
+#[inline(always)]
+pub fn exp2_rough_32<S: Isa>(t: f32) -> f32 {
+    let shifted = t + ROUND32;
+    let r = t - (shifted - ROUND32);
+    raise_rough_32::<S>(r, shifted)
+}
+
+/// 2^(k + r) from `k + ROUND32`.
+#[inline(always)]
+fn raise_rough_32<S: Isa>(r: f32, shifted: f32) -> f32 {
+    let power = f32::from_bits(1f32.to_bits().wrapping_add(shifted.to_bits() << 23));
+    S::mul_add(power * r, poly32::<S>(r, &EXP2_32), power)
+}
+
+/// Where exp is used, it is added to 1, which is more: so it need not be exact.
 #[inline(always)]
 pub fn tanh_32<S: Isa>(x: f32) -> f32 {
     let a = x.abs();
     let z = a * a;
     let near = S::mul_add(a * z, poly32::<S>(z, &TANH32), a);
     // From 10 on it is 1.
-    let far = 1.0 - 2.0 / (exp_within_32::<S>(2.0 * limit_32(a, 0.0, 10.0)) + 1.0);
+    let far = limit_32(a, 0.0, 10.0);
+    const TWICE: f32 = 2.0 * c32::LOG2_E;
+    let shifted = S::mul_add(far, TWICE, ROUND32);
+    let r = S::mul_add(far, TWICE, -(shifted - ROUND32));
+    let far = 1.0 - 2.0 / (raise_rough_32::<S>(r, shifted) + 1.0);
     flip_sign_32(if a < 0.9 { near } else { far }, x)
 }
 

@@ -52,24 +52,32 @@ pub const ROUND64: f64 = 6755399441055744.0;
 pub const ROUND32: f32 = 12582912.0;
 
 /// `c[0] + c[1] x + c[2] x^2 + ...`
-#[inline(always)]
-pub fn poly<S: Isa>(x: f64, c: &[f64]) -> f64 {
-    let mut sum = c[c.len() - 1];
-    for i in (0..c.len() - 1).rev() {
-        sum = S::mul_add(sum, x, c[i]);
-    }
-    sum
+///
+/// A step waits four cycles for the one before, and a processor looks only a few vectors ahead. So the even powers and the
+/// odd ones of a long polynomial are summed side by side.
+macro_rules! polynomial {
+    ($name:ident, $t:ident, $long:literal) => {
+        #[inline(always)]
+        pub fn $name<S: Isa>(x: $t, c: &[$t]) -> $t {
+            let sum = |z: $t, first: usize, step: usize| {
+                let last = first + (c.len() - 1 - first) / step * step;
+                let mut sum = c[last];
+                for i in (first..last).step_by(step).rev() {
+                    sum = S::mul_add(sum, z, c[i]);
+                }
+                sum
+            };
+            if c.len() < $long {
+                return sum(x, 0, 1);
+            }
+            let z = x * x;
+            S::mul_add(sum(z, 1, 2), x, sum(z, 0, 2))
+        }
+    };
 }
 
-/// `c[0] + c[1] x + c[2] x^2 + ...`
-#[inline(always)]
-pub fn poly32<S: Isa>(x: f32, c: &[f32]) -> f32 {
-    let mut sum = c[c.len() - 1];
-    for i in (0..c.len() - 1).rev() {
-        sum = S::mul_add(sum, x, c[i]);
-    }
-    sum
-}
+polynomial!(poly, f64, 5);
+polynomial!(poly32, f32, 8);
 
 /// 2^k for an integral k in -1022 ..= 1023.
 #[inline(always)]
@@ -153,4 +161,10 @@ pub fn limit(x: f64, low: f64, high: f64) -> f64 {
 pub fn limit_32(x: f32, low: f32, high: f32) -> f32 {
     let x = if x > high { high } else { x };
     if x < low { low } else { x }
+}
+
+/// Is x greater than 0 and less than infinity?
+#[inline(always)]
+pub fn is_ordinary_32(x: f32) -> bool {
+    x.to_bits().wrapping_sub(1) < f32::INFINITY.to_bits() - 1
 }

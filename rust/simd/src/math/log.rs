@@ -25,22 +25,6 @@ pub fn split(x: f64) -> (f64, f64) {
     (f64::from_bits(k) - shift, f64::from_bits(m))
 }
 
-/// x = 2^k m, right for positive finite x that are not subnormal.
-#[inline(always)]
-fn split_normal(x: f64) -> (f64, f64) {
-    let bits = x.to_bits().wrapping_sub(SQRT_HALF);
-    let k = (bits.wrapping_add(1024 << 52) >> 52) | 0x4330_0000_0000_0000;
-    let m = (bits & 0x000f_ffff_ffff_ffff).wrapping_add(SQRT_HALF);
-    (f64::from_bits(k) - (4503599627370496.0 + 1024.0), f64::from_bits(m))
-}
-
-/// log(x) to 40 bits for an x that is no special value, nor subnormal; those of f32 are none in f64.
-#[inline(always)]
-pub fn log_normal<S: Isa>(x: f64) -> f64 {
-    let (k, m) = split_normal(x);
-    log_of::<S, Single>(k, m - 1.0)
-}
-
 /// The values of every logarithm outside (0, inf).
 #[inline(always)]
 fn special(x: f64, y: f64) -> f64 {
@@ -49,11 +33,12 @@ fn special(x: f64, y: f64) -> f64 {
     if x < 0.0 { f64::NAN } else { y }
 }
 
+/// One comparison of integers, not three of floats, keeps the compiler from spelling out the classes of floats.
 #[inline(always)]
 fn special_32(x: f32, y: f32) -> f32 {
-    let y = if x < f32::INFINITY { y } else { x };
-    let y = if x == 0.0 { f32::NEG_INFINITY } else { y };
-    if x < 0.0 { f32::NAN } else { y }
+    let outside = if x < 0.0 { f32::NAN } else { x };
+    let outside = if x == 0.0 { f32::NEG_INFINITY } else { outside };
+    if is_ordinary_32(x) { y } else { outside }
 }
 
 /// log(1 + f) = f - half_square + rest.
@@ -120,14 +105,20 @@ pub fn log1p<S: Isa, P: Digits>(x: f64) -> f64 {
     if x.abs() < 1e-17 { x } else { y }
 }
 
-/// Single precision needs no division: the polynomial in f is short enough.
+/// x = 2^k m; right for positive finite x, subnormal ones too.
 #[inline(always)]
-pub fn log_32<S: Isa>(x: f32) -> f32 {
+pub fn split_32(x: f32) -> (f32, f32) {
     let tiny = x < f32::MIN_POSITIVE;
     let y = if tiny { x * 33554432.0 } else { x };
     let bits = y.to_bits().wrapping_sub(SQRT_HALF_32);
     let k = (bits as i32 >> 23) as f32 - if tiny { 25.0 } else { 0.0 };
-    let m = f32::from_bits((bits & 0x007f_ffff).wrapping_add(SQRT_HALF_32));
+    (k, f32::from_bits((bits & 0x007f_ffff).wrapping_add(SQRT_HALF_32)))
+}
+
+/// Single precision needs no division: the polynomial in f is short enough.
+#[inline(always)]
+pub fn log_32<S: Isa>(x: f32) -> f32 {
+    let (k, m) = split_32(x);
     let f = m - 1.0;
     let z = f * f;
     let tail = S::mul_add(k, LN2_LO_32, z * f * poly32::<S>(f, &LOG32));

@@ -7,7 +7,7 @@
 use super::Isa;
 use super::exp::exp_sum;
 use super::float::*;
-use super::log::{log_normal, split};
+use super::log::{split, split_32};
 use super::tables::*;
 
 /// log(x) for positive finite x, as a sum of two with a relative error of 2^-65.
@@ -38,21 +38,22 @@ fn log_double<S: Isa>(x: f64) -> (f64, f64) {
     fast_two_sum(hi, lo)
 }
 
-/// `magnitude` = |x|^y with what C99 says about signs, ones, zeros and non-integral powers.
+/// `magnitude` = |x|^y with what C99 says about signs, ones and non-integral powers; `ordinary` where |x| is neither zero
+/// nor infinite nor NaN.
 macro_rules! signed {
     ($name:ident, $t:ident) => {
         #[inline(always)]
-        fn $name(x: $t, y: $t, magnitude: $t) -> $t {
+        fn $name(x: $t, y: $t, ordinary: bool, magnitude: $t) -> $t {
             // From here on every float is an integer, and from twice this on an even one.
             const BIG: $t = (1u64 << ($t::MANTISSA_DIGITS - 1)) as $t;
-            let (a, b) = (x.abs(), y.abs());
+            let b = y.abs();
             // Infinity counts as even.
             let integral = b >= BIG || (b + BIG) - BIG == b;
             let half = 0.5 * b;
             let even = b >= 2.0 * BIG || (half + BIG) - BIG == half;
-            let r = if a == 1.0 && !y.is_nan() { 1.0 } else { magnitude };
-            let r = if x.is_sign_negative() && integral && !even { -r } else { r };
-            let r = if x < 0.0 && x > $t::NEG_INFINITY && !integral { $t::NAN } else { r };
+            let negative = x.is_sign_negative();
+            let r = if negative && integral && !even { -magnitude } else { magnitude };
+            let r = if negative && ordinary && !integral { $t::NAN } else { r };
             if x == 1.0 || y == 0.0 { 1.0 } else { r }
         }
     };
@@ -73,17 +74,26 @@ pub fn pow<S: Isa>(x: f64, y: f64) -> f64 {
     let t_lo = S::mul_add(b, lo, t_lo);
     let inside = t.abs() < 1e4 && ordinary;
     let t = if ordinary { t } else { b * outside };
-    signed(x, y, exp_sum::<S, Double>(t, if inside { t_lo } else { 0.0 }))
+    signed(x, y, ordinary, exp_sum::<S, Double>(t, if inside { t_lo } else { 0.0 }))
 }
 
+/// 2^(y log2 |x|), where log2 |x| = k + f (...) is right to 33 bits.
 #[inline(always)]
 pub fn pow_32<S: Isa>(x: f32, y: f32) -> f32 {
     let a = x.abs();
-    let power = exp_sum::<S, Single>(y as f64 * log_normal::<S>(a as f64), 0.0) as f32;
-    // 0, infinity and NaN have no logarithm here.
-    let outside = if (a == 0.0) == (y < 0.0) { f32::INFINITY } else { 0.0 };
-    let outside = if a.is_nan() || y.is_nan() { f32::NAN } else { outside };
-    signed_32(x, y, if a > 0.0 && a < f32::INFINITY { power } else { outside })
+    let (k, m) = split_32(a);
+    // Infinite, or no number: then so is the logarithm.
+    let outside = if a == 0.0 { f32::NEG_INFINITY } else { a };
+    let ordinary = is_ordinary_32(a);
+    let k = if ordinary { k } else { outside } as f64;
+    let f = (m - 1.0) as f64;
+    let log = S::mul_add(f, poly::<S>(f, &LOG2_40), k);
+    // Infinity would make NaN of the logarithm of 1.
+    let t = limit(limit_32(y, -1e30, 1e30) as f64 * log, -160.0, 140.0);
+    let shifted = t + ROUND64;
+    let r = t - (shifted - ROUND64);
+    let power = f64::from_bits((shifted.to_bits() << 52).wrapping_add(1f64.to_bits()));
+    signed_32(x, y, ordinary, S::mul_add(power * r, poly::<S>(r, &EXP2_40), power) as f32)
 }
 
 #[inline(always)]

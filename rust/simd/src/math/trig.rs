@@ -32,7 +32,32 @@ fn reduce_near<S: Isa>(x: f64) -> Reduced {
     Reduced { quadrant: shifted.to_bits(), r, c }
 }
 
-/// For single precision two parts are enough: r needs 30 bits after a cancellation of at most 40.
+/// The same in single precision. x - k P0 is exact, since both are multiples of one unit and their difference is below 1; so
+/// is what r lost when k P1 was subtracted.
+#[inline(always)]
+fn reduce_fused_32<S: Isa>(x: f32) -> (u32, f32, f32) {
+    let shifted = S::mul_add(x, std::f32::consts::FRAC_2_PI, ROUND32);
+    let k = shifted - ROUND32;
+    let r0 = S::mul_add(-k, PIO2_PARTS_32[0], x);
+    let next = k * PIO2_PARTS_32[1];
+    let next_lo = S::mul_add(k, PIO2_PARTS_32[1], -next);
+    let r = r0 - next;
+    let c = S::mul_add(-k, PIO2_PARTS_32[2], ((r0 - r) - next) - next_lo);
+    (shifted.to_bits(), r, c)
+}
+
+/// sin(r + c) and cos(r + c).
+#[inline(always)]
+fn sin_cos_fused_32<S: Isa>(r: f32, c: f32) -> (f32, f32) {
+    let z = r * r;
+    let half = 0.5 * z;
+    let sin = r + S::mul_add(z * r, poly32::<S>(z, &SIN32), S::mul_add(-half, c, c));
+    let w = 1.0 - half;
+    let tail = S::mul_add(z * z, poly32::<S>(z, &COS32), -(r * c));
+    (sin, w + (((1.0 - w) - half) + tail))
+}
+
+/// In double precision, without a fused multiply-add, two parts are enough: r needs 30 bits after a cancellation of at most 40.
 #[inline(always)]
 fn reduce_near_32<S: Isa>(x: f64) -> (u64, f64) {
     let shifted = S::mul_add(x, std::f64::consts::FRAC_2_PI, ROUND64);
@@ -122,6 +147,13 @@ fn tan_of<S: Isa>(a: Reduced) -> f64 {
     quotient(a.quadrant & 1 == 1, s, c)
 }
 
+/// [`turn`] in single precision.
+#[inline(always)]
+fn turn_32(quadrant: u32, a: f32, b: f32) -> f32 {
+    let value = if quadrant & 1 == 0 { a } else { b };
+    f32::from_bits(value.to_bits() ^ (quadrant & 2) << 30)
+}
+
 /// tan from sin and cos: -cos / sin in odd quadrants.
 #[inline(always)]
 fn quotient(odd: bool, s: f64, c: f64) -> f64 {
@@ -138,9 +170,10 @@ fn sin_cos_32<S: Isa>(r: f64) -> (f64, f64) {
     (sin, cos)
 }
 
-/// A function of all arguments and one for small arguments, in both precisions; its value at 0 keeps the zero's sign.
+/// A function of all arguments and one for small arguments, in both precisions; its value at 0 keeps the zero's sign. The
+/// last choice is for processors with FMA, where single precision does without double.
 macro_rules! periodic {
-    ($name:ident $near:ident $name_32:ident $near_32:ident $of:ident, |$x:ident| $zero:expr, |$q:ident, $s:ident, $c:ident| $single:expr) => {
+    ($name:ident $near:ident $name_32:ident $near_32:ident $of:ident, |$x:ident| $zero:expr, |$q:ident, $s:ident, $c:ident| $single:expr, $fused:expr) => {
         #[inline(always)]
         pub fn $near<S: Isa>($x: f64) -> f64 {
             let y = $of::<S>(reduce_near::<S>($x));
@@ -154,9 +187,16 @@ macro_rules! periodic {
 
         #[inline(always)]
         pub fn $near_32<S: Isa>($x: f32) -> f32 {
-            let ($q, r) = reduce_near_32::<S>($x as f64);
-            let ($s, $c) = sin_cos_32::<S>(r);
-            let y = ($single) as f32;
+            let fused: Option<fn(u32, f32, f32) -> f32> = $fused;
+            let y = if let (Some(choose), true) = (fused, S::FMA) {
+                let (quadrant, r, c) = reduce_fused_32::<S>($x);
+                let (sin, cos) = sin_cos_fused_32::<S>(r, c);
+                choose(quadrant, sin, cos)
+            } else {
+                let ($q, r) = reduce_near_32::<S>($x as f64);
+                let ($s, $c) = sin_cos_32::<S>(r);
+                ($single) as f32
+            };
             if $x == 0.0 { $zero } else { y }
         }
 
@@ -167,6 +207,6 @@ macro_rules! periodic {
     };
 }
 
-periodic!(sin sin_near sin_32 sin_near_32 sin_of, |x| x, |q, s, c| turn(q, s, c));
-periodic!(cos cos_near cos_32 cos_near_32 cos_of, |x| 1.0, |q, s, c| turn(q.wrapping_add(1), s, c));
-periodic!(tan tan_near tan_32 tan_near_32 tan_of, |x| x, |q, s, c| quotient(q & 1 == 1, s, c));
+periodic!(sin sin_near sin_32 sin_near_32 sin_of, |x| x, |q, s, c| turn(q, s, c), Some(turn_32));
+periodic!(cos cos_near cos_32 cos_near_32 cos_of, |x| 1.0, |q, s, c| turn(q.wrapping_add(1), s, c), Some(|q, s, c| turn_32(q.wrapping_add(1), s, c)));
+periodic!(tan tan_near tan_32 tan_near_32 tan_of, |x| x, |q, s, c| quotient(q & 1 == 1, s, c), None);

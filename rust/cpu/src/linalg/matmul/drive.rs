@@ -135,6 +135,11 @@ impl<T: GemmElement> One<T> {
     }
 }
 
+/// How many threads a product of so many multiplications may use: inside a batch that is spread over threads, one.
+pub fn threads_for(work: usize) -> usize {
+    if work < PARALLEL || rushlight_par::in_parallel_region() { 1 } else { rushlight_par::num_threads() }
+}
+
 /// Runs `f` for each task; on this thread alone unless `work` repays more.
 pub fn tasks(count: usize, work: usize, f: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
     if count > 1 && work >= PARALLEL {
@@ -173,8 +178,10 @@ impl<T: GemmElement> Job<T> for WithVector<'_, T> {
         let chunks = p.k.div_ceil(k_chunk).max(1);
         let work = p.work().saturating_mul(VECTOR_WEIGHT);
         // Few and wide pieces: narrow ones would read B in short runs.
-        let wanted = (2 * rushlight_par::num_threads()).div_ceil(chunks);
-        let pieces = if work < PARALLEL { 1 } else { wanted.min(p.n.div_ceil(64)) };
+        let pieces = match threads_for(work) {
+            1 => 1,
+            threads => (2 * threads).div_ceil(chunks).min(p.n.div_ceil(64)),
+        };
         // A row of sums' own type that stands side by side needs no copy.
         let ready = T::SUMS_IN_PLACE && p.m == 1 && p.a.col_stride == 1;
         let (x_len, y_len) = (if ready { 0 } else { p.m * p.k }, p.m * p.n);

@@ -242,6 +242,7 @@ fn bits_at_one_level() {
     same_bits::<f32>(1, [1, 3, 200_000]);
     same_bits::<f32>(1, [4, 1, 200_000]);
     same_bits::<f32>(64, [33, 31, 65]);
+    same_bits::<f32>(29, [160, 170, 160]);
 }
 
 #[test]

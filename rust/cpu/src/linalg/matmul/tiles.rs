@@ -5,7 +5,7 @@
 //! operands are read where they lie. How C is cut may depend on the number of threads, since the sum of one element
 //! does not depend on where its tile lies.
 
-use super::drive::{One, PARALLEL, TASK, part, part_at, tasks};
+use super::drive::{One, TASK, part, part_at, tasks, threads_for};
 use super::element::{GemmElement, Job, Sum};
 use super::kernel::{Kernels, Tile, a_stride};
 use super::pack::Format;
@@ -20,9 +20,9 @@ const TILE_PANELS: usize = 64;
 /// Panels that are multiplied before the next ones: with a block of `k`, what the second-level cache holds.
 const NEAR_ROWS: usize = 16;
 const NEAR_PANELS: usize = 16;
-/// Multiplications of products that are cut into two tasks for each thread; the others, whose tasks pack little or
-/// long repay it, into four, which evens out their times.
-const MIDDLE: Range<usize> = 1 << 23..1 << 32;
+/// Multiplications from which on a product is cut into two tasks for each thread: more would pack more. Smaller ones, whose
+/// tasks pack little, are cut into four, which evens out their times.
+const LARGE: usize = 1 << 23;
 /// Most panels of rows that do not repay the packing of a B which can be read where it lies.
 const FEW_ROWS: usize = 6;
 /// Bytes of an A that is near enough to be read where it lies, if few panels of B repay its packing.
@@ -57,7 +57,7 @@ pub struct WithTiles<'a, T: GemmElement>(pub &'a One<T>);
 impl<T: GemmElement> Job<T> for WithTiles<'_, T> {
     fn run<F: Format<T = T>>(self, kernels: &'static Kernels<F>) -> Result<()> {
         let p = self.0;
-        let threads = if p.work() >= PARALLEL { rushlight_par::num_threads() } else { 1 };
+        let threads = threads_for(p.work());
         let plan = Tiled::<F>::new(p, kernels, threads);
         tasks(plan.row_tiles * plan.column_tiles, p.work(), |i| {
             let rows = part(p.m, plan.row_tiles, i % plan.row_tiles);
@@ -183,7 +183,7 @@ impl<'a, F: Format> Tiled<'a, F> {
 /// least; but where A is not packed, columns are cut, so that each panel of B is packed by one task.
 fn cut(row_panels: usize, panels: usize, work: usize, threads: usize, read_a: bool) -> (usize, usize) {
     let (mut down, mut across) = (row_panels.div_ceil(TILE_ROWS), panels.div_ceil(TILE_PANELS));
-    let each = if MIDDLE.contains(&work) { 2 } else { 4 };
+    let each = if work < LARGE { 4 } else { 2 };
     let enough = if threads == 1 { 1 } else { (each * threads).min(work / TASK) };
     while down * across < enough {
         let wide = read_a || 2 * panels.div_ceil(across) >= row_panels.div_ceil(down);

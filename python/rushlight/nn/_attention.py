@@ -1,0 +1,199 @@
+"""Attention of several heads; `multi_head_attention_forward` is part of `torch.nn.functional`."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import rushlight as torch
+from rushlight._functions import nn_functional as _nn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rushlight import Tensor
+
+
+def canonical_mask(
+    mask: Tensor | None, name: str, other: Tensor | None, other_name: str, dtype: torch.dtype
+) -> Tensor | None:
+    """A mask as numbers to add: minus infinity where a boolean one is true."""
+    if mask is None:
+        return None
+    if mask.dtype != torch.bool and not mask.is_floating_point():
+        raise AssertionError(f"only bool and floating types of {name} are supported")
+    if other is not None and mask.dtype != other.dtype:
+        warnings.warn(
+            f"Support for mismatched {name} and {other_name} is deprecated. Use same type for both instead.",
+            stacklevel=3,
+        )
+    if mask.is_floating_point():
+        return mask
+    return torch.zeros_like(mask, dtype=dtype).masked_fill_(mask, -math.inf)
+
+
+def multi_head_attention_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """What `rushlight.nn.MultiheadAttention` computes, with its weights as arguments.
+
+    Shapes: query ``(L, N, E)``, key and value ``(S, N, *)``, or without ``N``; the result ``(L, N, E)`` and the weights
+    ``(N, L, S)`` or, not averaged, ``(N, heads, L, S)``.
+
+    Raises:
+        AssertionError, RuntimeError: shapes that do not fit.
+
+    >>> x, weight = torch.ones(2, 1, 4), torch.eye(4)
+    >>> output, attention = torch.nn.functional.multi_head_attention_forward(
+    ...     x, x, x, 4, 2, torch.cat([weight] * 3), None, None, None, False, 0.0, weight, None
+    ... )
+    >>> attention
+    tensor([[[0.5000, 0.5000],
+             [0.5000, 0.5000]]])
+    """
+    batched = _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
+    if not batched:
+        query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
+        key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
+    length, batch, features = query.shape
+    padding = canonical_mask(key_padding_mask, "key_padding_mask", attn_mask, "attn_mask", query.dtype)
+    if is_causal and attn_mask is None:
+        raise RuntimeError(
+            "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
+            "`generate_square_subsequent_mask` to create this mask."
+        )
+    mask = canonical_mask(attn_mask, "attn_mask", None, "", query.dtype)
+    if features != embed_dim_to_check:
+        raise AssertionError(f"was expecting embedding dimension of {embed_dim_to_check}, but got {features}")
+    size = features // num_heads
+    if size * num_heads != features:
+        raise AssertionError(f"embed_dim {features} not divisible by num_heads {num_heads}")
+    if use_separate_proj_weight:
+        if key.shape[:2] != value.shape[:2]:
+            raise AssertionError(
+                f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}"
+            )
+        weights = [q_proj_weight, k_proj_weight, v_proj_weight]
+        for name, weight in zip("qkv", weights):
+            if weight is None:
+                raise AssertionError(f"use_separate_proj_weight is True but {name}_proj_weight is None")
+    else:
+        if key.shape != value.shape:
+            raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
+        if in_proj_weight is None:
+            raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
+        weights = list(in_proj_weight.chunk(3))
+    biases = [None] * 3 if in_proj_bias is None else list(in_proj_bias.chunk(3))
+    q, k, v = (
+        _nn.linear(given, weight, bias)  # type: ignore[arg-type]
+        for given, weight, bias in zip((query, key, value), weights, biases)
+    )
+    if mask is not None:
+        mask = _check_mask(mask, length, key.size(0), batch * num_heads)
+    added = 0
+    if bias_k is not None or bias_v is not None:
+        if bias_k is None or bias_v is None:
+            given, lacking = ("bias_v", "bias_k") if bias_k is None else ("bias_k", "bias_v")
+            raise AssertionError(f"{given} is set but {lacking} is None")
+        if static_k is not None or static_v is not None:
+            raise AssertionError(f"bias cannot be added to static {'key' if static_k is not None else 'value'}.")
+        k = torch.cat([k, bias_k.repeat(1, batch, 1)])
+        v = torch.cat([v, bias_v.repeat(1, batch, 1)])
+        added += 1
+    q, k, v = (part.reshape(part.size(0), batch * num_heads, size).transpose(0, 1) for part in (q, k, v))
+    k = k if static_k is None else _static(static_k, "static_k", batch * num_heads, size)
+    v = v if static_v is None else _static(static_v, "static_v", batch * num_heads, size)
+    if add_zero_attn:
+        zeros = q.new_zeros((batch * num_heads, 1, size))
+        k, v = torch.cat([k, zeros], 1), torch.cat([v, zeros], 1)
+        added += 1
+    # What has been added may be attended to by all.
+    if mask is not None and added:
+        mask = _nn.pad(mask, (0, added))
+    source = k.size(1)
+    if padding is not None:
+        padding = _nn.pad(padding, (0, added)) if added else padding
+        if padding.shape != (batch, source):
+            raise AssertionError(f"expecting key_padding_mask shape of {(batch, source)}, but got {padding.shape}")
+        padding = padding.reshape(batch, 1, 1, source).expand(-1, num_heads, -1, -1).reshape(-1, 1, source)
+        mask = padding if mask is None else mask + padding
+    q = q * math.sqrt(1.0 / size)
+    scores = q.bmm(k.transpose(1, 2)) if mask is None else torch.baddbmm(mask, q, k.transpose(1, 2))
+    attention = torch.softmax(scores, -1)
+    if training and dropout_p > 0.0:
+        attention = _nn.dropout(attention, dropout_p, True)
+    output = attention.bmm(v).transpose(0, 1).reshape(length, batch, features)
+    output = _nn.linear(output, out_proj_weight, out_proj_bias)
+    if not batched:
+        output = output.squeeze(1)
+    if not need_weights:
+        return output, None
+    attention = attention.reshape(batch, num_heads, length, source)
+    if average_attn_weights:
+        attention = attention.mean(1)
+    return output, attention if batched else attention.squeeze(0)
+
+
+def _static(given: Tensor, name: str, heads: int, size: int) -> Tensor:
+    for dim, wanted in ((0, heads), (2, size)):
+        if given.size(dim) != wanted:
+            raise AssertionError(f"expecting {name}.size({dim}) of {wanted}, but got {given.size(dim)}")
+    return given
+
+
+def _check_mask(mask: Tensor, length: int, source: int, heads: int) -> Tensor:
+    wanted = (length, source) if mask.dim() == 2 else (heads, length, source)
+    if mask.shape != wanted:
+        raise RuntimeError(f"The shape of the {mask.dim()}D attn_mask is {mask.shape}, but should be {wanted}.")
+    return mask.unsqueeze(0) if mask.dim() == 2 else mask
+
+
+def _check_shapes(
+    query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, mask: Tensor | None, heads: int
+) -> bool:
+    """Whether there is a batch; raises unless the numbers of dimensions fit."""
+    dims = query.dim()
+    if dims not in (2, 3):
+        raise AssertionError(f"query should be unbatched 2D or batched 3D tensor but received {dims}-D query tensor")
+    which = f"For {'batched' if dims == 3 else 'unbatched'} ({dims}-D) `query`, expected"
+    if key.dim() != dims or value.dim() != dims:
+        raise AssertionError(
+            f"{which} `key` and `value` to be {dims}-D but found {key.dim()}-D and {value.dim()}-D tensors respectively"
+        )
+    if padding is not None and padding.dim() != dims - 1:
+        raise AssertionError(
+            f"{which} `key_padding_mask` to be `None` or {dims - 1}-D but found {padding.dim()}-D tensor instead"
+        )
+    if mask is not None:
+        if mask.dim() not in (2, 3):
+            raise AssertionError(
+                f"{which} `attn_mask` to be `None`, 2-D or 3-D but found {mask.dim()}-D tensor instead"
+            )
+        if dims == 2 and mask.dim() == 3:
+            wanted = (heads, query.shape[0], key.shape[0])
+            if mask.shape != wanted:
+                raise AssertionError(f"Expected `attn_mask` shape to be {wanted} but got {mask.shape}")
+    return dims == 3

@@ -1,0 +1,383 @@
+"""The transformer: layers of attention and feed-forward networks (Vaswani et al. 2017)."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import rushlight as torch
+
+from .. import functional as F
+from .. import init
+from .activation import GELU, MultiheadAttention, ReLU
+from .container import ModuleList
+from .dropout import Dropout
+from .linear import Linear
+from .module import Module
+from .normalization import LayerNorm
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from rushlight import Tensor
+
+    Activation = str | Callable[[Tensor], Tensor]
+
+__all__ = [
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
+]
+
+
+def _function(activation: Activation) -> Callable[[Tensor], Tensor]:
+    if not isinstance(activation, str):
+        return activation
+    if activation not in ("relu", "gelu"):
+        raise RuntimeError(f"activation should be relu/gelu, not {activation}")
+    return F.relu if activation == "relu" else F.gelu
+
+
+def _copies(layer: Module, count: int) -> ModuleList:
+    return ModuleList([copy.deepcopy(layer) for _ in range(count)])
+
+
+def _causal(mask: Tensor | None, said: bool | None) -> bool:
+    """Whether a mask hides exactly what comes later, as said or as it looks."""
+    if said is not None or mask is None:
+        return bool(said)
+    size = mask.size(0)
+    return mask.shape == (size, size) and torch.equal(mask, _later(size, mask.device, mask.dtype))
+
+
+def _later(size: int, device: Any = None, dtype: Any = None) -> Tensor:
+    return torch.full((size, size), -math.inf, dtype=dtype, device=device).triu(1)
+
+
+class _Layer(Module):
+    """What the two kinds of layers share: attention to themselves, the feed-forward network, and how they are joined."""
+
+    __constants__ = ["norm_first"]
+    activation: Callable[[Tensor], Tensor]
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = F.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        place = {"device": device, "dtype": dtype}
+        for name in self._attentions:
+            attention = MultiheadAttention(
+                d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, device=device, dtype=dtype
+            )
+            setattr(self, name, attention)
+        self.linear1 = Linear(d_model, dim_feedforward, bias, **place)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, **place)
+        self.norm_first = norm_first
+        parts = range(1, len(self._attentions) + 2)
+        for part in parts:
+            setattr(self, f"norm{part}", LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype))
+        for part in parts:
+            setattr(self, f"dropout{part}", Dropout(dropout))
+        self.activation = _function(activation)
+
+    _attentions: tuple[str, ...] = ("self_attn",)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.__dict__.setdefault("activation", F.relu)
+
+    def _joined(self, part: int, x: Tensor, block: Callable[[Tensor], Tensor]) -> Tensor:
+        """The sum of an input and what a block makes of it, normalised before or after."""
+        norm, dropout = getattr(self, f"norm{part}"), getattr(self, f"dropout{part}")
+        if self.norm_first:
+            return x + dropout(block(norm(x)))
+        return norm(x + dropout(block(x)))
+
+    def _fed(self, x: Tensor) -> Tensor:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+
+class TransformerEncoderLayer(_Layer):
+    """Attention of a sequence to itself and a feed-forward network, each added to its input and normalised.
+
+    Args:
+        d_model: the number of features E.
+        nhead: how many heads the attention has.
+        dim_feedforward: the width of the network.
+        dropout: the probability of dropout everywhere.
+        activation: ``"relu"``, ``"gelu"`` or a function.
+        layer_norm_eps, bias: of the normalisations, and whether there are biases at all.
+        batch_first: whether sequences are ``(N, S, E)`` instead of ``(S, N, E)``.
+        norm_first: whether to normalise before attention and network instead of after.
+
+    Raises:
+        RuntimeError: another word for the activation.
+
+    >>> torch.nn.TransformerEncoderLayer(8, 2, 16)(torch.ones(5, 3, 8)).shape
+    torch.Size([5, 3, 8])
+    """
+
+    @property
+    def activation_relu_or_gelu(self) -> int:
+        """1 for relu, 2 for gelu, 0 for another function."""
+        for number, (function, kind) in enumerate(((F.relu, ReLU), (F.gelu, GELU)), 1):
+            if self.activation is function or isinstance(self.activation, kind):
+                return number
+        return 0
+
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        def attended(x: Tensor) -> Tensor:
+            return self.self_attn(
+                x, x, x, src_key_padding_mask, need_weights=False, attn_mask=src_mask, is_causal=is_causal
+            )[0]
+
+        return self._joined(2, self._joined(1, src, attended), self._fed)
+
+
+class TransformerDecoderLayer(_Layer):
+    """As `TransformerEncoderLayer`, with attention to the encoder's output in between. Arguments as there.
+
+    >>> layer = torch.nn.TransformerDecoderLayer(8, 2, 16)
+    >>> layer(torch.ones(5, 3, 8), torch.ones(7, 3, 8)).shape
+    torch.Size([5, 3, 8])
+    """
+
+    _attentions = ("self_attn", "multihead_attn")
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        def attended(x: Tensor) -> Tensor:
+            return self.self_attn(
+                x, x, x, tgt_key_padding_mask, need_weights=False, attn_mask=tgt_mask, is_causal=tgt_is_causal
+            )[0]
+
+        def remembered(x: Tensor) -> Tensor:
+            return self.multihead_attn(
+                x,
+                memory,
+                memory,
+                memory_key_padding_mask,
+                need_weights=False,
+                attn_mask=memory_mask,
+                is_causal=memory_is_causal,
+            )[0]
+
+        return self._joined(3, self._joined(2, self._joined(1, tgt, attended), remembered), self._fed)
+
+
+class TransformerEncoder(Module):
+    """Copies of an encoder layer, one after the other.
+
+    Args:
+        encoder_layer: the layer to copy.
+        num_layers: how many copies.
+        norm: what normalises the result, if anything.
+        enable_nested_tensor, mask_check: accepted; they change nothing.
+
+    >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16)
+    >>> torch.nn.TransformerEncoder(layer, 2)(torch.ones(5, 3, 8)).shape
+    torch.Size([5, 3, 8])
+    """
+
+    __constants__ = ["norm"]
+
+    def __init__(
+        self,
+        encoder_layer: TransformerEncoderLayer,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
+        super().__init__()
+        self.layers = _copies(encoder_layer, num_layers)
+        self.num_layers = num_layers
+        self.norm = norm
+        self.enable_nested_tensor = enable_nested_tensor
+        self.mask_check = mask_check
+
+    def forward(
+        self,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool | None = None,
+    ) -> Tensor:
+        causal = _causal(mask, is_causal)
+        for layer in self.layers:
+            src = layer(src, src_mask=mask, is_causal=causal, src_key_padding_mask=src_key_padding_mask)
+        return src if self.norm is None else self.norm(src)
+
+
+class TransformerDecoder(Module):
+    """Copies of a decoder layer, one after the other. Arguments as in `TransformerEncoder`.
+
+    >>> layer = torch.nn.TransformerDecoderLayer(8, 2, 16)
+    >>> torch.nn.TransformerDecoder(layer, 2)(torch.ones(5, 3, 8), torch.ones(7, 3, 8)).shape
+    torch.Size([5, 3, 8])
+    """
+
+    __constants__ = ["norm"]
+
+    def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None) -> None:
+        super().__init__()
+        self.layers = _copies(decoder_layer, num_layers)
+        self.num_layers = num_layers
+        self.norm = norm
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        causal = _causal(tgt_mask, tgt_is_causal)
+        for layer in self.layers:
+            tgt = layer(
+                tgt,
+                memory,
+                tgt_mask=tgt_mask,
+                memory_mask=memory_mask,
+                tgt_key_padding_mask=tgt_key_padding_mask,
+                memory_key_padding_mask=memory_key_padding_mask,
+                tgt_is_causal=causal,
+                memory_is_causal=memory_is_causal,
+            )
+        return tgt if self.norm is None else self.norm(tgt)
+
+
+class Transformer(Module):
+    """An encoder of one sequence and a decoder of another.
+
+    Args:
+        num_encoder_layers, num_decoder_layers: how many layers each has.
+        custom_encoder, custom_decoder: modules in their places.
+
+    The other arguments as in `TransformerEncoderLayer`.
+
+    Raises:
+        RuntimeError: the sequences differ in batch or features.
+
+    >>> model = torch.nn.Transformer(8, 2, 1, 1, 16)
+    >>> model(torch.ones(7, 3, 8), torch.ones(5, 3, 8)).shape
+    torch.Size([5, 3, 8])
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = F.relu,
+        custom_encoder: Any | None = None,
+        custom_decoder: Any | None = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        layer = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
+
+        def norm() -> LayerNorm:
+            return LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
+
+        if custom_encoder is None:
+            encoder = TransformerEncoderLayer(*layer, device=device, dtype=dtype)
+            custom_encoder = TransformerEncoder(encoder, num_encoder_layers, norm())
+        self.encoder = custom_encoder
+        if custom_decoder is None:
+            decoder = TransformerDecoderLayer(*layer, device=device, dtype=dtype)
+            custom_decoder = TransformerDecoder(decoder, num_decoder_layers, norm())
+        self.decoder = custom_decoder
+        self._reset_parameters()
+        self.d_model = d_model
+        self.nhead = nhead
+        self.batch_first = batch_first
+
+    def _reset_parameters(self) -> None:
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                init.xavier_uniform_(parameter)
+
+    def forward(
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        dim = 0 if self.batch_first else 1
+        if src.dim() == 3 and src.size(dim) != tgt.size(dim):
+            raise RuntimeError("the batch number of src and tgt must be equal")
+        if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
+            raise RuntimeError("the feature number of src and tgt must be equal to d_model")
+        memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
+        return self.decoder(
+            tgt,
+            memory,
+            tgt_mask=tgt_mask,
+            memory_mask=memory_mask,
+            tgt_key_padding_mask=tgt_key_padding_mask,
+            memory_key_padding_mask=memory_key_padding_mask,
+            tgt_is_causal=tgt_is_causal,
+            memory_is_causal=memory_is_causal,
+        )
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+        """A mask that hides what comes later: minus infinity above the diagonal.
+
+        >>> torch.nn.Transformer.generate_square_subsequent_mask(2)
+        tensor([[0., -inf],
+                [0., 0.]])
+        """
+        return _later(sz, device, dtype)

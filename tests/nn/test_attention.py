@@ -1,0 +1,102 @@
+"""Attention: masks of every kind, single sequences, and messages. (Its numbers: `test_recorded`.)"""
+
+import math
+
+import pytest
+
+import rushlight as torch
+from rushlight import nn
+
+
+def attention(**options):
+    torch.manual_seed(0)
+    return nn.MultiheadAttention(8, 2, **options)
+
+
+def inputs(dtype=torch.float32):
+    torch.manual_seed(1)
+    return torch.randn(5, 2, 8, dtype=dtype), torch.randn(7, 2, 8, dtype=dtype)
+
+
+def test_masks_say_the_same():
+    query, key = inputs()
+    module = attention()
+    hidden = torch.ones(5, 7, dtype=torch.bool).triu(3)
+    output, weights = module(query, key, key, attn_mask=hidden)
+    assert weights[:, hidden].eq(0).all() and torch.allclose(weights.sum(-1), torch.ones(2, 5))
+    added = torch.zeros(5, 7).masked_fill(hidden, -math.inf)
+    for mask in (added, hidden.expand(4, 5, 7), added.expand(4, 5, 7)):
+        assert torch.allclose(module(query, key, key, attn_mask=mask)[0], output)
+    without, nothing = module(query, key, key, attn_mask=hidden, need_weights=False)
+    assert nothing is None and torch.allclose(without, output)
+
+
+def test_padding_is_as_if_it_were_not_there():
+    query, key = inputs()
+    for options in ({}, {"add_bias_kv": True}, {"add_zero_attn": True}):
+        module = attention(**options)
+        padding = torch.tensor([[False] * 4 + [True] * 3] * 2)
+        padded, weights = module(query, key, key, key_padding_mask=padding, average_attn_weights=False)
+        assert torch.allclose(padded, module(query, key[:4], key[:4])[0], atol=1e-6)
+        assert weights.shape[:3] == (2, 2, 5) and weights[..., 4:7].eq(0).all()
+
+
+def test_without_a_batch():
+    query, key = inputs()
+    module = attention()
+    output, weights = module(query[:, 0], key[:, 0], key[:, 0])
+    whole, all_weights = module(query, key, key)
+    assert torch.allclose(output, whole[:, 0], atol=1e-6) and torch.allclose(weights, all_weights[0], atol=1e-6)
+
+
+def test_what_comes_later_does_not_matter():
+    torch.manual_seed(0)
+    model = nn.Transformer(8, 2, 1, 1, 16, dropout=0.0)
+    source, target = torch.randn(7, 2, 8), torch.randn(5, 2, 8)
+    mask = nn.Transformer.generate_square_subsequent_mask(5)
+    before = model(source, target, tgt_mask=mask)
+    target[3:] += 1
+    after = model(source, target, tgt_mask=mask)
+    assert torch.allclose(before[:3], after[:3], atol=1e-6) and not torch.allclose(before[3:], after[3:])
+
+
+def test_gradients():
+    module = attention(dtype=torch.float64)
+    query, key = (x.requires_grad_() for x in inputs(torch.float64))
+    assert torch.autograd.gradcheck(lambda q, k: module(q, k, k)[0], (query, key))
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda q, k: nn.MultiheadAttention(0, 1), ValueError, "embed_dim and num_heads must be greater than 0"),
+        (lambda q, k: nn.MultiheadAttention(8, 3), AssertionError, "embed_dim must be divisible by num_heads"),
+        (
+            lambda q, k: attention()(q, k[0], k),
+            AssertionError,
+            "For batched \\(3-D\\) `query`, expected `key` and `value`",
+        ),
+        (
+            lambda q, k: attention()(q[..., :4], k, k),
+            AssertionError,
+            "was expecting embedding dimension of 8, but got 4",
+        ),
+        (lambda q, k: attention()(q, k, k[:3]), AssertionError, "key shape .* does not match value shape"),
+        (
+            lambda q, k: attention()(q, k, k, attn_mask=torch.ones(5, 5)),
+            RuntimeError,
+            "The shape of the 2D attn_mask is",
+        ),
+        (
+            lambda q, k: attention()(q, k, k, attn_mask=torch.ones(5, 7).long()),
+            AssertionError,
+            "only bool and floating",
+        ),
+        (lambda q, k: attention()(q, k, k, is_causal=True), RuntimeError, "Need attn_mask if specifying the is_causal"),
+        (lambda q, k: nn.TransformerEncoderLayer(8, 2, activation="x"), RuntimeError, "activation should be relu/gelu"),
+        (lambda q, k: nn.Transformer(8, 2, 1, 1)(q, k[:, :1]), RuntimeError, "the batch number of src and tgt must be"),
+    ],
+)
+def test_bad_calls(call, kind, message):
+    with pytest.raises(kind, match=message):
+        call(*inputs())
