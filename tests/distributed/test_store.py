@@ -151,6 +151,7 @@ def test_a_forked_child_is_told(kind):
 
 
 def test_a_small_question_has_no_huge_answer(store):
+    store.set_timeout(timedelta(seconds=30))
     store.set("large", bytes(1 << 20))
     with pytest.raises(ValueError, match="an answer holds up to 268435456 bytes"):
         store.multi_get(["large"] * 70_000)
@@ -158,6 +159,7 @@ def test_a_small_question_has_no_huge_answer(store):
 
 
 def test_a_question_that_is_too_large_leaves_the_connection(store):
+    store.set_timeout(timedelta(seconds=30))
     if isinstance(store, distributed.TCPStore):
         with pytest.raises(ValueError, match="a message holds up to 268435456 bytes"):
             store.set("larger", bytes(1 << 28))
