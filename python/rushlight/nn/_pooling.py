@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 import rushlight as torch
+from rushlight import _C
 from rushlight._functions import nn_functional as _nn
 
 TYPE_CHECKING = False
@@ -214,7 +215,7 @@ def _max_unpool(
                     f'invalid output_size "{wanted}" (dim {dim} must be between {usual - each} and {usual + each})'
                 )
         sizes = wanted
-    return torch._max_unpool(input, indices, sizes)
+    return _C._max_unpool(input, indices, sizes)
 
 
 def max_unpool1d(
@@ -273,7 +274,7 @@ def _fractional(
     if samples is None:
         batch = 1 if input.dim() == space + 1 else input.size(0)
         samples = torch.rand(batch, input.size(-space - 1), space, dtype=input.dtype, device=input.device)
-    found = torch._fractional_max(input, _spread(output_size, space), _spread(kernel_size, space), samples)
+    found = _C._fractional_max(input, _spread(output_size, space), _spread(kernel_size, space), samples)
     return found if return_indices else found[0]
 
 

@@ -212,8 +212,12 @@ class EmbeddingBag(Module):
         self.sparse = sparse
         self.include_last_offset = include_last_offset
 
-    reset_parameters = Embedding.reset_parameters
-    _fill_padding_idx_with_zero = Embedding._fill_padding_idx_with_zero
+    def reset_parameters(self) -> None:
+        """Draws the table anew."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with torch.no_grad():
+                self.weight[self.padding_idx].fill_(0)
 
     def forward(
         self,
