@@ -210,7 +210,7 @@ def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order:
             raise RuntimeError(f"dim {place} appears multiple times in the list of dims")
         if input.shape[place] < edge_order + 1:
             raise RuntimeError("torch.gradient expected each dimension size to be at least edge_order+1")
-    steps = list(spacing) if many else [1 if spacing is None else spacing] * len(places)
+    steps: list[Any] = list(spacing) if many else [1 if spacing is None else spacing] * len(places)
     for step in steps:
         if isinstance(step, torch.Tensor) and step.device != input.device:
             raise RuntimeError(

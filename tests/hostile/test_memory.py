@@ -23,6 +23,17 @@ for attempt in (
     lambda: few.expand(many, 3).sort(),
     lambda: few.expand(many, 3).tolist(),
     lambda: torch.ones(many, dtype=torch.uint8).share_memory_(),
+    # Working space of kernels whose operands and results would fit.
+    lambda: torch.zeros(2**29, dtype=torch.uint8).median(),
+    lambda: torch.zeros(2**29, dtype=torch.uint8).topk(3),
+    lambda: torch.zeros(2**28, dtype=torch.uint8).sort(),
+    lambda: torch.zeros(1).expand(2**58).sum(),
+    lambda: torch.zeros(1, 1).expand(2**56, 4).sum(0),
+    lambda: torch.zeros(1).expand(2**27).unbind(),
+    lambda: list(torch.zeros(1).expand(2**45)),
+    lambda: torch.nn.functional.avg_pool1d(torch.zeros(1, 1, 1).expand(1, 1, 2**31), 1),
+    lambda: torch.fft.fft(torch.zeros(2**26)),
+    lambda: torch.nn.functional.adaptive_max_pool1d(torch.zeros(1, 0, 2), 2**31 - 1),
 ):
     try:
         attempt()

@@ -52,10 +52,12 @@ def ctc_loss(
     """
     if reduction not in _REDUCTIONS:
         raise ValueError(f"{reduction} is not a valid value for reduction")
-    lengths = input_lengths, target_lengths
-    if any(isinstance(one, torch.Tensor) for one in lengths):
-        lengths = tuple(one if isinstance(one, torch.Tensor) else torch.tensor(one) for one in lengths)
-    return torch.ctc_loss(log_probs, targets, *lengths, blank, _REDUCTIONS[reduction], zero_infinity)
+    of_inputs: Any = input_lengths
+    of_targets: Any = target_lengths
+    # Both lists or both tensors: so the operator takes them.
+    if isinstance(of_inputs, torch.Tensor) or isinstance(of_targets, torch.Tensor):
+        of_inputs, of_targets = torch.as_tensor(of_inputs), torch.as_tensor(of_targets)
+    return torch.ctc_loss(log_probs, targets, of_inputs, of_targets, blank, _REDUCTIONS[reduction], zero_infinity)
 
 
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:

@@ -302,8 +302,9 @@ unsafe fn system_free(pointer: NonNull<u8>, size: usize) {
     }
 }
 
+/// torch's sentence for memory that is not there.
 #[cold]
-fn out_of_memory(bytes: usize) -> Error {
+pub fn out_of_memory(bytes: usize) -> Error {
     Error::runtime(format!(
         "DefaultCPUAllocator: can't allocate memory: you tried to allocate {bytes} bytes. Error code 12 (Cannot allocate memory)"
     ))

@@ -116,6 +116,12 @@ fn zeros<T: Copy + Default>(length: usize) -> Result<Vec<T>> {
     Ok(list)
 }
 
+/// Refuses a transform whose tables there is no memory for: the planner itself would end the process.
+fn check_room<T: Real>(n: usize) -> Result<()> {
+    // Bluestein's algorithm pads to less than four times the length.
+    zeros::<Complex<T>>(if n < 1 << 16 { 0 } else { n.saturating_mul(4) }).map(drop)
+}
+
 /// Elements worth a task of their own.
 const TASK: usize = 1 << 12;
 
@@ -135,6 +141,7 @@ fn each(lines: Lines, work: impl Fn(std::ops::Range<usize>) -> Result<()> + Sync
 /// # Safety
 /// The memory holds all lines, and nobody else touches it.
 pub unsafe fn complex<T: Real>(lines: Lines, data: *mut Complex<T>, forward: bool, scale: f64) -> Result<()> {
+    check_room::<T>(lines.n)?;
     let plan = kept(&mut T::plans().lock().complex, (lines.n, forward), || {
         let mut planner = FftPlanner::new();
         if forward { planner.plan_fft_forward(lines.n) } else { planner.plan_fft_inverse(lines.n) }
@@ -165,6 +172,7 @@ pub unsafe fn complex<T: Real>(lines: Lines, data: *mut Complex<T>, forward: boo
 /// # Safety
 /// `from` holds the lines, `to` those of the results, and nobody else touches them.
 pub unsafe fn from_real<T: Real>(lines: Lines, from: *const T, to: *mut Complex<T>, scale: f64) -> Result<()> {
+    check_room::<T>(lines.n)?;
     let plan = kept(&mut T::plans().lock().forward, lines.n, || RealFftPlanner::new().plan_fft_forward(lines.n));
     let half = lines.n / 2 + 1;
     let (from, to, scale) = (At(from.cast_mut()), At(to), T::number(scale));
@@ -194,6 +202,7 @@ pub unsafe fn from_real<T: Real>(lines: Lines, from: *const T, to: *mut Complex<
 /// # Safety
 /// `from` holds the frequencies, `to` the lines, and nobody else touches them.
 pub unsafe fn to_real<T: Real>(lines: Lines, from: *const Complex<T>, to: *mut T, scale: f64) -> Result<()> {
+    check_room::<T>(lines.n)?;
     let plan = kept(&mut T::plans().lock().inverse, lines.n, || RealFftPlanner::new().plan_fft_inverse(lines.n));
     let half = lines.n / 2 + 1;
     let (from, to, scale) = (At(from.cast_mut()), At(to), T::number(scale));

@@ -9,8 +9,11 @@ pub use choose::choose;
 pub use distinct::{Runs, distinct, distinct_slices};
 pub use search::{Search, search};
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use half::{bf16, f16};
-use rushlight_core::Bool;
+use rushlight_core::alloc::{list, out_of_memory};
+use rushlight_core::{Bool, Error, Result};
 
 use crate::reduce::scan::{Lines, Memory};
 
@@ -142,14 +145,33 @@ impl<T: Sortable> Line<'_, T> {
     }
 }
 
+/// Ranks of 64 bits number the elements of a line with 32 of them.
+const COUNTABLE: u64 = 1 << 32;
+
+/// Refuses lines with more elements than their ranks can number.
+fn check_countable<T: Sortable>(n: usize) -> Result<()> {
+    if size_of::<T::Ranked>() == size_of::<u64>() && n as u64 > COUNTABLE {
+        return Err(Error::runtime(format!("a line of {n} elements is too long to be sorted"))
+            .hint("Elements of 64 bits may be more than 2**32 in a line."));
+    }
+    Ok(())
+}
+
 /// Calls `work` for each line, in parallel.
 ///
 /// # Safety
 /// `from` holds the whole shape, contiguous.
-pub unsafe fn each_line<T: Sortable>(lines: Lines, from: *const T, descending: bool, work: impl Fn(Line<T>) + Sync) {
+pub unsafe fn each_line<T: Sortable>(
+    lines: Lines,
+    from: *const T,
+    descending: bool,
+    work: impl Fn(Line<T>) + Sync,
+) -> Result<()> {
+    check_countable::<T>(lines.n)?;
     let from = Memory(from.cast_mut());
+    let refused = AtomicBool::new(false);
     lines.each(|first, abreast| {
-        let mut ranks: Vec<T::Ranked> = Vec::with_capacity(lines.n);
+        let Ok(mut ranks) = list::<T::Ranked>(lines.n) else { return refused.store(true, Ordering::Relaxed) };
         for j in 0..abreast {
             ranks.clear();
             ranks.extend((0..lines.n).map(|i| {
@@ -160,4 +182,5 @@ pub unsafe fn each_line<T: Sortable>(lines: Lines, from: *const T, descending: b
             work(Line { ranks: &mut ranks, first: first + j, step: lines.inner, from });
         }
     });
+    if refused.into_inner() { Err(out_of_memory(lines.n.saturating_mul(size_of::<T::Ranked>()))) } else { Ok(()) }
 }

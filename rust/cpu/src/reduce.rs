@@ -11,6 +11,7 @@
 mod extremum;
 mod logsum;
 mod moments;
+mod partial;
 pub mod scan;
 pub mod softmax;
 
@@ -18,14 +19,14 @@ pub use extremum::{Extreme, Towards, extremum};
 pub use logsum::log_sum_exp;
 pub use moments::{Float, moments};
 
-use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use rushlight_core::DType;
 use rushlight_core::plan::Plan;
+use rushlight_core::{DType, Result};
 
 use crate::convert::cast::{converter, move_strided};
 use crate::pointwise::GRAIN;
+use partial::{Bytes, Counter, Shared, join_tree};
 
 /// The kernels of one reduction for one dtype. Accumulators are opaque bytes to the skeleton.
 #[derive(Clone, Copy)]
@@ -110,104 +111,12 @@ pub struct Reduction<'a> {
 // SAFETY: addresses; every thread writes its own results.
 unsafe impl Sync for Reduction<'_> {}
 
-#[repr(align(64))]
-struct Bytes<const N: usize>([MaybeUninit<u8>; N]);
-
-impl<const N: usize> Bytes<N> {
-    fn new() -> Self {
-        Bytes([MaybeUninit::uninit(); N])
-    }
-
-    fn pointer(&mut self) -> *mut u8 {
-        self.0.as_mut_ptr().cast()
-    }
-}
-
-/// Accumulators on the heap that several threads fill, each its own places.
-struct Shared {
-    start: *mut u8,
-    _room: Vec<MaybeUninit<u64>>,
-}
-// SAFETY: every task writes places of its own.
-unsafe impl Sync for Shared {}
-
-impl Shared {
-    fn new(bytes: usize) -> Shared {
-        let mut room = Vec::with_capacity(bytes.div_ceil(8));
-        Shared { start: room.as_mut_ptr() as *mut u8, _room: room }
-    }
-
-    /// The byte at `at`.
-    ///
-    /// # Safety
-    /// It lies within the bytes that were asked for.
-    unsafe fn at(&self, at: usize) -> *mut u8 {
-        // SAFETY: by the caller's word.
-        unsafe { self.start.add(at) }
-    }
-}
-
-/// Partial results that come one after the other and meet pairwise, as a binary counter carries.
-struct Counter {
-    base: *mut u8,
-    /// Bytes from one level to the next.
-    step: usize,
-    depth: usize,
-    seen: usize,
-}
-
-impl Counter {
-    /// # Safety
-    /// `base` has room for a level more than ever are filled at once.
-    unsafe fn new(base: *mut u8, step: usize) -> Counter {
-        Counter { base, step, depth: 0, seen: 0 }
-    }
-
-    /// Where the next partial result goes.
-    fn place(&self) -> *mut u8 {
-        // SAFETY: the counter's maker gave room for every level.
-        unsafe { self.base.add(self.depth * self.step) }
-    }
-
-    /// # Safety
-    /// The level at `place` was filled, with `n` accumulators of what `join` joins.
-    unsafe fn carry(&mut self, join: Join, n: usize) {
-        self.depth += 1;
-        self.seen += 1;
-        let mut seen = self.seen;
-        while seen & 1 == 0 {
-            // SAFETY: an even count means that two full levels stand on top.
-            unsafe { self.fall(join, n) };
-            seen >>= 1;
-        }
-    }
-
-    /// # Safety
-    /// Two levels are filled, with `n` accumulators each.
-    unsafe fn fall(&mut self, join: Join, n: usize) {
-        self.depth -= 1;
-        // SAFETY: both levels are filled.
-        unsafe { join(self.base.add((self.depth - 1) * self.step), self.base.add(self.depth * self.step), n) };
-    }
-
-    /// Joins what is left; the result stands at the base.
-    ///
-    /// # Safety
-    /// At least one level is filled, with `n` accumulators each.
-    unsafe fn finish(mut self, join: Join, n: usize) {
-        while self.depth > 1 {
-            // SAFETY: as above.
-            unsafe { self.fall(join, n) };
-        }
-    }
-}
-
 impl Reduction<'_> {
     /// Computes every result.
     ///
     /// # Safety
     /// The plans stay within the memory of input and outputs, and the fold is made for these dtypes.
-    pub unsafe fn run(&self) {
+    pub unsafe fn run(&self) -> Result<()> {
         let (across, along) = (self.outer.inner_strides()[1], self.inner.inner_strides()[0]);
         let tall = across.abs() < along.abs() && self.outer.inner() >= 8;
         let short = self.inner.numel() < SHORT;
@@ -216,7 +125,10 @@ impl Reduction<'_> {
         unsafe {
             match self.fold.short {
                 _ if self.outer.numel() <= 1 => self.by_rows(),
-                Some(fold) if short && adjacent && !tall => self.by_short_rows(fold),
+                Some(fold) if short && adjacent && !tall => {
+                    self.by_short_rows(fold);
+                    Ok(())
+                }
                 _ if tall || short => self.by_columns(),
                 _ => self.by_rows(),
             }
@@ -250,16 +162,16 @@ impl Reduction<'_> {
 
     /// # Safety
     /// As for `run`.
-    unsafe fn by_rows(&self) {
+    unsafe fn by_rows(&self) -> Result<()> {
         let (results, length, width) = (self.outer.numel(), self.inner.numel(), self.fold.width);
         if results >= MANY || length <= SEGMENT {
             let grain = (GRAIN / length.max(1)).max(1);
             // SAFETY: by the caller's word.
             rushlight_par::parallel_for(results, grain, |range| unsafe { self.rows(range) });
-            return;
+            return Ok(());
         }
         let segments = length.div_ceil(SEGMENT);
-        let partial = Shared::new(results * segments * width);
+        let partial = Shared::ask((results * width).checked_mul(segments))?;
         let mut starts: smallvec::SmallVec<[(isize, isize); MANY]> = smallvec::SmallVec::new();
         let steps = self.outer.inner_strides();
         self.outer.runs(0..results, |offsets, n| {
@@ -278,6 +190,7 @@ impl Reduction<'_> {
                 self.emit(start.0, 1, base, 1);
             }
         }
+        Ok(())
     }
 
     /// The results of `range`, row by row.
@@ -396,7 +309,7 @@ impl Reduction<'_> {
 
     /// # Safety
     /// As for `run`.
-    unsafe fn by_columns(&self) {
+    unsafe fn by_columns(&self) -> Result<()> {
         let (columns, rows, width) = (self.outer.numel(), self.inner.numel(), self.fold.width);
         let tile = if self.reads_columns() { TILE } else { GATHERED };
         let tiles = columns.div_ceil(tile);
@@ -414,10 +327,10 @@ impl Reduction<'_> {
                     }
                 }
             });
-            return;
+            return Ok(());
         }
         let segments = rows.div_ceil(segment);
-        let partial = Shared::new(columns * segments * width);
+        let partial = Shared::ask((columns * width).checked_mul(segments))?;
         let part = |index: usize| index * tile..columns.min((index + 1) * tile);
         // SAFETY: by the caller's word; each task has accumulators of its own.
         unsafe {
@@ -433,6 +346,7 @@ impl Reduction<'_> {
                 self.emit_range(columns_of, base);
             });
         }
+        Ok(())
     }
 
     /// Whether columns are read where they stand.
@@ -632,19 +546,4 @@ impl Reduction<'_> {
 /// How many levels a counter of stacks needs for so many rows.
 fn levels(rows: usize) -> usize {
     (usize::BITS - rows.div_ceil(STACK).leading_zeros()) as usize + 1
-}
-
-/// Joins `count` groups of `n` accumulators, `step` bytes apart, pairwise; the result stands at the base.
-///
-/// # Safety
-/// `count` groups lie at `base`, all filled.
-unsafe fn join_tree(join: Join, base: *mut u8, count: usize, step: usize, n: usize) {
-    let mut reach = 1;
-    while reach < count {
-        for left in (0..count - reach).step_by(2 * reach) {
-            // SAFETY: both groups exist.
-            unsafe { join(base.add(left * step), base.add((left + reach) * step), n) };
-        }
-        reach *= 2;
-    }
 }

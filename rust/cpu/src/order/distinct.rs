@@ -19,6 +19,7 @@ pub struct Runs {
 pub unsafe fn distinct<T: Sortable>(from: *const T, n: usize, sorted: bool, inverse: bool) -> Result<Runs> {
     // SAFETY: by the caller's word; unaligned because foreign memory may be.
     let element = |place: usize| unsafe { from.add(place).read_unaligned() };
+    super::check_countable::<T>(n)?;
     let mut ranks = list(n)?;
     ranks.extend((0..n).map(|place| T::Ranked::new(element(place).key(), place)));
     if sorted {

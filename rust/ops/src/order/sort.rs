@@ -188,9 +188,8 @@ pub fn write_lines(
                     values.at(to + i * shape.inner).write(line.element(rank.place()));
                     places.at(to + i * shape.inner).write(rank.place() as i64);
                 }
-            });
+            })
         }
-        Ok(())
     }, else => Err(Error::not_implemented(format!("sort is not implemented for {}", own.dtype()))))
 }
 

@@ -148,8 +148,7 @@ fn reduce_layout(
     let outputs = std::array::from_fn(|n| (pins[n].as_ptr(), targets[n].dtype()));
     let reduction = Reduction { outer: &outer, inner: &inner, input: source.as_ptr(), dtype, outputs, fold, params };
     // SAFETY: layouts stay within their pinned storages; the results are fresh and row-major.
-    unsafe { reduction.run() };
-    Ok(())
+    unsafe { reduction.run() }
 }
 
 /// Runs the fold that `pick` has for a result's compute dtype.

@@ -188,6 +188,7 @@ pub static UNBIND: Row = Row {
             return Err(Error::index("Dimension specified as 0 but tensor has no dimensions"));
         }
         let dim = wrap_dim(args.int(1)?, own.rank())?;
+        super::split::room_for_pieces(own.sizes[dim] as i64)?;
         Ok((0..own.sizes[dim]).map(|index| own.select(dim, index)).collect())
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {

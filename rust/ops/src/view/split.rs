@@ -57,7 +57,7 @@ fn pieces_of(own: &Layout, dim: usize, step: isize) -> Result<Vec<Layout>> {
 }
 
 /// Refuses more pieces than there is memory for; each costs a tensor and its Python object.
-fn room_for_pieces(count: i64) -> Result<()> {
+pub fn room_for_pieces(count: i64) -> Result<()> {
     rushlight_core::alloc::list::<[u8; 512]>(count as usize).map(drop)
 }
 

@@ -133,6 +133,15 @@ struct Windows {
 }
 
 impl Windows {
+    /// Makes room for as many windows, or refuses.
+    fn expect(&mut self, count: usize) -> Result<()> {
+        rushlight_core::alloc::list::<[i64; 3]>(count)?;
+        for list in [&mut self.starts, &mut self.ends, &mut self.lengths] {
+            list.reserve_exact(count);
+        }
+        Ok(())
+    }
+
     fn push(&mut self, start: i64, end: i64, length: i64) {
         self.starts.push(start);
         self.ends.push(end);
@@ -165,6 +174,7 @@ fn avg_pool(args: &Args, dims: usize) -> Result<Output> {
     let counts_padding = args.bool(5)?;
     let [kernel, stride, padding, _] = &plan.lists;
     let mut windows = Windows { output: plan.output.clone(), ..Windows::default() };
+    windows.expect(plan.output.iter().map(|&n| n.max(0) as usize).fold(0, usize::saturating_add))?;
     for dim in 0..dims {
         let size = space[dim];
         for at in 0..plan.output[dim] {

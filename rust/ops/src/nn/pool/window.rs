@@ -1,6 +1,7 @@
 //! The largest element of each window, where windows differ: those that cover a plane evenly, and random ones.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::alloc::list;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::pool::{Window, max_windows};
@@ -76,6 +77,9 @@ pub static ADAPTIVE: Row = Row {
         infer: |args| infer(args, 1),
         cpu: |args, results| {
             let (input, output) = (args.tensor(0)?, args.ints(1)?);
+            if results[0].numel() == 0 {
+                return Ok(());
+            }
             let space = &input.sizes()[input.rank() - output.len()..];
             let axes = space.iter().zip(output).map(|(&size, &count)| {
                 let (size, count) = (size as usize, count as usize);
@@ -83,9 +87,11 @@ pub static ADAPTIVE: Row = Row {
                     let (start, end) = (at * size / count, ((at + 1) * size).div_ceil(count));
                     Window { start, end, length: end - start }
                 };
-                (0..count).map(window).collect()
+                let mut windows = list(count)?;
+                windows.extend((0..count).map(window));
+                Ok(windows)
             });
-            run(input, results, output.len(), &[padded(axes.collect())])
+            run(input, results, output.len(), &[padded(axes.collect::<Result<_>>()?)])
         },
     }),
     derivative: PLACED,
