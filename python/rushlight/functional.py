@@ -222,7 +222,7 @@ def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order:
 
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """The coordinates, in a tensor of ``shape``, of elements that are numbered in row-major order.
+    """The coordinates, int64, in a tensor of ``shape``, of elements that are numbered in row-major order.
 
     Raises:
         TypeError: indices that are not integers.
@@ -230,6 +230,8 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
 
     >>> torch.unravel_index(torch.tensor([1, 5]), (2, 3))
     (tensor([0, 1]), tensor([1, 2]))
+    >>> torch.unravel_index(torch.tensor([200], dtype=torch.uint8), (2, 300))
+    (tensor([0]), tensor([200]))
     """
     import rushlight as torch
 
@@ -242,6 +244,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     if any(size < 0 for size in sizes):
         raise ValueError(f"'shape' cannot have negative values, but got {sizes}")
+    indices = indices.long()
     found = []
     for size in reversed(sizes):
         found.append(indices % max(size, 1))
