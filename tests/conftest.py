@@ -1,6 +1,12 @@
 """Options of the test run."""
 
+import signal
+
 import pytest
+
+# Whoever runs the tests in the background may have Ctrl-C ignored for them, and so for all processes that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 try:
     from hypothesis import settings
