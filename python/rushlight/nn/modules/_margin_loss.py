@@ -39,7 +39,24 @@ class HingeEmbeddingLoss(_Loss):
         return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
 
 
-class CosineEmbeddingLoss(_Loss):
+class _MarginLoss(_Loss):
+    """A loss of pairs with a margin, none by default."""
+
+    __constants__ = ["margin", "reduction"]
+    margin: float
+
+    def __init__(
+        self,
+        margin: float = 0.0,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.margin = margin
+
+
+class CosineEmbeddingLoss(_MarginLoss):
     """``1 - cos`` for pairs of vectors that belong together (target 1), ``max(0, cos - margin)`` for others (-1).
 
     Args:
@@ -55,24 +72,11 @@ class CosineEmbeddingLoss(_Loss):
     tensor(0.4000)
     """
 
-    __constants__ = ["margin", "reduction"]
-    margin: float
-
-    def __init__(
-        self,
-        margin: float = 0.0,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
-
     def forward(self, input1: torch.Tensor, input2: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return F.cosine_embedding_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 
 
-class MarginRankingLoss(_Loss):
+class MarginRankingLoss(_MarginLoss):
     """``max(0, -target * (x1 - x2) + margin)``: target 1 if the first should rank higher, -1 if the second.
 
     Shapes: inputs and target ``(N)`` or ``()`` alike.
@@ -83,19 +87,6 @@ class MarginRankingLoss(_Loss):
     >>> torch.nn.MarginRankingLoss()(torch.tensor([1.0]), torch.tensor([3.0]), torch.tensor([1]))
     tensor(2.)
     """
-
-    __constants__ = ["margin", "reduction"]
-    margin: float
-
-    def __init__(
-        self,
-        margin: float = 0.0,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
 
     def forward(self, input1: torch.Tensor, input2: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return F.margin_ranking_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
