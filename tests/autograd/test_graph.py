@@ -133,6 +133,17 @@ class TestNodes:
         assert node.name() == "torch::autograd::AccumulateGrad"
         assert repr(node).startswith("<AccumulateGrad object at 0x")
 
+    def test_a_name_tells_the_family(self):
+        x = torch.rand(3, 3, dtype=torch.float64, requires_grad=True)
+        names = {
+            "DiagonalBackward0": x.diagonal(),
+            "LinalgQrBackward0": torch.linalg.qr(x)[0],
+            "LinalgMatrixExpBackward0": torch.linalg.matrix_exp(x),
+            "SpecialEntrBackward0": torch.special.entr(x),
+            "SiluBackward0": torch.nn.functional.silu(x),
+        }
+        assert [y.grad_fn.name() for y in names.values()] == list(names)
+
     def test_names_that_follow_no_rule(self):
         assert torch.log1p(leaf(1.0)).grad_fn.name() == "Log1PBackward0"
         assert torch.tensor([1j], requires_grad=True).conj().grad_fn.name() == "ConjBackward0"

@@ -33,11 +33,16 @@ for attempt in (
     lambda: list(torch.zeros(1).expand(2**45)),
     lambda: torch.nn.functional.avg_pool1d(torch.zeros(1, 1, 1).expand(1, 1, 2**31), 1),
     lambda: torch.fft.fft(torch.zeros(2**26)),
-    lambda: torch.nn.functional.adaptive_max_pool1d(torch.zeros(1, 0, 2), 2**31 - 1),
+    lambda: torch.nn.functional.adaptive_max_pool1d(torch.zeros(1, 1, 2), 2**31 - 1),
+    lambda: torch.nn.functional.max_pool1d(torch.zeros(1, 1, 2**25), 2**25),
+    lambda: torch.nn.functional.conv_transpose1d(torch.zeros(1, 1, 2**20), torch.zeros(1, 1, 2**27)),
 ):
     try:
         attempt()
-    except (RuntimeError, MemoryError):
+    except MemoryError:
+        continue
+    except RuntimeError as error:
+        assert "memory" in str(error) or "overflow" in str(error), error
         continue
     raise SystemExit("memory was promised that is not there")
 # What fits once is never held twice.

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import pickle
 import resource
+import select
 import signal
 import socket
 import sys
@@ -15,7 +16,7 @@ from queue import Empty, Full
 import pytest
 
 import rushlight.multiprocessing as mp
-from rushlight.multiprocessing import channel, parcel
+from rushlight.multiprocessing import channel, parcel, queues
 
 METHODS = ["fork", "spawn", "forkserver"]
 
@@ -354,6 +355,25 @@ class TestPipe:
         assert multiprocessing.connection.wait([second for _, second in pairs], 5) == [pairs[1][1]]
 
 
+def test_a_bare_fork_does_not_open_a_lock():
+    """Parent and child share the file that the lock is, but not the description that the kernel locks."""
+    lock = queues.DeathProofLock()
+    ready, say = os.pipe()
+    lock.__enter__()
+    child = os.fork()
+    if child == 0:
+        try:
+            with lock:
+                os.write(say, b"entered")
+        finally:
+            os._exit(0)
+    assert select.select([ready], [], [], 0.5)[0] == []
+    lock.__exit__()
+    assert os.read(ready, 10) == b"entered"
+    os.waitpid(child, 0)
+    os.close(ready), os.close(say)
+
+
 class TestPool:
     def test_map(self, context):
         with context.Pool(2) as pool:
@@ -365,9 +385,11 @@ class TestPool:
     def test_ends_with_tasks_left(self):
         pool = mp.get_context("fork").Pool(2)
         pool.map_async(time.sleep, [0.01] * 5000)
+        workers = list(pool._pool)
         time.sleep(0.1)
         pool.terminate()
         pool.join()
+        assert workers and not any(worker.is_alive() for worker in workers)
 
 
 def ok(index, path):

@@ -121,6 +121,11 @@ def test_a_derivative_where_none_is_stated():
     )
 
 
+def test_a_composition_that_loses_an_argument():
+    half = row_with(lambda x, y: torch.mul(x, y.detach()), derivative="composed")
+    assert "no result wants a gradient of other" in message(test_table_gradients.test_gradients, half)
+
+
 def test_bits_that_depend_on_threads():
     def depends(x, y):
         return torch.mul(torch.mul(x, y), 1.0 + torch.get_num_threads() * 1e-7)

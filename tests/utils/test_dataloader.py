@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import pickle
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -296,6 +297,29 @@ def test_a_worker_that_is_killed_from_outside_is_reported_while_its_sample_is_st
         next(numbers)
     with pytest.raises(StopIteration):
         next(numbers)
+
+
+class Large(Dataset):
+    """Samples that want a file of memory for their way, in a worker that may open no more files from `at` on."""
+
+    def __init__(self, at):
+        self.at = at
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        if index == self.at:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+        return b"x" * 100_000
+
+
+def test_a_worker_that_cannot_send_says_so():
+    found = []
+    with pytest.raises(OSError, match="Caught OSError in DataLoader worker process 0"):
+        for batch in DataLoader(Large(at=2), batch_size=None, num_workers=1, timeout=30):
+            found.append(len(batch))
+    assert found == [100_000] * 2
 
 
 def test_timeout():

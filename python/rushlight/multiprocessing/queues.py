@@ -60,6 +60,19 @@ class Counter:
         self._adopt(parcel.receive_descriptor(place))
 
 
+#: What has threads and descriptions of its own in each process. The hooks of `multiprocessing` are not enough: a process may
+#: fork without it.
+_per_process: weakref.WeakSet = weakref.WeakSet()
+
+
+def _renew():
+    for item in list(_per_process):
+        item._begin()
+
+
+os.register_at_fork(after_in_child=_renew)
+
+
 class DeathProofLock:
     """A lock between processes that opens when its holder dies.
 
@@ -74,10 +87,10 @@ class DeathProofLock:
 
     def _adopt(self, descriptor):
         self._descriptor = descriptor
-        self._reopen()
-        util.register_after_fork(self, DeathProofLock._reopen)
+        self._begin()
+        _per_process.add(self)
 
-    def _reopen(self):
+    def _begin(self):
         # Threads of this process share the description, so they need a lock among themselves.
         self._threads = threading.Lock()
         own = os.open(f"/proc/self/fd/{self._descriptor}", os.O_RDWR | os.O_CLOEXEC)
@@ -115,7 +128,7 @@ class Queue(queues.Queue):
         self._taking: Any = DeathProofLock() if maxsize > 0 else None
         self._ignore_epipe = False
         self._begin()
-        util.register_after_fork(self, Queue._begin)
+        _per_process.add(self)
 
     def __getstate__(self):
         context.assert_spawning(self)
@@ -124,7 +137,7 @@ class Queue(queues.Queue):
     def __setstate__(self, state):
         self._maxsize, self._reader, self._writer, self._room, self._taking, self._ignore_epipe = state
         self._begin()
-        util.register_after_fork(self, Queue._begin)
+        _per_process.add(self)
 
     def _begin(self):
         self._closed = False

@@ -188,8 +188,8 @@ impl Tensor {
     /// Changes storage, geometry or type of the tensor itself.
     ///
     /// # Safety
-    /// Nobody holds a borrow of the old value (`meta`, `layout`, `sizes`...), and no other thread reads it now: the
-    /// caller holds the host language's lock, or is the only thread. Detached work uses clones of `meta` only.
+    /// Nobody holds a borrow of the old value (`meta`, `layout`, `sizes`...), and no other thread reads it now. Threads that
+    /// compute without the interpreter's lock do read it, so to hold that lock is not enough: they have to be waited for.
     pub unsafe fn set_meta(&self, meta: Meta) {
         self.reset_accumulator();
         // SAFETY: by the caller's word nobody reads.

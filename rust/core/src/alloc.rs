@@ -119,15 +119,11 @@ unsafe impl Send for Waiting {}
 static LARGE: ForkMutex<Large> =
     ForkMutex::new(Rank::FreeList, "large blocks", Large { blocks: BTreeMap::new(), bytes: 0 });
 
-/// How many bytes of large blocks may wait: an eighth of the machine's memory.
+/// How many bytes of large blocks may wait: an eighth of the memory that the machine or a control group leaves to this process
+/// and its neighbours.
 fn large_limit() -> usize {
     static LIMIT: OnceNonZeroUsize = OnceNonZeroUsize::new();
-    let limit = LIMIT.get_or_init(|| {
-        // SAFETY: plain queries of the system.
-        let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-        NonZeroUsize::MIN.saturating_add((pages.max(0) as usize).saturating_mul(size.max(0) as usize) / 8)
-    });
-    limit.get()
+    LIMIT.get_or_init(|| NonZeroUsize::MIN.saturating_add(limits::most() / 8)).get()
 }
 
 /// A block of at least `bytes` bytes, uninitialised.

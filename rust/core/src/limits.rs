@@ -16,16 +16,28 @@ pub fn allow(bytes: usize) -> bool {
 
 /// Bytes that can be taken now, or `usize::MAX` where nothing can be read.
 pub fn available() -> usize {
-    machine(Path::new("/proc/meminfo")).min(groups(Path::new("/proc/self/cgroup"), Path::new("/sys/fs/cgroup")))
+    machine(Path::new("/proc/meminfo"), "MemAvailable").min(own_groups(group_available))
 }
 
-fn machine(meminfo: &Path) -> usize {
+/// Bytes that this process and its neighbours may have together, or `usize::MAX` where nothing can be read.
+pub fn most() -> usize {
+    machine(Path::new("/proc/meminfo"), "MemTotal").min(own_groups(group_limit))
+}
+
+fn own_groups(of: OfGroup) -> usize {
+    groups(Path::new("/proc/self/cgroup"), Path::new("/sys/fs/cgroup"), of)
+}
+
+/// What is asked of each group; the least answer counts.
+type OfGroup = fn(&Path, &Names) -> usize;
+
+fn machine(meminfo: &Path, name: &str) -> usize {
     let Ok(text) = fs::read_to_string(meminfo) else { return usize::MAX };
     let kilobytes = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim_start_matches(':').split_whitespace().next()?.parse::<usize>().ok()
     };
-    match kilobytes("MemAvailable") {
+    match kilobytes(name) {
         Some(free) => free.saturating_add(kilobytes("SwapFree").unwrap_or(0)).saturating_mul(1024),
         None => usize::MAX,
     }
@@ -45,7 +57,7 @@ const V1: Names = Names {
 };
 const V2: Names = Names { limit: "memory.max", usage: "memory.current", files: ["active_file", "inactive_file"] };
 
-fn groups(membership: &Path, root: &Path) -> usize {
+fn groups(membership: &Path, root: &Path, of: OfGroup) -> usize {
     let Ok(text) = fs::read_to_string(membership) else { return usize::MAX };
     let mut least = usize::MAX;
     for line in text.lines() {
@@ -53,28 +65,36 @@ fn groups(membership: &Path, root: &Path) -> usize {
         let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else { continue };
         let path = path.trim_start_matches('/');
         if controllers.is_empty() {
-            least = least.min(chain(root, path, &V2)).min(chain(&root.join("unified"), path, &V2));
+            least = least.min(chain(root, path, &V2, of)).min(chain(&root.join("unified"), path, &V2, of));
         } else if controllers.split(',').any(|name| name == "memory") {
-            least = least.min(chain(&root.join("memory"), path, &V1));
+            least = least.min(chain(&root.join("memory"), path, &V1, of));
         }
     }
     least
 }
 
 /// The least of a group and all above it. Inside a container the path may not exist; the mount's root is the group then.
-fn chain(root: &Path, path: &str, names: &Names) -> usize {
+fn chain(root: &Path, path: &str, names: &Names, of: OfGroup) -> usize {
     let own: PathBuf = root.join(path);
     own.ancestors()
         .take_while(|group| group.starts_with(root))
-        .map(|group| group_available(group, names))
+        .map(|group| of(group, names))
         .min()
         .unwrap_or(usize::MAX)
 }
 
+fn number(group: &Path, name: &str) -> Option<usize> {
+    fs::read_to_string(group.join(name)).ok()?.trim().parse().ok()
+}
+
+/// "max", or no such file, is no limit.
+fn group_limit(group: &Path, names: &Names) -> usize {
+    number(group, names.limit).unwrap_or(usize::MAX)
+}
+
 fn group_available(group: &Path, names: &Names) -> usize {
-    let number = |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse::<usize>().ok();
-    // "max", or no such file, is no limit.
-    let (Some(limit), Some(usage)) = (number(names.limit), number(names.usage)) else { return usize::MAX };
+    let limit = group_limit(group, names);
+    let Some(usage) = number(group, names.usage) else { return usize::MAX };
     let statistics = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
     let reclaimable: usize = statistics
         .lines()
@@ -87,7 +107,7 @@ fn group_available(group: &Path, names: &Names) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{available, groups, machine};
+    use super::{available, group_available, group_limit, groups, machine, most};
     use std::fs;
     use std::path::PathBuf;
 
@@ -117,14 +137,15 @@ mod tests {
     #[test]
     fn this_machine_has_memory() {
         assert!(available() > 1 << 20);
+        assert!(most() >= available().min(1 << 30));
     }
 
     #[test]
     fn free_memory_and_swap_are_counted() {
         let tree = Tree::new("machine");
         let file = tree.write("meminfo", "MemTotal: 100 kB\nMemAvailable:    50 kB\nSwapFree: 7 kB\n");
-        assert_eq!(machine(&file), 57 * 1024);
-        assert_eq!(machine(&tree.0.join("absent")), usize::MAX);
+        assert_eq!(machine(&file, "MemAvailable"), 57 * 1024);
+        assert_eq!(machine(&tree.0.join("absent"), "MemAvailable"), usize::MAX);
     }
 
     #[test]
@@ -136,7 +157,8 @@ mod tests {
         tree.write("fs/outer/memory.max", "1000\n");
         tree.write("fs/outer/memory.current", "900\n");
         tree.write("fs/outer/memory.stat", "anon 5\nactive_file 20\ninactive_file 30\n");
-        assert_eq!(groups(&file, &tree.0.join("fs")), 150);
+        assert_eq!(groups(&file, &tree.0.join("fs"), group_available), 150);
+        assert_eq!(groups(&file, &tree.0.join("fs"), group_limit), 1000);
     }
 
     #[test]
@@ -145,6 +167,6 @@ mod tests {
         let file = tree.write("cgroup", "4:cpu,memory:/docker/abc\n0::/\n");
         tree.write("fs/memory/memory.limit_in_bytes", "500\n");
         tree.write("fs/memory/memory.usage_in_bytes", "600\n");
-        assert_eq!(groups(&file, &tree.0.join("fs")), 0);
+        assert_eq!(groups(&file, &tree.0.join("fs"), group_available), 0);
     }
 }

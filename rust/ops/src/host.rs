@@ -56,7 +56,8 @@ pub fn replace_meta(tensor: &Tensor, meta: Meta) {
         let alone: Alone = unsafe { std::mem::transmute(alone) };
         alone();
     }
-    // SAFETY: whoever else reads geometry holds the interpreter's lock, which is ours, or has just been waited for.
+    // SAFETY: whoever else reads geometry holds the interpreter's lock, which is ours, or has just been waited for; what
+    // runs without the lock itself replaces no geometry.
     unsafe { tensor.set_meta(meta) };
 }
 

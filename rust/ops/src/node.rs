@@ -111,18 +111,20 @@ impl RowNode {
 
 /// torch's name of a row's node: `SumBackward1` is the second overload of `sum`.
 pub fn node_name(row: &'static Row) -> &'static str {
-    static NAMES: OnceBox<HashMap<&'static str, &'static str>> = OnceBox::new();
+    static NAMES: OnceBox<HashMap<(&'static str, &'static str), &'static str>> = OnceBox::new();
     let names = NAMES.get_or_init(|| {
-        let mut overloads: HashMap<&str, usize> = HashMap::new();
+        let mut overloads: HashMap<(&str, &str), usize> = HashMap::new();
         let named = table::ROWS.iter().map(|row| {
-            let count = overloads.entry(row.python_name()).or_default();
-            let name = format!("{}Backward{count}", camel(row.python_name()));
+            // torch's engine knows `nn.functional` and `torch` as one.
+            let family = if row.namespace == "nn.functional" { "" } else { row.namespace };
+            let count = overloads.entry((family, row.python_name())).or_default();
+            let name = format!("{}{}Backward{count}", camel(family), camel(row.python_name()));
             *count += 1;
-            (row.name, if row.node.is_empty() { &*name.leak() } else { row.node })
+            ((row.namespace, row.name), if row.node.is_empty() { &*name.leak() } else { row.node })
         });
         Box::new(named.collect())
     });
-    names.get(row.name).copied().unwrap_or("Backward0")
+    names.get(&(row.namespace, row.name)).copied().unwrap_or("Backward0")
 }
 
 fn camel(name: &str) -> String {

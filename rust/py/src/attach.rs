@@ -64,9 +64,11 @@ fn forget_threads() {
     WAITING.store(0, Ordering::Release);
 }
 
-/// Waits until no other thread works without the lock, and returns holding it.
+/// Waits until no other thread works without the lock, and returns holding it. Whoever works without it itself does not come
+/// here: two that waited for each other would wait for ever.
 pub fn wait_until_alone() {
-    if is_detached() || WORKING.load(Ordering::Acquire) == 0 {
+    debug_assert!(!is_detached(), "geometry is replaced with the lock");
+    if WORKING.load(Ordering::Acquire) == 0 {
         return;
     }
     WAITING.fetch_add(1, Ordering::AcqRel);

@@ -119,7 +119,7 @@ fn power_row(exponent: &Operand) -> &'static Row {
 
 /// # Safety
 /// All are living objects.
-unsafe fn raised(py: Python<'_>, base: Raw, exponent: Raw, modulus: Raw) -> PyResult<Raw> {
+unsafe fn power(py: Python<'_>, base: Raw, exponent: Raw, modulus: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operands alive during the call, and gives None for no modulus.
     unsafe {
         match operands(py, base, exponent)? {
@@ -133,7 +133,7 @@ unsafe fn raised(py: Python<'_>, base: Raw, exponent: Raw, modulus: Raw) -> PyRe
 
 /// # Safety
 /// The first two are living objects.
-unsafe fn raised_in_place(py: Python<'_>, base: Raw, exponent: Raw, _modulus: Raw) -> PyResult<Raw> {
+unsafe fn power_in_place(py: Python<'_>, base: Raw, exponent: Raw, _modulus: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operands alive during the call.
     unsafe {
         let Some((own, exponent)) = operands(py, base, exponent)? else { return Ok(not_implemented(py)) };
@@ -246,11 +246,11 @@ pub fn slots() -> Vec<ffi::PyType_Slot> {
         }),
         slot!(Py_nb_power, ternaryfunc, |py, base, exponent, modulus| {
             // SAFETY: called by CPython with living operands.
-            unsafe { raised(py, base, exponent, modulus) }
+            unsafe { power(py, base, exponent, modulus) }
         }),
         slot!(Py_nb_inplace_power, ternaryfunc, |py, base, exponent, modulus| {
             // SAFETY: called by CPython with living operands.
-            unsafe { raised_in_place(py, base, exponent, modulus) }
+            unsafe { power_in_place(py, base, exponent, modulus) }
         }),
         slot!(Py_nb_matrix_multiply, binaryfunc, |py, left, right| {
             // SAFETY: called by CPython with living operands.

@@ -21,7 +21,7 @@ mod tests;
 mod weight;
 
 use rushlight_core::dtype::{c64, c128};
-use rushlight_core::{DType, Result, dispatch};
+use rushlight_core::{DType, Error, Result, dispatch};
 use rushlight_par::Address;
 
 use crate::linalg::matmul::element::Job;
@@ -95,12 +95,13 @@ pub fn convolves(dtype: DType) -> bool {
 /// The operands are row-major, of the sizes that `geometry` says, and do not overlap. No dimension of space is
 /// empty, there are as many outputs as the geometry has windows, and sums of a few of its numbers do not overflow.
 pub unsafe fn convolve(dtype: DType, target: Target, geometry: &Geometry, operands: Operands) -> Result<()> {
+    geometry.ask_for_taps()?;
     dispatch!(dtype, T in [f32, f64, i64, i32] => {
         Call::<T>::new(geometry, operands).run(target)
     }, else => dispatch!(dtype, T in [c64, c128] => {
         // SAFETY: the caller's promise.
         unsafe { complex::convolve(target, geometry, Call::<T>::new(geometry, operands)) }
-    }, else => Ok(())))
+    }, else => Err(Error::unsupported("convolution", dtype))))
 }
 
 /// The kinds of elements that images have; half precision is computed in float32 by the caller.

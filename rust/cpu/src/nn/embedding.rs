@@ -2,7 +2,7 @@
 
 use rushlight_core::alloc::filled;
 use rushlight_core::dtype::{bf16_, c64, c128, f16_};
-use rushlight_core::{DType, Result, dispatch};
+use rushlight_core::{DType, Error, Result, dispatch};
 use rushlight_par::Address;
 
 use crate::linalg::matmul::{GemmElement, Sum};
@@ -56,7 +56,7 @@ pub unsafe fn sum_rows(
                 unsafe { sum_row::<T>(grads, own, output.at(row * width), width, averages) }
             }
         });
-    }, else => ());
+    }, else => return Err(Error::unsupported("embedding_backward", dtype)));
     Ok(())
 }
 

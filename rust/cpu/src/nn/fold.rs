@@ -4,7 +4,7 @@ use rushlight_par::Address;
 use std::ops::AddAssign;
 
 use rushlight_core::dtype::{c64, c128};
-use rushlight_core::{DType, dispatch};
+use rushlight_core::{DType, Error, Result, dispatch};
 
 /// Elements worth a task of their own.
 const TASK: usize = 1 << 15;
@@ -93,11 +93,12 @@ unsafe fn unfold_of<T: Copy + Default>(count: usize, axes: &[Axis; 2], image: *c
 ///
 /// # Safety
 /// `columns` and `image` hold `count` planes.
-pub unsafe fn fold(dtype: DType, count: usize, axes: &[Axis; 2], columns: *const u8, image: *mut u8) {
+pub unsafe fn fold(dtype: DType, count: usize, axes: &[Axis; 2], columns: *const u8, image: *mut u8) -> Result<()> {
     dispatch!(dtype, T in [f32, f64, c64, c128] => {
         // SAFETY: the caller's promise.
         unsafe { fold_of::<T>(count, axes, columns.cast(), image.cast()) }
-    }, else => ())
+    }, else => return Err(Error::unsupported("col2im", dtype)));
+    Ok(())
 }
 
 /// # Safety

@@ -3,7 +3,7 @@
 //! `sum of weight[n, p, k] * x[n, c, index[n, p, k]] * g[n, c, p]` is linear in three operands; each kernel here is its
 //! derivative in one of them. An index outside of the plane counts for nothing.
 
-use rushlight_core::{DType, dispatch};
+use rushlight_core::{DType, Error, Result, dispatch};
 use rushlight_par::Address;
 
 /// Elements worth a task of their own.
@@ -28,7 +28,14 @@ fn within(index: i64, area: usize) -> Option<usize> {
 ///
 /// # Safety
 /// Row-major operands: `x` of `[items, channels, area]`, indices and weights of `[items, places, taps]`.
-pub unsafe fn mix(dtype: DType, s: Sizes, x: *const u8, indices: *const i64, weights: *const u8, out: *mut u8) {
+pub unsafe fn mix(
+    dtype: DType,
+    s: Sizes,
+    x: *const u8,
+    indices: *const i64,
+    weights: *const u8,
+    out: *mut u8,
+) -> Result<()> {
     let indices = Address(indices.cast_mut());
     dispatch!(dtype, T in [f32, f64] => {
         let (x, weights, out) = (Address(x.cast_mut().cast::<T>()), Address(weights.cast_mut().cast::<T>()), Address(out.cast::<T>()));
@@ -50,14 +57,22 @@ pub unsafe fn mix(dtype: DType, s: Sizes, x: *const u8, indices: *const i64, wei
                 }
             }
         });
-    }, else => ())
+    }, else => return Err(Error::unsupported("grid_sampler", dtype)));
+    Ok(())
 }
 
 /// `out[n, c, a]`: the values of the places, spread over what was mixed for them.
 ///
 /// # Safety
 /// As for `mix`; `values` are of `[items, channels, places]`, the result of `[items, channels, area]`.
-pub unsafe fn spread(dtype: DType, s: Sizes, values: *const u8, indices: *const i64, weights: *const u8, out: *mut u8) {
+pub unsafe fn spread(
+    dtype: DType,
+    s: Sizes,
+    values: *const u8,
+    indices: *const i64,
+    weights: *const u8,
+    out: *mut u8,
+) -> Result<()> {
     let indices = Address(indices.cast_mut());
     dispatch!(dtype, T in [f32, f64] => {
         let (values, weights, out) = (Address(values.cast_mut().cast::<T>()), Address(weights.cast_mut().cast::<T>()), Address(out.cast::<T>()));
@@ -78,14 +93,22 @@ pub unsafe fn spread(dtype: DType, s: Sizes, values: *const u8, indices: *const 
                 }
             }
         });
-    }, else => ())
+    }, else => return Err(Error::unsupported("grid_sampler", dtype)));
+    Ok(())
 }
 
 /// `out[n, p, k]`: the products of a place's values with what was mixed for it, summed over the channels.
 ///
 /// # Safety
 /// As for `mix`; `values` are of `[items, channels, places]`, the result of `[items, places, taps]`.
-pub unsafe fn meet(dtype: DType, s: Sizes, values: *const u8, x: *const u8, indices: *const i64, out: *mut u8) {
+pub unsafe fn meet(
+    dtype: DType,
+    s: Sizes,
+    values: *const u8,
+    x: *const u8,
+    indices: *const i64,
+    out: *mut u8,
+) -> Result<()> {
     let indices = Address(indices.cast_mut());
     // Runs of places, so that a run's results stay in the cache while the channels pass.
     const RUN: usize = 256;
@@ -113,5 +136,6 @@ pub unsafe fn meet(dtype: DType, s: Sizes, values: *const u8, x: *const u8, indi
                 }
             }
         });
-    }, else => ())
+    }, else => return Err(Error::unsupported("grid_sampler", dtype)));
+    Ok(())
 }

@@ -4,8 +4,9 @@ use rushlight_par::Address;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use rushlight_core::alloc::list;
 use rushlight_core::dtype::{bf16_, f16_};
-use rushlight_core::{DType, dispatch};
+use rushlight_core::{DType, Error, Result, dispatch};
 use rushlight_simd::multiversion;
 
 /// Elements of windows worth a task of their own.
@@ -66,17 +67,33 @@ fn product(axes: &[Axis; 3], size: impl Fn(&Axis) -> usize) -> usize {
 ///
 /// # Safety
 /// `input`, `output` and `places` hold `count` planes.
-pub unsafe fn max(dtype: DType, axes: &[Axis; 3], count: usize, input: *const u8, output: *mut u8, places: *mut i64) {
+pub unsafe fn max(
+    dtype: DType,
+    axes: &[Axis; 3],
+    count: usize,
+    input: *const u8,
+    output: *mut u8,
+    places: *mut i64,
+) -> Result<()> {
+    ask_for_lists(axes)?;
     dispatch!(dtype, T in [f32, f64, f16_, bf16_, u8, i8, i16, i32, i64] => {
         // SAFETY: the caller's promise.
         unsafe { max_of::<T>(axes, count, Address(input.cast_mut().cast()), Address(output.cast()), Address(places)) }
-    }, else => ())
+    }, else => return Err(Error::unsupported("max_pool", dtype)));
+    Ok(())
 }
 
 /// Windows whose elements are listed at once, for all planes of a task.
 const LISTED: usize = 512;
 /// Windows that are compared side by side.
 const LANES: usize = 16;
+
+/// Refuses windows whose lists, one for each thread, there is no memory for; the room is given back untouched.
+fn ask_for_lists(axes: &[Axis; 3]) -> Result<()> {
+    let pixels = product(axes, |axis| axis.output).min(LISTED).next_multiple_of(LANES);
+    let places = axes.iter().try_fold(pixels * rushlight_par::num_threads(), |n, axis| n.checked_mul(axis.kernel));
+    list::<i64>(places.unwrap_or(usize::MAX)).map(drop)
+}
 
 /// # Safety
 /// As for `max`.
@@ -94,7 +111,7 @@ unsafe fn max_of<T: Copy + PartialOrd>(
     rushlight_par::parallel_tasks(count.div_ceil(group) * lists, |task| {
         let (first, planes) = (task % lists * LISTED, task / lists * group);
         let n = LISTED.min(pixels - first);
-        let list = list(axes, first, n);
+        let list = seen_from(axes, first, n);
         for plane in planes..count.min(planes + group) {
             let at = plane * pixels + first;
             // SAFETY: the caller's promise; listed places lie within the plane, and each window is one task's.
@@ -105,7 +122,7 @@ unsafe fn max_of<T: Copy + PartialOrd>(
 
 /// For each tap, where it sees the plane from each of `n` windows, whose number is rounded up to whole lanes. A tap outside
 /// of the plane sees again what its neighbour does, which changes no maximum.
-fn list(axes: &[Axis; 3], first: usize, n: usize) -> Vec<i64> {
+fn seen_from(axes: &[Axis; 3], first: usize, n: usize) -> Vec<i64> {
     let [depth, height, width] = axes;
     let row = n.next_multiple_of(LANES);
     let mut list = vec![0; row * product(axes, |axis| axis.kernel)];
@@ -197,7 +214,7 @@ pub unsafe fn scatter(
     values: *const u8,
     places: *const i64,
     output: *mut u8,
-) -> bool {
+) -> Result<bool> {
     let outside = AtomicBool::new(false);
     dispatch!(dtype, T in [f32, f64, i64] => {
         let (values, places, output) = (Address(values.cast_mut().cast::<T>()), Address(places.cast_mut()), Address(output.cast::<T>()));
@@ -214,8 +231,8 @@ pub unsafe fn scatter(
                 }
             }
         });
-    }, else => ());
-    !outside.into_inner()
+    }, else => return Err(Error::unsupported("max_unpool", dtype)));
+    Ok(!outside.into_inner())
 }
 
 /// Takes the value at each of `pixels` places out of a plane of `area`. Whether all places lay within their plane.
@@ -229,7 +246,7 @@ pub unsafe fn gather(
     values: *const u8,
     places: *const i64,
     output: *mut u8,
-) -> bool {
+) -> Result<bool> {
     let outside = AtomicBool::new(false);
     dispatch!(dtype, T in [f32, f64, i64] => {
         let (values, places, output) = (Address(values.cast_mut().cast::<T>()), Address(places.cast_mut()), Address(output.cast::<T>()));
@@ -248,8 +265,8 @@ pub unsafe fn gather(
                 }
             }
         });
-    }, else => ());
-    !outside.into_inner()
+    }, else => return Err(Error::unsupported("max_unpool", dtype)));
+    Ok(!outside.into_inner())
 }
 
 /// One window along one axis: the elements it sees, and the length that it counts for in a mean.
@@ -302,7 +319,7 @@ impl Means {
     ///
     /// # Safety
     /// `input` and `output` hold `count` planes.
-    pub unsafe fn forward(&self, dtype: DType, count: usize, input: *const u8, output: *mut u8) {
+    pub unsafe fn forward(&self, dtype: DType, count: usize, input: *const u8, output: *mut u8) -> Result<()> {
         dispatch!(dtype, T in [f32, f64, i64] => {
             let (input, output) = (Address(input.cast_mut().cast::<T>()), Address(output.cast::<T>()));
             planes(count, self.area(), |plane| {
@@ -315,14 +332,15 @@ impl Means {
                     unsafe { to.add(pixel).write(sum / T::count(divisor)) }
                 });
             });
-        }, else => ())
+        }, else => return Err(Error::unsupported("avg_pool", dtype)));
+        Ok(())
     }
 
     /// Spreads each pixel's value over its window.
     ///
     /// # Safety
     /// `values` and `output` hold `count` planes.
-    pub unsafe fn backward(&self, dtype: DType, count: usize, values: *const u8, output: *mut u8) {
+    pub unsafe fn backward(&self, dtype: DType, count: usize, values: *const u8, output: *mut u8) -> Result<()> {
         dispatch!(dtype, T in [f32, f64, i64] => {
             let (values, output) = (Address(values.cast_mut().cast::<T>()), Address(output.cast::<T>()));
             planes(count, self.area(), |plane| {
@@ -336,7 +354,8 @@ impl Means {
                     rows(&mut |row| row.for_each(|i| unsafe { *to.add(i) = *to.add(i) + share }));
                 });
             });
-        }, else => ())
+        }, else => return Err(Error::unsupported("avg_pool", dtype)));
+        Ok(())
     }
 }
 
@@ -352,7 +371,7 @@ pub unsafe fn max_windows<'a>(
     count: usize,
     [input, output]: [*mut u8; 2],
     places: *mut i64,
-) {
+) -> Result<()> {
     let area = sizes.iter().product::<usize>();
     dispatch!(dtype, T in [f32, f64, f16_, bf16_] => {
         let (input, output, places) = (Address(input.cast::<T>()), Address(output.cast::<T>()), Address(places));
@@ -387,7 +406,8 @@ pub unsafe fn max_windows<'a>(
                 }
             }
         });
-    }, else => ())
+    }, else => return Err(Error::unsupported("max_pool", dtype)));
+    Ok(())
 }
 
 /// Puts each of `pixels` values at its place in a plane of `area` zeros; where several meet the last one stays. Whether all

@@ -27,9 +27,8 @@ fn resize(args: &Args, sizes: &[isize], format: Option<&str>) -> Result<Output> 
     if format.is_some() {
         let layout = Layout { strides: strides(sizes, format, None)?, ..own.layout().clone() };
         let meta = Meta { layout, ..own.meta().clone() };
-        // SAFETY: reached from Python calls only, which hold the interpreter's lock; the strides are dense, so that the
-        // layout reaches as far as before.
-        unsafe { own.set_meta(meta) };
+        // The strides are dense, so that the layout reaches as far as before.
+        crate::host::replace_meta(own, meta);
     }
     own.bump_version();
     Ok(Output::Tensor(own.clone()))

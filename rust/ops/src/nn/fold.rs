@@ -274,7 +274,7 @@ Shapes: input `(N, C * kernel height * kernel width, blocks)` or without `N`, re
                 let (from, to) = (input.storage().pin()?, place.storage().pin()?);
                 let first = from.as_ptr().wrapping_offset(input.layout().offset * compute.size() as isize);
                 // SAFETY: row-major operands, pinned, of the sizes that the axes say; the result is fresh.
-                unsafe { fold(compute, count, &axes, first, to.as_ptr()) };
+                unsafe { fold(compute, count, &axes, first, to.as_ptr())? };
             }
             settle(&place, &results[0])
         },

@@ -38,14 +38,11 @@ fn last(tensor: &Tensor) -> isize {
     tensor.sizes().last().copied().unwrap_or(-1)
 }
 
-type Kernel3 = unsafe fn(DType, Sizes, *const u8, *const u8, *const i64, *mut u8);
+type Kernel3 = unsafe fn(DType, Sizes, *const u8, *const u8, *const i64, *mut u8) -> Result<()>;
 
 /// Runs a kernel on two operands and the indices, all row-major, in a dtype that it computes in.
 fn run(a: &Tensor, b: &Tensor, indices: &Tensor, sizes: Sizes, result: &Tensor, kernel: Kernel3) -> Result<()> {
     let compute = result.dtype().compute();
-    if !matches!(compute, DType::F32 | DType::F64) {
-        return Err(Error::unsupported("mix", compute));
-    }
     let (a, b, indices) = (prepared(a, compute)?, prepared(b, compute)?, prepared(indices, DType::I64)?);
     let place = workplace(result, compute)?;
     {
@@ -55,7 +52,7 @@ fn run(a: &Tensor, b: &Tensor, indices: &Tensor, sizes: Sizes, result: &Tensor, 
         };
         let at = first(&pins.2, &indices).cast_const().cast::<i64>();
         // SAFETY: row-major operands, pinned, of the sizes that were inferred; the kernel checks the indices.
-        unsafe { kernel(compute, sizes, first(&pins.0, &a), first(&pins.1, &b), at, first(&pins.3, &place)) };
+        unsafe { kernel(compute, sizes, first(&pins.0, &a), first(&pins.1, &b), at, first(&pins.3, &place))? };
     }
     settle(&place, result)
 }

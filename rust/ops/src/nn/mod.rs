@@ -65,10 +65,7 @@ impl Reduction {
         match self {
             Reduction::None => Ok(losses),
             Reduction::Sum => crate::op!(crate::reduce::SUM, &losses),
-            Reduction::Mean => {
-                let count = losses.numel() as f64;
-                crate::op!(crate::pointwise::divide::DIV, crate::op!(crate::reduce::SUM, &losses)?, count)
-            }
+            Reduction::Mean => crate::op!(crate::reduce::sum::MEAN, &losses),
         }
     }
 }

@@ -191,7 +191,7 @@ pub fn write_lines(
                 }
             })
         }
-    }, else => Err(Error::not_implemented(format!("sort is not implemented for {}", own.dtype()))))
+    }, else => Err(Error::unsupported("sort", own.dtype())))
 }
 
 /// Where a line begins in a result that has `take` elements along the dimension.

@@ -141,5 +141,5 @@ fn runs(flat: &Tensor, search: Search) -> Result<Runs> {
         }, else => ());
         Ok(())
     })?;
-    found.ok_or_else(|| Error::not_implemented(format!("unique is not implemented for {}", flat.dtype())))
+    found.ok_or_else(|| Error::unsupported("unique", flat.dtype()))
 }

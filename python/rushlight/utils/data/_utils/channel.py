@@ -5,7 +5,6 @@ reuse its buffers) but leaves the writing to a thread, so that it can go on with
 parent is busy; and it never waits for the parent while the parent waits for it.
 """
 
-import contextlib
 import os
 import queue
 import threading
@@ -44,15 +43,26 @@ class WorkerEnd:
         except (EOFError, OSError) as error:
             raise ParentGone from error
 
-    def send(self, message) -> None:
-        """Raises what pickling the message raises."""
-        self._outgoing.put(Message(message))
+    def send(self, message, failed) -> None:
+        """Raises what pickling the message raises. What goes wrong later, while it is sent, is in the hands of `failed()`,
+        which gives a short message that is sent in its place."""
+        self._outgoing.put((Message(message), failed))
 
     def _write(self) -> None:
-        # A parent that is gone is the main thread's business: `receive` says so.
-        with contextlib.suppress(OSError):
+        try:
             while True:
-                self._connection.send_message(self._outgoing.get())
+                message, failed = self._outgoing.get()
+                try:
+                    self._connection.send_message(message)
+                except ConnectionError:
+                    raise
+                except OSError:  # no descriptor or no memory for a large message
+                    self._connection.send_message(Message(failed()))
+        except ConnectionError:
+            return  # a parent that is gone is the main thread's business: `receive` says so
+        except BaseException:
+            # Nothing can be said any more; the parent reports a worker that ended.
+            os._exit(1)
 
 
 def _process_descriptor(pid: int):

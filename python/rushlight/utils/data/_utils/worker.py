@@ -5,6 +5,7 @@ Messages from it: `Result`, whose data is a batch, an `ExceptionWrapper` or `Str
 """
 
 import contextlib
+import functools
 import itertools
 import random
 import resource
@@ -210,11 +211,16 @@ class _Worker:
         return setup.fetcher_class(dataset, setup.auto_collation, setup.collate_fn, setup.drop_last, self.recorder)
 
     def _answer(self, number: int, data) -> None:
+        result = functools.partial(Result, self.dataset_pass, number)
+
+        def failed():
+            """The exception that is being handled, instead of leaving the parent waiting."""
+            return result(ExceptionWrapper(self.where), _peak_memory())
+
         try:
-            self.end.send(Result(self.dataset_pass, number, data, _peak_memory()))
-        except Exception:
-            # The batch cannot be pickled: say so instead of leaving the parent waiting.
-            self.end.send(Result(self.dataset_pass, number, ExceptionWrapper(self.where), _peak_memory()))
+            self.end.send(result(data, _peak_memory()), failed)
+        except Exception:  # the batch cannot be pickled
+            self.end.send(failed(), failed)
 
 
 def _seed_everything(seed: int, base_seed: int, worker_id: int) -> None:

@@ -68,8 +68,7 @@ pub static MAX_POOL: Row = Row {
             unsafe {
                 let (best, places) = (address(&best, &results[0]), address(&places, &results[1]));
                 max(input.dtype(), &axes, count, address(&from, &input), best, places.cast())
-            };
-            Ok(())
+            }
         },
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::result(1).union(Saves::input(0)), |d| {
@@ -129,7 +128,7 @@ pub static SCATTER: Row = Row {
             let pin = places.storage().pin()?;
             // SAFETY: row-major operands of these sizes; the kernel checks the places.
             computed(&results[0], args.tensor(0)?, |dtype, input, output| unsafe {
-                all_within(scatter(dtype, count, sizes, input, address(&pin, &places).cast(), output), area)
+                all_within(scatter(dtype, count, sizes, input, address(&pin, &places).cast(), output)?, area)
             })
         },
     }),
@@ -166,7 +165,7 @@ pub static GATHER: Row = Row {
             let pin = places.storage().pin()?;
             // SAFETY: as for `SCATTER`.
             computed(&results[0], args.tensor(0)?, |dtype, input, output| unsafe {
-                all_within(gather(dtype, count, sizes, input, address(&pin, &places).cast(), output), area)
+                all_within(gather(dtype, count, sizes, input, address(&pin, &places).cast(), output)?, area)
             })
         },
     }),

@@ -32,8 +32,7 @@ pub static MEANS: Row = Row {
             let count = count_planes(input, args.ints(4)?.len());
             computed(&results[0], input, |dtype, input, output| {
                 // SAFETY: row-major operands of the sizes that the windows say.
-                unsafe { means.forward(dtype, count, input, output) };
-                Ok(())
+                unsafe { means.forward(dtype, count, input, output) }
             })
         },
     }),
@@ -71,8 +70,7 @@ pub static SPREAD: Row = Row {
             }
             computed(&results[0], args.tensor(0)?, |dtype, input, output| {
                 // SAFETY: row-major operands of the sizes that the windows say.
-                unsafe { means.backward(dtype, count, input, output) };
-                Ok(())
+                unsafe { means.backward(dtype, count, input, output) }
             })
         },
     }),

@@ -60,8 +60,7 @@ fn run(input: &Tensor, results: &[Tensor], dims: usize, axes: &[[Vec<Window>; 3]
     let addresses = [address(&from, &input), address(&best, &results[0])];
     let of_plane = |plane: usize| &axes[plane % axes.len()];
     // SAFETY: row-major operands, pinned; windows were checked, and results are fresh.
-    unsafe { max_windows(input.dtype(), of_plane, sizes, count, addresses, address(&places, &results[1]).cast()) };
-    Ok(())
+    unsafe { max_windows(input.dtype(), of_plane, sizes, count, addresses, address(&places, &results[1]).cast()) }
 }
 
 pub static ADAPTIVE: Row = Row {
