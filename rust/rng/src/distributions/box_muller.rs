@@ -40,6 +40,7 @@ vectorised! {
 }
 
 /// Cephes `logf` for normal positive numbers: x = m 2^e with m in [sqrt(1/2), sqrt(2)), then a polynomial in m - 1.
+/// The coefficient of the fifth power is one ulp above Cephes's: so torch's numbers have it, one in ten thousand shows.
 #[inline(always)]
 fn ln(x: f32) -> f32 {
     let bits = x.to_bits();
@@ -56,7 +57,7 @@ fn ln(x: f32) -> f32 {
         .mul_add(m, -1.242_014_1e-1)
         .mul_add(m, 1.424_932_3e-1)
         .mul_add(m, -1.666_805_8e-1)
-        .mul_add(m, 2.000_071_5e-1)
+        .mul_add(m, 2.000_071_6e-1)
         .mul_add(m, -2.499_999_4e-1)
         .mul_add(m, 3.333_333e-1)
         * m;
