@@ -128,6 +128,8 @@ def _read(file: BinaryIO) -> dict[str, torch.Tensor]:
                 name = entry.filename.removesuffix(".npy")
                 if name in tensors:
                     raise NpzError(f"the array {name!r} stands twice in the archive")
+                if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    raise NpzError(f"the array {name!r} is compressed in a way that NumPy does not write")
                 if entry.file_size > _MOST_RATIO * entry.compress_size + _LONGEST_HEADER:
                     raise NpzError(f"the array {name!r} cannot be as large as the archive says")
                 with archive.open(entry) as record:

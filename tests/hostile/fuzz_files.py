@@ -26,6 +26,7 @@ from pathlib import Path
 
 #: What one process may take: far more than any input here could honestly need.
 MEMORY = 4 << 30
+#: Of computing: the machine may have other work.
 SECONDS = 10
 BLOCK = 20_000
 INTERESTING = [0, 1, 0x7F, 0x80, 0xFF]
@@ -159,7 +160,7 @@ def attack(reader, seed, first, last):
             progress[:] = struct.pack("<q", number)
             current.seek(0)
             current.write(progress)
-            signal.alarm(SECONDS)
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)
             try:
                 read(case(reader, files, seed, number))
             except promised:
