@@ -9,6 +9,7 @@ use rushlight_core::{Class, DType, Device, Dims, Error, Layout, Result, Scalar, 
 use rushlight_cpu::pointwise::{Lane, Params};
 use smallvec::SmallVec;
 
+use crate::autocast;
 use crate::derive::Derivative;
 use crate::node;
 use crate::profile;
@@ -36,6 +37,11 @@ pub fn call(args: Args) -> Result<Output> {
 
 /// Calls the operator of `args` for a result at `target`.
 pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
+    if let (Some(lower), Target::Fresh) = (autocast::lower(), &target)
+        && let Some((args, _off)) = autocast::cast(&args, lower)?
+    {
+        return call_into(args, target);
+    }
     let row = args.row;
     if let Some(check) = row.check {
         check(&args).map_err(|error| error.operator(row.python_name()))?;
