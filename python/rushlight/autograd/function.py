@@ -82,21 +82,32 @@ class Function:
         )
 
     @classmethod
+    def _places(cls, args: tuple[Any, ...], kwargs: dict[str, Any], split: bool) -> tuple[Any, ...]:
+        """The arguments of `forward` by position: keywords go where their names stand, without gaps."""
+        code = cls.forward.__code__
+        names = code.co_varnames[0 if split else 1 : code.co_argcount]  # `ctx` is no argument of the call
+        # `setup_context` sees every argument of `forward`, also those that were not given.
+        defaults = cls.forward.__defaults__ or () if split else ()
+        found, given = list(args), dict(kwargs)
+        for place in range(len(args), len(names)):
+            name, from_end = names[place], len(names) - place
+            if name in given:
+                found.append(given.pop(name))
+            elif from_end <= len(defaults):
+                found.append(defaults[-from_end])
+            elif given:
+                raise TypeError(f"forward() missing required argument: '{name}' (position {place})")
+        for name in given:
+            twice = f"forward() got multiple values for argument '{name}'"
+            raise TypeError(twice if name in names else f"forward() got an unexpected keyword argument '{name}'")
+        return tuple(found)
+
+    @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Runs `forward` on the arguments and records the call."""
         split = cls.setup_context is not Function.setup_context
-        if kwargs:
-            import inspect
-
-            bound = inspect.signature(cls.forward).bind(*args, **kwargs)
-            bound.apply_defaults()
-            args = bound.args
-        if split:
-            # `setup_context` sees every argument of `forward`, also those that were not given.
-            missing = cls.forward.__code__.co_argcount - len(args)
-            defaults = cls.forward.__defaults__ or ()
-            if 0 < missing <= len(defaults):
-                args += defaults[-missing:]
+        if kwargs or split:
+            args = cls._places(args, kwargs, split)
         ctx = FunctionCtx()
         result = _C._apply_function(cls, ctx, args, split)
         if cls.jvp is not Function.jvp:

@@ -8,10 +8,10 @@ use rushlight::call::{Target, call_into};
 use rushlight::linalg::matrix::MATMUL;
 use rushlight::pointwise::{arith, bitwise, compare, divide, power, sign};
 use rushlight::short::{Locked, Operand};
-use rushlight::{Args, Row, Value};
+use rushlight::{Args, Row, Tensor, Value};
 
 use crate::errors::raise;
-use crate::{convert, object};
+use crate::{convert, numpy, object};
 
 type Raw = *mut ffi::PyObject;
 
@@ -157,7 +157,34 @@ unsafe fn compared(py: Python<'_>, left: Raw, right: Raw, op: std::ffi::c_int) -
         _ => &compare::GE,
     };
     // SAFETY: CPython keeps the operands alive during the call.
-    unsafe { binary(py, row, left, right) }
+    unsafe {
+        if matches!(op, ffi::Py_EQ | ffi::Py_NE)
+            && let Some(array) = array(py, right)?
+        {
+            // Python would ask the array next, which leaves it to us, and would then compare the objects' identity.
+            return match object::tensor_of(left) {
+                Some(left) => fresh(py, arguments(row, [Operand::Tensor(left), Operand::Tensor(&array)])),
+                None => Ok(not_implemented(py)),
+            };
+        }
+        binary(py, row, left, right)
+    }
+}
+
+/// The elements of a NumPy array.
+///
+/// # Safety
+/// `raw` is a living object.
+#[inline]
+unsafe fn array(py: Python<'_>, raw: Raw) -> PyResult<Option<Tensor>> {
+    // SAFETY: CPython keeps the operands alive during the call.
+    unsafe {
+        if object::tensor_of(raw).is_some() {
+            return Ok(None);
+        }
+        let object = Borrowed::from_ptr(py, raw);
+        if numpy::is_array(&object)? { numpy::import(&object).map(Some) } else { Ok(None) }
+    }
 }
 
 /// `a @ b`.

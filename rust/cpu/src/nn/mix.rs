@@ -47,9 +47,12 @@ pub unsafe fn mix(
                     for k in first + p * s.taps..first + (p + 1) * s.taps {
                         // SAFETY: the caller's promise; the index lies within the plane.
                         unsafe {
-                            if let Some(at) = within(*indices.at(k), s.area) {
-                                sum += *weights.at(k) * *x.at(plane * s.area + at);
-                            }
+                            let value = match within(*indices.at(k), s.area) {
+                                Some(at) => *x.at(plane * s.area + at),
+                                // A weight that is not a number shows, also outside of the plane.
+                                None => 0 as T,
+                            };
+                            sum += *weights.at(k) * value;
                         }
                     }
                     // SAFETY: each place is written once.

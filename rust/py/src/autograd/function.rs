@@ -311,7 +311,7 @@ fn finish<'py>(
         outputs.push(Some(output));
     }
     for dirty in &noted.dirty {
-        if !inputs.iter().flatten().any(|input| input.ptr_eq(dirty)) {
+        if !outputs.iter().flatten().any(|output| output.ptr_eq(dirty)) {
             return Err(PyRuntimeError::new_err(
                 "Some elements marked as dirty during the forward method were not returned as output. The inputs that are modified inplace must all be outputs of the Function.",
             ));

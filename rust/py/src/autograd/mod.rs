@@ -4,6 +4,7 @@ mod function;
 mod hooks;
 mod node;
 mod origin;
+mod reentrant;
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -14,6 +15,7 @@ use rushlight_autograd::engine::Options;
 use crate::attach;
 use crate::errors::{carry, raise};
 use crate::object;
+use reentrant::Walk;
 
 pub use hooks::{register_hook, register_post_hook};
 pub use node::wrap as node_object;
@@ -57,6 +59,7 @@ fn _backward(
     let (outputs, grads) = (tensors(outputs)?, optional_tensors(grads)?);
     let inputs = inputs.map(tensors).transpose()?;
     let options = Options { retain_graph, create_graph };
+    let _walk = Walk::begin()?;
     attach::release(py, || engine::backward(&outputs, &grads, inputs.as_deref(), options)).map_err(raise)
 }
 
@@ -73,6 +76,7 @@ fn _grad<'py>(
 ) -> PyResult<Bound<'py, PyTuple>> {
     let (outputs, inputs, grads) = (tensors(outputs)?, tensors(inputs)?, optional_tensors(grads)?);
     let options = Options { retain_graph, create_graph };
+    let _walk = Walk::begin()?;
     let found =
         attach::release(py, || engine::grad(&outputs, &inputs, &grads, allow_unused, options)).map_err(raise)?;
     PyTuple::new(py, found.into_iter().map(|grad| optional_object(py, grad)).collect::<PyResult<Vec<_>>>()?)

@@ -217,7 +217,7 @@ dimension of space.
             let (dims, kernel) = (args.ints(1)?.len(), args.ints(2)?);
             let specs = infer(args, 1)?;
             let space = &input.sizes()[input.rank() - dims..];
-            let fits = |at: usize| kernel[at] > 0 && args.ints(1).is_ok_and(|output| output[at] + kernel[at] - 1 <= space[at] as i64);
+            let fits = |at: usize| kernel[at] > 0 && args.ints(1).is_ok_and(|output| output[at].saturating_add(kernel[at] - 1) <= space[at] as i64);
             let wanted = count_planes(input, dims) * dims;
             if kernel.len() != dims || !(0..dims).all(fits) || samples.numel() != wanted {
                 return Err(unfit(input));

@@ -319,7 +319,7 @@ fn lengths(sizes: &Tensor, data: &Tensor) -> Result<Ints> {
     let list = crate::convert::to_vec::<i64>(sizes)?;
     let falls = list.windows(2).all(|pair| pair[0] >= pair[1]);
     let rows = size(data, 0)? as i64;
-    if !falls || list.iter().any(|&n| n < 1) || list.iter().sum::<i64>() != rows {
+    if !falls || list.iter().any(|&n| n < 1) || list.iter().try_fold(0i64, |sum, &n| sum.checked_add(n)) != Some(rows) {
         return Err(Error::runtime(format!(
             "batch_sizes must be positive, must not grow, and must add up to the {rows} rows of the data"
         )));
