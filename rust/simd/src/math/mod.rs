@@ -171,6 +171,8 @@ functions! {
     /// 1 - erf(x), with small relative error where erf is near 1.
     /// Error: f64 2.5 ulp, f32 0.5.
     erfc(x) = erf::erfc::<Double>, erfc_32;
+    /// The standard normal distribution function, for products with it: the error is absolute, f64 1.5e-16, f32 6e-8.
+    ndtr(x) = erf::ndtr, ndtr_32;
     /// The inverse of erf.
     /// Error: f64 3.1 ulp, f32 0.5.
     erfinv(x) = erf::erfinv, erfinv_32;
