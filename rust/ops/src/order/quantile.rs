@@ -25,7 +25,7 @@ macro_rules! quantiles {
     ($($row:ident $scalar:ident, $name:literal, $overload:literal, $nan:expr, $sentence:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
-            variants: Variants::BOTH.and(Variants::OUT),
+            variants: Variants::BOTH.union(Variants::OUT),
             signature: "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
             doc: concat!($sentence, " at each fraction of `q`, along a new first dimension.\n\n    >>> torch.", $name,
                 "(torch.tensor([1., 2., 3., 4.]), torch.tensor([0.25, 0.5]))\n    tensor([1.7500, 2.5000])"),
@@ -40,7 +40,7 @@ macro_rules! quantiles {
 
         pub static $scalar: Row = Row {
             name: $overload,
-            variants: Variants::BOTH.and(Variants::OUT),
+            variants: Variants::BOTH.union(Variants::OUT),
             signature: "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
             doc: concat!($sentence, " at the fraction `q`.\n\n    >>> torch.", $name,
                 "(torch.tensor([1., 2., 3., 4.]), 0.5)\n    tensor(2.5000)"),
