@@ -69,7 +69,8 @@ pub fn ndtr<S: Isa>(x: f64) -> f64 {
 pub fn ndtr_32<S: Isa>(x: f32) -> f32 {
     const END: f32 = 5.7;
     let a = x.abs();
-    let below = exp2_rough_32::<S>(-poly32::<S>(limit_32(a, 0.0, END), &NDTR32));
+    let near = if a > END { END } else { a };
+    let below = exp2_rough_32::<S>(-poly32::<S>(near, &NDTR32));
     let below = if a > END { 0.0 } else { below };
     if x < 0.0 { below } else { 1.0 - below }
 }
