@@ -49,8 +49,8 @@ def set_rng_state(new_state: Tensor) -> None:
 
 # What loads when it is first used: modules, and names that live in modules of their own.
 _SUBMODULES = frozenset(
-    "array_api autograd cuda distributed distributions fft functional jit linalg masked multiprocessing nn optim random "
-    "return_types serialization signal special storage testing types utils version".split()
+    "array_api autograd cuda distributed distributions fft functional jit linalg masked multiprocessing nn npz optim random "
+    "return_types safetensors serialization signal special storage testing types utils version".split()
 )
 _ELSEWHERE = {
     **dict.fromkeys(["chain_matmul", "einsum", "gradient", "lu", "tensordot", "unravel_index"], "functional"),
@@ -80,9 +80,11 @@ if TYPE_CHECKING:
     from rushlight import masked as masked
     from rushlight import multiprocessing as multiprocessing
     from rushlight import nn as nn
+    from rushlight import npz as npz
     from rushlight import optim as optim
     from rushlight import random as random
     from rushlight import return_types as return_types
+    from rushlight import safetensors as safetensors
     from rushlight import serialization as serialization
     from rushlight import signal as signal
     from rushlight import special as special

@@ -135,6 +135,17 @@ pub enum Promote {
     WithNumbers,
 }
 
+impl Promote {
+    /// The dtype of the result where `compute` is the dtype of the computation.
+    pub fn result(self, compute: DType) -> DType {
+        match self {
+            Promote::ToBool => DType::Bool,
+            Promote::ComplexToReal => compute.to_real(),
+            _ => compute,
+        }
+    }
+}
+
 /// An operator that treats each element alone.
 pub struct Pointwise {
     pub promote: Promote,
