@@ -25,7 +25,7 @@ for attempt in (
     lambda: torch.ones(many, dtype=torch.uint8).share_memory_(),
     # Working space of kernels whose operands and results would fit.
     lambda: torch.zeros(2**29, dtype=torch.uint8).median(),
-    lambda: torch.zeros(2**29, dtype=torch.uint8).topk(3),
+    lambda: torch.zeros(2**29, dtype=torch.uint8).kthvalue(3),
     lambda: torch.zeros(2**28, dtype=torch.uint8).sort(),
     lambda: torch.zeros(1).expand(2**58).sum(),
     lambda: torch.zeros(1, 1).expand(2**56, 4).sum(0),
@@ -47,6 +47,7 @@ for attempt in (
     raise SystemExit("memory was promised that is not there")
 # What fits once is never held twice.
 wide = 2**28
+assert torch.zeros(2 * wide, dtype=torch.uint8).topk(3).indices.tolist() == [0, 1, 2]
 assert torch.histc(few, wide).sum() == 3
 assert torch.bincount(torch.tensor([2**27])).shape == (2**27 + 1,)
 assert torch._C._functions[""]["embedding_dense_backward"](few[:, None], indices, wide, -1, False)[0] == 3

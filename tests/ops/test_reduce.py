@@ -164,6 +164,25 @@ def test_sorting_keeps_the_order_of_equals():
         assert np.array_equal(indices.numpy(), order) and np.array_equal(values.numpy(), array[order])
 
 
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("k", [1, 7, 2000])
+@pytest.mark.parametrize("kind", ["random", "equal", "rising", "falling"])
+def test_the_largest_of_a_long_line_are_those_of_the_sorted_one(kind, k, largest):
+    n = 100_001
+    array = {
+        "random": lambda: np.random.default_rng(5).integers(0, 3000, n),
+        "equal": lambda: np.zeros(n),
+        "rising": lambda: np.arange(n),
+        "falling": lambda: -np.arange(n),
+    }[kind]().astype(np.float32)
+    array[n // 2] = NAN
+    line = torch.from_numpy(array)
+    for own in (line, torch.stack([line, line.flip(0)], 1)):
+        got, all_ = own.topk(k, 0, largest), own.sort(0, descending=largest, stable=True)
+        assert torch.equal(got.indices, all_.indices[:k])
+        assert np.array_equal(got.values.numpy(), all_.values[:k].numpy(), equal_nan=True)
+
+
 @pytest.mark.parametrize(
     "call, error, sentence",
     [

@@ -187,3 +187,28 @@ def test_curve_fitting():
         nn.functional.mse_loss(features @ w, target).backward()
         optimizer.step()
     assert abs(w[0].item() - 5) <= 0.05 and abs(w[1].item()) <= 0.02 and 2.5 <= w[2].item() <= 5.5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: optim.SGD(p, lr=0.1),
+        lambda p: optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.1),
+        lambda p: optim.Adam(p, lr=0.1),
+        lambda p: optim.Adam(p, lr=0.1, amsgrad=True),
+    ],
+)
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 100, 1337])
+def test_every_element_steps_as_it_does_alone(n, make, dtype):
+    """A step takes elements in blocks: none is forgotten, and none is computed differently."""
+    start = torch.arange(n, dtype=torch.float64).sin().to(dtype)
+    whole = nn.Parameter(start.clone())
+    alone = [nn.Parameter(start[i : i + 1].clone()) for i in range(0, n, max(1, n // 20))]
+    optimizer = make([whole, *alone])
+    for _ in range(3):
+        for param in (whole, *alone):
+            param.grad = param.detach() * 2 - 1
+        optimizer.step()
+    assert torch.equal(whole.detach()[:: max(1, n // 20)], torch.cat([param.detach() for param in alone]))
+    assert not torch.equal(whole.detach(), start)

@@ -1,10 +1,12 @@
 //! Steps of optimizers: each parameter with its gradient and state in one pass over memory.
 //!
 //! Half precision is computed in float32. Memory may be shared with other processes that write to it at the same time, so
-//! elements are read and written one by one through addresses, never as a slice.
+//! elements are read and written through addresses, never as a slice.
 //!
 //! Where several processes train one model, its cache lines travel between their cores, and two steps at once would chase
 //! each other through memory. So a step claims lines well before it writes them, and every process begins elsewhere.
+
+use std::ops::Range;
 
 use half::{bf16, f16};
 use rushlight_core::DType;
@@ -73,23 +75,64 @@ const LINE: usize = 64;
 /// Lines that are claimed before the one at work: one after the other, each would take a journey to the other core.
 const AHEAD: usize = 64;
 
-/// Calls `element` for every index below `n`, a cache line of `param` at a time, each claimed for writing well before.
+/// Elements that a step takes from each operand at once. They pass through registers: one by one, each store could change
+/// what is loaded next, and no two would be computed together.
+const BLOCK: usize = 16;
+
+/// `element` of every place of the parameter, the gradient and the state, in this order; all but the gradient are written,
+/// and the parameter's cache lines are claimed well before.
+///
+/// # Safety
+/// Each holds `n` elements.
 #[inline(always)]
-fn line_by_line<T>(param: *mut T, n: usize, element: impl Fn(usize)) {
-    let per_line = LINE / size_of::<T>();
-    let claim = |line: usize| rushlight_simd::claim(param.wrapping_add(line * per_line));
-    let lines = n / per_line;
-    (0..AHEAD.min(lines)).for_each(claim);
-    for line in 0..lines {
-        if line + AHEAD < lines {
-            claim(line + AHEAD);
-        }
-        for i in 0..per_line {
-            element(line * per_line + i);
+unsafe fn block_by_block<T: Real, const N: usize>(
+    ends: [*mut T; N],
+    n: usize,
+    element: impl Fn([T::Wide; N]) -> [T::Wide; N],
+) {
+    let line = LINE / size_of::<T>();
+    let claim = |range: Range<usize>| {
+        range.step_by(line.min(BLOCK)).for_each(|at| rushlight_simd::claim(ends[0].wrapping_add(at)));
+    };
+    let ahead = (AHEAD * line).min(n);
+    claim(0..ahead);
+    let whole = n - n % BLOCK;
+    for start in (0..whole).step_by(BLOCK) {
+        claim(n.min(start + ahead)..n.min(start + ahead + BLOCK));
+        // SAFETY: by the caller's word; a block ends before `whole`.
+        unsafe {
+            let at = |lane: usize| ends[lane].add(start).cast::<[T; BLOCK]>();
+            let mut block = [at(0).read(); N];
+            for lane in 1..N {
+                block[lane] = at(lane).read();
+            }
+            for i in 0..BLOCK {
+                let mut values = [block[0][i].load(); N];
+                for lane in 1..N {
+                    values[lane] = block[lane][i].load();
+                }
+                values = element(values);
+                for lane in 0..N {
+                    block[lane][i] = T::store(values[lane]);
+                }
+            }
+            for lane in (0..N).filter(|&lane| lane != GRADIENT) {
+                at(lane).write(block[lane]);
+            }
         }
     }
-    for i in lines * per_line..n {
-        element(i);
+    for i in whole..n {
+        // SAFETY: by the caller's word.
+        unsafe {
+            let mut values = [(*ends[0].add(i)).load(); N];
+            for lane in 1..N {
+                values[lane] = (*ends[lane].add(i)).load();
+            }
+            values = element(values);
+            for lane in (0..N).filter(|&lane| lane != GRADIENT) {
+                *ends[lane].add(i) = T::store(values[lane]);
+            }
+        }
     }
 }
 
@@ -128,97 +171,135 @@ pub struct Adam {
 }
 
 multiversion! {
-    /// One step without momentum.
+    /// One step without momentum, of parameter and gradient.
     ///
     /// # Safety
-    /// All hold `n` elements.
-    unsafe fn sgd_plain<S, T: Real>(param: *mut T, grad: *const T, n: usize, c: &Sgd) {
+    /// Both hold `n` elements.
+    unsafe fn sgd_plain<S, T: Real>(ends: [*mut T; 2], n: usize, c: &Sgd) {
         let (rate, decay) = (<T::Wide as Wide>::of(-c.lr), <T::Wide as Wide>::of(c.weight_decay));
         let sign = <T::Wide as Wide>::of(if c.maximize { -1.0 } else { 1.0 });
         let decays = c.weight_decay != 0.0;
-        line_by_line(param, n, |i| {
-            // SAFETY: the caller gives n elements behind each pointer.
-            unsafe {
-                let p = (*param.add(i)).load();
-                let g = sign * (*grad.add(i)).load();
-                let g = if decays { g + decay * p } else { g };
-                *param.add(i) = T::store(p + rate * g);
-            }
-        });
+        let element = |[p, g]: [T::Wide; 2]| {
+            let step = sign * g;
+            let step = if decays { step + decay * p } else { step };
+            [p + rate * step, g]
+        };
+        // SAFETY: by the caller's word.
+        unsafe { block_by_block(ends, n, element) }
     }
 }
 
 multiversion! {
-    /// One step with momentum.
+    /// One step with momentum, of parameter, gradient and buffer.
     ///
     /// # Safety
     /// All hold `n` elements.
-    unsafe fn sgd_momentum<S, T: Real>(param: *mut T, grad: *const T, buffer: *mut T, n: usize, c: &Sgd) {
+    unsafe fn sgd_momentum<S, T: Real>(ends: [*mut T; 3], n: usize, c: &Sgd) {
         let (rate, decay) = (<T::Wide as Wide>::of(-c.lr), <T::Wide as Wide>::of(c.weight_decay));
         let (momentum, share) = (<T::Wide as Wide>::of(c.momentum), <T::Wide as Wide>::of(1.0 - c.dampening));
         let sign = <T::Wide as Wide>::of(if c.maximize { -1.0 } else { 1.0 });
         let decays = c.weight_decay != 0.0;
-        line_by_line(param, n, |i| {
-            // SAFETY: the caller gives n elements behind each pointer.
-            unsafe {
-                let p = (*param.add(i)).load();
-                let g = sign * (*grad.add(i)).load();
-                let g = if decays { g + decay * p } else { g };
-                let b = if c.first { g } else { (*buffer.add(i)).load() * momentum + share * g };
-                *buffer.add(i) = T::store(b);
-                let g = if c.nesterov { g + momentum * b } else { b };
-                *param.add(i) = T::store(p + rate * g);
-            }
-        });
+        let element = |[p, g, b]: [T::Wide; 3]| {
+            let step = sign * g;
+            let step = if decays { step + decay * p } else { step };
+            let b = if c.first { step } else { b * momentum + share * step };
+            let step = if c.nesterov { step + momentum * b } else { b };
+            [p + rate * step, g, b]
+        };
+        // SAFETY: by the caller's word.
+        unsafe { block_by_block(ends, n, element) }
+    }
+}
+
+/// The numbers of a step of Adam as they are computed with.
+struct Rates<W> {
+    shrink: W,
+    decay: W,
+    sign: W,
+    share1: W,
+    rest1: W,
+    beta2: W,
+    share2: W,
+    rate: W,
+    root: W,
+    eps: W,
+    decays: bool,
+    decoupled: bool,
+    /// torch's `lerp` starts from the nearer end.
+    near: bool,
+}
+
+impl<W: Wide> Rates<W> {
+    #[inline(always)]
+    fn new(c: &Adam) -> Self {
+        Rates {
+            shrink: W::of(1.0 - c.lr * c.weight_decay),
+            decay: W::of(c.weight_decay),
+            sign: W::of(if c.maximize { -1.0 } else { 1.0 }),
+            share1: W::of(1.0 - c.beta1),
+            rest1: W::of(c.beta1),
+            beta2: W::of(c.beta2),
+            share2: W::of(1.0 - c.beta2),
+            rate: W::of(-(c.lr / (1.0 - c.beta1.powf(c.step)))),
+            root: W::of((1.0 - c.beta2.powf(c.step)).sqrt()),
+            eps: W::of(c.eps),
+            decays: c.weight_decay != 0.0,
+            decoupled: c.decoupled,
+            near: 1.0 - c.beta1 < 0.5,
+        }
+    }
+
+    /// The parameter before its step, and the mean and the mean square with this gradient in them.
+    #[inline(always)]
+    fn moments(&self, [p, g, m, v]: [W; 4]) -> (W, W, W) {
+        let g = self.sign * g;
+        let (p, g) = match (self.decays, self.decoupled) {
+            (true, true) => (p * self.shrink, g),
+            (true, false) => (p, g + self.decay * p),
+            _ => (p, g),
+        };
+        let m = if self.near { m + self.share1 * (g - m) } else { g - (g - m) * self.rest1 };
+        (p, m, v * self.beta2 + self.share2 * g * g)
+    }
+
+    /// The parameter after its step.
+    #[inline(always)]
+    fn stepped(&self, p: W, m: W, v: W) -> W {
+        p + self.rate * (m / (v.root() / self.root + self.eps))
     }
 }
 
 multiversion! {
-    /// One step; `largest` is null without `amsgrad`.
+    /// One step of parameter, gradient, mean and mean square.
     ///
     /// # Safety
-    /// All hold `n` elements, and so does `largest` where it is not null.
-    unsafe fn adam<S, T: Real>(param: *mut T, grad: *const T, mean: *mut T, square: *mut T, largest: *mut T, n: usize, c: &Adam) {
-        let of = <T::Wide as Wide>::of;
-        let shrink = of(1.0 - c.lr * c.weight_decay);
-        let decay = of(c.weight_decay);
-        let sign = of(if c.maximize { -1.0 } else { 1.0 });
-        let (share1, rest1) = (of(1.0 - c.beta1), of(c.beta1));
-        let (beta2, share2) = (of(c.beta2), of(1.0 - c.beta2));
-        let rate = of(-(c.lr / (1.0 - c.beta1.powf(c.step))));
-        let root = of((1.0 - c.beta2.powf(c.step)).sqrt());
-        let eps = of(c.eps);
-        let decays = c.weight_decay != 0.0;
-        // torch's `lerp` starts from the nearer end.
-        let near = 1.0 - c.beta1 < 0.5;
-        let amsgrad = !largest.is_null();
-        line_by_line(param, n, |i| {
-            // SAFETY: the caller gives n elements behind each pointer that is not null.
-            unsafe {
-                let p = (*param.add(i)).load();
-                let g = sign * (*grad.add(i)).load();
-                let (p, g) = match (decays, c.decoupled) {
-                    (true, true) => (p * shrink, g),
-                    (true, false) => (p, g + decay * p),
-                    _ => (p, g),
-                };
-                let m = (*mean.add(i)).load();
-                let m = if near { m + share1 * (g - m) } else { g - (g - m) * rest1 };
-                *mean.add(i) = T::store(m);
-                let mut v = (*square.add(i)).load() * beta2 + share2 * g * g;
-                *square.add(i) = T::store(v);
-                if amsgrad {
-                    let old = (*largest.add(i)).load();
-                    // NaN wins.
-                    #[allow(clippy::eq_op)]
-                    if old > v || old != old {
-                        v = old;
-                    }
-                    *largest.add(i) = T::store(v);
-                }
-                *param.add(i) = T::store(p + rate * (m / (v.root() / root + eps)));
-            }
-        });
+    /// All hold `n` elements.
+    unsafe fn adam<S, T: Real>(ends: [*mut T; 4], n: usize, c: &Adam) {
+        let rates = Rates::new(c);
+        let element = |[p, g, m, v]: [T::Wide; 4]| {
+            let (p, m, v) = rates.moments([p, g, m, v]);
+            [rates.stepped(p, m, v), g, m, v]
+        };
+        // SAFETY: by the caller's word.
+        unsafe { block_by_block(ends, n, element) }
+    }
+}
+
+multiversion! {
+    /// One step that also keeps the largest mean square; NaN wins.
+    ///
+    /// # Safety
+    /// All hold `n` elements.
+    unsafe fn amsgrad<S, T: Real>(ends: [*mut T; 5], n: usize, c: &Adam) {
+        let rates = Rates::new(c);
+        #[allow(clippy::eq_op)]
+        let element = |[p, g, m, v, largest]: [T::Wide; 5]| {
+            let (p, m, v) = rates.moments([p, g, m, v]);
+            let largest = if largest > v || largest != largest { largest } else { v };
+            [rates.stepped(p, m, largest), g, m, v, largest]
+        };
+        // SAFETY: by the caller's word.
+        unsafe { block_by_block(ends, n, element) }
     }
 }
 
@@ -304,7 +385,7 @@ macro_rules! of_real {
 pub unsafe fn sgd_step(dtype: DType, plan: &Plan<2>, ends: [*mut u8; 2], c: &Sgd) {
     of_real!(dtype, T => {
         // SAFETY: by the caller's word.
-        unsafe { each(plan, ends, dtype.size(), |[p, g], n| sgd_plain::<T>(p.cast(), g.cast(), n, c)) }
+        unsafe { each(plan, ends, dtype.size(), |ends, n| sgd_plain::<T>(ends.map(<*mut u8>::cast), n, c)) }
     });
 }
 
@@ -315,7 +396,7 @@ pub unsafe fn sgd_step(dtype: DType, plan: &Plan<2>, ends: [*mut u8; 2], c: &Sgd
 pub unsafe fn sgd_momentum_step(dtype: DType, plan: &Plan<3>, ends: [*mut u8; 3], c: &Sgd) {
     of_real!(dtype, T => {
         // SAFETY: by the caller's word.
-        unsafe { each(plan, ends, dtype.size(), |[p, g, b], n| sgd_momentum::<T>(p.cast(), g.cast(), b.cast(), n, c)) }
+        unsafe { each(plan, ends, dtype.size(), |ends, n| sgd_momentum::<T>(ends.map(<*mut u8>::cast), n, c)) }
     });
 }
 
@@ -325,12 +406,8 @@ pub unsafe fn sgd_momentum_step(dtype: DType, plan: &Plan<3>, ends: [*mut u8; 3]
 /// As for `sgd_step`.
 pub unsafe fn adam_step(dtype: DType, plan: &Plan<4>, ends: [*mut u8; 4], c: &Adam) {
     of_real!(dtype, T => {
-        let step = |[p, g, m, v]: [*mut u8; 4], n: usize| {
-            // SAFETY: by the caller's word.
-            unsafe { adam::<T>(p.cast(), g.cast(), m.cast(), v.cast(), std::ptr::null_mut(), n, c) }
-        };
         // SAFETY: by the caller's word.
-        unsafe { each(plan, ends, dtype.size(), step) }
+        unsafe { each(plan, ends, dtype.size(), |ends, n| adam::<T>(ends.map(<*mut u8>::cast), n, c)) }
     });
 }
 
@@ -340,11 +417,7 @@ pub unsafe fn adam_step(dtype: DType, plan: &Plan<4>, ends: [*mut u8; 4], c: &Ad
 /// As for `sgd_step`.
 pub unsafe fn amsgrad_step(dtype: DType, plan: &Plan<5>, ends: [*mut u8; 5], c: &Adam) {
     of_real!(dtype, T => {
-        let step = |[p, g, m, v, x]: [*mut u8; 5], n: usize| {
-            // SAFETY: by the caller's word.
-            unsafe { adam::<T>(p.cast(), g.cast(), m.cast(), v.cast(), x.cast(), n, c) }
-        };
         // SAFETY: by the caller's word.
-        unsafe { each(plan, ends, dtype.size(), step) }
+        unsafe { each(plan, ends, dtype.size(), |ends, n| amsgrad::<T>(ends.map(<*mut u8>::cast), n, c)) }
     });
 }

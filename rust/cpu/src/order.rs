@@ -158,7 +158,32 @@ fn check_countable<T: Sortable>(n: usize) -> Result<()> {
     Ok(())
 }
 
-/// Calls `work` for each line, in parallel.
+/// Ranks that may wait beside the least ones before the greater half of all is dropped.
+const WAITING: usize = 4096;
+/// Lines of fewer elements for each one that is wanted are ranked whole.
+const FEW: usize = 8;
+
+/// The `k` least of `n` ranks, in any order. One that is not below the k-th of those before is dropped at once, so that a
+/// long line is read and not written.
+fn least<R: Ranked>(found: &mut Vec<R>, k: usize, n: usize, rank: impl Fn(usize) -> R) {
+    let Some(last) = k.checked_sub(1) else { return };
+    let mut bound = None;
+    for next in (0..n).map(rank) {
+        if bound.is_none_or(|bound| next < bound) {
+            found.push(next);
+            if found.len() == found.capacity() {
+                bound = Some(*found.select_nth_unstable(last).1);
+                found.truncate(k);
+            }
+        }
+    }
+    if found.len() > k {
+        found.select_nth_unstable(last);
+        found.truncate(k);
+    }
+}
+
+/// Calls `work` for each line, in parallel; with a `wanted` number, only so many of its least ranks need to be there.
 ///
 /// # Safety
 /// `from` holds the whole shape, contiguous.
@@ -166,22 +191,29 @@ pub unsafe fn each_line<T: Sortable>(
     lines: Lines,
     from: *const T,
     descending: bool,
+    wanted: Option<usize>,
     work: impl Fn(Line<T>) + Sync,
 ) -> Result<()> {
     check_countable::<T>(lines.n)?;
     let from = Address(from.cast_mut());
     let refused = AtomicBool::new(false);
+    let few = wanted.filter(|&k| k + WAITING <= lines.n / FEW);
+    let room = few.map_or(lines.n, |k| k + WAITING);
     lines.each(|first, abreast| {
-        let Ok(mut ranks) = list::<T::Ranked>(lines.n) else { return refused.store(true, Ordering::Relaxed) };
+        let Ok(mut ranks) = list::<T::Ranked>(room) else { return refused.store(true, Ordering::Relaxed) };
         for j in 0..abreast {
-            ranks.clear();
-            ranks.extend((0..lines.n).map(|i| {
+            let rank = |i: usize| {
                 // SAFETY: by the caller's word; unaligned because foreign memory may be.
                 let key = unsafe { from.at(first + j + i * lines.inner).read_unaligned() }.key();
                 T::Ranked::new(if descending { T::turned(key) } else { key }, i)
-            }));
+            };
+            ranks.clear();
+            match few {
+                Some(k) => least(&mut ranks, k, lines.n, rank),
+                None => ranks.extend((0..lines.n).map(rank)),
+            }
             work(Line { ranks: &mut ranks, first: first + j, step: lines.inner, from });
         }
     });
-    if refused.into_inner() { Err(out_of_memory(lines.n.saturating_mul(size_of::<T::Ranked>()))) } else { Ok(()) }
+    if refused.into_inner() { Err(out_of_memory(room.saturating_mul(size_of::<T::Ranked>()))) } else { Ok(()) }
 }

@@ -13,7 +13,8 @@ pub const LEAST: usize = 32 << 20;
 pub const STEP: usize = 512;
 /// How far ahead operands are asked for.
 const AHEAD: usize = 8 * STEP;
-const LINE: usize = 64;
+/// Bytes of a cache line.
+pub const LINE: usize = 64;
 
 /// Asks for what stands `AHEAD` behind `bytes` bytes at `from`.
 #[inline(always)]

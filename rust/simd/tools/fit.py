@@ -125,6 +125,7 @@ FITS = {
     "TANH32": (odd(m.tanh, 1), [0, mpf("0.81")], 6, 32),
     "ERF64": (odd(m.erf, 2 / m.sqrt(m.pi)), [0, 1], 13, 64),
     "ERF32": (odd(m.erf, 2 / m.sqrt(m.pi)), [0, 1], 5, 32),
+    "NDTR32": (lambda x: 1 - m.log(m.erfc(x / m.sqrt(2)), 2), [0, mpf("5.7")], 11, 32),
     "ERFC32": (lambda x: -m.log(m.erfc(x), 2), [1, mpf("4.0")], 8, 32),
     "ERFC64": (lambda t: erfcx_t(t, 4), [-1, mpf("0.76")], 24, 64),
     "ERFINV_NEAR": (erfinv_ratio, [0, mpf("6.25")], 24, 64),

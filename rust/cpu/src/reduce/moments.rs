@@ -5,6 +5,7 @@ use rushlight_core::{DType, Element};
 use rushlight_simd::{Math, multiversion};
 
 use super::Fold;
+use crate::streaming;
 
 /// Count, mean, and the sum of squared deviations.
 #[derive(Clone, Copy)]
@@ -81,6 +82,14 @@ fn tree<T: Float>(mut lanes: [T; LANES]) -> f64 {
     lanes[0].wide()
 }
 
+/// Asks for the lines of `LANES` elements, which may lie anywhere.
+#[inline(always)]
+fn fetch<T>(from: *const T) {
+    for at in (0..LANES * size_of::<T>()).step_by(streaming::LINE) {
+        streaming::ask(from.cast::<u8>().wrapping_add(at));
+    }
+}
+
 multiversion! {
     /// # Safety
     /// `acc` is an accumulator of this fold, and `row` holds `n` elements.
@@ -106,6 +115,8 @@ multiversion! {
                 let centre = T::narrow(tree(sums) / m as f64);
                 let (mut rests, mut squares) = ([zero; LANES], [zero; LANES]);
                 for i in (0..whole).step_by(LANES) {
+                    // This pass reads the cache: meanwhile the memory brings the next block.
+                    fetch(row.wrapping_add(BLOCK + i));
                     for j in 0..LANES {
                         let gap = row.add(i).add(j).read_unaligned() - centre;
                         rests[j] = rests[j] + gap;

@@ -210,6 +210,10 @@ impl Arrange for First {
         let k = self.0.min(line.ranks.len());
         line.ranks[..k].sort_unstable();
     }
+
+    fn wanted(&self) -> Option<usize> {
+        Some(self.0)
+    }
 }
 
 /// The rank that would stand at place `0` brought to the front.

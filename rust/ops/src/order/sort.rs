@@ -153,6 +153,11 @@ fn sort(own: &Tensor, dim: usize, descending: bool, results: &[Tensor]) -> Resul
 /// How a line's ranks are brought into the order in which `take` of them are written.
 pub trait Arrange: Sync {
     fn arrange<T: Sortable>(&self, line: &mut Line<T>);
+
+    /// How many of the least ranks are all that it looks at; nothing where it needs the whole line.
+    fn wanted(&self) -> Option<usize> {
+        None
+    }
 }
 
 pub struct Sorted;
@@ -182,7 +187,7 @@ pub fn write_lines(
         let values = Address(values.as_ptr().cast::<T>());
         // SAFETY: the operand is contiguous; results are fresh and row-major, with `take` elements along the dimension.
         unsafe {
-            each_line(shape, from.as_ptr().cast::<T>().offset(offset), descending, |mut line: Line<T>| {
+            each_line(shape, from.as_ptr().cast::<T>().offset(offset), descending, how.wanted(), |mut line: Line<T>| {
                 how.arrange(&mut line);
                 let to = written(shape, take, line.first);
                 for (i, rank) in line.ranks.iter().take(take).enumerate() {

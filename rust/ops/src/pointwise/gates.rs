@@ -161,8 +161,6 @@ pub static SILU_BACKWARD: Row = Row {
     ..GATE
 };
 
-/// `1 / sqrt(2)`
-const CDF: f64 = std::f64::consts::FRAC_1_SQRT_2;
 /// `1 / sqrt(2 pi)`
 const DENSITY: f64 = 0.398_942_280_401_432_7;
 
@@ -171,10 +169,7 @@ pub static GELU_BACKWARD: Row = Row {
     signature: "(Tensor grad_output, Tensor self) -> Tensor",
     doc: "The gradient of `gelu`.",
     run: common(tiles! {
-        for<S> [f32, f64] (|grad, x| {
-            let cdf = 0.5 * (1.0 + S::erf(x * CDF as T));
-            grad * (cdf + x * S::exp(-0.5 * x * x) * DENSITY as T)
-        })
+        for<S> [f32, f64] (|grad, x| grad * (S::ndtr(x) + x * S::exp(-0.5 * x * x) * DENSITY as T))
     }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::input(1), |d| d.grad().with(&GELU_BACKWARD, d.input(1))),

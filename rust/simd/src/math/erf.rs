@@ -60,6 +60,22 @@ pub fn erfc_32<S: Isa>(x: f32) -> f32 {
 }
 
 #[inline(always)]
+pub fn ndtr<S: Isa>(x: f64) -> f64 {
+    0.5 * (1.0 + erf::<S, Double>(x * std::f64::consts::FRAC_1_SQRT_2))
+}
+
+/// One polynomial serves all arguments, because nothing cancels at 0. Beyond its interval the smaller half is 0.
+#[inline(always)]
+pub fn ndtr_32<S: Isa>(x: f32) -> f32 {
+    const END: f32 = 5.7;
+    let a = x.abs();
+    let near = if a > END { END } else { a };
+    let below = exp2_rough_32::<S>(-poly32::<S>(near, &NDTR32));
+    let below = if a > END { 0.0 } else { below };
+    if x < 0.0 { below } else { 1.0 - below }
+}
+
+#[inline(always)]
 pub fn erfinv<S: Isa>(x: f64) -> f64 {
     let w = -log::<S, Double>((1.0 - x) * (1.0 + x));
     let v = w.sqrt();

@@ -116,30 +116,10 @@ pub fn sigmoid<S: Isa, P: Digits>(x: f64) -> f64 {
     (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)
 }
 
-/// For e = p (1 + tail) with a power of two p the sum 1 + e is known exactly, and corrects the quotient: what remains are
-/// the roundings of tail and of the result.
 #[inline(always)]
 pub fn sigmoid_32<S: Isa>(x: f32) -> f32 {
-    if !S::FMA {
-        return sigmoid::<S, Single>(x as f64) as f32;
-    }
-    let (shifted, r, r_rest) = reduced_32::<S>(limit_32(-x.abs(), -104.0, 0.0));
-    let tail = r + r_rest;
-    // Greater than p by this, so that it is no subnormal number.
-    const UP: u32 = 24;
-    const DOWN: f32 = 1.0 / (1 << UP) as f32;
-    let raised = f32::from_bits((shifted.to_bits() << 23).wrapping_add((127 + UP) << 23));
-    let p = raised * DOWN;
-    let sum = 1.0 + p;
-    let bottom = S::mul_add(p, tail, sum);
-    let bottom_lo = S::mul_add(p, tail, sum - bottom) + ((1.0 - sum) + p);
-    let inverse = 1.0 / bottom;
-    // 1 / (1 + e) is inverse * (1 + rest).
-    let rest = S::mul_add(-inverse, bottom_lo, S::mul_add(-inverse, bottom, 1.0));
-    let negative = x < 0.0;
-    let rest = if negative { r + (r_rest + S::mul_add(rest, tail, rest)) } else { rest };
-    let near = inverse * if negative { raised } else { (1 << UP) as f32 };
-    S::mul_add(near, rest, near) * DOWN
+    let e = exp_32::<S>(-x.abs());
+    (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)
 }
 
 /// An odd polynomial near 0, where 1 - 2 / (exp(2x) + 1) would cancel.

@@ -213,5 +213,5 @@ impl<T: GemmElement> Job<T> for WithVector<'_, T> {
 
 /// Run `i` of at most `size` in `0..len`.
 pub fn part_at(len: usize, size: usize, i: usize) -> Range<usize> {
-    i * size..len.min((i + 1) * size)
+    len.min(i * size)..len.min((i + 1) * size)
 }
