@@ -63,6 +63,29 @@ def amount(nanoseconds, work):
     return f"{nanoseconds / 1000:.2f} us" if nanoseconds > 1000 else f"{nanoseconds:.0f} ns"
 
 
+def data(options):
+    """Loaders, queues and files beside torch in one run; the best of the rounds."""
+    engines, found = {"rushlight": sys.executable, "torch": options.torch}, {}
+    for _ in range(options.rounds):
+        for engine, python in engines.items():
+            command = [python, HERE / "timing.py", engine, str(options.threads), "data"]
+            answer = subprocess.run(command, capture_output=True, text=True)
+            if answer.returncode:
+                print(f"{engine}: {answer.stderr.strip().splitlines()[-1]}")
+                continue
+            for title, value in json.loads(answer.stdout).items():
+                found.setdefault(title, {}).setdefault(engine, []).append(value)
+    print(
+        f"\ndata, {options.threads} threads{'':26}{''.join(f'{engine:>14}' for engine in engines)}   of torch's speed"
+    )
+    for title, answers in found.items():
+        rates = "/s" in title
+        best = {engine: (max if rates else min)(values) for engine, values in answers.items()}
+        cells = "".join(f"{best[engine]:>14,.1f}" if engine in best else f"{'-':>14}" for engine in engines)
+        ratio = best["rushlight"] / best["torch"] if len(best) == 2 else float("nan")
+        print(f"{title:45}{cells}{ratio if rates else 1 / ratio:10.2f}")
+
+
 # ---- start-up -------------------------------------------------------------------------------------------------------
 
 
@@ -146,31 +169,61 @@ def shared_pages():
     return int(re.search(r"Shmem: +(\d+)", Path("/proc/meminfo").read_text())[1])
 
 
+def victims(kind, folder):
+    """A group of processes at work, once it says so; what it prints later goes nowhere."""
+    if kind == "trainers":
+        process = example("--processes", 4, "--epochs", 1_000_000, "--out", folder)
+        sign = "epoch"
+    else:
+        command = [sys.executable, "-u", HERE / "victims.py", kind]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+        )
+        sign = "ready"
+    next((line for line in process.stdout if line.startswith(sign)), None)
+    return process
+
+
+def strike(pids):
+    hit = 0
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+            hit += 1
+        except ProcessLookupError:
+            pass
+    return hit
+
+
 def kills(options):
-    """SIGKILL among trainers at random moments, a single one, several, or parent and all: what remains?"""
-    shelf = Path("/dev/shm")
-    files, pages, done, groups = set(shelf.iterdir()), shared_pages(), 0, []
+    """SIGKILL at random moments among trainers, loaders, ends of queues and servers: what remains?
+
+    A single one, several, all, or the parent alone, whose children must then go by themselves.
+    """
+    shelf, kinds = Path("/dev/shm"), ("trainers", "loaders", "queues", "servers")
+    files, pages, done, groups, stuck = set(shelf.iterdir()), shared_pages(), 0, [], 0
+    begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        while done < options.kills:
-            process = example("--processes", 4, "--epochs", 1_000_000, "--out", folder)
+        while done < options.kills and time.monotonic() - begin < options.seconds:
+            process = victims(kinds[len(groups) % len(kinds)], folder)
             groups.append(process.pid)
-            next((line for line in process.stdout if line.startswith("epoch")), None)
+            if random.random() < 0.3:
+                time.sleep(random.uniform(0, 0.2))
+                done += strike([process.pid])
+                deadline = time.monotonic() + 30
+                while members(process.pid) and time.monotonic() < deadline:
+                    time.sleep(0.05)
+                stuck += len(members(process.pid))
             while alive := members(process.pid):
                 time.sleep(random.uniform(0, 0.2))
-                victims = alive if random.random() < 0.2 else random.sample(alive, random.randint(1, len(alive)))
-                for pid in victims:
-                    try:
-                        os.kill(pid, signal.SIGKILL)
-                        done += 1
-                    except ProcessLookupError:
-                        pass
+                done += strike(alive if random.random() < 0.2 else random.sample(alive, random.randint(1, len(alive))))
                 time.sleep(0.2)
             process.communicate()
     time.sleep(1)
     left = [pid for group in groups for pid in members(group)]
-    print(f"\n{done} SIGKILLs among the processes of {len(groups)} runs")
+    print(f"\n{done} SIGKILLs among the processes of {len(groups)} groups: {', '.join(kinds)}")
     print(f"  left behind: {len(left)} processes, {len(set(shelf.iterdir()) - files)} files in /dev/shm, "
-          f"{max(0, shared_pages() - pages)} kB of shared memory")  # fmt: skip
+          f"{max(0, shared_pages() - pages)} kB of shared memory; {stuck} did not notice that their parent was gone")  # fmt: skip
 
 
 def main():
@@ -178,6 +231,7 @@ def main():
         "small": lambda options: compare("small", options),
         "large": lambda options: compare("large", options),
         "start": start,
+        "data": data,
         "hogwild": hogwild,
         "kills": kills,
     }
@@ -187,6 +241,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="no more than so long for the kills")
     options = parser.parse_args()
     if unknown := set(options.sections) - set(sections):
         parser.error(f"no such section: {', '.join(unknown)}")

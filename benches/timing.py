@@ -7,9 +7,13 @@ torch's; for NumPy a row has a second pair, or none.
 """
 
 import importlib
+import io
 import json
+import os
 import sys
+import tempfile
 import time
+import warnings
 
 GRAD = "x = torch.ones(10, 10, requires_grad=True)"
 STEP = """
@@ -70,6 +74,97 @@ def large():
 GROUPS = {"small": small, "large": large}
 
 
+# ---- data: loaders, queues, files -----------------------------------------------------------------------------------
+
+
+class Range:
+    """A dataset whose samples cost nothing."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return index
+
+
+def produce(torch, queue, count, done):
+    for _ in range(count):
+        queue.put(torch.ones(1 << 18))
+    done.wait()
+
+
+def seconds(action, rounds=3):
+    """The fastest of some rounds; what an action gives is dropped before the next."""
+    spent = []
+    for _ in range(rounds):
+        begin = time.perf_counter()
+        result = action()
+        spent.append(time.perf_counter() - begin)
+        del result
+    return min(spent)
+
+
+def data(torch):
+    """What each costs: samples and messages a second, seconds of files."""
+    warnings.simplefilter("ignore")  # more workers than cores are asked for on purpose
+    yield from loaders(importlib.import_module(f"{torch.__name__}.utils.data"))
+    yield from messages(torch, importlib.import_module(f"{torch.__name__}.multiprocessing"))
+    yield from files(torch)
+
+
+def loaders(module):
+    for workers in (0, 2, 4):
+        count = 400_000 if workers == 0 else 40_000
+        batches = iter(module.DataLoader(Range(count), batch_size=32, num_workers=workers))
+        next(batches)
+        begin = time.perf_counter()
+        for _ in batches:
+            pass
+        yield f"samples/s, {workers} workers", count / (time.perf_counter() - begin)
+
+
+def messages(torch, processes):
+    queue, done = processes.Queue(), processes.Event()
+    producer = processes.Process(target=produce, args=(torch, queue, 600, done))
+    producer.start()
+    for _ in range(100):
+        queue.get()
+    begin = time.perf_counter()
+    for _ in range(500):
+        queue.get()
+    yield "1 MB tensors/s through a Queue", 500 / (time.perf_counter() - begin)
+    done.set()
+    producer.join()
+    queue, shared = processes.SimpleQueue(), torch.zeros(1 << 28).share_memory_()
+
+    def there_and_back():
+        queue.put(shared)
+        return queue.get()
+
+    yield "1 GiB, already shared, through a queue: us", 1e6 * seconds(there_and_back, 20)
+
+
+def files(torch):
+    state = {f"layer{number}": torch.ones(25_000_000 // 4) for number in range(40)}
+    # In memory where that can be: the disk is not what is measured.
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+        path = os.path.join(folder, "state.pt")
+        yield "save 1 GB: s", seconds(lambda: torch.save(state, path))
+        yield "load 1 GB: s", seconds(lambda: torch.load(path))
+        yield "load 1 GB with mmap=True: ms", 1e3 * seconds(lambda: torch.load(path, mmap=True))
+    buffer = io.BytesIO()
+    torch.save(dict(list(state.items())[:4]), buffer)
+
+    def load():
+        buffer.seek(0)
+        return torch.load(buffer)
+
+    yield "load 100 MB from memory: ms", 1e3 * seconds(load, 5)
+
+
 def best(statement, names):
     """Nanoseconds of one execution: the fastest of several blocks of about 20 ms."""
     loop = {}
@@ -95,6 +190,9 @@ def main(engine, threads, *groups):
     if engine != "numpy":
         module.set_num_threads(int(threads))
     times = {}
+    if groups == ("data",):
+        print(json.dumps(dict(data(module))))
+        return
     for group in groups:
         for title, setup, statement, numpy_setup, numpy_statement, _ in GROUPS[group]():
             if engine == "numpy":

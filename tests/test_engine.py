@@ -199,6 +199,16 @@ class TestThreads:
         with pytest.raises(RuntimeError, match="flush_denormal expects a bool, but got int"):
             torch.set_flush_denormal(1)
 
+    def test_small_halves_are_no_denormals(self):
+        x = torch.full((2, 4), 6e-6, dtype=torch.float16)
+        try:
+            torch.set_flush_denormal(True)
+            assert torch.equal(x @ torch.eye(4, dtype=torch.float16), x)
+            assert torch.equal(x * 1, x)
+            assert x.float().min() > 5.9e-6
+        finally:
+            torch.set_flush_denormal(False)
+
     @pytest.mark.parametrize("kernel", ["forward", "backward"])
     def test_long_work_leaves_the_interpreter_free(self, kernel):
         """While one thread is in a kernel another counts: no clock decides, only that it got further at all.

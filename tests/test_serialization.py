@@ -11,6 +11,9 @@ import pickle
 import re
 import stat
 import struct
+import subprocess
+import sys
+import time
 import zipfile
 
 import pytest
@@ -204,6 +207,29 @@ def test_a_file_is_replaced_at_once(tmp_path):
     link.symlink_to(path)
     save({"a": 3}, link)
     assert link.is_symlink() and load(path) == {"a": 3}
+
+
+_SAVING = """
+import sys
+import rushlight as torch
+
+value = torch.ones(2_000_000)
+print(flush=True)
+while True:
+    torch.save(value, sys.argv[1])
+"""
+
+
+def test_a_kill_while_saving_leaves_a_whole_file_and_nothing_else(tmp_path):
+    path = tmp_path / "file.pt"
+    save(torch.zeros(2), path)
+    for pause in (0, 0.01, 0.05):
+        with subprocess.Popen([sys.executable, "-c", _SAVING, path], stdout=subprocess.PIPE) as writer:
+            writer.stdout.readline()
+            time.sleep(pause)
+            writer.kill()
+        assert load(path).shape in ((2,), (2_000_000,))
+    assert [file.name for file in tmp_path.iterdir()] == ["file.pt"]
 
 
 def test_a_file_that_takes_little_at_a_time():

@@ -49,8 +49,9 @@ def set_rng_state(new_state: Tensor) -> None:
 
 # What loads when it is first used: modules, and names that live in modules of their own.
 _SUBMODULES = frozenset(
-    "array_api autograd cuda distributed distributions fft functional jit linalg masked multiprocessing nn optim random "
-    "return_types serialization signal special storage testing types utils version".split()
+    "accelerator amp array_api autograd backends cpu cuda distributed distributions fft func functional jit linalg masked "
+    "multiprocessing nn npz optim random return_types safetensors serialization signal special storage testing types "
+    "utils version".split()
 )
 _ELSEWHERE = {
     **dict.fromkeys(["chain_matmul", "einsum", "gesv", "gradient", "lu", "tensordot", "unravel_index"], "functional"),
@@ -59,6 +60,9 @@ _ELSEWHERE = {
     "lobpcg": "_lobpcg",
     **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
     **dict.fromkeys(["load", "save"], "serialization"),
+    "autocast": "amp",
+    **dict.fromkeys(["get_autocast_dtype", "is_autocast_enabled"], "amp.autocast_mode"),
+    "vmap": "func",
     **dict.fromkeys(
         "set_default_tensor_type FloatTensor DoubleTensor HalfTensor BFloat16Tensor ByteTensor CharTensor ShortTensor "
         "IntTensor LongTensor BoolTensor".split(),
@@ -69,21 +73,28 @@ _ELSEWHERE = {
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # The same once more, for editors and checkers of types.
+    from rushlight import accelerator as accelerator
+    from rushlight import amp as amp
     from rushlight import array_api as array_api
     from rushlight import autograd as autograd
+    from rushlight import backends as backends
+    from rushlight import cpu as cpu
     from rushlight import cuda as cuda
     from rushlight import distributed as distributed
     from rushlight import distributions as distributions
     from rushlight import fft as fft
+    from rushlight import func as func
     from rushlight import functional as functional
     from rushlight import jit as jit
     from rushlight import linalg as linalg
     from rushlight import masked as masked
     from rushlight import multiprocessing as multiprocessing
     from rushlight import nn as nn
+    from rushlight import npz as npz
     from rushlight import optim as optim
     from rushlight import random as random
     from rushlight import return_types as return_types
+    from rushlight import safetensors as safetensors
     from rushlight import serialization as serialization
     from rushlight import signal as signal
     from rushlight import special as special
@@ -110,6 +121,10 @@ if TYPE_CHECKING:
     from rushlight._lowrank import svd_lowrank as svd_lowrank
     from rushlight._printing import get_printoptions as get_printoptions
     from rushlight._printing import set_printoptions as set_printoptions
+    from rushlight.amp import autocast as autocast
+    from rushlight.amp.autocast_mode import get_autocast_dtype as get_autocast_dtype
+    from rushlight.amp.autocast_mode import is_autocast_enabled as is_autocast_enabled
+    from rushlight.func import vmap as vmap
     from rushlight.functional import chain_matmul as chain_matmul
     from rushlight.functional import einsum as einsum
     from rushlight.functional import gesv as gesv

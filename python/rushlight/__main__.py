@@ -1,8 +1,11 @@
-"""``python -m rushlight script.py [arguments]``: runs a program written for torch, unchanged, on rushlight."""
+"""``python -m rushlight script.py [arguments]``: runs a program written for torch, unchanged, on rushlight.
+
+``python -m rushlight inspect FILE`` says what a file of tensors holds and what loading it would execute.
+"""
 
 import sys
 
-_USAGE = "usage: python -m rushlight (script.py | -m module) [arguments]"
+_USAGE = "usage: python -m rushlight (script.py | -m module) [arguments]\n       python -m rushlight inspect FILE..."
 
 
 def _run_script(path):
@@ -30,6 +33,10 @@ def main():
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_USAGE)
         sys.exit(0 if arguments else 2)
+    if arguments[0] == "inspect":
+        from rushlight._checkpoint.inspect import main as inspect
+
+        sys.exit(inspect(arguments[1:]))
     from rushlight import _as_torch
 
     _as_torch.install_everywhere()

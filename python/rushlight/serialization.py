@@ -16,9 +16,7 @@ import io
 import mmap as mapping
 import os
 import pickle
-import stat
 import sys
-import tempfile
 import warnings
 from typing import Any
 
@@ -26,9 +24,11 @@ import rushlight as torch
 from rushlight import _C
 
 from ._checkpoint.errors import translated
+from ._checkpoint.inspect import unknown_globals
 from ._checkpoint.locations import default_restore_location, location_tag, restorer
 from ._checkpoint.pickler import Global, Pickler
 from ._checkpoint.rebuild import find_known
+from ._checkpoint.replacing import replacing
 from ._checkpoint.storages import StorageClass
 from ._utils import set_state
 from .storage import TypedStorage
@@ -69,7 +69,8 @@ def save(
     """Writes `obj` to the path or file object `f`, so that `load` (here or in torch) finds it again.
 
     Views keep sharing their storage, and a view of a large storage brings all of it along; `compact=True` saves
-    only what each tensor shows. A path is replaced at once, when everything has been written.
+    only what each tensor shows. A path is replaced at once, when everything has been written: whoever is killed meanwhile
+    leaves the old file.
     """
     if not _use_new_zipfile_serialization:
         raise RuntimeError("rushlight reads the format before torch 1.6 but does not write it")
@@ -85,7 +86,7 @@ def save(
         return
     path = os.path.realpath(os.fspath(f))
     folder = os.path.splitext(os.path.basename(os.fspath(f)))[0]
-    with _replacing(path) as target:
+    with replacing(path) as target:
         _write_archive(
             target,
             folder if folder.isascii() and folder else "archive",
@@ -93,34 +94,6 @@ def save(
             pickler.storages,
             not _disable_byteorder_record,
         )
-
-
-@contextlib.contextmanager
-def _replacing(path: str):
-    """A path beside the final one, renamed to it at the end: nobody ever sees half a file."""
-    parent = os.path.dirname(path)
-    if not os.path.isdir(parent):
-        raise RuntimeError(f"Parent directory {parent} does not exist.")
-    if os.path.isdir(path):
-        raise IsADirectoryError(f"{path} is a directory")
-    if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
-        yield path  # a pipe or a device cannot be replaced
-        return
-    handle, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=parent)
-    os.close(handle)
-    try:
-        yield temporary
-        os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def _write_archive(target, folder: str, data: bytes, storages, byteorder: bool) -> None:
@@ -189,7 +162,7 @@ def get_unsafe_globals_in_checkpoint(f: _File) -> list[str]:
     with _opened(f) as source:
         if not source.is_zip:
             raise ValueError("Expected input to be a checkpoint returned by torch.save")
-        found = _C._pickle_globals(translated(lambda: source.reader().read("data.pkl")))
+        found = unknown_globals(translated(lambda: source.reader().read("data.pkl")))
     known = _safe_names()
     return sorted({name for name in found if name not in known})
 
@@ -257,8 +230,10 @@ def _opened(f):
         yield _Source(os.fspath(f), None)
         return
     try:
-        f.seek(f.tell())
-        data = f.read()
+        place = f.tell()
+        f.seek(place)
+        # The contents of a buffer are its own bytes, where reading would copy them.
+        data = f.getvalue() if type(f) is io.BytesIO and place == 0 else f.read()
     except (io.UnsupportedOperation, AttributeError) as error:
         raise type(error)(
             f"{error}. You can only torch.load from a file that is seekable. Please pre-load the data into a buffer "

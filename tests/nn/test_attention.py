@@ -31,6 +31,22 @@ def test_masks_say_the_same():
     assert nothing is None and torch.allclose(without, output)
 
 
+def test_without_weights_their_matrix_is_never_made():
+    """A query sees the keys up to its own place, by a mask or by the hint that it is one; the product stays in blocks."""
+    query = torch.randn(5, 2, 8, requires_grad=True)
+    module, hidden = attention(), torch.ones(5, 5, dtype=torch.bool).triu(1)
+    with_weights, _ = module(query, query, query, attn_mask=hidden)
+    for hint in (False, True):
+        output, _ = module(query, query, query, attn_mask=hidden, need_weights=False, is_causal=hint)
+        assert torch.allclose(output, with_weights, atol=1e-6)
+        nodes, seen = [output.grad_fn], set()
+        while nodes:
+            node = nodes.pop()
+            seen.add(node.name())
+            nodes += [parent for parent, _ in node.next_functions if parent is not None]
+        assert "ScaledDotProductFlashAttentionForCpuBackward0" in seen and "SoftmaxBackward0" not in seen
+
+
 def test_padding_is_as_if_it_were_not_there():
     query, key = inputs()
     for options in ({}, {"add_bias_kv": True}, {"add_zero_attn": True}):

@@ -139,7 +139,7 @@ def test_shard_gives_each_item_once():
         found = [
             item for batch in DataLoader(Whole(), num_workers=3, shard="auto", batch_size=2) for item in plain(batch)
         ]
-    assert sorted(found) == list(range(7))
+    assert found == list(range(7))
     with pytest.warns(UserWarning, match=r"every item comes once per worker"):
         assert len(list(DataLoader(Whole(), num_workers=2))) == 14
 
@@ -240,6 +240,16 @@ def test_an_error_in_the_dataset_arrives(error, kind, name):
     assert "abc" in str(info.value) or name == "Special"
 
 
+def test_an_error_says_where_it_happened():
+    def fail():
+        raise ValueError
+
+    with pytest.raises(ValueError) as info:
+        list(DataLoader(Numbers(8, fail, at=5), batch_size=2, num_workers=2))
+    (note,) = info.value.__notes__
+    assert note.startswith("Worker 0 raised it while it loaded batch 2, last index 5.\nMemory: the worker's peak ")
+
+
 def test_after_an_error_the_next_batches_come():
     found = []
     numbers = iter(DataLoader(Numbers(action=raiser(ValueError("x"))), num_workers=2))
@@ -299,8 +309,10 @@ def test_a_worker_that_is_killed_from_outside_is_reported_while_its_sample_is_st
 
 
 def test_timeout():
-    with pytest.raises(RuntimeError, match=r"^DataLoader timed out after 0.5 seconds$"):
+    with pytest.raises(RuntimeError, match=r"^DataLoader timed out after 0.5 seconds\n") as info:
         list(DataLoader(Numbers(action=lambda: time.sleep(60)), num_workers=2, timeout=0.5))
+    for word in ("Worker 1 (pid ", "last index 3", "Memory: ", "Python stack of the worker", "__getitem__"):
+        assert word in str(info.value)
 
 
 def test_leaving_early_leaves_no_process():

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rushlight import inference_mode as inference_mode
     from rushlight import no_grad as no_grad
     from rushlight import set_grad_enabled as set_grad_enabled
+    from rushlight.autograd import forward_ad as forward_ad
     from rushlight.autograd import function as function
     from rushlight.autograd import functional as functional
     from rushlight.autograd import graph as graph
@@ -53,6 +54,7 @@ _LAZY = {
     "set_grad_enabled": ("rushlight", "set_grad_enabled"),
     "inference_mode": ("rushlight", "inference_mode"),
     "graph": ("rushlight.autograd.graph", None),
+    "forward_ad": ("rushlight.autograd.forward_ad", None),
     "function": ("rushlight.autograd.function", None),
     "functional": ("rushlight.autograd.functional", None),
 }

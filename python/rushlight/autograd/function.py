@@ -17,6 +17,10 @@ __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 class FunctionCtx(_C._FunctionBase):
     """What `forward` notes for `backward`; attributes are the user's own."""
 
+    def save_for_forward(self, *tensors: Any) -> None:
+        """Keeps tensors for `jvp`, which finds them in ``ctx.saved_tensors``."""
+        self.saved_for_forward = tensors
+
 
 class Function:
     """Subclass it, write `forward` and `backward` as static methods, and call `apply`.
@@ -70,6 +74,13 @@ class Function:
 
     vjp = backward
 
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        """The derivative forward: one tangent for each result, from one for each argument (`torch.autograd.forward_ad`)."""
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
+
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Runs `forward` on the arguments and records the call."""
@@ -86,7 +97,14 @@ class Function:
             defaults = cls.forward.__defaults__ or ()
             if 0 < missing <= len(defaults):
                 args += defaults[-missing:]
-        return _C._apply_function(cls, FunctionCtx(), args, split)
+        ctx = FunctionCtx()
+        result = _C._apply_function(cls, ctx, args, split)
+        if cls.jvp is not Function.jvp:
+            from rushlight.autograd import forward_ad
+
+            if forward_ad.active():
+                return forward_ad.through_function(cls, ctx, args, result)
+        return result
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from contextlib import contextmanager
+from threading import local
+from typing import NamedTuple
+
 from rushlight import _C
 from rushlight._C import Node
+from rushlight._modes import enable_grad
+from rushlight.utils.hooks import RemovableHandle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from rushlight import Tensor
 
-__all__ = ["Node", "save_on_cpu", "saved_tensors_hooks"]
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+]
+
+
+class _Forbidden(local):
+    """Why this thread may not use hooks of saved tensors, if it may not."""
+
+    reason: str | None = None
+
+
+_forbidden = _Forbidden()
 
 
 class saved_tensors_hooks:
@@ -30,6 +54,8 @@ class saved_tensors_hooks:
         self._hooks = (pack_hook, unpack_hook)
 
     def __enter__(self) -> None:
+        if _forbidden.reason is not None:
+            raise RuntimeError(_forbidden.reason)
         _C._push_saved_tensors_hooks(*self._hooks)
 
     def __exit__(self, *_: object) -> None:
@@ -49,3 +75,96 @@ class save_on_cpu(saved_tensors_hooks):
             return tensor.to(device, non_blocking=pin_memory)
 
         super().__init__(pack, unpack)
+
+
+@contextmanager
+def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
+    """Inside, `saved_tensors_hooks` is an error with this message.
+
+    >>> with torch.autograd.graph.disable_saved_tensors_hooks("not here"):
+    ...     try:
+    ...         with torch.autograd.graph.save_on_cpu():
+    ...             pass
+    ...     except RuntimeError as error:
+    ...         print(error)
+    not here
+    """
+    before, _forbidden.reason = _forbidden.reason, error_message
+    try:
+        yield
+    finally:
+        _forbidden.reason = before
+
+
+class GradientEdge(NamedTuple):
+    """Where a tensor's gradient arrives: the node, and which of its results the tensor is."""
+
+    node: Node
+    output_nr: int
+    ownership_token: Node | None = None
+
+
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
+    """The edge of the graph on which a tensor's gradient arrives.
+
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> torch.autograd.graph.get_gradient_edge(x * 2).node.name()
+    'MulBackward0'
+    """
+    if not tensor.requires_grad:
+        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
+    node = tensor.grad_fn
+    if node is None:
+        # The node that adds to a leaf's gradient stands behind any use of it.
+        with enable_grad():
+            use: Any = tensor.view_as(tensor).grad_fn
+        node = use.next_functions[0][0]
+    return GradientEdge(node, tensor.output_nr)
+
+
+def register_multi_grad_hook(
+    tensors: Sequence[Tensor], fn: Callable[[Any], None], *, mode: str = "all"
+) -> RemovableHandle:
+    """Calls ``fn`` in each backward pass that computes gradients of some tensors.
+
+    Args:
+        tensors: that require gradients.
+        fn: gets for ``mode="all"`` the list of all gradients, None for those that the pass did not compute, at the pass's
+            end; for ``mode="any"`` the first gradient that is computed.
+        mode: ``"all"`` or ``"any"``.
+
+    >>> a, b = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
+    >>> handle = torch.autograd.graph.register_multi_grad_hook([a, b], print)
+    >>> (a + b * 2).sum().backward()
+    [tensor([1.]), tensor([2.])]
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    found: dict[int, Tensor] = {}
+
+    def finish() -> None:
+        if mode == "all":
+            fn([found.get(place) for place in range(len(tensors))])
+        found.clear()
+
+    def hook_of(place: int) -> Callable[[Tensor], None]:
+        def hook(grad: Tensor) -> None:
+            if not found:
+                _C._queue_callback(finish)
+                if mode == "any":
+                    fn(grad)
+            found[place] = grad
+
+        return hook
+
+    handles = [tensor.register_hook(hook_of(place)) for place, tensor in enumerate(tensors)]
+
+    class Handle(RemovableHandle):
+        def __init__(self) -> None:
+            super().__init__(OrderedDict())
+
+        def remove(self) -> None:
+            for handle in handles:
+                handle.remove()
+
+    return Handle()

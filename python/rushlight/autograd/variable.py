@@ -28,6 +28,8 @@ class Variable(metaclass=_Meta):
             import warnings
 
             warnings.warn(
-                "volatile was removed: use `with torch.no_grad():` instead.", DeprecationWarning, stacklevel=2
+                "volatile was removed and now has no effect. Use `with torch.no_grad():` instead.",
+                UserWarning,
+                stacklevel=2,
             )
         return data.detach().requires_grad_(requires_grad)

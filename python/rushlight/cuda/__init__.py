@@ -95,6 +95,10 @@ def reset_peak_memory_stats(device: Any = None) -> None:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "amp":
+        from rushlight._loading import load
+
+        return load("rushlight.cuda.amp")
     from rushlight._legacy import TYPES, cuda_type
 
     if name not in TYPES:

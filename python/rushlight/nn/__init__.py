@@ -1,10 +1,23 @@
 """Neural network modules: `Module` and its containers, layers, losses, and their helpers."""
 
-from . import functional, init, modules, utils
+from . import functional, init, modules, parallel, utils
 from .modules import *  # noqa: F403
-from .parameter import Buffer, Parameter
+from .parallel import DataParallel
+from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
-__all__ = ["Buffer", "Parameter", "functional", "init", "modules", "utils", *modules.__all__]
+__all__ = [
+    "Buffer",
+    "DataParallel",
+    "Parameter",
+    "UninitializedBuffer",
+    "UninitializedParameter",
+    "functional",
+    "init",
+    "modules",
+    "parallel",
+    "utils",
+    *modules.__all__,
+]
 
 TYPE_CHECKING = False
 if not TYPE_CHECKING:

@@ -140,21 +140,30 @@ def multi_head_attention_forward(
             raise AssertionError(f"expecting key_padding_mask shape of {(batch, source)}, but got {padding.shape}")
         padding = padding.reshape(batch, 1, 1, source).expand(-1, num_heads, -1, -1).reshape(-1, 1, source)
         mask = padding if mask is None else mask + padding
+    if not need_weights:
+        # The weights themselves are never made.
+        causal = is_causal and key_padding_mask is None and not added
+        dropout = dropout_p if training else 0.0
+        heads = _nn.scaled_dot_product_attention(q, k, v, None if causal else mask, dropout, causal)
+        return _leave(heads, length, batch, features, out_proj_weight, out_proj_bias, batched), None
     q = q * math.sqrt(1.0 / size)
     scores = q.bmm(k.transpose(1, 2)) if mask is None else torch.baddbmm(mask, q, k.transpose(1, 2))
     attention = torch.softmax(scores, -1)
     if training and dropout_p > 0.0:
         attention = _nn.dropout(attention, dropout_p, True)
-    output = attention.bmm(v).transpose(0, 1).reshape(length, batch, features)
-    output = _nn.linear(output, out_proj_weight, out_proj_bias)
-    if not batched:
-        output = output.squeeze(1)
-    if not need_weights:
-        return output, None
+    output = _leave(attention.bmm(v), length, batch, features, out_proj_weight, out_proj_bias, batched)
     attention = attention.reshape(batch, num_heads, length, source)
     if average_attn_weights:
         attention = attention.mean(1)
     return output, attention if batched else attention.squeeze(0)
+
+
+def _leave(
+    heads: Tensor, length: int, batch: int, features: int, weight: Tensor, bias: Tensor | None, batched: bool
+) -> Tensor:
+    """What the heads found, side by side, through the last projection."""
+    output = _nn.linear(heads.transpose(0, 1).reshape(length, batch, features), weight, bias)
+    return output if batched else output.squeeze(1)
 
 
 def _static(given: Tensor, name: str, heads: int, size: int) -> Tensor:

@@ -7,9 +7,10 @@ from rushlight import Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable
+    from typing import Any, ClassVar
 
-__all__ = ["Buffer", "Parameter"]
+__all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "is_lazy"]
 
 
 class _ParameterMeta(type):
@@ -105,3 +106,134 @@ class Buffer(Tensor, metaclass=_BufferMeta):
         marked = data.detach().requires_grad_(data.requires_grad)
         vars(marked).update(persistent=persistent, _is_buffer=True)
         return marked  # type: ignore[return-value] # an instance by its mark
+
+
+class UninitializedTensorMixin:
+    """A tensor whose sizes are not known yet: it can be moved, converted and given its sizes, and nothing else.
+
+    Lazy modules, such as `LazyLinear`, have them until the first input came.
+    """
+
+    cls_to_become: ClassVar[type[Tensor]]
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Takes sizes, and with them memory without a value; from then on this is an ordinary parameter or buffer."""
+        own: Any = self
+        wanted = {
+            "device": own.data.device if device is None else device,
+            "dtype": own.data.dtype if dtype is None else dtype,
+        }
+        own.data = torch.empty(shape, **wanted)
+        own.__class__ = self.cls_to_become
+
+    @property
+    def shape(self) -> Any:
+        raise RuntimeError(
+            "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in "
+            "`load_state_dict` when trying to load an uninitialized parameter into an initialized one. Call `forward` to "
+            "initialize the parameters before accessing their attributes."
+        )
+
+    def share_memory_(self) -> Any:
+        raise RuntimeError(
+            "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters "
+            "before calling `module.share_memory()`."
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        own: Any = self
+        return type(self), (own.requires_grad, own.data.device, own.data.dtype)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        own: Any = self
+        if id(self) not in memo:
+            memo[id(self)] = _uninitialized(type(own), own.requires_grad, own.data.device, own.data.dtype)
+        return memo[id(self)]
+
+
+def _uninitialized(kind: Any, requires_grad: bool, device: Any, dtype: Any) -> Any:
+    return Tensor._make_subclass(kind, torch.empty(0, device=device, dtype=dtype), requires_grad)
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
+    """A parameter whose sizes are not known yet; `materialize` gives them.
+
+    Args:
+        requires_grad: whether gradients will flow into it.
+        device, dtype: what it will have; the defaults if None.
+
+    Raises:
+        RuntimeError: its shape is asked for.
+        ValueError: it takes part in a computation through one of its methods.
+
+    >>> weight = torch.nn.UninitializedParameter()
+    >>> weight.materialize((2, 3))
+    >>> weight.shape
+    torch.Size([2, 3])
+    """
+
+    cls_to_become = Parameter
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> UninitializedParameter:
+        return _uninitialized(cls, requires_grad, device, dtype)
+
+
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):
+    """A buffer whose sizes are not known yet; `materialize` gives them.
+
+    Raises:
+        RuntimeError: its shape is asked for.
+        ValueError: it takes part in a computation through one of its methods.
+
+    >>> mean = torch.nn.UninitializedBuffer()
+    >>> mean.materialize(4)
+    >>> mean.shape
+    torch.Size([4])
+    """
+
+    cls_to_become = Tensor
+    persistent: bool
+
+    def __new__(
+        cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
+    ) -> UninitializedBuffer:
+        made = _uninitialized(cls, requires_grad, device, dtype)
+        vars(made).update(persistent=persistent, _is_buffer=True)
+        return made
+
+
+# What works without sizes; every other method is an error on an uninitialised tensor.
+_WITHOUT_SIZES = frozenset(
+    "bfloat16 bool byte char cpu cuda detach detach_ double float half int long requires_grad_ short to type copy_ "
+    "is_floating_point is_complex element_size".split()
+)
+
+
+def _refusal(name: str) -> Callable[..., Any]:
+    def refused(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise ValueError(
+            f"Attempted to use an uninitialized parameter in {name}. This error happens when you are using a `LazyModule` "
+            f"or explicitly manipulating `torch.nn.parameter.{type(self).__name__}` objects. When using LazyModules Call "
+            "`forward` with a dummy batch to initialize the parameters before calling torch functions"
+        )
+
+    refused.__name__ = name.rpartition(".")[2]
+    return refused
+
+
+_SLOTS = "add radd sub rsub mul rmul truediv rtruediv matmul rmatmul pow rpow neg abs getitem setitem len iter bool float int"
+
+for _name in [*dir(Tensor), *(f"__{slot}__" for slot in _SLOTS.split())]:
+    if _name in _WITHOUT_SIZES or _name in vars(UninitializedTensorMixin):
+        continue
+    if not _name.startswith("_") or _name[2:-2] in _SLOTS.split():
+        if callable(getattr(Tensor, _name, None)):
+            setattr(UninitializedTensorMixin, _name, _refusal(f"Tensor.{_name}"))
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether a parameter or buffer still waits for its sizes."""
+    return isinstance(param, UninitializedTensorMixin)

@@ -7,6 +7,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::dtype::DType;
 use crate::layout::Dims;
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -74,6 +75,12 @@ impl Error {
 
     pub fn not_implemented(sentence: impl Into<String>) -> Self {
         Error::new(Class::NotImplemented, sentence)
+    }
+
+    /// Refuses a dtype in the name of the kernel that lacks it.
+    #[cold]
+    pub fn unsupported(kernel: &str, dtype: DType) -> Self {
+        Error::not_implemented(format!("\"{kernel}\" not implemented for '{}'", dtype.title()))
     }
 
     /// Wraps an exception of the host language, to be raised again as it is.

@@ -3,6 +3,7 @@
 //! Every line is transformed by itself, so the bits do not depend on the number of threads. Plans, which hold tables of
 //! sines, are kept for the lengths that came last.
 
+use rushlight_par::Address;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -80,30 +81,6 @@ impl Lines {
     }
 }
 
-/// An address that threads share.
-#[derive(Clone, Copy)]
-struct At<T>(*mut T);
-// SAFETY: lines do not overlap, and each is one thread's.
-unsafe impl<T> Send for At<T> {}
-// SAFETY: as above.
-unsafe impl<T> Sync for At<T> {}
-
-impl<T: Copy> At<T> {
-    /// # Safety
-    /// The place lies within the memory.
-    unsafe fn read(self, place: usize) -> T {
-        // SAFETY: by the caller's word; foreign memory may be unaligned.
-        unsafe { self.0.add(place).read_unaligned() }
-    }
-
-    /// # Safety
-    /// The place lies within the memory.
-    unsafe fn write(self, place: usize, value: T) {
-        // SAFETY: by the caller's word.
-        unsafe { self.0.add(place).write(value) }
-    }
-}
-
 #[cold]
 fn out_of_memory() -> Error {
     Error::new(Class::Memory, "not enough memory for the working space of a Fourier transform")
@@ -152,7 +129,7 @@ pub unsafe fn complex<T: Real>(lines: Lines, data: *mut Complex<T>, forward: boo
         let mut planner = FftPlanner::new();
         if forward { planner.plan_fft_forward(lines.n) } else { planner.plan_fft_inverse(lines.n) }
     });
-    let (data, scale) = (At(data), T::number(scale));
+    let (data, scale) = (Address(data), T::number(scale));
     each(lines, |stretch| {
         let mut line = zeros::<Complex<T>>(lines.n)?;
         let mut scratch = zeros::<Complex<T>>(plan.get_inplace_scratch_len())?;
@@ -161,11 +138,11 @@ pub unsafe fn complex<T: Real>(lines: Lines, data: *mut Complex<T>, forward: boo
             // SAFETY: by the caller's word.
             unsafe {
                 for (i, element) in line.iter_mut().enumerate() {
-                    *element = data.read(first + i * lines.inner);
+                    *element = data.at(first + i * lines.inner).read_unaligned();
                 }
                 plan.process_with_scratch(&mut line, &mut scratch);
                 for (i, element) in line.iter().enumerate() {
-                    data.write(first + i * lines.inner, *element * scale);
+                    data.at(first + i * lines.inner).write(*element * scale);
                 }
             }
         }
@@ -181,7 +158,7 @@ pub unsafe fn from_real<T: Real>(lines: Lines, from: *const T, to: *mut Complex<
     check_room::<T>(lines.n)?;
     let plan = kept(&mut T::plans().lock().forward, lines.n, || RealFftPlanner::new().plan_fft_forward(lines.n));
     let half = lines.n / 2 + 1;
-    let (from, to, scale) = (At(from.cast_mut()), At(to), T::number(scale));
+    let (from, to, scale) = (Address(from.cast_mut()), Address(to), T::number(scale));
     each(lines, |stretch| {
         let (mut line, mut found) = (zeros::<T>(lines.n)?, zeros::<Complex<T>>(half)?);
         let mut scratch = zeros::<Complex<T>>(plan.get_scratch_len())?;
@@ -190,12 +167,12 @@ pub unsafe fn from_real<T: Real>(lines: Lines, from: *const T, to: *mut Complex<
             // SAFETY: by the caller's word.
             unsafe {
                 for (i, element) in line.iter_mut().enumerate() {
-                    *element = from.read(first + i * lines.inner);
+                    *element = from.at(first + i * lines.inner).read_unaligned();
                 }
                 // It refuses wrong lengths alone, and these are the plan's.
                 let _ = plan.process_with_scratch(&mut line, &mut found, &mut scratch);
                 for (i, element) in found.iter().enumerate() {
-                    to.write(last + i * lines.inner, *element * scale);
+                    to.at(last + i * lines.inner).write(*element * scale);
                 }
             }
         }
@@ -211,7 +188,7 @@ pub unsafe fn to_real<T: Real>(lines: Lines, from: *const Complex<T>, to: *mut T
     check_room::<T>(lines.n)?;
     let plan = kept(&mut T::plans().lock().inverse, lines.n, || RealFftPlanner::new().plan_fft_inverse(lines.n));
     let half = lines.n / 2 + 1;
-    let (from, to, scale) = (At(from.cast_mut()), At(to), T::number(scale));
+    let (from, to, scale) = (Address(from.cast_mut()), Address(to), T::number(scale));
     each(lines, |stretch| {
         let (mut line, mut found) = (zeros::<Complex<T>>(half)?, zeros::<T>(lines.n)?);
         let mut scratch = zeros::<Complex<T>>(plan.get_scratch_len())?;
@@ -220,7 +197,7 @@ pub unsafe fn to_real<T: Real>(lines: Lines, from: *const Complex<T>, to: *mut T
             // SAFETY: by the caller's word.
             unsafe {
                 for (i, element) in line.iter_mut().enumerate() {
-                    *element = from.read(first + i * lines.inner);
+                    *element = from.at(first + i * lines.inner).read_unaligned();
                 }
                 // Frequencies that are their own conjugates count by their real parts.
                 line[0].im = T::default();
@@ -230,7 +207,7 @@ pub unsafe fn to_real<T: Real>(lines: Lines, from: *const Complex<T>, to: *mut T
                 // It refuses wrong lengths and those imaginary parts alone.
                 let _ = plan.process_with_scratch(&mut line, &mut found, &mut scratch);
                 for (i, element) in found.iter().enumerate() {
-                    to.write(last + i * lines.inner, *element * scale);
+                    to.at(last + i * lines.inner).write(*element * scale);
                 }
             }
         }

@@ -10,6 +10,7 @@ use half::{bf16, f16};
 use rushlight_core::DType;
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::plan::Plan;
+use rushlight_par::Address;
 use rushlight_simd::multiversion;
 
 use crate::convert::cast::move_strided;
@@ -221,16 +222,6 @@ multiversion! {
     }
 }
 
-/// Addresses of the operands' first elements.
-struct Ends<const N: usize>([*mut u8; N]);
-// SAFETY: every thread has its own elements; what other processes do to shared memory is theirs.
-unsafe impl<const N: usize> Sync for Ends<N> {}
-impl<const N: usize> Ends<N> {
-    fn at(&self, lane: usize, offset: isize) -> *mut u8 {
-        self.0[lane].wrapping_offset(offset)
-    }
-}
-
 /// The operand that is only read.
 const GRADIENT: usize = 1;
 /// Elements that pass through buffers at once where operands are strided.
@@ -246,7 +237,7 @@ unsafe fn each<const N: usize>(
     width: usize,
     step: impl Fn([*mut u8; N], usize) + Sync,
 ) {
-    let ends = Ends(ends);
+    let ends = ends.map(Address);
     let steps = plan.inner_strides();
     let contiguous = plan.inner() == 1 || steps.iter().all(|&step| step == width as isize);
     rushlight_par::parallel_for(plan.numel(), GRAIN, |range| {
@@ -254,7 +245,7 @@ unsafe fn each<const N: usize>(
             if contiguous {
                 let turn = beginning(length);
                 for part in [turn..length, 0..turn].into_iter().filter(|part| !part.is_empty()) {
-                    let place = |lane: usize| ends.at(lane, offsets[lane] + (part.start * width) as isize);
+                    let place = |lane: usize| ends[lane].offset(offsets[lane] + (part.start * width) as isize);
                     step(std::array::from_fn(place), part.len());
                 }
                 return;
@@ -263,7 +254,7 @@ unsafe fn each<const N: usize>(
             let mut done = 0;
             while done < length {
                 let n = TILE.min(length - done);
-                let place = |lane: usize| ends.at(lane, offsets[lane] + done as isize * steps[lane]);
+                let place = |lane: usize| ends[lane].offset(offsets[lane] + done as isize * steps[lane]);
                 let tiles: [*mut u8; N] = buffers.each_mut().map(|buffer| buffer.as_mut_ptr().cast());
                 // SAFETY: by the caller's word; a tile holds elements of up to eight bytes.
                 unsafe {

@@ -11,6 +11,7 @@ pub mod merge;
 use rushlight_core::alloc::{filled, list};
 use rushlight_core::plan::Plan;
 use rushlight_core::{Error, Layout};
+use rushlight_par::Address;
 
 use crate::convert::cast::move_strided;
 use crate::index::merge::{Merger, Places};
@@ -44,12 +45,11 @@ pub struct Outside {
 /// Each index holds `n` integers.
 pub unsafe fn offsets(indices: &[Index], n: usize) -> Result<Result<Vec<isize>, Outside>, Error> {
     let mut found: Vec<isize> = list(n)?;
-    let base = Address(found.as_mut_ptr().cast());
+    let base = Address(found.as_mut_ptr());
     let outside = rushlight_par::parallel_reduce(
         n,
         GRAIN,
         |range| {
-            let base = &base;
             let mut outside = None;
             for i in range {
                 let mut offset = 0;
@@ -63,7 +63,7 @@ pub unsafe fn offsets(indices: &[Index], n: usize) -> Result<Result<Vec<isize>, 
                     offset += wrapped.wrapping_mul(index.step);
                 }
                 // SAFETY: the vector has room for `n`, and each piece writes its own part.
-                unsafe { base.0.cast::<isize>().add(i).write(offset) };
+                unsafe { base.at(i).write(offset) };
             }
             outside
         },
@@ -102,7 +102,6 @@ pub unsafe fn get(out: *mut u8, operand: *const u8, frame: &Frame, offsets: &[is
     let grain = (GRAIN / block.max(1)).max(1);
     let n = offsets.len();
     rushlight_par::parallel_for(frame.before.numel() * n, grain, |range| {
-        let (out, operand) = (&out, &operand);
         let mut at = range.start;
         while at < range.end {
             let first = at % n;
@@ -110,8 +109,8 @@ pub unsafe fn get(out: *mut u8, operand: *const u8, frame: &Frame, offsets: &[is
             let part = &offsets[first..first + count];
             // SAFETY: by the caller's word.
             unsafe {
-                let base = operand.0.offset(frame.before.locate(at / n) * width as isize);
-                let mut to = out.0.add(at * block * width);
+                let base = operand.offset(frame.before.locate(at / n) * width as isize);
+                let mut to = out.at(at * block * width);
                 if block == 1 {
                     pick(to, base, part, width);
                 } else {
@@ -186,14 +185,13 @@ pub unsafe fn put(operand: *mut u8, frame: &Frame, offsets: &[isize], source: &S
     let (operand, from) = (Address(operand), Address(source.pointer.cast_mut()));
     let (source_before, source_step) = (&source.frame.before, source.step);
     rushlight_par::parallel_for(tasks, grain, |range| {
-        let (operand, from) = (&operand, &from);
         for task in range {
             let (before, part) = (task / pieces, task % pieces);
             let elements = part * piece..block.min((part + 1) * piece);
             // SAFETY: by the caller's word.
             unsafe {
-                let to = operand.0.offset(frame.before.locate(before) * width as isize);
-                let mut from = from.0.cast_const().offset(source_before.locate(before) * width as isize);
+                let to = operand.offset(frame.before.locate(before) * width as isize);
+                let mut from = from.offset(source_before.locate(before) * width as isize).cast_const();
                 if block == 1 {
                     (merger.indexed)(&Places { base: to, stride: 0, offsets }, from, source_step);
                     continue;
@@ -209,10 +207,6 @@ pub unsafe fn put(operand: *mut u8, frame: &Frame, offsets: &[isize], source: &S
     });
 }
 
-struct Address(*mut u8);
-// SAFETY: threads write to places of their own.
-unsafe impl Sync for Address {}
-
 /// The numbers of the bytes that are not zero. Each byte is read once, into a bit of a map of our own: another thread may be
 /// writing to them.
 ///
@@ -222,30 +216,27 @@ pub unsafe fn positions(bytes: *const u8, n: usize) -> Result<Vec<i64>, Error> {
     let pieces = n.div_ceil(GRAIN);
     let mut map = filled(0u64, n.div_ceil(WORD))?;
     let mut starts = filled(0usize, pieces + 1)?;
-    let (bytes, words, counts) =
-        (Address(bytes.cast_mut()), Address(map.as_mut_ptr().cast()), Address(starts.as_mut_ptr().cast()));
+    let (bytes, words, counts) = (Address(bytes.cast_mut()), Address(map.as_mut_ptr()), Address(starts.as_mut_ptr()));
     rushlight_par::parallel_for(n, GRAIN, |range| {
-        let (bytes, words, counts) = (&bytes, &words, &counts);
         let mut count = 0;
         for first in (range.start..range.end).step_by(WORD) {
             // SAFETY: by the caller's word.
-            let bit = |i: usize| u64::from(unsafe { bytes.0.add(first + i).read() } != 0) << i;
+            let bit = |i: usize| u64::from(unsafe { bytes.at(first + i).read() } != 0) << i;
             let word = (0..WORD.min(range.end - first)).map(bit).sum::<u64>();
             count += word.count_ones() as usize;
             // SAFETY: pieces begin at whole words, and each has words of its own.
-            unsafe { words.0.cast::<u64>().add(first / WORD).write(word) };
+            unsafe { words.at(first / WORD).write(word) };
         }
         // SAFETY: each piece has a place of its own.
-        unsafe { counts.0.cast::<usize>().add(range.start / GRAIN + 1).write(count) };
+        unsafe { counts.at(range.start / GRAIN + 1).write(count) };
     });
     for at in 0..pieces {
         starts[at + 1] += starts[at];
     }
     let total = starts[pieces];
     let mut found: Vec<i64> = list(total)?;
-    let out = Address(found.as_mut_ptr().cast());
+    let out = Address(found.as_mut_ptr());
     rushlight_par::parallel_for(pieces, 1, |range| {
-        let out = &out;
         for at in range {
             let mut next = starts[at];
             let first = at * (GRAIN / WORD);
@@ -254,7 +245,7 @@ pub unsafe fn positions(bytes: *const u8, n: usize) -> Result<Vec<i64>, Error> {
                 while rest != 0 {
                     let place = number * WORD + rest.trailing_zeros() as usize;
                     // SAFETY: the count left room for exactly these.
-                    unsafe { out.0.cast::<i64>().add(next).write(place as i64) };
+                    unsafe { out.at(next).write(place as i64) };
                     next += 1;
                     rest &= rest - 1;
                 }
@@ -274,16 +265,15 @@ const WORD: usize = u64::BITS as usize;
 /// # Safety
 /// `places` holds `n` numbers below the product of `sizes`, and `out` has room for all rows.
 pub unsafe fn coordinates(places: *const i64, n: usize, sizes: &[isize], out: *mut i64) {
-    let (places, out) = (Address(places.cast_mut().cast()), Address(out.cast()));
+    let (places, out) = (Address(places.cast_mut()), Address(out));
     rushlight_par::parallel_for(n, GRAIN, |range| {
-        let (places, out) = (&places, &out);
         for i in range {
             // SAFETY: by the caller's word.
             unsafe {
-                let mut rest = places.0.cast::<i64>().add(i).read();
+                let mut rest = places.at(i).read();
                 for (dim, &size) in sizes.iter().enumerate().rev() {
                     let size = size.max(1) as i64;
-                    out.0.cast::<i64>().add(dim * n + i).write(rest % size);
+                    out.at(dim * n + i).write(rest % size);
                     rest /= size;
                 }
             }

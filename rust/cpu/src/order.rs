@@ -9,13 +9,14 @@ pub use choose::choose;
 pub use distinct::{Runs, distinct, distinct_slices};
 pub use search::{Search, search};
 
+use rushlight_par::Address;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use half::{bf16, f16};
 use rushlight_core::alloc::{list, out_of_memory};
 use rushlight_core::{Bool, Error, Result};
 
-use crate::reduce::scan::{Lines, Memory};
+use crate::reduce::scan::Lines;
 
 /// An element's rank with its place; ordered by both.
 pub trait Ranked: Copy + Ord + Send {
@@ -133,7 +134,7 @@ pub struct Line<'a, T: Sortable> {
     pub ranks: &'a mut [T::Ranked],
     pub first: usize,
     pub step: usize,
-    from: Memory<T>,
+    from: Address<T>,
 }
 
 impl<T: Sortable> Line<'_, T> {
@@ -168,7 +169,7 @@ pub unsafe fn each_line<T: Sortable>(
     work: impl Fn(Line<T>) + Sync,
 ) -> Result<()> {
     check_countable::<T>(lines.n)?;
-    let from = Memory(from.cast_mut());
+    let from = Address(from.cast_mut());
     let refused = AtomicBool::new(false);
     lines.each(|first, abreast| {
         let Ok(mut ranks) = list::<T::Ranked>(lines.n) else { return refused.store(true, Ordering::Relaxed) };

@@ -26,7 +26,7 @@ use rushlight_core::{DType, Result};
 
 use crate::convert::cast::{converter, move_strided};
 use crate::pointwise::GRAIN;
-use partial::{Bytes, Counter, Shared, join_tree};
+use partial::{Bytes, Counter, Room, join_tree};
 
 /// The kernels of one reduction for one dtype. Accumulators are opaque bytes to the skeleton.
 #[derive(Clone, Copy)]
@@ -171,7 +171,7 @@ impl Reduction<'_> {
             return Ok(());
         }
         let segments = length.div_ceil(SEGMENT);
-        let partial = Shared::ask((results * width).checked_mul(segments))?;
+        let partial = Room::ask((results * width).checked_mul(segments))?;
         let mut starts: smallvec::SmallVec<[(isize, isize); MANY]> = smallvec::SmallVec::new();
         let steps = self.outer.inner_strides();
         self.outer.runs(0..results, |offsets, n| {
@@ -319,7 +319,7 @@ impl Reduction<'_> {
             rushlight_par::parallel_for(columns, grain, |range| {
                 for start in range.clone().step_by(tile) {
                     let part = start..range.end.min(start + tile);
-                    let accs = Shared::new(part.len() * width);
+                    let accs = Room::new(part.len() * width);
                     // SAFETY: by the caller's word.
                     unsafe {
                         self.fold_columns(part.clone(), 0..rows, accs.at(0));
@@ -330,7 +330,7 @@ impl Reduction<'_> {
             return Ok(());
         }
         let segments = rows.div_ceil(segment);
-        let partial = Shared::ask((columns * width).checked_mul(segments))?;
+        let partial = Room::ask((columns * width).checked_mul(segments))?;
         let part = |index: usize| index * tile..columns.min((index + 1) * tile);
         // SAFETY: by the caller's word; each task has accumulators of its own.
         unsafe {
@@ -391,7 +391,7 @@ impl Reduction<'_> {
         let step = self.inner.inner_strides()[0];
         let whole = rows.len() / times;
         let wide = n * times;
-        let scratch = Shared::new(wide * width * (levels(whole) + 1));
+        let scratch = Room::new(wide * width * (levels(whole) + 1));
         // SAFETY: `whole * times` rows follow each other; by the caller's word for the rest.
         unsafe {
             let base = base.offset(self.inner.bases()[0] + rows.start as isize * step);
@@ -431,7 +431,7 @@ impl Reduction<'_> {
         let base_of_levels = if needed <= 64 * WIDEST {
             room.pointer()
         } else {
-            heap = Shared::new(needed);
+            heap = Room::new(needed);
             heap.start
         };
         let step = self.inner.inner_strides()[0];

@@ -9,6 +9,7 @@ use rushlight_core::{Class, DType, Device, Dims, Error, Layout, Result, Scalar, 
 use rushlight_cpu::pointwise::{Lane, Params};
 use smallvec::SmallVec;
 
+use crate::autocast;
 use crate::derive::Derivative;
 use crate::node;
 use crate::profile;
@@ -36,6 +37,11 @@ pub fn call(args: Args) -> Result<Output> {
 
 /// Calls the operator of `args` for a result at `target`.
 pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
+    if let (Some(lower), Target::Fresh) = (autocast::lower(), &target)
+        && let Some((args, _off)) = autocast::cast(&args, lower)?
+    {
+        return call_into(args, target);
+    }
     let row = args.row;
     if let Some(check) = row.check {
         check(&args).map_err(|error| error.operator(row.python_name()))?;
@@ -143,6 +149,44 @@ fn split<'a>(args: &'a Args) -> Result<(Operands<'a>, Params)> {
     Ok((operands, numbers))
 }
 
+/// The sizes that all operands broadcast to.
+fn common_sizes(row: &Row, operands: &Operands) -> Result<Dims> {
+    let mut sizes: Option<Dims> = None;
+    for operand in operands {
+        if let Operand::Tensor(tensor) = operand {
+            let own = &tensor.layout().sizes;
+            match &sizes {
+                None => sizes = Some(own.clone()),
+                Some(all) if all == own => {}
+                Some(all) => sizes = Some(crate::backcompat::meet(row.python_name(), all, own)?),
+            }
+        }
+    }
+    Ok(sizes.unwrap_or_default())
+}
+
+/// Runs the row's loop, computing in the dtype `compute`, over elements that exist on the host.
+fn compute_into(
+    out: &Tensor,
+    row: &Row,
+    body: &Pointwise,
+    operands: &Operands,
+    numbers: &Params,
+    compute: DType,
+) -> Result<()> {
+    let wide = compute.compute();
+    let Some(tile) = (body.cpu)(wide) else { return Err(not_implemented(row, compute)) };
+    let kernel = Loop { tile, numbers, compute: wide, result: body.promote.result(wide) };
+    let result = body.promote.result(compute);
+    if result.is_half() && out.dtype() != result {
+        // Rounded to the half type first, as if the result had been a tensor of its own.
+        let rounded = allocate(&Spec::new(out.sizes(), result, out))?;
+        kernel.over(&rounded, operands)?;
+        return crate::copy::copy(out, &rounded);
+    }
+    kernel.over(out, operands)
+}
+
 fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
     let row = args.row;
     let device = check_devices(args)?;
@@ -169,26 +213,11 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
         Promote::ToBool if common.is_integral() && !operands.iter().all(|operand| fits(operand, common)) => DType::I64,
         _ => common,
     };
-    let result = match body.promote {
-        Promote::ToBool => DType::Bool,
-        Promote::ComplexToReal => compute.to_real(),
-        _ => compute,
-    };
+    let result = body.promote.result(compute);
     if !row.dtypes.has(compute) {
         return Err(not_implemented(row, compute));
     }
-    let mut sizes: Option<Dims> = None;
-    for operand in &operands {
-        if let Operand::Tensor(tensor) = operand {
-            let own = &tensor.layout().sizes;
-            match &sizes {
-                None => sizes = Some(own.clone()),
-                Some(all) if all == own => {}
-                Some(all) => sizes = Some(crate::backcompat::meet(row.python_name(), all, own)?),
-            }
-        }
-    }
-    let sizes = sizes.unwrap_or_default();
+    let sizes = common_sizes(row, &operands)?;
     // Step 5.
     let fresh;
     let mut change = None;
@@ -226,25 +255,10 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
         }
     }
     // Step 6.
-    if device == Device::Cpu && out.layout().numel() > 0 {
-        let compute_dtype = compute.compute();
-        let Some(tile) = (body.cpu)(compute_dtype) else { return Err(not_implemented(row, compute)) };
-        let result_dtype = match body.promote {
-            Promote::ToBool => DType::Bool,
-            Promote::ComplexToReal => compute_dtype.to_real(),
-            _ => compute_dtype,
-        };
-        let kernel = Loop { tile, numbers: &numbers, compute: compute_dtype, result: result_dtype };
-        if result.is_half() && out.dtype() != result {
-            // Rounded to the half type first, as if the result had been a tensor of its own.
-            let rounded = allocate(&Spec::new(out.sizes(), result, out))?;
-            kernel.over(&rounded, &operands)?;
-            crate::copy::copy(out, &rounded)?;
-        } else {
-            kernel.over(out, &operands)?;
-        }
-    } else if let Device::Cuda(_) = device {
-        return Err(no_cuda(row));
+    match device {
+        Device::Cpu if out.layout().numel() > 0 => compute_into(out, row, body, &operands, &numbers, compute)?,
+        Device::Cuda(_) => return Err(no_cuda(row)),
+        _ => {}
     }
     // Step 7.
     match (change, target) {

@@ -28,7 +28,7 @@ impl Saves {
         Saves(1 << (16 + index))
     }
 
-    pub const fn and(self, other: Saves) -> Saves {
+    pub const fn union(self, other: Saves) -> Saves {
         Saves(self.0 | other.0)
     }
 
@@ -90,7 +90,7 @@ impl Derivative {
             Derivative::Formulas(list) => list
                 .iter()
                 .filter(|formula| needs(formula.input))
-                .fold(Saves::NOTHING, |all, formula| all.and(formula.saves)),
+                .fold(Saves::NOTHING, |all, formula| all.union(formula.saves)),
             Derivative::Joint(joint) => joint.saves,
             _ => Saves::NOTHING,
         }

@@ -2,8 +2,10 @@
 //!
 //! `row` says what an operator is, `table` lists them, `call` is the life of a call. `signature` and `value` carry
 //! arguments, `derive` and `expr` the derivatives, `node` the place in the graph, `variants` in-place and `out=`.
+//! `autocast` casts arguments before a call, where mixed precision is on.
 //! The rooms: `create`, `convert`, `pointwise`, `reduce`, `view`, `index`, `join`, `linalg`, `fft`, `order`, `nn`, `fused`.
 
+pub mod autocast;
 pub mod backcompat;
 pub mod call;
 pub mod convert;

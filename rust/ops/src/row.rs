@@ -27,7 +27,7 @@ impl Variants {
     pub const BOTH: Variants = Variants(3);
     pub const ALL: Variants = Variants(15);
 
-    pub const fn and(self, other: Variants) -> Variants {
+    pub const fn union(self, other: Variants) -> Variants {
         Variants(self.0 | other.0)
     }
 
@@ -82,13 +82,13 @@ impl DTypes {
     pub const WIDE: DTypes = DTypes::of(&[DType::U16, DType::U32, DType::U64]);
     pub const BOOL: DTypes = DTypes::of(&[DType::Bool]);
     /// Floats and complex numbers.
-    pub const INEXACT: DTypes = DTypes::FLOATS.and(DTypes::COMPLEX);
+    pub const INEXACT: DTypes = DTypes::FLOATS.union(DTypes::COMPLEX);
     /// Integers and floats.
-    pub const REAL: DTypes = DTypes::INTS.and(DTypes::FLOATS);
+    pub const REAL: DTypes = DTypes::INTS.union(DTypes::FLOATS);
     /// Integers, floats and complex numbers.
-    pub const NUMBERS: DTypes = DTypes::REAL.and(DTypes::COMPLEX);
+    pub const NUMBERS: DTypes = DTypes::REAL.union(DTypes::COMPLEX);
     /// All but the wide unsigned.
-    pub const COMMON: DTypes = DTypes::NUMBERS.and(DTypes::BOOL);
+    pub const COMMON: DTypes = DTypes::NUMBERS.union(DTypes::BOOL);
     pub const ALL: DTypes = DTypes(0x7fff);
     /// What matrices are factorised in.
     pub const DENSE: DTypes = DTypes::of(&[DType::F32, DType::F64, DType::C64, DType::C128]);
@@ -103,7 +103,7 @@ impl DTypes {
         DTypes(bits)
     }
 
-    pub const fn and(self, other: DTypes) -> DTypes {
+    pub const fn union(self, other: DTypes) -> DTypes {
         DTypes(self.0 | other.0)
     }
 
@@ -133,6 +133,17 @@ pub enum Promote {
     ComplexToReal,
     /// Like `Common`, and the row's numbers take part (`clamp` of integers by 0.5 is float).
     WithNumbers,
+}
+
+impl Promote {
+    /// The dtype of the result where `compute` is the dtype of the computation.
+    pub fn result(self, compute: DType) -> DType {
+        match self {
+            Promote::ToBool => DType::Bool,
+            Promote::ComplexToReal => compute.to_real(),
+            _ => compute,
+        }
+    }
 }
 
 /// An operator that treats each element alone.

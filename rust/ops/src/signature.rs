@@ -172,6 +172,8 @@ pub struct Schema {
     pub positional: usize,
     /// The place of `bool inplace=False`, which asks for the result in the first argument's place.
     pub inplace: Option<usize>,
+    /// The place of `ScalarType dtype` where a factory's keywords begin (`create::factory!`).
+    pub options: Option<usize>,
     /// The numbers among the defaults, in order: what a pointwise loop gets when nothing else was said.
     pub numbers: Vec<Scalar>,
 }
@@ -217,6 +219,7 @@ impl Schema {
         };
         let positional = params.iter().filter(|param| !param.keyword_only).count();
         let inplace = params.iter().position(|param| param.name == "inplace");
+        let options = params.windows(2).position(|two| (two[0].kind, two[1].kind) == (Kind::DType, Kind::Layout));
         let numbers = params.iter().filter_map(|param: &Param| match param.preset {
             Value::Scalar(number) => Some(number),
             Value::Bool(flag) => Some(Scalar::Bool(flag)),
@@ -225,7 +228,7 @@ impl Schema {
             _ => None,
         });
         let numbers = numbers.collect();
-        Some(Schema { params, returns, positional, numbers, inplace })
+        Some(Schema { params, returns, positional, inplace, options, numbers })
     }
 
     /// Whether the one argument behind a method's object, or the only one of a function, is a list that is also written

@@ -1,13 +1,13 @@
 //! Threads: how many there are, and loops that use them.
 //!
-//! This is the only crate that names rayon. Work is cut at multiples of a grain that the caller chooses, never at places
-//! that depend on the number of threads, and results are combined in a fixed tree, so every sum has the same bits on any
-//! machine. The calling thread starts at once and takes part; helpers that wake too late find nothing left and are
+//! This is the only crate that names rayon. Work is cut at multiples of a grain that the caller chooses, not by the number
+//! of threads, and results are combined in a fixed tree, so every sum has the same bits on any machine. The calling thread starts at once and takes part; helpers that wake too late find nothing left and are
 //! not waited for. `threads` knows the count, `pool` owns the workers and survives `fork`, `job` shares one loop out,
 //! `denormals` keeps its arithmetic alike on all of them.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
+mod address;
 mod denormals;
 mod job;
 mod pool;
@@ -16,6 +16,7 @@ mod threads;
 use std::cell::UnsafeCell;
 use std::ops::Range;
 
+pub use address::Address;
 pub use denormals::set_flush_denormal;
 pub use threads::{cores, num_threads, set_group, set_num_threads};
 

@@ -209,6 +209,14 @@ fn set_default_dtype(d: &Bound<'_, PyAny>) -> PyResult<()> {
     settings::set_default_dtype(dtype.get().0).map_err(raise)
 }
 
+/// Sets the dtype that products run in on this thread, None for mixed precision being off; returns the one before.
+#[pyfunction]
+#[pyo3(signature = (dtype))]
+fn _set_autocast(py: Python<'_>, dtype: Option<&Bound<'_, PyDType>>) -> PyResult<Option<Py<PyDType>>> {
+    let before = rushlight::autocast::set(dtype.map(|dtype| dtype.get().0));
+    before.map(|dtype| dtype_object(py, dtype)).transpose()
+}
+
 /// The number of threads that one operator may use.
 #[pyfunction]
 fn get_num_threads() -> usize {
@@ -317,6 +325,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(frombuffer, module)?)?;
     module.add_function(wrap_pyfunction!(from_dlpack, module)?)?;
     module.add_function(wrap_pyfunction!(from_numpy, module)?)?;
+    module.add_function(wrap_pyfunction!(_set_autocast, module)?)?;
     module.add_function(wrap_pyfunction!(get_default_dtype, module)?)?;
     module.add_function(wrap_pyfunction!(set_default_dtype, module)?)?;
     module.add_function(wrap_pyfunction!(get_num_threads, module)?)?;

@@ -46,6 +46,35 @@ pub fn round_to_bf16(x: f32) -> bf16 {
     bf16::from_bits(if x.is_nan() { quiet } else { rounded } as u16)
 }
 
+/// One value, without a branch and without arithmetic on a denormal number, which a thread may be told to take for zero.
+#[inline(always)]
+pub fn widen_f16(h: f16) -> f32 {
+    const SMALLEST: f32 = 1.0 / (1 << 24) as f32;
+    let bits = u32::from(h.to_bits());
+    let magnitude = (bits & 0x7fff) << 13;
+    let tiny = ((bits & 0x3ff) as f32 * SMALLEST).to_bits();
+    let finite = if bits & 0x7c00 == 0 { tiny } else { magnitude.wrapping_add(112 << 23) };
+    // A NaN comes out quiet, as the instructions give it.
+    let special = magnitude | 0x7f80_0000 | if bits & 0x3ff == 0 { 0 } else { 1 << 22 };
+    let value = if bits & 0x7c00 == 0x7c00 { special } else { finite };
+    f32::from_bits(value | (bits & 0x8000) << 16)
+}
+
+/// One value rounded to nearest even, without a branch.
+#[inline(always)]
+pub fn round_to_f16(x: f32) -> f16 {
+    let bits = x.to_bits();
+    let magnitude = bits & 0x7fff_ffff;
+    // Subnormal results: adding 0.5 makes the addition itself round at the right bit.
+    let tiny = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
+    let odd = (magnitude >> 13) & 1;
+    let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + odd) >> 13;
+    let finite = if magnitude < 113 << 23 { tiny } else { normal };
+    let large = if magnitude > 0x7f80_0000 { 0x7e00 | (magnitude >> 13) & 0x3ff } else { 0x7c00 };
+    let value = if magnitude >= 0x4780_0000 { large } else { finite };
+    f16::from_bits((value | (bits >> 16) & 0x8000) as u16)
+}
+
 /// `dst[i] = src[i]` for `n` elements; exact.
 ///
 /// # Safety
@@ -62,7 +91,7 @@ pub unsafe fn f16_to_f32(dst: *mut f32, src: *const f16, n: usize) {
     };
     for i in done..n {
         // SAFETY: the caller's promise.
-        unsafe { *dst.add(i) = (*src.add(i)).to_f32() }
+        unsafe { *dst.add(i) = widen_f16(*src.add(i)) }
     }
 }
 
@@ -82,7 +111,7 @@ pub unsafe fn f32_to_f16(dst: *mut f16, src: *const f32, n: usize) {
     };
     for i in done..n {
         // SAFETY: the caller's promise.
-        unsafe { *dst.add(i) = f16::from_f32(*src.add(i)) }
+        unsafe { *dst.add(i) = round_to_f16(*src.add(i)) }
     }
 }
 

@@ -7,7 +7,7 @@ from collections import OrderedDict, namedtuple
 
 import rushlight as torch
 
-from ..parameter import Parameter
+from ..parameter import Parameter, is_lazy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def save_own(module: Module, destination: dict[str, Any], prefix: str, keep_vars
     """A module's own parameters and persistent buffers, without its submodules."""
     for name, tensor in persistent(module).items():
         if tensor is not None:
-            destination[prefix + name] = tensor if keep_vars else tensor.detach()
+            destination[prefix + name] = tensor if keep_vars or is_lazy(tensor) else tensor.detach()
     if overrides(module, "get_extra_state"):
         destination[prefix + EXTRA_STATE] = module.get_extra_state()
 
@@ -176,6 +176,9 @@ def _load_tensor(
             f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint '
             f"but received {type(value)}"
         )
+        return
+    if is_lazy(target) and is_lazy(value):
+        # Nothing to copy yet.
         return
     if target.dim() == 0 and value.dim() == 1:
         # Checkpoints from before tensors without dimensions hold scalars as vectors of one.

@@ -6,14 +6,23 @@ import rushlight as torch
 
 from .. import functional as F
 from .. import init
-from ..parameter import Parameter
+from ..parameter import Parameter, UninitializedBuffer, UninitializedParameter
+from .lazy import LazyModuleMixin
 from .module import Module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"]
+__all__ = [
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "SyncBatchNorm",
+]
 
 
 class _NormBase(Module):
@@ -183,3 +192,154 @@ class BatchNorm3d(_BatchNorm):
     """
 
     _dimensions = (5,)
+
+
+class _LazyNormBase(LazyModuleMixin, _NormBase):
+    """What the lazy normalisations share: the first input says how many channels there are."""
+
+    weight: Any
+    bias: Any
+    running_mean: Any
+    running_var: Any
+
+    def __init__(
+        self,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(0, eps, momentum, False, False)
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        if affine:
+            self.weight = UninitializedParameter(device=device, dtype=dtype)
+            if bias:
+                self.bias = UninitializedParameter(device=device, dtype=dtype)
+        if track_running_stats:
+            self.running_mean = UninitializedBuffer(device=device, dtype=dtype)
+            self.running_var = UninitializedBuffer(device=device, dtype=dtype)
+            self.num_batches_tracked = torch.tensor(0, dtype=torch.int64, device=device)
+
+    def reset_parameters(self) -> None:
+        """Sets the scale to one, the shift to zero and forgets the batches, once there are sizes."""
+        if not self.has_uninitialized_params() and self.num_features != 0:
+            super().reset_parameters()
+
+    def initialize_parameters(self, input: torch.Tensor) -> None:
+        """Takes the number of channels from the input."""
+        if not self.has_uninitialized_params():
+            # A loaded state has given the sizes.
+            known = self.weight if self.affine else self.running_mean
+            self.num_features = input.shape[1] if known is None else known.shape[0]
+            return
+        self.num_features = input.shape[1]
+        for own in (self.weight, self.bias, self.running_mean, self.running_var):
+            if own is not None:
+                own.materialize((self.num_features,))
+        self.reset_parameters()
+
+
+class LazyBatchNorm1d(_LazyNormBase, _BatchNorm):
+    """A `BatchNorm1d` whose ``num_features`` is the first input's number of channels.
+
+    >>> layer = torch.nn.LazyBatchNorm1d()
+    >>> layer(torch.zeros(4, 7, 2)).shape[1], layer.num_features
+    (7, 7)
+    """
+
+    cls_to_become = BatchNorm1d
+    _dimensions = BatchNorm1d._dimensions
+
+
+class LazyBatchNorm2d(_LazyNormBase, _BatchNorm):
+    """A `BatchNorm2d` whose ``num_features`` is the first input's number of channels.
+
+    >>> layer = torch.nn.LazyBatchNorm2d()
+    >>> layer(torch.zeros(4, 7, 2, 2)).shape[1], layer.num_features
+    (7, 7)
+    """
+
+    cls_to_become = BatchNorm2d
+    _dimensions = BatchNorm2d._dimensions
+
+
+class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
+    """A `BatchNorm3d` whose ``num_features`` is the first input's number of channels.
+
+    >>> layer = torch.nn.LazyBatchNorm3d()
+    >>> layer(torch.zeros(4, 7, 2, 2, 2)).shape[1], layer.num_features
+    (7, 7)
+    """
+
+    cls_to_become = BatchNorm3d
+    _dimensions = BatchNorm3d._dimensions
+
+
+class SyncBatchNorm(_BatchNorm):
+    """A batch normalisation whose statistics are those of all processes' batches together.
+
+    Args:
+        num_features, eps, momentum, affine, track_running_stats, bias: as for `BatchNorm2d`.
+        process_group: the processes; all of them if None.
+
+    In a program of one process it is `BatchNorm2d` for any number of dimensions from two.
+
+    Raises:
+        ValueError: an input of fewer than two dimensions, or of no channels.
+
+    >>> layer = torch.nn.SyncBatchNorm.convert_sync_batchnorm(torch.nn.Sequential(torch.nn.BatchNorm1d(3)))
+    >>> layer
+    Sequential(
+      (0): SyncBatchNorm(3, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
+    )
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+        self.process_group = process_group
+
+    def _check_input_dim(self, input: torch.Tensor) -> None:
+        if input.dim() < 2:
+            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+        if input.size(1) == 0:
+            raise ValueError("SyncBatchNorm number of input channels should be non-zero")
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+        """The module with every batch normalisation in it replaced by one of this class that has the same state."""
+        converted = module
+        if isinstance(module, _BatchNorm):
+            made = cls(
+                module.num_features,
+                module.eps,
+                module.momentum,
+                module.affine,
+                module.track_running_stats,
+                process_group,
+                bias=module.bias is not None,
+            )
+            made.weight, made.bias = module.weight, module.bias
+            made.running_mean, made.running_var = module.running_mean, module.running_var
+            made.num_batches_tracked = module.num_batches_tracked
+            made.training = module.training
+            converted = made
+        for name, child in module.named_children():
+            converted.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return converted

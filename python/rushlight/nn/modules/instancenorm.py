@@ -7,13 +7,20 @@ import warnings
 import rushlight as torch
 
 from .. import functional as F
-from .batchnorm import _NormBase
+from .batchnorm import _LazyNormBase, _NormBase
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"]
+__all__ = [
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+]
 
 
 class _InstanceNorm(_NormBase):
@@ -136,3 +143,39 @@ class InstanceNorm3d(_InstanceNorm):
     """
 
     _dimensions = (4, 5)
+
+
+class LazyInstanceNorm1d(_LazyNormBase, _InstanceNorm):
+    """An `InstanceNorm1d` whose ``num_features`` is the first input's number of channels; affine unless told otherwise.
+
+    >>> layer = torch.nn.LazyInstanceNorm1d()
+    >>> layer(torch.zeros(4, 7, 2)).shape[1], layer.num_features
+    (7, 7)
+    """
+
+    cls_to_become = InstanceNorm1d
+    _dimensions = InstanceNorm1d._dimensions
+
+
+class LazyInstanceNorm2d(_LazyNormBase, _InstanceNorm):
+    """An `InstanceNorm2d` whose ``num_features`` is the first input's number of channels; affine unless told otherwise.
+
+    >>> layer = torch.nn.LazyInstanceNorm2d()
+    >>> layer(torch.zeros(4, 7, 2, 2)).shape[1], layer.num_features
+    (7, 7)
+    """
+
+    cls_to_become = InstanceNorm2d
+    _dimensions = InstanceNorm2d._dimensions
+
+
+class LazyInstanceNorm3d(_LazyNormBase, _InstanceNorm):
+    """An `InstanceNorm3d` whose ``num_features`` is the first input's number of channels; affine unless told otherwise.
+
+    >>> layer = torch.nn.LazyInstanceNorm3d()
+    >>> layer(torch.zeros(4, 7, 2, 2, 2)).shape[1], layer.num_features
+    (7, 7)
+    """
+
+    cls_to_become = InstanceNorm3d
+    _dimensions = InstanceNorm3d._dimensions

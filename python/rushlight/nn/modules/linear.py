@@ -8,14 +8,15 @@ import rushlight as torch
 
 from .. import functional as F
 from .. import init
-from ..parameter import Parameter
+from ..parameter import Parameter, UninitializedParameter
+from .lazy import LazyModuleMixin
 from .module import Module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["Bilinear", "Identity", "Linear"]
+__all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 
 
 class Identity(Module):
@@ -90,6 +91,50 @@ class Linear(Module):
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+
+class LazyLinear(LazyModuleMixin, Linear):
+    """A `Linear` whose ``in_features`` is the size of the first input's last dimension.
+
+    Args:
+        out_features: size of the output's last dimension.
+        bias: whether to add a learned bias.
+
+    After the first call it is a `Linear`, with torch's initial weights.
+
+    >>> layer = torch.nn.LazyLinear(30)
+    >>> layer(torch.zeros(128, 20)).shape
+    torch.Size([128, 30])
+    >>> type(layer).__name__, layer.in_features
+    ('Linear', 20)
+    """
+
+    cls_to_become = Linear
+
+    def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(0, 0, False)
+        self.out_features = out_features
+        self.weight = UninitializedParameter(device=device, dtype=dtype)
+        if bias:
+            self.bias = UninitializedParameter(device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Draws weight and bias anew, once they have sizes."""
+        if not self.has_uninitialized_params() and self.in_features != 0:
+            super().reset_parameters()
+
+    def initialize_parameters(self, input: torch.Tensor) -> None:
+        """Takes the sizes from the input and draws the weights."""
+        if not self.has_uninitialized_params():
+            # A loaded state has given the sizes.
+            self.in_features = self.weight.shape[-1]
+            return
+        with torch.no_grad():
+            self.in_features = input.shape[-1]
+            self.weight.materialize((self.out_features, self.in_features))  # type: ignore[attr-defined]
+            if self.bias is not None:
+                self.bias.materialize((self.out_features,))  # type: ignore[attr-defined]
+            self.reset_parameters()
 
 
 class Bilinear(Module):

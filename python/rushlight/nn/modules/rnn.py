@@ -8,11 +8,9 @@ import warnings
 
 import rushlight as torch
 
-from .. import functional as F
 from .. import init
 from ..parameter import Parameter
 from ..utils.rnn import PackedSequence
-from . import _recurrent
 from .module import Module
 
 TYPE_CHECKING = False
@@ -26,6 +24,7 @@ __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "R
 
 # How many times the hidden size the gates have.
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
+_ROWS: dict[str, Any] = {"RNN_TANH": torch.rnn_tanh, "RNN_RELU": torch.rnn_relu, "LSTM": torch.lstm, "GRU": torch.gru}
 
 
 class RNNBase(Module):
@@ -210,8 +209,8 @@ class RNNBase(Module):
             data, sizes, order, back = input
             hx = self._zeros(data, sizes) if hx is None else self.permute_hidden(hx, order)
             self.check_forward_args(data, hx, sizes)
-            output, hx = self._run(data, self._parts(hx), sizes.tolist())
-            return PackedSequence(output, sizes, order, back), self.permute_hidden(self._whole(hx), back)
+            output, hx = self._run(data, hx, sizes)
+            return PackedSequence(output, sizes, order, back), self.permute_hidden(hx, back)
 
         if input.dim() not in (2, 3):
             name = "RNN" if self.mode.startswith("RNN") else self.mode
@@ -227,39 +226,20 @@ class RNNBase(Module):
         if hx is None:
             hx = self._zeros(input, None)
         self.check_forward_args(input, hx, None)
-        output, parts = self._run(input.transpose(0, 1) if self.batch_first else input, self._parts(hx), None)
-        hx = self._whole(parts)
-        if self.batch_first:
-            output = output.transpose(0, 1)
+        output, hx = self._run(input, hx, None)
         if not batched:
             return output.squeeze(batch_dim), self._mapped(hx, lambda part: part.squeeze(1))
         return output, hx
 
-    def _run(self, data: Tensor, initial: tuple[Tensor, ...], sizes: list[int] | None) -> tuple[Tensor, list[Tensor]]:
-        """All layers over ``(L, N, *)``, or over packed data with so many sequences in each step."""
-        step = _recurrent.STEPS[self.mode]
-        last: list[tuple[Tensor, ...]] = []
-        for place, names in enumerate(self._all_weights):
-            weights = dict.fromkeys(("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"))
-            weights.update({name.partition("_l")[0]: getattr(self, name) for name in names})
-            reverse = place % self._directions == 1
-            if not reverse:
-                sides = []
-                if place and self.dropout and self.training:
-                    data = F.dropout(data, self.dropout)
-            gates = F.linear(data, weights["weight_ih"], weights["bias_ih"])  # type: ignore[arg-type]
-            outputs, state = _recurrent.along(
-                step,
-                gates.unbind() if sizes is None else gates.split(sizes),
-                tuple(part[place] for part in initial),
-                (weights["weight_hh"], weights["bias_hh"], weights["weight_hr"]),
-                reverse,
-            )
-            sides.append(torch.stack(outputs) if sizes is None else torch.cat(outputs))
-            last.append(state)
-            if len(sides) == self._directions:
-                data = sides[0] if len(sides) == 1 else torch.cat(sides, -1)
-        return data, [torch.stack(parts) for parts in zip(*last)]
+    def _run(self, data: Tensor, initial: Any, batch_sizes: Tensor | None) -> tuple[Tensor, Any]:
+        """All layers over a sequence or over packed data: the last one's output, and the last states."""
+        row = _ROWS[self.mode]
+        rest = (self._flat_weights, self.bias, self.num_layers, self.dropout, self.training, self.bidirectional)
+        if batch_sizes is None:
+            output, *parts = row(data, initial, *rest, self.batch_first)
+        else:
+            output, *parts = row(data, batch_sizes, initial, *rest)
+        return output, self._whole(parts)
 
     def extra_repr(self) -> str:
         parts = [f"{self.input_size}, {self.hidden_size}"]
@@ -410,7 +390,6 @@ class RNNCellBase(Module):
     """What the cells share: two matrices and their biases, for ``num_chunks`` gates."""
 
     __constants__ = ["input_size", "hidden_size", "bias"]
-    _mode: str
     weight_ih: Tensor
     weight_hh: Tensor
     bias_ih: Tensor | None
@@ -451,25 +430,15 @@ class RNNCellBase(Module):
             state = [input.new_zeros(input.size(0), self.hidden_size)] * len(names)
         elif not batched:
             state = [part.unsqueeze(0) for part in state]
-        self._check(input, state)
-        gates = F.linear(input, self.weight_ih, self.bias_ih)
-        state = _recurrent.STEPS[self._mode](gates, tuple(state), self.weight_hh, self.bias_hh, None)
+        state = self._step(input, state)
         return tuple(state) if batched else tuple(part.squeeze(0) for part in state)
 
-    def _check(self, input: Tensor, state: Sequence[Tensor]) -> None:
-        if input.size(1) != self.weight_ih.size(1):
-            raise RuntimeError(
-                f"input has inconsistent input_size: got {input.size(1)} expected {self.weight_ih.size(1)}"
-            )
-        for place, part in enumerate(state):
-            if part.size(0) != input.size(0):
-                raise RuntimeError(
-                    f"Input batch size {input.size(0)} doesn't match hidden{place} batch size {part.size(0)}"
-                )
-            if part.size(1) != self.hidden_size:
-                raise RuntimeError(
-                    f"hidden{place} has inconsistent hidden_size: got {part.size(1)}, expected {self.hidden_size}"
-                )
+    def _step(self, input: Tensor, state: Sequence[Tensor]) -> Sequence[Tensor]:
+        raise NotImplementedError
+
+    @property
+    def _weights(self) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
@@ -507,11 +476,11 @@ class RNNCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, 1, device, dtype)
         self.nonlinearity = nonlinearity
 
-    @property
-    def _mode(self) -> str:  # type: ignore[override]
+    def _step(self, input: Tensor, state: Sequence[Tensor]) -> Sequence[Tensor]:
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
-        return f"RNN_{self.nonlinearity.upper()}"
+        row = torch.rnn_tanh_cell if self.nonlinearity == "tanh" else torch.rnn_relu_cell
+        return (row(input, state[0], *self._weights),)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         (hidden,) = self._stepped(input, None if hx is None else (hx,), ["hidden"])
@@ -526,12 +495,13 @@ class LSTMCell(RNNCellBase):
     torch.Size([3, 20])
     """
 
-    _mode = "LSTM"
-
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__(input_size, hidden_size, bias, 4, device, dtype)
+
+    def _step(self, input: Tensor, state: Sequence[Tensor]) -> Sequence[Tensor]:
+        return torch.lstm_cell(input, state, *self._weights)
 
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         hidden, cell = self._stepped(input, hx, ["hx[0]", "hx[1]"])
@@ -545,12 +515,13 @@ class GRUCell(RNNCellBase):
     torch.Size([3, 20])
     """
 
-    _mode = "GRU"
-
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__(input_size, hidden_size, bias, 3, device, dtype)
+
+    def _step(self, input: Tensor, state: Sequence[Tensor]) -> Sequence[Tensor]:
+        return (torch.gru_cell(input, state[0], *self._weights),)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         (hidden,) = self._stepped(input, None if hx is None else (hx,), ["hidden"])

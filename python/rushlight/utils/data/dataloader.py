@@ -7,6 +7,7 @@ batches out in the order of their numbers, so that the result does not depend on
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import warnings
@@ -18,10 +19,13 @@ import rushlight as torch
 from rushlight import _C
 
 from ._utils.collate import default_collate, default_convert
-from ._utils.fetch import IterableDatasetFetcher, MapDatasetFetcher, NoProgress
+from ._utils.fetch import IterableDatasetFetcher, MapDatasetFetcher, Task
 from ._utils.pin_memory import pin_memory
 from ._utils.pool import WorkerPool
-from ._utils.worker import ExceptionWrapper, Resume, StreamEnd, Task, WorkerSetup
+from ._utils.position import Position
+from ._utils.randomness import put_aside
+from ._utils.share import share
+from ._utils.worker import ExceptionWrapper, Resume, StreamEnd, WorkerSetup
 from .dataset import Dataset, IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
 
@@ -45,13 +49,22 @@ class _InfiniteConstantSampler(Sampler):
 class DataLoader(Generic[_T_co]):
     """Batches of a dataset.
 
-    The parameters are torch's. One more is for an `IterableDataset` with workers: `shard="auto"` gives each
-    worker every `num_workers`-th item, so that each item comes once; with the default, `shard=None`, every
-    worker iterates over its own copy of the whole dataset, as in torch.
+    The parameters are torch's, and three more:
+
+    - `shard="auto"`, for an `IterableDataset` with workers: they take its batches in turn, so that each item comes once and
+      the batches are those of a single process; by default every worker iterates over its own copy, as in torch.
+    - `reproducible=True`: every sample has a random state of its own (torch's, `random`'s and NumPy's), which follows
+      from the loader's seed, the pass and the sample's place in it. Neither samples nor order depend on the number of
+      workers then, 0 included. The seed is drawn at the first pass; generators of samplers are seeded anew for each.
+    - `share_dataset=True`: lists, dicts, arrays and tensors of the dataset are frozen into shared memory, once for all
+      workers (see `share`).
+
+    `state_dict()` is a few numbers that say which sample is the next; `load_state_dict` goes on there, with another
+    number of workers too.
     """
 
     # What cannot change once the samplers have been built from it.
-    _FROZEN = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
+    _FROZEN = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers", "reproducible")
     __initialized = False
 
     def __init__(
@@ -75,6 +88,8 @@ class DataLoader(Generic[_T_co]):
         pin_memory_device: str = "",
         in_order: bool = True,
         shard: str | None = None,
+        reproducible: bool = False,
+        share_dataset: bool = False,
     ) -> None:
         if num_workers < 0:
             raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
@@ -115,7 +130,7 @@ class DataLoader(Generic[_T_co]):
         if batch_size is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
 
-        self.dataset = dataset
+        self.dataset = share(dataset) if share_dataset else dataset
         self.num_workers = num_workers
         self.prefetch_factor = _DEFAULT_PREFETCH if num_workers > 0 and prefetch_factor is None else prefetch_factor
         self.pin_memory = pin_memory
@@ -125,6 +140,7 @@ class DataLoader(Generic[_T_co]):
         self.multiprocessing_context = multiprocessing_context
         self.in_order = in_order
         self.shard = shard
+        self.reproducible = reproducible
         self._dataset_kind = _DatasetKind.Iterable if streams else _DatasetKind.Map
         self.batch_size = batch_size
         self.drop_last = drop_last
@@ -137,6 +153,7 @@ class DataLoader(Generic[_T_co]):
         self.persistent_workers = persistent_workers
         self._reported_length: int | None = None
         self._iterator: Any = None
+        self._position = Position()
         self.__initialized = True
         self.check_worker_number_rationality()
 
@@ -210,6 +227,19 @@ class DataLoader(Generic[_T_co]):
         full, rest = divmod(length, self.batch_size)
         return full if self.drop_last or not rest else full + 1
 
+    def state_dict(self) -> dict[str, Any]:
+        """Where the newest pass stands, in a few numbers: what has been handed out counts, what is prefetched does not.
+
+        A random order is known if the loader is `reproducible` or shuffles without a generator; what else the samples
+        draw is the same after resuming only if it is `reproducible`.
+        """
+        return self._position.state(self)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """The next pass goes on where `state_dict` was taken. Samples before it are not loaded; those of an
+        `IterableDataset` are read and dropped."""
+        self._position = Position.restored(state_dict, self)
+
     def check_worker_number_rationality(self) -> None:
         """Warns when the workers would exceed the processors that this process may use."""
         usable = _C._usable_cores()
@@ -244,14 +274,17 @@ class _BaseDataLoaderIter:
         self._fetcher_class = (
             IterableDatasetFetcher if loader._dataset_kind == _DatasetKind.Iterable else MapDatasetFetcher
         )
-        # Drawn even without workers: it is part of the random stream that programs rely on.
-        self._base_seed = draw_seed(loader.generator)
+        self.failed = False
         self._pins = _usable_pinning(loader)
         self._begin_pass(loader)
 
     def _begin_pass(self, loader: DataLoader) -> None:
-        self._tasks = iter(loader._index_sampler)
-        self._num_yielded = 0
+        self._position = loader._position = loader._position.begin(loader)
+        self._randomness = self._position.randomness
+        self._indices = self._position.tasks(loader)
+        self._num_yielded = self._position.batches
+        self._num_dealt = 0
+        self._num_samples = self._position.samples  # before the next task
         # As the length was when the iteration began: `list(loader)` asks for it only afterwards.
         self._reported_length = loader._reported_length
 
@@ -259,7 +292,12 @@ class _BaseDataLoaderIter:
         return self
 
     def __next__(self):
-        data = self._next_data()
+        try:
+            data = self._next_data()
+        except StopIteration:
+            if not self.failed:
+                self._position.finish()
+            raise
         if self._pins:
             data = pin_memory(data)
         self._num_yielded += 1
@@ -274,6 +312,28 @@ class _BaseDataLoaderIter:
 
     def _next_data(self):
         raise NotImplementedError
+
+    def _next_task(self) -> Task:
+        task = Task(self._num_dealt, next(self._indices), self._num_samples)
+        self._num_dealt += 1
+        self._num_samples += task.size
+        return task
+
+    def _setup(self, loader: DataLoader) -> WorkerSetup:
+        """How batches are made, and with which seeds."""
+        position = self._position
+        return WorkerSetup(
+            fetcher_class=self._fetcher_class,
+            dataset=loader.dataset,
+            auto_collation=loader._auto_collation,
+            collate_fn=loader.collate_fn,
+            drop_last=loader.drop_last,
+            init_fn=loader.worker_init_fn,
+            # Drawn even without workers: it is part of the random stream that programs rely on.
+            base_seed=draw_seed(loader.generator) if position.seed is None else position.seed,
+            num_workers=loader.num_workers,
+            randomness=position.randomness,
+        )
 
     def _warn_of_length(self) -> None:
         if self._reported_length is None or self._num_yielded <= self._reported_length:
@@ -313,13 +373,21 @@ def _usable_pinning(loader: DataLoader) -> bool:
 class _SingleProcessIter(_BaseDataLoaderIter):
     def __init__(self, loader: DataLoader) -> None:
         super().__init__(loader)
-        dataset = loader.dataset
-        self._fetcher = self._fetcher_class(
-            dataset, loader._auto_collation, loader.collate_fn, loader.drop_last, NoProgress()
-        )
+        setup = self._setup(loader)
+        with self._streams():
+            self._fetcher = self._fetcher_class(setup, None, self._randomness)
+
+    def _streams(self):
+        """The program's own random streams stay where they are while reproducible samples are loaded."""
+        return contextlib.nullcontext() if self._randomness is None else put_aside()
 
     def _next_data(self):
-        return self._fetcher.fetch(next(self._tasks))
+        task = self._next_task()
+        self._position.advance(task.size)
+        if self._randomness is None:
+            return self._fetcher.fetch(task)
+        with self._streams():
+            return self._fetcher.fetch(task)
 
 
 class _MultiProcessIter(_BaseDataLoaderIter):
@@ -327,37 +395,30 @@ class _MultiProcessIter(_BaseDataLoaderIter):
 
     def __init__(self, loader: DataLoader) -> None:
         super().__init__(loader)
-        self.failed = False
-        setup = WorkerSetup(
-            fetcher_class=self._fetcher_class,
-            dataset=loader.dataset,
-            auto_collation=loader._auto_collation,
-            collate_fn=loader.collate_fn,
-            drop_last=loader.drop_last,
-            init_fn=loader.worker_init_fn,
-            base_seed=self._base_seed,
-            num_workers=loader.num_workers,
-            shard=loader.shard == "auto",
-        )
+        setup = self._setup(loader)
         self._pool = WorkerPool(loader.multiprocessing_context or _default_context(), setup)
         # Runs when the iterator is collected, when the interpreter ends, and never in a forked child.
         self._finalizer = weakref.finalize(self, self._pool.shutdown)
         self._dataset_pass = 0
-        self._may_repeat = loader._dataset_kind == _DatasetKind.Iterable and loader.num_workers > 1
+        streams = loader._dataset_kind == _DatasetKind.Iterable
+        # Whether each worker reads a stream of its own, whose places are counted for each.
+        self._own_streams = streams and loader.num_workers > 1 and loader.shard is None
+        self._may_repeat = self._own_streams
         self._begin_tasks()
 
     def reset(self, loader: DataLoader) -> None:
         """A new pass with the same workers; results of an unfinished pass are dropped as they arrive."""
         self._begin_pass(loader)
         self._dataset_pass += 1
-        self._pool.broadcast(Resume(self._dataset_pass))
+        self._pool.broadcast(Resume(self._dataset_pass, self._randomness))
         self._begin_tasks()
 
     def _begin_tasks(self) -> None:
         self._active = [True] * self._loader.num_workers
         self._turns = itertools.cycle(range(self._loader.num_workers))
-        self._next_number = 0  # of the next task to deal
         self._owners: dict[int, int] = {}  # task -> worker, for tasks whose batch has not been handed out
+        self._sizes: dict[int, int] = {}  # of the same tasks
+        self._places = [0] * self._loader.num_workers  # in each worker's own stream
         self._arrived: dict = {}  # task -> batch that came before its turn
         self._ahead = self._loader.prefetch_factor or 0  # for each worker
         for _ in range(self._ahead * self._loader.num_workers):
@@ -372,12 +433,15 @@ class _MultiProcessIter(_BaseDataLoaderIter):
         else:
             return
         try:
-            indices = next(self._tasks)
+            task = self._next_task()
         except StopIteration:
             return
-        self._owners[self._next_number] = worker
-        self._pool.assign(worker, Task(self._next_number, indices))
-        self._next_number += 1
+        if self._own_streams:
+            task = task._replace(place=self._places[worker])
+            self._places[worker] += task.size
+        self._owners[task.number] = worker
+        self._sizes[task.number] = task.size
+        self._pool.assign(worker, task)
 
     def _has_room(self, worker: int) -> bool:
         """In order, the turn decides; otherwise a slow worker must not hoard tasks."""
@@ -393,6 +457,7 @@ class _MultiProcessIter(_BaseDataLoaderIter):
             if number is not None:
                 data = self._arrived.pop(number)
                 del self._owners[number]
+                self._position.advance(self._sizes.pop(number))
                 self._deal()
                 if isinstance(data, ExceptionWrapper):
                     data.reraise()
@@ -428,7 +493,7 @@ class _MultiProcessIter(_BaseDataLoaderIter):
         self._active[worker] = False
         for number in [number for number, owner in self._owners.items() if owner == worker]:
             if number >= result.number:
-                del self._owners[number]
+                del self._owners[number], self._sizes[number]
         if not self._loader.persistent_workers:
             self._pool.dismiss(worker)
         if self._may_repeat and not result.data.knew_its_share:

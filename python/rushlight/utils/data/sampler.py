@@ -64,6 +64,9 @@ class RandomSampler(Sampler[int]):
         self.replacement = replacement
         self._num_samples = num_samples
         self.generator = generator
+        #: What the present pass was drawn from, where no generator was given.
+        self.seed_of_pass: int | None = None
+        self._resumed_seed: int | None = None
         if not isinstance(replacement, bool):
             raise TypeError(f"replacement should be a boolean value, but got replacement={replacement}")
         _check_positive("num_samples", self.num_samples)
@@ -77,8 +80,10 @@ class RandomSampler(Sampler[int]):
         size = len(self.data_source)
         generator = self.generator
         if generator is None:
+            self.seed_of_pass = draw_seed() if self._resumed_seed is None else self._resumed_seed
+            self._resumed_seed = None
             generator = torch.Generator()
-            generator.manual_seed(draw_seed())
+            generator.manual_seed(self.seed_of_pass)
         if self.replacement:
             for _ in range(self.num_samples // self._BLOCK):
                 yield from self._draw(size, self._BLOCK, generator)
@@ -87,6 +92,10 @@ class RandomSampler(Sampler[int]):
             for _ in range(self.num_samples // size):
                 yield from torch.randperm(size, generator=generator).tolist()
             yield from torch.randperm(size, generator=generator).tolist()[: self.num_samples % size]
+
+    def resume(self, seed: int | None) -> None:
+        """The next pass has the order of the one that was drawn from `seed`; None for a new order."""
+        self._resumed_seed = seed
 
     @staticmethod
     def _draw(high: int, count: int, generator: torch.Generator) -> list:

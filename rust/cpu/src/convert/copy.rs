@@ -2,6 +2,7 @@
 
 use rushlight_core::plan::Plan;
 use rushlight_core::{DType, Layout, Scalar};
+use rushlight_par::Address;
 
 use crate::convert::cast::converter;
 use crate::index::merge::{Merge, Merger};
@@ -132,9 +133,9 @@ impl Transposition {
                         let rows = side.min(self.rows - row);
                         // SAFETY: by the caller's word; each task writes columns of its own.
                         unsafe {
-                            let to = to.0.offset(offsets[0] + row as isize * self.row_step).add(first * self.width);
+                            let to = to.offset(offsets[0] + row as isize * self.row_step).add(first * self.width);
                             let from =
-                                from.0.offset(offsets[1] + first as isize * self.column_step).add(row * self.width);
+                                from.offset(offsets[1] + first as isize * self.column_step).add(row * self.width);
                             self.block(to, from, [rows, columns], streams, &mut block);
                         }
                     }
@@ -181,10 +182,6 @@ impl Transposition {
     }
 }
 
-struct Address<T>(*mut T);
-// SAFETY: threads write to places of their own.
-unsafe impl<T> Sync for Address<T> {}
-
 /// Adds the elements that `source` names to those that `target` names, one after the other: places may repeat.
 ///
 /// # Safety
@@ -222,7 +219,7 @@ pub unsafe fn clear_triangle(to: *mut u8, layout: &Layout, width: usize, diagona
             };
             // SAFETY: by the caller's word; a zero of any dtype is zero bytes.
             unsafe {
-                let first = to.0.offset(rows.locate(row) * width as isize + start * step);
+                let first = to.offset(rows.locate(row) * width as isize + start * step);
                 if step == width as isize {
                     std::ptr::write_bytes(first, 0, (end - start) as usize * width);
                 } else {

@@ -22,6 +22,7 @@ mod weight;
 
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{DType, Result, dispatch};
+use rushlight_par::Address;
 
 use crate::linalg::matmul::element::Job;
 use crate::linalg::matmul::kernel::Kernels;
@@ -102,24 +103,6 @@ pub unsafe fn convolve(dtype: DType, target: Target, geometry: &Geometry, operan
     }, else => Ok(())))
 }
 
-/// Addresses that tasks share; each task writes to places of its own.
-struct Shared<T>(*mut T);
-impl<T> Clone for Shared<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<T> Copy for Shared<T> {}
-// SAFETY: see above.
-unsafe impl<T> Sync for Shared<T> {}
-// SAFETY: see above.
-unsafe impl<T> Send for Shared<T> {}
-impl<T> Shared<T> {
-    fn at(self, offset: usize) -> *mut T {
-        self.0.wrapping_add(offset)
-    }
-}
-
 /// The kinds of elements that images have; half precision is computed in float32 by the caller.
 trait Pixel: GemmElement<Sum = Self> + Sum {}
 impl<T: GemmElement<Sum = T> + Sum> Pixel for T {}
@@ -127,20 +110,20 @@ impl<T: GemmElement<Sum = T> + Sum> Pixel for T {}
 /// A convolution whose operands are typed.
 struct Call<T> {
     g: Geometry,
-    input: Shared<T>,
-    weight: Shared<T>,
-    output: Shared<T>,
-    bias: Option<Shared<T>>,
+    input: Address<T>,
+    weight: Address<T>,
+    output: Address<T>,
+    bias: Option<Address<T>>,
 }
 
 impl<T> Call<T> {
     fn new(g: &Geometry, operands: Operands) -> Self {
         Call {
             g: *g,
-            input: Shared(operands.input.cast()),
-            weight: Shared(operands.weight.cast()),
-            output: Shared(operands.output.cast()),
-            bias: operands.bias.map(|bias| Shared(bias.cast_mut().cast())),
+            input: Address(operands.input.cast()),
+            weight: Address(operands.weight.cast()),
+            output: Address(operands.output.cast()),
+            bias: operands.bias.map(|bias| Address(bias.cast_mut().cast())),
         }
     }
 }

@@ -3,28 +3,19 @@
 use rushlight_core::alloc::filled;
 use rushlight_core::dtype::{bf16_, c64, c128, f16_};
 use rushlight_core::{DType, Result, dispatch};
+use rushlight_par::Address;
 
 use crate::linalg::matmul::{GemmElement, Sum};
 
 /// Bytes worth a task of their own.
 const TASK: usize = 1 << 15;
 
-#[derive(Clone, Copy)]
-struct Shared<T>(*mut T);
-// SAFETY: each row of the result is one task's.
-unsafe impl<T> Sync for Shared<T> {}
-impl<T> Shared<T> {
-    fn at(self, offset: usize) -> *mut T {
-        self.0.wrapping_add(offset)
-    }
-}
-
 /// Copies rows of `width` bytes, `step` bytes apart in the table.
 ///
 /// # Safety
 /// Every index is a row of the table, and `output` has room for one row each.
 pub unsafe fn take(table: *const u8, step: isize, width: usize, indices: &[i64], output: *mut u8) {
-    let (table, output) = (Shared(table.cast_mut()), Shared(output));
+    let (table, output) = (Address(table.cast_mut()), Address(output));
     rushlight_par::parallel_for(indices.len(), TASK.div_ceil(width.max(1)), |range| {
         for i in range {
             // SAFETY: the caller's promise.
@@ -53,7 +44,7 @@ pub unsafe fn sum_rows(
 ) -> Result<()> {
     let order = by_row(indices, rows)?;
     dispatch!(dtype, T in [f32, f64, f16_, bf16_, c64, c128, i64, i32, i16, i8, u8] => {
-        let (grads, output) = (Shared(grads.cast_mut().cast::<T>()), Shared(output.cast::<T>()));
+        let (grads, output) = (Address(grads.cast_mut().cast::<T>()), Address(output.cast::<T>()));
         let grain = TASK.div_ceil((width * size_of::<T>()).max(1));
         rushlight_par::parallel_for(rows, grain, |range| {
             let mut rest = &order[order.partition_point(|&at| indices[at] < range.start as i64)..];
@@ -94,7 +85,13 @@ fn by_row(indices: &[i64], rows: usize) -> Result<Vec<usize>> {
 
 /// # Safety
 /// As for `sum_rows`.
-unsafe fn sum_row<T: GemmElement + Average>(grads: Shared<T>, own: &[usize], to: *mut T, width: usize, averages: bool) {
+unsafe fn sum_row<T: GemmElement + Average>(
+    grads: Address<T>,
+    own: &[usize],
+    to: *mut T,
+    width: usize,
+    averages: bool,
+) {
     let zero = <T as GemmElement>::Sum::ZERO;
     for j in 0..width {
         let mut sum = zero;

@@ -1,5 +1,6 @@
 //! Blocks of images as columns, and columns summed back into images. An image's plane is one task's.
 
+use rushlight_par::Address;
 use std::ops::AddAssign;
 
 use rushlight_core::dtype::{c64, c128};
@@ -24,16 +25,6 @@ impl Axis {
     fn seen(&self, block: usize, tap: usize) -> Option<usize> {
         let place = (block * self.stride + tap * self.dilation).checked_sub(self.padding)?;
         (place < self.size).then_some(place)
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Shared<T>(*mut T);
-// SAFETY: each plane is one task's.
-unsafe impl<T> Sync for Shared<T> {}
-impl<T> Shared<T> {
-    fn at(self, offset: usize) -> *mut T {
-        self.0.wrapping_add(offset)
     }
 }
 
@@ -80,7 +71,7 @@ pub unsafe fn unfold(size: usize, count: usize, axes: &[Axis; 2], image: *const 
 /// # Safety
 /// As for `unfold`.
 unsafe fn unfold_of<T: Copy + Default>(count: usize, axes: &[Axis; 2], image: *const T, columns: *mut T) {
-    let (image, columns) = (Shared(image.cast_mut()), Shared(columns));
+    let (image, columns) = (Address(image.cast_mut()), Address(columns));
     let wide = &axes[1];
     planes(count, axes, |from, to| {
         rows(axes, |tap, first, row| {
@@ -112,7 +103,7 @@ pub unsafe fn fold(dtype: DType, count: usize, axes: &[Axis; 2], columns: *const
 /// # Safety
 /// As for `fold`.
 unsafe fn fold_of<T: Copy + Default + AddAssign>(count: usize, axes: &[Axis; 2], columns: *const T, image: *mut T) {
-    let (image, columns) = (Shared(image), Shared(columns.cast_mut()));
+    let (image, columns) = (Address(image), Address(columns.cast_mut()));
     let wide = &axes[1];
     let area = axes[0].size * wide.size;
     planes(count, axes, |to, from| {

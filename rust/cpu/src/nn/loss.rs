@@ -1,6 +1,7 @@
 //! The negative log-likelihood: one number picked out of each column of classes.
 
 use rushlight_core::Element;
+use rushlight_par::Address;
 
 use crate::pointwise::GRAIN;
 
@@ -27,15 +28,6 @@ unsafe impl<T> Sync for Picks<T> {}
 pub struct Sums {
     pub losses: f64,
     pub weights: f64,
-}
-
-struct Place<T>(*mut T);
-// SAFETY: every target has a place of its own.
-unsafe impl<T> Sync for Place<T> {}
-impl<T> Place<T> {
-    fn at(&self, index: usize) -> *mut T {
-        self.0.wrapping_add(index)
-    }
 }
 
 impl<T: Element> Picks<T> {
@@ -68,7 +60,7 @@ impl<T: Element> Picks<T> {
     /// # Safety
     /// The operands are as large as the fields say, and so is `losses`.
     pub unsafe fn losses(&self, losses: Option<*mut T>) -> Result<Sums, i64> {
-        let losses = losses.map(Place);
+        let losses = losses.map(Address);
         let piece = |range: std::ops::Range<usize>| {
             let mut sums = Sums::default();
             for index in range {
@@ -105,7 +97,7 @@ impl<T: Element> Picks<T> {
     /// # Safety
     /// The operands other than `scores` are as large as the fields say, and so is `out`.
     pub unsafe fn scatter(&self, out: *mut T, gradient: impl Fn(usize) -> f64 + Sync) -> Result<(), i64> {
-        let out = Place(out);
+        let out = Address(out);
         let piece = |range: std::ops::Range<usize>| {
             for index in range {
                 // SAFETY: the caller's promise; each target writes to a place of its own.

@@ -4,19 +4,10 @@
 //! derivative in one of them. An index outside of the plane counts for nothing.
 
 use rushlight_core::{DType, dispatch};
+use rushlight_par::Address;
 
 /// Elements worth a task of their own.
 const TASK: usize = 1 << 15;
-
-#[derive(Clone, Copy)]
-struct Shared<T>(*mut T);
-// SAFETY: each task writes elements of its own.
-unsafe impl<T> Sync for Shared<T> {}
-impl<T> Shared<T> {
-    fn at(self, offset: usize) -> *mut T {
-        self.0.wrapping_add(offset)
-    }
-}
 
 /// Items, channels, elements of a plane, places, and elements mixed for each place.
 #[derive(Clone, Copy)]
@@ -38,9 +29,9 @@ fn within(index: i64, area: usize) -> Option<usize> {
 /// # Safety
 /// Row-major operands: `x` of `[items, channels, area]`, indices and weights of `[items, places, taps]`.
 pub unsafe fn mix(dtype: DType, s: Sizes, x: *const u8, indices: *const i64, weights: *const u8, out: *mut u8) {
-    let indices = Shared(indices.cast_mut());
+    let indices = Address(indices.cast_mut());
     dispatch!(dtype, T in [f32, f64] => {
-        let (x, weights, out) = (Shared(x.cast_mut().cast::<T>()), Shared(weights.cast_mut().cast::<T>()), Shared(out.cast::<T>()));
+        let (x, weights, out) = (Address(x.cast_mut().cast::<T>()), Address(weights.cast_mut().cast::<T>()), Address(out.cast::<T>()));
         rushlight_par::parallel_for(s.items * s.channels, TASK.div_ceil((s.places * s.taps).max(1)), |range| {
             for plane in range {
                 let first = plane / s.channels * s.places * s.taps;
@@ -67,9 +58,9 @@ pub unsafe fn mix(dtype: DType, s: Sizes, x: *const u8, indices: *const i64, wei
 /// # Safety
 /// As for `mix`; `values` are of `[items, channels, places]`, the result of `[items, channels, area]`.
 pub unsafe fn spread(dtype: DType, s: Sizes, values: *const u8, indices: *const i64, weights: *const u8, out: *mut u8) {
-    let indices = Shared(indices.cast_mut());
+    let indices = Address(indices.cast_mut());
     dispatch!(dtype, T in [f32, f64] => {
-        let (values, weights, out) = (Shared(values.cast_mut().cast::<T>()), Shared(weights.cast_mut().cast::<T>()), Shared(out.cast::<T>()));
+        let (values, weights, out) = (Address(values.cast_mut().cast::<T>()), Address(weights.cast_mut().cast::<T>()), Address(out.cast::<T>()));
         rushlight_par::parallel_for(s.items * s.channels, TASK.div_ceil((s.places * s.taps + s.area).max(1)), |range| {
             for plane in range {
                 let first = plane / s.channels * s.places * s.taps;
@@ -95,12 +86,12 @@ pub unsafe fn spread(dtype: DType, s: Sizes, values: *const u8, indices: *const 
 /// # Safety
 /// As for `mix`; `values` are of `[items, channels, places]`, the result of `[items, places, taps]`.
 pub unsafe fn meet(dtype: DType, s: Sizes, values: *const u8, x: *const u8, indices: *const i64, out: *mut u8) {
-    let indices = Shared(indices.cast_mut());
+    let indices = Address(indices.cast_mut());
     // Runs of places, so that a run's results stay in the cache while the channels pass.
     const RUN: usize = 256;
     let runs = s.places.div_ceil(RUN);
     dispatch!(dtype, T in [f32, f64] => {
-        let (values, x, out) = (Shared(values.cast_mut().cast::<T>()), Shared(x.cast_mut().cast::<T>()), Shared(out.cast::<T>()));
+        let (values, x, out) = (Address(values.cast_mut().cast::<T>()), Address(x.cast_mut().cast::<T>()), Address(out.cast::<T>()));
         rushlight_par::parallel_for(s.items * runs, TASK.div_ceil((RUN * s.taps * s.channels).max(1)), |range| {
             for run in range {
                 let (item, start) = (run / runs, run % runs * RUN);

@@ -1,5 +1,6 @@
 //! Pooling: one value for each window of a plane. Planes are row-major, and each is one task's.
 
+use rushlight_par::Address;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -52,16 +53,6 @@ impl Axis {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Shared<T>(*mut T);
-// SAFETY: each plane is one task's.
-unsafe impl<T> Sync for Shared<T> {}
-impl<T> Shared<T> {
-    fn at(self, offset: usize) -> *mut T {
-        self.0.wrapping_add(offset)
-    }
-}
-
 fn planes(count: usize, work: usize, task: impl Fn(usize) + Sync) {
     rushlight_par::parallel_for(count, TASK.div_ceil(work.max(1)), |range| range.for_each(&task));
 }
@@ -78,7 +69,7 @@ fn product(axes: &[Axis; 3], size: impl Fn(&Axis) -> usize) -> usize {
 pub unsafe fn max(dtype: DType, axes: &[Axis; 3], count: usize, input: *const u8, output: *mut u8, places: *mut i64) {
     dispatch!(dtype, T in [f32, f64, f16_, bf16_, u8, i8, i16, i32, i64] => {
         // SAFETY: the caller's promise.
-        unsafe { max_of::<T>(axes, count, Shared(input.cast_mut().cast()), Shared(output.cast()), Shared(places)) }
+        unsafe { max_of::<T>(axes, count, Address(input.cast_mut().cast()), Address(output.cast()), Address(places)) }
     }, else => ())
 }
 
@@ -92,9 +83,9 @@ const LANES: usize = 16;
 unsafe fn max_of<T: Copy + PartialOrd>(
     axes: &[Axis; 3],
     count: usize,
-    input: Shared<T>,
-    output: Shared<T>,
-    places: Shared<i64>,
+    input: Address<T>,
+    output: Address<T>,
+    places: Address<i64>,
 ) {
     let (area, pixels) = (product(axes, |axis| axis.size), product(axes, |axis| axis.output));
     let window = product(axes, |axis| axis.kernel);
@@ -209,7 +200,7 @@ pub unsafe fn scatter(
 ) -> bool {
     let outside = AtomicBool::new(false);
     dispatch!(dtype, T in [f32, f64, i64] => {
-        let (values, places, output) = (Shared(values.cast_mut().cast::<T>()), Shared(places.cast_mut()), Shared(output.cast::<T>()));
+        let (values, places, output) = (Address(values.cast_mut().cast::<T>()), Address(places.cast_mut()), Address(output.cast::<T>()));
         planes(count, pixels + area, |plane| {
             let to = output.at(plane * area);
             // SAFETY: the caller's promise.
@@ -241,7 +232,7 @@ pub unsafe fn gather(
 ) -> bool {
     let outside = AtomicBool::new(false);
     dispatch!(dtype, T in [f32, f64, i64] => {
-        let (values, places, output) = (Shared(values.cast_mut().cast::<T>()), Shared(places.cast_mut()), Shared(output.cast::<T>()));
+        let (values, places, output) = (Address(values.cast_mut().cast::<T>()), Address(places.cast_mut()), Address(output.cast::<T>()));
         planes(count, pixels, |plane| {
             for i in plane * pixels..(plane + 1) * pixels {
                 // SAFETY: the caller's promise.
@@ -313,7 +304,7 @@ impl Means {
     /// `input` and `output` hold `count` planes.
     pub unsafe fn forward(&self, dtype: DType, count: usize, input: *const u8, output: *mut u8) {
         dispatch!(dtype, T in [f32, f64, i64] => {
-            let (input, output) = (Shared(input.cast_mut().cast::<T>()), Shared(output.cast::<T>()));
+            let (input, output) = (Address(input.cast_mut().cast::<T>()), Address(output.cast::<T>()));
             planes(count, self.area(), |plane| {
                 let (from, to) = (input.at(plane * self.area()), output.at(plane * self.pixels()));
                 self.each(|pixel, divisor, rows| {
@@ -333,7 +324,7 @@ impl Means {
     /// `values` and `output` hold `count` planes.
     pub unsafe fn backward(&self, dtype: DType, count: usize, values: *const u8, output: *mut u8) {
         dispatch!(dtype, T in [f32, f64, i64] => {
-            let (values, output) = (Shared(values.cast_mut().cast::<T>()), Shared(output.cast::<T>()));
+            let (values, output) = (Address(values.cast_mut().cast::<T>()), Address(output.cast::<T>()));
             planes(count, self.area(), |plane| {
                 let (from, to) = (values.at(plane * self.pixels()), output.at(plane * self.area()));
                 // SAFETY: windows lie within the plane, which is this task's.
@@ -364,7 +355,7 @@ pub unsafe fn max_windows<'a>(
 ) {
     let area = sizes.iter().product::<usize>();
     dispatch!(dtype, T in [f32, f64, f16_, bf16_] => {
-        let (input, output, places) = (Shared(input.cast::<T>()), Shared(output.cast::<T>()), Shared(places));
+        let (input, output, places) = (Address(input.cast::<T>()), Address(output.cast::<T>()), Address(places));
         planes(count, area, |plane| {
             let [depth, height, width] = axes(plane);
             let from = input.at(plane * area);
@@ -413,7 +404,7 @@ pub unsafe fn put(
     output: *mut u8,
 ) -> bool {
     let outside = AtomicBool::new(false);
-    let (values, places, output) = (Shared(values.cast_mut()), Shared(places.cast_mut()), Shared(output));
+    let (values, places, output) = (Address(values.cast_mut()), Address(places.cast_mut()), Address(output));
     planes(count, pixels + area, |plane| {
         let to = output.at(plane * area * size);
         // SAFETY: the caller's promise.

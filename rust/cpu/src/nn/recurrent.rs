@@ -1,5 +1,6 @@
 //! What a step of a recurrent network does to each element, once the products with its weights are there.
 
+use rushlight_par::Address;
 use rushlight_simd::multiversion;
 
 use crate::reduce::Float;
@@ -7,27 +8,17 @@ use crate::reduce::Float;
 /// Elements worth a task of their own.
 const TASK: usize = 1 << 12;
 
-#[derive(Clone, Copy)]
-struct Shared<T>(*mut T);
-// SAFETY: each row is one task's.
-unsafe impl<T> Sync for Shared<T> {}
-impl<T> Shared<T> {
-    fn row(self, row: usize, width: usize) -> *mut T {
-        self.0.wrapping_add(row * width)
-    }
-}
-
 /// One step of a long short-term memory: from `[gates, state]` to `[output, state]`. Gates are input, forget, cell, output.
 ///
 /// # Safety
 /// Row-major memory: `rows` times `4 * n` gates, and `rows` times `n` elements elsewhere. Results are apart from operands.
 pub unsafe fn lstm<T: Float>(rows: usize, n: usize, [gates, state]: [*const T; 2], [out, next]: [*mut T; 2]) {
-    let (gates, state) = (Shared(gates.cast_mut()), Shared(state.cast_mut()));
-    let (out, next) = (Shared(out), Shared(next));
+    let (gates, state) = (Address(gates.cast_mut()), Address(state.cast_mut()));
+    let (out, next) = (Address(out), Address(next));
     rushlight_par::parallel_for(rows, TASK.div_ceil(n.max(1)), |range| {
         for row in range {
             // SAFETY: the caller's promise.
-            unsafe { lstm_row(gates.row(row, 4 * n), state.row(row, n), out.row(row, n), next.row(row, n), n) };
+            unsafe { lstm_row(gates.at(row * 4 * n), state.at(row * n), out.at(row * n), next.at(row * n), n) };
         }
     });
 }
@@ -38,12 +29,12 @@ pub unsafe fn lstm<T: Float>(rows: usize, n: usize, [gates, state]: [*const T; 2
 /// # Safety
 /// As for `lstm`, with `3 * n` gates each.
 pub unsafe fn gru<T: Float>(rows: usize, n: usize, [input, own, state]: [*const T; 3], next: *mut T) {
-    let (input, own, state) = (Shared(input.cast_mut()), Shared(own.cast_mut()), Shared(state.cast_mut()));
-    let next = Shared(next);
+    let (input, own, state) = (Address(input.cast_mut()), Address(own.cast_mut()), Address(state.cast_mut()));
+    let next = Address(next);
     rushlight_par::parallel_for(rows, TASK.div_ceil(n.max(1)), |range| {
         for row in range {
             // SAFETY: the caller's promise.
-            unsafe { gru_row(input.row(row, 3 * n), own.row(row, 3 * n), state.row(row, n), next.row(row, n), n) };
+            unsafe { gru_row(input.at(row * 3 * n), own.at(row * 3 * n), state.at(row * n), next.at(row * n), n) };
         }
     });
 }

@@ -2,10 +2,10 @@
 
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::{DType, dispatch};
+use rushlight_par::Address;
 
 use super::Sortable;
 use crate::pointwise::GRAIN;
-use crate::reduce::scan::Memory;
 
 /// What is searched and how: contiguous lines, each for as many values; behind equal elements, or before them.
 pub struct Search {
@@ -37,7 +37,7 @@ impl Search {
     /// # Safety
     /// Lines of this search's length at `sorted`, `n` elements at `values`, `n` places at `to`.
     unsafe fn run<T: Sortable>(&self, sorted: *const T, values: *const T, to: *mut i64, n: usize) {
-        let (sorted, values, to) = (Memory(sorted.cast_mut()), Memory(values.cast_mut()), Memory(to));
+        let (sorted, values, to) = (Address(sorted.cast_mut()), Address(values.cast_mut()), Address(to));
         let steps = self.line.max(1).ilog2() as usize + 1;
         rushlight_par::parallel_for(n, (GRAIN / steps).max(1), |range| {
             for i in range {

@@ -21,26 +21,26 @@ impl<const N: usize> Bytes<N> {
 }
 
 /// Accumulators on the heap that several threads fill, each its own places.
-pub struct Shared {
+pub struct Room {
     pub start: *mut u8,
     _room: Vec<MaybeUninit<u64>>,
 }
 // SAFETY: every task writes places of its own.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for Room {}
 
-impl Shared {
+impl Room {
     /// Room for a task, whose size has a bound.
-    pub fn new(bytes: usize) -> Shared {
-        Shared::over(Vec::with_capacity(bytes.div_ceil(8)))
+    pub fn new(bytes: usize) -> Room {
+        Room::over(Vec::with_capacity(bytes.div_ceil(8)))
     }
 
     /// Room that grows with the operand, or an error.
-    pub fn ask(bytes: Option<usize>) -> Result<Shared> {
-        list(bytes.unwrap_or(usize::MAX).div_ceil(8)).map(Shared::over)
+    pub fn ask(bytes: Option<usize>) -> Result<Room> {
+        list(bytes.unwrap_or(usize::MAX).div_ceil(8)).map(Room::over)
     }
 
-    fn over(mut room: Vec<MaybeUninit<u64>>) -> Shared {
-        Shared { start: room.as_mut_ptr() as *mut u8, _room: room }
+    fn over(mut room: Vec<MaybeUninit<u64>>) -> Room {
+        Room { start: room.as_mut_ptr() as *mut u8, _room: room }
     }
 
     /// The byte at `at`.

@@ -3,6 +3,7 @@
 //! Operand and result are contiguous, seen as `[outer, n, inner]`. Lines are independent and shared out; within one the
 //! order is the elements' own, so nothing depends on threads. Where `inner` is large, neighbouring lines run abreast.
 
+use rushlight_par::Address;
 use std::ops::Range;
 
 /// The shape of a walk: how many blocks, how many elements along the dimension, how many lines in a block.
@@ -35,24 +36,6 @@ impl Lines {
     }
 }
 
-/// Addresses that threads share; each writes to lines of its own.
-#[derive(Clone, Copy)]
-pub struct Memory<T>(pub *mut T);
-// SAFETY: see above.
-unsafe impl<T> Sync for Memory<T> {}
-// SAFETY: see above.
-unsafe impl<T> Send for Memory<T> {}
-
-impl<T> Memory<T> {
-    /// # Safety
-    /// The place lies within the memory.
-    #[inline(always)]
-    pub unsafe fn at(&self, place: usize) -> *mut T {
-        // SAFETY: by the caller's word.
-        unsafe { self.0.add(place) }
-    }
-}
-
 /// Writes `give(state)` after each `state = take(state, x)`.
 ///
 /// # Safety
@@ -66,7 +49,7 @@ pub unsafe fn scan<T: Copy, A: Copy + Send + Sync>(
     take: impl Fn(A, T) -> A + Sync,
     give: impl Fn(A) -> T + Sync,
 ) {
-    let (to, from) = (Memory(to), Memory(from.cast_mut()));
+    let (to, from) = (Address(to), Address(from.cast_mut()));
     lines.each(|first, abreast| {
         // SAFETY: by the caller's word; unaligned because foreign memory may be.
         unsafe {
@@ -103,7 +86,7 @@ pub unsafe fn scan_best<T: Copy>(
     from: *const T,
     keeps: impl Fn(T, T) -> bool + Sync,
 ) {
-    let (values, places, from) = (Memory(values), Memory(places), Memory(from.cast_mut()));
+    let (values, places, from) = (Address(values), Address(places), Address(from.cast_mut()));
     lines.each(|first, abreast| {
         for j in 0..abreast {
             // SAFETY: by the caller's word; unaligned because foreign memory may be.

@@ -3,10 +3,11 @@
 //! Operands and result are contiguous, seen as `[outer, n, inner]`. A line of adjacent elements is vectorised along
 //! itself; where `inner` is large, neighbouring lines run abreast.
 
+use rushlight_par::Address;
 use rushlight_simd::multiversion;
 
 use super::moments::Float;
-use super::scan::{ABREAST, Lines, Memory};
+use super::scan::{ABREAST, Lines};
 
 pub(crate) const LANES: usize = 32;
 
@@ -186,7 +187,7 @@ multiversion! {
 /// # Safety
 /// Both sides hold the whole shape.
 pub unsafe fn forward<T: Float>(lines: Lines, to: *mut T, from: *const T, log: bool) {
-    let (to, from) = (Memory(to), Memory(from.cast_mut()));
+    let (to, from) = (Address(to), Address(from.cast_mut()));
     // SAFETY: by the caller's word.
     lines.each(|first, abreast| unsafe {
         if lines.inner == 1 {
@@ -202,7 +203,7 @@ pub unsafe fn forward<T: Float>(lines: Lines, to: *mut T, from: *const T, log: b
 /// # Safety
 /// All sides hold the whole shape.
 pub unsafe fn backward<T: Float>(lines: Lines, to: *mut T, grad: *const T, result: *const T, log: bool) {
-    let (to, grad, result) = (Memory(to), Memory(grad.cast_mut()), Memory(result.cast_mut()));
+    let (to, grad, result) = (Address(to), Address(grad.cast_mut()), Address(result.cast_mut()));
     // SAFETY: by the caller's word.
     lines.each(|first, abreast| unsafe {
         let (to, grad, result) = (to.at(first), grad.at(first), result.at(first));

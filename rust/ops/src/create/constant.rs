@@ -14,7 +14,7 @@ pub(super) const NO_INPUT: Derivative =
     Derivative::NonDifferentiable("its result does not depend on its arguments' values");
 
 const BASE: Row = Row {
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     out: Out::MADE,
     dtypes: DTypes::ALL,
     derivative: NO_INPUT,
@@ -151,6 +151,26 @@ pub static FULL: Row = Row {
     ..BASE
 };
 
+/// Uninitialised elements with the sizes and strides that stand from `first` on.
+fn strided(args: &Args, first: usize, options: &Options, dtype: DType, device: Device) -> Result<Output> {
+    let (sizes, strides) = (sizes(args, first)?, to_dims(args.ints(first + 1)?));
+    if sizes.len() != strides.len() {
+        return Err(Error::runtime(format!(
+            "dimensionality of sizes ({}) must match dimensionality of strides ({})",
+            sizes.len(),
+            strides.len()
+        )));
+    }
+    let mut layout = Layout { sizes, strides, offset: 0 };
+    checked_new(&layout.sizes)?;
+    let overflow = || Error::runtime("Storage size calculation overflowed");
+    // With negative strides the first element stands where the others have room before it.
+    if let Some((low, _)) = layout.checked_span().ok_or_else(overflow)? {
+        layout.offset = -low;
+    }
+    options.finish(crate::call::allocate(&Spec { layout, dtype, device })?)
+}
+
 pub static EMPTY_STRIDED: Row = Row {
     name: "empty_strided",
     variants: Variants::FUNCTION,
@@ -160,22 +180,8 @@ pub static EMPTY_STRIDED: Row = Row {
     >>> torch.empty_strided((2, 3), (1, 2)).stride()
     (1, 2)",
     run: Run::Compose(|args| {
-        let (options, sizes, strides) = (Options::of(args)?, sizes(args, 0)?, to_dims(args.ints(1)?));
-        if sizes.len() != strides.len() {
-            return Err(Error::runtime(format!(
-                "dimensionality of sizes ({}) must match dimensionality of strides ({})",
-                sizes.len(),
-                strides.len()
-            )));
-        }
-        let mut layout = Layout { sizes, strides, offset: 0 };
-        checked_new(&layout.sizes)?;
-        let overflow = || Error::runtime("Storage size calculation overflowed");
-        // With negative strides the first element stands where the others have room before it.
-        if let Some((low, _)) = layout.checked_span().ok_or_else(overflow)? {
-            layout.offset = -low;
-        }
-        options.finish(crate::call::allocate(&Spec { layout, dtype: options.dtype(), device: options.device() })?)
+        let options = Options::of(args)?;
+        strided(args, 0, &options, options.dtype(), options.device())
     }),
     samples: &["(2, 3), (1, 2)", "(), ()", "(0, 3), (3, 1)"],
     errors: &[
@@ -207,7 +213,7 @@ pub static SCALAR_TENSOR: Row = Row {
 /// A new tensor like the first argument, with the keywords' changes.
 pub(super) fn like(args: &Args) -> Result<(Options, Tensor)> {
     let (own, options) = (args.tensor(0)?, Options::of(args)?);
-    let format = args.optional_str(args.values.len().saturating_sub(6));
+    let format = args.row.schema().place("memory_format").and_then(|place| args.optional_str(place));
     let layout =
         Layout { sizes: own.sizes().clone(), strides: strides(own.sizes(), format, Some(own.layout()))?, offset: 0 };
     let dtype = options.dtype.unwrap_or(own.dtype());
@@ -374,12 +380,8 @@ pub static NEW_EMPTY_STRIDED: Row = Row {
     >>> torch.ones(1).new_empty_strided((2, 3), (1, 2)).stride()
     (1, 2)",
     run: Run::Compose(|args| {
-        let own = args.tensor(0)?;
-        let mut inner = Args::new(&EMPTY_STRIDED, args.values[1..].iter().cloned());
-        let dtype = args.dtype(3).unwrap_or(own.dtype());
-        inner.values[2] = crate::value::Value::DType(dtype);
-        inner.values[4] = crate::value::Value::Device(args.device(5).unwrap_or(own.device()));
-        crate::call::call(inner)
+        let (own, options) = (args.tensor(0)?, Options::of(args)?);
+        strided(args, 1, &options, options.dtype.unwrap_or(own.dtype()), options.device.unwrap_or(own.device()))
     }),
     samples: &["t(2), (2, 3), (1, 2)"],
     errors: &[

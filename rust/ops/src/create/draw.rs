@@ -5,7 +5,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{bf16_, f16_};
-use rushlight_core::{Class, DType, Device, Error, Layout, Result, dispatch};
+use rushlight_core::{DType, Device, Error, Layout, Result, dispatch};
 use rushlight_rng::distributions::{self, IntRange};
 use rushlight_rng::{Element, FullRange64, Generator as Stream};
 
@@ -67,10 +67,6 @@ pub fn fill<T: Element>(
     crate::copy::copy(&Tensor::new(tensor.storage().clone(), ordered, tensor.dtype(), tensor.device()), &buffer)
 }
 
-pub fn refused(kernel: &str, dtype: DType) -> Error {
-    Error::new(Class::NotImplemented, format!("\"{kernel}\" not implemented for '{}'", dtype.title()))
-}
-
 /// Runs a body for a floating dtype; complex numbers are their parts.
 macro_rules! floating {
     ($tensor:expr, $kernel:expr, |$target:ident, $T:ident| $body:expr) => {{
@@ -81,7 +77,7 @@ macro_rules! floating {
         } else {
             $tensor
         };
-        dispatch!($target.dtype(), $T in [f16_, bf16_, f32, f64] => $body, else => Err(refused($kernel, $target.dtype())))
+        dispatch!($target.dtype(), $T in [f16_, bf16_, f32, f64] => $body, else => Err(Error::unsupported($kernel, $target.dtype())))
     }};
 }
 
@@ -90,7 +86,7 @@ macro_rules! real {
     ($tensor:expr, $kernel:expr, |$T:ident| $body:expr) => {{
         let dtype = if $tensor.dtype() == DType::Bool { DType::U8 } else { $tensor.dtype() };
         dispatch!(dtype, $T in [u8, i8, i16, i32, i64, u16, u32, u64, f16_, bf16_, f32, f64] => $body,
-            else => Err(refused($kernel, dtype)))
+            else => Err(Error::unsupported($kernel, dtype)))
     }};
 }
 
@@ -175,7 +171,7 @@ fn integers_from(tensor: &Tensor, generator: &Generator, from: i64) -> Result<()
     }
     if from == i64::MIN {
         return dispatch!(tensor.dtype(), T in [i64, f64, f32, bf16_] => whole::<T>(tensor, generator),
-            else => Err(refused("random_full_64_bits_range_kernel_cpu", tensor.dtype())));
+            else => Err(Error::unsupported("random_full_64_bits_range_kernel_cpu", tensor.dtype())));
     }
     let refuse = |error: distributions::RangeError| Error::runtime(error.to_string());
     if tensor.dtype() == DType::Bool {
@@ -195,7 +191,7 @@ fn anything(tensor: &Tensor, generator: &Generator) -> Result<()> {
     }
     dispatch!(tensor.dtype(), T in [u8, i8, i16, i32, i64, f16_, bf16_, f32, f64] => {
         fill::<T>(tensor, generator, distributions::random)
-    }, else => Err(refused("random_kernel_cpu", tensor.dtype())))
+    }, else => Err(Error::unsupported("random_kernel_cpu", tensor.dtype())))
 }
 
 pub fn bernoulli(tensor: &Tensor, generator: &Generator, p: f64) -> Result<()> {
@@ -203,7 +199,7 @@ pub fn bernoulli(tensor: &Tensor, generator: &Generator, p: f64) -> Result<()> {
         return Err(Error::runtime(format!("bernoulli_ expects p to be in [0, 1], but got p={}", c_text(p))));
     }
     if tensor.dtype().is_wide_unsigned() {
-        return Err(refused("bernoulli_scalar_cpu_", tensor.dtype()));
+        return Err(Error::unsupported("bernoulli_scalar_cpu_", tensor.dtype()));
     }
     real!(tensor, "bernoulli_scalar_cpu_", |T| {
         fill::<T>(tensor, generator, |stream, out| distributions::bernoulli(stream, out, p))
@@ -225,7 +221,7 @@ pub fn bernoulli_each(tensor: &Tensor, generator: &Generator, p: &Tensor) -> Res
         real!(tensor, "bernoulli_tensor_cpu_self_", |T| {
             fill::<T>(tensor, generator, |stream, out| distributions::bernoulli_each(stream, out, &p))
         })
-    }, else => Err(refused("bernoulli_tensor_cpu_p_", p.dtype())))
+    }, else => Err(Error::unsupported("bernoulli_tensor_cpu_p_", p.dtype())))
 }
 
 fn exponential(tensor: &Tensor, generator: &Generator, lambda: f64) -> Result<()> {
@@ -248,7 +244,7 @@ fn geometric(tensor: &Tensor, generator: &Generator, p: f64) -> Result<()> {
         return Err(Error::runtime(format!("geometric_ expects p to be in (0, 1), but got p={}", c_text(p))));
     }
     if tensor.dtype() == DType::Bool || tensor.dtype().is_wide_unsigned() {
-        return Err(refused("geometric_cpu", tensor.dtype()));
+        return Err(Error::unsupported("geometric_cpu", tensor.dtype()));
     }
     real!(tensor, "geometric_cpu", |T| {
         fill::<T>(tensor, generator, |stream, out| distributions::geometric(stream, out, p))
@@ -336,7 +332,7 @@ pub static RANDOM_: Row = Row {
 
     >>> bool((torch.empty(9, dtype=torch.int8).random_() >= 0).all())
     True",
-    dtypes: DTypes::REAL.and(DTypes::BOOL),
+    dtypes: DTypes::REAL.union(DTypes::BOOL),
     run: Run::Overwrite(|args, own| anything(own, &generator(args, 1))),
     samples: &["t(2, 3)", "t()"],
     errors: &[(
@@ -355,7 +351,7 @@ pub static RANDOM_TO_: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(4).random_(10)
     tensor([4., 9., 3., 0.])",
-    dtypes: DTypes::REAL.and(DTypes::BOOL).and(DTypes::WIDE),
+    dtypes: DTypes::REAL.union(DTypes::BOOL).union(DTypes::WIDE),
     run: Run::Overwrite(|args, own| integers(own, &generator(args, 2), 0, args.int(1)?)),
     samples: &["t(2, 3), 2", "t(), 1"],
     errors: &[("t(2), 0", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=0 >= to=0")],
@@ -372,7 +368,7 @@ pub static RANDOM_FROM_: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(4).random_(10, 20)
     tensor([14., 19., 13., 10.])",
-    dtypes: DTypes::REAL.and(DTypes::BOOL).and(DTypes::WIDE),
+    dtypes: DTypes::REAL.union(DTypes::BOOL).union(DTypes::WIDE),
     run: Run::Overwrite(|args, own| match args.optional_int(2) {
         Some(to) => integers(own, &generator(args, 3), args.int(1)?, to),
         None => integers_from(own, &generator(args, 3), args.int(1)?),
@@ -394,7 +390,7 @@ pub static BERNOULLI_: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(4).bernoulli_(0.6)
     tensor([0., 0., 1., 0.])",
-    dtypes: DTypes::REAL.and(DTypes::BOOL),
+    dtypes: DTypes::REAL.union(DTypes::BOOL),
     run: Run::Overwrite(|args, own| bernoulli(own, &generator(args, 2), args.float(1)?)),
     samples: &["t(2, 3)", "t(4), 0.25", "t(3), 1."],
     errors: &[
@@ -411,7 +407,7 @@ pub static BERNOULLI_TENSOR_: Row = Row {
 
     >>> torch.empty(2).bernoulli_(torch.tensor([0., 1.]))
     tensor([0., 1.])",
-    dtypes: DTypes::REAL.and(DTypes::BOOL),
+    dtypes: DTypes::REAL.union(DTypes::BOOL),
     traits: Traits::NEEDS_VALUES,
     run: Run::Overwrite(|args, own| bernoulli_each(own, &generator(args, 2), args.tensor(1)?)),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing), formula(1, Saves::NOTHING, nothing)]),

@@ -44,7 +44,8 @@ pub struct Options {
 
 impl Options {
     pub fn of(args: &Args) -> Result<Options> {
-        let first = args.values.len().saturating_sub(5);
+        let none = || Error::runtime(format!("{} is not declared with `factory!`", args.row.python_name()));
+        let first = args.row.schema().options.ok_or_else(none)?;
         if let Some(layout) = args.optional_str(first + 1)
             && layout != "strided"
         {

@@ -22,7 +22,7 @@ use crate::value::{Args, Output, Value};
 
 const RANDOM: Derivative = Derivative::NonDifferentiable("its result is random");
 const BASE: Row = Row {
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     out: Out::MADE,
     dtypes: DTypes::ALL,
     derivative: RANDOM,
@@ -169,7 +169,7 @@ pub static RANDINT_LIKE: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.randint_like(torch.ones(4), 10)
     tensor([4., 9., 3., 0.])",
-    dtypes: DTypes::REAL.and(DTypes::BOOL).and(DTypes::WIDE),
+    dtypes: DTypes::REAL.union(DTypes::BOOL).union(DTypes::WIDE),
     run: Run::Compose(|args| randint_like(args, 0, args.int(1)?, 2)),
     samples: &["t(2, 3), 2", "t(), 1"],
     errors: &[("t(2), 0", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=0 >= to=0")],
@@ -188,7 +188,7 @@ pub static RANDINT_LIKE_LOW: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.randint_like(torch.ones(4), 3, 10)
     tensor([7., 6., 3., 5.])",
-    dtypes: DTypes::REAL.and(DTypes::BOOL).and(DTypes::WIDE),
+    dtypes: DTypes::REAL.union(DTypes::BOOL).union(DTypes::WIDE),
     run: Run::Compose(|args| randint_like(args, args.int(1)?, args.int(2)?, 3)),
     samples: &["t(2, 3), 0, 2", "t(3, 2).t(), 1, 2"],
     errors: &[("t(2), 5, 3", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=5 >= to=3")],
@@ -211,7 +211,7 @@ pub static RANDPERM: Row = Row {
         let stream = generator(args, 1);
         dispatch!(tensor.dtype(), T in [u8, i8, i16, i32, i64, f16_, bf16_, f32, f64] => {
             draw::fill::<T>(&tensor, &stream, distributions::randperm)?;
-        }, else => return Err(draw::refused("randperm", tensor.dtype())));
+        }, else => return Err(Error::unsupported("randperm", tensor.dtype())));
         options.finish(tensor)
     }),
     samples: &["5", "0", "6, dtype=torch.int32"],
@@ -348,7 +348,7 @@ pub static NORMAL_SIZE: Row = Row {
 
 pub static BERNOULLI: Row = Row {
     name: "bernoulli",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, *, Generator? generator=None) -> Tensor",
     doc: "1 with the probability that stands at the same place of the tensor, else 0.
 
@@ -381,7 +381,7 @@ pub static BERNOULLI_P: Row = Row {
 
     >>> torch.bernoulli(torch.zeros(2), 1.)
     tensor([1., 1.])",
-    dtypes: DTypes::REAL.and(DTypes::BOOL),
+    dtypes: DTypes::REAL.union(DTypes::BOOL),
     run: Run::Kernel(Kernel {
         infer: same,
         cpu: |args, results| draw::bernoulli(&results[0], &generator(args, 2), args.float(1)?),
@@ -394,7 +394,7 @@ pub static BERNOULLI_P: Row = Row {
 
 pub static MULTINOMIAL: Row = Row {
     name: "multinomial",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
     doc: "Indices drawn with the tensor's elements, or each row's, as weights.
 

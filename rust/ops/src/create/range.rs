@@ -12,7 +12,7 @@ use crate::row::{DTypes, Out, Row, Run, Variants};
 use crate::value::{Args, Output};
 
 const BASE: Row = Row {
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     out: Out::MADE,
     dtypes: DTypes::REAL,
     derivative: NO_INPUT,

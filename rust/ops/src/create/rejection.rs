@@ -52,7 +52,7 @@ fn fill(result: &Tensor, args: &Args, stream: usize, next: impl Fn(&mut Stream, 
                 *slot = T::from_f64(next(stream, place));
             }
         })
-    }, else => Err(draw::refused("rejection", result.dtype())))
+    }, else => Err(Error::unsupported("rejection", result.dtype())))
 }
 
 /// The smallest positive normal number of a dtype.
@@ -85,7 +85,7 @@ pub static STANDARD_GAMMA: Row = Row {
     }),
     refuses: "gamma_cpu",
     node: "StandardGammaBackward0",
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
         d.grad() * d.input(0).with(&STANDARD_GAMMA_GRAD, d.result())
     })]),
     samples: &["pos(2, 3)", "pos(3, 2).t()"],

@@ -13,7 +13,7 @@ use crate::value::{Args, Ints, Output};
 pub static FFTFREQ: Row = Row {
     name: "fftfreq",
     namespace: "fft",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: factory!("int n, float d=1.0, *"),
     doc: "The frequencies of `torch.fft.fft` of `n` elements that are `d` apart.
 
@@ -35,7 +35,7 @@ pub static FFTFREQ: Row = Row {
 pub static RFFTFREQ: Row = Row {
     name: "rfftfreq",
     namespace: "fft",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: factory!("int n, float d=1.0, *"),
     doc: "The frequencies of `torch.fft.rfft` of `n` elements that are `d` apart.
 
@@ -94,7 +94,7 @@ fn frequencies(args: &Args, n: i64, whole: bool) -> Result<Output> {
         return Err(Error::runtime(format!("{} requires a floating point or complex dtype", args.row.python_name())));
     }
     if dtype.is_complex() {
-        return Err(Error::not_implemented(format!("\"arange_cpu\" not implemented for '{}'", dtype.title())));
+        return Err(Error::unsupported("arange_cpu", dtype));
     }
     let count = if whole { n } else { n / 2 + 1 };
     rushlight_core::layout::checked_numel(&[count as isize])?;

@@ -24,7 +24,7 @@ macro_rules! transforms {
         pub static $row: Row = Row {
             name: $name,
             namespace: "fft",
-            variants: Variants::FUNCTION.and(Variants::OUT),
+            variants: Variants::FUNCTION.union(Variants::OUT),
             signature: "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
             doc: concat!("The transform of `torch.fft.", $doc, "` along several dimensions, by default all of them.
 
@@ -46,7 +46,7 @@ macro_rules! transforms {
         pub static $plane: Row = Row {
             name: $two,
             namespace: "fft",
-            variants: Variants::FUNCTION.and(Variants::OUT),
+            variants: Variants::FUNCTION.union(Variants::OUT),
             signature: "(Tensor self, int[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
             doc: concat!("The transform of `torch.fft.", $doc, "` along two dimensions.
 

@@ -16,9 +16,9 @@ use rushlight_core::{DType, Error, Result};
 use crate::row::{Accepts, DTypes, Out};
 
 /// What transforms accept.
-pub const DTYPES: DTypes = DTypes::INTS.and(DTypes::BOOL).and(DTypes::DENSE);
+pub const DTYPES: DTypes = DTypes::INTS.union(DTypes::BOOL).union(DTypes::DENSE);
 /// And those that take real numbers alone.
-pub const REAL: DTypes = DTypes::INTS.and(DTypes::BOOL).and(DTypes::of(&[DType::F32, DType::F64]));
+pub const REAL: DTypes = DTypes::INTS.union(DTypes::BOOL).union(DTypes::of(&[DType::F32, DType::F64]));
 
 /// A complex result goes into complex tensors, a real one into floats.
 pub const COMPLEX_OUT: Out =

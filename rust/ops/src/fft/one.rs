@@ -23,7 +23,7 @@ macro_rules! transforms {
         pub static $row: Row = Row {
             name: $name,
             namespace: "fft",
-            variants: Variants::FUNCTION.and(Variants::OUT),
+            variants: Variants::FUNCTION.union(Variants::OUT),
             signature: "(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor",
             doc: $doc,
             out: $out,

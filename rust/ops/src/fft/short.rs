@@ -54,6 +54,7 @@ pub static ISTFT: Row = Row {
 };
 
 /// What both read of their arguments.
+#[derive(Clone, Copy)]
 struct Frame {
     n_fft: isize,
     hop: isize,
@@ -102,188 +103,273 @@ fn number(flag: Option<bool>) -> String {
     flag.map_or("None".into(), |flag| u8::from(flag).to_string())
 }
 
-fn stft(args: &Args) -> Result<Tensor> {
-    let input = args.tensor(0)?;
-    let frame = Frame::of(args)?;
-    let window = args.optional_tensor(4);
-    let (normalized, onesided) = (args.bool(7)?, args.optional_bool(8));
-    let (return_complex, aligned) = (args.optional_bool(9), args.optional_bool(10));
-    if args.bool(5)? && aligned.is_some() {
-        return Err(Error::runtime("stft align_to_window should only be set when center = false"));
+/// The arguments of `stft`, as one call gave them.
+struct Analysis<'a> {
+    input: &'a Tensor,
+    frame: Frame,
+    window: Option<&'a Tensor>,
+    normalized: bool,
+    onesided: Option<bool>,
+    return_complex: Option<bool>,
+    aligned: Option<bool>,
+}
+
+impl<'a> Analysis<'a> {
+    fn of(args: &'a Args) -> Result<Self> {
+        Ok(Analysis {
+            input: args.tensor(0)?,
+            frame: Frame::of(args)?,
+            window: args.optional_tensor(4),
+            normalized: args.bool(7)?,
+            onesided: args.optional_bool(8),
+            return_complex: args.optional_bool(9),
+            aligned: args.optional_bool(10),
+        })
     }
-    let mut signal = input.clone();
-    if args.bool(5)? && (1..=2).contains(&input.rank()) {
-        // Padding by reflection wants a batch and channels.
-        let mut sizes = vec![1; 3 - input.rank()];
-        sizes.extend(input.sizes());
-        let pad = (frame.n_fft / 2) as i64;
-        let shaped = crate::view::RESHAPE.tensor([input.into(), sizes_value(&sizes)])?;
-        let mode = args.str(6)?;
-        let padded =
-            crate::join::pad::PAD.tensor([(&shaped).into(), Ints::from_slice(&[pad, pad]).into(), mode.into()])?;
-        let sizes: Vec<isize> = padded.sizes()[3 - input.rank()..].to_vec();
-        signal = crate::view::RESHAPE.tensor([(&padded).into(), sizes_value(&sizes)])?;
-    }
-    let refused = |reason: String| {
+
+    fn refused(&self, signal: &Tensor, reason: impl Into<String>) -> Error {
+        let Analysis { frame, window, normalized, onesided, return_complex, aligned, .. } = self;
         let sizes: Vec<String> = signal.sizes().iter().map(isize::to_string).collect();
         Error::runtime(format!(
-            "stft(torch.{}Tensor[{}], n_fft={}, hop_length={}, win_length={}, window={}, normalized={}, onesided={}, return_complex={}, align_to_window={}) : {reason}",
+            "stft(torch.{}Tensor[{}], n_fft={}, hop_length={}, win_length={}, window={}, normalized={}, onesided={}, return_complex={}, align_to_window={}) : {}",
             signal.dtype().title(),
             sizes.join(", "),
             frame.n_fft,
             frame.hop,
             frame.width,
-            shown(window),
-            u8::from(normalized),
-            number(onesided),
-            number(return_complex),
-            number(aligned),
+            shown(*window),
+            u8::from(*normalized),
+            number(*onesided),
+            number(*return_complex),
+            number(*aligned),
+            reason.into(),
         ))
+    }
+
+    fn is_complex(&self) -> bool {
+        self.input.dtype().is_complex() || self.window.is_some_and(|window| window.dtype().is_complex())
+    }
+
+    /// The signal with half a frame more at both ends, so that frames lie around their own places.
+    fn padded(&self, mode: &str) -> Result<Tensor> {
+        let rank = self.input.rank();
+        // Padding by reflection wants a batch and channels.
+        let mut sizes = vec![1; 3 - rank];
+        sizes.extend(self.input.sizes());
+        let pad = (self.frame.n_fft / 2) as i64;
+        let shaped = crate::view::RESHAPE.tensor([self.input.into(), sizes_value(&sizes)])?;
+        let padded =
+            crate::join::pad::PAD.tensor([(&shaped).into(), Ints::from_slice(&[pad, pad]).into(), mode.into()])?;
+        crate::view::RESHAPE.tensor([(&padded).into(), sizes_value(&padded.sizes()[3 - rank..])])
+    }
+
+    /// Whether half the frequencies are enough, if the arguments fit each other.
+    fn check(&self, signal: &Tensor) -> Result<bool> {
+        let Frame { n_fft, hop, width } = self.frame;
+        let refused = |reason: String| Err(self.refused(signal, reason));
+        if self.return_complex.is_none() && !self.is_complex() {
+            return Err(Error::runtime(
+                "stft requires the return_complex parameter be given for real inputs, and will further require that return_complex=True in a future PyTorch release.",
+            ));
+        }
+        if !self.input.dtype().is_differentiable() {
+            return refused("expected a tensor of floating point or complex values".into());
+        }
+        if signal.rank() != 1 && signal.rank() != 2 {
+            return refused("expected a 1D or 2D tensor".into());
+        }
+        let length = signal.sizes()[signal.rank() - 1];
+        if n_fft <= 0 || n_fft > length {
+            return refused(format!("expected 0 < n_fft < {length}, but got n_fft={n_fft}"));
+        }
+        if hop <= 0 {
+            return refused(format!("expected hop_length > 0, but got hop_length={hop}"));
+        }
+        if width <= 0 || width > n_fft {
+            return refused(format!("expected 0 < win_length <= n_fft, but got win_length={width}"));
+        }
+        if let Some(window) = self.window
+            && window.sizes().as_slice() != [width]
+        {
+            return refused(format!(
+                "expected a 1D window tensor of size equal to win_length={width}, but got window with size {}",
+                Shape(window.sizes())
+            ));
+        }
+        if self.aligned == Some(true) {
+            return Err(Error::not_implemented("stft(): align_to_window=True is not implemented"));
+        }
+        let onesided = self.onesided.unwrap_or(!self.is_complex());
+        if onesided && self.is_complex() {
+            return Err(Error::runtime("Cannot have onesided output if window or input is complex"));
+        }
+        Ok(onesided)
+    }
+}
+
+fn stft(args: &Args) -> Result<Tensor> {
+    let call = Analysis::of(args)?;
+    let center = args.bool(5)?;
+    if center && call.aligned.is_some() {
+        return Err(Error::runtime("stft align_to_window should only be set when center = false"));
+    }
+    let signal = match center && (1..=2).contains(&call.input.rank()) {
+        true => call.padded(args.str(6)?)?,
+        false => call.input.clone(),
     };
-    let complex = input.dtype().is_complex() || window.is_some_and(|window| window.dtype().is_complex());
-    if return_complex.is_none() && !complex {
-        return Err(Error::runtime(
-            "stft requires the return_complex parameter be given for real inputs, and will further require that return_complex=True in a future PyTorch release.",
-        ));
-    }
-    if !input.dtype().is_differentiable() {
-        return Err(refused("expected a tensor of floating point or complex values".into()));
-    }
-    if signal.rank() != 1 && signal.rank() != 2 {
-        return Err(refused("expected a 1D or 2D tensor".into()));
-    }
-    let length = signal.sizes()[signal.rank() - 1];
-    if frame.n_fft <= 0 || frame.n_fft > length {
-        return Err(refused(format!("expected 0 < n_fft < {length}, but got n_fft={}", frame.n_fft)));
-    }
-    if frame.hop <= 0 {
-        return Err(refused(format!("expected hop_length > 0, but got hop_length={}", frame.hop)));
-    }
-    if frame.width <= 0 || frame.width > frame.n_fft {
-        return Err(refused(format!("expected 0 < win_length <= n_fft, but got win_length={}", frame.width)));
-    }
-    if let Some(window) = window
-        && window.sizes().as_slice() != [frame.width]
-    {
-        return Err(refused(format!(
-            "expected a 1D window tensor of size equal to win_length={}, but got window with size {}",
-            frame.width,
-            Shape(window.sizes())
-        )));
-    }
-    if aligned == Some(true) {
-        return Err(Error::not_implemented("stft(): align_to_window=True is not implemented"));
-    }
-    let onesided = onesided.unwrap_or(!complex);
-    if onesided && complex {
-        return Err(Error::runtime("Cannot have onesided output if window or input is complex"));
-    }
+    let onesided = call.check(&signal)?;
     let frames = crate::view::unfold::UNFOLD.tensor([
         (&signal).into(),
         (-1i64).into(),
-        Value::Int(frame.n_fft as i64),
-        Value::Int(frame.hop as i64),
+        Value::Int(call.frame.n_fft as i64),
+        Value::Int(call.frame.hop as i64),
     ])?;
-    let frames = match frame.window(args)? {
+    let frames = match call.frame.window(args)? {
         Some(window) => (Expr::from(frames) * window).done()?,
         None => frames,
     };
-    let scale = if normalized { Scale::Root } else { Scale::Nothing }.number();
+    let scale = if call.normalized { Scale::Root } else { Scale::Nothing }.number();
     let last = || Ints::from_slice(&[-1]);
     let found = match frames.dtype().is_complex() {
         true => op!(C2C, &frames, last(), scale, true)?,
         false => op!(R2C, &frames, last(), scale, onesided)?,
     };
     let turned = Expr::from(found).transposed().done()?;
-    if return_complex.unwrap_or(true) { Ok(turned) } else { op!(crate::view::complex::VIEW_AS_REAL, &turned) }
+    if call.return_complex.unwrap_or(true) { Ok(turned) } else { op!(crate::view::complex::VIEW_AS_REAL, &turned) }
 }
 
-fn istft(args: &Args) -> Result<Tensor> {
-    let input = args.tensor(0)?;
-    let frame = Frame::of(args)?;
-    let window = args.optional_tensor(4);
-    let (center, normalized, onesided) = (args.bool(5)?, args.bool(6)?, args.optional_bool(7));
-    let (length, return_complex) = (args.optional_int(8), args.bool(9)?);
-    if !input.dtype().is_complex() {
-        return Err(Error::runtime(
-            "istft requires a complex-valued input tensor matching the output from stft with return_complex=True.",
-        ));
+/// The arguments of `istft`, as one call gave them.
+struct Synthesis<'a> {
+    input: &'a Tensor,
+    frame: Frame,
+    window: Option<&'a Tensor>,
+    center: bool,
+    normalized: bool,
+    onesided: Option<bool>,
+    length: Option<i64>,
+    return_complex: bool,
+}
+
+impl<'a> Synthesis<'a> {
+    fn of(args: &'a Args) -> Result<Self> {
+        Ok(Synthesis {
+            input: args.tensor(0)?,
+            frame: Frame::of(args)?,
+            window: args.optional_tensor(4),
+            center: args.bool(5)?,
+            normalized: args.bool(6)?,
+            onesided: args.optional_bool(7),
+            length: args.optional_int(8),
+            return_complex: args.bool(9)?,
+        })
     }
-    let refused = |reason: String| {
+
+    fn refused(&self, reason: impl Into<String>) -> Error {
+        let Synthesis { input, frame, window, center, normalized, onesided, length, return_complex } = self;
         let sizes: Vec<String> = input.sizes().iter().map(isize::to_string).collect();
         Error::runtime(format!(
-            "istft(CPU{}Type[{}], n_fft={}, hop_length={}, win_length={}, window={}, center={}, normalized={}, onesided={}, length={}, return_complex={}) : {reason}",
+            "istft(CPU{}Type[{}], n_fft={}, hop_length={}, win_length={}, window={}, center={}, normalized={}, onesided={}, length={}, return_complex={}) : {}",
             input.dtype().title(),
             sizes.join(", "),
             frame.n_fft,
             frame.hop,
             frame.width,
-            shown(window),
-            u8::from(center),
-            u8::from(normalized),
-            number(onesided),
+            shown(*window),
+            u8::from(*center),
+            u8::from(*normalized),
+            number(*onesided),
             length.map_or("None".into(), |length| length.to_string()),
-            u8::from(return_complex),
+            u8::from(*return_complex),
+            reason.into(),
         ))
-    };
-    if input.numel() == 0 {
-        return Err(refused("input tensor cannot be empty.".into()));
     }
-    if input.rank() != 2 && input.rank() != 3 {
-        return Err(refused(format!("expected a tensor with 3 or 4 dimensions, but got {}", input.rank() + 1)));
-    }
-    let [bins, frames] = crate::linalg::dense::matrix_sizes(input);
-    let onesided = onesided.unwrap_or(bins != frame.n_fft);
-    let wanted = if onesided { frame.n_fft / 2 + 1 } else { frame.n_fft };
-    if bins != wanted {
-        let (name, flag) = if onesided { ("n_fft / 2 + 1", "True") } else { ("n_fft", "False") };
-        return Err(refused(format!(
-            "expected the frequency dimension (3rd to the last) of the input tensor to match {name} when onesided={flag}, but got {bins}"
-        )));
-    }
-    if frame.hop <= 0 || frame.hop > frame.width {
-        return Err(refused("expected 0 < hop_length <= win_length".into()));
-    }
-    if frame.width <= 0 || frame.width > frame.n_fft {
-        return Err(refused("expected 0 < win_length <= n_fft".into()));
-    }
-    if window.is_some_and(|window| window.sizes().as_slice() != [frame.width]) {
-        return Err(refused("Invalid window shape. window has to be 1D and length of `win_length`".into()));
-    }
-    let complex = window.is_some_and(|window| window.dtype().is_complex());
-    if onesided && (return_complex || complex) {
-        return Err(Error::runtime("Cannot have onesided output if window or input is complex"));
-    }
-    let scale = if normalized { Scale::Root } else { Scale::Whole }.number();
-    let last = || Ints::from_slice(&[-1]);
-    let batch = if input.rank() == 3 { input.sizes()[0] } else { 1 };
-    let columns = Expr::from(input).transposed();
-    let windows = match return_complex {
-        true => op!(C2C, &columns.done()?, last(), scale, false)?,
-        false => {
-            let half = columns.part(-1, 0, frame.n_fft / 2 + 1).done()?;
-            op!(C2R, &half, last(), scale, frame.n_fft as i64)?
+
+    fn check(&self) -> Result<()> {
+        let (input, Frame { n_fft, hop, width }) = (self.input, self.frame);
+        let refused = |reason: String| Err(self.refused(reason));
+        if !input.dtype().is_complex() {
+            return Err(Error::runtime(
+                "istft requires a complex-valued input tensor matching the output from stft with return_complex=True.",
+            ));
         }
-    };
-    let window = match frame.window(args)? {
-        Some(window) => window,
-        None => crate::create::full(&[frame.n_fft], Scalar::ONE, input.dtype().to_real(), input.device())?,
-    };
-    let windows = (Expr::from(windows) * &window).done()?;
-    let whole = frame.n_fft + frame.hop * (frames - 1);
-    let added = |windows: &Tensor, batch: isize| {
+        if input.numel() == 0 {
+            return refused("input tensor cannot be empty.".into());
+        }
+        if input.rank() != 2 && input.rank() != 3 {
+            return refused(format!("expected a tensor with 3 or 4 dimensions, but got {}", input.rank() + 1));
+        }
+        let [bins, _] = crate::linalg::dense::matrix_sizes(input);
+        let onesided = self.onesided.unwrap_or(bins != n_fft);
+        let (wanted, name, flag) =
+            if onesided { (n_fft / 2 + 1, "n_fft / 2 + 1", "True") } else { (n_fft, "n_fft", "False") };
+        if bins != wanted {
+            return refused(format!(
+                "expected the frequency dimension (3rd to the last) of the input tensor to match {name} when onesided={flag}, but got {bins}"
+            ));
+        }
+        if hop <= 0 || hop > width {
+            return refused("expected 0 < hop_length <= win_length".into());
+        }
+        if width <= 0 || width > n_fft {
+            return refused("expected 0 < win_length <= n_fft".into());
+        }
+        if self.window.is_some_and(|window| window.sizes().as_slice() != [width]) {
+            return refused("Invalid window shape. window has to be 1D and length of `win_length`".into());
+        }
+        let complex = self.window.is_some_and(|window| window.dtype().is_complex());
+        if onesided && (self.return_complex || complex) {
+            return Err(Error::runtime("Cannot have onesided output if window or input is complex"));
+        }
+        Ok(())
+    }
+
+    /// The signal that belongs to each frame.
+    fn frames(&self) -> Result<Tensor> {
+        let scale = if self.normalized { Scale::Root } else { Scale::Whole }.number();
+        let last = Ints::from_slice(&[-1]);
+        let columns = Expr::from(self.input).transposed();
+        if self.return_complex {
+            return op!(C2C, &columns.done()?, last, scale, false);
+        }
+        let half = columns.part(-1, 0, self.frame.n_fft / 2 + 1).done()?;
+        op!(C2R, &half, last, scale, self.frame.n_fft as i64)
+    }
+
+    /// Frames laid over each other, each `hop` after the one before it, and added up.
+    fn overlaid(&self, windows: &Tensor, batch: isize, frames: isize) -> Result<Tensor> {
+        let Frame { n_fft, hop, .. } = self.frame;
+        let whole = self.whole(frames);
         let sizes = Ints::from_slice(&[batch as i64, whole as i64]);
-        let strides = Ints::from_slice(&[whole as i64, frame.hop as i64, 1]);
-        let shaped = crate::view::RESHAPE.tensor([windows.into(), sizes_value(&[batch, frames, frame.n_fft])])?;
+        let strides = Ints::from_slice(&[whole as i64, hop as i64, 1]);
+        let shaped = crate::view::RESHAPE.tensor([windows.into(), sizes_value(&[batch, frames, n_fft])])?;
         op!(crate::view::embed::EMBED, &shaped, sizes, strides, 0i64)
+    }
+
+    /// The length of all frames laid over each other.
+    fn whole(&self, frames: isize) -> isize {
+        self.frame.n_fft + self.frame.hop * (frames - 1)
+    }
+}
+
+fn istft(args: &Args) -> Result<Tensor> {
+    let call = Synthesis::of(args)?;
+    call.check()?;
+    let (input, n_fft) = (call.input, call.frame.n_fft);
+    let [_, frames] = crate::linalg::dense::matrix_sizes(input);
+    let batch = if input.rank() == 3 { input.sizes()[0] } else { 1 };
+    let window = match call.frame.window(args)? {
+        Some(window) => window,
+        None => crate::create::full(&[n_fft], Scalar::ONE, input.dtype().to_real(), input.device())?,
     };
+    let windows = (Expr::from(call.frames()?) * &window).done()?;
     let squares = Expr::from(&window).square();
-    let squares = squares.call(&crate::view::expand::EXPAND, [sizes_value(&[frames, frame.n_fft])]).done()?;
-    let (signal, envelope) = (added(&windows, batch)?, added(&squares, 1)?);
-    let start = if center { frame.n_fft / 2 } else { 0 };
-    let end = match length {
+    let squares = squares.call(&crate::view::expand::EXPAND, [sizes_value(&[frames, n_fft])]).done()?;
+    let (signal, envelope) = (call.overlaid(&windows, batch, frames)?, call.overlaid(&squares, 1, frames)?);
+    let whole = call.whole(frames);
+    let start = if call.center { n_fft / 2 } else { 0 };
+    let end = match call.length {
         Some(length) => start + length as isize,
-        None if center => whole - frame.n_fft / 2,
+        None if call.center => whole - n_fft / 2,
         None => whole,
     };
     let kept = end.min(whole).max(start) - start;
@@ -291,9 +377,8 @@ fn istft(args: &Args) -> Result<Tensor> {
         (Expr::from(signal).part(-1, start, kept), Expr::from(envelope).part(-1, start, kept).done()?);
     if envelope.numel() > 0 && envelope.device() == rushlight_core::Device::Cpu {
         let smallest = Expr::from(envelope.detach()).abs().call(&crate::reduce::extreme::MIN, []).done()?;
-        let smallest = crate::item(&smallest)?;
-        if smallest.f64() < 1e-11 {
-            return Err(refused("window overlap add min: 1".into()));
+        if crate::item(&smallest)?.f64() < 1e-11 {
+            return Err(call.refused("window overlap add min: 1"));
         }
     }
     let mut result = (signal / envelope).done()?;

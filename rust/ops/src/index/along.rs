@@ -16,7 +16,7 @@ use crate::{Tensor, op};
 
 pub static INDEX_SELECT: Row = Row {
     name: "index_select",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int dim, Tensor index) -> Tensor",
     doc: "The slices of `dim` that a vector of indices names, in its order.
 
@@ -294,7 +294,7 @@ fn check_copy(args: &Args) -> Result<()> {
 
 pub static INDEX_FILL: Row = Row {
     name: "index_fill",
-    variants: Variants::BOTH.and(Variants::INPLACE),
+    variants: Variants::BOTH.union(Variants::INPLACE),
     signature: "(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
     doc: "A copy with one number in the slices of `dim` that `index` names.
 
@@ -324,7 +324,7 @@ pub static INDEX_FILL: Row = Row {
 
 pub static INDEX_FILL_TENSOR: Row = Row {
     name: "index_fill.int_Tensor",
-    variants: Variants::BOTH.and(Variants::INPLACE),
+    variants: Variants::BOTH.union(Variants::INPLACE),
     signature: "(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
     doc: "A copy with the number of a 0-d tensor in the slices of `dim` that `index` names.
 
@@ -447,7 +447,7 @@ pub static INDEX_REDUCE: Row = Row {
     ..Row::BASE
 };
 
-const REDUCED: Saves = Saves::input(0).and(Saves::input(2)).and(Saves::input(3)).and(Saves::RESULT);
+const REDUCED: Saves = Saves::input(0).union(Saves::input(2)).union(Saves::input(3)).union(Saves::RESULT);
 
 fn reduction(args: &Args) -> Result<Reduction> {
     let name = args.str(4)?;

@@ -17,7 +17,7 @@ use crate::view::reshape::sizes_value;
 
 pub static GATHER: Row = Row {
     name: "gather",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
     doc: "Reads along `dim` at the places that `index` names, one for each element of the result.
 
@@ -143,7 +143,7 @@ pub fn not_within(bad: Outside, size: isize, dim: usize) -> Error {
 
 pub static TAKE_ALONG_DIM: Row = Row {
     name: "take_along_dim",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor indices, int? dim=None) -> Tensor",
     doc: "`gather` whose operands broadcast against each other apart from `dim`; without `dim` over the elements in one row.
 

@@ -17,7 +17,7 @@ use crate::{Tensor, op};
 
 pub static MASKED_SELECT: Row = Row {
     name: "masked_select",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor mask) -> Tensor",
     doc: "The elements where `mask` is true, in row-major order; both broadcast.
 

@@ -65,7 +65,7 @@ fn nonzero(tensor: &Tensor) -> Result<Tensor> {
 
 pub static NONZERO: Row = Row {
     name: "nonzero",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, *, bool as_tuple=False) -> Tensor",
     doc: "The coordinates of the elements that are not zero, one row each, in row-major order.
 
@@ -140,7 +140,7 @@ pub static WHERE_NONZERO: Row = Row {
 
 pub static NONZERO_STATIC: Row = Row {
     name: "nonzero_static",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, *, int size, int fill_value=-1) -> Tensor",
     doc: "`nonzero` with a fixed number of rows: too many are cut off, missing ones hold `fill_value`.
 

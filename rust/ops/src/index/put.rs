@@ -17,7 +17,7 @@ use crate::value::{Args, Ints, Output};
 /// Behind `x[i, j] = v` and `index_put`.
 pub static PUT: Row = Row {
     name: "_index_put",
-    variants: Variants::FUNCTION.and(Variants::INPLACE),
+    variants: Variants::FUNCTION.union(Variants::INPLACE),
     signature: "(Tensor self, Tensor[] indices, int[] dims, Tensor values, bool accumulate=False) -> Tensor",
     doc: "`values` written to, or added at, the places that `indices` into the dimensions `dims` name.
 

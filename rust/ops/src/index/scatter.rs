@@ -400,10 +400,7 @@ fn refuse_dtype(way: Reduction, name: &str, dtype: DType) -> Result<()> {
         return Ok(());
     }
     let kernel = if matches!(way, Reduction::Sum | Reduction::Product) { "" } else { &format!("_reduce_{name}") };
-    Err(Error::not_implemented(format!(
-        "\"scatter_gather_tensor_cpu{kernel}\" not implemented for '{}'",
-        dtype.title()
-    )))
+    Err(Error::unsupported(&format!("scatter_gather_tensor_cpu{kernel}"), dtype))
 }
 
 fn reduction(args: &Args) -> Result<Reduction> {
@@ -413,7 +410,7 @@ fn reduction(args: &Args) -> Result<Reduction> {
     })
 }
 
-const REDUCED: Saves = Saves::input(0).and(Saves::input(2)).and(Saves::input(3)).and(Saves::RESULT);
+const REDUCED: Saves = Saves::input(0).union(Saves::input(2)).union(Saves::input(3)).union(Saves::RESULT);
 
 /// Divides by counts, of which those of untouched places are zero; integers round down.
 pub fn divide(target: &Tensor, counts: &Tensor) -> Result<()> {

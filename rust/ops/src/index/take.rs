@@ -13,7 +13,7 @@ use crate::{Tensor, op};
 
 pub static TAKE: Row = Row {
     name: "take",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor index) -> Tensor",
     doc: "The elements at indices into the row-major order; the result has the shape of `index`.
 
@@ -75,7 +75,7 @@ fn outside(index: Result<&Tensor>, numel: usize) -> Error {
 
 pub static PUT: Row = Row {
     name: "put",
-    variants: Variants::BOTH.and(Variants::INPLACE),
+    variants: Variants::BOTH.union(Variants::INPLACE),
     signature: "(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
     doc: "A copy with the elements of `source` written to, or added at, indices into the row-major order.
 

@@ -16,7 +16,7 @@ const JOINED: Out =
 pub static CAT: Row = Row {
     name: "cat",
     aliases: &["concat", "concatenate"],
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor[] tensors, int dim=0) -> Tensor",
     doc: "Tensors one behind the other along `dim`; all other sizes must agree.
 
@@ -120,7 +120,7 @@ fn cut(d: &Derive) -> Result<Vec<Option<Tensor>>> {
 
 pub static STACK: Row = Row {
     name: "stack",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor[] tensors, int dim=0) -> Tensor",
     doc: "Tensors of one shape side by side along a new dimension.
 
@@ -183,7 +183,7 @@ macro_rules! stacks {
         pub static $row: Row = Row {
             name: $name,
             aliases: $aliases,
-            variants: Variants::FUNCTION.and(Variants::OUT),
+            variants: Variants::FUNCTION.union(Variants::OUT),
             signature: "(Tensor[] tensors) -> Tensor",
             doc: $doc,
             out: JOINED,
@@ -236,7 +236,7 @@ stacks! {
 
 pub static COLUMN_STACK: Row = Row {
     name: "column_stack",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor[] tensors) -> Tensor",
     doc: "Vectors as columns, and matrices side by side.
 

@@ -128,10 +128,7 @@ fn counted(repeats: &Tensor, output_size: Option<i64>) -> Result<Tensor> {
         return Err(Error::runtime("repeat_interleave only accept 1D vector as repeat"));
     }
     if !matches!(repeats.dtype(), DType::I64 | DType::I32) {
-        return Err(Error::not_implemented(format!(
-            "\"repeat_interleave_cpu\" not implemented for '{}'",
-            repeats.dtype().title()
-        )));
+        return Err(Error::unsupported("repeat_interleave_cpu", repeats.dtype()));
     }
     if repeats.device() == Device::Meta {
         let Some(total) = output_size else {

@@ -69,7 +69,7 @@ macro_rules! slots {
 }
 
 slots! {
-    SLICE_SCATTER "slice_scatter" Variants::BOTH.and(Variants::OUT), "(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor" slice
+    SLICE_SCATTER "slice_scatter" Variants::BOTH.union(Variants::OUT), "(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor" slice
     &["t(4, 3), t(2, 3), 0, 1, 3", "t(4, 3), t(4, 2), 1, 0, 3, 2"],
     &[
         ("t(4), t(3), 0, 0, 2", "RuntimeError", "expected src to have a size equal to the slice of self. src size = [3], slice size = [2]"),

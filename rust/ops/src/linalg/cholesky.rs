@@ -16,7 +16,7 @@ use crate::value::{Args, Output};
 pub static CHOLESKY_EX: Row = Row {
     name: "cholesky_ex",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)",
     doc: "The Cholesky factors `L` of matrices `L @ L.mH`, and for each the order of the first minor that is not positive.
 
@@ -44,7 +44,7 @@ pub static CHOLESKY_EX: Row = Row {
 pub static CHOLESKY: Row = Row {
     name: "cholesky",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, *, bool upper=False) -> Tensor",
     doc: "The Cholesky factors `L` of positive definite matrices `L @ L.mH`; `upper=True` gives `L.mH`.
 
@@ -67,7 +67,7 @@ pub static CHOLESKY: Row = Row {
 
 pub static CHOLESKY_OLD: Row = Row {
     name: "cholesky",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, bool upper=False) -> Tensor",
     doc: "The Cholesky factors of positive definite matrices; `torch.linalg.cholesky` is the newer form.
 
@@ -88,7 +88,7 @@ pub static CHOLESKY_OLD: Row = Row {
 
 pub static CHOLESKY_SOLVE: Row = Row {
     name: "cholesky_solve",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor input2, bool upper=False) -> Tensor",
     doc: "The solution `X` of `A @ X = self`, where `input2` is the Cholesky factor of `A`.
 
@@ -116,7 +116,7 @@ pub static CHOLESKY_SOLVE: Row = Row {
 
 pub static CHOLESKY_INVERSE: Row = Row {
     name: "cholesky_inverse",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, bool upper=False) -> Tensor",
     doc: "The inverse of `A`, where `self` is the Cholesky factor of `A`.
 

@@ -17,7 +17,7 @@ fn reshaped(tensor: &Tensor, sizes: &[isize]) -> Result<Tensor> {
 
 pub static OUTER: Row = Row {
     name: "outer",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     aliases: &["ger"],
     signature: "(Tensor self, Tensor vec2) -> Tensor",
     doc: "The products of each pair of two vectors' elements.
@@ -46,7 +46,7 @@ pub static OUTER: Row = Row {
 
 pub static INNER: Row = Row {
     name: "inner",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor other) -> Tensor",
     doc: "Sums of products over the last dimension of both; with a number the product.
 
@@ -106,7 +106,7 @@ pub fn contract(a: &Tensor, b: &Tensor, from_a: &[usize], from_b: &[usize]) -> R
 
 pub static TENSORDOT: Row = Row {
     name: "_tensordot",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",
     doc: "Sums of products over pairs of dimensions: `dims_self[i]` of one with `dims_other[i]` of the other.
 
@@ -175,7 +175,7 @@ fn tensordot(args: &Args) -> Result<Tensor> {
 pub static MULTI_DOT: Row = Row {
     name: "multi_dot",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor[] tensors) -> Tensor",
     doc: "The product of a chain of matrices, in the order that takes the fewest multiplications.
 

@@ -63,8 +63,7 @@ pub fn check_kernel(kernel: &str, a: &Tensor) -> Result<()> {
     if DTypes::DENSE.has(a.dtype()) {
         return Ok(());
     }
-    Err(Error::not_implemented(format!("\"{kernel}\" not implemented for '{}'", a.dtype().title()))
-        .hint("It accepts float32, float64, complex64, complex128."))
+    Err(Error::unsupported(kernel, a.dtype()).hint("It accepts float32, float64, complex64, complex128."))
 }
 
 /// Refuses integers and the half types.

@@ -32,7 +32,7 @@ pub static DET_KERNEL: Row = Row {
     }),
     derivative: Derivative::Formulas(&[formula(
         0,
-        Saves::input(0).and(Saves::result(0)).and(Saves::result(1)).and(Saves::result(2)),
+        Saves::input(0).union(Saves::result(0)).union(Saves::result(1)).union(Saves::result(2)),
         |d| Expr::new(gradient(d)),
     )]),
     samples: &["t(0, 0)"],
@@ -44,7 +44,7 @@ const SAMPLES: &[&str] = &["t(3, 3) + torch.eye(3) * 4", "t(2, 3, 3) + torch.eye
 pub static DET: Row = Row {
     name: "det",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor A) -> Tensor",
     doc: "The determinants of matrices.
 
@@ -100,7 +100,7 @@ pub static SLOGDET_KERNEL: Row = Row {
         let sign = (parity(&pivots, a.dtype())? * signs).done()?;
         Ok(Output::Tuple(vec![sign, diagonal().abs().log().sum_over(-1).done()?]))
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::result(0)), |d| {
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::result(0)), |d| {
         Expr::new(log_gradient(d))
     })]),
     samples: &["t(3, 3) + torch.eye(3) * 4", "t(0, 0)"],
@@ -110,7 +110,7 @@ pub static SLOGDET_KERNEL: Row = Row {
 pub static SLOGDET: Row = Row {
     name: "slogdet",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor A) -> (Tensor sign, Tensor logabsdet)",
     doc: "The sign of the determinants of matrices, and the logarithm of their magnitude.
 
@@ -134,7 +134,7 @@ pub static SLOGDET: Row = Row {
 
 pub static SLOGDET_OLD: Row = Row {
     name: "slogdet",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self) -> (Tensor sign, Tensor logabsdet)",
     doc: "The sign of determinants and the logarithm of their magnitude, as `torch.linalg.slogdet`.
 

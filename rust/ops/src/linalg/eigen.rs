@@ -27,7 +27,7 @@ pub static EIGH_KERNEL: Row = Row {
     tensor([-1.,  3.])",
     dtypes: DTypes::DENSE,
     run: Run::Kernel(Kernel { infer: infer_symmetric, cpu: decompose_symmetric }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::result(0).and(Saves::result(1)), |d| gradient(d, true))]),
+    derivative: Derivative::Formulas(&[formula(0, Saves::result(0).union(Saves::result(1)), |d| gradient(d, true))]),
     samples: &["i(9, 3, 3).double(), 'U'", "i(9, 2, 3, 3).double(), 'L', False"],
     errors: &[UNSYMMETRIC, ("t(2, 2), 'A'", "RuntimeError", "Expected UPLO argument to be 'L' or 'U', but got A")],
     ..Row::BASE
@@ -36,7 +36,7 @@ pub static EIGH_KERNEL: Row = Row {
 pub static EIGH: Row = Row {
     name: "eigh",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor A, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
     doc: "Eigenvalues of symmetric or Hermitian matrices, ascending, and their orthonormal eigenvectors as columns.
 
@@ -56,7 +56,7 @@ Only the lower triangle is read, or the upper one where `UPLO` is 'U'.
 pub static EIGVALSH: Row = Row {
     name: "eigvalsh",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor A, str UPLO='L') -> Tensor",
     doc: "Eigenvalues of symmetric or Hermitian matrices, ascending.
 
@@ -82,7 +82,7 @@ pub static EIG_KERNEL: Row = Row {
     tensor([1., 1.])",
     dtypes: DTypes::DENSE,
     run: Run::Kernel(Kernel { infer: infer_general, cpu: decompose_general }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::result(0).and(Saves::result(1)), |d| gradient(d, false))]),
+    derivative: Derivative::Formulas(&[formula(0, Saves::result(0).union(Saves::result(1)), |d| gradient(d, false))]),
     samples: &["i(9, 3, 3).double()", "i(9, 2, 3, 3).double(), False"],
     errors: &[(
         "t(2, 3)",
@@ -95,7 +95,7 @@ pub static EIG_KERNEL: Row = Row {
 pub static EIG: Row = Row {
     name: "eig",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor A) -> (Tensor eigenvalues, Tensor eigenvectors)",
     doc: "Eigenvalues of matrices and their eigenvectors of length one as columns, always complex.
 
@@ -115,7 +115,7 @@ pub static EIG: Row = Row {
 pub static EIGVALS: Row = Row {
     name: "eigvals",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor A) -> Tensor",
     doc: "Eigenvalues of matrices, always complex, in no particular order.
 

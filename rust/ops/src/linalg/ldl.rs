@@ -16,7 +16,7 @@ use crate::view::reshape::sizes_value;
 pub static LDL_FACTOR_EX: Row = Row {
     name: "ldl_factor_ex",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info)",
     doc: "Symmetric (or Hermitian) matrices as `L @ D @ L.mT`, both in one matrix, with LAPACK's pivots.
 
@@ -44,7 +44,7 @@ const ERRORS: &[crate::row::Bad] = &[
 pub static LDL_FACTOR: Row = Row {
     name: "ldl_factor",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)",
     doc: "Symmetric (or Hermitian) matrices as `L @ D @ L.mT`, for `torch.linalg.ldl_solve`.
 
@@ -66,7 +66,7 @@ pub static LDL_FACTOR: Row = Row {
 pub static LDL_SOLVE: Row = Row {
     name: "ldl_solve",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor",
     doc: "The solution `X` of `A @ X = B` from what `torch.linalg.ldl_factor` made of `A`.
 

@@ -18,7 +18,7 @@ use crate::view::reshape::sizes_value;
 pub static LU_FACTOR_EX: Row = Row {
     name: "lu_factor_ex",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)",
     doc:
         "LU factors in one matrix each, the row that was exchanged in each step, and the place of the first zero pivot.
@@ -28,7 +28,7 @@ pub static LU_FACTOR_EX: Row = Row {
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
     run: Run::Kernel(Kernel { infer, cpu: factorise }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::result(0).and(Saves::result(1)), |d| {
+    derivative: Derivative::Formulas(&[formula(0, Saves::result(0).union(Saves::result(1)), |d| {
         let [m, n] = [d.sizes(0)[d.rank(0) - 2], d.sizes(0)[d.rank(0) - 1]];
         let k = m.min(n);
         Expr::new(gradient(d, d.grad().part(-1, 0, k).tril(-1), d.grad().part(-2, 0, k).triu(0)))
@@ -52,7 +52,7 @@ const FACTOR_ERRORS: &[crate::row::Bad] = &[
 pub static LU_FACTOR: Row = Row {
     name: "lu_factor",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
     doc: "LU factors in one matrix each, and the row that was exchanged in each step, for `torch.linalg.lu_solve`.
 
@@ -75,7 +75,7 @@ pub static LU_FACTOR: Row = Row {
 pub static LU: Row = Row {
     name: "lu",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
     doc: "Matrices as `P @ L @ U`: a permutation, a lower triangle with ones on its diagonal, an upper one.
 
@@ -103,7 +103,7 @@ pub static LU: Row = Row {
 
 pub static LU_UNPACK: Row = Row {
     name: "lu_unpack",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)",
     doc: "The three factors that `torch.linalg.lu_factor` packed together.
 
@@ -138,7 +138,7 @@ pub static LU_UNPACK: Row = Row {
 pub static LU_SOLVE: Row = Row {
     name: "lu_solve",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor",
     doc: "The solution of a system from its LU factors: of `A @ X = B`, of `X @ A = B` where `left` is false, with `A.mH` where `adjoint` is true.
 
@@ -170,7 +170,7 @@ const SOLVE_ERRORS: &[crate::row::Bad] = &[(
 
 pub static LU_SOLVE_OLD: Row = Row {
     name: "lu_solve",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor",
     doc: "The solution `X` of `A @ X = self` from the LU factors of `A`; `torch.linalg.lu_solve` is the newer form.
 

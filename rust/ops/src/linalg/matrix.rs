@@ -49,7 +49,7 @@ pub fn misfit(a: &[isize], b: &[isize]) -> Error {
 
 pub static MM: Row = Row {
     name: "mm",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor mat2) -> Tensor",
     doc: "The product of two matrices.
 
@@ -146,7 +146,7 @@ pub fn check_batches(a: &Tensor, b: &Tensor) -> Result<()> {
 
 pub static BMM: Row = Row {
     name: "bmm",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor mat2) -> Tensor",
     doc: "Products of the matrices of two batches, pair by pair.
 
@@ -219,7 +219,7 @@ pub static BATCHED: Row = Row {
 
 pub static MV: Row = Row {
     name: "mv",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor vec) -> Tensor",
     doc: "The product of a matrix with a vector.
 
@@ -304,7 +304,7 @@ fn infer_dot(args: &Args) -> Result<Vec<Spec>> {
 
 pub static DOT: Row = Row {
     name: "dot",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor tensor) -> Tensor",
     doc: "The sum of the products of two vectors' elements.
 
@@ -338,7 +338,7 @@ pub static DOT: Row = Row {
 
 pub static VDOT: Row = Row {
     name: "vdot",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor other) -> Tensor",
     doc: "The sum of the products of two vectors' elements, those of the first conjugated.
 
@@ -361,7 +361,7 @@ pub static VDOT: Row = Row {
 pub static MATMUL: Row = Row {
     name: "matmul",
     aliases: &["linalg.matmul"],
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor other) -> Tensor",
     doc: "The product `self @ other` of vectors, matrices or batches of matrices.
 

@@ -24,7 +24,7 @@ pub mod vectors;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::storage::Pin;
-use rushlight_core::{Class, DType, Dims, Error, Layout, Result, Scalar};
+use rushlight_core::{DType, Dims, Error, Layout, Result, Scalar};
 use rushlight_cpu::linalg::matmul::{Matrices, Untyped, gemm_of, multiplies};
 
 use crate::expr::Expr;
@@ -155,8 +155,7 @@ pub fn check_dtype(kernel: &str, dtype: DType) -> Result<()> {
     if multiplies(dtype) {
         return Ok(());
     }
-    Err(Error::new(Class::NotImplemented, format!("\"{kernel}\" not implemented for '{}'", dtype.title()))
-        .hint("Convert the operands first: x.to(torch.float32)."))
+    Err(Error::unsupported(kernel, dtype).hint("Convert the operands first: x.to(torch.float32)."))
 }
 
 /// A number times a gradient; most often the number is one.

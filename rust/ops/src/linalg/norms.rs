@@ -19,7 +19,7 @@ use crate::value::{Args, Ints, Output, Value};
 pub static MATRIX_NORM: Row = Row {
     name: "matrix_norm",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, Scalar ord, int[] dim=[-2, -1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The norms of the matrices that two dimensions make.
 
@@ -44,7 +44,7 @@ pub static MATRIX_NORM: Row = Row {
 pub static MATRIX_NORM_NAMED: Row = Row {
     name: "matrix_norm.str_ord",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, str ord='fro', int[] dim=[-2, -1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The Frobenius norm ('fro') or the nuclear norm ('nuc', the sum of singular values) of matrices.
 
@@ -63,7 +63,7 @@ pub static MATRIX_NORM_NAMED: Row = Row {
 pub static LINALG_NORM: Row = Row {
     name: "norm",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The norm of vectors where `dim` names one dimension, of matrices where it names two, of all elements by default.
 
@@ -88,7 +88,7 @@ pub static LINALG_NORM: Row = Row {
 pub static LINALG_NORM_NAMED: Row = Row {
     name: "norm.ord_str",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The Frobenius norm ('fro') or the nuclear norm ('nuc') of matrices.
 
@@ -104,7 +104,7 @@ pub static LINALG_NORM_NAMED: Row = Row {
 
 pub static NUCLEAR_NORM: Row = Row {
     name: "nuclear_norm",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, int[] dim=[-2, -1], bool keepdim=False) -> Tensor",
     doc: "The sum of singular values of matrices.
 
@@ -124,7 +124,7 @@ pub static NUCLEAR_NORM: Row = Row {
 
 pub static FROBENIUS_NORM: Row = Row {
     name: "frobenius_norm",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
     doc: "The norm of the elements along `dim`.
 
@@ -153,7 +153,7 @@ pub static FROBENIUS_NORM: Row = Row {
 pub static COND: Row = Row {
     name: "cond",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, Scalar? p=None) -> Tensor",
     doc: "The condition number of matrices: their norm times that of their inverse, by default of the largest singular value.
 
@@ -186,7 +186,7 @@ pub static COND: Row = Row {
 pub static COND_NAMED: Row = Row {
     name: "cond.p_str",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, str p) -> Tensor",
     doc: "The condition number of matrices in the Frobenius norm ('fro') or the nuclear norm ('nuc').
 

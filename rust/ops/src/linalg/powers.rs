@@ -76,7 +76,7 @@ const POWERS: &[&str] = &["t(3, 3), 2", "t(2, 3, 3), 3", "t(3, 3), 0", "t(3, 3),
 pub static MATRIX_POWER: Row = Row {
     name: "matrix_power",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, int n) -> Tensor",
     doc: "Matrices multiplied by themselves; a negative `n` takes their inverses.
 
@@ -99,7 +99,7 @@ pub static MATRIX_POWER: Row = Row {
 
 pub static MATRIX_POWER_OLD: Row = Row {
     name: "matrix_power",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int n) -> Tensor",
     doc: "Matrices multiplied by themselves, as `torch.linalg.matrix_power`.
 

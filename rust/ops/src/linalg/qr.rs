@@ -16,7 +16,7 @@ use crate::value::{Args, Output};
 pub static QR: Row = Row {
     name: "qr",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)",
     doc: "Matrices as `Q @ R`: orthonormal columns and an upper triangle.
 
@@ -28,7 +28,7 @@ pub static QR: Row = Row {
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
     run: Run::Kernel(Kernel { infer, cpu: decompose }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::result(0).and(Saves::result(1)), gradient)]),
+    derivative: Derivative::Formulas(&[formula(0, Saves::result(0).union(Saves::result(1)), gradient)]),
     node: "LinalgQrBackward0",
     samples: &["t(3, 3)", "t(2, 4, 3)", "t(3, 5)", "t(3, 0)"],
     errors: &[
@@ -45,7 +45,7 @@ pub static QR: Row = Row {
 
 pub static QR_OLD: Row = Row {
     name: "qr",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
     doc: "Matrices as `Q @ R`; `torch.linalg.qr` is the newer form.
 
@@ -64,7 +64,7 @@ pub static QR_OLD: Row = Row {
 
 pub static GEQRF: Row = Row {
     name: "geqrf",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self) -> (Tensor a, Tensor tau)",
     doc: "The reflections behind `torch.linalg.qr`: `R` in the upper triangle, the reflections' vectors below, their factors in `tau`.
 
@@ -103,7 +103,7 @@ pub static GEQRF: Row = Row {
 pub static HOUSEHOLDER_PRODUCT: Row = Row {
     name: "householder_product",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor input, Tensor tau) -> Tensor",
     doc: "The first columns of the product of reflections, in the format of `torch.geqrf`.
 
@@ -128,7 +128,7 @@ pub static HOUSEHOLDER_PRODUCT: Row = Row {
 
 pub static ORGQR: Row = Row {
     name: "orgqr",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor input2) -> Tensor",
     doc: "The first columns of the product of reflections, as `torch.linalg.householder_product`.
 
@@ -150,7 +150,7 @@ pub static ORGQR: Row = Row {
 
 pub static ORMQR: Row = Row {
     name: "ormqr",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor",
     doc: "The product of reflections (`self` and their factors `input2`) times `input3`, or `input3` times it where `left` is false.
 

@@ -20,7 +20,7 @@ const RANKS: Out =
 pub static MATRIX_RANK: Row = Row {
     name: "matrix_rank",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, *, Tensor|Scalar? atol=None, Tensor|Scalar? rtol=None, bool hermitian=False) -> Tensor",
     doc: "How many singular values are larger than `max(atol, rtol * the largest)`.
 
@@ -45,7 +45,7 @@ pub static MATRIX_RANK: Row = Row {
 pub static MATRIX_RANK_TOL: Row = Row {
     name: "matrix_rank.tol",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, Tensor|Scalar tol, bool hermitian=False) -> Tensor",
     doc: "How many singular values are larger than `tol`.
 
@@ -66,7 +66,7 @@ pub static MATRIX_RANK_TOL: Row = Row {
 pub static PINV: Row = Row {
     name: "pinv",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, *, Tensor|Scalar? atol=None, Tensor|Scalar? rtol=None, bool hermitian=False) -> Tensor",
     doc: "The pseudo-inverses of matrices; singular values up to `max(atol, rtol * the largest)` count as zero.
 
@@ -78,7 +78,7 @@ pub static PINV: Row = Row {
         let tolerance = Tolerance { absolute: given(args, 1)?, relative: given(args, 2)? };
         pseudo_inverse(args.tensor(0)?, tolerance, args.bool(3)?).map(Output::Tensor)
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
         pinv_gradient(d.grad(), d.result(), d.input(0))
     })]),
     node: "LinalgPinvBackward0",
@@ -91,7 +91,7 @@ pub static PINV: Row = Row {
 pub static PINV_RCOND: Row = Row {
     name: "pinv.rcond",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, Tensor|Scalar rcond, bool hermitian=False) -> Tensor",
     doc: "The pseudo-inverses of matrices; singular values up to `rcond` times the largest count as zero.
 
@@ -140,7 +140,7 @@ pub static LSTSQ_KERNEL: Row = Row {
     }),
     derivative: Derivative::Joint(Joint {
         inputs: &[0, 1],
-        saves: Saves::input(0).and(Saves::input(1)),
+        saves: Saves::input(0).union(Saves::input(1)),
         gradients: |d| {
             let inverse = op!(PINV, &d.input(0).done()?)?;
             let own = d.needs(0).then(|| {
@@ -158,7 +158,7 @@ pub static LSTSQ_KERNEL: Row = Row {
 pub static LSTSQ: Row = Row {
     name: "lstsq",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
     doc: "Least squares: the `X` that makes the columns of `self @ X - b` short, and the shortest such.
 

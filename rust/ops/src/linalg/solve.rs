@@ -19,7 +19,7 @@ use crate::view::reshape::sizes_value;
 pub static SOLVE_TRIANGULAR: Row = Row {
     name: "solve_triangular",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor",
     doc: "The solution `X` of `self @ X = B` for triangular matrices, or of `X @ self = B` where `left` is false.
 
@@ -33,7 +33,7 @@ Only one triangle is read, without its diagonal where `unitriangular` is true.
     run: Run::Kernel(Kernel { infer: infer_triangular, cpu: solve_triangle }),
     derivative: Derivative::Joint(Joint {
         inputs: &[0, 1],
-        saves: Saves::input(0).and(Saves::RESULT),
+        saves: Saves::input(0).union(Saves::RESULT),
         gradients: triangular_gradients,
     }),
     node: "LinalgSolveTriangularBackward0",
@@ -60,7 +60,7 @@ Only one triangle is read, without its diagonal where `unitriangular` is true.
 
 pub static TRIANGULAR_SOLVE: Row = Row {
     name: "triangular_solve",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
     doc: "The solution `X` of `A @ X = self` for triangular `A`, and `A`; `torch.linalg.solve_triangular` is the newer form.
 
@@ -108,7 +108,7 @@ pub static SOLVE_EX: Row = Row {
     }),
     derivative: Derivative::Joint(Joint {
         inputs: &[0, 1],
-        saves: Saves::input(0).and(Saves::RESULT),
+        saves: Saves::input(0).union(Saves::RESULT),
         gradients: system_gradients,
     }),
     samples: &[
@@ -122,7 +122,7 @@ pub static SOLVE_EX: Row = Row {
 pub static SOLVE: Row = Row {
     name: "solve",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor A, Tensor B, *, bool left=True) -> Tensor",
     doc: "The solution `X` of `A @ X = B` for square matrices, or of `X @ A = B` where `left` is false.
 
@@ -159,7 +159,7 @@ pub static SOLVE: Row = Row {
 pub static SOLVE_EX_PUBLIC: Row = Row {
     name: "solve_ex",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)",
     doc: "As `torch.linalg.solve`, with the place of the first zero pivot of each matrix instead of an exception.
 
@@ -184,7 +184,7 @@ pub static SOLVE_EX_PUBLIC: Row = Row {
 pub static INV_EX: Row = Row {
     name: "inv_ex",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
     doc: "The inverses of matrices, and for each the place of the first zero pivot.
 
@@ -229,7 +229,7 @@ const INVERSE_ERRORS: &[crate::row::Bad] = &[
 pub static INV: Row = Row {
     name: "inv",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor A) -> Tensor",
     doc: "The inverses of matrices.
 
@@ -248,7 +248,7 @@ pub static INV: Row = Row {
 
 pub static INVERSE: Row = Row {
     name: "inverse",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self) -> Tensor",
     doc: "The inverses of matrices, as `torch.linalg.inv`.
 

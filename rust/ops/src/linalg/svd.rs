@@ -25,7 +25,7 @@ pub static SVD_KERNEL: Row = Row {
     run: Run::Kernel(Kernel { infer, cpu: decompose }),
     derivative: Derivative::Formulas(&[formula(
         0,
-        Saves::result(0).and(Saves::result(1)).and(Saves::result(2)),
+        Saves::result(0).union(Saves::result(1)).union(Saves::result(2)),
         gradient,
     )]),
     samples: &["real(3, 2)", "real(2, 2, 4)", "real(3, 3)"],
@@ -35,7 +35,7 @@ pub static SVD_KERNEL: Row = Row {
 pub static SVD: Row = Row {
     name: "svd",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
     doc: "The singular value decomposition `A = U @ diag(S) @ Vh`, with `S` descending.
 
@@ -70,7 +70,7 @@ pub static SVD: Row = Row {
 pub static SVDVALS: Row = Row {
     name: "svdvals",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor A, *, str? driver=None) -> Tensor",
     doc: "The singular values of matrices, descending.
 
@@ -88,7 +88,7 @@ pub static SVDVALS: Row = Row {
 
 pub static SVD_OLD: Row = Row {
     name: "svd",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
     doc: "The singular value decomposition `self = U @ diag(S) @ V.mH`; `torch.linalg.svd` is the newer form.
 

@@ -16,7 +16,7 @@ use crate::view::reshape::sizes_value;
 pub static CROSS: Row = Row {
     name: "cross",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
     doc: "The cross product of vectors of three along `dim`.
 
@@ -37,7 +37,7 @@ pub static CROSS: Row = Row {
 
 pub static CROSS_OLD: Row = Row {
     name: "cross",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor other, int? dim=None) -> Tensor",
     doc: "The cross product along `dim`, by default the first dimension of size three.
 
@@ -69,7 +69,7 @@ pub static CROSS_OLD: Row = Row {
 pub static VECDOT: Row = Row {
     name: "vecdot",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
     doc: "Sums of products along `dim`, the elements of `x` conjugated.
 
@@ -192,7 +192,7 @@ pub static VANDER: Row = Row {
 pub static TENSORINV: Row = Row {
     name: "tensorinv",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, int ind=2) -> Tensor",
     doc: "The inverse of the linear map that `torch.tensordot(self, x, dims=ind)` is.
 
@@ -232,7 +232,7 @@ pub static TENSORINV: Row = Row {
 pub static TENSORSOLVE: Row = Row {
     name: "tensorsolve",
     namespace: "linalg",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, Tensor other, int[]? dims=None) -> Tensor",
     doc: "The solution `X` of `torch.tensordot(self, X, X.ndim) == other`.
 
@@ -279,7 +279,7 @@ pub static TENSORSOLVE: Row = Row {
 
 pub static KRON: Row = Row {
     name: "kron",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor other) -> Tensor",
     doc: "The Kronecker product: every element of `self` times the whole of `other`.
 

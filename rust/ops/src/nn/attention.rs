@@ -5,7 +5,6 @@ use rushlight_core::broadcast::broadcast;
 use rushlight_core::{DType, Dims, Error, Result, Scalar};
 use rushlight_cpu::nn::attention::{Attention, Mask, Operand};
 
-use super::refused;
 use crate::convert::to_dtype;
 use crate::derive::{Derivative, Derive, Joint, Saves};
 use crate::expr::Expr;
@@ -130,7 +129,7 @@ fn check(args: &Args) -> Result<()> {
         }
     }
     if query.dtype().is_complex() {
-        return Err(refused("softmax_lastdim_kernel_impl", query.dtype()));
+        return Err(Error::unsupported("softmax_lastdim_kernel_impl", query.dtype()));
     }
     if !query.dtype().is_floating() {
         return Err(Error::runtime(format!("expected scalar type Float but found {}", query.dtype().title())));
@@ -293,16 +292,16 @@ pub static ATTENTION: Row = Row {
         cpu: |args, results| match results[1].dtype() {
             DType::F32 => run::<f32>(args, results),
             DType::F64 => run::<f64>(args, results),
-            dtype => Err(refused("attention", dtype)),
+            dtype => Err(Error::unsupported("attention", dtype)),
         },
     }),
     derivative: Derivative::Joint(Joint {
         inputs: &[0, 1, 2, 3],
         saves: Saves::input(0)
-            .and(Saves::input(1))
-            .and(Saves::input(2))
-            .and(Saves::input(3))
-            .and(Saves::result(1)),
+            .union(Saves::input(1))
+            .union(Saves::input(2))
+            .union(Saves::input(3))
+            .union(Saves::result(1)),
         gradients,
     }),
     node: "ScaledDotProductFlashAttentionForCpuBackward0",

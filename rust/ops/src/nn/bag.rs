@@ -154,7 +154,7 @@ impl Bags {
 fn bags(args: &Args) -> Result<Output> {
     let (weight, mode, scaled) = (args.tensor(0)?, args.int(4)?, args.optional_tensor(6));
     if !weight.dtype().is_floating() {
-        return Err(super::refused("embedding_bag", weight.dtype()));
+        return Err(Error::unsupported("embedding_bag", weight.dtype()));
     }
     if let Some(scaled) = scaled {
         if mode != 0 {

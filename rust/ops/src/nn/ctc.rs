@@ -4,8 +4,9 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::ctc::Sequence;
 use rushlight_cpu::reduce::Float;
+use rushlight_par::Address;
 
-use super::{Reduction, refused};
+use super::Reduction;
 use crate::convert::{to_dtype, to_vec};
 use crate::create::{from_slice, rejection::unknown};
 use crate::derive::{Derivative, Saves, formula};
@@ -128,18 +129,8 @@ impl Batch {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Shared<T>(*mut T);
-// SAFETY: each item's numbers are one task's.
-unsafe impl<T> Sync for Shared<T> {}
-impl<T> Shared<T> {
-    fn at(self, offset: usize) -> *mut T {
-        self.0.wrapping_add(offset)
-    }
-}
-
-fn first<T>(pin: &rushlight_core::storage::Pin, tensor: &Tensor) -> Shared<T> {
-    Shared(pin.as_ptr().cast::<T>().wrapping_offset(tensor.layout().offset))
+fn first<T>(pin: &rushlight_core::storage::Pin, tensor: &Tensor) -> Address<T> {
+    Address(pin.as_ptr().cast::<T>().wrapping_offset(tensor.layout().offset))
 }
 
 fn forward<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
@@ -211,7 +202,7 @@ pub static CTC: Row = Row {
         infer: |args| {
             let logs = args.tensor(0)?;
             if !FLOATS.has(logs.dtype()) {
-                return Err(refused("ctc_loss_cpu", logs.dtype()));
+                return Err(Error::unsupported("ctc_loss_cpu", logs.dtype()));
             }
             let batch = Batch::read(args, logs, 1)?;
             let sizes = [logs.sizes()[1], logs.sizes()[0], batch.width() as isize];
@@ -224,7 +215,7 @@ pub static CTC: Row = Row {
     }),
     derivative: Derivative::Formulas(&[formula(
         0,
-        Saves::input(0).and(Saves::input(1)).and(Saves::result(0)).and(Saves::result(1)),
+        Saves::input(0).union(Saves::input(1)).union(Saves::result(0)).union(Saves::result(1)),
         |d| {
             let kept = || -> Result<[Value<'static>; 4]> {
                 Ok([
@@ -267,7 +258,7 @@ pub static CTC_BACKWARD: Row = Row {
         infer: |args| {
             let logs = args.tensor(1)?;
             if !FLOATS.has(logs.dtype()) {
-                return Err(refused("ctc_loss_backward_cpu", logs.dtype()));
+                return Err(Error::unsupported("ctc_loss_backward_cpu", logs.dtype()));
             }
             Ok(vec![Spec::new(logs.sizes(), logs.dtype(), logs)])
         },

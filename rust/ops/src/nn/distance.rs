@@ -19,7 +19,7 @@ fn length(of: &Tensor, p: f64, dim: i64, keepdim: bool) -> Result<Tensor> {
 pub static NORMALIZE: Row = Row {
     name: "normalize",
     namespace: "nn.functional",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor input, float p=2.0, int dim=1, float eps=1e-12) -> Tensor",
     doc: "Divides by the lengths along `dim`, so that they become one; those below `eps` count as that.
 

@@ -16,7 +16,7 @@ use crate::value::Output;
 pub static DROPOUT: Row = Row {
     name: "dropout",
     aliases: &["nn.functional.dropout"],
-    variants: Variants::FUNCTION.and(Variants::INPLACE),
+    variants: Variants::FUNCTION.union(Variants::INPLACE),
     signature: "(Tensor input, float p, bool train) -> Tensor",
     doc: "In training, zeroes each element with probability `p` and divides the rest by `1 - p`; else the input itself.
 

@@ -112,7 +112,7 @@ Shapes: input `(N, C, H, W)` or `(C, H, W)`, result `(N, C * kernel height * ker
             [1., 2.],
             [3., 4.],
             [4., 5.]])",
-    dtypes: DTypes::INEXACT.and(DTypes::BOOL),
+    dtypes: DTypes::INEXACT.union(DTypes::BOOL),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (input, blocks) = (args.tensor(0)?, Blocks::read(args, 1)?);
@@ -264,7 +264,7 @@ Shapes: input `(N, C * kernel height * kernel width, blocks)` or without `N`, re
         cpu: |args, results| {
             let compute = results[0].dtype().compute();
             if !DTypes::DENSE.has(compute) {
-                return Err(super::refused("col2im_out_cpu", compute));
+                return Err(Error::unsupported("col2im_out_cpu", compute));
             }
             let (input, place) = (prepared(args.tensor(0)?, compute)?, workplace(&results[0], compute)?);
             let axes = Blocks::read(args, 2)?.axes(pair(args, 1)?);

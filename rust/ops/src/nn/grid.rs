@@ -8,7 +8,6 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result, Scalar};
 
 use super::mix::MIX;
-use super::refused;
 use crate::convert::to_dtype;
 use crate::derive::Derivative;
 use crate::expr::Expr;
@@ -223,7 +222,7 @@ fn check(input: &Tensor, grid: &Tensor, mode: Mode) -> Result<()> {
         )));
     }
     if !input.dtype().is_floating() {
-        return Err(refused(&format!("grid_sampler_{dims}d_cpu_kernel_impl"), input.dtype()));
+        return Err(Error::unsupported(&format!("grid_sampler_{dims}d_cpu_kernel_impl"), input.dtype()));
     }
     if grid.dtype() != input.dtype() {
         return Err(Error::runtime(format!(

@@ -5,7 +5,7 @@ use rushlight_core::{Error, Result, dispatch};
 use rushlight_cpu::tiles;
 use rushlight_rng::Element;
 
-use super::{refused, zeros_like_input};
+use super::zeros_like_input;
 use crate::convert::to_vec;
 use crate::create::draw::{self, generator};
 use crate::derive::{Derivative, Saves, formula};
@@ -29,7 +29,7 @@ pub static PRELU_KERNEL: Row = Row {
     dtypes: DTypes::FLOATS,
     run: common(tiles! { for<S> [f32, f64] (|x, w| if x > 0.0 { x } else { w * x }) }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).and(Saves::input(1)), |d| match (d.input(0).done(), d.input(1).done()) {
+        formula(0, Saves::input(0).union(Saves::input(1)), |d| match (d.input(0).done(), d.input(1).done()) {
             (Ok(own), Ok(weight)) => d.grad().call(&PRELU_BACKWARD, [own.into(), weight.into()]),
             (Err(error), _) | (_, Err(error)) => Expr::Failed(error),
         }),
@@ -51,12 +51,12 @@ pub static PRELU_BACKWARD: Row = Row {
     dtypes: DTypes::FLOATS,
     run: common(tiles! { for<S> [f32, f64] (|g, x, w| if x > 0.0 { g } else { g * w }) }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1).and(Saves::input(2)), |d| match (d.input(1).done(), d.input(2).done()) {
+        formula(0, Saves::input(1).union(Saves::input(2)), |d| match (d.input(1).done(), d.input(2).done()) {
             (Ok(own), Ok(weight)) => d.grad().call(&PRELU_BACKWARD, [own.into(), weight.into()]),
             (Err(error), _) | (_, Err(error)) => Expr::Failed(error),
         }),
         formula(1, Saves::NOTHING, |d| zeros_like_input(d, 1)),
-        formula(2, Saves::input(0).and(Saves::input(1)), |d| (d.grad() * d.input(0)).with(&MASKED, d.input(1))),
+        formula(2, Saves::input(0).union(Saves::input(1)), |d| (d.grad() * d.input(0)).with(&MASKED, d.input(1))),
     ]),
     samples: &["t(2, 3), t(2, 3), t(3)", "t(4), t(4), t()"],
     reference: "np.where(self > 0, grad, grad * weight)",
@@ -106,7 +106,7 @@ pub static PRELU: Row = Row {
             )));
         }
         if !input.dtype().is_floating() {
-            return Err(refused("prelu_cpu", input.dtype()));
+            return Err(Error::unsupported("prelu_cpu", input.dtype()));
         }
         if weight.numel() == 1 {
             return op!(PRELU_KERNEL, input, &op!(crate::view::RESHAPE, weight, sizes_value(&[]))?).map(Output::Tensor);
@@ -166,7 +166,7 @@ pub static RRELU_SLOPES: Row = Row {
                         *slot = T::from_f64(slope);
                     }
                 })
-            }, else => Err(refused("rrelu_with_noise_out_cpu", results[0].dtype())))
+            }, else => Err(Error::unsupported("rrelu_with_noise_out_cpu", results[0].dtype())))
         },
     }),
     derivative: Derivative::NonDifferentiable("its result is random"),
@@ -214,7 +214,7 @@ fn check(args: &Args) -> Result<()> {
         return Err(Error::runtime(format!("rrelu: {which} bound must be finite, got {bound}")));
     }
     if !input.dtype().is_floating() {
-        return Err(refused("leaky_relu_cpu", input.dtype()).shapes([input.sizes().as_slice()]));
+        return Err(Error::unsupported("leaky_relu_cpu", input.dtype()).shapes([input.sizes().as_slice()]));
     }
     Ok(())
 }

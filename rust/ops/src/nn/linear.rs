@@ -15,7 +15,7 @@ use crate::value::{Args, Output};
 pub static LINEAR: Row = Row {
     name: "linear",
     namespace: "nn.functional",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
     doc: "Applies an affine map to the last dimension.
 

@@ -105,7 +105,7 @@ fn alike(args: &Args, kernel: &str) -> Result<(Tensor, Tensor)> {
     let (input, target) = (args.tensor(0)?, args.tensor(1)?);
     let dtype = promote(input.dtype(), target.dtype())?;
     if !dtype.is_floating() {
-        return Err(super::refused(kernel, dtype));
+        return Err(Error::unsupported(kernel, dtype));
     }
     Ok((to_dtype(input, dtype)?, to_dtype(target, dtype)?))
 }
@@ -136,8 +136,8 @@ pub static MSE: Row = Row {
         Reduction::of_code(args.int(2)?).apply(squares).map(Output::Tensor)
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).and(Saves::input(1)), mse_gradient),
-        formula(1, Saves::input(0).and(Saves::input(1)), |d| -mse_gradient(d)),
+        formula(0, Saves::input(0).union(Saves::input(1)), mse_gradient),
+        formula(1, Saves::input(0).union(Saves::input(1)), |d| -mse_gradient(d)),
     ]),
     node: "MseLossBackward0",
     samples: &["t(2, 3), t(2, 3), 0", "t(2, 3), t(2, 3), 1", "t(2, 3), t(3), 2"],
@@ -280,7 +280,7 @@ pub static BINARY_CROSS_ENTROPY: Row = Row {
             )));
         }
         if !input.dtype().is_floating() {
-            return Err(super::refused("binary_cross_entropy", input.dtype()));
+            return Err(Error::unsupported("binary_cross_entropy", input.dtype()));
         }
         let each = BCE.tensor([input.into(), target.into()])?;
         let each = match args.optional_tensor(2) {
@@ -343,7 +343,7 @@ pub static BCE: Row = Row {
         (-(y.clone() * bounded_log(x) + (1.0 - y) * miss)).done().map(Output::Tensor)
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).and(Saves::input(1)), |d| {
+        formula(0, Saves::input(0).union(Saves::input(1)), |d| {
             let (x, y) = (d.input(0), d.input(1));
             let slope = (x.clone() * (1.0 - x.clone())).call(&crate::pointwise::clamp::CLAMP, [1e-12.into()]);
             d.grad() * ((x - y) / slope)

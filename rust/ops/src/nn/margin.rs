@@ -4,8 +4,8 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result, Scalar};
 
+use super::Reduction;
 use super::loss::reduction_at;
-use super::{Reduction, refused};
 use crate::derive::Derivative;
 use crate::expr::Expr;
 use crate::op;
@@ -317,7 +317,7 @@ pub static MULTI_MARGIN_LOSS: Row = Row {
             )));
         }
         if !own.dtype().is_floating() {
-            return Err(refused("multi_margin_loss", own.dtype()));
+            return Err(Error::unsupported("multi_margin_loss", own.dtype()));
         }
         let shape = crate::view::reshape::sizes_value;
         let rows = op!(crate::view::RESHAPE, own, shape(&[batch, classes]))?;

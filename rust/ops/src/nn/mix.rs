@@ -5,7 +5,6 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::mix::{Sizes, meet, mix, spread};
 
-use super::refused;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::reduce::softmax::{prepared, settle, workplace};
@@ -45,7 +44,7 @@ type Kernel3 = unsafe fn(DType, Sizes, *const u8, *const u8, *const i64, *mut u8
 fn run(a: &Tensor, b: &Tensor, indices: &Tensor, sizes: Sizes, result: &Tensor, kernel: Kernel3) -> Result<()> {
     let compute = result.dtype().compute();
     if !matches!(compute, DType::F32 | DType::F64) {
-        return Err(refused("mix", compute));
+        return Err(Error::unsupported("mix", compute));
     }
     let (a, b, indices) = (prepared(a, compute)?, prepared(b, compute)?, prepared(indices, DType::I64)?);
     let place = workplace(result, compute)?;
@@ -96,10 +95,10 @@ pub static MIX: Row = Row {
         },
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1).and(Saves::input(2)), |d| {
+        formula(0, Saves::input(1).union(Saves::input(2)), |d| {
             d.grad().call(&SPREAD, [kept(d, 1), kept(d, 2), Value::from(d.sizes(0)[2] as i64)])
         }),
-        formula(2, Saves::input(0).and(Saves::input(1)), |d| d.grad().call(&MEET, [kept(d, 0), kept(d, 1)])),
+        formula(2, Saves::input(0).union(Saves::input(1)), |d| d.grad().call(&MEET, [kept(d, 0), kept(d, 1)])),
     ]),
     node: "MixBackward0",
     samples: &["t(2, 3, 5), i(5, 2, 4, 2), t(2, 4, 2)", "t(1, 2, 2), torch.tensor([[[0, 7], [-1, 1]]]), t(1, 2, 2)"],
@@ -136,8 +135,8 @@ pub static SPREAD: Row = Row {
         },
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1).and(Saves::input(2)), |d| d.grad().call(&MIX, [kept(d, 1), kept(d, 2)])),
-        formula(2, Saves::input(0).and(Saves::input(1)), |d| {
+        formula(0, Saves::input(1).union(Saves::input(2)), |d| d.grad().call(&MIX, [kept(d, 1), kept(d, 2)])),
+        formula(2, Saves::input(0).union(Saves::input(1)), |d| {
             d.input(0).call(&MEET, [d.grad().done().map_or(Value::None, Value::from), kept(d, 1)])
         }),
     ]),
@@ -175,10 +174,10 @@ pub static MEET: Row = Row {
         },
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1).and(Saves::input(2)), |d| -> Expr {
+        formula(0, Saves::input(1).union(Saves::input(2)), |d| -> Expr {
             d.input(1).call(&MIX, [kept(d, 2), d.grad().done().map_or(Value::None, Value::from)])
         }),
-        formula(1, Saves::input(0).and(Saves::input(2)), |d| -> Expr {
+        formula(1, Saves::input(0).union(Saves::input(2)), |d| -> Expr {
             let grad = d.grad().done().map_or(Value::None, Value::from);
             d.input(0).call(&SPREAD, [kept(d, 2), grad, Value::from(d.sizes(1)[2] as i64)])
         }),

@@ -24,7 +24,7 @@ pub mod recurrent;
 pub mod shuffle;
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{Class, DType, Error, Result};
+use rushlight_core::{DType, Error, Result};
 
 use crate::derive::Derive;
 use crate::expr::Expr;
@@ -81,12 +81,6 @@ pub fn plain(tensor: &Tensor, dtype: DType) -> Result<Tensor> {
     let copied = crate::create::empty(tensor.sizes(), dtype, tensor.device())?;
     crate::copy::copy(&copied, tensor)?;
     Ok(copied)
-}
-
-/// Refuses a dtype in the name of torch's kernel.
-#[cold]
-pub fn refused(kernel: &str, dtype: DType) -> Error {
-    Error::new(Class::NotImplemented, format!("\"{kernel}\" not implemented for '{}'", dtype.title()))
 }
 
 /// The gradient of an argument whose values do not matter.

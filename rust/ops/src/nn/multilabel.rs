@@ -5,7 +5,6 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result, Scalar};
 
 use super::loss::reduction_at;
-use super::refused;
 use crate::convert::to_vec;
 use crate::create::from_slice;
 use crate::derive::Derivative;
@@ -77,7 +76,7 @@ fn losses(args: &Args) -> Result<Tensor> {
         )));
     }
     if !matches!(own.dtype(), DType::F32 | DType::F64) {
-        return Err(refused("multilabel_margin_loss_forward_out_frame", own.dtype()));
+        return Err(Error::unsupported("multilabel_margin_loss_forward_out_frame", own.dtype()));
     }
     if target.dtype() != DType::I64 {
         return Err(Error::runtime(format!("expected scalar type Long but found {}", target.dtype().title())));

@@ -56,7 +56,7 @@ const NODE: &str = "NllLossBackward0";
 const NODE_OF_SPOTS: &str = "NllLoss2DBackward0";
 
 const SCATTERED: &[Formula] =
-    &[formula(0, Saves::input(0).and(Saves::input(1)).and(Saves::input(2)).and(Saves::result(1)), |d| {
+    &[formula(0, Saves::input(0).union(Saves::input(1)).union(Saves::input(2)).union(Saves::result(1)), |d| {
         let gradient = || {
             let weight = if d.is_tensor(2) { Some(d.input(2).done()?) } else { None };
             NLL_BACKWARD.tensor([
@@ -119,7 +119,7 @@ pub static NLL_BACKWARD: Row = Row {
         cpu: backward,
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1).and(Saves::input(2)), |d| {
+        formula(0, Saves::input(1).union(Saves::input(2)), |d| {
             let loss = || -> Result<Tensor> {
                 let weight = if d.is_tensor(2) { Some(d.input(2).done()?) } else { None };
                 let row = if d.rank(6) > 2 { &NLL_SPOTS } else { &NLL };
@@ -207,7 +207,7 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
     }
     if !input.dtype().is_floating() {
         let kernel = if own.len() > 2 { "nll_loss2d_forward_out_frame" } else { "nll_loss_out_frame" };
-        return Err(super::refused(kernel, input.dtype()));
+        return Err(Error::unsupported(kernel, input.dtype()));
     }
     let each = Reduction::of_code(args.int(3)?) == Reduction::None && own.len() > 1;
     let shape: &[isize] = if each { to } else { &[] };

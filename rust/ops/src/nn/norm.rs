@@ -6,7 +6,6 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::{DType, Error, Result, Scalar};
 
-use super::refused;
 use crate::convert::to_dtype;
 use crate::derive::Derivative;
 use crate::expr::Expr;
@@ -97,7 +96,7 @@ fn check_shape(args: &Args, star: &str, parameters: &[(&str, usize)]) -> Result<
 }
 
 fn check_floating(own: &Tensor, kernel: &str) -> Result<()> {
-    if own.dtype().is_floating() { Ok(()) } else { Err(refused(kernel, own.dtype())) }
+    if own.dtype().is_floating() { Ok(()) } else { Err(Error::unsupported(kernel, own.dtype())) }
 }
 
 fn layer_norm(args: &Args) -> Result<(Tensor, Normal)> {

@@ -30,7 +30,7 @@ pub static BINCOUNT: Row = Row {
 
 pub static HISTC: Row = Row {
     name: "histc",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
     doc: "How many elements fall into each of `bins` equal parts of `min` to `max` (of the elements' own range where those are equal).
 
@@ -52,7 +52,7 @@ fn bincount(args: &Args) -> Result<Output> {
     let own = args.valued(0)?;
     let minlength = args.int(2)?;
     if !own.dtype().is_integral() {
-        return Err(Error::not_implemented(format!("\"bincount_cpu\" not implemented for '{}'", own.dtype().title())));
+        return Err(Error::unsupported("bincount_cpu", own.dtype()));
     }
     if minlength < 0 {
         return Err(Error::runtime("minlength should be >= 0"));
@@ -100,7 +100,7 @@ fn histc_infer(args: &Args) -> Result<Vec<Spec>> {
     let own = args.tensor(0)?;
     let bins = args.int(1)?;
     if !own.dtype().is_floating() {
-        return Err(Error::not_implemented(format!("\"histogram_cpu\" not implemented for '{}'", own.dtype().title())));
+        return Err(Error::unsupported("histogram_cpu", own.dtype()));
     }
     if bins <= 0 {
         return Err(Error::runtime(format!("torch.histogram(): bins must be > 0, but got {bins} for dimension 0")));

@@ -14,7 +14,7 @@ use crate::value::Args;
 
 pub static ISIN: Row = Row {
     name: "isin",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor|Scalar elements, Tensor|Scalar test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor",
     doc: "Which of `elements` are among `test_elements`, or with `invert` are not. One of the two may be a number.
 

@@ -25,7 +25,7 @@ macro_rules! quantiles {
     ($($row:ident $scalar:ident, $name:literal, $overload:literal, $nan:expr, $sentence:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
-            variants: Variants::BOTH.and(Variants::OUT),
+            variants: Variants::BOTH.union(Variants::OUT),
             signature: "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
             doc: concat!($sentence, " at each fraction of `q`, along a new first dimension.\n\n    >>> torch.", $name,
                 "(torch.tensor([1., 2., 3., 4.]), torch.tensor([0.25, 0.5]))\n    tensor([1.7500, 2.5000])"),
@@ -40,7 +40,7 @@ macro_rules! quantiles {
 
         pub static $scalar: Row = Row {
             name: $overload,
-            variants: Variants::BOTH.and(Variants::OUT),
+            variants: Variants::BOTH.union(Variants::OUT),
             signature: "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
             doc: concat!($sentence, " at the fraction `q`.\n\n    >>> torch.", $name,
                 "(torch.tensor([1., 2., 3., 4.]), 0.5)\n    tensor(2.5000)"),
@@ -69,8 +69,9 @@ quantiles! {
     NANQUANTILE NANQUANTILE_SCALAR, "nanquantile", "nanquantile.scalar", true, "The quantiles of the elements that are not NaN";
 }
 
-fn quantile(args: &Args, q: &Tensor, skip_nan: bool) -> Result<Output> {
-    let own = args.tensor(0)?;
+const INTERPOLATIONS: [&str; 5] = ["linear", "lower", "higher", "midpoint", "nearest"];
+
+fn check(own: &Tensor, q: &Tensor, interpolation: &str) -> Result<()> {
     if own.numel() == 0 {
         return Err(Error::runtime("quantile() input tensor must be non-empty"));
     }
@@ -83,8 +84,7 @@ fn quantile(args: &Args, q: &Tensor, skip_nan: bool) -> Result<Output> {
     if q.dtype() != own.dtype() {
         return Err(Error::runtime("quantile() q tensor must be same dtype as the input tensor"));
     }
-    let interpolation = args.str(4)?;
-    if !["linear", "lower", "higher", "midpoint", "nearest"].contains(&interpolation) {
+    if !INTERPOLATIONS.contains(&interpolation) {
         return Err(Error::runtime(format!(
             "quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
         )));
@@ -92,70 +92,72 @@ fn quantile(args: &Args, q: &Tensor, skip_nan: bool) -> Result<Output> {
     if q.device() == Device::Cpu && to_vec::<f64>(q)?.iter().any(|fraction| !(0.0..=1.0).contains(fraction)) {
         return Err(Error::runtime("quantile() q values must be in the range [0, 1]"));
     }
-    // The dimension goes last, everything else before it.
-    let keepdim = args.bool(3)?;
-    let (lines, mut kept) = match args.optional_int(2) {
-        None => (
-            op!(RESHAPE, own, Value::Ints(Ints::from_slice(&[-1])))?,
-            vec![1isize; if keepdim { own.rank() } else { 0 }],
-        ),
-        Some(_) => {
-            let dim = crate::reduce::one_dim(args, 2)?;
-            if own.rank() == 0 {
-                (op!(RESHAPE, own, Value::Ints(Ints::from_slice(&[-1])))?, Vec::new())
-            } else {
-                let mut kept = own.sizes().to_vec();
-                if keepdim {
-                    kept[dim] = 1;
-                } else {
-                    kept.remove(dim);
-                }
-                (
-                    op!(
-                        MOVEDIM,
-                        own,
-                        Value::Ints(Ints::from_slice(&[dim as i64])),
-                        Value::Ints(Ints::from_slice(&[-1]))
-                    )?,
-                    kept,
-                )
-            }
-        }
+    Ok(())
+}
+
+/// One line of elements for each result, in the last dimension, and the sizes of the results.
+fn lines(args: &Args) -> Result<(Tensor, Vec<isize>)> {
+    let (own, keepdim) = (args.tensor(0)?, args.bool(3)?);
+    let flat = || op!(RESHAPE, own, Ints::from_slice(&[-1]));
+    if args.optional_int(2).is_none() {
+        return Ok((flat()?, vec![1; if keepdim { own.rank() } else { 0 }]));
+    }
+    let dim = crate::reduce::one_dim(args, 2)?;
+    if own.rank() == 0 {
+        return Ok((flat()?, Vec::new()));
+    }
+    let mut kept = own.sizes().to_vec();
+    if keepdim {
+        kept[dim] = 1;
+    } else {
+        kept.remove(dim);
+    }
+    Ok((op!(MOVEDIM, own, Ints::from_slice(&[dim as i64]), Ints::from_slice(&[-1]))?, kept))
+}
+
+/// The places among each sorted line's elements, which need not be whole. A NaN stands last: where it counts, it is taken.
+fn ranks(sorted: &Tensor, fractions: &Tensor, skip_nan: bool) -> Result<Tensor> {
+    let size = sorted.sizes()[sorted.rank() - 1] as f64;
+    let real = Expr::from(&sorted.detach()).call(&ISNAN, []).call(&LOGICAL_NOT, []);
+    let count = real.call(&SUM_DIM, [Ints::from_slice(&[-1]).into(), true.into()]);
+    let count = Expr::new(crate::convert::to_dtype(&count.done()?, sorted.dtype()));
+    if skip_nan {
+        return ((count - 1.0) * fractions).call(&CLAMP, [Value::Scalar(Scalar::Float(0.0))]).done();
+    }
+    count.below(size).choose(size - 1.0, Expr::from(fractions) * (size - 1.0)).done()
+}
+
+/// The elements at `ranks`, or what lies between two of them.
+fn picked(sorted: &Tensor, ranks: &Tensor, interpolation: &str) -> Result<Tensor> {
+    let at = |rounded: Result<Tensor>| {
+        op!(GATHER, sorted, -1i64, &crate::convert::to_dtype(&rounded?.detach(), DType::I64)?)
     };
+    match interpolation {
+        "lower" => at(op!(FLOOR, ranks)),
+        "higher" => at(op!(CEIL, ranks)),
+        "nearest" => at(op!(ROUND, ranks)),
+        _ => {
+            let (below, above) = (at(op!(FLOOR, ranks))?, at(op!(CEIL, ranks))?);
+            let half = interpolation == "midpoint";
+            let share = if half { Expr::from(0.5) } else { Expr::from(ranks) - op!(FLOOR, ranks)?.detach() };
+            (Expr::from(&below) + share * (Expr::from(above) - &below)).done()
+        }
+    }
+}
+
+fn quantile(args: &Args, q: &Tensor, skip_nan: bool) -> Result<Output> {
+    let interpolation = args.str(4)?;
+    check(args.tensor(0)?, q, interpolation)?;
+    let (lines, mut kept) = lines(args)?;
     let sorted = SORT.call([(&lines).into(), (-1i64).into(), false.into()])?.into_tensors();
     let sorted = sorted.into_iter().next().ok_or_else(|| Error::runtime("sort gave no result"))?;
-    let size = lines.sizes()[lines.rank() - 1] as f64;
-    let real = Expr::from(&sorted.detach()).call(&ISNAN, []).call(&LOGICAL_NOT, []);
-    // How many elements of each line are not NaN.
-    let count = real.call(&SUM_DIM, [Ints::from_slice(&[-1]).into(), true.into()]);
-    let count = Expr::new(crate::convert::to_dtype(&count.done()?, own.dtype()));
-    // The places among a line's elements, which need not be whole; where NaN counts, it stands last and is taken.
-    let fractions = op!(RESHAPE, q, Value::Ints(Ints::from_slice(&[-1])))?;
-    let ranks = if skip_nan {
-        ((count - 1.0) * &fractions).call(&CLAMP, [Value::Scalar(Scalar::Float(0.0))])
-    } else {
-        count.below(size).choose(size - 1.0, Expr::from(&fractions) * (size - 1.0))
-    };
-    let ranks = ranks.done()?;
-    let pick = |rounded: Result<Tensor>| {
-        op!(GATHER, &sorted, -1i64, &crate::convert::to_dtype(&rounded?.detach(), DType::I64)?)
-    };
-    let value = match interpolation {
-        "lower" => pick(op!(FLOOR, &ranks))?,
-        "higher" => pick(op!(CEIL, &ranks))?,
-        "nearest" => pick(op!(ROUND, &ranks))?,
-        _ => {
-            let (below, above) = (pick(op!(FLOOR, &ranks))?, pick(op!(CEIL, &ranks))?);
-            let half = interpolation == "midpoint";
-            let share = if half { Expr::from(0.5) } else { Expr::from(&ranks) - op!(FLOOR, &ranks)?.detach() };
-            (Expr::from(&below) + share * (Expr::from(above) - &below)).done()?
-        }
-    };
+    let fractions = op!(RESHAPE, q, Ints::from_slice(&[-1]))?;
+    let value = picked(&sorted, &ranks(&sorted, &fractions, skip_nan)?, interpolation)?;
     // The fractions go first, or away.
     if q.rank() == 0 {
         return RESHAPE.tensor([(&value).into(), sizes_value(&kept)]).map(Output::Tensor);
     }
-    let first = op!(MOVEDIM, &value, Value::Ints(Ints::from_slice(&[-1])), Value::Ints(Ints::from_slice(&[0])))?;
+    let first = op!(MOVEDIM, &value, Ints::from_slice(&[-1]), Ints::from_slice(&[0]))?;
     kept.insert(0, q.numel() as isize);
     RESHAPE.tensor([(&first).into(), sizes_value(&kept)]).map(Output::Tensor)
 }

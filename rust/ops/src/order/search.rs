@@ -30,7 +30,7 @@ macro_rules! search {
 
 pub static SEARCHSORTED: Row = Row {
     name: "searchsorted",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
     doc: "The places where elements of `input` would go into sorted lines so that these stay sorted; before equal elements, or with `right` behind them.
 
@@ -48,7 +48,7 @@ pub static SEARCHSORTED: Row = Row {
 
 pub static SEARCHSORTED_SCALAR: Row = Row {
     name: "searchsorted.Scalar",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
     doc: "The place where a number would go into a sorted line.
 
@@ -77,7 +77,7 @@ pub static SEARCHSORTED_SCALAR: Row = Row {
 
 pub static BUCKETIZE: Row = Row {
     name: "bucketize",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
     doc: "The number of the interval between `boundaries` in which each element lies.
 
@@ -95,7 +95,7 @@ pub static BUCKETIZE: Row = Row {
 
 pub static BUCKETIZE_SCALAR: Row = Row {
     name: "bucketize.Scalar",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
     doc: "The number of the interval between `boundaries` in which a number lies.
 
@@ -244,10 +244,7 @@ impl Search {
             )
         };
         if !ordered {
-            return Err(Error::not_implemented(format!(
-                "\"searchsorted_out_cpu\" not implemented for '{}'",
-                common.title()
-            )));
+            return Err(Error::unsupported("searchsorted_out_cpu", common));
         }
         settle(&places, result)
     }

@@ -34,7 +34,7 @@ const OUT_MODE: Out = Out::new(
 
 pub static TOPK: Row = Row {
     name: "topk",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
     doc: "The `k` largest elements along `dim`, or the smallest, in order, and where they stand.
 
@@ -77,7 +77,7 @@ pub static TOPK: Row = Row {
 
 pub static KTHVALUE: Row = Row {
     name: "kthvalue",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
     doc: "The `k`-th smallest element along `dim`, counted from one, and where it stands.
 
@@ -128,7 +128,7 @@ macro_rules! medians {
 
         pub static $along: Row = Row {
             name: concat!($name, ".dim"),
-            variants: Variants::BOTH.and(Variants::OUT),
+            variants: Variants::BOTH.union(Variants::OUT),
             signature: "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
             doc: $along_doc,
             out: OUT_MEDIAN,
@@ -175,7 +175,7 @@ medians! {
 
 pub static MODE: Row = Row {
     name: "mode",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
     doc: "The most frequent element along `dim` (the smallest of several), and where it last stands.
 
@@ -292,7 +292,7 @@ fn check_supported(args: &Args) -> Result<()> {
         return Ok(());
     }
     let name = args.row.python_name().trim_start_matches("nan");
-    Err(Error::not_implemented(format!("\"{name}_cpu\" not implemented for '{}'", dtype.title())))
+    Err(Error::unsupported(&format!("{name}_cpu"), dtype))
 }
 
 fn write_one(args: &Args, place: usize, results: &[Tensor], how: impl Arrange) -> Result<()> {

@@ -3,7 +3,8 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::{Bool, DType, Error, Result, dispatch};
 use rushlight_cpu::order::{Line, Ranked, Sortable, each_line};
-use rushlight_cpu::reduce::scan::{Lines, Memory};
+use rushlight_cpu::reduce::scan::Lines;
+use rushlight_par::Address;
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::reduce::along::{ORDERED, spread};
@@ -14,7 +15,7 @@ use crate::value::{Args, Output};
 
 pub static SORT: Row = Row {
     name: "sort",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
     doc: "The elements along `dim` in order, and where each stood; equal ones keep their order, NaN is the largest.
 
@@ -39,7 +40,7 @@ pub static SORT: Row = Row {
 
 pub static SORT_STABLE: Row = Row {
     name: "sort.stable",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
     doc: "The elements along `dim` in order; equal ones keep theirs, whatever `stable` says.
 
@@ -79,7 +80,7 @@ pub static ARGSORT: Row = Row {
 
 pub static ARGSORT_STABLE: Row = Row {
     name: "argsort.stable",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor",
     doc: "Where the elements stand that sorting along `dim` would put in order; equal ones keep theirs.
 
@@ -101,7 +102,7 @@ pub static ARGSORT_STABLE: Row = Row {
 
 pub static MSORT: Row = Row {
     name: "msort",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self) -> Tensor",
     doc: "The elements in order along the first dimension.
 
@@ -176,9 +177,9 @@ pub fn write_lines(
     let source = prepared(own, own.dtype())?;
     let (from, values, places) = (source.storage().pin()?, results[0].storage().pin()?, results[1].storage().pin()?);
     let offset = source.layout().offset;
-    let places = Memory(places.as_ptr().cast::<i64>());
+    let places = Address(places.as_ptr().cast::<i64>());
     dispatch!(own.dtype(), T in [u8, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {
-        let values = Memory(values.as_ptr().cast::<T>());
+        let values = Address(values.as_ptr().cast::<T>());
         // SAFETY: the operand is contiguous; results are fresh and row-major, with `take` elements along the dimension.
         unsafe {
             each_line(shape, from.as_ptr().cast::<T>().offset(offset), descending, |mut line: Line<T>| {

@@ -20,7 +20,7 @@ pub static UNIQUE: Row = Row {
 
     >>> torch._unique2(torch.tensor([3, 1, 1]), True, True, True)
     (tensor([1, 3]), tensor([1, 0, 0]), tensor([2, 1]))",
-    dtypes: ORDERED.and(DTypes::WIDE),
+    dtypes: ORDERED.union(DTypes::WIDE),
     traits: Traits::NEEDS_VALUES,
     run: Run::Body(|args| {
         let own = args.valued(0)?;
@@ -43,7 +43,7 @@ pub static UNIQUE_CONSECUTIVE: Row = Row {
 
     >>> torch._unique_consecutive(torch.tensor([3, 1, 1, 3]), True, True)
     (tensor([3, 1, 3]), tensor([0, 1, 1, 2]), tensor([1, 2, 1]))",
-    dtypes: ORDERED.and(DTypes::WIDE),
+    dtypes: ORDERED.union(DTypes::WIDE),
     traits: Traits::NEEDS_VALUES,
     run: Run::Body(|args| {
         let own = args.valued(0)?;
@@ -70,7 +70,7 @@ pub static UNIQUE_DIM: Row = Row {
     >>> torch._unique_dim(torch.tensor([[3, 1], [1, 2], [3, 1]]), 0)
     (tensor([[1, 2],
             [3, 1]]), tensor([1, 0, 1]), tensor([1, 2]))",
-    dtypes: ORDERED.and(DTypes::WIDE),
+    dtypes: ORDERED.union(DTypes::WIDE),
     traits: Traits::NEEDS_VALUES,
     run: Run::Body(|args| {
         let own = args.valued(0)?;

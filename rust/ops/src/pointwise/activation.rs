@@ -25,7 +25,7 @@ const ACTIVATION: Row = Row {
 pub static RELU: Row = Row {
     name: "relu",
     aliases: &["nn.functional.relu"],
-    variants: Variants::BOTH.and(Variants::INPLACE),
+    variants: Variants::BOTH.union(Variants::INPLACE),
     signature: "(Tensor self, bool inplace=False) -> Tensor",
     doc: "Each element, or zero where it is negative.
 
@@ -149,7 +149,7 @@ pub static SCALED_ELU: Row = Row {
 
 pub static GELU: Row = Row {
     name: "gelu",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, *, str approximate='none') -> Tensor",
     doc: "Each element times the standard normal distribution function of it; `approximate='tanh'` is an old estimate.
 
@@ -246,7 +246,7 @@ pub static MISH: Row = Row {
 
 pub static SOFTPLUS: Row = Row {
     name: "softplus",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, float beta=1, float threshold=20) -> Tensor",
     doc: "A smooth `relu`; linear where `beta * self` is above `threshold`.
 
@@ -405,7 +405,7 @@ pub static HARDSHRINK: Row = Row {
     name: "hardshrink",
     namespace: "",
     aliases: &["nn.functional.hardshrink"],
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Scalar lambd=0.5) -> Tensor",
     doc: "Each element, or zero where its magnitude is at most `lambd`.
 
@@ -425,7 +425,7 @@ pub static HARDSHRINK: Row = Row {
 
 pub static SOFTSHRINK: Row = Row {
     name: "softshrink",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, float lambd=0.5) -> Tensor",
     doc: "Each element brought closer to zero by `lambd`.
 
@@ -474,7 +474,7 @@ pub static THRESHOLD: Row = Row {
 
 pub static LOGSIGMOID: Row = Row {
     name: "logsigmoid",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self) -> Tensor",
     doc: "The logarithm of the logistic function, without overflow.
 

@@ -29,7 +29,7 @@ pub static I0: Row = Row {
 };
 
 /// What the rows of `torch.special` share, which are no methods.
-const SPECIAL: Row = Row { namespace: "special", variants: Variants::FUNCTION.and(Variants::OUT), ..UNARY };
+const SPECIAL: Row = Row { namespace: "special", variants: Variants::FUNCTION.union(Variants::OUT), ..UNARY };
 
 pub static I0E: Row = Row {
     name: "i0e",
@@ -39,7 +39,7 @@ pub static I0E: Row = Row {
     tensor([1.0000, 0.4658])",
     dtypes: REAL,
     run: float(tiles! { for<S> [f32, f64] (|x| bessel::i0e(f64::from(x)) as T) }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
         d.grad() * (d.input(0).call(&I1E, []) - d.input(0).sgn() * d.result())
     })]),
     node: "SpecialI0EBackward0",
@@ -55,7 +55,7 @@ pub static I1: Row = Row {
     tensor([0.0000, 0.5652])",
     dtypes: REAL,
     run: float(tiles! { for<S> [f32, f64] (|x| bessel::i1(f64::from(x)) as T) }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
         let slope = |x: Expr| x.clone().call(&I0, []) - d.result() / x;
         d.grad() * away_from_zero(d, slope)
     })]),
@@ -78,7 +78,7 @@ pub static I1E: Row = Row {
     tensor([0.0000, 0.2079])",
     dtypes: REAL,
     run: float(tiles! { for<S> [f32, f64] (|x| bessel::i1e(f64::from(x)) as T) }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
         let slope = |x: Expr| x.clone().call(&I0E, []) - d.result() * (x.clone().sgn() + x.reciprocal());
         d.grad() * away_from_zero(d, slope)
     })]),

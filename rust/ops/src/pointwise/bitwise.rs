@@ -9,7 +9,7 @@ use crate::derive::Derivative;
 use crate::row::{DTypes, Out, Row, Variants};
 
 /// Integers of all kinds, and bool.
-const BITS: DTypes = DTypes::INTS.and(DTypes::WIDE).and(DTypes::BOOL);
+const BITS: DTypes = DTypes::INTS.union(DTypes::WIDE).union(DTypes::BOOL);
 
 /// What the operations on two operands have in common.
 const PAIR: Row = Row {

@@ -170,8 +170,8 @@ pub static BOTH_TENSOR: Row = Row {
     ..LIMIT
 };
 
-const ALL: Saves = Saves::input(0).and(Saves::input(1)).and(Saves::input(2));
-const TWO: Saves = Saves::input(0).and(Saves::input(1));
+const ALL: Saves = Saves::input(0).union(Saves::input(1)).union(Saves::input(2));
+const TWO: Saves = Saves::input(0).union(Saves::input(1));
 
 pub static CLAMP_MIN_TENSOR: Row = Row {
     name: "clamp_min.Tensor",

@@ -183,7 +183,7 @@ pub static ISREAL: Row = Row {
 
 pub static ISPOSINF: Row = Row {
     name: "isposinf",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     doc: "Whether each element is positive infinity.
 
     >>> torch.isposinf(torch.tensor([float('-inf'), float('inf')]))
@@ -198,7 +198,7 @@ pub static ISPOSINF: Row = Row {
 
 pub static ISNEGINF: Row = Row {
     name: "isneginf",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     doc: "Whether each element is negative infinity.
 
     >>> torch.isneginf(torch.tensor([float('-inf'), float('inf')]))
@@ -264,11 +264,11 @@ fn winner(d: &Derive, wins: fn(Expr, Expr) -> Expr, own: usize, other: usize) ->
     wins(y, x).choose(0.0, tie)
 }
 
-const BOTH: Saves = Saves::input(0).and(Saves::input(1));
+const BOTH: Saves = Saves::input(0).union(Saves::input(1));
 
 pub static MAXIMUM: Row = Row {
     name: "maximum",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     doc: "The larger of two elements; nan if either is.
 
     >>> torch.maximum(torch.tensor([1, 5]), torch.tensor([3, 2]))
@@ -291,7 +291,7 @@ pub static MAXIMUM: Row = Row {
 
 pub static MINIMUM: Row = Row {
     name: "minimum",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     doc: "The smaller of two elements; nan if either is.
 
     >>> torch.minimum(torch.tensor([1, 5]), torch.tensor([3, 2]))
@@ -319,7 +319,7 @@ fn taken(d: &Derive, wins: fn(Expr, Expr) -> Expr) -> Expr {
 
 pub static FMAX: Row = Row {
     name: "fmax",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     doc: "The larger of two elements; a number is preferred to nan.
 
     >>> torch.fmax(torch.tensor([1., float('nan')]), torch.tensor([3., 2.]))
@@ -341,7 +341,7 @@ pub static FMAX: Row = Row {
 
 pub static FMIN: Row = Row {
     name: "fmin",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     doc: "The smaller of two elements; a number is preferred to nan.
 
     >>> torch.fmin(torch.tensor([1., float('nan')]), torch.tensor([3., 2.]))

@@ -111,7 +111,7 @@ resolved! { RESOLVE_CONJ "resolve_conj"; RESOLVE_NEG "resolve_neg"; }
 
 pub static ANGLE: Row = Row {
     name: "angle",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self) -> Tensor",
     doc: "The angle of each element in the complex plane: of real numbers 0, or pi below zero.
 
@@ -217,7 +217,7 @@ const PARTS: DTypes = DTypes(DTypes::FLOATS.0 & !(1 << DType::BF16 as u16));
 
 pub static COMPLEX: Row = Row {
     name: "complex",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor real, Tensor imag) -> Tensor",
     doc: "The complex numbers with these parts.
 
@@ -253,7 +253,7 @@ pub static COMPLEX: Row = Row {
 
 pub static POLAR: Row = Row {
     name: "polar",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor abs, Tensor angle) -> Tensor",
     doc: "The complex numbers with these magnitudes and angles.
 

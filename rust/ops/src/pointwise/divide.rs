@@ -34,7 +34,7 @@ pub static DIV: Row = Row {
     cuda: Some("self / other"),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::input(1), |d| d.grad() / d.input(1).conj()),
-        formula(1, Saves::input(0).and(Saves::input(1)), |d| {
+        formula(1, Saves::input(0).union(Saves::input(1)), |d| {
             -d.grad() * ((d.input(0) / d.input(1)) / d.input(1)).conj()
         }),
     ]),
@@ -217,7 +217,7 @@ pub static REMAINDER: Row = Row {
     }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::NOTHING, |d| d.grad()),
-        formula(1, Saves::input(0).and(Saves::input(1)), |d| minus_quotient(d, &DIV_FLOOR)),
+        formula(1, Saves::input(0).union(Saves::input(1)), |d| minus_quotient(d, &DIV_FLOOR)),
     ]),
     errors: &[super::MISMATCH],
     samples: &["t(4), pos(4)", "t(2, 3), 2", "3, pos(2)"],
@@ -243,7 +243,7 @@ pub static FMOD: Row = Row {
     check: Some(check_divisor),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::NOTHING, |d| d.grad()),
-        formula(1, Saves::input(0).and(Saves::input(1)), |d| minus_quotient(d, &DIV_TRUNC)),
+        formula(1, Saves::input(0).union(Saves::input(1)), |d| minus_quotient(d, &DIV_TRUNC)),
     ]),
     errors: &[super::MISMATCH],
     samples: &["t(4), pos(4)", "t(2, 3), 2"],

@@ -151,7 +151,7 @@ pub static LOG1P: Row = Row {
 
 pub static LOGADDEXP: Row = Row {
     name: "logaddexp",
-    variants: crate::row::Variants::BOTH.and(crate::row::Variants::OUT),
+    variants: crate::row::Variants::BOTH.union(crate::row::Variants::OUT),
     doc: "The logarithm of the sum of exponentials, without overflow.
 
     out = log(exp(self) + exp(other))
@@ -167,8 +167,8 @@ pub static LOGADDEXP: Row = Row {
     }),
     dtypes: DTypes::INEXACT,
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).and(Saves::RESULT), |d| d.grad() * (d.input(0) - d.result()).exp().conj()),
-        formula(1, Saves::input(1).and(Saves::RESULT), |d| d.grad() * (d.input(1) - d.result()).exp().conj()),
+        formula(0, Saves::input(0).union(Saves::RESULT), |d| d.grad() * (d.input(0) - d.result()).exp().conj()),
+        formula(1, Saves::input(1).union(Saves::RESULT), |d| d.grad() * (d.input(1) - d.result()).exp().conj()),
     ]),
     reference: "np.log(np.exp(self) + np.exp(other))",
     ..BINARY
@@ -176,7 +176,7 @@ pub static LOGADDEXP: Row = Row {
 
 pub static LOGADDEXP2: Row = Row {
     name: "logaddexp2",
-    variants: crate::row::Variants::BOTH.and(crate::row::Variants::OUT),
+    variants: crate::row::Variants::BOTH.union(crate::row::Variants::OUT),
     doc: "The logarithm to base 2 of the sum of powers of 2, without overflow.
 
     out = log2(2 ** self + 2 ** other)
@@ -192,8 +192,12 @@ pub static LOGADDEXP2: Row = Row {
     }),
     dtypes: DTypes::INEXACT,
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).and(Saves::RESULT), |d| d.grad() * (d.input(0) - d.result()).call(&EXP2, []).conj()),
-        formula(1, Saves::input(1).and(Saves::RESULT), |d| d.grad() * (d.input(1) - d.result()).call(&EXP2, []).conj()),
+        formula(0, Saves::input(0).union(Saves::RESULT), |d| {
+            d.grad() * (d.input(0) - d.result()).call(&EXP2, []).conj()
+        }),
+        formula(1, Saves::input(1).union(Saves::RESULT), |d| {
+            d.grad() * (d.input(1) - d.result()).call(&EXP2, []).conj()
+        }),
     ]),
     reference: "np.log2(np.exp2(self) + np.exp2(other))",
     ..BINARY

@@ -84,7 +84,7 @@ pub static NEXTAFTER: Row = Row {
         })
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).and(Saves::input(1)), |d| d.input(0).equals(d.input(1)).choose(0.0, d.grad())),
+        formula(0, Saves::input(0).union(Saves::input(1)), |d| d.input(0).equals(d.input(1)).choose(0.0, d.grad())),
         formula(1, Saves::NOTHING, |d| d.grad() * 0.0),
     ]),
     reference: "np.nextafter(self, other)",

@@ -10,7 +10,7 @@ use crate::value::Args;
 
 pub static FREXP: Row = Row {
     name: "frexp",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self) -> (Tensor mantissa, Tensor exponent)",
     doc: "Each element as a mantissa from 0.5 to 1 and a power of two.
 

@@ -25,7 +25,7 @@ macro_rules! straight {
     ]) };
 }
 
-const BOTH: Saves = Saves::input(0).and(Saves::input(1));
+const BOTH: Saves = Saves::input(0).union(Saves::input(1));
 
 pub static SIGMOID_BACKWARD: Row = Row {
     name: "sigmoid_backward",

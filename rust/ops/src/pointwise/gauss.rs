@@ -17,7 +17,7 @@ use crate::value::Output;
 const REAL: DTypes = DTypes::ALL.without(DTypes::COMPLEX);
 const DOUBLE: DTypes = REAL.without(DTypes::HALVES);
 
-const SPECIAL: Row = Row { namespace: "special", variants: Variants::FUNCTION.and(Variants::OUT), ..UNARY };
+const SPECIAL: Row = Row { namespace: "special", variants: Variants::FUNCTION.union(Variants::OUT), ..UNARY };
 
 pub static NDTR: Row = Row {
     name: "ndtr",
@@ -80,7 +80,7 @@ pub static ERFCX: Row = Row {
     tensor([1.0000, 0.0561])",
     dtypes: DOUBLE,
     run: float(tiles! { for<S> [f32, f64] (|x| erfcx::<S>(f64::from(x)) as T) }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
         d.grad() * (d.input(0) * d.result() * 2.0 - Expr::from(FRAC_2_SQRT_PI))
     })]),
     node: "SpecialErfcxBackward0",

@@ -85,7 +85,7 @@ pub static IGAMMA: Row = Row {
     run: common(tiles! { for<S> [f32, f64] (|a, x| both(f64::from(a), f64::from(x)).0 as T) }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::NOTHING, |_| unknown("igamma")),
-        formula(1, Saves::input(0).and(Saves::input(1)), density),
+        formula(1, Saves::input(0).union(Saves::input(1)), density),
     ]),
     samples: &["pos(2, 3), pos(2, 3)", "pos(3) * 9, pos(3)", "pos(3), pos(2, 1) * 9"],
     reference: "",
@@ -103,7 +103,7 @@ pub static IGAMMAC: Row = Row {
     run: common(tiles! { for<S> [f32, f64] (|a, x| both(f64::from(a), f64::from(x)).1 as T) }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::NOTHING, |_| unknown("igammac")),
-        formula(1, Saves::input(0).and(Saves::input(1)), |d| -density(d)),
+        formula(1, Saves::input(0).union(Saves::input(1)), |d| -density(d)),
     ]),
     samples: &["pos(2, 3), pos(2, 3)", "pos(3) * 9, pos(3)", "pos(3), pos(2, 1) * 9"],
     reference: "",

@@ -110,10 +110,10 @@ macro_rules! polynomials {
         pub static $row: Row = Row {
             name: $name,
             namespace: "special",
-            variants: Variants::FUNCTION.and(Variants::OUT),
+            variants: Variants::FUNCTION.union(Variants::OUT),
             signature: "(Tensor|Scalar x, Tensor|Scalar n) -> Tensor",
             doc: $doc,
-            dtypes: DTypes::REAL.and(DTypes::BOOL).without(DTypes::HALVES),
+            dtypes: DTypes::REAL.union(DTypes::BOOL).without(DTypes::HALVES),
             check: Some(super::some_tensor),
             run: float(tiles! {
                 for<S> [f32, f64] (|x, n| {

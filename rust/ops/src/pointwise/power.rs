@@ -115,12 +115,12 @@ pub static POW_TENSOR: Row = Row {
     }),
     refuses: "pow",
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).and(Saves::input(1)), |d| {
+        formula(0, Saves::input(0).union(Saves::input(1)), |d| {
             let exponent = d.input(1);
             let slope = (exponent.clone() * d.input(0).with(&POW_TENSOR, exponent.clone() - 1.0)).conj();
             exponent.equals(0.0).choose(0.0, d.grad() * slope)
         }),
-        formula(1, Saves::input(0).and(Saves::input(1)).and(Saves::RESULT), |d| {
+        formula(1, Saves::input(0).union(Saves::input(1)).union(Saves::RESULT), |d| {
             let base = d.input(0);
             let log = match base.clone() {
                 Expr::Number(number) => Expr::new(crate::create::scalar_of(

@@ -13,7 +13,7 @@ use crate::value::Args;
 
 pub static WHERE: Row = Row {
     name: "where",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor condition, Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
     doc: "The elements of `self` where `condition` holds, elsewhere those of `other`; all three broadcast.
 

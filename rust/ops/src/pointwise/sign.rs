@@ -77,7 +77,7 @@ pub static SGN: Row = Row {
         for<S> [c64, c128] (|z| z.wide().signum().narrow());
         for<S> [Bool] (|x| x)
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
         let complex = matches!(d.input(0), Expr::Tensor(own) if own.dtype().is_complex());
         if !complex {
             return d.grad().zeros_like();
@@ -92,7 +92,7 @@ pub static SGN: Row = Row {
 
 pub static SIGNBIT: Row = Row {
     name: "signbit",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     doc: "Whether the sign bit of each element is set; that of -0. is.
 
     >>> torch.signbit(torch.tensor([-0., 1.]))
@@ -120,7 +120,7 @@ pub static COPYSIGN: Row = Row {
     dtypes: DTypes::ALL.without(DTypes::COMPLEX),
     run: float(tiles! { for<S> [f32, f64] (|x, y| x.copysign(y)) }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+        formula(0, Saves::input(0).union(Saves::RESULT), |d| {
             d.grad() * d.input(0).equals(0.0).choose(0.0, d.result() / d.input(0))
         }),
         formula(1, Saves::NOTHING, |d| d.grad().zeros_like()),

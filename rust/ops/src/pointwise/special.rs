@@ -157,7 +157,7 @@ pub static DIGAMMA: Row = Row {
 pub static POLYGAMMA: Row = Row {
     name: "polygamma",
     aliases: &["special.polygamma"],
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(int n, Tensor self) -> Tensor",
     doc: "The `n`-th derivative of `digamma`.
 
@@ -177,7 +177,7 @@ pub static POLYGAMMA: Row = Row {
 
 pub static POLYGAMMA_METHOD: Row = Row {
     name: "polygamma.method",
-    variants: Variants::METHOD.and(Variants::INPLACE),
+    variants: Variants::METHOD.union(Variants::INPLACE),
     signature: "(Tensor self, int n) -> Tensor",
     doc: "The `n`-th derivative of `digamma`.
 
@@ -212,7 +212,7 @@ pub static ZETA: Row = Row {
     name: "zeta",
     namespace: "special",
     check: Some(super::some_tensor),
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
     doc: "The Hurwitz zeta function.
 
@@ -243,11 +243,11 @@ pub static XLOGY: Row = Row {
         for<S> [f32, f64] (|x, y| if y.is_nan() { y } else if x == 0.0 { 0.0 } else { x * S::log(y) })
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).and(Saves::input(1)), |d| {
+        formula(0, Saves::input(0).union(Saves::input(1)), |d| {
             let flat = d.input(0).equals(0.0).and(d.input(1).at_most(0.0));
             flat.choose(0.0, d.grad().with(&XLOGY, d.input(1)))
         }),
-        formula(1, Saves::input(0).and(Saves::input(1)), |d| d.grad() * d.input(0) / d.input(1)),
+        formula(1, Saves::input(0).union(Saves::input(1)), |d| d.grad() * d.input(0) / d.input(1)),
     ]),
     samples: &["t(2, 3), pos(2, 3)", "t(5, 1, 4), pos(3, 1)", "t(4), 2", "2, pos(4)"],
     reference: "np.where(np.equal(self, 0), 0, np.multiply(self, np.log(other)))",
@@ -259,7 +259,7 @@ pub static XLOG1PY: Row = Row {
     namespace: "special",
     node: "SpecialXlog1PyBackward0",
     check: Some(super::some_tensor),
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: OPERANDS,
     doc: "`self * log(1 + other)`; zero where `self` is zero, unless `other` is nan.
 
@@ -271,11 +271,11 @@ pub static XLOG1PY: Row = Row {
     }),
     refuses: "xlog1py_cpu",
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).and(Saves::input(1)), |d| {
+        formula(0, Saves::input(0).union(Saves::input(1)), |d| {
             let flat = d.input(0).equals(0.0).and(d.input(1).at_most(-1.0));
             flat.choose(0.0, d.grad().with(&XLOG1PY, d.input(1)))
         }),
-        formula(1, Saves::input(0).and(Saves::input(1)), |d| d.grad() * d.input(0) / (d.input(1) + 1.0)),
+        formula(1, Saves::input(0).union(Saves::input(1)), |d| d.grad() * d.input(0) / (d.input(1) + 1.0)),
     ]),
     errors: &[super::MISMATCH],
     samples: &["t(2, 3), pos(2, 3)", "t(4), 2"],
@@ -325,8 +325,8 @@ pub static HYPOT: Row = Row {
         _ => tiles! { for<S> [f64] (|x, y| x.hypot(y)) }(dtype),
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).and(Saves::RESULT), |d| d.grad() * (d.input(0) / d.result())),
-        formula(1, Saves::input(1).and(Saves::RESULT), |d| d.grad() * (d.input(1) / d.result())),
+        formula(0, Saves::input(0).union(Saves::RESULT), |d| d.grad() * (d.input(0) / d.result())),
+        formula(1, Saves::input(1).union(Saves::RESULT), |d| d.grad() * (d.input(1) / d.result())),
     ]),
     reference: "np.hypot(self, other)",
     ..BINARY

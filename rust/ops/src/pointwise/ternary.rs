@@ -47,7 +47,7 @@ pub static LERP: Row = Row {
     derivative: Derivative::Formulas(&[
         formula(0, Saves::input(2), |d| d.grad() * (1.0 - d.input(2)).conj()),
         formula(1, Saves::input(2), |d| d.grad() * d.input(2).conj()),
-        formula(2, Saves::input(0).and(Saves::input(1)), |d| d.grad() * (d.input(1) - d.input(0)).conj()),
+        formula(2, Saves::input(0).union(Saves::input(1)), |d| d.grad() * (d.input(1) - d.input(0)).conj()),
     ]),
     errors: &[(
         "t(2, 2), t(3, 3), 0.5",
@@ -59,7 +59,7 @@ pub static LERP: Row = Row {
     ..Row::BASE
 };
 
-const FACTORS: Saves = Saves::input(1).and(Saves::input(2));
+const FACTORS: Saves = Saves::input(1).union(Saves::input(2));
 
 pub static ADDCMUL: Row = Row {
     name: "addcmul",

@@ -158,8 +158,8 @@ pub static ATAN2: Row = Row {
     run: float(tiles! { for<S> [f32, f64] (|y, x| S::atan2(y, x)) }),
     cuda: Some("atan2(self, other)"),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).and(Saves::input(1)), |d| turn(d, d.input(1))),
-        formula(1, Saves::input(0).and(Saves::input(1)), |d| turn(d, -d.input(0))),
+        formula(0, Saves::input(0).union(Saves::input(1)), |d| turn(d, d.input(1))),
+        formula(1, Saves::input(0).union(Saves::input(1)), |d| turn(d, -d.input(0))),
     ]),
     reference: "np.arctan2(self, other)",
     ..BINARY

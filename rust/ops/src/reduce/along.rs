@@ -8,7 +8,7 @@ use crate::index::scatter::SCATTER_ADD;
 use crate::row::DTypes;
 
 /// The dtypes of rows that choose elements by their order.
-pub const ORDERED: DTypes = DTypes::REAL.and(DTypes::BOOL);
+pub const ORDERED: DTypes = DTypes::REAL.union(DTypes::BOOL);
 
 /// The gradient of one element selected along `dim`, put back where it came from.
 pub fn put_back(d: &Derive, grad: Expr, index: Expr, dim: i64, keepdim: bool) -> Expr {

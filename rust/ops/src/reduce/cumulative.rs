@@ -88,7 +88,7 @@ pub static RECURRENCE: Row = Row {
     }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::input(1), back),
-        formula(1, Saves::input(1).and(Saves::RESULT), |d| {
+        formula(1, Saves::input(1).union(Saves::RESULT), |d| {
             let before = along(d.result(), d.int(2), |result, axis| shifted(result, axis, true));
             back(d) * before.conj()
         }),
@@ -99,7 +99,7 @@ pub static RECURRENCE: Row = Row {
 
 pub static CUMMAX: Row = Row {
     name: "cummax",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int dim) -> (Tensor values, Tensor indices)",
     doc: "The largest element so far along `dim`, and where it stands (the last of equals).
 
@@ -118,7 +118,7 @@ pub static CUMMAX: Row = Row {
 
 pub static CUMMIN: Row = Row {
     name: "cummin",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int dim) -> (Tensor values, Tensor indices)",
     doc: "The smallest element so far along `dim`, and where it stands (the last of equals).
 
@@ -137,7 +137,7 @@ pub static CUMMIN: Row = Row {
 
 pub static LOGCUMSUMEXP: Row = Row {
     name: "logcumsumexp",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int dim) -> Tensor",
     doc: "The logarithms of the running sums of exponentials along `dim`.
 
@@ -150,16 +150,13 @@ pub static LOGCUMSUMEXP: Row = Row {
             let own = args.tensor(0)?;
             super::one_dim(args, 1)?;
             if !own.dtype().is_differentiable() {
-                return Err(Error::not_implemented(format!(
-                    "\"logcumsumexp_out_cpu\" not implemented for '{}'",
-                    own.dtype().title()
-                )));
+                return Err(Error::unsupported("logcumsumexp_out_cpu", own.dtype()));
             }
             Ok(vec![Spec::new(own.sizes(), own.dtype(), own)])
         },
         cpu: |args, results| log_sums(args, &results[0]),
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
         if d.rank(0) == 0 {
             return d.grad();
         }
@@ -191,7 +188,7 @@ pub static LOGCUMSUMEXP: Row = Row {
 
 pub static DIFF: Row = Row {
     name: "diff",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
     doc: "The differences of neighbours along `dim`, `n` times over.
 
@@ -416,9 +413,9 @@ fn recurrence(args: &Args, result: &Tensor) -> Result<()> {
     let (source, factors, place) = (prepared(own, compute)?, prepared(factor, compute)?, workplace(result, compute)?);
     let (from, by, to) = (source.storage().pin()?, factors.storage().pin()?, place.storage().pin()?);
     dispatch!(compute, T in [f32, f64, c64, c128] => {
-        let by = rushlight_cpu::reduce::scan::Memory(by.as_ptr().cast::<T>());
-        let from = rushlight_cpu::reduce::scan::Memory(from.as_ptr().cast::<T>());
-        let to = rushlight_cpu::reduce::scan::Memory(to.as_ptr().cast::<T>());
+        let by = rushlight_par::Address(by.as_ptr().cast::<T>());
+        let from = rushlight_par::Address(from.as_ptr().cast::<T>());
+        let to = rushlight_par::Address(to.as_ptr().cast::<T>());
         let (from_offset, by_offset) = (source.layout().offset as usize, factors.layout().offset as usize);
         // SAFETY: all are contiguous, of one shape and of the compute dtype.
         lines.each(|first, abreast| unsafe {

@@ -13,7 +13,8 @@ use crate::row::{Accepts, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 
 /// What the rows below have in common; those of other variants say so.
-const ORDER: Row = Row { variants: Variants::BOTH.and(Variants::OUT), out: Out::STRICT, dtypes: ORDERED, ..Row::BASE };
+const ORDER: Row =
+    Row { variants: Variants::BOTH.union(Variants::OUT), out: Out::STRICT, dtypes: ORDERED, ..Row::BASE };
 
 pub static MAX_DIM: Row = Row {
     name: "max.dim",
@@ -217,14 +218,18 @@ pub static AMINMAX: Row = Row {
             run(args, over, &results[1..], largest())
         },
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT).and(Saves::result(1)), |d| {
-        let side = |at: usize| share(d, d.grad_of(at), d.result_of(at));
-        match (d.has_grad(0), d.has_grad(1)) {
-            (true, true) => side(0) + side(1),
-            (true, false) => side(0),
-            _ => side(1),
-        }
-    })]),
+    derivative: Derivative::Formulas(&[formula(
+        0,
+        Saves::input(0).union(Saves::RESULT).union(Saves::result(1)),
+        |d| {
+            let side = |at: usize| share(d, d.grad_of(at), d.result_of(at));
+            match (d.has_grad(0), d.has_grad(1)) {
+                (true, true) => side(0) + side(1),
+                (true, false) => side(0),
+                _ => side(1),
+            }
+        },
+    )]),
     samples: &["t(2, 3)", "t(2, 3), dim=1", "t(2, 3), dim=0, keepdim=True"],
     errors: &[(
         "t(0, 3)",
@@ -277,10 +282,10 @@ const PLACED: Derivative = Derivative::Formulas(&[formula(0, Saves::result(1), |
 
 /// The gradient is shared among equal elements.
 const SHARED: Derivative =
-    Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| share(d, d.grad(), d.result()))]);
+    Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| share(d, d.grad(), d.result()))]);
 
 /// The same where everything was reduced; there, NaN shares too.
-pub const SHARED_ALL: Derivative = Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+pub const SHARED_ALL: Derivative = Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
     let same = d.input(0).with(&EQ, d.result()).or(d.input(0).call(&ISNAN, []).and(d.result().call(&ISNAN, [])));
     let count = same.clone().call(&super::SUM, []);
     same * (d.grad() / count)
@@ -305,7 +310,7 @@ fn check_dtype(args: &Args, kernel: &str) -> Result<()> {
     if args.row.dtypes.has(dtype) {
         return Ok(());
     }
-    Err(Error::not_implemented(format!("\"{kernel}\" not implemented for '{}'", dtype.title())))
+    Err(Error::unsupported(kernel, dtype))
 }
 
 fn infer_places(args: &Args) -> Result<Vec<Spec>> {

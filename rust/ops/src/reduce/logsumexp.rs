@@ -18,7 +18,7 @@ use crate::{Tensor, op};
 pub static LOGSUMEXP: Row = Row {
     name: "logsumexp",
     aliases: &["special.logsumexp"],
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
     doc: "The logarithm of the sum of exponentials along one or several dimensions, taken so that nothing overflows.
 
@@ -44,7 +44,7 @@ pub static LOGSUMEXP: Row = Row {
             super::run(args, Over::of(args, 1)?, results, log_sum_exp, results[0].dtype().compute(), &[])
         },
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
         restored(d, d.grad(), 1) * (d.input(0) - restored(d, d.result(), 1)).exp().conj()
     })]),
     samples: &["t(2, 3), 1", "t(2, 3, 4), (0, 2), True", "t(2, 3), 0", "t(), 0"],

@@ -37,7 +37,7 @@ macro_rules! family {
 
         pub static $dim: Row = Row {
             name: concat!($name, ".dim"),
-            variants: if $mean { Variants::BOTH } else { Variants::BOTH.and(Variants::OUT) },
+            variants: if $mean { Variants::BOTH } else { Variants::BOTH.union(Variants::OUT) },
             signature: concat!("(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> ", $returns),
             doc: concat!(
                 $sentence,
@@ -62,7 +62,7 @@ macro_rules! family {
 
         pub static $correction: Row = Row {
             name: concat!($name, ".correction"),
-            variants: if $mean { Variants::BOTH } else { Variants::BOTH.and(Variants::OUT) },
+            variants: if $mean { Variants::BOTH } else { Variants::BOTH.union(Variants::OUT) },
             signature: concat!(
                 "(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> ",
                 $returns
@@ -100,7 +100,7 @@ family!(VAR VAR_DIM VAR_CORRECTION, "var", "VarBackward0", false, false, "Tensor
 family!(STD STD_DIM STD_CORRECTION, "std", "StdBackward0", true, false, "Tensor",
     "The standard deviation", "tensor(1.2910)", "tensor([0.7071, 2.1213])",
     "np.std(self, axis=dim, ddof=ddof, keepdims=keepdim)",
-    Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), rooted)]));
+    Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), rooted)]));
 
 family!(VAR_MEAN VAR_MEAN_DIM VAR_MEAN_CORRECTION, "var_mean", "VarMeanBackward0", false, true, "(Tensor, Tensor)",
 "The variance and the mean", "(tensor(1.6667), tensor(2.5000))", "(tensor([0.5000, 4.5000]), tensor([1.5000, 4.5000]))",
@@ -112,7 +112,7 @@ Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
 family!(STD_MEAN STD_MEAN_DIM STD_MEAN_CORRECTION, "std_mean", "StdMeanBackward0", true, true, "(Tensor, Tensor)",
 "The standard deviation and the mean", "(tensor(1.2910), tensor(2.5000))", "(tensor([0.7071, 2.1213]), tensor([1.5000, 4.5000]))",
 "(np.std(self, axis=dim, ddof=ddof, keepdims=keepdim), np.mean(self, axis=dim, keepdims=keepdim))",
-Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
     with_mean(d, rooted)
 })]));
 

@@ -18,7 +18,7 @@ pub static VECTOR_NORM: Row = Row {
     name: "vector_norm",
     namespace: "linalg",
     node: "LinalgVectorNormBackward0",
-    variants: Variants::FUNCTION.and(Variants::OUT),
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The norm of the vectors along `dim` (of all elements by default).
 
@@ -31,7 +31,7 @@ pub static VECTOR_NORM: Row = Row {
     out: Out::EXACT,
     dtypes: DTypes::INEXACT,
     run: Run::Kernel(Kernel { infer, cpu: run }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), gradient)]),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), gradient)]),
     samples: &[
         "t(2, 3)",
         "t(2, 3), 1, 1",
@@ -51,7 +51,7 @@ pub static VECTOR_NORM: Row = Row {
 
 pub static NORM: Row = Row {
     name: "norm",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Scalar? p=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The norm of the vectors along `dim`, as `torch.linalg.vector_norm`.
 
@@ -70,7 +70,7 @@ pub static NORM: Row = Row {
 
 pub static NORM_NAMED: Row = Row {
     name: "norm.named",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, str p, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The Frobenius norm, `p='fro'`, or the sum of singular values, `p='nuc'`.
 

@@ -23,7 +23,7 @@ pub static PROD: Row = Row {
         infer: |args| Ok(vec![Over::all(args)?.spec(args, super::sum::result_dtype(args, 1)?)?]),
         cpu: |args, results| run(args, Over::all(args)?, results),
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| gradient(d, None))]),
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| gradient(d, None))]),
     samples: &["t(2, 3)", "t()", "t(0)", "t(3, 2).t()"],
     reference: "np.prod(self)",
     ..Row::BASE
@@ -31,7 +31,7 @@ pub static PROD: Row = Row {
 
 pub static PROD_DIM: Row = Row {
     name: "prod.dim",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The products along `dim`.
 
@@ -42,7 +42,7 @@ pub static PROD_DIM: Row = Row {
         infer: |args| Ok(vec![Over::of(args, 1)?.spec(args, super::sum::result_dtype(args, 3)?)?]),
         cpu: |args, results| run(args, Over::of(args, 1)?, results),
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).and(Saves::RESULT), |d| {
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
         gradient(d, Some(d.int(1)))
     })]),
     samples: &["t(2, 3), 1", "t(2, 3), 0, True", "t(), 0"],

@@ -13,7 +13,7 @@ use crate::value::Args;
 pub static SOFTMAX: Row = Row {
     name: "softmax",
     aliases: &["special.softmax"],
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
     doc: "Exponentials that add up to one along `dim`.
 
@@ -36,7 +36,7 @@ The largest element is taken away first, so that nothing overflows.
 pub static LOG_SOFTMAX: Row = Row {
     name: "log_softmax",
     aliases: &["special.log_softmax"],
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
     doc: "The logarithm of softmax along `dim`, without its rounding.
 
@@ -69,7 +69,7 @@ pub static SOFTMAX_BACKWARD: Row = Row {
             let (u, y) = (d.grad(), d.input(1));
             (u.clone() - total(d, u * y.clone())) * y
         }),
-        formula(1, Saves::input(0).and(Saves::input(1)), |d| {
+        formula(1, Saves::input(0).union(Saves::input(1)), |d| {
             let (u, g, y) = (d.grad(), d.input(0), d.input(1));
             let own = total(d, g.clone() * y.clone());
             let mixed = total(d, u.clone() * y);
@@ -95,7 +95,7 @@ pub static LOG_SOFTMAX_BACKWARD: Row = Row {
             let u = d.grad();
             u.clone() - total(d, u * d.input(1).exp())
         }),
-        formula(1, Saves::input(0).and(Saves::input(1)), |d| -(d.grad() * d.input(1).exp() * total(d, d.input(0)))),
+        formula(1, Saves::input(0).union(Saves::input(1)), |d| -(d.grad() * d.input(1).exp() * total(d, d.input(0)))),
     ]),
     samples: &["t(2, 3), t(2, 3), 1, torch.float64"],
     ..Row::BASE
@@ -145,12 +145,8 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
     super::one_dim(args, 1)?;
     let dtype = args.dtype(2).unwrap_or(own.dtype());
     if !dtype.is_floating() {
-        return Err(Error::not_implemented(format!(
-            "\"{}_lastdim_kernel_impl\" not implemented for '{}'",
-            args.row.python_name(),
-            dtype.title()
-        ))
-        .hint("Give floats, or a dtype: softmax(x, dim, dtype=torch.float32)."));
+        return Err(Error::unsupported(&format!("{}_lastdim_kernel_impl", args.row.python_name()), dtype)
+            .hint("Give floats, or a dtype: softmax(x, dim, dtype=torch.float32)."));
     }
     Ok(vec![Spec::new(own.sizes(), dtype, own)])
 }

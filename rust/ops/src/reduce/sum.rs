@@ -13,7 +13,7 @@ use crate::value::{Args, Output};
 
 pub static SUM: Row = Row {
     name: "sum",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, *, ScalarType? dtype=None) -> Tensor",
     doc: "The sum of all elements.
 
@@ -35,7 +35,7 @@ and the bits do not depend on the number of threads.
 
 pub static SUM_DIM: Row = Row {
     name: "sum.dim",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The sums along `dim`, one dimension or several; they disappear unless `keepdim`.
 
@@ -65,14 +65,14 @@ pub static SUM_DIM: Row = Row {
 
 pub static NANSUM: Row = Row {
     name: "nansum",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The sums along `dim` (all dimensions by default), in which NaN counts as zero.
 
     >>> torch.nansum(torch.tensor([1., float('nan'), 2.]))
     tensor(3.)",
     out: Out::ASKED,
-    dtypes: DTypes::REAL.and(DTypes::BOOL),
+    dtypes: DTypes::REAL.union(DTypes::BOOL),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?.dtype();
@@ -106,7 +106,7 @@ pub static NANSUM: Row = Row {
 
 pub static MEAN: Row = Row {
     name: "mean",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, *, ScalarType? dtype=None) -> Tensor",
     doc: "The mean of all elements, which are floats or complex numbers; NaN where there are none.
 
@@ -134,7 +134,7 @@ pub static MEAN: Row = Row {
 
 pub static MEAN_DIM: Row = Row {
     name: "mean.dim",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The means along `dim`, one dimension or several.
 
@@ -159,7 +159,7 @@ pub static MEAN_DIM: Row = Row {
 
 pub static NANMEAN: Row = Row {
     name: "nanmean",
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The means along `dim` (all dimensions by default) of the elements that are not NaN.
 

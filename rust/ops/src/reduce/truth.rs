@@ -12,7 +12,7 @@ use crate::value::Args;
 
 /// What `all` and `any` have in common.
 const TRUTH: Row = Row {
-    variants: Variants::BOTH.and(Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     out: Out::new(
         Accepts::Also(DTypes::of(&[DType::Bool, DType::U8])),
         &["{name} only supports bool tensor for result, got: {Out}"],

@@ -45,7 +45,7 @@ macro_rules! copies {
     )*};
 }
 
-const PLAIN: Variants = Variants::FUNCTION.and(Variants::OUT);
+const PLAIN: Variants = Variants::FUNCTION.union(Variants::OUT);
 const LIST: Variants = Variants::FUNCTION;
 
 copies! {
@@ -85,7 +85,7 @@ copies! {
         "    >>> torch.expand_copy(torch.tensor([[1], [2]]), (2, 3))
     tensor([[1, 1, 1],
             [2, 2, 2]])";
-    NARROW "narrow_copy" "(Tensor self, int dim, int start, int length) -> Tensor" narrow::NARROW, Variants::BOTH.and(Variants::OUT),
+    NARROW "narrow_copy" "(Tensor self, int dim, int start, int length) -> Tensor" narrow::NARROW, Variants::BOTH.union(Variants::OUT),
         "self.take(range(start % self.shape[dim], start % self.shape[dim] + length), dim)"
         &["t(3), 0, 1, 2", "t(2, 3), -1, -2, 2"],
         &[
@@ -125,7 +125,7 @@ copies! {
         ],
         "    >>> torch.split_copy(torch.arange(5), 2)
     (tensor([0, 1]), tensor([2, 3]), tensor([4]))";
-    SPLIT_WITH_SIZES "split_with_sizes_copy" "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]" split::SPLIT_WITH_SIZES, Variants::FUNCTION.and(Variants::OUT),
+    SPLIT_WITH_SIZES "split_with_sizes_copy" "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]" split::SPLIT_WITH_SIZES, Variants::FUNCTION.union(Variants::OUT),
         "np.split(self, np.cumsum(split_sizes)[:-1], dim)"
         &["t(4), (1, 3)", "t(2, 4), (0, 4), 1"],
         &[
@@ -166,7 +166,7 @@ copies! {
         "    >>> torch.transpose_copy(torch.tensor([[1, 2], [3, 4]]), 0, 1)
     tensor([[1, 3],
             [2, 4]])";
-    UNBIND "unbind_copy" "(Tensor self, int dim=0) -> Tensor[]" narrow::UNBIND, Variants::FUNCTION.and(Variants::OUT),
+    UNBIND "unbind_copy" "(Tensor self, int dim=0) -> Tensor[]" narrow::UNBIND, Variants::FUNCTION.union(Variants::OUT),
         "list(np.moveaxis(self, dim, 0))"
         &["t(2, 3)", "t(2, 3), 1"],
         &[

@@ -12,7 +12,7 @@ use crate::view::reshape::sizes_value;
 
 pub static SQUEEZE: Row = Row {
     name: "squeeze",
-    variants: Variants::BOTH.and(Variants::INPLACE),
+    variants: Variants::BOTH.union(Variants::INPLACE),
     signature: "(Tensor self) -> Tensor",
     doc: "A view without the dimensions of size one.
 
@@ -28,7 +28,7 @@ pub static SQUEEZE: Row = Row {
 
 pub static SQUEEZE_DIM: Row = Row {
     name: "squeeze.dim",
-    variants: Variants::BOTH.and(Variants::INPLACE),
+    variants: Variants::BOTH.union(Variants::INPLACE),
     signature: "(Tensor self, int dim) -> Tensor",
     doc: "A view without dimension `dim`, if its size is one.
 
@@ -49,7 +49,7 @@ pub static SQUEEZE_DIM: Row = Row {
 
 pub static SQUEEZE_DIMS: Row = Row {
     name: "squeeze.dims",
-    variants: Variants::BOTH.and(Variants::INPLACE),
+    variants: Variants::BOTH.union(Variants::INPLACE),
     signature: "(Tensor self, int[] dim) -> Tensor",
     doc: "A view without those dimensions of `dim` whose size is one.
 
@@ -77,7 +77,7 @@ fn restore(d: &Derive) -> Expr {
 
 pub static UNSQUEEZE: Row = Row {
     name: "unsqueeze",
-    variants: Variants::BOTH.and(Variants::INPLACE),
+    variants: Variants::BOTH.union(Variants::INPLACE),
     signature: "(Tensor self, int dim) -> Tensor",
     doc: "A view with a new dimension of size one at `dim`.
 

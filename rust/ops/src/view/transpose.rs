@@ -15,7 +15,7 @@ type Order = SmallVec<[usize; 6]>;
 pub static TRANSPOSE: Row = Row {
     name: "transpose",
     aliases: &["swapdims"],
-    variants: Variants::BOTH.and(Variants::INPLACE),
+    variants: Variants::BOTH.union(Variants::INPLACE),
     signature: "(Tensor self, int dim0, int dim1) -> Tensor",
     doc: "A view with two dimensions exchanged.
 
@@ -37,7 +37,7 @@ pub static TRANSPOSE: Row = Row {
 
 pub static SWAPAXES: Row = Row {
     name: "swapaxes",
-    variants: Variants::BOTH.and(Variants::INPLACE),
+    variants: Variants::BOTH.union(Variants::INPLACE),
     signature: "(Tensor self, int axis0, int axis1) -> Tensor",
     doc: "A view with two dimensions exchanged; NumPy's name of `transpose`.
 
@@ -69,7 +69,7 @@ fn exchange_back(d: &Derive) -> Expr {
 
 pub static T: Row = Row {
     name: "t",
-    variants: Variants::BOTH.and(Variants::INPLACE),
+    variants: Variants::BOTH.union(Variants::INPLACE),
     signature: "(Tensor self) -> Tensor",
     doc: "A matrix transposed, as a view; tensors of fewer dimensions stay as they are.
 

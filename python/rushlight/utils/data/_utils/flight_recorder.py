@@ -1,13 +1,14 @@
 """What a worker leaves behind when it dies: a page of anonymous memory shared with the parent.
 
 Its first bytes say which task the worker is at, and at which sample of it; behind them Python's fault handler
-writes the stack when a signal such as SIGSEGV ends the process. The memory has no name, so nothing can be left over.
+writes the stack when a signal such as SIGSEGV ends the process, or when the parent asks where a worker hangs. The memory has no name, so nothing can be left over.
 """
 
 import contextlib
 import faulthandler
 import mmap
 import os
+import signal
 import struct
 import tempfile
 from multiprocessing.reduction import DupFd
@@ -15,6 +16,8 @@ from multiprocessing.reduction import DupFd
 _SIZE = mmap.PAGESIZE
 _NUMBER = struct.Struct("=q")
 _STACK = 2 * _NUMBER.size
+# A signal that programs leave alone.
+_QUESTION = signal.SIGRTMAX - 1
 
 
 class FlightRecorder:
@@ -44,12 +47,19 @@ class FlightRecorder:
         os.lseek(self._descriptor, _STACK, os.SEEK_SET)
         with contextlib.suppress(OSError, ValueError, RuntimeError):
             faulthandler.enable(self._descriptor)
+            faulthandler.register(_QUESTION, self._descriptor)
+
+    @staticmethod
+    def ask_for_stack(pid: int) -> None:
+        """Has the process write where it is, whatever it is doing; one that is stopped will not."""
+        with contextlib.suppress(OSError):
+            os.kill(pid, _QUESTION)
 
     @property
     def stack(self) -> str:
         """The stack the fault handler wrote, or an empty string."""
-        os.lseek(self._descriptor, _STACK, os.SEEK_SET)
-        written = os.read(self._descriptor, 1 << 20)
+        # At an offset: the place where a forked process writes next is this one's too.
+        written = os.pread(self._descriptor, 1 << 20, _STACK)
         return written.rstrip(b"\0").decode("utf-8", "replace").rstrip()
 
     def close(self) -> None:

@@ -11,13 +11,16 @@ import weakref
 from multiprocessing.connection import wait
 
 from .channel import pipe
+from .fetch import Task
 from .flight_recorder import FlightRecorder
 from .memory import memory_facts, size
-from .worker import Result, Task, WorkerSetup, worker_main
+from .worker import Result, WorkerSetup, worker_main
 
 # How long a worker may finish what it is doing once the loader is done with it.
 _GRACE_SECONDS = 5.0
 _KILL_SECONDS = 1.0
+# How long one that hangs may take to write its stack.
+_ANSWER_SECONDS = 0.1
 
 _pools: "weakref.WeakSet[WorkerPool]" = weakref.WeakSet()
 
@@ -54,26 +57,29 @@ class Worker:
         lines = [
             f"DataLoader worker (pid(s) {self.process.pid}) exited unexpectedly",
             f"Worker {self.id} {_how_it_ended(self.process.exitcode)} {self._last_work()}.",
+            *self._memory(),
         ]
-        memory = [f"the worker's peak after its last batch {size(self.peak_memory)}"] if self.peak_memory else []
-        memory += memory_facts()
-        if memory:
-            lines.append(f"Memory: {', '.join(memory)}.")
         if self.process.exitcode == -signal.SIGKILL:
             lines.append("SIGKILL often means that the system ran out of memory: try fewer workers or smaller batches.")
-        if stack := self.recorder.stack:
-            lines += ["Python stack of the worker:", stack]
-        return "\n".join(lines)
+        return "\n".join(lines + self._stack())
+
+    def describe_hang(self) -> str:
+        """Where the worker is, which has not answered in time."""
+        lines = [f"Worker {self.id} (pid {self.process.pid}) has not answered {self._last_work()}.", *self._memory()]
+        return "\n".join(lines + self._stack())
+
+    def _memory(self) -> list[str]:
+        memory = [f"the worker's peak after its last batch {size(self.peak_memory)}"] if self.peak_memory else []
+        memory += memory_facts()
+        return [f"Memory: {', '.join(memory)}."] if memory else []
+
+    def _stack(self) -> list[str]:
+        stack = self.recorder.stack
+        return ["Python stack of the worker:", stack] if stack else []
 
     def _last_work(self) -> str:
-        position = self.recorder.position
         task = next((task for task in self.tasks if task.number == self.recorder.task), None)
-        if task is None:
-            return "while it waited for work"
-        if task.indices is None or (isinstance(task.indices, list) and None in task.indices[:1]):
-            return f"while it loaded batch {task.number}, sample {position} of the batch"
-        index = task.indices[position] if isinstance(task.indices, list) else task.indices
-        return f"while it loaded batch {task.number}, last index {index!r}"
+        return "while it waited for work" if task is None else task.at(self.recorder.position)
 
     def close(self) -> None:
         self.connection.close()
@@ -131,7 +137,7 @@ class WorkerPool:
         by_sentinel = {worker.process.sentinel: worker for worker in by_connection.values()}
         ready = wait([*by_connection, *by_sentinel], timeout or None)
         if not ready:
-            raise RuntimeError(f"DataLoader timed out after {timeout} seconds")
+            raise RuntimeError(f"DataLoader timed out after {timeout} seconds\n{_where_they_hang(self.workers)}")
         # Results that were sent before a death are still good.
         for worker in [by_connection[source] for source in ready if source in by_connection]:
             with contextlib.suppress(EOFError, ConnectionError):
@@ -155,6 +161,8 @@ class WorkerPool:
             processes = [process for process in processes if process.is_alive()]
             for process in processes:
                 getattr(process, stop)()
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGCONT)  # one that is stopped does not take SIGTERM
             _join(processes, _KILL_SECONDS)
 
     def abandon(self) -> None:
@@ -162,6 +170,14 @@ class WorkerPool:
         for worker in self.workers:
             worker.connection.close()
         self.workers = []
+
+
+def _where_they_hang(workers: list[Worker]) -> str:
+    late = [worker for worker in workers if worker.tasks]
+    for worker in late:
+        worker.recorder.ask_for_stack(worker.process.pid)
+    time.sleep(_ANSWER_SECONDS)
+    return "\n".join(worker.describe_hang() for worker in late)
 
 
 def _join(processes, patience: float) -> None:

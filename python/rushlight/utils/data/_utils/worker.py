@@ -5,7 +5,7 @@ Messages from it: `Result`, whose data is a batch, an `ExceptionWrapper` or `Str
 """
 
 import contextlib
-import itertools
+import gc
 import random
 import resource
 import signal
@@ -17,18 +17,16 @@ from typing import Any, NamedTuple
 import rushlight as torch
 
 from .channel import ParentGone, WorkerEnd
-from .fetch import IterableDatasetFetcher
-
-
-class Task(NamedTuple):
-    number: int
-    indices: Any
+from .fetch import IterableDatasetFetcher, Task
+from .memory import memory_facts, size
+from .randomness import Randomness
 
 
 class Resume(NamedTuple):
     """Tasks after this one belong to a new pass."""
 
     dataset_pass: int
+    randomness: Randomness | None
 
 
 class Result(NamedTuple):
@@ -41,7 +39,7 @@ class Result(NamedTuple):
 class StreamEnd(NamedTuple):
     """An iterable dataset has nothing more for this worker."""
 
-    knew_its_share: bool  # it was sharded, or it asked `get_worker_info()`
+    knew_its_share: bool  # it asked `get_worker_info()`
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +77,12 @@ class KeyErrorMessage(str):
 class ExceptionWrapper:
     """An exception on its way to another process: its class and its traceback as text."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, note: str | None = None) -> None:
         kind, value, trace = sys.exc_info()
         self.exc_type: Any = kind
         self.exc_msg = "".join(traceback.format_exception(kind, value, trace))
         self.where = where
+        self.note = note
 
     def reraise(self):
         message = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
@@ -94,6 +93,8 @@ class ExceptionWrapper:
             exception = self.exc_type(message)
         except Exception:
             exception = RuntimeError(message)
+        if self.note is not None:
+            exception.add_note(self.note)
         try:
             raise exception
         finally:
@@ -101,7 +102,8 @@ class ExceptionWrapper:
             del exception
 
     def __reduce__(self):
-        return _rebuild_exception, (self._class_that_travels(), self.exc_type.__name__, self.exc_msg, self.where)
+        name = self.exc_type.__name__
+        return _rebuild_exception, (self._class_that_travels(), name, self.exc_msg, self.where, self.note)
 
     def _class_that_travels(self):
         """None for a class that the parent could not find by its name."""
@@ -111,11 +113,12 @@ class ExceptionWrapper:
         return self.exc_type if found is self.exc_type else None
 
 
-def _rebuild_exception(exc_type, name: str, message: str, where: str) -> ExceptionWrapper:
+def _rebuild_exception(exc_type, name: str, message: str, where: str, note: str | None) -> ExceptionWrapper:
     wrapper = ExceptionWrapper.__new__(ExceptionWrapper)
     wrapper.exc_type = exc_type or type(name, (RuntimeError,), {})
     wrapper.exc_msg = message
     wrapper.where = where
+    wrapper.note = note
     return wrapper
 
 
@@ -130,17 +133,7 @@ class WorkerSetup(NamedTuple):
     init_fn: Any
     base_seed: int
     num_workers: int
-    shard: bool
-
-
-class _Shard:
-    """Every `count`-th item of a stream, from `worker_id` on."""
-
-    def __init__(self, dataset, worker_id: int, count: int) -> None:
-        self._dataset, self._worker_id, self._count = dataset, worker_id, count
-
-    def __iter__(self):
-        return itertools.islice(self._dataset, self._worker_id, None, self._count)
+    randomness: Randomness | None
 
 
 def worker_main(setup: WorkerSetup, worker_id: int, connection, recorder, parent_pid: int) -> None:
@@ -163,11 +156,14 @@ class _Worker:
         self.recorder = recorder
         self.where = f"in DataLoader worker process {worker_id}"
         self.worker_id = worker_id
-        self.fetcher = None
+        self.fetcher: Any = None
         self.dataset_pass = 0
+        self.randomness = setup.randomness
         self.stream_ended = False
         self.failed_start = None
         torch.set_num_threads(1)
+        # What was inherited stays as it is: a collector that walks it would make a copy of every page for itself.
+        gc.freeze()
         seed = setup.base_seed + worker_id
         _seed_everything(seed, setup.base_seed, worker_id)
         _worker_info = WorkerInfo(worker_id, setup.num_workers, seed, setup.dataset)
@@ -181,33 +177,34 @@ class _Worker:
     def run(self) -> None:
         while (message := self.end.receive()) is not None:
             if isinstance(message, Resume):
-                self.dataset_pass = message.dataset_pass
+                self.dataset_pass, self.randomness = message
                 self.fetcher = None
                 self.stream_ended = False
             elif not self.stream_ended:
                 self.recorder.begin(message.number)
-                self._answer(message.number, self._work(message.indices))
+                self._answer(message.number, self._work(message))
 
-    def _work(self, indices):
+    def _work(self, task: Task):
         if self.failed_start is not None:
             failure, self.failed_start = self.failed_start, None
             return failure
         try:
             if self.fetcher is None:
-                self.fetcher = self._make_fetcher()
-            return self.fetcher.fetch(indices)
+                self.fetcher = self.setup.fetcher_class(self.setup, self.recorder, self.randomness)
+            return self.fetcher.fetch(task)
         except StopIteration:
             if self.setup.fetcher_class is IterableDatasetFetcher:
                 self.stream_ended = True
-                return StreamEnd(self.setup.shard or _info_was_asked)
-            return ExceptionWrapper(self.where)
+                return StreamEnd(_info_was_asked)
+            return self._failure(task)
         except Exception:
-            return ExceptionWrapper(self.where)
+            return self._failure(task)
 
-    def _make_fetcher(self):
-        setup = self.setup
-        dataset = _Shard(setup.dataset, self.worker_id, setup.num_workers) if setup.shard else setup.dataset
-        return setup.fetcher_class(dataset, setup.auto_collation, setup.collate_fn, setup.drop_last, self.recorder)
+    def _failure(self, task: Task) -> ExceptionWrapper:
+        """The exception at hand, with what a report of a dead worker would say too."""
+        memory = ", ".join([f"the worker's peak {size(_peak_memory())}", *memory_facts()])
+        note = f"Worker {self.worker_id} raised it {task.at(self.recorder.position)}.\nMemory: {memory}."
+        return ExceptionWrapper(self.where, note)
 
     def _answer(self, number: int, data) -> None:
         try:

@@ -9,6 +9,7 @@ use super::pack::{Format, Source};
 use super::scratch::Scratch;
 use super::tiles::WithTiles;
 use super::vector::{self, Vector};
+use rushlight_par::Address;
 use std::ops::Range;
 
 use rushlight_core::Result;
@@ -154,17 +155,6 @@ pub fn part(len: usize, count: usize, i: usize) -> Range<usize> {
     len * i / count..len * (i + 1) / count
 }
 
-/// A pointer that tasks share, each for its own part.
-struct Shared<P>(*mut P);
-// SAFETY: tasks write disjoint parts, and read only what was written before they began.
-unsafe impl<P> Sync for Shared<P> {}
-
-impl<P> Shared<P> {
-    fn at(&self, i: usize) -> *mut P {
-        self.0.wrapping_add(i)
-    }
-}
-
 /// A product with few rows.
 struct WithVector<'a, T: GemmElement>(&'a One<T>);
 
@@ -186,8 +176,8 @@ impl<T: GemmElement> Job<T> for WithVector<'_, T> {
         let ready = T::SUMS_IN_PLACE && p.m == 1 && p.a.col_stride == 1;
         let (x_len, y_len) = (if ready { 0 } else { p.m * p.k }, p.m * p.n);
         let scratch = Scratch::<T::Sum>::take(x_len + chunks * y_len)?;
-        let x = Shared(if ready { p.a.ptr.cast_mut().cast() } else { scratch.ptr() });
-        let y = Shared(scratch.ptr().wrapping_add(x_len));
+        let x = Address(if ready { p.a.ptr.cast_mut().cast() } else { scratch.ptr() });
+        let y = Address(scratch.ptr().wrapping_add(x_len));
         // SAFETY: `run` was promised valid operands; the scratch holds x and one y for each chunk.
         unsafe {
             for i in 0..if ready { 0 } else { p.m } {

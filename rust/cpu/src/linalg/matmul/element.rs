@@ -6,6 +6,7 @@ use half::{bf16, f16};
 use num_complex::Complex;
 use rushlight_core::Result;
 use rushlight_simd::Level;
+use rushlight_simd::convert::{round_to_bf16, round_to_f16, widen_f16};
 
 /// A type that products are summed in: floats and complex as themselves, integers wrapping.
 pub trait Sum: Copy + PartialEq + Send + Sync + 'static {
@@ -53,41 +54,6 @@ pub trait GemmElement: Copy + Send + Sync + 'static {
 /// Work on a product of `T` that is generic over the packed format.
 pub trait Job<T: GemmElement> {
     fn run<F: Format<T = T>>(self, kernels: &'static Kernels<F>) -> Result<()>;
-}
-
-/// Widens IEEE half precision without a branch, so that loops over it vectorise.
-#[inline(always)]
-fn f16_to_f32(h: f16) -> f32 {
-    let bits = h.to_bits() as u32;
-    let magnitude = (bits & 0x7fff) << 13;
-    // The exponent is rebased by a multiplication, which is exact and makes subnormals normal.
-    let finite = (f32::from_bits(magnitude) * f32::from_bits(0x7780_0000)).to_bits();
-    let special = magnitude | 0x7f80_0000;
-    let value = if bits & 0x7c00 == 0x7c00 { special } else { finite };
-    f32::from_bits(value | (bits & 0x8000) << 16)
-}
-
-/// Rounds to half precision, to nearest even, without a branch.
-#[inline(always)]
-fn f32_to_f16(x: f32) -> f16 {
-    let bits = x.to_bits();
-    let magnitude = bits & 0x7fff_ffff;
-    // Subnormal results: adding 0.5 makes the addition itself round at the right bit.
-    let tiny = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
-    let odd = (magnitude >> 13) & 1;
-    let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + odd) >> 13;
-    let finite = if magnitude < 113 << 23 { tiny } else { normal };
-    let large = if magnitude > 0x7f80_0000 { 0x7e00 } else { 0x7c00 };
-    let value = if magnitude >= 0x4780_0000 { large } else { finite };
-    f16::from_bits((value | (bits >> 16) & 0x8000) as u16)
-}
-
-/// Rounds to bfloat16, to nearest even, without a branch.
-#[inline(always)]
-fn f32_to_bf16(x: f32) -> bf16 {
-    let bits = x.to_bits();
-    let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
-    bf16::from_bits(if x.is_nan() { 0x7fc0 } else { rounded as u16 })
 }
 
 /// The second, if there is one.
@@ -141,7 +107,7 @@ type Lanes64<T> = super::kernel::Portable<T, 2>;
 
 element!(f32, f32, true, |x| x, |x| x, Real<f32>, Lanes32<f32>, F32x8, F32x16);
 element!(f64, f64, true, |x| x, |x| x, Real<f64>, Lanes64<f64>, F64x4, F64x8);
-element!(f16, f32, false, f16_to_f32, f32_to_f16, Real<f16>, Lanes32<f32>, F32x8, F32x16);
+element!(f16, f32, false, widen_f16, round_to_f16, Real<f16>, Lanes32<f32>, F32x8, F32x16);
 element!(i32, i32, true, |x| x, |x| x, Real<i32>, Lanes32<i32>, I32x8, I32x16);
 element!(i64, i64, true, |x| x, |x| x, Real<i64>, Lanes64<i64>, I64x4, I64x8);
 // Sums of narrow integers wrap in 32 bits: their low bits are those of the narrow sum.
@@ -197,7 +163,7 @@ impl GemmElement for bf16 {
     }
     #[inline(always)]
     fn narrow(sum: f32) -> Self {
-        f32_to_bf16(sum)
+        round_to_bf16(sum)
     }
     fn with_kernels<J: Job<Self>>(job: J) -> Result<()> {
         use super::kernel::{base, *};

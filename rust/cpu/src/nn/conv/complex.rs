@@ -4,7 +4,9 @@
 use num_complex::Complex;
 use rushlight_core::Result;
 
-use super::{Call, Geometry, Pixel, Shared, Target};
+use rushlight_par::Address;
+
+use super::{Call, Geometry, Pixel, Target};
 use crate::linalg::matmul::scratch::Scratch;
 
 /// Blocks of `inner` elements each, `count` of them, taken apart: all real parts of a block, then all imaginary ones.
@@ -85,10 +87,10 @@ pub(super) unsafe fn convolve<R: Pixel + std::ops::Neg<Output = R> + std::ops::S
         }
         let real = Call {
             g: Geometry { channels: 2 * g.channels, features: 2 * g.features, ..*g },
-            input: Shared(input.ptr()),
-            weight: Shared(weight.ptr()),
-            output: Shared(output.ptr()),
-            bias: call.bias.map(|_| Shared(bias.ptr())),
+            input: Address(input.ptr()),
+            weight: Address(weight.ptr()),
+            output: Address(output.ptr()),
+            bias: call.bias.map(|_| Address(bias.ptr())),
         };
         real.run(target)?;
         match target {

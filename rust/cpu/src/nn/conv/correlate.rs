@@ -3,9 +3,11 @@
 
 use rushlight_core::Result;
 
+use rushlight_par::Address;
+
 use super::axis::Axis;
 use super::sheet::{Origin, SLACK, Sheet, map};
-use super::{Call, Pixel, Shared, even, tasks};
+use super::{Call, Pixel, even, tasks};
 use crate::linalg::matmul::drive::{part, part_at};
 use crate::linalg::matmul::kernel::{Kernels, Taps, k_steps};
 use crate::linalg::matmul::pack::Format;
@@ -30,14 +32,14 @@ struct Correlation<T> {
     /// The source's channels of a group, and the target's.
     channels: usize,
     features: usize,
-    source: Shared<T>,
-    target: Shared<T>,
+    source: Address<T>,
+    target: Address<T>,
     target_sizes: [usize; 3],
     /// One row of `channels * taps` for each feature of each group.
-    weights: Shared<T>,
+    weights: Address<T>,
     weight_stride: usize,
     /// One value for each feature of each group.
-    bias: Option<Shared<T>>,
+    bias: Option<Address<T>>,
 }
 
 impl<T: Pixel> Call<T> {
@@ -64,7 +66,7 @@ impl<T: Pixel> Call<T> {
             source: self.input,
             target: self.output,
             target_sizes: g.output,
-            weights: if spaced { Shared(scratch.ptr()) } else { self.weight },
+            weights: if spaced { Address(scratch.ptr()) } else { self.weight },
             weight_stride: stride,
             bias: self.bias,
         }
@@ -88,7 +90,7 @@ impl<T: Pixel> Call<T> {
             let places = taps_of(&axes, g.kernel);
             let stride = g.features * places.len() + 16;
             let scratch = Scratch::<T>::take(g.groups * g.channels * stride)?;
-            let turned = Shared(scratch.ptr());
+            let turned = Address(scratch.ptr());
             tasks(g.groups * g.channels, stride, |row| {
                 let (group, channel) = (row / g.channels, row % g.channels);
                 for feature in 0..g.features {

@@ -5,9 +5,11 @@ use std::ops::Range;
 
 use rushlight_core::Result;
 
+use rushlight_par::Address;
+
 use super::axis::Axis;
 use super::sheet::{Origin, SLACK, Sheet};
-use super::{Call, Pixel, Shared, even, tasks};
+use super::{Call, Pixel, even, tasks};
 use crate::linalg::matmul::drive::{part, part_at};
 use crate::linalg::matmul::kernel::{Kernels, Runs};
 use crate::linalg::matmul::pack::{Format, Source};
@@ -40,7 +42,7 @@ impl<T: Pixel> Call<T> {
         let size = g.groups * g.features * g.depth();
         let parts = if size <= SMALL_WEIGHT { PARTS.min(g.batch).max(1) } else { 1 };
         let sums = Scratch::<T>::take(if parts > 1 { parts * size } else { 0 })?;
-        let to = if parts > 1 { Shared(sums.ptr()) } else { self.weight };
+        let to = if parts > 1 { Address(sums.ptr()) } else { self.weight };
         let axes = g.forward_axes();
         let cols = even(axes[2].count, 2 * TILE_PIXELS);
         let rows = even(axes[1].count, TILE_PIXELS / cols);

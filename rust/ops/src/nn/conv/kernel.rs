@@ -9,7 +9,7 @@ use rushlight_cpu::nn::conv::{Geometry, Operands, Target, convolve, convolves};
 
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::nn::{plain, refused};
+use crate::nn::plain;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Ints, Value};
 use crate::view::reshape::sizes_value;
@@ -210,7 +210,7 @@ fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor
     };
     let dtype = compute_dtype(result.dtype());
     if !convolves(dtype) {
-        return Err(refused("slow_conv2d_cpu", dtype));
+        return Err(Error::unsupported("slow_conv2d_cpu", dtype));
     }
     let prepared = |place: usize| {
         if place != at {

@@ -189,7 +189,7 @@ fn check_dtypes(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Resul
             input.dtype().c_name(),
             bias.dtype().c_name()
         ))),
-        _ if !ACCEPTED.has(input.dtype()) => Err(super::refused("slow_conv2d_cpu", input.dtype())),
+        _ if !ACCEPTED.has(input.dtype()) => Err(Error::unsupported("slow_conv2d_cpu", input.dtype())),
         _ => Ok(()),
     }
 }

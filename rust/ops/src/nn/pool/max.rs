@@ -8,7 +8,7 @@ use rushlight_cpu::nn::pool::{Axis, gather, max, scatter};
 use super::{MEANT, Plan, address, computed, count_planes, unfit, with_space, words};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
-use crate::nn::{plain, refused, zeros_like_input};
+use crate::nn::{plain, zeros_like_input};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 
@@ -72,7 +72,7 @@ pub static MAX_POOL: Row = Row {
             Ok(())
         },
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::result(1).and(Saves::input(0)), |d| {
+    derivative: Derivative::Formulas(&[formula(0, Saves::result(1).union(Saves::input(0)), |d| {
         scattered(d.grad(), d.result_of(1), d.input(0), d.ints(1).len())
     })]),
     node: "MaxPool2DWithIndicesBackward0",
@@ -170,7 +170,7 @@ pub static GATHER: Row = Row {
             })
         },
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(1).and(Saves::input(0)), |d| {
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(1).union(Saves::input(0)), |d| {
         scattered(d.grad(), d.input(1), d.input(0), d.int(2) as usize)
     })]),
     samples: &["t(2, 4), i(4, 2, 3), 1"],
@@ -225,7 +225,7 @@ fn max_pool(args: &Args, dims: usize) -> Result<Vec<Tensor>> {
     let input = args.tensor(0)?;
     if !DTypes::REAL.has(input.dtype()) || (dims == 1 && !input.dtype().is_floating()) {
         let kernel = if dims == 1 { "max_pool1d_impl".into() } else { words(args, dims) };
-        return Err(refused(&kernel, input.dtype()));
+        return Err(Error::unsupported(&kernel, input.dtype()));
     }
     let [kernel, stride, padding, dilation] = plan.lists;
     let outputs = MAX_POOL.call([

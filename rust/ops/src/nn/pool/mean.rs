@@ -8,7 +8,7 @@ use rushlight_cpu::nn::pool::{Means, Window};
 use super::{MEANT, Plan, computed, count_planes, shown, unfit, with_space, words};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
-use crate::nn::{refused, zeros_like_input};
+use crate::nn::zeros_like_input;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Ints, Output, Value};
 
@@ -169,7 +169,7 @@ fn avg_pool(args: &Args, dims: usize) -> Result<Output> {
     let plan = Plan::read(args, dims, None, args.bool(4)?)?;
     let space: Vec<i64> = input.sizes()[input.rank() - dims..].iter().map(|&n| n as i64).collect();
     if !input.dtype().is_floating() && input.dtype() != DType::I64 {
-        return Err(refused(&words(args, dims.max(2)), input.dtype()));
+        return Err(Error::unsupported(&words(args, dims.max(2)), input.dtype()));
     }
     let counts_padding = args.bool(5)?;
     let [kernel, stride, padding, _] = &plan.lists;
@@ -208,7 +208,7 @@ macro_rules! avg_rows {
     )*};
 }
 
-const WITH_OUT: Variants = Variants::FUNCTION.and(Variants::OUT);
+const WITH_OUT: Variants = Variants::FUNCTION.union(Variants::OUT);
 
 avg_rows! {
     AVG_POOL1D "avg_pool1d" &["avg_pool1d"], Variants::FUNCTION, 1 "" &["t(2, 3, 8), 2", "t(3, 8), 3, 2, 1, True, False"],
@@ -283,7 +283,7 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
         )));
     }
     if !input.dtype().is_floating() {
-        return Err(refused(&name, input.dtype()));
+        return Err(Error::unsupported(&name, input.dtype()));
     }
     let sizes = shown(input, dims);
     if let Some(at) = (0..dims).find(|dim| input.sizes()[rank - dims + dim] == 0) {

@@ -14,12 +14,12 @@ use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Dims, Error, Result};
 
-use super::{plain, refused};
+use super::plain;
 use crate::row::DTypes;
 use crate::value::{Args, Ints};
 
 /// What means are computed of.
-const MEANT: DTypes = DTypes::FLOATS.and(DTypes::of(&[DType::I64]));
+const MEANT: DTypes = DTypes::FLOATS.union(DTypes::of(&[DType::I64]));
 
 /// A tensor's elements for a kernel.
 fn address(pin: &Pin, tensor: &Tensor) -> *mut u8 {
@@ -34,7 +34,7 @@ fn computed(
 ) -> Result<()> {
     let dtype = result.dtype().compute();
     if !matches!(dtype, DType::F32 | DType::F64 | DType::I64) {
-        return Err(refused("pooling", dtype));
+        return Err(Error::unsupported("pooling", dtype));
     }
     let input = plain(input, dtype)?;
     let same = dtype == result.dtype();

@@ -9,11 +9,11 @@ use rushlight_cpu::nn::pool::{Window, max_windows};
 use super::max::scattered;
 use super::{address, count_planes, unfit, with_space};
 use crate::derive::{Derivative, Saves, formula};
-use crate::nn::{plain, refused};
+use crate::nn::plain;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Ints, Output};
 
-const PLACED: Derivative = Derivative::Formulas(&[formula(0, Saves::result(1).and(Saves::input(0)), |d| {
+const PLACED: Derivative = Derivative::Formulas(&[formula(0, Saves::result(1).union(Saves::input(0)), |d| {
     scattered(d.grad(), d.result_of(1), d.input(0), d.ints(1).len())
 })]);
 
@@ -147,7 +147,7 @@ fn adaptive_max_pool(args: &Args, dims: usize) -> Result<Output> {
         )));
     }
     if !input.dtype().is_floating() {
-        return Err(refused(&format!("adaptive_max_pool{}d_cpu", dims.max(2)), input.dtype()));
+        return Err(Error::unsupported(&format!("adaptive_max_pool{}d_cpu", dims.max(2)), input.dtype()));
     }
     ADAPTIVE.call([input.into(), output.into()])
 }

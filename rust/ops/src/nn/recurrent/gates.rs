@@ -8,7 +8,6 @@ use rushlight_cpu::reduce::Float;
 
 use crate::derive::{Derivative, Joint, Saves};
 use crate::expr::Expr;
-use crate::nn::refused;
 use crate::reduce::softmax::{prepared, settle, workplace};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Value};
@@ -33,12 +32,12 @@ pub static LSTM_GATES: Row = Row {
         cpu: |args, results| match results[0].dtype().compute() {
             DType::F32 => run_lstm::<f32>(args, results),
             DType::F64 => run_lstm::<f64>(args, results),
-            dtype => Err(refused("lstm_cell", dtype)),
+            dtype => Err(Error::unsupported("lstm_cell", dtype)),
         },
     }),
     derivative: Derivative::Joint(Joint {
         inputs: &[0, 1],
-        saves: Saves::input(0).and(Saves::input(1)).and(Saves::result(1)),
+        saves: Saves::input(0).union(Saves::input(1)).union(Saves::result(1)),
         gradients: |d| {
             let [i, f, g, o] = parts(d.input(0).done()?)?;
             let (i, f, g, o) = (i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid());
@@ -81,12 +80,12 @@ pub static GRU_GATES: Row = Row {
         cpu: |args, results| match results[0].dtype().compute() {
             DType::F32 => run_gru::<f32>(args, &results[0]),
             DType::F64 => run_gru::<f64>(args, &results[0]),
-            dtype => Err(refused("gru_cell", dtype)),
+            dtype => Err(Error::unsupported("gru_cell", dtype)),
         },
     }),
     derivative: Derivative::Joint(Joint {
         inputs: &[0, 1, 2],
-        saves: Saves::input(0).and(Saves::input(1)).and(Saves::input(2)),
+        saves: Saves::input(0).union(Saves::input(1)).union(Saves::input(2)),
         gradients: |d| {
             let [xr, xz, xn] = parts(d.input(0).done()?)?;
             let [hr, hz, hn] = parts(d.input(1).done()?)?;

@@ -1,0 +1,134 @@
+"""``python -m rushlight inspect FILE``: what a file holds, and what loading it would execute. Nothing is built or called."""
+
+import os
+import pickle
+import pickletools
+import sys
+import zipfile
+
+import rushlight as torch
+from rushlight import _C
+
+from .errors import translated
+from .rebuild import find_known
+
+
+def inspect(path: str) -> list[str]:
+    """The report, line by line."""
+    size = os.stat(path).st_size
+    with open(path, "rb") as file:
+        head = file.read(16)
+    if head.startswith(b"PK"):
+        lines = _zip(path)
+    elif len(head) > 8 and head[8:9] == b"{":
+        lines = _safetensors(path)
+    else:
+        lines = _pickles(path)
+    return [f"{path}: {size:,} bytes, {lines[0]}", *lines[1:]]
+
+
+def unknown_globals(data):
+    """The names in a pickle that `load` does not know, of calls in opcodes that it refuses as well."""
+    try:
+        return _C._pickle_globals(data)
+    except _C._CheckpointError as error:
+        try:
+            return sorted(_named(data))
+        except ValueError:
+            raise error from None
+
+
+def _named(data):
+    strings = []
+    for opcode, argument, _ in pickletools.genops(data):
+        if opcode.name in ("GLOBAL", "INST"):
+            module, name = argument.split(" ", 1)
+        elif opcode.name == "STACK_GLOBAL" and len(strings) >= 2:
+            module, name = strings[-2:]
+        else:
+            strings += [argument] if isinstance(argument, str) else []
+            continue
+        if find_known(module, name) is None:
+            yield f"{module}.{name}"
+
+
+def _zip(path):
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    if names and all(name.endswith(".npy") for name in names):
+        from rushlight import npz
+
+        tensors = npz.load_file(path)
+        return ["arrays of NumPy (npz); loading executes nothing", *_listed(tensors)]
+    reader = translated(lambda: _C._CheckpointReader(path))
+    found = reader.names()
+    if "constants.pkl" in found:
+        return ["a program of TorchScript: its code is among the records", *(f"  {name}" for name in sorted(found))]
+    sizes = [reader.range(name)[1] for name in found if name.startswith("data/")]
+    lines = [f"checkpoint in torch's zip format, {len(sizes)} storages of {sum(sizes):,} bytes"]
+    return lines + _checkpoint(path, translated(lambda: unknown_globals(reader.read("data.pkl"))))
+
+
+def _safetensors(path):
+    from rushlight import safetensors
+
+    with safetensors.safe_open(path) as file:
+        lines = ["safetensors; loading executes nothing"]
+        lines += [f"  metadata {name} = {text!r}" for name, text in (file.metadata() or {}).items()]
+        return lines + _listed({name: file.get_tensor(name) for name in file.keys()})
+
+
+def _pickles(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        layout = translated(lambda: _C._legacy_layout(data))
+    except (RuntimeError, pickle.UnpicklingError):
+        return ["a bare pickle", *_executed(translated(lambda: unknown_globals(data)))]
+    lines = [f"checkpoint in the format before torch 1.6, {len(layout.keys)} storages"]
+    return lines + _checkpoint(path, translated(lambda: unknown_globals(data[layout.start :])))
+
+
+def _checkpoint(path, unknown):
+    return _executed(unknown) if unknown else _executed(unknown) + _objects(torch.load(path, map_location="meta"))
+
+
+def _executed(unknown):
+    if not unknown:
+        return ["  names nothing beyond tensors and containers: loading executes nothing"]
+    lines = ["  WARNING: loading with weights_only=False would import and may execute (the default refuses):"]
+    return lines + [f"    {name}" for name in sorted(set(unknown))]
+
+
+def _objects(value, path="", seen=None):
+    """The tensors in nested containers, each with the way to it."""
+    seen = set() if seen is None else seen
+    if isinstance(value, torch.Tensor):
+        return [f"  {path or 'the object itself'}: {_described(value)}"]
+    if id(value) in seen:
+        return []
+    seen.add(id(value))
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
+    return [line for key, part in parts for line in _objects(part, f"{path}.{key}" if path else f"{key}", seen)]
+
+
+def _listed(tensors):
+    return [f"  {name}: {_described(tensor)}" for name, tensor in tensors.items()]
+
+
+def _described(tensor):
+    strides = "" if tensor.is_contiguous() else f", strides {tuple(tensor.stride())}"
+    return f"{str(tensor.dtype).rpartition('.')[2]} {tuple(tensor.shape)}{strides}"
+
+
+def main(arguments):
+    if not arguments:
+        sys.exit("usage: python -m rushlight inspect FILE...")
+    status = 0
+    for path in arguments:
+        try:
+            print("\n".join(inspect(path)))
+        except (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+            print(f"{path}: {error}", file=sys.stderr)
+            status = 1
+    return status

@@ -1,0 +1,160 @@
+"""`autocast`: inside of it products, convolutions and attention take their arguments in a half type.
+
+What needs the range or the sums of float32 (losses, products of all elements, factorisations, Fourier transforms) takes them
+in float32, and what joins tensors in the widest type among them; everything else computes in the type that it gets. The
+lists are torch's for CPUs. float64 stays as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+
+import rushlight as torch
+from rushlight import _C
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Self
+
+__all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
+
+_DEFAULTS = {"cpu": torch.bfloat16, "cuda": torch.float16}
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """Whether mixed precision is known for a kind of device."""
+    return device_type in _DEFAULTS
+
+
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    """Whether mixed precision is on for this thread."""
+    return device_type == "cpu" and _on() is not None
+
+
+def get_autocast_dtype(device_type: str) -> torch.dtype:
+    """The type that products run in while mixed precision is on."""
+    return _on() or _DEFAULTS["cpu"] if device_type == "cpu" else _DEFAULTS[device_type]
+
+
+def _on() -> torch.dtype | None:
+    before = _C._set_autocast(None)
+    _C._set_autocast(before)
+    return before
+
+
+class autocast:
+    """Mixed precision inside a ``with`` block, or a function that it decorates.
+
+    Args:
+        device_type: ``"cpu"``; ``"cuda"`` warns and changes nothing, since no operator runs there.
+        dtype: the type for products, ``bfloat16`` or ``float16``; ``bfloat16`` if None.
+        enabled: whether the block is one.
+        cache_enabled: accepted; arguments are cast at each use, so that gradients add up in float32.
+
+    Raises:
+        RuntimeError: a kind of device that nobody knows.
+
+    >>> with torch.autocast("cpu"):
+    ...     y = torch.ones(2, 2) @ torch.ones(2, 2)
+    >>> y.dtype, torch.nn.functional.mse_loss(y, y).dtype
+    (torch.bfloat16, torch.bfloat16)
+    """
+
+    def __init__(
+        self,
+        device_type: str,
+        dtype: torch.dtype | None = None,
+        enabled: bool = True,
+        cache_enabled: bool | None = None,
+    ) -> None:
+        if not isinstance(device_type, str):
+            raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
+        if not is_autocast_available(device_type):
+            raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")
+        self.device = device_type
+        self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
+        if enabled and device_type == "cuda":
+            warnings.warn("CUDA is not available or torch_xla is imported. Disabling autocast.", stacklevel=2)
+            enabled = False
+        if enabled and self.fast_dtype not in (torch.bfloat16, torch.float16):
+            warnings.warn(
+                "In CPU autocast, but the target dtype is not supported. Disabling autocast.\nCPU Autocast only supports "
+                "dtypes of torch.bfloat16, torch.float16 currently.",
+                stacklevel=2,
+            )
+            enabled = False
+        self._enabled = enabled
+        self._before: list[torch.dtype | None] = []
+
+    def __enter__(self) -> Self:
+        # A block for another kind of device leaves the CPU's mode alone.
+        wanted = (self.fast_dtype if self._enabled else None) if self.device == "cpu" else _on()
+        self._before.append(_C._set_autocast(wanted))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _C._set_autocast(self._before.pop())
+
+    def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        if not callable(func):
+            raise TypeError(
+                f"autocast()(func) requires a callable, but got {type(func).__name__}. Did you mean to use autocast as a "
+                "context manager? For example:\n  with torch.autocast(device_type=...):\n      output = model(input)"
+            )
+
+        @functools.wraps(func)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return func(*args, **kwargs)
+
+        return wrapped
+
+
+def custom_fwd(
+    fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: torch.dtype | None = None
+) -> Callable[..., Any]:
+    """Decorates the ``forward`` of a `Function`: with ``cast_inputs`` it gets its tensors in that type, and runs without
+    mixed precision.
+    """
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+    @functools.wraps(fwd)
+    def decorated(*args: Any, **kwargs: Any) -> Any:
+        ctx = args[0]
+        ctx._dtype = get_autocast_dtype(device_type)
+        on = is_autocast_enabled(device_type)
+        ctx._fwd_used_autocast = on and cast_inputs is None
+        if not on or cast_inputs is None:
+            return fwd(*args, **kwargs)
+        with autocast(device_type, enabled=False):
+            given = {name: _cast(value, cast_inputs) for name, value in kwargs.items()}
+            return fwd(*_cast(args, cast_inputs), **given)
+
+    return decorated
+
+
+def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
+    """Decorates the ``backward`` of a `Function`: it runs in the mode in which `custom_fwd` found ``forward``."""
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
+
+    @functools.wraps(bwd)
+    def decorated(*args: Any, **kwargs: Any) -> Any:
+        with autocast(device_type, enabled=args[0]._fwd_used_autocast, dtype=args[0]._dtype):
+            return bwd(*args, **kwargs)
+
+    return decorated
+
+
+def _cast(value: Any, dtype: torch.dtype) -> Any:
+    if isinstance(value, torch.Tensor):
+        castable = value.is_floating_point() and value.dtype != torch.float64
+        return value.to(dtype) if castable else value
+    if isinstance(value, dict):
+        return {_cast(key, dtype): _cast(item, dtype) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_cast(item, dtype) for item in value)
+    return value

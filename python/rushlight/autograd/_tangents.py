@@ -1,0 +1,95 @@
+"""Derivatives forward, out of those backward.
+
+The gradient of ``sum(u * y)`` is linear in ``u``; its own gradient with respect to ``u``, weighed by a tangent of the input,
+is the tangent of ``y``. So whatever has a derivative that can itself be differentiated has a forward derivative, and no
+operator needs a second formula (`rust/decisions/0004-forward.md`).
+"""
+
+from __future__ import annotations
+
+import rushlight as torch
+from rushlight import autograd
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+    from rushlight import Tensor
+
+
+def differentiable(tensor: Any) -> bool:
+    """Whether a value can have a derivative."""
+    return isinstance(tensor, torch.Tensor) and (tensor.is_floating_point() or tensor.is_complex())
+
+
+class _Alias(autograd.Function):
+    """The same memory as a result, which in contrast to a leaf may be changed in place."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        return tensor.detach()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad
+
+
+def watched(tensor: Tensor) -> tuple[Tensor, Tensor]:
+    """A place to differentiate at, and what to compute with: both have the tensor's memory.
+
+    The place is part of the graph where there is one, and a leaf of its own where there is none.
+    """
+    place = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
+    return place, _Alias.apply(place)
+
+
+def released(tensor: Any, inputs: Iterable[Tensor], keep: bool) -> Any:
+    """A result without the graph that only leads to places that `watched` made; as it is where others want gradients."""
+    if not isinstance(tensor, torch.Tensor) or not tensor.requires_grad:
+        return tensor
+    own = {id(leaf) for leaf in inputs if leaf.is_leaf}
+    return tensor if keep and _reaches_another_leaf(tensor, own) else tensor.detach()
+
+
+def _reaches_another_leaf(tensor: Tensor, own: set[int]) -> bool:
+    if tensor.grad_fn is None:
+        return id(tensor) not in own
+    seen, waiting = set(), [tensor.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)
+        if leaf is not None and id(leaf) not in own:
+            return True
+        waiting += [following for following, _ in node.next_functions if following is not None]
+    return False
+
+
+def pushforward(
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor]
+) -> Callable[[Sequence[Tensor]], list[Tensor | None]]:
+    """The derivative of ``outputs`` as a function of the inputs' tangents; None for an output that depends on no input."""
+    weights: list[Tensor | None] = []
+    for output in outputs:
+        known = differentiable(output) and output.requires_grad
+        weights.append(torch.zeros_like(output.detach()).requires_grad_() if known else None)
+    pairs = [(output, weight) for output, weight in zip(outputs, weights) if weight is not None]
+    back: Sequence[Tensor | None] = [None] * len(inputs)
+    if pairs:
+        used, starts = zip(*pairs)
+        back = autograd.grad(used, list(inputs), starts, create_graph=True, allow_unused=True)
+
+    def along(tangents: Sequence[Tensor]) -> list[Tensor | None]:
+        through = [(g, t) for g, t in zip(back, tangents) if g is not None and g.requires_grad]
+        if not through:
+            return [None] * len(outputs)
+        gradients, seeds = zip(*through)
+        found = iter(
+            autograd.grad(gradients, [weight for _, weight in pairs], seeds, create_graph=True, allow_unused=True)
+        )
+        return [None if weight is None else next(found) for weight in weights]
+
+    return along

@@ -1,0 +1,157 @@
+"""Forward-mode differentiation: tensors that carry a tangent, and what becomes of it.
+
+Inside a level an operator on a dual tensor is recorded as for backward; `unpack_dual` computes the tangent when it is asked
+for. So tangents do not pass through `no_grad` inside a level, and not through `detach`, as in torch.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import rushlight as torch
+from rushlight import _C, Tensor
+from rushlight._modes import _Mode
+
+from ._tangents import differentiable, pushforward, released, watched
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
+
+
+class UnpackedDualTensor(NamedTuple):
+    """What `unpack_dual` returns: the tensor without its tangent, and the tangent or None."""
+
+    primal: Tensor
+    tangent: Tensor | None
+
+
+class _Level:
+    """What was made dual since the level was entered."""
+
+    def __init__(self) -> None:
+        self.places: list[Tensor] = []
+        self.tangents: list[Tensor] = []
+        self.recording = _C._set_grad_enabled(True)
+
+
+_current: _Level | None = None
+
+
+def active() -> bool:
+    """Whether there is a level."""
+    return _current is not None
+
+
+def enter_dual_level() -> int:
+    """Begins a level, in which tensors can be dual; returns its number."""
+    global _current
+    if _current is not None:
+        raise RuntimeError(
+            "Nested forward mode AD is not supported at the moment. torch.func.jvp can be nested to any depth."
+        )
+    _current = _Level()
+    return 0
+
+
+def exit_dual_level(*, level: int | None = None) -> None:
+    """Ends the level: all tangents are forgotten."""
+    global _current
+    if _current is None or level not in (None, 0):
+        raise RuntimeError(
+            "Trying to exit a forward AD level that was not the last one that was created. This is not supported."
+        )
+    _C._set_grad_enabled(_current.recording)
+    _current = None
+
+
+def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
+    """A view of a tensor that carries a tangent, of the same shape and dtype, until the level ends.
+
+    >>> import rushlight.autograd.forward_ad as fwAD
+    >>> with fwAD.dual_level():
+    ...     x = fwAD.make_dual(torch.tensor(3.0), torch.tensor(1.0))
+    ...     fwAD.unpack_dual(x**2).tangent
+    tensor(6.)
+    """
+    if _current is None:
+        raise RuntimeError(
+            "Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first."
+        )
+    for what, given in (("primal", tensor), ("tangent", tangent)):
+        if not differentiable(given):
+            raise ValueError(f"Expected {what} to be floating point or complex, but got: {given.dtype}")
+    if tangent.shape != tensor.shape:
+        raise RuntimeError(
+            f"Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
+            f"supported. Tensor is of size {list(tensor.shape)} while the given forward gradient is of size "
+            f"{list(tangent.shape)}."
+        )
+    place, dual = watched(tensor)
+    _current.places.append(place)
+    # A copy, since what is computed with the tangent later must not see changes of it.
+    _current.tangents.append(tangent.clone())
+    return dual
+
+
+def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
+    """The tensor without its tangent, and its tangent: None outside of a level or if it depends on no dual tensor."""
+    if _current is None or not tensor.requires_grad:
+        return UnpackedDualTensor(tensor, None)
+    (tangent,) = pushforward([tensor], _current.places)(_current.tangents)
+    if tangent is None:
+        return UnpackedDualTensor(tensor, None)
+    keep = _current.recording
+    return UnpackedDualTensor(
+        released(tensor.view_as(tensor), _current.places, keep), released(tangent, _current.places, keep)
+    )
+
+
+class dual_level(_Mode):
+    """A block, or a function that it decorates, in which tensors can be dual.
+
+    >>> import rushlight.autograd.forward_ad as fwAD
+    >>> with fwAD.dual_level():
+    ...     x = fwAD.make_dual(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 0.0]))
+    ...     y = fwAD.unpack_dual(x * x)
+    >>> y.primal, y.tangent
+    (tensor([1., 4.]), tensor([2., 0.]))
+    """
+
+    def __enter__(self) -> int:  # type: ignore[override]
+        return enter_dual_level()
+
+    def __exit__(self, *_: object) -> None:
+        exit_dual_level()
+
+
+class _ForwardContext:
+    """What `Function.jvp` gets: the context of `forward`, whose saved tensors are those saved for forward if any were."""
+
+    def __init__(self, ctx: Any) -> None:
+        self._ctx = ctx
+        kept = getattr(ctx, "saved_for_forward", None)
+        if kept is not None:
+            self.saved_tensors = kept
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ctx, name)
+
+
+def through_function(kind: Any, ctx: Any, args: tuple[Any, ...], result: Any) -> Any:
+    """The results of a `Function` with a ``jvp`` of its own, with the tangents that it gives them."""
+    tangents = [unpack_dual(arg).tangent if isinstance(arg, Tensor) else None for arg in args]
+    if all(tangent is None for tangent in tangents):
+        return result
+    given = [
+        torch.zeros_like(arg) if tangent is None and differentiable(arg) else tangent
+        for arg, tangent in zip(args, tangents)
+    ]
+    with torch.no_grad():
+        found = kind.jvp(_ForwardContext(ctx), *given)
+    alone = not isinstance(result, tuple)
+    results, found = ((result,), (found,)) if alone else (result, found)
+    dual = tuple(out if tangent is None else make_dual(out.detach(), tangent) for out, tangent in zip(results, found))
+    return dual[0] if alone else dual

@@ -1,0 +1,56 @@
+"""Settings of cuDNN, which is not used."""
+
+from __future__ import annotations
+
+from ._settings import held
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+enabled: bool = True
+benchmark: bool = False
+benchmark_limit: int = 10
+deterministic: bool = False
+allow_tf32: bool = True
+
+
+def is_available() -> bool:
+    """Whether cuDNN is there."""
+    return False
+
+
+def version() -> int | None:
+    """cuDNN's version, None without it."""
+    return None
+
+
+def is_acceptable(tensor: Any) -> bool:
+    """Whether cuDNN would compute with a tensor."""
+    return False
+
+
+def set_flags(
+    _enabled: bool | None = None,
+    _benchmark: bool | None = None,
+    _benchmark_limit: int | None = None,
+    _deterministic: bool | None = None,
+    _allow_tf32: bool | None = None,
+) -> tuple[bool, bool, int, bool, bool]:
+    """Sets what is given, and returns all settings as they were."""
+    before = (enabled, benchmark, benchmark_limit, deterministic, allow_tf32)
+    given = (_enabled, _benchmark, _benchmark_limit, _deterministic, _allow_tf32)
+    names = ("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32")
+    globals().update({name: value for name, value in zip(names, given) if value is not None})
+    return before
+
+
+def flags(
+    enabled: bool = False,
+    benchmark: bool = False,
+    benchmark_limit: int = 10,
+    deterministic: bool = False,
+    allow_tf32: bool = True,
+) -> Any:
+    """The settings inside a ``with`` block."""
+    return held(globals(), locals().copy())

@@ -1,0 +1,11 @@
+"""Apple's graphics processors, which are not used."""
+
+
+def is_available() -> bool:
+    """Whether tensors can live on one."""
+    return False
+
+
+def is_built() -> bool:
+    """Whether this build computes on one."""
+    return False

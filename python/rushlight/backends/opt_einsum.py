@@ -1,0 +1,9 @@
+"""Settings of the package opt_einsum, which is not used: `einsum` finds the order of products itself."""
+
+enabled: bool = True
+strategy: str | None = "auto"
+
+
+def is_available() -> bool:
+    """Whether opt_einsum is used."""
+    return False

@@ -1,0 +1,114 @@
+"""Transforms of functions: derivatives, and maps over batches, which compose with each other and with `backward`."""
+
+from __future__ import annotations
+
+import rushlight as torch
+
+from ._transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
+from ._vmap import vmap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from rushlight import Tensor
+    from rushlight.nn import Module
+
+__all__ = [
+    "functional_call",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "replace_all_batch_norm_modules_",
+    "stack_module_state",
+    "vjp",
+    "vmap",
+]
+
+
+def functional_call(
+    module: Module,
+    parameter_and_buffer_dicts: dict[str, Tensor] | Sequence[dict[str, Tensor]],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """Calls a module with other parameters and buffers than its own.
+
+    Args:
+        module: what is called.
+        parameter_and_buffer_dicts: tensors by their names in the state dictionary, or several such dictionaries; the
+            module's own stand where none is given.
+        args, kwargs: the module's arguments; what is no tuple is the only one.
+        tie_weights: whether a parameter that has several names is replaced under all of them.
+        strict: whether every name must be given, and no other.
+
+    Raises:
+        RuntimeError: names that differ, if ``strict``.
+        ValueError: different tensors for one parameter, or a name in two dictionaries.
+
+    >>> layer = torch.nn.Linear(2, 1, bias=False)
+    >>> torch.func.functional_call(layer, {"weight": torch.ones(1, 2)}, torch.tensor([1.0, 2.0]))
+    tensor([3.])
+    """
+    from rushlight.nn.utils.stateless import _functional_call
+
+    given = parameter_and_buffer_dicts
+    if not isinstance(given, dict):
+        if not isinstance(given, (list, tuple)):
+            raise ValueError(
+                f"Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got {type(given)}"
+            )
+        if not all(isinstance(part, dict) for part in given):
+            raise ValueError("Expected all elements of parameter_and_buffer_dicts to be dictionaries")
+        names = [name for part in given for name in part]
+        repeated = list(dict.fromkeys(name for name in names if names.count(name) > 1))
+        if repeated:
+            raise ValueError(f"{repeated} appeared in multiple dictionaries; behavior of functional call is ambiguous")
+        given = {name: tensor for part in given for name, tensor in part.items()}
+    return _functional_call(module, given, args, kwargs, tie_weights=tie_weights, strict=strict)
+
+
+def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The parameters and the buffers of modules of one kind, each stacked along a new first dimension, for `vmap`.
+
+    >>> parameters, buffers = torch.func.stack_module_state([torch.nn.Linear(3, 2) for _ in range(5)])
+    >>> parameters["weight"].shape
+    torch.Size([5, 2, 3])
+    """
+    models = list(models)
+    if not models:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    if not (all(model.training for model in models) or not any(model.training for model in models)):
+        raise RuntimeError("stack_module_state: Expected all models to have the same training/eval mode.")
+    if len({type(model) for model in models}) > 1:
+        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+
+    def stacked(tensors: list[Any]) -> Tensor:
+        whole = torch.stack([tensor.detach() for tensor in tensors])
+        return whole.requires_grad_(tensors[0].requires_grad)
+
+    parameters = [dict(model.named_parameters()) for model in models]
+    buffers = [dict(model.named_buffers()) for model in models]
+    return (
+        {name: stacked([own[name] for own in parameters]) for name in parameters[0]},
+        {name: stacked([own[name] for own in buffers]) for name in buffers[0]},
+    )
+
+
+def replace_all_batch_norm_modules_(root: Module) -> Module:
+    """Takes the running statistics from every batch normalisation in a module, so that calls change nothing."""
+    from rushlight.nn.modules.batchnorm import _BatchNorm
+
+    for module in root.modules():
+        if isinstance(module, _BatchNorm):
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root

@@ -1,0 +1,361 @@
+"""Derivatives of functions as functions: `grad`, `vjp`, `jvp`, Jacobians and Hessians, nested as deep as one likes.
+
+Each transform differentiates at places of its own (`watched`), records, and gives its results without the part of the graph
+that leads only there (`released`); what an outer transform or `backward` wants to differentiate stays.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+
+import rushlight as torch
+from rushlight import autograd
+from rushlight.autograd._tangents import differentiable, pushforward, released, watched
+
+from . import _tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from rushlight import Tensor
+
+
+class _Places:
+    """Where a transform differentiates: the chosen arguments with every tensor watched."""
+
+    def __init__(self, chosen: Any, api: str) -> None:
+        leaves, self.around = _tree.flatten(chosen)
+        self.tensors: list[Tensor] = []
+        inside: list[Any] = []
+        for leaf in leaves:
+            if not isinstance(leaf, torch.Tensor):
+                raise ValueError(f"Thing passed to transform API must be Tensor, got {type(leaf)}")
+            if not differentiable(leaf):
+                raise RuntimeError(f"{api}: expected floating-point or complex inputs, got a tensor of {leaf.dtype}")
+            place, own = watched(leaf)
+            self.tensors.append(place)
+            inside.append(own)
+        self.chosen = self.around(inside)
+
+    def release(self, tree: Any, keep: bool) -> Any:
+        return _tree.each(lambda leaf: released(leaf, self.tensors, keep), tree)
+
+
+def _check_argnums(argnums: Any, count: int) -> tuple[int, ...]:
+    if not isinstance(argnums, (int, tuple)):
+        raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
+    places = (argnums,) if isinstance(argnums, int) else argnums
+    if not places:
+        raise RuntimeError("argnums must be non-empty")
+    for place in places:
+        if not isinstance(place, int):
+            raise RuntimeError(f"argnum must be int, got: {type(place)}")
+        if not -count <= place < count:
+            raise RuntimeError(f"Got argnum={place}, but only {count} positional inputs")
+    places = tuple(place % count for place in places)
+    if len(set(places)) != len(places):
+        raise RuntimeError(f"argnums elements must be unique, got {argnums}")
+    return places
+
+
+def _choose(argnums: Any, args: tuple[Any, ...], api: str) -> tuple[_Places, tuple[Any, ...]]:
+    """The places of the chosen arguments, and all arguments with them in their places."""
+    numbers = _check_argnums(argnums, len(args))
+    chosen = args[numbers[0]] if isinstance(argnums, int) else tuple(args[number] for number in numbers)
+    places = _Places(chosen, api)
+    replaced = list(args)
+    for number, value in zip(numbers, (places.chosen,) if isinstance(argnums, int) else places.chosen):
+        replaced[number] = value
+    return places, tuple(replaced)
+
+
+def _split(result: Any, has_aux: bool, api: str) -> tuple[Any, Any]:
+    if not has_aux:
+        return result, None
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise RuntimeError(f"{api}: output of function f should be a tuple: (output, aux) if has_aux is True")
+    return result
+
+
+def _gradients(outputs: Any, inputs: list[Tensor], weights: Any, retain: bool = True) -> list[Tensor]:
+    """The gradients as part of the graph, zeros where there are none."""
+    pairs = [(out, weight) for out, weight in zip(outputs, weights) if out.requires_grad]
+    if not pairs:
+        return [torch.zeros_like(tensor) for tensor in inputs]
+    outs, starts = zip(*pairs)
+    found = autograd.grad(outs, inputs, starts, retain_graph=retain, create_graph=True, allow_unused=True)
+    return [torch.zeros_like(tensor) if g is None else g for tensor, g in zip(inputs, found)]
+
+
+def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """A function that returns the gradient of ``func`` and its value, a pair; with ``has_aux`` the value is a pair too.
+
+    Arguments and errors as for `grad`.
+
+    >>> torch.func.grad_and_value(lambda x: (x**2).sum())(torch.tensor([1.0, 2.0]))
+    (tensor([2., 4.]), tensor(5.))
+    """
+    api = "grad_and_value(f)(*args)"
+
+    @wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        keep = torch.is_grad_enabled()
+        with torch.enable_grad():
+            places, replaced = _choose(argnums, args, api)
+            output, aux = _split(func(*replaced, **kwargs), has_aux, api)
+            if not isinstance(output, torch.Tensor):
+                raise RuntimeError(f"{api}: Expected f(*args) to return a Tensor, got {type(output)}")
+            if output.dim() != 0:
+                raise RuntimeError(
+                    f"{api}: Expected f(*args) to return a scalar Tensor, got tensor with {output.dim()} dims. Maybe you "
+                    "wanted to use the vjp or jacrev APIs instead?"
+                )
+            found = places.around(_gradients([output], places.tensors, [torch.ones_like(output.detach())]))
+            found, output, aux = (places.release(tree, keep) for tree in (found, output, aux))
+        return (found, (output, aux)) if has_aux else (found, output)
+
+    return wrapper
+
+
+def grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """A function that returns the gradient of ``func``.
+
+    Args:
+        func: takes tensors, or containers of them, and returns a tensor without dimensions; with ``has_aux`` a pair of it
+            and anything else.
+        argnums: the argument to differentiate, or a tuple of several; the gradient has their structure.
+        has_aux: whether what else ``func`` returns is returned beside the gradient.
+
+    Raises:
+        RuntimeError: the result is not a tensor without dimensions, or there is no such argument.
+
+    >>> torch.func.grad(torch.sin)(torch.tensor(0.0))
+    tensor(1.)
+    >>> torch.func.grad(torch.func.grad(lambda x: x**3))(torch.tensor(2.0))
+    tensor(12.)
+    """
+    both = grad_and_value(func, argnums, has_aux)
+
+    @wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        found, value = both(*args, **kwargs)
+        return (found, value[1]) if has_aux else found
+
+    return wrapper
+
+
+def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """The value of ``func`` and a function that multiplies its Jacobian from the left: cotangents to gradients, a tuple.
+
+    >>> value, back = torch.func.vjp(torch.sin, torch.tensor([0.0, 1.0]))
+    >>> back(torch.tensor([1.0, 0.0]))
+    (tensor([1., 0.]),)
+    """
+    api = "vjp(f, *primals)"
+    keep = torch.is_grad_enabled()
+    with torch.enable_grad():
+        places = _Places(primals, api)
+        output, aux = _split(func(*places.chosen), has_aux, api)
+        outputs, _ = _tree.flatten(output)
+        for leaf in outputs:
+            if not isinstance(leaf, torch.Tensor):
+                raise RuntimeError(f"vjp(f, ...): All outputs of f must be Tensors, got {type(leaf)}")
+            if not differentiable(leaf):
+                raise RuntimeError(
+                    f"vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got Tensor with dtype {leaf.dtype}"
+                )
+
+    def back(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
+        weights, _ = _tree.flatten(cotangents)
+        if _tree.outline(cotangents) != _tree.outline(output):
+            raise RuntimeError(
+                "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the function. "
+                f"cotangents: {_tree.outline(cotangents)}, primal output: {_tree.outline(output)}"
+            )
+        wanted = torch.is_grad_enabled() if create_graph is None else create_graph
+        with torch.enable_grad():
+            found = _gradients(outputs, places.tensors, weights, retain_graph)
+            return places.release(places.around(found), wanted)
+
+    value = places.release(output, keep)
+    return (value, back, places.release(aux, keep)) if has_aux else (value, back)
+
+
+def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
+    """The value of ``func`` and its derivative along the tangents: the Jacobian times a vector.
+
+    Args:
+        func: takes tensors or containers of them.
+        primals: a tuple of its arguments.
+        tangents: a tuple of the same structure.
+        strict: whether a result that does not depend on the arguments is an error; its tangent is zero otherwise.
+        has_aux: whether ``func`` returns a pair whose second part is passed on.
+
+    >>> torch.func.jvp(torch.sin, (torch.tensor(0.0),), (torch.tensor(2.0),))
+    (tensor(0.), tensor(2.))
+    """
+    api = "jvp(f, primals, tangents)"
+    if not isinstance(primals, tuple):
+        raise RuntimeError(f"{api}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals).")
+    if _tree.outline(primals) != _tree.outline(tangents):
+        raise RuntimeError(
+            f"{api}: Expected primals and tangents to have the same python structure. For example, if primals is a tuple of "
+            f"3 tensors, tangents also must be. Got primals with structure {_tree.outline(primals)} and tangents with "
+            f"structure {_tree.outline(tangents)}"
+        )
+    keep = torch.is_grad_enabled()
+    with torch.enable_grad():
+        places = _Places(primals, api)
+        output, aux = _split(func(*places.chosen), has_aux, api)
+        outputs, around = _tree.flatten(output)
+        for leaf in outputs:
+            if not isinstance(leaf, torch.Tensor):
+                raise RuntimeError(
+                    f"{api}: expected f(*args) to return only tensors, got unsupported type {type(leaf)}"
+                )
+        found = pushforward(outputs, places.tensors)(_tree.flatten(tangents)[0])
+        if strict and any(tangent is None for tangent in found):
+            raise RuntimeError(
+                "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not allowed "
+                "with strict=True."
+            )
+        along = around([torch.zeros_like(y) if t is None else t for y, t in zip(outputs, found)])
+        value, along, aux = (places.release(tree, keep) for tree in (output, along, aux))
+    return (value, along, aux) if has_aux else (value, along)
+
+
+def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+    """The value of ``func`` and its derivative as a function of tangents, which may be called many times.
+
+    >>> value, along = torch.func.linearize(torch.sin, torch.tensor(0.0))
+    >>> along(torch.tensor(2.0))
+    tensor(2.)
+    """
+    keep = torch.is_grad_enabled()
+    with torch.enable_grad():
+        places = _Places(primals, "linearize(f, *primals)")
+        output = func(*places.chosen)
+        outputs, around = _tree.flatten(output)
+        push = pushforward(outputs, places.tensors)
+
+    def along(*tangents: Any) -> Any:
+        if _tree.outline(tangents) != _tree.outline(primals):
+            raise RuntimeError(
+                f"Expected the tangents {_tree.outline(tangents)} to have the same argspec as the primals "
+                f"{_tree.outline(primals)}"
+            )
+        wanted = torch.is_grad_enabled()
+        with torch.enable_grad():
+            found = push(_tree.flatten(tangents)[0])
+            filled = [torch.zeros_like(y) if t is None else t for y, t in zip(outputs, found)]
+            return places.release(around(filled), wanted)
+
+    return places.release(output, keep), along
+
+
+def _basis(like: Tensor) -> list[Tensor]:
+    """One tensor for each element, with a one there and zeros elsewhere."""
+    count = like.numel()
+    return list(torch.eye(count, dtype=like.dtype, device=like.device).view(count, *like.shape))
+
+
+def _jacobian(api: str, argnums: Any, has_aux: bool, rows: Callable[..., Any]) -> Callable[..., Any]:
+    """What both Jacobians share: ``rows`` gives for each output and input the matrix of derivatives in their shape."""
+
+    def transformed(func: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(func)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            keep = torch.is_grad_enabled()
+            with torch.enable_grad():
+                places, replaced = _choose(argnums, args, api)
+                output, aux = _split(func(*replaced, **kwargs), has_aux, api)
+                outputs, around = _tree.flatten(output)
+                for leaf in outputs:
+                    if not isinstance(leaf, torch.Tensor):
+                        raise RuntimeError(f"{api}: Expected output of f to be a Tensor or Tensors, got {type(leaf)}")
+                found = around([places.around(row) for row in rows(outputs, places.tensors)])
+                found, aux = places.release(found, keep), places.release(aux, keep)
+            return (found, aux) if has_aux else found
+
+        return wrapper
+
+    return transformed
+
+
+def _by_rows(outputs: list[Tensor], inputs: list[Tensor]) -> list[list[Tensor]]:
+    matrices = []
+    for output in outputs:
+        rows = [_gradients([output], inputs, [unit]) for unit in _basis(output.detach())]
+        columns = zip(*rows) if rows else [()] * len(inputs)
+        matrices.append([_stacked(column, output.shape, x.shape, x) for column, x in zip(columns, inputs)])
+    return matrices
+
+
+def _by_columns(outputs: list[Tensor], inputs: list[Tensor]) -> list[list[Tensor]]:
+    push = pushforward(outputs, inputs)
+    matrices: list[list[Tensor]] = [[] for _ in outputs]
+    for place, x in enumerate(inputs):
+        columns: list[list[Tensor]] = [[] for _ in outputs]
+        for unit in _basis(x.detach()):
+            tangents = [unit if other == place else torch.zeros_like(y) for other, y in enumerate(inputs)]
+            for column, output, tangent in zip(columns, outputs, push(tangents)):
+                column.append(torch.zeros_like(output) if tangent is None else tangent)
+        for matrix, column, output in zip(matrices, columns, outputs):
+            whole = _stacked(column, x.shape, output.shape, output)
+            order = [*range(x.dim(), whole.dim()), *range(x.dim())]
+            matrix.append(whole.permute(order))
+    return matrices
+
+
+def _stacked(parts: Any, first: Any, second: Any, like: Tensor) -> Tensor:
+    parts = list(parts)
+    whole = torch.stack(parts) if parts else like.new_zeros((0, *second))
+    return whole.reshape(*first, *second)
+
+
+def jacrev(
+    func: Callable[..., Any],
+    argnums: Any = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    _preallocate_and_copy: bool = False,
+) -> Callable[..., Any]:
+    """A function that returns the Jacobian of ``func``, by one walk backward for each element of the result.
+
+    The derivative of each result with respect to each argument has the shape of the result followed by the argument's; it
+    stands in the structure of the result, and there in that of ``argnums``. ``chunk_size`` changes nothing.
+
+    >>> torch.func.jacrev(torch.sin)(torch.tensor([0.0, 0.0]))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError("jacrev: `chunk_size` should be greater than 0.")
+    return _jacobian("jacrev(f)(*args)", argnums, has_aux, _by_rows)(func)
+
+
+def jacfwd(
+    func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, randomness: str = "error"
+) -> Callable[..., Any]:
+    """A function that returns the Jacobian of ``func``, by one derivative forward for each element of the argument.
+
+    The result is that of `jacrev`.
+
+    >>> torch.func.jacfwd(torch.sin)(torch.tensor([0.0, 0.0]))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    return _jacobian("jacfwd(f)(*args)", argnums, has_aux, _by_columns)(func)
+
+
+def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
+    """A function that returns the second derivatives of ``func``: the Jacobian of its Jacobian.
+
+    >>> torch.func.hessian(lambda x: (x**3).sum())(torch.tensor([1.0, 2.0]))
+    tensor([[ 6.,  0.],
+            [ 0., 12.]])
+    """
+    return jacrev(jacrev(func, argnums), argnums)

@@ -1,0 +1,79 @@
+"""What lazy modules share: parameters without sizes until the first input comes."""
+
+from __future__ import annotations
+
+import warnings
+
+import rushlight as torch
+
+from ..parameter import is_lazy
+from .module import Module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
+
+    # What it is mixed into.
+    _Base = Module
+else:
+    _Base = object
+
+__all__ = ["LazyModuleMixin"]
+
+
+class LazyModuleMixin(_Base):
+    """Mixed into a module, lets its parameters take their sizes from the first input.
+
+    The module makes `UninitializedParameter` and `UninitializedBuffer` and says in ``initialize_parameters``, which gets
+    what ``forward`` gets, how to `materialize` them. After the first call the module is of the class ``cls_to_become``.
+
+    >>> layer = torch.nn.LazyLinear(2)
+    >>> layer.has_uninitialized_params()
+    True
+    >>> layer(torch.zeros(4, 3)).shape, layer
+    (torch.Size([4, 2]), Linear(in_features=3, out_features=2, bias=True))
+    """
+
+    cls_to_become: ClassVar[type[Any] | None] = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
+        self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
+        warnings.warn(
+            "Lazy modules are a new feature under heavy development so changes to the API or functionality can happen at "
+            "any moment.",
+            stacklevel=2,
+        )
+
+    def _lazy_load_hook(self, state_dict: Any, prefix: str, *_: Any) -> None:
+        """A state with sizes gives them to this module."""
+        for name, own in [*self._parameters.items(), *self._buffers.items()]:
+            given = state_dict.get(prefix + name)
+            if given is not None and is_lazy(own) and not is_lazy(given):
+                with torch.no_grad():
+                    own.materialize(given.shape)  # type: ignore[union-attr]
+
+    def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
+        """Gives the parameters their sizes and values; called with the first input."""
+        raise NotImplementedError(f"initialize_parameters is not implemented for {type(self).__name__}")
+
+    def has_uninitialized_params(self) -> bool:
+        """Whether a parameter or buffer of this module still waits for its sizes."""
+        return any(is_lazy(own) for own in [*self._parameters.values(), *self._buffers.values()])
+
+    def _infer_parameters(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        self.initialize_parameters(*args, **(kwargs or {}))
+        if self.has_uninitialized_params():
+            raise RuntimeError(f"module {self._get_name()} has not been fully initialized")
+        self._initialize_hook.remove()
+        self._load_hook.remove()
+        del self._initialize_hook, self._load_hook
+        if self.cls_to_become is not None:
+            self.__class__ = self.cls_to_become
+
+    def _replicate_for_data_parallel(self) -> Any:
+        raise RuntimeError(
+            "Modules with uninitialized parameters can't be used with `DataParallel`. Run a dummy forward pass to "
+            "correctly initialize the modules"
+        )

@@ -1,0 +1,390 @@
+"""Pruning: entries or channels of a parameter are held at zero by a mask.
+
+The parameter ``name`` becomes ``name_orig``, the mask is the buffer ``name_mask``, and ``name`` itself is their product,
+computed anew before each call. Pruning again goes on with what the earlier masks left.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from numbers import Integral, Real
+
+import rushlight as torch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from rushlight import Tensor
+    from rushlight.nn import Module
+
+
+class BasePruningMethod(ABC):
+    """A way of choosing what is pruned; a subclass says it in ``compute_mask`` and its kind in ``PRUNING_TYPE``.
+
+    ``"unstructured"`` sees the entries that are left as a vector, ``"structured"`` the channels that are left along
+    ``self.dim``, ``"global"`` everything.
+    """
+
+    PRUNING_TYPE: str
+    _tensor_name: str
+
+    def __call__(self, module: Module, inputs: Any) -> None:
+        setattr(module, self._tensor_name, self.apply_mask(module))
+
+    @abstractmethod
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """The mask for a tensor of importances, on top of the mask so far."""
+
+    def apply_mask(self, module: Module) -> Tensor:
+        """The product of the parameter and its mask."""
+        if self._tensor_name is None:
+            raise AssertionError(f"Module {module} has to be pruned")
+        original = getattr(module, self._tensor_name + "_orig")
+        return getattr(module, self._tensor_name + "_mask").to(dtype=original.dtype) * original
+
+    @classmethod
+    def apply(
+        cls, module: Module, name: str, *args: Any, importance_scores: Tensor | None = None, **kwargs: Any
+    ) -> BasePruningMethod:
+        """Prunes the parameter ``name`` of ``module``, once more if it is pruned already; returns the method in charge."""
+        earlier = _hooks(module, name)
+        if len(earlier) > 1:
+            raise AssertionError(
+                f"Avoid adding multiple pruning hooks to the same tensor {name} of module {module}. Use a PruningContainer."
+            )
+        method: BasePruningMethod = cls(*args, **kwargs)
+        method._tensor_name = name
+        for key, before in earlier.items():
+            del module._forward_pre_hooks[key]
+            container = before if isinstance(before, PruningContainer) else PruningContainer(before)
+            container.add_pruning_method(method)
+            method = container
+
+        original = getattr(module, name)
+        scores = original if importance_scores is None else importance_scores
+        if scores.shape != original.shape:
+            raise AssertionError(
+                f"importance_scores should have the same shape as parameter {name} of {module}, got {scores.shape} vs "
+                f"{original.shape}"
+            )
+        first = not isinstance(method, PruningContainer)
+        if first:
+            module.register_parameter(name + "_orig", original)
+            del module._parameters[name]
+            mask = torch.ones_like(original)
+        else:
+            mask = getattr(module, name + "_mask").detach().clone(memory_format=torch.contiguous_format)
+        try:
+            module.register_buffer(name + "_mask", method.compute_mask(scores, default_mask=mask))
+            setattr(module, name, method.apply_mask(module))
+            module.register_forward_pre_hook(method)
+        except Exception:
+            if first:
+                module.register_parameter(name, getattr(module, name + "_orig"))
+                del module._parameters[name + "_orig"]
+            raise
+        return method
+
+    def prune(self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None) -> Tensor:
+        """A pruned copy of a tensor that belongs to no module."""
+        scores = t if importance_scores is None else importance_scores
+        if scores.shape != t.shape:
+            raise AssertionError(
+                f"importance_scores should have the same shape as tensor t, got {scores.shape} vs {t.shape}"
+            )
+        before = torch.ones_like(t) if default_mask is None else default_mask
+        return t * self.compute_mask(scores, default_mask=before)
+
+    def remove(self, module: Module) -> None:
+        """Makes the pruned values the parameter's own; what was pruned is lost."""
+        name = self._tensor_name
+        if name is None:
+            raise AssertionError(f"Module {module} has to be pruned before pruning can be removed")
+        pruned = self.apply_mask(module)
+        if hasattr(module, name):
+            delattr(module, name)
+        original = module._parameters[name + "_orig"]
+        assert original is not None
+        original.data = pruned.data
+        del module._parameters[name + "_orig"], module._buffers[name + "_mask"]
+        setattr(module, name, original)
+
+
+class PruningContainer(BasePruningMethod):
+    """Several prunings of one parameter, one after the other."""
+
+    def __init__(self, *args: BasePruningMethod) -> None:
+        self._pruning_methods: tuple[BasePruningMethod, ...] = ()
+        for method in args:
+            if not self._pruning_methods and isinstance(method, BasePruningMethod):
+                self._tensor_name = method._tensor_name
+            self.add_pruning_method(method)
+
+    def add_pruning_method(self, method: BasePruningMethod) -> None:
+        """Adds a pruning of the same parameter."""
+        if not isinstance(method, BasePruningMethod):
+            raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
+        if method._tensor_name != self._tensor_name:
+            raise ValueError(
+                f"Can only add pruning methods acting on the parameter named '{self._tensor_name}' to PruningContainer "
+                f"{self}. Found '{method._tensor_name}'"
+            )
+        self._pruning_methods += (method,)
+
+    def __len__(self) -> int:
+        return len(self._pruning_methods)
+
+    def __iter__(self) -> Iterator[BasePruningMethod]:
+        return iter(self._pruning_methods)
+
+    def __getitem__(self, idx: Any) -> Any:
+        return self._pruning_methods[idx]
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """The mask of the last method, which chooses among what the ones before it left."""
+        method = self._pruning_methods[-1]
+        left = _left(method, t, default_mask)
+        mask = default_mask.to(dtype=t.dtype, copy=True)
+        mask[left] = method.compute_mask(t[left], default_mask=default_mask[left]).to(dtype=mask.dtype)
+        return mask
+
+
+def _left(method: Any, t: Tensor, mask: Tensor) -> Any:
+    """The part of a tensor that a method chooses from, as an index."""
+    if method.PRUNING_TYPE == "unstructured":
+        return mask == 1
+    whole: list[Any] = [slice(None)] * t.dim()
+    if method.PRUNING_TYPE == "global":
+        return tuple(whole)
+    if method.PRUNING_TYPE != "structured":
+        raise ValueError(f"Unrecognized PRUNING_TYPE {method.PRUNING_TYPE}")
+    if not hasattr(method, "dim"):
+        raise AttributeError('Pruning methods of PRUNING_TYPE "structured" need to have the attribute `dim` defined.')
+    dim = method.dim + t.dim() if method.dim < 0 else method.dim
+    if dim < 0:
+        raise IndexError(f"Index is out of bounds for tensor with dimensions {t.dim()}")
+    whole[dim] = mask.sum(dim=[d for d in range(t.dim()) if d != dim]) != 0
+    return tuple(whole)
+
+
+class Identity(BasePruningMethod):
+    """Prunes nothing, and gives the parameter its mask."""
+
+    PRUNING_TYPE = "unstructured"
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        return default_mask
+
+
+class _Unstructured(BasePruningMethod):
+    PRUNING_TYPE = "unstructured"
+    # Whether the entries of the largest or of the smallest scores go.
+    _largest = False
+
+    def __init__(self, amount: float) -> None:
+        _check_amount(amount)
+        self.amount = amount
+
+    def _scores(self, t: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        count = _count(self.amount, t.nelement())
+        mask = default_mask.clone(memory_format=torch.contiguous_format)
+        if count != 0:
+            mask.view(-1)[self._scores(t).view(-1).topk(count, largest=self._largest).indices] = 0
+        return mask
+
+
+class RandomUnstructured(_Unstructured):
+    """Prunes entries at random; ``amount`` is a share or a number of them."""
+
+    _largest = True
+
+    def _scores(self, t: Tensor) -> Tensor:
+        return torch.rand_like(t)
+
+
+class L1Unstructured(_Unstructured):
+    """Prunes the entries that are smallest in absolute value; ``amount`` is a share or a number of them."""
+
+    def _scores(self, t: Tensor) -> Tensor:
+        return t.abs()
+
+
+class _Structured(BasePruningMethod):
+    PRUNING_TYPE = "structured"
+    amount: float
+    dim: int
+
+    def _kept(self, t: Tensor, channels: int, count: int) -> Tensor:
+        """Which channels stay, as an index into the dimension."""
+        raise NotImplementedError
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        if t.dim() <= 1:
+            raise ValueError(
+                "Structured pruning can only be applied to multidimensional tensors. Found tensor of shape "
+                f"{t.shape} with {t.dim()} dims"
+            )
+        if self.dim >= t.dim():
+            raise IndexError(f"Invalid index {self.dim} for tensor of size {t.shape}")
+        channels = t.shape[self.dim]
+        count = _count(self.amount, channels)
+        if count == 0:
+            return default_mask
+        place: list[Any] = [slice(None)] * t.dim()
+        place[self.dim] = self._kept(t, channels, count)
+        mask = torch.zeros_like(t)
+        mask[tuple(place)] = 1
+        return mask.mul_(default_mask.to(dtype=mask.dtype))
+
+
+class RandomStructured(_Structured):
+    """Prunes channels along ``dim`` at random; ``amount`` is a share or a number of them."""
+
+    def __init__(self, amount: float, dim: int = -1) -> None:
+        _check_amount(amount)
+        self.amount = amount
+        self.dim = dim
+
+    def _kept(self, t: Tensor, channels: int, count: int) -> Tensor:
+        drawn = torch.rand(channels)
+        return drawn > drawn.kthvalue(count).values
+
+
+class LnStructured(_Structured):
+    """Prunes the channels along ``dim`` whose norm of order ``n`` is smallest; ``amount`` is a share or a number of them."""
+
+    def __init__(self, amount: float, n: Any, dim: int = -1) -> None:
+        _check_amount(amount)
+        self.amount = amount
+        self.n = n
+        self.dim = dim
+
+    def _kept(self, t: Tensor, channels: int, count: int) -> Tensor:
+        others = [d for d in range(t.dim()) if d != self.dim % t.dim()]
+        return torch.norm(t, p=self.n, dim=others).topk(channels - count).indices
+
+
+class CustomFromMask(BasePruningMethod):
+    """Prunes what a given mask has as zero."""
+
+    PRUNING_TYPE = "global"
+
+    def __init__(self, mask: Tensor) -> None:
+        self.mask = mask
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        if default_mask.shape != self.mask.shape:
+            raise AssertionError(
+                f"default_mask shape {default_mask.shape} must match self.mask shape {self.mask.shape}"
+            )
+        return default_mask * self.mask.to(dtype=default_mask.dtype)
+
+
+def identity(module: Module, name: str) -> Module:
+    """Gives a parameter the form of a pruned one without pruning anything."""
+    Identity.apply(module, name)
+    return module
+
+
+def random_unstructured(module: Module, name: str, amount: float) -> Module:
+    """Prunes entries of a parameter at random."""
+    RandomUnstructured.apply(module, name, amount=amount)
+    return module
+
+
+def l1_unstructured(module: Module, name: str, amount: float, importance_scores: Tensor | None = None) -> Module:
+    """Prunes the entries of a parameter that are smallest in absolute value.
+
+    >>> layer = torch.nn.utils.prune.l1_unstructured(torch.nn.Linear(3, 2), "weight", amount=4)
+    >>> int((layer.weight == 0).sum()), sorted(layer.state_dict())
+    (4, ['bias', 'weight_mask', 'weight_orig'])
+    """
+    L1Unstructured.apply(module, name, amount=amount, importance_scores=importance_scores)
+    return module
+
+
+def random_structured(module: Module, name: str, amount: float, dim: int) -> Module:
+    """Prunes channels of a parameter along a dimension at random."""
+    RandomStructured.apply(module, name, amount, dim)
+    return module
+
+
+def ln_structured(
+    module: Module, name: str, amount: float, n: Any, dim: int, importance_scores: Tensor | None = None
+) -> Module:
+    """Prunes the channels of a parameter along a dimension whose norms are smallest."""
+    LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
+    return module
+
+
+def global_unstructured(
+    parameters: Any, pruning_method: Any, importance_scores: dict[Any, Tensor] | None = None, **kwargs: Any
+) -> None:
+    """Prunes several parameters, ``(module, name)`` each, as if they were one vector."""
+    if not isinstance(parameters, Iterable):
+        raise TypeError("global_unstructured(): parameters is not an Iterable")
+    scores = {} if importance_scores is None else importance_scores
+    if not isinstance(scores, dict):
+        raise TypeError("global_unstructured(): importance_scores must be of type dict")
+    method = pruning_method(**kwargs)
+    if method.PRUNING_TYPE != "unstructured":
+        raise TypeError(
+            f'Only "unstructured" PRUNING_TYPE supported for the `pruning_method`. Found method {pruning_method} of type '
+            f"{method.PRUNING_TYPE}"
+        )
+    method._tensor_name = "temp"
+    owned = [(module, name, getattr(module, name)) for module, name in parameters]
+    importance = torch.cat([scores.get((module, name), own).reshape(-1) for module, name, own in owned])
+    before = [getattr(module, name + "_mask", torch.ones_like(own)).reshape(-1) for module, name, own in owned]
+    chosen = PruningContainer(method).compute_mask(importance, torch.cat(before))
+    for (module, name, own), mask in zip(owned, chosen.split([own.numel() for _, _, own in owned])):
+        custom_from_mask(module, name, mask=mask.view_as(own))
+
+
+def custom_from_mask(module: Module, name: str, mask: Tensor) -> Module:
+    """Prunes a parameter by a given mask."""
+    CustomFromMask.apply(module, name, mask)
+    return module
+
+
+def remove(module: Module, name: str) -> Module:
+    """Makes the pruned values the parameter's own and forgets how it was pruned."""
+    for key, hook in _hooks(module, name).items():
+        hook.remove(module)
+        del module._forward_pre_hooks[key]
+        return module
+    raise ValueError(f"Parameter '{name}' of module {module} has to be pruned before pruning can be removed")
+
+
+def is_pruned(module: Module) -> bool:
+    """Whether a parameter of the module, or of one below it, is pruned."""
+    return any(
+        isinstance(hook, BasePruningMethod) for part in module.modules() for hook in part._forward_pre_hooks.values()
+    )
+
+
+def _hooks(module: Module, name: str) -> dict[int, BasePruningMethod]:
+    """The prunings of a parameter, by their keys among the module's hooks."""
+    hooks = module._forward_pre_hooks.items()
+    return {key: hook for key, hook in hooks if isinstance(hook, BasePruningMethod) and hook._tensor_name == name}
+
+
+def _check_amount(amount: Any) -> None:
+    if not isinstance(amount, Real):
+        raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
+    if float(amount) < 0 or (not isinstance(amount, Integral) and float(amount) > 1.0):
+        raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
+
+
+def _count(amount: Any, size: int) -> int:
+    """How many of ``size`` are pruned."""
+    count = int(amount) if isinstance(amount, Integral) else round(amount * size)
+    if count > size:
+        raise ValueError(f"amount={count} should be smaller than the number of parameters to prune={size}")
+    return count

@@ -1,0 +1,199 @@
+"""NumPy's `.npz` archives, without NumPy: tensors by their names, as `numpy.savez` writes and `numpy.load` reads them.
+
+Arrays of Python objects are refused, since they are pickles. A record is decompressed into memory of the size that its
+header states, and never beyond it.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import re
+import struct
+import sys
+import zipfile
+import zlib
+
+import rushlight as torch
+
+from ._checkpoint.replacing import replacing
+from ._utils import view_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, BinaryIO
+
+__all__ = ["NpzError", "load", "load_file", "save", "save_file"]
+
+_MAGIC = b"\x93NUMPY"
+_LONGEST_HEADER = 1 << 16
+_PIECE = 1 << 20
+# What deflate can at most make of a byte.
+_MOST_RATIO = 1032
+
+_DTYPES = {
+    "b1": torch.bool,
+    "i1": torch.int8,
+    "i2": torch.int16,
+    "i4": torch.int32,
+    "i8": torch.int64,
+    "u1": torch.uint8,
+    "u2": torch.uint16,
+    "u4": torch.uint32,
+    "u8": torch.uint64,
+    "f2": torch.float16,
+    "f4": torch.float32,
+    "f8": torch.float64,
+    "c8": torch.complex64,
+    "c16": torch.complex128,
+}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+_HEADER = re.compile(
+    r"\{\s*'descr'\s*:\s*'(?P<order>[<>|=])(?P<kind>[a-zA-Z]\d{0,4})'\s*,"
+    r"\s*'fortran_order'\s*:\s*(?P<fortran>True|False)\s*,"
+    r"\s*'shape'\s*:\s*\((?P<shape>[\d\s,]*)\)\s*,?\s*\}\s*"
+)
+
+
+class NpzError(ValueError):
+    """The file is no archive of arrays, or holds what is no tensor."""
+
+
+def save_file(tensors: dict[str, torch.Tensor], filename: str | os.PathLike[str], compress: bool = False) -> None:
+    """Writes the tensors to a file, which is replaced at once when everything has been written."""
+    with replacing(os.path.realpath(os.fspath(filename))) as target:
+        _write(target, tensors, compress)
+
+
+def save(tensors: dict[str, torch.Tensor], compress: bool = False) -> bytes:
+    """What `save_file` would write."""
+    file = io.BytesIO()
+    _write(file, tensors, compress)
+    return file.getvalue()
+
+
+def load_file(filename: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
+    """All arrays of a file as tensors, by their names."""
+    with open(filename, "rb") as file:
+        return _read(file)
+
+
+def load(data: bytes) -> dict[str, torch.Tensor]:
+    """All arrays of the bytes of a file."""
+    return _read(io.BytesIO(data))
+
+
+# --- writing -----------------------------------------------------------------------------------------------------------
+
+
+def _write(target: Any, tensors: dict[str, torch.Tensor], compress: bool) -> None:
+    for name, tensor in tensors.items():
+        if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
+            raise ValueError(f"a file holds tensors by their names, not {type(tensor).__name__} by {name!r}")
+        if tensor.dtype not in _NAMES:
+            raise NpzError(f"NumPy has no dtype for {name!r}, which is of {tensor.dtype}")
+    method = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
+    with zipfile.ZipFile(target, "w", method) as archive:
+        for name, tensor in tensors.items():
+            tensor = tensor.detach().cpu().contiguous()
+            size = tensor.numel() * tensor.dtype.itemsize
+            start = tensor.storage_offset() * tensor.dtype.itemsize
+            content = memoryview(tensor.untyped_storage())[start : start + size]
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as record:
+                record.write(_header(tensor))
+                for first in range(0, size, _PIECE):
+                    record.write(content[first : first + _PIECE])
+
+
+def _header(tensor: torch.Tensor) -> bytes:
+    order = "|" if tensor.dtype.itemsize == 1 else "<"
+    shape = f"({tensor.shape[0]},)" if tensor.dim() == 1 else f"({', '.join(map(str, tensor.shape))})"
+    text = f"{{'descr': '{order}{_NAMES[tensor.dtype]}', 'fortran_order': False, 'shape': {shape}, }}"
+    # What follows begins at a multiple of 64.
+    text += " " * (-(len(_MAGIC) + 4 + len(text) + 1) % 64) + "\n"
+    return _MAGIC + b"\x01\x00" + struct.pack("<H", len(text)) + text.encode("latin1")
+
+
+# --- reading -----------------------------------------------------------------------------------------------------------
+
+
+def _read(file: BinaryIO) -> dict[str, torch.Tensor]:
+    tensors = {}
+    try:
+        with zipfile.ZipFile(file) as archive:
+            if sum(entry.compress_size for entry in archive.infolist()) > file.seek(0, os.SEEK_END):
+                raise NpzError("records of the archive overlap")
+            for entry in archive.infolist():
+                name = entry.filename.removesuffix(".npy")
+                if name in tensors:
+                    raise NpzError(f"the array {name!r} stands twice in the archive")
+                if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    raise NpzError(f"the array {name!r} is compressed in a way that NumPy does not write")
+                if entry.file_size > _MOST_RATIO * entry.compress_size + _LONGEST_HEADER:
+                    raise NpzError(f"the array {name!r} cannot be as large as the archive says")
+                with archive.open(entry) as record:
+                    tensors[name] = _array(name, record, entry.file_size)
+    except NpzError:
+        raise
+    # What the standard library's reader says to an archive that contradicts itself.
+    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError, ValueError, OverflowError) as error:
+        raise NpzError(f"the archive is damaged: {error}") from None
+    return tensors
+
+
+def _array(name: str, record: Any, total: int) -> torch.Tensor:
+    start = record.read(8)
+    if not start.startswith(_MAGIC) or len(start) < 8:
+        raise NpzError(f"{name!r} is no array of NumPy's")
+    width = 2 if start[6] == 1 else 4
+    length = int.from_bytes(record.read(width), "little")
+    if length > _LONGEST_HEADER:
+        raise NpzError(f"the header of {name!r} is too long")
+    text = record.read(length).decode("latin1")
+    found = _HEADER.fullmatch(text)
+    if found is None:
+        raise NpzError(f"the header of {name!r} describes no plain array: {text[:200]!r}")
+    dtype = _DTYPES.get(found["kind"])
+    if dtype is None:
+        raise NpzError(f"{name!r} is an array of {found['order']}{found['kind']}, which is no dtype of a tensor")
+    shape = _shape(name, found["shape"])
+    size = math.prod(shape) * dtype.itemsize
+    if size != total - 8 - width - length:
+        raise NpzError(f"{name!r} does not have the bytes of an array of shape {shape}")
+    tensor = _filled(name, record, dtype, shape[::-1] if found["fortran"] == "True" else shape, size)
+    if found["order"] == ">" and sys.byteorder == "little" and dtype.itemsize > 1:
+        tensor = _swapped(tensor)
+    return tensor.permute(*reversed(range(len(shape)))) if found["fortran"] == "True" else tensor
+
+
+def _shape(name: str, text: str) -> tuple[int, ...]:
+    numbers = [number.strip() for number in text.split(",")]
+    if numbers[-1] == "":
+        numbers.pop()
+    if len(numbers) > 64 or not all(number.isdecimal() and len(number) < 19 for number in numbers):
+        raise NpzError(f"the shape of {name!r} is impossible: ({text[:200]})")
+    return tuple(map(int, numbers))
+
+
+def _filled(name: str, record: Any, dtype: torch.dtype, shape: tuple[int, ...], size: int) -> torch.Tensor:
+    storage = torch.UntypedStorage(size)
+    rest = memoryview(storage)
+    while rest:
+        piece = record.read(min(len(rest), _PIECE))
+        if not piece:
+            raise NpzError(f"the archive ends within {name!r}")
+        rest[: len(piece)] = piece
+        rest = rest[len(piece) :]
+    # One byte more than there should be: the end is where the checksum is compared.
+    if record.read(1):
+        raise NpzError(f"{name!r} goes on behind its end")
+    flat = view_of(storage, dtype, 0, (math.prod(shape),), (1,))
+    return flat.reshape(shape)
+
+
+def _swapped(tensor: torch.Tensor) -> torch.Tensor:
+    """The other order of bytes; of a complex number each part has its own."""
+    part = tensor.dtype.itemsize // (2 if tensor.dtype.is_complex else 1)
+    flat = tensor.reshape(-1).view(torch.uint8).reshape(-1, part).flip(1)
+    return flat.reshape(-1).view(tensor.dtype).reshape(tensor.shape)

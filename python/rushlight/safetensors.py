@@ -1,0 +1,251 @@
+"""Files of the safetensors format, with the functions of `safetensors.torch`.
+
+A file is a table in JSON (name, dtype, shape and place of each tensor) and then the bytes. Reading believes nothing: every
+place must lie in the file, have the size that dtype and shape say, and leave no gap and no overlap.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import math
+import os
+
+import rushlight as torch
+
+from ._checkpoint.replacing import replacing
+from ._utils import view_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, BinaryIO, Self
+
+__all__ = ["SafetensorError", "load", "load_file", "safe_open", "save", "save_file"]
+
+_LONGEST_HEADER = 100_000_000
+_PIECE = 1 << 20
+
+# In the order of the format: tensors of a later dtype stand earlier in a file, which keeps all of them aligned.
+_NAMES = {
+    "BOOL": torch.bool,
+    "U8": torch.uint8,
+    "I8": torch.int8,
+    "I16": torch.int16,
+    "U16": torch.uint16,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I32": torch.int32,
+    "U32": torch.uint32,
+    "F32": torch.float32,
+    "C64": torch.complex64,
+    "F64": torch.float64,
+    "I64": torch.int64,
+    "U64": torch.uint64,
+}
+_RANKS = {dtype: -rank for rank, dtype in enumerate(_NAMES.values())}
+_OF_DTYPE = {dtype: name for name, dtype in _NAMES.items()}
+
+
+class SafetensorError(Exception):
+    """The file is not what the format asks for."""
+
+
+def save_file(
+    tensors: dict[str, torch.Tensor], filename: str | os.PathLike[str], metadata: dict[str, str] | None = None
+) -> None:
+    """Writes the tensors to a file, which is replaced at once when everything has been written."""
+    with replacing(os.path.realpath(os.fspath(filename))) as target, open(target, "wb") as file:
+        _write(file, tensors, metadata)
+
+
+def save(tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None) -> bytes:
+    """What `save_file` would write."""
+    file = io.BytesIO()
+    _write(file, tensors, metadata)
+    return file.getvalue()
+
+
+def load_file(filename: str | os.PathLike[str], device: Any = "cpu") -> dict[str, torch.Tensor]:
+    """All tensors of a file, by their names."""
+    with safe_open(filename, device=device) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}
+
+
+def load(data: bytes) -> dict[str, torch.Tensor]:
+    """All tensors of the bytes of a file."""
+    contents = _Contents(io.BytesIO(data), len(data))
+    return {name: contents.tensor(name) for name in contents.entries}
+
+
+class safe_open:
+    """An open file whose tensors are read one by one, in a `with` block."""
+
+    def __init__(self, filename: str | os.PathLike[str], framework: str = "pt", device: Any = "cpu") -> None:
+        if framework not in ("pt", "torch", "pytorch"):
+            raise SafetensorError(f"framework {framework} is invalid")
+        self._device = torch.device(device)
+        self._file = open(filename, "rb")
+        try:
+            self._contents = _Contents(self._file, os.fstat(self._file.fileno()).st_size)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def keys(self) -> list[str]:
+        """The names, sorted."""
+        return sorted(self._contents.entries)
+
+    def metadata(self) -> dict[str, str] | None:
+        return self._contents.metadata
+
+    def get_tensor(self, name: str) -> torch.Tensor:
+        return self._contents.tensor(name).to(self._device)
+
+
+# --- writing -----------------------------------------------------------------------------------------------------------
+
+
+def _write(file: Any, tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None) -> None:
+    for name, tensor in tensors.items():
+        if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
+            raise ValueError(f"a file holds tensors by their names, not {type(tensor).__name__} by {name!r}")
+        if tensor.dtype not in _OF_DTYPE:
+            raise SafetensorError(f"the format has no dtype for {name!r}, which is of {tensor.dtype}")
+    _refuse_shared(tensors)
+    order = sorted(tensors, key=lambda name: (_RANKS[tensors[name].dtype], name))
+    header: dict[str, Any] = {}
+    if metadata is not None:
+        if not all(isinstance(text, str) for pair in metadata.items() for text in pair):
+            raise ValueError("the metadata of a file are strings by strings")
+        header["__metadata__"] = metadata
+    place = 0
+    for name in order:
+        tensor = tensors[name]
+        end = place + tensor.numel() * tensor.dtype.itemsize
+        offsets = [place, end]
+        header[name] = {"dtype": _OF_DTYPE[tensor.dtype], "shape": list(tensor.shape), "data_offsets": offsets}
+        place = end
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for name in order:
+        tensor = tensors[name].detach().cpu().contiguous()
+        size = tensor.numel() * tensor.dtype.itemsize
+        start = tensor.storage_offset() * tensor.dtype.itemsize
+        content = memoryview(tensor.untyped_storage())[start : start + size]
+        for first in range(0, size, _PIECE):
+            file.write(content[first : first + _PIECE])
+
+
+def _refuse_shared(tensors: dict[str, torch.Tensor]) -> None:
+    """The format has no views: tensors that share memory would come back apart."""
+    spans: dict[int, list[tuple[int, int, str]]] = {}
+    for name, tensor in tensors.items():
+        if tensor.numel() and tensor.device.type == "cpu":
+            reach = [(length - 1) * step for length, step in zip(tensor.shape, tensor.stride())]
+            first = tensor.storage_offset() + sum(step for step in reach if step < 0)
+            last = tensor.storage_offset() + sum(step for step in reach if step > 0)
+            size = tensor.dtype.itemsize
+            span = first * size, (last + 1) * size, name
+            spans.setdefault(tensor.untyped_storage().data_ptr(), []).append(span)
+    for parts in spans.values():
+        parts.sort()
+        for (_, end, name), (start, _, other) in itertools.pairwise(parts):
+            if start < end:
+                raise RuntimeError(
+                    f"Some tensors share memory, this will lead to duplicate memory on disk and potential differences "
+                    f"when loading them again: {name!r} and {other!r}. Save one of them, or a clone."
+                )
+
+
+# --- reading -----------------------------------------------------------------------------------------------------------
+
+
+class _Contents:
+    """The table of a file, believed only after every entry has been checked."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file = file
+        start = file.read(8)
+        if len(start) < 8:
+            raise SafetensorError("Error while deserializing header: header too small")
+        length = int.from_bytes(start, "little")
+        if length > _LONGEST_HEADER:
+            raise SafetensorError("Error while deserializing header: header too large")
+        if length > size - 8:
+            raise SafetensorError("Error while deserializing header: invalid header length")
+        self._start = 8 + length
+        table = _table(file.read(length))
+        self.metadata = table.pop("__metadata__", None)
+        if self.metadata is not None and not _are_strings(self.metadata):
+            raise SafetensorError("Error while deserializing header: the metadata are not strings")
+        self.entries = {name: _entry(name, entry) for name, entry in table.items()}
+        end = 0
+        for first, last, name in sorted((*entry[2:], name) for name, entry in self.entries.items()):
+            if first != end:
+                raise SafetensorError(f"Error while deserializing header: invalid offset for tensor {name!r}")
+            end = last
+        if end != size - self._start:
+            raise SafetensorError(
+                "Error while deserializing header: metadata incomplete, the file is not fully covered"
+            )
+
+    def tensor(self, name: str) -> torch.Tensor:
+        if name not in self.entries:
+            raise SafetensorError(f"File does not contain tensor {name}")
+        dtype, shape, first, last = self.entries[name]
+        storage = torch.UntypedStorage(last - first)
+        self._file.seek(self._start + first)
+        rest = memoryview(storage)
+        while rest:
+            # A file may have become shorter since its table was read.
+            count = self._file.readinto(rest)  # type: ignore[attr-defined] # binary files have it
+            if not count:
+                raise SafetensorError(f"the file ends within tensor {name!r}")
+            rest = rest[count:]
+        strides, step = [], 1
+        for length in reversed(shape):
+            strides.append(step)
+            step *= max(length, 1)
+        return view_of(storage, dtype, 0, tuple(shape), tuple(reversed(strides)))
+
+
+def _table(text: bytes) -> dict[str, Any]:
+    try:
+        table = json.loads(text.decode(), object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise SafetensorError(f"Error while deserializing header: {error}") from None
+    if not text.startswith(b"{") or not isinstance(table, dict):
+        raise SafetensorError("Error while deserializing header: invalid header start")
+    return table
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        raise ValueError("a name stands twice")
+    return table
+
+
+def _are_strings(metadata: Any) -> bool:
+    return isinstance(metadata, dict) and all(isinstance(text, str) for text in metadata.values())
+
+
+def _entry(name: str, entry: Any) -> tuple[Any, list[int], int, int]:
+    try:
+        dtype, shape, (first, last) = _NAMES[entry["dtype"]], entry["shape"], entry["data_offsets"]
+    except (KeyError, TypeError, ValueError):
+        raise SafetensorError(f"Error while deserializing header: tensor {name!r} is described as {entry!r}") from None
+    numbers = [first, last, *shape] if isinstance(shape, list) else [None]
+    if not all(type(number) is int and 0 <= number < 1 << 62 for number in numbers) or len(shape) > 64:
+        raise SafetensorError(f"Error while deserializing header: tensor {name!r} is described as {entry!r}")
+    if last - first != math.prod(shape) * dtype.itemsize:
+        raise SafetensorError(f"Error while deserializing header: invalid shape, data type, or offset for {name!r}")
+    return dtype, shape, first, last

@@ -1,0 +1,143 @@
+"""Where a loader stands: which pass, how far in it, and the few numbers that bring the same order about again."""
+
+import itertools
+from typing import Any, NamedTuple
+
+import rushlight as torch
+
+from ..sampler import BatchSampler, RandomSampler, draw_seed
+from .randomness import OwnStreams, Randomness
+
+_VERSION = 1
+_FIELDS = ("version", "seed", "epoch", "batches", "samples", "shuffle")
+
+
+class Position:
+    """One pass of a loader, as it advances. `seed` is a reproducible loader's own, None of any other."""
+
+    def __init__(self, seed=None, epoch: int = 0, batches: int = 0, samples: int = 0, shuffle=None) -> None:
+        self.seed = seed
+        self.epoch = epoch
+        self.batches, self.samples = batches, samples
+        self.shuffle = shuffle  # what the order of the pass was drawn from, where that is one number
+        self.started = False
+
+    def begin(self, loader) -> "Position":
+        """The next pass, or the one that `load_state_dict` asked for."""
+        if loader.reproducible and self.seed is None:
+            self.seed = draw_seed(loader.generator)
+        position = Position(self.seed, self.epoch + 1) if self.started else self
+        position.started = True
+        return position
+
+    def advance(self, count: int) -> None:
+        self.batches += 1
+        self.samples += count
+
+    def finish(self) -> None:
+        self.epoch += 1
+        self.batches = self.samples = 0
+        self.shuffle = None
+        self.started = False
+
+    @property
+    def randomness(self) -> Randomness | None:
+        return None if self.seed is None else Randomness(self.seed, self.epoch)
+
+    # --- the order of the pass -------------------------------------------------------------------------------------
+
+    def tasks(self, loader):
+        """What is left of the pass: the indices of one batch after the other."""
+        source = self._rest(loader)
+        if self.randomness is None:
+            if (shuffler := _shuffler(loader)) is not None:
+                shuffler.resume(self.shuffle)
+            return iter(source)
+        order = self.randomness.order()
+        for sampler in _samplers(loader):
+            generator = getattr(sampler, "generator", None)
+            if isinstance(generator, torch.Generator):
+                generator.manual_seed(order)
+        return OwnStreams(lambda: source, order)
+
+    def _rest(self, loader):
+        if isinstance(loader.dataset, torch.utils.data.IterableDataset) or not self.batches:
+            return loader._index_sampler
+        if type(loader.batch_sampler) is BatchSampler and loader.batch_size is not None:
+            left = _From(loader.sampler, self.samples)
+            return BatchSampler(left, loader.batch_size, loader.drop_last)
+        return _From(loader._index_sampler, self.batches)
+
+    # --- as a value ------------------------------------------------------------------------------------------------
+
+    def state(self, loader) -> dict[str, Any]:
+        _check_that_order_is_known(loader)
+        if loader.reproducible and self.seed is None:
+            self.seed = draw_seed(loader.generator)
+        if self.seed is None and self.batches and (shuffler := _shuffler(loader)) is not None:
+            self.shuffle = shuffler.seed_of_pass
+        return dict(zip(_FIELDS, (_VERSION, self.seed, self.epoch, self.batches, self.samples, self.shuffle)))
+
+    @classmethod
+    def restored(cls, state: dict[str, Any], loader) -> "Position":
+        if set(state) != set(_FIELDS) or state["version"] != _VERSION:
+            raise ValueError("this is not the state of a DataLoader of this version")
+        values = {name: state[name] for name in _FIELDS[1:]}
+        for name, value in values.items():
+            if not (type(value) is int or (value is None and name in ("seed", "shuffle"))):
+                raise ValueError(f"the state of a DataLoader has a number as {name!r}, not {value!r}")
+        if loader.reproducible != (values["seed"] is not None):
+            raise ValueError(
+                "the state is that of a DataLoader with another value of reproducible: "
+                f"this one has reproducible={loader.reproducible}"
+            )
+        return cls(**values)
+
+
+class _From:
+    """An iterable without its first items."""
+
+    def __init__(self, source, count: int) -> None:
+        self._source, self._count = source, count
+
+    def __iter__(self):
+        return itertools.islice(self._source, self._count, None)
+
+
+class _Unknown(NamedTuple):
+    condition: bool
+    reason: str
+
+
+def _check_that_order_is_known(loader) -> None:
+    streams = isinstance(loader.dataset, torch.utils.data.IterableDataset)
+    reasons = [
+        _Unknown(not loader.in_order, "with in_order=False nobody knows which sample is the next"),
+        _Unknown(
+            streams and loader.num_workers > 1 and loader.shard is None,
+            "the workers split the stream by themselves; shard='auto' leaves it to the loader",
+        ),
+        _Unknown(
+            not loader.reproducible and any(map(_draws_from_program, _samplers(loader))),
+            "the order of the samples follows from the program's random streams; "
+            "with reproducible=True it follows from a number",
+        ),
+    ]
+    for unknown in reasons:
+        if unknown.condition:
+            raise RuntimeError(f"DataLoader.state_dict(): {unknown.reason}")
+
+
+def _draws_from_program(sampler) -> bool:
+    if isinstance(sampler, RandomSampler):
+        return sampler.generator is not None
+    return hasattr(sampler, "generator")
+
+
+def _samplers(loader):
+    found = loader.sampler, loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None)
+    return [sampler for sampler in found if sampler is not None]
+
+
+def _shuffler(loader) -> RandomSampler | None:
+    return next((sampler for sampler in _samplers(loader) if isinstance(sampler, RandomSampler)), None)

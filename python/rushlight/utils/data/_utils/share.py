@@ -1,0 +1,206 @@
+"""A dataset frozen into shared memory: once for all processes, however many read it.
+
+A forked worker shares its parent's pages only until it touches them, and reading a Python object touches it: its count of
+references changes. So long lists and dicts become bytes without counts, in memory that is never copied; each access makes
+the item anew. Arrays and tensors keep their form and only change their place.
+"""
+
+import bisect
+import collections.abc
+import copy
+import hashlib
+import io
+import pickle
+import sys
+from multiprocessing import reduction
+from typing import Any
+
+import rushlight as torch
+
+from ..dataset import Dataset
+
+#: Shorter containers and smaller arrays stay as they are.
+_LENGTH, _BYTES = 64, 1 << 12
+_DEPTH = 8
+
+
+def share(dataset: Any) -> Any:
+    """The dataset with what is large in it in shared memory, where it cannot change any more.
+
+    Looks into datasets, their attributes, and lists, tuples and dicts of those. A list of 64 items or more becomes a
+    `SharedList`, a dict with as many keys (strings, bytes or integers) a `SharedDict`. What cannot be pickled stays.
+    """
+    return _frozen(dataset, _DEPTH, {})
+
+
+def _frozen(value: Any, depth: int, done: dict[int, Any]) -> Any:
+    # What two attributes share stays one; the original is kept, since an address is only an identity for the living.
+    if id(value) not in done:
+        done[id(value)] = (value, _freeze(value, depth, done))
+    return done[id(value)][1]
+
+
+def _freeze(value: Any, depth: int, done: dict[int, Any]) -> Any:
+    numpy = sys.modules.get("numpy")
+    if type(value) is torch.Tensor:
+        return value if value.device.type != "cpu" else value.detach().clone().share_memory_()
+    if numpy is not None and type(value) is numpy.ndarray:
+        return value if value.nbytes < _BYTES or value.dtype.hasobject else _shared_array(value)
+    if depth == 0:
+        return value
+    if isinstance(value, Dataset):
+        clone = copy.copy(value)
+        for name, attribute in vars(value).items():
+            # Past a class that guards its attributes.
+            clone.__dict__[name] = _frozen(attribute, depth - 1, done)
+        return clone
+    if type(value) in (list, tuple) and (len(value) < _LENGTH or _all_are(value, (torch.Tensor, Dataset))):
+        return type(value)(_frozen(item, depth - 1, done) for item in value)
+    if type(value) is dict and len(value) < _LENGTH:
+        return {key: _frozen(item, depth - 1, done) for key, item in value.items()}
+    try:
+        if type(value) in (list, tuple):
+            return SharedList(value)
+        if type(value) is dict and all(type(key) in (str, bytes, int) for key in value):
+            return SharedDict(value)
+    except (pickle.PicklingError, TypeError, AttributeError):
+        pass
+    return value
+
+
+def _all_are(values, kinds) -> bool:
+    return all(isinstance(value, kinds) for value in values)
+
+
+def _shared_array(array):
+    import numpy
+
+    reduction.register(numpy.ndarray, _reduce_array)
+    kept = numpy.ascontiguousarray(array)
+    return _array_over(_shared_bytes(kept.view(numpy.uint8).reshape(-1)), kept.dtype, kept.shape)
+
+
+def _array_over(storage, dtype, shape):
+    import numpy
+
+    return numpy.ndarray(shape, dtype, buffer=memoryview(storage).toreadonly())
+
+
+def _reduce_array(array):
+    """Between processes: a whole array of ours travels as a handle, any other as NumPy has it."""
+    storage = getattr(array.base, "obj", None)
+    if isinstance(storage, torch.UntypedStorage) and storage.nbytes() == array.nbytes and array.flags.c_contiguous:
+        return _array_over, (storage, array.dtype, array.shape)
+    return array.__reduce__()
+
+
+def _shared_bytes(content) -> Any:
+    storage = torch.UntypedStorage(max(len(content), 1)).share_memory_()
+    memoryview(storage)[: len(content)] = content
+    return storage
+
+
+class _Items:
+    """Pickles, one after the other, and where each begins."""
+
+    def __init__(self, items) -> None:
+        content, places = io.BytesIO(), [0]
+        for item in items:
+            content.write(pickle.dumps(item, pickle.HIGHEST_PROTOCOL))
+            places.append(content.tell())
+        self._content = _shared_bytes(content.getbuffer())
+        self._places = torch.tensor(places).share_memory_()
+        self._open()
+
+    def _open(self) -> None:
+        self._bytes = memoryview(self._content)
+        self._starts = memoryview(self._places.untyped_storage()).cast("q")
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def __getitem__(self, place: int) -> Any:
+        return pickle.loads(self._bytes[self._starts[place] : self._starts[place + 1]])
+
+    def __getstate__(self):
+        return self._content, self._places
+
+    def __setstate__(self, state) -> None:
+        self._content, self._places = state
+        self._open()
+
+
+class SharedList(collections.abc.Sequence):
+    """A list that cannot change, in memory that processes share; each item is made anew when it is asked for."""
+
+    def __init__(self, items) -> None:
+        self._items = _Items(items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return [self._items[place] for place in range(*index.indices(len(self)))]
+        return self._items[range(len(self))[index]]
+
+    def __eq__(self, other) -> bool:
+        return (
+            len(self) == len(other) and all(a == b for a, b in zip(self, other)) if _is_list(other) else NotImplemented
+        )
+
+    def __repr__(self) -> str:
+        return f"SharedList of {len(self)} items"
+
+
+def _is_list(value) -> bool:
+    return isinstance(value, (list, SharedList))
+
+
+class SharedDict(collections.abc.Mapping):
+    """A dict that cannot change, in memory that processes share. Keys keep their order; a key is found by bisection."""
+
+    def __init__(self, items: dict) -> None:
+        self._entries = _Items(items.items())
+        order = sorted((_number(key), place) for place, key in enumerate(items))
+        self._table = torch.tensor(order, dtype=torch.int64).reshape(-1, 2).t().contiguous().share_memory_()
+        self._open()
+
+    def _open(self) -> None:
+        table = memoryview(self._table.untyped_storage()).cast("q")
+        self._numbers, self._order = table[: len(self)], table[len(self) :]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self):
+        return (self._entries[place][0] for place in range(len(self)))
+
+    def __getitem__(self, key):
+        if isinstance(key, (str, bytes, int)):
+            number = _number(key)
+            at = bisect.bisect_left(self._numbers, number)
+            while at < len(self) and self._numbers[at] == number:
+                found, value = self._entries[self._order[at]]
+                if found == key:
+                    return value
+                at += 1
+        raise KeyError(key)
+
+    def __repr__(self) -> str:
+        return f"SharedDict of {len(self)} items"
+
+    def __getstate__(self):
+        return self._entries, self._table
+
+    def __setstate__(self, state) -> None:
+        self._entries, self._table = state
+        self._open()
+
+
+def _number(key) -> int:
+    """The same in every process, unlike Python's own hash of a string."""
+    content = key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key
+    if isinstance(content, int):
+        content = b"%d" % content
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little", signed=True)

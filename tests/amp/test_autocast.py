@@ -1,0 +1,152 @@
+"""Mixed precision: which operators run in which type, and what it does to gradients."""
+
+import pytest
+
+import rushlight as torch
+from rushlight import nn
+from rushlight.nn import functional as F
+
+HALF, SINGLE = torch.bfloat16, torch.float32
+X = torch.linspace(0.2, 0.8, 9).reshape(3, 3)
+IMAGE = torch.linspace(0.1, 0.9, 16).reshape(1, 1, 4, 4)
+H = X.to(HALF)
+
+LOWER = {
+    "mm": lambda: torch.mm(X, H),
+    "@": lambda: X @ X,
+    "addmm": lambda: torch.addmm(X, X, X),
+    "bmm": lambda: torch.bmm(X[None], X[None]),
+    "einsum": lambda: torch.einsum("ij,jk", X, X),
+    "tensordot": lambda: torch.tensordot(X, X, 1),
+    "linear": lambda: F.linear(X, X),
+    "conv2d": lambda: F.conv2d(IMAGE, IMAGE[..., :2, :2]),
+    "conv_transpose2d": lambda: F.conv_transpose2d(IMAGE, IMAGE[..., :2, :2]),
+    "attention": lambda: F.scaled_dot_product_attention(IMAGE, IMAGE, IMAGE),
+    # In no list: the type that they get.
+    "softmax": lambda: H.softmax(0),
+    "gelu": lambda: F.gelu(H),
+    "sum": lambda: H.sum(),
+    "avg_pool2d": lambda: F.avg_pool2d(IMAGE.to(HALF), 2),
+}
+FULL = {
+    "mv": lambda: X.mv(X[0]),
+    "outer": lambda: torch.outer(X[0], X[0]),
+    "add": lambda: H + X,
+    "softmax": lambda: X.softmax(0),
+    "prod": lambda: H.prod(),
+    "trace": lambda: H.trace(),
+    "cdist": lambda: torch.cdist(H, H),
+    "quantile": lambda: torch.quantile(H, 0.5),
+    "inverse": lambda: torch.linalg.inv(H + 2 * torch.eye(3, dtype=HALF)),
+    "mse_loss": lambda: F.mse_loss(H, H),
+    "cross_entropy": lambda: F.cross_entropy(H, torch.tensor([0, 1, 2])),
+    "binary_cross_entropy": lambda: F.binary_cross_entropy(H, H),
+    "smooth_l1_loss": lambda: F.smooth_l1_loss(H, H),
+    "grid_sample": lambda: F.grid_sample(IMAGE.to(HALF), torch.zeros(1, 2, 2, 2, dtype=HALF), align_corners=False),
+    "max_pool3d": lambda: F.max_pool3d(IMAGE.to(HALF)[None], (1, 2, 2)),
+    "cat": lambda: torch.cat([H, X]),
+    "stack": lambda: torch.stack([H, X]),
+}
+
+
+@pytest.mark.parametrize(
+    ("call", "dtype"),
+    [(call, HALF) for call in LOWER.values()] + [(call, SINGLE) for call in FULL.values()],
+    ids=[f"{name} lower" for name in LOWER] + [f"{name} full" for name in FULL],
+)
+def test_types_are_torchs(call, dtype):
+    with torch.autocast("cpu"):
+        assert call().dtype == dtype
+
+
+def test_fourier_transforms_and_float64():
+    with torch.autocast("cpu"):
+        assert torch.fft.fft(H[0]).dtype == torch.complex64
+        assert (X.double() @ X.double()).dtype == torch.float64
+        assert torch.cat([H, H]).dtype == HALF
+
+
+def test_blocks_nest_and_end():
+    assert not torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == HALF
+    with torch.autocast("cpu", dtype=torch.float16):
+        assert torch.is_autocast_enabled("cpu") and (X @ X).dtype == torch.float16
+        with torch.autocast("cpu", enabled=False):
+            assert (X @ X).dtype == SINGLE
+        assert (X @ X).dtype == torch.float16
+    assert (X @ X).dtype == SINGLE
+    with pytest.raises(ZeroDivisionError), torch.autocast("cpu"):
+        raise ZeroDivisionError
+    assert not torch.is_autocast_enabled("cpu")
+
+    @torch.autocast("cpu")
+    def product(x):
+        return x @ x
+
+    assert product(X).dtype == HALF and (X @ X).dtype == SINGLE
+
+
+def test_training_keeps_parameters_and_gradients_in_float32():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3))
+    with torch.autocast("cpu"):
+        result = model(IMAGE.repeat(8, 1, 1, 1))
+        loss = F.cross_entropy(result, torch.zeros(8, dtype=torch.int64))
+    assert result.dtype == HALF and loss.dtype == SINGLE
+    loss.backward()
+    assert {parameter.grad.dtype for parameter in model.parameters()} == {SINGLE}
+
+
+@pytest.mark.parametrize("make", [nn.LSTM, nn.GRU, nn.RNN, nn.LSTMCell, nn.GRUCell, nn.RNNCell])
+def test_recurrence_runs(make):
+    layer = make(3, 4)
+    with torch.autocast("cpu"):
+        result = layer(X)
+    while isinstance(result, tuple):
+        result = result[0]
+    result.float().sum().backward()
+    assert all(parameter.grad.dtype == SINGLE for parameter in layer.parameters())
+
+
+def test_attention_and_transformers_run():
+    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+    with torch.autocast("cpu"):
+        result = layer(torch.randn(2, 3, 4))
+    result.float().sum().backward()
+    assert all(parameter.grad.dtype == SINGLE for parameter in layer.parameters())
+
+
+def test_messages():
+    with pytest.raises(RuntimeError, match="User specified an unsupported autocast device_type 'tpu'"):
+        torch.autocast("tpu")
+    with pytest.raises(ValueError, match="Expected `device_type` of type `str`"):
+        torch.autocast(3)
+    with pytest.raises(TypeError, match=r"autocast\(\)\(func\) requires a callable"):
+        torch.autocast("cpu")(3)
+    with pytest.warns(UserWarning, match="CUDA is not available"), torch.autocast("cuda"):
+        assert (X @ X).dtype == SINGLE
+    with pytest.warns(UserWarning, match="the target dtype is not supported"):
+        torch.autocast("cpu", dtype=torch.float64)
+    with pytest.warns(FutureWarning, match=r"Please use `torch.amp.autocast\('cpu', args...\)`"):
+        torch.cpu.amp.autocast()
+
+
+def test_functions_choose_their_types():
+    class Product(torch.autograd.Function):
+        @staticmethod
+        @torch.amp.custom_fwd(device_type="cpu", cast_inputs=SINGLE)
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x @ x
+
+        @staticmethod
+        @torch.amp.custom_bwd(device_type="cpu")
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return grad @ x.T + x.T @ grad
+
+    leaf = X.clone().requires_grad_()
+    with torch.autocast("cpu"):
+        result = Product.apply(leaf)
+    assert result.dtype == SINGLE
+    result.sum().backward()
+    assert leaf.grad.dtype == SINGLE

@@ -1,0 +1,99 @@
+"""Forward-mode differentiation: tangents, and what they pass through."""
+
+import pytest
+
+import rushlight as torch
+import rushlight.autograd.forward_ad as fwAD
+from rushlight import nn
+
+X = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
+V = torch.tensor([1.0, -1.0, 0.5], dtype=torch.float64)
+
+
+def pushed(function, *pairs):
+    with fwAD.dual_level():
+        return fwAD.unpack_dual(function(*[fwAD.make_dual(primal, tangent) for primal, tangent in pairs]))
+
+
+@pytest.mark.parametrize(
+    ("function", "derivative"),
+    [
+        (torch.sin, lambda x: x.cos()),
+        (lambda x: x, torch.ones_like),
+        (lambda x: x.clone().mul_(3), lambda x: torch.full_like(x, 3.0)),
+        (lambda x: x * x.detach(), lambda x: x),
+        (lambda x: torch.cat([x[:1], x[1:] ** 2]), lambda x: torch.cat([torch.ones(1).double(), 2 * x[1:]])),
+    ],
+)
+def test_tangents(function, derivative):
+    primal, tangent = pushed(function, (X, V))
+    assert torch.allclose(primal, function(X)) and torch.allclose(tangent, derivative(X) * V)
+    assert not primal.requires_grad and not tangent.requires_grad
+
+
+def test_in_place_changes_the_primal_and_keeps_the_tangent():
+    x = X.clone()
+    primal, tangent = pushed(lambda x: x.mul_(2), (x, V))
+    assert torch.equal(primal, 2 * X) and torch.equal(tangent, 2 * V) and torch.equal(x, 2 * X)
+
+
+def test_what_has_no_tangent():
+    assert pushed(lambda x: x.detach(), (X, V)).tangent is None
+    assert pushed(lambda x: V, (X, V)).tangent is None
+    assert fwAD.unpack_dual(X) == (X, None)
+    with fwAD.dual_level():
+        dual = fwAD.make_dual(X, V)
+    assert fwAD.unpack_dual(dual).tangent is None
+
+
+def test_backward_through_a_tangent():
+    weight = X.clone().requires_grad_()
+    with fwAD.dual_level():
+        tangent = fwAD.unpack_dual(fwAD.make_dual(weight, V) ** 3).tangent
+        tangent.sum().backward()
+    assert torch.allclose(weight.grad, 6 * X * V)
+    with torch.no_grad():
+        assert torch.allclose(pushed(torch.exp, (weight, V)).tangent, X.exp() * V)
+        assert not torch.is_grad_enabled()
+
+
+def test_through_a_module():
+    layer = nn.Linear(3, 2).double()
+    weights = dict(layer.named_parameters())
+    with fwAD.dual_level():
+        for name, parameter in weights.items():
+            delattr(layer, name)
+            setattr(layer, name, fwAD.make_dual(parameter, torch.ones_like(parameter)))
+        tangent = fwAD.unpack_dual(layer(X)).tangent
+    assert torch.allclose(tangent, (X.sum() + 1).expand(2))
+
+
+def test_functions_with_a_derivative_forward():
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, scale):
+            ctx.save_for_forward(x)
+            ctx.scale = scale
+            return x * x
+
+        @staticmethod
+        def jvp(ctx, tangent, _):
+            (x,) = ctx.saved_tensors
+            return ctx.scale * tangent * x
+
+    assert torch.allclose(pushed(lambda x: 2 * Square.apply(x, 100.0), (X, V)).tangent, 200 * V * X)
+    assert torch.equal(Square.apply(X, 1.0), X * X)
+
+
+def test_levels_and_arguments():
+    with pytest.raises(RuntimeError, match="no level exists, make sure to enter_dual_level"):
+        fwAD.make_dual(X, V)
+    with fwAD.dual_level(), pytest.raises(RuntimeError, match="Nested forward mode AD is not supported"):
+        fwAD.enter_dual_level()
+    with fwAD.dual_level():
+        with pytest.raises(ValueError, match="Expected primal to be floating point or complex, but got: torch.int64"):
+            fwAD.make_dual(X.long(), V)
+        with pytest.raises(RuntimeError, match="a different size than that of the original Tensor"):
+            fwAD.make_dual(X, V[:2])
+    with pytest.raises(RuntimeError, match="not the last one"):
+        fwAD.exit_dual_level()

@@ -1,0 +1,131 @@
+"""Derivatives of functions as functions."""
+
+import pytest
+
+import rushlight as torch
+from rushlight import func, nn
+
+X = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
+V = torch.tensor([1.0, -1.0, 0.5], dtype=torch.float64)
+
+
+def test_gradients():
+    assert torch.allclose(func.grad(lambda x: (x**3).sum())(X), 3 * X**2)
+    assert torch.allclose(func.grad(func.grad(lambda x: x**3))(X[2]), 6 * X[2])
+    first, second = func.grad(lambda x, y: (x * y).sum(), argnums=(0, 1))(X, V)
+    assert torch.equal(first, V) and torch.equal(second, X)
+    found = func.grad(lambda p: (p["a"] * p["b"][0]).sum())({"a": X, "b": [V]})
+    assert torch.equal(found["a"], V) and torch.equal(found["b"][0], X)
+    gradient, (value, aux) = func.grad_and_value(lambda x: ((x**2).sum(), x * 2), has_aux=True)(X)
+    assert torch.equal(gradient, 2 * X) and value == (X**2).sum() and torch.equal(aux, 2 * X)
+    assert not gradient.requires_grad and not value.requires_grad and not aux.requires_grad
+    # What each level differentiates is its own.
+    assert func.grad(lambda x: x * func.grad(lambda y: x * y)(X[0]))(X[2]) == 2 * X[2]
+    assert torch.equal(func.grad(lambda x: (x.detach() * x).sum())(X), X)
+    with torch.no_grad():
+        assert torch.equal(func.grad(lambda x: (x**2).sum())(X), 2 * X)
+    before = X.clone()
+    assert torch.equal(func.grad(lambda x: (x.mul_(2) ** 2).sum())(before), 8 * X)
+
+
+def test_results_stay_in_the_graph_of_others():
+    weight = V.clone().requires_grad_()
+    gradient = func.grad(lambda x: (x * weight).sum() ** 2)(X)
+    gradient.sum().backward()
+    expected = 2 * (X * V).sum() * torch.ones_like(X) + 2 * V.sum() * X
+    assert torch.allclose(weight.grad, expected) and X.grad is None
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: func.grad(lambda x: x)(X), "to return a scalar Tensor, got tensor with 1 dims"),
+        (lambda: func.grad(lambda x: 3)(X), "to return a Tensor, got <class 'int'>"),
+        (lambda: func.grad(torch.sum, argnums=1)(X), "Got argnum=1, but only 1 positional inputs"),
+        (lambda: func.grad(torch.sum, has_aux=True)(X), "should be a tuple: (output, aux) if has_aux is True"),
+        (lambda: func.jvp(torch.sin, X, V), "Expected primals to be a tuple"),
+        (lambda: func.jvp(torch.sin, (X,), (V, V)), "the same python structure"),
+        (lambda: func.jvp(lambda x: V, (X,), (V,), strict=True), "is independent of the inputs"),
+        (lambda: func.vjp(torch.sin, X)[1]((V, V)), "Expected pytree structure of cotangents"),
+    ],
+)
+def test_what_cannot_be_differentiated(call, message):
+    with pytest.raises(RuntimeError) as raised:
+        call()
+    assert message in str(raised.value)
+
+
+def test_products_with_jacobians():
+    value, back = func.vjp(lambda x: (x.sin(), x.cos()), X)
+    assert torch.equal(value[0], X.sin())
+    assert torch.allclose(back((V, X))[0], V * X.cos() - X * X.sin())
+    value, along = func.jvp(lambda x, y: {"product": x * y}, (X, V), (V, X))
+    assert torch.allclose(along["product"], V * V + X * X) and not along["product"].requires_grad
+    twice = func.jvp(lambda x: func.jvp(torch.exp, (x,), (V,))[1], (X,), (V,))[1]
+    assert torch.allclose(twice, X.exp() * V * V)
+    assert torch.equal(func.jvp(lambda x: V, (X,), (V,))[1], torch.zeros_like(V))
+    value, along = func.linearize(torch.sin, X)
+    assert torch.allclose(along(V), X.cos() * V) and torch.allclose(along(X), X.cos() * X)
+    z = torch.tensor([1 + 2j, 0.5j], dtype=torch.complex128)
+    assert torch.allclose(func.jvp(lambda z: z * z, (z,), (torch.ones_like(z) * 1j,))[1], 2j * z)
+
+
+@pytest.mark.parametrize("jacobian", [func.jacrev, func.jacfwd])
+def test_jacobians(jacobian):
+    def function(x, y):
+        return torch.outer(x, y[:2]), y.sum()
+
+    matrices = jacobian(function, argnums=(0, 1))(X, V)
+    eye = torch.eye(3, dtype=torch.float64)
+    assert torch.allclose(matrices[0][0], torch.einsum("ik,j->ijk", eye, V[:2]))
+    assert torch.allclose(matrices[0][1], torch.einsum("i,jk->ijk", X, eye[:2]))
+    assert torch.equal(matrices[1][0], torch.zeros_like(X)) and torch.equal(matrices[1][1], torch.ones_like(V))
+    result, aux = jacobian(lambda x: (x**2, x + 1), has_aux=True)(X)
+    assert torch.allclose(result, torch.diag(2 * X)) and torch.equal(aux, X + 1)
+
+
+def test_hessians():
+    def function(x):
+        return (x.sin() * x.sum()).prod()
+
+    expected = torch.autograd.functional.hessian(function, X)
+    for transform in (func.hessian, lambda f: func.jacfwd(func.jacrev(f)), lambda f: func.jacrev(func.jacfwd(f))):
+        assert torch.allclose(transform(function)(X), expected)
+
+
+def test_calling_a_module_with_other_weights():
+    torch.manual_seed(0)
+    layer = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).double()
+    batch = torch.stack([X, V, X * V])
+    parameters = {name: tensor.detach() * 2 for name, tensor in layer.named_parameters()}
+    buffers = {name: tensor.clone() for name, tensor in layer.named_buffers()}
+    own = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
+    func.functional_call(layer, (parameters, buffers), batch)
+    assert all(torch.equal(tensor, own[name]) for name, tensor in layer.state_dict().items())
+    assert int(buffers["1.num_batches_tracked"]) == 1
+    found = func.grad(lambda p: func.functional_call(layer, p, (batch,)).pow(2).sum())(parameters)
+    assert found["0.weight"].shape == (2, 3) and not found["0.weight"].requires_grad
+    with pytest.raises(RuntimeError, match=r"Unexpected key\(s\): '0.weigh'"):
+        func.functional_call(layer, {"0.weigh": X}, batch, strict=True)
+    with pytest.raises(ValueError, match="appeared in multiple dictionaries"):
+        func.functional_call(layer, (parameters, parameters), batch)
+
+    tied = nn.ModuleDict({"a": nn.Linear(3, 3, bias=False).double()})
+    tied["b"] = tied["a"]
+    tied.forward = lambda x: tied["b"](tied["a"](x))
+    assert torch.allclose(func.functional_call(tied, {"a.weight": torch.eye(3).double() * 2}, X), 4 * X)
+    with pytest.raises(ValueError, match="which are tied"):
+        func.functional_call(tied, {"a.weight": torch.eye(3), "b.weight": torch.zeros(3, 3)}, X)
+    with pytest.warns(FutureWarning, match="torch.func.functional_call"):
+        nn.utils.stateless.functional_call(layer, parameters, batch)
+
+
+def test_ensembles():
+    models = [nn.Linear(3, 2).double() for _ in range(4)]
+    parameters, buffers = func.stack_module_state(models)
+    together = func.vmap(lambda p, b, x: func.functional_call(models[0], (p, b), x), (0, 0, None))(
+        parameters, buffers, X
+    )
+    assert torch.allclose(together, torch.stack([model(X) for model in models]))
+    net = func.replace_all_batch_norm_modules_(nn.Sequential(nn.BatchNorm1d(3)))
+    assert net[0].running_mean is None and not net[0].track_running_stats

@@ -1,0 +1,181 @@
+"""Six networks that train, for either library; run as a program it compares rushlight's losses with torch's, step by step.
+
+`python tests/nn/trajectory_cases.py` needs both libraries. `--steps 100` is the figure that the project promises: losses in
+float64 within 1e-12 of torch's. `--record` writes torch's first losses to `tests/data/trajectories.json`, which
+`test_trajectories.py` compares with.
+"""
+
+import argparse
+import itertools
+import json
+import math
+from pathlib import Path
+
+RECORDED = Path(__file__).resolve().parent.parent / "data" / "trajectories.json"
+STEPS = 5
+
+
+def mlp(torch, dtype):
+    nn = torch.nn
+    model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 3)).to(dtype)
+    x, y = torch.randn(16, 8).to(dtype), torch.randint(0, 3, (16,))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    return model, optimizer, lambda: nn.functional.cross_entropy(model(x), y)
+
+
+def lenet(torch, dtype):
+    nn = torch.nn
+    model = nn.Sequential(
+        *(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)),
+    ).to(dtype)
+    x, y = torch.randn(8, 1, 28, 28).to(dtype), torch.randint(0, 10, (8,))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    return model, optimizer, lambda: nn.functional.cross_entropy(model(x), y)
+
+
+def resnet18(torch, dtype):
+    nn = torch.nn
+
+    class Block(nn.Module):
+        def __init__(self, before, after, stride):
+            super().__init__()
+            self.conv1 = nn.Conv2d(before, after, 3, stride, 1, bias=False)
+            self.bn1 = nn.BatchNorm2d(after)
+            self.conv2 = nn.Conv2d(after, after, 3, 1, 1, bias=False)
+            self.bn2 = nn.BatchNorm2d(after)
+            self.short = nn.Sequential()
+            if before != after:
+                self.short = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
+
+        def forward(self, x):
+            h = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+            return torch.relu(h + self.short(x))
+
+    widths = [16, 16, 32, 64, 128]
+    blocks = []
+    for before, after in itertools.pairwise(widths):
+        blocks += [Block(before, after, 1 if before == after else 2), Block(after, after, 1)]
+    stem = [nn.Conv2d(3, 16, 7, 2, 3, bias=False), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    model = nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10)).to(dtype)
+    x, y = torch.randn(8, 3, 32, 32, dtype=torch.float64).to(dtype), torch.randint(0, 10, (8,))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.002, momentum=0.9, weight_decay=5e-4, nesterov=True)
+    return model, optimizer, lambda: nn.functional.cross_entropy(model(x), y)
+
+
+def lstm(torch, dtype):
+    nn = torch.nn
+    parts = [nn.Embedding(20, 16), nn.LSTM(16, 24, num_layers=2, batch_first=True, dropout=0.1), nn.Linear(24, 20)]
+    model = nn.ModuleList(parts).to(dtype)
+    text = torch.randint(0, 20, (4, 11))
+    optimizer = torch.optim.RMSprop(model.parameters(), lr=3e-3)
+
+    def loss():
+        states, _ = model[1](model[0](text[:, :-1]))
+        return nn.functional.cross_entropy(model[2](states).flatten(0, 1), text[:, 1:].flatten())
+
+    return model, optimizer, loss
+
+
+def gpt(torch, dtype):
+    nn = torch.nn
+    width, heads, length, words = 32, 4, 12, 20
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.ln1, self.ln2 = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.mlp = nn.Sequential(
+                nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.Dropout(0.1)
+            )
+
+        def forward(self, x):
+            batch = x.shape[0]
+            q, k, v = (
+                t.view(batch, -1, heads, width // heads).transpose(1, 2) for t in self.qkv(self.ln1(x)).chunk(3, -1)
+            )
+            seen = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.out(seen.transpose(1, 2).reshape(batch, -1, width))
+            return x + self.mlp(self.ln2(x))
+
+    parts = [
+        nn.Embedding(words, width),
+        nn.Embedding(length, width),
+        nn.Sequential(Block(), Block()),
+        nn.LayerNorm(width),
+    ]
+    model = nn.ModuleList(parts).to(dtype)
+    text = torch.randint(0, words, (4, length + 1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95))
+
+    def loss():
+        x = model[0](text[:, :-1]) + model[1](torch.arange(length))
+        logits = model[3](model[2](x)) @ model[0].weight.T
+        return nn.functional.cross_entropy(logits.flatten(0, 1), text[:, 1:].flatten())
+
+    return model, optimizer, loss
+
+
+def vae(torch, dtype):
+    nn = torch.nn
+    encoder = nn.Sequential(nn.Linear(24, 32), nn.Softplus(), nn.Linear(32, 8))
+    decoder = nn.Sequential(nn.Linear(4, 32), nn.SiLU(), nn.Linear(32, 24))
+    model = nn.ModuleList([encoder, decoder]).to(dtype)
+    x = torch.rand(8, 24).to(dtype)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3, amsgrad=True)
+
+    def loss():
+        mean, log_variance = encoder(x).chunk(2, 1)
+        drawn = mean + (0.5 * log_variance).exp() * torch.randn(mean.shape, dtype=torch.float64).to(dtype)
+        rebuilt = nn.functional.binary_cross_entropy_with_logits(decoder(drawn), x, reduction="sum")
+        return (rebuilt - 0.5 * (1 + log_variance - mean**2 - log_variance.exp()).sum()) / len(x)
+
+    return model, optimizer, loss
+
+
+NETWORKS = {make.__name__: make for make in (mlp, lenet, resnet18, lstm, gpt, vae)}
+
+
+def losses(torch, name, dtype, steps):
+    """The losses of the first steps, from the library's own initial weights."""
+    torch.manual_seed(0)
+    model, optimizer, loss = NETWORKS[name](torch, dtype)
+    found = []
+    for _ in range(steps):
+        value = loss()
+        optimizer.zero_grad()
+        value.backward()
+        if name == "lstm":
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        found.append(value.item())
+    return found
+
+
+def distance(own, torchs):
+    """The largest difference of two trajectories, relative to torch's."""
+    assert len(own) == len(torchs)
+    return max(abs(a - b) / abs(b) if math.isfinite(a) else math.inf for a, b in zip(own, torchs))
+
+
+if __name__ == "__main__":
+    import torch
+
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--record", action="store_true")
+    arguments.add_argument("--steps", type=int, default=STEPS)
+    chosen = arguments.parse_args()
+    if chosen.record:
+        recorded = {name: losses(torch, name, torch.float64, STEPS) for name in NETWORKS}
+        lines = [f"{json.dumps(name)}: {json.dumps(values)}" for name, values in recorded.items()]
+        RECORDED.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    else:
+        import rushlight
+
+        print(f"{'network':10s} {'float64':>9s} {'float32':>9s} {'first':>9s}   of {chosen.steps} steps")
+        for name in NETWORKS:
+            double = [losses(library, name, library.float64, chosen.steps) for library in (rushlight, torch)]
+            single = [losses(library, name, library.float32, chosen.steps) for library in (rushlight, torch)]
+            first = distance(single[0][:1], single[1][:1])
+            print(f"{name:10s} {distance(*double):9.1e} {distance(*single):9.1e} {first:9.1e}", flush=True)

@@ -1,0 +1,138 @@
+"""safetensors and npz both ways, and what `python -m rushlight inspect` says of a file."""
+
+import io
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rushlight as torch
+from rushlight import npz, safetensors
+from rushlight._checkpoint.inspect import inspect
+
+np = pytest.importorskip("numpy")
+DATA = Path(__file__).parent / "data"
+
+TENSORS = {
+    "matrix": torch.arange(6.0).reshape(2, 3),
+    "turned": torch.arange(6, dtype=torch.int16).reshape(2, 3).t(),
+    "scalar": torch.tensor(2.5, dtype=torch.float64),
+    "empty": torch.zeros(0, 3, dtype=torch.int64),
+    "flags": torch.tensor([True, False]),
+    "half": torch.tensor([1.5, -2.0], dtype=torch.float16),
+    "complex": torch.tensor([1 + 2j]),
+    "backwards": torch.arange(4, dtype=torch.uint8)[::-1],
+}
+
+
+def same(found, expected):
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert found[name].dtype == tensor.dtype and torch.equal(found[name], tensor), name
+
+
+@pytest.mark.parametrize("form", [safetensors, npz])
+def test_round_trip(form, tmp_path):
+    path = tmp_path / "tensors"
+    form.save_file(TENSORS, path)
+    same(form.load_file(path), TENSORS)
+    same(form.load(form.save(TENSORS)), TENSORS)
+    assert [file.name for file in tmp_path.iterdir()] == ["tensors"]
+    with pytest.raises(ValueError):
+        form.save({"a": 1})
+
+
+def test_safetensors_is_laid_out_as_by_its_own_library():
+    tensors = {"b": torch.tensor([1, 2], dtype=torch.uint8), "a": torch.tensor([1.0]), "c": torch.ones(1).bfloat16()}
+    assert safetensors.save(tensors, {"format": "pt"}) == (
+        b"\xc0\0\0\0\0\0\0\0"
+        b'{"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},'
+        b'"c":{"dtype":"BF16","shape":[1],"data_offsets":[4,6]},"b":{"dtype":"U8","shape":[2],"data_offsets":[6,8]}}'
+        b" \0\0\x80?\x80?\x01\x02"
+    )
+
+
+def test_an_open_file(tmp_path):
+    path = tmp_path / "tensors"
+    safetensors.save_file(TENSORS, path, {"epoch": "3"})
+    with safetensors.safe_open(path, framework="pt") as file:
+        assert file.keys() == sorted(TENSORS) and file.metadata() == {"epoch": "3"}
+        assert torch.equal(file.get_tensor("half"), TENSORS["half"])
+        with pytest.raises(safetensors.SafetensorError, match=r"does not contain tensor other"):
+            file.get_tensor("other")
+
+
+def test_what_safetensors_cannot_hold():
+    whole = torch.ones(4)
+    with pytest.raises(RuntimeError, match=r"Some tensors share memory.*'a' and 'b'"):
+        safetensors.save({"a": whole, "b": whole[2:]})
+    same(safetensors.load(safetensors.save({"a": whole[:2], "b": whole[2:]})), {"a": whole[:2], "b": whole[2:]})
+    with pytest.raises(safetensors.SafetensorError, match=r"no dtype"):
+        safetensors.save({"a": torch.zeros(1, dtype=torch.complex128)})
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_numpy_reads_npz(compress):
+    with np.load(io.BytesIO(npz.save(TENSORS, compress))) as found:
+        for name, tensor in TENSORS.items():
+            assert np.array_equal(found[name], tensor.numpy()) and found[name].dtype == tensor.numpy().dtype
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_npz_of_numpy(save):
+    arrays = {
+        "plain": np.arange(6.0).reshape(2, 3),
+        "fortran": np.asfortranarray(np.arange(24, dtype=np.int32).reshape(2, 3, 4)),
+        "big": np.arange(5, dtype=">u4"),
+        "big complex": np.array([1 + 2j], dtype=">c16"),
+        "scalar": np.float32(3),
+        "empty": np.zeros((0, 3)),
+    }
+    file = io.BytesIO()
+    save(file, **arrays)
+    found = npz.load(file.getvalue())
+    for name, array in arrays.items():
+        assert np.array_equal(found[name].numpy(), array), name
+    assert found["fortran"].stride() == (1, 2, 6)
+
+
+def test_npz_refuses_what_is_no_tensor():
+    file = io.BytesIO()
+    np.savez(file, objects=np.array([{}], dtype=object))
+    with pytest.raises(npz.NpzError, match=r"no dtype of a tensor"):
+        npz.load(file.getvalue())
+    with pytest.raises(npz.NpzError, match=r"NumPy has no dtype"):
+        npz.save({"a": torch.ones(1).bfloat16()})
+
+
+class Mine:
+    pass
+
+
+def test_inspection(tmp_path):
+    path = str(tmp_path / "file")
+    torch.save({"model": {"weight": torch.ones(2, 3)}, "steps": [torch.zeros(4).int()]}, path)
+    lines = inspect(path)
+    assert lines[0].endswith("checkpoint in torch's zip format, 2 storages of 40 bytes")
+    assert "  names nothing beyond tensors and containers: loading executes nothing" in lines
+    assert lines[2:] == ["  model.weight: float32 (2, 3)", "  steps.0: int32 (4,)"]
+    torch.save({"mine": Mine(), "weight": torch.ones(2)}, path)
+    lines = inspect(path)
+    assert "WARNING" in lines[1] and lines[2] == f"    {Mine.__module__}.Mine"
+    assert "the format before torch 1.6" in inspect(str(DATA / "legacy.pt"))[0]
+    npz.save_file({"a": torch.ones(2)}, path)
+    assert inspect(path)[1:] == ["  a: float32 (2,)"]
+    safetensors.save_file({"a": torch.ones(2)}, path, {"k": "v"})
+    assert inspect(path)[1:] == ["  metadata k = 'v'", "  a: float32 (2,)"]
+    (tmp_path / "file").write_bytes(pickle.dumps(print))
+    assert inspect(path)[-1] == "    builtins.print"
+
+
+def test_the_command(tmp_path):
+    path = tmp_path / "file.pt"
+    torch.save(torch.ones(2), path)
+    command = [sys.executable, "-m", "rushlight", "inspect", str(path), str(tmp_path / "absent")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1 and "the object itself: float32 (2,)" in done.stdout and "absent" in done.stderr

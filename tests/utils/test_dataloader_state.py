@@ -1,0 +1,247 @@
+"""The loader's promises beyond torch's: reproducible samples, resuming at the next one, a dataset that is there once."""
+
+import os
+import pickle
+import random
+import re
+
+import numpy as np
+import pytest
+
+import rushlight as torch
+from rushlight.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+from rushlight.utils.data._utils.share import SharedDict, SharedList, share
+
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+COUNT, BATCH = 11, 3
+
+
+def drawn():
+    return torch.rand(()).item(), random.random(), np.random.rand()
+
+
+class Augmented(Dataset):
+    """Samples that draw from every stream, and a different number of times."""
+
+    def __len__(self):
+        return COUNT
+
+    def __getitem__(self, index):
+        torch.rand(index)
+        return index, *drawn()
+
+
+class AugmentedStream(IterableDataset):
+    def __iter__(self):
+        start = random.randrange(1000)
+        for index in range(COUNT):
+            yield start + index, *drawn()
+
+
+def blend(samples):
+    """A collation that draws as well."""
+    return [list(sample) for sample in samples], drawn()
+
+
+def with_generator():
+    return {"shuffle": True, "generator": torch.Generator().manual_seed(5)}
+
+
+CASES = {
+    "sequential": (Augmented, dict),
+    "shuffled": (Augmented, lambda: {"shuffle": True}),
+    "generator": (Augmented, with_generator),
+    "weighted": (Augmented, lambda: {"sampler": WeightedRandomSampler(torch.ones(COUNT), COUNT)}),
+    "stream": (AugmentedStream, lambda: {"shard": "auto"}),
+    "batches": (Augmented, lambda: {"batch_sampler": BatchSampler(RandomSampler(range(COUNT)), BATCH, False)}),
+}
+
+
+def loader(case, workers, **more):
+    dataset, options = CASES[case]
+    chosen = {
+        "batch_size": BATCH,
+        "num_workers": workers,
+        "reproducible": True,
+        "collate_fn": blend,
+        **options(),
+        **more,
+    }
+    if "batch_sampler" in chosen:
+        del chosen["batch_size"]
+    return DataLoader(dataset(), **chosen)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_reproducible_samples_do_not_depend_on_the_workers(case):
+    results = []
+    for workers, more in [(0, {}), (1, {}), (3, {"persistent_workers": True, "prefetch_factor": 1})]:
+        torch.manual_seed(3)
+        numbers = loader(case, workers, **more)
+        passes = [list(numbers), list(numbers)]
+        results.append((passes, drawn()[0]))  # what the program draws next is the same too
+        assert passes[0] != passes[1]
+    assert results[1:] == results[:-1]
+
+
+def test_the_programs_streams_go_on_as_if_nothing_was_loaded():
+    torch.manual_seed(1), random.seed(2), np.random.seed(3)
+    numbers = loader("shuffled", 0)
+    iter(numbers)  # draws the seed
+    before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
+    list(numbers)
+    after = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
+    assert torch.equal(before[0], after[0]) and before[1:] == after[1:]
+
+
+@pytest.mark.parametrize("workers, others", [(0, 2), (2, 0), (2, 3)])
+@pytest.mark.parametrize("case", CASES)
+def test_resuming_at_the_next_sample(case, workers, others):
+    torch.manual_seed(3)
+    numbers = loader(case, 0)
+    whole, following = list(numbers), list(numbers)
+    for stop in range(len(whole) + 1):
+        torch.manual_seed(3)
+        numbers = loader(case, workers)
+        iterator = iter(numbers)
+        head = [next(iterator) for _ in range(stop)]
+        state = numbers.state_dict()
+        assert len(pickle.dumps(state)) < 300
+        del iterator
+        torch.manual_seed(1000 + stop)
+        numbers = loader(case, others)
+        numbers.load_state_dict(pickle.loads(pickle.dumps(state)))
+        assert numbers.state_dict() == state
+        assert head + list(numbers) == whole
+        if stop in (0, 2):
+            assert list(numbers) == following
+
+
+def test_a_shuffle_resumes_without_being_reproducible_and_in_other_batches():
+    torch.manual_seed(0)
+    numbers = DataLoader(range(20), batch_size=4, shuffle=True)
+    iterator = iter(numbers)
+    next(iterator)
+    state = numbers.state_dict()
+    rest = [index for batch in iterator for index in batch.tolist()]
+    again = DataLoader(range(20), batch_size=5, shuffle=True)
+    again.load_state_dict(state)
+    assert [index for batch in again for index in batch.tolist()] == rest
+    assert numbers.state_dict()["epoch"] == 1 and numbers.state_dict()["batches"] == 0
+
+
+@pytest.mark.parametrize(
+    "options, reason",
+    [
+        ({"in_order": False}, "nobody knows which sample is the next"),
+        ({"shuffle": True, "generator": torch.Generator()}, "follows from the program's random streams"),
+        ({"sampler": SubsetRandomSampler(range(3))}, "follows from the program's random streams"),
+        ({"dataset": AugmentedStream(), "num_workers": 2}, "the workers split the stream by themselves"),
+    ],
+)
+def test_positions_that_are_not_known(options, reason):
+    with pytest.raises(RuntimeError, match=reason):
+        DataLoader(**{"dataset": range(3), **options}).state_dict()
+
+
+def test_states_are_checked():
+    state = DataLoader(range(3)).state_dict()
+    for wrong in ({}, {**state, "version": 2}, {**state, "samples": "1"}, {**state, "seed": 1}):
+        with pytest.raises(ValueError, match=r"state"):
+            DataLoader(range(3)).load_state_dict(wrong)
+
+
+# --- a dataset that is there once ----------------------------------------------------------------------------------
+
+
+class Large(Dataset):
+    def __init__(self, count=100):
+        self.names = [f"sample {index}" for index in range(count)]
+        self.facts = {name: {"length": len(name)} for name in self.names}
+        self.values = np.arange(count * 50.0).reshape(count, 50)
+        self.table = torch.arange(count)
+        self.parts = [self.values, self.names]
+        self.unknown = [lambda: None] * count
+
+    def __len__(self):
+        return len(self.names)
+
+    def __getitem__(self, index):
+        name = self.names[index]
+        return name, self.facts[name]["length"], self.values[index], self.table[index]
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_a_shared_dataset_has_the_same_samples(method):
+    plain = Large()
+    del plain.unknown
+    shared = DataLoader(plain, 30, share_dataset=True, num_workers=2, multiprocessing_context=method)
+    for (names, lengths, values, rows), found in zip(DataLoader(plain, 30), shared, strict=True):
+        assert found[0] == names
+        assert torch.equal(found[1], lengths) and torch.equal(found[2], values) and torch.equal(found[3], rows)
+
+
+def test_what_is_shared():
+    plain = Large()
+    frozen = share(plain)
+    assert type(frozen.names) is SharedList and type(frozen.facts) is SharedDict and frozen.table.is_shared()
+    assert frozen.parts[0] is frozen.values and frozen.parts[1] is frozen.names  # what was one stays one
+    assert frozen.unknown is plain.unknown
+    assert not frozen.values.flags.writeable
+    assert (
+        list(frozen.names) == plain.names
+        and frozen.names[-1] == plain.names[-1]
+        and frozen.names[5:7] == plain.names[5:7]
+    )
+    assert dict(frozen.facts) == plain.facts and list(frozen.facts) == plain.names and "other" not in frozen.facts
+    assert len(share({index: str(index) for index in range(100)})) == 100
+    assert share(list(range(100)))[99] == 99
+    with pytest.raises(IndexError):
+        frozen.names[100]
+    with pytest.raises(KeyError):
+        frozen.facts["other"]
+
+
+class Walk(Dataset):
+    """Reads all of itself in every worker."""
+
+    def __init__(self, count):
+        self.names = [f"{index:0100}" for index in range(count)]
+
+    def __len__(self):
+        return 16
+
+    def __getitem__(self, index):
+        return sum(len(name) for name in self.names)
+
+
+def proportional(pids):
+    total = 0
+    for pid in pids:
+        with open(f"/proc/{pid}/smaps_rollup") as file:
+            total += int(re.search(r"Pss: +(\d+)", file.read())[1])
+    return total
+
+
+def test_eight_workers_take_the_memory_of_one():
+    """Of the dataset: the interpreter of each worker is counted apart, in a loader of a small one."""
+
+    def kilobytes(count, workers):
+        numbers = DataLoader(Walk(count), None, share_dataset=True, num_workers=workers)
+        iterator = iter(numbers)
+        for _ in range(len(numbers)):
+            next(iterator)
+        return proportional([os.getpid(), *(worker.process.pid for worker in iterator._pool.workers)])
+
+    count = 200_000  # 26 MB as a list, 17 MB frozen
+    one, eight = kilobytes(count, 1), kilobytes(count, 8)
+    bare_one, bare_eight = kilobytes(16, 1), kilobytes(16, 8)
+    assert (eight - bare_eight) <= 1.1 * (one - bare_one) + 2_000
