@@ -59,3 +59,30 @@ def test_waiting_ends_with_the_parent(step, method, count, tmp_path):
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(child, signal.SIGKILL)
                 os.close(child)
+
+
+_MANAGER = """
+import sys
+from rushlight import multiprocessing
+
+if __name__ == "__main__":
+    manager = multiprocessing.get_context(sys.argv[1]).Manager()
+    table = manager.dict(a=1)
+    print(manager._process.pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_manager_ends_with_its_parent(method, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(_MANAGER)
+    command = [sys.executable, str(script), method]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        server = os.pidfd_open(int(parent.stdout.readline()))
+        try:
+            assert not select.select([server], [], [], 0)[0]
+            parent.kill()
+            assert select.select([server], [], [], 30)[0], "the server outlived its parent"
+        finally:
+            os.close(server)

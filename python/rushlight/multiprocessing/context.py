@@ -3,7 +3,7 @@
 import multiprocessing
 from multiprocessing import context, popen_forkserver, popen_spawn_posix
 
-from . import connection, parcel, pool, queues
+from . import channel, connection, parcel, pool, queues
 from .group import Member
 
 
@@ -21,6 +21,14 @@ class _Channels(context.BaseContext):
 
     def SimpleQueue(self):
         return queues.SimpleQueue(ctx=self.get_context())
+
+    def Manager(self):
+        from multiprocessing.managers import SyncManager
+
+        manager = SyncManager(ctx=self.get_context())
+        # The standard library's server would wait for clients for ever.
+        manager.start(initializer=channel.end_with_parent)
+        return manager
 
     def Pool(self, processes=None, initializer=None, initargs=(), maxtasksperchild=None):
         return pool.Pool(processes, initializer, initargs, maxtasksperchild, context=self.get_context())
