@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 from rushlight import _C
 
 TYPE_CHECKING = False
@@ -10,7 +12,7 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-__all__ = ["chain_matmul", "einsum", "gradient", "lu", "tensordot", "unravel_index"]
+__all__ = ["chain_matmul", "einsum", "gesv", "gradient", "lu", "tensordot", "unravel_index"]
 
 
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
@@ -43,6 +45,18 @@ def lu(
     for target, result in zip(out, results):
         target.resize_as_(result).copy_(result)
     return out
+
+
+def gesv(b: Tensor, A: Tensor) -> tuple[Tensor, Tensor]:
+    """The solution of ``A @ X = b`` and the LU factors of ``A``, by the name of old; `torch.linalg.solve` is the newer form.
+
+    >>> torch.gesv(torch.ones(2, 1), torch.eye(2) * 2)[0]
+    tensor([[0.5000],
+            [0.5000]])
+    """
+    warnings.warn("torch.gesv is deprecated in favor of torch.linalg.solve", DeprecationWarning, stacklevel=2)
+    rows = _C._functions["linalg"]
+    return rows["solve"](A, b), rows["lu_factor"](A)[0]
 
 
 def _letter(place: int) -> str:

@@ -8,6 +8,7 @@ from ._lazy_conv import (
     LazyConvTranspose2d,
     LazyConvTranspose3d,
 )
+from ._linear_loss import LinearCrossEntropyLoss, LinearCrossEntropyOptions
 from .activation import (
     CELU,
     ELU,
@@ -295,6 +296,8 @@ __all__ = [
     "LazyLinear",
     "LeakyReLU",
     "Linear",
+    "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions",
     "LocalResponseNorm",
     "LogSigmoid",
     "LogSoftmax",
