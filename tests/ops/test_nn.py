@@ -310,3 +310,55 @@ def test_linear_cross_entropy_refuses():
         loss(torch.ones(2, 3), torch.ones(4, 3), torch.zeros(2).long(), linear_bias=torch.ones(3))
     with pytest.raises(ValueError, match="invalid chunking_method: 'half'"):
         torch.nn.LinearCrossEntropyOptions(chunking_method="half")
+
+
+FUSED = {
+    "layer_norm": lambda x, w: F.layer_norm(x, (4, 5), w[:4, None] * w[:5], w[:4, None] + w[:5]),
+    "rms_norm": lambda x, w: F.rms_norm(x, (5,), w[:5]),
+    "group_norm": lambda x, w: F.group_norm(x, 3, w, w + 1),
+    "group_norm of points": lambda x, w: F.group_norm(x[..., 0, 0], 3, w, w + 1),
+    "instance_norm": lambda x, w: F.instance_norm(x, weight=w, bias=w + 1),
+    "batch_norm": lambda x, w: F.batch_norm(x, None, None, w, w + 1, training=True),
+    "batch_norm of points": lambda x, w: F.batch_norm(x[..., 0, 0], None, None, w, w + 1, training=True),
+    "attention": lambda x, w: F.scaled_dot_product_attention(x, x.sin(), x.cos() * w[:5], is_causal=True),
+    "attention behind a mask": lambda x, w: F.scaled_dot_product_attention(x, x.sin(), x.cos(), w[:4, None] * w[:4]),
+    "lstm": lambda x, w: torch.lstm(
+        x[0], [w[:4].expand(2, 4, 4)] * 2, [w.repeat(16).reshape(16, -1)[:, :size] for size in (5, 4) * 2], False, 1,
+        0.0, True, True, False,
+    )[0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_a_fused_gradient_is_the_composed_one(name):
+    """Where the gradient is recorded, it is made of operators."""
+    x, w = real(2, 6, 4, 5, requires_grad=True), real(6, requires_grad=True)
+    out = FUSED[name](x, w)
+    cotangent = real(*out.shape)
+    fused = torch.autograd.grad(out, (x, w), cotangent, retain_graph=True)
+    composed = torch.autograd.grad(out, (x, w), cotangent, create_graph=True)
+    for one, other in zip(fused, composed):
+        assert other.grad_fn is not None and one.grad_fn is None
+        assert torch.allclose(one, other, rtol=1e-10, atol=1e-12)
+    assert gradgradcheck(FUSED[name], (x, w))
+
+
+def test_normalisation_has_torchs_nodes():
+    x = real(2, 4, 3, requires_grad=True)
+    nodes = {
+        "NativeLayerNormBackward0": F.layer_norm(x, (3,)),
+        "NativeGroupNormBackward0": F.group_norm(x, 2),
+        "NativeBatchNormBackward0": F.batch_norm(x, None, None, training=True),
+    }
+    assert {out.grad_fn.name() for out in nodes.values()} == set(nodes)
+
+
+def test_normalised_channels_that_come_last_stay_there():
+    x = real(2, 3, 4, 5)
+    last = x.to(memory_format=torch.channels_last)
+    running = [torch.zeros(3, dtype=x.dtype), torch.ones(3, dtype=x.dtype)]
+    again = [tensor.clone() for tensor in running]
+    out = F.batch_norm(last, *running, training=True)
+    assert out.stride() == last.stride()
+    assert torch.allclose(out, F.batch_norm(x, *again, training=True))
+    assert all(torch.allclose(one, other) for one, other in zip(running, again))

@@ -136,6 +136,13 @@ def large_calls():
         "t(800, 256), (256,), pos(256), t(256)": "nn.functional.layer_norm",
         "t(800, 256), (256,), None, None, 0.1": "native_layer_norm",
         "t(800, 256), (256,)": "nn.functional.rms_norm",
+        "t(800, 256), pos(256), t(256), (800, 1, 256, 1), False, True, 0.1": "_normalize_layer",
+        "t(40, 64, 100), pos(64), t(64), (40, 8, 8, 100), False, True, 0.1": "_normalize_group",
+        "t(2000, 64), pos(64), t(64), (2000, 64, 1, 1), True, True, 0.1": "_normalize_batch",
+        "t(800, 256), t(800, 256), t(800, 1), pos(800, 1), pos(256), (800, 1, 256, 1), False, True, 0.1": (
+            "_normalize_backward"
+        ),
+        "t(40, 64, 50), pos(64), t(64), 40, 64, 50, 8, 0.1": "native_group_norm",
         "t(5000, 64), i(40, 5000), 40, -1, False": "embedding_dense_backward",
         "t(1, 1000), (300, 1000)": "broadcast_to",
         "t(400, 500), (1, 500)": "sum_to_size",

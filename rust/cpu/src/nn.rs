@@ -1,4 +1,4 @@
-//! Algorithms of networks' layers: attention, convolution, pooling, recurrent steps, blocks and mixtures of elements, losses by
+//! Algorithms of networks' layers: attention, convolution, pooling, recurrent steps, normalisation, blocks and mixtures of elements, losses by
 //! class or over time, and embedding.
 
 pub mod attention;
@@ -8,5 +8,6 @@ pub mod embedding;
 pub mod fold;
 pub mod loss;
 pub mod mix;
+pub mod norm;
 pub mod pool;
 pub mod recurrent;

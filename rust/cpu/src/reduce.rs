@@ -10,7 +10,7 @@
 
 mod extremum;
 mod logsum;
-mod moments;
+pub(crate) mod moments;
 mod partial;
 pub mod scan;
 pub mod softmax;

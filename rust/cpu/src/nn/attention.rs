@@ -3,6 +3,8 @@
 //! A task takes a block of queries and walks over blocks of keys. It keeps, for each query, the largest score so far, the sum
 //! of the weights and the weighted sum of the values; where a later block has a larger score, both sums shrink to fit.
 
+mod backward;
+
 use rushlight_core::Result;
 use rushlight_core::alloc::filled;
 use rushlight_simd::multiversion;
@@ -10,6 +12,8 @@ use rushlight_simd::multiversion;
 use crate::linalg::matmul::{GemmElement, Matrices, Product, gemm};
 use crate::reduce::Float;
 use crate::reduce::softmax::{LANES, added, larger, tree};
+
+pub use backward::Gradients;
 
 const QUERIES: usize = 64;
 const KEYS: usize = 256;
@@ -34,6 +38,18 @@ impl<P> Operand<P> {
             rest /= size;
         }
         offset
+    }
+}
+
+impl<T> Operand<*const T> {
+    /// A batch's matrix from a row on.
+    fn from(&self, sizes: &[usize], item: usize, row: usize) -> Matrices<*const T> {
+        Matrices {
+            ptr: self.ptr.wrapping_offset(self.offset(sizes, item) + row as isize * self.row),
+            batch_stride: 0,
+            row_stride: self.row,
+            col_stride: self.col,
+        }
     }
 }
 
@@ -112,12 +128,7 @@ impl<T: Float + GemmElement<Sum = T>> Attention<'_, T> {
         scratch.tops.fill(number(f64::NEG_INFINITY));
         scratch.sums.fill(number(0.0));
         let seen = if self.causal { self.keys.min(first + rows) } else { self.keys };
-        let at = |operand: &Operand<*const T>, row: usize| Matrices {
-            ptr: operand.ptr.wrapping_offset(operand.offset(self.batch, item) + row as isize * operand.row),
-            batch_stride: 0,
-            row_stride: operand.row,
-            col_stride: operand.col,
-        };
+        let at = |operand: &Operand<*const T>, row: usize| operand.from(self.batch, item, row);
         for start in (0..seen).step_by(KEYS) {
             let keys = KEYS.min(seen - start);
             let k = at(&self.k, start);

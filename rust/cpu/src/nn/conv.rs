@@ -5,6 +5,7 @@
 //! convolve ── complex.rs    a complex image is a real one of twice the channels
 //!          ── correlate.rs  forward, and the gradient of the input (a convolution of the output's gradient)
 //!          ── weight.rs     the gradient of the weight
+//!          ── depthwise.rs  both, where groups have one channel and one feature
 //!          ── sheet.rs      the copy with its border, and where the taps lie in it
 //! ```
 //!
@@ -15,6 +16,7 @@
 mod axis;
 mod complex;
 mod correlate;
+mod depthwise;
 mod sheet;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,7 @@
 //! What a step of a recurrent network does to each element, once the products with its weights are there.
 
+pub mod lstm;
+
 use rushlight_par::Address;
 use rushlight_simd::multiversion;
 

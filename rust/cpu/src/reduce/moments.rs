@@ -5,21 +5,22 @@ use rushlight_core::{DType, Element};
 use rushlight_simd::{Math, multiversion};
 
 use super::Fold;
+use super::softmax::added;
 use crate::streaming;
 
 /// Count, mean, and the sum of squared deviations.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Moments {
-    count: f64,
-    mean: f64,
-    squares: f64,
+pub(crate) struct Moments {
+    pub count: f64,
+    pub mean: f64,
+    pub squares: f64,
 }
 
-const NONE: Moments = Moments { count: 0.0, mean: 0.0, squares: 0.0 };
+pub(crate) const NONE: Moments = Moments { count: 0.0, mean: 0.0, squares: 0.0 };
 
 #[inline(always)]
-fn merge(a: Moments, b: Moments) -> Moments {
+pub(crate) fn merge(a: Moments, b: Moments) -> Moments {
     if b.count == 0.0 {
         return a;
     }
@@ -177,6 +178,42 @@ multiversion! {
                 }
             }
         }
+    }
+}
+
+/// The moments of a run; without centring they are those about zero.
+///
+/// # Safety
+/// The run holds `n` elements.
+pub(crate) unsafe fn measured<T: Float>(from: *const T, n: usize, centred: bool) -> Moments {
+    let mut found = NONE;
+    // SAFETY: the caller gives n elements, and one accumulator stands here.
+    unsafe {
+        if centred {
+            row::<T>((&raw mut found).cast(), from.cast(), n, 0, &[]);
+        } else {
+            found = Moments { count: n as f64, mean: 0.0, squares: squares(from, n).wide() };
+        }
+    }
+    found
+}
+
+/// The moments of each column of a row-major matrix.
+///
+/// # Safety
+/// The matrix holds `rows` rows, as wide as there are moments.
+pub(crate) unsafe fn measured_columns<T: Float>(to: &mut [Moments], from: *const T, rows: usize) {
+    let step = (to.len() * size_of::<T>()) as isize;
+    // SAFETY: the caller gives the rows, and accumulators stand here.
+    unsafe { columns::<T>(to.as_mut_ptr().cast(), from.cast(), step, rows, to.len(), 0, &[]) };
+}
+
+multiversion! {
+    /// # Safety
+    /// The run holds `n` elements.
+    unsafe fn squares<S, T: Float>(from: *const T, n: usize) -> T {
+        // SAFETY: the caller gives n elements.
+        added(n, |i| unsafe { *from.add(i) * *from.add(i) })
     }
 }
 

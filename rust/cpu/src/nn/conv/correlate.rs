@@ -7,7 +7,7 @@ use rushlight_par::Address;
 
 use super::axis::Axis;
 use super::sheet::{Origin, SLACK, Sheet, map};
-use super::{Call, Pixel, even, tasks};
+use super::{Call, Pixel, depthwise, even, tasks};
 use crate::linalg::matmul::drive::{part, part_at};
 use crate::linalg::matmul::kernel::{Kernels, Taps, k_steps};
 use crate::linalg::matmul::pack::Format;
@@ -184,8 +184,8 @@ impl<T: Pixel> Correlation<T> {
         let area: usize = self.axes.iter().map(|axis| axis.source).product();
         let wide = (tile.rows - 1) * sheet.width() + tile.cols;
         let panels = wide.div_ceil(panel);
-        let stride =
-            panels * panel + if (panels * panel * size_of::<T>()).is_multiple_of(PAGE) { kernels.width } else { 0 };
+        let room = (panels * panel).next_multiple_of(depthwise::NARROW);
+        let stride = room + if (room * size_of::<T>()).is_multiple_of(PAGE) { kernels.width } else { 0 };
         let copied = self.channels * sheet.channel + SLACK;
         let scratch = Scratch::<T>::take(copied + features.len() * stride)?;
         let (copy, sums) = (scratch.ptr(), scratch.ptr().wrapping_add(copied));
@@ -196,7 +196,11 @@ impl<T: Pixel> Correlation<T> {
         // SAFETY: pointers stay in the operands and in the scratch; the slack covers a vector behind the last channel.
         unsafe {
             sheet.fill(self.source.at(at * self.channels * area), area, self.channels, tile.origin, copy);
-            for ks in (0..blocks).map(|i| part_at(steps.len(), block, i)) {
+            let alone = self.channels == 1 && self.features == 1;
+            if alone {
+                depthwise::correlate(sums, copy, steps, self.weights.at(group * self.weight_stride), room);
+            }
+            for ks in (0..if alone { 0 } else { blocks }).map(|i| part_at(steps.len(), block, i)) {
                 for row in (0..rows).map(|i| part(features.len(), rows, i)) {
                     let filter = group * self.features + features.start + row.start;
                     let a = self.weights.at(filter * self.weight_stride + ks.start).cast_const();

@@ -8,6 +8,7 @@ use rushlight_core::Result;
 use rushlight_par::Address;
 
 use super::axis::Axis;
+use super::depthwise::{Rows, gather};
 use super::sheet::{Origin, SLACK, Sheet};
 use super::{Call, Pixel, even, tasks};
 use crate::linalg::matmul::drive::{part, part_at};
@@ -100,6 +101,10 @@ impl<T: Pixel> Call<T> {
         to: *mut T,
     ) -> Result<()> {
         let g = &self.g;
+        if g.channels == 1 && g.features == 1 {
+            // SAFETY: the caller's promise.
+            return unsafe { self.alone(plan, group, images, to) };
+        }
         let (panel, pixels, area) = (2 * kernels.width, g.pixels(), g.area());
         let taps = channels.len() * g.window();
         let panels = g.features.div_ceil(panel);
@@ -148,6 +153,38 @@ impl<T: Pixel> Call<T> {
                 let to = to.add(feature * g.depth() + channels.start * g.window());
                 for tap in 0..taps {
                     to.add(tap).write(if add { *sums.add(tap * stride + feature) } else { T::ZERO });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<T: Pixel> Call<T> {
+    /// `block` for a group of one channel and one feature.
+    ///
+    /// # Safety
+    /// As for `block`.
+    unsafe fn alone(&self, plan: &Plan, group: usize, images: Range<usize>, to: *mut T) -> Result<()> {
+        let g = &self.g;
+        let scratch = Scratch::<T>::take(plan.sheet.channel + SLACK)?;
+        // SAFETY: pointers stay in the operands and in the scratch.
+        unsafe {
+            (0..g.window()).for_each(|tap| to.add(tap).write(T::ZERO));
+            for image in images {
+                let at = image * g.groups + group;
+                let source = self.input.at(at * g.area());
+                for tile in plan.tiles() {
+                    plan.sheet.fill(source, g.area(), 1, tile.origin, scratch.ptr());
+                    let Origin([z, y, x]) = tile.origin;
+                    let gradient = self.output.at(at * g.pixels() + (z * g.output[1] + y) * g.output[2] + x);
+                    let rows = Rows {
+                        rows: tile.rows,
+                        cols: tile.cols,
+                        gradient_jump: g.output[2],
+                        seen_jump: plan.sheet.width(),
+                    };
+                    gather(to, gradient, scratch.ptr(), &plan.taps, rows);
                 }
             }
         }

@@ -127,13 +127,13 @@ fn check(args: &Args, gates: &[(usize, isize)], state: &Tensor) -> Result<()> {
 }
 
 /// Equal parts along the last dimension.
-fn parts<const N: usize>(gates: Tensor) -> Result<[Expr; N]> {
+pub(super) fn parts<const N: usize>(gates: Tensor) -> Result<[Expr; N]> {
     let n = gates.sizes().last().copied().unwrap_or(0) / N as isize;
     let part = |at: usize| crate::view::narrow::sliced(&gates, gates.rank() - 1, at as isize * n, n, 1);
     Ok(std::array::from_fn(|at| Expr::new(part(at))))
 }
 
-fn joined(parts: Vec<Expr>) -> Result<Tensor> {
+pub(super) fn joined(parts: Vec<Expr>) -> Result<Tensor> {
     let parts = parts.into_iter().map(Expr::done).collect::<Result<Vec<_>>>()?;
     crate::join::CAT.tensor([Value::from(parts), (-1i64).into()])
 }

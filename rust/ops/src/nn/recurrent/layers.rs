@@ -4,6 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Error, Result};
 
 use super::gates::{GRU_GATES, LSTM_GATES};
+use super::sequence::LSTM_SEQUENCE;
 use super::{no_dim, size};
 use crate::derive::Derivative;
 use crate::join::cat::{CAT, STACK};
@@ -17,7 +18,9 @@ use crate::pointwise::arith::ADD;
 use crate::pointwise::hyperbolic::TANH;
 use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::value::{Args, Ints, Output, Value};
+use crate::view::RESHAPE;
 use crate::view::narrow::{UNBIND, sliced};
+use crate::view::reshape::sizes_value;
 use crate::view::split::SPLIT_WITH_SIZES;
 use crate::view::transpose::TRANSPOSE;
 
@@ -127,6 +130,36 @@ impl Layer {
             }
         };
         Ok(State { output, cell: None })
+    }
+
+    /// All steps at once, where a fused kernel does them; what does not fit is left to the steps, which say so.
+    fn run_fused(
+        weights: &Weights,
+        products: &Tensor,
+        first: &State,
+        backwards: bool,
+    ) -> Result<Option<(Tensor, State)>> {
+        let State { output, cell: Some(cell) } = first else { return Ok(None) };
+        let fits = weights.projection.is_none()
+            && products.rank() == 3
+            && output.sizes() == cell.sizes()
+            && [output, cell, weights.own]
+                .iter()
+                .all(|tensor| tensor.dtype() == products.dtype() && tensor.rank() == 2)
+            && output.sizes()[0] == products.sizes()[1]
+            && weights.own.sizes()[..] == [products.sizes()[2], output.sizes()[1]]
+            && products.sizes()[2] == 4 * output.sizes()[1];
+        if !fits {
+            return Ok(None);
+        }
+        let values = [products.into(), output.into(), cell.into(), weights.own.into(), backwards.into()];
+        let results = LSTM_SEQUENCE.call(values)?.into_tensors();
+        let [outputs, cells, _] =
+            <[Tensor; 3]>::try_from(results).map_err(|_| Error::runtime("a sequence without results"))?;
+        let last = if backwards { 0 } else { products.sizes()[0] - 1 };
+        let at = |all: &Tensor| op!(RESHAPE, &sliced(all, 0, last, 1, 1)?, sizes_value(&all.sizes()[1..]));
+        let state = State { output: at(&outputs)?, cell: Some(at(&cells)?) };
+        Ok(Some((outputs, state)))
     }
 
     /// Sequences of one length: outputs `(T, N, H)` and the last state.
@@ -241,10 +274,13 @@ impl<'a> Network<'a> {
                 let at = layer * self.directions + direction;
                 let (ready, products) = Layer::new(self.kind, &input, &self.weights[at])?;
                 let (output, state) = match &self.lengths {
-                    None => {
-                        let steps = UNBIND.call([(&products).into()])?.into_tensors();
-                        ready.run(steps, first[at].clone(), direction == 1)?
-                    }
+                    None => match Layer::run_fused(&self.weights[at], &products, &first[at], direction == 1)? {
+                        Some(found) => found,
+                        None => {
+                            let steps = UNBIND.call([(&products).into()])?.into_tensors();
+                            ready.run(steps, first[at].clone(), direction == 1)?
+                        }
+                    },
                     Some(lengths) => {
                         let steps = SPLIT_WITH_SIZES.call([(&products).into(), lengths.clone().into()])?.into_tensors();
                         ready.run_packed(steps, first[at].clone(), direction == 1)?

@@ -5,6 +5,7 @@
 
 pub mod gates;
 pub mod layers;
+pub mod sequence;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};

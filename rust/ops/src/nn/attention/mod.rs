@@ -1,18 +1,20 @@
 //! Attention: for each query a mean of the values, weighted by how well the query matches their keys.
 
+mod fused;
+
+pub use fused::{ATTENTION, ATTENTION_BACKWARD};
+
 use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::broadcast;
 use rushlight_core::{DType, Dims, Error, Result, Scalar};
-use rushlight_cpu::nn::attention::{Attention, Mask, Operand};
 
 use crate::convert::to_dtype;
-use crate::derive::{Derivative, Derive, Joint, Saves};
+use crate::derive::Derivative;
 use crate::expr::Expr;
 use crate::linalg::matrix::misfit;
 use crate::op;
-use crate::reduce::softmax::{SOFTMAX, settle, workplace};
-use crate::reduce::sum::SUM_DIM;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::reduce::softmax::SOFTMAX;
+use crate::row::{DTypes, Row, Run, Variants};
 use crate::value::{Args, Ints, Output, Value};
 use crate::view::expand::EXPAND;
 use crate::view::reshape::sizes_value;
@@ -265,172 +267,4 @@ fn batch_sizes(query: &Tensor, key: &Tensor, value: &Tensor, mask: Option<&Tenso
         .shapes([scores.as_slice(), value.sizes().as_slice()]));
     }
     broadcast(&scores[..at], &value.sizes()[..rank - 2])
-}
-
-/// The row behind `scaled_dot_product_attention`: a fused kernel, whose derivative is composed.
-pub static ATTENTION: Row = Row {
-    name: "_attention",
-    variants: Variants::FUNCTION,
-    signature: "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float scale) -> (Tensor, Tensor)",
-    doc: "Attention, and for each query the logarithm of the sum of its scores' exponentials (infinite where it sees no key).
-
-    >>> torch._attention(torch.zeros(1, 2), torch.zeros(2, 2), torch.tensor([[1.], [3.]]), None, False, 1.0)
-    (tensor([[2.]]), tensor([0.6931]))",
-    dtypes: DTypes::FLOATS,
-    run: Run::Kernel(Kernel {
-        infer: |args| {
-            let [query, key, value] = [args.tensor(0)?, args.tensor(1)?, args.tensor(2)?];
-            if [key, value].iter().any(|tensor| tensor.dtype() != query.dtype()) {
-                return Err(Error::runtime("query, key and value differ in dtype"));
-            }
-            let mut sizes = batch_sizes(query, key, value, args.optional_tensor(3))?;
-            sizes.push(query.sizes()[query.rank() - 2]);
-            let sums = Spec::new(&sizes, query.dtype().compute(), query);
-            sizes.push(value.sizes()[value.rank() - 1]);
-            Ok(vec![Spec::new(&sizes, query.dtype(), query), sums])
-        },
-        cpu: |args, results| match results[1].dtype() {
-            DType::F32 => run::<f32>(args, results),
-            DType::F64 => run::<f64>(args, results),
-            dtype => Err(Error::unsupported("attention", dtype)),
-        },
-    }),
-    derivative: Derivative::Joint(Joint {
-        inputs: &[0, 1, 2, 3],
-        saves: Saves::input(0)
-            .union(Saves::input(1))
-            .union(Saves::input(2))
-            .union(Saves::input(3))
-            .union(Saves::result(1)),
-        gradients,
-    }),
-    node: "ScaledDotProductFlashAttentionForCpuBackward0",
-    samples: &[
-        "t(2, 3, 4), t(2, 5, 4), t(2, 5, 2), None, False, 0.5",
-        "t(2, 1, 3, 4), t(2, 5, 4), t(5, 2), t(3, 5), False, 1.5",
-        "t(3, 4), t(5, 4), t(5, 2), None, True, 1.0",
-        "t(70, 2), t(300, 2), t(300, 2), None, True, 1.0",
-        "t(2, 3, 4), t(2, 5, 4), t(2, 5, 2), torch.eye(3, 5).bool(), False, 1.0",
-    ],
-    errors: &[(
-        "t(2, 3, 4), t(2, 5, 4), t(2, 6, 4), None, False, 1.0",
-        "RuntimeError",
-        "Expected size for first two dimensions of batch2 tensor to be: [2, 5] but got: [2, 6].",
-    )],
-    reference: "(lambda s: (lambda m: (lambda p: (np.matmul(p, value) / np.maximum(p.sum(-1), 1e-300)[..., None], np.where(p.sum(-1) == 0, np.inf, m[..., 0] + np.log(p.sum(-1)))))(np.exp(s - m)))(np.max(s, axis=-1, keepdims=True, initial=-1e300)))(np.where(np.tri(query.shape[-2], key.shape[-2]) < is_causal, -np.inf, np.matmul(query, np.swapaxes(key, -1, -2)) * scale + (0 if attn_mask is None else np.where(attn_mask, 0, -np.inf) if attn_mask.dtype == bool else attn_mask)))",
-    ..Row::BASE
-};
-
-fn run<T>(args: &Args, results: &[Tensor]) -> Result<()>
-where
-    T: rushlight_core::Element + rushlight_cpu::reduce::Float + rushlight_cpu::linalg::matmul::GemmElement<Sum = T>,
-{
-    let compute = results[1].dtype();
-    let out = workplace(&results[0], compute)?;
-    let sizes = results[1].sizes();
-    let (batch, queries) = (&sizes[..sizes.len() - 1], sizes[sizes.len() - 1]);
-    if results[1].numel() == 0 {
-        return Ok(());
-    }
-    let tensors = [0, 1, 2].map(|place| args.tensor(place).and_then(|tensor| to_dtype(&tensor.detach(), compute)));
-    let [query, key, value] = tensors;
-    let (query, key, value) = (query?, key?, value?);
-    let mask = match args.optional_tensor(3) {
-        Some(mask) if mask.dtype() != DType::Bool => Some(to_dtype(&mask.detach(), compute)?),
-        mask => mask.cloned(),
-    };
-    let [keys, width] = [key.sizes()[key.rank() - 2], key.sizes()[key.rank() - 1]];
-    let depth = value.sizes()[value.rank() - 1];
-    let pins = (query.storage().pin()?, key.storage().pin()?, value.storage().pin()?);
-    let mask_pin = mask.as_ref().map(|mask| mask.storage().pin()).transpose()?;
-    let (out_pin, sums_pin) = (out.storage().pin()?, results[1].storage().pin()?);
-    let laid = |tensor: &Tensor, rows: isize, cols: isize| {
-        let mut sizes = Dims::from_slice(batch);
-        sizes.extend([rows, cols]);
-        tensor.layout().broadcast_to(&sizes)
-    };
-    fn operand<E>(layout: &rushlight_core::Layout, first: *mut u8) -> Operand<*const E> {
-        let rank = layout.rank();
-        Operand {
-            ptr: first.cast::<E>().wrapping_offset(layout.offset),
-            batch: layout.strides[..rank - 2].to_vec(),
-            row: layout.strides[rank - 2],
-            col: layout.strides[rank - 1],
-        }
-    }
-    let mask = match (&mask, &mask_pin) {
-        (Some(mask), Some(pin)) => {
-            let layout = laid(mask, queries, keys)?;
-            match mask.dtype() {
-                DType::Bool => Mask::Kept(operand(&layout, pin.as_ptr())),
-                _ => Mask::Added(operand(&layout, pin.as_ptr())),
-            }
-        }
-        _ => Mask::None,
-    };
-    let counts: Vec<usize> = batch.iter().map(|&size| size as usize).collect();
-    let attention = Attention::<T> {
-        batch: &counts,
-        queries: queries as usize,
-        keys: keys as usize,
-        widths: [width as usize, depth as usize],
-        scale: args.float(5)?,
-        causal: args.bool(4)?,
-        q: operand(&laid(&query, queries, width)?, pins.0.as_ptr()),
-        k: operand(&laid(&key, keys, width)?, pins.1.as_ptr()),
-        v: operand(&laid(&value, keys, depth)?, pins.2.as_ptr()),
-        mask,
-        out: out_pin.as_ptr().cast(),
-        log_sums: sums_pin.as_ptr().cast(),
-    };
-    // SAFETY: layouts stay within their pinned storages; the results are fresh, row-major and of the compute dtype.
-    unsafe { attention.run()? };
-    drop(out_pin);
-    settle(&out, &results[0])
-}
-
-/// With weights p: values move by p, and scores by p (how far their value is from the mean).
-fn gradients(d: &Derive) -> Result<Vec<Option<Tensor>>> {
-    let compute = d.results[1].dtype;
-    let wide = |expr: Expr| -> Result<Expr> { Ok(Expr::from(to_dtype(&expr.done()?, compute)?)) };
-    let (query, key, value) = (wide(d.input(0))?, wide(d.input(1))?, wide(d.input(2))?);
-    let mask = if d.is_tensor(3) { Some(d.input(3).done()?) } else { None };
-    let scale = d.scalar(5).f64();
-    let column = |expr: Expr| expr.call(&UNSQUEEZE, [(-1i64).into()]);
-    let scores = hidden(query.clone() * scale, key.clone(), mask.as_ref(), d.flag(4))?;
-    let softmax = |scores: Expr| scores.call(&SOFTMAX, [(-1i64).into()]);
-    let weights = if mask.is_some() {
-        let seen = column(d.result_of(1)).below(f64::INFINITY);
-        seen.clone().choose(softmax(seen.choose(scores, 0.0)), 0.0)
-    } else {
-        softmax(scores)
-    };
-    let grad = wide(d.grad())?;
-    let needs = |places: &[usize]| places.iter().any(|&place| d.needs(place));
-    let mut found = vec![None, None, None];
-    if d.needs(2) {
-        found[2] = Some(weights.clone().transposed().matmul(grad.clone()).done()?);
-    }
-    if needs(&[0, 1, 3]) {
-        let away = grad.matmul(value.transposed());
-        // Not from the result, though it is shorter: so a query that sees one key has a gradient of zero to the last bit.
-        let means = (weights.clone() * away.clone()).call(&SUM_DIM, [Ints::from_slice(&[-1]).into(), true.into()]);
-        let mut away = away - means;
-        if d.has_grad(1) {
-            away = away + column(d.grad_of(1));
-        }
-        let moved = weights * away;
-        if d.needs(0) {
-            found[0] = Some((moved.clone().matmul(key) * scale).done()?);
-        }
-        if d.needs(1) {
-            found[1] = Some((moved.clone().transposed().matmul(query) * scale).done()?);
-        }
-        if d.is_tensor(3) {
-            found.push(if d.needs(3) { Some(moved.done()?) } else { None });
-        }
-    } else if d.is_tensor(3) {
-        found.push(None);
-    }
-    Ok(found)
 }

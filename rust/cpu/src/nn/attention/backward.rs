@@ -1,0 +1,220 @@
+//! The gradients of attention, in blocks like the forward: a block's weights are made anew out of its scores and the
+//! logarithms of their sums.
+//!
+//! A task takes a stretch of the keys of one item and all queries that see them. It owns these keys' gradients and their
+//! values'; a query's gradient has a part from each stretch, and the parts are added in the order of the keys.
+
+use std::ops::Range;
+
+use rushlight_core::alloc::filled;
+use rushlight_core::{Error, Result};
+use rushlight_simd::multiversion;
+
+use super::{Attention, KEYS, Operand, QUERIES, number};
+use crate::linalg::matmul::{GemmElement, Matrices, Product, gemm};
+use crate::reduce::Float;
+use crate::reduce::softmax::added;
+
+/// Items from which on each is one task: there are enough of them.
+const MANY: usize = 16;
+/// Most stretches of the keys of one item.
+const STRETCHES: usize = 8;
+
+pub struct Gradients<'a, T> {
+    /// The forward, with its results.
+    pub forward: Attention<'a, T>,
+    /// What arrives at the means, row-major.
+    pub grad: *const T,
+    /// What arrives at the logarithms of the sums, if anything does.
+    pub grad_sums: *const T,
+    /// Row-major gradients of each item's matrices.
+    pub to_query: *mut T,
+    pub to_key: *mut T,
+    pub to_value: *mut T,
+}
+
+// SAFETY: operands are only read, and each task writes gradients of its own.
+unsafe impl<T> Sync for Gradients<'_, T> {}
+
+struct Scratch<T> {
+    weights: Vec<T>,
+    away: Vec<T>,
+}
+
+/// A row-major matrix.
+fn rows<P>(ptr: P, width: usize) -> Matrices<P> {
+    Matrices { ptr, batch_stride: 0, row_stride: width as isize, col_stride: 1 }
+}
+
+/// A matrix's transpose.
+fn turned<P>(matrix: Matrices<P>) -> Matrices<P> {
+    Matrices { row_stride: matrix.col_stride, col_stride: matrix.row_stride, ..matrix }
+}
+
+/// `c = alpha * a @ b`, added to what `c` holds where `onto` says so.
+///
+/// # Safety
+/// As for `gemm`.
+unsafe fn product<T: Float + GemmElement<Sum = T>>(
+    [m, n, k]: [usize; 3],
+    alpha: T,
+    [a, b]: [Matrices<*const T>; 2],
+    c: Matrices<*mut T>,
+    onto: bool,
+) -> Result<()> {
+    let own = rows(c.ptr.cast_const(), n);
+    let addend = onto.then_some((number(1.0), own));
+    // SAFETY: the caller's promise.
+    unsafe { gemm(&Product { batch: 1, m, n, k, alpha, a, b, addend, c }) }
+}
+
+impl<T: Float + GemmElement<Sum = T>> Gradients<'_, T> {
+    /// # Safety
+    /// Every pointer covers its matrices, and the gradients are apart from the operands.
+    pub unsafe fn run(&self) -> Result<()> {
+        let own = &self.forward;
+        let items: usize = own.batch.iter().product();
+        let blocks = own.keys.div_ceil(KEYS);
+        let stretches = if items >= MANY { 1 } else { blocks.clamp(1, STRETCHES) };
+        let stretch = blocks.div_ceil(stretches) * KEYS;
+        let size = own.queries * own.widths[0];
+        // The first stretch writes where the gradients belong.
+        let mut others = filled(number::<T>(0.0), items * (stretches - 1) * size)?;
+        let others = rushlight_par::Address(others.as_mut_ptr());
+        rushlight_par::try_parallel_for(items * stretches, 1, |tasks| {
+            let room = QUERIES.min(own.queries) * KEYS.min(own.keys);
+            let mut scratch = Scratch { weights: filled(number(0.0), room)?, away: filled(number(0.0), room)? };
+            for task in tasks {
+                let (item, part) = (task / stretches, task % stretches);
+                let keys = (part * stretch).min(own.keys)..((part + 1) * stretch).min(own.keys);
+                // SAFETY: the caller's promise; each task has queries' gradients of its own.
+                unsafe {
+                    let to_query = match part {
+                        0 => self.to_query.add(item * size),
+                        part => others.at((item * (stretches - 1) + part - 1) * size),
+                    };
+                    self.stretch(item, keys, to_query, &mut scratch)?;
+                }
+            }
+            Ok::<(), Error>(())
+        })?;
+        for item in 0..items {
+            for part in 0..stretches - 1 {
+                // SAFETY: both hold a gradient of the item's queries.
+                unsafe {
+                    joined(self.to_query.add(item * size), others.at((item * (stretches - 1) + part) * size), size)
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// The gradients of some keys and values, and what comes from them to the queries.
+    ///
+    /// # Safety
+    /// As for `run`.
+    unsafe fn stretch(
+        &self,
+        item: usize,
+        keys: Range<usize>,
+        to_query: *mut T,
+        scratch: &mut Scratch<T>,
+    ) -> Result<()> {
+        let own = &self.forward;
+        let [width, depth] = own.widths;
+        let (to_key, to_value) =
+            (self.to_key.wrapping_add(item * own.keys * width), self.to_value.wrapping_add(item * own.keys * depth));
+        // SAFETY: the task's own gradients.
+        unsafe {
+            std::slice::from_raw_parts_mut(to_query, own.queries * width).fill(number(0.0));
+            std::slice::from_raw_parts_mut(to_key.add(keys.start * width), keys.len() * width).fill(number(0.0));
+            std::slice::from_raw_parts_mut(to_value.add(keys.start * depth), keys.len() * depth).fill(number(0.0));
+        }
+        for first in (0..own.queries).step_by(QUERIES) {
+            let queries = first..own.queries.min(first + QUERIES);
+            let count = queries.len();
+            let place = item * own.queries + first;
+            let (out, grad) = (own.out.wrapping_add(place * depth), self.grad.wrapping_add(place * depth));
+            let mut means = [number::<T>(0.0); QUERIES];
+            for (row, mean) in means.iter_mut().enumerate().take(count) {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let arriving =
+                        if self.grad_sums.is_null() { number(0.0) } else { *self.grad_sums.add(place + row) };
+                    *mean = dot(grad.add(row * depth), out.add(row * depth), depth) - arriving;
+                }
+            }
+            for start in keys.clone().step_by(KEYS) {
+                if own.causal && start >= queries.end {
+                    break;
+                }
+                let block = start..keys.end.min(start + KEYS);
+                let n = block.len();
+                let (weights, away) = (scratch.weights.as_mut_ptr(), scratch.away.as_mut_ptr());
+                let (q, k) = (self.at(&own.q, item, first), self.at(&own.k, item, start));
+                let v = self.at(&own.v, item, start);
+                let (given, kept) = (rows(grad, depth), rows(weights.cast_const(), n));
+                // SAFETY: the caller's promise; scratch and gradients are the task's own.
+                unsafe {
+                    product([count, n, width], number(own.scale), [q, turned(k)], rows(weights, n), false)?;
+                    own.hide(item, queries.clone(), block, weights);
+                    product([count, n, depth], number(1.0), [given, turned(v)], rows(away, n), false)?;
+                    for row in 0..count {
+                        let log_sum = *own.log_sums.add(place + row);
+                        weigh(weights.add(row * n), away.add(row * n), n, log_sum, means[row]);
+                    }
+                    let to_value = rows(to_value.add(start * depth), depth);
+                    product([n, depth, count], number(1.0), [turned(kept), given], to_value, true)?;
+                    let moved = rows(away.cast_const(), n);
+                    let to_key = rows(to_key.add(start * width), width);
+                    product([n, width, count], number(own.scale), [turned(moved), q], to_key, true)?;
+                    let to_query = rows(to_query.add(first * width), width);
+                    product([count, width, n], number(own.scale), [moved, k], to_query, true)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An item's matrix from a row on.
+    fn at(&self, operand: &Operand<*const T>, item: usize, row: usize) -> Matrices<*const T> {
+        operand.from(self.forward.batch, item, row)
+    }
+}
+
+multiversion! {
+    /// Scores become weights, and what arrives for them becomes what arrives at the scores.
+    ///
+    /// # Safety
+    /// Both hold `n` elements.
+    unsafe fn weigh<S, T: Float>(weights: *mut T, away: *mut T, n: usize, log_sum: T, mean: T) {
+        for i in 0..n {
+            // SAFETY: the caller gives n elements.
+            unsafe {
+                let weight = S::exp(*weights.add(i) - log_sum);
+                weights.add(i).write(weight);
+                away.add(i).write(weight * (*away.add(i) - mean));
+            }
+        }
+    }
+}
+
+multiversion! {
+    /// # Safety
+    /// Both hold `n` elements.
+    unsafe fn dot<S, T: Float>(a: *const T, b: *const T, n: usize) -> T {
+        // SAFETY: the caller gives n elements.
+        added(n, |i| unsafe { *a.add(i) * *b.add(i) })
+    }
+}
+
+multiversion! {
+    /// # Safety
+    /// Both hold `n` elements.
+    unsafe fn joined<S, T: Float>(to: *mut T, from: *const T, n: usize) {
+        for i in 0..n {
+            // SAFETY: the caller gives n elements.
+            unsafe { to.add(i).write(*to.add(i) + *from.add(i)) };
+        }
+    }
+}

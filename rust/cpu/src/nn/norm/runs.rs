@@ -1,0 +1,160 @@
+//! Channels of several neighbours.
+
+use rushlight_core::Result;
+use rushlight_core::alloc::filled;
+use rushlight_simd::multiversion;
+
+use super::{Backward, Forward, Groups};
+use crate::reduce::Float;
+use crate::reduce::moments::{NONE, measured, merge};
+use crate::reduce::softmax::added;
+use rushlight_par::Address;
+
+/// Where a group's channels lie: the first element, how far it is to the next run, how many runs, and the first parameter.
+struct Place {
+    first: usize,
+    step: usize,
+    runs: usize,
+    parameter: usize,
+}
+
+fn place(own: &Groups, group: usize) -> Place {
+    if own.pooled {
+        Place { first: group * own.run, step: own.groups * own.run, runs: own.samples, parameter: group }
+    } else {
+        let parameter = group % own.groups * own.channels;
+        Place { first: group * own.channels * own.run, step: own.run, runs: own.channels, parameter }
+    }
+}
+
+impl Place {
+    /// The parameter of a run.
+    fn parameter(&self, own: &Groups, run: usize) -> usize {
+        if own.pooled { self.parameter } else { self.parameter + run }
+    }
+}
+
+/// # Safety
+/// As for `Groups::forward`.
+pub unsafe fn forward<T: Float>(own: &Groups, operands: &Forward<T>) {
+    rushlight_par::parallel_for(own.count(), own.grain(own.size()), |groups| {
+        for group in groups {
+            let place = place(own, group);
+            // SAFETY: the caller's promise; the group's own results.
+            unsafe {
+                let found = if own.pooled {
+                    (0..place.runs).fold(NONE, |found, run| {
+                        merge(found, measured(operands.input.add(place.first + run * place.step), own.run, own.centred))
+                    })
+                } else {
+                    measured(operands.input.add(place.first), own.size(), own.centred)
+                };
+                let [mean, variance] = own.statistics(found);
+                operands.mean.add(group).write(mean);
+                operands.variance.add(group).write(variance);
+                let rstd = T::narrow(own.rstd(variance));
+                for run in 0..place.runs {
+                    let (at, parameter) = (place.first + run * place.step, place.parameter(own, run));
+                    let scale = rstd * *operands.weight.add(parameter);
+                    let numbers = [mean, scale, *operands.bias.add(parameter)];
+                    scaled(operands.out.add(at), operands.input.add(at), own.run, numbers);
+                }
+            }
+        }
+    });
+}
+
+/// # Safety
+/// As for `Groups::backward`.
+pub unsafe fn backward<T: Float>(own: &Groups, operands: &Backward<T>) -> Result<()> {
+    // A channel's sums, for each sample where those stand apart.
+    let sums = own.count() * if own.pooled { 1 } else { own.channels };
+    let (mut weights, mut biases) = (filled(T::narrow(0.0), sums)?, filled(T::narrow(0.0), sums)?);
+    let (to_weight, to_bias) = (Address(weights.as_mut_ptr()), Address(biases.as_mut_ptr()));
+    rushlight_par::parallel_for(own.count(), own.grain(own.size()), |groups| {
+        for group in groups {
+            let place = place(own, group);
+            // SAFETY: the caller's promise; the group's own sums and results.
+            unsafe {
+                let (centre, rstd) = (*operands.mean.add(group), own.rstd(*operands.variance.add(group)));
+                let (mut all, mut of_weight, mut of_bias) = ([0.0; 2], 0.0, 0.0);
+                for run in 0..place.runs {
+                    let (at, parameter) = (place.first + run * place.step, place.parameter(own, run));
+                    let [sum, product] = products(operands.grad.add(at), operands.input.add(at), own.run, centre);
+                    let weight = (*operands.weight.add(parameter)).wide();
+                    all = [all[0] + sum.wide() * weight, all[1] + product.wide() * weight];
+                    if own.pooled {
+                        (of_weight, of_bias) = (of_weight + product.wide(), of_bias + sum.wide());
+                    } else {
+                        let slot = group * own.channels + run;
+                        to_weight.at(slot).write(T::narrow(product.wide() * rstd));
+                        to_bias.at(slot).write(sum);
+                    }
+                }
+                if own.pooled {
+                    to_weight.at(group).write(T::narrow(of_weight * rstd));
+                    to_bias.at(group).write(T::narrow(of_bias));
+                }
+                let [centred, each] = own.shares(rstd, all);
+                for run in 0..place.runs {
+                    let (at, parameter) = (place.first + run * place.step, place.parameter(own, run));
+                    let direct = rstd * (*operands.weight.add(parameter)).wide();
+                    let numbers = [centre, T::narrow(direct), T::narrow(centred), T::narrow(each)];
+                    let (grad, input) = (operands.grad.add(at), operands.input.add(at));
+                    mixed(operands.to_input.add(at), grad, input, own.run, numbers);
+                }
+            }
+        }
+    });
+    let parameters = own.parameters();
+    for (to, parts) in [(operands.to_weight, &weights), (operands.to_bias, &biases)] {
+        for parameter in 0..parameters {
+            let total = parts.iter().skip(parameter).step_by(parameters).fold(0.0, |sum, part| sum + part.wide());
+            // SAFETY: the caller's promise.
+            unsafe { to.add(parameter).write(T::narrow(total)) };
+        }
+    }
+    Ok(())
+}
+
+multiversion! {
+    /// `to = (from - centre) * scale + shift`.
+    ///
+    /// # Safety
+    /// Both hold `n` elements.
+    unsafe fn scaled<S, T: Float>(to: *mut T, from: *const T, n: usize, numbers: [T; 3]) {
+        let [centre, scale, shift] = numbers;
+        for i in 0..n {
+            // SAFETY: the caller gives n elements.
+            unsafe { to.add(i).write(S::mul_add(*from.add(i) - centre, scale, shift)) };
+        }
+    }
+}
+
+multiversion! {
+    /// The sums of the gradients, and of their products with the centred elements.
+    ///
+    /// # Safety
+    /// Both hold `n` elements.
+    unsafe fn products<S, T: Float>(grad: *const T, from: *const T, n: usize, centre: T) -> [T; 2] {
+        // SAFETY: the caller gives n elements.
+        unsafe { [added(n, |i| *grad.add(i)), added(n, |i| *grad.add(i) * (*from.add(i) - centre))] }
+    }
+}
+
+multiversion! {
+    /// `to = grad * direct + (from - centre) * centred + each`.
+    ///
+    /// # Safety
+    /// All hold `n` elements.
+    unsafe fn mixed<S, T: Float>(to: *mut T, grad: *const T, from: *const T, n: usize, numbers: [T; 4]) {
+        let [centre, direct, centred, each] = numbers;
+        for i in 0..n {
+            // SAFETY: the caller gives n elements.
+            unsafe {
+                let own = S::mul_add(*from.add(i) - centre, centred, each);
+                to.add(i).write(S::mul_add(*grad.add(i), direct, own));
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! A layer of long short-term memory over a whole sequence, forward and backward: a step is a product with the state's
+//! weights, which ends where the gates belong, and one walk over the gates. Nothing is allocated from step to step.
+
+use rushlight_core::Result;
+use rushlight_core::alloc::filled;
+use rushlight_simd::multiversion;
+
+use super::TASK;
+use crate::linalg::matmul::{GemmElement, Matrices, Product, gemm};
+use crate::reduce::Float;
+use rushlight_par::Address;
+
+/// The sizes of a layer, and whether it reads the sequence from its end.
+#[derive(Clone, Copy)]
+pub struct Sequence {
+    pub steps: usize,
+    pub rows: usize,
+    pub width: usize,
+    pub backwards: bool,
+}
+
+/// The products with the input, the first output and state, the state's weights `(4 * width, width)`, and the results of all
+/// steps: outputs, states, and gates as they act (input, forget, cell, output). Row-major.
+pub struct Forward<T> {
+    pub products: *const T,
+    pub output: *const T,
+    pub state: *const T,
+    pub weight: *const T,
+    pub outputs: *mut T,
+    pub states: *mut T,
+    pub gates: *mut T,
+}
+
+/// What the forward was given and gave, what arrives at outputs and states, and the gradients.
+pub struct Backward<T> {
+    pub output: *const T,
+    pub state: *const T,
+    pub weight: *const T,
+    pub outputs: *const T,
+    pub states: *const T,
+    pub gates: *const T,
+    pub grad_outputs: *const T,
+    /// Null where nothing arrives.
+    pub grad_states: *const T,
+    pub to_products: *mut T,
+    pub to_output: *mut T,
+    pub to_state: *mut T,
+    pub to_weight: *mut T,
+}
+
+fn number<T: Float>(value: f64) -> T {
+    <T as Float>::narrow(value)
+}
+
+/// A row-major matrix.
+fn matrix<P>(ptr: P, width: usize) -> Matrices<P> {
+    Matrices { ptr, batch_stride: 0, row_stride: width as isize, col_stride: 1 }
+}
+
+/// A matrix's transpose.
+fn turned<P>(matrix: Matrices<P>) -> Matrices<P> {
+    Matrices { row_stride: matrix.col_stride, col_stride: matrix.row_stride, ..matrix }
+}
+
+/// `c = a @ b + addend`.
+///
+/// # Safety
+/// As for `gemm`.
+unsafe fn product<T: Float + GemmElement<Sum = T>>(
+    [m, n, k]: [usize; 3],
+    [a, b]: [Matrices<*const T>; 2],
+    addend: Option<*const T>,
+    c: *mut T,
+) -> Result<()> {
+    let one = number::<T>(1.0);
+    let addend = addend.map(|addend| (one, matrix(addend, n)));
+    // SAFETY: the caller's promise.
+    unsafe { gemm(&Product { batch: 1, m, n, k, alpha: one, a, b, addend, c: matrix(c, n) }) }
+}
+
+impl Sequence {
+    /// Elements of a step's state.
+    fn size(&self) -> usize {
+        self.rows * self.width
+    }
+
+    /// The place of the step that is taken as number `turn`.
+    fn place(&self, turn: usize) -> usize {
+        if self.backwards { self.steps - 1 - turn } else { turn }
+    }
+
+    /// The state before the step that is taken as number `turn`.
+    fn before<T>(&self, turn: usize, first: *const T, all: *const T) -> *const T {
+        if turn == 0 { first } else { all.wrapping_add(self.place(turn - 1) * self.size()) }
+    }
+
+    /// # Safety
+    /// Every pointer covers its memory, and results are apart from operands.
+    pub unsafe fn forward<T: Float + GemmElement<Sum = T>>(&self, own: &Forward<T>) -> Result<()> {
+        let (n, size) = (self.width, self.size());
+        for turn in 0..self.steps {
+            let place = self.place(turn);
+            let gates = own.gates.wrapping_add(place * 4 * size);
+            let products = own.products.wrapping_add(place * 4 * size);
+            let output = self.before(turn, own.output, own.outputs);
+            let weight = turned(matrix(own.weight, n));
+            // SAFETY: the caller's promise; a step's results are read by later steps only.
+            unsafe { product([self.rows, 4 * n, n], [matrix(output, n), weight], Some(products), gates)? };
+            let state = Address(self.before(turn, own.state, own.states).cast_mut());
+            let gates = Address(gates);
+            let outputs = Address(own.outputs.wrapping_add(place * size));
+            let states = Address(own.states.wrapping_add(place * size));
+            rushlight_par::parallel_for(self.rows, TASK.div_ceil(n.max(1)), |rows| {
+                for row in rows {
+                    // SAFETY: the caller's promise; the row's own results.
+                    unsafe {
+                        let to = [outputs.at(row * n), states.at(row * n)];
+                        step(gates.at(row * 4 * n), state.at(row * n), to, n);
+                    }
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As for `forward`.
+    pub unsafe fn backward<T: Float + GemmElement<Sum = T>>(&self, own: &Backward<T>) -> Result<()> {
+        let (n, size) = (self.width, self.size());
+        // What arrives at the output from the steps after it; it stands where the first one's gradient belongs.
+        let (carried, kept) = (own.to_output, own.to_state);
+        // SAFETY: the caller's promise.
+        unsafe {
+            std::slice::from_raw_parts_mut(carried, size).fill(number::<T>(0.0));
+            std::slice::from_raw_parts_mut(kept, size).fill(number::<T>(0.0));
+            std::slice::from_raw_parts_mut(own.to_weight, 4 * n * n).fill(number::<T>(0.0));
+        }
+        let none = if own.grad_states.is_null() { filled(number::<T>(0.0), size)? } else { Vec::new() };
+        for turn in (0..self.steps).rev() {
+            let place = self.place(turn);
+            let at = |all: *const T| Address(all.wrapping_add(place * size).cast_mut());
+            let (states, grad) = (at(own.states), at(own.grad_outputs));
+            let grad_state =
+                if own.grad_states.is_null() { Address(none.as_ptr().cast_mut()) } else { at(own.grad_states) };
+            let gates = Address(own.gates.wrapping_add(place * 4 * size).cast_mut());
+            let to = own.to_products.wrapping_add(place * 4 * size);
+            let before = Address(self.before(turn, own.state, own.states).cast_mut());
+            let (to_rows, carried_rows, kept_rows) = (Address(to), Address(carried), Address(kept));
+            rushlight_par::parallel_for(self.rows, TASK.div_ceil(n.max(1)), |rows| {
+                for row in rows {
+                    let first = row * n;
+                    // SAFETY: the caller's promise; the row's own results.
+                    unsafe {
+                        let given =
+                            [grad.at(first), carried_rows.at(first), grad_state.at(first)].map(<*mut T>::cast_const);
+                        let states = [before.at(first), states.at(first)].map(<*mut T>::cast_const);
+                        step_back(to_rows.at(4 * first), kept_rows.at(first), gates.at(4 * first), states, given, n);
+                    }
+                }
+            });
+            // SAFETY: the caller's promise.
+            unsafe {
+                product([self.rows, n, 4 * n], [matrix(to.cast_const(), 4 * n), matrix(own.weight, n)], None, carried)?;
+            }
+        }
+        // Outputs and the gradients of the steps that read them follow one another, but for the first.
+        let (first, later) = (self.place(0), if self.backwards { [1, 0] } else { [0, 1] });
+        let gradients =
+            |place: usize| turned(matrix(own.to_products.cast_const().wrapping_add(place * 4 * size), 4 * n));
+        let outputs = |place: usize| matrix(own.outputs.wrapping_add(place * size), n);
+        let onto = Some(own.to_weight.cast_const());
+        // SAFETY: the caller's promise.
+        unsafe {
+            if self.steps > 1 {
+                let operands = [gradients(later[1]), outputs(later[0])];
+                product([4 * n, n, (self.steps - 1) * self.rows], operands, None, own.to_weight)?;
+            }
+            product([4 * n, n, self.rows], [gradients(first), matrix(own.output, n)], onto, own.to_weight)
+        }
+    }
+}
+
+multiversion! {
+    /// Gates of a row as they act, in place, and its output and state.
+    ///
+    /// # Safety
+    /// Four times `n` gates, and `n` elements elsewhere.
+    unsafe fn step<S, T: Float>(gates: *mut T, state: *const T, to: [*mut T; 2], n: usize) {
+        for j in 0..n {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let gate = |k: usize| gates.add(k * n + j);
+                let (enter, keep) = (S::sigmoid(*gate(0)), S::sigmoid(*gate(1)));
+                let (fresh, leave) = (S::tanh(*gate(2)), S::sigmoid(*gate(3)));
+                let now = keep * *state.add(j) + enter * fresh;
+                gate(0).write(enter);
+                gate(1).write(keep);
+                gate(2).write(fresh);
+                gate(3).write(leave);
+                to[1].add(j).write(now);
+                to[0].add(j).write(leave * S::tanh(now));
+            }
+        }
+    }
+}
+
+multiversion! {
+    /// The gradients of a row's gates before they act, and what arrives at the state before. `states` are that before and that
+    /// after, `given` what arrives at the output from outside and from later steps, and at the state from outside.
+    ///
+    /// # Safety
+    /// Four times `n` gates, and `n` elements elsewhere.
+    unsafe fn step_back<S, T: Float>(to: *mut T, kept: *mut T, gates: *const T, states: [*const T; 2], given: [*const T; 3], n: usize) {
+        let one = T::narrow(1.0);
+        for j in 0..n {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let gate = |k: usize| *gates.add(k * n + j);
+                let [enter, keep, fresh, leave] = [gate(0), gate(1), gate(2), gate(3)];
+                let tanh = S::tanh(*states[1].add(j));
+                let output = *given[0].add(j) + *given[1].add(j);
+                let state = *kept.add(j) + *given[2].add(j) + output * leave * (one - tanh * tanh);
+                to.add(j).write(state * fresh * enter * (one - enter));
+                to.add(n + j).write(state * *states[0].add(j) * keep * (one - keep));
+                to.add(2 * n + j).write(state * enter * (one - fresh * fresh));
+                to.add(3 * n + j).write(output * tanh * leave * (one - leave));
+                kept.add(j).write(state * keep);
+            }
+        }
+    }
+}

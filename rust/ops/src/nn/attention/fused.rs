@@ -1,0 +1,357 @@
+//! The rows behind attention, in blocks: the matrix of scores never stands whole.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::storage::Pin;
+use rushlight_core::{DType, Dims, Error, Result, Scalar};
+use rushlight_cpu::nn::attention::{Attention, Gradients, Mask, Operand};
+
+use super::{batch_sizes, hidden};
+use crate::convert::to_dtype;
+use crate::derive::{Derivative, Derive, Joint, Saves};
+use crate::expr::Expr;
+use crate::nn::plain;
+use crate::reduce::softmax::{SOFTMAX, settle, workplace};
+use crate::reduce::sum::SUM_DIM;
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::value::{Args, Ints, Value};
+use crate::view::squeeze::UNSQUEEZE;
+
+/// The row behind `scaled_dot_product_attention`: a fused kernel.
+pub static ATTENTION: Row = Row {
+    name: "_attention",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float scale) -> (Tensor, Tensor)",
+    doc: "Attention, and for each query the logarithm of the sum of its scores' exponentials (infinite where it sees no key).
+
+    >>> torch._attention(torch.zeros(1, 2), torch.zeros(2, 2), torch.tensor([[1.], [3.]]), None, False, 1.0)
+    (tensor([[2.]]), tensor([0.6931]))",
+    dtypes: DTypes::FLOATS,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let [query, key, value] = [args.tensor(0)?, args.tensor(1)?, args.tensor(2)?];
+            if [key, value].iter().any(|tensor| tensor.dtype() != query.dtype()) {
+                return Err(Error::runtime("query, key and value differ in dtype"));
+            }
+            let mut sizes = batch_sizes(query, key, value, args.optional_tensor(3))?;
+            sizes.push(query.sizes()[query.rank() - 2]);
+            let sums = Spec::new(&sizes, query.dtype().compute(), query);
+            sizes.push(value.sizes()[value.rank() - 1]);
+            Ok(vec![Spec::new(&sizes, query.dtype(), query), sums])
+        },
+        cpu: |args, results| match results[1].dtype() {
+            DType::F32 => run::<f32>(args, results),
+            DType::F64 => run::<f64>(args, results),
+            dtype => Err(Error::unsupported("attention", dtype)),
+        },
+    }),
+    derivative: Derivative::Joint(Joint {
+        inputs: &[0, 1, 2, 3],
+        saves: Saves::input(0)
+            .union(Saves::input(1))
+            .union(Saves::input(2))
+            .union(Saves::input(3))
+            .union(Saves::RESULT)
+            .union(Saves::result(1)),
+        gradients,
+    }),
+    node: "ScaledDotProductFlashAttentionForCpuBackward0",
+    samples: &[
+        "t(2, 3, 4), t(2, 5, 4), t(2, 5, 2), None, False, 0.5",
+        "t(2, 1, 3, 4), t(2, 5, 4), t(5, 2), t(3, 5), False, 1.5",
+        "t(3, 4), t(5, 4), t(5, 2), None, True, 1.0",
+        "t(70, 2), t(300, 2), t(300, 2), None, True, 1.0",
+        "t(2, 3, 4), t(2, 5, 4), t(2, 5, 2), torch.eye(3, 5).bool(), False, 1.0",
+    ],
+    errors: &[(
+        "t(2, 3, 4), t(2, 5, 4), t(2, 6, 4), None, False, 1.0",
+        "RuntimeError",
+        "Expected size for first two dimensions of batch2 tensor to be: [2, 5] but got: [2, 6].",
+    )],
+    reference: "(lambda s: (lambda m: (lambda p: (np.matmul(p, value) / np.maximum(p.sum(-1), 1e-300)[..., None], np.where(p.sum(-1) == 0, np.inf, m[..., 0] + np.log(p.sum(-1)))))(np.exp(s - m)))(np.max(s, axis=-1, keepdims=True, initial=-1e300)))(np.where(np.tri(query.shape[-2], key.shape[-2]) < is_causal, -np.inf, np.matmul(query, np.swapaxes(key, -1, -2)) * scale + (0 if attn_mask is None else np.where(attn_mask, 0, -np.inf) if attn_mask.dtype == bool else attn_mask)))",
+    ..Row::BASE
+};
+
+/// What the kernels read: query, key, value and mask in the compute dtype.
+struct Operands {
+    tensors: [Tensor; 3],
+    mask: Option<Tensor>,
+}
+
+/// The holds on their memory.
+struct Pins<'a> {
+    tensors: [Pin<'a>; 3],
+    mask: Option<Pin<'a>>,
+}
+
+impl Operands {
+    /// Of the arguments from `place` on.
+    fn of(args: &Args, place: usize, compute: DType) -> Result<Operands> {
+        let wide = |place: usize| args.tensor(place).and_then(|tensor| to_dtype(&tensor.detach(), compute));
+        let mask = match args.optional_tensor(place + 3) {
+            Some(mask) if mask.dtype() != DType::Bool => Some(to_dtype(&mask.detach(), compute)?),
+            mask => mask.cloned(),
+        };
+        Ok(Operands { tensors: [wide(place)?, wide(place + 1)?, wide(place + 2)?], mask })
+    }
+
+    fn pins(&self) -> Result<Pins<'_>> {
+        let [query, key, value] = &self.tensors;
+        let tensors = [query.storage().pin()?, key.storage().pin()?, value.storage().pin()?];
+        Ok(Pins { tensors, mask: self.mask.as_ref().map(|mask| mask.storage().pin()).transpose()? })
+    }
+
+    /// The call, for a batch of these sizes, with row-major results.
+    fn attention<'a, T>(
+        &self,
+        pins: &Pins,
+        batch: &[isize],
+        counts: &'a [usize],
+        (scale, causal): (f64, bool),
+        [out, log_sums]: [*mut T; 2],
+    ) -> Result<Attention<'a, T>> {
+        let [query, key, value] = &self.tensors;
+        let [queries, width] = [query.sizes()[query.rank() - 2], query.sizes()[query.rank() - 1]];
+        let [keys, depth] = [value.sizes()[value.rank() - 2], value.sizes()[value.rank() - 1]];
+        let laid = |tensor: &Tensor, rows: isize, cols: isize| {
+            let mut sizes = Dims::from_slice(batch);
+            sizes.extend([rows, cols]);
+            tensor.layout().broadcast_to(&sizes)
+        };
+        fn operand<E>(layout: &rushlight_core::Layout, pin: &Pin) -> Operand<*const E> {
+            let rank = layout.rank();
+            Operand {
+                ptr: pin.as_ptr().cast::<E>().cast_const().wrapping_offset(layout.offset),
+                batch: layout.strides[..rank - 2].to_vec(),
+                row: layout.strides[rank - 2],
+                col: layout.strides[rank - 1],
+            }
+        }
+        let mask = match (&self.mask, &pins.mask) {
+            (Some(mask), Some(pin)) => {
+                let layout = laid(mask, queries, keys)?;
+                match mask.dtype() {
+                    DType::Bool => Mask::Kept(operand(&layout, pin)),
+                    _ => Mask::Added(operand(&layout, pin)),
+                }
+            }
+            _ => Mask::None,
+        };
+        Ok(Attention {
+            batch: counts,
+            queries: queries as usize,
+            keys: keys as usize,
+            widths: [width as usize, depth as usize],
+            scale,
+            causal,
+            q: operand(&laid(query, queries, width)?, &pins.tensors[0]),
+            k: operand(&laid(key, keys, width)?, &pins.tensors[1]),
+            v: operand(&laid(value, keys, depth)?, &pins.tensors[2]),
+            mask,
+            out,
+            log_sums,
+        })
+    }
+}
+
+fn counted(batch: &[isize]) -> Vec<usize> {
+    batch.iter().map(|&size| size as usize).collect()
+}
+
+fn first<T>(pin: &Pin, tensor: &Tensor) -> *mut T {
+    pin.as_ptr().cast::<T>().wrapping_offset(tensor.layout().offset)
+}
+
+fn run<T>(args: &Args, results: &[Tensor]) -> Result<()>
+where
+    T: rushlight_core::Element + rushlight_cpu::reduce::Float + rushlight_cpu::linalg::matmul::GemmElement<Sum = T>,
+{
+    if results[1].numel() == 0 {
+        return Ok(());
+    }
+    let out = workplace(&results[0], T::DTYPE)?;
+    let batch = &results[1].sizes()[..results[1].rank() - 1];
+    let operands = Operands::of(args, 0, T::DTYPE)?;
+    let held = operands.pins()?;
+    {
+        let pins = [out.storage().pin()?, results[1].storage().pin()?];
+        let counts = counted(batch);
+        let numbers = (args.float(5)?, args.bool(4)?);
+        let to = [first(&pins[0], &out), first(&pins[1], &results[1])];
+        let attention = operands.attention::<T>(&held, batch, &counts, numbers, to)?;
+        // SAFETY: layouts stay within their pinned storages; the results are fresh, row-major and of the compute dtype.
+        unsafe { attention.run()? };
+    }
+    settle(&out, &results[0])
+}
+
+/// The row behind the gradient: fused, in blocks like the forward. A derivative of it is wanted only where the gradient is
+/// recorded, and is then composed instead.
+pub static ATTENTION_BACKWARD: Row = Row {
+    name: "_attention_backward",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor grad, Tensor? grad_sums, Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor out, Tensor sums, bool is_causal, float scale) -> (Tensor, Tensor, Tensor)",
+    doc:
+        "The gradients of query, key and value in `_attention`, out of those of its results and the results themselves.
+
+Shapes: those of the operands, over the batch of the result.
+
+    >>> key, value = torch.zeros(2, 2), torch.tensor([[1.], [3.]])
+    >>> out, sums = torch._attention(torch.zeros(1, 2), key, value, None, False, 1.0)
+    >>> torch._attention_backward(torch.ones(1, 1), None, torch.zeros(1, 2), key, value, None, out, sums, False, 1.0)[2]
+    tensor([[0.5000],
+            [0.5000]])",
+    dtypes: DTypes::FLOATS,
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let [query, key, value] = [args.tensor(2)?, args.tensor(3)?, args.tensor(4)?];
+            let batch = batch_sizes(query, key, value, args.optional_tensor(5))?;
+            let mut sums = batch.clone();
+            sums.push(query.sizes()[query.rank() - 2]);
+            let mut out = sums.clone();
+            out.push(value.sizes()[value.rank() - 1]);
+            let fits = [args.tensor(0)?, args.tensor(6)?].iter().all(|tensor| *tensor.sizes() == out)
+                && [args.optional_tensor(1), Some(args.tensor(7)?)]
+                    .iter()
+                    .flatten()
+                    .all(|tensor| *tensor.sizes() == sums);
+            if !fits {
+                return Err(Error::runtime("a gradient does not fit its attention")
+                    .shapes([args.tensor(0)?.sizes().as_slice(), out.as_slice()]));
+            }
+            Ok([query, key, value]
+                .map(|tensor| {
+                    let mut sizes = batch.clone();
+                    sizes.extend_from_slice(&tensor.sizes()[tensor.rank() - 2..]);
+                    Spec::new(&sizes, query.dtype(), query)
+                })
+                .to_vec())
+        },
+        cpu: |args, results| match results[0].dtype().compute() {
+            DType::F32 => run_backward::<f32>(args, results),
+            DType::F64 => run_backward::<f64>(args, results),
+            dtype => Err(Error::unsupported("attention", dtype)),
+        },
+    }),
+    derivative: Derivative::NonDifferentiable("where gradients are recorded, the gradient of attention is composed"),
+    samples: &["t(2, 3, 2), None, t(2, 3, 4), t(2, 5, 4), t(2, 5, 2), None, t(2, 3, 2), t(2, 3), False, 0.5"],
+    errors: &[(
+        "t(2, 3, 2), None, t(2, 3, 4), t(2, 5, 4), t(2, 5, 2), None, t(2, 2, 2), t(2, 3), False, 0.5",
+        "RuntimeError",
+        "a gradient does not fit its attention",
+    )],
+    ..Row::BASE
+};
+
+fn run_backward<T>(args: &Args, results: &[Tensor]) -> Result<()>
+where
+    T: rushlight_core::Element + rushlight_cpu::reduce::Float + rushlight_cpu::linalg::matmul::GemmElement<Sum = T>,
+{
+    if results.iter().any(|result| result.numel() == 0) {
+        // Where there is nothing to attend with, nothing moves what there is.
+        return results.iter().try_for_each(|result| crate::create::fill(result, Scalar::Int(0)));
+    }
+    let sums = plain(args.tensor(7)?, T::DTYPE)?;
+    let batch = &sums.sizes()[..sums.rank() - 1];
+    let operands = Operands::of(args, 2, T::DTYPE)?;
+    let held = operands.pins()?;
+    let (grad, out) = (plain(args.tensor(0)?, T::DTYPE)?, plain(args.tensor(6)?, T::DTYPE)?);
+    let grad_sums = args.optional_tensor(1).map(|tensor| plain(tensor, T::DTYPE)).transpose()?;
+    let places =
+        [workplace(&results[0], T::DTYPE)?, workplace(&results[1], T::DTYPE)?, workplace(&results[2], T::DTYPE)?];
+    {
+        let pins = [sums.storage().pin()?, grad.storage().pin()?, out.storage().pin()?];
+        let grad_pin = grad_sums.as_ref().map(|tensor| tensor.storage().pin()).transpose()?;
+        let to = [places[0].storage().pin()?, places[1].storage().pin()?, places[2].storage().pin()?];
+        let counts = counted(batch);
+        let numbers = (args.float(9)?, args.bool(8)?);
+        let forward =
+            operands.attention::<T>(&held, batch, &counts, numbers, [first(&pins[2], &out), first(&pins[0], &sums)])?;
+        let gradients = Gradients {
+            forward,
+            grad: first(&pins[1], &grad),
+            grad_sums: match (&grad_sums, &grad_pin) {
+                (Some(tensor), Some(pin)) => first::<T>(pin, tensor),
+                _ => std::ptr::null(),
+            },
+            to_query: first(&to[0], &places[0]),
+            to_key: first(&to[1], &places[1]),
+            to_value: first(&to[2], &places[2]),
+        };
+        // SAFETY: layouts stay within their pinned storages; what is row-major is, in the compute dtype, and the gradients are
+        // fresh.
+        unsafe { gradients.run()? };
+    }
+    places.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
+}
+
+/// Fused, unless the gradient is recorded itself or the mask has one.
+fn gradients(d: &Derive) -> Result<Vec<Option<Tensor>>> {
+    if rushlight_autograd::modes::grad_enabled() || d.needs(3) {
+        return composed(d);
+    }
+    let mask = if d.is_tensor(3) { Some(d.input(3).done()?) } else { None };
+    let arriving = if d.has_grad(1) { Some(d.grad_of(1).done()?) } else { None };
+    let values: [Value; 10] = [
+        d.grad().done()?.into(),
+        arriving.into(),
+        d.input(0).done()?.into(),
+        d.input(1).done()?.into(),
+        d.input(2).done()?.into(),
+        mask.into(),
+        d.result().done()?.into(),
+        d.result_of(1).done()?.into(),
+        d.flag(4).into(),
+        d.scalar(5).f64().into(),
+    ];
+    let mut found: Vec<_> = ATTENTION_BACKWARD.call(values)?.into_tensors().into_iter().map(Some).collect();
+    if d.is_tensor(3) {
+        found.push(None);
+    }
+    Ok(found)
+}
+
+/// With weights p: values move by p, and scores by p (how far their value is from the mean).
+fn composed(d: &Derive) -> Result<Vec<Option<Tensor>>> {
+    let compute = d.results[1].dtype;
+    let wide = |expr: Expr| -> Result<Expr> { Ok(Expr::from(to_dtype(&expr.done()?, compute)?)) };
+    let (query, key, value) = (wide(d.input(0))?, wide(d.input(1))?, wide(d.input(2))?);
+    let mask = if d.is_tensor(3) { Some(d.input(3).done()?) } else { None };
+    let scale = d.scalar(5).f64();
+    let column = |expr: Expr| expr.call(&UNSQUEEZE, [(-1i64).into()]);
+    let scores = hidden(query.clone() * scale, key.clone(), mask.as_ref(), d.flag(4))?;
+    let softmax = |scores: Expr| scores.call(&SOFTMAX, [(-1i64).into()]);
+    let weights = if mask.is_some() {
+        let seen = column(d.result_of(1)).below(f64::INFINITY);
+        seen.clone().choose(softmax(seen.choose(scores, 0.0)), 0.0)
+    } else {
+        softmax(scores)
+    };
+    let grad = wide(d.grad())?;
+    let needs = |places: &[usize]| places.iter().any(|&place| d.needs(place));
+    let mut found = vec![None, None, None];
+    if d.needs(2) {
+        found[2] = Some(weights.clone().transposed().matmul(grad.clone()).done()?);
+    }
+    if needs(&[0, 1, 3]) {
+        let away = grad.matmul(value.transposed());
+        // Not from the result, though it is shorter: so a query that sees one key has a gradient of zero to the last bit.
+        let means = (weights.clone() * away.clone()).call(&SUM_DIM, [Ints::from_slice(&[-1]).into(), true.into()]);
+        let mut away = away - means;
+        if d.has_grad(1) {
+            away = away + column(d.grad_of(1));
+        }
+        let moved = weights * away;
+        if d.needs(0) {
+            found[0] = Some((moved.clone().matmul(key) * scale).done()?);
+        }
+        if d.needs(1) {
+            found[1] = Some((moved.clone().transposed().matmul(query) * scale).done()?);
+        }
+        if d.is_tensor(3) {
+            found.push(if d.needs(3) { Some(moved.done()?) } else { None });
+        }
+    } else if d.is_tensor(3) {
+        found.push(None);
+    }
+    Ok(found)
+}

@@ -1,0 +1,179 @@
+//! Normalisation over the last dimensions.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::layout::{Shape, to_dims};
+use rushlight_core::{DType, Error, Result, Scalar};
+
+use super::groups::{NORMALIZE_LAYER, Normal, Plan};
+use super::{check_floating, product, statistic, wide};
+use crate::derive::Derivative;
+use crate::expr::Expr;
+use crate::op;
+use crate::reduce::sum::MEAN_DIM;
+use crate::row::{DTypes, Row, Run, Variants};
+use crate::value::{Args, Ints, Output};
+use crate::view::reshape::sizes_value;
+
+/// Refuses a shape that is not that of the last dimensions, and parameters of another shape.
+fn check_shape(args: &Args, star: &str, parameters: &[(&str, usize)]) -> Result<Vec<isize>> {
+    let (own, shape) = (args.tensor(0)?, to_dims(args.ints(1)?));
+    if shape.is_empty() {
+        return Err(Error::runtime(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got normalized_shape = []",
+        ));
+    }
+    for (name, place) in parameters {
+        if let Some(tensor) = args.optional_tensor(*place)
+            && *tensor.sizes() != shape
+        {
+            return Err(Error::runtime(format!(
+                "Expected {name} to be of same shape as normalized_shape, but got {name} of shape {} and normalized_shape = {}",
+                Shape(tensor.sizes()),
+                Shape(&shape)
+            )));
+        }
+    }
+    if !own.sizes().ends_with(&shape) {
+        let listed: Vec<String> = shape.iter().map(isize::to_string).collect();
+        return Err(Error::runtime(format!(
+            "Given normalized_shape={}, expected input with shape [{star}{}], but got input of size{}",
+            Shape(&shape),
+            listed.join(", "),
+            Shape(own.sizes())
+        )));
+    }
+    Ok(shape.to_vec())
+}
+
+/// Lines of the last dimensions, whose sizes are `shape`.
+fn lines(own: &Tensor, shape: &[isize], centred: bool, eps: f64) -> Plan {
+    let others = &own.sizes()[..own.rank() - shape.len()];
+    Plan { view: [product(others), 1, product(shape), 1], pooled: false, centred, eps }
+}
+
+fn layer_norm(args: &Args) -> Result<(Normal, Vec<isize>)> {
+    let shape = check_shape(args, "*, ", &[("weight", 2), ("bias", 3)])?;
+    let own = args.tensor(0)?;
+    check_floating(own, "LayerNormKernelImpl")?;
+    let plan = lines(own, &shape, true, args.float(4)?);
+    Ok((plan.run(&NORMALIZE_LAYER, own, args.optional_tensor(2), args.optional_tensor(3))?, shape))
+}
+
+pub static LAYER_NORM: Row = Row {
+    name: "layer_norm",
+    namespace: "nn.functional",
+    aliases: &["layer_norm"],
+    variants: Variants::FUNCTION,
+    signature: "(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor",
+    doc: "Normalises the last dimensions, which `normalized_shape` names, of each element of the others.
+
+    out = (input - mean) / sqrt(variance + eps) * weight + bias
+
+    >>> torch.nn.functional.layer_norm(torch.tensor([[1., 3.], [5., 5.]]), (2,))
+    tensor([[-1.0000,  1.0000],
+            [ 0.0000,  0.0000]])",
+    dtypes: DTypes::FLOATS,
+    run: Run::Compose(|args| layer_norm(args).map(|(normal, _)| Output::Tensor(normal.out))),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3), (3,)", "t(2, 3, 4), (3, 4), pos(3, 4), t(3, 4)", "t(4, 3), (3,), None, t(3), 0.1"],
+    errors: &[
+        (
+            "t(2, 3), (4,)",
+            "RuntimeError",
+            "Given normalized_shape=[4], expected input with shape [*, 4], but got input of size[2, 3]",
+        ),
+        (
+            "t(2, 3), ()",
+            "RuntimeError",
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got normalized_shape = []",
+        ),
+        (
+            "t(2, 3), (3,), t(2)",
+            "RuntimeError",
+            "Expected weight to be of same shape as normalized_shape, but got weight of shape [2] and normalized_shape = [3]",
+        ),
+    ],
+    reference: "(lambda axes: (input - input.mean(axes, keepdims=True)) / np.sqrt(input.var(axes, keepdims=True) + eps) * (1 if weight is None else weight) + (0 if bias is None else bias))(tuple(range(-len(normalized_shape), 0)))",
+    ..Row::BASE
+};
+
+pub static NATIVE_LAYER_NORM: Row = Row {
+    name: "native_layer_norm",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
+    doc: "`layer_norm`, with the means and the reciprocal deviations.
+
+    >>> torch.native_layer_norm(torch.tensor([[1., 3.]]), (2,), None, None, 0.)
+    (tensor([[-1.,  1.]]), tensor([[2.]]), tensor([[1.]]))",
+    dtypes: DTypes::FLOATS,
+    run: Run::Compose(|args| {
+        let (normal, shape) = layer_norm(args)?;
+        let mut sizes = args.tensor(0)?.sizes().clone();
+        let at = sizes.len() - shape.len();
+        sizes[at..].fill(1);
+        let rstd = (Expr::from(&normal.variance) + args.float(4)?).rsqrt().done()?;
+        let mut results = vec![normal.out];
+        for found in [normal.mean, rstd] {
+            results.push(op!(crate::view::RESHAPE, &statistic(args, [2, 3], &found)?, sizes_value(&sizes))?);
+        }
+        Ok(Output::Tuple(results))
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3), (3,), None, None, 0.1", "t(2, 3, 4), (3, 4), pos(3, 4), t(3, 4), 0.1"],
+    errors: &[(
+        "t(2, 3), (4,), None, None, 0.1",
+        "RuntimeError",
+        "Given normalized_shape=[4], expected input with shape [*, 4], but got input of size[2, 3]",
+    )],
+    reference: "(lambda mean, scale: ((input - mean) * scale * (1 if weight is None else weight) + (0 if bias is None else bias), mean, scale))(input.mean(tuple(range(-len(normalized_shape), 0)), keepdims=True), 1 / np.sqrt(input.var(tuple(range(-len(normalized_shape), 0)), keepdims=True) + eps))",
+    ..Row::BASE
+};
+
+pub static RMS_NORM: Row = Row {
+    name: "rms_norm",
+    namespace: "nn.functional",
+    aliases: &["rms_norm"],
+    variants: Variants::FUNCTION,
+    signature: "(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
+    doc: "Divides by the root of the mean square over the last dimensions; `eps` is the dtype's own by default.
+
+    out = input / sqrt(mean(input ** 2) + eps) * weight
+
+    >>> torch.nn.functional.rms_norm(torch.tensor([[3., 4.]]), (2,))
+    tensor([[0.8485, 1.1314]])",
+    dtypes: DTypes::INEXACT,
+    run: Run::Compose(|args| {
+        let shape = check_shape(args, "*", &[("weight", 2)])?;
+        let own = args.tensor(0)?;
+        let dtype = own.dtype();
+        let eps = args.optional_scalar(3).map(Scalar::f64).unwrap_or(match wide(dtype).to_real() {
+            DType::F64 => f64::EPSILON,
+            _ => f64::from(f32::EPSILON),
+        });
+        let weight = args.optional_tensor(2);
+        if dtype.is_complex() {
+            let last: Ints = (1..=shape.len() as i64).rev().map(|n| -n).collect();
+            let mean = op!(MEAN_DIM, &Expr::from(own).square().done()?, last, true)?;
+            let normal = Expr::from(own) * (Expr::from(mean) + eps).rsqrt();
+            let scaled = if let Some(weight) = weight { normal * Expr::from(weight) } else { normal };
+            return scaled.done().map(Output::Tensor);
+        }
+        lines(own, &shape, false, eps).run(&NORMALIZE_LAYER, own, weight, None).map(|normal| Output::Tensor(normal.out))
+    }),
+    derivative: Derivative::Composed,
+    samples: &["real(2, 3), (3,)", "real(2, 3, 4), (3, 4), real(3, 4), 0.1"],
+    errors: &[
+        (
+            "t(2, 3), (4,)",
+            "RuntimeError",
+            "Given normalized_shape=[4], expected input with shape [*4], but got input of size[2, 3]",
+        ),
+        (
+            "t(2, 3), (3,), t(2)",
+            "RuntimeError",
+            "Expected weight to be of same shape as normalized_shape, but got weight of shape [2] and normalized_shape = [3]",
+        ),
+    ],
+    reference: "input / np.sqrt((input ** 2).mean(tuple(range(-len(normalized_shape), 0)), keepdims=True) + (eps or 0)) * (1 if weight is None else weight)",
+    ..Row::BASE
+};

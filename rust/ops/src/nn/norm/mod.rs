@@ -1,0 +1,43 @@
+//! Normalisation: mean zero and variance one over some dimensions, then a scale and a shift.
+//!
+//! Statistics are computed in single precision at least. `groups` has the kernels and their derivatives; the rows that torch
+//! names say what a group is.
+
+mod batch;
+mod group;
+mod groups;
+mod layer;
+mod local;
+
+pub use batch::{BATCH_NORM, INSTANCE_NORM, NATIVE_BATCH_NORM};
+pub use group::{GROUP_NORM, NATIVE_GROUP_NORM};
+pub use groups::{NORMALIZE_BACKWARD, NORMALIZE_BATCH, NORMALIZE_GROUP, NORMALIZE_LAYER};
+pub use layer::{LAYER_NORM, NATIVE_LAYER_NORM, RMS_NORM};
+pub use local::LOCAL_RESPONSE_NORM;
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{DType, Error, Result};
+
+use crate::convert::to_dtype;
+use crate::value::Args;
+
+/// The dtype of the statistics.
+fn wide(dtype: DType) -> DType {
+    if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype }
+}
+
+fn check_floating(own: &Tensor, kernel: &str) -> Result<()> {
+    if own.dtype().is_floating() { Ok(()) } else { Err(Error::unsupported(kernel, own.dtype())) }
+}
+
+fn product(sizes: &[isize]) -> isize {
+    rushlight_core::layout::product(sizes) as isize
+}
+
+/// A statistic as torch's native rows give it: in the input's dtype, or wide beside parameters of another one. `places` are
+/// the parameters'.
+fn statistic(args: &Args, places: [usize; 2], tensor: &Tensor) -> Result<Tensor> {
+    let own = args.tensor(0)?.dtype();
+    let mut dtypes = places.into_iter().filter_map(|place| args.optional_tensor(place)).map(Tensor::dtype);
+    to_dtype(&tensor.detach(), dtypes.find(|&dtype| dtype != own).unwrap_or(own))
+}
