@@ -52,11 +52,11 @@ fn ln(x: f32) -> f32 {
     let square = m * m;
     let series = 7.037_683_6e-2_f32
         .mul_add(m, -1.151_461e-1)
-        .mul_add(m, 1.167_699_9e-1)
+        .mul_add(m, 1.167_699_85e-1)
         .mul_add(m, -1.242_014_1e-1)
         .mul_add(m, 1.424_932_3e-1)
         .mul_add(m, -1.666_805_8e-1)
-        .mul_add(m, 2.000_071_5e-1)
+        .mul_add(m, 2.000_071_4e-1)
         .mul_add(m, -2.499_999_4e-1)
         .mul_add(m, 3.333_333e-1)
         * m;
