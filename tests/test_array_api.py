@@ -77,3 +77,14 @@ def test_what_the_namespace_tells():
 def test_errors(call, sentence):
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+def test_the_extensions():
+    for extension in (xp.linalg, xp.fft):
+        for name in extension.__all__:
+            assert callable(getattr(extension, name))
+    x = xp.asarray([[2.0, 1.0], [1.0, 2.0]])
+    assert xp.linalg.eigh(x).eigenvalues.tolist() == pytest.approx([1.0, 3.0])
+    assert xp.linalg.trace(xp.stack([x, x])).tolist() == [4.0, 4.0]
+    assert xp.linalg.solve(x, xp.asarray([3.0, 3.0])).tolist() == pytest.approx([1.0, 1.0])
+    assert xp.fft.irfft(xp.fft.rfft(x, axis=0), n=2, axis=0).tolist() == x.tolist()

@@ -53,9 +53,12 @@ _SUBMODULES = frozenset(
     "return_types serialization signal special storage testing types utils version".split()
 )
 _ELSEWHERE = {
-    **dict.fromkeys(["chain_matmul", "einsum", "gradient", "lu", "tensordot", "unravel_index"], "functional"),
+    **dict.fromkeys(
+        ["chain_matmul", "einsum", "gesv", "gradient", "histogramdd", "lu", "tensordot", "unravel_index"], "functional"
+    ),
     **dict.fromkeys(["pca_lowrank", "svd_lowrank"], "_lowrank"),
     **dict.fromkeys(["finfo", "iinfo"], "_limits"),
+    "lobpcg": "_lobpcg",
     **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
     **dict.fromkeys(["load", "save"], "serialization"),
     **dict.fromkeys(
@@ -104,13 +107,16 @@ if TYPE_CHECKING:
     from rushlight._legacy import set_default_tensor_type as set_default_tensor_type
     from rushlight._limits import finfo as finfo
     from rushlight._limits import iinfo as iinfo
+    from rushlight._lobpcg import lobpcg as lobpcg
     from rushlight._lowrank import pca_lowrank as pca_lowrank
     from rushlight._lowrank import svd_lowrank as svd_lowrank
     from rushlight._printing import get_printoptions as get_printoptions
     from rushlight._printing import set_printoptions as set_printoptions
     from rushlight.functional import chain_matmul as chain_matmul
     from rushlight.functional import einsum as einsum
+    from rushlight.functional import gesv as gesv
     from rushlight.functional import gradient as gradient
+    from rushlight.functional import histogramdd as histogramdd
     from rushlight.functional import lu as lu
     from rushlight.functional import tensordot as tensordot
     from rushlight.functional import unravel_index as unravel_index

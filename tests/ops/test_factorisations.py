@@ -267,3 +267,41 @@ def test_the_power_of_zero_has_a_gradient():
     a = torch.full((2, 2), torch.inf, requires_grad=True)
     torch.linalg.matrix_power(a, 0).sum().backward()
     assert a.grad.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_no_reflection_keeps_its_arguments_in_the_graph():
+    a, tau = torch.ones(3, 2, requires_grad=True), torch.ones(0, requires_grad=True)
+    product = torch.linalg.householder_product(a, tau)
+    assert product.tolist() == [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
+    assert [grad.shape for grad in torch.autograd.grad(product.sum(), (a, tau))] == [(3, 2), (0,)]
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("general", [True, False])
+def test_lobpcg_finds_the_ends_of_the_spectrum(largest, general):
+    torch.manual_seed(0)
+    root = torch.randn(2, 15, 15, dtype=torch.float64)
+    a = root @ root.mT
+    b = torch.diag(torch.arange(1.0, 16.0, dtype=torch.float64)).expand(2, 15, 15) if general else None
+    seen = []
+    values, vectors = torch.lobpcg(a, 3, B=b, largest=largest, tracker=lambda state: seen.append(state.ivars["istep"]))
+    scale = torch.eye(15, dtype=torch.float64) if b is None else b.rsqrt().nan_to_num(posinf=0)
+    wanted = torch.linalg.eigvalsh(scale @ a @ scale)
+    wanted = wanted.flip(-1)[..., :3] if largest else wanted[..., :3]
+    assert torch.allclose(values, wanted, rtol=1e-5, atol=1e-7)
+    right = vectors if b is None else b @ vectors
+    assert torch.allclose(a @ vectors, right * values[..., None, :], atol=1e-4)
+    assert seen[:2] == [0, 1]
+
+
+def test_lobpcg_has_a_gradient():
+    torch.manual_seed(0)
+    root = torch.randn(9, 9, dtype=torch.float64)
+
+    def found(a):
+        values, vectors = torch.lobpcg((a + a.mT) / 2, 2, X=torch.eye(9, 2, dtype=torch.float64), tol=1e-12)
+        return values, vectors.abs()
+
+    assert torch.autograd.gradcheck(found, (root @ root.T).requires_grad_(), atol=1e-4)
+    with pytest.raises(ValueError, match="LOBPCG algorithm is not applicable"):
+        torch.lobpcg(torch.eye(4), 2)

@@ -278,3 +278,44 @@ def test_statistics_of_halves_are_as_wide_as_the_parameters():
     for parameter, dtype in ((None, torch.float16), (weight.half(), torch.float16), (weight, torch.float32)):
         output, mean, rstd = torch.native_layer_norm(x, (3,), parameter, None, 0.1)
         assert (output.dtype, mean.dtype, rstd.dtype) == (torch.float16, dtype, dtype)
+
+
+def test_random_slopes_have_a_second_gradient_of_zero():
+    x = torch.tensor([-1.0, 2.0], requires_grad=True)
+    (first,) = torch.autograd.grad(torch.rrelu(x, 0.25, 0.25, True).sum(), x, create_graph=True)
+    assert first.tolist() == [0.25, 1.0]
+    assert torch.autograd.grad(first.sum(), x)[0].tolist() == [0.0, 0.0]
+    changed = torch.tensor([-4.0, 2.0])
+    assert torch.rrelu_(changed, 0.25, 0.25) is changed and changed.tolist() == [-1.0, 2.0]
+
+
+def test_linear_cross_entropy_in_chunks():
+    torch.manual_seed(0)
+    x, table, bias = torch.randn(7, 3), torch.randn(5, 3), torch.randn(5)
+    target, weight = torch.tensor([0, 4, 2, 2, -100, 1, 3]), torch.rand(5)
+    options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2)
+    for reduction in ("mean", "sum", "none"):
+        found = []
+        for chunks in (None, options):
+            own, rows = x.clone().requires_grad_(), table.clone().requires_grad_()
+            loss = torch.nn.functional.linear_cross_entropy(
+                own, rows, target, linear_bias=bias, weight=weight, reduction=reduction, options=chunks
+            )
+            found.append([loss, *torch.autograd.grad(loss.sum(), (own, rows))])
+        logits = torch.nn.functional.linear(x, table, bias)
+        whole = torch.nn.functional.cross_entropy(logits, target, weight, reduction=reduction)
+        for first, second in zip(*found):
+            assert torch.allclose(first, second, atol=1e-6)
+        assert torch.allclose(found[0][0], whole)
+
+
+def test_linear_cross_entropy_refuses():
+    loss = torch.nn.functional.linear_cross_entropy
+    with pytest.raises(RuntimeError, match="expected input with dimensionality 1 or 2, got 3"):
+        loss(torch.ones(1, 2, 3), torch.ones(4, 3), torch.zeros(2).long())
+    with pytest.raises(RuntimeError, match="ignore_index cannot be specified when target contains probabilities"):
+        loss(torch.ones(2, 3), torch.ones(4, 3), torch.ones(2, 4), ignore_index=1)
+    with pytest.raises(RuntimeError, match=r"expected linear_bias shape \(4,\), got \(3,\)"):
+        loss(torch.ones(2, 3), torch.ones(4, 3), torch.zeros(2).long(), linear_bias=torch.ones(3))
+    with pytest.raises(ValueError, match="invalid chunking_method: 'half'"):
+        torch.nn.LinearCrossEntropyOptions(chunking_method="half")

@@ -29,7 +29,7 @@ from rushlight import (
     uint64,
 )
 
-from . import _creation, _elementwise, _manipulation, _statistics
+from . import _creation, _elementwise, _manipulation, _statistics, fft, linalg
 from ._creation import *  # noqa: F403
 from ._dtypes import __array_namespace_info__, astype, can_cast, finfo, iinfo, isdtype, result_type
 from ._elementwise import *  # noqa: F403
@@ -51,6 +51,7 @@ __all__ = [
     "complex64",
     "complex128",
     "e",
+    "fft",
     "finfo",
     "float32",
     "float64",
@@ -61,6 +62,7 @@ __all__ = [
     "int32",
     "int64",
     "isdtype",
+    "linalg",
     "nan",
     "newaxis",
     "pi",

@@ -17,11 +17,11 @@ _UNARY = (
 _BINARY = (
     "add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign divide equal floor_divide "
     "greater greater_equal hypot less less_equal logaddexp logical_and logical_or logical_xor maximum minimum multiply "
-    "not_equal pow remainder subtract"
+    "nextafter not_equal pow remainder subtract"
 ).split()
 _TORCHS = {"bitwise_invert": "bitwise_not", "equal": "eq"}
 
-__all__ = ["clip", "nextafter", *_UNARY, *_BINARY]
+__all__ = ["clip", *_UNARY, *_BINARY]
 
 
 def meeting(*operands: Any) -> list[torch.Tensor]:
@@ -65,18 +65,6 @@ globals().update({name: _binary(name) for name in _BINARY})
 def sign(x: torch.Tensor, /) -> torch.Tensor:
     """-1, 0 or 1, or a complex number of length one; NaN stays."""
     return torch.where(torch.isnan(x), x, torch.sgn(x)) if x.is_floating_point() else torch.sgn(x)
-
-
-def nextafter(x1: Any, x2: Any, /) -> torch.Tensor:
-    """The next number after ``x1`` on the way to ``x2``."""
-    x1, x2 = torch.broadcast_tensors(*meeting(x1, x2))
-    bits = torch.int64 if x1.dtype is torch.float64 else torch.int32
-    # Numbers of one sign are in order as their bits are: outwards is one more.
-    outwards = torch.where((x1 < x2) == (x1 > 0), 1, -1).to(bits)
-    moved = (x1.contiguous().view(bits) + outwards).view(x1.dtype)
-    least = torch.ones_like(x1, dtype=bits).view(x1.dtype)
-    moved = torch.where(x1 == 0, torch.copysign(least, x2), moved)
-    return torch.where(x1 == x2, x2, torch.where(torch.isnan(x1) | torch.isnan(x2), torch.nan, moved))
 
 
 def imag(x: torch.Tensor, /) -> torch.Tensor:

@@ -1,5 +1,6 @@
 """The module classes by family."""
 
+from ._linear_loss import LinearCrossEntropyLoss, LinearCrossEntropyOptions
 from .activation import (
     CELU,
     ELU,
@@ -262,6 +263,8 @@ __all__ = [
     "LayerNorm",
     "LeakyReLU",
     "Linear",
+    "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions",
     "LocalResponseNorm",
     "LogSigmoid",
     "LogSoftmax",

@@ -1,0 +1,166 @@
+"""A few eigenvalues of large symmetric matrices: locally optimal block preconditioned conjugate gradients."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from rushlight import Tensor
+
+__all__ = ["lobpcg"]
+
+
+class _Progress:
+    """What a tracker sees after each step; it may set ``ivars["converged_end"]`` to end the iteration."""
+
+    def __init__(self) -> None:
+        self.ivars: dict[str, int] = {"istep": 0, "converged_count": 0}
+        self.E: Tensor
+        self.X: Tensor
+        self.R: Tensor
+
+
+def lobpcg(
+    A: Tensor,
+    k: int | None = None,
+    B: Tensor | None = None,
+    X: Tensor | None = None,
+    n: int | None = None,
+    iK: Tensor | None = None,
+    niter: int | None = None,
+    tol: float | None = None,
+    largest: bool | None = None,
+    method: str | None = None,
+    tracker: Callable[[_Progress], None] | None = None,
+    ortho_iparams: dict[str, int] | None = None,
+    ortho_fparams: dict[str, float] | None = None,
+    ortho_bparams: dict[str, bool] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The ``k`` largest (or smallest) eigenvalues of symmetric matrices, and their vectors: ``A @ V = B @ V * E``.
+
+    Args:
+        A: matrices of shape ``(.., m, m)``.
+        k: how many, by default as many as ``X`` has columns, or one.
+        B: matrices of a generalised problem, symmetric and positive definite.
+        X: guesses of the vectors, shape ``(.., m, n)``; random by default.
+        n: how many random guesses where ``X`` is missing.
+        iK: a preconditioner: matrices near the inverse of ``A``.
+        niter: at most so many steps, 1000 by default; without a bound where it is negative.
+        tol: when a residual counts as small, beside the norms of its terms; the square root of the dtype's rounding error.
+        largest: whether the largest are sought, the default.
+        method: "basic" or "ortho"; both are the method that orthogonalises in every step.
+        tracker: called after each step with what has been found.
+        ortho_iparams, ortho_fparams, ortho_bparams: accepted; the orthogonalisation has no parameters.
+
+    The gradient of ``A`` is that of the eigenvalues and vectors found. Signs of vectors are arbitrary.
+
+    Raises:
+        ValueError: fewer than three rows for each eigenvalue; ``B`` wants a gradient.
+        AssertionError: shapes that do not fit.
+
+    >>> E, V = torch.lobpcg(torch.diag(torch.arange(1.0, 7.0)), k=1)
+    >>> torch.allclose(E, torch.tensor([6.0]))
+    True
+    """
+    import rushlight as torch
+
+    assert A.dim() >= 2 and A.shape[-1] == A.shape[-2], f"A must be square, got shape {A.shape}"
+    m = A.shape[-1]
+    count = (1 if X is None else X.shape[-1]) if k is None else k
+    n = (count if n is None else n) if X is None else X.shape[-1]
+    if m < 3 * n:
+        raise ValueError(
+            f"LOBPCG algorithm is not applicable when the number of A rows (={m}) is smaller than 3 x the number of "
+            f"requested eigenpairs (={n})"
+        )
+    if B is not None:
+        assert B.shape == A.shape, f"B shape mismatch: got {B.shape}, expected {tuple(A.shape)}"
+        if B.requires_grad:
+            raise ValueError("lobpcg.backward does not support backward with B != I yet.")
+    if X is not None:
+        assert X.shape[-2] == m, f"X shape mismatch: got {X.shape}, expected {(m, n)}"
+    batch = A.shape[:-2]
+    with torch.no_grad():
+        guess = torch.randn(*batch, m, n, dtype=A.dtype, device=A.device) if X is None else X.expand(*batch, m, n)
+        settings = (1000 if niter is None else niter, torch.finfo(A.dtype).eps ** 0.5 if tol is None else tol)
+        found = [
+            _solve(
+                own, None if B is None else B.reshape(-1, m, m)[at], start, iK, settings, largest is not False, tracker
+            )
+            for at, (own, start) in enumerate(zip(A.reshape(-1, m, m), guess.reshape(-1, m, n)))
+        ]
+        E = torch.stack([values[:count] for values, _ in found]).reshape(*batch, -1)
+        V = torch.stack([vectors[:, :count] for _, vectors in found]).reshape(*batch, m, -1)
+    if not (A.requires_grad and torch.is_grad_enabled()):
+        return E, V
+    if B is not None:
+        raise ValueError("lobpcg.backward does not support backward with B != I yet.")
+    return _derived(A, E, V)
+
+
+def _solve(
+    A: Tensor, B: Tensor | None, X: Tensor, iK: Tensor | None, settings: tuple[int, float], largest: bool, tracker: Any
+) -> tuple[Tensor, Tensor]:
+    """One matrix: each step takes the best vectors out of the span of the last ones, the residuals and the last change."""
+    import rushlight as torch
+
+    steps, tol = settings
+    n, progress = X.shape[-1], _Progress()
+    E, weights = _best(A, B, X, n, largest)
+    X, change = X @ weights, None
+    scale = A.norm(), torch.ones((), dtype=A.dtype) if B is None else B.norm()
+    while steps < 0 or progress.ivars["istep"] < steps:
+        residual = A @ X - (X if B is None else B @ X) * E
+        small = residual.norm(dim=-2) <= tol * X.norm(dim=-2) * (scale[0] + E.abs() * scale[1])
+        progress.ivars["converged_count"] = int(small.sum())
+        progress.E, progress.X, progress.R = E, X, residual
+        if tracker is not None:
+            tracker(progress)
+        if bool(small.all()) or progress.ivars.get("converged_end"):
+            break
+        search = residual if iK is None else iK @ residual
+        basis = torch.cat([X, search] if change is None else [X, search, change], -1)
+        E, weights = _best(A, B, basis, n, largest)
+        change = basis[:, n:] @ weights[n:]
+        X = basis @ weights
+        progress.ivars["istep"] += 1
+    return E, X
+
+
+def _best(A: Tensor, B: Tensor | None, basis: Tensor, n: int, largest: bool) -> tuple[Tensor, Tensor]:
+    """The ``n`` best eigenvalues within the span of a basis, and their vectors in its terms."""
+    import rushlight as torch
+
+    length = basis.norm(dim=-2).clamp_min(torch.finfo(A.dtype).tiny)
+    unit = basis / length
+    gram = unit.mT @ (unit if B is None else B @ unit)
+    values, vectors = torch.linalg.eigh((gram + gram.mT) / 2)
+    # Directions that the basis hardly has would be made of rounding errors; as many as are asked for stay.
+    keep = values > values[-1] * torch.finfo(A.dtype).eps * len(values)
+    keep[-n:] = True
+    frame = vectors[:, keep] / values[keep].clamp_min(torch.finfo(A.dtype).tiny).sqrt()
+    inner = unit @ frame
+    inner = inner.mT @ (A @ inner)
+    values, vectors = torch.linalg.eigh((inner + inner.mT) / 2)
+    chosen = slice(len(values) - n, None) if largest else slice(n)
+    values, vectors = values[chosen], vectors[:, chosen]
+    if largest:
+        values, vectors = values.flip(0), vectors.flip(1)
+    return values, frame @ vectors / length[:, None]
+
+
+def _derived(A: Tensor, E: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+    """The same numbers with the way in which they follow a change of ``A``: the first step of perturbation theory."""
+    import rushlight as torch
+
+    moved = A @ V
+    with torch.no_grad():
+        all_values, all_vectors = torch.linalg.eigh(A)
+        gap = E[..., None, :] - all_values[..., :, None]
+        near = gap.abs() <= torch.finfo(A.dtype).eps ** 0.5 * all_values.abs().amax(-1)[..., None, None]
+        response = torch.where(near, 0.0, 1.0 / torch.where(near, 1.0, gap))
+    values = (V * moved).sum(-2)
+    vectors = all_vectors @ (response * (all_vectors.mT @ moved))
+    return E + (values - values.detach()), V + (vectors - vectors.detach())

@@ -1,0 +1,151 @@
+"""The standard's extension ``linalg``."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import rushlight as torch
+
+from ._elementwise import meeting
+from ._manipulation import matmul as matmul
+from ._manipulation import matrix_transpose as matrix_transpose
+from ._manipulation import tensordot as tensordot
+from ._manipulation import vecdot as vecdot
+from ._statistics import sum as _sum
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+__all__ = [
+    "cholesky",
+    "cross",
+    "det",
+    "diagonal",
+    "eigh",
+    "eigvalsh",
+    "inv",
+    "matmul",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "matrix_transpose",
+    "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "svd",
+    "svdvals",
+    "tensordot",
+    "trace",
+    "vecdot",
+    "vector_norm",
+]
+
+_Eigh = namedtuple("_Eigh", ["eigenvalues", "eigenvectors"])
+_Qr = namedtuple("_Qr", ["Q", "R"])
+_Slogdet = namedtuple("_Slogdet", ["sign", "logabsdet"])
+_Svd = namedtuple("_Svd", ["U", "S", "Vh"])
+
+
+def cholesky(x: torch.Tensor, /, *, upper: bool = False) -> torch.Tensor:
+    """The triangle whose product with its own adjoint is the matrix."""
+    return torch.linalg.cholesky(x, upper=upper)
+
+
+def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> torch.Tensor:
+    """The cross product of vectors of three numbers."""
+    return torch.linalg.cross(*meeting(x1, x2), dim=axis)
+
+
+def det(x: torch.Tensor, /) -> torch.Tensor:
+    """The determinant."""
+    return torch.linalg.det(x)
+
+
+def diagonal(x: torch.Tensor, /, *, offset: int = 0) -> torch.Tensor:
+    """The diagonals of the matrices in the last two dimensions."""
+    return torch.diagonal(x, offset, -2, -1)
+
+
+def eigh(x: torch.Tensor, /) -> _Eigh:
+    """The eigenvalues of a Hermitian matrix, in ascending order, and their vectors."""
+    return _Eigh(*torch.linalg.eigh(x))
+
+
+def eigvalsh(x: torch.Tensor, /) -> torch.Tensor:
+    """The eigenvalues of a Hermitian matrix, in ascending order."""
+    return torch.linalg.eigvalsh(x)
+
+
+def inv(x: torch.Tensor, /) -> torch.Tensor:
+    """The inverse."""
+    return torch.linalg.inv(x)
+
+
+def matrix_norm(x: torch.Tensor, /, *, keepdims: bool = False, ord: Any = "fro") -> torch.Tensor:
+    """A norm of the matrices in the last two dimensions."""
+    return torch.linalg.matrix_norm(x, ord, (-2, -1), keepdims)
+
+
+def matrix_power(x: torch.Tensor, n: int, /) -> torch.Tensor:
+    """A matrix times itself."""
+    return torch.linalg.matrix_power(x, n)
+
+
+def matrix_rank(x: torch.Tensor, /, *, rtol: Any = None) -> torch.Tensor:
+    """How many singular values are above ``rtol`` times the largest."""
+    return torch.linalg.matrix_rank(x, rtol=rtol)
+
+
+def outer(x1: Any, x2: Any, /) -> torch.Tensor:
+    """The products of every number of one vector with every one of the other."""
+    return torch.outer(*meeting(x1, x2))
+
+
+def pinv(x: torch.Tensor, /, *, rtol: Any = None) -> torch.Tensor:
+    """The pseudo-inverse."""
+    return torch.linalg.pinv(x, rtol=rtol)
+
+
+def qr(x: torch.Tensor, /, *, mode: str = "reduced") -> _Qr:
+    """Orthonormal columns and an upper triangle."""
+    return _Qr(*torch.linalg.qr(x, mode))
+
+
+def slogdet(x: torch.Tensor, /) -> _Slogdet:
+    """The determinant's sign and the logarithm of its magnitude."""
+    return _Slogdet(*torch.linalg.slogdet(x))
+
+
+def solve(x1: Any, x2: Any, /) -> torch.Tensor:
+    """The solution of linear equations: of one vector, or of matrices in the last two dimensions."""
+    x1, x2 = meeting(x1, x2)
+    if x2.dim() == 1:
+        return torch.linalg.solve(x1, x2[:, None]).squeeze(-1)
+    batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
+    return torch.linalg.solve(x1.expand(*batch, *x1.shape[-2:]), x2.expand(*batch, *x2.shape[-2:]))
+
+
+def svd(x: torch.Tensor, /, *, full_matrices: bool = True) -> _Svd:
+    """Singular values and their vectors."""
+    return _Svd(*torch.linalg.svd(x, full_matrices))
+
+
+def svdvals(x: torch.Tensor, /) -> torch.Tensor:
+    """Singular values."""
+    return torch.linalg.svdvals(x)
+
+
+def trace(x: torch.Tensor, /, *, offset: int = 0, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """The sums of the diagonals of the matrices in the last two dimensions."""
+    return _sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
+
+
+def vector_norm(
+    x: torch.Tensor, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False, ord: float = 2
+) -> torch.Tensor:
+    """A norm over some dimensions as if they were one vector."""
+    return torch.linalg.vector_norm(x, ord, axis, keepdims)

@@ -1,0 +1,173 @@
+"""A linear layer and the cross entropy of what it gives, on request a few samples at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+
+import rushlight as torch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rushlight import Tensor, dtype
+
+_POLICIES = ("auto", "accurate", "balanced", "compact")
+
+
+@dataclasses.dataclass(slots=True, frozen=True)
+class LinearCrossEntropyOptions:
+    """Asks `linear_cross_entropy` for the batch in chunks: scores exist for one chunk at a time, and again in backward.
+
+    Args:
+        allow_retain_graph: accepted; backward may run again in any case.
+        batch_chunk_size: samples in a chunk.
+        chunking_method: how to choose their number: "aspect_ratio" makes a chunk's scores about as large as the input,
+            "aspect_ratio:N" ``N`` times smaller; "auto" is "aspect_ratio:2".
+        acc_policy: "auto", "accurate", "balanced" or "compact": accepted; chunks compute as the whole would.
+        acc_dtype: accepted likewise.
+
+    Raises:
+        ValueError: an unknown policy or method, or a size that is no positive number.
+
+    >>> torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2).batch_chunk_size
+    2
+    """
+
+    allow_retain_graph: bool = False
+    batch_chunk_size: int | None = None
+    chunking_method: str | None = "auto"
+    acc_policy: str = "auto"
+    acc_dtype: dtype | None = None
+
+    def __post_init__(self) -> None:
+        if self.acc_policy not in _POLICIES:
+            raise ValueError(f"invalid acc_policy: {self.acc_policy!r}")
+        if self.chunking_method not in (None, "auto") and _factor(self.chunking_method or "") is None:
+            raise ValueError(f"invalid chunking_method: {self.chunking_method!r}")
+        size = self.batch_chunk_size
+        if size is not None and not (isinstance(size, int) and size > 0):
+            raise ValueError(f"batch_chunk_size must be positive int or None, got {size!r}")
+
+    def chunk(self, batch: int, features: int, classes: int) -> int:
+        """Samples in a chunk for these sizes."""
+        method = self.chunking_method
+        if method == "auto":
+            method = "aspect_ratio:2" if self.batch_chunk_size is None else None
+        if method is None:
+            return max(1, min(self.batch_chunk_size or batch, batch))
+        near = -(-batch // -(-classes // max(features, 1)))
+        chosen = max(1, min((1 << (near - 1).bit_length()) // (_factor(method) or 1), batch))
+        if self.batch_chunk_size is not None and self.batch_chunk_size != chosen:
+            raise ValueError(
+                f"batch_chunk_size (={self.batch_chunk_size}) and chunking_method ('{method}') give different "
+                f"chunk sizes ({self.batch_chunk_size} vs {chosen}); pass only one."
+            )
+        return chosen
+
+
+def _factor(method: str) -> int | None:
+    """``N`` of "aspect_ratio:N", one where it is missing; nothing for any other text."""
+    name, _, factor = method.partition(":")
+    factor = factor if ":" in method else "1"
+    return int(factor) if name == "aspect_ratio" and factor.isdigit() and int(factor) > 0 else None
+
+
+def linear_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: LinearCrossEntropyOptions | None = None,
+) -> Tensor:
+    """`cross_entropy` of ``linear(input, linear_weight, linear_bias)``.
+
+    Args:
+        input: shape ``(features)`` or ``(N, features)``.
+        linear_weight: shape ``(C, features)``, or ``(C, d1, .., features)`` for a loss of several dimensions.
+        target: as in `cross_entropy`: class numbers or probabilities.
+        linear_bias: the shape of ``linear_weight`` without its last dimension.
+        weight, reduction, label_smoothing: as in `cross_entropy`.
+        ignore_index: class numbers that count for nothing, -100 where it is not given.
+        options: asks for chunks, where targets are class numbers without smoothing; the scores of all samples then never
+            exist at once.
+
+    Raises:
+        RuntimeError: shapes that do not fit each other; ``ignore_index`` beside probabilities.
+
+    >>> torch.nn.functional.linear_cross_entropy(torch.ones(2, 3), torch.zeros(4, 3), torch.tensor([0, 3]))
+    tensor(1.3863)
+    """
+    classes, sizes = _check(input, linear_weight, linear_bias)
+    shape = (*input.shape[:-1], classes, *sizes)
+    if tuple(target.shape) == shape and ignore_index is not None:
+        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    ignored = -100 if ignore_index is None else ignore_index
+    # A loss of several dimensions is one of more classes until the scores have their shape.
+    rows = math.prod(sizes, start=classes)
+    table = linear_weight.reshape(rows, linear_weight.shape[-1])
+    bias = None if linear_bias is None else linear_bias.reshape(rows)
+
+    def losses(input: Tensor, target: Tensor, table: Tensor, bias: Tensor | None, reduction: str) -> Tensor:
+        scores = torch.nn.functional.linear(input, table, bias)
+        scores = scores.reshape(*input.shape[:-1], classes, *sizes)
+        return torch.nn.functional.cross_entropy(
+            scores, target, weight, ignore_index=ignored, reduction=reduction, label_smoothing=label_smoothing
+        )
+
+    if options is None:
+        return losses(input, target, table, bias, reduction)
+    if sizes or reduction not in ("mean", "sum", "none") or label_smoothing or target.dtype is not torch.int64:
+        warnings.warn(
+            "linear_cross_entropy: ``options`` ignored; chunked path needs reduction in {'mean','sum','none'}, "
+            "label_smoothing == 0, target.dtype == int64, out_features == (). Got "
+            f"reduction={reduction!r}, label_smoothing={label_smoothing}, target.dtype={target.dtype}, "
+            f"out_features={sizes}.",
+            stacklevel=2,
+        )
+        return losses(input, target, table, bias, reduction)
+    if input.dim() == 1:
+        lone = losses(input[None], target[None], table, bias, reduction)
+        return lone.squeeze(0) if reduction == "none" else lone
+    size = options.chunk(input.shape[0], input.shape[1], classes)
+    of_chunks = "none" if reduction == "none" else "sum"
+    parts = [
+        torch.utils.checkpoint.checkpoint(losses, *pair, table, bias, of_chunks, use_reentrant=False)
+        for pair in zip(input.split(size), target.split(size))
+    ]
+    if reduction == "none":
+        return torch.cat(parts)
+    total = torch.stack(parts).sum()
+    if reduction == "sum":
+        return total
+    counted = target != ignored
+    if weight is None:
+        return total / counted.sum()
+    return total / weight[target.where(counted, 0)].where(counted, 0).sum()
+
+
+def _check(input: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[int, tuple[int, ...]]:
+    """The number of classes, and the loss's other dimensions."""
+    if not 1 <= input.dim() <= 2:
+        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.dim()}")
+    if weight.dim() < 2:
+        raise RuntimeError(f"expected linear_weight with dimensionality at least 2, got {weight.dim()}")
+    if input.shape[-1] != weight.shape[-1]:
+        raise RuntimeError(
+            "expected equal input and linear_weight last dimensions (in_features), "
+            f"got {input.shape[-1]} and {weight.shape[-1]}, respectively"
+        )
+    classes, *sizes = weight.shape[:-1]
+    if bias is not None and tuple(bias.shape) != (classes, *sizes):
+        raise RuntimeError(f"expected linear_bias shape {(classes, *sizes)}, got {tuple(bias.shape)}")
+    if sizes and input.dim() == 1:
+        raise RuntimeError(
+            f"K-dimensional loss defined by linear_weight shape {tuple(weight.shape)} requires batched input, "
+            f"(N, {input.shape[-1]}), got unbatched input with shape {tuple(input.shape)}"
+        )
+    return classes, tuple(sizes)

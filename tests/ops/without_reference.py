@@ -1,0 +1,54 @@
+"""Rows without a reference in NumPy, each with the reason."""
+
+_RANDOM = "its numbers are random: tests/test_random.py compares streams"
+_DERIVATIVE = "a derivative: finite differences check it, in test_table_gradients.py"
+_FACTORS = "several answers are right: test_factorisations.py multiplies the factors"
+_KERNEL = "the kernel of rows that have one"
+_SEQUENCES = "tests/ops/test_sequences.py compares it with loops"
+_FFT = "tests/ops/test_fft.py compares it with NumPy"
+
+WHY_NONE = {
+    **dict.fromkeys(
+        (
+            "uniform_ normal_ random_ random_.from bernoulli_.float bernoulli_.Tensor exponential_ geometric_ cauchy_ "
+            "log_normal_ randn rand_like randn_like randperm normal.Tensor_Tensor normal.Tensor_float "
+            "normal.float_Tensor normal.float_float bernoulli bernoulli.p multinomial _standard_gamma poisson binomial "
+            "_rrelu_slopes"
+        ).split(),
+        _RANDOM,
+    ),
+    **dict.fromkeys(
+        (
+            "_hardtanh_backward _shrink_backward _silu_backward _gelu_backward _gelu_tanh_backward _elu_backward "
+            "_softmax_backward_data _log_softmax_backward_data _standard_gamma_grad _dirichlet_grad _pad_borders_back "
+            "_conv_input _conv_weight _nll_loss_backward _ctc_loss_backward _clear_diagonal _embed _pool_scatter "
+            "_avg_pool_spread _mix_spread _mix_meet"
+        ).split(),
+        _DERIVATIVE,
+    ),
+    **dict.fromkeys(
+        (
+            "_linalg_svd linalg.svd svd _linalg_eigh linalg.eigh _linalg_eig linalg.eig linalg.eigvals linalg.lu_factor_ex "
+            "linalg.lu_factor linalg.lu linalg.qr qr geqrf linalg.ldl_factor_ex linalg.ldl_factor linalg.ldl_solve"
+        ).split(),
+        _FACTORS,
+    ),
+    **dict.fromkeys(
+        (
+            "_unique2 _unique_dim _unique_consecutive _slice _index_put _linalg_solve_ex _linalg_det _linalg_lstsq "
+            "_pivots_to_permutation _fft_c2c _fft_r2c _fft_c2r _conv _nll_loss _nll_loss2d _max_pool _pool_gather _avg_pool "
+            "_mix _ctc_loss _fused_sgd _fused_adam _max_unpool"
+        ).split(),
+        _KERNEL,
+    ),
+    **dict.fromkeys(
+        (
+            "rnn_tanh.data rnn_relu.data gru.data lstm.data ctc_loss.IntList ctc_loss.Tensor nn.functional.grid_sample "
+            "grid_sampler grid_sampler_2d grid_sampler_3d"
+        ).split(),
+        _SEQUENCES,
+    ),
+    **dict.fromkeys("fft.hfftn fft.hfft2 fft.ihfftn fft.ihfft2 stft istft".split(), _FFT),
+    "view.dtype": "its result is bytes: tests/test_numpy.py compares them",
+    "_fractional_max": "its regions follow torch's rule, which only torch can say",
+}
