@@ -54,7 +54,9 @@ _SUBMODULES = frozenset(
     "utils version".split()
 )
 _ELSEWHERE = {
-    **dict.fromkeys(["chain_matmul", "einsum", "gesv", "gradient", "lu", "tensordot", "unravel_index"], "functional"),
+    **dict.fromkeys(
+        ["chain_matmul", "einsum", "gesv", "gradient", "histogramdd", "lu", "tensordot", "unravel_index"], "functional"
+    ),
     **dict.fromkeys(["pca_lowrank", "svd_lowrank"], "_lowrank"),
     **dict.fromkeys(["finfo", "iinfo"], "_limits"),
     "lobpcg": "_lobpcg",
@@ -129,6 +131,7 @@ if TYPE_CHECKING:
     from rushlight.functional import einsum as einsum
     from rushlight.functional import gesv as gesv
     from rushlight.functional import gradient as gradient
+    from rushlight.functional import histogramdd as histogramdd
     from rushlight.functional import lu as lu
     from rushlight.functional import tensordot as tensordot
     from rushlight.functional import unravel_index as unravel_index

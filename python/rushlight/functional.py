@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-__all__ = ["chain_matmul", "einsum", "gesv", "gradient", "lu", "tensordot", "unravel_index"]
+__all__ = ["chain_matmul", "einsum", "gesv", "gradient", "histogramdd", "lu", "tensordot", "unravel_index"]
 
 
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
@@ -130,6 +130,38 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     else:
         dims_a, dims_b = ((places,) if isinstance(places, int) else tuple(places) for places in dims)
     return _C._functions[""]["_tensordot"](a, b, dims_a, dims_b, out=out)
+
+
+def histogramdd(
+    input: Tensor, bins: Any, range: Any = None, weight: Tensor | None = None, density: bool = False
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """How many points (or the sum of their weights) lie in each box of a grid.
+
+    Args:
+        input: points of shape ``(.., d)``.
+        bins: how many equal parts, for each of the ``d`` dimensions or all; or a tensor of edges for each.
+        range: the ends of each dimension, one pair after the other; by default those of the points.
+        weight: a weight for each point.
+        density: whether boxes are divided by the whole and their volume.
+
+    Raises:
+        RuntimeError: bins, ranges or weights that do not fit the points.
+
+    >>> torch.histogramdd(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), bins=[2, 1])[0]
+    tensor([[1.],
+            [1.]])
+    """
+    from rushlight._results import histogramdd as named
+
+    rows = _C._functions[""]
+    if isinstance(bins, int):
+        bins = [bins] * (input.shape[-1] if input.dim() else 1)
+    if all(isinstance(count, int) for count in bins):
+        edges = rows["_histogramdd_bin_edges"](input, list(bins), range=range, weight=weight, density=density)
+    else:
+        edges = tuple(bins)
+    counts = rows["_histogramdd_from_bin_tensors"](input, edges, weight=weight, density=density)
+    return named((counts, edges))
 
 
 def _slopes(input: Tensor, dim: int, steps: Any, order: int) -> Tensor:

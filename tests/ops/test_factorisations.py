@@ -269,6 +269,13 @@ def test_the_power_of_zero_has_a_gradient():
     assert a.grad.tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
 
+def test_no_reflection_keeps_its_arguments_in_the_graph():
+    a, tau = torch.ones(3, 2, requires_grad=True), torch.ones(0, requires_grad=True)
+    product = torch.linalg.householder_product(a, tau)
+    assert product.tolist() == [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
+    assert [grad.shape for grad in torch.autograd.grad(product.sum(), (a, tau))] == [(3, 2), (0,)]
+
+
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("general", [True, False])
 def test_lobpcg_finds_the_ends_of_the_spectrum(largest, general):

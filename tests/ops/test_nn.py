@@ -280,6 +280,15 @@ def test_statistics_of_halves_are_as_wide_as_the_parameters():
         assert (output.dtype, mean.dtype, rstd.dtype) == (torch.float16, dtype, dtype)
 
 
+def test_random_slopes_have_a_second_gradient_of_zero():
+    x = torch.tensor([-1.0, 2.0], requires_grad=True)
+    (first,) = torch.autograd.grad(torch.rrelu(x, 0.25, 0.25, True).sum(), x, create_graph=True)
+    assert first.tolist() == [0.25, 1.0]
+    assert torch.autograd.grad(first.sum(), x)[0].tolist() == [0.0, 0.0]
+    changed = torch.tensor([-4.0, 2.0])
+    assert torch.rrelu_(changed, 0.25, 0.25) is changed and changed.tolist() == [-1.0, 2.0]
+
+
 def test_linear_cross_entropy_in_chunks():
     torch.manual_seed(0)
     x, table, bias = torch.randn(7, 3), torch.randn(5, 3), torch.randn(5)

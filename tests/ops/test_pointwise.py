@@ -77,10 +77,29 @@ def test_whole_numbers_wrap():
 
 
 def test_comparison_with_numbers_that_the_dtype_cannot_hold():
+    """The number wraps as it would in a tensor of that dtype."""
     x = torch.tensor([44, 255], dtype=torch.uint8)
-    assert (x == 300).tolist() == [False, False]
-    assert (x < 300).tolist() == [True, True]
-    assert (x > -1).tolist() == [True, True]
+    assert (x == 300).tolist() == [True, False]
+    assert (x == -1).tolist() == [False, True]
+    assert (x > 256).tolist() == [True, True]
+
+
+def test_comparison_of_half_types_rounds_what_stands_beside_them():
+    for dtype in (torch.float16, torch.bfloat16):
+        x = torch.tensor([0.1], dtype=dtype)
+        assert (x == 0.1).all() and not (x < 0.1).any() and (x == torch.tensor(0.1)).all()
+    assert (torch.tensor([inf], dtype=torch.float16) == 65536).all()
+
+
+def test_neighbours_of_half_precision_numbers():
+    numbers = [0.0, -0.0, 1.0, -1.0, 65504.0, inf, -inf, nan, 6e-8]
+    x, y = (torch.tensor(grid.reshape(-1), dtype=torch.float16) for grid in np.meshgrid(numbers, numbers))
+    wanted = np.nextafter(x.numpy(), y.numpy())
+    found = torch.nextafter(x, y).numpy()
+    np.testing.assert_array_equal(found, wanted)
+    # NumPy takes zeros of both signs for one.
+    told_apart = (found == found) & (x.numpy() != y.numpy())
+    np.testing.assert_array_equal(np.signbit(found[told_apart]), np.signbit(wanted[told_apart]))
 
 
 def test_nan_and_infinities():

@@ -28,8 +28,10 @@ def rrelu(
     >>> torch.nn.functional.rrelu(torch.tensor([-4.0, 2.0]), 0.25, 0.25)
     tensor([-1.,  2.])
     """
-    result = torch.rrelu(input, lower, upper, training)
-    return input.copy_(result) if inplace else result
+    return (torch.rrelu_ if inplace else torch.rrelu)(input, lower, upper, training)
+
+
+rrelu_ = torch.rrelu_
 
 
 def ctc_loss(

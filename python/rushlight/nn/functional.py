@@ -17,6 +17,7 @@ from ._faces import affine_grid as affine_grid
 from ._faces import ctc_loss as ctc_loss
 from ._faces import embedding_bag as embedding_bag
 from ._faces import rrelu as rrelu
+from ._faces import rrelu_ as rrelu_
 from ._linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
 from ._pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
 from ._pooling import adaptive_avg_pool3d as adaptive_avg_pool3d

@@ -6,7 +6,7 @@ use rushlight_core::dtype::Category;
 use rushlight_core::plan::{Plan, result_layout};
 use rushlight_core::storage::Block;
 use rushlight_core::{Class, DType, Device, Dims, Error, Layout, Result, Scalar, Storage};
-use rushlight_cpu::pointwise::{Lane, Params};
+use rushlight_cpu::pointwise::{Lane, Params, Tile};
 use smallvec::SmallVec;
 
 use crate::autocast;
@@ -114,18 +114,6 @@ fn check_devices(args: &Args) -> Result<Device> {
     Ok(device.map_or(Device::Cpu, |(device, _)| device))
 }
 
-/// Whether a number is one of the dtype's integers; tensors have been promoted.
-fn fits(operand: &Operand, dtype: DType) -> bool {
-    match operand {
-        Operand::Number(Scalar::Int(number)) if dtype != DType::I64 && dtype != DType::U64 => {
-            let bits = dtype.size() as u32 * 8;
-            let (low, high) = if dtype.is_signed() { (-1 << (bits - 1), 1 << (bits - 1)) } else { (0, 1 << bits) };
-            (low..high).contains(number)
-        }
-        _ => true,
-    }
-}
-
 /// Splits the arguments into operands and numbers, by the kinds of the signature.
 fn split<'a>(args: &'a Args) -> Result<(Operands<'a>, Params)> {
     let mut operands = Operands::new();
@@ -174,8 +162,7 @@ fn compute_into(
     numbers: &Params,
     compute: DType,
 ) -> Result<()> {
-    let wide = compute.compute();
-    let Some(tile) = (body.cpu)(wide) else { return Err(not_implemented(row, compute)) };
+    let Some((wide, tile)) = loop_for(body, compute) else { return Err(not_implemented(row, compute)) };
     let kernel = Loop { tile, numbers, compute: wide, result: body.promote.result(wide) };
     let result = body.promote.result(compute);
     if result.is_half() && out.dtype() != result {
@@ -209,9 +196,14 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
     let common = common_dtype(&operands, extra)?;
     let compute = match body.promote {
         Promote::IntToFloat if !common.is_differentiable() => rushlight_core::dtype::default_dtype(),
-        // A question about a number that the dtype cannot hold has an answer all the same.
-        Promote::ToBool if common.is_integral() && !operands.iter().all(|operand| fits(operand, common)) => DType::I64,
         _ => common,
+    };
+    let rounded = if body.promote == Promote::ToBool { in_half(&operands, compute, device)? } else { SmallVec::new() };
+    let operands = if rounded.is_empty() {
+        operands
+    } else {
+        let each = operands.iter().zip(&rounded);
+        each.map(|(operand, rounded)| rounded.as_ref().map_or(*operand, Operand::Tensor)).collect()
     };
     let result = body.promote.result(compute);
     if !row.dtypes.has(compute) {
@@ -271,8 +263,30 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
     }
 }
 
+/// What a question in a half type asks about: operands of another dtype are rounded to it before they are compared, or a
+/// half that was made from 0.1 would not equal 0.1. Nothing in other dtypes.
+fn in_half(operands: &Operands, dtype: DType, device: Device) -> Result<SmallVec<[Option<Tensor>; 4]>> {
+    if !dtype.is_half() {
+        return Ok(SmallVec::new());
+    }
+    let rounded = |operand: &Operand| match operand {
+        Operand::Number(number) => crate::create::scalar_of(*number, dtype, device).map(Some),
+        Operand::Tensor(tensor) if tensor.dtype() != dtype => {
+            crate::convert::to_dtype(&tensor.detach(), dtype).map(Some)
+        }
+        Operand::Tensor(_) => Ok(None),
+    };
+    operands.iter().map(rounded).collect()
+}
+
+/// The row's loop for a dtype, and what it computes in: half types go by way of float32, unless the loop is about their bits.
+fn loop_for(body: &Pointwise, dtype: DType) -> Option<(DType, Tile)> {
+    let in_dtype = |dtype: DType| (body.cpu)(dtype).map(|tile| (dtype, tile));
+    in_dtype(dtype).or_else(|| in_dtype(dtype.compute()))
+}
+
 struct Loop<'a> {
-    tile: rushlight_cpu::pointwise::Tile,
+    tile: Tile,
     numbers: &'a Params,
     compute: DType,
     result: DType,

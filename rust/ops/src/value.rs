@@ -283,6 +283,13 @@ impl<'a> Args<'a> {
         }
     }
 
+    pub fn optional_floats(&self, place: usize) -> Option<&[f64]> {
+        match self.get(place) {
+            Value::Floats(list) => Some(list),
+            _ => None,
+        }
+    }
+
     pub fn dtype(&self, place: usize) -> Option<DType> {
         match self.get(place) {
             Value::DType(dtype) => Some(*dtype),

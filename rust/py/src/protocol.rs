@@ -44,7 +44,10 @@ fn truth(tensor: &Tensor) -> PyResult<bool> {
     match tensor.numel() {
         1 => Ok(item(tensor)?.truth()),
         0 => Err(PyRuntimeError::new_err("Boolean value of Tensor with no values is ambiguous")),
-        _ => Err(PyRuntimeError::new_err("Boolean value of Tensor with more than one value is ambiguous")),
+        _ => Err(PyRuntimeError::new_err(
+            "Boolean value of Tensor with more than one value is ambiguous\n  \
+             `and`, `or` and `not` ask for one truth: element by element say x & y, x | y, ~x; for one, x.any() or x.all().",
+        )),
     }
 }
 

@@ -99,7 +99,8 @@ pub fn results(names: &Names) -> String {
     }
     let mut text = format!(
         "# {GENERATED} from the operator table.\n\n\
-         from collections.abc import Iterable\nfrom typing import Self\n\nfrom rushlight._C import Tensor\n"
+         from collections.abc import Iterable\nfrom typing import Self\n\nfrom rushlight._C import Tensor\n\
+         from rushlight._results import histogramdd as histogramdd\n"
     );
     for (name, fields) in classes {
         let _ = write!(

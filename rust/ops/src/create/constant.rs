@@ -192,6 +192,64 @@ pub static EMPTY_STRIDED: Row = Row {
     ..BASE
 };
 
+pub static EMPTY_PERMUTED: Row = Row {
+    name: "empty_permuted",
+    variants: Variants::FUNCTION,
+    signature: factory!("int[] size, int[] physical_layout, *"),
+    doc: "Like `empty`, without gaps and with the dimensions in memory in the order `physical_layout`, outermost first.
+
+    >>> torch.empty_permuted((2, 3, 4), (0, 2, 1)).stride()
+    (12, 1, 3)",
+    run: Run::Compose(|args| {
+        let (options, sizes, order) = (Options::of(args)?, sizes(args, 0)?, args.ints(1)?);
+        let rank = sizes.len();
+        if order.len() != rank {
+            return Err(Error::runtime(format!(
+                "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = {rank} is not equal to len(physical_layout) = {}",
+                order.len()
+            )));
+        }
+        checked_new(&sizes)?;
+        let mut strides = to_dims(order);
+        let mut seen = 0u64;
+        let mut stride = 1isize;
+        for (place, &dim) in order.iter().enumerate() {
+            if dim < 0 || dim >= rank as i64 {
+                return Err(Error::runtime(format!(
+                    "Dimension out of range (expected to be between 0 and {}, but got {dim} at index {place}).  NB: negative dims not currently supported; file an issue if you want it.",
+                    rank - 1
+                )));
+            }
+            if seen & (1 << dim) != 0 {
+                return Err(Error::runtime("Duplicate dim not allowed"));
+            }
+            seen |= 1 << dim;
+        }
+        for &dim in order.iter().rev() {
+            strides[dim as usize] = stride;
+            stride = stride.saturating_mul(sizes[dim as usize].max(1));
+        }
+        let layout = Layout { sizes, strides, offset: 0 };
+        options.finish(crate::call::allocate(&Spec { layout, dtype: options.dtype(), device: options.device() })?)
+    }),
+    samples: &["(2, 3), (1, 0)", "(), ()", "(0, 3, 2), (0, 2, 1)"],
+    errors: &[
+        (
+            "(2, 3), (1,)",
+            "RuntimeError",
+            "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = 2 is not equal to len(physical_layout) = 1",
+        ),
+        ("(2, 3), (0, 0)", "RuntimeError", "Duplicate dim not allowed"),
+        (
+            "(2, 3), (0, 5)",
+            "RuntimeError",
+            "Dimension out of range (expected to be between 0 and 1, but got 5 at index 1).",
+        ),
+    ],
+    reference: "np.empty(size, dtype or np.float32)",
+    ..BASE
+};
+
 pub static SCALAR_TENSOR: Row = Row {
     name: "scalar_tensor",
     variants: Variants::FUNCTION,

@@ -10,6 +10,7 @@ use super::dense::{
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::op;
+use crate::reduce::SUM;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 
@@ -372,6 +373,11 @@ fn reflected(input: &Tensor, tau: &Tensor, to: &Tensor, left: bool, adjoint: boo
     let [m, n] = matrix_sizes(input);
     let vectors = (Expr::from(input).tril(-1) + identities(input, m, n)?).done()?;
     let steps = *tau.sizes().last().unwrap_or(&0);
+    if steps == 0 {
+        // No reflection reads them, and yet their gradient is zero, not none.
+        let of_none = |tensor: &Tensor| Expr::from(tensor).part(-1, 0, 0).call(&SUM, []);
+        return (Expr::from(to) + of_none(input) + of_none(tau)).done();
+    }
     let mut to = Expr::from(to);
     for step in 0..steps {
         let k = if left == adjoint { step } else { steps - 1 - step };

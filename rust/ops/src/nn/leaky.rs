@@ -12,7 +12,6 @@ use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::op;
 use crate::pointwise::activation::LEAKY_RELU;
-use crate::pointwise::arith::MUL;
 use crate::pointwise::{BINARY, common};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
@@ -177,7 +176,7 @@ pub static RRELU_SLOPES: Row = Row {
 pub static RRELU: Row = Row {
     name: "rrelu",
     variants: Variants::FUNCTION,
-    signature: "(Tensor input, float lower=0.125, float upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor",
+    signature: "(Tensor input, float lower=0.125, float upper=0.3333333333333333, bool training=False, Generator? generator=None, bool inplace=False) -> Tensor",
     doc: "Each element, times a slope where it is negative: in training one from `lower` to `upper` for each element, else their mean.
 
     >>> torch.rrelu(torch.tensor([-4., 2.]), 0.25, 0.25, training=True)
@@ -191,7 +190,7 @@ pub static RRELU: Row = Row {
         }
         let generator = args.generator(4).cloned().map_or(crate::value::Value::None, crate::value::Value::Generator);
         let slopes = op!(RRELU_SLOPES, &input.detach(), lower, upper, generator)?;
-        op!(MUL, input, &slopes).map(Output::Tensor)
+        op!(PRELU_KERNEL, input, &slopes).map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3)", "t(2, 3), 0.1, 0.9, True", "t(3), 0.2, 0.2, True"],

@@ -4,6 +4,7 @@
 
 use std::f64::consts::PI;
 
+use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::{Error, Scalar};
 use rushlight_cpu::tiles;
 
@@ -71,8 +72,15 @@ pub static NEXTAFTER: Row = Row {
 
     >>> torch.nextafter(torch.tensor([0.]), torch.tensor([1.])) > 0
     tensor([True])",
-    dtypes: DTypes::FLOATS.without(DTypes::HALVES),
+    dtypes: DTypes::FLOATS,
     run: common(tiles! {
+        for<S> [f16_, bf16_] (|x, y| if x.is_nan() || y.is_nan() {
+            T::NAN
+        } else if x == y {
+            y
+        } else {
+            T::from_bits(next_half(x.to_bits(), x.to_f32(), y.to_f32()))
+        });
         for<S> [f32, f64] (|x, y| if x.is_nan() || y.is_nan() {
             x + y
         } else if x == y {
@@ -90,6 +98,17 @@ pub static NEXTAFTER: Row = Row {
     reference: "np.nextafter(self, other)",
     ..BINARY
 };
+
+/// The bits of the half-precision number after `x` on the way to `y`, which differs.
+#[inline]
+fn next_half(bits: u16, x: f32, y: f32) -> u16 {
+    match x == 0.0 {
+        true => u16::from(y < 0.0) << 15 | 1,
+        // The bits of a number grow with its magnitude.
+        false if (x < y) == (x > 0.0) => bits + 1,
+        false => bits - 1,
+    }
+}
 
 pub static MVLGAMMA: Row = Row {
     name: "mvlgamma",

@@ -1,0 +1,62 @@
+//! A number for many elements, to tell tensors apart.
+
+use rushlight_core::{Bool, DType, Error};
+use rushlight_cpu::folds;
+
+use super::Over;
+use crate::derive::Derivative;
+use crate::row::{DTypes, Kernel, Out, Row, Run, Variants};
+
+pub static HASH_TENSOR: Row = Row {
+    name: "hash_tensor",
+    variants: Variants::BOTH.union(Variants::OUT),
+    signature: "(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor",
+    doc: "The bits of all elements along `dim` (all dimensions by default), as numbers of 64 bits joined by exclusive or.
+
+Floats count as float64, integers as int64. Neither the order of elements nor two of the same make a difference. `mode` is 0.
+
+    >>> torch.hash_tensor(torch.tensor([5, 3]))
+    tensor(6, dtype=torch.uint64)",
+    out: Out::EXACT,
+    dtypes: DTypes::REAL.union(DTypes::BOOL),
+    refuses: "xor_sum_cpu",
+    run: Run::Kernel(Kernel {
+        infer: |args| {
+            let own = args.tensor(0)?;
+            if args.int(3)? != 0 {
+                return Err(Error::runtime(format!("Unknown hash_tensor mode: {}", args.int(3)?)));
+            }
+            let over = Over::of(args, 1)?;
+            if own.numel() == 0 {
+                if super::dims(args, 1).is_empty() {
+                    return Err(Error::runtime(
+                        "hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.",
+                    ));
+                }
+                if let Some(dim) = (0..own.rank()).find(|&dim| over.has(dim) && own.sizes()[dim] == 0) {
+                    return Err(Error::index(format!(
+                        "hash_tensor: Expected reduction dim {dim} to have non-zero size."
+                    )));
+                }
+            }
+            Ok(vec![over.spec(args, DType::U64)?])
+        },
+        cpu: |args, results| {
+            let pick = folds! {
+                for<S> [u8, i8, i16, i32, i64 => u64] (0; |a, x| a ^ i64::from(x) as u64; |a, b| a ^ b; |a, _n| a);
+                for<S> [f32, f64 => u64] (0; |a, x| a ^ f64::from(x).to_bits(); |a, b| a ^ b; |a, _n| a);
+                for<S> [Bool => u64] (0; |a, x| a ^ u64::from(x.get()); |a, b| a ^ b; |a, _n| a)
+            };
+            super::run(args, Over::of(args, 1)?, results, pick, args.tensor(0)?.dtype().compute(), &[])
+        },
+    }),
+    derivative: Derivative::NonDifferentiable("its result is made of bits"),
+    samples: &["t(2, 3)", "t(2, 3), 1", "t(2, 3, 4), (0, 2), keepdim=True", "t()"],
+    errors: &[
+        ("t(2), mode=1", "RuntimeError", "Unknown hash_tensor mode: 1"),
+        ("t(0, 3), 0", "IndexError", "hash_tensor: Expected reduction dim 0 to have non-zero size."),
+        ("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)"),
+    ],
+    reference: "np.bitwise_xor.reduce(self.astype(np.float64 if self.dtype.kind == 'f' else np.int64).view(np.uint64), axis=tuple(np.atleast_1d(dim)) or None, keepdims=keepdim)",
+    ..Row::BASE
+};
