@@ -165,6 +165,13 @@ def test_pickles_that_lie(content):
         torch.load(io.BytesIO(archive(b"\x80\x02" + content, {"data/0": bytes(8)})))
 
 
+@pytest.mark.parametrize("opcodes", [b"K\x00K\x01s.", b"(K\x00K\x01u."])
+def test_items_are_set_in_dicts_only(opcodes):
+    """CVE-2026-24747: of a tensor this would run what indexing runs."""
+    with pytest.raises(pickle.UnpicklingError, match=r"Can only SETITEM for a dict, but got Tensor"):
+        torch.load(io.BytesIO(archive(b"\x80\x02" + GOOD + opcodes, {"data/0": bytes(8)})))
+
+
 # --- archives that lie -------------------------------------------------------------------------------------------------
 
 
@@ -173,6 +180,15 @@ def test_compressed_records_are_refused():
     bomb = archive(b"\x80\x02" + GOOD + b".", {"data/0": bytes(1 << 20)}, zipfile.ZIP_DEFLATED)
     with pytest.raises(RuntimeError, match=r"is compressed, which checkpoints never are"):
         torch.load(io.BytesIO(bomb))
+
+
+def test_records_that_overlap_are_refused():
+    """A zip bomb without compression: many records on the same bytes."""
+    whole = bytearray(archive(b"\x80\x02" + GOOD + b".", {"data/0": bytes(8), "data/1": bytes(8)}))
+    entries = [at for at in range(len(whole)) if whole[at : at + 4] == b"PK\x01\x02"]
+    whole[entries[-1] + 42 : entries[-1] + 46] = whole[entries[-2] + 42 : entries[-2] + 46]
+    with pytest.raises(RuntimeError, match=r"records of the archive overlap"):
+        torch.load(io.BytesIO(bytes(whole)))
 
 
 def test_truncation_at_every_byte():

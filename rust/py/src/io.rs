@@ -330,6 +330,11 @@ fn build<'py>(py: Python<'py>, outcome: &Outcome, callbacks: &Callbacks) -> PyRe
             }
             Step::SetItems { dict, items } => {
                 let dict = get(dict);
+                // Nothing else takes items from a file: a tensor would run what indexing it runs.
+                if !dict.is_instance_of::<PyDict>() {
+                    let what = format!("Can only SETITEM for a dict, but got {}", dict.get_type().name()?);
+                    return Err(CheckpointError::new_err(("pickle", what)));
+                }
                 items.iter().try_for_each(|(key, value)| dict.set_item(get(key), get(value)))?;
                 continue;
             }

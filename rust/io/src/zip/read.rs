@@ -1,6 +1,11 @@
 //! Reading an archive: the end record, from it the central directory, from it the records.
 
 use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use crc32fast::Hasher;
+use rushlight_par::parallel_reduce;
 
 use super::*;
 use crate::{Error, Result, Source};
@@ -8,6 +13,8 @@ use crate::{Error, Result, Source};
 /// The end record is followed by a comment of at most this many bytes.
 const LONGEST_COMMENT: usize = u16::MAX as usize;
 const ENCRYPTED: u16 = 1;
+/// How much of a large record one thread reads at a time.
+const PIECE: usize = 1 << 20;
 
 /// One file in the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +51,7 @@ impl<S: Source> Archive<S> {
                 return Err(Error::BadArchive(format!("record {name} stands twice in the archive")));
             }
         }
+        refuse_overlap(&records)?;
         Ok(Self { source, folder: folder.unwrap_or_default(), records })
     }
 
@@ -73,14 +81,42 @@ impl<S: Source> Archive<S> {
         Ok(bytes)
     }
 
-    /// The same into memory of the caller's, which must have the record's size.
-    pub fn read_into(&self, name: &str, into: &mut [u8]) -> Result<()> {
+    /// The same into memory of the caller's, which must have the record's size. Each thread checks what it has just read,
+    /// as long as it is in its cache.
+    pub fn read_into(&self, name: &str, into: &mut [u8]) -> Result<()>
+    where
+        S: Sync,
+    {
         let record = self.record(name)?;
         if into.len() as u64 != record.size {
             return Err(Error::BadArchive(format!("record {name} has {} bytes, not {}", record.size, into.len())));
         }
-        self.source.read_at(record.offset, into)?;
-        check(name, record, into)
+        let size = into.len();
+        let pieces: Vec<Mutex<&mut [u8]>> = into.chunks_mut(PIECE).map(Mutex::new).collect();
+        let read = |range: Range<usize>| -> Result<Hasher> {
+            let mut piece = pieces[range.start / PIECE].lock().unwrap_or_else(PoisonError::into_inner);
+            self.source.read_at(record.offset + range.start as u64, &mut piece)?;
+            let mut checksum = Hasher::new();
+            checksum.update(&piece);
+            Ok(checksum)
+        };
+        let joined = parallel_reduce(size, PIECE, read, |left, right| {
+            let (mut left, right) = (left?, right?);
+            left.combine(&right);
+            Ok(left)
+        });
+        let checksum = joined.transpose()?.unwrap_or_default().finalize();
+        if checksum == record.checksum { Ok(()) } else { Err(Error::BadChecksum(name.to_owned())) }
+    }
+}
+
+/// Records that share bytes would make a small file large in memory.
+fn refuse_overlap(records: &HashMap<String, Record>) -> Result<()> {
+    let mut spans: Vec<(u64, u64)> = records.values().map(|record| (record.offset, record.size)).collect();
+    spans.sort_unstable();
+    match spans.windows(2).all(|pair| pair[0].0.saturating_add(pair[0].1) <= pair[1].0) {
+        true => Ok(()),
+        false => Err(Error::BadArchive("records of the archive overlap".into())),
     }
 }
 
