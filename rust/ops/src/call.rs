@@ -177,6 +177,7 @@ fn compute_into(
 fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
     let row = args.row;
     let device = check_devices(args)?;
+    let rounded;
     let (operands, numbers) = split(args)?;
     match target {
         Target::Fresh => {
@@ -198,7 +199,7 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
         Promote::IntToFloat if !common.is_differentiable() => rushlight_core::dtype::default_dtype(),
         _ => common,
     };
-    let rounded = if body.promote == Promote::ToBool { in_half(&operands, compute, device)? } else { SmallVec::new() };
+    rounded = if body.promote == Promote::ToBool { in_half(&operands, compute, device)? } else { SmallVec::new() };
     let operands = if rounded.is_empty() {
         operands
     } else {
