@@ -827,12 +827,19 @@ class Tensor:
         """Whether `self` is greater than `other`."""
     def hardshrink(self, lambd: _Number = 0.5) -> Tensor:
         """Each element, or zero where its magnitude is at most `lambd`."""
+    def hash_tensor(self, dim: _int | Sequence[_int] = ..., *, keepdim: _bool = False, mode: _int = 0) -> Tensor:
+        """The bits of all elements along `dim` (all dimensions by default), as numbers of 64 bits joined by exclusive or."""
     def heaviside(self, values: Tensor) -> Tensor:
         """The step function: 0 below zero, `values` at zero, 1 above."""
     def heaviside_(self, values: Tensor) -> Self:
         """The step function: 0 below zero, `values` at zero, 1 above."""
     def histc(self, bins: _int = 100, min: _Number = 0, max: _Number = 0) -> Tensor:
         """How many elements fall into each of `bins` equal parts of `min` to `max` (of the elements' own range where those are equal)."""
+    @overload
+    def histogram(self, bins: Tensor, *, weight: Tensor | None = None, density: _bool = False) -> return_types.histogram:
+        """How many elements (or the sum of their `weight`) lie between each two neighbours of the edges `bins`."""
+    @overload
+    def histogram(self, bins: _int = 100, *, range: _float | Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> return_types.histogram: ...
     @overload
     def hsplit(self, sections: _int) -> tuple[Tensor, ...]:
         """Equal views along the columns (a vector's only dimension)."""
@@ -1781,6 +1788,8 @@ def _alias(input: Tensor) -> Tensor:
     """A view of everything."""
 def _attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: _bool, scale: _float) -> tuple[Tensor, Tensor]:
     """Attention, and for each query the logarithm of the sum of its scores' exponentials (infinite where it sees no key)."""
+def _attention_backward(grad: Tensor, grad_sums: Tensor | None, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, out: Tensor, sums: Tensor, is_causal: _bool, scale: _float) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of query, key and value in `_attention`, out of those of its results and the results themselves."""
 def _avg_pool(input: Tensor, starts: Sequence[_int], ends: Sequence[_int], lengths: Sequence[_int], output: Sequence[_int], divisor: _int | None) -> Tensor:
     """Means over windows, which are listed axis by axis: where each starts and ends, and the length it counts for."""
 def _avg_pool_spread(input: Tensor, starts: Sequence[_int], ends: Sequence[_int], lengths: Sequence[_int], output: Sequence[_int], divisor: _int | None, like: Tensor) -> Tensor:
@@ -1841,6 +1850,10 @@ def _gru_gates(input_gates: Tensor, hidden_gates: Tensor, hx: Tensor) -> Tensor:
     """The next state of a gated recurrent unit, from the gates `(N, 3 * H)` of input and state, and the state `(N, H)`."""
 def _hardtanh_backward(grad_output: Tensor, input: Tensor, min_val: _Number, max_val: _Number) -> Tensor:
     """The gradient where `self` is strictly between two numbers, else zero."""
+def _histogramdd_bin_edges(input: Tensor, bins: Sequence[_int], *, range: _float | Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> tuple[Tensor, ...]:
+    """The edges of equal parts in each dimension of points, for `histogramdd`."""
+def _histogramdd_from_bin_tensors(input: Tensor, bins: Sequence[Tensor], *, weight: Tensor | None = None, density: _bool = False) -> Tensor:
+    """How many points lie in each box between edges, one list of edges for each dimension."""
 def _index(input: Tensor, indices: Sequence[Tensor], dims: Sequence[_int]) -> Tensor:
     """The elements at `indices`, which index the dimensions `dims` and broadcast against each other."""
 def _index_put(input: Tensor, indices: Sequence[Tensor], dims: Sequence[_int], values: Tensor, accumulate: _bool = False) -> Tensor:
@@ -1869,6 +1882,10 @@ def _log_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: _int, i
     """The gradient of log_softmax's operand."""
 def _lstm_gates(gates: Tensor, cx: Tensor) -> tuple[Tensor, Tensor]:
     """The output and the next state of a long short-term memory, from the gates `(N, 4 * H)` and the state `(N, H)`."""
+def _lstm_sequence(products: Tensor, hx: Tensor, cx: Tensor, w_hh: Tensor, backwards: _bool) -> tuple[Tensor, Tensor, Tensor]:
+    """The outputs, states and gates of all steps of a long short-term memory."""
+def _lstm_sequence_backward(grad_outputs: Tensor, grad_states: Tensor | None, hx: Tensor, cx: Tensor, w_hh: Tensor, outputs: Tensor, states: Tensor, gates: Tensor, backwards: _bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of products, hx, cx and w_hh in `_lstm_sequence`, out of those of outputs and states."""
 def _matmul(input: Tensor, other: Tensor) -> Tensor:
     """Products of the matrices of two batches, which broadcast."""
 def _max_pool(input: Tensor, kernel_size: Sequence[_int], stride: Sequence[_int], padding: Sequence[_int], dilation: Sequence[_int], output: Sequence[_int]) -> tuple[Tensor, Tensor]:
@@ -1891,6 +1908,14 @@ def _nll_loss2d(input: Tensor, target: Tensor, weight: Tensor | None, reduction:
     """The loss and the sum of the weights that it divides by; the reduction is 0 for none, 1 for mean, 2 for sum."""
 def _nll_loss_backward(grad: Tensor, target: Tensor, weight: Tensor | None, reduction: _int, ignore_index: _int, total_weight: Tensor, like: Tensor) -> Tensor:
     """The gradient of `_nll_loss` with respect to scores like `like`, whose values do not matter."""
+def _normalize_backward(grad: Tensor, input: Tensor, mean: Tensor, variance: Tensor, weight: Tensor | None, view: Sequence[_int], pooled: _bool, centred: _bool, eps: _float) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of the operand and of both parameters of `_normalize_layer`, out of its result's."""
+def _normalize_batch(input: Tensor, weight: Tensor | None, bias: Tensor | None, view: Sequence[_int], pooled: _bool, centred: _bool, eps: _float) -> tuple[Tensor, Tensor, Tensor]:
+    """`_normalize_layer` for channels of whole batches."""
+def _normalize_group(input: Tensor, weight: Tensor | None, bias: Tensor | None, view: Sequence[_int], pooled: _bool, centred: _bool, eps: _float) -> tuple[Tensor, Tensor, Tensor]:
+    """`_normalize_layer` for groups of channels."""
+def _normalize_layer(input: Tensor, weight: Tensor | None, bias: Tensor | None, view: Sequence[_int], pooled: _bool, centred: _bool, eps: _float) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalises groups of elements: the result, and mean and variance of each group."""
 def _pad_borders(input: Tensor, pad: Sequence[_int], mode: _str) -> Tensor:
     """A copy with borders out of the elements inside, mirrored (`reflect`) or the outermost one (`replicate`)."""
 def _pad_borders_back(input: Tensor, like: Tensor, pad: Sequence[_int], mode: _str) -> Tensor:

@@ -178,7 +178,7 @@ def test_the_largest_of_a_long_line_are_those_of_the_sorted_one(kind, k, largest
     array[n // 2] = NAN
     line = torch.from_numpy(array)
     for own in (line, torch.stack([line, line.flip(0)], 1)):
-        got, all_ = own.topk(k, 0, largest), own.sort(0, descending=largest, stable=True)
+        got, all_ = own.topk(k, 0, largest), own.sort(dim=0, descending=largest, stable=True)
         assert torch.equal(got.indices, all_.indices[:k])
         assert np.array_equal(got.values.numpy(), all_.values[:k].numpy(), equal_nan=True)
 
@@ -206,3 +206,15 @@ def test_errors_say_what_torch_says(call, error, sentence):
     with pytest.raises(error) as caught:
         call()
     assert str(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "min", "prod"])
+def test_segments_are_reduced_one_by_one(name):
+    data = np.random.default_rng(3).normal(size=(7, 2))
+    lengths = [3, 0, 1, 3]
+    empty = {"sum": 0.0, "mean": np.nan, "max": -np.inf, "min": np.inf, "prod": 1.0}[name]
+    parts = np.split(data, np.cumsum(lengths)[:-1])
+    wanted = np.stack([getattr(np, name)(part, 0) if len(part) else np.full(2, empty) for part in parts])
+    own, offsets = torch.from_numpy(data), torch.tensor([0, *np.cumsum(lengths).tolist()])
+    np.testing.assert_allclose(torch.segment_reduce(own, name, lengths=torch.tensor(lengths)), wanted)
+    np.testing.assert_allclose(torch.segment_reduce(own, name, offsets=offsets), wanted)

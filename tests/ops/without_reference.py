@@ -49,6 +49,7 @@ WHY_NONE = {
         _SEQUENCES,
     ),
     **dict.fromkeys("fft.hfftn fft.hfft2 fft.ihfftn fft.ihfft2 stft istft".split(), _FFT),
+    "segment_reduce": "tests/ops/test_reduce.py compares it with loops",
     "view.dtype": "its result is bytes: tests/test_numpy.py compares them",
     "_fractional_max": "its regions follow torch's rule, which only torch can say",
 }
