@@ -42,6 +42,7 @@ Floats count as float64, integers as int64. Neither the order of elements nor tw
             Ok(vec![over.spec(args, DType::U64)?])
         },
         cpu: |args, results| {
+            #[allow(clippy::useless_conversion)] // one line stands for several types
             let pick = folds! {
                 for<S> [u8, i8, i16, i32, i64 => u64] (0; |a, x| a ^ i64::from(x) as u64; |a, b| a ^ b; |a, _n| a);
                 for<S> [f32, f64 => u64] (0; |a, x| a ^ f64::from(x).to_bits(); |a, b| a ^ b; |a, _n| a);
