@@ -1,5 +1,8 @@
 """Every row survives arguments at random: a slice of what `fuzz_rows.py` does by hand."""
 
+import subprocess
+import sys
+
 import pytest
 
 pytest.importorskip("numpy")
@@ -12,3 +15,33 @@ def test_no_row_ends_the_process(kind, thorough, tmp_path):
     calls, seeds = (20_000, range(5)) if thorough else (600, [0])
     found = [finding for seed in seeds for finding in attack(kind, seed, 0, calls, tmp_path / "current")]
     assert not found, "\n".join(found)
+
+
+FOUND = """
+import resource
+import rushlight as torch
+resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
+rows, many = torch._C._functions[""], 2**62
+torch.empty(2**40, 1024, device="meta").fill_diagonal_(1.0, wrap=True)
+nothing = rows["embedding_dense_backward"](torch.ones(0), torch.zeros(0, 0, 3, dtype=torch.int64), many, -1, False)
+assert nothing.shape == (many, 0)
+for sizes in ([many], [many]), ([2, 2**63 - 1], [2, 3]):
+    try:
+        rows["_fractional_max"](torch.ones(2, 5, 6), *sizes, torch.rand(2, 2))
+    except RuntimeError:
+        continue
+    raise SystemExit(f"{sizes} fit")
+for lengths in ([many, many], [2**63 - 1, 1]):
+    try:
+        torch.gru(torch.rand(5, 3), torch.tensor(lengths), torch.rand(1, 2, 4), [torch.rand(12, 3), torch.rand(12, 4)],
+                  False, 1, 0.0, False, False)
+    except RuntimeError:
+        continue
+    raise SystemExit(f"{lengths} add up")
+"""
+
+
+def test_what_was_found():
+    """Sums past the last integer, and loops over more rows than there is time for."""
+    done = subprocess.run([sys.executable, "-c", FOUND], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr[-2000:]
