@@ -260,3 +260,13 @@ def test_dlpack_keeps_memory():
 def test_lists_of_arrays_warn_once():
     with pytest.warns(UserWarning, match="Creating a tensor from a list of numpy.ndarrays is extremely slow."):
         assert torch.tensor([np.ones(2), np.zeros(2)]).tolist() == [[1, 1], [0, 0]]
+
+
+def test_an_array_equals_element_by_element():
+    """NumPy leaves the question to the tensor, whichever side it stands on; no answer would compare the objects."""
+    tensor, array = torch.tensor([1, 2]), np.array([1, 3])
+    assert (tensor == array).tolist() == [True, False]
+    assert (array == tensor).tolist() == [True, False]
+    assert (tensor != array).tolist() == [False, True]
+    with pytest.raises(RuntimeError, match="The size of tensor a"):
+        assert tensor == np.zeros(3)

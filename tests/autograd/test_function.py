@@ -251,3 +251,58 @@ def test_slips_are_told_as_torch_does(error, sentence, function):
 
     with pytest.raises(error, match=f"^{re.escape(sentence)}"):
         Slip.apply(torch.ones(2, requires_grad=True)).sum().backward()
+
+
+class Scaled(Function):
+    @staticmethod
+    def forward(ctx, x, by=1.0, and_by=2.0):
+        ctx.factor = by * and_by
+        return x * ctx.factor
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.factor, None, None
+
+
+class ScaledApart(Function):
+    @staticmethod
+    def forward(x, by=1.0, and_by=2.0):
+        return x * by * and_by
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.factor = inputs[1] * inputs[2]
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.factor, None, None
+
+
+def test_keywords_go_where_their_names_stand():
+    x = torch.ones(1, requires_grad=True)
+    assert Scaled.apply(x, 5.0, and_by=3.0).item() == 15
+    assert Scaled.apply(x, and_by=3.0, by=7.0).item() == 21
+    assert ScaledApart.apply(x, by=3.0).item() == 6
+    ScaledApart.apply(x, by=3.0).backward()
+    assert x.grad.item() == 6
+    with pytest.raises(TypeError, match=r"missing required argument: 'by' \(position 1\)"):
+        Scaled.apply(x, and_by=3.0)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'times'"):
+        Scaled.apply(x, times=3.0)
+    with pytest.raises(TypeError, match="multiple values for argument 'by'"):
+        Scaled.apply(x, 1.0, by=3.0)
+
+
+def test_what_was_changed_has_to_come_back():
+    class Kept(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            return x.mul_(10).sum()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    with pytest.raises(RuntimeError, match="Some elements marked as dirty during the forward method were not returned"):
+        Kept.apply(torch.ones(2, requires_grad=True).clone())

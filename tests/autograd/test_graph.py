@@ -1,6 +1,8 @@
 """The graph's edges: threads, hooks of nodes, very deep and very shared graphs."""
 
 import gc
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -100,6 +102,48 @@ class TestDepth:
             y = y + y
         y.backward()
         assert x.grad.tolist() == [2.0**60]
+
+    def test_walks_within_walks_end_before_the_stack(self):
+        """Each walk that a node begins stands on the stack of the one before."""
+        script = """
+import sys, threading
+import rushlight as torch
+sys.setrecursionlimit(10**6)
+
+class Nested(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, depth):
+        ctx.depth = depth
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, grad):
+        if ctx.depth:
+            with torch.enable_grad():
+                Nested.apply(torch.ones(1, requires_grad=True), ctx.depth - 1).sum().backward()
+        return grad, None
+
+def run(depth):
+    x = torch.ones(1, requires_grad=True)
+    Nested.apply(x, depth).sum().backward()
+    return x.grad.item()
+
+found = []
+def work():
+    found.append(run(40))
+    try:
+        run(100_000)
+    except RecursionError as error:
+        found.append(str(error).split(":")[0])
+
+threading.stack_size(1 << 20)
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+print(found)
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+        assert done.stdout == "[1.0, 'maximum recursion depth exceeded']\n", (done.returncode, done.stderr[-500:])
 
 
 class TestThreads:

@@ -371,3 +371,11 @@ def test_normalised_channels_that_come_last_stay_there():
     assert out.stride() == last.stride()
     assert torch.allclose(out, F.batch_norm(x, *again, training=True))
     assert all(torch.allclose(one, other) for one, other in zip(running, again))
+
+
+@pytest.mark.parametrize("padding", ["zeros", "reflection"])
+def test_a_coordinate_that_is_no_number_shows(padding):
+    image = torch.ones(1, 1, 3, 3)
+    grid = torch.tensor([[[[0.0, 0.0], [torch.nan, 0.0], [0.0, torch.nan]]]])
+    found = F.grid_sample(image, grid, padding_mode=padding, align_corners=False).flatten()
+    assert found.isnan().tolist() == [False, True, True]

@@ -88,6 +88,10 @@ class Function:
         names = code.co_varnames[0 if split else 1 : code.co_argcount]  # `ctx` is no argument of the call
         # `setup_context` sees every argument of `forward`, also those that were not given.
         defaults = cls.forward.__defaults__ or () if split else ()
+        if unknown := [name for name in kwargs if name not in names]:
+            raise TypeError(f"forward() got an unexpected keyword argument '{unknown[0]}'")
+        if twice := [name for name in kwargs if name in names[: len(args)]]:
+            raise TypeError(f"forward() got multiple values for argument '{twice[0]}'")
         found, given = list(args), dict(kwargs)
         for place in range(len(args), len(names)):
             name, from_end = names[place], len(names) - place
@@ -97,9 +101,6 @@ class Function:
                 found.append(defaults[-from_end])
             elif given:
                 raise TypeError(f"forward() missing required argument: '{name}' (position {place})")
-        for name in given:
-            twice = f"forward() got multiple values for argument '{name}'"
-            raise TypeError(twice if name in names else f"forward() got an unexpected keyword argument '{name}'")
         return tuple(found)
 
     @classmethod
