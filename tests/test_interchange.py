@@ -20,5 +20,7 @@ def test_states_that_torch_wrote():
 
 def test_both_ways():
     torch = pytest.importorskip("torch")
+    if torch is rushlight:  # a test before this one runs programs whose `torch` is rushlight
+        pytest.skip("torch is not installed")
     for seed in range(50):
         assert not list(compare(rushlight, torch, seed)), seed
