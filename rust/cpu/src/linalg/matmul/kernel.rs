@@ -19,10 +19,6 @@ pub const fn k_steps<E>() -> usize {
 
 /// Rows of B by which its prefetching runs ahead.
 const AHEAD: isize = 12;
-/// Steps of `k` between two requests for lines that are not B's: a burst of them would fill the buffers for misses.
-const SPREAD: usize = 4;
-/// Bytes of a cache line.
-pub const LINE: usize = 64;
 
 /// The distance of two packed rows of A: one cache line more than a block of `k`, so that rows do not fall
 /// on the same cache sets.
@@ -65,16 +61,6 @@ pub trait Lanes {
         }
         let _ = p;
     }
-    /// Calls the cache line at `p` into the second-level cache, if the machine can.
-    #[inline(always)]
-    fn prefetch_far(p: *const u8) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: as for `prefetch`.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(p.cast());
-        }
-        let _ = p;
-    }
     /// Writes the first `lanes` sums to `c`, or adds them to it.
     ///
     /// # Safety
@@ -97,9 +83,6 @@ pub struct Tile<E, A> {
     pub cols: usize,
     /// Add to C instead of overwriting it.
     pub add: bool,
-    /// A run of memory that is packed before long, and its lines.
-    pub next: *const u8,
-    pub next_lines: usize,
 }
 
 pub type TileFn<E, A> = unsafe fn(&Tile<E, A>);
@@ -111,38 +94,30 @@ unsafe fn tile<L: Lanes, const R: usize, const NV: usize>(t: &Tile<L::Elem, L::A
     // SAFETY: the caller's promise is the one each access needs.
     unsafe {
         let mut acc = [[L::zero(); NV]; R];
-        let (mut a, mut b, mut left, mut turn) = (t.a, t.b, t.k, 0);
-        while left > 0 {
-            if turn < R {
-                let c = t.c.wrapping_offset(turn as isize * t.c_stride);
+        for r in 0..R {
+            let c = t.c.wrapping_offset(r as isize * t.c_stride);
+            for v in 0..NV {
+                L::prefetch(c.wrapping_add(v * L::WIDTH));
+            }
+        }
+        let (mut a, mut b) = (t.a, t.b);
+        for _ in 0..t.k {
+            let mut row = [L::zero(); NV];
+            for v in 0..NV {
+                row[v] = L::load(b.add(v * L::WIDTH));
+            }
+            for r in 0..R {
+                let x = L::splat(a.offset(r as isize * t.a_stride));
                 for v in 0..NV {
-                    L::prefetch(c.wrapping_add(v * L::WIDTH));
+                    acc[r][v] = L::mul_add(x, row[v], acc[r][v]);
                 }
             }
-            if turn < t.next_lines {
-                L::prefetch_far(t.next.wrapping_add(turn * LINE));
+            // B streams from the second-level cache; the hint runs ahead of what the processor guesses.
+            for v in 0..NV {
+                L::prefetch(b.wrapping_offset(AHEAD * t.b_stride).wrapping_add(v * L::WIDTH));
             }
-            turn += 1;
-            let steps = left.min(SPREAD);
-            left -= steps;
-            for _ in 0..steps {
-                let mut row = [L::zero(); NV];
-                for v in 0..NV {
-                    row[v] = L::load(b.add(v * L::WIDTH));
-                }
-                for r in 0..R {
-                    let x = L::splat(a.offset(r as isize * t.a_stride));
-                    for v in 0..NV {
-                        acc[r][v] = L::mul_add(x, row[v], acc[r][v]);
-                    }
-                }
-                // B streams from the second-level cache; the hint runs ahead of what the processor guesses.
-                for v in 0..NV {
-                    L::prefetch(b.wrapping_offset(AHEAD * t.b_stride).wrapping_add(v * L::WIDTH));
-                }
-                a = a.wrapping_add(1);
-                b = b.wrapping_offset(t.b_stride);
-            }
+            a = a.wrapping_add(1);
+            b = b.wrapping_offset(t.b_stride);
         }
         for r in 0..R {
             let c = t.c.offset(r as isize * t.c_stride);

@@ -7,8 +7,8 @@
 
 use super::drive::{One, TASK, part, part_at, tasks, threads_for};
 use super::element::{GemmElement, Job, Sum};
-use super::kernel::{Kernels, LINE, Tile, a_stride};
-use super::pack::{Format, Source};
+use super::kernel::{Kernels, Tile, a_stride};
+use super::pack::Format;
 use super::scratch::Scratch;
 use std::ops::Range;
 
@@ -134,16 +134,7 @@ impl<'a, F: Format> Tiled<'a, F> {
                     let (js, to) = (part_at(p.n, self.panel, j), packed_b.add((j - packed.start) * self.panel_len));
                     (kernels.pack_b)(&p.b.at(ks.start, js.start), ks.len(), js.len(), kernels.width, to);
                 }
-                for (turn, rows_at_once) in (0..parts).map(|turn| (turn, part(rows.len(), parts, turn))) {
-                    // What of A is packed next, in this block of `k` or in the one behind it.
-                    let (turn, ks_ahead) = match turn + 1 {
-                        next if next < parts => (next, ks.clone()),
-                        _ => (0, part_at(p.k, self.k_block, block + 1)),
-                    };
-                    let rows_ahead = part(rows.len(), parts, turn);
-                    let source = p.a.at(rows.start + rows_ahead.start, ks_ahead.start);
-                    let packs = if self.read_a { 0 } else { rows_ahead.len() };
-                    let mut ahead = Ahead::new(&source, packs, ks_ahead.len());
+                for rows_at_once in (0..parts).map(|i| part(rows.len(), parts, i)) {
                     let from = p.a.at(rows.start + rows_at_once.start, ks.start);
                     let (a, a_stride) = if self.read_a {
                         (from.ptr.cast::<F::Elem>(), from.row_stride)
@@ -164,7 +155,6 @@ impl<'a, F: Format> Tiled<'a, F> {
                             };
                             let left = (cols - (j - panels.start) * self.panel) * F::SUMS_PER_COLUMN;
                             let vectors = left.div_ceil(kernels.width).min(2);
-                            let (next, next_lines) = ahead.next();
                             kernels.tiles[vectors - 1][rs.len() - 1](&Tile {
                                 k: F::steps(ks.len()),
                                 a: a.offset(rs.start as isize * a_stride),
@@ -175,8 +165,6 @@ impl<'a, F: Format> Tiled<'a, F> {
                                 c_stride,
                                 cols: left.min(width),
                                 add: block > 0 || added,
-                                next,
-                                next_lines,
                             });
                         }
                     }
@@ -188,36 +176,6 @@ impl<'a, F: Format> Tiled<'a, F> {
             }
         }
         Ok(())
-    }
-}
-
-/// The runs of adjacent elements in a block of A, handed out one by one to the tiles that are multiplied before it is packed.
-/// They ask for its lines: packing waits for the third-level cache, and tiles do not.
-struct Ahead {
-    at: *const u8,
-    distance: isize,
-    left: usize,
-    lines: usize,
-}
-
-impl Ahead {
-    fn new<T>(a: &Source<T>, rows: usize, k: usize) -> Self {
-        let (distance, left, run) = match (a.row_stride, a.col_stride) {
-            (distance, 1) => (distance, rows, k),
-            (1, distance) => (distance, k, rows),
-            _ => (0, 0, 0),
-        };
-        let bytes = size_of::<T>();
-        let lines = (run * bytes).div_ceil(LINE);
-        Ahead { at: a.ptr.cast(), distance: distance * bytes as isize, left, lines }
-    }
-
-    /// The next run's address and lines; no lines where all have been handed out.
-    fn next(&mut self) -> (*const u8, usize) {
-        let Some(left) = self.left.checked_sub(1) else { return (self.at, 0) };
-        let at = self.at;
-        (self.at, self.left) = (at.wrapping_offset(self.distance), left);
-        (at, self.lines)
     }
 }
 
