@@ -71,7 +71,44 @@ class _LazyConvNd(LazyModuleMixin):
         return input.shape[-space - 1]
 
 
-class LazyConv1d(_LazyConvNd, Conv1d):
+class _LazyConv(_LazyConvNd):
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode)
+        self._wait(out_channels, bias, device, dtype)
+
+
+class _LazyConvTranspose(_LazyConvNd):
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode)
+        self._wait(out_channels, bias, device, dtype)
+
+
+class LazyConv1d(_LazyConv, Conv1d):
     """A `Conv1d` whose ``in_channels`` is the first input's; the other arguments are those of `Conv1d`.
 
     >>> layer = torch.nn.LazyConv1d(33, 3)
@@ -81,24 +118,8 @@ class LazyConv1d(_LazyConvNd, Conv1d):
 
     cls_to_become = Conv1d
 
-    def __init__(
-        self,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode)
-        self._wait(out_channels, bias, device, dtype)
 
-
-class LazyConv2d(_LazyConvNd, Conv2d):
+class LazyConv2d(_LazyConv, Conv2d):
     """A `Conv2d` whose ``in_channels`` is the first input's; the other arguments are those of `Conv2d`.
 
     >>> layer = torch.nn.LazyConv2d(33, 3)
@@ -108,24 +129,8 @@ class LazyConv2d(_LazyConvNd, Conv2d):
 
     cls_to_become = Conv2d
 
-    def __init__(
-        self,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode)
-        self._wait(out_channels, bias, device, dtype)
 
-
-class LazyConv3d(_LazyConvNd, Conv3d):
+class LazyConv3d(_LazyConv, Conv3d):
     """A `Conv3d` whose ``in_channels`` is the first input's; the other arguments are those of `Conv3d`.
 
     >>> layer = torch.nn.LazyConv3d(33, 3)
@@ -135,24 +140,8 @@ class LazyConv3d(_LazyConvNd, Conv3d):
 
     cls_to_become = Conv3d
 
-    def __init__(
-        self,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode)
-        self._wait(out_channels, bias, device, dtype)
 
-
-class LazyConvTranspose1d(_LazyConvNd, ConvTranspose1d):
+class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
     """A `ConvTranspose1d` whose ``in_channels`` is the first input's; the other arguments are those of `ConvTranspose1d`.
 
     >>> layer = torch.nn.LazyConvTranspose1d(33, 3)
@@ -162,25 +151,8 @@ class LazyConvTranspose1d(_LazyConvNd, ConvTranspose1d):
 
     cls_to_become = ConvTranspose1d
 
-    def __init__(
-        self,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Any = 1,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode)
-        self._wait(out_channels, bias, device, dtype)
 
-
-class LazyConvTranspose2d(_LazyConvNd, ConvTranspose2d):
+class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
     """A `ConvTranspose2d` whose ``in_channels`` is the first input's; the other arguments are those of `ConvTranspose2d`.
 
     >>> layer = torch.nn.LazyConvTranspose2d(33, 3)
@@ -190,25 +162,8 @@ class LazyConvTranspose2d(_LazyConvNd, ConvTranspose2d):
 
     cls_to_become = ConvTranspose2d
 
-    def __init__(
-        self,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Any = 1,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode)
-        self._wait(out_channels, bias, device, dtype)
 
-
-class LazyConvTranspose3d(_LazyConvNd, ConvTranspose3d):
+class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
     """A `ConvTranspose3d` whose ``in_channels`` is the first input's; the other arguments are those of `ConvTranspose3d`.
 
     >>> layer = torch.nn.LazyConvTranspose3d(33, 3)
@@ -217,20 +172,3 @@ class LazyConvTranspose3d(_LazyConvNd, ConvTranspose3d):
     """
 
     cls_to_become = ConvTranspose3d
-
-    def __init__(
-        self,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Any = 1,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode)
-        self._wait(out_channels, bias, device, dtype)
