@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import sys
 
 from rushlight import _C
+from rushlight._warnings import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,12 +47,10 @@ class Function:
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        import warnings
 
-        warnings.warn(
+        warn(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on the class itself. Instantiating an autograd function will raise an error in a future version of PyTorch.",
             DeprecationWarning,
-            stacklevel=2,
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -112,9 +112,9 @@ class Function:
         ctx = FunctionCtx()
         result = _C._apply_function(cls, ctx, args, split)
         if cls.jvp is not Function.jvp:
-            from rushlight.autograd import forward_ad
-
-            if forward_ad.active():
+            # Without the module nobody has entered a level; to import it here would cost more than a small `forward`.
+            forward_ad = sys.modules.get("rushlight.autograd.forward_ad")
+            if forward_ad is not None and forward_ad.active():
                 return forward_ad.through_function(cls, ctx, args, result)
         return result
 
