@@ -347,6 +347,16 @@ class TestErrors:
         assert first == "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1"
         assert any("(2, 3)" in line for line in rest)
 
+    def test_the_operator_is_one_that_can_be_called(self):
+        """Not the engine's own row behind it."""
+        for call in (
+            lambda: torch.nn.functional.layer_norm(torch.ones(2, 3), (3,), torch.ones(3), torch.ones(2)),
+            lambda: torch.linalg.eigvalsh(torch.ones(2, 3)),
+            lambda: torch.tensordot(torch.ones(2, 3), torch.ones(2, 3), 1),
+        ):
+            with pytest.raises(RuntimeError, match="\n  in [a-z]"):
+                call()
+
 
 class TestRandomNumbers:
     RECORDED = json.loads((HERE.parent / "data" / "random.json").read_text())

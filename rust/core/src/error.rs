@@ -117,9 +117,11 @@ impl Error {
         self
     }
 
-    /// Names the operator, unless one deeper down has already done so.
+    /// Names the operator, unless one deeper down that users can call has already done so.
     pub fn operator(mut self, name: &'static str) -> Self {
-        self.0.operator.get_or_insert(name);
+        if self.0.operator.is_none_or(|deeper| deeper.starts_with('_')) {
+            self.0.operator = Some(name);
+        }
         self
     }
 
@@ -146,7 +148,7 @@ impl fmt::Display for Error {
         let facts = &*self.0;
         f.write_str(&facts.sentence)?;
         if let Some(operator) = facts.operator {
-            write!(f, "\n  in {operator}")?;
+            write!(f, "\n  in {}", operator.trim_start_matches('_'))?;
             if !facts.shapes.is_empty() {
                 f.write_str(" with shapes, aligned to the right:")?;
             }

@@ -1,0 +1,36 @@
+"""Every message that the table's bad calls give, whole, as it was last read by somebody: `tests/data/messages.txt`.
+
+A changed sentence, shape or hint is a changed line there, to be read before it is committed:
+
+    python tests/ops/test_messages.py    # writes the file anew
+"""
+
+from pathlib import Path
+
+from table_cases import ROWS, call, draw
+
+SNAPSHOT = Path(__file__).parent.parent / "data" / "messages.txt"
+
+
+def messages(row):
+    """The row's bad calls, each with the class and the lines of its exception."""
+    dtype = next((d for d in ("float32", "int64", "bool", "complex64") if d in row.dtypes), "float32")
+    for sample, *_ in row.errors:
+        try:
+            args, kwargs = draw(row, sample, dtype)
+            call(row.function(), args, kwargs)
+        except Exception as error:
+            lines = str(error).split("\n")
+            yield f"{row.full_name()}({sample})\n    {type(error).__name__}: " + "\n    ".join(lines)
+
+
+def snapshot():
+    return "\n".join(sorted(message for row in ROWS for message in messages(row))) + "\n"
+
+
+def test_messages_are_those_that_were_read():
+    assert snapshot() == SNAPSHOT.read_text()
+
+
+if __name__ == "__main__":
+    SNAPSHOT.write_text(snapshot())
