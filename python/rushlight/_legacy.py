@@ -106,7 +106,16 @@ def __getattr__(name: str) -> _LegacyType:
 
 
 def set_default_tensor_type(t: Any) -> None:
-    """Makes the dtype of a type such as ``torch.DoubleTensor`` the default one."""
+    """Makes the dtype of a type such as ``torch.DoubleTensor``, or of its name, the default one; see `set_default_dtype`.
+
+    Raises:
+        TypeError: the type of whole numbers.
+
+    >>> torch.set_default_tensor_type(torch.DoubleTensor)
+    >>> torch.ones(1).dtype
+    torch.float64
+    >>> torch.set_default_tensor_type("torch.FloatTensor")
+    """
     if isinstance(t, str):
         t = __getattr__(t.rpartition(".")[2])
     torch.set_default_dtype(t.dtype)
