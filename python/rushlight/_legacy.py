@@ -76,7 +76,9 @@ class _CudaType(type):
 
 def tensor_type(name: str, dtype: torch.dtype) -> _LegacyType:
     """``torch.FloatTensor`` for ``"FloatTensor"`` and its dtype."""
-    return _LegacyType(name, (), {"dtype": dtype, "_type_name": f"torch.{name}", "__module__": "rushlight"})
+    doc = f"Tensors of {dtype} on the CPU; called, it makes one of sizes or of a sequence. `torch.tensor` is plainer."
+    names = {"dtype": dtype, "_type_name": f"torch.{name}", "__module__": "rushlight", "__doc__": doc}
+    return _LegacyType(name, (), names)
 
 
 def cuda_type(name: str) -> _CudaType:

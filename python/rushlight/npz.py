@@ -243,3 +243,7 @@ def _swapped(tensor: torch.Tensor) -> torch.Tensor:
     part = tensor.dtype.itemsize // (2 if tensor.dtype.is_complex else 1)
     flat = tensor.reshape(-1).view(torch.uint8).reshape(-1, part).flip(1)
     return flat.reshape(-1).view(tensor.dtype).reshape(tensor.shape)
+
+
+def __dir__() -> list[str]:
+    return __all__

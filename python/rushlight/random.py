@@ -35,3 +35,7 @@ def fork_rng(devices: Any = None, enabled: bool = True, device_type: str = "cuda
     finally:
         if state is not None:
             set_rng_state(state)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -315,3 +315,7 @@ def _entry(name: str, entry: Any) -> tuple[Any, list[int], int, int]:
     if last - first != math.prod(shape) * dtype.itemsize:
         raise SafetensorError(f"Error while deserializing header: invalid shape, data type, or offset for {name!r}")
     return dtype, shape, first, last
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -458,3 +458,7 @@ def _check_size(size: int, elements: int, dtype) -> None:
             f"record size ({size} bytes) does not match expected size ({expected} bytes = {expected} elements * 1 "
             f"bytes/element) for dtype Byte\nThe checkpoint says that the storage has {elements} elements of {dtype}."
         )
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -149,3 +149,7 @@ def _biject_stack(constraint):
 @transform_to.register(constraints.stack)
 def _transform_stack(constraint):
     return transforms.StackTransform([transform_to(one) for one in constraint.cseq], constraint.dim)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -496,3 +496,7 @@ positive_semidefinite = _PositiveSemidefinite()
 positive_definite = _PositiveDefinite()
 cat = _Cat
 stack = _Stack
+
+
+def __dir__() -> list[str]:
+    return __all__

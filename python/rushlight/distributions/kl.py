@@ -409,3 +409,7 @@ for _pair in [
     (Poisson, Binomial),
 ]:
     register_kl(*_pair)(_never_inside)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -661,3 +661,7 @@ from .event_transforms import (  # noqa: E402  (they are subclasses of what stan
     StackTransform,
     StickBreakingTransform,
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

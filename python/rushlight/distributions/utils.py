@@ -155,3 +155,7 @@ def vec_to_tril_matrix(vec: torch.Tensor, diag: int = 0) -> torch.Tensor:
     places = torch.arange(n, device=vec.device)
     matrix[..., places < places.view(-1, 1) + (diag + 1)] = vec
     return matrix
+
+
+def __dir__() -> list[str]:
+    return __all__

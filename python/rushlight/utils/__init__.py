@@ -21,4 +21,4 @@ else:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_SUBMODULES])
+    return list(_SUBMODULES)
