@@ -7,8 +7,14 @@ import pytest
 
 #: How many rows each area has, and the file that shows them.
 AREAS = {
+    "AUT": (23, "test_autograd.py"),
     "BRO": (19, "test_broadcasting.py"),
+    "EXT": (10, "test_extending.py"),
+    "HOR": (7, "test_higher_order.py"),
     "IDX": (18, "test_indexing.py"),
+    "INP": (7, "test_inplace.py"),
+    "LAY": (22, "test_layers.py"),
+    "MOD": (11, "test_modules.py"),
     "OPS": (23, "test_operators.py"),
     "TEN": (17, "test_tensors.py"),
 }
