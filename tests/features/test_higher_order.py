@@ -1,4 +1,4 @@
-"""The rows HOR of the feature table: derivatives of derivatives."""
+"""HOR: derivatives of derivatives."""
 
 import pytest
 
@@ -182,14 +182,12 @@ TWICE_DIFFERENTIABLE = {
 
 
 def check_twice(function, *shapes):
-    parameters = []
+    """Second derivatives by the inputs and, of a module, by its parameters."""
+    names, leaves = [], []
     if isinstance(function, nn.Module):
         function.double()
-        with torch.no_grad():
-            for p in function.parameters():
-                p.copy_(draw(*p.shape))
-        parameters = [p for p in function.parameters()]
-    names = [name for name, _ in function.named_parameters()] if parameters else []
+        names = [name for name, _ in function.named_parameters()]
+        leaves = [draw(*p.shape) for p in function.parameters()]
 
     def call(*tensors):
         inputs, weights = tensors[: len(shapes)], tensors[len(shapes) :]
@@ -197,7 +195,6 @@ def check_twice(function, *shapes):
             return function(*inputs)
         return torch.func.functional_call(function, dict(zip(names, weights)), inputs)
 
-    leaves = [p.detach().clone().requires_grad_() for p in parameters]
     assert gradgradcheck(call, (*(draw(*shape) for shape in shapes), *leaves))
 
 
