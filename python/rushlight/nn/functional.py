@@ -29,9 +29,6 @@ from ._pooling import fractional_max_pool3d as fractional_max_pool3d
 from ._pooling import lp_pool1d as lp_pool1d
 from ._pooling import lp_pool2d as lp_pool2d
 from ._pooling import lp_pool3d as lp_pool3d
-from ._pooling import max_pool1d as max_pool1d
-from ._pooling import max_pool2d as max_pool2d
-from ._pooling import max_pool3d as max_pool3d
 from ._pooling import max_unpool1d as max_unpool1d
 from ._pooling import max_unpool2d as max_unpool2d
 from ._pooling import max_unpool3d as max_unpool3d
@@ -52,15 +49,6 @@ if not TYPE_CHECKING:
         from ._text import missing
 
         raise missing(f"module 'torch.nn.functional' has no attribute {name!r}", name, lambda: globals())
-
-
-def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """``max(input, 0)``, element by element; with ``inplace`` into the input itself.
-
-    >>> torch.nn.functional.relu(torch.tensor([-1.0, 2.0]))
-    tensor([0., 2.])
-    """
-    return input.relu_() if inplace else _nn.relu(input)
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
