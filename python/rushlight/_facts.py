@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight import _C
+from rushlight._loading import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,9 +16,7 @@ if TYPE_CHECKING:
 
 def typename(obj: object) -> str:
     """The name of an object's type as torch's messages write it: ``torch.FloatTensor``, ``int``."""
-    from rushlight.nn._text import typename
-
-    return typename(obj)
+    return load("rushlight.nn._text").typename(obj)
 
 
 def is_floating_point(input: Tensor) -> bool:
