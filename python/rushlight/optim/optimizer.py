@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections import OrderedDict, defaultdict
 from copy import deepcopy
 from itertools import chain
 
 import rushlight as torch
+from rushlight._warnings import warn
 
 from ..nn import _grads
 from ..nn._text import typename
@@ -193,10 +193,9 @@ class Optimizer:
                 raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
             param_group.setdefault(name, default)
         if len(params) != len(set(params)):
-            warnings.warn(
+            warn(
                 "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; "
                 "see github.com/pytorch/pytorch/issues/40967 for more information",
-                stacklevel=3,
             )
         if self.param_groups and ("param_names" in param_group) != ("param_names" in self.param_groups[0]):
             which = "with names" if "param_names" in param_group else "without names"
