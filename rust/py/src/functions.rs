@@ -12,19 +12,26 @@ use crate::errors::{kind_of, raise};
 use crate::{buffer, dlpack, nested, numpy, object};
 
 /// A `dtype=` argument.
-fn wanted_dtype(name: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<DType>> {
-    let Some(object) = object.filter(|object| !object.is_none()) else { return Ok(None) };
-    extract_dtype(object).map(Some).ok_or_else(|| {
-        let kind = kind_of(object);
-        PyTypeError::new_err(format!("{name}(): argument 'dtype' must be torch.dtype, not {kind}"))
-    })
+fn wanted_dtype(function: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<DType>> {
+    wanted(function, "dtype", object, |object| Ok(extract_dtype(object)))
 }
 
-fn wanted_device(name: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Device>> {
+/// A `device=` argument.
+fn wanted_device(function: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Device>> {
+    wanted(function, "device", object, extract_device)
+}
+
+/// What stands at an optional argument `name`, which is a `torch.name`.
+fn wanted<T>(
+    function: &str,
+    name: &str,
+    object: Option<&Bound<'_, PyAny>>,
+    read: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<Option<T>>,
+) -> PyResult<Option<T>> {
     let Some(object) = object.filter(|object| !object.is_none()) else { return Ok(None) };
-    extract_device(object)?.map(Some).ok_or_else(|| {
+    read(object)?.map(Some).ok_or_else(|| {
         let kind = kind_of(object);
-        PyTypeError::new_err(format!("{name}(): argument 'device' must be torch.device, not {kind}"))
+        PyTypeError::new_err(format!("{function}(): argument '{name}' must be torch.{name}, not {kind}"))
     })
 }
 
