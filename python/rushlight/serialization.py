@@ -17,11 +17,11 @@ import mmap as mapping
 import os
 import pickle
 import sys
-import warnings
 from typing import Any
 
 import rushlight as torch
 from rushlight import _C
+from rushlight._warnings import warn
 
 from ._checkpoint.errors import translated
 from ._checkpoint.inspect import unknown_globals
@@ -190,7 +190,7 @@ def load(
     if weights_only and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
     if weights_only and pickle_load_args:
-        warnings.warn("pickle_load_args only works if `weights_only=False`.", stacklevel=2)
+        warn("pickle_load_args only works if `weights_only=False`.")
     if mmap and not isinstance(f, (str, os.PathLike)):
         raise ValueError("f must be a file path in order to use the mmap argument")
     with _opened(f) as source:

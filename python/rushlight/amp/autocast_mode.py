@@ -8,10 +8,10 @@ lists are torch's for CPUs. float64 stays as it is.
 from __future__ import annotations
 
 import functools
-import warnings
 
 import rushlight as torch
 from rushlight import _C
+from rushlight._warnings import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,13 +76,12 @@ class autocast:
         self.device = device_type
         self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
         if enabled and device_type == "cuda":
-            warnings.warn("CUDA is not available or torch_xla is imported. Disabling autocast.", stacklevel=2)
+            warn("CUDA is not available or torch_xla is imported. Disabling autocast.")
             enabled = False
         if enabled and self.fast_dtype not in (torch.bfloat16, torch.float16):
-            warnings.warn(
+            warn(
                 "In CPU autocast, but the target dtype is not supported. Disabling autocast.\nCPU Autocast only supports "
                 "dtypes of torch.bfloat16, torch.float16 currently.",
-                stacklevel=2,
             )
             enabled = False
         self._enabled = enabled

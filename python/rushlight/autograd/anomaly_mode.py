@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rushlight import _C
+from rushlight._warnings import warn
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
@@ -25,14 +26,12 @@ class detect_anomaly(set_detect_anomaly):
     """`with torch.autograd.detect_anomaly():` raises in backward where a gradient becomes NaN."""
 
     def __init__(self, check_nan: bool = True) -> None:
-        import warnings
 
         self._before = (_C.is_anomaly_enabled(), _C.is_anomaly_check_nan_enabled())
         self._check_nan = check_nan
-        warnings.warn(
+        warn(
             "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for "
             "debugging.",
-            stacklevel=2,
         )
 
     def __enter__(self) -> None:

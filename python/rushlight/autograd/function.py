@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import sys
 
 from rushlight import _C
+from rushlight._warnings import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +23,15 @@ class FunctionCtx(_C._FunctionBase):
     def save_for_forward(self, *tensors: Any) -> None:
         """Keeps tensors for `jvp`, which finds them in ``ctx.saved_tensors``."""
         self.saved_for_forward = tensors
+
+
+class _InstanceCtx(FunctionCtx):
+    """The ``self`` of an instance's `forward` and `backward`: one call's notes, and whatever else the instance has."""
+
+    _function: Function
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._function, name)
 
 
 class Function:
@@ -45,15 +57,18 @@ class Function:
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        import warnings
-
-        warnings.warn(
+        warn(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on the class itself. Instantiating an autograd function will raise an error in a future version of PyTorch.",
             DeprecationWarning,
-            stacklevel=2,
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs a function of the old style, whose `forward` and `backward` are methods of an instance."""
+        cls = type(self)
+        if not isinstance(inspect.getattr_static(cls, "forward"), staticmethod):
+            ctx = _InstanceCtx()
+            ctx._function = self
+            return _C._apply_function(cls, ctx, cls._places(args, kwargs, False), False)
         raise RuntimeError(
             "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with static forward method. (Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
         )
@@ -112,9 +127,9 @@ class Function:
         ctx = FunctionCtx()
         result = _C._apply_function(cls, ctx, args, split)
         if cls.jvp is not Function.jvp:
-            from rushlight.autograd import forward_ad
-
-            if forward_ad.active():
+            # Without the module nobody has entered a level; to import it here would cost more than a small `forward`.
+            forward_ad = sys.modules.get("rushlight.autograd.forward_ad")
+            if forward_ad is not None and forward_ad.active():
                 return forward_ad.through_function(cls, ctx, args, result)
         return result
 

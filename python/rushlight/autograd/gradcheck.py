@@ -1,6 +1,7 @@
 """Comparing gradients with finite differences."""
 
 import rushlight as torch
+from rushlight._warnings import warn
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -147,11 +148,8 @@ def _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, chec
     for k in wanted:
         x = inputs[k]
         if x.dtype not in (torch.float64, torch.complex128):
-            import warnings
-
-            warnings.warn(
+            warn(
                 f"Input #{k} requires gradient and is not a double precision floating point or complex. This check will likely fail if all the inputs are not of double precision floating point or complex. ",
-                stacklevel=4,
             )
         if x.numel() and 0 in x.stride() and any(s == 0 and n > 1 for s, n in zip(x.stride(), x.shape)):
             raise RuntimeError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rushlight._C import Tensor
+from rushlight._warnings import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,11 +26,8 @@ class Variable(metaclass=_Meta):
 
     def __new__(cls, data: Tensor, requires_grad: bool = False, volatile: Any = None) -> Any:
         if volatile is not None:
-            import warnings
-
-            warnings.warn(
+            warn(
                 "volatile was removed and now has no effect. Use `with torch.no_grad():` instead.",
                 UserWarning,
-                stacklevel=2,
             )
         return data.detach().requires_grad_(requires_grad)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import rushlight as torch
+from rushlight._warnings import warn
 
 from .bernoulli import Bernoulli
 from .beta import Beta
@@ -68,7 +68,7 @@ def _dispatch_kl(type_p: type, type_q: type) -> Any:
     left = min(matches, key=distance)
     right = min(matches, key=lambda pair: distance(pair)[::-1])
     if _KL_REGISTRY[left] is not _KL_REGISTRY[right]:
-        warnings.warn(
+        warn(
             f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}). "
             f"Please register_kl({left[0].__name__}, {right[1].__name__})",
             RuntimeWarning,

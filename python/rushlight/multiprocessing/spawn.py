@@ -8,7 +8,8 @@ import signal
 import sys
 import time
 import traceback
-import warnings
+
+from rushlight._warnings import warn
 
 from .context import default
 
@@ -148,7 +149,7 @@ class SpawnContext(ProcessContext):
     """The former name of :class:`ProcessContext`."""
 
     def __init__(self, processes, reports):
-        warnings.warn("SpawnContext is renamed to ProcessContext since 1.4 release.", stacklevel=2)
+        warn("SpawnContext is renamed to ProcessContext since 1.4 release.")
         super().__init__(processes, reports)
 
 
@@ -197,5 +198,5 @@ def spawn(
             f"This method only supports start_method=spawn (got: {start_method}).\n"
             "To use a different start_method use:\n\t\t torch.multiprocessing.start_processes(...)"
         )
-        warnings.warn(msg, FutureWarning, stacklevel=2)
+        warn(msg, FutureWarning)
     return start_processes(fn, args, nprocs, join, daemon, start_method="spawn")

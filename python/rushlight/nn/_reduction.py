@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+from rushlight._warnings import warn
 
 
 def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> str:
@@ -14,8 +14,7 @@ def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warni
     else:
         reduction = "mean"
     if emit_warning:
-        warnings.warn(
+        warn(
             f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
-            stacklevel=3,
         )
     return reduction

@@ -37,6 +37,11 @@ __all__ = [
     "swa_utils",
 ]
 
+TYPE_CHECKING = False
+if not TYPE_CHECKING:
+    # As in torch `torch.optim.adam` is a misspelt `Adam`; who imports the module gets it all the same.
+    del adadelta, adagrad, adam, adamax, adamw, asgd, lbfgs, nadam, optimizer, radam, rmsprop, rprop, sgd  # noqa: F821
+
 
 def __getattr__(name: str) -> object:
     from ..nn._text import missing

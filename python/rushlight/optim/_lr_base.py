@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-
 import rushlight as torch
+from rushlight._warnings import warn
 
 from .optimizer import Optimizer
 
@@ -117,10 +116,9 @@ class LRScheduler:
     def _rates(self) -> list[Any]:
         """The present rates, for ``get_lr`` to begin with."""
         if not self._get_lr_called_within_step:
-            warnings.warn(
+            warn(
                 "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
                 UserWarning,
-                stacklevel=3,
             )
         return [copied(group["lr"]) for group in self.optimizer.param_groups]
 
@@ -130,7 +128,7 @@ class LRScheduler:
             self._check_order()
         self._step_count += 1
         if epoch is not None:
-            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
+            warn(EPOCH_DEPRECATION_WARNING, UserWarning)
         self._update_lr(epoch)
 
     def _update_lr(self, epoch: int | None = None) -> None:
@@ -155,17 +153,15 @@ class LRScheduler:
     def _check_order(self) -> None:
         advice = "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
         if not getattr(self.optimizer.step, "hooked", False):
-            warnings.warn(
+            warn(
                 "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. "
                 "Please, make sure to call `optimizer.step()` before `lr_scheduler.step()`. " + advice,
                 UserWarning,
-                stacklevel=3,
             )
         elif not getattr(self.optimizer, "_opt_called", False):
-            warnings.warn(
+            warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you "
                 "should call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`.  Failure to "
                 "do this will result in PyTorch skipping the first value of the learning rate schedule. " + advice,
                 UserWarning,
-                stacklevel=3,
             )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections import OrderedDict, defaultdict
 from copy import deepcopy
 from itertools import chain
 
 import rushlight as torch
+from rushlight._warnings import warn
 
 from ..nn import _grads
 from ..nn._text import typename
@@ -193,10 +193,9 @@ class Optimizer:
                 raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
             param_group.setdefault(name, default)
         if len(params) != len(set(params)):
-            warnings.warn(
+            warn(
                 "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; "
                 "see github.com/pytorch/pytorch/issues/40967 for more information",
-                stacklevel=3,
             )
         if self.param_groups and ("param_names" in param_group) != ("param_names" in self.param_groups[0]):
             which = "with names" if "param_names" in param_group else "without names"
@@ -393,6 +392,17 @@ def check_fused(fused: bool | None, foreach: bool | None, differentiable: bool) 
             raise RuntimeError("`fused` does not support `differentiable`")
         if foreach:
             raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+
+
+def check_fused_params(group: dict[str, Any], params: Iterable[Tensor]) -> None:
+    """Raises RuntimeError if a group asks for the fused step with parameters that have none."""
+    for param in params if group["fused"] else ():
+        if not param.is_floating_point():
+            raise RuntimeError(
+                "`fused=True` requires all the params to be floating point Tensors of supported devices: "
+                "['mps', 'cuda', 'xpu', 'hpu', 'cpu', 'mtia', 'privateuseone'] "
+                f"but {param.dtype} and {param.device.type}"
+            )
 
 
 def step_dtype(fused: bool | None = None) -> torch.dtype:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import contextmanager, nullcontext
 
 import rushlight as torch
+from rushlight._warnings import warn
 from rushlight.autograd.graph import saved_tensors_hooks
 
 TYPE_CHECKING = False
@@ -57,12 +57,11 @@ def checkpoint(
     True
     """
     if use_reentrant is None:
-        warnings.warn(
+        warn(
             "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. Starting in PyTorch 2.9, "
             "calling checkpoint without use_reentrant will raise an exception. use_reentrant=False is recommended, but if "
             "you need to preserve the current default behavior, you can pass use_reentrant=True. Refer to docs for more "
             "details on the differences between the two variants.",
-            stacklevel=2,
         )
         use_reentrant = True
     preserve = kwargs.pop("preserve_rng_state", True)
@@ -72,7 +71,7 @@ def checkpoint(
         if context_fn is not noop_context_fn or debug:
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
         if torch.is_grad_enabled() and not any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args):
-            warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+            warn("None of the inputs have requires_grad=True. Gradients will be None")
         return CheckpointFunction.apply(function, preserve, *args)
     outside, inside = context_fn()
     if not torch.is_grad_enabled():

@@ -7,11 +7,11 @@ the first hook of the process is registered; from then on each call looks at the
 from __future__ import annotations
 
 import functools
-import warnings
 import weakref
 from collections import OrderedDict
 
 import rushlight as torch
+from rushlight._warnings import warn
 
 from ...utils.hooks import RemovableHandle
 
@@ -206,10 +206,9 @@ class _Call:
                     self.after(key, hook)
                 except Exception as error:
                     whose = "global module" if key in forward_hooks else "module"
-                    warnings.warn(
+                    warn(
                         f"{whose} forward hook with ``always_call=True`` raised an exception that was silenced as "
                         f"another error was raised in forward: {error}",
-                        stacklevel=4,
                     )
             raise
 
@@ -233,10 +232,9 @@ class _Call:
             self.after(key, hook)
         if gates is not None:
             if not isinstance(self.result, (torch.Tensor, tuple)):
-                warnings.warn(
+                warn(
                     "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but "
                     f"received {type(self.result)}",
-                    stacklevel=5,
                 )
             self.result = gates.setup_output_hook(self.result)
         if plain:
@@ -296,7 +294,7 @@ def _warn_of_partial_view(args: Any, result: Any, node: Any) -> None:
         )
 
     def tell(sentence: str) -> None:
-        warnings.warn(sentence, FutureWarning, stacklevel=8)
+        warn(sentence, FutureWarning)
 
     advice = "Please use register_full_backward_hook to get the documented behavior."
     if not tensors(result):

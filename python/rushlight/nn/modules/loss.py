@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-
 import rushlight as torch
+from rushlight._warnings import warn
 
 from .. import functional as F
 from ._loss import _Loss, _WeightedLoss
@@ -121,11 +120,10 @@ class NLLLoss2d(NLLLoss):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
-        warnings.warn(
+        warn(
             "`NLLLoss2d` has been deprecated. Please use `NLLLoss` instead as a drop-in replacement and see "
             "https://pytorch.org/docs/main/nn.html#torch.nn.NLLLoss for more details.",
             FutureWarning,
-            stacklevel=2,
         )
         super().__init__(weight, size_average, ignore_index, reduce, reduction)
 

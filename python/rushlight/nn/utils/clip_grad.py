@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import rushlight as torch
+from rushlight._warnings import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def clip_grad_norm_(
         from_generator = not hasattr(parameters, "__len__")
         parameters = list(parameters)
         if from_generator and not parameters:
-            warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2)
+            warn("`parameters` is an empty generator, no gradient clipping will occur.")
     total_norm = get_total_norm(_grads(parameters), norm_type, error_if_nonfinite)
     clip_grads_with_norm_(parameters, max_norm, total_norm)
     return total_norm
@@ -120,10 +120,9 @@ def clip_grad_norm(
     foreach: bool | None = None,
 ) -> Tensor:
     """The old name of `clip_grad_norm_`."""
-    warnings.warn(
+    warn(
         "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.",
         FutureWarning,
-        stacklevel=2,
     )
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import contextmanager
+
+from rushlight._warnings import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,11 +27,10 @@ def functional_call(
     strict: bool = False,
 ) -> Any:
     """The older name of `torch.func.functional_call`."""
-    warnings.warn(
+    warn(
         "This API is deprecated as of PyTorch 2.0 and will be removed in a future version of PyTorch. Please use "
         "torch.func.functional_call instead which is a drop-in replacement.",
         FutureWarning,
-        stacklevel=2,
     )
     return _functional_call(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-
 import rushlight as torch
+from rushlight._warnings import warn
 
 from ..parameter import Parameter
 
@@ -48,10 +47,9 @@ class WeightNorm:
     @staticmethod
     def apply(module: Module, name: str, dim: int | None) -> WeightNorm:
         """Splits a weight and adds the hook; deprecated."""
-        warnings.warn(
+        warn(
             "`torch.nn.utils.weight_norm` is deprecated in favor of `torch.nn.utils.parametrizations.weight_norm`.",
             FutureWarning,
-            stacklevel=3,
         )
         for hook in module._forward_pre_hooks.values():
             if isinstance(hook, WeightNorm) and hook.name == name:

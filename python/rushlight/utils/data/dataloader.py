@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 import rushlight as torch
 from rushlight import _C
+from rushlight._warnings import warn
 
 from ._utils.collate import default_collate, default_convert
 from ._utils.fetch import IterableDatasetFetcher, MapDatasetFetcher, Task
@@ -245,12 +245,11 @@ class DataLoader(Generic[_T_co]):
         usable = _C._usable_cores()
         if self.num_workers <= usable:
             return
-        warnings.warn(
+        warn(
             f"This DataLoader will create {self.num_workers} worker processes in total. "
             f"Our suggested max number of worker in current system is {usable}, which is smaller than what "
             "this DataLoader is going to create. Please be aware that excessive worker creation might get DataLoader running slow or even freeze, "
             "lower the worker number to avoid potential slowness/freeze if necessary.",
-            stacklevel=3,
         )
 
 
@@ -349,22 +348,20 @@ class _BaseDataLoaderIter:
                 "IterableDataset replica at each worker. Please see "
                 "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
             )
-        warnings.warn(text, stacklevel=3)
+        warn(text)
 
 
 def _usable_pinning(loader: DataLoader) -> bool:
     if loader.pin_memory_device:
-        warnings.warn(
+        warn(
             "pin_memory_device is deprecated, the current accelerator will be used as the device,"
             f"ignore pin_memory_device='{loader.pin_memory_device}'.",
-            stacklevel=5,
         )
     if not loader.pin_memory:
         return False
     if not torch.cuda.is_available():
-        warnings.warn(
+        warn(
             "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
-            stacklevel=5,
         )
         return False
     return True
@@ -509,8 +506,7 @@ def _default_context():
 
 
 def _warn_of_copies(num_workers: int) -> None:
-    warnings.warn(
+    warn(
         f"Each of the {num_workers} workers iterates over its own copy of the IterableDataset, so every "
         "item comes once per worker. Use DataLoader(..., shard='auto'), or split the work with get_worker_info().",
-        stacklevel=6,
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import bisect
 import math
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
 import rushlight as torch
+from rushlight._warnings import warn
 
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
@@ -133,7 +133,7 @@ class ConcatDataset(Dataset[_T_co]):
 
     @property
     def cummulative_sizes(self) -> list:
-        warnings.warn("`cummulative_sizes` attribute is renamed to `cumulative_sizes`", FutureWarning, stacklevel=2)
+        warn("`cummulative_sizes` attribute is renamed to `cumulative_sizes`", FutureWarning)
         return self.cumulative_sizes
 
 
@@ -204,7 +204,5 @@ def _lengths_of_fractions(total: int, fractions: Sequence) -> list:
         lengths[index % len(lengths)] += 1
     for index, length in enumerate(lengths):
         if length == 0:
-            warnings.warn(
-                f"Length of split at index {index} is 0. This might result in an empty dataset.", stacklevel=3
-            )
+            warn(f"Length of split at index {index} is 0. This might result in an empty dataset.")
     return lengths
