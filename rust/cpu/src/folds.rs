@@ -75,13 +75,17 @@ macro_rules! folds {
                             *slot = $join;
                         }
                     }
-                    for (j, slot) in total.iter_mut().enumerate().take(n - i) {
-                        let $a: A = *slot;
-                        let $x: T = row.add(i).add(j).read_unaligned();
-                        *slot = $take;
-                    }
+                    // What is left makes blocks of halves, quarters and so on: each joins the level of its size.
                     let mut half = LANES / 2;
                     while half > 0 {
+                        if (n - i) & half != 0 {
+                            for j in 0..half {
+                                let $a: A = total[half + j];
+                                let $x: T = row.add(i).add(j).read_unaligned();
+                                total[half + j] = $take;
+                            }
+                            i += half;
+                        }
                         for j in 0..half {
                             let ($l, $r): (A, A) = (total[j], total[j + half]);
                             total[j] = $join;

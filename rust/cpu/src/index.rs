@@ -7,6 +7,7 @@
 
 pub mod gather;
 pub mod merge;
+mod run;
 
 use rushlight_core::alloc::{filled, list};
 use rushlight_core::plan::Plan;

@@ -4,10 +4,9 @@ use rushlight_core::Layout;
 use rushlight_core::plan::Plan;
 
 use crate::index::Outside;
-use crate::index::merge::{Merger, Places};
+use crate::index::merge::Merger;
+use crate::index::run::{INDEX_WIDTH, Run};
 use crate::pointwise::GRAIN;
-
-const INDEX_WIDTH: usize = size_of::<i64>();
 
 /// An operand's memory and geometry.
 #[derive(Clone, Copy)]
@@ -48,22 +47,19 @@ pub unsafe fn outside(index: Side, size: isize) -> Option<Outside> {
         |range| {
             let mut found = None;
             plan.runs(range, |at, length| {
-                let mut inside = true;
+                let run = Run { pointer: index.at(at[0]), stride: step, n: length, size, step: 0 };
                 // SAFETY: by the caller's word.
-                let value = |i: usize| unsafe { index.at(at[0] + i as isize * step).cast::<i64>().read_unaligned() };
-                for i in 0..length {
-                    inside &= (value(i) as u64) < size as u64;
-                }
-                if !inside {
-                    let bad = (0..length).map(value).find(|&value| value as u64 >= size as u64);
-                    found = found.or(bad);
+                unsafe {
+                    if !run.is_inside() {
+                        found = found.or(run.first_outside());
+                    }
                 }
             });
             found
         },
         Option::or,
     );
-    found.flatten().map(|value| Outside { number: 0, value })
+    found.flatten()
 }
 
 /// The layout of `whole` over the sizes of an index, standing still along `dim`.
@@ -73,50 +69,6 @@ fn still(whole: &Layout, sizes: &[isize], dim: usize) -> Layout {
         *stride = 0;
     }
     layout
-}
-
-/// Offsets that are checked before any of them is used.
-const CHUNK: usize = 128;
-
-/// A run of an index: integers of 64 bits at constant strides, of which each is read once, since another thread may be writing
-/// to them.
-struct Run {
-    pointer: *const u8,
-    stride: isize,
-    n: usize,
-    /// The size of the dimension that it indexes, and the stride there.
-    size: isize,
-    step: isize,
-}
-
-impl Run {
-    /// Calls `visit` with the number of a first element and the offsets of some from there on, until the first that lies
-    /// outside.
-    ///
-    /// # Safety
-    /// The run holds `n` integers.
-    #[inline(always)]
-    unsafe fn each(&self, mut visit: impl FnMut(usize, &[isize])) -> Result<(), Outside> {
-        let mut offsets = [0; CHUNK];
-        for first in (0..self.n).step_by(CHUNK) {
-            let count = CHUNK.min(self.n - first);
-            let mut outside = None;
-            for (i, offset) in offsets[..count].iter_mut().enumerate() {
-                // SAFETY: by the caller's word.
-                let value =
-                    unsafe { self.pointer.offset((first + i) as isize * self.stride).cast::<i64>().read_unaligned() };
-                if value as u64 >= self.size as u64 {
-                    outside = outside.or(Some(value));
-                }
-                *offset = (value as isize).wrapping_mul(self.step);
-            }
-            if let Some(value) = outside {
-                return Err(Outside { number: 0, value });
-            }
-            visit(first, &offsets[..count]);
-        }
-        Ok(())
-    }
 }
 
 /// `out[..i..] = operand[..index[..i..]..]`, the index along `dim`; or the first index that lies outside.
@@ -133,39 +85,35 @@ pub unsafe fn gather(out: Side, operand: Side, index: Side, dim: usize, width: u
         let mut done = Ok(());
         plan.runs(range, |at, n| {
             let run = Run { pointer: index.at(at[2]), stride: steps[2], n, size, step };
-            // SAFETY: by the caller's word; offsets were checked.
-            let picked = unsafe {
-                run.each(|first, offsets| {
-                    let first = first as isize;
-                    let places = Places { base: operand.at(at[1] + first * steps[1]), stride: steps[1], offsets };
-                    pick(out.at(at[0] + first * steps[0]), steps[0], &places, width);
-                })
-            };
+            // SAFETY: by the caller's word.
+            let picked = unsafe { pick(&run, (operand.at(at[1]), steps[1]), (out.at(at[0]), steps[0]), width) };
             done = done.and(picked);
         });
         done
     })
 }
 
+/// Copies the elements that a run names to the other side: both as an address and a stride.
+///
 /// # Safety
-/// Every place holds an element of `width` bytes, and there is room for as many.
-unsafe fn pick(to: *mut u8, to_step: isize, places: &Places, width: usize) {
+/// Every index inside names an element of `width` bytes, and there is room for as many.
+unsafe fn pick(run: &Run, from: (*mut u8, isize), to: (*mut u8, isize), width: usize) -> Result<(), Outside> {
     /// # Safety
     /// As above, of elements `T`.
-    unsafe fn each<T: Copy>(to: *mut u8, to_step: isize, places: &Places) {
-        for (i, place) in places.each().enumerate() {
-            // SAFETY: by the caller's word.
-            unsafe { to.offset(i as isize * to_step).cast::<T>().write_unaligned(place.cast::<T>().read_unaligned()) };
+    unsafe fn each<T: Copy>(run: &Run, from: (*mut u8, isize), to: (*mut u8, isize)) -> Result<(), Outside> {
+        // SAFETY: by the caller's word.
+        unsafe {
+            run.pairs::<T>(from, to, |from, to| to.cast::<T>().write_unaligned(from.cast::<T>().read_unaligned()))
         }
     }
     // SAFETY: by the caller's word.
     unsafe {
         match width {
-            1 => each::<u8>(to, to_step, places),
-            2 => each::<u16>(to, to_step, places),
-            4 => each::<u32>(to, to_step, places),
-            8 => each::<u64>(to, to_step, places),
-            _ => each::<u128>(to, to_step, places),
+            1 => each::<u8>(run, from, to),
+            2 => each::<u16>(run, from, to),
+            4 => each::<u32>(run, from, to),
+            8 => each::<u64>(run, from, to),
+            _ => each::<u128>(run, from, to),
         }
     }
 }
@@ -206,15 +154,9 @@ pub unsafe fn scatter(
         let mut done = Ok(());
         let mut merge = |at: [isize; 3], stride: [isize; 3], i: isize, n: usize| {
             let run = Run { pointer: index.at(at[2] + i * index_step), stride: stride[2], n, size, step };
-            // SAFETY: by the caller's word; offsets were checked.
-            let merged = unsafe {
-                run.each(|first, offsets| {
-                    let first = first as isize;
-                    let places = Places { base: operand.at(at[0] + first * stride[0]), stride: stride[0], offsets };
-                    let from = source.at(at[1] + i * from_step + first * stride[1]);
-                    (merger.indexed)(&places, from, stride[1]);
-                })
-            };
+            let (to, from) = (operand.at(at[0]), source.at(at[1] + i * from_step));
+            // SAFETY: by the caller's word.
+            let merged = unsafe { (merger.scattered)(&run, (to, stride[0]), (from, stride[1])) };
             done = done.and(merged);
         };
         if across {

@@ -3,6 +3,9 @@
 use rushlight_core::{Bool, DType, dispatch};
 use rushlight_simd::multiversion;
 
+use crate::index::Outside;
+use crate::index::run::Run;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Merge {
     Set,
@@ -19,6 +22,8 @@ pub struct Merger {
     pub run: unsafe fn(*mut u8, isize, *const u8, isize, usize),
     /// Elements at `places`; see there.
     pub indexed: unsafe fn(&Places, *const u8, isize),
+    /// Elements that a run names, from the source: both as an address and a stride.
+    pub scattered: unsafe fn(&Run, (*mut u8, isize), (*mut u8, isize)) -> Result<(), Outside>,
 }
 
 /// Where indexed elements stand: the `i`-th at `base + i * stride + offsets[i]` bytes. The offsets are nobody else's, so
@@ -57,7 +62,7 @@ impl Merger {
 }
 
 fn make<T: Copy, M: Rule<T>>() -> Merger {
-    Merger { run: run::<T, M>, indexed: indexed::<T, M> }
+    Merger { run: run::<T, M>, indexed: indexed::<T, M>, scattered: scattered::<T, M> }
 }
 
 /// # Safety
@@ -98,6 +103,22 @@ unsafe fn indexed<T: Copy, M: Rule<T>>(places: &Places, from: *const u8, from_st
             let value = from.offset(i as isize * from_step).cast::<T>().read_unaligned();
             place.write_unaligned(M::merge(place, value));
         }
+    }
+}
+
+/// # Safety
+/// Every index inside names an element, and there are as many at `from`.
+unsafe fn scattered<T: Copy, M: Rule<T>>(
+    run: &Run,
+    to: (*mut u8, isize),
+    from: (*mut u8, isize),
+) -> Result<(), Outside> {
+    // SAFETY: by the caller's word.
+    unsafe {
+        run.pairs::<T>(to, from, |place, from| {
+            let place = place.cast::<T>();
+            place.write_unaligned(M::merge(place, from.cast::<T>().read_unaligned()));
+        })
     }
 }
 

@@ -3,6 +3,8 @@
 //! `sum of weight[n, p, k] * x[n, c, index[n, p, k]] * g[n, c, p]` is linear in three operands; each kernel here is its
 //! derivative in one of them. An index outside of the plane counts for nothing.
 
+use std::ops::{AddAssign, Mul, Range};
+
 use rushlight_core::{DType, Error, Result, dispatch};
 use rushlight_par::Address;
 
@@ -20,8 +22,26 @@ pub struct Sizes {
 }
 
 /// The index, if it lies within the plane.
+#[inline(always)]
 fn within(index: i64, area: usize) -> Option<usize> {
-    usize::try_from(index).ok().filter(|&at| at < area)
+    ((index as u64) < area as u64).then_some(index as usize)
+}
+
+/// What kernels compute in.
+trait Number: Copy + Default + AddAssign + Mul<Output = Self> {}
+impl Number for f32 {}
+impl Number for f64 {}
+
+/// Runs a body that was compiled for a number of taps that it knows: those of bilinear, trilinear and bicubic sampling.
+macro_rules! with_taps {
+    ($taps:expr, $body:ident($($arg:expr),*)) => {
+        match $taps {
+            4 => $body($($arg),*, 4),
+            8 => $body($($arg),*, 8),
+            16 => $body($($arg),*, 16),
+            taps => $body($($arg),*, taps),
+        }
+    };
 }
 
 /// `out[n, c, p]`: the mixture at each place.
@@ -42,26 +62,42 @@ pub unsafe fn mix(
         rushlight_par::parallel_for(s.items * s.channels, TASK.div_ceil((s.places * s.taps).max(1)), |range| {
             for plane in range {
                 let first = plane / s.channels * s.places * s.taps;
-                for p in 0..s.places {
-                    let mut sum = 0 as T;
-                    for k in first + p * s.taps..first + (p + 1) * s.taps {
-                        // SAFETY: the caller's promise; the index lies within the plane.
-                        unsafe {
-                            let value = match within(*indices.at(k), s.area) {
-                                Some(at) => *x.at(plane * s.area + at),
-                                // A weight that is not a number shows, also outside of the plane.
-                                None => 0 as T,
-                            };
-                            sum += *weights.at(k) * value;
-                        }
-                    }
-                    // SAFETY: each place is written once.
-                    unsafe { out.at(plane * s.places + p).write(sum) };
-                }
+                let (x, out) = (x.at(plane * s.area), out.at(plane * s.places));
+                // SAFETY: the caller's promise; each plane is one task's.
+                unsafe { with_taps!(s.taps, mix_plane(s, x, indices.at(first), weights.at(first), out)) };
             }
         });
     }, else => return Err(Error::unsupported("grid_sampler", dtype)));
     Ok(())
+}
+
+/// # Safety
+/// As for `mix`, of one plane.
+#[inline(always)]
+unsafe fn mix_plane<T: Number>(
+    s: Sizes,
+    x: *const T,
+    indices: *const i64,
+    weights: *const T,
+    out: *mut T,
+    taps: usize,
+) {
+    for p in 0..s.places {
+        let mut sum = T::default();
+        for k in p * taps..(p + 1) * taps {
+            // SAFETY: the caller's promise; the index lies within the plane.
+            unsafe {
+                let value = match within(*indices.add(k), s.area) {
+                    Some(at) => *x.add(at),
+                    // A weight that is not a number shows, also outside of the plane.
+                    None => T::default(),
+                };
+                sum += *weights.add(k) * value;
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { out.add(p).write(sum) };
+    }
 }
 
 /// `out[n, c, a]`: the values of the places, spread over what was mixed for them.
@@ -82,22 +118,38 @@ pub unsafe fn spread(
         rushlight_par::parallel_for(s.items * s.channels, TASK.div_ceil((s.places * s.taps + s.area).max(1)), |range| {
             for plane in range {
                 let first = plane / s.channels * s.places * s.taps;
+                let (values, out) = (values.at(plane * s.places), out.at(plane * s.area));
                 // SAFETY: the caller's promise; the plane is this task's.
-                unsafe {
-                    (0..s.area).for_each(|at| out.at(plane * s.area + at).write(0 as T));
-                    for p in 0..s.places {
-                        let value = *values.at(plane * s.places + p);
-                        for k in first + p * s.taps..first + (p + 1) * s.taps {
-                            if let Some(at) = within(*indices.at(k), s.area) {
-                                *out.at(plane * s.area + at) += *weights.at(k) * value;
-                            }
-                        }
-                    }
-                }
+                unsafe { with_taps!(s.taps, spread_plane(s, values, indices.at(first), weights.at(first), out)) };
             }
         });
     }, else => return Err(Error::unsupported("grid_sampler", dtype)));
     Ok(())
+}
+
+/// # Safety
+/// As for `spread`, of one plane.
+#[inline(always)]
+unsafe fn spread_plane<T: Number>(
+    s: Sizes,
+    values: *const T,
+    indices: *const i64,
+    weights: *const T,
+    out: *mut T,
+    taps: usize,
+) {
+    // SAFETY: the caller's promise; indices lie within the plane.
+    unsafe {
+        (0..s.area).for_each(|at| out.add(at).write(T::default()));
+        for p in 0..s.places {
+            let value = *values.add(p);
+            for k in p * taps..(p + 1) * taps {
+                if let Some(at) = within(*indices.add(k), s.area) {
+                    *out.add(at) += *weights.add(k) * value;
+                }
+            }
+        }
+    }
 }
 
 /// `out[n, p, k]`: the products of a place's values with what was mixed for it, summed over the channels.
@@ -122,23 +174,41 @@ pub unsafe fn meet(
             for run in range {
                 let (item, start) = (run / runs, run % runs * RUN);
                 let places = start..s.places.min(start + RUN);
-                let tap = |p: usize| (item * s.places + p) * s.taps;
+                let first = item * s.places * s.taps;
+                let (values, x) = (values.at(item * s.channels * s.places), x.at(item * s.channels * s.area));
                 // SAFETY: the caller's promise; the run's results are this task's.
-                unsafe {
-                    (tap(places.start)..tap(places.end)).for_each(|k| out.at(k).write(0 as T));
-                    for plane in item * s.channels..(item + 1) * s.channels {
-                        for p in places.clone() {
-                            let value = *values.at(plane * s.places + p);
-                            for k in tap(p)..tap(p + 1) {
-                                if let Some(at) = within(*indices.at(k), s.area) {
-                                    *out.at(k) += value * *x.at(plane * s.area + at);
-                                }
-                            }
-                        }
-                    }
-                }
+                unsafe { with_taps!(s.taps, meet_run(s, places, values, x, indices.at(first), out.at(first))) };
             }
         });
     }, else => return Err(Error::unsupported("grid_sampler", dtype)));
     Ok(())
+}
+
+/// # Safety
+/// As for `meet`, of some places of one item.
+#[inline(always)]
+unsafe fn meet_run<T: Number>(
+    s: Sizes,
+    places: Range<usize>,
+    values: *const T,
+    x: *const T,
+    indices: *const i64,
+    out: *mut T,
+    taps: usize,
+) {
+    // SAFETY: the caller's promise; indices lie within the plane.
+    unsafe {
+        (places.start * taps..places.end * taps).for_each(|k| out.add(k).write(T::default()));
+        for channel in 0..s.channels {
+            let (values, x) = (values.add(channel * s.places), x.add(channel * s.area));
+            for p in places.clone() {
+                let value = *values.add(p);
+                for k in p * taps..(p + 1) * taps {
+                    if let Some(at) = within(*indices.add(k), s.area) {
+                        *out.add(k) += value * *x.add(at);
+                    }
+                }
+            }
+        }
+    }
 }

@@ -8,8 +8,6 @@ use super::Pixel;
 /// Pixels abreast.
 const WIDE: usize = 64;
 pub(super) const NARROW: usize = 8;
-/// Taps whose sums stand in registers side by side.
-const TAPS: usize = 4;
 const LANES: usize = 16;
 
 multiversion! {
@@ -50,35 +48,43 @@ unsafe fn abreast<T: Pixel, const N: usize>(to: *mut T, from: *const T, taps: &[
     }
 }
 
-/// The pixels of a tile: rows of the gradient, `gradient_jump` apart, and of what the first tap sees.
+/// The pixels of a tile: rows of the gradient, `gradient_jump` apart, and of what the first tap sees. The taps' rows of sums
+/// are `sums_jump` apart.
 #[derive(Clone, Copy)]
 pub(super) struct Rows {
     pub rows: usize,
     pub cols: usize,
+    pub sums_jump: usize,
     pub gradient_jump: usize,
     pub seen_jump: usize,
 }
 
 multiversion! {
-    /// Adds to `to[t]` the sum of `gradient[i] * from[i + taps[t]]` over a tile's pixels.
+    /// Adds to row `t` of `sums` the products of `gradient[i]` and `from[i + taps[t]]`.
+    /// The sums stand in memory: what is written as a whole is computed as a whole.
     ///
     /// # Safety
-    /// There is a sum for each tap, and every pixel of the gradient and that a tap sees may be read.
-    pub(super) unsafe fn gather<S, T: Pixel>(to: *mut T, gradient: *const T, from: *const T, taps: &[isize], tile: Rows) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            for (at, taps) in taps.chunks(TAPS).enumerate() {
-                let mut sums = [[T::ZERO; LANES]; TAPS];
-                match *taps {
-                    [a, b, c, d] => side_by_side(&mut sums, gradient, from, [a, b, c, d], tile),
-                    [a, b, c] => side_by_side(&mut sums, gradient, from, [a, b, c], tile),
-                    [a, b] => side_by_side(&mut sums, gradient, from, [a, b], tile),
-                    [a] => side_by_side(&mut sums, gradient, from, [a], tile),
-                    _ => {}
-                }
-                for (t, lanes) in sums.iter().enumerate().take(taps.len()) {
-                    let to = to.add(at * TAPS + t);
-                    to.write(lanes.iter().fold(*to, |sum, &lane| sum.plus(lane)));
+    /// There is a row of sums for each tap, and every pixel of the gradient and that a tap sees may be read.
+    pub(super) unsafe fn gather<S, T: Pixel>(sums: *mut T, gradient: *const T, from: *const T, taps: &[isize], tile: Rows) {
+        for row in 0..tile.rows {
+            for (t, &tap) in taps.iter().enumerate() {
+                // SAFETY: the caller's promise; pieces lie within the row.
+                unsafe {
+                    let (sums, gradient) = (sums.add(t * tile.sums_jump), gradient.add(row * tile.gradient_jump));
+                    let seen = from.add(row * tile.seen_jump).offset(tap);
+                    let mut at = 0;
+                    while at + LANES <= tile.cols {
+                        add::<T, LANES>(sums.add(at), gradient.add(at), seen.add(at));
+                        at += LANES;
+                    }
+                    if at + NARROW <= tile.cols {
+                        add::<T, NARROW>(sums.add(at), gradient.add(at), seen.add(at));
+                        at += NARROW;
+                    }
+                    while at < tile.cols {
+                        add::<T, 1>(sums.add(at), gradient.add(at), seen.add(at));
+                        at += 1;
+                    }
                 }
             }
         }
@@ -86,37 +92,13 @@ multiversion! {
 }
 
 /// # Safety
-/// As for `gather`.
+/// There are `N` pixels, seen by as many, and sums.
 #[inline(always)]
-unsafe fn side_by_side<T: Pixel, const N: usize>(
-    all: &mut [[T; LANES]; TAPS],
-    gradient: *const T,
-    from: *const T,
-    taps: [isize; N],
-    tile: Rows,
-) {
-    let mut sums = [[T::ZERO; LANES]; N];
-    let whole = tile.cols - tile.cols % LANES;
+unsafe fn add<T: Pixel, const N: usize>(sums: *mut T, gradient: *const T, seen: *const T) {
     // SAFETY: the caller's promise.
     unsafe {
-        for row in 0..tile.rows {
-            let (gradient, from) = (gradient.add(row * tile.gradient_jump), from.add(row * tile.seen_jump));
-            for i in (0..whole).step_by(LANES) {
-                let given = gradient.add(i).cast::<[T; LANES]>().read();
-                for (sums, &tap) in sums.iter_mut().zip(&taps) {
-                    let seen = from.add(i).offset(tap).cast::<[T; LANES]>().read();
-                    for j in 0..LANES {
-                        sums[j] = sums[j].plus(given[j].times(seen[j]));
-                    }
-                }
-            }
-            for i in whole..tile.cols {
-                let given = *gradient.add(i);
-                for (sums, &tap) in sums.iter_mut().zip(&taps) {
-                    sums[i - whole] = sums[i - whole].plus(given.times(*from.add(i).offset(tap)));
-                }
-            }
-        }
+        let (old, given, seen) =
+            (sums.cast::<[T; N]>().read(), gradient.cast::<[T; N]>().read(), seen.cast::<[T; N]>().read());
+        sums.cast::<[T; N]>().write(std::array::from_fn(|j| old[j].plus(given[j].times(seen[j]))));
     }
-    all[..N].copy_from_slice(&sums);
 }

@@ -167,24 +167,34 @@ impl<T: Pixel> Call<T> {
     /// As for `block`.
     unsafe fn alone(&self, plan: &Plan, group: usize, images: Range<usize>, to: *mut T) -> Result<()> {
         let g = &self.g;
-        let scratch = Scratch::<T>::take(plan.sheet.channel + SLACK)?;
-        // SAFETY: pointers stay in the operands and in the scratch.
-        unsafe {
-            (0..g.window()).for_each(|tap| to.add(tap).write(T::ZERO));
-            for image in images {
-                let at = image * g.groups + group;
-                let source = self.input.at(at * g.area());
-                for tile in plan.tiles() {
-                    plan.sheet.fill(source, g.area(), 1, tile.origin, scratch.ptr());
-                    let Origin([z, y, x]) = tile.origin;
-                    let gradient = self.output.at(at * g.pixels() + (z * g.output[1] + y) * g.output[2] + x);
-                    let rows = Rows {
-                        rows: tile.rows,
-                        cols: tile.cols,
-                        gradient_jump: g.output[2],
-                        seen_jump: plan.sheet.width(),
-                    };
-                    gather(to, gradient, scratch.ptr(), &plan.taps, rows);
+        let copied = plan.sheet.channel + SLACK;
+        let scratch = Scratch::<T>::take(copied + g.window().min(BLOCK_TAPS) * plan.cols)?;
+        let (copy, sums) = (scratch.ptr(), scratch.ptr().wrapping_add(copied));
+        for (number, taps) in plan.taps.chunks(BLOCK_TAPS).enumerate() {
+            // SAFETY: pointers stay in the operands and in the scratch.
+            unsafe {
+                (0..taps.len() * plan.cols).for_each(|at| sums.add(at).write(T::ZERO));
+                for image in images.clone() {
+                    let at = image * g.groups + group;
+                    let source = self.input.at(at * g.area());
+                    for tile in plan.tiles() {
+                        plan.sheet.fill(source, g.area(), 1, tile.origin, copy);
+                        let Origin([z, y, x]) = tile.origin;
+                        let gradient = self.output.at(at * g.pixels() + (z * g.output[1] + y) * g.output[2] + x);
+                        let rows = Rows {
+                            rows: tile.rows,
+                            cols: tile.cols,
+                            sums_jump: plan.cols,
+                            gradient_jump: g.output[2],
+                            seen_jump: plan.sheet.width(),
+                        };
+                        gather(sums, gradient, copy, taps, rows);
+                    }
+                }
+                for tap in 0..taps.len() {
+                    let row = sums.add(tap * plan.cols);
+                    let sum = (0..plan.cols).fold(T::ZERO, |sum, at| sum.plus(*row.add(at)));
+                    to.add(number * BLOCK_TAPS + tap).write(sum);
                 }
             }
         }
