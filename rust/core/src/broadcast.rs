@@ -70,7 +70,12 @@ fn mismatch(a: &[isize], b: &[isize], axis: usize) -> Error {
 
 /// The nearest change that would make the two shapes fit.
 fn advice(a: &[isize], b: &[isize]) -> String {
+    const EQUAL: &str = "They have the same number of elements: .view or .reshape makes the shapes equal.";
     let fits = |x: &[isize], y: &[isize]| broadcast_quietly(x, y);
+    let equal = product(a) == product(b);
+    if equal && a.len() != b.len() {
+        return EQUAL.into();
+    }
     for (name, other, shape) in [("b", a, b), ("a", b, a)] {
         for dim in 0..=shape.len() {
             let mut changed = Dims::from_slice(shape);
@@ -88,8 +93,8 @@ fn advice(a: &[isize], b: &[isize]) -> String {
             }
         }
     }
-    if product(a) == product(b) {
-        return "They have the same number of elements: .view or .reshape makes the shapes equal.".into();
+    if equal {
+        return EQUAL.into();
     }
     "Every size must be equal to the other's, or one of the two must be 1.".into()
 }

@@ -96,6 +96,14 @@ impl Error {
         self
     }
 
+    /// The shapes of what the operator was called with, for an error that has named neither shapes nor an operator.
+    pub fn operands(mut self, shapes: Vec<Dims>) -> Self {
+        if self.0.shapes.is_empty() && self.0.operator.is_none() {
+            self.0.shapes = shapes;
+        }
+        self
+    }
+
     /// The failing axis, counted from the left of the longest shape.
     pub fn axis(mut self, axis: usize) -> Self {
         self.0.axis = Some(axis);
@@ -149,8 +157,10 @@ impl fmt::Display for Error {
         f.write_str(&facts.sentence)?;
         if let Some(operator) = facts.operator {
             write!(f, "\n  in {}", operator.trim_start_matches('_'))?;
-            if !facts.shapes.is_empty() {
-                f.write_str(" with shapes, aligned to the right:")?;
+            match facts.shapes.len() {
+                0 => {}
+                1 => f.write_str(" with the shape")?,
+                _ => f.write_str(" with shapes, aligned to the right:")?,
             }
         }
         let rank = facts.shapes.iter().map(|shape| shape.len()).max().unwrap_or(0);

@@ -44,7 +44,7 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
     }
     let row = args.row;
     if let Some(check) = row.check {
-        check(&args).map_err(|error| error.operator(row.python_name()))?;
+        check(&args).map_err(|error| placed(error, &args))?;
     }
     let target = match (target, row.schema().inplace) {
         (Target::Fresh, Some(place)) if args.optional_bool(place) == Some(true) => Target::InPlace,
@@ -82,7 +82,15 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
         (_, target) => crate::variants::through_copy(&args, target),
     };
     profile::end(span, row, &args);
-    output.map_err(|error| error.operator(row.python_name()))
+    output.map_err(|error| placed(error, &args))
+}
+
+/// The error with what it is about: the operator, and its operands' shapes where the error does not know better ones.
+#[cold]
+fn placed(error: Error, args: &Args) -> Error {
+    let shapes: Vec<Dims> = args.each_tensor().map(|(_, tensor)| tensor.sizes().clone()).collect();
+    let error = if shapes.iter().any(|shape| !shape.is_empty()) { error.operands(shapes) } else { error };
+    error.operator(args.row.python_name())
 }
 
 /// Step 1: all tensors live on one device; a 0-d tensor of the host goes with any.

@@ -52,8 +52,15 @@ impl Traits {
     pub const ACROSS_DEVICES: Traits = Traits(8);
     /// In place its tensor takes the result's shape.
     pub const RESHAPES_IN_PLACE: Traits = Traits(16);
+    /// Its tensors take a common shape, as those of pointwise rows always do.
+    pub const BROADCASTS: Traits = Traits(32);
 
-    const NAMES: [(Traits, &'static str); 5] = [
+    pub const fn union(self, other: Traits) -> Traits {
+        Traits(self.0 | other.0)
+    }
+
+    const NAMES: [(Traits, &'static str); 6] = [
+        (Traits::BROADCASTS, "broadcasts"),
         (Traits::SEES_MEMORY, "sees memory"),
         (Traits::NEEDS_VALUES, "needs values"),
         (Traits::REFUSES_IN_PLACE, "refuses in place"),
@@ -313,7 +320,8 @@ impl Row {
         let takes_part = |param: &&Param| matches!(param.kind, Kind::Tensor | Kind::Operand);
         let shown = |param: &Param| if param.name == "self" { "input" } else { param.name };
         let all: Vec<_> = self.schema().params.iter().filter(takes_part).map(shown).collect();
-        if matches!(self.run, Run::Pointwise(_)) && all.len() > 1 { all } else { Vec::new() }
+        let meet = matches!(self.run, Run::Pointwise(_)) || self.traits.has(Traits::BROADCASTS);
+        if meet && all.len() > 1 { all } else { Vec::new() }
     }
 
     pub fn is_view(&self) -> bool {

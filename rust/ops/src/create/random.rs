@@ -17,7 +17,7 @@ use crate::call::{Target, call_into};
 use crate::derive::{Derivative, Saves, formula};
 use crate::op;
 use crate::pointwise::arith::{ADD, MUL};
-use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Traits, Variants};
 use crate::value::{Args, Output, Value};
 
 const RANDOM: Derivative = Derivative::NonDifferentiable("its result is random");
@@ -272,6 +272,7 @@ pub static NORMAL_TENSORS: Row = Row {
     >>> torch.normal(torch.tensor([10., 20.]), torch.tensor([1., 2.]))
     tensor([11.5410, 19.4131])",
     dtypes: DTypes::FLOATS,
+    traits: Traits::BROADCASTS,
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing), formula(1, Saves::NOTHING, nothing)]),
     samples: &["t(2, 3), pos(2, 3)", "t(2, 1), pos(3)", "t(), pos(20)"],
     errors: &[

@@ -6,7 +6,7 @@ use rushlight_cpu::tiles;
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Out, Pointwise, Promote, Row, Run, Variants};
+use crate::row::{DTypes, Out, Pointwise, Promote, Row, Run, Traits, Variants};
 use crate::value::{Args, Value};
 
 pub static ADD: Row = Row {
@@ -142,6 +142,7 @@ pub static RSUB: Row = Row {
     >>> torch.rsub(torch.tensor([5, 7]), 2)
     tensor([-3, -5])",
     dtypes: DTypes::NUMBERS,
+    traits: Traits::BROADCASTS,
     run: Run::Defer(|mut args| {
         args.row = &SUB;
         args.values.swap(0, 1);

@@ -5,7 +5,7 @@ use rushlight_cpu::tiles;
 
 use super::{common, no_complex, with_numbers};
 use crate::derive::{Derivative, Saves, formula};
-use crate::row::{DTypes, Out, Row, Run, Variants};
+use crate::row::{DTypes, Out, Row, Run, Traits, Variants};
 use crate::value::Args;
 
 /// What the rows that do the work have in common.
@@ -47,6 +47,7 @@ pub static CLAMP: Row = Row {
     >>> torch.clamp(torch.tensor([-2., 0.5, 3.]), -1, 1)
     tensor([-1.0000,  0.5000,  1.0000])",
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
+    traits: Traits::BROADCASTS,
     run: Run::Defer(|args| {
         let tensors = args.has_tensor(1) || args.has_tensor(2);
         let rows = if tensors {

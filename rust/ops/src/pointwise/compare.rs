@@ -7,7 +7,7 @@ use rushlight_cpu::tiles;
 use super::{BINARY, UNARY, common, no_complex, question};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
+use crate::row::{Accepts, DTypes, Out, Row, Run, Traits, Variants};
 use crate::value::{Args, Output};
 
 const WHY: Derivative = Derivative::NonDifferentiable("its results are bool");
@@ -220,6 +220,7 @@ pub static ISCLOSE: Row = Row {
 
     >>> torch.isclose(torch.tensor([1., 2.]), torch.tensor([1., 2.1]))
     tensor([ True, False])",
+    traits: Traits::BROADCASTS,
     run: Run::Compose(isclose),
     derivative: Derivative::Composed,
     errors: &[super::MISMATCH],

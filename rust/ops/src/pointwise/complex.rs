@@ -9,7 +9,7 @@ use rushlight_cpu::tiles;
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{Accepts, DTypes, Kernel, Out, Pointwise, Promote, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Pointwise, Promote, Row, Run, Spec, Traits, Variants};
 use crate::value::{Args, Output};
 
 pub static CONJ_PHYSICAL: Row = Row {
@@ -228,6 +228,7 @@ pub static COMPLEX: Row = Row {
         &["Expected object of scalar type {Result} but got scalar type {Out} for argument 'out'"],
     ),
     dtypes: PARTS,
+    traits: Traits::BROADCASTS,
     run: Run::Kernel(Kernel {
         infer: infer_pair,
         cpu: |args, results| {
@@ -264,6 +265,7 @@ pub static POLAR: Row = Row {
         &["Expected object of scalar type {Result} but got scalar type {Out} for argument 'out'"],
     ),
     dtypes: PARTS,
+    traits: Traits::BROADCASTS,
     run: Run::Kernel(Kernel {
         infer: infer_pair,
         cpu: |args, results| {

@@ -14,7 +14,7 @@ use crate::create::range::ARANGE_START;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::reduce::sum::SUM_DIM;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::value::{Args, Ints, Output, Value};
 use crate::view::squeeze::UNSQUEEZE;
 
@@ -55,6 +55,7 @@ pub static LDEXP: Row = Row {
     >>> torch.ldexp(torch.tensor([1.]), torch.tensor([1, 2]))
     tensor([2., 4.])",
     dtypes: DTypes::ALL,
+    traits: Traits::BROADCASTS,
     run: Run::Compose(|args| {
         let power = Expr::from(2.0).call(&super::power::POW_TENSOR, [args.tensor(1)?.into()]);
         (Expr::from(args.tensor(0)?) * power).done().map(Output::Tensor)

@@ -166,7 +166,7 @@ pub static FLOAT_POWER: Row = Row {
 
     >>> torch.float_power(torch.tensor([1, 2]), 2)
     tensor([1., 4.], dtype=torch.float64)",
-    traits: Traits::REFUSES_IN_PLACE,
+    traits: Traits::REFUSES_IN_PLACE.union(Traits::BROADCASTS),
     run: Run::Defer(|mut args| {
         let complex = [0, 1].iter().any(|&place| {
             args.optional_tensor(place).is_some_and(|tensor| tensor.dtype().is_complex())

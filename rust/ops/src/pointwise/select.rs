@@ -8,7 +8,7 @@ use rushlight_cpu::pointwise::{Lane, Tile, run};
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::promote::State;
-use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Traits, Variants};
 use crate::value::Args;
 
 pub static WHERE: Row = Row {
@@ -51,6 +51,7 @@ pub static WHERE_METHOD: Row = Row {
     >>> torch.tensor([1, 2]).where(torch.tensor([True, False]), 0)
     tensor([1, 0])",
     dtypes: DTypes::ALL,
+    traits: Traits::BROADCASTS,
     run: Run::Defer(|mut args| {
         args.values.swap(0, 1);
         args.row = &WHERE;

@@ -9,7 +9,7 @@ use super::{Over, restored};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::pointwise::compare::{EQ, ISNAN, MAXIMUM, MINIMUM};
-use crate::row::{Accepts, Kernel, Out, Row, Run, Spec, Variants};
+use crate::row::{Accepts, Kernel, Out, Row, Run, Spec, Traits, Variants};
 use crate::value::{Args, Output};
 
 /// What the rows below have in common; those of other variants say so.
@@ -69,6 +69,7 @@ pub static MAX_OTHER: Row = Row {
 
     >>> torch.max(torch.tensor([1, 5]), torch.tensor([3, 2]))
     tensor([3, 5])",
+    traits: Traits::BROADCASTS,
     run: Run::Compose(|args| crate::op!(MAXIMUM, args.tensor(0)?, args.tensor(1)?).map(Output::Tensor)),
     derivative: Derivative::Composed,
     samples: &["t(2, 3), t(3)"],
@@ -129,6 +130,7 @@ pub static MIN_OTHER: Row = Row {
 
     >>> torch.min(torch.tensor([1, 5]), torch.tensor([3, 2]))
     tensor([1, 2])",
+    traits: Traits::BROADCASTS,
     run: Run::Compose(|args| crate::op!(MINIMUM, args.tensor(0)?, args.tensor(1)?).map(Output::Tensor)),
     derivative: Derivative::Composed,
     samples: &["t(2, 3), t(3)"],

@@ -11,7 +11,7 @@ use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::pointwise::compare::ISNAN;
 use crate::pointwise::power::POW;
-use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
+use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Traits, Variants};
 use crate::value::{Args, Output, Value};
 
 pub static VECTOR_NORM: Row = Row {
@@ -96,6 +96,7 @@ pub static DIST: Row = Row {
     >>> torch.dist(torch.tensor([4., 5.]), torch.tensor([1., 1.]))
     tensor(5.)",
     dtypes: DTypes::INEXACT,
+    traits: Traits::BROADCASTS,
     run: Run::Compose(|args| {
         let gap = (Expr::from(args.tensor(0)?) - args.tensor(1)?).done()?;
         if !gap.dtype().is_differentiable() {

@@ -89,14 +89,15 @@ impl Plan {
             }
         };
         let groups = args.int(places.groups)?;
-        for (bad, what) in [
-            (padding.iter().any(|&n| n < 0), "negative padding"),
-            (stride.iter().any(|&n| n <= 0), "non-positive stride"),
-            (dilation.iter().any(|&n| n <= 0), "non-positive dilation"),
-            (groups <= 0, "non-positive groups"),
+        for (least, what, name, found) in [
+            (0, "negative padding", "padding", &padding[..dims]),
+            (1, "non-positive stride", "stride", &stride[..]),
+            (1, "non-positive dilation", "dilation", &dilation[..]),
+            (1, "non-positive groups", "groups", &[groups][..]),
         ] {
-            if bad {
-                return Err(Error::runtime(format!("{what} is not supported")));
+            if found.iter().any(|&n| n < least) {
+                let told = Error::runtime(format!("{what} is not supported"));
+                return Err(told.hint(format!("It is {name}={}; {least} is the least.", Shape(&to_dims(found)))));
             }
         }
         let plan = Plan { input, batched, stride, padding, dilation, groups };
