@@ -22,6 +22,7 @@ AREAS = {
     "MOD": (11, "test_modules.py"),
     "NUM": (9, "test_stability.py"),
     "OPS": (23, "test_operators.py"),
+    "OPT": (8, "test_optimizers.py"),
     "PER": (7, "test_performance.py"),
     "RED": (7, "test_reductions.py"),
     "TEN": (17, "test_tensors.py"),
