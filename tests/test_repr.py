@@ -189,6 +189,18 @@ def test_options(options, expression, text):
         torch.set_printoptions(profile="default")
 
 
+@pytest.mark.parametrize(
+    "options", [{"edgeitems": -1}, {"threshold": float("nan")}, {"linewidth": -1}, {"precision": -4}]
+)
+def test_bad_options_change_nothing(options):
+    before = torch.get_printoptions()
+    with pytest.raises(ValueError, match=r"it counts something"):
+        torch.set_printoptions(**options)
+    with pytest.raises(TypeError):
+        torch.set_printoptions(**dict.fromkeys(options, 2.5), sci_mode="yes")
+    assert torch.get_printoptions() == before and repr(torch.ones(2)) == "tensor([1., 1.])"
+
+
 def test_unknown_option():
     with pytest.raises(TypeError):
         torch.set_printoptions(digits=3)

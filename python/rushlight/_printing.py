@@ -39,13 +39,22 @@ def set_printoptions(
         linewidth: characters on a line (80).
         profile: ``"default"``, ``"short"`` or ``"full"``; the other arguments change what it sets.
         sci_mode: scientific notation always or never; without it, where the numbers ask for it.
+
+    Raises:
+        ValueError: a number is negative or NaN.
     """
-    _options.update(_PROFILES.get(profile or "", {}))
-    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
-    _options.update({name: value for name, value in given.items() if value is not None})
-    _options["sci_mode"] = sci_mode
+    asked = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    given = {name: value for name, value in asked.items() if value is not None}
+    for name, value in given.items():
+        if not value >= 0:
+            raise ValueError(f"set_printoptions: {name} cannot be {value}: it counts something")
+    options = {**_options, **_PROFILES.get(profile or "", {}), **given, "sci_mode": sci_mode}
     limit = 2**63 - 1
-    threshold = limit if _options["threshold"] > limit else int(_options["threshold"])
     _C._set_print_options(
-        _options["precision"], threshold, _options["edgeitems"], _options["linewidth"], _options["sci_mode"]
+        options["precision"],
+        int(min(options["threshold"], limit)),
+        options["edgeitems"],
+        min(options["linewidth"], limit),
+        options["sci_mode"],
     )
+    _options.update(options)

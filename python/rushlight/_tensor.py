@@ -2,7 +2,7 @@
 
 import warnings
 
-from rushlight import _utils
+from rushlight import _utils, _warn
 from rushlight._C import Tensor
 
 
@@ -144,7 +144,10 @@ def module_load(self, other, assign=False):
 
 
 def pin_memory(self, device=None):
-    """The tensor itself: pinned memory is for cards."""
+    """The tensor itself, with a warning: pinned memory is for cards, and there is none."""
+    _warn.warn_user(
+        "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used."
+    )
     return self
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
+from rushlight._warn import warn_user
 
 
 def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> str:
     """The reduction that the two deprecated arguments mean."""
-    if reduce is False:
+    if not (reduce is None or reduce):
         reduction = "none"
-    elif size_average is False:
-        reduction = "sum"
-    else:
+    elif size_average is None or size_average:
         reduction = "mean"
+    else:
+        reduction = "sum"
     if emit_warning:
-        warnings.warn(
-            f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
-            stacklevel=3,
-        )
+        warn_user(f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.")
     return reduction

@@ -37,6 +37,11 @@ __all__ = [
     "swa_utils",
 ]
 
+# A module is not the class of nearly its name: `optim.adam(...)` says that there is no such thing. Importing them works.
+for _module in "adadelta adagrad adam adamax adamw asgd lbfgs nadam optimizer radam rmsprop rprop sgd".split():
+    del globals()[_module]
+del _module
+
 
 def __getattr__(name: str) -> object:
     from ..nn._text import missing

@@ -5,9 +5,8 @@ A gate is the identity in forward; in backward the gradients of all its tensors 
 
 from __future__ import annotations
 
-import warnings
-
 import rushlight as torch
+from rushlight._warn import warn_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,11 +62,10 @@ class BackwardHook:
                 grads = _replacement(given, grads, "Backward pre hook", "grad_output")
         self.grad_outputs = grads
         if self.user_hooks and not self.inputs_gated:
-            warnings.warn(
+            warn_user(
                 "Full backward hook is firing when gradients are computed with respect to module outputs since no "
                 "inputs require gradients. See https://docs.pytorch.org/docs/main/generated/torch.nn.Module.html"
-                "#torch.nn.Module.register_full_backward_hook for more details.",
-                stacklevel=2,
+                "#torch.nn.Module.register_full_backward_hook for more details."
             )
             nothing = (None,) * self.inputs
             for hook in self.user_hooks:
