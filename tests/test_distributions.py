@@ -419,3 +419,28 @@ def test_proposed_samples_move_with_their_parameters(code, gradient):
     torch.manual_seed(3)
     eval(code).rsample((2,)).pow(2).sum().backward()
     assert p.grad.tolist() == pytest.approx(gradient, rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", [D.Normal, D.Laplace])
+def test_distributions_of_a_place_and_a_width(kind):
+    class Named(kind):
+        """A subclass that says no more."""
+
+    class Unit(kind):
+        def __init__(self, loc):
+            super().__init__(loc, 1.0)
+
+    wide = Named(t([0.0, 1.0]), 2.0).expand((3, 2))
+    assert type(wide) is Named and wide.batch_shape == wide.sample().shape == (3, 2)
+    assert wide.mean is wide.mode is wide.loc and wide.scale.tolist() == [[2.0, 2.0]] * 3
+    with pytest.raises(NotImplementedError, match=f"Subclass Unit of {kind.__name__} that defines a custom __init__"):
+        Unit(0.0).expand((3,))
+    with pytest.raises(ValueError, match="Expected parameter scale"):
+        kind(0.0, -1.0)
+
+
+def test_a_mixture_gives_what_all_its_components_may_give():
+    constraint = D.constraints.MixtureSameFamilyConstraint(D.constraints.interval(t([0.0, 1.0]), t([2.0, 3.0])))
+    assert constraint.check(t([1.5, 0.5, 2.5])).tolist() == [True, False, False]
+    vectors = D.constraints.MixtureSameFamilyConstraint(D.constraints.simplex)
+    assert vectors.check(t([[0.5, 0.5], [1.0, 1.0]])).tolist() == [True, False]

@@ -189,21 +189,47 @@ def test_options(options, expression, text):
         torch.set_printoptions(profile="default")
 
 
-@pytest.mark.parametrize(
-    "options", [{"edgeitems": -1}, {"threshold": float("nan")}, {"linewidth": -1}, {"precision": -4}]
-)
-def test_bad_options_change_nothing(options):
-    before = torch.get_printoptions()
-    with pytest.raises(ValueError, match=r"it counts something"):
-        torch.set_printoptions(**options)
-    with pytest.raises(TypeError):
-        torch.set_printoptions(**dict.fromkeys(options, 2.5), sci_mode="yes")
-    assert torch.get_printoptions() == before and repr(torch.ones(2)) == "tensor([1., 1.])"
-
-
 def test_unknown_option():
     with pytest.raises(TypeError):
         torch.set_printoptions(digits=3)
+
+
+@pytest.mark.parametrize(
+    ("error", "options"),
+    [
+        (ValueError, {"precision": -1}),
+        (ValueError, {"edgeitems": -1}),
+        (TypeError, {"precision": 2.5}),
+        (TypeError, {"edgeitems": "a"}),
+        (TypeError, {"linewidth": "a"}),
+        (TypeError, {"threshold": "a"}),
+    ],
+)
+def test_bad_options_change_nothing(error, options):
+    before = torch.get_printoptions()
+    with pytest.raises(error):
+        torch.set_printoptions(**{"precision": 2, "sci_mode": True, **options})
+    assert torch.get_printoptions() == before
+    assert repr(torch.tensor(0.5)) == "tensor(0.5000)"
+
+
+@pytest.mark.parametrize(
+    ("options", "elements", "lines"),
+    [
+        ({"threshold": float("nan")}, 1100, 92),
+        ({"threshold": float("inf")}, 1100, 92),
+        ({"threshold": -1}, 7, 1),
+        ({"linewidth": -1}, 3, 3),
+        ({"linewidth": 2**70, "threshold": 2**70, "edgeitems": 2**70}, 1100, 1),
+    ],
+)
+def test_extreme_options(options, elements, lines):
+    try:
+        torch.set_printoptions(**options)
+        assert repr(torch.arange(elements)).count("\n") + 1 == lines
+        assert ("..." in repr(torch.arange(elements))) == (options == {"threshold": -1})
+    finally:
+        torch.set_printoptions(profile="default")
 
 
 def test_the_default_dtype_is_not_named():

@@ -1,9 +1,8 @@
 """The rare methods of `Tensor`, written in Python and attached to the engine's class."""
 
-import warnings
-
-from rushlight import _utils, _warn
+from rushlight import _utils
 from rushlight._C import Tensor
+from rushlight._warnings import warn
 
 
 def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
@@ -103,11 +102,10 @@ def storage(self):
     """All elements behind this tensor, of this tensor's dtype; `untyped_storage` has the bytes."""
     from rushlight.storage import TypedStorage
 
-    warnings.warn(
+    warn(
         "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage class. "
         "This should only matter to you if you are using storages directly.  To access UntypedStorage directly, use "
         "tensor.untyped_storage() instead of tensor.storage()",
-        stacklevel=2,
     )
     return TypedStorage(self.untyped_storage(), self.dtype)
 
@@ -145,9 +143,7 @@ def module_load(self, other, assign=False):
 
 def pin_memory(self, device=None):
     """The tensor itself, with a warning: pinned memory is for cards, and there is none."""
-    _warn.warn_user(
-        "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used."
-    )
+    warn("'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.")
     return self
 
 
@@ -158,7 +154,7 @@ def is_nonzero(self):
 
 def masked_copy_(self, mask, source):
     """The old name of `masked_scatter_`."""
-    warnings.warn("masked_copy_ is now called masked_scatter_", DeprecationWarning, stacklevel=2)
+    warn("masked_copy_ is now called masked_scatter_", DeprecationWarning)
     return self.masked_scatter_(mask, source)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-
 from rushlight import _C
+from rushlight._warnings import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def gesv(b: Tensor, A: Tensor) -> tuple[Tensor, Tensor]:
     tensor([[0.5000],
             [0.5000]])
     """
-    warnings.warn("torch.gesv is deprecated in favor of torch.linalg.solve", DeprecationWarning, stacklevel=2)
+    warn("torch.gesv is deprecated in favor of torch.linalg.solve", DeprecationWarning)
     rows = _C._functions["linalg"]
     return rows["solve"](A, b), rows["lu_factor"](A)[0]
 
@@ -296,3 +295,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
         found.append(indices % max(size, 1))
         indices = indices.div(max(size, 1), rounding_mode="floor")
     return tuple(reversed(found))
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -70,3 +70,16 @@ def test_messages():
     with pytest.warns(UserWarning, match="CUDA is not available.  Disabling."):
         disabled = torch.amp.GradScaler()
     assert not disabled.is_enabled() and disabled.get_scale() == 1.0 and disabled.state_dict() == {}
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_older_names(kind):
+    module = getattr(torch, kind).amp
+    with pytest.warns(FutureWarning, match=rf"`torch.{kind}.amp.GradScaler\(args...\)` is deprecated"):
+        scaler = module.GradScaler(8.0, enabled=kind == "cpu")
+    assert isinstance(scaler, torch.amp.GradScaler) and scaler.get_scale() == (8.0 if kind == "cpu" else 1.0)
+    with pytest.warns(FutureWarning, match=rf"`torch.{kind}.amp.autocast\(args...\)` is deprecated"):
+        mode = module.autocast(kind == "cpu", torch.float16)
+    assert isinstance(mode, torch.autocast)
+    with mode:
+        assert (torch.ones(1, 1) @ torch.ones(1, 1)).dtype == (torch.float16 if kind == "cpu" else torch.float32)

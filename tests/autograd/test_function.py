@@ -1,6 +1,8 @@
 """Functions written in Python, and the checker of gradients."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -306,3 +308,27 @@ def test_what_was_changed_has_to_come_back():
 
     with pytest.raises(RuntimeError, match="Some elements marked as dirty during the forward method were not returned"):
         Kept.apply(torch.ones(2, requires_grad=True).clone())
+
+
+def test_a_call_does_not_import():
+    """A function with `jvp` asks for tangents, and not by importing what computes them."""
+    program = """
+import sys
+import rushlight as torch
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+    @staticmethod
+    def jvp(ctx, tangent):
+        return tangent * 2
+Twice.apply(torch.ones(1, requires_grad=True)).backward()
+assert "rushlight.autograd.forward_ad" not in sys.modules
+with torch.autograd.forward_ad.dual_level():
+    dual = torch.autograd.forward_ad.make_dual(torch.ones(1), torch.ones(1))
+    assert torch.autograd.forward_ad.unpack_dual(Twice.apply(dual)).tangent.item() == 2
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -215,3 +215,14 @@ def test_a_users_optimizer():
     optimizer.register_step_post_hook(lambda *args: seen.append(1))
     optimizer.step()
     assert seen == [1]
+
+
+def test_modules_do_not_stand_where_classes_are_sought():
+    """`torch.optim.adam(...)` was meant to be `Adam`; the module is there for who imports it."""
+    for name in ("adam", "sgd", "adamw", "optimizer"):
+        assert not hasattr(optim, name)
+    with pytest.raises(AttributeError, match="has no attribute 'adam'\nDid you mean 'Adam'"):
+        optim.adam
+    from rushlight.optim.adam import Adam
+
+    assert Adam is optim.Adam and not hasattr(optim, "adam")

@@ -229,11 +229,3 @@ def test_parameters_that_overlap_themselves(name):
     with pytest.raises(RuntimeError, match=r"more than one element of the written-to tensor refers to a single memory"):
         optimizer.step()
     assert shared.tolist() == [0, 0, 0, 0]
-
-
-def test_a_module_is_no_class():
-    with pytest.raises(AttributeError, match=r"module 'torch.optim' has no attribute 'adam'"):
-        torch.optim.adam
-    from rushlight.optim.adam import Adam
-
-    assert Adam is torch.optim.Adam

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from enum import Enum
 
 import rushlight as torch
+from rushlight._warnings import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,11 @@ __all__ = ["GradScaler", "OptState"]
 
 
 class OptState(Enum):
-    """How far an optimizer is in this iteration."""
+    """How far an optimizer is in this iteration.
+
+    >>> [state.name for state in torch.amp.grad_scaler.OptState]
+    ['READY', 'UNSCALED', 'STEPPED']
+    """
 
     READY = 0
     UNSCALED = 1
@@ -56,7 +60,7 @@ class GradScaler:
         self._device = device
         self._enabled = enabled
         if enabled and device == "cuda":
-            warnings.warn("torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
+            warn("torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.")
             self._enabled = False
         if self._enabled:
             if growth_factor <= 1.0:
@@ -227,3 +231,7 @@ class GradScaler:
                 "scaler.update()."
             )
         return vars(self).copy()
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rushlight import _C
 from rushlight._C import _queue_callback as _queue_callback
+from rushlight._warnings import warn
 from rushlight.autograd.function import Function
 
 # At once, since a module of the same name would otherwise stand in for the function as soon as somebody imports it.
@@ -110,9 +111,7 @@ def backward(
     tensor([2., 4.])
     """
     if grad_variables is not None:
-        import warnings
-
-        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
+        warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning)
         if grad_tensors is not None:
             raise RuntimeError(
                 "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only use `grad_tensors`."
@@ -121,11 +120,8 @@ def backward(
     if inputs is not None:
         inputs = _sequence(inputs)
     if create_graph:
-        import warnings
-
-        warnings.warn(
+        warn(
             "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters to None after use to break the cycle and avoid the leak.",
-            stacklevel=3,
         )
     outputs = _sequence(tensors)
     keep = create_graph if retain_graph is None else retain_graph
@@ -172,3 +168,7 @@ def grad(
 
         found = tuple(zeros_like(x) if g is None else g for g, x in zip(found, inputs))
     return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "function"]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import sys
 
 from rushlight import _C
+from rushlight._warnings import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,11 +18,34 @@ __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 
 
 class FunctionCtx(_C._FunctionBase):
-    """What `forward` notes for `backward`; attributes are the user's own."""
+    """What ``forward`` of a `Function` notes for ``backward``; attributes are the user's own.
+
+    >>> class Scale(torch.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x, factor):
+    ...         ctx.factor = factor
+    ...         return x * factor
+    ...     @staticmethod
+    ...     def backward(ctx, grad):
+    ...         return grad * ctx.factor, None
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> Scale.apply(x, 3.0).backward()
+    >>> x.grad
+    tensor([3.])
+    """
 
     def save_for_forward(self, *tensors: Any) -> None:
         """Keeps tensors for `jvp`, which finds them in ``ctx.saved_tensors``."""
         self.saved_for_forward = tensors
+
+
+class _InstanceCtx(FunctionCtx):
+    """The ``self`` of an instance's `forward` and `backward`: one call's notes, and whatever else the instance has."""
+
+    _function: Function
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._function, name)
 
 
 class Function:
@@ -45,29 +71,35 @@ class Function:
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        import warnings
-
-        warnings.warn(
+        warn(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on the class itself. Instantiating an autograd function will raise an error in a future version of PyTorch.",
             DeprecationWarning,
-            stacklevel=2,
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs a function of the old style, whose `forward` and `backward` are methods of an instance."""
+        cls = type(self)
+        if not isinstance(inspect.getattr_static(cls, "forward"), staticmethod):
+            ctx = _InstanceCtx()
+            ctx._function = self
+            return _C._apply_function(cls, ctx, cls._places(args, kwargs, False), False)
         raise RuntimeError(
             "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with static forward method. (Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
         )
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
+        """What the function computes: of ``ctx`` and the arguments, or with `setup_context` of the arguments alone."""
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
+        """Notes what ``backward`` needs, where ``forward`` does not take ``ctx``."""
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """One gradient for each argument of ``forward``, from one for each result; None where there is none."""
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode AD."
         )
@@ -112,9 +144,9 @@ class Function:
         ctx = FunctionCtx()
         result = _C._apply_function(cls, ctx, args, split)
         if cls.jvp is not Function.jvp:
-            from rushlight.autograd import forward_ad
-
-            if forward_ad.active():
+            # Without the module nobody has entered a level; to import it here would cost more than a small `forward`.
+            forward_ad = sys.modules.get("rushlight.autograd.forward_ad")
+            if forward_ad is not None and forward_ad.active():
                 return forward_ad.through_function(cls, ctx, args, result)
         return result
 
@@ -137,7 +169,25 @@ class _Twice(Function):
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Marks a `backward` that is not itself differentiable: differentiating through it is an error, not a wrong number."""
+    """Marks a ``backward`` that is not itself differentiable: differentiating through it is an error, not a wrong number.
+
+    Raises:
+        RuntimeError: in a second backward through it.
+
+    >>> class Cube(torch.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x ** 3
+    ...     @staticmethod
+    ...     @torch.autograd.function.once_differentiable
+    ...     def backward(ctx, grad):
+    ...         (x,) = ctx.saved_tensors
+    ...         return 3 * x * x * grad
+    >>> x = torch.tensor(2.0, requires_grad=True)
+    >>> torch.autograd.grad(Cube.apply(x), x)
+    (tensor(12.),)
+    """
 
     @functools.wraps(backward)
     def once(ctx: Any, *grads: Any) -> Any:
@@ -157,3 +207,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
         return results[0] if single else results
 
     return once
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,12 +1,23 @@
 """Comparing gradients with finite differences."""
 
 import rushlight as torch
+from rushlight._warnings import warn
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
 
 class GradcheckError(RuntimeError):
-    """The analytical gradient is not the numerical one."""
+    """The analytical gradient is not the numerical one.
+
+    >>> def lost(x):
+    ...     return x * x.detach()
+    >>> x = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    >>> try:
+    ...     torch.autograd.gradcheck(lost, x)
+    ... except torch.autograd.gradcheck.GradcheckError:
+    ...     print("wrong")
+    wrong
+    """
 
 
 def _tensors(value):
@@ -147,11 +158,8 @@ def _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, chec
     for k in wanted:
         x = inputs[k]
         if x.dtype not in (torch.float64, torch.complex128):
-            import warnings
-
-            warnings.warn(
+            warn(
                 f"Input #{k} requires gradient and is not a double precision floating point or complex. This check will likely fail if all the inputs are not of double precision floating point or complex. ",
-                stacklevel=4,
             )
         if x.numel() and 0 in x.stride() and any(s == 0 and n > 1 for s, n in zip(x.stride(), x.shape)):
             raise RuntimeError(
@@ -275,3 +283,7 @@ def gradgradcheck(
 
 # The 0.x spelling `gradcheck.gradcheck(...)` after `from torch.autograd import gradcheck`.
 vars(gradcheck).update(gradcheck=gradcheck, gradgradcheck=gradgradcheck, GradcheckError=GradcheckError)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from rushlight._C import Tensor
+from rushlight._warnings import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from rushlight import Tensor
+
+__all__ = ["Variable"]
 
 
 class _Meta(type):
@@ -25,11 +28,9 @@ class Variable(metaclass=_Meta):
 
     def __new__(cls, data: Tensor, requires_grad: bool = False, volatile: Any = None) -> Any:
         if volatile is not None:
-            import warnings
-
-            warnings.warn(
-                "volatile was removed and now has no effect. Use `with torch.no_grad():` instead.",
-                UserWarning,
-                stacklevel=2,
-            )
+            warn("volatile was removed and now has no effect. Use `with torch.no_grad():` instead.")
         return data.detach().requires_grad_(requires_grad)
+
+
+def __dir__() -> list[str]:
+    return __all__

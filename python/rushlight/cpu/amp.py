@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
-
-from rushlight import amp
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from rushlight.amp._older import OlderAutocast, OlderGradScaler
 
 __all__ = ["GradScaler", "autocast"]
 
 
-class autocast(amp.autocast):
-    """`torch.amp.autocast` for the device cpu."""
+class autocast(OlderAutocast):
+    """`torch.amp.autocast("cpu", ..)` under its older name; warns (FutureWarning)."""
 
-    def __init__(self, enabled: bool = True, dtype: Any = None, cache_enabled: bool = True) -> None:
-        warnings.warn(
-            "`torch.cpu.amp.autocast(args...)` is deprecated. Please use `torch.amp.autocast('cpu', args...)` instead.",
-            FutureWarning,
-            stacklevel=2,
-        )
-        super().__init__("cpu", dtype, enabled, cache_enabled)
+    _device_type = "cpu"
 
 
-class GradScaler(amp.GradScaler):
-    """`torch.amp.GradScaler` for the device cpu."""
+class GradScaler(OlderGradScaler):
+    """`torch.amp.GradScaler("cpu", ..)` under its older name; warns (FutureWarning)."""
 
-    def __init__(
-        self,
-        init_scale: float = 2.0**16,
-        growth_factor: float = 2.0,
-        backoff_factor: float = 0.5,
-        growth_interval: int = 2000,
-        enabled: bool = True,
-    ) -> None:
-        warnings.warn(
-            "`torch.cpu.amp.GradScaler(args...)` is deprecated. Please use `torch.amp.GradScaler('cpu', args...)` instead.",
-            FutureWarning,
-            stacklevel=2,
-        )
-        super().__init__("cpu", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+    _device_type = "cpu"
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-
 import rushlight as torch
+from rushlight._warnings import warn
 
 from . import constraints
 from .utils import lazy_property
@@ -19,10 +18,20 @@ __all__ = ["Distribution"]
 class Distribution:
     """A batch of independent distributions of one kind, each over events of one shape.
 
+    The base of all others: a subclass writes ``arg_constraints``, ``support``, ``rsample`` or ``sample``, and ``log_prob``.
+
     Args:
         batch_shape: the shape of the parameters.
         event_shape: the shape of one sample of one distribution.
         validate_args: whether parameters and values are checked; unless told, as `set_default_validate_args` says.
+
+    Raises:
+        ValueError: a parameter that breaks its constraint.
+        NotImplementedError: of a method, one that the distribution does not have.
+
+    >>> normal = torch.distributions.MultivariateNormal(torch.zeros(5, 2), torch.eye(2))
+    >>> normal.batch_shape, normal.event_shape, normal.sample((3,)).shape
+    (torch.Size([5]), torch.Size([2]), torch.Size([3, 5, 2]))
     """
 
     has_rsample: bool = False
@@ -51,10 +60,9 @@ class Distribution:
             known = self.arg_constraints
         except NotImplementedError:
             known = {}
-            warnings.warn(
+            warn(
                 f"{self.__class__} does not define `arg_constraints`. Please set `arg_constraints = {{}}` or initialize "
                 "the distribution with `validate_args=False` to turn off validation.",
-                stacklevel=3,
             )
         for name, constraint in known.items():
             if constraints.is_dependent(constraint):
@@ -123,7 +131,7 @@ class Distribution:
 
     def sample_n(self, n: int) -> torch.Tensor:
         """The old name of ``sample((n,))``."""
-        warnings.warn("`sample_n(n)` will be deprecated. Use `sample((n,))` instead.", FutureWarning, stacklevel=2)
+        warn("`sample_n(n)` will be deprecated. Use `sample((n,))` instead.", FutureWarning)
         return self.sample(torch.Size((n,)))
 
     def log_prob(self, value: torch.Tensor) -> torch.Tensor:
@@ -171,10 +179,9 @@ class Distribution:
         try:
             support = self.support
         except NotImplementedError:
-            warnings.warn(
+            warn(
                 f"{self.__class__} does not define `support` to enable sample validation. "
                 "Please initialize the distribution with `validate_args=False` to turn off validation.",
-                stacklevel=3,
             )
             return
         if not support.check(value).all():
@@ -195,7 +202,7 @@ class Distribution:
         """What `expand` gives: a new instance (or ``instance``) with these parameters, expanded already."""
         new = self._get_checked_instance(cls, instance)
         new.__dict__.update(parameters)
-        super(cls, new).__init__(torch.Size(batch_shape), event_shape, validate_args=False)
+        Distribution.__init__(new, batch_shape, event_shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
 

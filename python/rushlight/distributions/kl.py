@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import rushlight as torch
+from rushlight._warnings import warn
 
 from .bernoulli import Bernoulli
 from .beta import Beta
@@ -38,7 +38,21 @@ _KL_MEMOIZE: dict[tuple[type, type], Any] = {}
 
 
 def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
-    """Registers the decorated function for ``kl_divergence`` of two classes and their subclasses."""
+    """Registers the decorated function for `kl_divergence` of two classes and their subclasses.
+
+    Where several fit, the nearest classes decide; a RuntimeWarning tells of a tie.
+
+    Raises:
+        TypeError: an argument that is no class of distributions.
+
+    >>> class Odd(torch.distributions.Normal):
+    ...     pass
+    >>> @torch.distributions.register_kl(Odd, Odd)
+    ... def _between(p, q):
+    ...     return torch.tensor(1.5)
+    >>> torch.distributions.kl_divergence(Odd(0.0, 1.0), Odd(0.0, 1.0))
+    tensor(1.5000)
+    """
     if not isinstance(type_p, type) and issubclass(type_p, Distribution):
         raise TypeError(f"Expected type_p to be a Distribution subclass but got {type_p}")
     if not isinstance(type_q, type) and issubclass(type_q, Distribution):
@@ -68,7 +82,7 @@ def _dispatch_kl(type_p: type, type_q: type) -> Any:
     left = min(matches, key=distance)
     right = min(matches, key=lambda pair: distance(pair)[::-1])
     if _KL_REGISTRY[left] is not _KL_REGISTRY[right]:
-        warnings.warn(
+        warn(
             f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}). "
             f"Please register_kl({left[0].__name__}, {right[1].__name__})",
             RuntimeWarning,
@@ -395,3 +409,7 @@ for _pair in [
     (Poisson, Binomial),
 ]:
     register_kl(*_pair)(_never_inside)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -4,35 +4,25 @@ from __future__ import annotations
 
 import rushlight as torch
 
-from . import constraints
-from .distribution import Distribution
-from .utils import broadcast_all
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from ._location_scale import LocationScale
 
 __all__ = ["Laplace"]
 
 
-class Laplace(Distribution):
-    """Two exponential distributions back to back at ``loc``."""
+class Laplace(LocationScale):
+    """Two exponential distributions back to back at ``loc``: density ``exp(-|x - loc| / scale) / (2 * scale)``.
 
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
-    support = constraints.real
-    has_rsample = True
+    Args:
+        loc: the mean; a number or a tensor.
+        scale: the mean distance from it, positive; it broadcasts with ``loc``.
 
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(self.loc.size(), validate_args=validate_args)
+    Raises:
+        ValueError: ``scale`` is not positive.
 
-    @property
-    def mean(self):
-        return self.loc
-
-    @property
-    def mode(self):
-        return self.loc
+    >>> laplace = torch.distributions.Laplace(0.0, 1.0)
+    >>> laplace.log_prob(torch.tensor(0.0)), laplace.cdf(torch.tensor(0.0))
+    (tensor(-0.6931), tensor(0.5000))
+    """
 
     @property
     def variance(self):
@@ -43,8 +33,7 @@ class Laplace(Distribution):
         return (2**0.5) * self.scale
 
     def expand(self, batch_shape, _instance=None):
-        parameters = {"loc": self.loc.expand(batch_shape), "scale": self.scale.expand(batch_shape)}
-        return self._expand_into(Laplace, _instance, batch_shape, **parameters)
+        return self._expanded_as(Laplace, batch_shape, _instance)
 
     def rsample(self, sample_shape=torch.Size()):
         shape = self._extended_shape(sample_shape)

@@ -6,40 +6,31 @@ import math
 
 import rushlight as torch
 
-from . import constraints
+from ._location_scale import LocationScale
 from .exp_family import ExponentialFamily
-from .utils import _standard_normal, broadcast_all
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from .utils import _standard_normal
 
 __all__ = ["Normal"]
 
 
-class Normal(ExponentialFamily):
+class Normal(LocationScale, ExponentialFamily):
     """The normal distribution of mean ``loc`` and standard deviation ``scale``.
 
-    >>> torch.distributions.Normal(0.0, 1.0).log_prob(torch.tensor(0.0))
-    tensor(-0.9189)
+    Its density is ``exp(-((x - loc) / scale)**2 / 2) / (scale * sqrt(2 * pi))``; samples carry gradients to both parameters.
+
+    Args:
+        loc: the mean; a number or a tensor.
+        scale: the standard deviation, positive; it broadcasts with ``loc``.
+
+    Raises:
+        ValueError: ``scale`` is not positive.
+
+    >>> normal = torch.distributions.Normal(torch.tensor([0.0, 1.0]), 1.0)
+    >>> normal.log_prob(torch.tensor(0.0)), normal.sample((3,)).shape
+    (tensor([-0.9189, -1.4189]), torch.Size([3, 2]))
     """
 
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
-    support = constraints.real
-    has_rsample = True
     _mean_carrier_measure = 0
-
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self.loc, self.scale = broadcast_all(loc, scale)
-        super().__init__(self.loc.size(), validate_args=validate_args)
-
-    @property
-    def mean(self):
-        return self.loc
-
-    @property
-    def mode(self):
-        return self.loc
 
     @property
     def stddev(self):
@@ -50,8 +41,7 @@ class Normal(ExponentialFamily):
         return self.stddev.pow(2)
 
     def expand(self, batch_shape, _instance=None):
-        parameters = {"loc": self.loc.expand(batch_shape), "scale": self.scale.expand(batch_shape)}
-        return self._expand_into(Normal, _instance, batch_shape, **parameters)
+        return self._expanded_as(Normal, batch_shape, _instance)
 
     def sample(self, sample_shape=torch.Size()):
         shape = self._extended_shape(sample_shape)

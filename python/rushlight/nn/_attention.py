@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import rushlight as torch
 from rushlight._functions import nn_functional as _nn
+from rushlight._warnings import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,9 +22,8 @@ def canonical_mask(
     if mask.dtype != torch.bool and not mask.is_floating_point():
         raise AssertionError(f"only bool and floating types of {name} are supported")
     if other is not None and mask.dtype != other.dtype:
-        warnings.warn(
+        warn(
             f"Support for mismatched {name} and {other_name} is deprecated. Use same type for both instead.",
-            stacklevel=3,
         )
     if mask.is_floating_point():
         return mask

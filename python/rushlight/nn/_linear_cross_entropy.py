@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 
 import rushlight as torch
+from rushlight._warnings import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -123,12 +123,11 @@ def linear_cross_entropy(
     if options is None:
         return losses(input, target, table, bias, reduction)
     if sizes or reduction not in ("mean", "sum", "none") or label_smoothing or target.dtype is not torch.int64:
-        warnings.warn(
+        warn(
             "linear_cross_entropy: ``options`` ignored; chunked path needs reduction in {'mean','sum','none'}, "
             "label_smoothing == 0, target.dtype == int64, out_features == (). Got "
             f"reduction={reduction!r}, label_smoothing={label_smoothing}, target.dtype={target.dtype}, "
             f"out_features={sizes}.",
-            stacklevel=2,
         )
         return losses(input, target, table, bias, reduction)
     if input.dim() == 1:

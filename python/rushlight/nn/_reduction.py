@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rushlight._warn import warn_user
+from rushlight._warnings import warn
 
 
 def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> str:
@@ -14,5 +14,7 @@ def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warni
     else:
         reduction = "sum"
     if emit_warning:
-        warn_user(f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.")
+        warn(
+            f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
+        )
     return reduction

@@ -6,11 +6,10 @@ deprecated arguments, warnings, a choice between two rows.
 
 from __future__ import annotations
 
-import warnings
-
 import rushlight as torch
 from rushlight._functions import nn_functional as _nn
 from rushlight._functions.nn_functional import *  # noqa: F403
+from rushlight._warnings import warn
 
 from ._attention import multi_head_attention_forward as multi_head_attention_forward
 from ._faces import affine_grid as affine_grid
@@ -39,6 +38,9 @@ from ._resize import interpolate as interpolate
 from ._resize import upsample as upsample
 from ._resize import upsample_bilinear as upsample_bilinear
 from ._resize import upsample_nearest as upsample_nearest
+
+#: What stands in this file besides the functions.
+_NOT_FOR_USERS = ("TYPE_CHECKING", "annotations", "torch", "warn")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,12 +104,11 @@ def _kept_channels(input: Tensor, p: float, channels: int) -> Tensor:
 
 def _misshapen(name: str, input: Tensor, batched: int) -> None:
     if input.dim() not in (batched - 1, batched):
-        warnings.warn(
+        warn(
             f"{name}: Received a {input.dim()}-D input to {name}, which is deprecated and will result in an error in a future "
             f"release. To retain the behavior and silence this warning, please use dropout instead. Note that {name} exists to "
             f"provide channel-wise dropout on inputs with {batched - 2} spatial dimensions, a channel dimension, and an "
             f"optional batch dimension (i.e. {batched - 1}D or {batched}D inputs).",
-            stacklevel=3,
         )
 
 
@@ -194,11 +195,8 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
     return _alpha_drop(input, p, training, inplace, 2)
 
 
-def _legacy_softmax_dim(name: str, dimensions: int, stacklevel: int) -> int:
-    warnings.warn(
-        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
-        stacklevel=stacklevel,
-    )
+def _legacy_softmax_dim(name: str, dimensions: int) -> int:
+    warn(f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.")
     return 0 if dimensions in (0, 1, 3) else 1
 
 
@@ -212,7 +210,7 @@ def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
     tensor([0.5000, 0.5000])
     """
     if dim is None:
-        dim = _legacy_softmax_dim("softmax", input.dim(), _stacklevel)
+        dim = _legacy_softmax_dim("softmax", input.dim())
     return torch.softmax(input, dim) if dtype is None else torch.softmax(input, dim, dtype=dtype)
 
 
@@ -228,7 +226,7 @@ def log_softmax(
     tensor([-0.6931, -0.6931])
     """
     if dim is None:
-        dim = _legacy_softmax_dim("log_softmax", input.dim(), _stacklevel)
+        dim = _legacy_softmax_dim("log_softmax", input.dim())
     return torch.log_softmax(input, dim) if dtype is None else torch.log_softmax(input, dim, dtype=dtype)
 
 
@@ -275,7 +273,7 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
     tensor([0.5000, 0.5000])
     """
     if dim is None:
-        dim = _legacy_softmax_dim("softmin", input.dim(), _stacklevel)
+        dim = _legacy_softmax_dim("softmin", input.dim())
     return softmax(-input, dim, dtype=dtype)
 
 
@@ -291,7 +289,7 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
     tensor([[0., 1.]])
     """
     if eps != 1e-10:
-        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
+        warn("`eps` parameter is deprecated and has no effect.")
     noise = torch.empty_like(logits, memory_format=torch.contiguous_format).exponential_().log()
     soft = ((logits - noise) / tau).softmax(dim)
     if not hard:
@@ -336,3 +334,7 @@ def triplet_margin_with_distance_loss(
     if reduction == "none":
         return losses
     return losses.mean() if reduction == "mean" else losses.sum()
+
+
+def __dir__() -> list[str]:
+    return [name for name in globals() if not name.startswith("_") and name not in _NOT_FOR_USERS]

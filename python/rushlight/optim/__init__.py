@@ -37,13 +37,17 @@ __all__ = [
     "swa_utils",
 ]
 
-# A module is not the class of nearly its name: `optim.adam(...)` says that there is no such thing. Importing them works.
-for _module in "adadelta adagrad adam adamax adamw asgd lbfgs nadam optimizer radam rmsprop rprop sgd".split():
-    del globals()[_module]
-del _module
+TYPE_CHECKING = False
+if not TYPE_CHECKING:
+    # As in torch `torch.optim.adam` is a misspelt `Adam`; who imports the module gets it all the same.
+    del adadelta, adagrad, adam, adamax, adamw, asgd, lbfgs, nadam, optimizer, radam, rmsprop, rprop, sgd  # noqa: F821
 
 
 def __getattr__(name: str) -> object:
     from ..nn._text import missing
 
     raise missing(f"module 'torch.optim' has no attribute {name!r}", name, lambda: __all__)
+
+
+def __dir__() -> list[str]:
+    return __all__

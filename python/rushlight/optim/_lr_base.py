@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-
 import rushlight as torch
+from rushlight._warnings import warn
 
 from .optimizer import Optimizer
 
@@ -64,6 +63,16 @@ class LRScheduler:
     Raises:
         TypeError: ``optimizer`` is not an `Optimizer`.
         KeyError: ``last_epoch`` is not -1 and a group has no ``"initial_lr"``.
+
+    >>> class Harmonic(torch.optim.lr_scheduler.LRScheduler):
+    ...     def get_lr(self):
+    ...         return [rate / (1 + self.last_epoch) for rate in self.base_lrs]
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = Harmonic(optimizer)
+    >>> optimizer.step()
+    >>> schedule.step()
+    >>> schedule.get_last_lr()
+    [0.5]
     """
 
     _get_lr_called_within_step: bool = False
@@ -117,10 +126,9 @@ class LRScheduler:
     def _rates(self) -> list[Any]:
         """The present rates, for ``get_lr`` to begin with."""
         if not self._get_lr_called_within_step:
-            warnings.warn(
+            warn(
                 "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
                 UserWarning,
-                stacklevel=3,
             )
         return [copied(group["lr"]) for group in self.optimizer.param_groups]
 
@@ -130,7 +138,7 @@ class LRScheduler:
             self._check_order()
         self._step_count += 1
         if epoch is not None:
-            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
+            warn(EPOCH_DEPRECATION_WARNING, UserWarning)
         self._update_lr(epoch)
 
     def _update_lr(self, epoch: int | None = None) -> None:
@@ -155,17 +163,15 @@ class LRScheduler:
     def _check_order(self) -> None:
         advice = "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
         if not getattr(self.optimizer.step, "hooked", False):
-            warnings.warn(
+            warn(
                 "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. "
                 "Please, make sure to call `optimizer.step()` before `lr_scheduler.step()`. " + advice,
                 UserWarning,
-                stacklevel=3,
             )
         elif not getattr(self.optimizer, "_opt_called", False):
-            warnings.warn(
+            warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you "
                 "should call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`.  Failure to "
                 "do this will result in PyTorch skipping the first value of the learning rate schedule. " + advice,
                 UserWarning,
-                stacklevel=3,
             )

@@ -7,9 +7,10 @@ formula for any epoch, ``_get_closed_form_lr`` has it.
 from __future__ import annotations
 
 import math
-import warnings
 from bisect import bisect_right
 from collections import Counter
+
+from rushlight._warnings import warn
 
 from ._lr_base import EPOCH_DEPRECATION_WARNING, LRScheduler, copied, require_optimizer, set_rate
 from ._lr_chains import ChainedScheduler, SequentialLR
@@ -434,7 +435,7 @@ class ReduceLROnPlateau(LRScheduler):
         if epoch is None:
             epoch = self.last_epoch + 1
         else:
-            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
+            warn(EPOCH_DEPRECATION_WARNING, UserWarning)
         self.last_epoch = epoch
         if self._is_better(current, self.best):
             self.best = current
@@ -471,3 +472,7 @@ class ReduceLROnPlateau(LRScheduler):
         """Takes what `state_dict` gave."""
         super().load_state_dict(state_dict)
         self._init_is_better(self.mode, self.threshold, self.threshold_mode)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import contextmanager, nullcontext
 
 import rushlight as torch
+from rushlight._warnings import warn
 from rushlight.autograd.graph import saved_tensors_hooks
 
 TYPE_CHECKING = False
@@ -19,11 +19,20 @@ __all__ = ["CheckpointError", "CheckpointFunction", "checkpoint", "checkpoint_se
 
 
 class CheckpointError(RuntimeError):
-    """What ran again in backward saved other tensors than in forward."""
+    """What ran again in backward saved other tensors than in forward.
+
+    >>> issubclass(torch.utils.checkpoint.CheckpointError, RuntimeError)
+    True
+    """
 
 
 def noop_context_fn() -> tuple[Any, Any]:
-    """Two contexts that do nothing."""
+    """Two contexts that do nothing.
+
+    >>> outside, inside = torch.utils.checkpoint.noop_context_fn()
+    >>> with outside, inside:
+    ...     pass
+    """
     return nullcontext(), nullcontext()
 
 
@@ -57,12 +66,11 @@ def checkpoint(
     True
     """
     if use_reentrant is None:
-        warnings.warn(
+        warn(
             "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. Starting in PyTorch 2.9, "
             "calling checkpoint without use_reentrant will raise an exception. use_reentrant=False is recommended, but if "
             "you need to preserve the current default behavior, you can pass use_reentrant=True. Refer to docs for more "
             "details on the differences between the two variants.",
-            stacklevel=2,
         )
         use_reentrant = True
     preserve = kwargs.pop("preserve_rng_state", True)
@@ -72,7 +80,7 @@ def checkpoint(
         if context_fn is not noop_context_fn or debug:
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
         if torch.is_grad_enabled() and not any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args):
-            warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+            warn("None of the inputs have requires_grad=True. Gradients will be None")
         return CheckpointFunction.apply(function, preserve, *args)
     outside, inside = context_fn()
     if not torch.is_grad_enabled():
@@ -98,7 +106,13 @@ def _random_state(state: Tensor | None) -> Iterator[None]:
 
 
 class CheckpointFunction(torch.autograd.Function):
-    """The older way: forward records nothing, backward calls the function again and runs a backward of its own."""
+    """The older way: forward records nothing, backward calls the function again and runs a backward of its own.
+
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> torch.utils.checkpoint.CheckpointFunction.apply(torch.exp, True, x).backward()
+    >>> x.grad
+    tensor([2.7183])
+    """
 
     @staticmethod
     def forward(ctx: Any, run: Callable[..., Any], preserve: bool, *args: Any) -> Any:
@@ -241,3 +255,7 @@ def checkpoint_sequential(
         run = segment(start, start + size)
         input = checkpoint(run, input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
     return segment(size * (segments - 1), len(parts))(input)
+
+
+def __dir__() -> list[str]:
+    return __all__

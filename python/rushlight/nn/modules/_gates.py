@@ -6,7 +6,7 @@ A gate is the identity in forward; in backward the gradients of all its tensors 
 from __future__ import annotations
 
 import rushlight as torch
-from rushlight._warn import warn_user
+from rushlight._warnings import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ class BackwardHook:
                 grads = _replacement(given, grads, "Backward pre hook", "grad_output")
         self.grad_outputs = grads
         if self.user_hooks and not self.inputs_gated:
-            warn_user(
+            warn(
                 "Full backward hook is firing when gradients are computed with respect to module outputs since no "
                 "inputs require gradients. See https://docs.pytorch.org/docs/main/generated/torch.nn.Module.html"
-                "#torch.nn.Module.register_full_backward_hook for more details."
+                "#torch.nn.Module.register_full_backward_hook for more details.",
             )
             nothing = (None,) * self.inputs
             for hook in self.user_hooks:

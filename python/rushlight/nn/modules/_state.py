@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict, namedtuple
 
 import rushlight as torch
+from rushlight._warnings import warn
 
 from ..parameter import Parameter, is_lazy
 
@@ -190,11 +190,10 @@ def _load_tensor(
         )
         return
     if target.is_meta and not value.is_meta and not assign:
-        warnings.warn(
+        warn(
             f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, "
             "which is a no-op. (Did you mean to pass `assign=True` to assign items in the state dictionary to their "
             "corresponding key in the module instead of copying them in place?)",
-            stacklevel=2,
         )
     try:
         if not assign:

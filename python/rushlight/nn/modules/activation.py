@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-
 import rushlight as torch
+from rushlight._warnings import warn
 
 from .. import functional as F
 from .. import init as _init
@@ -209,9 +208,7 @@ class Hardtanh(_InPlace):
 
 
 def _warn_of_old_name(side: str) -> None:
-    warnings.warn(
-        f"keyword argument `{side}_value` is deprecated and renamed to `{side}_val`", FutureWarning, stacklevel=3
-    )
+    warn(f"keyword argument `{side}_value` is deprecated and renamed to `{side}_val`", FutureWarning)
 
 
 class ReLU6(Hardtanh):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-
 import rushlight as torch
+from rushlight._warnings import warn
 
 from ..parameter import is_lazy
 from .module import Module
@@ -40,10 +39,9 @@ class LazyModuleMixin(_Base):
         super().__init__(*args, **kwargs)
         self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
         self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
-        warnings.warn(
+        warn(
             "Lazy modules are a new feature under heavy development so changes to the API or functionality can happen at "
             "any moment.",
-            stacklevel=2,
         )
 
     def _lazy_load_hook(self, state_dict: Any, prefix: str, *_: Any) -> None:

@@ -6,11 +6,11 @@ Hooks around a call are in `_hooks`, the state dictionary in `_state`.
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict
 
 import rushlight as torch
 from rushlight import Tensor
+from rushlight._warnings import warn
 
 from .. import _grads
 from .._text import indented, missing, typename
@@ -433,12 +433,11 @@ class Module(_hooks.HasHooks):
                     f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
                 )
             if dtype.is_complex:
-                warnings.warn(
+                warn(
                     "Complex modules are a new feature under active development whose design may change, and some "
                     "modules might not work as expected when using complex tensors as parameters or buffers. Please "
                     "file an issue at https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml if a "
                     "complex module does not work as expected.",
-                    stacklevel=2,
                 )
         memory_format = place.pop("memory_format", None)
 
@@ -529,11 +528,10 @@ class Module(_hooks.HasHooks):
     ) -> dict[str, Any]:
         """Parameters and persistent buffers by name, detached but not copied; with ``keep_vars`` not even detached."""
         if args:
-            warnings.warn(
+            warn(
                 "Positional args are being deprecated, use kwargs instead. Refer to "
                 "https://pytorch.org/docs/main/generated/torch.nn.Module.html#torch.nn.Module.state_dict for details.",
                 FutureWarning,
-                stacklevel=2,
             )
             given = [destination, prefix, keep_vars]
             given[: len(args)] = args

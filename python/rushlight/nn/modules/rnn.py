@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import numbers
-import warnings
 
 import rushlight as torch
+from rushlight._warnings import warn
 
 from .. import init
 from ..parameter import Parameter
@@ -262,10 +262,9 @@ def _check_dropout(dropout: Any, num_layers: int) -> None:
             "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
         )
     if dropout > 0 and num_layers == 1:  # type: ignore[operator]
-        warnings.warn(
+        warn(
             "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers "
             f"greater than 1, but got dropout={dropout} and num_layers={num_layers}",
-            stacklevel=4,
         )
 
 
@@ -387,7 +386,11 @@ class GRU(RNNBase):
 
 
 class RNNCellBase(Module):
-    """What the cells share: two matrices and their biases, for ``num_chunks`` gates."""
+    """What the cells share: two matrices and their biases, for ``num_chunks`` gates.
+
+    >>> isinstance(torch.nn.GRUCell(2, 3), torch.nn.RNNCellBase)
+    True
+    """
 
     __constants__ = ["input_size", "hidden_size", "bias"]
     weight_ih: Tensor

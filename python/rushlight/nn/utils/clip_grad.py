@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import rushlight as torch
+from rushlight._warnings import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def clip_grad_norm_(
         from_generator = not hasattr(parameters, "__len__")
         parameters = list(parameters)
         if from_generator and not parameters:
-            warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2)
+            warn("`parameters` is an empty generator, no gradient clipping will occur.")
     total_norm = get_total_norm(_grads(parameters), norm_type, error_if_nonfinite)
     clip_grads_with_norm_(parameters, max_norm, total_norm)
     return total_norm
@@ -119,11 +119,19 @@ def clip_grad_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """The old name of `clip_grad_norm_`."""
-    warnings.warn(
+    """The old name of `clip_grad_norm_`; warns.
+
+    >>> import warnings
+    >>> x = torch.zeros(2, requires_grad=True)
+    >>> x.grad = torch.tensor([3.0, 4.0])
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     torch.nn.utils.clip_grad_norm([x], 1.0)
+    tensor(5.)
+    """
+    warn(
         "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.",
         FutureWarning,
-        stacklevel=2,
     )
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite)
 
@@ -147,3 +155,7 @@ def _grads(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     if isinstance(parameters, torch.Tensor):
         parameters = [parameters]
     return [parameter.grad for parameter in parameters if parameter.grad is not None]
+
+
+def __dir__() -> list[str]:
+    return __all__

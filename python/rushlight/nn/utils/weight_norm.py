@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-
 import rushlight as torch
+from rushlight._warnings import warn
 
 from ..parameter import Parameter
 
@@ -31,7 +30,14 @@ def norm_except_dim(weight: Tensor, dim: int) -> Tensor:
 
 
 class WeightNorm:
-    """A hook that computes a weight from ``{name}_g``, its lengths, and ``{name}_v``, its direction, before each call."""
+    """A hook that computes a weight from ``{name}_g``, its lengths, and ``{name}_v``, its direction, before each call.
+
+    >>> from rushlight.nn.utils.weight_norm import WeightNorm
+    >>> linear = torch.nn.Linear(2, 2)
+    >>> hook = WeightNorm.apply(linear, "weight", 0)
+    >>> linear.weight_g.shape, torch.allclose(hook.compute_weight(linear), linear.weight)
+    (torch.Size([2, 1]), True)
+    """
 
     name: str
     dim: int
@@ -48,10 +54,9 @@ class WeightNorm:
     @staticmethod
     def apply(module: Module, name: str, dim: int | None) -> WeightNorm:
         """Splits a weight and adds the hook; deprecated."""
-        warnings.warn(
+        warn(
             "`torch.nn.utils.weight_norm` is deprecated in favor of `torch.nn.utils.parametrizations.weight_norm`.",
             FutureWarning,
-            stacklevel=3,
         )
         for hook in module._forward_pre_hooks.values():
             if isinstance(hook, WeightNorm) and hook.name == name:

@@ -1,0 +1,43 @@
+"""What the distributions share that are one standard distribution, moved and stretched."""
+
+from __future__ import annotations
+
+from . import constraints
+from .distribution import Distribution
+from .utils import broadcast_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
+
+    from rushlight import Tensor
+
+
+class LocationScale(Distribution):
+    """``loc + scale * x``, where x is symmetric around zero and has its peak there.."""
+
+    arg_constraints: ClassVar[Any] = {"loc": constraints.real, "scale": constraints.positive}
+    support: ClassVar[Any] = constraints.real
+    has_rsample = True
+
+    loc: Tensor
+    scale: Tensor
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        self.loc, self.scale = broadcast_all(loc, scale)
+        super().__init__(self.loc.size(), validate_args=validate_args)
+
+    def _expanded_as(self, cls: type[Distribution], batch_shape: Any, instance: Any) -> Any:
+        """What `expand` of the class ``cls`` gives."""
+        parameters = {"loc": self.loc.expand(batch_shape), "scale": self.scale.expand(batch_shape)}
+        return self._expand_into(cls, instance, batch_shape, **parameters)
+
+    @property
+    def mean(self) -> Tensor:
+        """``loc``."""
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        """``loc``."""
+        return self.loc
