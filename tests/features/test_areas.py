@@ -10,6 +10,7 @@ AREAS = {
     "ARC": (12, "test_packaging.py"),
     "AUT": (23, "test_autograd.py"),
     "BRO": (19, "test_broadcasting.py"),
+    "DAT": (14, "test_data.py"),
     "ERR": (14, "test_errors.py"),
     "EXT": (10, "test_extending.py"),
     "FUN": (7, "test_functional.py"),
@@ -25,6 +26,7 @@ AREAS = {
     "OPT": (8, "test_optimizers.py"),
     "PER": (7, "test_performance.py"),
     "RED": (7, "test_reductions.py"),
+    "SER": (6, "test_files.py"),
     "TEN": (17, "test_tensors.py"),
 }
 
