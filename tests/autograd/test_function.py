@@ -332,3 +332,93 @@ with torch.autograd.forward_ad.dual_level():
     assert torch.autograd.forward_ad.unpack_dual(Twice.apply(dual)).tangent.item() == 2
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+class Power(torch.autograd.Function):
+    """Its second input to the third, in place."""
+
+    @staticmethod
+    def forward(ctx, exponent, x):
+        ctx.mark_dirty(x)
+        ctx.exponent = exponent
+        ctx.save_for_backward(x.clone())
+        return x.pow_(exponent)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return None, grad * ctx.exponent * x ** (ctx.exponent - 1)
+
+
+class Exponential(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        x.exp_()
+        ctx.save_for_backward(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0]
+
+
+class TestChangedViews:
+    """A Function that changes a view changes its base: the base's history goes through the Function."""
+
+    def both(self, change):
+        """First and second derivatives of the base's weighted elements, of which all but the first were changed."""
+        x = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
+        base = x * 1
+        view = base[1:]
+        assert change(view) is view and view._version == 2
+        assert type(base.grad_fn).__name__ == "CopySlices"
+        weighted = (base * torch.tensor([1.0, 10.0, 100.0])).sum()
+        (first,) = torch.autograd.grad(weighted, x, create_graph=True)
+        second = torch.autograd.grad(first.sum(), x)[0] if first.requires_grad else None
+        return first.tolist(), second
+
+    def test_the_gradient_passes_through(self):
+        assert self.both(lambda view: Power.apply(3, view))[0] == [1, 120, 2700]
+
+    def test_a_saved_result_is_the_view_again(self):
+        first, second = self.both(Exponential.apply)
+        e = torch.tensor([0.0, 2.0, 3.0], dtype=torch.float64).exp() * torch.tensor([0.0, 10.0, 100.0])
+        torch.testing.assert_close(torch.tensor(first, dtype=torch.float64), e + torch.tensor([1.0, 0.0, 0.0]))
+        torch.testing.assert_close(second, e)
+
+    def test_a_base_that_required_nothing(self):
+        class Scale(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, view, by):
+                ctx.mark_dirty(view)
+                return view.mul_(by)
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad, grad
+
+        base, by = torch.ones(3), torch.ones(2, requires_grad=True)
+        Scale.apply(base[1:], by)
+        base.sum().backward()
+        assert by.grad.tolist() == [1, 1]
+
+    def test_refusals(self):
+        leaf = torch.ones(3, requires_grad=True)
+        with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad is being used"):
+            Exponential.apply(leaf[1:])
+        with pytest.raises(RuntimeError, match="is a view and is being modified inplace"):
+            Exponential.apply((leaf * 1).unbind()[0])
+
+        class Two(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.mark_dirty(x)
+                return x.mul_(2), x + 1
+
+            @staticmethod
+            def backward(ctx, first, second):
+                return first * 2 + second * 2
+
+        with pytest.raises(RuntimeError, match="your Function cannot return more than one Tensor"):
+            Two.apply((leaf * 1)[1:])

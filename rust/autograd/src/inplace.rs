@@ -5,6 +5,7 @@
 //! the operator's derivative inside. The views of the base, the changed one included, find their version outdated and make
 //! their history anew from the base's.
 
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use rushlight_core::{Error, Layout, Result};
@@ -54,21 +55,28 @@ impl<'a> InPlace<'a> {
     pub fn finish<F: Backward>(self, function: impl FnOnce() -> Result<F>) -> Result<()> {
         self.target.bump_version();
         let Some(edges) = self.edges else { return Ok(()) };
-        let function = function()?;
-        let Some(view) = self.target.view_info() else {
-            let node = Node::new(function, edges, SmallVec::from_buf([OutputMeta::from(self.target)]));
-            self.target.rebase_history(node, 0);
-            return Ok(());
-        };
-        let slice =
-            Slice { base: view.base.layout().clone(), view: self.target.layout().clone(), replay: view.replay.clone() };
-        let node = Node::new(CopySlices { slice, function }, edges, SmallVec::from_buf([OutputMeta::from(&view.base)]));
-        view.base.rebase_history(node, 0);
+        record_change(self.target, function()?, edges, 0);
         Ok(())
     }
 }
 
-fn check_history(target: &Tensor) -> Result<()> {
+/// Makes `function`, which changed `target` in place, the history of the target, or of its base if it is a view. The target
+/// is the function's input number `place`, whose edge is that of what gets the history, and its only output.
+pub fn record_change<F: Backward>(target: &Tensor, function: F, edges: Edges, place: usize) -> Arc<Node> {
+    let Some(view) = target.view_info() else {
+        let node: Arc<Node> = Node::new(function, edges, SmallVec::from_buf([OutputMeta::from(target)]));
+        target.rebase_history(node.clone(), 0);
+        return node;
+    };
+    let slice = Slice { base: view.base.layout().clone(), view: target.layout().clone(), replay: view.replay.clone() };
+    let outputs = SmallVec::from_buf([OutputMeta::from(&view.base)]);
+    let node: Arc<Node> = Node::new(CopySlices { slice, function, place }, edges, outputs);
+    view.base.rebase_history(node.clone(), 0);
+    node
+}
+
+/// Refuses changes that would falsify gradients.
+pub fn check_history(target: &Tensor) -> Result<()> {
     if let Some(view) = target.view_info() {
         view.check_change(target, false)?;
         if target.requires_grad() && view.base.is_leaf() {
@@ -84,7 +92,7 @@ fn check_history(target: &Tensor) -> Result<()> {
 }
 
 /// How a view lies in its base.
-pub(crate) struct Slice {
+pub struct Slice {
     base: Layout,
     view: Layout,
     replay: Option<Replay>,
@@ -117,6 +125,8 @@ fn moved(layout: &Layout, start: isize) -> Layout {
 struct CopySlices<F> {
     slice: Slice,
     function: F,
+    /// Which of the function's inputs was changed.
+    place: usize,
 }
 
 impl<F: Backward> Backward for CopySlices<F> {
@@ -139,18 +149,26 @@ impl<F: Backward> Backward for CopySlices<F> {
         let inside = clone_as(&slice, &Layout::contiguous(slice.sizes()))?;
         let call = Call { slice: Some(&self.slice), ..*call };
         let mut results = self.function.apply(&call, Gradients::from_elem(Some(inside), 1))?;
-        if call.needs(0) {
-            let inside = match results.first_mut().and_then(Option::take) {
+        if call.needs(self.place) {
+            let inside = match results.get_mut(self.place).and_then(Option::take) {
                 Some(grad) => grad,
                 None => (table.full)(&[], 0.0, slice.dtype(), slice.device())?,
             };
             (table.copy_)(&slice, &inside)?;
-            results[0] = Some(whole);
+            results[self.place] = Some(whole);
         }
         Ok(results)
     }
 
     fn release(&self) {
         self.function.release();
+    }
+
+    fn objects(&self, visit: &mut dyn FnMut(*mut c_void)) {
+        self.function.objects(visit);
+    }
+
+    fn slice(&self) -> Option<&Slice> {
+        Some(&self.slice)
     }
 }

@@ -38,6 +38,11 @@ pub trait Backward: Any + Send + Sync {
         let _ = visit;
     }
 
+    /// Where in its output the function's own lies, if it changed a view in place: the node's output is the view's base.
+    fn slice(&self) -> Option<&Slice> {
+        None
+    }
+
     /// Whether the function wants to run even if none of its outputs has a gradient.
     fn runs_without_gradients(&self) -> bool {
         false
@@ -183,7 +188,7 @@ pub struct Call<'a> {
 impl<'a> Call<'a> {
     /// For a look at what a node saved while it does not run.
     pub fn outside(node: &'a Arc<Node>) -> Call<'a> {
-        Call { node, needs: &[], slice: None }
+        Call { node, needs: &[], slice: node.function().slice() }
     }
 
     /// Whether anybody wants the gradient of input `index`.

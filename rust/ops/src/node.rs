@@ -266,7 +266,12 @@ impl<'a, 'v> Change<'a, 'v> {
         let arguments = arguments(args, true);
         let inner = InPlace::begin(own, &edges(&arguments))?;
         let original = if inner.is_recorded() && needed_saves(args, &arguments).has_input(0) {
-            Some(crate::copy::clone(own)?)
+            let copy = crate::copy::clone(own)?;
+            // It stands for the tensor as it was in derivatives of derivatives too.
+            if let Some(edge) = own.gradient_edge()? {
+                copy.set_history(edge.node().clone(), edge.output);
+            }
+            Some(copy)
         } else {
             None
         };

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use rushlight::Tensor;
 use rushlight_autograd as engine;
+use rushlight_autograd::inplace::{check_history, record_change};
 use rushlight_autograd::modes::{self, GradMode};
 use rushlight_autograd::{Backward, Call, Gradients, Node, OutputMeta, SavedTensor, ViewKind};
 use rushlight_core::Result;
@@ -316,10 +317,18 @@ fn finish<'py>(
                 "Some elements marked as dirty during the forward method were not returned as output. The inputs that are modified inplace must all be outputs of the Function.",
             ));
         }
+        if recording && dirty.is_view() && items.len() > 1 {
+            return Err(PyRuntimeError::new_err(
+                "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return more than one Tensor. This is not supported by the current autograd engine. You should either make sure the input is not a view (using .clone() for example) or make your Function only return one Tensor (potentially splitting it into two Functions: one doing the inplace that returns a single Tensor and a second one that does the other operations).",
+            ));
+        }
         if recording && dirty.requires_grad() && dirty.is_leaf() {
             return Err(PyRuntimeError::new_err(
                 "a leaf Variable that requires grad has been used in an in-place operation.",
             ));
+        }
+        if recording && dirty.is_view() {
+            check_history(dirty).map_err(raise)?;
         }
     }
     let differentiable = |item: &Bound<'py, PyAny>, output: &Tensor| {
@@ -335,7 +344,9 @@ fn finish<'py>(
         .collect();
     let mut edges = engine::Edges::new();
     for input in inputs.iter().flatten() {
-        edges.push(input.gradient_edge().map_err(raise)?);
+        // What changed with a view is its base.
+        let changed = if among(&noted.dirty, input) { input.base().unwrap_or(input) } else { input };
+        edges.push(changed.gradient_edge().map_err(raise)?);
     }
     noted.dirty.iter().for_each(Tensor::bump_version);
     // Results that are no differentiable tensors keep a place, so that backward gets an argument for each result.
@@ -367,7 +378,12 @@ fn finish<'py>(
         name: format!("{}Backward", class.getattr("__name__")?.extract::<String>()?),
         tensor_arguments: inputs.iter().map(Option::is_some).collect(),
     };
-    let node: Arc<Node> = Node::new(function, edges, metas);
+    let changed_view = |input: &&Tensor| input.is_view() && among(&noted.dirty, input);
+    let changed_view = inputs.iter().flatten().enumerate().find(|(_, input)| changed_view(input));
+    let node: Arc<Node> = match changed_view {
+        Some((place, view)) => record_change(view, function, edges, place),
+        None => Node::new(function, edges, metas),
+    };
     let own = context.get();
     *own.saved() = saved;
     let _ = own.node.set(Arc::downgrade(&node));
@@ -375,7 +391,9 @@ fn finish<'py>(
     let kind = if recorded.len() > 1 { ViewKind::MultiOutput } else { ViewKind::CustomFunction };
     for at in recorded {
         if let Some(output) = &outputs[at] {
-            if among(&noted.dirty, output) {
+            if changed_view.is_some() {
+                // Its history follows from its base's.
+            } else if among(&noted.dirty, output) {
                 output.rebase_history(node.clone(), at as u32);
             } else {
                 output.set_history(node.clone(), at as u32);
