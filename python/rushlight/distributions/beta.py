@@ -22,7 +22,8 @@ class Beta(ExponentialFamily):
     It is the first of the two numbers that a `Dirichlet` distribution of (a, b) gives.
 
     Args:
-        concentration1, concentration0: a, the weight of one, and b, the weight of zero; positive numbers or tensors that broadcast.
+        concentration1, concentration0: a, the weight of one, and b, the weight of zero; positive numbers or tensors
+            that broadcast.
 
     Raises:
         ValueError: a concentration that is not positive.

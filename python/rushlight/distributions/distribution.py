@@ -18,7 +18,8 @@ __all__ = ["Distribution"]
 class Distribution:
     """A batch of independent distributions of one kind, each over events of one shape.
 
-    The base of all others: a subclass writes ``arg_constraints``, ``support``, ``rsample`` or ``sample``, and ``log_prob``.
+    The base of all others: a subclass writes ``arg_constraints``, ``support``, ``rsample`` or ``sample``, and
+    ``log_prob``.
 
     Args:
         batch_shape: the shape of the parameters.

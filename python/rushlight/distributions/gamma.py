@@ -22,7 +22,8 @@ def _standard_gamma(concentration):
 class Gamma(ExponentialFamily):
     """The gamma distribution of shape ``concentration`` (a) and inverse scale ``rate`` (b).
 
-    Its density is ``b**a * x**(a - 1) * exp(-b * x) / gamma(a)`` for positive x; samples carry gradients to both parameters.
+    Its density is ``b**a * x**(a - 1) * exp(-b * x) / gamma(a)`` for positive x; samples carry gradients to both
+    parameters.
 
     Args:
         concentration, rate: positive numbers or tensors that broadcast.

@@ -35,7 +35,8 @@ def _precision_to_scale_tril(precision):
 
 
 class MultivariateNormal(Distribution):
-    """The normal distribution of vectors, with a mean and one of: covariance, precision, or the covariance's lower factor.
+    """The normal distribution of vectors, with a mean and one of: covariance, precision, or the covariance's lower
+    factor.
 
     ``scale_tril`` is the fastest of the three; the others are factorised first. Batches broadcast.
 

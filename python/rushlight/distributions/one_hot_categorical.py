@@ -95,7 +95,8 @@ class OneHotCategorical(Distribution):
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
-    """`OneHotCategorical` whose samples pass gradients on to the probabilities, unchanged (Bengio, Leonard, Courville 2013).
+    """`OneHotCategorical` whose samples pass gradients on to the probabilities, unchanged (Bengio, Leonard, Courville
+    2013).
 
     >>> probs = torch.tensor([0.0, 1.0], requires_grad=True)
     >>> draw = torch.distributions.OneHotCategoricalStraightThrough(probs, validate_args=False).rsample()
