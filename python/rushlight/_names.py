@@ -20,7 +20,16 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     from difflib import get_close_matches
 
     found = get_close_matches(name, pool, 1, 0.75)
-    return found[0] if found else None
+    if found:
+        return found[0]
+    return next((word for word in pool if name.lower() in _abbreviations(word)), None)
+
+
+def _abbreviations(name: str) -> list[str]:
+    """``name`` with two or more of its first words as their initials: ``bce_with_logits``."""
+    words = [word for word in name.lower().split("_") if word]
+    heads = ("".join(word[0] for word in words[:count]) for count in range(2, len(words) + 1))
+    return ["_".join((head, *words[count:])) for count, head in enumerate(heads, 2)]
 
 
 class MissingName(AttributeError):

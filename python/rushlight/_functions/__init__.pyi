@@ -771,7 +771,7 @@ def narrow(input: Tensor, dim: _int, start: Tensor, length: _int) -> Tensor:
 def narrow(input: Tensor, dim: _int, start: _int, length: _int) -> Tensor: ...
 def narrow_copy(input: Tensor, dim: _int, start: _int, length: _int, *, out: Tensor | None = None) -> Tensor:
     """The view of the same name, copied into memory of its own."""
-def native_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, training: _bool, momentum: _float, eps: _float) -> tuple[Tensor, Tensor, Tensor]:
+def native_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, training: _bool, momentum: _float, eps: _float, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """`batch_norm`, with the batch's means and reciprocal deviations, which are empty outside training."""
 def native_group_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, N: _int, C: _int, HxW: _int, group: _int, eps: _float) -> tuple[Tensor, Tensor, Tensor]:
     """`group_norm`, with the means and the reciprocal deviations of the groups, `(N, group)`."""

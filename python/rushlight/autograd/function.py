@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 
 from rushlight import _C
@@ -38,6 +39,15 @@ class FunctionCtx(_C._FunctionBase):
         self.saved_for_forward = tensors
 
 
+class _InstanceCtx(FunctionCtx):
+    """The ``self`` of an instance's `forward` and `backward`: one call's notes, and whatever else the instance has."""
+
+    _function: Function
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._function, name)
+
+
 class Function:
     """Subclass it, write `forward` and `backward` as static methods, and call `apply`.
 
@@ -61,13 +71,18 @@ class Function:
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-
         warn(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on the class itself. Instantiating an autograd function will raise an error in a future version of PyTorch.",
             DeprecationWarning,
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs a function of the old style, whose `forward` and `backward` are methods of an instance."""
+        cls = type(self)
+        if not isinstance(inspect.getattr_static(cls, "forward"), staticmethod):
+            ctx = _InstanceCtx()
+            ctx._function = self
+            return _C._apply_function(cls, ctx, cls._places(args, kwargs, False), False)
         raise RuntimeError(
             "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with static forward method. (Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
         )

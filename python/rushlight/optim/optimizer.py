@@ -430,6 +430,17 @@ def check_fused(fused: bool | None, foreach: bool | None, differentiable: bool) 
             raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
 
 
+def check_fused_params(group: dict[str, Any], params: Iterable[Tensor]) -> None:
+    """Raises RuntimeError if a group asks for the fused step with parameters that have none."""
+    for param in params if group["fused"] else ():
+        if not param.is_floating_point():
+            raise RuntimeError(
+                "`fused=True` requires all the params to be floating point Tensors of supported devices: "
+                "['mps', 'cuda', 'xpu', 'hpu', 'cpu', 'mtia', 'privateuseone'] "
+                f"but {param.dtype} and {param.device.type}"
+            )
+
+
 def step_dtype(fused: bool | None = None) -> torch.dtype:
     """The dtype of the tensors that count steps."""
     if fused or torch.get_default_dtype() != torch.float64:

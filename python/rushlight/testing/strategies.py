@@ -1,13 +1,28 @@
 """Strategies for hypothesis: dtypes, shapes that broadcast or do not, and NumPy arrays with every kind of strides.
 
-Arrays rather than tensors are drawn, since the array is the oracle as well: ``torch.from_numpy`` takes its strides over.
+Arrays are drawn where NumPy is the oracle: ``torch.from_numpy`` takes their strides over. `tensors` draws what `fuzz` does.
 This is the only part of rushlight that imports hypothesis and NumPy, and nothing imports it unasked.
 """
 
 import numpy as np
 from hypothesis import strategies as st
 
-__all__ = ["LAYOUTS", "arrays", "broadcastable_shapes", "dtypes", "operands", "shapes", "unbroadcastable_shapes"]
+import rushlight as torch
+
+from . import _drawing
+from ._drawing import LAYOUTS
+from ._operands import draw_operands
+
+__all__ = [
+    "LAYOUTS",
+    "arrays",
+    "broadcastable_shapes",
+    "dtypes",
+    "operands",
+    "shapes",
+    "tensors",
+    "unbroadcastable_shapes",
+]
 
 _KINDS = {
     "bool": ("bool",),
@@ -16,8 +31,10 @@ _KINDS = {
     "complex": ("complex64", "complex128"),
 }
 
-#: How an array may lie in memory.
-LAYOUTS = ("contiguous", "transposed", "sliced", "reversed", "expanded", "offset")
+
+def _choose(draw):
+    """Hypothesis as a source of choices."""
+    return lambda count: draw(st.integers(0, count - 1))
 
 
 def dtypes(*kinds):
@@ -25,20 +42,16 @@ def dtypes(*kinds):
     return st.sampled_from([name for kind in kinds or _KINDS for name in _KINDS[kind]])
 
 
-def shapes(max_rank=4, max_side=4):
+@st.composite
+def shapes(draw, max_rank=4, max_side=4):
     """Shapes from no dimension on, with sides from zero on."""
-    return st.lists(st.integers(0, max_side), max_size=max_rank).map(tuple)
+    return _drawing.shape(_choose(draw), max_rank, max_side)
 
 
 @st.composite
 def broadcastable_shapes(draw, count=2, max_rank=4, max_side=4):
     """``(shapes, result)``: some shapes that broadcast, and to what."""
-    whole = draw(shapes(max_rank, max_side))
-    found = []
-    for _ in range(count):
-        rank = draw(st.integers(0, len(whole)))
-        ones = draw(st.lists(st.booleans(), min_size=rank, max_size=rank))
-        found.append(tuple(1 if one else size for one, size in zip(ones, whole[len(whole) - rank :])))
+    found = _drawing.broadcastable_shapes(_choose(draw), count, max_rank, max_side)
     return found, np.broadcast_shapes(*found)
 
 
@@ -75,32 +88,33 @@ def operands(draw, *kinds, count=2, dtype=None):
     return [draw(arrays(shape, dtype)) for shape in drawn]
 
 
-def _lay_out(draw, shape, dtype, layout):
+@st.composite
+def tensors(draw, *operands, dtype=torch.float64, max_rank=3, max_side=3):
+    """A list of tensors of a dtype, one for each `testing.operand`: views of leaves, as `fuzz` draws them."""
+    layouts, memories, _ = draw_operands(_choose(draw), operands, dtype, max_rank, max_side)
+    made = []
+    for layout, memory in zip(layouts, memories):
+        inexact = memory.is_floating_point() or memory.is_complex()
+        leaf = memory.detach().to(dtype) if inexact else memory
+        made.append(layout.view(leaf.requires_grad_(memory.requires_grad)))
+    return made
+
+
+def _lay_out(draw, shape, dtype, kind):
+    layout = _drawing.layout(_choose(draw), shape, kind)
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    rank = len(shape)
+    made = random.integers(0 if dtype.kind in "bu" else -8, 2 if dtype.kind == "b" else 9, layout.base)
+    if dtype.kind == "c":
+        made = made + 1j * random.integers(-8, 9, layout.base)
+    made = np.asarray(made / 4 if dtype.kind in "fc" else made).astype(dtype)
+    for name, argument in layout.steps:
+        made = _STEPS[name](made, argument)
+    return made
 
-    def values(sizes):
-        made = random.integers(0 if dtype.kind in "bu" else -8, 2 if dtype.kind == "b" else 9, sizes)
-        if dtype.kind == "c":
-            made = made + 1j * random.integers(-8, 9, sizes)
-        return np.asarray(made / 4 if dtype.kind in "fc" else made).astype(dtype)
 
-    if layout == "transposed":
-        order = draw(st.permutations(range(rank)))
-        made = values([shape[axis] for axis in order])
-        return made.transpose(np.argsort(order)) if rank else made
-    if layout == "sliced":
-        steps = draw(st.lists(st.integers(1, 3), min_size=rank, max_size=rank))
-        made = values([size * step + 1 for size, step in zip(shape, steps)])
-        return made[tuple(slice(1, 1 + size * step, step) for size, step in zip(shape, steps))].reshape(shape)
-    if layout == "reversed":
-        steps = draw(st.lists(st.sampled_from([1, -1]), min_size=rank, max_size=rank))
-        return values(shape)[tuple(slice(None, None, step) for step in steps)]
-    if layout == "expanded":
-        ones = draw(st.lists(st.booleans(), min_size=rank, max_size=rank))
-        made = values([min(size, 1) if one else size for one, size in zip(ones, shape)])
-        return np.lib.stride_tricks.as_strided(made, shape, np.broadcast_to(made, shape).strides)
-    if layout == "offset":
-        count = int(np.prod(shape))
-        return values(count + 3)[3:].reshape(shape)
-    return values(shape)
+def _expand(array, shape):
+    return np.lib.stride_tricks.as_strided(array, shape, np.broadcast_to(array, shape).strides)
+
+
+#: NumPy's words for the steps of a layout.
+_STEPS = {"index": np.ndarray.__getitem__, "permute": np.transpose, "reshape": np.reshape, "expand": _expand}

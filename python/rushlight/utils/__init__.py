@@ -17,6 +17,10 @@ else:
     def __getattr__(name):
         if name in _SUBMODULES:
             return _load(f"{__name__}.{name}")
+        if name == "weight_norm":  # the release notes of 0.2 print it so
+            raise AttributeError(
+                "module 'torch.utils' has no attribute 'weight_norm'\nDid you mean 'torch.nn.utils.weight_norm'?"
+            )
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -5,7 +5,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
 
 use super::groups::{NORMALIZE_BATCH, Normal, Plan};
-use super::{check_floating, product, wide};
+use super::{check_floating, product, statistic, wide};
 use crate::convert::to_dtype;
 use crate::derive::Derivative;
 use crate::expr::Expr;
@@ -191,7 +191,7 @@ move in place, else with the running ones.
 
 pub static NATIVE_BATCH_NORM: Row = Row {
     name: "native_batch_norm",
-    variants: Variants::FUNCTION,
+    variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
     doc: "`batch_norm`, with the batch's means and reciprocal deviations, which are empty outside training.
 
@@ -200,6 +200,7 @@ pub static NATIVE_BATCH_NORM: Row = Row {
             [ 1.]]), tensor([2.]), tensor([1.]))",
     dtypes: DTypes::FLOATS,
     run: Run::Compose(|args| {
+        const PARAMETERS: [usize; 4] = [1, 2, 3, 4];
         let channels = Channels::read(args, [3, 1, 6])?;
         let own = channels.input;
         channels.check(1)?;
@@ -207,12 +208,13 @@ pub static NATIVE_BATCH_NORM: Row = Row {
             return Err(Error::runtime(format!("batch_norm expects at least 2 dimensions, but got {}", own.rank())));
         }
         if !args.bool(5)? {
-            let none = || crate::create::empty(&[0], wide(own.dtype()), own.device());
+            let none = || statistic(args, &PARAMETERS, &crate::create::empty(&[0], own.dtype(), own.device())?);
             return Ok(Output::Tuple(vec![channels.by_running()?, none()?, none()?]));
         }
         let normal = channels.by_batch()?;
         let rstd = (Expr::from(&normal.variance) + channels.eps).rsqrt().done()?;
-        Ok(Output::Tuple(vec![normal.out, normal.mean.detach(), rstd.detach()]))
+        let [mean, rstd] = [normal.mean, rstd].map(|found| statistic(args, &PARAMETERS, &found.detach()));
+        Ok(Output::Tuple(vec![normal.out, mean?, rstd?]))
     }),
     derivative: Derivative::Composed,
     samples: &[

@@ -113,7 +113,7 @@ pub static NATIVE_GROUP_NORM: Row = Row {
             Plan { view: [samples, groups, channels / groups, run], pooled: false, centred: true, eps: args.float(7)? };
         let normal = plan.run(&NORMALIZE_GROUP, own, args.optional_tensor(1), args.optional_tensor(2))?;
         let rstd = (Expr::from(&normal.variance) + plan.eps).rsqrt().done()?;
-        let statistics = [statistic(args, [1, 2], &normal.mean)?, statistic(args, [1, 2], &rstd)?];
+        let statistics = [statistic(args, &[1, 2], &normal.mean)?, statistic(args, &[1, 2], &rstd)?];
         Ok(Output::Tuple([normal.out].into_iter().chain(statistics).collect()))
     }),
     derivative: Derivative::Composed,

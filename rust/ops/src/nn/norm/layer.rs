@@ -114,7 +114,7 @@ pub static NATIVE_LAYER_NORM: Row = Row {
         let rstd = (Expr::from(&normal.variance) + args.float(4)?).rsqrt().done()?;
         let mut results = vec![normal.out];
         for found in [normal.mean, rstd] {
-            results.push(op!(crate::view::RESHAPE, &statistic(args, [2, 3], &found)?, sizes_value(&sizes))?);
+            results.push(op!(crate::view::RESHAPE, &statistic(args, &[2, 3], &found.detach())?, sizes_value(&sizes))?);
         }
         Ok(Output::Tuple(results))
     }),

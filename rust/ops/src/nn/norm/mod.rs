@@ -36,8 +36,8 @@ fn product(sizes: &[isize]) -> isize {
 
 /// A statistic as torch's native rows give it: in the input's dtype, or wide beside parameters of another one. `places` are
 /// the parameters'.
-fn statistic(args: &Args, places: [usize; 2], tensor: &Tensor) -> Result<Tensor> {
+fn statistic(args: &Args, places: &[usize], tensor: &Tensor) -> Result<Tensor> {
     let own = args.tensor(0)?.dtype();
-    let mut dtypes = places.into_iter().filter_map(|place| args.optional_tensor(place)).map(Tensor::dtype);
-    to_dtype(&tensor.detach(), dtypes.find(|&dtype| dtype != own).unwrap_or(own))
+    let mut dtypes = places.iter().filter_map(|&place| args.optional_tensor(place)).map(Tensor::dtype);
+    to_dtype(tensor, dtypes.find(|&dtype| dtype != own).unwrap_or(own))
 }

@@ -1,0 +1,238 @@
+"""Fuzzing of derivatives: cases nobody thought of for a function or module, the simplest one that fails, and how to see it."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from typing import NamedTuple
+
+import rushlight as torch
+from rushlight import nn
+
+from . import _drawing, _fuzz_checks
+from ._fuzz_checks import Case, Failure, Refused
+from ._operands import Operand, draw_operands, operand
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from rushlight import Tensor, dtype
+
+__all__ = ["FuzzError", "Fuzzed", "Subject", "fuzz"]
+
+_REFUSALS = (RuntimeError, ValueError, IndexError, TypeError, NotImplementedError)
+
+
+class FuzzError(AssertionError):
+    """A function or a derivative is wrong.
+
+    `seed` draws the case again with ``fuzz(..., seed=seed, tries=1)``, `kind` says what does not hold, and `code` is a program
+    that shows it with the simplest case found; `__cause__` is the exception, if one was raised.
+    """
+
+    def __init__(self, message: str, kind: str, seed: int, code: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.seed = seed
+        self.code = code
+
+
+class Fuzzed(NamedTuple):
+    """How many cases passed, and how many the function refused or answered with infinities."""
+
+    passed: int
+    refused: int
+
+
+def fuzz(
+    function: Any,
+    *arguments: Any,
+    tries: int = 100,
+    seed: int | None = 0,
+    second_order: bool = False,
+    dtypes: Sequence[dtype] = (torch.float64, torch.float32),
+    writes: int | None = None,
+    reference: Callable[..., Any] | None = None,
+    refusals: tuple[type[Exception], ...] = _REFUSALS,
+    max_rank: int = 3,
+    max_side: int = 3,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-4,
+) -> Fuzzed:
+    """Looks for arguments for which a function, its derivative, or a module is wrong.
+
+    Each case draws shapes (with no dimension, with none of a side, with sides that broadcast), layouts in memory
+    (transposed, sliced, reversed, expanded, offset), a dtype and values. Checked are the values in every layout and dtype,
+    that arguments stay as they are, the gradients against finite differences, gradients that come in other layouts,
+    gradients of some arguments only, and that changing an argument after the call is noticed. The first case that fails is
+    simplified; the error shows it as a program.
+
+    Args:
+        function: a function, a subclass of `autograd.Function`, or a module, whose parameters are checked too.
+        arguments: what to call it with: an `operand` for a tensor to draw, anything else as it is. One operand for each
+            argument without default unless given.
+        tries: how many cases.
+        seed: of the first case, the others count on from it; None draws it.
+        second_order: whether the derivatives of derivatives are checked.
+        dtypes: those of cases; results are compared with those of double precision.
+        writes: how many of the first operands the function changes in place: one if its name ends in ``_``, else none.
+        reference: a function that gives the right values.
+        refusals: exceptions with which the function may refuse a case; ``()`` if it has to accept every one.
+        max_rank, max_side: bounds of shapes.
+        eps, atol, rtol: as of `autograd.gradcheck`.
+
+    Raises:
+        FuzzError: a case failed.
+        ValueError: every case was refused, or there is nothing to draw.
+
+    >>> torch.testing.fuzz(torch.sin, tries=10)
+    Fuzzed(passed=10, refused=0)
+    """
+    subject = Subject(function, arguments, writes)
+    settings = _fuzz_checks.Settings(
+        second_order, tuple(dtypes), reference, refusals, eps, atol, rtol, max_rank, max_side
+    )
+    first = _fresh_seed() if seed is None else seed
+    state = torch.get_rng_state()
+    passed = refused = 0
+    reason = None
+    try:
+        for number in range(tries):
+            choices = _drawing.Choices(first + number)
+            case = subject.draw(choices, settings)
+            try:
+                _fuzz_checks.examine(case)
+            except Refused as refusal:
+                reason = refusal
+                refused += 1
+            except Failure as failure:
+                failure, steps = _simplest(subject, settings, choices.made, failure)
+                raise _error(subject, failure, first + number, steps) from failure.__cause__
+            else:
+                passed += 1
+    finally:
+        torch.set_rng_state(state)
+    if tries and not passed:
+        raise ValueError(
+            f"{subject.name} refused each of {tries} cases, the last one so: {reason}; give operands of the right shapes and bounds"
+        )
+    return Fuzzed(passed, refused)
+
+
+def _fresh_seed() -> int:
+    import secrets
+
+    return secrets.randbelow(2**32)
+
+
+def _simplest(
+    subject: Subject,
+    settings: _fuzz_checks.Settings,
+    made: list[int],
+    failure: Failure,
+) -> tuple[Failure, int]:
+    """The simplest case found that fails in the same way."""
+
+    def fails(candidate: list[int]) -> list[int] | None:
+        nonlocal failure
+        choices = _drawing.Choices(candidate)
+        simpler = subject.draw(choices, settings)
+        size = len(choices.made), choices.made
+        try:
+            _fuzz_checks.examine(simpler)
+        except Refused:
+            return None
+        except Failure as found:
+            if found.kind != failure.kind or size >= best[0]:
+                return None
+            failure, best[0] = found, size
+            return choices.made
+        return None
+
+    best = [(len(made), made)]
+    _, steps = _drawing.minimise(made, fails, 400)
+    return failure, steps
+
+
+def _error(subject: Subject, failure: Failure, seed: int, steps: int) -> FuzzError:
+    again = f"fuzz({subject.shown}, ..., seed={seed}, tries=1)"
+    text = f"{subject.name}: {failure.kind}\n{failure}\n\n{failure.code}\n\nThe simplest case of {steps} that were tried; again with {again}"
+    return FuzzError(text, failure.kind, seed, failure.code)
+
+
+class Subject:
+    """What is fuzzed: how it is called, what it is called, and what its arguments are."""
+
+    def __init__(self, function: Any, arguments: tuple[Any, ...], writes: int | None) -> None:
+        self.parameters: dict[str, Tensor] = {}
+        self.buffers: dict[str, Tensor] = {}
+        self.module: nn.Module | None = None
+        if isinstance(function, nn.Module):
+            self.module = copy.deepcopy(function).double()
+            self.name, self.shown = type(function).__name__, "module"
+            signature: Any = function.forward
+            # Zeros and ones of the initialisation would hide what is multiplied with them.
+            for at, (name, value) in enumerate(self.module.named_parameters()):
+                shift = torch.tensor(_drawing.numbers(at, value.numel(), 0, 0.1), dtype=torch.float64)
+                self.parameters[name] = value.detach() + shift.reshape(value.shape)
+            self.buffers = dict(self.module.named_buffers())
+        elif isinstance(function, type) and issubclass(function, torch.autograd.Function):
+            self.call: Callable[..., Any] = function.apply
+            self.name = self.shown = f"{function.__name__}.apply"
+            signature = function.forward
+        else:
+            self.call = signature = function
+            self.name = self.shown = getattr(function, "__name__", type(function).__name__)
+            if not self.name.isidentifier():
+                self.name = self.shown = "function"
+        names = _required(signature)
+        if self.shown.endswith(".apply") and function.setup_context is torch.autograd.Function.setup_context:
+            names = names[1:]  # `ctx` is no argument of the call
+        self.arguments = arguments or tuple(operand() for _ in names)
+        self.operands = [argument for argument in self.arguments if isinstance(argument, Operand)]
+        if not self.operands and not self.parameters:
+            raise ValueError(f"{self.name} has no argument to draw; give operands")
+        known = len(names) >= len(self.arguments) and not {"input", "self"} & set(names)
+        self.names = names[: len(self.arguments)] if known else [f"x{at}" for at in range(len(self.arguments))]
+        in_place = self.name.endswith("_") and not self.name.endswith("__")
+        self.writes = int(in_place) if writes is None else writes
+
+    def __call__(self, arguments: Sequence[Any], parameters: Sequence[Tensor]) -> Any:
+        if self.module is None:
+            return self.call(*arguments)
+        inexact = [
+            one for one in (*parameters, *arguments) if isinstance(one, torch.Tensor) and one.is_floating_point()
+        ]
+        kind = inexact[0].dtype if inexact else torch.float64
+        buffers = {
+            name: one.to(kind, copy=True) if one.is_floating_point() else one.clone()
+            for name, one in self.buffers.items()
+        }
+        state = {**dict(zip(self.parameters, parameters)), **buffers}
+        return torch.func.functional_call(self.module, state, tuple(arguments))
+
+    def with_operands(self, operands: Sequence[Any], other: Callable[[Any], Any] = lambda one: one) -> list[Any]:
+        """The arguments, with something in the place of each operand and of everything else."""
+        left = iter(operands)
+        return [next(left) if isinstance(one, Operand) else other(one) for one in self.arguments]
+
+    def operand_names(self) -> list[str]:
+        return [name for name, one in zip(self.names, self.arguments) if isinstance(one, Operand)]
+
+    def draw(self, choose: _drawing.Choices, settings: _fuzz_checks.Settings) -> Case:
+        dtype = settings.dtypes[choose(len(settings.dtypes))]
+        drawn = draw_operands(choose, self.operands, dtype, settings.max_rank, settings.max_side, self.writes)
+        return Case(self, settings, dtype, *drawn)
+
+
+def _required(function: Any) -> list[str]:
+    """The names of the arguments that have to be given by position."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [one.name for one in parameters if one.kind in positional and one.default is inspect.Parameter.empty]

@@ -1,0 +1,41 @@
+"""What several areas need."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def fresh():
+    """Runs a program in an interpreter of its own and gives what it printed."""
+
+    def run(program, **environment):
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, **environment}
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return run
+
+
+@pytest.fixture
+def grows(fresh):
+    """By how many bytes a statement raises the peak of a program's memory, after others that prepare it."""
+
+    def measure(preparation, statement):
+        program = f"""
+import re, rushlight as torch
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) * 1024
+(torch.ones(8, 1) + torch.ones(1000)).sum()
+{preparation}
+before = peak()
+{statement}
+print(peak() - before)
+"""
+        return int(fresh(program))
+
+    return measure

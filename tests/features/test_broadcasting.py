@@ -1,0 +1,253 @@
+"""BRO: tensors of different shapes meet, and slips can be found."""
+
+import sys
+import traceback
+import warnings
+
+import numpy as np
+import pytest
+
+import rushlight as torch
+from rushlight import nn
+from rushlight.utils import backcompat
+
+
+@pytest.fixture
+def old_programs():
+    """The two warnings for programs older than broadcasting."""
+    backcompat.broadcast_warning.enabled = backcompat.keepdim_warning.enabled = True
+    yield
+    backcompat.broadcast_warning.enabled = backcompat.keepdim_warning.enabled = False
+
+
+def test_bro_1_no_data_is_copied(grows):
+    """An operand is stretched by a stride of zero; a column plus a row needs the memory of the table that they make."""
+    assert torch.ones(3, 1).expand(3, 4).stride() == (1, 0)
+    column, row = np.arange(3.0)[:, None], np.arange(4.0)
+    np.testing.assert_array_equal((torch.tensor(column) + torch.tensor(row)).numpy(), column + row)
+    assert (torch.ones(0, 1) + torch.ones(3)).shape == (0, 3) and (torch.ones(()) + torch.ones(2, 2)).shape == (2, 2)
+    grown = grows("a, b = torch.ones(5000, 1), torch.ones(1, 5000)", "c = a + b")
+    assert 0.9 < grown / (5000 * 5000 * 4) < 1.1
+
+
+def test_bro_2_equal_shapes():
+    """Equal shapes always fit."""
+    assert (torch.ones(5, 7, 3) + torch.ones(5, 7, 3)).shape == (5, 7, 3)
+
+
+def test_bro_3_aligned_at_the_right():
+    """Sizes are compared from the last one back; a one stretches, and so does a dimension that is not there."""
+    assert (torch.empty(5, 3, 4, 1) + torch.empty(3, 1, 1)).shape == (5, 3, 4, 1)
+
+
+def test_bro_4_what_does_not_fit():
+    """Other sizes are an error, in torch's words first, with both shapes below."""
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(5, 2, 4, 1) + torch.empty(3, 1, 1)
+    lines = str(caught.value).split("\n")
+    assert lines[0] == "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 1"
+    assert lines[2:5] == ["    (5, 2, 4, 1)", "    (   3, 1, 1)", "        ^ axis 1"]
+
+
+def test_bro_5_the_shape_that_comes_out():
+    """Of two sizes the one that is not one; so an empty dimension stays empty."""
+    assert (torch.empty(5, 1, 4, 1) + torch.empty(3, 1, 1)).shape == torch.Size([5, 3, 4, 1])
+    assert (torch.ones(1) + torch.ones(0)).shape == (0,)
+    assert (torch.tensor(1.0) + torch.ones(2, 2)).shape == (2, 2)
+
+
+def test_bro_6_in_place():
+    """`x.add_(y)` keeps x's shape, or refuses; memory that stands for several elements takes no result."""
+    x = torch.zeros(5, 3, 4, 1)
+    assert x.add_(torch.ones(3, 1, 1)).shape == (5, 3, 4, 1) and bool((x == 1).all())
+    small = torch.zeros(1, 3)
+    with pytest.raises(RuntimeError, match=r"output with shape \[1, 3\] doesn't match the broadcast shape \[2, 3\]"):
+        small.add_(torch.ones(2, 3))
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor refers to a single memory"):
+        small.expand(2, 3).add_(1)
+    assert small.tolist() == [[0, 0, 0]]
+
+
+def test_bro_7_every_function_says_what_broadcasts():
+    """The operators' table knows which arguments meet element by element, and each docstring repeats it."""
+    meeting = []
+    for row in torch._C._table():
+        tensors = [param["name"] for param in row["params"] if param["kind"] in ("Operand", "Tensor")]
+        if (
+            row["run"] == "pointwise"
+            and len(tensors) > 1
+            and row["name"] == row["python_name"]
+            and not row["namespace"]
+        ):
+            meeting.append(row["name"])
+            function = getattr(torch, row["name"], None) or getattr(torch._C._functions, row["name"])
+            assert f"Broadcast together: {', '.join(tensors).replace('self', 'input')}." in function.__doc__
+    assert {"add", "atan2", "eq", "lerp", "maximum"} <= set(meeting)
+
+
+@pytest.mark.xfail(strict=True, reason="only rows of one pointwise expression say it by themselves")
+def test_bro_7_composed_functions_say_it_too():
+    """So do operators that are made of others."""
+    composed = "clamp complex dist float_power isclose ldexp max min normal polar rsub where"
+    silent = [name for name in composed.split() if "roadcast" not in getattr(torch, name).__doc__]
+    assert not silent
+
+
+def test_bro_8_the_readers_example():
+    """A matrix plus a column is the matrix plus the column side by side."""
+    a, b = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[1.0], [2.0]])
+    assert (a + b).tolist() == [[2, 3], [5, 6]] == (a + b.repeat([1, 2])).tolist()
+    assert (torch.ones(3, 2) + torch.ones(3, 1)).shape == (3, 2)
+    with pytest.raises(RuntimeError, match=r"size of tensor a \(2\) must match the size of tensor b \(4\)"):
+        torch.ones(3, 2) + torch.ones(3, 4)
+
+
+def test_bro_9_tiles_or_two_layers():
+    """A layer of tiles joined is the sum of two layers, broadcast, without the tiles."""
+    torch.manual_seed(0)
+    a, b = torch.rand(5, 3, 5), torch.rand(5, 1, 6)
+    whole = nn.Linear(11, 10)
+    tiled = torch.relu(whole(torch.cat([a, b.repeat([1, 3, 1])], 2)))
+    first, second = nn.Linear(5, 10), nn.Linear(6, 10)
+    with torch.no_grad():
+        first.weight.copy_(whole.weight[:, :5])
+        second.weight.copy_(whole.weight[:, 5:])
+        first.bias.copy_(whole.bias)
+        second.bias.zero_()
+    summed = torch.relu(first(a) + second(b))
+    assert tiled.shape == summed.shape == torch.Size([5, 3, 10])
+    assert torch.allclose(tiled, summed, atol=1e-6)
+
+
+class Merge(nn.Module):
+    def __init__(self, in_features1, in_features2, out_features, activation=None):
+        super().__init__()
+        self.linear1 = nn.Linear(in_features1, out_features)
+        self.linear2 = nn.Linear(in_features2, out_features)
+        self.activation = activation
+
+    def forward(self, a, b):
+        c = self.linear1(a) + self.linear2(b)
+        return c if self.activation is None else self.activation(c)
+
+
+@pytest.mark.parametrize("activation", [None, torch.relu])
+@pytest.mark.parametrize(("first", "second"), [((5, 3), (5, 1)), ((5, 1), (3,)), ((), (4,)), ((2, 1, 3), (4, 1))])
+def test_bro_10_merge(first, second, activation):
+    """A module that merges two inputs takes all leading shapes that fit; gradients are summed over what was repeated."""
+    torch.manual_seed(0)
+    a = torch.rand(*first, 5, dtype=torch.float64, requires_grad=True)
+    b = torch.rand(*second, 6, dtype=torch.float64, requires_grad=True)
+    merge = Merge(5, 6, 10, activation).double()
+    out = merge(a, b)
+    assert out.shape == (*np.broadcast_shapes(first, second), 10)
+    out.sum().backward()
+    assert a.grad.shape == a.shape and b.grad.shape == b.shape
+    if activation is None:
+        repeated = out.numel() // 10 // (a.numel() // 5)
+        expected = repeated * merge.linear1.weight.detach().sum(0)
+        assert torch.allclose(a.grad, expected.expand_as(a))
+
+
+def test_bro_11_the_pitfall():
+    """A column plus a vector is a table, and its sum a surprise; the strict mode says so."""
+    a, b = torch.tensor([[1.0], [2.0]]), torch.tensor([1.0, 2.0])
+    assert repr(torch.sum(a + b)) == "tensor(12.)"
+    assert repr(torch.sum(a + b, 0)) == "tensor([5., 7.])"
+    with backcompat.strict_broadcast(1), pytest.warns(UserWarning, match=r"\[2, 1\] and \[2\] make \[2, 2\]"):
+        a + b
+
+
+@pytest.mark.xfail(strict=True, reason="the call of a reduction is noted in Rust, and there only for keepdim")
+def test_bro_12_reductions_without_a_dimension():
+    """On demand, a reduction or `squeeze` of several dimensions that does not say which gives a warning of its own kind."""
+    category = torch.AmbiguousReduction
+    x = torch.ones(2, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        x.sum()
+    with backcompat.strict_broadcast(1):
+        for call in (x.sum, x.mean, x.unsqueeze(0).squeeze):
+            with pytest.warns(category):
+                call()
+
+
+@pytest.mark.xfail(strict=True, reason="another hint is found first")
+def test_bro_13_hint_for_equal_numbers_of_elements():
+    """Element by element without regard to shape is no more; the error says how to make the shapes equal."""
+    with pytest.raises(RuntimeError, match=r"(?s)a \(4\) must match .* b \(2\).*same number of elements.*\.reshape"):
+        torch.add(torch.ones(4), torch.ones(2, 2))
+
+
+def test_bro_13_equal_numbers_of_elements():
+    """Shapes with as many elements do not meet for that reason."""
+    with pytest.raises(RuntimeError, match=r"size of tensor a \(4\) must match the size of tensor b \(2\) at"):
+        torch.add(torch.ones(4), torch.ones(2, 2))
+
+
+def test_bro_14_a_column_and_a_vector():
+    """A column of four and a vector of four make sixteen."""
+    assert torch.add(torch.ones(4, 1), torch.ones(4)).shape == (4, 4)
+
+
+def test_bro_15_broadcast_warning(old_programs):
+    """The switch warns where shapes of as many elements meet by broadcasting, and nowhere else."""
+    with pytest.warns(UserWarning, match="same number of elements"):
+        torch.add(torch.ones(4, 1), torch.ones(4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.add(torch.ones(4, 1), torch.ones(2))
+        backcompat.broadcast_warning.enabled = False
+        torch.add(torch.ones(4, 1), torch.ones(4))
+
+
+def test_bro_16_keepdim_warning(old_programs):
+    """The switch warns where a dimension is reduced and nothing is said about keeping it."""
+    with pytest.warns(UserWarning, match="default value for keepdim"):
+        assert torch.sum(torch.ones(2, 3), 1).tolist() == [3, 3]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.sum(torch.ones(2, 3), 1, keepdim=False)
+
+
+def test_bro_17_warnings_with_a_stack(old_programs, monkeypatch, capsys):
+    """A program that replaces `warnings.showwarning` sees its own file and line, and can print its stack."""
+
+    def warn_with_traceback(message, category, filename, lineno, file=None, line=None):
+        traceback.print_stack(file=sys.stderr)
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        monkeypatch.setattr(warnings, "showwarning", warn_with_traceback)
+        torch.add(torch.ones(4, 1), torch.ones(4))  # the slip
+    told = capsys.readouterr().err
+    line = sys._getframe().f_lineno - 2
+    assert f'File "{__file__}", line {line}, in test_bro_17' in told
+    assert f"{__file__}:{line}: UserWarning: self and other do not have the same shape" in told
+
+
+def test_bro_18_keepdim_decides():
+    """Kept, a reduced dimension makes a column that spreads; dropped, the vector meets the vector."""
+    assert torch.add(torch.ones(4), torch.ones(4, 4).sum(dim=1, keepdim=True)).tolist() == [[5] * 4] * 4
+    assert torch.add(torch.ones(4), torch.ones(4, 4).sum(dim=1, keepdim=False)).tolist() == [5] * 4
+
+
+def test_bro_19_fuzzing():
+    """What draws shapes, dtypes and strides and compares with NumPy is part of the package; here it runs a little."""
+    hypothesis = pytest.importorskip("hypothesis")
+    from rushlight.testing import properties, strategies
+
+    assert {"contiguous", "expanded", "transposed", "sliced"} <= set(strategies.LAYOUTS)
+    drawn = []
+
+    @hypothesis.settings(max_examples=30)
+    @hypothesis.given(strategies.operands("int", "float"))
+    def agrees(arrays):
+        drawn.append([array.shape for array in arrays])
+        properties.assert_broadcasts(torch.add, np.add, arrays, in_place="add_")
+
+    agrees()
+    assert len({str(shapes) for shapes in drawn}) > 5
+    with pytest.raises(AssertionError):  # it does find a fault
+        properties.assert_broadcasts(torch.add, np.subtract, [np.ones(2), np.ones((3, 1))])
