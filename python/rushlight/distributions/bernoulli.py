@@ -11,7 +11,7 @@ from .utils import broadcast_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Bernoulli"]
 
@@ -37,7 +37,7 @@ class Bernoulli(Chance, ExponentialFamily):
         self._param = self.logits if probs is None else self.probs
         super().__init__(self._param.size(), validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         return self._expand_into(Bernoulli, _instance, batch_shape, **self._expanded(batch_shape))
 
     @property

@@ -10,7 +10,7 @@ from .utils import broadcast_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Binomial"]
 
@@ -60,7 +60,7 @@ class Binomial(Chance):
         self._param = self.logits if probs is None else self.probs
         super().__init__(self._param.size(), validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         total = self.total_count.expand(batch_shape)
         return self._expand_into(Binomial, _instance, batch_shape, total_count=total, **self._expanded(batch_shape))
 

@@ -10,7 +10,7 @@ from .utils import lazy_property, logits_to_probs, probs_to_logits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Categorical"]
 
@@ -40,7 +40,7 @@ class Categorical(Distribution):
         self._num_events = self._param.size()[-1]
         super().__init__(self._param.size()[:-1], validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         shape = torch.Size(batch_shape) + torch.Size((self._num_events,))
         stand = self.__dict__
         given: dict[str, Any] = {name: stand[name].expand(shape) for name in ("probs", "logits") if name in stand}

@@ -9,7 +9,7 @@ from .exp_family import ExponentialFamily
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Dirichlet"]
 
@@ -53,7 +53,7 @@ class Dirichlet(ExponentialFamily):
         self.concentration = concentration
         super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         concentration = self.concentration.expand(torch.Size(batch_shape) + self.event_shape)
         return self._expand_into(Dirichlet, _instance, batch_shape, self.event_shape, concentration=concentration)
 

@@ -10,7 +10,7 @@ from .utils import broadcast_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Exponential"]
 
@@ -54,7 +54,7 @@ class Exponential(ExponentialFamily):
     def variance(self) -> torch.Tensor:
         return self.rate.pow(-2)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         return self._expand_into(Exponential, _instance, batch_shape, rate=self.rate.expand(batch_shape))
 
     def rsample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:

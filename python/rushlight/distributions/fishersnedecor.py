@@ -11,7 +11,7 @@ from .utils import broadcast_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["FisherSnedecor"]
 
@@ -39,7 +39,7 @@ class FisherSnedecor(Distribution):
         self._gamma2 = Gamma(self.df2 * 0.5, self.df2)
         super().__init__(self.df1.size(), validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         names = ("df1", "df2", "_gamma1", "_gamma2")
         parameters = {name: getattr(self, name).expand(batch_shape) for name in names}
         return self._expand_into(FisherSnedecor, _instance, batch_shape, **parameters)

@@ -10,7 +10,7 @@ from .utils import broadcast_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Gamma"]
 
@@ -57,7 +57,7 @@ class Gamma(ExponentialFamily):
     def variance(self) -> torch.Tensor:
         return self.concentration / self.rate.pow(2)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         parameters = {name: getattr(self, name).expand(batch_shape) for name in ("concentration", "rate")}
         return self._expand_into(Gamma, _instance, batch_shape, **parameters)
 

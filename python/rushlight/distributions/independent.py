@@ -10,7 +10,7 @@ from .utils import _sum_rightmost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Independent"]
 
@@ -37,7 +37,7 @@ class Independent(Distribution):
         cut = len(base_distribution.batch_shape) - reinterpreted_batch_ndims
         super().__init__(shape[:cut], shape[cut:], validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         own = self.event_shape[: self.reinterpreted_batch_ndims]
         return self._expand_into(
             Independent,

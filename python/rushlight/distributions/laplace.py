@@ -8,7 +8,7 @@ from ._location_scale import LocationScale
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 
 __all__ = ["Laplace"]
@@ -37,7 +37,7 @@ class Laplace(LocationScale):
     def stddev(self) -> torch.Tensor:
         return (2**0.5) * self.scale
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         return self._expanded_as(Laplace, batch_shape, _instance)
 
     def rsample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:

@@ -11,7 +11,7 @@ from .distribution import Distribution
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["MixtureSameFamily"]
 
@@ -55,7 +55,7 @@ class MixtureSameFamily(Distribution):
         self._event_ndims = len(event)
         super().__init__(batch, event, validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         batch_shape = torch.Size(batch_shape)
         component = self._component_distribution.expand((*batch_shape, self._num_component))
         return self._expand_into(

@@ -12,7 +12,7 @@ from .utils import broadcast_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Multinomial"]
 
@@ -55,7 +55,7 @@ class Multinomial(Distribution):
     def variance(self) -> torch.Tensor:
         return self.total_count * self.probs * (1 - self.probs)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         batch_shape = torch.Size(batch_shape)
         return self._expand_into(
             Multinomial,

@@ -12,7 +12,7 @@ from .utils import _standard_normal, lazy_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["MultivariateNormal"]
 
@@ -98,7 +98,7 @@ class MultivariateNormal(Distribution):
         else:
             self._unbroadcasted_scale_tril = _precision_to_scale_tril(matrix)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         batch_shape = torch.Size(batch_shape)
         loc_shape = batch_shape + self.event_shape
         names = [name for name in self.arg_constraints if name != "loc" and name in self.__dict__]

@@ -11,7 +11,7 @@ from .utils import broadcast_all, lazy_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["NegativeBinomial"]
 
@@ -51,7 +51,7 @@ class NegativeBinomial(Chance):
         self._param = self.logits if probs is None else self.probs
         super().__init__(self._param.size(), validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         total = self.total_count.expand(batch_shape)
         return self._expand_into(
             NegativeBinomial, _instance, batch_shape, total_count=total, **self._expanded(batch_shape)

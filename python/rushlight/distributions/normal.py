@@ -12,7 +12,7 @@ from .utils import _standard_normal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 
 __all__ = ["Normal"]
@@ -46,7 +46,7 @@ class Normal(LocationScale, ExponentialFamily):
     def variance(self) -> torch.Tensor:
         return self.stddev.pow(2)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         return self._expanded_as(Normal, batch_shape, _instance)
 
     def sample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:

@@ -10,7 +10,7 @@ from .distribution import Distribution
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["OneHotCategorical", "OneHotCategoricalStraightThrough"]
 
@@ -37,7 +37,7 @@ class OneHotCategorical(Distribution):
         self._categorical = Categorical(probs, logits)
         super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         drawn = self._categorical.expand(torch.Size(batch_shape))
         return self._expand_into(OneHotCategorical, _instance, batch_shape, self.event_shape, _categorical=drawn)
 

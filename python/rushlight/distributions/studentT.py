@@ -13,7 +13,7 @@ from .utils import _standard_normal, broadcast_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["StudentT"]
 
@@ -62,7 +62,7 @@ class StudentT(Distribution):
         variance[self.df <= 1] = torch.nan
         return variance
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         parameters = {name: getattr(self, name).expand(batch_shape) for name in ("df", "loc", "scale", "_chi2")}
         return self._expand_into(StudentT, _instance, batch_shape, **parameters)
 

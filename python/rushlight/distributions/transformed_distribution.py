@@ -12,7 +12,7 @@ from .utils import _sum_rightmost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["TransformedDistribution"]
 
@@ -55,7 +55,7 @@ class TransformedDistribution(Distribution):
         cut = len(shape) - event_dim
         super().__init__(shape[:cut], shape[cut:], validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         shape = torch.Size(batch_shape) + self.event_shape
         for one in reversed(self.transforms):
             shape = one.inverse_shape(shape)

@@ -10,7 +10,7 @@ from .utils import broadcast_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Uniform"]
 
@@ -48,7 +48,7 @@ class Uniform(Distribution):
     def variance(self) -> torch.Tensor:
         return (self.high - self.low).pow(2) / 12
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         parameters = {"low": self.low.expand(batch_shape), "high": self.high.expand(batch_shape)}
         return self._expand_into(Uniform, _instance, batch_shape, **parameters)
 
