@@ -8,6 +8,7 @@ use super::builtins::Builtin;
 use super::opcode::{self as op, Reader, bad};
 use super::policy::full_name;
 use super::{Id, Limits, Policy, Step, Use, integer};
+use crate::source::copied;
 use crate::{Error, Result};
 
 /// What a pickle amounts to.
@@ -155,7 +156,7 @@ impl Machine<'_> {
             op::SHORT_BINBYTES => self.bytes(1)?,
             op::BINBYTES8 => self.bytes(8)?,
             op::BYTEARRAY8 => {
-                let bytes = self.reader.sized(8)?.to_vec();
+                let bytes = copied(self.reader.sized(8)?)?;
                 self.push(Step::ByteArray(bytes), Kind::Opaque, 0, 1)?;
             }
 
@@ -316,7 +317,7 @@ impl Machine<'_> {
     }
 
     fn bytes(&mut self, length_bytes: usize) -> Result<()> {
-        let bytes = self.reader.sized(length_bytes)?.to_vec();
+        let bytes = copied(self.reader.sized(length_bytes)?)?;
         self.plain(Step::Bytes(bytes))
     }
 
