@@ -295,3 +295,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
         found.append(indices % max(size, 1))
         indices = indices.div(max(size, 1), rounding_mode="floor")
     return tuple(reversed(found))
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -17,7 +17,20 @@ __all__ = ["Beta"]
 
 
 class Beta(ExponentialFamily):
-    """The beta distribution: the first of two numbers that a Dirichlet distribution gives."""
+    """The beta distribution on [0, 1]: density ``x**(a - 1) * (1 - x)**(b - 1) / B(a, b)``.
+
+    It is the first of the two numbers that a `Dirichlet` distribution of (a, b) gives.
+
+    Args:
+        concentration1, concentration0: a, the weight of one, and b, the weight of zero; positive numbers or tensors that broadcast.
+
+    Raises:
+        ValueError: a concentration that is not positive.
+
+    >>> beta = torch.distributions.Beta(2.0, 3.0)
+    >>> beta.mean, beta.log_prob(torch.tensor(0.5))
+    (tensor(0.4000), tensor(0.4055))
+    """
 
     arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
     support = constraints.unit_interval

@@ -21,7 +21,24 @@ def _clamp_by_zero(x):
 
 
 class Binomial(Chance):
-    """How many of ``total_count`` trials succeed, each with probability ``probs``."""
+    """How many of ``total_count`` independent trials succeed, each with probability ``probs``.
+
+    The probability of k is ``C(n, k) * p**k * (1 - p)**(n - k)``; the parameters broadcast.
+
+    Args:
+        total_count: the number of trials.
+        probs: the probability of success, in [0, 1]; or
+        logits: the logarithm of its odds.
+
+    Raises:
+        ValueError: both or neither of ``probs`` and ``logits``, or a value out of range.
+
+    >>> binomial = torch.distributions.Binomial(4, torch.tensor([0.5, 1.0]))
+    >>> binomial.mean, binomial.sample().shape
+    (tensor([2., 4.]), torch.Size([2]))
+    >>> binomial.log_prob(torch.tensor(4.0)).exp()
+    tensor([0.0625, 1.0000])
+    """
 
     arg_constraints = {
         "total_count": constraints.nonnegative_integer,

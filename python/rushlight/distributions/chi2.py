@@ -15,7 +15,17 @@ __all__ = ["Chi2"]
 
 
 class Chi2(Gamma):
-    """The sum of ``df`` squares of standard normal numbers."""
+    """The sum of ``df`` squares of standard normal numbers: `Gamma` with concentration ``df / 2`` and rate 1/2.
+
+    Args:
+        df: the degrees of freedom, positive; a number or a tensor.
+
+    Raises:
+        ValueError: ``df`` is not positive.
+
+    >>> torch.distributions.Chi2(3.0).mean
+    tensor(3.)
+    """
 
     arg_constraints = {"df": constraints.positive}
 

@@ -16,7 +16,18 @@ __all__ = ["Exponential"]
 
 
 class Exponential(ExponentialFamily):
-    """The waiting time between events that happen ``rate`` times in a unit of time."""
+    """The waiting time between events that happen ``rate`` times in a unit of time: density ``rate * exp(-rate * x)``.
+
+    Args:
+        rate: a positive number or tensor.
+
+    Raises:
+        ValueError: ``rate`` is not positive.
+
+    >>> exponential = torch.distributions.Exponential(torch.tensor([1.0, 2.0]))
+    >>> exponential.mean, exponential.log_prob(torch.tensor(0.0))
+    (tensor([1.0000, 0.5000]), tensor([0.0000, 0.6931]))
+    """
 
     arg_constraints = {"rate": constraints.positive}
     support = constraints.nonnegative

@@ -17,7 +17,17 @@ __all__ = ["FisherSnedecor"]
 
 
 class FisherSnedecor(Distribution):
-    """The quotient of two chi-squared numbers, each by its own degrees of freedom ``df1`` and ``df2``."""
+    """The quotient of two chi-squared numbers, each by its own degrees of freedom ``df1`` and ``df2``.
+
+    Args:
+        df1, df2: positive numbers or tensors that broadcast.
+
+    Raises:
+        ValueError: degrees of freedom that are not positive.
+
+    >>> torch.distributions.FisherSnedecor(2.0, 4.0).mean
+    tensor(2.)
+    """
 
     arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}
     support = constraints.positive

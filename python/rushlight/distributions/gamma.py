@@ -20,7 +20,20 @@ def _standard_gamma(concentration):
 
 
 class Gamma(ExponentialFamily):
-    """The gamma distribution of shape ``concentration`` and inverse scale ``rate``."""
+    """The gamma distribution of shape ``concentration`` (a) and inverse scale ``rate`` (b).
+
+    Its density is ``b**a * x**(a - 1) * exp(-b * x) / gamma(a)`` for positive x; samples carry gradients to both parameters.
+
+    Args:
+        concentration, rate: positive numbers or tensors that broadcast.
+
+    Raises:
+        ValueError: a parameter that is not positive.
+
+    >>> gamma = torch.distributions.Gamma(2.0, 4.0)
+    >>> gamma.mean, gamma.log_prob(torch.tensor(1.0))
+    (tensor(0.5000), tensor(-1.2274))
+    """
 
     arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
     support = constraints.nonnegative

@@ -10,7 +10,19 @@ __all__ = ["Laplace"]
 
 
 class Laplace(LocationScale):
-    """Two exponential distributions back to back at ``loc``."""
+    """Two exponential distributions back to back at ``loc``: density ``exp(-|x - loc| / scale) / (2 * scale)``.
+
+    Args:
+        loc: the mean; a number or a tensor.
+        scale: the mean distance from it, positive; it broadcasts with ``loc``.
+
+    Raises:
+        ValueError: ``scale`` is not positive.
+
+    >>> laplace = torch.distributions.Laplace(0.0, 1.0)
+    >>> laplace.log_prob(torch.tensor(0.0)), laplace.cdf(torch.tensor(0.0))
+    (tensor(-0.6931), tensor(0.5000))
+    """
 
     @property
     def variance(self):

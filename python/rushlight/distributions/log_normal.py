@@ -17,7 +17,18 @@ __all__ = ["LogNormal"]
 
 
 class LogNormal(TransformedDistribution):
-    """Numbers whose logarithms have the normal distribution of mean ``loc`` and deviation ``scale``."""
+    """Numbers whose logarithms have the normal distribution of mean ``loc`` and deviation ``scale``.
+
+    Args:
+        loc: the mean of the logarithms.
+        scale: their standard deviation, positive; it broadcasts with ``loc``.
+
+    Raises:
+        ValueError: ``scale`` is not positive.
+
+    >>> torch.distributions.LogNormal(0.0, 1.0).mean
+    tensor(1.6487)
+    """
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.positive

@@ -18,7 +18,21 @@ __all__ = ["Multinomial"]
 
 
 class Multinomial(Distribution):
-    """How often each of several outcomes occurs in ``total_count`` draws."""
+    """How often each of several outcomes occurs in ``total_count`` draws: vectors of counts that sum to it.
+
+    Args:
+        total_count: the number of draws, a whole number.
+        probs: weights of the outcomes along the last dimension, which need not sum to one; or
+        logits: their logarithms.
+
+    Raises:
+        ValueError: both or neither of ``probs`` and ``logits``, or a negative weight.
+        NotImplementedError: a ``total_count`` that is no whole number.
+
+    >>> counts = torch.distributions.Multinomial(5, torch.tensor([1.0, 1.0, 2.0]))
+    >>> counts.mean, counts.sample().sum()
+    (tensor([1.2500, 1.2500, 2.5000]), tensor(5.))
+    """
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     total_count: int

@@ -35,7 +35,23 @@ def _precision_to_scale_tril(precision):
 
 
 class MultivariateNormal(Distribution):
-    """The normal distribution with a mean and one of: covariance, precision, or the covariance's lower factor."""
+    """The normal distribution of vectors, with a mean and one of: covariance, precision, or the covariance's lower factor.
+
+    ``scale_tril`` is the fastest of the three; the others are factorised first. Batches broadcast.
+
+    Args:
+        loc: the mean, (.., n).
+        covariance_matrix: positive definite, (.., n, n).
+        precision_matrix: the inverse of the covariance.
+        scale_tril: lower triangular with a positive diagonal; times its own transpose it is the covariance.
+
+    Raises:
+        ValueError: not exactly one matrix, too few dimensions, or a matrix of another kind.
+
+    >>> normal = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
+    >>> normal.log_prob(torch.zeros(2)), normal.sample((3,)).shape
+    (tensor(-1.8379), torch.Size([3, 2]))
+    """
 
     arg_constraints = {
         "loc": constraints.real_vector,

@@ -17,7 +17,19 @@ __all__ = ["NegativeBinomial"]
 
 
 class NegativeBinomial(Chance):
-    """How many trials succeed, each with probability ``probs``, before ``total_count`` of them fail."""
+    """How many trials succeed, each with probability ``probs``, before ``total_count`` of them fail.
+
+    Args:
+        total_count: the number of failures, not negative; it need not be whole.
+        probs: the probability of success, in [0, 1); or
+        logits: the logarithm of its odds.
+
+    Raises:
+        ValueError: both or neither of ``probs`` and ``logits``, or a value out of range.
+
+    >>> torch.distributions.NegativeBinomial(3.0, 0.5).mean
+    tensor(3.)
+    """
 
     arg_constraints = {
         "total_count": constraints.greater_than_eq(0),

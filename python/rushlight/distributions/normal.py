@@ -16,8 +16,18 @@ __all__ = ["Normal"]
 class Normal(LocationScale, ExponentialFamily):
     """The normal distribution of mean ``loc`` and standard deviation ``scale``.
 
-    >>> torch.distributions.Normal(0.0, 1.0).log_prob(torch.tensor(0.0))
-    tensor(-0.9189)
+    Its density is ``exp(-((x - loc) / scale)**2 / 2) / (scale * sqrt(2 * pi))``; samples carry gradients to both parameters.
+
+    Args:
+        loc: the mean; a number or a tensor.
+        scale: the standard deviation, positive; it broadcasts with ``loc``.
+
+    Raises:
+        ValueError: ``scale`` is not positive.
+
+    >>> normal = torch.distributions.Normal(torch.tensor([0.0, 1.0]), 1.0)
+    >>> normal.log_prob(torch.tensor(0.0)), normal.sample((3,)).shape
+    (tensor([-0.9189, -1.4189]), torch.Size([3, 2]))
     """
 
     _mean_carrier_measure = 0

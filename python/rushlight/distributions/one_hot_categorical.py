@@ -16,7 +16,18 @@ __all__ = ["OneHotCategorical", "OneHotCategoricalStraightThrough"]
 
 
 class OneHotCategorical(Distribution):
-    """A vector with a single one, at a place that a `Categorical` draws."""
+    """A vector with a single one, at a place that a `Categorical` draws.
+
+    Args:
+        probs: weights along the last dimension, which need not sum to one; or
+        logits: their logarithms.
+
+    Raises:
+        ValueError: both or neither of ``probs`` and ``logits``, or a negative weight.
+
+    >>> torch.distributions.OneHotCategorical(torch.tensor([0.0, 1.0, 0.0])).sample()
+    tensor([0., 1., 0.])
+    """
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     support = constraints.one_hot
@@ -84,7 +95,13 @@ class OneHotCategorical(Distribution):
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
-    """`OneHotCategorical` whose samples pass gradients on to the probabilities, unchanged."""
+    """`OneHotCategorical` whose samples pass gradients on to the probabilities, unchanged (Bengio, Leonard, Courville 2013).
+
+    >>> probs = torch.tensor([0.0, 1.0], requires_grad=True)
+    >>> draw = torch.distributions.OneHotCategoricalStraightThrough(probs, validate_args=False).rsample()
+    >>> draw.detach(), draw.requires_grad
+    (tensor([0., 1.]), True)
+    """
 
     has_rsample = True
 

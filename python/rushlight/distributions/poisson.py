@@ -16,7 +16,18 @@ __all__ = ["Poisson"]
 
 
 class Poisson(ExponentialFamily):
-    """How often something happens that happens ``rate`` times on average."""
+    """How often something happens that happens ``rate`` times on average: ``rate**k * exp(-rate) / k!``.
+
+    Args:
+        rate: a number or tensor that is not negative.
+
+    Raises:
+        ValueError: a negative ``rate``.
+
+    >>> poisson = torch.distributions.Poisson(torch.tensor([1.0, 4.0]))
+    >>> poisson.variance, poisson.log_prob(torch.tensor(0.0))
+    (tensor([1., 4.]), tensor([-1., -4.]))
+    """
 
     arg_constraints = {"rate": constraints.nonnegative}
     support = constraints.nonnegative_integer

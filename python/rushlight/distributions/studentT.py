@@ -19,7 +19,20 @@ __all__ = ["StudentT"]
 
 
 class StudentT(Distribution):
-    """The mean of ``df`` + 1 normal numbers by its own estimated deviation, moved and scaled."""
+    """Student's t: a standard normal number by the root of a chi-squared number over its ``df``, moved and scaled.
+
+    Args:
+        df: the degrees of freedom, positive.
+        loc: where the peak is.
+        scale: the width, positive; the three broadcast.
+
+    Raises:
+        ValueError: ``df`` or ``scale`` is not positive.
+
+    >>> t = torch.distributions.StudentT(3.0)
+    >>> t.variance, t.log_prob(torch.tensor(0.0))
+    (tensor(3.), tensor(-1.0009))
+    """
 
     arg_constraints = {"df": constraints.positive, "loc": constraints.real, "scale": constraints.positive}
     support = constraints.real

@@ -34,6 +34,9 @@ from ._resize import upsample as upsample
 from ._resize import upsample_bilinear as upsample_bilinear
 from ._resize import upsample_nearest as upsample_nearest
 
+#: What stands in this file besides the functions.
+_NOT_FOR_USERS = ("TYPE_CHECKING", "annotations", "torch", "warn")
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -334,3 +337,7 @@ def triplet_margin_with_distance_loss(
     if reduction == "none":
         return losses
     return losses.mean() if reduction == "mean" else losses.sum()
+
+
+def __dir__() -> list[str]:
+    return [name for name in globals() if not name.startswith("_") and name not in _NOT_FOR_USERS]

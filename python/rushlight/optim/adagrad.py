@@ -5,7 +5,7 @@ from __future__ import annotations
 import rushlight as torch
 
 from ._elementwise import ElementwiseOptimizer, shifted
-from .optimizer import check_fused, check_options, check_rate, step_dtype
+from .optimizer import check_fused, check_fused_params, check_options, check_rate, step_dtype
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,6 +92,10 @@ class Adagrad(ElementwiseOptimizer):
         for group in self.param_groups:
             for param in group["params"]:
                 self.state[param]["sum"].share_memory_()
+
+    def _check(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
+        super()._check(group, params, grads)
+        check_fused_params(group, params)
 
     def _begin(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
         own["step"] = torch.tensor(0.0, dtype=step_dtype(group["fused"]))

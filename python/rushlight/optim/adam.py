@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import rushlight as torch
 from rushlight import _C
 
@@ -12,6 +10,7 @@ from .optimizer import (
     any_sparse,
     check_betas,
     check_fused,
+    check_fused_params,
     check_options,
     check_rate,
     loss_of,
@@ -121,6 +120,7 @@ class Adam(Optimizer):
             params, grads = with_gradients(group)
             if not params:
                 continue
+            check_fused_params(group, params)
             if any_sparse(grads):
                 raise RuntimeError("Adam does not support sparse gradients, please consider SparseAdam instead")
             if group["capturable"] and any(param.device.type == "cpu" for param in params):
@@ -186,7 +186,8 @@ class Adam(Optimizer):
         for param, grad in zip(params, grads):
             own = self._state_of(param, group)
             own["step"] = own["step"] + 1
-            step = own["step"].item()
+            # Tensors, and in their precision, as torch has it where gradients flow.
+            missing1, missing2 = 1 - beta1 ** own["step"], 1 - beta2 ** own["step"]
             if group["maximize"]:
                 grad = -grad
             if decay != 0:
@@ -209,8 +210,8 @@ class Adam(Optimizer):
                 own["max_exp_avg_sq"] = torch.view_as_complex(divisor) if is_complex else divisor
             own["exp_avg"] = torch.view_as_complex(average) if is_complex else average
             own["exp_avg_sq"] = torch.view_as_complex(square) if is_complex else square
-            denominator = divisor.sqrt() / math.sqrt(1 - beta2**step) + group["eps"]
-            target.add_(average / denominator * (-lr / (1 - beta1**step)))
+            denominator = divisor.sqrt() / missing2.sqrt() + group["eps"]
+            target.add_(average / denominator * (-lr / missing1))
 
 
 def _check_tensor_betas(betas: tuple[Any, Any], foreach: bool | None, capturable: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import rushlight as torch
 from rushlight import _C
 
-from .optimizer import Optimizer, any_sparse, check_fused, check_rate, loss_of, with_gradients
+from .optimizer import Optimizer, any_sparse, check_fused, check_fused_params, check_rate, loss_of, with_gradients
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ class SGD(Optimizer):
             params, grads = with_gradients(group)
             if not params:
                 continue
+            check_fused_params(group, params)
             if group["differentiable"] or any_sparse(grads):
                 self._step_by_operators(group, params, grads)
             else:

@@ -19,11 +19,20 @@ __all__ = ["CheckpointError", "CheckpointFunction", "checkpoint", "checkpoint_se
 
 
 class CheckpointError(RuntimeError):
-    """What ran again in backward saved other tensors than in forward."""
+    """What ran again in backward saved other tensors than in forward.
+
+    >>> issubclass(torch.utils.checkpoint.CheckpointError, RuntimeError)
+    True
+    """
 
 
 def noop_context_fn() -> tuple[Any, Any]:
-    """Two contexts that do nothing."""
+    """Two contexts that do nothing.
+
+    >>> outside, inside = torch.utils.checkpoint.noop_context_fn()
+    >>> with outside, inside:
+    ...     pass
+    """
     return nullcontext(), nullcontext()
 
 
@@ -97,7 +106,13 @@ def _random_state(state: Tensor | None) -> Iterator[None]:
 
 
 class CheckpointFunction(torch.autograd.Function):
-    """The older way: forward records nothing, backward calls the function again and runs a backward of its own."""
+    """The older way: forward records nothing, backward calls the function again and runs a backward of its own.
+
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> torch.utils.checkpoint.CheckpointFunction.apply(torch.exp, True, x).backward()
+    >>> x.grad
+    tensor([2.7183])
+    """
 
     @staticmethod
     def forward(ctx: Any, run: Callable[..., Any], preserve: bool, *args: Any) -> Any:
@@ -240,3 +255,7 @@ def checkpoint_sequential(
         run = segment(start, start + size)
         input = checkpoint(run, input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
     return segment(size * (segments - 1), len(parts))(input)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -244,3 +244,7 @@ def spectral_norm(
     if dim is None:
         dim = 1 if isinstance(module, _ConvTransposeNd) else 0
     return parametrize.register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -26,6 +26,10 @@ class SpectralNorm:
 
     The singular value comes from power iterations, whose vectors ``{name}_u`` and ``{name}_v`` are buffers; training
     goes on with them.
+
+    >>> linear = torch.nn.utils.spectral_norm(torch.nn.Linear(2, 2))
+    >>> [name for name, _ in linear.named_parameters()]
+    ['bias', 'weight_orig']
     """
 
     _version = 1
