@@ -138,7 +138,8 @@ def module_load(self, other, assign=False):
 
 
 def pin_memory(self, device=None):
-    """The tensor itself: pinned memory is for cards."""
+    """The tensor itself, with a warning: pinned memory is for cards, and there is none."""
+    warn("'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.")
     return self
 
 

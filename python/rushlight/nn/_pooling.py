@@ -139,7 +139,8 @@ def _max_unpool(
         for size, each, width, edge in zip(input.shape[-space:], step, kernel, border)
     ]
     if output_size is not None:
-        wanted = list(output_size[2:] if len(output_size) == space + 2 else output_size)
+        output_size = output_size[2:] if len(output_size) == space + 2 else output_size
+        wanted = list(output_size)
         if len(wanted) != space:
             raise ValueError(
                 f"output_size should be a sequence containing {space} or {space + 2} elements, but it has a length of "
@@ -148,7 +149,7 @@ def _max_unpool(
         for dim, (size, usual, each) in enumerate(zip(wanted, sizes, step)):
             if not usual - each < size < usual + each:
                 raise ValueError(
-                    f'invalid output_size "{wanted}" (dim {dim} must be between {usual - each} and {usual + each})'
+                    f'invalid output_size "{output_size}" (dim {dim} must be between {usual - each} and {usual + each})'
                 )
         sizes = wanted
     return _C._max_unpool(input, indices, sizes)

@@ -62,8 +62,8 @@ fn tensor<'py>(
     requires_grad: bool,
     pin_memory: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let _ = pin_memory;
     let (dtype, device) = (wanted_dtype("tensor", dtype)?, wanted_device("tensor", device)?.or_else(default_device));
+    rushlight::create::warn_of_pinning(pin_memory, device.unwrap_or(Device::Cpu)).map_err(raise)?;
     let made = copied(data, dtype)?;
     finished(py, placed(made, None, device)?, requires_grad)
 }

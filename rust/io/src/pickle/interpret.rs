@@ -8,6 +8,7 @@ use super::builtins::Builtin;
 use super::opcode::{self as op, Reader, bad};
 use super::policy::full_name;
 use super::{Id, Limits, Policy, Step, Use, integer};
+use crate::source::copied;
 use crate::{Error, Result};
 
 /// What a pickle amounts to.
@@ -232,12 +233,12 @@ impl Machine<'_> {
     }
 
     fn bytes(&mut self, length_bytes: usize) -> Result<()> {
-        let bytes = self.reader.sized(length_bytes)?.to_vec();
+        let bytes = copied(self.reader.sized(length_bytes)?)?;
         self.plain(Step::Bytes(bytes))
     }
 
     fn byte_array(&mut self) -> Result<()> {
-        let bytes = self.reader.sized(8)?.to_vec();
+        let bytes = copied(self.reader.sized(8)?)?;
         self.push(Step::ByteArray(bytes), Kind::Opaque, 0, 1)
     }
 
