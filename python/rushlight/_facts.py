@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight import _C
+from rushlight._loading import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,9 +20,7 @@ def typename(obj: object) -> str:
     >>> torch.typename(torch.zeros(1)), torch.typename(3)
     ('torch.FloatTensor', 'int')
     """
-    from rushlight.nn._text import typename
-
-    return typename(obj)
+    return load("rushlight.nn._text").typename(obj)
 
 
 def is_floating_point(input: Tensor) -> bool:

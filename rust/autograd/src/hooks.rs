@@ -25,7 +25,7 @@ pub type AfterAccumulate = Arc<dyn Fn(&Tensor) -> Result<()> + Send + Sync>;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
-/// The host language's object that a hook calls and keeps alive, or null. Only shown to its collector.
+/// Python's object that a hook calls and keeps alive, or null. Only shown to its collector.
 #[derive(Clone, Copy)]
 struct Object(*mut c_void);
 // SAFETY: an address; only the collector follows it, while the hook keeps it alive.
@@ -85,8 +85,8 @@ impl HookHandle {
         }
     }
 
-    /// Says which object of the host language the hook keeps alive, so that its collector finds cycles through it, and what
-    /// the object is called there.
+    /// Says which of Python's objects the hook keeps alive, so that its collector finds cycles through it, and what the
+    /// object is called there.
     pub fn owning(self, object: *mut c_void, name: &str) -> HookHandle {
         if let Some(list) = self.list.upgrade() {
             list.own(self.id, Object(object), &name.into());

@@ -24,7 +24,7 @@ methods! {
     fn set_(own, source, storage_offset, size, stride) "Makes this tensor show other bytes: a tensor's, or a storage's from an offset on." {
         let meta = match source {
             None => empty(own.tensor)?,
-            Some(source) if object::is_tensor(source.as_ptr()) => like(own.tensor, object::tensor(&source)?)?,
+            Some(source) if object::is_tensor(&source) => like(own.tensor, object::tensor(&source)?)?,
             Some(source) => {
                 let storage = source.cast::<PyStorage>().map_err(|_| {
                     PyTypeError::new_err("set_(): argument 'source' must be a Tensor or an UntypedStorage")

@@ -83,7 +83,7 @@ methods! {
         let mut wanted = Wanted { format: given(&memory_format).map(named_format).transpose()?, ..Wanted::default() };
         let (mut second, mut fourth) = (given(&dtype), given(&copy));
         if let Some(first) = given(&device) {
-            let like = object::is_tensor(first.as_ptr());
+            let like = object::is_tensor(first);
             if like || first.is_instance_of::<PyDType>() || extract_dtype(first).is_some() {
                 if like {
                     let like = object::tensor(first)?;

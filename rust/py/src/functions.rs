@@ -12,19 +12,26 @@ use crate::errors::{kind_of, raise};
 use crate::{buffer, dlpack, nested, numpy, object};
 
 /// A `dtype=` argument.
-fn wanted_dtype(name: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<DType>> {
-    let Some(object) = object.filter(|object| !object.is_none()) else { return Ok(None) };
-    extract_dtype(object).map(Some).ok_or_else(|| {
-        let kind = kind_of(object);
-        PyTypeError::new_err(format!("{name}(): argument 'dtype' must be torch.dtype, not {kind}"))
-    })
+fn wanted_dtype(function: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<DType>> {
+    wanted(function, "dtype", object, |object| Ok(extract_dtype(object)))
 }
 
-fn wanted_device(name: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Device>> {
+/// A `device=` argument.
+fn wanted_device(function: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Device>> {
+    wanted(function, "device", object, extract_device)
+}
+
+/// What stands at an optional argument `name`, which is a `torch.name`.
+fn wanted<T>(
+    function: &str,
+    name: &str,
+    object: Option<&Bound<'_, PyAny>>,
+    read: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<Option<T>>,
+) -> PyResult<Option<T>> {
     let Some(object) = object.filter(|object| !object.is_none()) else { return Ok(None) };
-    extract_device(object)?.map(Some).ok_or_else(|| {
+    read(object)?.map(Some).ok_or_else(|| {
         let kind = kind_of(object);
-        PyTypeError::new_err(format!("{name}(): argument 'device' must be torch.device, not {kind}"))
+        PyTypeError::new_err(format!("{function}(): argument '{name}' must be torch.{name}, not {kind}"))
     })
 }
 
@@ -63,7 +70,7 @@ fn tensor<'py>(
 
 /// Numbers, nested sequences, arrays or tensors as a new tensor.
 pub fn copied(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
-    let shared = if object::is_tensor(data.as_ptr()) {
+    let shared = if object::is_tensor(data) {
         crate::autograd::warn(
             "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).",
         )
@@ -88,7 +95,7 @@ fn finished(py: Python<'_>, tensor: Tensor, requires_grad: bool) -> PyResult<Bou
 
 /// Data as a tensor, over the same memory where the data has some; the second value says that it has.
 fn aliased(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<(Tensor, bool)> {
-    if object::is_tensor(data.as_ptr()) {
+    if object::is_tensor(data) {
         return Ok((object::tensor(data)?.clone(), true));
     }
     if numpy::is_array(data)? {
@@ -182,7 +189,7 @@ fn asarray<'py>(
     }
     let before = made.clone();
     let placed = placed(made, dtype, device)?;
-    let own = object::is_tensor(obj.as_ptr());
+    let own = object::is_tensor(obj);
     let made = if copy == Some(true) && shared && placed.ptr_eq(&before) {
         rushlight::op!(rushlight::convert::CLONE, &placed).map_err(raise)?
     } else {
@@ -370,7 +377,7 @@ fn set_flush_denormal(mode: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// (True, False)
 #[pyfunction]
 fn is_tensor(obj: &Bound<'_, PyAny>) -> bool {
-    object::is_tensor(obj.as_ptr())
+    object::is_tensor(obj)
 }
 
 #[pyfunction]
@@ -391,8 +398,7 @@ fn _promote_types(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, P
 fn _result_type(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, PyAny>) -> PyResult<Py<PyDType>> {
     let mut state = rushlight::promote::State::default();
     for operand in [first, second] {
-        // SAFETY: the borrow keeps the object alive.
-        if let Some(tensor) = unsafe { object::tensor_of(operand.as_ptr()) } {
+        if let Some(tensor) = object::as_tensor(operand.as_borrowed()) {
             state.tensor(tensor.dtype(), tensor.rank()).map_err(raise)?;
         } else {
             let wrong = || PyTypeError::new_err("result_type(): arguments must be Tensor or Number");
@@ -438,30 +444,37 @@ fn _refuse_cuda() -> PyResult<()> {
     Err(raise(rushlight_cuda::refusal()))
 }
 
+/// Adds functions to a module.
+macro_rules! add_functions {
+    ($module:ident: $($function:path),* $(,)?) => { $($module.add_function(wrap_pyfunction!($function, $module)?)?;)* };
+}
+
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(tensor, module)?)?;
-    module.add_function(wrap_pyfunction!(as_tensor, module)?)?;
-    module.add_function(wrap_pyfunction!(asarray, module)?)?;
-    module.add_function(wrap_pyfunction!(frombuffer, module)?)?;
-    module.add_function(wrap_pyfunction!(from_dlpack, module)?)?;
-    module.add_function(wrap_pyfunction!(from_numpy, module)?)?;
-    module.add_function(wrap_pyfunction!(_set_autocast, module)?)?;
-    module.add_function(wrap_pyfunction!(get_default_dtype, module)?)?;
-    module.add_function(wrap_pyfunction!(set_default_dtype, module)?)?;
-    module.add_function(wrap_pyfunction!(get_num_threads, module)?)?;
-    module.add_function(wrap_pyfunction!(set_num_threads, module)?)?;
-    module.add_function(wrap_pyfunction!(set_flush_denormal, module)?)?;
-    module.add_function(wrap_pyfunction!(is_tensor, module)?)?;
-    module.add_function(wrap_pyfunction!(_can_cast, module)?)?;
-    module.add_function(wrap_pyfunction!(_promote_types, module)?)?;
-    module.add_function(wrap_pyfunction!(_result_type, module)?)?;
-    module.add_function(wrap_pyfunction!(_set_backcompat_warnings, module)?)?;
-    module.add_function(wrap_pyfunction!(_usable_cores, module)?)?;
-    module.add_function(wrap_pyfunction!(_cuda_device_count, module)?)?;
-    module.add_function(wrap_pyfunction!(_refuse_cuda, module)?)?;
-    module.add_function(wrap_pyfunction!(_default_device, module)?)?;
-    module.add_function(wrap_pyfunction!(_set_default_device, module)?)?;
-    module.add_function(wrap_pyfunction!(crate::results::_return_types, module)?)?;
+    add_functions! { module:
+        tensor,
+        as_tensor,
+        asarray,
+        frombuffer,
+        from_dlpack,
+        from_numpy,
+        _set_autocast,
+        get_default_dtype,
+        set_default_dtype,
+        get_num_threads,
+        set_num_threads,
+        set_flush_denormal,
+        is_tensor,
+        _can_cast,
+        _promote_types,
+        _result_type,
+        _set_backcompat_warnings,
+        _usable_cores,
+        _cuda_device_count,
+        _refuse_cuda,
+        _default_device,
+        _set_default_device,
+        crate::results::_return_types,
+    }
     module.add("_LinAlgError", crate::errors::linalg_error(module.py())?)?;
     module.add_function(wrap_pyfunction!(crate::print::_set_print_options, module)?)
 }

@@ -11,6 +11,7 @@ import weakref
 from collections import OrderedDict
 
 import rushlight as torch
+from rushlight._loading import load
 from rushlight._warnings import warn
 
 from ...utils.hooks import RemovableHandle
@@ -305,9 +306,7 @@ class _Call:
         pre = [*backward_pre_hooks.values(), *module._backward_pre_hooks.values()]
         gates = None
         if full or pre:
-            from ._gates import BackwardHook
-
-            gates = BackwardHook(module, full, pre)
+            gates = load("rushlight.nn.modules._gates").BackwardHook(module, full, pre)
             self.args = gates.setup_input_hook(self.args)
 
         self.result = module.forward(*self.args, **self.kwargs)

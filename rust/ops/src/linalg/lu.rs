@@ -34,7 +34,6 @@ pub static LU_FACTOR_EX: Row = Row {
         let k = m.min(n);
         Expr::new(gradient(d, d.grad().part(-1, 0, k).tril(-1), d.grad().part(-2, 0, k).triu(0)))
     })]),
-    node: "LinalgLuFactorExBackward0",
     samples: &[
         "t(3, 3) + torch.eye(3) * 9",
         "t(2, 4, 3) + torch.eye(4, 3) * 9",

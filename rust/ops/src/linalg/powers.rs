@@ -42,7 +42,6 @@ pub static MATRIX_EXP: Row = Row {
             (Err(error), _) | (_, Err(error)) => Expr::failed(error),
         }
     })]),
-    node: "LinalgMatrixExpBackward0",
     samples: &["t(3, 3)", "t(2, 3, 3)", "t(0, 0)"],
     errors: &[
         SQUARE,

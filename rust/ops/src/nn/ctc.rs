@@ -239,7 +239,6 @@ pub static CTC: Row = Row {
             }
         },
     )]),
-    node: "CtcLossBackward0",
     // The gradient is that of normalised logarithms, as torch's: finite differences of any others see another.
     samples: &["torch.zeros(4, 2, 3).log_softmax(-1), torch.tensor([[1, 2], [2, 2]]), (4, 3), (2, 1)"],
     reference: "",

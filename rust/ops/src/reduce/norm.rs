@@ -17,7 +17,6 @@ use crate::value::{Args, Output, Value};
 pub static VECTOR_NORM: Row = Row {
     name: "vector_norm",
     namespace: "linalg",
-    node: "LinalgVectorNormBackward0",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The norm of the vectors along `dim` (of all elements by default).
