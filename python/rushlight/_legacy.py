@@ -108,7 +108,8 @@ def __getattr__(name: str) -> _LegacyType:
 
 
 def set_default_tensor_type(t: Any) -> None:
-    """Makes the dtype of a type such as ``torch.DoubleTensor``, or of its name, the default one; see `set_default_dtype`.
+    """Makes the dtype of a type such as ``torch.DoubleTensor``, or of its name, the default one; see
+    `set_default_dtype`.
 
     Raises:
         TypeError: the type of whole numbers.

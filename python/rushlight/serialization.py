@@ -232,8 +232,8 @@ def load(
 ) -> Any:
     """Reads what `save` (here or in torch) wrote to the path or file object ``f``.
 
-    By default nothing in the file is executed: it may hold tensors, numbers, strings, dicts, lists and their like, and what
-    `add_safe_globals` allows.
+    By default nothing in the file is executed: it may hold tensors, numbers, strings, dicts, lists and their like, and
+    what `add_safe_globals` allows.
 
     Args:
         f: a path, or a file object that can be read and sought.
@@ -241,8 +241,8 @@ def load(
             device that the file names.
         pickle_module: what executes the file where ``weights_only`` is false.
         weights_only: False executes whatever the file says: only for files that you trust.
-        mmap: True maps the file of a path instead of reading it: writes to such tensors stay in this process, and whoever
-            shortens the file while it is in use ends this process (SIGBUS).
+        mmap: True maps the file of a path instead of reading it: writes to such tensors stay in this process, and
+            whoever shortens the file while it is in use ends this process (SIGBUS).
         pickle_load_args: for ``pickle_module``.
 
     Raises:

@@ -230,4 +230,6 @@ class TestNodes:
 
     def test_names_that_follow_no_rule(self):
         assert torch.log1p(leaf(1.0)).grad_fn.name() == "Log1PBackward0"
+        assert torch.round(leaf(1.0), decimals=1).grad_fn.name() == "RoundBackward1"
+        assert torch.fft.fft(leaf(1.0).reshape(1) * 1j).grad_fn.name() == "FftC2CBackward0"
         assert torch.tensor([1j], requires_grad=True).conj().grad_fn.name() == "ConjBackward0"

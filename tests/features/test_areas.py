@@ -12,6 +12,7 @@ AREAS = {
     "BRO": (19, "test_broadcasting.py"),
     "DAT": (14, "test_data.py"),
     "ERR": (14, "test_errors.py"),
+    "EXA": (12, "test_programs.py"),
     "EXT": (10, "test_extending.py"),
     "FUN": (7, "test_functional.py"),
     "HOR": (7, "test_higher_order.py"),

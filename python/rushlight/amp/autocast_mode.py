@@ -164,7 +164,8 @@ def custom_fwd(
 
 
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
-    """Decorates the ``backward`` of a `Function`: it runs in the mode in which `custom_fwd` found ``forward``; see there.
+    """Decorates the ``backward`` of a `Function`: it runs in the mode in which `custom_fwd` found ``forward``; see
+    there.
 
     >>> @torch.amp.custom_bwd(device_type="cpu")
     ... def backward(ctx, grad):

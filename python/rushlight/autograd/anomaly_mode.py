@@ -28,7 +28,8 @@ class set_detect_anomaly:
 
 
 class detect_anomaly(set_detect_anomaly):
-    """``with torch.autograd.detect_anomaly():`` raises in backward where a gradient becomes NaN, and shows the line of forward.
+    """``with torch.autograd.detect_anomaly():`` raises in backward where a gradient becomes NaN, and shows the line of
+    forward.
 
     Args:
         check_nan: False only remembers the lines.

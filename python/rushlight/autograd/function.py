@@ -169,7 +169,8 @@ class _Twice(Function):
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Marks a ``backward`` that is not itself differentiable: differentiating through it is an error, not a wrong number.
+    """Marks a ``backward`` that is not itself differentiable: differentiating through it is an error, not a wrong
+    number.
 
     Raises:
         RuntimeError: in a second backward through it.

@@ -9,7 +9,7 @@ from .gamma import Gamma
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Chi2"]
 
@@ -32,7 +32,7 @@ class Chi2(Gamma):
     def __init__(self, df: Any, validate_args: bool | None = None) -> None:
         super().__init__(0.5 * df, 0.5, validate_args=validate_args)
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         return super().expand(batch_shape, self._get_checked_instance(Chi2, _instance))
 
     @property

@@ -15,7 +15,8 @@ __all__ = ["ConstraintRegistry", "biject_to", "transform_to"]
 
 
 class ConstraintRegistry:
-    """Which function makes the transform for which class of constraints: `biject_to` and `transform_to` are the two there are.
+    """Which function makes the transform for which class of constraints: `biject_to` and `transform_to` are the two
+    there are.
 
     Raises:
         TypeError: of `register`, what is no constraint.

@@ -46,7 +46,8 @@ __all__ = [
 
 
 class Constraint:
-    """A region of values: ``is_discrete``, ``event_dim`` (the rightmost dimensions that are checked together) and `check`.
+    """A region of values: ``is_discrete``, ``event_dim`` (the rightmost dimensions that are checked together) and
+    `check`.
 
     >>> torch.distributions.constraints.positive.check(torch.tensor([-1.0, 2.0]))
     tensor([False,  True])
@@ -111,7 +112,8 @@ def is_dependent(constraint: object) -> bool:
 
 
 class _DependentProperty(property, _Dependent):
-    """A property whose value is a constraint; read from the class it is a dependent constraint itself (``dependent_property``).
+    """A property whose value is a constraint; read from the class it is a dependent constraint itself
+    (``dependent_property``).
 
     >>> @torch.distributions.constraints.dependent_property(is_discrete=False, event_dim=0)
     ... def support(self):
@@ -135,7 +137,8 @@ class _DependentProperty(property, _Dependent):
 
 
 class _IndependentConstraint(Constraint):
-    """A constraint of the elements that holds where it holds for all of the rightmost dimensions (``constraints.independent``).
+    """A constraint of the elements that holds where it holds for all of the rightmost dimensions
+    (``constraints.independent``).
 
     >>> positive = torch.distributions.constraints.positive
     >>> torch.distributions.constraints.independent(positive, 1).check(torch.tensor([[1.0, 2.0], [0.0, 1.0]]))

@@ -10,7 +10,7 @@ from .utils import lazy_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Distribution"]
 
@@ -18,7 +18,8 @@ __all__ = ["Distribution"]
 class Distribution:
     """A batch of independent distributions of one kind, each over events of one shape.
 
-    The base of all others: a subclass writes ``arg_constraints``, ``support``, ``rsample`` or ``sample``, and ``log_prob``.
+    The base of all others: a subclass writes ``arg_constraints``, ``support``, ``rsample`` or ``sample``, and
+    ``log_prob``.
 
     Args:
         batch_shape: the shape of the parameters.
@@ -76,7 +77,7 @@ class Distribution:
                     f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
                 )
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Distribution:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         """The same distribution with its parameters expanded to another batch shape."""
         raise NotImplementedError
 

@@ -10,7 +10,7 @@ from .utils import broadcast_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Poisson"]
 
@@ -37,25 +37,25 @@ class Poisson(ExponentialFamily):
         super().__init__(self.rate.size(), validate_args=validate_args)
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.rate
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return self.rate.floor()
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return self.rate
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         return self._expand_into(Poisson, _instance, batch_shape, rate=self.rate.expand(batch_shape))
 
-    def sample(self, sample_shape=torch.Size()):
+    def sample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         with torch.no_grad():
             return torch.poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
-    def log_prob(self, value):
+    def log_prob(self, value: torch.Tensor) -> torch.Tensor:
         if self._validate_args:
             self._validate_sample(value)
         rate, value = broadcast_all(self.rate, value)

@@ -295,7 +295,8 @@ identity_transform = ComposeTransform([])
 
 
 class IndependentTransform(Transform):
-    """A transform whose rightmost ``reinterpreted_batch_ndims`` dimensions belong to the event: its Jacobian is summed over them.
+    """A transform whose rightmost ``reinterpreted_batch_ndims`` dimensions belong to the event: its Jacobian is summed
+    over them.
 
     >>> each = torch.distributions.ExpTransform()
     >>> x = torch.ones(3)

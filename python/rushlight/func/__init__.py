@@ -104,7 +104,8 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[s
 
 
 def replace_all_batch_norm_modules_(root: Module) -> Module:
-    """Takes the running statistics from every batch normalisation in a module, so that calls change nothing; returns the module.
+    """Takes the running statistics from every batch normalisation in a module, so that calls change nothing; returns
+    the module.
 
     >>> model = torch.nn.Sequential(torch.nn.BatchNorm1d(2))
     >>> torch.func.replace_all_batch_norm_modules_(model)[0].running_mean is None

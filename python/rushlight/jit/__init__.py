@@ -91,7 +91,8 @@ def trace(
     Args:
         func: a function or a module.
         example_inputs: a tensor, or the arguments of one call.
-        example_kwarg_inputs: its arguments by name. All others are accepted.
+        example_kwarg_inputs: its arguments by name.
+        optimize, check_trace, check_inputs, check_tolerance, strict: accepted; there is nothing to check.
 
     >>> torch.jit.trace(torch.nn.ReLU(), torch.tensor([-1.0]))(torch.tensor([-2.0, 2.0]))
     tensor([0., 2.])

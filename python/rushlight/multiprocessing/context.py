@@ -11,7 +11,8 @@ class _Channels(context.BaseContext):
     """What a context makes of ours."""
 
     def Pipe(self, duplex=True):
-        """Two connected ends, through which objects and shared tensors go; with ``duplex=False`` the first one only receives.
+        """Two connected ends, through which objects and shared tensors go; with ``duplex=False`` the first one only
+        receives.
 
         >>> reader, writer = torch.multiprocessing.Pipe(duplex=False)
         >>> writer.send(torch.ones(2))

@@ -284,9 +284,11 @@ def kaiming_uniform_(
     """Uniform within ``gain * sqrt(3 / fan)`` (He and others 2015).
 
     Args:
+        tensor: what is filled.
         a: the negative slope of ``"leaky_relu"``.
         mode: ``"fan_in"`` keeps the variance forward, ``"fan_out"`` backward.
         nonlinearity: what follows; see `calculate_gain`.
+        generator: where the numbers come from; torch's own without one.
 
     Raises:
         ValueError: the tensor has fewer than 2 dimensions, or the mode is unknown.

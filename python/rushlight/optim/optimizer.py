@@ -47,7 +47,8 @@ def _add(hooks: OrderedDict[int, Callable], hook: Callable, prepend: bool = Fals
 
 
 def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(optimizer, args, kwargs)`` before each step of every optimizer; a pair of them replaces its arguments.
+    """Calls ``hook(optimizer, args, kwargs)`` before each step of every optimizer; a pair of them replaces its
+    arguments.
 
     Returns:
         a handle whose ``remove()`` takes the hook out again.

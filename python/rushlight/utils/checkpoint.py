@@ -49,10 +49,12 @@ def checkpoint(
     """Calls a function and keeps only its arguments; in backward it is called again.
 
     Args:
+        function: what is called, with the other arguments.
         use_reentrant: False is recommended: what the function saves is computed again when it is first needed. True runs
             a backward within the backward, the older way, and the default, with a warning.
         context_fn: gives two contexts, for the call and for the call in backward; not for the older way.
         determinism_check: ``"default"`` compares shapes, dtypes and devices of the tensors, ``"none"`` nothing.
+        debug: accepted, but not for the older way; a difference is always described.
         early_stop: whether the call in backward ends as soon as it has saved enough.
         preserve_rng_state: (by name) whether random numbers are the same in both calls; true by default.
 
@@ -227,6 +229,7 @@ def checkpoint_sequential(
     Args:
         functions: a `torch.nn.Sequential` or a list of modules or functions.
         segments: into how many parts it is cut.
+        input: what the first one takes.
         use_reentrant, preserve_rng_state: as in `checkpoint`.
 
     Raises:

@@ -85,8 +85,8 @@ impl HookHandle {
         }
     }
 
-    /// Says which of Python's objects the hook keeps alive, so that its collector finds cycles through it, and what
-    /// the object is called there.
+    /// Says which of Python's objects the hook keeps alive, so that its collector finds cycles through it, and what the
+    /// object is called there.
     pub fn owning(self, object: *mut c_void, name: &str) -> HookHandle {
         if let Some(list) = self.list.upgrade() {
             list.own(self.id, Object(object), &name.into());

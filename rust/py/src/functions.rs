@@ -107,7 +107,23 @@ fn aliased(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<(Tensor, b
     Ok((nested::read(data, dtype)?, false))
 }
 
-/// The data as a tensor, without a copy where dtype and device allow it.
+/// The data as a tensor, over the same memory and with the same history where dtype and device allow it.
+///
+/// Args:
+///     data: a tensor, a NumPy array, an object with ``__dlpack__``, a number or nested sequences.
+///     dtype: the data's own without one, and the default dtype for Python's floats.
+///     device: the default device without one.
+///
+/// Raises:
+///     ValueError: sequences of different lengths side by side.
+///     TypeError: data that no tensor can hold.
+///
+/// >>> import numpy
+/// >>> array = numpy.zeros(2)
+/// >>> tensor = torch.as_tensor(array)
+/// >>> array[0] = 5
+/// >>> tensor, torch.as_tensor([1, 2]).dtype
+/// (tensor([5., 0.], dtype=torch.float64), torch.int64)
 #[pyfunction]
 #[pyo3(signature = (data, dtype=None, device=None))]
 fn as_tensor<'py>(
@@ -121,7 +137,24 @@ fn as_tensor<'py>(
     object::wrap_bound(py, placed(aliased(data, dtype)?.0, dtype, device)?)
 }
 
-/// The data as a tensor: over the same memory where it can, with `copy=True` never and with `copy=False` always.
+/// The data as a tensor: over the same memory where it can be, with ``copy=True`` never and with ``copy=False`` always.
+///
+/// Args:
+///     obj: a tensor, a NumPy array, an object with ``__dlpack__`` or with a buffer, a number or nested sequences.
+///     dtype: the data's own without one; for a buffer the default dtype.
+///     device: the data's own without one, or the default device.
+///     copy: whether the memory is shared.
+///     requires_grad: whether the result collects gradients; unless it does, it has no history.
+///
+/// Raises:
+///     ValueError: ``copy=False`` where the data cannot be shared as it is.
+///     TypeError: data that no tensor can hold.
+///
+/// >>> x = torch.tensor([1.0, 2.0])
+/// >>> shared, copied = torch.asarray(x), torch.asarray(x, copy=True)
+/// >>> x[0] = 5
+/// >>> shared, copied
+/// (tensor([5., 2.]), tensor([1., 2.]))
 #[pyfunction]
 #[pyo3(signature = (obj, *, dtype=None, device=None, copy=None, requires_grad=false))]
 fn asarray<'py>(
@@ -166,7 +199,23 @@ fn asarray<'py>(
     finished(py, made, requires_grad)
 }
 
-/// A one-dimensional tensor over the memory of an object with a buffer.
+/// A one-dimensional tensor over the memory of an object with a buffer, such as `bytearray` or `array.array`.
+///
+/// Args:
+///     buffer: it stays alive as long as the tensor. If it is read-only, writing to the tensor is undefined.
+///     dtype: what its bytes are taken for.
+///     count: the number of elements; all that fit after ``offset`` with -1.
+///     offset: where to begin, in bytes.
+///     requires_grad: whether the result collects gradients.
+///
+/// Raises:
+///     ValueError: a buffer that is too small, or not a whole number of elements.
+///
+/// >>> buffer = bytearray(b"\x01\x02\x03\x04")
+/// >>> tensor = torch.frombuffer(buffer, dtype=torch.uint8, offset=1)
+/// >>> buffer[3] = 9
+/// >>> tensor
+/// tensor([2, 3, 9], dtype=torch.uint8)
 #[pyfunction]
 #[pyo3(signature = (buffer, *, dtype, count=-1, offset=0, requires_grad=false))]
 fn frombuffer<'py>(
@@ -183,6 +232,22 @@ fn frombuffer<'py>(
 }
 
 /// Another library's tensor, or a DLPack capsule, as a tensor over the same memory.
+///
+/// Args:
+///     ext_tensor: an object with ``__dlpack__``, or a capsule, which can be used once.
+///     device: where the result has to be; where the data is without one.
+///     copy: True copies; otherwise the memory is shared.
+///
+/// Raises:
+///     RuntimeError: a capsule that was used before.
+///     BufferError: data on another device, or of a dtype that there is none for.
+///
+/// >>> import numpy
+/// >>> array = numpy.arange(3)
+/// >>> tensor = torch.from_dlpack(array)
+/// >>> array[0] = 7
+/// >>> tensor
+/// tensor([7, 1, 2])
 #[pyfunction]
 #[pyo3(signature = (ext_tensor, *, device=None, copy=None))]
 fn from_dlpack<'py>(
@@ -196,7 +261,18 @@ fn from_dlpack<'py>(
     object::wrap_bound(py, made)
 }
 
-/// A NumPy array as a tensor over the same memory.
+/// A NumPy array as a tensor over the same memory, with its sizes, strides (also negative ones) and dtype.
+///
+/// Raises:
+///     TypeError: what is no array, or an array of strings or objects.
+///     ValueError: an array of the other order of bytes.
+///
+/// >>> import numpy
+/// >>> array = numpy.ones((2, 3), dtype="float32")
+/// >>> tensor = torch.from_numpy(array)
+/// >>> tensor[0, 0] = 4
+/// >>> array[0]
+/// array([4., 1., 1.], dtype=float32)
 #[pyfunction]
 fn from_numpy<'py>(py: Python<'py>, ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if !numpy::is_array(ndarray)? {
@@ -205,11 +281,27 @@ fn from_numpy<'py>(py: Python<'py>, ndarray: &Bound<'py, PyAny>) -> PyResult<Bou
     object::wrap_bound(py, numpy::import(ndarray)?)
 }
 
+/// The dtype of new tensors of floating-point numbers, unless they are told one: float32 at first.
+///
+/// >>> torch.get_default_dtype()
+/// torch.float32
 #[pyfunction]
 fn get_default_dtype(py: Python<'_>) -> PyResult<Py<PyDType>> {
     dtype_object(py, settings::default_dtype())
 }
 
+/// Sets the dtype of new tensors of floating-point numbers, for all threads; that of complex ones is twice as wide.
+///
+/// Args:
+///     d: float16, bfloat16, float32 or float64.
+///
+/// Raises:
+///     TypeError: what is no dtype, or one of whole numbers.
+///
+/// >>> torch.set_default_dtype(torch.float64)
+/// >>> torch.tensor(0.5).dtype, torch.tensor(0.5j).dtype
+/// (torch.float64, torch.complex128)
+/// >>> torch.set_default_dtype(torch.float32)
 #[pyfunction]
 fn set_default_dtype(d: &Bound<'_, PyAny>) -> PyResult<()> {
     let dtype = d.cast::<PyDType>().map_err(|_| PyTypeError::new_err("invalid dtype object"))?;
@@ -224,12 +316,27 @@ fn _set_autocast(py: Python<'_>, dtype: Option<&Bound<'_, PyDType>>) -> PyResult
     before.map(|dtype| dtype_object(py, dtype)).transpose()
 }
 
-/// The number of threads that one operator may use.
+/// The number of threads that one operator may use: as many as there are cores, unless ``OMP_NUM_THREADS`` or
+/// `set_num_threads` says otherwise. Results are the same bits for any number.
+///
+/// >>> torch.get_num_threads() >= 1
+/// True
 #[pyfunction]
 fn get_num_threads() -> usize {
     rushlight_par::num_threads()
 }
 
+/// Sets the number of threads that one operator may use.
+///
+/// Raises:
+///     RuntimeError: a number that is not positive.
+///     ValueError: a number of 2**31 or more.
+///
+/// >>> before = torch.get_num_threads()
+/// >>> torch.set_num_threads(2)
+/// >>> torch.get_num_threads()
+/// 2
+/// >>> torch.set_num_threads(before)
 #[pyfunction]
 fn set_num_threads(count: i64) -> PyResult<()> {
     match usize::try_from(count) {
@@ -244,6 +351,16 @@ fn set_num_threads(count: i64) -> PyResult<()> {
 
 /// Makes this thread's arithmetic, and that of the operators it calls, take denormal numbers for zero, or keep them (the
 /// default): they are slow. False where the processor cannot.
+///
+/// Raises:
+///     RuntimeError: what is no bool.
+///
+/// >>> torch.set_flush_denormal(True)
+/// True
+/// >>> torch.tensor([1e-310], dtype=torch.float64) * 1
+/// tensor([0.], dtype=torch.float64)
+/// >>> torch.set_flush_denormal(False)
+/// True
 #[pyfunction]
 #[pyo3(signature = (mode, /))]
 fn set_flush_denormal(mode: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -255,6 +372,9 @@ fn set_flush_denormal(mode: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// Whether an object is a tensor.
+///
+/// >>> torch.is_tensor(torch.zeros(1)), torch.is_tensor([0.0])
+/// (True, False)
 #[pyfunction]
 fn is_tensor(obj: &Bound<'_, PyAny>) -> bool {
     object::is_tensor(obj)

@@ -158,7 +158,8 @@ def register_module_full_backward_pre_hook(hook: Callable) -> RemovableHandle:
 
 
 def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(module, grad_input, grad_output)`` when the gradients of a module's inputs are known; a result replaces them.
+    """Calls ``hook(module, grad_input, grad_output)`` when the gradients of a module's inputs are known; a result
+    replaces them.
 
     Returns:
         a handle whose ``remove()`` takes the hook out again.

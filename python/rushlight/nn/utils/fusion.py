@@ -28,6 +28,7 @@ def fuse_conv_bn_eval(conv: C, bn: _BatchNorm, transpose: bool = False) -> C:
     """A convolution that computes what a convolution and the normalisation of its output compute in evaluation.
 
     Args:
+        conv, bn: the two modules, in evaluation.
         transpose: whether it is a transposed convolution.
 
     Raises:

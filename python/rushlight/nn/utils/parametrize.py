@@ -233,6 +233,8 @@ def register_parametrization(
     for the present value. Several parametrizations of one tensor follow each other.
 
     Args:
+        module, tensor_name: whose parameter or buffer, and which.
+        parametrization: the module that computes it.
         unsafe: whether shape and dtype may change, and nothing is checked.
 
     Raises:

@@ -310,7 +310,8 @@ class RandomStructured(_Structured):
 
 
 class LnStructured(_Structured):
-    """Prunes the channels along ``dim`` whose norm of order ``n`` is smallest; ``amount`` is a share or a number of them.
+    """Prunes the channels along ``dim`` whose norm of order ``n`` is smallest; ``amount`` is a share or a number of
+    them.
 
     >>> torch.nn.utils.prune.LnStructured(1, n=2, dim=0).prune(torch.tensor([[1.0, 1.0], [2.0, 2.0]]))
     tensor([[0., 0.],

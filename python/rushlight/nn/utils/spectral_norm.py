@@ -113,6 +113,7 @@ def spectral_norm(
     """Divides a weight by its largest singular value before each call (Miyato et al. 2018).
 
     Args:
+        module, name: whose weight, and which.
         n_power_iterations: how many steps of the power method each call in training makes.
         eps: the smallest length that is divided by.
         dim: the dimension of the outputs; 1 for transposed convolutions, else 0, by default.

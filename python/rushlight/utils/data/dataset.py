@@ -19,8 +19,8 @@ _T_co = TypeVar("_T_co", covariant=True)
 class Dataset(Generic[_T_co]):
     """A map from index to sample. Subclasses write `__getitem__`, and `__len__` where the length is known.
 
-    A subclass may also write ``__getitems__(indices)``, which takes all indices of a batch at once. Two datasets are joined
-    by ``+``.
+    A subclass may also write ``__getitems__(indices)``, which takes all indices of a batch at once. Two datasets are
+    joined by ``+``.
 
     >>> class Squares(torch.utils.data.Dataset):
     ...     def __getitem__(self, index):
@@ -85,7 +85,8 @@ class TensorDataset(Dataset[tuple]):
 
 
 class StackDataset(Dataset):
-    """Several datasets side by side: sample ``i`` is the tuple of their ``i``-th samples, or the dict if they came by name.
+    """Several datasets side by side: sample ``i`` is the tuple of their ``i``-th samples, or the dict if they came by
+    name.
 
     Raises:
         ValueError: no dataset, datasets of different lengths, or some by name and others not.
@@ -245,8 +246,8 @@ def random_split(
 
     Args:
         dataset: what has a length.
-        lengths: numbers of samples that sum to the length, or fractions that sum to 1: they are rounded down, and what is
-            left goes one by one to the first parts.
+        lengths: numbers of samples that sum to the length, or fractions that sum to 1: they are rounded down, and what
+            is left goes one by one to the first parts.
         generator: where the order comes from; torch's own without one.
 
     Raises:

@@ -66,7 +66,8 @@ class RandomSampler(Sampler[int]):
     Args:
         data_source: what has a length.
         replacement: whether an index may come twice.
-        num_samples: how many indices a pass has; as many as there are samples unless told, permutation after permutation.
+        num_samples: how many indices a pass has; as many as there are samples unless told, permutation after
+            permutation.
         generator: where the numbers come from; without one each pass draws a seed from torch's own.
 
     Raises:

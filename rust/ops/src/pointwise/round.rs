@@ -129,6 +129,7 @@ const SCALED: Row = Row {
     dtypes: DTypes::FLOATS,
     refuses: "round_cpu",
     derivative: FLAT,
+    node: "RoundBackward1",
     samples: &["t(2, 3), 10."],
     ..Row::BASE
 };

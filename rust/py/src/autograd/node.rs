@@ -18,8 +18,13 @@ use crate::attach;
 use crate::errors::kind_of;
 use crate::object;
 
-/// A node of the graph: what a recorded operator left behind.
+/// A node of the graph: what a recorded operator left behind, such as ``tensor.grad_fn``.
+///
 /// A class derived in Python gives attributes, which the collector then sees.
+///
+/// >>> x = torch.ones(1, requires_grad=True)
+/// >>> (x * 2).grad_fn.name()
+/// 'MulBackward0'
 #[pyclass(frozen, subclass, weakref, name = "Node", module = "rushlight.autograd.graph")]
 pub struct PyNode(Arc<engine::Node>);
 

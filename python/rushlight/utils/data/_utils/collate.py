@@ -18,7 +18,8 @@ def default_collate(batch):
     """Joins the samples of a batch, as a `DataLoader` does unless told otherwise.
 
     Tensors, arrays and numbers become tensors with a batch dimension in front (int64, float64 for Python's own numbers),
-    strings stay lists, and mappings, tuples and sequences keep their structure: a tuple of fields becomes a list of batches.
+    strings stay lists, and mappings, tuples and sequences keep their structure: a tuple of fields becomes a list of
+    batches.
 
     Raises:
         RuntimeError: sequences of different lengths, or tensors of different shapes.

@@ -60,7 +60,8 @@ _info_was_asked = False
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """In a worker process of a `DataLoader` its ``id``, ``num_workers``, its ``seed`` and its copy of the ``dataset``; elsewhere None.
+    """In a worker process of a `DataLoader` its ``id``, ``num_workers``, its ``seed`` and its copy of the ``dataset``;
+    elsewhere None.
 
     >>> class Numbers(torch.utils.data.IterableDataset):
     ...     def __iter__(self):
