@@ -437,3 +437,10 @@ def test_distributions_of_a_place_and_a_width(kind):
         Unit(0.0).expand((3,))
     with pytest.raises(ValueError, match="Expected parameter scale"):
         kind(0.0, -1.0)
+
+
+def test_a_mixture_gives_what_all_its_components_may_give():
+    constraint = D.constraints.MixtureSameFamilyConstraint(D.constraints.interval(t([0.0, 1.0]), t([2.0, 3.0])))
+    assert constraint.check(t([1.5, 0.5, 2.5])).tolist() == [True, False, False]
+    vectors = D.constraints.MixtureSameFamilyConstraint(D.constraints.simplex)
+    assert vectors.check(t([[0.5, 0.5], [1.0, 1.0]])).tolist() == [True, False]

@@ -221,6 +221,46 @@ def test_set_and_storage():
     assert x.untyped_storage().nbytes() == 24 and x.untyped_storage().data_ptr() == x.data_ptr()
     with pytest.raises(RuntimeError, match="setStorage: sizes"):
         y.set_(x.untyped_storage(), 5, (2, 2), (2, 1))
+    with pytest.raises(RuntimeError, match=r"Could not set tensor of type double to a tensor of type float"):
+        y.set_(torch.ones(4, dtype=torch.float64))
+    with pytest.raises(RuntimeError, match=r"on device \"cpu\" to a storage on different device \"meta\""):
+        y.set_(torch.ones(4, device="meta"))
+    assert y.dtype == torch.float32 and y.tolist() == [[7, 7], [7, 7]]
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("mps", "PyTorch is not linked with support for mps devices"),
+        ("xla:1", "PyTorch is not linked with support for xla devices"),
+        ("gpu", "Expected one of cpu, cuda, ipu, xpu,"),
+        ("float16", "Invalid device string: 'float16'"),
+        ("cuda0", "Invalid device string: 'cuda0'"),
+        ("foo bar", "Invalid device string: 'foo bar'"),
+        ("cpu:", "Invalid device string: 'cpu:'"),
+        ("", "Device string must not be empty"),
+    ],
+)
+def test_devices_that_are_not_there(name, sentence):
+    for ask in (torch.device, torch.ones(1).to, lambda name: torch.ones(1, device=name), torch.nn.Linear(1, 1).to):
+        with pytest.raises(RuntimeError, match=sentence):
+            ask(name)
+
+
+def test_pinning_without_a_card_says_so():
+    x = torch.ones(2)
+    for ask in (
+        x.pin_memory,
+        lambda: torch.ones(2, pin_memory=True),
+        lambda: torch.tensor([1], pin_memory=True),
+        lambda: torch.empty_like(x, pin_memory=True),
+        lambda: x.new_empty(2, pin_memory=True),
+        lambda: x.new_tensor([1], pin_memory=True),
+    ):
+        with pytest.warns(UserWarning, match=r"'pin_memory' argument is set as true but no accelerator") as told:
+            assert not ask().is_pinned()
+        assert told[0].filename == __file__
+    assert torch.ones(2, device="meta", pin_memory=True).is_meta and not torch.ones(2, pin_memory=False).is_pinned()
 
 
 def test_elementwise_python():

@@ -43,7 +43,18 @@ get_rng_state = default_generator.get_state
 
 
 def set_rng_state(new_state: Tensor) -> None:
-    """Puts the default generator into a state that `get_rng_state` gave."""
+    """Puts the default generator into a state that `get_rng_state` gave.
+
+    Raises:
+        RuntimeError: a tensor that is no such state.
+        TypeError: no tensor of bytes.
+
+    >>> state = torch.get_rng_state()
+    >>> first = torch.rand(2)
+    >>> torch.set_rng_state(state)
+    >>> torch.equal(first, torch.rand(2))
+    True
+    """
     default_generator.set_state(new_state)
 
 

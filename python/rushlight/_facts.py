@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight import _C
+from rushlight._loading import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,54 +15,97 @@ if TYPE_CHECKING:
 
 
 def typename(obj: object) -> str:
-    """The name of an object's type as torch's messages write it: ``torch.FloatTensor``, ``int``."""
-    from rushlight.nn._text import typename
+    """The name of an object's type as torch's messages write it.
 
-    return typename(obj)
+    >>> torch.typename(torch.zeros(1)), torch.typename(3)
+    ('torch.FloatTensor', 'int')
+    """
+    return load("rushlight.nn._text").typename(obj)
 
 
 def is_floating_point(input: Tensor) -> bool:
-    """Whether the elements are floating-point numbers."""
+    """Whether the elements are floating-point numbers.
+
+    >>> torch.is_floating_point(torch.zeros(1)), torch.is_floating_point(torch.tensor([1]))
+    (True, False)
+    """
     return input.is_floating_point()
 
 
 def is_complex(input: Tensor) -> bool:
-    """Whether the elements are complex numbers."""
+    """Whether the elements are complex numbers.
+
+    >>> torch.is_complex(torch.tensor([1j]))
+    True
+    """
     return input.is_complex()
 
 
 def is_signed(input: Tensor) -> bool:
-    """Whether the elements may be negative."""
+    """Whether the elements may be negative: of all dtypes but the unsigned ones and bool.
+
+    >>> torch.is_signed(torch.tensor([1])), torch.is_signed(torch.tensor([True]))
+    (True, False)
+    """
     return input.is_signed()
 
 
 def is_conj(input: Tensor) -> bool:
-    """Always false: conjugates are computed at once."""
+    """Whether a tensor waits to be conjugated. Always false: conjugates are computed at once.
+
+    >>> torch.is_conj(torch.tensor([1j]))
+    False
+    """
     return input.is_conj()
 
 
 def is_neg(input: Tensor) -> bool:
-    """Always false: negatives are computed at once."""
+    """Whether a tensor waits to be negated. Always false: negatives are computed at once.
+
+    >>> torch.is_neg(torch.tensor([1.0]))
+    False
+    """
     return input.is_neg()
 
 
 def is_inference(input: Tensor) -> bool:
-    """Whether a tensor was made in inference mode."""
+    """Whether a tensor was made in inference mode.
+
+    >>> with torch.inference_mode():
+    ...     made = torch.ones(1)
+    >>> torch.is_inference(made), torch.is_inference(torch.ones(1))
+    (True, False)
+    """
     return input.is_inference()
 
 
 def is_nonzero(input: Tensor) -> bool:
-    """The truth of the one element."""
+    """The truth of the one element.
+
+    Raises:
+        RuntimeError: there is no element, or more than one.
+
+    >>> torch.is_nonzero(torch.tensor([0.5])), torch.is_nonzero(torch.tensor(0))
+    (True, False)
+    """
     return bool(input)
 
 
 def is_same_size(input: Tensor, other: Tensor) -> bool:
-    """Whether both tensors have the same sizes."""
+    """Whether both tensors have the same sizes.
+
+    >>> torch.is_same_size(torch.zeros(2, 1), torch.zeros(1, 2))
+    False
+    """
     return input.is_same_size(other)
 
 
 def is_storage(obj: object) -> bool:
-    """Whether an object is a storage."""
+    """Whether an object is a storage.
+
+    >>> torch.is_storage(torch.zeros(1).untyped_storage()), torch.is_storage(torch.zeros(1))
+    (True, False)
+    """
     return isinstance(obj, _C.UntypedStorage)
 
 
@@ -75,12 +119,21 @@ def numel(input: Tensor) -> int:
 
 
 def get_device(input: Tensor) -> int:
-    """The number of the card, or -1 on the host."""
+    """The number of the card, or -1 on the host.
+
+    >>> torch.get_device(torch.zeros(1))
+    -1
+    """
     return input.get_device()
 
 
 def detach(input: Tensor) -> Tensor:
-    """The same elements without history."""
+    """The same elements, in the same memory, without history.
+
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> torch.detach(x * 2).requires_grad
+    False
+    """
     return input.detach()
 
 
@@ -183,17 +236,36 @@ def get_default_device() -> device:
 
 
 def set_default_device(device: device | str | int | None) -> None:
-    """Says where this thread makes new tensors; ``None`` takes it back. ``with torch.device(...)`` says it for a block."""
+    """Says where this thread makes new tensors; ``None`` takes it back. ``with torch.device(...)`` says it for a block.
+
+    Raises:
+        RuntimeError: the name of no device.
+
+    >>> torch.set_default_device("meta")
+    >>> torch.zeros(2).device
+    device(type='meta')
+    >>> torch.set_default_device(None)
+    """
     _C._set_default_device(None if device is None else torch.device(device))
 
 
 def get_num_interop_threads() -> int:
-    """The number of operators that run at once on behalf of one call."""
+    """The number of operators that run at once on behalf of one call: one.
+
+    >>> torch.get_num_interop_threads()
+    1
+    """
     return 1
 
 
 def set_num_interop_threads(num: int) -> None:
-    """Nothing to set: one operator runs at a time."""
+    """Nothing to set: one operator runs at a time.
+
+    Raises:
+        RuntimeError: a number that is not positive.
+
+    >>> torch.set_num_interop_threads(2)
+    """
     if num <= 0:
         raise RuntimeError("set_num_interop_threads expects a positive integer")
 
@@ -202,34 +274,68 @@ _strict: dict[str, Any] = {"deterministic": False, "warn_only": False, "matmul":
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Nothing changes: results are the same bits from run to run and for any number of threads."""
+    """Accepted; nothing changes: results are the same bits from run to run and for any number of threads.
+
+    >>> torch.use_deterministic_algorithms(True, warn_only=True)
+    >>> torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    (True, True)
+    >>> torch.use_deterministic_algorithms(False)
+    """
     _strict.update(deterministic=bool(mode), warn_only=bool(warn_only))
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """Whether `use_deterministic_algorithms` was asked for."""
+    """Whether `use_deterministic_algorithms` was asked for.
+
+    >>> torch.are_deterministic_algorithms_enabled()
+    False
+    """
     return _strict["deterministic"]
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """Whether `use_deterministic_algorithms` was asked to warn only."""
+    """Whether `use_deterministic_algorithms` was asked to warn only.
+
+    >>> torch.is_deterministic_algorithms_warn_only_enabled()
+    False
+    """
     return _strict["warn_only"]
 
 
 def get_float32_matmul_precision() -> str:
-    """The precision of matrix products of float32."""
+    """The precision of matrix products of float32, as `set_float32_matmul_precision` was told.
+
+    >>> torch.get_float32_matmul_precision()
+    'highest'
+    """
     return _strict["matmul"]
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """On the host products of float32 are always full float32."""
+    """Accepted; on the host products of float32 are always full float32.
+
+    Args:
+        precision: ``"highest"``, ``"high"`` or ``"medium"``.
+
+    Raises:
+        ValueError: another word.
+
+    >>> torch.set_float32_matmul_precision("high")
+    >>> torch.get_float32_matmul_precision()
+    'high'
+    >>> torch.set_float32_matmul_precision("highest")
+    """
     if precision not in ("highest", "high", "medium"):
         raise ValueError(f"{precision} is not a valid precision: 'highest', 'high' or 'medium'")
     _strict["matmul"] = precision
 
 
 def compiled_with_cxx11_abi() -> bool:
-    """Always true."""
+    """Always true, for programs that build extensions by it.
+
+    >>> torch.compiled_with_cxx11_abi()
+    True
+    """
     return True
 
 

@@ -76,7 +76,9 @@ class _CudaType(type):
 
 def tensor_type(name: str, dtype: torch.dtype) -> _LegacyType:
     """``torch.FloatTensor`` for ``"FloatTensor"`` and its dtype."""
-    return _LegacyType(name, (), {"dtype": dtype, "_type_name": f"torch.{name}", "__module__": "rushlight"})
+    doc = f"Tensors of {dtype} on the CPU; called, it makes one of sizes or of a sequence. `torch.tensor` is plainer."
+    names = {"dtype": dtype, "_type_name": f"torch.{name}", "__module__": "rushlight", "__doc__": doc}
+    return _LegacyType(name, (), names)
 
 
 def cuda_type(name: str) -> _CudaType:
@@ -106,7 +108,17 @@ def __getattr__(name: str) -> _LegacyType:
 
 
 def set_default_tensor_type(t: Any) -> None:
-    """Makes the dtype of a type such as ``torch.DoubleTensor`` the default one."""
+    """Makes the dtype of a type such as ``torch.DoubleTensor``, or of its name, the default one; see
+    `set_default_dtype`.
+
+    Raises:
+        TypeError: the type of whole numbers.
+
+    >>> torch.set_default_tensor_type(torch.DoubleTensor)
+    >>> torch.ones(1).dtype
+    torch.float64
+    >>> torch.set_default_tensor_type("torch.FloatTensor")
+    """
     if isinstance(t, str):
         t = __getattr__(t.rpartition(".")[2])
     torch.set_default_dtype(t.dtype)

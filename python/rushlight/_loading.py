@@ -1,4 +1,5 @@
-"""Submodules are loaded when first asked for, and no fork comes in the middle of that.
+"""Submodules are loaded when first asked for, and no fork comes in the middle of that: what a function needs from another
+file comes through `load`, unless that file was loaded before.
 
 A module has a lock while it loads. A child forked meanwhile would find it closed, and the thread that would open it does
 not exist there; so a fork lets the loads of other threads come to their end.
@@ -23,7 +24,8 @@ def load(name):
 
 
 def _settle():
-    # A second is longer than any load; one that waits for us would wait for ever.
+    # A load that waits for a lock of ours would wait for ever, so a second must do. A disk may be slower still: then the
+    # child has that module half loaded, and hangs if it imports it; it does not if it uses what was loaded before.
     for _ in range(1000):
         if all(thread == get_ident() for thread in _busy):
             break

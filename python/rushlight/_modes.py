@@ -103,7 +103,14 @@ class no_grad(_GradMode):
 
 
 class enable_grad(_GradMode):
-    """Recording is on inside, also within `no_grad`."""
+    """Recording is on inside, also within `no_grad`; a context manager that also decorates functions.
+
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> with torch.no_grad(), torch.enable_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    True
+    """
 
     __slots__ = ()
 
@@ -123,7 +130,14 @@ class enable_grad(_GradMode):
 
 
 class set_grad_enabled(_GradMode):
-    """Recording on or off: at once, or inside a ``with`` block."""
+    """Recording on or off: at once, or inside a ``with`` block.
+
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> with torch.set_grad_enabled(False):
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
+    """
 
     __slots__ = ("mode",)
     mode: bool
@@ -144,7 +158,16 @@ class set_grad_enabled(_GradMode):
 
 
 class inference_mode(_Mode):
-    """Nothing is recorded inside, and tensors made there never take part in recording."""
+    """Nothing is recorded inside, and tensors made there never take part in recording; cheaper than `no_grad`.
+
+    Args:
+        mode: False leaves things as they are; or the function to decorate.
+
+    >>> with torch.inference_mode():
+    ...     y = torch.ones(1) * 2
+    >>> y.is_inference(), y.requires_grad
+    (True, False)
+    """
 
     __slots__ = ("_grad_before", "mode")
     _grad_before: bool

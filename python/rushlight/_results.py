@@ -22,6 +22,9 @@ def make(name, fields):
 
     Result.__name__ = Result.__qualname__ = name
     Result.__module__ = "rushlight.return_types"
+    Result.__doc__ = (
+        f"What `torch.{name.replace('linalg_', 'linalg.')}` returns: ``{', '.join(fields)}``, by name and by place."
+    )
     return Result
 
 

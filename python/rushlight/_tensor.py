@@ -2,6 +2,7 @@
 
 from rushlight import _utils
 from rushlight._C import Tensor
+from rushlight._loading import load
 from rushlight._warnings import warn
 
 
@@ -66,8 +67,7 @@ def __array_wrap__(self, array, context=None, return_scalar=False):
 
 def __array_namespace__(self, *, api_version=None):
     """The functions of the Python array API standard for this tensor: ``rushlight.array_api``."""
-    from rushlight import array_api
-
+    array_api = load("rushlight.array_api")
     if api_version not in (None, "2021.12", "2022.12", "2023.12", array_api.__array_api_version__):
         raise ValueError(f"version {api_version!r} of the array API standard is not supported")
     return array_api
@@ -100,14 +100,12 @@ def __copy__(self):
 
 def storage(self):
     """All elements behind this tensor, of this tensor's dtype; `untyped_storage` has the bytes."""
-    from rushlight.storage import TypedStorage
-
     warn(
         "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage class. "
         "This should only matter to you if you are using storages directly.  To access UntypedStorage directly, use "
         "tensor.untyped_storage() instead of tensor.storage()",
     )
-    return TypedStorage(self.untyped_storage(), self.dtype)
+    return load("rushlight.storage").TypedStorage(self.untyped_storage(), self.dtype)
 
 
 def apply_(self, callable):
@@ -131,9 +129,7 @@ def map_(self, tensor, callable):
 
 def new(self, *args):
     """A new tensor of this one's dtype: of a size, or with the elements of a sequence."""
-    from rushlight._legacy import build
-
-    return build(self.dtype, args)
+    return load("rushlight._legacy").build(self.dtype, args)
 
 
 def module_load(self, other, assign=False):
@@ -142,7 +138,8 @@ def module_load(self, other, assign=False):
 
 
 def pin_memory(self, device=None):
-    """The tensor itself: pinned memory is for cards."""
+    """The tensor itself, with a warning: pinned memory is for cards, and there is none."""
+    warn("'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.")
     return self
 
 
@@ -159,23 +156,17 @@ def masked_copy_(self, mask, source):
 
 def unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """See ``torch.unique``."""
-    from rushlight import _facts
-
-    return _facts.unique(self, sorted, return_inverse, return_counts, dim)
+    return load("rushlight._facts").unique(self, sorted, return_inverse, return_counts, dim)
 
 
 def unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
     """See ``torch.unique_consecutive``."""
-    from rushlight import _facts
-
-    return _facts.unique_consecutive(self, return_inverse, return_counts, dim)
+    return load("rushlight._facts").unique_consecutive(self, return_inverse, return_counts, dim)
 
 
 def lu(self, pivot=True, get_infos=False):
     """See ``torch.lu``."""
-    from rushlight import functional
-
-    return tuple(functional.lu(self, pivot, get_infos))
+    return tuple(load("rushlight.functional").lu(self, pivot, get_infos))
 
 
 def dim_order(self):

@@ -1,5 +1,7 @@
 """What pickles name: functions that build objects anew. Names and arguments of parameters are torch's, files depend on them."""
 
+from rushlight._loading import load
+
 
 def view_of(storage, dtype, offset, size, stride):
     """A tensor over the bytes of an untyped storage: what copies, pickles, messages and checkpoints build on."""
@@ -27,10 +29,8 @@ def _rebuild_storage(content, device):
 
 
 def _rebuild_parameter(data, requires_grad, backward_hooks):
-    from rushlight.nn.parameter import Parameter
-
     # Hooks do not travel: the dictionary in a file is always empty.
-    return Parameter(data, requires_grad)
+    return load("rushlight.nn.parameter").Parameter(data, requires_grad)
 
 
 def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):

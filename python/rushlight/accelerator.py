@@ -20,17 +20,29 @@ __all__ = [
 
 
 def is_available() -> bool:
-    """Whether there is an accelerator: no operator runs on one yet."""
+    """Whether there is an accelerator: no operator runs on one yet.
+
+    >>> torch.accelerator.is_available()
+    False
+    """
     return False
 
 
 def device_count() -> int:
-    """The number of accelerators that can be used."""
+    """The number of accelerators that can be used.
+
+    >>> torch.accelerator.device_count()
+    0
+    """
     return 0
 
 
 def current_accelerator(check_available: bool = False) -> device | None:
-    """The kind of accelerator, None without one."""
+    """The kind of accelerator, None without one.
+
+    >>> torch.accelerator.current_accelerator() is None
+    True
+    """
     return None
 
 
@@ -39,19 +51,56 @@ def _refuse() -> NoReturn:
 
 
 def current_device_index() -> int:
-    """The number of the accelerator in use."""
+    """The number of the accelerator in use.
+
+    Raises:
+        RuntimeError: there is no accelerator.
+
+    >>> try:
+    ...     torch.accelerator.current_device_index()
+    ... except RuntimeError as error:
+    ...     print(error)
+    Cannot access accelerator device when none is available.
+    """
     _refuse()
 
 
 def set_device_index(device: Any, /) -> None:
-    """Chooses the accelerator in use."""
+    """Chooses the accelerator in use.
+
+    Raises:
+        RuntimeError: there is no accelerator.
+
+    >>> try:
+    ...     torch.accelerator.set_device_index(0)
+    ... except RuntimeError as error:
+    ...     print(error)
+    Cannot access accelerator device when none is available.
+    """
     _refuse()
 
 
 def synchronize(device: Any = None, /) -> None:
-    """Waits for an accelerator."""
+    """Waits for an accelerator.
+
+    Raises:
+        RuntimeError: there is no accelerator.
+
+    >>> try:
+    ...     torch.accelerator.synchronize()
+    ... except RuntimeError as error:
+    ...     print(error)
+    Cannot access accelerator device when none is available.
+    """
     _refuse()
 
 
 def empty_cache() -> None:
-    """Gives cached memory back; without an accelerator there is none."""
+    """Gives cached memory back; without an accelerator there is none.
+
+    >>> torch.accelerator.empty_cache()
+    """
+
+
+def __dir__() -> list[str]:
+    return __all__

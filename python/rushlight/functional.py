@@ -109,7 +109,9 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     """Sums of products over several dimensions of both.
 
     Args:
+        a, b: the tensors.
         dims: how many: the last of ``a`` with the first of ``b``; or two lists of dimensions that run together.
+        out: where the result goes.
 
     Raises:
         RuntimeError: dimensions of different sizes.
@@ -216,6 +218,7 @@ def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order:
     """Estimates of a function's slopes from its values on a grid, one tensor for each dimension.
 
     Args:
+        input: the values, on a grid of any number of dimensions.
         spacing: the distance of neighbours: one for all dimensions, a list with one for each, or a list of tensors with the
             places along each.
         dim: a dimension or several; all by default.
@@ -295,3 +298,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
         found.append(indices % max(size, 1))
         indices = indices.div(max(size, 1), rounding_mode="floor")
     return tuple(reversed(found))
+
+
+def __dir__() -> list[str]:
+    return __all__

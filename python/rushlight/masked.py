@@ -356,3 +356,7 @@ def logsumexp(
     """
     shown = input if mask is None else _hidden(input, mask, _extreme("logsumexp", input.dtype, -1))
     return torch.logsumexp(shown, _all(input, dim), keepdim).to(dtype or input.dtype)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -57,30 +57,76 @@ _HEADER = re.compile(
 
 
 class NpzError(ValueError):
-    """The file is no archive of arrays, or holds what is no tensor."""
+    """The file is no archive of arrays, or holds what is no tensor.
+
+    >>> try:
+    ...     torch.npz.load(b"nothing")
+    ... except torch.npz.NpzError as error:
+    ...     print("refused")
+    refused
+    """
 
 
 def save_file(tensors: dict[str, torch.Tensor], filename: str | os.PathLike[str], compress: bool = False) -> None:
-    """Writes the tensors to a file, which is replaced at once when everything has been written."""
+    """Writes the tensors to a file, which is replaced at once when everything has been written.
+
+    Args:
+        tensors: tensors by their names.
+        filename: the path.
+        compress: whether the arrays are deflated, as `numpy.savez_compressed` does.
+
+    Raises:
+        NpzError: a dtype that NumPy does not have.
+        ValueError: what is no tensor, or no name.
+
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "tensors")
+    ...     torch.npz.save_file({"weight": torch.tensor([1.0, 2.0])}, path)
+    ...     torch.npz.load_file(path)
+    {'weight': tensor([1., 2.])}
+    """
     with replacing(os.path.realpath(os.fspath(filename))) as target:
         _write(target, tensors, compress)
 
 
 def save(tensors: dict[str, torch.Tensor], compress: bool = False) -> bytes:
-    """What `save_file` would write."""
+    """The bytes that `save_file` would write.
+
+    >>> torch.npz.load(torch.npz.save({"weight": torch.tensor([1.0, 2.0])}))
+    {'weight': tensor([1., 2.])}
+    """
     file = io.BytesIO()
     _write(file, tensors, compress)
     return file.getvalue()
 
 
 def load_file(filename: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
-    """All arrays of a file as tensors, by their names."""
+    """All arrays of a file as tensors, by their names.
+
+    Raises:
+        NpzError: the file is not what the format asks for.
+
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "tensors")
+    ...     torch.npz.save_file({"step": torch.tensor(3)}, path)
+    ...     torch.npz.load_file(path)["step"]
+    tensor(3)
+    """
     with open(filename, "rb") as file:
         return _read(file)
 
 
 def load(data: bytes) -> dict[str, torch.Tensor]:
-    """All arrays of the bytes of a file."""
+    """All arrays of the bytes of a file, by their names.
+
+    Raises:
+        NpzError: the bytes are not what the format asks for.
+
+    >>> torch.npz.load(torch.npz.save({"step": torch.tensor(3)}))
+    {'step': tensor(3)}
+    """
     return _read(io.BytesIO(data))
 
 
@@ -197,3 +243,7 @@ def _swapped(tensor: torch.Tensor) -> torch.Tensor:
     part = tensor.dtype.itemsize // (2 if tensor.dtype.is_complex else 1)
     flat = tensor.reshape(-1).view(torch.uint8).reshape(-1, part).flip(1)
     return flat.reshape(-1).view(tensor.dtype).reshape(tensor.shape)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -16,10 +16,26 @@ __all__ = ["default_generator", "fork_rng", "get_rng_state", "initial_seed", "ma
 
 @contextlib.contextmanager
 def fork_rng(devices: Any = None, enabled: bool = True, device_type: str = "cuda") -> Iterator[None]:
-    """Inside, random numbers are drawn without the rest of the program noticing: the state comes back at the end."""
+    """Inside, random numbers are drawn without the rest of the program noticing: the state comes back at the end.
+
+    Args:
+        devices: accepted; there are no other devices with a state.
+        enabled: False lets the block change the state.
+        device_type: accepted.
+
+    >>> before = torch.get_rng_state()
+    >>> with torch.random.fork_rng():
+    ...     numbers = torch.rand(3)
+    >>> torch.equal(before, torch.get_rng_state())
+    True
+    """
     state = get_rng_state() if enabled else None
     try:
         yield
     finally:
         if state is not None:
             set_rng_state(state)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -48,38 +48,102 @@ _OF_DTYPE = {dtype: name for name, dtype in _NAMES.items()}
 
 
 class SafetensorError(Exception):
-    """The file is not what the format asks for."""
+    """The file is not what the format asks for.
+
+    >>> try:
+    ...     torch.safetensors.load(b"nothing")
+    ... except torch.safetensors.SafetensorError as error:
+    ...     print("refused")
+    refused
+    """
 
 
 def save_file(
     tensors: dict[str, torch.Tensor], filename: str | os.PathLike[str], metadata: dict[str, str] | None = None
 ) -> None:
-    """Writes the tensors to a file, which is replaced at once when everything has been written."""
+    """Writes the tensors to a file, which is replaced at once when everything has been written.
+
+    Args:
+        tensors: tensors by their names.
+        filename: the path.
+        metadata: strings by strings, for the reader.
+
+    Raises:
+        RuntimeError: tensors that share memory: they would come back apart.
+        SafetensorError: a dtype that the format does not have.
+        ValueError: what is no tensor, or no string.
+
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "tensors")
+    ...     torch.safetensors.save_file({"weight": torch.tensor([1.0, 2.0])}, path)
+    ...     torch.safetensors.load_file(path)
+    {'weight': tensor([1., 2.])}
+    """
     with replacing(os.path.realpath(os.fspath(filename))) as target, open(target, "wb") as file:
         _write(file, tensors, metadata)
 
 
 def save(tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None) -> bytes:
-    """What `save_file` would write."""
+    """The bytes that `save_file` would write.
+
+    >>> torch.safetensors.load(torch.safetensors.save({"weight": torch.tensor([1.0, 2.0])}))
+    {'weight': tensor([1., 2.])}
+    """
     file = io.BytesIO()
     _write(file, tensors, metadata)
     return file.getvalue()
 
 
 def load_file(filename: str | os.PathLike[str], device: Any = "cpu") -> dict[str, torch.Tensor]:
-    """All tensors of a file, by their names."""
+    """All tensors of a file, by their names.
+
+    Raises:
+        SafetensorError: the file is not what the format asks for.
+
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "tensors")
+    ...     torch.safetensors.save_file({"step": torch.tensor(3)}, path)
+    ...     torch.safetensors.load_file(path)["step"]
+    tensor(3)
+    """
     with safe_open(filename, device=device) as file:
         return {name: file.get_tensor(name) for name in file.keys()}
 
 
 def load(data: bytes) -> dict[str, torch.Tensor]:
-    """All tensors of the bytes of a file."""
+    """All tensors of the bytes of a file, by their names.
+
+    Raises:
+        SafetensorError: the bytes are not what the format asks for.
+
+    >>> torch.safetensors.load(torch.safetensors.save({"step": torch.tensor(3)}))
+    {'step': tensor(3)}
+    """
     contents = _Contents(io.BytesIO(data), len(data))
     return {name: contents.tensor(name) for name in contents.entries}
 
 
 class safe_open:
-    """An open file whose tensors are read one by one, in a `with` block."""
+    """An open file whose tensors are read one by one, in a ``with`` block.
+
+    Args:
+        filename: the path.
+        framework: ``"pt"``, the only one.
+        device: where tensors go.
+
+    Raises:
+        SafetensorError: the file is not what the format asks for, or has no tensor of that name.
+
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "tensors")
+    ...     torch.safetensors.save_file({"weight": torch.tensor([1.0, 2.0])}, path)
+    ...     with torch.safetensors.safe_open(path) as file:
+    ...         file.keys(), file.get_tensor("weight")
+    (['weight'], tensor([1., 2.]))
+    """
 
     def __init__(self, filename: str | os.PathLike[str], framework: str = "pt", device: Any = "cpu") -> None:
         if framework not in ("pt", "torch", "pytorch"):
@@ -103,9 +167,11 @@ class safe_open:
         return sorted(self._contents.entries)
 
     def metadata(self) -> dict[str, str] | None:
+        """The strings by name that were saved beside the tensors; None without any."""
         return self._contents.metadata
 
     def get_tensor(self, name: str) -> torch.Tensor:
+        """The tensor of that name."""
         return self._contents.tensor(name).to(self._device)
 
 
@@ -249,3 +315,7 @@ def _entry(name: str, entry: Any) -> tuple[Any, list[int], int, int]:
     if last - first != math.prod(shape) * dtype.itemsize:
         raise SafetensorError(f"Error while deserializing header: invalid shape, data type, or offset for {name!r}")
     return dtype, shape, first, last
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -66,11 +66,29 @@ def save(
     *,
     compact: bool = False,
 ) -> None:
-    """Writes `obj` to the path or file object `f`, so that `load` (here or in torch) finds it again.
+    """Writes ``obj`` to the path or file object ``f``, so that `load` (here or in torch) finds it again.
 
-    Views keep sharing their storage, and a view of a large storage brings all of it along; `compact=True` saves
+    Views keep sharing their storage, and a view of a large storage brings all of it along; ``compact=True`` saves
     only what each tensor shows. A path is replaced at once, when everything has been written: whoever is killed meanwhile
     leaves the old file.
+
+    Args:
+        obj: tensors, modules' `state_dict`, or any objects around them that can be pickled.
+        f: a path, or a file object with ``write``.
+        pickle_module: Python's own pickle.
+        pickle_protocol: its protocol.
+        compact: whether tensors are saved without the rest of their storage; then views are saved apart.
+
+    Raises:
+        RuntimeError: another pickle, or the format before torch 1.6.
+        AttributeError: ``f`` is neither a path nor a file.
+        pickle.PicklingError: an object that cannot be pickled.
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> torch.save({"weight": torch.tensor([1.0, 2.0])}, file)
+    >>> torch.load(io.BytesIO(file.getvalue()))
+    {'weight': tensor([1., 2.])}
     """
     if not _use_new_zipfile_serialization:
         raise RuntimeError("rushlight reads the format before torch 1.6 but does not write it")
@@ -121,21 +139,43 @@ _safe_globals: list = []
 
 def add_safe_globals(safe_globals: list) -> None:
     """Allows `load` to build objects of these classes, or call these functions; a pair of an object and its name
-    allows it under that name."""
+    allows it under that name.
+
+    >>> from fractions import Fraction
+    >>> torch.serialization.add_safe_globals([Fraction])
+    >>> torch.serialization.get_safe_globals()
+    [<class 'fractions.Fraction'>]
+    >>> torch.serialization.clear_safe_globals()
+    """
     _safe_globals.extend(safe_globals)
 
 
 def get_safe_globals() -> list:
+    """What `add_safe_globals` allowed so far, as a list of its own.
+
+    >>> torch.serialization.get_safe_globals()
+    []
+    """
     return list(_safe_globals)
 
 
 def clear_safe_globals() -> None:
+    """Takes back what `add_safe_globals` allowed.
+
+    >>> torch.serialization.clear_safe_globals()
+    """
     _safe_globals.clear()
 
 
 @contextlib.contextmanager
 def safe_globals(safe_globals: list) -> Iterator[None]:
-    """`add_safe_globals` for a block."""
+    """`add_safe_globals` for a block.
+
+    >>> from fractions import Fraction
+    >>> with torch.serialization.safe_globals([Fraction]):
+    ...     torch.serialization.get_safe_globals()
+    [<class 'fractions.Fraction'>]
+    """
     before = list(_safe_globals)
     add_safe_globals(safe_globals)
     try:
@@ -158,7 +198,18 @@ def _safe_names() -> dict:
 
 
 def get_unsafe_globals_in_checkpoint(f: _File) -> list[str]:
-    """The names that keep `load` from reading the file, for inspection; nothing is built or called."""
+    """The names that keep `load` from reading the file, for inspection; nothing is built or called.
+
+    Raises:
+        ValueError: the file is no zip archive: not one of `save`'s.
+
+    >>> import io
+    >>> from fractions import Fraction
+    >>> file = io.BytesIO()
+    >>> torch.save(Fraction(1, 2), file)
+    >>> torch.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(file.getvalue()))
+    ['fractions.Fraction']
+    """
     with _opened(f) as source:
         if not source.is_zip:
             raise ValueError("Expected input to be a checkpoint returned by torch.save")
@@ -179,11 +230,32 @@ def load(
     mmap: bool | None = None,
     **pickle_load_args: Any,
 ) -> Any:
-    """Reads what `save` (here or in torch) wrote to the path or file object `f`.
+    """Reads what `save` (here or in torch) wrote to the path or file object ``f``.
 
-    By default nothing in the file is executed. `map_location` says where storages go (a device, its name, a dict
-    from name to name, or a function); `mmap=True` maps the file of a path instead of reading it: writes to
-    such tensors stay in this process, and whoever shortens the file while it is in use ends this process (SIGBUS).
+    By default nothing in the file is executed: it may hold tensors, numbers, strings, dicts, lists and their like, and
+    what `add_safe_globals` allows.
+
+    Args:
+        f: a path, or a file object that can be read and sought.
+        map_location: where storages go: a device, its name, a dict from name to name, or a function of a storage and the
+            device that the file names.
+        pickle_module: what executes the file where ``weights_only`` is false.
+        weights_only: False executes whatever the file says: only for files that you trust.
+        mmap: True maps the file of a path instead of reading it: writes to such tensors stay in this process, and
+            whoever shortens the file while it is in use ends this process (SIGBUS).
+        pickle_load_args: for ``pickle_module``.
+
+    Raises:
+        FileNotFoundError: no such file.
+        pickle.UnpicklingError: the file holds what would have to be executed; the message names it.
+        RuntimeError: the file is damaged, or a TorchScript program.
+        EOFError: the file is empty.
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> torch.save([torch.arange(3), "three"], file)
+    >>> torch.load(io.BytesIO(file.getvalue()), map_location="cpu")
+    [tensor([0, 1, 2]), 'three']
     """
     if weights_only is None:
         weights_only = pickle_module is None
@@ -386,3 +458,7 @@ def _check_size(size: int, elements: int, dtype) -> None:
             f"record size ({size} bytes) does not match expected size ({expected} bytes = {expected} elements * 1 "
             f"bytes/element) for dtype Byte\nThe checkpoint says that the storage has {elements} elements of {dtype}."
         )
+
+
+def __dir__() -> list[str]:
+    return __all__

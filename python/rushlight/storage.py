@@ -113,3 +113,7 @@ class TypedStorage:
     def __repr__(self) -> str:
         elements = "".join(f" {element}\n" for element in self)
         return f"{elements}[torch.storage.TypedStorage(dtype={self.dtype}, device={self.device}) of size {len(self)}]"
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,5 +1,6 @@
 """Reverse-mode differentiation: what users see of leaves, graphs and gradients."""
 
+import functools
 import gc
 import threading
 import weakref
@@ -140,6 +141,29 @@ def test_hooks_see_and_replace_gradients():
     doubled.remove()
     (x * 3).sum().backward()
     assert len(seen) == 1 and x.grad.tolist() == [9, 9, 9]
+
+
+def test_a_hook_is_named_where_it_changes_the_kind():
+    x = torch.ones(3, requires_grad=True)
+    x.register_hook(functools.partial(lambda grad: torch.ones(7)))
+    with pytest.raises(RuntimeError, match=r"hook '<unknown>' has changed the size of value"):
+        (x * 3).sum().backward()
+
+
+def test_other_data_between_forward_and_backward():
+    """The graph goes on collecting for the leaf, in the sizes that it had."""
+    for into in (torch.zeros(5), torch.zeros(2, 3)):
+        x = torch.ones(3, requires_grad=True)
+        y = x * 2
+        x.data = into
+        assert torch.autograd.grad(y.sum(), x, retain_graph=True)[0].tolist() == [2, 2, 2]
+        y.sum().backward()
+        assert x.grad.tolist() == [2, 2, 2] and x.shape == into.shape
+    x = torch.ones(3, requires_grad=True)
+    y = x * 2
+    x.data = torch.zeros(3, dtype=torch.float64)
+    (x * 3).sum().backward()
+    assert x.grad.dtype == torch.float64 and x.grad.tolist() == [3, 3, 3]
 
 
 def test_an_exception_in_a_hook_arrives_unchanged():

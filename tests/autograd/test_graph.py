@@ -1,6 +1,7 @@
 """The graph's edges: threads, hooks of nodes, very deep and very shared graphs."""
 
 import gc
+import re
 import subprocess
 import sys
 import threading
@@ -65,6 +66,45 @@ class TestHooks:
         y.grad_fn.register_prehook(lambda outputs: seen.append("before"))
         y.backward()
         assert seen == ["before", "after"]
+
+    @pytest.mark.parametrize("kind", ["register_prehook", "register_hook"])
+    @pytest.mark.parametrize(
+        ("given", "error", "sentence"),
+        [
+            ("(torch.ones(5),)", RuntimeError, "hook 'named' has changed the size of value"),
+            (
+                "(torch.ones(2) * 1j,)",
+                RuntimeError,
+                "hook 'named' has changed the type of value (was torch.FloatTensor",
+            ),
+            ("(torch.ones(2).double(),)", RuntimeError, "got torch.DoubleTensor)"),
+            (
+                "(torch.ones(2), None)",
+                RuntimeError,
+                "hook 'named' has returned an incorrect number of values (got 2, but expected 1)",
+            ),
+            ("[torch.ones(2)]", TypeError, "expected tuple, but hook returned 'list'"),
+            ("torch.ones(2)", TypeError, "expected tuple, but hook returned 'Tensor'"),
+            ("(5,)", TypeError, "expected Variable, but hook returned 'int'"),
+        ],
+    )
+    def test_node_hooks_replace_like_by_like(self, kind, given, error, sentence):
+        def named(*gradients):
+            return eval(given)
+
+        x = torch.ones(2, requires_grad=True)
+        y = x * 3
+        getattr(y.grad_fn, kind)(named)
+        with pytest.raises(error, match=re.escape(sentence)):
+            (y * 2).sum().backward()
+        assert x.grad is None
+
+    def test_a_hook_cannot_make_a_gradient_out_of_none(self):
+        x = torch.ones(2, 2, requires_grad=True)
+        part, _ = x.unbind()
+        part.grad_fn.register_prehook(lambda grads: tuple(torch.ones(2) for _ in grads))
+        with pytest.raises(RuntimeError, match=r"can't replace a None gradient with a non-None value"):
+            part.sum().backward()
 
 
 class TestFunctions:
@@ -190,4 +230,6 @@ class TestNodes:
 
     def test_names_that_follow_no_rule(self):
         assert torch.log1p(leaf(1.0)).grad_fn.name() == "Log1PBackward0"
+        assert torch.round(leaf(1.0), decimals=1).grad_fn.name() == "RoundBackward1"
+        assert torch.fft.fft(leaf(1.0).reshape(1) * 1j).grad_fn.name() == "FftC2CBackward0"
         assert torch.tensor([1j], requires_grad=True).conj().grad_fn.name() == "ConjBackward0"

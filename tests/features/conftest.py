@@ -19,3 +19,23 @@ def fresh():
         return done.stdout.strip()
 
     return run
+
+
+@pytest.fixture
+def grows(fresh):
+    """By how many bytes a statement raises the peak of a program's memory, after others that prepare it."""
+
+    def measure(preparation, statement):
+        program = f"""
+import re, rushlight as torch
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) * 1024
+(torch.ones(8, 1) + torch.ones(1000)).sum()
+{preparation}
+before = peak()
+{statement}
+print(peak() - before)
+"""
+        return int(fresh(program))
+
+    return measure

@@ -42,7 +42,7 @@ for attempt in (
     except MemoryError:
         continue
     except RuntimeError as error:
-        assert "memory" in str(error) or "overflow" in str(error), error
+        assert "memory" in str(error), error
         continue
     raise SystemExit("memory was promised that is not there")
 # What fits once is never held twice.

@@ -84,7 +84,7 @@ thread = threading.Thread(target=change)
 thread.start()
 end = time.monotonic() + {seconds}
 refused = done = 0
-while time.monotonic() < end or not (refused and done or time.monotonic() > end + 60):
+while time.monotonic() < end or not (({expected}) or time.monotonic() > end + 60):
     try:
         {work}
         done += 1

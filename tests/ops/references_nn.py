@@ -105,6 +105,13 @@ def _max_pool(rank, with_places):
     return reference
 
 
+def _max_pool_if_asked(rank):
+    def reference(input, return_indices, **windows):
+        return _max_pool(rank, return_indices)(input, **windows)
+
+    return reference
+
+
 def _avg_pool(rank):
     def reference(self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override=None):
         kernel, padding, ones = tuple_of(kernel_size, rank), tuple_of(padding, rank), (1,) * rank
@@ -162,6 +169,7 @@ for rank in (1, 2, 3):
     REFERENCES[f"conv{rank}d"] = REFERENCES[f"conv{rank}d.padding"] = _conv(rank)
     REFERENCES[f"conv_transpose{rank}d"] = _conv_transpose(rank)
     REFERENCES[f"max_pool{rank}d"] = _max_pool(rank, False)
+    REFERENCES[f"nn.functional.max_pool{rank}d"] = _max_pool_if_asked(rank)
     REFERENCES[f"max_pool{rank}d_with_indices"] = _max_pool(rank, True)
     REFERENCES[f"nn.functional.avg_pool{rank}d"] = _avg_pool(rank)
     REFERENCES[f"nn.functional.adaptive_avg_pool{rank}d"] = _adaptive(rank)

@@ -2,18 +2,23 @@
 
 import doctest
 import math
+import operator
+import re
 
+import numpy as np
 import pytest
 from table_cases import (
     PUBLIC,
     ROWS,
     Report,
     call,
+    cases,
     depends_on_dtype,
     difference,
     directions,
     draw,
     every_row,
+    for_numpy,
     gradients,
     is_inexact,
     same_bits,
@@ -255,3 +260,82 @@ def test_the_table_is_all_that_python_calls():
             known.add((space, name))
     known |= {(space, name + "_") for space, name in known}
     assert {(space, name) for space, names in spaces.items() for name in names} <= known
+
+
+#: What CUDA's functions are called in NumPy where the names differ, and what it lacks.
+CUDA_FUNCTIONS = {
+    **{name: getattr(np, name) for name in dir(np) if callable(getattr(np, name))},
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "erf": np.vectorize(math.erf, otypes=[float]),
+    "erfc": np.vectorize(math.erfc, otypes=[float]),
+}
+
+
+def in_cuda(expression, bound):
+    """A CUDA expression over arguments, which is C: but for questions, Python reads it the same way."""
+    if choice := re.fullmatch(r"(.*) \? (.*) : (.*)", expression):
+        expression = "where({}, {}, {})".format(*choice.groups())
+    with np.errstate(all="ignore"):
+        return eval(expression.replace("||", "|").replace("&&", "&"), {**CUDA_FUNCTIONS, **for_numpy(bound, "f")})
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.cuda], ids=lambda row: row.full_name())
+def test_cuda_expressions_say_what_the_loops_compute(row):
+    """No compiler reads them yet: until one does, this keeps them true."""
+    report, tested = Report(row), 0
+    # In narrow integers and bool, C computes in `int`.
+    for dtype, sample in cases(row, ("float32", "float64", "int64", "complex128")):
+        args, kwargs = draw(row, sample, dtype)
+        bound = row.bind(args, kwargs)
+        if bound is None:
+            continue
+        try:
+            got = call(row.function(), args, kwargs)
+        except RuntimeError:
+            continue  # a sample for other dtypes
+        wanted = in_cuda(row.cuda, bound)
+        tested += 1
+        if text := difference(got, wanted):
+            report.add(dtype, sample, text)
+    report.close()
+    assert tested
+
+
+#: Python's signs, and the functions that they stand for.
+SIGNS = {
+    operator.add: torch.add,
+    operator.sub: torch.sub,
+    operator.mul: torch.mul,
+    operator.truediv: torch.div,
+    operator.floordiv: torch.floor_divide,
+    operator.mod: torch.remainder,
+    operator.and_: torch.bitwise_and,
+    operator.or_: torch.bitwise_or,
+    operator.xor: torch.bitwise_xor,
+    operator.lshift: torch.bitwise_left_shift,
+    operator.rshift: torch.bitwise_right_shift,
+}
+
+
+def outcome(function, *operands):
+    try:
+        return function(*operands)
+    except Exception as error:
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize("sign", SIGNS, ids=lambda sign: sign.__name__)
+def test_a_sign_refuses_what_its_function_refuses(sign):
+    """Signs take a short way, which asks a row's check only about the operands that the row says it concerns."""
+    dtypes = [torch.bool, torch.uint8, torch.int64, torch.float16, torch.float32, torch.complex64]
+    tensors = [torch.tensor(values).to(dtype) for dtype in dtypes for values in ([2, 1], [0, 1], [])]
+    others = [*tensors, True, False, 0, -1, 3, 0.0, 1.5, float("nan"), 1j]
+    for x in tensors:
+        for y in others:
+            for pair in ((x, y), (y, x)):
+                signed, named = outcome(sign, *pair), outcome(SIGNS[sign], *pair)
+                if isinstance(named, tuple):
+                    # Of operands that no row takes Python itself says what it says of all objects.
+                    assert signed == named or signed[0] is TypeError, (pair, signed, named)
+                else:
+                    assert same_bits(signed, named), (pair, signed, named)

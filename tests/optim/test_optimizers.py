@@ -218,3 +218,14 @@ def test_capturing_is_for_devices(name):
     params[0].grad = torch.ones(3, dtype=torch.float64)
     with pytest.raises(AssertionError, match="must be on supported devices"):
         optimizer.step()
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Rprop", "NAdam"])
+def test_parameters_that_overlap_themselves(name):
+    """Several elements at one place would each take their step there."""
+    shared = torch.zeros(1).expand(4).requires_grad_()
+    optimizer = getattr(torch.optim, name)([shared], lr=0.1)
+    (shared * torch.arange(4.0)).sum().backward()
+    with pytest.raises(RuntimeError, match=r"more than one element of the written-to tensor refers to a single memory"):
+        optimizer.step()
+    assert shared.tolist() == [0, 0, 0, 0]

@@ -478,3 +478,15 @@ def test_pinning_without_a_device():
     numbers = DataLoader([torch.zeros(1)], pin_memory=True)
     with pytest.warns(UserWarning, match=r"'pin_memory' argument is set as true but no accelerator is found"):
         assert len(list(numbers)) == 1
+
+
+def test_a_new_task_is_at_its_first_sample():
+    """A worker that dies before the first sample is not described by one of the batch before."""
+    from rushlight.utils.data._utils.flight_recorder import FlightRecorder
+
+    recorder = FlightRecorder()
+    recorder.begin(1)
+    recorder.note(7)
+    recorder.begin(2)
+    assert (recorder.task, recorder.position) == (2, 0)
+    recorder.close()

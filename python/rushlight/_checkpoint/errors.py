@@ -28,6 +28,7 @@ def translated(action):
         return action()
     except _C._CheckpointError as error:
         kind, about = error.args
+        cause = error.__cause__
     if kind == "archive":
         raise RuntimeError(f"PytorchStreamReader failed reading zip archive: {about}. {_CORRUPT}")
     if kind == "missing":
@@ -37,7 +38,7 @@ def translated(action):
     raise pickle.UnpicklingError(
         f"Weights only load failed. {_ADVICE}\nPlease file an issue with the following so that we can make "
         f"`weights_only=True` compatible with your use case: WeightsUnpickler error: \n\n{about}\n\n{_DOCUMENTATION}"
-    )
+    ) from cause
 
 
 def _unsupported_global(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from builtins import bool as _bool, float as _float, int as _int, str as _str
 from collections.abc import Sequence
-from typing import overload
+from typing import Any, overload
 
 from rushlight import return_types
 from rushlight._C import (

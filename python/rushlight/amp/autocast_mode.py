@@ -24,17 +24,30 @@ _DEFAULTS = {"cpu": torch.bfloat16, "cuda": torch.float16}
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether mixed precision is known for a kind of device."""
+    """Whether mixed precision is known for a kind of device.
+
+    >>> torch.amp.is_autocast_available("cpu")
+    True
+    """
     return device_type in _DEFAULTS
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Whether mixed precision is on for this thread."""
+    """Whether this thread computes in mixed precision on a kind of device.
+
+    >>> with torch.autocast("cpu"):
+    ...     torch.is_autocast_enabled("cpu")
+    True
+    """
     return device_type == "cpu" and _on() is not None
 
 
 def get_autocast_dtype(device_type: str) -> torch.dtype:
-    """The type that products run in while mixed precision is on."""
+    """The dtype that products of mixed precision run in on a kind of device.
+
+    >>> torch.get_autocast_dtype("cpu")
+    torch.bfloat16
+    """
     return _on() or _DEFAULTS["cpu"] if device_type == "cpu" else _DEFAULTS[device_type]
 
 
@@ -115,7 +128,22 @@ def custom_fwd(
     fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: torch.dtype | None = None
 ) -> Callable[..., Any]:
     """Decorates the ``forward`` of a `Function`: with ``cast_inputs`` it gets its tensors in that type, and runs without
-    mixed precision.
+    mixed precision. Its ``backward`` takes `custom_bwd`.
+
+    >>> class Product(torch.autograd.Function):
+    ...     @staticmethod
+    ...     @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)
+    ...     def forward(ctx, a, b):
+    ...         ctx.save_for_backward(a, b)
+    ...         return a @ b
+    ...     @staticmethod
+    ...     @torch.amp.custom_bwd(device_type="cpu")
+    ...     def backward(ctx, grad):
+    ...         a, b = ctx.saved_tensors
+    ...         return grad @ b.T, a.T @ grad
+    >>> with torch.autocast("cpu"):
+    ...     Product.apply(torch.ones(1, 2), torch.ones(2, 1)).dtype
+    torch.float32
     """
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
@@ -136,7 +164,13 @@ def custom_fwd(
 
 
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
-    """Decorates the ``backward`` of a `Function`: it runs in the mode in which `custom_fwd` found ``forward``."""
+    """Decorates the ``backward`` of a `Function`: it runs in the mode in which `custom_fwd` found ``forward``; see
+    there.
+
+    >>> @torch.amp.custom_bwd(device_type="cpu")
+    ... def backward(ctx, grad):
+    ...     return grad * 2
+    """
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)
 
@@ -157,3 +191,7 @@ def _cast(value: Any, dtype: torch.dtype) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_cast(item, dtype) for item in value)
     return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -18,7 +18,11 @@ __all__ = ["GradScaler", "OptState"]
 
 
 class OptState(Enum):
-    """How far an optimizer is in this iteration."""
+    """How far an optimizer is in this iteration.
+
+    >>> [state.name for state in torch.amp.grad_scaler.OptState]
+    ['READY', 'UNSCALED', 'STEPPED']
+    """
 
     READY = 0
     UNSCALED = 1
@@ -227,3 +231,7 @@ class GradScaler:
                 "scaler.update()."
             )
         return vars(self).copy()
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -72,3 +72,7 @@ def fftshift(x: torch.Tensor, /, *, axes: int | Sequence[int] | None = None) -> 
 def ifftshift(x: torch.Tensor, /, *, axes: int | Sequence[int] | None = None) -> torch.Tensor:
     """The zero frequency in front."""
     return torch.fft.ifftshift(x, axes)
+
+
+def __dir__() -> list[str]:
+    return __all__

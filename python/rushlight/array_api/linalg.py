@@ -149,3 +149,7 @@ def vector_norm(
 ) -> torch.Tensor:
     """A norm over some dimensions as if they were one vector."""
     return torch.linalg.vector_norm(x, ord, axis, keepdims)
+
+
+def __dir__() -> list[str]:
+    return __all__

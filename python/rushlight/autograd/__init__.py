@@ -168,3 +168,7 @@ def grad(
 
         found = tuple(zeros_like(x) if g is None else g for g, x in zip(found, inputs))
     return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "function"]

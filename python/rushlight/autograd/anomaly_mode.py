@@ -9,7 +9,12 @@ __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
 
 class set_detect_anomaly:
-    """Turns the search on or off, at once; used with `with` it is put back at the end."""
+    """Turns the search for NaN in backward on or off, at once; used with ``with`` it is put back at the end.
+
+    >>> with torch.autograd.set_detect_anomaly(True):
+    ...     torch.is_anomaly_enabled()
+    True
+    """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         self._before = (_C.is_anomaly_enabled(), _C.is_anomaly_check_nan_enabled())
@@ -23,7 +28,24 @@ class set_detect_anomaly:
 
 
 class detect_anomaly(set_detect_anomaly):
-    """`with torch.autograd.detect_anomaly():` raises in backward where a gradient becomes NaN."""
+    """``with torch.autograd.detect_anomaly():`` raises in backward where a gradient becomes NaN, and shows the line of
+    forward.
+
+    Args:
+        check_nan: False only remembers the lines.
+
+    Raises:
+        RuntimeError: in backward, an operator whose gradient is NaN.
+
+    >>> x = torch.tensor(-1.0, requires_grad=True)
+    >>> with torch.autograd.detect_anomaly():
+    ...     y = torch.sqrt(x)
+    ...     try:
+    ...         y.backward()
+    ...     except RuntimeError as error:
+    ...         print(str(error).splitlines()[0])
+    Function 'SqrtBackward0' returned nan values in its 0th output.
+    """
 
     def __init__(self, check_nan: bool = True) -> None:
 
@@ -36,3 +58,7 @@ class detect_anomaly(set_detect_anomaly):
 
     def __enter__(self) -> None:
         _C._set_anomaly_enabled(True, self._check_nan)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -22,7 +22,11 @@ __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_le
 
 
 class UnpackedDualTensor(NamedTuple):
-    """What `unpack_dual` returns: the tensor without its tangent, and the tangent or None."""
+    """What `unpack_dual` returns: the tensor without its tangent, and the tangent or None.
+
+    >>> torch.autograd.forward_ad.UnpackedDualTensor(torch.tensor(1.0), None).tangent is None
+    True
+    """
 
     primal: Tensor
     tangent: Tensor | None
@@ -46,7 +50,16 @@ def active() -> bool:
 
 
 def enter_dual_level() -> int:
-    """Begins a level, in which tensors can be dual; returns its number."""
+    """Begins a level, in which tensors can be dual; returns its number. `dual_level` does it for a block.
+
+    Raises:
+        RuntimeError: there is a level already (`torch.func.jvp` can be nested).
+
+    >>> import rushlight.autograd.forward_ad as fwAD
+    >>> fwAD.enter_dual_level()
+    0
+    >>> fwAD.exit_dual_level()
+    """
     global _current
     if _current is not None:
         raise RuntimeError(
@@ -57,7 +70,15 @@ def enter_dual_level() -> int:
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
-    """Ends the level: all tangents are forgotten."""
+    """Ends the level: all tangents are forgotten.
+
+    Raises:
+        RuntimeError: there is no level, or ``level`` names another one.
+
+    >>> import rushlight.autograd.forward_ad as fwAD
+    >>> level = fwAD.enter_dual_level()
+    >>> fwAD.exit_dual_level(level=level)
+    """
     global _current
     if _current is None or level not in (None, 0):
         raise RuntimeError(
@@ -97,7 +118,14 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
-    """The tensor without its tangent, and its tangent: None outside of a level or if it depends on no dual tensor."""
+    """The tensor without its tangent, and its tangent: None outside of a level or if it depends on no dual tensor.
+
+    >>> import rushlight.autograd.forward_ad as fwAD
+    >>> with fwAD.dual_level():
+    ...     x = fwAD.make_dual(torch.tensor(3.0), torch.tensor(1.0))
+    ...     fwAD.unpack_dual(x * x).tangent
+    tensor(6.)
+    """
     if _current is None or not tensor.requires_grad:
         return UnpackedDualTensor(tensor, None)
     (tangent,) = pushforward([tensor], _current.places)(_current.tangents)
@@ -155,3 +183,7 @@ def through_function(kind: Any, ctx: Any, args: tuple[Any, ...], result: Any) ->
     results, found = ((result,), (found,)) if alone else (result, found)
     dual = tuple(out if tangent is None else make_dual(out.detach(), tangent) for out, tangent in zip(results, found))
     return dual[0] if alone else dual
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -18,7 +18,21 @@ __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 
 
 class FunctionCtx(_C._FunctionBase):
-    """What `forward` notes for `backward`; attributes are the user's own."""
+    """What ``forward`` of a `Function` notes for ``backward``; attributes are the user's own.
+
+    >>> class Scale(torch.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x, factor):
+    ...         ctx.factor = factor
+    ...         return x * factor
+    ...     @staticmethod
+    ...     def backward(ctx, grad):
+    ...         return grad * ctx.factor, None
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> Scale.apply(x, 3.0).backward()
+    >>> x.grad
+    tensor([3.])
+    """
 
     def save_for_forward(self, *tensors: Any) -> None:
         """Keeps tensors for `jvp`, which finds them in ``ctx.saved_tensors``."""
@@ -75,14 +89,17 @@ class Function:
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
+        """What the function computes: of ``ctx`` and the arguments, or with `setup_context` of the arguments alone."""
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
+        """Notes what ``backward`` needs, where ``forward`` does not take ``ctx``."""
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """One gradient for each argument of ``forward``, from one for each result; None where there is none."""
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode AD."
         )
@@ -152,7 +169,26 @@ class _Twice(Function):
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Marks a `backward` that is not itself differentiable: differentiating through it is an error, not a wrong number."""
+    """Marks a ``backward`` that is not itself differentiable: differentiating through it is an error, not a wrong
+    number.
+
+    Raises:
+        RuntimeError: in a second backward through it.
+
+    >>> class Cube(torch.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x ** 3
+    ...     @staticmethod
+    ...     @torch.autograd.function.once_differentiable
+    ...     def backward(ctx, grad):
+    ...         (x,) = ctx.saved_tensors
+    ...         return 3 * x * x * grad
+    >>> x = torch.tensor(2.0, requires_grad=True)
+    >>> torch.autograd.grad(Cube.apply(x), x)
+    (tensor(12.),)
+    """
 
     @functools.wraps(backward)
     def once(ctx: Any, *grads: Any) -> Any:
@@ -172,3 +208,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
         return results[0] if single else results
 
     return once
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -373,3 +373,7 @@ def hvp(
         _unpacked(_finished(outputs, create_graph), is_tuple),
         _unpacked(_finished(product, create_graph), inputs_tuple),
     )
+
+
+def __dir__() -> list[str]:
+    return __all__

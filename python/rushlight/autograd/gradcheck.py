@@ -7,7 +7,17 @@ __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
 
 class GradcheckError(RuntimeError):
-    """The analytical gradient is not the numerical one."""
+    """The analytical gradient is not the numerical one.
+
+    >>> def lost(x):
+    ...     return x * x.detach()
+    >>> x = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    >>> try:
+    ...     torch.autograd.gradcheck(lost, x)
+    ... except torch.autograd.gradcheck.GradcheckError:
+    ...     print("wrong")
+    wrong
+    """
 
 
 def _tensors(value):
@@ -273,3 +283,7 @@ def gradgradcheck(
 
 # The 0.x spelling `gradcheck.gradcheck(...)` after `from torch.autograd import gradcheck`.
 vars(gradcheck).update(gradcheck=gradcheck, gradgradcheck=gradgradcheck, GradcheckError=GradcheckError)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -63,7 +63,15 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Keeps saved tensors in host memory until backward asks for them."""
+    """Keeps saved tensors in host memory until backward asks for them. The arguments are accepted.
+
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> with torch.autograd.graph.save_on_cpu():
+    ...     y = x * x
+    >>> y.backward()
+    >>> x.grad
+    tensor([2.])
+    """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         def pack(tensor: Tensor) -> Any:
@@ -97,7 +105,12 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
 
 
 class GradientEdge(NamedTuple):
-    """Where a tensor's gradient arrives: the node, and which of its results the tensor is."""
+    """Where a tensor's gradient arrives: the node, and which of its results the tensor is; `get_gradient_edge` finds it.
+
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> torch.autograd.graph.get_gradient_edge(x * 2).output_nr
+    0
+    """
 
     node: Node
     output_nr: int
@@ -168,3 +181,7 @@ def register_multi_grad_hook(
                 handle.remove()
 
     return Handle()
+
+
+def __dir__() -> list[str]:
+    return __all__

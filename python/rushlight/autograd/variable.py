@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
+__all__ = ["Variable"]
+
 
 class _Meta(type):
     def __instancecheck__(cls, instance: object) -> bool:
@@ -26,8 +28,9 @@ class Variable(metaclass=_Meta):
 
     def __new__(cls, data: Tensor, requires_grad: bool = False, volatile: Any = None) -> Any:
         if volatile is not None:
-            warn(
-                "volatile was removed and now has no effect. Use `with torch.no_grad():` instead.",
-                UserWarning,
-            )
+            warn("volatile was removed and now has no effect. Use `with torch.no_grad():` instead.")
         return data.detach().requires_grad_(requires_grad)
+
+
+def __dir__() -> list[str]:
+    return __all__

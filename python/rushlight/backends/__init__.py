@@ -9,3 +9,7 @@ from __future__ import annotations
 from . import cuda, cudnn, mkl, mkldnn, mps, openmp, opt_einsum
 
 __all__ = ["cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp", "opt_einsum"]
+
+
+def __dir__() -> list[str]:
+    return __all__

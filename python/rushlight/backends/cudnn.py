@@ -8,6 +8,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+__all__ = [
+    "allow_tf32",
+    "benchmark",
+    "benchmark_limit",
+    "deterministic",
+    "enabled",
+    "flags",
+    "is_acceptable",
+    "is_available",
+    "set_flags",
+    "version",
+]
+
+
 enabled: bool = True
 benchmark: bool = False
 benchmark_limit: int = 10
@@ -16,17 +30,29 @@ allow_tf32: bool = True
 
 
 def is_available() -> bool:
-    """Whether cuDNN is there."""
+    """Whether cuDNN is there.
+
+    >>> torch.backends.cudnn.is_available()
+    False
+    """
     return False
 
 
 def version() -> int | None:
-    """cuDNN's version, None without it."""
+    """cuDNN's version, None without it.
+
+    >>> torch.backends.cudnn.version() is None
+    True
+    """
     return None
 
 
 def is_acceptable(tensor: Any) -> bool:
-    """Whether cuDNN would compute with a tensor."""
+    """Whether cuDNN would compute with a tensor.
+
+    >>> torch.backends.cudnn.is_acceptable(torch.zeros(1))
+    False
+    """
     return False
 
 
@@ -37,7 +63,11 @@ def set_flags(
     _deterministic: bool | None = None,
     _allow_tf32: bool | None = None,
 ) -> tuple[bool, bool, int, bool, bool]:
-    """Sets what is given, and returns all settings as they were."""
+    """Sets what is given, and returns all settings as they were.
+
+    >>> torch.backends.cudnn.set_flags(_benchmark=False)
+    (True, False, 10, False, True)
+    """
     before = (enabled, benchmark, benchmark_limit, deterministic, allow_tf32)
     given = (_enabled, _benchmark, _benchmark_limit, _deterministic, _allow_tf32)
     names = ("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32")
@@ -52,5 +82,14 @@ def flags(
     deterministic: bool = False,
     allow_tf32: bool = True,
 ) -> Any:
-    """The settings inside a ``with`` block."""
+    """The settings inside a ``with`` block.
+
+    >>> with torch.backends.cudnn.flags(benchmark=True):
+    ...     torch.backends.cudnn.benchmark
+    True
+    """
     return held(globals(), locals().copy())
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -2,5 +2,9 @@
 
 
 def is_available() -> bool:
-    """Whether MKL is there."""
+    """Whether MKL is there.
+
+    >>> torch.backends.mkl.is_available()
+    False
+    """
     return False

@@ -26,12 +26,20 @@ __all__ = [
 
 
 def is_available():
-    """Whether this package has process groups: not yet. The stores are there."""
+    """Whether this package has process groups: not yet. The stores are there.
+
+    >>> torch.distributed.is_available()
+    False
+    """
     return False
 
 
 def is_initialized():
-    """Whether a process group was made: none can be yet."""
+    """Whether a process group was made: none can be yet.
+
+    >>> torch.distributed.is_initialized()
+    False
+    """
     return False
 
 
@@ -40,10 +48,34 @@ def _group():
 
 
 def get_rank(group=None):
-    """This process's number in its group; ValueError without a group."""
+    """This process's number in its group.
+
+    Raises:
+        ValueError: there is no group.
+
+    >>> try:
+    ...     torch.distributed.get_rank()
+    ... except ValueError:
+    ...     print("no group")
+    no group
+    """
     return _group()
 
 
 def get_world_size(group=None):
-    """How many processes the group has; ValueError without a group."""
+    """How many processes the group has.
+
+    Raises:
+        ValueError: there is no group.
+
+    >>> try:
+    ...     torch.distributed.get_world_size()
+    ... except ValueError:
+    ...     print("no group")
+    no group
+    """
     return _group()
+
+
+def __dir__() -> list[str]:
+    return __all__

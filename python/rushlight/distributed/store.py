@@ -9,15 +9,31 @@ _INIT = b"init/"
 
 
 class DistError(RuntimeError):
-    """Something went wrong between processes."""
+    """Something went wrong between processes.
+
+    >>> issubclass(torch.distributed.DistError, RuntimeError)
+    True
+    """
 
 
 class DistStoreError(DistError):
-    """A store did not have what was asked for in time."""
+    """A store did not have what was asked for in time.
+
+    >>> from datetime import timedelta
+    >>> try:
+    ...     torch.distributed.HashStore().wait(["missing"], timedelta(seconds=0.01))
+    ... except torch.distributed.DistStoreError:
+    ...     print("too late")
+    too late
+    """
 
 
 class DistNetworkError(DistError):
-    """A store cannot be reached any more, or never could."""
+    """A store cannot be reached any more, or never could.
+
+    >>> issubclass(torch.distributed.DistNetworkError, torch.distributed.DistError)
+    True
+    """
 
 
 def _bytes(value):
@@ -28,6 +44,11 @@ class Store:
     """What the stores have in common. A key is text; a value is text or bytes, and comes back as bytes.
 
     `get` and `wait` wait for keys that are not there yet, at most for the store's `timeout`, then raise `DistStoreError`.
+
+    >>> store = torch.distributed.HashStore()
+    >>> store.set("key", "value")
+    >>> store.get("key"), store.add("count", 2), store.num_keys()
+    (b'value', 2, 2)
     """
 
     _timeout = timedelta(seconds=300)
@@ -122,7 +143,12 @@ class Store:
 
 
 class HashStore(Store):
-    """A store for the threads of one process."""
+    """A store for the threads of one process.
+
+    >>> store = torch.distributed.HashStore()
+    >>> store.add("count", 1), store.add("count", 2)
+    (1, 3)
+    """
 
     def __init__(self):
         self._table = _C._StoreTable()

@@ -11,7 +11,7 @@ from .utils import broadcast_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Bernoulli"]
 
@@ -37,37 +37,37 @@ class Bernoulli(Chance, ExponentialFamily):
         self._param = self.logits if probs is None else self.probs
         super().__init__(self._param.size(), validate_args=validate_args)
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         return self._expand_into(Bernoulli, _instance, batch_shape, **self._expanded(batch_shape))
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.probs
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         mode = (self.probs >= 0.5).to(self.probs)
         mode[self.probs == 0.5] = torch.nan
         return mode
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return self.probs * (1 - self.probs)
 
-    def sample(self, sample_shape=torch.Size()):
+    def sample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         with torch.no_grad():
             return torch.bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
 
-    def log_prob(self, value):
+    def log_prob(self, value: torch.Tensor) -> torch.Tensor:
         if self._validate_args:
             self._validate_sample(value)
         logits, value = broadcast_all(self.logits, value)
         return -torch.nn.functional.binary_cross_entropy_with_logits(logits, value, reduction="none")
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         return torch.nn.functional.binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
 
-    def enumerate_support(self, expand=True):
+    def enumerate_support(self, expand: bool = True) -> torch.Tensor:
         values = torch.arange(2, dtype=self._param.dtype, device=self._param.device)
         values = values.view((-1,) + (1,) * len(self._batch_shape))
         return values.expand((-1, *self._batch_shape)) if expand else values

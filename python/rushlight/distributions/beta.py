@@ -11,13 +11,27 @@ from .utils import broadcast_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Beta"]
 
 
 class Beta(ExponentialFamily):
-    """The beta distribution: the first of two numbers that a Dirichlet distribution gives."""
+    """The beta distribution on [0, 1]: density ``x**(a - 1) * (1 - x)**(b - 1) / B(a, b)``.
+
+    It is the first of the two numbers that a `Dirichlet` distribution of (a, b) gives.
+
+    Args:
+        concentration1, concentration0: a, the weight of one, and b, the weight of zero; positive numbers or tensors
+            that broadcast.
+
+    Raises:
+        ValueError: a concentration that is not positive.
+
+    >>> beta = torch.distributions.Beta(2.0, 3.0)
+    >>> beta.mean, beta.log_prob(torch.tensor(0.5))
+    (tensor(0.4000), tensor(0.4055))
+    """
 
     arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
     support = constraints.unit_interval
@@ -31,31 +45,31 @@ class Beta(ExponentialFamily):
         self._dirichlet = Dirichlet(both, validate_args=validate_args)
         super().__init__(self._dirichlet._batch_shape, validate_args=validate_args)
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         return self._expand_into(Beta, _instance, batch_shape, _dirichlet=self._dirichlet.expand(batch_shape))
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.concentration1 / (self.concentration1 + self.concentration0)
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return self._dirichlet.mode[..., 0]
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         total = self.concentration1 + self.concentration0
         return self.concentration1 * self.concentration0 / (total.pow(2) * (total + 1))
 
     def rsample(self, sample_shape=()):
         return self._dirichlet.rsample(sample_shape).select(-1, 0)
 
-    def log_prob(self, value):
+    def log_prob(self, value: torch.Tensor) -> torch.Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return self._dirichlet.log_prob(torch.stack([value, 1.0 - value], -1))
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         return self._dirichlet.entropy()
 
     @property

@@ -10,7 +10,7 @@ from .utils import broadcast_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Binomial"]
 
@@ -21,7 +21,24 @@ def _clamp_by_zero(x):
 
 
 class Binomial(Chance):
-    """How many of ``total_count`` trials succeed, each with probability ``probs``."""
+    """How many of ``total_count`` independent trials succeed, each with probability ``probs``.
+
+    The probability of k is ``C(n, k) * p**k * (1 - p)**(n - k)``; the parameters broadcast.
+
+    Args:
+        total_count: the number of trials.
+        probs: the probability of success, in [0, 1]; or
+        logits: the logarithm of its odds.
+
+    Raises:
+        ValueError: both or neither of ``probs`` and ``logits``, or a value out of range.
+
+    >>> binomial = torch.distributions.Binomial(4, torch.tensor([0.5, 1.0]))
+    >>> binomial.mean, binomial.sample().shape
+    (tensor([2., 4.]), torch.Size([2]))
+    >>> binomial.log_prob(torch.tensor(4.0)).exp()
+    tensor([0.0625, 1.0000])
+    """
 
     arg_constraints = {
         "total_count": constraints.nonnegative_integer,
@@ -43,7 +60,7 @@ class Binomial(Chance):
         self._param = self.logits if probs is None else self.probs
         super().__init__(self._param.size(), validate_args=validate_args)
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         total = self.total_count.expand(batch_shape)
         return self._expand_into(Binomial, _instance, batch_shape, total_count=total, **self._expanded(batch_shape))
 
@@ -52,23 +69,23 @@ class Binomial(Chance):
         return constraints.integer_interval(0, self.total_count)
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.total_count * self.probs
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return ((self.total_count + 1) * self.probs).floor().clamp(max=self.total_count)
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return self.total_count * self.probs * (1 - self.probs)
 
-    def sample(self, sample_shape=torch.Size()):
+    def sample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         shape = self._extended_shape(sample_shape)
         with torch.no_grad():
             return torch.binomial(self.total_count.expand(shape), self.probs.expand(shape))
 
-    def log_prob(self, value):
+    def log_prob(self, value: torch.Tensor) -> torch.Tensor:
         if self._validate_args:
             self._validate_sample(value)
         choices = (
@@ -80,14 +97,14 @@ class Binomial(Chance):
         )
         return value * self.logits + choices - normalizer
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         total = int(self.total_count.max())
         if not self.total_count.min() == total:
             raise NotImplementedError("Inhomogeneous total count not supported by `entropy`.")
         log_prob = self.log_prob(self.enumerate_support(False))
         return -(torch.exp(log_prob) * log_prob).sum(0)
 
-    def enumerate_support(self, expand=True):
+    def enumerate_support(self, expand: bool = True) -> torch.Tensor:
         total = int(self.total_count.max())
         if not self.total_count.min() == total:
             raise NotImplementedError("Inhomogeneous total count not supported by `enumerate_support`.")

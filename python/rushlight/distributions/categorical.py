@@ -10,7 +10,7 @@ from .utils import lazy_property, logits_to_probs, probs_to_logits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Categorical"]
 
@@ -40,9 +40,10 @@ class Categorical(Distribution):
         self._num_events = self._param.size()[-1]
         super().__init__(self._param.size()[:-1], validate_args=validate_args)
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         shape = torch.Size(batch_shape) + torch.Size((self._num_events,))
-        given = {name: self.__dict__[name].expand(shape) for name in ("probs", "logits") if name in self.__dict__}
+        stand = self.__dict__
+        given: dict[str, Any] = {name: stand[name].expand(shape) for name in ("probs", "logits") if name in stand}
         given["_param"] = given["probs"] if "probs" in given else given["logits"]
         return self._expand_into(Categorical, _instance, batch_shape, _num_events=self._num_events, **given)
 
@@ -69,35 +70,35 @@ class Categorical(Distribution):
         return self._param.size()
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return torch.full(self._extended_shape(), torch.nan, dtype=self.probs.dtype, device=self.probs.device)
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return self.probs.argmax(dim=-1)
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return self.mean
 
-    def sample(self, sample_shape=torch.Size()):
+    def sample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         sample_shape = torch.Size(sample_shape)
         rows = self.probs.reshape(-1, self._num_events)
         drawn = torch.multinomial(rows, sample_shape.numel(), True).T
         return drawn.reshape(self._extended_shape(sample_shape))
 
-    def log_prob(self, value):
+    def log_prob(self, value: torch.Tensor) -> torch.Tensor:
         if self._validate_args:
             self._validate_sample(value)
         value, logits = torch.broadcast_tensors(value.long().unsqueeze(-1), self.logits)
         return logits.gather(-1, value[..., :1]).squeeze(-1)
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         # No product of zero and minus infinity.
         logits = torch.clamp(self.logits, min=torch.finfo(self.logits.dtype).min)
         return -(logits * self.probs).sum(-1)
 
-    def enumerate_support(self, expand=True):
+    def enumerate_support(self, expand: bool = True) -> torch.Tensor:
         values = torch.arange(self._num_events, dtype=torch.long, device=self._param.device)
         values = values.view((-1,) + (1,) * len(self._batch_shape))
         return values.expand((-1, *self._batch_shape)) if expand else values

@@ -15,7 +15,21 @@ __all__ = ["ConstraintRegistry", "biject_to", "transform_to"]
 
 
 class ConstraintRegistry:
-    """Which function makes the transform for which class of constraints."""
+    """Which function makes the transform for which class of constraints: `biject_to` and `transform_to` are the two
+    there are.
+
+    Raises:
+        TypeError: of `register`, what is no constraint.
+        NotImplementedError: of a call, a constraint that nobody registered.
+
+    >>> torch.distributions.biject_to(torch.distributions.constraints.positive)
+    ComposeTransform(
+        ExpTransform(),
+        AffineTransform()
+    )
+    >>> torch.distributions.transform_to(torch.distributions.constraints.simplex)
+    SoftmaxTransform()
+    """
 
     def __init__(self) -> None:
         self._registry: dict[type, Callable[[Any], transforms.Transform]] = {}
@@ -136,3 +150,7 @@ def _biject_stack(constraint):
 @transform_to.register(constraints.stack)
 def _transform_stack(constraint):
     return transforms.StackTransform([transform_to(one) for one in constraint.cseq], constraint.dim)
+
+
+def __dir__() -> list[str]:
+    return __all__

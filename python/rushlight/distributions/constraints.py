@@ -46,7 +46,14 @@ __all__ = [
 
 
 class Constraint:
-    """A region of values: ``is_discrete``, ``event_dim`` (the rightmost dimensions that are checked together) and `check`."""
+    """A region of values: ``is_discrete``, ``event_dim`` (the rightmost dimensions that are checked together) and
+    `check`.
+
+    >>> torch.distributions.constraints.positive.check(torch.tensor([-1.0, 2.0]))
+    tensor([False,  True])
+    >>> torch.distributions.constraints.simplex.check(torch.tensor([[0.5, 0.5], [0.5, 0.6]]))
+    tensor([ True, False])
+    """
 
     is_discrete = False
     event_dim = 0
@@ -62,7 +69,11 @@ class Constraint:
 
 
 class _Dependent(Constraint):
-    """A constraint that depends on other values, so that it cannot be checked alone."""
+    """A constraint that depends on other values, so that it cannot be checked alone (``constraints.dependent``).
+
+    >>> torch.distributions.constraints.dependent(event_dim=1).event_dim
+    1
+    """
 
     def __init__(self, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented) -> None:
         self._is_discrete, self._event_dim = is_discrete, event_dim
@@ -91,12 +102,25 @@ class _Dependent(Constraint):
 
 
 def is_dependent(constraint: object) -> bool:
-    """Whether a constraint depends on other values."""
+    """Whether a constraint depends on other values, so that it cannot be checked alone.
+
+    >>> constraints = torch.distributions.constraints
+    >>> constraints.is_dependent(constraints.dependent), constraints.is_dependent(constraints.real)
+    (True, False)
+    """
     return isinstance(constraint, _Dependent)
 
 
 class _DependentProperty(property, _Dependent):
-    """A property whose value is a constraint; read from the class it is a dependent constraint itself."""
+    """A property whose value is a constraint; read from the class it is a dependent constraint itself
+    (``dependent_property``).
+
+    >>> @torch.distributions.constraints.dependent_property(is_discrete=False, event_dim=0)
+    ... def support(self):
+    ...     return torch.distributions.constraints.interval(self.low, self.high)
+    >>> support.event_dim
+    0
+    """
 
     def __init__(
         self,
@@ -113,7 +137,13 @@ class _DependentProperty(property, _Dependent):
 
 
 class _IndependentConstraint(Constraint):
-    """A constraint of the elements that holds where it holds for all of the rightmost dimensions."""
+    """A constraint of the elements that holds where it holds for all of the rightmost dimensions
+    (``constraints.independent``).
+
+    >>> positive = torch.distributions.constraints.positive
+    >>> torch.distributions.constraints.independent(positive, 1).check(torch.tensor([[1.0, 2.0], [0.0, 1.0]]))
+    tensor([ True, False])
+    """
 
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
         assert isinstance(base_constraint, Constraint) and isinstance(reinterpreted_batch_ndims, int)
@@ -140,7 +170,12 @@ class _IndependentConstraint(Constraint):
 
 
 class MixtureSameFamilyConstraint(Constraint):
-    """What a mixture may give: values of its components, which have a dimension more in front of the event."""
+    """What a mixture may give: values of its components, which have a dimension more in front of the event.
+
+    >>> constraints = torch.distributions.constraints
+    >>> constraints.MixtureSameFamilyConstraint(constraints.positive).check(torch.tensor([1.0, -1.0]))
+    tensor([ True, False])
+    """
 
     def __init__(self, base_constraint: Constraint) -> None:
         assert isinstance(base_constraint, Constraint)
@@ -158,7 +193,7 @@ class MixtureSameFamilyConstraint(Constraint):
         if value.dim() < self.event_dim:
             raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.dim()}")
         result = self.base_constraint.check(value.unsqueeze(-1 - self.event_dim))
-        return result.reshape(result.shape[: result.dim() - self.event_dim] + (-1,)).all(-1)
+        return result.reshape(result.shape[: value.dim() - self.event_dim] + (-1,)).all(-1)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_constraint!r})"
@@ -180,6 +215,12 @@ class _OneHot(Constraint):
 
 
 class _IntegerInterval(Constraint):
+    """The whole numbers from ``lower_bound`` to ``upper_bound``, both included (``constraints.integer_interval``).
+
+    >>> torch.distributions.constraints.integer_interval(0, 2).check(torch.tensor([0.0, 0.5, 2.0, 3.0]))
+    tensor([ True, False,  True, False])
+    """
+
     is_discrete = True
     _shown = ("lower_bound", "upper_bound")
 
@@ -191,6 +232,8 @@ class _IntegerInterval(Constraint):
 
 
 class _IntegerLessThan(Constraint):
+    """The whole numbers up to ``upper_bound``."""
+
     is_discrete = True
     _shown = ("upper_bound",)
 
@@ -202,6 +245,8 @@ class _IntegerLessThan(Constraint):
 
 
 class _IntegerGreaterThan(Constraint):
+    """The whole numbers from ``lower_bound`` on."""
+
     is_discrete = True
     _shown = ("lower_bound",)
 
@@ -218,6 +263,12 @@ class _Real(Constraint):
 
 
 class _GreaterThan(Constraint):
+    """Above ``lower_bound`` (``constraints.greater_than``).
+
+    >>> torch.distributions.constraints.greater_than(1).check(torch.tensor([1.0, 2.0]))
+    tensor([False,  True])
+    """
+
     _shown = ("lower_bound",)
 
     def __init__(self, lower_bound: Any) -> None:
@@ -228,6 +279,12 @@ class _GreaterThan(Constraint):
 
 
 class _GreaterThanEq(Constraint):
+    """From ``lower_bound`` on (``constraints.greater_than_eq``).
+
+    >>> torch.distributions.constraints.greater_than_eq(1).check(torch.tensor([0.0, 1.0]))
+    tensor([False,  True])
+    """
+
     _shown = ("lower_bound",)
 
     def __init__(self, lower_bound: Any) -> None:
@@ -238,6 +295,12 @@ class _GreaterThanEq(Constraint):
 
 
 class _LessThan(Constraint):
+    """Below ``upper_bound`` (``constraints.less_than``).
+
+    >>> torch.distributions.constraints.less_than(1).check(torch.tensor([0.0, 1.0]))
+    tensor([ True, False])
+    """
+
     _shown = ("upper_bound",)
 
     def __init__(self, upper_bound: Any) -> None:
@@ -248,6 +311,12 @@ class _LessThan(Constraint):
 
 
 class _Interval(Constraint):
+    """From ``lower_bound`` to ``upper_bound``, both included (``constraints.interval``).
+
+    >>> torch.distributions.constraints.interval(0, 1).check(torch.tensor([0.0, 1.0, 2.0]))
+    tensor([ True,  True, False])
+    """
+
     _shown = ("lower_bound", "upper_bound")
 
     def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
@@ -258,6 +327,12 @@ class _Interval(Constraint):
 
 
 class _HalfOpenInterval(Constraint):
+    """From ``lower_bound`` up to ``upper_bound``, which is not included (``constraints.half_open_interval``).
+
+    >>> torch.distributions.constraints.half_open_interval(0, 1).check(torch.tensor([0.0, 1.0]))
+    tensor([ True, False])
+    """
+
     _shown = ("lower_bound", "upper_bound")
 
     def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
@@ -275,6 +350,12 @@ class _Simplex(Constraint):
 
 
 class _Multinomial(Constraint):
+    """Vectors of whole numbers that sum to ``upper_bound`` (``constraints.multinomial``).
+
+    >>> torch.distributions.constraints.multinomial(3).check(torch.tensor([[1.0, 2.0], [1.0, 1.0]]))
+    tensor([True, True])
+    """
+
     is_discrete = True
     event_dim = 1
 
@@ -335,7 +416,12 @@ class _PositiveDefinite(_Symmetric):
 
 
 class _Cat(Constraint):
-    """Constraints of consecutive stretches along a dimension."""
+    """Constraints of consecutive stretches along ``dim``, as long as ``lengths`` says (``constraints.cat``).
+
+    >>> constraints = torch.distributions.constraints
+    >>> constraints.cat([constraints.positive, constraints.real], lengths=[1, 2]).check(torch.tensor([1.0, -1.0, 0.0]))
+    tensor([True, True, True])
+    """
 
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None) -> None:
         assert all(isinstance(one, Constraint) for one in cseq)
@@ -359,7 +445,12 @@ class _Cat(Constraint):
 
 
 class _Stack(Constraint):
-    """Constraints of the slices along a dimension."""
+    """Constraints of the slices along ``dim`` (``constraints.stack``).
+
+    >>> constraints = torch.distributions.constraints
+    >>> constraints.stack([constraints.positive, constraints.real]).check(torch.tensor([0.0, -1.0]))
+    tensor([False,  True])
+    """
 
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
         assert all(isinstance(one, Constraint) for one in cseq)
@@ -408,3 +499,7 @@ positive_semidefinite = _PositiveSemidefinite()
 positive_definite = _PositiveDefinite()
 cat = _Cat
 stack = _Stack
+
+
+def __dir__() -> list[str]:
+    return __all__

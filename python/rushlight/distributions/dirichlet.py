@@ -9,7 +9,7 @@ from .exp_family import ExponentialFamily
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    pass
+    from typing import Any, Self
 
 __all__ = ["Dirichlet"]
 
@@ -53,14 +53,14 @@ class Dirichlet(ExponentialFamily):
         self.concentration = concentration
         super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args)
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         concentration = self.concentration.expand(torch.Size(batch_shape) + self.event_shape)
         return self._expand_into(Dirichlet, _instance, batch_shape, self.event_shape, concentration=concentration)
 
     def rsample(self, sample_shape=()):
         return _Dirichlet.apply(self.concentration.expand(self._extended_shape(sample_shape)))
 
-    def log_prob(self, value):
+    def log_prob(self, value: torch.Tensor) -> torch.Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return (
@@ -70,11 +70,11 @@ class Dirichlet(ExponentialFamily):
         )
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.concentration / self.concentration.sum(-1, True)
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         above = (self.concentration - 1).clamp(min=0.0)
         mode = above / above.sum(-1, True)
         flat = (self.concentration < 1).all(dim=-1)
@@ -82,11 +82,11 @@ class Dirichlet(ExponentialFamily):
         return mode
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         total = self.concentration.sum(-1, True)
         return self.concentration * (total - self.concentration) / (total.pow(2) * (total + 1))
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         k, total = self.concentration.size(-1), self.concentration.sum(-1)
         return (
             torch.lgamma(self.concentration).sum(-1)

@@ -10,7 +10,7 @@ from .utils import lazy_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Distribution"]
 
@@ -18,10 +18,21 @@ __all__ = ["Distribution"]
 class Distribution:
     """A batch of independent distributions of one kind, each over events of one shape.
 
+    The base of all others: a subclass writes ``arg_constraints``, ``support``, ``rsample`` or ``sample``, and
+    ``log_prob``.
+
     Args:
         batch_shape: the shape of the parameters.
         event_shape: the shape of one sample of one distribution.
         validate_args: whether parameters and values are checked; unless told, as `set_default_validate_args` says.
+
+    Raises:
+        ValueError: a parameter that breaks its constraint.
+        NotImplementedError: of a method, one that the distribution does not have.
+
+    >>> normal = torch.distributions.MultivariateNormal(torch.zeros(5, 2), torch.eye(2))
+    >>> normal.batch_shape, normal.event_shape, normal.sample((3,)).shape
+    (torch.Size([5]), torch.Size([2]), torch.Size([3, 5, 2]))
     """
 
     has_rsample: bool = False
@@ -66,7 +77,7 @@ class Distribution:
                     f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
                 )
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Distribution:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         """The same distribution with its parameters expanded to another batch shape."""
         raise NotImplementedError
 

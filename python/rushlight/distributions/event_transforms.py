@@ -29,7 +29,14 @@ __all__ = [
 
 
 class CorrCholeskyTransform(Transform):
-    """A vector of any numbers as Cholesky's factor of a matrix of correlations."""
+    """A vector of n(n - 1)/2 numbers as Cholesky's lower factor of an n x n matrix of correlations (rows of length one).
+
+    >>> transform = torch.distributions.transforms.CorrCholeskyTransform()
+    >>> y = transform(torch.tensor([0.0]))
+    >>> y, torch.allclose(transform.inv(y), torch.tensor([0.0]))
+    (tensor([[1., 0.],
+            [0., 1.]]), True)
+    """
 
     domain = constraints.real_vector
     codomain = constraints.corr_cholesky
@@ -75,7 +82,11 @@ class CorrCholeskyTransform(Transform):
 
 
 class SoftmaxTransform(_Alike):
-    """``softmax(x)`` of vectors; its inverse gives one of the vectors that lead there."""
+    """``softmax(x)`` of vectors; its inverse gives one of the vectors that lead there (see `StickBreakingTransform`).
+
+    >>> torch.distributions.SoftmaxTransform()(torch.zeros(2))
+    tensor([0.5000, 0.5000])
+    """
 
     domain = constraints.real_vector
     codomain = constraints.simplex
@@ -96,7 +107,13 @@ class SoftmaxTransform(_Alike):
 
 
 class StickBreakingTransform(_Alike):
-    """A vector of any numbers as shares of one, each a part of what those before left."""
+    """A vector of n numbers as n + 1 shares of one, each a part of what those before left.
+
+    >>> transform = torch.distributions.transforms.StickBreakingTransform()
+    >>> y = transform(torch.zeros(2))
+    >>> y, torch.allclose(transform.inv(y), torch.zeros(2))
+    (tensor([0.3333, 0.3333, 0.3333]), False)
+    """
 
     domain = constraints.real_vector
     codomain = constraints.simplex
@@ -131,7 +148,14 @@ class StickBreakingTransform(_Alike):
 
 
 class LowerCholeskyTransform(_Alike):
-    """Any square matrix as a lower triangular one with a positive diagonal."""
+    """Any square matrix as a lower triangular one with a positive diagonal: the exponentials of its own.
+
+    >>> transform = torch.distributions.transforms.LowerCholeskyTransform()
+    >>> y = transform(torch.zeros(2, 2))
+    >>> y, torch.allclose(transform.inv(y), torch.zeros(2, 2))
+    (tensor([[1., 0.],
+            [0., 1.]]), True)
+    """
 
     domain = constraints.independent(constraints.real, 2)
     codomain = constraints.lower_cholesky
@@ -144,7 +168,14 @@ class LowerCholeskyTransform(_Alike):
 
 
 class PositiveDefiniteTransform(_Alike):
-    """Any square matrix as a positive definite one."""
+    """Any square matrix as a positive definite one: the product of its `LowerCholeskyTransform` with the transpose.
+
+    >>> transform = torch.distributions.transforms.PositiveDefiniteTransform()
+    >>> y = transform(torch.zeros(2, 2))
+    >>> y, torch.allclose(transform.inv(y), torch.zeros(2, 2))
+    (tensor([[1., 0.],
+            [0., 1.]]), True)
+    """
 
     domain = constraints.independent(constraints.real, 2)
     codomain = constraints.positive_definite
@@ -158,7 +189,12 @@ class PositiveDefiniteTransform(_Alike):
 
 
 class CatTransform(Transform):
-    """A transform each for consecutive stretches along a dimension."""
+    """A transform each for consecutive stretches along ``dim``, as long as ``lengths`` says (1 each).
+
+    >>> parts = [torch.distributions.ExpTransform(), torch.distributions.AffineTransform(0.0, 2.0)]
+    >>> torch.distributions.CatTransform(parts, lengths=[1, 2])(torch.ones(3))
+    tensor([2.7183, 2.0000, 2.0000])
+    """
 
     transforms: list[Transform]
 
@@ -219,7 +255,12 @@ class CatTransform(Transform):
 
 
 class StackTransform(Transform):
-    """A transform each for the slices along a dimension."""
+    """A transform each for the slices along ``dim``.
+
+    >>> parts = [torch.distributions.ExpTransform(), torch.distributions.AffineTransform(0.0, 2.0)]
+    >>> torch.distributions.StackTransform(parts)(torch.tensor([0.0, 3.0]))
+    tensor([1., 6.])
+    """
 
     transforms: list[Transform]
 
@@ -260,7 +301,12 @@ class StackTransform(Transform):
 
 
 class CumulativeDistributionTransform(Transform):
-    """The distribution function of a distribution."""
+    """The distribution function (``cdf``) of a distribution of single numbers; its inverse is ``icdf``.
+
+    >>> uniform = torch.distributions.CumulativeDistributionTransform(torch.distributions.Normal(0.0, 1.0))
+    >>> uniform(torch.tensor(0.0))
+    tensor(0.5000)
+    """
 
     bijective = True
     codomain = constraints.unit_interval

@@ -16,7 +16,11 @@ __all__ = ["ExponentialFamily"]
 class ExponentialFamily(Distribution):
     """A distribution with density ``exp(<t(x), theta> - F(theta) + k(x))``.
 
-    A subclass gives ``_natural_params`` (theta), ``_log_normalizer`` (F) and ``_mean_carrier_measure`` (the mean of k).
+    A subclass gives ``_natural_params`` (theta), ``_log_normalizer`` (F) and ``_mean_carrier_measure`` (the mean of
+    k); the entropy follows by differentiating F (Nielsen, Nock 2010).
+
+    >>> isinstance(torch.distributions.Normal(0.0, 1.0), torch.distributions.ExponentialFamily)
+    True
     """
 
     _mean_carrier_measure: Any

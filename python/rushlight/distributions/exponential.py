@@ -10,13 +10,24 @@ from .utils import broadcast_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Exponential"]
 
 
 class Exponential(ExponentialFamily):
-    """The waiting time between events that happen ``rate`` times in a unit of time."""
+    """The waiting time between events that happen ``rate`` times in a unit of time: density ``rate * exp(-rate * x)``.
+
+    Args:
+        rate: a positive number or tensor.
+
+    Raises:
+        ValueError: ``rate`` is not positive.
+
+    >>> exponential = torch.distributions.Exponential(torch.tensor([1.0, 2.0]))
+    >>> exponential.mean, exponential.log_prob(torch.tensor(0.0))
+    (tensor([1.0000, 0.5000]), tensor([0.0000, 0.6931]))
+    """
 
     arg_constraints = {"rate": constraints.positive}
     support = constraints.nonnegative
@@ -28,41 +39,41 @@ class Exponential(ExponentialFamily):
         super().__init__(self.rate.size(), validate_args=validate_args)
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.rate.reciprocal()
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return torch.zeros_like(self.rate)
 
     @property
-    def stddev(self):
+    def stddev(self) -> torch.Tensor:
         return self.rate.reciprocal()
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return self.rate.pow(-2)
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         return self._expand_into(Exponential, _instance, batch_shape, rate=self.rate.expand(batch_shape))
 
-    def rsample(self, sample_shape=torch.Size()):
+    def rsample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         return self.rate.new(self._extended_shape(sample_shape)).exponential_() / self.rate
 
-    def log_prob(self, value):
+    def log_prob(self, value: torch.Tensor) -> torch.Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return self.rate.log() - self.rate * value
 
-    def cdf(self, value):
+    def cdf(self, value: torch.Tensor) -> torch.Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return 1 - torch.exp(-self.rate * value)
 
-    def icdf(self, value):
+    def icdf(self, value: torch.Tensor) -> torch.Tensor:
         return -torch.log1p(-value) / self.rate
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         return 1.0 - torch.log(self.rate)
 
     @property

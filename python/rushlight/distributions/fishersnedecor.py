@@ -11,13 +11,23 @@ from .utils import broadcast_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["FisherSnedecor"]
 
 
 class FisherSnedecor(Distribution):
-    """The quotient of two chi-squared numbers, each by its own degrees of freedom ``df1`` and ``df2``."""
+    """The quotient of two chi-squared numbers, each by its own degrees of freedom ``df1`` and ``df2``.
+
+    Args:
+        df1, df2: positive numbers or tensors that broadcast.
+
+    Raises:
+        ValueError: degrees of freedom that are not positive.
+
+    >>> torch.distributions.FisherSnedecor(2.0, 4.0).mean
+    tensor(2.)
+    """
 
     arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}
     support = constraints.positive
@@ -29,25 +39,25 @@ class FisherSnedecor(Distribution):
         self._gamma2 = Gamma(self.df2 * 0.5, self.df2)
         super().__init__(self.df1.size(), validate_args=validate_args)
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         names = ("df1", "df2", "_gamma1", "_gamma2")
         parameters = {name: getattr(self, name).expand(batch_shape) for name in names}
         return self._expand_into(FisherSnedecor, _instance, batch_shape, **parameters)
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         df2 = self.df2.clone(memory_format=torch.contiguous_format)
         df2[df2 <= 2] = torch.nan
         return df2 / (df2 - 2)
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         mode = (self.df1 - 2) / self.df1 * self.df2 / (self.df2 + 2)
         mode[self.df1 <= 2] = torch.nan
         return mode
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         df2 = self.df2.clone(memory_format=torch.contiguous_format)
         df2[df2 <= 4] = torch.nan
         return 2 * df2.pow(2) * (self.df1 + df2 - 2) / (self.df1 * (df2 - 2).pow(2) * (df2 - 4))
@@ -60,7 +70,7 @@ class FisherSnedecor(Distribution):
         below.clamp_(min=tiny)
         return (above / below).clamp_(min=tiny)
 
-    def log_prob(self, value):
+    def log_prob(self, value: torch.Tensor) -> torch.Tensor:
         if self._validate_args:
             self._validate_sample(value)
         half1, half2, ratio = self.df1 * 0.5, self.df2 * 0.5, self.df1 / self.df2

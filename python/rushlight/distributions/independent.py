@@ -10,7 +10,7 @@ from .utils import _sum_rightmost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Independent"]
 
@@ -37,7 +37,7 @@ class Independent(Distribution):
         cut = len(base_distribution.batch_shape) - reinterpreted_batch_ndims
         super().__init__(shape[:cut], shape[cut:], validate_args=validate_args)
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         own = self.event_shape[: self.reinterpreted_batch_ndims]
         return self._expand_into(
             Independent,
@@ -64,30 +64,30 @@ class Independent(Distribution):
         return support
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.base_dist.mean
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return self.base_dist.mode
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return self.base_dist.variance
 
-    def sample(self, sample_shape=torch.Size()):
+    def sample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         return self.base_dist.sample(sample_shape)
 
-    def rsample(self, sample_shape=torch.Size()):
+    def rsample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         return self.base_dist.rsample(sample_shape)
 
-    def log_prob(self, value):
+    def log_prob(self, value: torch.Tensor) -> torch.Tensor:
         return _sum_rightmost(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         return _sum_rightmost(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
 
-    def enumerate_support(self, expand=True):
+    def enumerate_support(self, expand: bool = True) -> torch.Tensor:
         if self.reinterpreted_batch_ndims > 0:
             raise NotImplementedError("Enumeration over cartesian product is not implemented")
         return self.base_dist.enumerate_support(expand=expand)

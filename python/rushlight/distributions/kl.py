@@ -38,7 +38,21 @@ _KL_MEMOIZE: dict[tuple[type, type], Any] = {}
 
 
 def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
-    """Registers the decorated function for ``kl_divergence`` of two classes and their subclasses."""
+    """Registers the decorated function for `kl_divergence` of two classes and their subclasses.
+
+    Where several fit, the nearest classes decide; a RuntimeWarning tells of a tie.
+
+    Raises:
+        TypeError: an argument that is no class of distributions.
+
+    >>> class Odd(torch.distributions.Normal):
+    ...     pass
+    >>> @torch.distributions.register_kl(Odd, Odd)
+    ... def _between(p, q):
+    ...     return torch.tensor(1.5)
+    >>> torch.distributions.kl_divergence(Odd(0.0, 1.0), Odd(0.0, 1.0))
+    tensor(1.5000)
+    """
     if not isinstance(type_p, type) and issubclass(type_p, Distribution):
         raise TypeError(f"Expected type_p to be a Distribution subclass but got {type_p}")
     if not isinstance(type_q, type) and issubclass(type_q, Distribution):
@@ -395,3 +409,7 @@ for _pair in [
     (Poisson, Binomial),
 ]:
     register_kl(*_pair)(_never_inside)
+
+
+def __dir__() -> list[str]:
+    return __all__

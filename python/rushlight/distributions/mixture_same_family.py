@@ -11,7 +11,7 @@ from .distribution import Distribution
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["MixtureSameFamily"]
 
@@ -55,7 +55,7 @@ class MixtureSameFamily(Distribution):
         self._event_ndims = len(event)
         super().__init__(batch, event, validate_args=validate_args)
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         batch_shape = torch.Size(batch_shape)
         component = self._component_distribution.expand((*batch_shape, self._num_component))
         return self._expand_into(
@@ -84,12 +84,12 @@ class MixtureSameFamily(Distribution):
         return self._component_distribution
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         probs = self._pad_mixture_dimensions(self.mixture_distribution.probs)
         return torch.sum(probs * self.component_distribution.mean, dim=-1 - self._event_ndims)
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         # The mean of the variances and the variance of the means.
         probs = self._pad_mixture_dimensions(self.mixture_distribution.probs)
         inside = torch.sum(probs * self.component_distribution.variance, dim=-1 - self._event_ndims)
@@ -106,7 +106,7 @@ class MixtureSameFamily(Distribution):
         choice = torch.log_softmax(self.mixture_distribution.logits, dim=-1)
         return torch.logsumexp(inside + choice, dim=-1)
 
-    def sample(self, sample_shape=torch.Size()):
+    def sample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         with torch.no_grad():
             place = len(sample_shape) + len(self.batch_shape)
             chosen = self.mixture_distribution.sample(sample_shape)

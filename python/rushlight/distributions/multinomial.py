@@ -12,13 +12,27 @@ from .utils import broadcast_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Multinomial"]
 
 
 class Multinomial(Distribution):
-    """How often each of several outcomes occurs in ``total_count`` draws."""
+    """How often each of several outcomes occurs in ``total_count`` draws: vectors of counts that sum to it.
+
+    Args:
+        total_count: the number of draws, a whole number.
+        probs: weights of the outcomes along the last dimension, which need not sum to one; or
+        logits: their logarithms.
+
+    Raises:
+        ValueError: both or neither of ``probs`` and ``logits``, or a negative weight.
+        NotImplementedError: a ``total_count`` that is no whole number.
+
+    >>> counts = torch.distributions.Multinomial(5, torch.tensor([1.0, 1.0, 2.0]))
+    >>> counts.mean, counts.sample().sum()
+    (tensor([1.2500, 1.2500, 2.5000]), tensor(5.))
+    """
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     total_count: int
@@ -34,14 +48,14 @@ class Multinomial(Distribution):
         super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.probs * self.total_count
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return self.total_count * self.probs * (1 - self.probs)
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         batch_shape = torch.Size(batch_shape)
         return self._expand_into(
             Multinomial,
@@ -75,21 +89,21 @@ class Multinomial(Distribution):
         """The shape of the parameter."""
         return self._categorical.param_shape
 
-    def sample(self, sample_shape=torch.Size()):
+    def sample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         drawn = self._categorical.sample(torch.Size((self.total_count, *sample_shape)))
         drawn = drawn.permute(*range(1, drawn.dim()), 0)
         counts = drawn.new_zeros(self._extended_shape(sample_shape))
         counts.scatter_add_(-1, drawn, torch.ones_like(drawn))
         return counts.type_as(self.probs)
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         n = torch.tensor(self.total_count)
         entropy = n * self._categorical.entropy() - torch.lgamma(n + 1)
         values = self._binomial.enumerate_support(expand=False)[1:]
         weighted = torch.exp(self._binomial.log_prob(values)) * torch.lgamma(values + 1)
         return entropy + weighted.sum([0, -1])
 
-    def log_prob(self, value):
+    def log_prob(self, value: torch.Tensor) -> torch.Tensor:
         if self._validate_args:
             self._validate_sample(value)
         logits, value = broadcast_all(self.logits, value)

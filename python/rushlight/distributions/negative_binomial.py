@@ -11,13 +11,25 @@ from .utils import broadcast_all, lazy_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["NegativeBinomial"]
 
 
 class NegativeBinomial(Chance):
-    """How many trials succeed, each with probability ``probs``, before ``total_count`` of them fail."""
+    """How many trials succeed, each with probability ``probs``, before ``total_count`` of them fail.
+
+    Args:
+        total_count: the number of failures, not negative; it need not be whole.
+        probs: the probability of success, in [0, 1); or
+        logits: the logarithm of its odds.
+
+    Raises:
+        ValueError: both or neither of ``probs`` and ``logits``, or a value out of range.
+
+    >>> torch.distributions.NegativeBinomial(3.0, 0.5).mean
+    tensor(3.)
+    """
 
     arg_constraints = {
         "total_count": constraints.greater_than_eq(0),
@@ -39,22 +51,22 @@ class NegativeBinomial(Chance):
         self._param = self.logits if probs is None else self.probs
         super().__init__(self._param.size(), validate_args=validate_args)
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         total = self.total_count.expand(batch_shape)
         return self._expand_into(
             NegativeBinomial, _instance, batch_shape, total_count=total, **self._expanded(batch_shape)
         )
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.total_count * torch.exp(self.logits)
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return ((self.total_count - 1) * self.logits.exp()).floor().clamp(min=0.0)
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return self.mean / torch.sigmoid(-self.logits)
 
     @lazy_property
@@ -62,11 +74,11 @@ class NegativeBinomial(Chance):
         # A Poisson distribution whose rate is itself drawn is this one.
         return Gamma(concentration=self.total_count, rate=torch.exp(-self.logits), validate_args=False)
 
-    def sample(self, sample_shape=torch.Size()):
+    def sample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         with torch.no_grad():
             return torch.poisson(self._gamma.sample(sample_shape=sample_shape))
 
-    def log_prob(self, value):
+    def log_prob(self, value: torch.Tensor) -> torch.Tensor:
         if self._validate_args:
             self._validate_sample(value)
         weight = self.total_count * (-self.logits).sigmoid().log() + value * self.logits.sigmoid().log()

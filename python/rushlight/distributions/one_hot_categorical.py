@@ -10,13 +10,24 @@ from .distribution import Distribution
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["OneHotCategorical", "OneHotCategoricalStraightThrough"]
 
 
 class OneHotCategorical(Distribution):
-    """A vector with a single one, at a place that a `Categorical` draws."""
+    """A vector with a single one, at a place that a `Categorical` draws.
+
+    Args:
+        probs: weights along the last dimension, which need not sum to one; or
+        logits: their logarithms.
+
+    Raises:
+        ValueError: both or neither of ``probs`` and ``logits``, or a negative weight.
+
+    >>> torch.distributions.OneHotCategorical(torch.tensor([0.0, 1.0, 0.0])).sample()
+    tensor([0., 1., 0.])
+    """
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     support = constraints.one_hot
@@ -26,7 +37,7 @@ class OneHotCategorical(Distribution):
         self._categorical = Categorical(probs, logits)
         super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         drawn = self._categorical.expand(torch.Size(batch_shape))
         return self._expand_into(OneHotCategorical, _instance, batch_shape, self.event_shape, _categorical=drawn)
 
@@ -48,15 +59,15 @@ class OneHotCategorical(Distribution):
         return self._categorical.logits
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self._categorical.probs
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return torch.nn.functional.one_hot(self.probs.argmax(dim=-1), self.probs.shape[-1]).to(self.probs)
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return self._categorical.probs * (1 - self._categorical.probs)
 
     @property
@@ -64,19 +75,19 @@ class OneHotCategorical(Distribution):
         """The shape of the parameter."""
         return self._categorical.param_shape
 
-    def sample(self, sample_shape=torch.Size()):
+    def sample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         places = self._categorical.sample(torch.Size(sample_shape))
         return torch.nn.functional.one_hot(places, self._categorical._num_events).to(self.probs)
 
-    def log_prob(self, value):
+    def log_prob(self, value: torch.Tensor) -> torch.Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return self._categorical.log_prob(value.max(-1)[1])
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         return self._categorical.entropy()
 
-    def enumerate_support(self, expand=True):
+    def enumerate_support(self, expand: bool = True) -> torch.Tensor:
         n = self.event_shape[0]
         values = torch.eye(n, dtype=self._param.dtype, device=self._param.device)
         values = values.view((n,) + (1,) * len(self.batch_shape) + (n,))
@@ -84,10 +95,17 @@ class OneHotCategorical(Distribution):
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
-    """`OneHotCategorical` whose samples pass gradients on to the probabilities, unchanged."""
+    """`OneHotCategorical` whose samples pass gradients on to the probabilities, unchanged (Bengio, Leonard, Courville
+    2013).
+
+    >>> probs = torch.tensor([0.0, 1.0], requires_grad=True)
+    >>> draw = torch.distributions.OneHotCategoricalStraightThrough(probs, validate_args=False).rsample()
+    >>> draw.detach(), draw.requires_grad
+    (tensor([0., 1.]), True)
+    """
 
     has_rsample = True
 
-    def rsample(self, sample_shape=torch.Size()):
+    def rsample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         probs = self._categorical.probs
         return self.sample(sample_shape) + (probs - probs.detach())

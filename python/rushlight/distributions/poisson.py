@@ -10,13 +10,24 @@ from .utils import broadcast_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Poisson"]
 
 
 class Poisson(ExponentialFamily):
-    """How often something happens that happens ``rate`` times on average."""
+    """How often something happens that happens ``rate`` times on average: ``rate**k * exp(-rate) / k!``.
+
+    Args:
+        rate: a number or tensor that is not negative.
+
+    Raises:
+        ValueError: a negative ``rate``.
+
+    >>> poisson = torch.distributions.Poisson(torch.tensor([1.0, 4.0]))
+    >>> poisson.variance, poisson.log_prob(torch.tensor(0.0))
+    (tensor([1., 4.]), tensor([-1., -4.]))
+    """
 
     arg_constraints = {"rate": constraints.nonnegative}
     support = constraints.nonnegative_integer
@@ -26,25 +37,25 @@ class Poisson(ExponentialFamily):
         super().__init__(self.rate.size(), validate_args=validate_args)
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return self.rate
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return self.rate.floor()
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return self.rate
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         return self._expand_into(Poisson, _instance, batch_shape, rate=self.rate.expand(batch_shape))
 
-    def sample(self, sample_shape=torch.Size()):
+    def sample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         with torch.no_grad():
             return torch.poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
-    def log_prob(self, value):
+    def log_prob(self, value: torch.Tensor) -> torch.Tensor:
         if self._validate_args:
             self._validate_sample(value)
         rate, value = broadcast_all(self.rate, value)

@@ -13,13 +13,26 @@ from .utils import _standard_normal, broadcast_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["StudentT"]
 
 
 class StudentT(Distribution):
-    """The mean of ``df`` + 1 normal numbers by its own estimated deviation, moved and scaled."""
+    """Student's t: a standard normal number by the root of a chi-squared number over its ``df``, moved and scaled.
+
+    Args:
+        df: the degrees of freedom, positive.
+        loc: where the peak is.
+        scale: the width, positive; the three broadcast.
+
+    Raises:
+        ValueError: ``df`` or ``scale`` is not positive.
+
+    >>> t = torch.distributions.StudentT(3.0)
+    >>> t.variance, t.log_prob(torch.tensor(0.0))
+    (tensor(3.), tensor(-1.0009))
+    """
 
     arg_constraints = {"df": constraints.positive, "loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
@@ -31,17 +44,17 @@ class StudentT(Distribution):
         super().__init__(self.df.size(), validate_args=validate_args)
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         mean = self.loc.clone(memory_format=torch.contiguous_format)
         mean[self.df <= 1] = torch.nan
         return mean
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return self.loc
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         finite = self.df > 2
         variance = self.df.clone(memory_format=torch.contiguous_format)
         variance[finite] = self.scale[finite].pow(2) * self.df[finite] / (self.df[finite] - 2)
@@ -49,16 +62,16 @@ class StudentT(Distribution):
         variance[self.df <= 1] = torch.nan
         return variance
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         parameters = {name: getattr(self, name).expand(batch_shape) for name in ("df", "loc", "scale", "_chi2")}
         return self._expand_into(StudentT, _instance, batch_shape, **parameters)
 
-    def rsample(self, sample_shape=torch.Size()):
+    def rsample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         shape = self._extended_shape(sample_shape)
         normal = _standard_normal(shape, self.df.dtype, self.df.device)
         return self.loc + self.scale * (normal * torch.rsqrt(self._chi2.rsample(sample_shape) / self.df))
 
-    def log_prob(self, value):
+    def log_prob(self, value: torch.Tensor) -> torch.Tensor:
         if self._validate_args:
             self._validate_sample(value)
         y = (value - self.loc) / self.scale
@@ -71,7 +84,7 @@ class StudentT(Distribution):
         )
         return -0.5 * (self.df + 1.0) * torch.log1p(y**2.0 / self.df) - normalizer
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         beta = torch.lgamma(0.5 * self.df) + math.lgamma(0.5) - torch.lgamma(0.5 * (self.df + 1))
         return (
             self.scale.log()

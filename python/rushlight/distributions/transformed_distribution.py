@@ -12,7 +12,7 @@ from .utils import _sum_rightmost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["TransformedDistribution"]
 
@@ -55,7 +55,7 @@ class TransformedDistribution(Distribution):
         cut = len(shape) - event_dim
         super().__init__(shape[:cut], shape[cut:], validate_args=validate_args)
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         shape = torch.Size(batch_shape) + self.event_shape
         for one in reversed(self.transforms):
             shape = one.inverse_shape(shape)
@@ -81,11 +81,11 @@ class TransformedDistribution(Distribution):
     def has_rsample(self) -> bool:  # type: ignore[override]
         return self.base_dist.has_rsample
 
-    def sample(self, sample_shape=torch.Size()):
+    def sample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         with torch.no_grad():
             return self._forward(self.base_dist.sample(sample_shape))
 
-    def rsample(self, sample_shape=torch.Size()):
+    def rsample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         return self._forward(self.base_dist.rsample(sample_shape))
 
     def _forward(self, x):
@@ -93,7 +93,7 @@ class TransformedDistribution(Distribution):
             x = one(x)
         return x
 
-    def log_prob(self, value):
+    def log_prob(self, value: torch.Tensor) -> torch.Tensor:
         if self._validate_args:
             self._validate_sample(value)
         event_dim = len(self.event_shape)
@@ -117,12 +117,12 @@ class TransformedDistribution(Distribution):
             return value
         return sign * (value - 0.5) + 0.5
 
-    def cdf(self, value):
+    def cdf(self, value: torch.Tensor) -> torch.Tensor:
         for one in reversed(self.transforms):
             value = one.inv(value)
         if self._validate_args:
             self.base_dist._validate_sample(value)
         return self._monotonize_cdf(self.base_dist.cdf(value))
 
-    def icdf(self, value):
+    def icdf(self, value: torch.Tensor) -> torch.Tensor:
         return self._forward(self.base_dist.icdf(self._monotonize_cdf(value)))

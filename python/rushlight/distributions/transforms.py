@@ -45,8 +45,18 @@ __all__ = [
 class Transform:
     """A function ``y = t(x)`` with its inverse ``t.inv`` and the logarithm of its Jacobian's absolute determinant.
 
+    A subclass writes ``domain``, ``codomain``, ``_call``, ``_inverse`` and ``log_abs_det_jacobian(x, y)``.
+
     Args:
         cache_size: 1 keeps the last pair, so that the inverse of what was just computed is exact and free.
+
+    Raises:
+        ValueError: another ``cache_size`` than 0 or 1.
+
+    >>> double = torch.distributions.AffineTransform(0.0, 2.0)
+    >>> x = torch.tensor(3.0)
+    >>> double(x), double.inv(x), double.log_abs_det_jacobian(x, double(x))
+    (tensor(6.), tensor(1.5000), tensor(0.6931))
     """
 
     bijective: bool = False
@@ -66,6 +76,7 @@ class Transform:
 
     @property
     def event_dim(self) -> int:
+        """How many dimensions on the right belong together, where input and output agree on it."""
         if self.domain.event_dim == self.codomain.event_dim:
             return self.domain.event_dim
         raise ValueError("Please use either .domain.event_dim or .codomain.event_dim")
@@ -186,7 +197,12 @@ class _InverseTransform(Transform):
 
 
 class ComposeTransform(Transform):
-    """Several transforms one after the other."""
+    """Several transforms one after the other, the first one first.
+
+    >>> steps = [torch.distributions.ExpTransform(), torch.distributions.AffineTransform(1.0, 2.0)]
+    >>> torch.distributions.ComposeTransform(steps)(torch.tensor(0.0))
+    tensor(3.)
+    """
 
     def __init__(self, parts: Sequence[Transform], cache_size: int = 0) -> None:
         if cache_size:
@@ -279,7 +295,14 @@ identity_transform = ComposeTransform([])
 
 
 class IndependentTransform(Transform):
-    """A transform whose rightmost batch dimensions belong to the event: its Jacobian is summed over them."""
+    """A transform whose rightmost ``reinterpreted_batch_ndims`` dimensions belong to the event: its Jacobian is summed
+    over them.
+
+    >>> each = torch.distributions.ExpTransform()
+    >>> x = torch.ones(3)
+    >>> torch.distributions.transforms.IndependentTransform(each, 1).log_abs_det_jacobian(x, each(x))
+    tensor(3.)
+    """
 
     def __init__(self, base_transform: Transform, reinterpreted_batch_ndims: int, cache_size: int = 0) -> None:
         super().__init__(cache_size=cache_size)
@@ -331,7 +354,14 @@ class IndependentTransform(Transform):
 
 
 class ReshapeTransform(Transform):
-    """The event in another shape."""
+    """The event in another shape, of as many elements.
+
+    Raises:
+        ValueError: shapes of different numbers of elements, or of a value, another shape on its right.
+
+    >>> torch.distributions.transforms.ReshapeTransform((4,), (2, 2))(torch.zeros(3, 4)).shape
+    torch.Size([3, 2, 2])
+    """
 
     bijective = True
 
@@ -389,7 +419,13 @@ class _Alike(Transform):
 
 
 class ExpTransform(_Alike):
-    """``exp(x)``."""
+    """``exp(x)``, from all numbers to the positive ones.
+
+    >>> transform = torch.distributions.transforms.ExpTransform()
+    >>> y = transform(torch.tensor([-1.0, 0.0]))
+    >>> y, torch.allclose(transform.inv(y), torch.tensor([-1.0, 0.0]))
+    (tensor([0.3679, 1.0000]), True)
+    """
 
     domain = constraints.real
     codomain = constraints.positive
@@ -407,7 +443,13 @@ class ExpTransform(_Alike):
 
 
 class PowerTransform(Transform):
-    """``x ** exponent`` of positive numbers."""
+    """``x ** exponent`` of positive numbers.
+
+    >>> transform = torch.distributions.transforms.PowerTransform(2.0)
+    >>> y = transform(torch.tensor([1.0, 3.0]))
+    >>> y, torch.allclose(transform.inv(y), torch.tensor([1.0, 3.0]))
+    (tensor([1., 9.]), True)
+    """
 
     domain = constraints.positive
     codomain = constraints.positive
@@ -450,7 +492,13 @@ def _clipped_sigmoid(x):
 
 
 class SigmoidTransform(_Alike):
-    """``1 / (1 + exp(-x))``, never zero or one."""
+    """``1 / (1 + exp(-x))``, never zero or one: results stay away from both by the dtype's rounding unit.
+
+    >>> transform = torch.distributions.transforms.SigmoidTransform()
+    >>> y = transform(torch.tensor([-1.0, 0.0]))
+    >>> y, torch.allclose(transform.inv(y), torch.tensor([-1.0, 0.0]))
+    (tensor([0.2689, 0.5000]), True)
+    """
 
     domain = constraints.real
     codomain = constraints.unit_interval
@@ -470,7 +518,13 @@ class SigmoidTransform(_Alike):
 
 
 class SoftplusTransform(_Alike):
-    """``log(1 + exp(x))``, which is x itself where x is large."""
+    """``log(1 + exp(x))``, which is x itself where x is large.
+
+    >>> transform = torch.distributions.transforms.SoftplusTransform()
+    >>> y = transform(torch.tensor([-1.0, 0.0]))
+    >>> y, torch.allclose(transform.inv(y), torch.tensor([-1.0, 0.0]))
+    (tensor([0.3133, 0.6931]), True)
+    """
 
     domain = constraints.real
     codomain = constraints.positive
@@ -488,7 +542,13 @@ class SoftplusTransform(_Alike):
 
 
 class TanhTransform(_Alike):
-    """``tanh(x)``."""
+    """``tanh(x)``, from all numbers to those between -1 and 1.
+
+    >>> transform = torch.distributions.transforms.TanhTransform()
+    >>> y = transform(torch.tensor([-1.0, 0.0]))
+    >>> y, torch.allclose(transform.inv(y), torch.tensor([-1.0, 0.0]))
+    (tensor([-0.7616,  0.0000]), True)
+    """
 
     domain = constraints.real
     codomain = constraints.interval(-1.0, 1.0)
@@ -507,7 +567,11 @@ class TanhTransform(_Alike):
 
 
 class AbsTransform(_Alike):
-    """``|x|``."""
+    """``|x|``. Not invertible: its inverse gives the positive one of the two.
+
+    >>> torch.distributions.AbsTransform()(torch.tensor([-1.0, 2.0]))
+    tensor([1., 2.])
+    """
 
     domain = constraints.real
     codomain = constraints.positive
@@ -520,7 +584,13 @@ class AbsTransform(_Alike):
 
 
 class AffineTransform(Transform):
-    """``loc + scale * x``."""
+    """``loc + scale * x``; ``event_dim`` says how many dimensions belong together, over which the Jacobian is summed.
+
+    >>> transform = torch.distributions.transforms.AffineTransform(1.0, 2.0)
+    >>> y = transform(torch.tensor([-1.0, 0.0]))
+    >>> y, torch.allclose(transform.inv(y), torch.tensor([-1.0, 0.0]))
+    (tensor([-1.,  1.]), True)
+    """
 
     bijective = True
 
@@ -592,3 +662,7 @@ from .event_transforms import (  # noqa: E402  (they are subclasses of what stan
     StackTransform,
     StickBreakingTransform,
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -10,7 +10,7 @@ from .utils import broadcast_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Uniform"]
 
@@ -33,22 +33,22 @@ class Uniform(Distribution):
         super().__init__(self.low.size(), validate_args=validate_args)
 
     @property
-    def mean(self):
+    def mean(self) -> torch.Tensor:
         return (self.high + self.low) / 2
 
     @property
-    def mode(self):
+    def mode(self) -> torch.Tensor:
         return torch.nan * self.high
 
     @property
-    def stddev(self):
+    def stddev(self) -> torch.Tensor:
         return (self.high - self.low) / 12**0.5
 
     @property
-    def variance(self):
+    def variance(self) -> torch.Tensor:
         return (self.high - self.low).pow(2) / 12
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         parameters = {"low": self.low.expand(batch_shape), "high": self.high.expand(batch_shape)}
         return self._expand_into(Uniform, _instance, batch_shape, **parameters)
 
@@ -56,23 +56,23 @@ class Uniform(Distribution):
     def support(self):
         return constraints.interval(self.low, self.high)
 
-    def rsample(self, sample_shape=torch.Size()):
+    def rsample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         shape = self._extended_shape(sample_shape)
         return self.low + torch.rand(shape, dtype=self.low.dtype, device=self.low.device) * (self.high - self.low)
 
-    def log_prob(self, value):
+    def log_prob(self, value: torch.Tensor) -> torch.Tensor:
         if self._validate_args:
             self._validate_sample(value)
         inside = self.low.le(value).type_as(self.low) * self.high.gt(value).type_as(self.low)
         return torch.log(inside) - torch.log(self.high - self.low)
 
-    def cdf(self, value):
+    def cdf(self, value: torch.Tensor) -> torch.Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return ((value - self.low) / (self.high - self.low)).clamp(min=0, max=1)
 
-    def icdf(self, value):
+    def icdf(self, value: torch.Tensor) -> torch.Tensor:
         return value * (self.high - self.low) + self.low
 
-    def entropy(self):
+    def entropy(self) -> torch.Tensor:
         return torch.log(self.high - self.low)

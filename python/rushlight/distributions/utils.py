@@ -26,7 +26,14 @@ euler_constant = 0.57721566490153286060
 
 
 def broadcast_all(*values: Any) -> tuple[torch.Tensor, ...]:
-    """Numbers and tensors as tensors of one shape; numbers take dtype and device of the first tensor."""
+    """Numbers and tensors as tensors of one shape; numbers take dtype and device of the first tensor.
+
+    Raises:
+        ValueError: what is neither a number nor a tensor.
+
+    >>> torch.distributions.utils.broadcast_all(1.0, torch.zeros(2))
+    (tensor([1., 1.]), tensor([0., 0.]))
+    """
     if not all(isinstance(value, (torch.Tensor, Number)) for value in values):
         raise ValueError(
             "Input arguments must all be instances of Number, torch.Tensor or objects implementing __torch_function__."
@@ -50,24 +57,46 @@ def _sum_rightmost(value: Any, dim: int) -> Any:
 
 
 def logits_to_probs(logits: torch.Tensor, is_binary: bool = False) -> torch.Tensor:
-    """Probabilities of logits: of one event each, or of the events along the last dimension."""
+    """Probabilities of logits: of one event each (``is_binary``), or of the events along the last dimension.
+
+    >>> torch.distributions.utils.logits_to_probs(torch.zeros(2))
+    tensor([0.5000, 0.5000])
+    """
     return torch.sigmoid(logits) if is_binary else torch.softmax(logits, dim=-1)
 
 
 def clamp_probs(probs: torch.Tensor) -> torch.Tensor:
-    """Probabilities away from zero and one by the dtype's rounding unit."""
+    """Probabilities away from zero and one by the dtype's rounding unit, so that their logarithms are finite.
+
+    >>> torch.distributions.utils.clamp_probs(torch.tensor([0.0, 0.5])).log().isfinite()
+    tensor([True, True])
+    """
     eps = torch.finfo(probs.dtype).eps
     return probs.clamp(min=eps, max=1 - eps)
 
 
 def probs_to_logits(probs: torch.Tensor, is_binary: bool = False) -> torch.Tensor:
-    """Logits of probabilities: logarithms of odds, or of the probabilities themselves."""
+    """Logits of probabilities: logarithms of odds (``is_binary``), or of the probabilities themselves.
+
+    >>> torch.distributions.utils.probs_to_logits(torch.tensor([0.5, 0.5]), is_binary=True)
+    tensor([0., 0.])
+    """
     clamped = clamp_probs(probs)
     return torch.log(clamped) - torch.log1p(-clamped) if is_binary else torch.log(clamped)
 
 
 class lazy_property:
-    """A property that is computed once, with gradients, and then is an attribute."""
+    """A property that is computed once, with gradients, and then is an attribute.
+
+    >>> class Circle:
+    ...     radius = 2
+    ...     @torch.distributions.utils.lazy_property
+    ...     def diameter(self):
+    ...         return 2 * self.radius
+    >>> circle = Circle()
+    >>> circle.diameter, vars(circle)
+    (4, {'diameter': 4})
+    """
 
     def __init__(self, wrapped: Callable[..., Any]) -> None:
         self.wrapped = wrapped
@@ -90,7 +119,14 @@ class _ClassProperty(lazy_property, property):
 
 
 def tril_matrix_to_vec(mat: torch.Tensor, diag: int = 0) -> torch.Tensor:
-    """The lower triangles of matrices, row after row, as vectors."""
+    """The lower triangles of matrices (.., n, n), row after row, as vectors; ``diag`` moves the edge as in `torch.tril`.
+
+    Raises:
+        ValueError: a ``diag`` outside of the matrix.
+
+    >>> torch.distributions.utils.tril_matrix_to_vec(torch.arange(4.0).reshape(2, 2))
+    tensor([0., 2., 3.])
+    """
     n = mat.shape[-1]
     if not -n <= diag < n:
         raise ValueError(f"diag ({diag}) provided is outside [{-n}, {n - 1}].")
@@ -99,7 +135,15 @@ def tril_matrix_to_vec(mat: torch.Tensor, diag: int = 0) -> torch.Tensor:
 
 
 def vec_to_tril_matrix(vec: torch.Tensor, diag: int = 0) -> torch.Tensor:
-    """Vectors as the lower triangles of matrices, row after row."""
+    """Vectors as the lower triangles of matrices, row after row; what lies above is zero.
+
+    Raises:
+        ValueError: a length that makes no triangle.
+
+    >>> torch.distributions.utils.vec_to_tril_matrix(torch.tensor([1.0, 2.0, 3.0]))
+    tensor([[1., 0.],
+            [2., 3.]])
+    """
     side = (-(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * vec.shape[-1] + 4 * abs(diag) * (diag + 1)) ** 0.5) / 2
     if not round(side) - side <= torch.finfo(vec.dtype).eps:
         raise ValueError(
@@ -111,3 +155,7 @@ def vec_to_tril_matrix(vec: torch.Tensor, diag: int = 0) -> torch.Tensor:
     places = torch.arange(n, device=vec.device)
     matrix[..., places < places.view(-1, 1) + (diag + 1)] = vec
     return matrix
+
+
+def __dir__() -> list[str]:
+    return __all__

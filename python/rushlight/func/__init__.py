@@ -104,7 +104,13 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[s
 
 
 def replace_all_batch_norm_modules_(root: Module) -> Module:
-    """Takes the running statistics from every batch normalisation in a module, so that calls change nothing."""
+    """Takes the running statistics from every batch normalisation in a module, so that calls change nothing; returns
+    the module.
+
+    >>> model = torch.nn.Sequential(torch.nn.BatchNorm1d(2))
+    >>> torch.func.replace_all_batch_norm_modules_(model)[0].running_mean is None
+    True
+    """
     from rushlight.nn.modules.batchnorm import _BatchNorm
 
     for module in root.modules():
@@ -112,3 +118,7 @@ def replace_all_batch_norm_modules_(root: Module) -> Module:
             module.running_mean = module.running_var = module.num_batches_tracked = None
             module.track_running_stats = False
     return root
+
+
+def __dir__() -> list[str]:
+    return __all__

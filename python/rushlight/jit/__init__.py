@@ -64,7 +64,14 @@ def wait(future):
 
 
 def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
-    """Gives `obj` back, a function, class or module: it runs eagerly."""
+    """Gives ``obj`` back, a function, class or module: it runs eagerly. The other arguments are accepted.
+
+    >>> @torch.jit.script
+    ... def double(x):
+    ...     return x * 2
+    >>> double(torch.tensor(2))
+    tensor(4)
+    """
     return obj
 
 
@@ -79,7 +86,17 @@ def trace(
     *,
     example_kwarg_inputs=None,
 ):
-    """Gives `func` back after one call with the examples, which shows mistakes as early as a trace would."""
+    """Gives ``func`` back after one call with the examples, which shows mistakes as early as a trace would.
+
+    Args:
+        func: a function or a module.
+        example_inputs: a tensor, or the arguments of one call.
+        example_kwarg_inputs: its arguments by name.
+        optimize, check_trace, check_inputs, check_tolerance, strict: accepted; there is nothing to check.
+
+    >>> torch.jit.trace(torch.nn.ReLU(), torch.tensor([-1.0]))(torch.tensor([-2.0, 2.0]))
+    tensor([0., 2.])
+    """
     if example_inputs is not None or example_kwarg_inputs is not None:
         examples = (example_inputs,) if _builtin_isinstance(example_inputs, _C.Tensor) else tuple(example_inputs or ())
         func(*examples, **(example_kwarg_inputs or {}))
@@ -87,7 +104,12 @@ def trace(
 
 
 def trace_module(mod, inputs, optimize=None, check_trace=True, check_inputs=None, check_tolerance=1e-5, strict=True):
-    """Gives the module back after one call of each named method with its examples."""
+    """Gives the module back after one call of each named method with its examples.
+
+    >>> linear = torch.nn.Linear(2, 1)
+    >>> torch.jit.trace_module(linear, {"forward": torch.zeros(1, 2)})(torch.zeros(3, 2)).shape
+    torch.Size([3, 1])
+    """
     for name, example in inputs.items():
         examples = (example,) if _builtin_isinstance(example, _C.Tensor) else tuple(example)
         getattr(mod, name)(*examples)
@@ -95,6 +117,14 @@ def trace_module(mod, inputs, optimize=None, check_trace=True, check_inputs=None
 
 
 def _as_it_is(obj):
+    """Gives back what it decorates: `export`, `interface`, `script_method` and `script_if_tracing`.
+
+    >>> @torch.jit.export
+    ... def double(x):
+    ...     return x * 2
+    >>> double(2)
+    4
+    """
     return obj
 
 
@@ -102,17 +132,38 @@ script_method = script_if_tracing = export = interface = _as_it_is
 
 
 def ignore(drop=False, **kwargs):
-    """Marks a method that a compiler would leave alone; here all are."""
+    """Marks a method that a compiler would leave alone; here all are.
+
+    >>> @torch.jit.ignore
+    ... def double(x):
+    ...     return x * 2
+    >>> double(2)
+    4
+    """
     return drop if callable(drop) else _as_it_is
 
 
 def unused(fn):
-    """Marks a method that a compiler would replace by an error; here it runs."""
+    """Marks a method that a compiler would replace by an error; here it runs.
+
+    >>> @torch.jit.unused
+    ... def double(x):
+    ...     return x * 2
+    >>> double(2)
+    4
+    """
     return fn
 
 
 def freeze(mod, preserved_attrs=None, optimize_numerics=True):
-    """Gives a module in evaluation mode back."""
+    """Gives a module in evaluation mode back.
+
+    Raises:
+        RuntimeError: the module is in training.
+
+    >>> torch.jit.freeze(torch.jit.script(torch.nn.ReLU().eval()))(torch.tensor([-1.0]))
+    tensor([0.])
+    """
     if mod.training:
         raise RuntimeError(
             "Freezing is currently only implemented for modules in eval mode. Please call .eval() on your module before freezing."
@@ -121,22 +172,39 @@ def freeze(mod, preserved_attrs=None, optimize_numerics=True):
 
 
 def optimize_for_inference(mod, other_methods=None):
-    """Gives the module back."""
+    """Gives the module back.
+
+    >>> torch.jit.optimize_for_inference(torch.jit.script(torch.nn.ReLU().eval()))(torch.tensor([-1.0]))
+    tensor([0.])
+    """
     return mod
 
 
 def is_scripting():
-    """Whether the calling code is being compiled: never."""
+    """Whether the calling code is being compiled: never.
+
+    >>> torch.jit.is_scripting()
+    False
+    """
     return False
 
 
 def is_tracing():
-    """Whether the calling code is being traced: never."""
+    """Whether the calling code is being traced: never.
+
+    >>> torch.jit.is_tracing()
+    False
+    """
     return False
 
 
 def annotate(the_type, the_value):
-    """`the_value`, whose type is written down for readers."""
+    """``the_value``, whose type is written down for readers.
+
+    >>> from typing import List
+    >>> torch.jit.annotate(List[int], [])
+    []
+    """
     return the_value
 
 
@@ -144,7 +212,12 @@ _builtin_isinstance = isinstance
 
 
 def isinstance(obj, target_type):
-    """`isinstance`, which also takes types such as `List[int]`."""
+    """`isinstance`, which also takes types such as ``List[int]``, whose elements it does not look at.
+
+    >>> from typing import List
+    >>> torch.jit.isinstance([1], List[int])
+    True
+    """
     from typing import get_origin
 
     kinds = target_type if _builtin_isinstance(target_type, tuple) else (target_type,)
@@ -174,3 +247,7 @@ def __getattr__(name):
 
         return Module
     raise AttributeError(f"module 'torch.jit' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -34,7 +34,19 @@ _all_sharing_strategies = {"file_descriptor", "file_system"}
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Accepted for programs that call it: memory is shared by descriptor in either case, and runs out of neither."""
+    """Accepted for programs that call it: memory is shared by descriptor in either case, and runs out of neither.
+
+    Args:
+        new_strategy: ``"file_descriptor"`` or ``"file_system"``.
+
+    Raises:
+        AssertionError: another name.
+
+    >>> torch.multiprocessing.set_sharing_strategy("file_system")
+    >>> torch.multiprocessing.get_sharing_strategy()
+    'file_system'
+    >>> torch.multiprocessing.set_sharing_strategy("file_descriptor")
+    """
     global _sharing_strategy
     if new_strategy not in _all_sharing_strategies:
         raise AssertionError(f"invalid sharing strategy {new_strategy!r}, expected one of {_all_sharing_strategies}")
@@ -42,12 +54,20 @@ def set_sharing_strategy(new_strategy: str) -> None:
 
 
 def get_sharing_strategy() -> str:
-    """The name that was set."""
+    """The name that `set_sharing_strategy` was given.
+
+    >>> torch.multiprocessing.get_sharing_strategy()
+    'file_descriptor'
+    """
     return _sharing_strategy
 
 
 def get_all_sharing_strategies() -> set[str]:
-    """The names that are accepted."""
+    """The names that `set_sharing_strategy` accepts.
+
+    >>> sorted(torch.multiprocessing.get_all_sharing_strategies())
+    ['file_descriptor', 'file_system']
+    """
     return _all_sharing_strategies
 
 
@@ -66,3 +86,7 @@ __all__ = [
 __all__ += _multiprocessing.__all__
 
 init_reductions()
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -45,11 +45,30 @@ class ProcessException(Exception):
 
 
 class ProcessRaisedException(ProcessException):
-    """The process raised an exception; the message has its traceback."""
+    """The process raised an exception; the message has its traceback.
+
+    >>> def fail(index):
+    ...     raise ValueError("no luck")
+    >>> try:
+    ...     torch.multiprocessing.start_processes(fail, start_method="fork")
+    ... except torch.multiprocessing.ProcessRaisedException as error:
+    ...     print(error.error_index, str(error).splitlines()[-1])
+    0 ValueError: no luck
+    """
 
 
 class ProcessExitedException(ProcessException):
-    """The process ended by a signal or with an exit code other than zero."""
+    """The process ended by a signal or with an exit code other than zero: ``exit_code``, and ``signal_name`` or None.
+
+    >>> import os
+    >>> def leave(index):
+    ...     os._exit(3)
+    >>> try:
+    ...     torch.multiprocessing.start_processes(leave, start_method="fork")
+    ... except torch.multiprocessing.ProcessExitedException as error:
+    ...     print(error.exit_code)
+    3
+    """
 
     __slots__ = ["exit_code", "signal_name"]
 
@@ -80,7 +99,12 @@ def _run(fn, index, args, report):
 
 
 class ProcessContext:
-    """The processes that one call started."""
+    """The processes that one call of `spawn` or `start_processes` started, with ``join=False``.
+
+    >>> context = torch.multiprocessing.start_processes(print, join=False, start_method="fork", nprocs=0)
+    >>> context.join(), context.pids()
+    (True, [])
+    """
 
     def __init__(self, processes, reports):
         self.processes = processes
@@ -88,6 +112,7 @@ class ProcessContext:
         self.sentinels = {process.sentinel: index for index, process in enumerate(processes)}
 
     def pids(self) -> list[int]:
+        """The numbers of the processes."""
         return [int(process.pid) for process in self.processes]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
@@ -146,7 +171,11 @@ class ProcessContext:
 
 
 class SpawnContext(ProcessContext):
-    """The former name of :class:`ProcessContext`."""
+    """The former name of `ProcessContext`; warns.
+
+    >>> issubclass(torch.multiprocessing.SpawnContext, torch.multiprocessing.ProcessContext)
+    True
+    """
 
     def __init__(self, processes, reports):
         warn("SpawnContext is renamed to ProcessContext since 1.4 release.")
@@ -161,7 +190,27 @@ def start_processes(
     daemon: bool = False,
     start_method: str = "spawn",
 ) -> ProcessContext | None:
-    """Runs ``fn(index, *args)`` in ``nprocs`` processes of any start method; see :func:`spawn`."""
+    """Runs ``fn(index, *args)`` in ``nprocs`` processes of any start method; see `spawn`.
+
+    Args:
+        fn: with ``"spawn"`` and ``"forkserver"`` it must be importable: no function of a session or a `lambda`.
+        args: its other arguments; tensors are shared and not copied.
+        nprocs: the number of processes.
+        join: whether to wait for them.
+        daemon: whether they end with this process, and may start none of their own.
+        start_method: ``"spawn"``, ``"fork"`` or ``"forkserver"``.
+
+    Raises:
+        ProcessRaisedException: a process raised an exception.
+        ProcessExitedException: a process ended otherwise without success.
+
+    >>> def add(index, total):
+    ...     total[index] += index + 1
+    >>> total = torch.zeros(2)
+    >>> torch.multiprocessing.start_processes(add, (total.share_memory_(),), nprocs=2, start_method="fork")
+    >>> total
+    tensor([1., 2.])
+    """
     context = default.get_context(start_method)
     processes, reports = [], []
     for index in range(nprocs):
@@ -189,9 +238,22 @@ def spawn(
 ) -> ProcessContext | None:
     """Runs ``fn(index, *args)`` in ``nprocs`` new processes and waits for them.
 
-    If one ends with anything but success the others are ended, and its exception is raised here as
-    :class:`ProcessRaisedException` with its traceback, or as :class:`ProcessExitedException`. With ``join=False`` returns
-    a :class:`ProcessContext`, whose ``join`` does the waiting.
+    If one ends with anything but success the others are ended, and what it failed with is raised here.
+
+    Args:
+        fn: an importable function: each process imports its module, so that the program's own start must stand under
+            ``if __name__ == "__main__"``.
+        args: its other arguments; tensors are shared and not copied.
+        nprocs: the number of processes.
+        join: False returns a `ProcessContext` at once, whose ``join`` does the waiting.
+        daemon: whether they end with this process, and may start none of their own.
+        start_method: accepted; another one than ``"spawn"`` warns and is taken (see `start_processes`).
+
+    Raises:
+        ProcessRaisedException: a process raised an exception; the message has its traceback.
+        ProcessExitedException: a process ended by a signal or an exit code other than zero.
+
+    >>> torch.multiprocessing.spawn(print, nprocs=0)
     """
     if start_method != "spawn":
         msg = (

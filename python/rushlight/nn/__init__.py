@@ -26,3 +26,7 @@ if not TYPE_CHECKING:
         from ._text import missing
 
         raise missing(f"module 'torch.nn' has no attribute {name!r}", name, lambda: __all__)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "parameter"]

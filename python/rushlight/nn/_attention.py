@@ -90,37 +90,13 @@ def multi_head_attention_forward(
     size = features // num_heads
     if size * num_heads != features:
         raise AssertionError(f"embed_dim {features} not divisible by num_heads {num_heads}")
-    if use_separate_proj_weight:
-        if key.shape[:2] != value.shape[:2]:
-            raise AssertionError(
-                f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}"
-            )
-        weights = [q_proj_weight, k_proj_weight, v_proj_weight]
-        for name, weight in zip("qkv", weights):
-            if weight is None:
-                raise AssertionError(f"use_separate_proj_weight is True but {name}_proj_weight is None")
-    else:
-        if key.shape != value.shape:
-            raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
-        if in_proj_weight is None:
-            raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
-        weights = list(in_proj_weight.chunk(3))
-    biases = [None] * 3 if in_proj_bias is None else list(in_proj_bias.chunk(3))
-    q, k, v = (
-        _nn.linear(given, weight, bias)  # type: ignore[arg-type]
-        for given, weight, bias in zip((query, key, value), weights, biases)
-    )
+    separate = [q_proj_weight, k_proj_weight, v_proj_weight] if use_separate_proj_weight else None
+    q, k, v = _projected([query, key, value], in_proj_weight, separate, in_proj_bias)
     if mask is not None:
         mask = _check_mask(mask, length, key.size(0), batch * num_heads)
     added = 0
     if bias_k is not None or bias_v is not None:
-        if bias_k is None or bias_v is None:
-            given, lacking = ("bias_v", "bias_k") if bias_k is None else ("bias_k", "bias_v")
-            raise AssertionError(f"{given} is set but {lacking} is None")
-        if static_k is not None or static_v is not None:
-            raise AssertionError(f"bias cannot be added to static {'key' if static_k is not None else 'value'}.")
-        k = torch.cat([k, bias_k.repeat(1, batch, 1)])
-        v = torch.cat([v, bias_v.repeat(1, batch, 1)])
+        k, v = _with_biases(k, v, bias_k, bias_v, static_k, static_v)
         added += 1
     q, k, v = (part.reshape(part.size(0), batch * num_heads, size).transpose(0, 1) for part in (q, k, v))
     k = k if static_k is None else _static(static_k, "static_k", batch * num_heads, size)
@@ -134,11 +110,7 @@ def multi_head_attention_forward(
         mask = _nn.pad(mask, (0, added))
     source = k.size(1)
     if padding is not None:
-        padding = _nn.pad(padding, (0, added)) if added else padding
-        if padding.shape != (batch, source):
-            raise AssertionError(f"expecting key_padding_mask shape of {(batch, source)}, but got {padding.shape}")
-        padding = padding.reshape(batch, 1, 1, source).expand(-1, num_heads, -1, -1).reshape(-1, 1, source)
-        mask = padding if mask is None else mask + padding
+        mask = _with_padding(mask, _nn.pad(padding, (0, added)) if added else padding, batch, num_heads, source)
     if not need_weights:
         # The weights themselves are never made.
         causal = is_causal and key_padding_mask is None and not added
@@ -155,6 +127,56 @@ def multi_head_attention_forward(
     if average_attn_weights:
         attention = attention.mean(1)
     return output, attention if batched else attention.squeeze(0)
+
+
+def _projected(
+    given: list[Tensor], together: Tensor | None, separate: list[Tensor | None] | None, bias: Tensor | None
+) -> list[Tensor]:
+    """Query, key and value through their projections, whose weights stand in one matrix or in three."""
+    _, key, value = given
+    if separate is not None:
+        if key.shape[:2] != value.shape[:2]:
+            raise AssertionError(
+                f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}"
+            )
+        for name, weight in zip("qkv", separate):
+            if weight is None:
+                raise AssertionError(f"use_separate_proj_weight is True but {name}_proj_weight is None")
+        weights = separate
+    else:
+        if key.shape != value.shape:
+            raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
+        if together is None:
+            raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
+        weights = list(together.chunk(3))
+    biases = [None] * 3 if bias is None else list(bias.chunk(3))
+    return [_nn.linear(each, weight, bias) for each, weight, bias in zip(given, weights, biases)]  # type: ignore[arg-type]
+
+
+def _with_biases(
+    k: Tensor,
+    v: Tensor,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    static_k: Tensor | None,
+    static_v: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Keys and values with a learned one behind them."""
+    if bias_k is None or bias_v is None:
+        given, lacking = ("bias_v", "bias_k") if bias_k is None else ("bias_k", "bias_v")
+        raise AssertionError(f"{given} is set but {lacking} is None")
+    if static_k is not None or static_v is not None:
+        raise AssertionError(f"bias cannot be added to static {'key' if static_k is not None else 'value'}.")
+    batch = k.size(1)
+    return torch.cat([k, bias_k.repeat(1, batch, 1)]), torch.cat([v, bias_v.repeat(1, batch, 1)])
+
+
+def _with_padding(mask: Tensor | None, padding: Tensor, batch: int, heads: int, source: int) -> Tensor:
+    """The mask of each head, and the padding of each sample with it."""
+    if padding.shape != (batch, source):
+        raise AssertionError(f"expecting key_padding_mask shape of {(batch, source)}, but got {padding.shape}")
+    padding = padding.reshape(batch, 1, 1, source).expand(-1, heads, -1, -1).reshape(-1, 1, source)
+    return padding if mask is None else mask + padding
 
 
 def _leave(

@@ -1,4 +1,4 @@
-"""Pooling, where it needs Python besides the row: places on demand, sizes left out, norms.
+"""Pooling, where it needs Python besides the row: sizes left out, norms, places taken back.
 
 The functions are parts of `torch.nn.functional`.
 """
@@ -17,70 +17,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from rushlight import Tensor
-
-
-def _max_pool(row: str, return_indices: bool, input: Tensor, *windows: Any) -> Any:
-    return getattr(_nn, f"{row}_with_indices" if return_indices else row)(input, *windows)
-
-
-def max_pool1d(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The largest value of each window of sequences ``(N, C, L)`` or ``(C, L)``, with its place if asked.
-
-    Raises:
-        RuntimeError: the input is smaller than a window, or the padding larger than half of it.
-
-    >>> torch.nn.functional.max_pool1d(torch.tensor([[1.0, 3.0, 2.0, 0.0]]), 2)
-    tensor([[3., 2.]])
-    """
-    return _max_pool("max_pool1d", return_indices, input, kernel_size, stride, padding, dilation, ceil_mode)
-
-
-def max_pool2d(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The largest value of each window of images ``(N, C, H, W)`` or ``(C, H, W)``, with its place if asked.
-
-    Raises:
-        RuntimeError: the input is smaller than a window, or the padding larger than half of it.
-
-    >>> torch.nn.functional.max_pool2d(torch.arange(4.0).reshape(1, 2, 2), 2)
-    tensor([[[3.]]])
-    """
-    return _max_pool("max_pool2d", return_indices, input, kernel_size, stride, padding, dilation, ceil_mode)
-
-
-def max_pool3d(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The largest value of each window of volumes ``(N, C, D, H, W)`` or ``(C, D, H, W)``, with its place if asked.
-
-    Raises:
-        RuntimeError: the input is smaller than a window, or the padding larger than half of it.
-
-    >>> torch.nn.functional.max_pool3d(torch.arange(8.0).reshape(1, 2, 2, 2), 2)
-    tensor([[[[7.]]]])
-    """
-    return _max_pool("max_pool3d", return_indices, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 def _filled(output_size: Any, input: Tensor) -> Any:
@@ -134,7 +70,7 @@ def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = N
     >>> torch.nn.functional.lp_pool1d(torch.tensor([[3.0, 4.0]]), 2, 2)
     tensor([[5.]])
     """
-    return _lp_pool(input, norm_type, kernel_size, 1, stride, ceil_mode, _nn.avg_pool1d, max_pool1d)
+    return _lp_pool(input, norm_type, kernel_size, 1, stride, ceil_mode, _nn.avg_pool1d, _nn.max_pool1d)
 
 
 def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
@@ -143,7 +79,7 @@ def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = N
     >>> torch.nn.functional.lp_pool2d(torch.tensor([[[3.0, 4.0]]]), 2, (1, 2))
     tensor([[[5.]]])
     """
-    return _lp_pool(input, norm_type, kernel_size, 2, stride, ceil_mode, _nn.avg_pool2d, max_pool2d)
+    return _lp_pool(input, norm_type, kernel_size, 2, stride, ceil_mode, _nn.avg_pool2d, _nn.max_pool2d)
 
 
 def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
@@ -152,11 +88,11 @@ def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = N
     >>> torch.nn.functional.lp_pool3d(torch.ones(1, 2, 2, 2), 1, 2)
     tensor([[[[8.]]]])
     """
-    return _lp_pool(input, norm_type, kernel_size, 3, stride, ceil_mode, _nn.avg_pool3d, max_pool3d)
+    return _lp_pool(input, norm_type, kernel_size, 3, stride, ceil_mode, _nn.avg_pool3d, _nn.max_pool3d)
 
 
-def _adaptive_max_pool(row: str, input: Tensor, output_size: Any, return_indices: bool) -> Any:
-    found = getattr(_nn, f"{row}_with_indices")(input, _filled(output_size, input))
+def _adaptive_max_pool(row: Callable[..., Any], input: Tensor, output_size: Any, return_indices: bool) -> Any:
+    found = row(input, _filled(output_size, input))
     return found if return_indices else found[0]
 
 
@@ -166,7 +102,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
     >>> torch.nn.functional.adaptive_max_pool1d(torch.tensor([[1.0, 2.0, 5.0, 3.0]]), 2)
     tensor([[2., 5.]])
     """
-    return _adaptive_max_pool("adaptive_max_pool1d", input, output_size, return_indices)
+    return _adaptive_max_pool(_nn.adaptive_max_pool1d_with_indices, input, output_size, return_indices)
 
 
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
@@ -175,7 +111,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     >>> torch.nn.functional.adaptive_max_pool2d(torch.arange(4.0).reshape(1, 2, 2), (1, None))
     tensor([[[2., 3.]]])
     """
-    return _adaptive_max_pool("adaptive_max_pool2d", input, output_size, return_indices)
+    return _adaptive_max_pool(_nn.adaptive_max_pool2d_with_indices, input, output_size, return_indices)
 
 
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
@@ -184,7 +120,7 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
     >>> torch.nn.functional.adaptive_max_pool3d(torch.arange(8.0).reshape(1, 2, 2, 2), 1)
     tensor([[[[7.]]]])
     """
-    return _adaptive_max_pool("adaptive_max_pool3d", input, output_size, return_indices)
+    return _adaptive_max_pool(_nn.adaptive_max_pool3d_with_indices, input, output_size, return_indices)
 
 
 def _spread(value: Any, space: int) -> list[Any]:
@@ -203,7 +139,8 @@ def _max_unpool(
         for size, each, width, edge in zip(input.shape[-space:], step, kernel, border)
     ]
     if output_size is not None:
-        wanted = list(output_size[2:] if len(output_size) == space + 2 else output_size)
+        output_size = output_size[2:] if len(output_size) == space + 2 else output_size
+        wanted = list(output_size)
         if len(wanted) != space:
             raise ValueError(
                 f"output_size should be a sequence containing {space} or {space + 2} elements, but it has a length of "
@@ -212,7 +149,7 @@ def _max_unpool(
         for dim, (size, usual, each) in enumerate(zip(wanted, sizes, step)):
             if not usual - each < size < usual + each:
                 raise ValueError(
-                    f'invalid output_size "{wanted}" (dim {dim} must be between {usual - each} and {usual + each})'
+                    f'invalid output_size "{output_size}" (dim {dim} must be between {usual - each} and {usual + each})'
                 )
         sizes = wanted
     return _C._max_unpool(input, indices, sizes)

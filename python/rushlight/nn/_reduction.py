@@ -7,12 +7,12 @@ from rushlight._warnings import warn
 
 def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> str:
     """The reduction that the two deprecated arguments mean."""
-    if reduce is False:
+    if not (reduce is None or reduce):
         reduction = "none"
-    elif size_average is False:
-        reduction = "sum"
-    else:
+    elif size_average is None or size_average:
         reduction = "mean"
+    else:
+        reduction = "sum"
     if emit_warning:
         warn(
             f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",

@@ -12,11 +12,9 @@ from rushlight._functions.nn_functional import *  # noqa: F403
 from rushlight._warnings import warn
 
 from ._attention import multi_head_attention_forward as multi_head_attention_forward
-from ._faces import affine_grid as affine_grid
-from ._faces import ctc_loss as ctc_loss
-from ._faces import embedding_bag as embedding_bag
-from ._faces import rrelu as rrelu
-from ._faces import rrelu_ as rrelu_
+from ._ctc import ctc_loss as ctc_loss
+from ._embedding_bag import embedding_bag as embedding_bag
+from ._grid import affine_grid as affine_grid
 from ._linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
 from ._pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
 from ._pooling import adaptive_avg_pool3d as adaptive_avg_pool3d
@@ -28,9 +26,6 @@ from ._pooling import fractional_max_pool3d as fractional_max_pool3d
 from ._pooling import lp_pool1d as lp_pool1d
 from ._pooling import lp_pool2d as lp_pool2d
 from ._pooling import lp_pool3d as lp_pool3d
-from ._pooling import max_pool1d as max_pool1d
-from ._pooling import max_pool2d as max_pool2d
-from ._pooling import max_pool3d as max_pool3d
 from ._pooling import max_unpool1d as max_unpool1d
 from ._pooling import max_unpool2d as max_unpool2d
 from ._pooling import max_unpool3d as max_unpool3d
@@ -38,6 +33,9 @@ from ._resize import interpolate as interpolate
 from ._resize import upsample as upsample
 from ._resize import upsample_bilinear as upsample_bilinear
 from ._resize import upsample_nearest as upsample_nearest
+
+#: What stands in this file besides the functions.
+_NOT_FOR_USERS = ("TYPE_CHECKING", "annotations", "torch", "warn")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,13 +51,21 @@ if not TYPE_CHECKING:
         raise missing(f"module 'torch.nn.functional' has no attribute {name!r}", name, lambda: globals())
 
 
-def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """``max(input, 0)``, element by element; with ``inplace`` into the input itself.
+def rrelu(
+    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """Each element, times a slope where it is negative: in training a random one for each, else the mean of the bounds.
 
-    >>> torch.nn.functional.relu(torch.tensor([-1.0, 2.0]))
-    tensor([0., 2.])
+    Raises:
+        RuntimeError: the lower bound is above the upper one.
+
+    >>> torch.nn.functional.rrelu(torch.tensor([-4.0, 2.0]), 0.25, 0.25)
+    tensor([-1.,  2.])
     """
-    return input.relu_() if inplace else _nn.relu(input)
+    return (torch.rrelu_ if inplace else torch.rrelu)(input, lower, upper, training)
+
+
+rrelu_ = torch.rrelu_
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -331,3 +337,7 @@ def triplet_margin_with_distance_loss(
     if reduction == "none":
         return losses
     return losses.mean() if reduction == "mean" else losses.sum()
+
+
+def __dir__() -> list[str]:
+    return [name for name in globals() if not name.startswith("_") and name not in _NOT_FOR_USERS]

@@ -18,6 +18,36 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
+__all__ = [
+    "calculate_gain",
+    "constant",
+    "constant_",
+    "dirac",
+    "dirac_",
+    "eye",
+    "eye_",
+    "kaiming_normal",
+    "kaiming_normal_",
+    "kaiming_uniform",
+    "kaiming_uniform_",
+    "normal",
+    "normal_",
+    "ones_",
+    "orthogonal",
+    "orthogonal_",
+    "sparse",
+    "sparse_",
+    "trunc_normal_",
+    "uniform",
+    "uniform_",
+    "xavier_normal",
+    "xavier_normal_",
+    "xavier_uniform",
+    "xavier_uniform_",
+    "zeros_",
+]
+
+
 _PLAIN_GAINS = (
     "linear",
     "conv1d",
@@ -254,9 +284,11 @@ def kaiming_uniform_(
     """Uniform within ``gain * sqrt(3 / fan)`` (He and others 2015).
 
     Args:
+        tensor: what is filled.
         a: the negative slope of ``"leaky_relu"``.
         mode: ``"fan_in"`` keeps the variance forward, ``"fan_out"`` backward.
         nonlinearity: what follows; see `calculate_gain`.
+        generator: where the numbers come from; torch's own without one.
 
     Raises:
         ValueError: the tensor has fewer than 2 dimensions, or the mode is unknown.
@@ -351,7 +383,9 @@ def _deprecated(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, **kwargs)
 
     renamed.__name__ = renamed.__qualname__ = old_name
-    renamed.__doc__ = f"The old name of `{new_name}`."
+    renamed.__doc__ = (
+        f"The old name of `{new_name}`; warns (FutureWarning). Its arguments and results are those of that one."
+    )
     return renamed
 
 
@@ -366,3 +400,7 @@ kaiming_uniform = _deprecated(kaiming_uniform_)
 kaiming_normal = _deprecated(kaiming_normal_)
 orthogonal = _deprecated(orthogonal_)
 sparse = _deprecated(sparse_)
+
+
+def __dir__() -> list[str]:
+    return __all__

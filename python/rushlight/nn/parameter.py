@@ -235,5 +235,13 @@ for _name in [*dir(Tensor), *(f"__{slot}__" for slot in _SLOTS.split())]:
 
 
 def is_lazy(param: Any) -> bool:
-    """Whether a parameter or buffer still waits for its sizes."""
+    """Whether a parameter or buffer still waits for its sizes.
+
+    >>> torch.nn.parameter.is_lazy(torch.nn.UninitializedParameter())
+    True
+    """
     return isinstance(param, UninitializedTensorMixin)
+
+
+def __dir__() -> list[str]:
+    return __all__

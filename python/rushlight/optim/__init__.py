@@ -47,3 +47,7 @@ def __getattr__(name: str) -> object:
     from ..nn._text import missing
 
     raise missing(f"module 'torch.optim' has no attribute {name!r}", name, lambda: __all__)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -63,6 +63,16 @@ class LRScheduler:
     Raises:
         TypeError: ``optimizer`` is not an `Optimizer`.
         KeyError: ``last_epoch`` is not -1 and a group has no ``"initial_lr"``.
+
+    >>> class Harmonic(torch.optim.lr_scheduler.LRScheduler):
+    ...     def get_lr(self):
+    ...         return [rate / (1 + self.last_epoch) for rate in self.base_lrs]
+    >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = Harmonic(optimizer)
+    >>> optimizer.step()
+    >>> schedule.step()
+    >>> schedule.get_last_lr()
+    [0.5]
     """
 
     _get_lr_called_within_step: bool = False

@@ -472,3 +472,7 @@ class ReduceLROnPlateau(LRScheduler):
         """Takes what `state_dict` gave."""
         super().load_state_dict(state_dict)
         self._init_is_better(self.mode, self.threshold, self.threshold_mode)
+
+
+def __dir__() -> list[str]:
+    return __all__

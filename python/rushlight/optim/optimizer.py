@@ -47,12 +47,33 @@ def _add(hooks: OrderedDict[int, Callable], hook: Callable, prepend: bool = Fals
 
 
 def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(optimizer, args, kwargs)`` before every step of every optimizer."""
+    """Calls ``hook(optimizer, args, kwargs)`` before each step of every optimizer; a pair of them replaces its
+    arguments.
+
+    Returns:
+        a handle whose ``remove()`` takes the hook out again.
+
+    >>> from rushlight.optim.optimizer import register_optimizer_step_pre_hook
+    >>> handle = register_optimizer_step_pre_hook(lambda *args: print("a step"))
+    >>> torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1).step()
+    a step
+    >>> handle.remove()
+    """
     return _add(_global_optimizer_pre_hooks, hook)
 
 
 def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(optimizer, args, kwargs)`` after every step of every optimizer."""
+    """Calls ``hook(optimizer, args, kwargs)`` after each step of every optimizer.
+
+    Returns:
+        a handle whose ``remove()`` takes the hook out again.
+
+    >>> from rushlight.optim.optimizer import register_optimizer_step_post_hook
+    >>> handle = register_optimizer_step_post_hook(lambda *args: print("a step"))
+    >>> torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1).step()
+    a step
+    >>> handle.remove()
+    """
     return _add(_global_optimizer_post_hooks, hook)
 
 
@@ -80,6 +101,21 @@ class Optimizer:
         TypeError: something that is not a tensor.
 
     A subclass defines ``step``. `param_groups` is a list of dictionaries, `state` maps a parameter to a dictionary.
+
+    >>> class Signs(torch.optim.Optimizer):
+    ...     def __init__(self, params, lr):
+    ...         super().__init__(params, {"lr": lr})
+    ...     @torch.no_grad()
+    ...     def step(self, closure=None):
+    ...         for group in self.param_groups:
+    ...             for p in group["params"]:
+    ...                 p -= group["lr"] * p.grad.sign()
+    >>> x = torch.tensor([1.0, -1.0], requires_grad=True)
+    >>> optimizer = Signs([x], lr=0.25)
+    >>> (x * x).sum().backward()
+    >>> optimizer.step()
+    >>> x.detach()
+    tensor([ 0.7500, -0.7500])
     """
 
     _optimizer_step_pre_hooks: OrderedDict[int, Callable]

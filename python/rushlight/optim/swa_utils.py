@@ -69,12 +69,23 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Sequence[Tensor], Se
 
     Raises:
         ValueError: ``decay`` is not between 0 and 1.
+
+    >>> averages = [torch.zeros(1)]
+    >>> torch.optim.swa_utils.get_ema_multi_avg_fn(0.75)(averages, [torch.ones(1)], 1)
+    >>> averages
+    [tensor([0.2500])]
     """
     return _for_lists(get_ema_avg_fn(decay), lambda count: 1 - decay)
 
 
 def get_swa_multi_avg_fn() -> Callable[[Sequence[Tensor], Sequence[Tensor], Any], None]:
-    """What `get_swa_avg_fn` gives, for lists of tensors that are changed in place."""
+    """What `get_swa_avg_fn` gives, for lists of tensors that are changed in place.
+
+    >>> averages = [torch.zeros(1)]
+    >>> torch.optim.swa_utils.get_swa_multi_avg_fn()(averages, [torch.ones(1)], torch.tensor(1))
+    >>> averages
+    [tensor([0.5000])]
+    """
     return _for_lists(get_swa_avg_fn(), lambda count: 1 / (count + 1))
 
 
@@ -243,3 +254,7 @@ class SWALR(LRScheduler):
             start = final if before == 1 else (rate - before * final) / (1 - before)
             result.append(final * now + start * (1 - now))
         return result
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -211,3 +211,7 @@ def _cosines(name: str, M: int, a: Iterable[float], sym: bool, options: dict[str
         return (signed * torch.cos(degrees * angles)).sum(0)
 
     return _made(name, M, options, window)
+
+
+def __dir__() -> list[str]:
+    return __all__

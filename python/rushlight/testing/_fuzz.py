@@ -30,6 +30,21 @@ class FuzzError(AssertionError):
 
     `seed` draws the case again with ``fuzz(..., seed=seed, tries=1)``, `kind` says what does not hold, and `code` is a program
     that shows it with the simplest case found; `__cause__` is the exception, if one was raised.
+
+    >>> class Wrong(torch.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x * 2
+    ...     @staticmethod
+    ...     def backward(ctx, grad):
+    ...         return grad
+    >>> def twice(x):
+    ...     return Wrong.apply(x)
+    >>> try:
+    ...     found = torch.testing.fuzz(twice, tries=10)
+    ... except torch.testing.FuzzError as error:
+    ...     print(error.kind)
+    the gradient is not the derivative
     """
 
     def __init__(self, message: str, kind: str, seed: int, code: str) -> None:

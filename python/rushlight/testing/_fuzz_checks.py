@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Case", "Failure", "Refused", "Settings", "examine"]
 
 #: Tensors of more elements are moved along some random directions only, and results looked at along some.
-_MANY = 128
+_MANY = 64
 _DIRECTIONS = 4
 
 #: How far results may be from those in double precision, relative to the largest.
@@ -76,19 +76,11 @@ class Case:
         self.memories = memories
         self.seed = seed
         self.values: list[Tensor] = []  # what the function gives, known once it was called
-        self._directions = [
-            _random(at, (_DIRECTIONS, p.numel()), p.dtype) if p.numel() > _MANY else None
-            for at, p in enumerate(subject.parameters.values())
-        ]
 
     def leaves(self, kind: dtype = torch.float64) -> tuple[list[Tensor], list[Tensor]]:
-        """The memories of operands, and the parameters or how far they are moved, anew and in a dtype."""
+        """The memories of operands, and the parameters, anew and in a dtype."""
         memories = [_cast(m, kind).requires_grad_(m.requires_grad) for m in self.memories]
-        parameters = [
-            _cast(p if along is None else torch.zeros(_DIRECTIONS, dtype=torch.float64), kind).requires_grad_()
-            for p, along in zip(self.subject.parameters.values(), self._directions)
-        ]
-        return memories, parameters
+        return memories, [_cast(p, kind).requires_grad_() for p in self.subject.parameters.values()]
 
     def results(
         self,
@@ -105,15 +97,8 @@ class Case:
         views = [view.contiguous() if contiguous and at >= writes else view for at, view in enumerate(views)]
         torch.manual_seed(self.seed)
         arguments = self.subject.with_operands(views)
-        found = function(*arguments) if function else self.subject(arguments, self._moved(parameters))
+        found = function(*arguments) if function else self.subject(arguments, parameters)
         return [*_tensors(found), *memories[:writes]]
-
-    def _moved(self, parameters: Sequence[Tensor]) -> list[Tensor]:
-        own = self.subject.parameters.values()
-        return [
-            p if along is None else _cast(start, p.dtype) + (p @ _cast(along, p.dtype)).reshape(start.shape)
-            for p, along, start in zip(parameters, self._directions, own)
-        ]
 
     def outputs(self, memories: Sequence[Tensor], parameters: Sequence[Tensor]) -> list[Tensor]:
         """The results that may have a gradient."""
@@ -324,15 +309,40 @@ def _split(case: Case) -> tuple[Callable[..., tuple[Tensor, ...]], list[Tensor]]
     return function, [*(memories[place] for place in places), *parameters]
 
 
+def _along_few(
+    function: Callable[..., tuple[Tensor, ...]], leaves: list[Tensor]
+) -> tuple[Callable[..., tuple[Tensor, ...]], list[Tensor]]:
+    """The same with large leaves replaced by how far they are moved in some directions."""
+    starts = [leaf.detach() for leaf in leaves]
+    directions = [
+        _random(at, (_DIRECTIONS, leaf.numel()), leaf.dtype) if leaf.numel() > _MANY else None
+        for at, leaf in enumerate(leaves)
+    ]
+    moves = [
+        leaf if along is None else torch.zeros(_DIRECTIONS, dtype=leaf.dtype).requires_grad_()
+        for leaf, along in zip(leaves, directions)
+    ]
+
+    def moved(*given: Tensor) -> tuple[Tensor, ...]:
+        return function(
+            *(
+                one if along is None else start + (one @ along).reshape(start.shape)
+                for one, along, start in zip(given, directions, starts)
+            )
+        )
+
+    return moved, moves
+
+
 def _first_order(case: Case, values: list[Tensor]) -> str | None:
-    function, leaves = _split(case)
+    function, leaves = _along_few(*_split(case))
     settings = case.settings
     torch.autograd.gradcheck(function, leaves, eps=settings.eps, atol=settings.atol, rtol=settings.rtol)
     return None
 
 
 def _second_order(case: Case, values: list[Tensor]) -> str | None:
-    function, leaves = _split(case)
+    function, leaves = _along_few(*_split(case))
     settings = case.settings
     if settings.second_order and any(output.requires_grad for output in function(*leaves)):
         weights = [weight.requires_grad_() for weight in _weights([o for o in function(*leaves) if o.requires_grad])]

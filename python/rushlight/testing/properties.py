@@ -16,7 +16,13 @@ _TOLERANCES = {"float16": 2e-3, "float32": 1e-5, "complex64": 1e-5, "float64": 1
 
 
 def tensor_of(array):
-    """A tensor over an array, with its strides; an array that must not be written to gives a read-only tensor."""
+    """A tensor over an array, with its strides; an array that must not be written to gives a read-only tensor.
+
+    >>> import numpy
+    >>> from rushlight.testing.properties import tensor_of
+    >>> tensor_of(numpy.arange(6.0).reshape(2, 3).T).stride()
+    (1, 3)
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return torch.from_numpy(array)
@@ -27,6 +33,10 @@ def assert_broadcasts(function, oracle, arrays, in_place=None):
 
     Checked for every order of the operands: shape and values, the same through ``out=``, and with ``in_place`` (a method's
     name) that an operand of the full shape takes the result, and that every other one refuses and stays as it was.
+
+    >>> import numpy
+    >>> from rushlight.testing.properties import assert_broadcasts
+    >>> assert_broadcasts(torch.add, numpy.add, [numpy.ones((2, 1)), numpy.ones(3)], in_place="add_")
     """
     shape = np.broadcast_shapes(*(array.shape for array in arrays))
     for order in itertools.permutations(arrays):

@@ -25,4 +25,4 @@ else:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_SUBMODULES])
+    return list(_SUBMODULES)

@@ -19,11 +19,20 @@ __all__ = ["CheckpointError", "CheckpointFunction", "checkpoint", "checkpoint_se
 
 
 class CheckpointError(RuntimeError):
-    """What ran again in backward saved other tensors than in forward."""
+    """What ran again in backward saved other tensors than in forward.
+
+    >>> issubclass(torch.utils.checkpoint.CheckpointError, RuntimeError)
+    True
+    """
 
 
 def noop_context_fn() -> tuple[Any, Any]:
-    """Two contexts that do nothing."""
+    """Two contexts that do nothing.
+
+    >>> outside, inside = torch.utils.checkpoint.noop_context_fn()
+    >>> with outside, inside:
+    ...     pass
+    """
     return nullcontext(), nullcontext()
 
 
@@ -40,10 +49,12 @@ def checkpoint(
     """Calls a function and keeps only its arguments; in backward it is called again.
 
     Args:
+        function: what is called, with the other arguments.
         use_reentrant: False is recommended: what the function saves is computed again when it is first needed. True runs
             a backward within the backward, the older way, and the default, with a warning.
         context_fn: gives two contexts, for the call and for the call in backward; not for the older way.
         determinism_check: ``"default"`` compares shapes, dtypes and devices of the tensors, ``"none"`` nothing.
+        debug: accepted, but not for the older way; a difference is always described.
         early_stop: whether the call in backward ends as soon as it has saved enough.
         preserve_rng_state: (by name) whether random numbers are the same in both calls; true by default.
 
@@ -97,7 +108,13 @@ def _random_state(state: Tensor | None) -> Iterator[None]:
 
 
 class CheckpointFunction(torch.autograd.Function):
-    """The older way: forward records nothing, backward calls the function again and runs a backward of its own."""
+    """The older way: forward records nothing, backward calls the function again and runs a backward of its own.
+
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> torch.utils.checkpoint.CheckpointFunction.apply(torch.exp, True, x).backward()
+    >>> x.grad
+    tensor([2.7183])
+    """
 
     @staticmethod
     def forward(ctx: Any, run: Callable[..., Any], preserve: bool, *args: Any) -> Any:
@@ -212,6 +229,7 @@ def checkpoint_sequential(
     Args:
         functions: a `torch.nn.Sequential` or a list of modules or functions.
         segments: into how many parts it is cut.
+        input: what the first one takes.
         use_reentrant, preserve_rng_state: as in `checkpoint`.
 
     Raises:
@@ -240,3 +258,7 @@ def checkpoint_sequential(
         run = segment(start, start + size)
         input = checkpoint(run, input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
     return segment(size * (segments - 1), len(parts))(input)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -53,3 +53,7 @@ class RemovableHandle:
 
     def __exit__(self, *exception: object) -> None:
         self.remove()
+
+
+def __dir__() -> list[str]:
+    return __all__

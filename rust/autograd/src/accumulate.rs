@@ -79,8 +79,11 @@ pub(crate) fn retain(tensor: &Tensor, grad: &Tensor) -> Result<()> {
 }
 
 fn clone_like(grad: &Tensor, variable: &Tensor) -> Result<Tensor> {
-    let mut layout = Layout::contiguous(variable.sizes());
-    layout.strides = variable.layout().preserved_strides();
+    let mut layout = Layout::contiguous(grad.sizes());
+    // `x.data = y` may have changed the leaf's sizes since the graph was built.
+    if grad.sizes() == variable.sizes() {
+        layout.strides = variable.layout().preserved_strides();
+    }
     clone_as(grad, &layout)
 }
 

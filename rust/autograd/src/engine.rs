@@ -424,7 +424,7 @@ fn check_nan(node: &Node, results: &Gradients) -> Result<()> {
     Ok(())
 }
 
-/// Adds the node and the user's line that recorded it. An exception of the host language shows no note.
+/// Adds the node and the user's line that recorded it. An exception of Python's shows no note.
 #[cold]
 fn explain(error: Error, node: &Node) -> Error {
     match node.origin().describe() {

@@ -286,7 +286,7 @@ impl Tensor {
         Ok(hooks.add_tensor_hook(edge.output, hook))
     }
 
-    /// Visits the host language's objects that die with this tensor's last handle, as far as they are found at once: those of
+    /// Visits Python's objects that die with this tensor's last handle, as far as they are found at once: those of
     /// its hooks and of the node that made it. For the host's collector, which may believe what it is shown only
     /// where nobody else has a handle.
     pub fn objects(&self, visit: &mut dyn FnMut(*mut c_void)) {

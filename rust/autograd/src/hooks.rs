@@ -25,7 +25,7 @@ pub type AfterAccumulate = Arc<dyn Fn(&Tensor) -> Result<()> + Send + Sync>;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
-/// The host language's object that a hook calls and keeps alive, or null. Only shown to its collector.
+/// Python's object that a hook calls and keeps alive, or null. Only shown to its collector.
 #[derive(Clone, Copy)]
 struct Object(*mut c_void);
 // SAFETY: an address; only the collector follows it, while the hook keeps it alive.
@@ -37,6 +37,8 @@ unsafe impl Sync for Object {}
 struct Entry<H> {
     id: u64,
     object: Object,
+    /// What messages call the hook.
+    name: Arc<str>,
     hook: H,
 }
 
@@ -59,7 +61,7 @@ pub struct HookHandle {
 
 trait Removable: Send + Sync {
     fn remove(&self, id: u64);
-    fn own(&self, id: u64, object: Object);
+    fn own(&self, id: u64, object: Object, name: &Arc<str>);
 }
 
 impl<H: Clone + Send + Sync> Removable for Listed<H> {
@@ -67,8 +69,12 @@ impl<H: Clone + Send + Sync> Removable for Listed<H> {
         edit(self, |hooks| hooks.retain(|entry| entry.id != id));
     }
 
-    fn own(&self, id: u64, object: Object) {
-        edit(self, |hooks| hooks.iter_mut().filter(|entry| entry.id == id).for_each(|entry| entry.object = object));
+    fn own(&self, id: u64, object: Object, name: &Arc<str>) {
+        edit(self, |hooks| {
+            for entry in hooks.iter_mut().filter(|entry| entry.id == id) {
+                (entry.object, entry.name) = (object, name.clone());
+            }
+        });
     }
 }
 
@@ -79,10 +85,11 @@ impl HookHandle {
         }
     }
 
-    /// Says which object of the host language the hook keeps alive, so that its collector finds cycles through it.
-    pub fn owning(self, object: *mut c_void) -> HookHandle {
+    /// Says which of Python's objects the hook keeps alive, so that its collector finds cycles through it, and what the
+    /// object is called there.
+    pub fn owning(self, object: *mut c_void, name: &str) -> HookHandle {
         if let Some(list) = self.list.upgrade() {
-            list.own(self.id, Object(object));
+            list.own(self.id, Object(object), &name.into());
         }
         self
     }
@@ -111,7 +118,9 @@ fn edit<H: Clone>(list: &Listed<H>, edit: impl Fn(&mut Vec<Entry<H>>)) {
 impl<H: Clone + Send + Sync + 'static> HookList<H> {
     pub fn add(&self, hook: H) -> HookHandle {
         let id = NEXT_ID.fetch_add(1, Relaxed);
-        edit(&self.0, |hooks| hooks.push(Entry { id, object: Object(null_mut()), hook: hook.clone() }));
+        edit(&self.0, |hooks| {
+            hooks.push(Entry { id, object: Object(null_mut()), name: "<unknown>".into(), hook: hook.clone() });
+        });
         let list: Weak<Listed<H>> = Arc::downgrade(&self.0);
         HookHandle { list, id }
     }
@@ -122,8 +131,13 @@ impl<H: Clone + Send + Sync + 'static> HookList<H> {
 
     /// Calls `visit` with each hook. The list stays as it was at the start, whatever the hooks do to it.
     pub fn each(&self, mut visit: impl FnMut(&H) -> Result<()>) -> Result<()> {
+        self.each_named(|hook, _| visit(hook))
+    }
+
+    /// The same, with the hook's name.
+    fn each_named(&self, mut visit: impl FnMut(&H, &str) -> Result<()>) -> Result<()> {
         let Some(hooks) = self.0.get() else { return Ok(()) };
-        hooks.iter().try_for_each(|entry| visit(&entry.hook))
+        hooks.iter().try_for_each(|entry| visit(&entry.hook, &entry.name))
     }
 
     /// Visits the host's objects, unless somebody is calling the hooks and so keeps them too.
@@ -175,10 +189,10 @@ impl NodeHooks {
 
     /// Runs the tensors' hooks over the gradients that arrived at their node, and keeps what is to be kept.
     pub(crate) fn run_tensor_hooks(&self, grads: &mut Gradients) -> Result<()> {
-        self.tensor.each(|(output, hook)| {
+        self.tensor.each_named(|(output, hook), name| {
             let Some(Some(place)) = grads.get_mut(*output as usize) else { return Ok(()) };
             if let Some(new) = hook(place)? {
-                crate::validate::check_hook_result(place, &new)?;
+                crate::validate::check_hook_result(name, place, &new)?;
                 *place = new;
             }
             Ok(())
@@ -190,8 +204,9 @@ impl NodeHooks {
     }
 
     pub(crate) fn run_pre_hooks(&self, grads: &mut Gradients) -> Result<()> {
-        self.pre.each(|hook| {
+        self.pre.each_named(|hook, name| {
             if let Some(new) = hook(grads)? {
+                crate::validate::check_hook_results(name, grads, &new)?;
                 *grads = new;
             }
             Ok(())
@@ -199,8 +214,9 @@ impl NodeHooks {
     }
 
     pub(crate) fn run_post_hooks(&self, results: &mut Gradients, grads: &Gradients) -> Result<()> {
-        self.post.each(|hook| {
+        self.post.each_named(|hook, name| {
             if let Some(new) = hook(results, grads)? {
+                crate::validate::check_hook_results(name, results, &new)?;
                 *results = new;
             }
             Ok(())

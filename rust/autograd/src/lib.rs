@@ -30,7 +30,7 @@ pub use edge::{Edge, Edges};
 pub use engine::{backward, grad, queue_callback};
 pub use hooks::HookHandle;
 pub use inplace::InPlace;
-pub use node::{Backward, Call, Gradients, Node, OutputMeta, Turn};
+pub use node::{Backward, Call, Gradients, Node, OutputMeta, Ticket};
 pub use origin::Origin;
 pub use record::{collect_edges, record, should_record};
 pub use saved::SavedTensor;

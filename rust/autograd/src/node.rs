@@ -33,7 +33,7 @@ pub trait Backward: Any + Send + Sync {
     /// Lets go of what was saved.
     fn release(&self);
 
-    /// Visits the host language's objects that the function keeps alive.
+    /// Visits Python's objects that the function keeps alive.
     fn objects(&self, visit: &mut dyn FnMut(*mut c_void)) {
         let _ = visit;
     }
@@ -74,16 +74,16 @@ thread_local! {
 
 /// A place in this thread's order of nodes, kept for what another thread will record: backward then adds up in the same
 /// order as if it had been recorded here, whoever records it and whenever.
-pub struct Turn(u64);
+pub struct Ticket(u64);
 
-impl Turn {
+impl Ticket {
     /// More nodes than a call records; a longer one only loses its fixed order beside its neighbours.
     const LENGTH: u64 = 1 << 32;
 
-    pub fn reserve() -> Turn {
+    pub fn reserve() -> Ticket {
         let first = SEQUENCE.get();
         SEQUENCE.set(first.wrapping_add(Self::LENGTH));
-        Turn(first)
+        Ticket(first)
     }
 
     /// Records what `work` records in this place.

@@ -9,7 +9,7 @@ pub struct Origin {
     pub offset: u32,
 }
 
-/// How the host language tells where it is.
+/// How Python tells where it is.
 pub struct Locator {
     /// The place that runs now; `Origin::default()` if there is none. Called for every node and every
     /// change in place, on any thread and under locks: it must be quick, and wait for nothing.
@@ -20,7 +20,7 @@ pub struct Locator {
 
 static LOCATOR: OnceLock<Locator> = OnceLock::new();
 
-/// Installs the host language's locator; the first one stays.
+/// Installs Python's locator; the first one stays.
 pub fn set_locator(locator: Locator) {
     let _ = LOCATOR.set(locator);
 }

@@ -191,7 +191,10 @@ impl Tensor {
     /// Nobody holds a borrow of the old value (`meta`, `layout`, `sizes`...), and no other thread reads it now. Threads that
     /// compute without the interpreter's lock do read it, so to hold that lock is not enough: they have to be waited for.
     pub unsafe fn set_meta(&self, meta: Meta) {
-        self.reset_accumulator();
+        // Living graphs go on collecting for this leaf, whatever its sizes are now, but not in another dtype.
+        if (self.dtype(), self.device()) != (meta.dtype, meta.device) {
+            self.reset_accumulator();
+        }
         // SAFETY: by the caller's word nobody reads.
         unsafe { *self.0.meta.get() = meta };
     }

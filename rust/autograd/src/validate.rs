@@ -1,7 +1,7 @@
 //! Gradients must look like what they are gradients of.
 
 use rushlight_core::layout::Shape;
-use rushlight_core::{Error, Result};
+use rushlight_core::{DType, Device, Error, Result};
 
 use crate::arithmetic::arithmetic;
 use crate::node::{Gradients, Node, OutputMeta};
@@ -66,13 +66,47 @@ fn is_stretched(sizes: &[isize], from: &[isize]) -> bool {
 }
 
 /// A hook may replace a gradient by one of the same kind only.
-pub(crate) fn check_hook_result(old: &Tensor, new: &Tensor) -> Result<()> {
-    let fault = if new.sizes() != old.sizes() {
-        "size"
-    } else if new.dtype() != old.dtype() || new.device() != old.device() {
-        "type"
-    } else {
-        return Ok(());
-    };
-    Err(Error::runtime(format!("hook has changed the {fault} of value")))
+pub(crate) fn check_hook_result(name: &str, old: &Tensor, new: &Tensor) -> Result<()> {
+    if new.dtype() != old.dtype() || new.device() != old.device() {
+        return Err(Error::runtime(format!(
+            "hook '{name}' has changed the type of value (was {} got {})",
+            type_name(old),
+            type_name(new)
+        )));
+    }
+    if new.sizes() != old.sizes() {
+        return Err(Error::runtime(format!("hook '{name}' has changed the size of value")).hint(format!(
+            "It was {} and is {}.",
+            Shape(old.sizes()),
+            Shape(new.sizes())
+        )));
+    }
+    Ok(())
+}
+
+/// The same for all gradients of a node: as many as there were, each of its kind or absent.
+pub(crate) fn check_hook_results(name: &str, old: &Gradients, new: &Gradients) -> Result<()> {
+    if old.len() != new.len() {
+        return Err(Error::runtime(format!(
+            "hook '{name}' has returned an incorrect number of values (got {}, but expected {})",
+            new.len(),
+            old.len()
+        )));
+    }
+    old.iter().zip(new).try_for_each(|pair| match pair {
+        (_, None) => Ok(()),
+        (None, Some(_)) => Err(Error::runtime("can't replace a None gradient with a non-None value")),
+        (Some(old), Some(new)) => check_hook_result(name, old, new),
+    })
+}
+
+/// torch's name for tensors of this dtype and device.
+fn type_name(tensor: &Tensor) -> String {
+    let title = tensor.dtype().title();
+    match (tensor.device(), tensor.dtype()) {
+        (Device::Meta, _) => format!("Meta{title}Type"),
+        (Device::Cuda(_), _) => format!("torch.cuda.{title}Tensor"),
+        (Device::Cpu, DType::BF16 | DType::C64 | DType::C128) => format!("CPU{title}Type"),
+        (Device::Cpu, _) => format!("torch.{title}Tensor"),
+    }
 }

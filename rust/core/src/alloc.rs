@@ -212,6 +212,22 @@ pub fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>> {
     Ok(list)
 }
 
+/// The values of an iterator that knows how many they are.
+pub fn collected<T>(values: impl ExactSizeIterator<Item = T>) -> Result<Vec<T>> {
+    let mut list = self::list(values.len())?;
+    list.extend(values);
+    Ok(list)
+}
+
+/// Refuses work that would take more bytes than there are, before it begins in places that cannot say no: the room is taken
+/// and given back untouched.
+pub fn ask(bytes: Option<usize>) -> Result<()> {
+    let room = list::<u8>(bytes.unwrap_or(usize::MAX))?;
+    // An allocation that nobody looks at may be left out.
+    std::hint::black_box(&room);
+    Ok(())
+}
+
 fn take_large(size: usize) -> Option<NonNull<u8>> {
     let mut large = LARGE.lock();
     let list = large.blocks.get_mut(&size)?;
@@ -340,5 +356,8 @@ mod tests {
     #[test]
     fn too_much_is_an_error() {
         assert!(allocate(1 << 60).is_err());
+        assert!(list::<u64>(1 << 60).is_err() && filled(0u8, 1 << 60).is_err() && collected(0..1usize << 60).is_err());
+        assert!(ask(Some(1 << 60)).is_err() && ask(None).is_err());
+        assert!(ask(Some(1 << 10)).is_ok() && collected(0..3usize).is_ok_and(|list| list == [0, 1, 2]));
     }
 }

@@ -13,6 +13,30 @@ pub enum Device {
     Meta,
 }
 
+/// What torch's own message counts up.
+const KINDS: [&str; 20] = [
+    "cpu",
+    "cuda",
+    "ipu",
+    "xpu",
+    "mkldnn",
+    "opengl",
+    "opencl",
+    "ideep",
+    "hip",
+    "ve",
+    "fpga",
+    "maia",
+    "xla",
+    "lazy",
+    "vulkan",
+    "mps",
+    "meta",
+    "hpu",
+    "mtia",
+    "privateuseone",
+];
+
 impl Device {
     /// Reads `"cpu"`, `"cuda"`, `"cuda:1"`, `"meta"`; the second value is the index if one was written.
     pub fn parse(text: &str) -> Result<(Device, Option<u8>)> {
@@ -31,9 +55,17 @@ impl Device {
             "cuda" => Device::Cuda(index.unwrap_or(0)),
             "meta" => Device::Meta,
             "" => return Err(Error::runtime("Device string must not be empty")),
+            _ if !kind.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_') => {
+                return Err(Error::runtime(format!("Invalid device string: '{text}'")));
+            }
+            _ if KINDS.contains(&kind) => {
+                return Err(Error::runtime(format!("PyTorch is not linked with support for {kind} devices"))
+                    .hint("rushlight computes on the CPU so far: device='cpu'."));
+            }
             _ => {
                 return Err(Error::runtime(format!(
-                    "Expected one of cpu, cuda, ipu, xpu, mkldnn, opengl, opencl, ideep, hip, ve, fpga, maia, xla, lazy, vulkan, mps, meta, hpu, mtia, privateuseone device type at start of device string: {kind}"
+                    "Expected one of {} device type at start of device string: {kind}",
+                    KINDS.join(", ")
                 )));
             }
         };

@@ -25,7 +25,7 @@ pub enum Class {
     LinAlg,
 }
 
-/// An exception of the host language.
+/// An exception of Python's.
 pub type Foreign = Arc<dyn Any + Send + Sync>;
 
 /// An error with the facts that its message needs. Built in steps: `Error::runtime(..).shapes(..).axis(..).hint(..)`.
@@ -40,7 +40,7 @@ struct Facts {
     shapes: Vec<Dims>,
     axis: Option<usize>,
     hint: Option<String>,
-    /// An exception of the host language on its way through the engine, carried unchanged.
+    /// An exception of Python's on its way through the engine, carried unchanged.
     foreign: Option<Foreign>,
 }
 
@@ -83,7 +83,7 @@ impl Error {
         Error::not_implemented(format!("\"{kernel}\" not implemented for '{}'", dtype.title()))
     }
 
-    /// Wraps an exception of the host language, to be raised again as it is.
+    /// Wraps an exception of Python's, to be raised again as it is.
     pub fn foreign(exception: Foreign) -> Self {
         let mut error = Error::runtime("an exception passed through the engine");
         error.0.foreign = Some(exception);

@@ -46,7 +46,7 @@ unsafe impl Sync for Block {}
 impl Drop for Block {
     fn drop(&mut self) {
         if let Owner::Heap = self.owner {
-            // SAFETY: `Storage::heap` allocated exactly this.
+            // SAFETY: an owner of this kind is made by `Block::heap` alone, of what `alloc::allocate` gave for as many bytes.
             unsafe { alloc::free(self.pointer, self.bytes) };
         }
     }
@@ -302,7 +302,7 @@ impl Storage {
     /// pin, which is 12 ns for each operand of a call.
     ///
     /// # Safety
-    /// The storage is on the host, and until the last access through the pointer the caller holds the host language's lock,
+    /// The storage is on the host, and until the last access through the pointer the caller holds the interpreter's lock,
     /// or is the only thread.
     #[inline]
     pub unsafe fn unpinned(&self) -> *mut u8 {
@@ -313,7 +313,7 @@ impl Storage {
     /// Puts another block in place of the current one; kernels that are inside finish on the old one.
     ///
     /// # Safety
-    /// The caller holds the host language's lock, if there is one, or is the only thread that reads `unpinned`.
+    /// The caller holds the interpreter's lock, if there is one, or is the only thread that reads `unpinned`.
     pub unsafe fn replace(&self, block: Block) {
         let old = self.0.block.swap(Box::into_raw(Box::new(block)), Ordering::SeqCst);
         let node = Box::new(Retired { block: old, next: std::ptr::null_mut() });

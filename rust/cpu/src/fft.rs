@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use num_complex::Complex;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
+use rushlight_core::alloc::ask;
 use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_core::{Class, Error, Result};
 use rustfft::{Fft, FftNum, FftPlanner};
@@ -98,11 +99,8 @@ fn check_room<T: Real>(n: usize) -> Result<()> {
     if n < 1 << 16 {
         return Ok(());
     }
-    // Bluestein's algorithm pads to less than four times the length. The room is taken and given back untouched.
-    let mut room = Vec::<Complex<T>>::new();
-    room.try_reserve_exact(n.saturating_mul(4)).map_err(|_| out_of_memory())?;
-    std::hint::black_box(&room);
-    Ok(())
+    // Bluestein's algorithm pads to less than four times the length, and holds a table beside what it transforms.
+    ask(n.checked_mul(8 * size_of::<Complex<T>>())).map_err(|_| out_of_memory())
 }
 
 /// Elements worth a task of their own.

@@ -32,6 +32,10 @@ pub enum Error {
     },
     /// Well-formed, but beyond what honest files need.
     Limit(&'static str),
+    /// Well-formed, but larger than the memory that is left.
+    Memory {
+        bytes: usize,
+    },
 }
 
 impl fmt::Display for Error {
@@ -50,6 +54,7 @@ impl fmt::Display for Error {
             Error::Global(name) => write!(out, "Unsupported global: GLOBAL {name}"),
             Error::Pickle { at, what } => write!(out, "{what} (at byte {at} of the pickle)"),
             Error::Limit(what) => write!(out, "the pickle exceeds the limit on {what}"),
+            Error::Memory { bytes } => write!(out, "not enough memory for {bytes} bytes of the file"),
         }
     }
 }

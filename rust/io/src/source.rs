@@ -5,6 +5,20 @@ use std::os::unix::fs::FileExt;
 
 use crate::{Error, Result};
 
+/// Room for bytes whose number a file says.
+pub(crate) fn room(bytes: usize) -> Result<Vec<u8>> {
+    let mut room = Vec::new();
+    room.try_reserve_exact(bytes).map_err(|_| Error::Memory { bytes })?;
+    Ok(room)
+}
+
+/// The bytes of a file as a vector of their own.
+pub(crate) fn copied(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut copy = room(bytes.len())?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
+}
+
 /// Random access to bytes whose number is known.
 pub trait Source {
     fn size(&self) -> u64;
@@ -19,7 +33,8 @@ pub trait Source {
             let missing = length.saturating_sub(self.size().saturating_sub(offset));
             return Err(Error::UnexpectedEnd { missing: missing as usize });
         }
-        let mut bytes = vec![0; length as usize];
+        let mut bytes = room(length as usize)?;
+        bytes.resize(length as usize, 0);
         self.read_at(offset, &mut bytes)?;
         Ok(bytes)
     }

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use rushlight_autograd::{Turn, modes};
+use rushlight_autograd::{Ticket, modes};
 use rushlight_core::{fork, sleep};
 
 use crate::waits::{self, Circle};
@@ -42,7 +42,7 @@ pub struct Future<T> {
     state: AtomicU32,
     /// The thread that runs the task; zero for the moment until it has said so.
     runner: AtomicU64,
-    task: UnsafeCell<Option<(Task<T>, Turn)>>,
+    task: UnsafeCell<Option<(Task<T>, Ticket)>>,
     value: OnceLock<Outcome<T>>,
     /// Whether the forking thread recorded gradients, and whether it was in inference mode.
     modes: (bool, bool),
@@ -56,7 +56,7 @@ impl<T: Send + Sync> Future<T> {
         Future {
             state: AtomicU32::new(PENDING),
             runner: AtomicU64::new(0),
-            task: UnsafeCell::new(Some((task, Turn::reserve()))),
+            task: UnsafeCell::new(Some((task, Ticket::reserve()))),
             value: OnceLock::new(),
             modes: (modes::grad_enabled(), modes::inference_enabled()),
         }
@@ -70,11 +70,11 @@ impl<T: Send + Sync> Future<T> {
         self.runner.store(waits::this_thread(), Ordering::Relaxed);
         // SAFETY: this thread has just claimed the task.
         let task = unsafe { (*self.task.get()).take() };
-        if let Some((task, turn)) = task {
+        if let Some((task, ticket)) = task {
             let (grad, inference) = self.modes;
             let _inference = modes::InferenceMode::new(inference);
             let _grad = modes::GradMode::new(grad);
-            let outcome = catch_unwind(AssertUnwindSafe(|| turn.take(task))).map_err(|payload| {
+            let outcome = catch_unwind(AssertUnwindSafe(|| ticket.take(task))).map_err(|payload| {
                 let text = payload.downcast_ref::<&str>().map(|text| text.to_string());
                 let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
                 Box::new(text.unwrap_or_default()) as Box<dyn Any + Send + Sync>

@@ -137,7 +137,7 @@ fn split<'a>(args: &'a Args) -> Result<(Operands<'a>, Params)> {
     Ok((operands, numbers))
 }
 
-/// The sizes that all operands broadcast to.
+/// Steps 3 and 4: the sizes that all operands broadcast to, which are the result's.
 fn common_sizes(row: &Row, operands: &Operands) -> Result<Dims> {
     let mut sizes: Option<Dims> = None;
     for operand in operands {
@@ -174,93 +174,145 @@ fn compute_into(
     kernel.over(out, operands)
 }
 
+/// Steps 1 to 7 for an operator that treats each element alone.
 fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
-    let row = args.row;
     let device = check_devices(args)?;
-    let rounded;
     let (operands, numbers) = split(args)?;
-    match target {
-        Target::Fresh => {
-            if let Some(result) = short::attempt(row, body, &operands, &numbers, None, None)? {
-                return node::record(args, Output::Tensor(result));
-            }
-        }
-        Target::InPlace => {
-            if let Some(own) = short::attempt(row, body, &operands, &numbers, Some(args), None)? {
-                return Ok(Output::Tensor(own));
-            }
-        }
-        Target::Out(_) => {}
+    if let Some(output) = in_short(body, args, &target, &operands, &numbers)? {
+        return Ok(output);
     }
-    // Steps 2 to 4.
-    let extra: &[Scalar] = if body.promote == Promote::WithNumbers { &numbers } else { &[] };
-    let common = common_dtype(&operands, extra)?;
+    let compute = promoted(body, args.row, &operands, &numbers)?;
+    let rounded = if body.promote == Promote::ToBool { in_half(&operands, compute, device)? } else { SmallVec::new() };
+    let operands = instead(operands, &rounded);
+    let sizes = common_sizes(args.row, &operands)?;
+    let place = Place::find(
+        body,
+        args,
+        target,
+        &operands,
+        Spec { layout: result_layout(&sizes, layouts(&operands)), dtype: body.promote.result(compute), device },
+    )?;
+    run(place.tensor(), body, args.row, &operands, &numbers, compute)?;
+    place.record(args)
+}
+
+/// The whole call by the short way, where the operands are made for it.
+fn in_short(
+    body: &Pointwise,
+    args: &Args,
+    target: &Target,
+    operands: &Operands,
+    numbers: &Params,
+) -> Result<Option<Output>> {
+    match target {
+        Target::Fresh => match short::attempt(args.row, body, operands, numbers, None, None)? {
+            Some(result) => node::record(args, Output::Tensor(result)).map(Some),
+            None => Ok(None),
+        },
+        Target::InPlace => {
+            let own = short::attempt(args.row, body, operands, numbers, Some(args), None)?;
+            Ok(own.map(Output::Tensor))
+        }
+        Target::Out(_) => Ok(None),
+    }
+}
+
+/// Step 2: the dtype of the computation.
+fn promoted(body: &Pointwise, row: &Row, operands: &Operands, numbers: &Params) -> Result<DType> {
+    let extra: &[Scalar] = if body.promote == Promote::WithNumbers { numbers } else { &[] };
+    let common = common_dtype(operands, extra)?;
     let compute = match body.promote {
         Promote::IntToFloat if !common.is_differentiable() => rushlight_core::dtype::default_dtype(),
         _ => common,
     };
-    rounded = if body.promote == Promote::ToBool { in_half(&operands, compute, device)? } else { SmallVec::new() };
-    let operands = if rounded.is_empty() {
-        operands
-    } else {
-        let each = operands.iter().zip(&rounded);
-        each.map(|(operand, rounded)| rounded.as_ref().map_or(*operand, Operand::Tensor)).collect()
-    };
-    let result = body.promote.result(compute);
-    if !row.dtypes.has(compute) {
-        return Err(not_implemented(row, compute));
+    if row.dtypes.has(compute) { Ok(compute) } else { Err(not_implemented(row, compute)) }
+}
+
+/// The operands, with those that were rounded in the place of what they were made from.
+fn instead<'a>(operands: Operands<'a>, rounded: &'a [Option<Tensor>]) -> Operands<'a> {
+    if rounded.is_empty() {
+        return operands;
     }
-    let sizes = common_sizes(row, &operands)?;
-    // Step 5.
-    let fresh;
-    let mut change = None;
-    let out: &Tensor = match target {
-        Target::Fresh => {
-            let layouts = operands.iter().filter_map(|operand| match operand {
-                Operand::Tensor(tensor) => Some(tensor.layout()),
-                Operand::Number(_) => None,
-            });
-            let layout = result_layout(&sizes, layouts);
-            fresh = allocate(&Spec { layout, dtype: result, device })?;
-            &fresh
-        }
-        Target::InPlace => {
-            let own = args.tensor(0)?;
-            if body.promote == Promote::ComplexToReal && own.dtype().is_complex() {
-                let name = row.python_name();
-                return Err(Error::runtime(format!("In-place {name} is not supported for complex tensors.")));
+    let each = operands.iter().zip(rounded);
+    each.map(|(operand, rounded)| rounded.as_ref().map_or(*operand, Operand::Tensor)).collect()
+}
+
+fn layouts<'a>(operands: &Operands<'a>) -> impl Iterator<Item = &'a Layout> {
+    operands.iter().filter_map(|operand| match operand {
+        Operand::Tensor(tensor) => Some(tensor.layout()),
+        Operand::Number(_) => None,
+    })
+}
+
+/// Where a pointwise result is written, and how the call is recorded that wrote it.
+enum Place<'a, 'v> {
+    Fresh(Tensor),
+    InPlace(node::Change<'a, 'v>, &'a Tensor),
+    Out(&'a Tensor),
+}
+
+impl<'a, 'v> Place<'a, 'v> {
+    /// Step 5: allocates the result, or finds out whether the target may take it.
+    fn find(
+        body: &Pointwise,
+        args: &'a Args<'v>,
+        target: Target<'a>,
+        operands: &Operands,
+        result: Spec,
+    ) -> Result<Place<'a, 'v>> {
+        let row = args.row;
+        let (place, out) = match target {
+            Target::Fresh => return allocate(&result).map(Place::Fresh),
+            Target::InPlace => {
+                let own = args.tensor(0)?;
+                if body.promote == Promote::ComplexToReal && own.dtype().is_complex() {
+                    let name = row.python_name();
+                    return Err(Error::runtime(format!("In-place {name} is not supported for complex tensors.")));
+                }
+                crate::variants::check_in_place(row, own, &result.layout.sizes, result.dtype)?;
+                (Place::InPlace(node::Change::begin(args)?, own), own)
             }
-            crate::variants::check_in_place(row, own, &sizes, result)?;
-            change = Some(node::Change::begin(args)?);
-            own
-        }
-        Target::Out(outs) => {
-            let Some(out) = outs.first() else { return Err(Error::type_("out= needs a tensor")) };
-            crate::variants::check_out(args, 0, out, &sizes, result)?;
-            out
-        }
-    };
-    if !matches!(target, Target::Fresh) {
-        for operand in &operands {
+            Target::Out(outs) => {
+                let Some(out) = outs.first() else { return Err(Error::type_("out= needs a tensor")) };
+                crate::variants::check_out(args, 0, out, &result.layout.sizes, result.dtype)?;
+                (Place::Out(out), out)
+            }
+        };
+        for operand in operands {
             if let Operand::Tensor(tensor) = operand {
                 crate::variants::check_overlap(out, tensor)?;
             }
         }
+        Ok(place)
     }
-    // Step 6.
-    match device {
-        Device::Cpu if out.layout().numel() > 0 => compute_into(out, row, body, &operands, &numbers, compute)?,
-        Device::Cuda(_) => return Err(no_cuda(row)),
-        _ => {}
-    }
-    // Step 7.
-    match (change, target) {
-        (Some(change), _) => change.finish(),
-        (None, Target::Out(_)) => {
-            out.bump_version();
-            Ok(Output::Tensor(out.clone()))
+
+    fn tensor(&self) -> &Tensor {
+        match self {
+            Place::Fresh(fresh) => fresh,
+            Place::InPlace(_, own) => own,
+            Place::Out(out) => out,
         }
-        (None, _) => node::record(args, Output::Tensor(out.clone())),
+    }
+
+    /// Step 7: leaves a node behind, or counts the change.
+    fn record(self, args: &Args) -> Result<Output> {
+        match self {
+            Place::Fresh(fresh) => node::record(args, Output::Tensor(fresh)),
+            Place::InPlace(change, _) => change.finish(),
+            Place::Out(out) => {
+                out.bump_version();
+                Ok(Output::Tensor(out.clone()))
+            }
+        }
+    }
+}
+
+/// Step 6: the loop, where there are elements.
+fn run(out: &Tensor, body: &Pointwise, row: &Row, operands: &Operands, numbers: &Params, compute: DType) -> Result<()> {
+    match out.device() {
+        Device::Cpu if out.layout().numel() > 0 => compute_into(out, row, body, operands, numbers, compute),
+        Device::Cuda(_) => Err(no_cuda(row)),
+        _ => Ok(()),
     }
 }
 

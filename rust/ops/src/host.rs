@@ -1,4 +1,4 @@
-//! What the engine asks of the language it is embedded in, through functions that the embedder sets once.
+//! What the engine asks of the interpreter that it is embedded in, through functions set once.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -61,7 +61,7 @@ pub fn replace_meta(tensor: &Tensor, meta: Meta) {
     unsafe { tensor.set_meta(meta) };
 }
 
-/// Issues a warning in the user's language; an error if warnings are errors there.
+/// Issues a warning in Python; an error if warnings are errors there.
 pub type Warn = fn(&str) -> Result<()>;
 
 static WARN: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());

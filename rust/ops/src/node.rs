@@ -127,14 +127,14 @@ pub fn node_name(row: &'static Row) -> &'static str {
     names.get(&(row.namespace, row.name)).copied().unwrap_or("Backward0")
 }
 
+/// Words begin with capitals, and so does what follows a digit: `log1p` is `Log1P`.
 fn camel(name: &str) -> String {
-    let mut words = String::new();
-    for word in name.split('_').filter(|word| !word.is_empty()) {
-        let mut letters = word.chars();
-        words.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
-        words.push_str(letters.as_str());
-    }
-    words
+    let mut begins = true;
+    let shown = |letter: char| {
+        let capital = std::mem::replace(&mut begins, letter == '_' || letter.is_ascii_digit());
+        (letter != '_').then(|| if capital { letter.to_ascii_uppercase() } else { letter })
+    };
+    name.chars().filter_map(shown).collect()
 }
 
 /// A tensor among the arguments.

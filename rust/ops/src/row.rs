@@ -75,6 +75,7 @@ impl Traits {
 pub struct DTypes(pub u16);
 
 impl DTypes {
+    pub const NONE: DTypes = DTypes(0);
     pub const HALVES: DTypes = DTypes::of(&[DType::F16, DType::BF16]);
     pub const FLOATS: DTypes = DTypes::of(&[DType::F16, DType::BF16, DType::F32, DType::F64]);
     pub const COMPLEX: DTypes = DTypes::of(&[DType::C64, DType::C128]);
@@ -87,6 +88,8 @@ impl DTypes {
     pub const REAL: DTypes = DTypes::INTS.union(DTypes::FLOATS);
     /// Integers, floats and complex numbers.
     pub const NUMBERS: DTypes = DTypes::REAL.union(DTypes::COMPLEX);
+    /// Integers of all kinds, and bool.
+    pub const EXACT: DTypes = DTypes::INTS.union(DTypes::WIDE).union(DTypes::BOOL);
     /// All but the wide unsigned.
     pub const COMMON: DTypes = DTypes::NUMBERS.union(DTypes::BOOL);
     pub const ALL: DTypes = DTypes(0x7fff);
@@ -227,6 +230,9 @@ pub struct Row {
     pub run: Run,
     /// What the arguments must fulfil beside their types and dtypes.
     pub check: Option<fn(&Args) -> Result<()>>,
+    /// The dtypes of which `check` has something to say where an operator's sign stands for the call, so that only the
+    /// operands differ: it is not asked about tensors of others.
+    pub checks: DTypes,
     /// Who refuses a dtype in torch's sentence, where it is not the operator's name with `_cpu`.
     pub refuses: &'static str,
     /// The CUDA kernel: an expression over the operands' names for a pointwise row, a kernel's name, or none yet.
@@ -257,6 +263,7 @@ impl Row {
         traits: Traits::NONE,
         run: Run::Compose(|_| Ok(Output::Nothing)),
         check: None,
+        checks: DTypes::ALL,
         refuses: "",
         cuda: None,
         derivative: Derivative::Unstated,

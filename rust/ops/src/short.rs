@@ -2,6 +2,8 @@
 //!
 //! The eight steps are the same; what they would find is known beforehand. Everything else takes the long way (`call`).
 
+use std::mem::MaybeUninit;
+
 use rushlight_autograd::{Tensor, modes};
 use rushlight_core::dtype::Category;
 use rushlight_core::storage::{Block, Pin};
@@ -36,7 +38,7 @@ impl<'a> From<Operand<'a>> for Value<'a> {
     }
 }
 
-/// A caller's word that it holds the host language's lock until the call returns: then nobody replaces a block meanwhile,
+/// A caller's word that it holds the interpreter's lock until the call returns: then nobody replaces a block meanwhile,
 /// and operands need no pins.
 #[derive(Clone, Copy)]
 pub struct Locked(());
@@ -55,7 +57,7 @@ impl Locked {
 pub fn binary(row: &'static Row, x: Operand, y: Operand, locked: Option<Locked>) -> Result<Tensor> {
     if let Run::Pointwise(body) = &row.run
         && !profile::is_on()
-        && (row.check.is_none() || plain(x) && plain(y))
+        && (row.check.is_none() || is_unchecked(row, x) && is_unchecked(row, y))
         && let Some(result) = attempt(row, body, &[x, y], &row.schema().numbers, None, locked)?
     {
         let watched = |operand: Operand| matches!(operand, Operand::Tensor(tensor) if tensor.requires_grad());
@@ -71,11 +73,12 @@ fn arguments<'a>(row: &'static Row, x: Operand<'a>, y: Operand<'a>) -> Args<'a> 
     Args::new(row, [x.into(), y.into()])
 }
 
-/// What rows with two operands check concerns whole numbers, bool and complex numbers only.
+/// Whether the row's check has nothing to say of an operand. A whole number or a float beside a tensor is never what a
+/// check refuses; without a tensor the call is not short.
 #[inline]
-fn plain(operand: Operand) -> bool {
+fn is_unchecked(row: &Row, operand: Operand) -> bool {
     match operand {
-        Operand::Tensor(tensor) => tensor.dtype().is_floating(),
+        Operand::Tensor(tensor) => !row.checks.has(tensor.dtype()),
         Operand::Number(number) => number.is_floating() || number.is_integral(),
     }
 }
@@ -137,7 +140,7 @@ fn exactly<const N: usize>(
     let Some(tile) = (body.cpu)(dtype) else { return Ok(None) };
     let mut pins: [Option<Pin>; N] = [const { None }; N];
     let mut inputs = [std::ptr::null::<u8>(); N];
-    let mut repeated = std::mem::MaybeUninit::<[u128; REPEATED]>::uninit();
+    let mut repeated = MaybeUninit::<[u128; REPEATED]>::uninit();
     let mut has_number = false;
     for n in 0..N {
         match operands[n] {
@@ -155,8 +158,8 @@ fn exactly<const N: usize>(
                 if std::mem::replace(&mut has_number, true) {
                     return Ok(None);
                 }
+                repeat(promote::bits(number, dtype), dtype.size(), numel, &mut repeated);
                 inputs[n] = repeated.as_ptr().cast();
-                repeat(promote::bits(number, dtype), dtype.size(), numel, repeated.as_mut_ptr().cast());
             }
         }
     }
@@ -183,20 +186,24 @@ fn exactly<const N: usize>(
     change.finish()?.into_tensor().map(Some)
 }
 
-/// Writes a number's bytes `n` times.
-fn repeat(bits: [u64; 2], width: usize, n: usize, to: *mut u8) {
-    // SAFETY: the buffer holds REPEATED elements of any width, and `n` is at most that.
+/// Writes a number's bytes `n` times, and at most as often as there is room.
+fn repeat(bits: [u64; 2], width: usize, n: usize, to: &mut MaybeUninit<[u128; REPEATED]>) {
+    let (to, n) = (to.as_mut_ptr(), n.min(REPEATED));
+    // SAFETY: there is room for REPEATED elements of 16 bytes, the widest, so for `n` of any width.
     unsafe {
         match width {
-            1 => to.write_bytes(bits[0] as u8, n),
-            2 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u16>>(), n)
-                .fill(std::mem::MaybeUninit::new(bits[0] as u16)),
-            4 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u32>>(), n)
-                .fill(std::mem::MaybeUninit::new(bits[0] as u32)),
-            8 => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u64>>(), n)
-                .fill(std::mem::MaybeUninit::new(bits[0])),
-            _ => std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<[u64; 2]>>(), n)
-                .fill(std::mem::MaybeUninit::new(bits)),
+            1 => to.cast::<u8>().write_bytes(bits[0] as u8, n),
+            2 => fill(to.cast(), n, bits[0] as u16),
+            4 => fill(to.cast(), n, bits[0] as u32),
+            8 => fill(to.cast(), n, bits[0]),
+            _ => fill(to.cast(), n, bits),
         }
     }
+}
+
+/// # Safety
+/// There is room for `n` elements at `to`, in their alignment.
+unsafe fn fill<T: Copy>(to: *mut MaybeUninit<T>, n: usize, element: T) {
+    // SAFETY: by the caller's word.
+    unsafe { std::slice::from_raw_parts_mut(to, n) }.fill(MaybeUninit::new(element));
 }

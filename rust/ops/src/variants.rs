@@ -181,7 +181,7 @@ pub fn resize(tensor: &Tensor, sizes: &[isize]) -> Result<()> {
     let needed = end.saturating_mul(tensor.dtype().size());
     let storage = tensor.storage();
     if numel > 0 && needed > storage.len() {
-        // SAFETY: in-place calls and `out=` come from the host language with its lock held, so that nobody replaces the
+        // SAFETY: in-place calls and `out=` come from the interpreter with its lock held, so that nobody replaces the
         // block at the same time; kernels that read the old one hold it by their pins.
         unsafe { storage.grow(needed)? };
     }

@@ -151,7 +151,7 @@ fn read_grad<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny
 
 /// Overwrites a tensor with another one or a number.
 fn assign(target: &Tensor, value: &Bound<'_, PyAny>) -> PyResult<()> {
-    if object::is_tensor(value.as_ptr()) {
+    if object::is_tensor(value) {
         return rushlight::copy::copy_(target, object::tensor(value)?).map_err(raise);
     }
     rushlight::copy::copy_(target, &crate::nested::read(value, Some(target.dtype()))?).map_err(raise)

@@ -24,7 +24,7 @@ methods! {
     fn set_(own, source, storage_offset, size, stride) "Makes this tensor show other bytes: a tensor's, or a storage's from an offset on." {
         let meta = match source {
             None => empty(own.tensor)?,
-            Some(source) if object::is_tensor(source.as_ptr()) => object::tensor(&source)?.meta().clone(),
+            Some(source) if object::is_tensor(&source) => like(own.tensor, object::tensor(&source)?)?,
             Some(source) => {
                 let storage = source.cast::<PyStorage>().map_err(|_| {
                     PyTypeError::new_err("set_(): argument 'source' must be a Tensor or an UntypedStorage")
@@ -46,14 +46,30 @@ methods! {
         let class = given("as_subclass", cls)?;
         let sizes: Ints = own.tensor.sizes().iter().map(|&size| size as i64).collect();
         let alias = rushlight::view::reshape::VIEW.call([own.tensor.into(), Value::from(sizes)]);
-        object::wrap_as(class.bind(own.py()), alias.and_then(Output::into_tensor).map_err(raise)?)
+        object::wrap_as(&class, alias.and_then(Output::into_tensor).map_err(raise)?)
     }
 }
 
 /// An argument that has no default.
-fn given(name: &str, argument: Option<Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
-    let missing = || PyTypeError::new_err(format!("{name}() missing 1 required positional argument"));
-    Ok(argument.ok_or_else(missing)?.unbind())
+fn given<'py>(name: &str, argument: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    argument.ok_or_else(|| PyTypeError::new_err(format!("{name}() missing 1 required positional argument")))
+}
+
+/// Another tensor's elements, which are of the same dtype.
+fn like(tensor: &Tensor, source: &Tensor) -> PyResult<Meta> {
+    let (own, other) = (tensor.dtype(), source.dtype());
+    if own != other {
+        let message = format!("Could not set tensor of type {} to a tensor of type {}", other.c_name(), own.c_name());
+        return Err(PyRuntimeError::new_err(message));
+    }
+    if kind(tensor.device()) != kind(source.device()) {
+        return Err(PyRuntimeError::new_err(format!(
+            "Attempted to set the storage of a tensor on device \"{}\" to a storage on different device \"{}\".  This is no longer allowed; the devices must match.",
+            tensor.device(),
+            source.device()
+        )));
+    }
+    Ok(source.meta().clone())
 }
 
 /// No elements, of the same dtype and device.

@@ -1,6 +1,6 @@
 //! The class `Tensor`: made by hand from CPython's type constructor, because a body's life decides the object's.
 
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::offset_of;
 
 use pyo3::ffi;
@@ -10,6 +10,21 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::object::{self, Object};
 use crate::{attributes, body, conversion, methods, number, protocol};
+
+const DOC: &CStr = c"An n-dimensional array of elements of one dtype, on one device, with gradients.
+
+`torch.tensor` makes one of numbers, `torch.zeros`, `torch.rand` and their kin one of a shape. A view shares its
+storage with other tensors: changes through one are seen through all. With ``requires_grad=True`` operators are
+recorded, and ``backward()`` collects the gradients in ``grad``.
+
+>>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+>>> x.shape, x.dtype, x.device
+(torch.Size([2, 2]), torch.float32, device(type='cpu'))
+>>> (x * x).sum().backward()
+>>> x.grad
+tensor([[2., 4.],
+        [6., 8.]])
+";
 
 /// `Tensor(...)`: the legacy constructor, which lives in Python.
 ///
@@ -68,7 +83,7 @@ pub fn make(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
         slot(ffi::Py_tp_hash, shell::hashfunc::<Hash> as *mut c_void),
         slot(ffi::Py_tp_members, members.as_mut_ptr().cast()),
         slot(ffi::Py_tp_getset, attributes::getset().cast()),
-        slot(ffi::Py_tp_doc, c"An n-dimensional array of one dtype, with gradients.".as_ptr().cast_mut().cast()),
+        slot(ffi::Py_tp_doc, DOC.as_ptr().cast_mut().cast()),
     ];
     slots.extend(number::slots());
     slots.extend(protocol::slots());

@@ -83,7 +83,7 @@ methods! {
         let mut wanted = Wanted { format: given(&memory_format).map(named_format).transpose()?, ..Wanted::default() };
         let (mut second, mut fourth) = (given(&dtype), given(&copy));
         if let Some(first) = given(&device) {
-            let like = object::is_tensor(first.as_ptr());
+            let like = object::is_tensor(first);
             if like || first.is_instance_of::<PyDType>() || extract_dtype(first).is_some() {
                 if like {
                     let like = object::tensor(first)?;
@@ -139,10 +139,10 @@ methods! {
         convert(own, &Wanted::dtype(known))
     }
     fn new_tensor(own, data = required, dtype, device, requires_grad = False, pin_memory = False) "A new tensor of Python data, with this tensor's dtype and device." {
-        let _ = pin_memory;
         let data = data.ok_or_else(|| PyTypeError::new_err("new_tensor() missing 1 required positional arguments: \"data\""))?;
         let dtype = given(&dtype).map(dtype_of).transpose()?.unwrap_or(own.tensor.dtype());
         let device = given(&device).map(device_of).transpose()?.unwrap_or(own.tensor.device());
+        rushlight::create::warn_of_pinning(truth(given(&pin_memory))?, device).map_err(raise)?;
         let made = crate::functions::copied(&data, Some(dtype))?;
         let made = rushlight::convert::to_device(&made, device).map_err(raise)?;
         rushlight::create::ask_gradient(&made, truth(given(&requires_grad))?).map_err(raise)?;

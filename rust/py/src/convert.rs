@@ -116,19 +116,15 @@ fn optional_tensor(object: &Bound<'_, PyAny>) -> PyResult<Option<Option<Tensor>>
     if object.is_none() {
         return Ok(Some(None));
     }
-    // SAFETY: the borrow keeps the object alive while the handle is cloned.
-    Ok(unsafe { object::tensor_of(object.as_ptr()) }.map(|tensor| Some(tensor.clone())))
+    Ok(object::as_tensor(object.as_borrowed()).map(|tensor| Some(tensor.clone())))
 }
 
 /// Reads an argument as a parameter of `kind` asks; nothing where it does not fit.
-///
-/// # Safety
-/// `object` lives as long as the value is used.
-pub unsafe fn value<'a>(object: &Bound<'_, PyAny>, kind: Kind, optional: bool) -> PyResult<Option<Value<'a>>> {
-    // SAFETY: by the caller's word.
-    if let (Kind::Tensor | Kind::Operand, Some(tensor)) = (kind, unsafe { object::tensor_of(object.as_ptr()) }) {
+pub fn value<'a>(object: Borrowed<'a, '_, PyAny>, kind: Kind, optional: bool) -> PyResult<Option<Value<'a>>> {
+    if let (Kind::Tensor | Kind::Operand, Some(tensor)) = (kind, object::as_tensor(object)) {
         return Ok(Some(Value::Tensor(tensor)));
     }
+    let object = &*object;
     if object.is_none() {
         return Ok(optional.then_some(Value::None));
     }
@@ -170,7 +166,7 @@ pub unsafe fn value<'a>(object: &Bound<'_, PyAny>, kind: Kind, optional: bool) -
         Kind::Str => match object.cast::<PyString>() {
             Ok(text) => {
                 let text: &str = text.to_str()?;
-                // SAFETY: the text lives in the object, which lives as long as the value by the caller's word.
+                // SAFETY: the text lives in the object, which is borrowed for `'a`.
                 Some(Value::Str(unsafe { std::mem::transmute::<&str, &'a str>(text) }))
             }
             Err(_) => None,
@@ -194,8 +190,7 @@ fn floats(object: &Bound<'_, PyAny>) -> PyResult<Option<Floats>> {
 
 /// A number, or a tensor of no dimension that stands for one.
 pub fn scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
-    // SAFETY: the borrow keeps the object alive.
-    if let Some(tensor) = unsafe { object::tensor_of(object.as_ptr()) } {
+    if let Some(tensor) = object::as_tensor(object.as_borrowed()) {
         if tensor.rank() != 0 || tensor.requires_grad() {
             return Ok(None);
         }

@@ -12,6 +12,9 @@ use rushlight_core::device::set_default_device;
 use crate::errors::{kind_of, raise};
 
 /// The type of a tensor's elements, such as `torch.float32`.
+///
+/// >>> torch.float32.itemsize, torch.int8.is_floating_point, torch.int8.is_signed
+/// (4, False, True)
 #[pyclass(frozen, name = "dtype", module = "rushlight", eq, hash)]
 #[derive(PartialEq, Eq, Hash, Clone, Copy)]
 pub struct PyDType(pub DType);
@@ -84,7 +87,17 @@ pub fn extract_dtype(object: &Bound<'_, PyAny>) -> Option<DType> {
     }
 }
 
-/// Where a tensor lives: `torch.device("cuda:1")`.
+/// Where a tensor lives; in a ``with`` block, where new tensors are made.
+///
+/// Args:
+///     type: ``"cpu"``, ``"cuda"``, ``"meta"`` and others, with a number after a colon, or another device.
+///     index: the number, apart.
+///
+/// Raises:
+///     RuntimeError: a name that nobody knows, or two numbers.
+///
+/// >>> torch.device("cuda:1").index, torch.zeros(1).device
+/// (1, device(type='cpu'))
 #[pyclass(frozen, name = "device", module = "rushlight", eq, hash)]
 #[derive(PartialEq, Eq, Hash, Clone, Copy)]
 pub struct PyDevice {
@@ -205,12 +218,18 @@ pub fn extract_device(object: &Bound<'_, PyAny>) -> PyResult<Option<Device>> {
     Ok(object.extract::<u8>().ok().map(Device::Cuda))
 }
 
-/// How a tensor holds its elements, such as `torch.strided`.
+/// How a tensor holds its elements: `torch.strided`, the only one that tensors have.
+///
+/// >>> torch.zeros(1).layout
+/// torch.strided
 #[pyclass(frozen, name = "layout", module = "rushlight", eq, hash)]
 #[derive(PartialEq, Eq, Hash)]
 pub struct PyLayout(pub &'static str);
 
 /// The order of a new tensor's elements in memory, such as `torch.contiguous_format`.
+///
+/// >>> torch.zeros(1, 2, 3, 4).contiguous(memory_format=torch.channels_last).stride()
+/// (24, 1, 8, 2)
 #[pyclass(frozen, name = "memory_format", module = "rushlight", eq, hash)]
 #[derive(PartialEq, Eq, Hash)]
 pub struct PyMemoryFormat(pub &'static str);

@@ -98,12 +98,12 @@ unsafe fn run(
             (positional, std::slice::from_raw_parts(args.add(count), n as usize))
         }
     };
-    let call = Call { receiver: callable.method.then_some(receiver), positional, keywords: &keywords, values };
+    // SAFETY: CPython keeps the arguments alive during the call.
+    let call = unsafe { Call::new(py, callable.method.then_some(receiver), positional, &keywords, values) };
     let mut last = Misfit::TooMany;
     for overload in &callable.overloads {
         let mut args = Args { row: overload.row, values: Values::new() };
-        // SAFETY: CPython keeps the arguments alive during the call.
-        let out = match unsafe { bind(py, overload, &call, &mut args) } {
+        let out = match bind(overload, &call, &mut args) {
             Ok(out) => out,
             Err(Misfit::Raised(error)) => return Err(error),
             Err(misfit) => {
@@ -112,7 +112,7 @@ unsafe fn run(
             }
         };
         if let Some(out) = out {
-            let outs = out_tensors(py, &callable.name, out)?;
+            let outs = out_tensors(&callable.name, &out)?;
             let result = call_into(args, Target::Out(&outs)).map_err(raise)?;
             if overload.row.schema().returns == Returns::List {
                 return Ok(py.None().into_ptr());
@@ -120,9 +120,7 @@ unsafe fn run(
             if outs.len() > 1 {
                 return convert::output(py, overload.row, result);
             }
-            // SAFETY: the object at `out=` is alive; the call returns it.
-            unsafe { ffi::Py_IncRef(out) };
-            return Ok(out);
+            return Ok(out.to_owned().into_ptr());
         }
         if callable.in_place {
             let result = call_into(args, Target::InPlace).map_err(raise)?;
@@ -131,7 +129,7 @@ unsafe fn run(
         let result = rushlight::call(args).map_err(raise)?;
         return convert::output(py, overload.row, result);
     }
-    Err(no_match(py, &callable.name, &callable.overloads, &call, last))
+    Err(no_match(&callable.name, &callable.overloads, &call, last))
 }
 
 /// Everything that Python can call.

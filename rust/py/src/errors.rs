@@ -1,5 +1,6 @@
 //! The engine's error becomes the Python exception of torch's class, with all its lines.
 
+use std::ffi::CStr;
 use std::sync::Arc;
 
 use pyo3::exceptions::{
@@ -12,6 +13,14 @@ use pyo3::types::PyType;
 use rushlight_core::{Class, Error};
 
 static LINALG: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+const LINALG_DOC: &CStr = c"A factorisation or a solution that does not exist: of a singular matrix, of one with NaN.
+
+>>> try:
+...     torch.linalg.inv(torch.zeros(2, 2))
+... except torch.linalg.LinAlgError:
+...     print('singular')
+singular
+";
 
 pub fn raise(mut error: Error) -> PyErr {
     if let Some(foreign) = error.take_foreign() {
@@ -39,7 +48,13 @@ pub fn raise(mut error: Error) -> PyErr {
 /// `torch.linalg.LinAlgError`, a RuntimeError.
 pub fn linalg_error(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     let class = LINALG.get_or_try_init(py, || {
-        PyErr::new_type(py, c"rushlight.linalg.LinAlgError", None, Some(&py.get_type::<PyRuntimeError>()), None)
+        PyErr::new_type(
+            py,
+            c"rushlight.linalg.LinAlgError",
+            Some(LINALG_DOC),
+            Some(&py.get_type::<PyRuntimeError>()),
+            None,
+        )
     })?;
     Ok(class.bind(py))
 }

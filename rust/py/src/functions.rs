@@ -12,19 +12,26 @@ use crate::errors::{kind_of, raise};
 use crate::{buffer, dlpack, nested, numpy, object};
 
 /// A `dtype=` argument.
-fn wanted_dtype(name: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<DType>> {
-    let Some(object) = object.filter(|object| !object.is_none()) else { return Ok(None) };
-    extract_dtype(object).map(Some).ok_or_else(|| {
-        let kind = kind_of(object);
-        PyTypeError::new_err(format!("{name}(): argument 'dtype' must be torch.dtype, not {kind}"))
-    })
+fn wanted_dtype(function: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<DType>> {
+    wanted(function, "dtype", object, |object| Ok(extract_dtype(object)))
 }
 
-fn wanted_device(name: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Device>> {
+/// A `device=` argument.
+fn wanted_device(function: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Device>> {
+    wanted(function, "device", object, extract_device)
+}
+
+/// What stands at an optional argument `name`, which is a `torch.name`.
+fn wanted<T>(
+    function: &str,
+    name: &str,
+    object: Option<&Bound<'_, PyAny>>,
+    read: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<Option<T>>,
+) -> PyResult<Option<T>> {
     let Some(object) = object.filter(|object| !object.is_none()) else { return Ok(None) };
-    extract_device(object)?.map(Some).ok_or_else(|| {
+    read(object)?.map(Some).ok_or_else(|| {
         let kind = kind_of(object);
-        PyTypeError::new_err(format!("{name}(): argument 'device' must be torch.device, not {kind}"))
+        PyTypeError::new_err(format!("{function}(): argument '{name}' must be torch.{name}, not {kind}"))
     })
 }
 
@@ -55,15 +62,15 @@ fn tensor<'py>(
     requires_grad: bool,
     pin_memory: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let _ = pin_memory;
     let (dtype, device) = (wanted_dtype("tensor", dtype)?, wanted_device("tensor", device)?.or_else(default_device));
+    rushlight::create::warn_of_pinning(pin_memory, device.unwrap_or(Device::Cpu)).map_err(raise)?;
     let made = copied(data, dtype)?;
     finished(py, placed(made, None, device)?, requires_grad)
 }
 
 /// Numbers, nested sequences, arrays or tensors as a new tensor.
 pub fn copied(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
-    let shared = if object::is_tensor(data.as_ptr()) {
+    let shared = if object::is_tensor(data) {
         crate::autograd::warn(
             "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).",
         )
@@ -88,7 +95,7 @@ fn finished(py: Python<'_>, tensor: Tensor, requires_grad: bool) -> PyResult<Bou
 
 /// Data as a tensor, over the same memory where the data has some; the second value says that it has.
 fn aliased(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<(Tensor, bool)> {
-    if object::is_tensor(data.as_ptr()) {
+    if object::is_tensor(data) {
         return Ok((object::tensor(data)?.clone(), true));
     }
     if numpy::is_array(data)? {
@@ -100,7 +107,23 @@ fn aliased(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<(Tensor, b
     Ok((nested::read(data, dtype)?, false))
 }
 
-/// The data as a tensor, without a copy where dtype and device allow it.
+/// The data as a tensor, over the same memory and with the same history where dtype and device allow it.
+///
+/// Args:
+///     data: a tensor, a NumPy array, an object with ``__dlpack__``, a number or nested sequences.
+///     dtype: the data's own without one, and the default dtype for Python's floats.
+///     device: the default device without one.
+///
+/// Raises:
+///     ValueError: sequences of different lengths side by side.
+///     TypeError: data that no tensor can hold.
+///
+/// >>> import numpy
+/// >>> array = numpy.zeros(2)
+/// >>> tensor = torch.as_tensor(array)
+/// >>> array[0] = 5
+/// >>> tensor, torch.as_tensor([1, 2]).dtype
+/// (tensor([5., 0.], dtype=torch.float64), torch.int64)
 #[pyfunction]
 #[pyo3(signature = (data, dtype=None, device=None))]
 fn as_tensor<'py>(
@@ -114,7 +137,24 @@ fn as_tensor<'py>(
     object::wrap_bound(py, placed(aliased(data, dtype)?.0, dtype, device)?)
 }
 
-/// The data as a tensor: over the same memory where it can, with `copy=True` never and with `copy=False` always.
+/// The data as a tensor: over the same memory where it can be, with ``copy=True`` never and with ``copy=False`` always.
+///
+/// Args:
+///     obj: a tensor, a NumPy array, an object with ``__dlpack__`` or with a buffer, a number or nested sequences.
+///     dtype: the data's own without one; for a buffer the default dtype.
+///     device: the data's own without one, or the default device.
+///     copy: whether the memory is shared.
+///     requires_grad: whether the result collects gradients; unless it does, it has no history.
+///
+/// Raises:
+///     ValueError: ``copy=False`` where the data cannot be shared as it is.
+///     TypeError: data that no tensor can hold.
+///
+/// >>> x = torch.tensor([1.0, 2.0])
+/// >>> shared, copied = torch.asarray(x), torch.asarray(x, copy=True)
+/// >>> x[0] = 5
+/// >>> shared, copied
+/// (tensor([5., 2.]), tensor([1., 2.]))
 #[pyfunction]
 #[pyo3(signature = (obj, *, dtype=None, device=None, copy=None, requires_grad=false))]
 fn asarray<'py>(
@@ -149,7 +189,7 @@ fn asarray<'py>(
     }
     let before = made.clone();
     let placed = placed(made, dtype, device)?;
-    let own = object::is_tensor(obj.as_ptr());
+    let own = object::is_tensor(obj);
     let made = if copy == Some(true) && shared && placed.ptr_eq(&before) {
         rushlight::op!(rushlight::convert::CLONE, &placed).map_err(raise)?
     } else {
@@ -159,7 +199,23 @@ fn asarray<'py>(
     finished(py, made, requires_grad)
 }
 
-/// A one-dimensional tensor over the memory of an object with a buffer.
+/// A one-dimensional tensor over the memory of an object with a buffer, such as `bytearray` or `array.array`.
+///
+/// Args:
+///     buffer: it stays alive as long as the tensor. If it is read-only, writing to the tensor is undefined.
+///     dtype: what its bytes are taken for.
+///     count: the number of elements; all that fit after ``offset`` with -1.
+///     offset: where to begin, in bytes.
+///     requires_grad: whether the result collects gradients.
+///
+/// Raises:
+///     ValueError: a buffer that is too small, or not a whole number of elements.
+///
+/// >>> buffer = bytearray(b"\x01\x02\x03\x04")
+/// >>> tensor = torch.frombuffer(buffer, dtype=torch.uint8, offset=1)
+/// >>> buffer[3] = 9
+/// >>> tensor
+/// tensor([2, 3, 9], dtype=torch.uint8)
 #[pyfunction]
 #[pyo3(signature = (buffer, *, dtype, count=-1, offset=0, requires_grad=false))]
 fn frombuffer<'py>(
@@ -176,6 +232,22 @@ fn frombuffer<'py>(
 }
 
 /// Another library's tensor, or a DLPack capsule, as a tensor over the same memory.
+///
+/// Args:
+///     ext_tensor: an object with ``__dlpack__``, or a capsule, which can be used once.
+///     device: where the result has to be; where the data is without one.
+///     copy: True copies; otherwise the memory is shared.
+///
+/// Raises:
+///     RuntimeError: a capsule that was used before.
+///     BufferError: data on another device, or of a dtype that there is none for.
+///
+/// >>> import numpy
+/// >>> array = numpy.arange(3)
+/// >>> tensor = torch.from_dlpack(array)
+/// >>> array[0] = 7
+/// >>> tensor
+/// tensor([7, 1, 2])
 #[pyfunction]
 #[pyo3(signature = (ext_tensor, *, device=None, copy=None))]
 fn from_dlpack<'py>(
@@ -189,7 +261,18 @@ fn from_dlpack<'py>(
     object::wrap_bound(py, made)
 }
 
-/// A NumPy array as a tensor over the same memory.
+/// A NumPy array as a tensor over the same memory, with its sizes, strides (also negative ones) and dtype.
+///
+/// Raises:
+///     TypeError: what is no array, or an array of strings or objects.
+///     ValueError: an array of the other order of bytes.
+///
+/// >>> import numpy
+/// >>> array = numpy.ones((2, 3), dtype="float32")
+/// >>> tensor = torch.from_numpy(array)
+/// >>> tensor[0, 0] = 4
+/// >>> array[0]
+/// array([4., 1., 1.], dtype=float32)
 #[pyfunction]
 fn from_numpy<'py>(py: Python<'py>, ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if !numpy::is_array(ndarray)? {
@@ -198,11 +281,27 @@ fn from_numpy<'py>(py: Python<'py>, ndarray: &Bound<'py, PyAny>) -> PyResult<Bou
     object::wrap_bound(py, numpy::import(ndarray)?)
 }
 
+/// The dtype of new tensors of floating-point numbers, unless they are told one: float32 at first.
+///
+/// >>> torch.get_default_dtype()
+/// torch.float32
 #[pyfunction]
 fn get_default_dtype(py: Python<'_>) -> PyResult<Py<PyDType>> {
     dtype_object(py, settings::default_dtype())
 }
 
+/// Sets the dtype of new tensors of floating-point numbers, for all threads; that of complex ones is twice as wide.
+///
+/// Args:
+///     d: float16, bfloat16, float32 or float64.
+///
+/// Raises:
+///     TypeError: what is no dtype, or one of whole numbers.
+///
+/// >>> torch.set_default_dtype(torch.float64)
+/// >>> torch.tensor(0.5).dtype, torch.tensor(0.5j).dtype
+/// (torch.float64, torch.complex128)
+/// >>> torch.set_default_dtype(torch.float32)
 #[pyfunction]
 fn set_default_dtype(d: &Bound<'_, PyAny>) -> PyResult<()> {
     let dtype = d.cast::<PyDType>().map_err(|_| PyTypeError::new_err("invalid dtype object"))?;
@@ -217,12 +316,27 @@ fn _set_autocast(py: Python<'_>, dtype: Option<&Bound<'_, PyDType>>) -> PyResult
     before.map(|dtype| dtype_object(py, dtype)).transpose()
 }
 
-/// The number of threads that one operator may use.
+/// The number of threads that one operator may use: as many as there are cores, unless ``OMP_NUM_THREADS`` or
+/// `set_num_threads` says otherwise. Results are the same bits for any number.
+///
+/// >>> torch.get_num_threads() >= 1
+/// True
 #[pyfunction]
 fn get_num_threads() -> usize {
     rushlight_par::num_threads()
 }
 
+/// Sets the number of threads that one operator may use.
+///
+/// Raises:
+///     RuntimeError: a number that is not positive.
+///     ValueError: a number of 2**31 or more.
+///
+/// >>> before = torch.get_num_threads()
+/// >>> torch.set_num_threads(2)
+/// >>> torch.get_num_threads()
+/// 2
+/// >>> torch.set_num_threads(before)
 #[pyfunction]
 fn set_num_threads(count: i64) -> PyResult<()> {
     match usize::try_from(count) {
@@ -237,6 +351,16 @@ fn set_num_threads(count: i64) -> PyResult<()> {
 
 /// Makes this thread's arithmetic, and that of the operators it calls, take denormal numbers for zero, or keep them (the
 /// default): they are slow. False where the processor cannot.
+///
+/// Raises:
+///     RuntimeError: what is no bool.
+///
+/// >>> torch.set_flush_denormal(True)
+/// True
+/// >>> torch.tensor([1e-310], dtype=torch.float64) * 1
+/// tensor([0.], dtype=torch.float64)
+/// >>> torch.set_flush_denormal(False)
+/// True
 #[pyfunction]
 #[pyo3(signature = (mode, /))]
 fn set_flush_denormal(mode: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -248,9 +372,12 @@ fn set_flush_denormal(mode: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// Whether an object is a tensor.
+///
+/// >>> torch.is_tensor(torch.zeros(1)), torch.is_tensor([0.0])
+/// (True, False)
 #[pyfunction]
 fn is_tensor(obj: &Bound<'_, PyAny>) -> bool {
-    object::is_tensor(obj.as_ptr())
+    object::is_tensor(obj)
 }
 
 #[pyfunction]
@@ -271,8 +398,7 @@ fn _promote_types(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, P
 fn _result_type(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, PyAny>) -> PyResult<Py<PyDType>> {
     let mut state = rushlight::promote::State::default();
     for operand in [first, second] {
-        // SAFETY: the borrow keeps the object alive.
-        if let Some(tensor) = unsafe { object::tensor_of(operand.as_ptr()) } {
+        if let Some(tensor) = object::as_tensor(operand.as_borrowed()) {
             state.tensor(tensor.dtype(), tensor.rank()).map_err(raise)?;
         } else {
             let wrong = || PyTypeError::new_err("result_type(): arguments must be Tensor or Number");
@@ -318,30 +444,37 @@ fn _refuse_cuda() -> PyResult<()> {
     Err(raise(rushlight_cuda::refusal()))
 }
 
+/// Adds functions to a module.
+macro_rules! add_functions {
+    ($module:ident: $($function:path),* $(,)?) => { $($module.add_function(wrap_pyfunction!($function, $module)?)?;)* };
+}
+
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(tensor, module)?)?;
-    module.add_function(wrap_pyfunction!(as_tensor, module)?)?;
-    module.add_function(wrap_pyfunction!(asarray, module)?)?;
-    module.add_function(wrap_pyfunction!(frombuffer, module)?)?;
-    module.add_function(wrap_pyfunction!(from_dlpack, module)?)?;
-    module.add_function(wrap_pyfunction!(from_numpy, module)?)?;
-    module.add_function(wrap_pyfunction!(_set_autocast, module)?)?;
-    module.add_function(wrap_pyfunction!(get_default_dtype, module)?)?;
-    module.add_function(wrap_pyfunction!(set_default_dtype, module)?)?;
-    module.add_function(wrap_pyfunction!(get_num_threads, module)?)?;
-    module.add_function(wrap_pyfunction!(set_num_threads, module)?)?;
-    module.add_function(wrap_pyfunction!(set_flush_denormal, module)?)?;
-    module.add_function(wrap_pyfunction!(is_tensor, module)?)?;
-    module.add_function(wrap_pyfunction!(_can_cast, module)?)?;
-    module.add_function(wrap_pyfunction!(_promote_types, module)?)?;
-    module.add_function(wrap_pyfunction!(_result_type, module)?)?;
-    module.add_function(wrap_pyfunction!(_set_backcompat_warnings, module)?)?;
-    module.add_function(wrap_pyfunction!(_usable_cores, module)?)?;
-    module.add_function(wrap_pyfunction!(_cuda_device_count, module)?)?;
-    module.add_function(wrap_pyfunction!(_refuse_cuda, module)?)?;
-    module.add_function(wrap_pyfunction!(_default_device, module)?)?;
-    module.add_function(wrap_pyfunction!(_set_default_device, module)?)?;
-    module.add_function(wrap_pyfunction!(crate::results::_return_types, module)?)?;
+    add_functions! { module:
+        tensor,
+        as_tensor,
+        asarray,
+        frombuffer,
+        from_dlpack,
+        from_numpy,
+        _set_autocast,
+        get_default_dtype,
+        set_default_dtype,
+        get_num_threads,
+        set_num_threads,
+        set_flush_denormal,
+        is_tensor,
+        _can_cast,
+        _promote_types,
+        _result_type,
+        _set_backcompat_warnings,
+        _usable_cores,
+        _cuda_device_count,
+        _refuse_cuda,
+        _default_device,
+        _set_default_device,
+        crate::results::_return_types,
+    }
     module.add("_LinAlgError", crate::errors::linalg_error(module.py())?)?;
     module.add_function(wrap_pyfunction!(crate::print::_set_print_options, module)?)
 }

@@ -9,7 +9,18 @@ use crate::dtype::{PyDevice, extract_device};
 use crate::errors::raise;
 use crate::object;
 
-/// A stream of random numbers with a state of its own.
+/// A stream of random numbers with a state of its own; the numbers are torch's for the same seed.
+///
+/// Args:
+///     device: the CPU, the only one.
+///
+/// Raises:
+///     RuntimeError: another device.
+///
+/// >>> generator = torch.Generator().manual_seed(0)
+/// >>> first = torch.rand(2, generator=generator)
+/// >>> torch.equal(first, torch.rand(2, generator=generator.manual_seed(0)))
+/// True
 #[pyclass(frozen, name = "Generator", module = "rushlight", subclass)]
 pub struct PyGenerator(pub Generator);
 
@@ -26,7 +37,15 @@ impl PyGenerator {
         Ok(PyGenerator(Generator::fresh()))
     }
 
-    /// Starts the stream anew from `seed`; returns the generator.
+    /// Starts the stream anew from ``seed``, any integer of 64 bits (negative ones count from above).
+    ///
+    /// Returns the generator.
+    ///
+    /// Raises:
+    ///     ValueError: a seed that needs more than 64 bits.
+    ///
+    /// >>> torch.manual_seed(0).initial_seed()
+    /// 0
     fn manual_seed<'py>(slf: PyRef<'py, Self>, seed: &Bound<'py, PyAny>) -> PyResult<PyRef<'py, Self>> {
         let seed = read_seed(seed)?;
         slf.0.draw(|stream| stream.manual_seed(seed));
@@ -34,20 +53,35 @@ impl PyGenerator {
     }
 
     /// Seeds from the system's randomness and returns the seed.
+    ///
+    /// >>> torch.Generator().seed() != torch.Generator().seed()
+    /// True
     fn seed(&self) -> u64 {
         self.0.draw(rushlight_rng::Generator::seed)
     }
 
+    /// The seed that the stream began with.
+    ///
+    /// >>> torch.Generator().manual_seed(3).initial_seed()
+    /// 3
     fn initial_seed(&self) -> u64 {
         self.0.draw(|stream| stream.initial_seed())
     }
 
     /// The state as a tensor of 5056 bytes, interchangeable with torch's.
+    ///
+    /// >>> torch.Generator().get_state().shape
+    /// torch.Size([5056])
     fn get_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let state = self.0.draw(|stream| stream.state());
         object::wrap_bound(py, rushlight::from_slice(&state).map_err(raise)?)
     }
 
+    /// Takes a state that `get_state` gave; returns the generator.
+    ///
+    /// Raises:
+    ///     TypeError: no tensor of bytes.
+    ///     RuntimeError: bytes that are no state.
     fn set_state<'py>(slf: PyRef<'py, Self>, new_state: &Bound<'py, PyAny>) -> PyResult<PyRef<'py, Self>> {
         let bytes = state_bytes(object::tensor(new_state)?)?;
         slf.0.draw(|stream| stream.set_state(&bytes)).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;

@@ -59,7 +59,7 @@ impl Key {
             self.items.push(Item::Ellipsis);
         } else if item.is_exact_instance_of::<PyBool>() {
             self.items.push(Item::Bool(item.extract()?));
-        } else if object::is_tensor(item.as_ptr()) {
+        } else if object::is_tensor(item) {
             self.tensor(object::tensor(item)?)?;
         } else if numpy::is_array(item)? {
             self.tensor(&numpy::import(item)?)?;
@@ -136,9 +136,7 @@ fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
 /// What most brackets hold: asked first, since it is no sequence.
 #[inline]
 fn is_plain(object: &Bound<'_, PyAny>) -> bool {
-    object.is_exact_instance_of::<PyInt>()
-        || object.is_exact_instance_of::<PySlice>()
-        || object::is_tensor(object.as_ptr())
+    object.is_exact_instance_of::<PyInt>() || object.is_exact_instance_of::<PySlice>() || object::is_tensor(object)
 }
 
 /// Whether a sequence that is no tuple is read as one: NumPy's old rule.
@@ -152,7 +150,7 @@ fn spreads(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     }
     for at in 0..length {
         let item = object.get_item(at)?;
-        let spread = object::is_tensor(item.as_ptr())
+        let spread = object::is_tensor(&item)
             || is_sequence(&item)
             || item.is_instance_of::<PySlice>()
             || item.is_none()
@@ -221,7 +219,7 @@ unsafe fn tensor<'a>(own: Raw) -> PyResult<&'a Tensor> {
 
 /// The right side of an assignment: a tensor, or a number in the tensor's dtype.
 fn assigned(own: &Tensor, value: &Bound<'_, PyAny>) -> PyResult<Tensor> {
-    if object::is_tensor(value.as_ptr()) {
+    if object::is_tensor(value) {
         return object::tensor(value).cloned();
     }
     match convert::number(value)? {

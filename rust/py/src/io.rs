@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyAttributeError, PyLookupError, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyComplex, PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple};
@@ -44,6 +44,7 @@ fn raise(error: Error) -> PyErr {
             ("archive", text)
         }
         Error::NoRecord(name) => ("missing", name),
+        Error::Memory { .. } => return PyMemoryError::new_err(text),
         Error::UnexpectedEnd { .. } => ("end", text),
         Error::Global(name) => ("global", name),
         Error::Opcode(_) | Error::Pickle { .. } | Error::Limit(_) => ("pickle", text),
@@ -285,6 +286,20 @@ fn legacy_layout(py: Python<'_>, data: &Bound<'_, PyBytes>) -> PyResult<PyLegacy
     Ok(PyLegacyLayout { start: read.start, storages: read.storages, keys: read.keys, classes: classes.collect() })
 }
 
+/// What a call said to values that it cannot take, as the fault of the pickle that it is.
+fn unfit(py: Python<'_>, opcode: &str, error: PyErr) -> PyErr {
+    let fault = error.is_instance_of::<PyTypeError>(py)
+        || error.is_instance_of::<PyValueError>(py)
+        || error.is_instance_of::<PyAttributeError>(py)
+        || error.is_instance_of::<PyLookupError>(py);
+    if !fault {
+        return error;
+    }
+    let fault = CheckpointError::new_err(("pickle", format!("{opcode}: {error}")));
+    fault.set_cause(py, Some(error));
+    fault
+}
+
 /// One loop over the steps: each uses only objects that are there already.
 fn build<'py>(py: Python<'py>, outcome: &Outcome, callbacks: &Callbacks) -> PyResult<Bound<'py, PyAny>> {
     let mut objects: Vec<Bound<'py, PyAny>> = Vec::new();
@@ -312,11 +327,15 @@ fn build<'py>(py: Python<'py>, outcome: &Outcome, callbacks: &Callbacks) -> PyRe
             Step::Set => PySet::empty(py)?.into_any(),
             Step::FrozenSet(items) => PyFrozenSet::new(py, all(items))?.into_any(),
             Step::Global { module, name } => callbacks.find_global.bind(py).call1((module, name))?,
-            Step::Call { function, arguments } => get(function).call1(get(arguments).cast::<PyTuple>()?)?,
+            Step::Call { function, arguments } => {
+                let arguments = get(arguments).cast::<PyTuple>()?;
+                get(function).call1(arguments).map_err(|error| unfit(py, "REDUCE", error))?
+            }
             Step::New { class, arguments } => {
                 let class = get(class);
                 let full = PyTuple::new(py, [class.clone()])?.add(get(arguments))?;
-                class.getattr("__new__")?.call1(full.cast::<PyTuple>()?)?
+                let new = class.getattr("__new__")?;
+                new.call1(full.cast::<PyTuple>()?).map_err(|error| unfit(py, "NEWOBJ", error))?
             }
             Step::Storage(storage) => {
                 let class = callbacks.find_global.bind(py).call1((&storage.module, &storage.class))?;
@@ -344,7 +363,8 @@ fn build<'py>(py: Python<'py>, outcome: &Outcome, callbacks: &Callbacks) -> PyRe
                 continue;
             }
             Step::Build { object, state } => {
-                callbacks.set_state.bind(py).call1((get(object), get(state)))?;
+                let set_state = callbacks.set_state.bind(py);
+                set_state.call1((get(object), get(state))).map_err(|error| unfit(py, "BUILD", error))?;
                 continue;
             }
         };

@@ -17,6 +17,11 @@ const NAP: Duration = Duration::from_millis(50);
 /// What a call gave: its value, or the exception that it raised.
 type Answer = Result<Held, Held>;
 
+/// What a call gave: its value, or the exception that it raised; `torch.jit.fork` makes one.
+///
+/// >>> future = torch.jit.fork(max, 1, 2)
+/// >>> future.wait(), future.done()
+/// (2, True)
 #[pyclass(name = "Future", module = "rushlight.jit", frozen, generic)]
 struct PyFuture(Arc<Future<Answer>>);
 

@@ -125,7 +125,7 @@ fn infer(data: &Bound<'_, PyAny>, depth: usize) -> PyResult<DType> {
     if data.is_instance_of::<PyComplex>() {
         return Ok(default_dtype().to_complex());
     }
-    if object::is_tensor(data.as_ptr()) {
+    if object::is_tensor(data) {
         return Ok(object::tensor(data)?.dtype());
     }
     if data.is_instance_of::<PyString>() || data.is_instance_of::<PyBytes>() {
@@ -160,8 +160,7 @@ fn infer(data: &Bound<'_, PyAny>, depth: usize) -> PyResult<DType> {
 
 /// A number for an element of `dtype`, refused where it does not fit.
 fn number(value: &Bound<'_, PyAny>, dtype: DType) -> PyResult<Scalar> {
-    // SAFETY: the borrow keeps the object alive.
-    if let Some(tensor) = unsafe { object::tensor_of(value.as_ptr()) } {
+    if let Some(tensor) = object::as_tensor(value.as_borrowed()) {
         if tensor.numel() != 1 {
             return Err(PyValueError::new_err("only one element tensors can be converted to Python scalars"));
         }

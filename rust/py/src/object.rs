@@ -10,6 +10,7 @@ use std::mem::ManuallyDrop;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -60,9 +61,8 @@ impl Owned for Heir {
 
 /// Whether an object is a tensor, of the class itself or of a subclass.
 #[inline]
-pub fn is_tensor(object: *mut ffi::PyObject) -> bool {
-    // SAFETY: the caller passes a living object, and type checks do not run Python code.
-    unsafe { ffi::Py_TYPE(object) == class() || ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class()) != 0 }
+pub fn is_tensor(object: &Bound<'_, PyAny>) -> bool {
+    as_tensor(object.as_borrowed()).is_some()
 }
 
 /// The tensor behind an object, if it is one.
@@ -71,17 +71,25 @@ pub fn is_tensor(object: *mut ffi::PyObject) -> bool {
 /// `object` lives as long as the result is used.
 #[inline]
 pub unsafe fn tensor_of<'a>(object: *mut ffi::PyObject) -> Option<&'a Tensor> {
-    if !is_tensor(object) {
-        return None;
+    // SAFETY: a living object, and type checks do not run Python code; instances of the class and its subclasses begin
+    // with an `Object`.
+    unsafe {
+        let kind = ffi::Py_TYPE(object);
+        let derived = kind == class() || ffi::PyType_IsSubtype(kind, class()) != 0;
+        if derived { (*object.cast::<Object>()).tensor.as_ref() } else { None }
     }
-    // SAFETY: instances of the class and its subclasses begin with an `Object`.
-    unsafe { (*object.cast::<Object>()).tensor.as_ref() }
 }
 
-/// The tensor behind a bound object.
-pub fn tensor<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Tensor> {
+/// The same for an object that Rust knows to live.
+#[inline]
+pub fn as_tensor<'a>(object: Borrowed<'a, '_, PyAny>) -> Option<&'a Tensor> {
     // SAFETY: the borrow keeps the object alive.
-    unsafe { tensor_of(object.as_ptr()) }.ok_or_else(|| {
+    unsafe { tensor_of(object.as_ptr()) }
+}
+
+/// The tensor behind an object, or the exception that it is none.
+pub fn tensor<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Tensor> {
+    as_tensor(object.as_borrowed()).ok_or_else(|| {
         let name = kind_of(object);
         PyTypeError::new_err(format!("expected Tensor, got {name}"))
     })
@@ -126,26 +134,23 @@ unsafe impl Sync for IdleCell {}
 static IDLE: IdleCell = IdleCell(UnsafeCell::new(Idle { objects: [ptr::null_mut(); 128], count: 0 }));
 
 impl Idle {
-    /// The list, for a thread that holds the interpreter's lock.
     #[inline]
-    fn of(_: Python<'_>) -> &mut Idle {
-        // SAFETY: the lock is held, and no caller keeps the reference over a call of the interpreter.
-        unsafe { &mut *IDLE.0.get() }
-    }
-
-    #[inline]
-    fn take(&mut self) -> Option<*mut ffi::PyObject> {
-        self.count = self.count.checked_sub(1)?;
-        Some(self.objects[self.count])
+    fn take(_: Python<'_>) -> Option<*mut ffi::PyObject> {
+        // SAFETY: the lock is held, and nothing here calls the interpreter, which could come back for a second reference.
+        let idle = unsafe { &mut *IDLE.0.get() };
+        idle.count = idle.count.checked_sub(1)?;
+        Some(idle.objects[idle.count])
     }
 
     /// Whether there was room for it.
     #[inline]
-    fn keep(&mut self, object: *mut ffi::PyObject) -> bool {
-        let room = self.count < self.objects.len();
+    fn keep(_: Python<'_>, object: *mut ffi::PyObject) -> bool {
+        // SAFETY: as above.
+        let idle = unsafe { &mut *IDLE.0.get() };
+        let room = idle.count < idle.objects.len();
         if room {
-            self.objects[self.count] = object;
-            self.count += 1;
+            idle.objects[idle.count] = object;
+            idle.count += 1;
         }
         room
     }
@@ -155,7 +160,7 @@ impl Idle {
 #[inline]
 pub fn allocate(py: Python<'_>, class: *mut ffi::PyTypeObject, tensor: Tensor) -> PyResult<*mut ffi::PyObject> {
     if class == self::class()
-        && let Some(object) = Idle::of(py).take()
+        && let Some(object) = Idle::take(py)
     {
         tensor.set_python(object.cast());
         // SAFETY: an idle object is memory of this class that the collector does not see; `dealloc` left nothing in it.
@@ -254,7 +259,7 @@ pub unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
         if !dict.is_null() {
             ffi::Py_DecRef(dict);
         }
-        if kind != class() || !Idle::of(py).keep(object) {
+        if kind != class() || !Idle::keep(py, object) {
             ffi::PyObject_GC_Del(object.cast());
         }
         // For a subclass too: the interpreter leaves this to the nearest base that is a heap type.

@@ -1,23 +1,23 @@
 //! Arguments of a call against a signature: positional first, then keywords by the address of their interned name.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyList, PyString, PyTuple};
 use rushlight::signature::{Kind, Param, Schema};
 use rushlight::{Args, Ints, Row, Tensor, Value};
 use smallvec::SmallVec;
 
-use crate::convert;
 use crate::errors::{kind_of, raise};
+use crate::{convert, object};
 
 /// One overload as the parser wants it: interned names beside the parameters.
 pub struct Overload {
     pub row: &'static Row,
-    names: Vec<*mut ffi::PyObject>,
+    names: Vec<Raw>,
     /// `out=`, which no signature states.
     pub takes_out: bool,
 }
@@ -27,7 +27,7 @@ unsafe impl Send for Overload {}
 // SAFETY: see above.
 unsafe impl Sync for Overload {}
 
-fn intern(text: &str) -> *mut ffi::PyObject {
+fn intern(text: &str) -> Raw {
     let text = CString::new(text).unwrap_or_default();
     // SAFETY: a null-terminated string; the reference is kept for ever.
     unsafe { ffi::PyUnicode_InternFromString(text.as_ptr()) }
@@ -52,14 +52,11 @@ impl Overload {
     }
 
     /// The parameter that a keyword names.
-    fn place(&self, keyword: *mut ffi::PyObject) -> Option<usize> {
-        if let Some(place) = self.names.iter().position(|name| *name == keyword) {
+    fn place(&self, keyword: Borrowed<'_, '_, PyString>) -> Option<usize> {
+        if let Some(place) = self.names.iter().position(|name| *name == keyword.as_ptr()) {
             return Some(place);
         }
-        // SAFETY: keywords are strings.
-        let same = |text: &str| unsafe {
-            CString::new(text).is_ok_and(|text| ffi::PyUnicode_CompareWithASCIIString(keyword, text.as_ptr()) == 0)
-        };
+        let same = |text: &str| CString::new(text).is_ok_and(|text| says(keyword, &text));
         let params = &self.row.schema().params;
         params
             .iter()
@@ -68,17 +65,40 @@ impl Overload {
     }
 }
 
-/// The raw arguments of a vectorcall.
-#[derive(Clone, Copy)]
-pub struct Call<'a> {
-    /// The object before the dot, for a method.
-    pub receiver: Option<*mut ffi::PyObject>,
-    pub positional: &'a [*mut ffi::PyObject],
-    pub keywords: &'a [*mut ffi::PyObject],
-    pub values: &'a [*mut ffi::PyObject],
+/// Whether a string is this text.
+fn says(string: Borrowed<'_, '_, PyString>, text: &CStr) -> bool {
+    // SAFETY: a living string and a terminated text.
+    unsafe { ffi::PyUnicode_CompareWithASCIIString(string.as_ptr(), text.as_ptr()) == 0 }
 }
 
-impl Call<'_> {
+type Raw = *mut ffi::PyObject;
+type Object<'a, 'py> = Borrowed<'a, 'py, PyAny>;
+
+/// The arguments of a vectorcall, alive for `'a`.
+#[derive(Clone, Copy)]
+pub struct Call<'a, 'py> {
+    py: Python<'py>,
+    /// The object before the dot, for a method.
+    receiver: Option<Raw>,
+    positional: &'a [Raw],
+    keywords: &'a [Raw],
+    values: &'a [Raw],
+}
+
+impl<'a, 'py> Call<'a, 'py> {
+    /// # Safety
+    /// All are living objects, and stay so for `'a`; `keywords` are strings, and each has its value.
+    #[inline]
+    pub unsafe fn new(
+        py: Python<'py>,
+        receiver: Option<Raw>,
+        positional: &'a [Raw],
+        keywords: &'a [Raw],
+        values: &'a [Raw],
+    ) -> Call<'a, 'py> {
+        Call { py, receiver, positional, keywords, values }
+    }
+
     /// How many arguments stand without a name, the receiver counted.
     #[inline]
     fn given(&self) -> usize {
@@ -86,60 +106,73 @@ impl Call<'_> {
     }
 
     #[inline]
-    fn at(&self, place: usize) -> Option<*mut ffi::PyObject> {
-        match self.receiver {
+    fn at(&self, place: usize) -> Option<Object<'a, 'py>> {
+        let raw = match self.receiver {
             Some(receiver) if place == 0 => Some(receiver),
             Some(_) => self.positional.get(place - 1).copied(),
             None => self.positional.get(place).copied(),
-        }
+        };
+        // SAFETY: by the word of who called `new`.
+        raw.map(|raw| unsafe { Borrowed::from_ptr(self.py, raw) })
+    }
+
+    /// What stands without a name after the receiver.
+    #[inline]
+    fn positional(&self) -> impl ExactSizeIterator<Item = Object<'a, 'py>> + use<'a, 'py> {
+        let py = self.py;
+        // SAFETY: by the word of who called `new`.
+        self.positional.iter().map(move |raw| unsafe { Borrowed::from_ptr(py, *raw) })
+    }
+
+    #[inline]
+    fn keywords(&self) -> impl Iterator<Item = (Borrowed<'a, 'py, PyString>, Object<'a, 'py>)> + use<'a, 'py> {
+        let py = self.py;
+        self.keywords.iter().zip(self.values).map(move |(keyword, value)| {
+            // SAFETY: by the word of who called `new`.
+            unsafe { (Borrowed::from_ptr(py, *keyword).cast_unchecked(), Borrowed::from_ptr(py, *value)) }
+        })
     }
 }
 
 /// Why arguments do not fit an overload. It is put in words only if no other overload fits either.
-pub enum Misfit {
+pub enum Misfit<'a, 'py> {
     TooMany,
     Twice(usize),
-    Unknown(*mut ffi::PyObject),
+    Unknown(Borrowed<'a, 'py, PyString>),
     Missing(usize),
-    Wrong(usize, *mut ffi::PyObject),
+    Wrong(usize, Object<'a, 'py>),
     Raised(PyErr),
 }
 
-impl From<PyErr> for Misfit {
+impl From<PyErr> for Misfit<'_, '_> {
     fn from(error: PyErr) -> Self {
         Misfit::Raised(error)
     }
 }
 
 /// Binds a call to an overload: fills `args`, which must be empty, and gives what stood at `out=`.
-///
-/// # Safety
-/// The call's objects live as long as the arguments are used.
-pub unsafe fn bind<'a>(
-    py: Python<'_>,
+pub fn bind<'a, 'py>(
     overload: &Overload,
-    call: &Call<'a>,
+    call: &Call<'a, 'py>,
     args: &mut Args<'a>,
-) -> Result<Option<*mut ffi::PyObject>, Misfit> {
+) -> Result<Option<Object<'a, 'py>>, Misfit<'a, 'py>> {
     let schema = overload.row.schema();
     let given = call.given();
-    let loose = loose(py, schema, call);
+    let loose = loose(schema, call);
     if given > schema.positional && loose.is_none() {
         return Err(Misfit::TooMany);
     }
     let mut out = None;
     // Where each keyword's value goes.
     let mut places: SmallVec<[usize; 8]> = SmallVec::new();
-    for (&keyword, &value) in call.keywords.iter().zip(call.values) {
+    for (keyword, value) in call.keywords() {
         match overload.place(keyword) {
             Some(place) if places.contains(&place) || (place < given && !schema.params[place].keyword_only) => {
                 return Err(Misfit::Twice(place));
             }
             Some(place) => places.push(place),
-            // SAFETY: keywords are strings.
-            None if overload.takes_out && unsafe { is_out(keyword) } => {
-                // SAFETY: None is always there.
-                out = Some(value).filter(|value| *value != unsafe { ffi::Py_None() });
+            None if overload.takes_out && says(keyword, c"out") => {
+                out = Some(value).filter(|value| !value.is_none());
                 places.push(usize::MAX);
             }
             None => return Err(Misfit::Unknown(keyword)),
@@ -153,7 +186,7 @@ pub unsafe fn bind<'a>(
             continue;
         }
         let by_position = if param.keyword_only { None } else { call.at(place) };
-        let by_name = || places.iter().position(|&named| named == place).map(|at| call.values[at]);
+        let by_name = || call.keywords().zip(&places).find(|(_, named)| **named == place).map(|((_, value), _)| value);
         let Some(object) = by_position.or_else(by_name) else {
             if param.default.is_none() {
                 return Err(Misfit::Missing(place));
@@ -161,12 +194,7 @@ pub unsafe fn bind<'a>(
             args.values.push(param.default_value());
             continue;
         };
-        // SAFETY: by the caller's word.
-        let value = unsafe {
-            let bound = Borrowed::from_ptr(py, object);
-            convert::value(&bound, param.kind, param.optional || param.default == Some("None"))
-        };
-        match value? {
+        match convert::value(object, param.kind, param.optional || param.default == Some("None"))? {
             Some(value) => args.values.push(value),
             None => return Err(Misfit::Wrong(place, object)),
         }
@@ -179,25 +207,16 @@ pub unsafe fn bind<'a>(
     Ok(out)
 }
 
-/// # Safety
-/// A living string.
-unsafe fn is_out(keyword: *mut ffi::PyObject) -> bool {
-    // SAFETY: by the caller's word.
-    unsafe { ffi::PyUnicode_CompareWithASCIIString(keyword, c"out".as_ptr()) == 0 }
-}
-
-impl Misfit {
+impl Misfit<'_, '_> {
     /// torch's sentence about it.
     #[cold]
-    fn into_error(self, py: Python<'_>, overload: &Overload, call: &Call) -> PyErr {
+    fn into_error(self, overload: &Overload, call: &Call) -> PyErr {
         let (row, schema, given) = (overload.row, overload.row.schema(), call.given());
         let name = row.python_name();
         let sentence = match self {
             Misfit::Raised(error) => return error,
             Misfit::TooMany if schema.takes_loose(call.receiver.is_some()) => {
-                // SAFETY: the call's objects are alive.
-                let item = |object: &*mut ffi::PyObject| unsafe { Bound::from_borrowed_ptr(py, *object) };
-                let items: Vec<_> = call.positional.iter().map(item).collect();
+                let items: Vec<_> = call.positional().map(Borrowed::to_owned).collect();
                 match wrong_item(&items, name, &schema.params[schema.positional - 1], Some(1)) {
                     Ok(sentence) => sentence.unwrap_or_default(),
                     Err(error) => return error,
@@ -213,16 +232,13 @@ impl Misfit {
                 format!("{name}() got multiple values for argument '{}'", schema.params[place].name)
             }
             Misfit::Unknown(keyword) => {
-                // SAFETY: the call's objects are alive.
-                let keyword = unsafe { Bound::from_borrowed_ptr(py, keyword) };
-                let known: Vec<&str> = schema.params.iter().map(|param| param.name).collect();
+                let (keyword, known): (_, Vec<&str>) =
+                    (&*keyword, schema.params.iter().map(|param| param.name).collect());
                 let known = known.join(", ").replacen("self", "input", 1);
                 format!("{name}() got an unexpected keyword argument '{keyword}'\nIts arguments are: {known}.")
             }
             Misfit::Missing(place) => missing(name, schema.params.iter().map(|p| p.name), place),
             Misfit::Wrong(place, object) => {
-                // SAFETY: the call's objects are alive.
-                let object = unsafe { Bound::from_borrowed_ptr(py, object) };
                 let position = (place < given).then(|| place + 1 - usize::from(call.receiver.is_some()));
                 match wrong(&object, name, &schema.params[place], position) {
                     Ok(sentence) => sentence,
@@ -261,7 +277,7 @@ fn wrong_item(
 ) -> PyResult<Option<String>> {
     let bad = items.iter().position(|item| match param.kind {
         Kind::Ints | Kind::IntOrInts => convert::int(item).ok().flatten().is_none(),
-        Kind::Tensors => !crate::object::is_tensor(item.as_ptr()),
+        Kind::Tensors => !object::is_tensor(item),
         _ => false,
     });
     let Some(place) = bad else { return Ok(None) };
@@ -291,49 +307,43 @@ fn at(position: Option<usize>) -> String {
 
 /// `x.view(2, 3)`, `meshgrid(a, b)`: loose numbers or tensors that fill the last positional parameter, a list of them.
 #[inline]
-fn loose(py: Python<'_>, schema: &Schema, call: &Call) -> Option<(usize, Value<'static>)> {
+fn loose(schema: &Schema, call: &Call) -> Option<(usize, Value<'static>)> {
     let last = schema.positional.checked_sub(1).filter(|last| call.given() > *last)?;
     if !schema.takes_loose(call.receiver.is_some()) {
         return None;
     }
     match schema.params[last].kind {
-        Kind::Ints => read_loose_ints(py, last, call).map(|ints| (last, Value::Ints(ints))),
+        Kind::Ints => read_loose_ints(last, call).map(|ints| (last, Value::Ints(ints))),
         Kind::Tensors => read_loose_tensors(last, call).map(|tensors| (last, Value::Tensors(tensors))),
         _ => None,
     }
 }
 
-fn read_loose_tensors(last: usize, call: &Call) -> Option<Vec<Option<rushlight::Tensor>>> {
+/// Where the loose arguments begin among those without a name.
+fn first_loose(last: usize, call: &Call) -> Option<usize> {
     let first = last - usize::from(call.receiver.is_some() && last > 0);
-    // SAFETY: the call's objects are alive.
-    let read =
-        |object: &*mut ffi::PyObject| unsafe { crate::object::tensor_of(*object) }.map(|tensor| Some(tensor.clone()));
-    call.positional.get(first..)?.iter().map(read).collect()
+    (first <= call.positional.len()).then_some(first)
 }
 
-fn read_loose_ints(py: Python<'_>, last: usize, call: &Call) -> Option<Ints> {
-    let first = last - usize::from(call.receiver.is_some() && last > 0);
-    // SAFETY: the call's objects are alive.
-    let items = call.positional.get(first..)?.iter().map(|object| unsafe { Bound::from_borrowed_ptr(py, *object) });
-    convert::each_int(items).ok().flatten()
+fn read_loose_tensors(last: usize, call: &Call) -> Option<Vec<Option<Tensor>>> {
+    call.positional()
+        .skip(first_loose(last, call)?)
+        .map(|object| Some(Some(object::as_tensor(object)?.clone())))
+        .collect()
+}
+
+fn read_loose_ints(last: usize, call: &Call) -> Option<Ints> {
+    convert::each_int(call.positional().skip(first_loose(last, call)?).map(Borrowed::to_owned)).ok().flatten()
 }
 
 /// The error when no overload fits: what is wrong with the only one, or torch's list of several.
 #[cold]
-pub fn no_match(py: Python<'_>, name: &str, overloads: &[Overload], call: &Call, last: Misfit) -> PyErr {
+pub fn no_match(name: &str, overloads: &[Overload], call: &Call, last: Misfit) -> PyErr {
     if let [overload] = overloads {
-        return last.into_error(py, overload, call);
+        return last.into_error(overload, call);
     }
-    let kind = |object: &*mut ffi::PyObject| {
-        // SAFETY: the call's objects are alive.
-        let bound = unsafe { Bound::from_borrowed_ptr(py, *object) };
-        kind_of(&bound)
-    };
-    let mut got: Vec<String> = call.positional.iter().map(kind).collect();
-    for (keyword, value) in call.keywords.iter().zip(call.values) {
-        // SAFETY: keywords are strings.
-        got.push(format!("{}={}", unsafe { Bound::from_borrowed_ptr(py, *keyword) }, kind(value)));
-    }
+    let mut got: Vec<String> = call.positional().map(|object| kind_of(&object)).collect();
+    got.extend(call.keywords().map(|(keyword, value)| format!("{}={}", &*keyword, kind_of(&value))));
     let mut sentence = format!(
         "{name}() received an invalid combination of arguments - got ({}), but expected one of:",
         got.join(", ")
@@ -346,18 +356,16 @@ pub fn no_match(py: Python<'_>, name: &str, overloads: &[Overload], call: &Call,
     PyTypeError::new_err(sentence)
 }
 
-/// The tensors that stand at `out=`.
-pub fn out_tensors(py: Python<'_>, name: &str, object: *mut ffi::PyObject) -> PyResult<Vec<Tensor>> {
-    // SAFETY: the call's objects are alive.
-    let bound = unsafe { Bound::from_borrowed_ptr(py, object) };
-    if let Ok(tuple) = bound.cast::<PyTuple>() {
-        return tuple.iter().map(|item| crate::object::tensor(&item).cloned()).collect();
+/// The tensors that stand at `out=`: one, or a tuple or list of them.
+pub fn out_tensors(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Vec<Tensor>> {
+    let own = |item: Bound<'_, PyAny>| object::tensor(&item).cloned();
+    if let Ok(tuple) = object.cast::<PyTuple>() {
+        return tuple.iter().map(own).collect();
     }
-    if let Ok(list) = bound.cast::<pyo3::types::PyList>() {
-        return list.iter().map(|item| crate::object::tensor(&item).cloned()).collect();
+    if let Ok(list) = object.cast::<PyList>() {
+        return list.iter().map(own).collect();
     }
-    crate::object::tensor(&bound).map(|tensor| vec![tensor.clone()]).map_err(|_| {
-        let kind = kind_of(&bound);
-        PyTypeError::new_err(format!("{name}(): argument 'out' must be Tensor, not {kind}"))
-    })
+    object::tensor(object)
+        .map(|tensor| vec![tensor.clone()])
+        .map_err(|_| PyTypeError::new_err(format!("{name}(): argument 'out' must be Tensor, not {}", kind_of(object))))
 }

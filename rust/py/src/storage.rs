@@ -22,6 +22,10 @@ use crate::reclaim::Keep;
 type Reduced<'py> = (Bound<'py, PyAny>, (Bound<'py, PyAny>, &'static str));
 
 /// Bytes without a dtype, shared by every tensor that views them.
+///
+/// >>> storage = torch.tensor([1, 2], dtype=torch.int16).untyped_storage()
+/// >>> storage.nbytes(), list(storage)
+/// (4, [1, 0, 2, 0])
 #[pyclass(frozen, weakref, name = "UntypedStorage", module = "rushlight")]
 pub struct PyStorage(pub Storage);
 

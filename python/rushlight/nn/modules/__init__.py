@@ -372,3 +372,7 @@ __all__ = [
     "ZeroPad2d",
     "ZeroPad3d",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -11,6 +11,7 @@ import weakref
 from collections import OrderedDict
 
 import rushlight as torch
+from rushlight._loading import load
 from rushlight._warnings import warn
 
 from ...utils.hooks import RemovableHandle
@@ -102,14 +103,36 @@ def are_around(module: Any) -> bool:
 
 
 def register_module_forward_pre_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(module, args)`` before the forward of every module; a result replaces the arguments."""
+    """Calls ``hook(module, args)`` before the forward of every module; a result replaces the arguments.
+
+    Returns:
+        a handle whose ``remove()`` takes the hook out again.
+
+    >>> def hook(module, args):
+    ...     print("called for", type(module).__name__)
+    >>> handle = torch.nn.modules.module.register_module_forward_pre_hook(hook)
+    >>> y = torch.nn.Linear(2, 1)(torch.zeros(1, 2))
+    called for Linear
+    >>> handle.remove()
+    """
     return add(forward_pre_hooks, hook)
 
 
 def register_module_forward_hook(
     hook: Callable, *, with_kwargs: bool = False, always_call: bool = False
 ) -> RemovableHandle:
-    """Calls ``hook(module, args, output)`` after the forward of every module; a result replaces the output."""
+    """Calls ``hook(module, args, output)`` after the forward of every module; a result replaces the output.
+
+    Returns:
+        a handle whose ``remove()`` takes the hook out again.
+
+    >>> def hook(module, args, output):
+    ...     print("called for", type(module).__name__)
+    >>> handle = torch.nn.modules.module.register_module_forward_hook(hook)
+    >>> y = torch.nn.Linear(2, 1)(torch.zeros(1, 2))
+    called for Linear
+    >>> handle.remove()
+    """
     return add(
         forward_hooks,
         hook,
@@ -119,17 +142,47 @@ def register_module_forward_hook(
 
 
 def register_module_full_backward_pre_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(module, grad_output)`` when the gradients of a module's outputs are known."""
+    """Calls ``hook(module, grad_output)`` when the gradients of a module's outputs are known; a result replaces them.
+
+    Returns:
+        a handle whose ``remove()`` takes the hook out again.
+
+    >>> def hook(module, grad_output):
+    ...     print("called for", type(module).__name__)
+    >>> handle = torch.nn.modules.module.register_module_full_backward_pre_hook(hook)
+    >>> torch.nn.Linear(2, 1)(torch.zeros(1, 2, requires_grad=True)).sum().backward()
+    called for Linear
+    >>> handle.remove()
+    """
     return add(backward_pre_hooks, hook)
 
 
 def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(module, grad_input, grad_output)`` when the gradients of a module's inputs are known."""
+    """Calls ``hook(module, grad_input, grad_output)`` when the gradients of a module's inputs are known; a result
+    replaces them.
+
+    Returns:
+        a handle whose ``remove()`` takes the hook out again.
+
+    >>> def hook(module, grad_input, grad_output):
+    ...     print("called for", type(module).__name__)
+    >>> handle = torch.nn.modules.module.register_module_full_backward_hook(hook)
+    >>> torch.nn.Linear(2, 1)(torch.zeros(1, 2, requires_grad=True)).sum().backward()
+    called for Linear
+    >>> handle.remove()
+    """
     return _add_backward(hook, full=True)
 
 
 def register_module_backward_hook(hook: Callable) -> RemovableHandle:
-    """The older form of `register_module_full_backward_hook`: sees the gradients of the last operation only."""
+    """The older form of `register_module_full_backward_hook`: sees the gradients of the last operation only.
+
+    Returns:
+        a handle whose ``remove()`` takes the hook out again.
+
+    Raises:
+        RuntimeError: there was a hook of the other form before.
+    """
     return _add_backward(hook, full=False)
 
 
@@ -145,17 +198,50 @@ def _add_backward(hook: Callable, full: bool) -> RemovableHandle:
 
 
 def register_module_module_registration_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(module, name, submodule)`` whenever a submodule is registered; a result replaces it."""
+    """Calls ``hook(module, name, submodule)`` whenever a submodule is registered; a result replaces it.
+
+    Returns:
+        a handle whose ``remove()`` takes the hook out again.
+
+    >>> def hook(module, name, submodule):
+    ...     print("called for", type(module).__name__)
+    >>> handle = torch.nn.modules.module.register_module_module_registration_hook(hook)
+    >>> model = torch.nn.Sequential(torch.nn.ReLU())
+    called for Sequential
+    >>> handle.remove()
+    """
     return add(module_registration_hooks, hook)
 
 
 def register_module_parameter_registration_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(module, name, parameter)`` whenever a parameter is registered; a result replaces it."""
+    """Calls ``hook(module, name, parameter)`` whenever a parameter is registered; a result replaces it.
+
+    Returns:
+        a handle whose ``remove()`` takes the hook out again.
+
+    >>> def hook(module, name, parameter):
+    ...     print("called for", type(module).__name__)
+    >>> handle = torch.nn.modules.module.register_module_parameter_registration_hook(hook)
+    >>> linear = torch.nn.Linear(2, 1, bias=False)
+    called for Linear
+    >>> handle.remove()
+    """
     return add(parameter_registration_hooks, hook)
 
 
 def register_module_buffer_registration_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(module, name, buffer)`` whenever a buffer is registered; a result replaces it."""
+    """Calls ``hook(module, name, buffer)`` whenever a buffer is registered; a result replaces it.
+
+    Returns:
+        a handle whose ``remove()`` takes the hook out again.
+
+    >>> def hook(module, name, buffer):
+    ...     print("called for", type(module).__name__)
+    >>> handle = torch.nn.modules.module.register_module_buffer_registration_hook(hook)
+    >>> torch.nn.Module().register_buffer("mask", torch.ones(1))
+    called for Module
+    >>> handle.remove()
+    """
     return add(buffer_registration_hooks, hook)
 
 
@@ -220,9 +306,7 @@ class _Call:
         pre = [*backward_pre_hooks.values(), *module._backward_pre_hooks.values()]
         gates = None
         if full or pre:
-            from ._gates import BackwardHook
-
-            gates = BackwardHook(module, full, pre)
+            gates = load("rushlight.nn.modules._gates").BackwardHook(module, full, pre)
             self.args = gates.setup_input_hook(self.args)
 
         self.result = module.forward(*self.args, **self.kwargs)

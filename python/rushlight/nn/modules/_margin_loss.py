@@ -242,6 +242,8 @@ class TripletMarginWithDistanceLoss(_Loss):
 
     Args:
         distance_function: of two tensors; `PairwiseDistance` by default.
+        margin: how much farther the negative one has to be, above zero.
+        swap: whether the distance from positive to negative counts where it is smaller than that from the anchor.
 
     Raises:
         ValueError: the margin is not above zero.

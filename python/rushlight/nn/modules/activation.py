@@ -283,6 +283,7 @@ class RReLU(_InPlace):
 
     Args:
         lower, upper: the bounds of the slope for negative elements.
+        inplace: whether the input itself takes the result.
 
     Any shape, floating point (Xu et al. 2015).
 

@@ -95,7 +95,9 @@ class _NormBase(Module):
     def _check_input_dim(self, input: torch.Tensor) -> None:
         if input.dim() not in self._dimensions:
             expected = " or ".join(f"{dimensions}D" for dimensions in self._dimensions)
-            raise ValueError(f"expected {expected} input (got {input.dim()}D input)")
+            raise ValueError(
+                f"expected {expected} input (got {input.dim()}D input)\n  Its shape is {list(input.shape)}."
+            )
 
     def extra_repr(self) -> str:
         return (
@@ -317,7 +319,9 @@ class SyncBatchNorm(_BatchNorm):
 
     def _check_input_dim(self, input: torch.Tensor) -> None:
         if input.dim() < 2:
-            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+            raise ValueError(
+                f"expected at least 2D input (got {input.dim()}D input)\n  Its shape is {list(input.shape)}."
+            )
         if input.size(1) == 0:
             raise ValueError("SyncBatchNorm number of input channels should be non-zero")
 

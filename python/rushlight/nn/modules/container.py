@@ -8,7 +8,7 @@ from itertools import islice
 
 import rushlight as torch
 
-from .._text import indented
+from .._text import indented, typename
 from ..parameter import Parameter
 from .module import Module
 
@@ -507,8 +507,6 @@ class ParameterDict(Module):
             self[key] = value
 
     def extra_repr(self) -> str:
-        from .._text import typename
-
         lines = []
         for key, value in self.items():
             text = _described(value, lambda tensor: f"{typename(tensor)} of size {_sizes(tensor)}")

@@ -58,11 +58,10 @@ class _ConvNd(Module):
     ) -> None:
         super().__init__()
         if groups <= 0:
-            raise ValueError("groups must be a positive integer")
-        if in_channels % groups != 0:
-            raise ValueError("in_channels must be divisible by groups")
-        if out_channels % groups != 0:
-            raise ValueError("out_channels must be divisible by groups")
+            raise ValueError(f"groups must be a positive integer\n  It is {groups}.")
+        for name, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
+            if channels % groups != 0:
+                raise ValueError(f"{name} must be divisible by groups\n  {channels} is not divisible by {groups}.")
         spread = type(self)._spread
         kernel_size, stride, dilation = spread(kernel_size), spread(stride), spread(dilation)
         _check_padding(padding, padding_mode, stride)

@@ -110,7 +110,11 @@ class NLLLoss(_WeightedLoss):
 
 
 class NLLLoss2d(NLLLoss):
-    """The old name of `NLLLoss` for images."""
+    """The old name of `NLLLoss` for images.
+
+    >>> torch.nn.NLLLoss2d()(torch.zeros(1, 2, 1, 1), torch.zeros(1, 1, 1, dtype=torch.int64))
+    tensor(0.)
+    """
 
     def __init__(
         self,

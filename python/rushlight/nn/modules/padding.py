@@ -235,7 +235,10 @@ class _CircularPadNd(_PadNd):
     def _check_input_dim(self, input: torch.Tensor) -> None:
         space = len(self.padding) // 2
         if input.dim() not in (space + 1, space + 2):
-            raise ValueError(f"expected {space + 1}D or {space + 2}D input (got {input.dim()}D input)")
+            raise ValueError(
+                f"expected {space + 1}D or {space + 2}D input (got {input.dim()}D input)\n"
+                f"  Its shape is {list(input.shape)}."
+            )
 
 
 class CircularPad1d(_CircularPadNd):

@@ -386,7 +386,11 @@ class GRU(RNNBase):
 
 
 class RNNCellBase(Module):
-    """What the cells share: two matrices and their biases, for ``num_chunks`` gates."""
+    """What the cells share: two matrices and their biases, for ``num_chunks`` gates.
+
+    >>> isinstance(torch.nn.GRUCell(2, 3), torch.nn.RNNCellBase)
+    True
+    """
 
     __constants__ = ["input_size", "hidden_size", "bias"]
     weight_ih: Tensor

@@ -286,10 +286,11 @@ class Transformer(Module):
     """An encoder of one sequence and a decoder of another.
 
     Args:
+        d_model, nhead: the number of features E, and of heads of the attention.
         num_encoder_layers, num_decoder_layers: how many layers each has.
+        dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias: as in
+            `TransformerEncoderLayer`.
         custom_encoder, custom_decoder: modules in their places.
-
-    The other arguments as in `TransformerEncoderLayer`.
 
     Raises:
         RuntimeError: the sequences differ in batch or features.

@@ -44,7 +44,15 @@ def data_parallel(
     dim: int = 0,
     module_kwargs: dict[str, Any] | None = None,
 ) -> Any:
-    """What `DataParallel` does to one batch."""
+    """What `DataParallel` does to one batch.
+
+    >>> torch.nn.parallel.data_parallel(torch.nn.ReLU(), torch.tensor([-1.0, 1.0]))
+    tensor([0., 1.])
+    """
     if not isinstance(inputs, tuple):
         inputs = () if inputs is None else (inputs,)
     return module(*inputs, **(module_kwargs or {}))
+
+
+def __dir__() -> list[str]:
+    return __all__

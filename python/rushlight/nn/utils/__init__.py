@@ -37,3 +37,7 @@ def __getattr__(name: str) -> object:
     from .._text import missing
 
     raise missing(f"module 'torch.nn.utils' has no attribute {name!r}", name, lambda: __all__)
+
+
+def __dir__() -> list[str]:
+    return __all__

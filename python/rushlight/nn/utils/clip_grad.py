@@ -119,7 +119,16 @@ def clip_grad_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """The old name of `clip_grad_norm_`."""
+    """The old name of `clip_grad_norm_`; warns.
+
+    >>> import warnings
+    >>> x = torch.zeros(2, requires_grad=True)
+    >>> x.grad = torch.tensor([3.0, 4.0])
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     torch.nn.utils.clip_grad_norm([x], 1.0)
+    tensor(5.)
+    """
     warn(
         "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.",
         FutureWarning,
@@ -146,3 +155,7 @@ def _grads(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     if isinstance(parameters, torch.Tensor):
         parameters = [parameters]
     return [parameter.grad for parameter in parameters if parameter.grad is not None]
+
+
+def __dir__() -> list[str]:
+    return __all__

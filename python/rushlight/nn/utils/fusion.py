@@ -28,6 +28,7 @@ def fuse_conv_bn_eval(conv: C, bn: _BatchNorm, transpose: bool = False) -> C:
     """A convolution that computes what a convolution and the normalisation of its output compute in evaluation.
 
     Args:
+        conv, bn: the two modules, in evaluation.
         transpose: whether it is a transposed convolution.
 
     Raises:
@@ -56,7 +57,21 @@ def fuse_conv_bn_weights(
     bn_b: Tensor | None,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of such a convolution."""
+    """Weight and bias of one convolution that does what a convolution and a batch normalisation in evaluation do.
+
+    Args:
+        conv_w, conv_b: weight and bias (or None) of the convolution.
+        bn_rm, bn_rv, bn_eps: the normalisation's running mean and variance, and what it adds to the variance.
+        bn_w, bn_b: its weight and bias, or None.
+        transpose: whether the convolution is a transposed one.
+
+    >>> conv, norm = torch.nn.Conv1d(2, 3, 1), torch.nn.BatchNorm1d(3).eval()
+    >>> statistics = norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
+    >>> weight, bias = torch.nn.utils.fuse_conv_bn_weights(conv.weight, conv.bias, *statistics)
+    >>> x = torch.ones(1, 2, 4)
+    >>> torch.allclose(torch.nn.functional.conv1d(x, weight, bias), norm(conv(x)), atol=1e-6)
+    True
+    """
     shape = [1] * conv_w.dim()
     shape[1 if transpose else 0] = -1
     scale = torch.rsqrt(bn_rv + bn_eps)
@@ -95,7 +110,20 @@ def fuse_linear_bn_weights(
     bn_w: Tensor,
     bn_b: Tensor,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of such a layer."""
+    """Weight and bias of one linear layer that does what a linear layer and a batch normalisation in evaluation do.
+
+    Args:
+        linear_w, linear_b: weight and bias (or None) of the layer.
+        bn_rm, bn_rv, bn_eps: the normalisation's running mean and variance, and what it adds to the variance.
+        bn_w, bn_b: its weight and bias.
+
+    >>> linear, norm = torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3).eval()
+    >>> statistics = norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
+    >>> weight, bias = torch.nn.utils.fuse_linear_bn_weights(linear.weight, linear.bias, *statistics)
+    >>> x = torch.ones(1, 2)
+    >>> torch.allclose(torch.nn.functional.linear(x, weight, bias), norm(linear(x)), atol=1e-6)
+    True
+    """
     scale = bn_w * torch.rsqrt(bn_rv + bn_eps)
     return _fused(linear_w, linear_b, bn_rm, bn_b, scale, scale.unsqueeze(-1))
 

@@ -116,6 +116,7 @@ def orthogonal(
     """Keeps the matrix of a module orthogonal (orthonormal columns, or rows if there are fewer).
 
     Args:
+        module, name: whose matrix, and which.
         orthogonal_map: ``"matrix_exp"``, ``"cayley"`` or ``"householder"``; the first for square and complex matrices,
             else the last, by default (Lezcano-Casado 2019).
         use_trivialization: whether to begin at a fixed orthogonal matrix, which lets any matrix be assigned.
@@ -228,6 +229,7 @@ def spectral_norm(
     """Divides a tensor by its largest singular value (Miyato et al. 2018); a vector by its length.
 
     Args:
+        module, name: whose tensor, and which.
         n_power_iterations: how many steps of the power method each reading in training makes.
         eps: the smallest length that is divided by.
         dim: the dimension of the outputs; 1 for transposed convolutions, else 0, by default.
@@ -244,3 +246,7 @@ def spectral_norm(
     if dim is None:
         dim = 1 if isinstance(module, _ConvTransposeNd) else 0
     return parametrize.register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))
+
+
+def __dir__() -> list[str]:
+    return __all__

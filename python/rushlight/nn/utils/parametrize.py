@@ -65,6 +65,15 @@ class ParametrizationList(ModuleList):
 
     Raises:
         ValueError: no modules, or they change shape or dtype and ``unsafe`` is not set.
+
+    >>> import rushlight.nn.utils.parametrize
+    >>> class Doubled(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         return 2 * x
+    >>> linear = torch.nn.utils.parametrize.register_parametrization(torch.nn.Linear(2, 1), "weight", Doubled())
+    >>> steps = linear.parametrizations.weight
+    >>> len(steps), torch.equal(steps.original * 2, linear.weight)
+    (1, True)
     """
 
     original: Tensor
@@ -224,6 +233,8 @@ def register_parametrization(
     for the present value. Several parametrizations of one tensor follow each other.
 
     Args:
+        module, tensor_name: whose parameter or buffer, and which.
+        parametrization: the module that computes it.
         unsafe: whether shape and dtype may change, and nothing is checked.
 
     Raises:
@@ -341,3 +352,7 @@ def type_before_parametrizations(module: Module) -> type:
     'Linear'
     """
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
+
+
+def __dir__() -> list[str]:
+    return __all__

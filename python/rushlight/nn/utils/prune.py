@@ -20,12 +20,42 @@ if TYPE_CHECKING:
     from rushlight import Tensor
     from rushlight.nn import Module
 
+__all__ = [
+    "BasePruningMethod",
+    "CustomFromMask",
+    "Identity",
+    "L1Unstructured",
+    "LnStructured",
+    "PruningContainer",
+    "RandomStructured",
+    "RandomUnstructured",
+    "custom_from_mask",
+    "global_unstructured",
+    "identity",
+    "is_pruned",
+    "l1_unstructured",
+    "ln_structured",
+    "random_structured",
+    "random_unstructured",
+    "remove",
+]
+
 
 class BasePruningMethod(ABC):
     """A way of choosing what is pruned; a subclass says it in ``compute_mask`` and its kind in ``PRUNING_TYPE``.
 
     ``"unstructured"`` sees the entries that are left as a vector, ``"structured"`` the channels that are left along
     ``self.dim``, ``"global"`` everything.
+
+    Raises:
+        AssertionError: of ``apply``, importances of another shape than the parameter's.
+
+    >>> class Negative(torch.nn.utils.prune.BasePruningMethod):
+    ...     PRUNING_TYPE = "unstructured"
+    ...     def compute_mask(self, t, default_mask):
+    ...         return default_mask * (t >= 0)
+    >>> Negative().prune(torch.tensor([-1.0, 2.0])).abs()
+    tensor([0., 2.])
     """
 
     PRUNING_TYPE: str
@@ -114,7 +144,14 @@ class BasePruningMethod(ABC):
 
 
 class PruningContainer(BasePruningMethod):
-    """Several prunings of one parameter, one after the other."""
+    """Several prunings of one parameter, one after the other; pruning twice makes one.
+
+    >>> prune = torch.nn.utils.prune
+    >>> linear = prune.l1_unstructured(torch.nn.Linear(4, 1), "weight", 1)
+    >>> linear = prune.random_unstructured(linear, "weight", 2)
+    >>> int(linear.weight_mask.sum()), len(next(iter(linear._forward_pre_hooks.values())))
+    (1, 2)
+    """
 
     def __init__(self, *args: BasePruningMethod) -> None:
         self._pruning_methods: tuple[BasePruningMethod, ...] = ()
@@ -171,7 +208,11 @@ def _left(method: Any, t: Tensor, mask: Tensor) -> Any:
 
 
 class Identity(BasePruningMethod):
-    """Prunes nothing, and gives the parameter its mask."""
+    """Prunes nothing, and gives the parameter its mask.
+
+    >>> torch.nn.utils.prune.Identity().prune(torch.tensor([1.0, 2.0]))
+    tensor([1., 2.])
+    """
 
     PRUNING_TYPE = "unstructured"
 
@@ -200,7 +241,11 @@ class _Unstructured(BasePruningMethod):
 
 
 class RandomUnstructured(_Unstructured):
-    """Prunes entries at random; ``amount`` is a share or a number of them."""
+    """Prunes entries at random; ``amount`` is a share or a number of them.
+
+    >>> torch.nn.utils.prune.RandomUnstructured(2).prune(torch.ones(5)).sum()
+    tensor(3.)
+    """
 
     _largest = True
 
@@ -209,7 +254,11 @@ class RandomUnstructured(_Unstructured):
 
 
 class L1Unstructured(_Unstructured):
-    """Prunes the entries that are smallest in absolute value; ``amount`` is a share or a number of them."""
+    """Prunes the entries that are smallest in absolute value; ``amount`` is a share or a number of them.
+
+    >>> torch.nn.utils.prune.L1Unstructured(0.5).prune(torch.tensor([1.0, -3.0, 2.0, -4.0])).abs()
+    tensor([0., 3., 0., 4.])
+    """
 
     def _scores(self, t: Tensor) -> Tensor:
         return t.abs()
@@ -244,7 +293,11 @@ class _Structured(BasePruningMethod):
 
 
 class RandomStructured(_Structured):
-    """Prunes channels along ``dim`` at random; ``amount`` is a share or a number of them."""
+    """Prunes channels along ``dim`` at random; ``amount`` is a share or a number of them.
+
+    >>> torch.nn.utils.prune.RandomStructured(1, dim=0).prune(torch.ones(3, 2)).sum()
+    tensor(4.)
+    """
 
     def __init__(self, amount: float, dim: int = -1) -> None:
         _check_amount(amount)
@@ -257,7 +310,13 @@ class RandomStructured(_Structured):
 
 
 class LnStructured(_Structured):
-    """Prunes the channels along ``dim`` whose norm of order ``n`` is smallest; ``amount`` is a share or a number of them."""
+    """Prunes the channels along ``dim`` whose norm of order ``n`` is smallest; ``amount`` is a share or a number of
+    them.
+
+    >>> torch.nn.utils.prune.LnStructured(1, n=2, dim=0).prune(torch.tensor([[1.0, 1.0], [2.0, 2.0]]))
+    tensor([[0., 0.],
+            [2., 2.]])
+    """
 
     def __init__(self, amount: float, n: Any, dim: int = -1) -> None:
         _check_amount(amount)
@@ -271,7 +330,11 @@ class LnStructured(_Structured):
 
 
 class CustomFromMask(BasePruningMethod):
-    """Prunes what a given mask has as zero."""
+    """Prunes what a given mask has as zero.
+
+    >>> torch.nn.utils.prune.CustomFromMask(torch.tensor([1, 0])).prune(torch.tensor([3.0, 4.0]))
+    tensor([3., 0.])
+    """
 
     PRUNING_TYPE = "global"
 
@@ -287,13 +350,30 @@ class CustomFromMask(BasePruningMethod):
 
 
 def identity(module: Module, name: str) -> Module:
-    """Gives a parameter the form of a pruned one without pruning anything."""
+    """Gives a parameter the form of a pruned one without pruning anything; returns the module.
+
+    >>> linear = torch.nn.utils.prune.identity(torch.nn.Linear(2, 1), "weight")
+    >>> sorted(name for name, _ in linear.named_parameters())
+    ['bias', 'weight_orig']
+    """
     Identity.apply(module, name)
     return module
 
 
 def random_unstructured(module: Module, name: str, amount: float) -> Module:
-    """Prunes entries of a parameter at random."""
+    """Prunes entries of a parameter at random; returns the module.
+
+    Args:
+        module, name: whose parameter, and which.
+        amount: a share between 0 and 1, or a number of entries.
+
+    Raises:
+        ValueError: an amount out of range.
+
+    >>> linear = torch.nn.utils.prune.random_unstructured(torch.nn.Linear(4, 1), "weight", 0.5)
+    >>> linear.weight_mask.sum()
+    tensor(2.)
+    """
     RandomUnstructured.apply(module, name, amount=amount)
     return module
 
@@ -310,7 +390,20 @@ def l1_unstructured(module: Module, name: str, amount: float, importance_scores:
 
 
 def random_structured(module: Module, name: str, amount: float, dim: int) -> Module:
-    """Prunes channels of a parameter along a dimension at random."""
+    """Prunes channels of a parameter along a dimension at random; returns the module.
+
+    Args:
+        module, name: whose parameter, and which.
+        amount: a share between 0 and 1, or a number of channels.
+        dim: along which channels are counted.
+
+    Raises:
+        ValueError: an amount out of range.
+
+    >>> linear = torch.nn.utils.prune.random_structured(torch.nn.Linear(4, 3), "weight", 1, dim=0)
+    >>> linear.weight_mask.sum()
+    tensor(8.)
+    """
     RandomStructured.apply(module, name, amount, dim)
     return module
 
@@ -318,7 +411,22 @@ def random_structured(module: Module, name: str, amount: float, dim: int) -> Mod
 def ln_structured(
     module: Module, name: str, amount: float, n: Any, dim: int, importance_scores: Tensor | None = None
 ) -> Module:
-    """Prunes the channels of a parameter along a dimension whose norms are smallest."""
+    """Prunes the channels of a parameter along a dimension whose norms are smallest; returns the module.
+
+    Args:
+        module, name: whose parameter, and which.
+        amount: a share between 0 and 1, or a number of channels.
+        n: the order of the norm, as `torch.norm` takes it.
+        dim: along which channels are counted.
+        importance_scores: what the norms are taken of; the parameter itself without it.
+
+    Raises:
+        ValueError: an amount out of range.
+
+    >>> linear = torch.nn.utils.prune.ln_structured(torch.nn.Linear(4, 3), "weight", 1, n=2, dim=0)
+    >>> linear.weight_mask.sum()
+    tensor(8.)
+    """
     LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
     return module
 
@@ -326,7 +434,23 @@ def ln_structured(
 def global_unstructured(
     parameters: Any, pruning_method: Any, importance_scores: dict[Any, Tensor] | None = None, **kwargs: Any
 ) -> None:
-    """Prunes several parameters, ``(module, name)`` each, as if they were one vector."""
+    """Prunes several parameters, ``(module, name)`` each, as if they were one vector.
+
+    Args:
+        parameters: the pairs.
+        pruning_method: a class of prunings of the kind ``"unstructured"``.
+        importance_scores: tensors by pairs, instead of the parameters themselves.
+        kwargs: for the class, such as ``amount``.
+
+    Raises:
+        TypeError: no pairs, or another kind of pruning.
+
+    >>> a, b = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    >>> prune = torch.nn.utils.prune
+    >>> prune.global_unstructured([(a, "weight"), (b, "weight")], prune.L1Unstructured, amount=3)
+    >>> int(a.weight_mask.sum() + b.weight_mask.sum())
+    5
+    """
     if not isinstance(parameters, Iterable):
         raise TypeError("global_unstructured(): parameters is not an Iterable")
     scores = {} if importance_scores is None else importance_scores
@@ -348,13 +472,26 @@ def global_unstructured(
 
 
 def custom_from_mask(module: Module, name: str, mask: Tensor) -> Module:
-    """Prunes a parameter by a given mask."""
+    """Prunes a parameter by a given mask of its shape; returns the module.
+
+    >>> linear = torch.nn.utils.prune.custom_from_mask(torch.nn.Linear(2, 1), "weight", torch.tensor([[1, 0]]))
+    >>> linear.weight[0, 1].abs().item()
+    0.0
+    """
     CustomFromMask.apply(module, name, mask)
     return module
 
 
 def remove(module: Module, name: str) -> Module:
-    """Makes the pruned values the parameter's own and forgets how it was pruned."""
+    """Makes the pruned values the parameter's own and forgets how it was pruned; returns the module.
+
+    Raises:
+        ValueError: the parameter is not pruned.
+
+    >>> linear = torch.nn.utils.prune.l1_unstructured(torch.nn.Linear(2, 1), "weight", 1)
+    >>> torch.nn.utils.prune.remove(linear, "weight").weight.count_nonzero()
+    tensor(1)
+    """
     for key, hook in _hooks(module, name).items():
         hook.remove(module)
         del module._forward_pre_hooks[key]
@@ -363,7 +500,11 @@ def remove(module: Module, name: str) -> Module:
 
 
 def is_pruned(module: Module) -> bool:
-    """Whether a parameter of the module, or of one below it, is pruned."""
+    """Whether a parameter of the module, or of one below it, is pruned.
+
+    >>> torch.nn.utils.prune.is_pruned(torch.nn.Linear(2, 1))
+    False
+    """
     return any(
         isinstance(hook, BasePruningMethod) for part in module.modules() for hook in part._forward_pre_hooks.values()
     )
@@ -388,3 +529,7 @@ def _count(amount: Any, size: int) -> int:
     if count > size:
         raise ValueError(f"amount={count} should be smaller than the number of parameters to prune={size}")
     return count
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -305,3 +305,7 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     [tensor([1., 2.]), tensor([3.])]
     """
     return unpad_sequence(*pad_packed_sequence(packed_sequences, batch_first=True), batch_first=True)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -26,6 +26,10 @@ class SpectralNorm:
 
     The singular value comes from power iterations, whose vectors ``{name}_u`` and ``{name}_v`` are buffers; training
     goes on with them.
+
+    >>> linear = torch.nn.utils.spectral_norm(torch.nn.Linear(2, 2))
+    >>> [name for name, _ in linear.named_parameters()]
+    ['bias', 'weight_orig']
     """
 
     _version = 1
@@ -109,6 +113,7 @@ def spectral_norm(
     """Divides a weight by its largest singular value before each call (Miyato et al. 2018).
 
     Args:
+        module, name: whose weight, and which.
         n_power_iterations: how many steps of the power method each call in training makes.
         eps: the smallest length that is divided by.
         dim: the dimension of the outputs; 1 for transposed convolutions, else 0, by default.

@@ -26,7 +26,15 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """The older name of `torch.func.functional_call`."""
+    """The older name of `torch.func.functional_call`; warns.
+
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     weight = {"weight": torch.ones(1, 2)}
+    ...     torch.nn.utils.stateless.functional_call(torch.nn.Linear(2, 1, bias=False), weight, torch.ones(2))
+    tensor([2.])
+    """
     warn(
         "This API is deprecated as of PyTorch 2.0 and will be removed in a future version of PyTorch. Please use "
         "torch.func.functional_call instead which is a drop-in replacement.",
@@ -121,3 +129,7 @@ def _check_names(module: Module, own: dict[str, Any], values: dict[str, Tensor])
     lines = [f"{kind} key(s): {', '.join(map(repr, names))}." for kind, names in kinds.items() if names]
     if lines:
         raise RuntimeError("Error(s) in reparametrizing for {}:\n\t{}".format(module._get_name(), "\n\t".join(lines)))
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -30,7 +30,14 @@ def norm_except_dim(weight: Tensor, dim: int) -> Tensor:
 
 
 class WeightNorm:
-    """A hook that computes a weight from ``{name}_g``, its lengths, and ``{name}_v``, its direction, before each call."""
+    """A hook that computes a weight from ``{name}_g``, its lengths, and ``{name}_v``, its direction, before each call.
+
+    >>> from rushlight.nn.utils.weight_norm import WeightNorm
+    >>> linear = torch.nn.Linear(2, 2)
+    >>> hook = WeightNorm.apply(linear, "weight", 0)
+    >>> linear.weight_g.shape, torch.allclose(hook.compute_weight(linear), linear.weight)
+    (torch.Size([2, 1]), True)
+    """
 
     name: str
     dim: int

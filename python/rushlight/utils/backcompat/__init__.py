@@ -77,3 +77,7 @@ class strict_broadcast:
         global _level
         _level = self._before
         _apply()
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -35,6 +35,8 @@ _DEFAULT_PREFETCH = 2
 
 
 class _DatasetKind:
+    """How a loader asks its dataset: by index, or as a stream."""
+
     Map = 0
     Iterable = 1
 
@@ -47,20 +49,59 @@ class _InfiniteConstantSampler(Sampler):
 
 
 class DataLoader(Generic[_T_co]):
-    """Batches of a dataset.
+    """Batches of a dataset: it takes samples in an order, joins them, and loads them in this process or in others.
 
-    The parameters are torch's, and three more:
+    Each `iter(loader)` is one pass. A batch is what ``collate_fn`` makes of a list of samples; `default_collate` puts
+    a dimension of size ``batch_size`` in front of every tensor and number. The parameters are torch's, and three more:
+    ``shard``, ``reproducible`` and ``share_dataset``.
 
-    - `shard="auto"`, for an `IterableDataset` with workers: they take its batches in turn, so that each item comes once and
-      the batches are those of a single process; by default every worker iterates over its own copy, as in torch.
-    - `reproducible=True`: every sample has a random state of its own (torch's, `random`'s and NumPy's), which follows
-      from the loader's seed, the pass and the sample's place in it. Neither samples nor order depend on the number of
-      workers then, 0 included. The seed is drawn at the first pass; generators of samplers are seeded anew for each.
-    - `share_dataset=True`: lists, dicts, arrays and tensors of the dataset are frozen into shared memory, once for all
-      workers (see `share`).
+    Args:
+        dataset: a `Dataset` (anything with `__getitem__` and `__len__`) or an `IterableDataset`.
+        batch_size: samples in a batch; the last one may have fewer. None: samples come one by one, not joined.
+        shuffle: a new random order for each pass.
+        sampler: the order, as an iterable of indices; instead of ``shuffle``.
+        batch_sampler: the batches, as an iterable of lists of indices; instead of ``batch_size``, ``shuffle``,
+            ``sampler`` and ``drop_last``.
+        num_workers: processes that load samples; 0 loads in this process.
+        collate_fn: makes a batch of a list of samples (without a batch size: a sample of a sample).
+        pin_memory: accepted; warns, since nothing is pinned without a card.
+        drop_last: whether a last batch that is too small is left out.
+        timeout: seconds to wait for a batch from a worker; 0 waits as long as the workers live.
+        worker_init_fn: called in each worker before it begins, with the worker's number.
+        multiprocessing_context: a start method (``"fork"``, ``"spawn"``, ``"forkserver"``) or a context of
+            `multiprocessing`.
+        generator: draws the order and the seed of the workers; torch's own without one.
+        prefetch_factor: batches that each worker loads ahead (2).
+        persistent_workers: whether workers live on for the next pass.
+        pin_memory_device: accepted; warns.
+        in_order: whether batches come in the order of the sampler; otherwise what is ready comes first.
+        shard: ``"auto"``: the workers take the batches of an `IterableDataset` in turn, so that each item comes once
+            and the batches are those of a single process; None: every worker iterates over its own copy, as in torch.
+        reproducible: every sample has a random state of its own (torch's, `random`'s and NumPy's), which follows from
+            the loader's seed, the pass and the sample's place in it. Neither samples nor order depend on the number of
+            workers then, 0 included. The seed is drawn at the first pass; generators of samplers are seeded anew for
+            each.
+        share_dataset: whether lists, dicts, arrays and tensors of the dataset are frozen into shared memory, once for
+            all workers.
 
     `state_dict()` is a few numbers that say which sample is the next; `load_state_dict` goes on there, with another
     number of workers too.
+
+    Raises:
+        ValueError: arguments that exclude each other or lie out of range, or an attribute that is set afterwards
+            although the order was built from it.
+        RuntimeError: while iterating, a worker that died, or none that sent within ``timeout``. What a sample raises
+            is raised again as itself, with the worker's traceback.
+
+    >>> from rushlight.utils.data import DataLoader, TensorDataset
+    >>> data = TensorDataset(torch.arange(10.0).reshape(5, 2), torch.arange(5))
+    >>> for x, y in DataLoader(data, batch_size=2):
+    ...     print(x.shape, y)
+    torch.Size([2, 2]) tensor([0, 1])
+    torch.Size([2, 2]) tensor([2, 3])
+    torch.Size([1, 2]) tensor([4])
+    >>> len(DataLoader(data, batch_size=2, drop_last=True))
+    2
     """
 
     # What cannot change once the samplers have been built from it.
@@ -164,6 +205,7 @@ class DataLoader(Generic[_T_co]):
 
     @property
     def multiprocessing_context(self):
+        """The context that starts the workers; None for the default one."""
         return self.__multiprocessing_context
 
     @multiprocessing_context.setter

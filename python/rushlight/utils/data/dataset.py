@@ -19,7 +19,16 @@ _T_co = TypeVar("_T_co", covariant=True)
 class Dataset(Generic[_T_co]):
     """A map from index to sample. Subclasses write `__getitem__`, and `__len__` where the length is known.
 
-    A subclass may also write `__getitems__(indices)`, which takes all indices of a batch at once.
+    A subclass may also write ``__getitems__(indices)``, which takes all indices of a batch at once. Two datasets are
+    joined by ``+``.
+
+    >>> class Squares(torch.utils.data.Dataset):
+    ...     def __getitem__(self, index):
+    ...         return index * index
+    ...     def __len__(self):
+    ...         return 4
+    >>> list(torch.utils.data.DataLoader(Squares(), batch_size=4))
+    [tensor([0, 1, 4, 9])]
     """
 
     def __getitem__(self, index: Any) -> _T_co:
@@ -35,7 +44,13 @@ class IterableDataset(Dataset[_T_co], Iterable[_T_co]):
     """A stream of samples; subclasses write `__iter__`.
 
     Every worker process of a `DataLoader` iterates over its own copy: split the work with
-    `get_worker_info()`, or let `DataLoader(..., shard="auto")` do it.
+    `get_worker_info()`, or let ``DataLoader(..., shard="auto")`` do it.
+
+    >>> class Count(torch.utils.data.IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter(range(5))
+    >>> list(torch.utils.data.DataLoader(Count(), batch_size=3))
+    [tensor([0, 1, 2]), tensor([3, 4])]
     """
 
     @abstractmethod
@@ -46,7 +61,16 @@ class IterableDataset(Dataset[_T_co], Iterable[_T_co]):
 
 
 class TensorDataset(Dataset[tuple]):
-    """Sample `i` is the tuple of the `i`-th rows of the tensors."""
+    """Sample ``i`` is the tuple of the ``i``-th rows of the tensors.
+
+    Raises:
+        AssertionError: the tensors differ in their first dimension.
+        IndexError: of a sample, an index past the end.
+
+    >>> data = torch.utils.data.TensorDataset(torch.tensor([1.0, 2.0]), torch.tensor([0, 1]))
+    >>> data[1], len(data)
+    ((tensor(2.), tensor(1)), 2)
+    """
 
     def __init__(self, *tensors: torch.Tensor) -> None:
         if any(len(tensors[0]) != len(tensor) for tensor in tensors):
@@ -61,7 +85,15 @@ class TensorDataset(Dataset[tuple]):
 
 
 class StackDataset(Dataset):
-    """Several datasets side by side: sample `i` is the tuple (or dict) of their `i`-th samples."""
+    """Several datasets side by side: sample ``i`` is the tuple of their ``i``-th samples, or the dict if they came by
+    name.
+
+    Raises:
+        ValueError: no dataset, datasets of different lengths, or some by name and others not.
+
+    >>> torch.utils.data.StackDataset(image=["a", "b"], label=[0, 1])[1]
+    {'image': 'b', 'label': 1}
+    """
 
     def __init__(self, *args: Dataset, **kwargs: Dataset) -> None:
         if args and kwargs:
@@ -105,10 +137,20 @@ class StackDataset(Dataset):
 
 
 class ConcatDataset(Dataset[_T_co]):
-    """Datasets one after the other; negative indices count from the end."""
+    """Datasets one after the other; negative indices count from the end.
+
+    Raises:
+        AssertionError: no dataset, or an `IterableDataset` among them (see `ChainDataset`).
+        ValueError: of a sample, a negative index before the beginning.
+
+    >>> data = torch.utils.data.ConcatDataset(["ab", "cde"])
+    >>> data[2], data[-1], len(data)
+    ('c', 'e', 5)
+    """
 
     @staticmethod
     def cumsum(sequence: Any) -> list:
+        """The lengths added up: where each part ends."""
         return list(accumulate(len(part) for part in sequence))
 
     def __init__(self, datasets: Iterable[Dataset]) -> None:
@@ -133,12 +175,23 @@ class ConcatDataset(Dataset[_T_co]):
 
     @property
     def cummulative_sizes(self) -> list:
+        """The misspelt old name of ``cumulative_sizes``; warns."""
         warn("`cummulative_sizes` attribute is renamed to `cumulative_sizes`", FutureWarning)
         return self.cumulative_sizes
 
 
 class ChainDataset(IterableDataset):
-    """Streams one after the other, each opened when its turn comes."""
+    """Streams one after the other, each opened when its turn comes; ``+`` of two streams makes one.
+
+    Raises:
+        AssertionError: while iterating, a dataset that is no `IterableDataset`.
+
+    >>> class Count(torch.utils.data.IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter(range(2))
+    >>> list(torch.utils.data.ChainDataset([Count(), Count()]))
+    [0, 1, 0, 1]
+    """
 
     def __init__(self, datasets: Iterable[Dataset]) -> None:
         super().__init__()
@@ -159,7 +212,12 @@ class ChainDataset(IterableDataset):
 
 
 class Subset(Dataset[_T_co]):
-    """The samples of a dataset at the given indices."""
+    """The samples of a dataset at the given indices, in their order.
+
+    >>> data = torch.utils.data.Subset("abcd", [3, 0])
+    >>> data[0], len(data)
+    ('d', 2)
+    """
 
     def __init__(self, dataset: Dataset[_T_co], indices: Sequence) -> None:
         self.dataset = dataset
@@ -184,7 +242,21 @@ class Subset(Dataset[_T_co]):
 def random_split(
     dataset: Dataset[_T], lengths: Sequence[float], generator: torch.Generator | None = None
 ) -> list[Subset[_T]]:
-    """Splits a dataset at random into parts of the given lengths, or of the given fractions that sum to 1."""
+    """Splits a dataset at random into parts of the given lengths, or of the given fractions.
+
+    Args:
+        dataset: what has a length.
+        lengths: numbers of samples that sum to the length, or fractions that sum to 1: they are rounded down, and what
+            is left goes one by one to the first parts.
+        generator: where the order comes from; torch's own without one.
+
+    Raises:
+        ValueError: lengths that do not sum to the dataset's, or a fraction that is not between 0 and 1.
+
+    >>> train, test = torch.utils.data.random_split(range(10), [0.8, 0.2])
+    >>> len(train), len(test), sorted([*train, *test]) == list(range(10))
+    (8, 2, True)
+    """
     total = len(dataset)  # type: ignore[arg-type] # without a length, a TypeError
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         lengths = _lengths_of_fractions(total, lengths)

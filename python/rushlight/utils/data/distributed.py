@@ -10,10 +10,25 @@ from .sampler import Sampler
 
 
 class DistributedSampler(Sampler):
-    """Every `num_replicas`-th index, from `rank` on, of one order that all processes agree on.
+    """Every ``num_replicas``-th index, from ``rank`` on, of one order that all processes agree on.
 
-    The order is reshuffled from `seed + epoch`: call `set_epoch` before each pass. A dataset that does not
-    divide evenly is padded with its own first samples, or cut with `drop_last`.
+    The order is reshuffled from ``seed + epoch``: call `set_epoch` before each pass. A dataset that does not
+    divide evenly is padded with its own first samples, or cut with ``drop_last``.
+
+    Args:
+        dataset: what has a length.
+        num_replicas, rank: the number of processes, and this one's; those of the default group unless given.
+        shuffle: whether the order is random.
+        seed: the same number in every process.
+        drop_last: whether a remainder is left out.
+
+    Raises:
+        ValueError: a rank that is not below the number of processes.
+
+    >>> for rank in range(2):
+    ...     print(list(torch.utils.data.DistributedSampler(range(5), 2, rank, shuffle=False)))
+    [0, 2, 4]
+    [1, 3, 0]
     """
 
     def __init__(

@@ -26,7 +26,16 @@ def _check_positive(name: str, value: int) -> None:
 
 
 class Sampler(Generic[_T_co]):
-    """An iterable of indices (or of lists of them). Subclasses write `__iter__`, and `__len__` where it is known."""
+    """An iterable of indices (or of lists of them). Subclasses write `__iter__`, and `__len__` where it is known.
+
+    >>> class Backwards(torch.utils.data.Sampler):
+    ...     def __init__(self, size):
+    ...         self.size = size
+    ...     def __iter__(self):
+    ...         return reversed(range(self.size))
+    >>> list(torch.utils.data.DataLoader(range(3), sampler=Backwards(3), batch_size=None))
+    [2, 1, 0]
+    """
 
     def __iter__(self) -> Iterator[_T_co]:
         raise NotImplementedError
@@ -35,7 +44,11 @@ class Sampler(Generic[_T_co]):
 
 
 class SequentialSampler(Sampler[int]):
-    """0, 1, 2 and so on."""
+    """0, 1, 2 and so on, up to the length of ``data_source``.
+
+    >>> list(torch.utils.data.SequentialSampler("abc"))
+    [0, 1, 2]
+    """
 
     def __init__(self, data_source: Sized) -> None:
         self.data_source = data_source
@@ -48,7 +61,23 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """A new permutation for each pass, or independent draws with `replacement`."""
+    """A new permutation for each pass, or independent draws with ``replacement``.
+
+    Args:
+        data_source: what has a length.
+        replacement: whether an index may come twice.
+        num_samples: how many indices a pass has; as many as there are samples unless told, permutation after
+            permutation.
+        generator: where the numbers come from; without one each pass draws a seed from torch's own.
+
+    Raises:
+        TypeError: ``replacement`` is no bool.
+        ValueError: ``num_samples`` is no positive whole number (an empty ``data_source`` among them).
+
+    >>> sampler = torch.utils.data.RandomSampler(range(4), generator=torch.Generator().manual_seed(0))
+    >>> list(sampler), sorted(sampler)
+    ([0, 1, 3, 2], [0, 1, 2, 3])
+    """
 
     # Draws with replacement come in blocks of this size, which is part of the random stream.
     _BLOCK = 32
@@ -106,7 +135,12 @@ class RandomSampler(Sampler[int]):
 
 
 class SubsetRandomSampler(Sampler[int]):
-    """The given indices in random order."""
+    """The given indices in random order, a new one for each pass.
+
+    >>> sampler = torch.utils.data.SubsetRandomSampler([3, 5, 8])
+    >>> sorted(sampler), len(sampler)
+    ([3, 5, 8], 3)
+    """
 
     def __init__(self, indices: Sequence, generator: torch.Generator | None = None) -> None:
         self.indices = indices
@@ -121,7 +155,21 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """Indices drawn with the given weights, which need not sum to one."""
+    """Indices drawn with the given weights, which need not sum to one (`torch.multinomial`).
+
+    Args:
+        weights: a weight for each index, not negative.
+        num_samples: how many indices a pass has.
+        replacement: whether an index may come twice.
+        generator: where the numbers come from; torch's own without one.
+
+    Raises:
+        ValueError: ``num_samples`` is not positive, ``replacement`` no bool, or the weights no vector.
+        RuntimeError: while iterating, negative weights, or too few positive ones to draw from without ``replacement``.
+
+    >>> list(torch.utils.data.WeightedRandomSampler([0.0, 1.0, 0.0], 3))
+    [1, 1, 1]
+    """
 
     def __init__(
         self,
@@ -150,7 +198,19 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list]):
-    """Lists of `batch_size` indices of another sampler."""
+    """Lists of ``batch_size`` indices of another sampler.
+
+    Args:
+        sampler: any iterable of indices.
+        batch_size: how many indices a list has.
+        drop_last: whether a shorter last list is left out.
+
+    Raises:
+        ValueError: ``batch_size`` is no positive whole number, or ``drop_last`` no bool.
+
+    >>> list(torch.utils.data.BatchSampler(range(5), batch_size=2, drop_last=False))
+    [[0, 1], [2, 3], [4]]
+    """
 
     def __init__(self, sampler: Iterable, batch_size: int, drop_last: bool) -> None:
         _check_positive("batch_size", batch_size)

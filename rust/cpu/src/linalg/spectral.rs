@@ -96,6 +96,8 @@ pub unsafe fn eigh<T: Field>(count: usize, on: Symmetric<T>, info: Numbers<i32>)
         let mut vectors = vectors.map(|vectors| unsafe { vectors.get(index) });
         let triangle_is_finite = (0..n).all(|j| (j..n).all(|i| a[(i, j)].size().finite()));
         if !triangle_is_finite {
+            // As in LAPACK, whose steps end for two rows and never for more.
+            info[0] = if n > 2 { n as i32 - if vectors.is_some() { 1 } else { 2 } } else { 0 };
             values.fill(T::Real::number(f64::NAN));
             if let Some(vectors) = &mut vectors {
                 vectors.fill(T::real(T::Real::number(f64::NAN)));

@@ -4,7 +4,7 @@ use rushlight_par::Address;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use rushlight_core::alloc::list;
+use rushlight_core::alloc::ask;
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::{DType, Error, Result, dispatch};
 use rushlight_simd::multiversion;
@@ -88,11 +88,11 @@ const LISTED: usize = 512;
 /// Windows that are compared side by side.
 const LANES: usize = 16;
 
-/// Refuses windows whose lists, one for each thread, there is no memory for; the room is given back untouched.
+/// Refuses windows whose lists, one for each thread, there is no memory for.
 fn ask_for_lists(axes: &[Axis; 3]) -> Result<()> {
     let pixels = product(axes, |axis| axis.output).min(LISTED).next_multiple_of(LANES);
-    let places = axes.iter().try_fold(pixels * rushlight_par::num_threads(), |n, axis| n.checked_mul(axis.kernel));
-    list::<i64>(places.unwrap_or(usize::MAX)).map(drop)
+    let bytes = size_of::<i64>() * pixels * rushlight_par::num_threads();
+    ask(axes.iter().try_fold(bytes, |n, axis| n.checked_mul(axis.kernel)))
 }
 
 /// # Safety

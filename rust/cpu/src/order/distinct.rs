@@ -41,7 +41,8 @@ pub unsafe fn distinct_slices<T: Sortable>(from: *const T, n: usize, width: usiz
     let mut order = list(n)?;
     order.extend(0..n);
     if sorted {
-        order.sort_by(|&a: &usize, &b: &usize| slice(a).cmp(slice(b)));
+        // A stable sort would take memory of its own.
+        order.sort_unstable_by(|&a: &usize, &b: &usize| slice(a).cmp(slice(b)).then(a.cmp(&b)));
     }
     gather(n, true, |i| order[i], |i| slice(order[i]) != slice(order[i - 1]))
 }

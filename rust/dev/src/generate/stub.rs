@@ -72,7 +72,7 @@ fn public(names: &Names, namespace: &str, hidden: impl Fn(&str) -> bool) -> Stri
         "# {GENERATED} from the operator table.\n\n\
          from builtins import bool as _bool, float as _float, int as _int, str as _str\n\
          from collections.abc import Sequence\n\
-         from typing import overload\n\n\
+         from typing import Any, overload\n\n\
          from rushlight import return_types\n\
          from rushlight._C import (\n    Generator,\n    Tensor,\n    _DeviceLike,\n    _dtype,\n    _layout,\n    \
          _memory_format,\n    _Number,\n)\n\n\

@@ -8,6 +8,7 @@ use super::builtins::Builtin;
 use super::opcode::{self as op, Reader, bad};
 use super::policy::full_name;
 use super::{Id, Limits, Policy, Step, Use, integer};
+use crate::source::copied;
 use crate::{Error, Result};
 
 /// What a pickle amounts to.
@@ -97,6 +98,7 @@ impl Machine<'_> {
         }
     }
 
+    /// The table of opcodes.
     fn perform(&mut self, opcode: u8) -> Result<()> {
         match opcode {
             op::PROTO => self.protocol = self.reader.byte()?,
@@ -105,186 +107,63 @@ impl Machine<'_> {
             op::NONE => self.plain(Step::None)?,
             op::NEWTRUE => self.plain(Step::Bool(true))?,
             op::NEWFALSE => self.plain(Step::Bool(false))?,
-            op::BININT => {
-                let number = self.reader.number(4)? as u32 as i32;
-                self.plain(Step::Int(number.into()))?;
-            }
-            op::BININT1 => {
-                let number = self.reader.byte()?;
-                self.plain(Step::Int(number.into()))?;
-            }
-            op::BININT2 => {
-                let number = self.reader.number(2)?;
-                self.plain(Step::Int(number as i64))?;
-            }
-            op::INT => match self.reader.line()? {
-                "00" => self.plain(Step::Bool(false))?,
-                "01" => self.plain(Step::Bool(true))?,
-                digits => self.decimal(digits)?,
-            },
-            op::LONG => {
-                let digits = self.reader.line()?;
-                self.decimal(digits.trim_end_matches('L'))?;
-            }
+            op::BININT => self.int(4)?,
+            op::BININT1 => self.int(1)?,
+            op::BININT2 => self.int(2)?,
+            op::INT => self.int_line()?,
+            op::LONG => self.long_line()?,
             op::LONG1 => self.long(1)?,
             op::LONG4 => self.long(4)?,
-            op::FLOAT => {
-                let text = self.reader.line()?;
-                let number = text.parse().map_err(|_| self.bad("a float cannot be read"))?;
-                self.plain(Step::Float(number))?;
-            }
-            op::BINFLOAT => {
-                let bits = self.reader.number(8)?.swap_bytes();
-                self.plain(Step::Float(f64::from_bits(bits)))?;
-            }
+            op::FLOAT => self.float_line()?,
+            op::BINFLOAT => self.float()?,
 
             op::BINUNICODE => self.text(4)?,
             op::SHORT_BINUNICODE => self.text(1)?,
             op::BINUNICODE8 => self.text(8)?,
-            op::UNICODE => {
-                let line = self.reader.line()?;
-                if line.contains('\\') {
-                    return Err(self.bad("escapes in text strings are not supported"));
-                }
-                self.plain(Step::Str(line.to_owned()))?;
-            }
+            op::UNICODE => self.text_line()?,
             // Python 2's `str`: text in every checkpoint that still has it.
             op::BINSTRING => self.text(4)?,
             op::SHORT_BINSTRING => self.text(1)?,
             op::BINBYTES => self.bytes(4)?,
             op::SHORT_BINBYTES => self.bytes(1)?,
             op::BINBYTES8 => self.bytes(8)?,
-            op::BYTEARRAY8 => {
-                let bytes = self.reader.sized(8)?.to_vec();
-                self.push(Step::ByteArray(bytes), Kind::Opaque, 0, 1)?;
-            }
+            op::BYTEARRAY8 => self.byte_array()?,
 
             op::MARK => self.marks.push(self.stack.len()),
-            op::POP => {
-                // On a mark, POP takes the mark.
-                match self.marks.last() {
-                    Some(&mark) if mark == self.stack.len() => drop(self.marks.pop()),
-                    _ => drop(self.pop()?),
-                }
-            }
+            op::POP => self.discard()?,
             op::POP_MARK => drop(self.pop_mark()?),
-            op::DUP => {
-                let top = self.pop()?;
-                self.stack.extend([top, top]);
-            }
+            op::DUP => self.double()?,
 
             op::EMPTY_TUPLE => self.tuple(Vec::new())?,
-            op::TUPLE1 | op::TUPLE2 | op::TUPLE3 => {
-                let count = usize::from(opcode - op::TUPLE1) + 1;
-                let floor = self.floor();
-                if self.stack.len() < floor + count {
-                    return Err(self.bad("pop from empty list"));
-                }
-                let items = self.stack.split_off(self.stack.len() - count);
-                self.tuple(items)?;
-            }
-            op::TUPLE => {
-                let items = self.pop_mark()?;
-                self.tuple(items)?;
-            }
-            op::EMPTY_LIST => self.push(Step::List, Kind::List(Vec::new()), 1, 1)?,
-            op::LIST => {
-                let items = self.pop_mark()?;
-                self.push(Step::List, Kind::List(Vec::new()), 1, 1)?;
-                self.append(items)?;
-            }
-            op::EMPTY_DICT => self.push(Step::Dict, Kind::Dict, 1, 1)?,
-            op::DICT => {
-                let items = self.pop_mark()?;
-                self.push(Step::Dict, Kind::Dict, 1, 1)?;
-                self.set_items(items)?;
-            }
+            op::TUPLE1 => self.short_tuple(1)?,
+            op::TUPLE2 => self.short_tuple(2)?,
+            op::TUPLE3 => self.short_tuple(3)?,
+            op::TUPLE => self.marked(Self::tuple)?,
+            op::EMPTY_LIST => self.list()?,
+            op::LIST => self.marked(|machine, items| machine.list().and_then(|()| machine.append(items)))?,
+            op::EMPTY_DICT => self.dict()?,
+            op::DICT => self.marked(|machine, items| machine.dict().and_then(|()| machine.set_items(items)))?,
             op::EMPTY_SET => self.push(Step::Set, Kind::Set, 1, 1)?,
-            op::FROZENSET => {
-                let items = self.pop_mark()?;
-                self.frozen_set(items)?;
-            }
-            op::APPEND => {
-                let item = self.pop()?;
-                self.append(vec![item])?;
-            }
-            op::APPENDS => {
-                let items = self.pop_mark()?;
-                self.append(items)?;
-            }
-            op::SETITEM => {
-                let value = self.pop()?;
-                let key = self.pop()?;
-                self.set_items(vec![key, value])?;
-            }
-            op::SETITEMS => {
-                let items = self.pop_mark()?;
-                self.set_items(items)?;
-            }
-            op::ADDITEMS => {
-                let items = self.pop_mark()?;
-                let set = self.top()?;
-                self.add(set, items)?;
-            }
+            op::FROZENSET => self.marked(Self::frozen_set)?,
+            op::APPEND => self.append_one()?,
+            op::APPENDS => self.marked(Self::append)?,
+            op::SETITEM => self.set_item()?,
+            op::SETITEMS => self.marked(Self::set_items)?,
+            op::ADDITEMS => self.marked(|machine, items| machine.top().and_then(|set| machine.add(set, items)))?,
 
-            op::GET => {
-                let index = self.memo_line()?;
-                self.recall(index)?;
-            }
-            op::BINGET => {
-                let index = self.reader.byte()?;
-                self.recall(index.into())?;
-            }
-            op::LONG_BINGET => {
-                let index = self.reader.number(4)?;
-                self.recall(index as u32)?;
-            }
-            op::PUT => {
-                let index = self.memo_line()?;
-                self.memorise(index)?;
-            }
-            op::BINPUT => {
-                let index = self.reader.byte()?;
-                self.memorise(index.into())?;
-            }
-            op::LONG_BINPUT => {
-                let index = self.reader.number(4)?;
-                self.memorise(index as u32)?;
-            }
+            op::GET => self.memo_line().and_then(|index| self.recall(index))?,
+            op::BINGET => self.memo_index(1).and_then(|index| self.recall(index))?,
+            op::LONG_BINGET => self.memo_index(4).and_then(|index| self.recall(index))?,
+            op::PUT => self.memo_line().and_then(|index| self.memorise(index))?,
+            op::BINPUT => self.memo_index(1).and_then(|index| self.memorise(index))?,
+            op::LONG_BINPUT => self.memo_index(4).and_then(|index| self.memorise(index))?,
             op::MEMOIZE => self.memorise(self.memo.len() as u32)?,
 
-            op::GLOBAL => {
-                let module = self.reader.line()?.to_owned();
-                let name = self.reader.line()?.to_owned();
-                self.global(module, name)?;
-            }
-            op::STACK_GLOBAL => {
-                let (name, module) = (self.pop()?, self.pop()?);
-                let (Step::Str(module), Step::Str(name)) = (self.step(module), self.step(name)) else {
-                    return Err(self.bad("the name of a global is not a string"));
-                };
-                let (module, name) = (module.clone(), name.clone());
-                self.charge((module.len() + name.len()) as u64)?;
-                self.global(module, name)?;
-            }
+            op::GLOBAL => self.global_line()?,
+            op::STACK_GLOBAL => self.stack_global()?,
             op::REDUCE => self.reduce()?,
-            op::NEWOBJ => {
-                let (arguments, class) = (self.pop()?, self.pop()?);
-                self.callable(class)?;
-                self.charge(self.values[arguments as usize].weight)?;
-                self.push(Step::New { class, arguments }, Kind::Object, 1, 1)?;
-            }
-            op::BUILD => {
-                let state = self.pop()?;
-                let object = self.top()?;
-                if !matches!(self.kind(object), Kind::Object) {
-                    return Err(self.bad(
-                        "Can only build Tensor, Parameter, OrderedDict or types allowlisted via `add_safe_globals`",
-                    ));
-                }
-                self.charge(self.values[state as usize].weight)?;
-                self.steps.push(Step::Build { object, state });
-            }
+            op::NEWOBJ => self.new_object()?,
+            op::BUILD => self.build()?,
             op::BINPERSID => self.storage()?,
             unknown => return Err(Error::Opcode(unknown)),
         }
@@ -310,14 +189,57 @@ impl Machine<'_> {
         self.push(step, Kind::Plain, 0, 1)
     }
 
+    /// Of four bytes with a sign, of fewer without.
+    fn int(&mut self, bytes: usize) -> Result<()> {
+        let number = self.reader.number(bytes)? as u32;
+        self.plain(Step::Int(if bytes == 4 { i64::from(number as i32) } else { i64::from(number) }))
+    }
+
+    fn int_line(&mut self) -> Result<()> {
+        match self.reader.line()? {
+            "00" => self.plain(Step::Bool(false)),
+            "01" => self.plain(Step::Bool(true)),
+            digits => self.decimal(digits),
+        }
+    }
+
+    fn long_line(&mut self) -> Result<()> {
+        let digits = self.reader.line()?;
+        self.decimal(digits.trim_end_matches('L'))
+    }
+
+    fn float(&mut self) -> Result<()> {
+        let bits = self.reader.number(8)?.swap_bytes();
+        self.plain(Step::Float(f64::from_bits(bits)))
+    }
+
+    fn float_line(&mut self) -> Result<()> {
+        let text = self.reader.line()?;
+        let number = text.parse().map_err(|_| self.bad("a float cannot be read"))?;
+        self.plain(Step::Float(number))
+    }
+
+    fn text_line(&mut self) -> Result<()> {
+        let line = self.reader.line()?;
+        if line.contains('\\') {
+            return Err(self.bad("escapes in text strings are not supported"));
+        }
+        self.plain(Step::Str(line.to_owned()))
+    }
+
     fn text(&mut self, length_bytes: usize) -> Result<()> {
         let text = self.reader.text(length_bytes)?;
         self.plain(Step::Str(text))
     }
 
     fn bytes(&mut self, length_bytes: usize) -> Result<()> {
-        let bytes = self.reader.sized(length_bytes)?.to_vec();
+        let bytes = copied(self.reader.sized(length_bytes)?)?;
         self.plain(Step::Bytes(bytes))
+    }
+
+    fn byte_array(&mut self) -> Result<()> {
+        let bytes = copied(self.reader.sized(8)?)?;
+        self.push(Step::ByteArray(bytes), Kind::Opaque, 0, 1)
     }
 
     fn long(&mut self, length_bytes: usize) -> Result<()> {
@@ -335,6 +257,23 @@ impl Machine<'_> {
     fn tuple(&mut self, items: Vec<Id>) -> Result<()> {
         let (depth, weight) = self.measure(&items);
         self.push(Step::Tuple(items), Kind::Tuple, depth, weight)
+    }
+
+    /// The topmost values.
+    fn short_tuple(&mut self, count: usize) -> Result<()> {
+        if self.stack.len() < self.floor() + count {
+            return Err(self.bad("pop from empty list"));
+        }
+        let items = self.stack.split_off(self.stack.len() - count);
+        self.tuple(items)
+    }
+
+    fn list(&mut self) -> Result<()> {
+        self.push(Step::List, Kind::List(Vec::new()), 1, 1)
+    }
+
+    fn dict(&mut self) -> Result<()> {
+        self.push(Step::Dict, Kind::Dict, 1, 1)
     }
 
     fn frozen_set(&mut self, items: Vec<Id>) -> Result<()> {
@@ -370,6 +309,17 @@ impl Machine<'_> {
         known.extend_from_slice(&items);
         self.steps.push(Step::Append { list, items });
         Ok(())
+    }
+
+    fn append_one(&mut self) -> Result<()> {
+        let item = self.pop()?;
+        self.append(vec![item])
+    }
+
+    fn set_item(&mut self) -> Result<()> {
+        let value = self.pop()?;
+        let key = self.pop()?;
+        self.set_items(vec![key, value])
     }
 
     /// Keys and values in turn.
@@ -414,6 +364,44 @@ impl Machine<'_> {
         Ok(())
     }
 
+    // --- globals and objects ----------------------------------------------------------------------------
+
+    fn global_line(&mut self) -> Result<()> {
+        let module = self.reader.line()?.to_owned();
+        let name = self.reader.line()?.to_owned();
+        self.global(module, name)
+    }
+
+    fn stack_global(&mut self) -> Result<()> {
+        let (name, module) = (self.pop()?, self.pop()?);
+        let (Step::Str(module), Step::Str(name)) = (self.step(module), self.step(name)) else {
+            return Err(self.bad("the name of a global is not a string"));
+        };
+        let (module, name) = (module.clone(), name.clone());
+        self.charge((module.len() + name.len()) as u64)?;
+        self.global(module, name)
+    }
+
+    fn new_object(&mut self) -> Result<()> {
+        let (arguments, class) = (self.pop()?, self.pop()?);
+        self.callable(class)?;
+        self.charge(self.values[arguments as usize].weight)?;
+        self.push(Step::New { class, arguments }, Kind::Object, 1, 1)
+    }
+
+    fn build(&mut self) -> Result<()> {
+        let state = self.pop()?;
+        let object = self.top()?;
+        if !matches!(self.kind(object), Kind::Object) {
+            return Err(
+                self.bad("Can only build Tensor, Parameter, OrderedDict or types allowlisted via `add_safe_globals`")
+            );
+        }
+        self.charge(self.values[state as usize].weight)?;
+        self.steps.push(Step::Build { object, state });
+        Ok(())
+    }
+
     // --- stack and memo ---------------------------------------------------------------------------------
 
     /// The stack below the innermost mark is out of reach.
@@ -436,6 +424,31 @@ impl Machine<'_> {
     fn pop_mark(&mut self) -> Result<Vec<Id>> {
         let mark = self.marks.pop().ok_or_else(|| self.bad("pop from empty list"))?;
         Ok(self.stack.split_off(mark))
+    }
+
+    /// Does with the values above the mark what the opcode says.
+    fn marked(&mut self, take: impl FnOnce(&mut Self, Vec<Id>) -> Result<()>) -> Result<()> {
+        let items = self.pop_mark()?;
+        take(self, items)
+    }
+
+    /// Throws the topmost value away, or the mark where one is on top.
+    fn discard(&mut self) -> Result<()> {
+        match self.marks.last() {
+            Some(&mark) if mark == self.stack.len() => drop(self.marks.pop()),
+            _ => drop(self.pop()?),
+        }
+        Ok(())
+    }
+
+    fn double(&mut self) -> Result<()> {
+        let top = self.pop()?;
+        self.stack.extend([top, top]);
+        Ok(())
+    }
+
+    fn memo_index(&mut self, bytes: usize) -> Result<u32> {
+        Ok(self.reader.number(bytes)? as u32)
     }
 
     fn memo_line(&mut self) -> Result<u32> {

@@ -31,7 +31,6 @@ pub static TO_DTYPE: Row = Row {
         cpu: |args, results| crate::copy::copy(&results[0], args.tensor(0)?),
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad())]),
-    node: "ToCopyBackward0",
     samples: &["t(2, 3), dtype=torch.float64", "t(2, 3).t(), dtype=torch.float64", "t()"],
     reference: "np.array(self, dtype=dtype)",
     ..Row::BASE

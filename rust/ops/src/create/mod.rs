@@ -42,6 +42,16 @@ pub struct Options {
     requires_grad: bool,
 }
 
+/// What `pin_memory=True` says as long as there is no card that reads pinned memory.
+pub fn warn_of_pinning(wanted: bool, device: Device) -> Result<()> {
+    if !wanted || device != Device::Cpu {
+        return Ok(());
+    }
+    crate::host::warn(
+        "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
+    )
+}
+
 impl Options {
     pub fn of(args: &Args) -> Result<Options> {
         let none = || Error::runtime(format!("{} is not declared with `factory!`", args.row.python_name()));
@@ -51,11 +61,13 @@ impl Options {
         {
             return Err(Error::not_implemented(format!("{}() makes strided tensors only", args.row.python_name())));
         }
-        Ok(Options {
+        let options = Options {
             dtype: args.dtype(first),
             device: args.device(first + 2),
             requires_grad: args.optional_bool(first + 4).unwrap_or(false),
-        })
+        };
+        warn_of_pinning(args.optional_bool(first + 3).unwrap_or(false), options.device())?;
+        Ok(options)
     }
 
     /// The dtype asked for, or the default one.
@@ -92,7 +104,7 @@ pub fn ask_gradient(tensor: &Tensor, wanted: bool) -> Result<()> {
 }
 
 /// A float as C++ prints it in a message: six digits, an exponent where the number is small or large.
-fn c_text(value: f64) -> String {
+pub(crate) fn c_text(value: f64) -> String {
     if !value.is_finite() {
         return if value.is_nan() { "nan".into() } else { value.to_string() };
     }

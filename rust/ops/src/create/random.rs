@@ -1,7 +1,7 @@
 //! New tensors of random numbers.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::alloc::filled;
+use rushlight_core::alloc::{collected, filled, list};
 use rushlight_core::broadcast::broadcast;
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::layout::Dims;
@@ -492,12 +492,11 @@ fn choose<T: Float + PartialOrd>(
     }
     let mut race = filled(T::default(), weights.len())?;
     generator.draw(|stream| distributions::exponential_race(stream, &mut race, weights));
-    let winners = |row: &[T]| {
-        let mut places: Vec<i64> = (0..categories as i64).collect();
-        let order = |a: &i64, b: &i64| row[*b as usize].to_f64().total_cmp(&row[*a as usize].to_f64());
-        places.sort_by(order);
-        places.truncate(count);
-        places
-    };
-    Ok(race.chunks(categories).flat_map(winners).collect())
+    let mut winners = list(race.len().checked_div(categories).unwrap_or(0) * count)?;
+    for row in race.chunks(categories) {
+        let mut places = collected((0..categories).map(|place| place as i64))?;
+        places.sort_unstable_by(|&a, &b| row[b as usize].to_f64().total_cmp(&row[a as usize].to_f64()).then(a.cmp(&b)));
+        winners.extend(&places[..count]);
+    }
+    Ok(winners)
 }

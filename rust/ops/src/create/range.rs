@@ -55,7 +55,7 @@ fn arange(args: &Args, start: Scalar, end: Scalar, step: Scalar) -> Result<Outpu
     // Integers drop the bounds' fractions before anything else; how many there are, only 64 bits count without them.
     let (first, last, gap) =
         if dtype.is_integral() { (range.0.trunc(), range.1.trunc(), range.2.trunc()) } else { range };
-    if gap == 0.0 {
+    if gap == 0.0 || gap.is_nan() {
         return Err(Error::runtime("step must be nonzero"));
     }
     if !first.is_finite() || !last.is_finite() {
@@ -109,7 +109,11 @@ pub static ARANGE_START: Row = Row {
     tensor([1.0000, 1.5000, 2.0000])",
     run: Run::Compose(|args| arange(args, args.scalar(0)?, args.scalar(1)?, args.scalar(2)?)),
     samples: &["1, 5", "1, 9, 2", "5, 0, -2"],
-    errors: &[("0, 5, 0", "RuntimeError", "step must be nonzero")],
+    errors: &[
+        ("0, 5, 0", "RuntimeError", "step must be nonzero"),
+        ("0, 5, float('nan')", "RuntimeError", "step must be nonzero"),
+        ("0, 5, float('nan'), dtype=torch.int64", "RuntimeError", "step must be nonzero"),
+    ],
     reference: "np.arange(start, end, step)",
     ..BASE
 };

@@ -84,7 +84,6 @@ pub static STANDARD_GAMMA: Row = Row {
         },
     }),
     refuses: "gamma_cpu",
-    node: "StandardGammaBackward0",
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
         d.grad() * d.input(0).with(&STANDARD_GAMMA_GRAD, d.result())
     })]),

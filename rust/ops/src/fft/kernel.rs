@@ -1,6 +1,7 @@
 //! The three rows that compute.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::alloc::collected;
 use rushlight_core::layout::wrap_dim;
 use rushlight_core::{DType, Dims, Error, Result};
 use rushlight_cpu::fft::{Lines, complex, from_real, to_real};
@@ -218,8 +219,8 @@ fn c2r_gradient(d: &Derive) -> Expr {
     };
     let Some(dim) = dims.last().and_then(|&last| wrap_dim(last, grad.rank()).ok()) else { return Expr::Nothing };
     let (size, half) = (d.int(3) as usize, d.sizes(0)[dim] as usize);
-    let twice: Vec<f64> = (0..half).map(|k| if k == 0 || 2 * k == size { 1.0 } else { 2.0 }).collect();
-    let weights = crate::from_slice(&twice).and_then(|weights| {
+    let twice = collected((0..half).map(|k| if k == 0 || 2 * k == size { 1.0 } else { 2.0 }));
+    let weights = twice.and_then(|twice| crate::from_slice(&twice)).and_then(|weights| {
         let mut sizes = Dims::from_elem(1, grad.rank());
         sizes[dim] = half as isize;
         let weights = crate::convert::to_dtype(&weights, grad.dtype())?;

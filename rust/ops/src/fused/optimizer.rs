@@ -85,6 +85,7 @@ fn group<const N: usize>(tensors: [&Tensor; N]) -> Result<[&Tensor; N]> {
         }
         if place != 1 {
             crate::variants::check_writable(tensor)?;
+            crate::variants::check_no_self_overlap(tensor)?;
         }
     }
     Ok(tensors)

@@ -42,7 +42,6 @@ pub static INDEX: Row = Row {
         }
         Err(error) => Expr::failed(error),
     })]),
-    node: "IndexBackward0",
     samples: &["t(4, 3), (i(4, 5),), (0,)", "t(4, 3, 5), (i(4, 2, 1), i(5, 3)), (0, 2)", "t(4, 3), (i(3, 2),), (1,)"],
     ..Row::BASE
 };

@@ -296,7 +296,6 @@ pub static MASKED_SCATTER: Row = Row {
             other => other,
         }),
     ]),
-    node: "MaskedScatterBackward0",
     samples: &["t(3, 4), b(3, 4), t(12)", "t(3, 4), b(4), t(3, 4)"],
     errors: &[("t(3), b(3) | True, t(1)", "RuntimeError", "Number of elements of source < number of ones in mask")],
     ..Row::BASE

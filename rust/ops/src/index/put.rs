@@ -67,7 +67,6 @@ pub static PUT: Row = Row {
             (_, grad) => grad,
         }),
     ]),
-    node: "IndexPutBackward0",
     samples: &[
         "t(4, 3), (torch.tensor([3, 1]),), (0,), t(2, 3)",
         "t(4, 3), (i(4, 6),), (0,), t(3), True",

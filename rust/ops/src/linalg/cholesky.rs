@@ -31,7 +31,6 @@ pub static CHOLESKY_EX: Row = Row {
     dtypes: DTypes::DENSE,
     run: Run::Kernel(Kernel { infer, cpu: factorise }),
     derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, gradient)]),
-    node: "LinalgCholeskyExBackward0",
     samples: &["torch.eye(3).double() * 4 + i(2, 3, 3)", "t(0, 2, 2)", "torch.eye(2).repeat(2, 1, 1), upper=True"],
     errors: &[
         ("t(3)", "RuntimeError", "linalg.cholesky: The input tensor A must have at least 2 dimensions."),

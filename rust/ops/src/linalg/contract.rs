@@ -132,6 +132,7 @@ pub static TENSORDOT: Row = Row {
             "RuntimeError",
             "contracted dimensions need to match, but first has size 3 in dim -1 and second has size 4 in dim 0",
         ),
+        ("t(2, 2), t(2, 2), (0, -2), (0, 1)", "RuntimeError", "dim 0 appears multiple times in the list of dims"),
         ("t(2, 3), t(3, 4), (0,), (1, 0)", "RuntimeError", "both dimension lists should have same length"),
     ],
     reference: "np.tensordot(self, np.repeat(other, self.shape[1], 0) if len(other) == 1 else other, (dims_self, dims_other))",
@@ -167,6 +168,11 @@ fn tensordot(args: &Args) -> Result<Tensor> {
                 from_a[at], from_b[at]
             ))
             .shapes([a.sizes().as_slice(), b.sizes().as_slice()]));
+        }
+    }
+    for dims in [&dims_a, &dims_b] {
+        if let Some((_, dim)) = dims.iter().enumerate().find(|(at, dim)| dims[..*at].contains(dim)) {
+            return Err(Error::runtime(format!("dim {dim} appears multiple times in the list of dims")));
         }
     }
     contract(&a, &b, &dims_a, &dims_b)

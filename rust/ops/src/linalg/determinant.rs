@@ -1,6 +1,7 @@
 //! Determinants, from the diagonals of LU factors.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::alloc::collected;
 use rushlight_core::{DType, Device, Result};
 
 use super::dense::{check_dense, check_inexact, check_square, identities, matrix_sizes, results};
@@ -193,8 +194,8 @@ fn slogdet(a: &Tensor) -> Result<[Tensor; 2]> {
 
 /// 1 where rows were exchanged an even number of times, else -1.
 fn parity(pivots: &Tensor, dtype: DType) -> Result<Expr> {
-    let last = *pivots.sizes().last().unwrap_or(&0) as i32;
-    let steps = crate::from_slice(&(1..=last).collect::<Vec<i32>>())?;
+    let count = *pivots.sizes().last().unwrap_or(&0) as usize;
+    let steps = crate::from_slice(&collected((0..count).map(|step| step as i32 + 1))?)?;
     let steps = crate::convert::to_device(&steps, pivots.device())?;
     let moved = Expr::from(pivots).with(&crate::pointwise::compare::NE, steps).sum_over(-1);
     let odd = moved.with(&crate::pointwise::divide::REMAINDER, 2i64).done()?;

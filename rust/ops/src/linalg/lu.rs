@@ -1,6 +1,7 @@
 //! LU factors with row exchanges, and what is solved with them.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::alloc::collected;
 use rushlight_core::{DType, Device, Dims, Error, Result};
 
 use super::dense::{
@@ -33,7 +34,6 @@ pub static LU_FACTOR_EX: Row = Row {
         let k = m.min(n);
         Expr::new(gradient(d, d.grad().part(-1, 0, k).tril(-1), d.grad().part(-2, 0, k).triu(0)))
     })]),
-    node: "LinalgLuFactorExBackward0",
     samples: &[
         "t(3, 3) + torch.eye(3) * 9",
         "t(2, 4, 3) + torch.eye(4, 3) * 9",
@@ -229,7 +229,7 @@ fn order(args: &Args, results: &[Tensor]) -> Result<()> {
     for matrix in 0..results[0].numel().checked_div(size).unwrap_or(0) {
         // SAFETY: the result is fresh and holds `size` numbers for each matrix.
         let rows = unsafe { std::slice::from_raw_parts_mut(pin.as_ptr().cast::<i64>().add(matrix * size), size) };
-        let mut order: Vec<i64> = (0..size as i64).collect();
+        let mut order = collected((0..size).map(|row| row as i64))?;
         for (step, &pivot) in pivots[matrix * steps..][..steps].iter().enumerate() {
             let row = pivot as usize;
             if pivot < 1 || row > size || step >= size {

@@ -1,6 +1,7 @@
 //! Powers and exponentials of matrices.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::alloc::collected;
 use rushlight_core::{DType, Device, Error, Result, Scalar};
 
 use super::dense::{check_inexact, check_square, identities, matrix_sizes};
@@ -41,7 +42,6 @@ pub static MATRIX_EXP: Row = Row {
             (Err(error), _) | (_, Err(error)) => Expr::failed(error),
         }
     })]),
-    node: "LinalgMatrixExpBackward0",
     samples: &["t(3, 3)", "t(2, 3, 3)", "t(0, 0)"],
     errors: &[
         SQUARE,
@@ -161,10 +161,10 @@ fn exponential(a: &Tensor) -> Result<Tensor> {
     }
     let terms = if a.dtype().to_real() == DType::F64 { 18 } else { 10 };
     let sums = Expr::from(a).abs().sum_over(-2).call(&crate::reduce::extreme::AMAX, [Ints::from_slice(&[-1]).into()]);
-    let halvings: Vec<f64> = crate::to_vec::<f64>(&crate::convert::to_dtype(&sums.done()?, DType::F64)?)?
-        .into_iter()
-        .map(|norm| if norm.is_finite() && norm > SMALL { (norm / SMALL).log2().ceil() } else { 0.0 })
-        .collect();
+    let mut halvings = crate::to_vec::<f64>(&crate::convert::to_dtype(&sums.done()?, DType::F64)?)?;
+    for norm in &mut halvings {
+        *norm = if norm.is_finite() && *norm > SMALL { (*norm / SMALL).log2().ceil() } else { 0.0 };
+    }
     let most = halvings.iter().copied().fold(0.0, f64::max) as usize;
     let mut sizes = rushlight_core::Dims::from_slice(super::dense::batch_sizes(a));
     sizes.extend([1, 1]);
@@ -172,7 +172,7 @@ fn exponential(a: &Tensor) -> Result<Tensor> {
         let list = crate::convert::to_dtype(&crate::from_slice(numbers)?, dtype)?;
         crate::view::RESHAPE.tensor([(&list).into(), crate::view::reshape::sizes_value(&sizes)])
     };
-    let factors: Vec<f64> = halvings.iter().map(|count| (-count).exp2()).collect();
+    let factors = collected(halvings.iter().map(|count| (-count).exp2()))?;
     let small = (Expr::from(a) * per_matrix(&factors, a.dtype().to_real())?).done()?;
     let one = identities(a, n, n)?;
     let mut result = Expr::from(&one);

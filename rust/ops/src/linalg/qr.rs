@@ -30,7 +30,6 @@ pub static QR: Row = Row {
     dtypes: DTypes::DENSE,
     run: Run::Kernel(Kernel { infer, cpu: decompose }),
     derivative: Derivative::Formulas(&[formula(0, Saves::result(0).union(Saves::result(1)), gradient)]),
-    node: "LinalgQrBackward0",
     samples: &["t(3, 3)", "t(2, 4, 3)", "t(3, 5)", "t(3, 0)"],
     errors: &[
         ("t(3)", "RuntimeError", "linalg.qr: The input tensor A must have at least 2 dimensions."),

@@ -81,7 +81,6 @@ pub static PINV: Row = Row {
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
         pinv_gradient(d.grad(), d.result(), d.input(0))
     })]),
-    node: "LinalgPinvBackward0",
     samples: &["t(3, 2)", "t(2, 2, 3)", "t(3, 0)"],
     errors: &[("t(3)", "RuntimeError", "linalg.pinv(")],
     reference: "np.linalg.pinv(self) if self.size else None",

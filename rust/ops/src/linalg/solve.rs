@@ -36,7 +36,6 @@ Only one triangle is read, without its diagonal where `unitriangular` is true.
         saves: Saves::input(0).union(Saves::RESULT),
         gradients: triangular_gradients,
     }),
-    node: "LinalgSolveTriangularBackward0",
     samples: &[
         "t(3, 3) + torch.eye(3) * 4, t(3, 2), upper=True",
         "t(2, 3, 3) + torch.eye(3) * 4, t(3, 2), upper=False",
@@ -213,7 +212,6 @@ pub static INV_EX: Row = Row {
             (-turned().matmul(d.grad().matmul(turned()))).gradient().map(|gradient| vec![gradient])
         },
     }),
-    node: "LinalgInvExBackward0",
     samples: &["t(3, 3) + torch.eye(3) * 4", "t(2, 3, 3) + torch.eye(3) * 4", "t(0, 0)"],
     errors: INVERSE_ERRORS,
     reference: "(np.linalg.inv(A), np.zeros(A.shape[:-2], np.int32))",

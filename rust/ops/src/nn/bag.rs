@@ -1,7 +1,7 @@
 //! Bags: sums, means or maxima of a table's rows, for each bag of row numbers.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::alloc::filled;
+use rushlight_core::alloc::{self, collected, filled};
 use rushlight_core::{Error, Result};
 
 use super::embedding::{check_indices, numbers};
@@ -132,7 +132,7 @@ impl Bags {
         let list = numbers(indices, rows as isize)?;
         let mut of = filled(0i64, list.len())?;
         let mut sizes = filled(0i64, bags)?;
-        let mut counted = Vec::with_capacity(list.len());
+        let mut counted = alloc::list(list.len())?;
         for bag in 0..bags {
             let end = offsets.get(bag + 1).copied().unwrap_or(count);
             let (start, end) = (offsets[bag], if !with_end && bag + 1 == bags { count } else { end });
@@ -178,13 +178,13 @@ fn bags(args: &Args) -> Result<Output> {
         let (best, places) = largest(weight, &bags)?;
         return Ok(Output::Tuple(vec![best, of, sizes, places]));
     }
-    let rows = from_slice(&bags.counted.iter().map(|&(row, _)| row).collect::<Vec<_>>())?;
-    let owners = from_slice(&bags.counted.iter().map(|&(_, at)| bags.of[at]).collect::<Vec<_>>())?;
+    let rows = from_slice(&collected(bags.counted.iter().map(|&(row, _)| row))?)?;
+    let owners = from_slice(&collected(bags.counted.iter().map(|&(_, at)| bags.of[at]))?)?;
     let looked_up = op!(EMBEDDING, weight, &rows, -1i64, args.bool(3)?)?;
     let looked_up = match scaled {
         None => looked_up,
         Some(scaled) => {
-            let places = from_slice(&bags.counted.iter().map(|&(_, at)| at as i64).collect::<Vec<_>>())?;
+            let places = from_slice(&collected(bags.counted.iter().map(|&(_, at)| at as i64))?)?;
             let own = op!(crate::index::along::INDEX_SELECT, scaled, 0i64, &places)?;
             op!(MUL, &looked_up, &op!(crate::view::RESHAPE, &own, sizes_value(&[-1, 1]))?)?
         }
@@ -194,7 +194,7 @@ fn bags(args: &Args) -> Result<Output> {
     let result = if mode == 0 {
         sums
     } else {
-        let counts = from_slice(&bags.sizes.iter().map(|&n| n.max(1)).collect::<Vec<_>>())?;
+        let counts = from_slice(&collected(bags.sizes.iter().map(|&n| n.max(1)))?)?;
         let counts = op!(crate::view::RESHAPE, &to_dtype(&counts, weight.dtype())?, sizes_value(&[-1, 1]))?;
         (Expr::from(&sums) / Expr::from(counts)).done()?
     };
@@ -216,7 +216,7 @@ fn largest(weight: &Tensor, bags: &Bags) -> Result<(Tensor, Tensor)> {
         }
     }
     let empty = places.iter().any(|&place| place < 0);
-    let kept: Vec<i64> = places.iter().map(|&place| i64::from(place >= 0)).collect();
+    let kept = collected(places.iter().map(|&place| i64::from(place >= 0)))?;
     places.iter_mut().for_each(|place| *place = (*place).max(0));
     let shape = sizes_value(&[count as isize, width as isize]);
     let places = op!(crate::view::RESHAPE, &from_slice(&places)?, shape.clone())?;

@@ -1,6 +1,7 @@
 //! The loss of connectionist temporal classification.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::alloc::collected;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::ctc::Sequence;
 use rushlight_cpu::reduce::Float;
@@ -38,6 +39,9 @@ impl Batch {
         let [time, batch, classes] = logs.sizes()[..] else {
             return Err(Error::runtime("log_probs must be (T, N, C)"));
         };
+        if logs.numel() == 0 {
+            return Err(Error::runtime("log_probs tensor must not be empty"));
+        }
         let name = "(while checking arguments for ctc_loss_allocate_outputs)";
         if !matches!(targets.dtype(), DType::I64 | DType::I32) {
             return Err(Error::runtime(format!(
@@ -78,11 +82,11 @@ impl Batch {
                         "Expected tensor to have size {wanted} at dimension 0, but got size {total} for argument #2 'targets' {name}"
                     )));
                 }
-                let ends = counts.iter().scan(0, |end, &n| {
-                    *end += n as usize;
-                    Some(*end)
-                });
-                ends.zip(counts).map(|(end, &n)| end - n as usize).collect()
+                let mut end = 0;
+                collected(counts.iter().map(|&n| {
+                    end += n as usize;
+                    end - n as usize
+                }))?
             }
             [rows, width] if rows == batch => {
                 if longest > width as i64 {
@@ -90,7 +94,7 @@ impl Batch {
                         "Expected tensor to have size at least {longest} at dimension 1, but got size {width} for argument #2 'targets' {name}"
                     )));
                 }
-                (0..batch as usize).map(|item| item * width as usize).collect()
+                collected((0..batch as usize).map(|item| item * width as usize))?
             }
             [rows, _] => {
                 return Err(Error::runtime(format!(
@@ -107,8 +111,8 @@ impl Batch {
         Ok(Batch {
             labels,
             starts,
-            steps: steps.iter().map(|&n| n as usize).collect(),
-            counts: counts.iter().map(|&n| n as usize).collect(),
+            steps: collected(steps.iter().map(|&n| n as usize))?,
+            counts: collected(counts.iter().map(|&n| n as usize))?,
             blank,
             classes: classes as usize,
         })
@@ -235,7 +239,6 @@ pub static CTC: Row = Row {
             }
         },
     )]),
-    node: "CtcLossBackward0",
     // The gradient is that of normalised logarithms, as torch's: finite differences of any others see another.
     samples: &["torch.zeros(4, 2, 3).log_softmax(-1), torch.tensor([[1, 2], [2, 2]]), (4, 3), (2, 1)"],
     reference: "",
@@ -312,7 +315,7 @@ fn ctc_loss(args: &Args) -> Result<Output> {
         losses = infinite.choose(0.0, Expr::from(losses)).done()?;
     }
     if reduction == Reduction::Mean {
-        let lengths: Vec<i64> = counts.iter().map(|&n| n.max(1)).collect();
+        let lengths = collected(counts.iter().map(|&n| n.max(1)))?;
         losses = (Expr::from(&losses) / Expr::from(to_dtype(&from_slice(&lengths)?, losses.dtype())?)).done()?;
     }
     if alone && reduction == Reduction::None {

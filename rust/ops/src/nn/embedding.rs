@@ -1,7 +1,7 @@
 //! Tables of vectors: rows looked up by number.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::alloc::filled;
+use rushlight_core::alloc::{collected, filled};
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Dims, Error, Result, Scalar};
 use rushlight_cpu::nn::embedding::{sum_rows, take};
@@ -153,7 +153,7 @@ fn row_factors(indices: &Tensor, rows: i64, skipped: i64, averages: bool, dtype:
         (false, true) => 1.0 / f64::from(counts[row as usize]),
         (false, false) => 1.0,
     };
-    let factors = crate::create::from_slice(&numbers.iter().map(factor).collect::<Vec<f64>>())?;
+    let factors = crate::create::from_slice(&collected(numbers.iter().map(factor))?)?;
     let mut sizes = indices.sizes().clone();
     sizes.push(1);
     let factors = crate::convert::to_dtype(&factors, dtype)?;

@@ -34,7 +34,6 @@ pub static PRELU_KERNEL: Row = Row {
         }),
         formula(1, Saves::input(0), |d| (d.grad() * d.input(0)).with(&MASKED, d.input(0))),
     ]),
-    node: "PreluKernelBackward0",
     reference: "np.where(self > 0, self, weight * self)",
     ..BINARY
 };

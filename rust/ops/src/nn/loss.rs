@@ -139,7 +139,6 @@ pub static MSE: Row = Row {
         formula(0, Saves::input(0).union(Saves::input(1)), mse_gradient),
         formula(1, Saves::input(0).union(Saves::input(1)), |d| -mse_gradient(d)),
     ]),
-    node: "MseLossBackward0",
     samples: &["t(2, 3), t(2, 3), 0", "t(2, 3), t(2, 3), 1", "t(2, 3), t(3), 2"],
     reference: "",
     ..Row::BASE
@@ -350,7 +349,6 @@ pub static BCE: Row = Row {
         }),
         formula(1, Saves::input(0), |d| d.grad() * ((1.0 - d.input(0)).log() - d.input(0).log())),
     ]),
-    node: "BinaryCrossEntropyBackward0",
     samples: &["t(2, 3).sigmoid(), t(2, 3).sigmoid()"],
     reference: "",
     ..Row::BASE

@@ -97,7 +97,6 @@ pub static MIX: Row = Row {
         }),
         formula(2, Saves::input(0).union(Saves::input(1)), |d| d.grad().call(&MEET, [kept(d, 0), kept(d, 1)])),
     ]),
-    node: "MixBackward0",
     samples: &["t(2, 3, 5), i(5, 2, 4, 2), t(2, 4, 2)", "t(1, 2, 2), torch.tensor([[[0, 7], [-1, 1]]]), t(1, 2, 2)"],
     reference: "",
     ..Row::BASE

@@ -1,6 +1,7 @@
 //! The margin loss of several right classes.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::alloc::{collected, filled};
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result, Scalar};
 
@@ -88,14 +89,14 @@ fn losses(args: &Args) -> Result<Tensor> {
     }
     // What counts, as numbers: each listed class, and each class that is not listed.
     let width = classes as usize;
-    let (mut listed, mut wrong) = (vec![0i64; list.len()], vec![1i64; list.len()]);
+    let (mut listed, mut wrong) = (filled(0i64, list.len())?, filled(1i64, list.len())?);
     for (row, classes) in list.chunks(width).enumerate() {
         for (at, &class) in classes.iter().take_while(|&&class| class >= 0).enumerate() {
             listed[row * width + at] = 1;
             wrong[row * width + class as usize] = 0;
         }
     }
-    let places: Vec<i64> = list.iter().map(|&class| class.max(0)).collect();
+    let places = collected(list.iter().map(|&class| class.max(0)))?;
     let matrix = |numbers: &[i64]| op!(crate::view::RESHAPE, &from_slice(numbers)?, sizes_value(&[batch, classes]));
     let rows = op!(crate::view::RESHAPE, own, sizes_value(&[batch, classes]))?;
     let right = op!(GATHER, &rows, 1i64, &matrix(&places)?)?;

@@ -52,9 +52,6 @@ Shapes: input `(C)`, `(N, C)` or `(N, C, d1, ...)`, target the same without `C`.
     ..Row::BASE
 };
 
-const NODE: &str = "NllLossBackward0";
-const NODE_OF_SPOTS: &str = "NllLoss2DBackward0";
-
 const SCATTERED: &[Formula] =
     &[formula(0, Saves::input(0).union(Saves::input(1)).union(Saves::input(2)).union(Saves::result(1)), |d| {
         let gradient = || {
@@ -73,10 +70,9 @@ const SCATTERED: &[Formula] =
     })];
 
 /// The row behind `nll_loss`, and the same for input of more than two dimensions, whose node torch names otherwise.
-const fn forward(name: &'static str, node: &'static str, sample: &'static [&'static str]) -> Row {
+const fn forward(name: &'static str, sample: &'static [&'static str]) -> Row {
     Row {
         name,
-        node,
         variants: Variants::FUNCTION,
         signature: "(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index) -> (Tensor output, Tensor total_weight)",
         doc: "The loss and the sum of the weights that it divides by; the reduction is 0 for none, 1 for mean, 2 for sum.",
@@ -89,9 +85,8 @@ const fn forward(name: &'static str, node: &'static str, sample: &'static [&'sta
     }
 }
 
-pub static NLL: Row =
-    forward("_nll_loss", NODE, &["t(3, 4), i(4, 3), None, 1, -100", "t(3, 4), i(4, 3), pos(4), 0, 1"]);
-pub static NLL_SPOTS: Row = forward("_nll_loss2d", NODE_OF_SPOTS, &["t(2, 4, 3), i(4, 2, 3), pos(4), 1, 2"]);
+pub static NLL: Row = forward("_nll_loss", &["t(3, 4), i(4, 3), None, 1, -100", "t(3, 4), i(4, 3), pos(4), 0, 1"]);
+pub static NLL_SPOTS: Row = forward("_nll_loss2d", &["t(2, 4, 3), i(4, 2, 3), pos(4), 1, 2"]);
 
 /// The gradient of the scores. It is linear in the incoming gradient, and so is the loss in the scores: each is the other's
 /// derivative.

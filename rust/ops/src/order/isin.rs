@@ -1,8 +1,10 @@
 //! Which elements are among others.
 
 use std::collections::HashSet;
+use std::hash::Hash;
 
 use rushlight_autograd::Tensor;
+use rushlight_core::alloc::{collected, out_of_memory};
 use rushlight_core::dtype::promote;
 use rushlight_core::{DType, Error, Result};
 
@@ -41,16 +43,15 @@ pub static ISIN: Row = Row {
         cpu: |args, results| {
             let dtype = common(args)?;
             let invert = args.bool(3)?;
-            let found: Vec<bool> = if dtype.is_integral() {
-                let tests: HashSet<i64> = numbers(args, 1, dtype, to_vec::<i64>)?.into_iter().collect();
-                numbers(args, 0, dtype, to_vec::<i64>)?.iter().map(|x| tests.contains(x) != invert).collect()
+            let found = if dtype.is_integral() {
+                let tests = set(numbers(args, 1, dtype, to_vec::<i64>)?)?;
+                collected(numbers(args, 0, dtype, to_vec::<i64>)?.iter().map(|x| tests.contains(x) != invert))?
             } else {
                 // Both zeros are equal, and NaN is not even itself.
                 let bits = |x: f64| (x + 0.0).to_bits();
-                let tests = numbers(args, 1, dtype, to_vec::<f64>)?.into_iter().filter(|x| !x.is_nan());
-                let tests: HashSet<u64> = tests.map(bits).collect();
+                let tests = set(collected(numbers(args, 1, dtype, to_vec::<f64>)?.into_iter().map(bits))?)?;
                 let own = numbers(args, 0, dtype, to_vec::<f64>)?;
-                own.into_iter().map(|x| tests.contains(&bits(x)) != invert).collect()
+                collected(own.into_iter().map(|x| (!x.is_nan() && tests.contains(&bits(x))) != invert))?
             };
             let pin = results[0].storage().pin()?;
             // SAFETY: the result is fresh, row-major, and has a byte for each element.
@@ -83,4 +84,12 @@ fn numbers<T>(args: &Args, place: usize, dtype: DType, read: fn(&Tensor) -> Resu
         Some(tensor) => read(&to_dtype(&tensor.detach(), dtype)?),
         None => read(&scalar_of(args.scalar(place)?, dtype, rushlight_core::Device::Cpu)?),
     }
+}
+
+/// The numbers as a set, or an error where there is no memory for one.
+fn set<T: Eq + Hash>(numbers: Vec<T>) -> Result<HashSet<T>> {
+    let mut set = HashSet::new();
+    set.try_reserve(numbers.len()).map_err(|_| out_of_memory(numbers.len().saturating_mul(size_of::<T>())))?;
+    set.extend(numbers);
+    Ok(set)
 }

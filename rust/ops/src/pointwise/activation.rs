@@ -139,7 +139,6 @@ pub static SCALED_ELU: Row = Row {
         })
     }),
     refuses: "elu_cpu",
-    node: "EluBackward0",
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
         gates::gate(d, &gates::ELU_BACKWARD, [d.scalar(1), d.scalar(2), d.scalar(3)])
     })]),
@@ -181,7 +180,6 @@ pub static GELU_ERF: Row = Row {
         for<S> [f32, f64] (|x| x * S::ndtr(x))
     }),
     refuses: "GeluKernelImpl",
-    node: "GeluBackward0",
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
         d.grad().with(&gates::GELU_BACKWARD, d.input(0))
     })]),

@@ -32,6 +32,7 @@ Both arguments broadcast; integers, floats and complex numbers promote to their 
         },
     }),
     check: Some(check_alpha),
+    checks: DTypes::NONE,
     refuses: "add_stub",
     cuda: Some("self + alpha * other"),
     derivative: Derivative::Formulas(&[
@@ -118,6 +119,7 @@ Both arguments broadcast and promote to their common dtype; bool has no differen
         },
     }),
     check: Some(check_sub),
+    checks: DTypes::BOOL,
     refuses: "sub_cpu",
     cuda: Some("self - alpha * other"),
     derivative: Derivative::Formulas(&[

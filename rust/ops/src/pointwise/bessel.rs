@@ -42,7 +42,6 @@ pub static I0E: Row = Row {
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
         d.grad() * (d.input(0).call(&I1E, []) - d.input(0).sgn() * d.result())
     })]),
-    node: "SpecialI0EBackward0",
     reference: "np.i0(self) * np.exp(-np.abs(self))",
     ..SPECIAL
 };
@@ -59,7 +58,6 @@ pub static I1: Row = Row {
         let slope = |x: Expr| x.clone().call(&I0, []) - d.result() / x;
         d.grad() * away_from_zero(d, slope)
     })]),
-    node: "SpecialI1Backward0",
     ..SPECIAL
 };
 
@@ -82,7 +80,6 @@ pub static I1E: Row = Row {
         let slope = |x: Expr| x.clone().call(&I0E, []) - d.result() * (x.clone().sgn() + x.reciprocal());
         d.grad() * away_from_zero(d, slope)
     })]),
-    node: "SpecialI1EBackward0",
     ..SPECIAL
 };
 

@@ -8,15 +8,13 @@ use super::{UNARY, common};
 use crate::derive::Derivative;
 use crate::row::{DTypes, Out, Row, Variants};
 
-/// Integers of all kinds, and bool.
-const BITS: DTypes = DTypes::INTS.union(DTypes::WIDE).union(DTypes::BOOL);
-
 /// What the operations on two operands have in common.
 const PAIR: Row = Row {
     variants: Variants::ALL,
     signature: "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
-    dtypes: BITS,
+    dtypes: DTypes::EXACT,
     check: Some(super::some_tensor),
+    checks: DTypes::NONE,
     derivative: Derivative::NonDifferentiable("its results are integers"),
     errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), t()"],
@@ -75,7 +73,7 @@ pub static BITWISE_NOT: Row = Row {
     >>> torch.bitwise_not(torch.tensor([0, 5]))
     tensor([-1, -6])",
     out: Out::FOUND,
-    dtypes: BITS,
+    dtypes: DTypes::EXACT,
     run: common(tiles! {
         for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x| !x);
         for<S> [Bool] (|x| Bool::from(!x.get()))
@@ -88,7 +86,7 @@ pub static BITWISE_NOT: Row = Row {
 
 /// `~x`: as `bitwise_not`, with a sentence of its own for what has no bits.
 pub fn check_invert(dtype: DType) -> rushlight_core::Result<()> {
-    if BITS.has(dtype) {
+    if DTypes::EXACT.has(dtype) {
         return Ok(());
     }
     Err(Error::type_("~ (operator.invert) is only implemented on integer and Boolean-type tensors"))

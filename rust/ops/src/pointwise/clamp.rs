@@ -91,7 +91,6 @@ pub static BOTH: Row = Row {
         let inside = d.input(0).at_least(d.scalar(1)).and(d.input(0).at_most(d.scalar(2)));
         inside.choose(d.grad(), 0.0)
     })]),
-    node: "ClampBackward1",
     samples: &["t(2, 3), -1, 1"],
     reference: "np.clip(self, min, max)",
     ..LIMIT
@@ -164,7 +163,6 @@ pub static BOTH_TENSOR: Row = Row {
         formula(1, ALL, |d| d.input(1).above(d.input(0)).and(d.input(1).below(d.input(2))).choose(d.grad(), 0.0)),
         formula(2, ALL, |d| d.input(0).above(d.input(2)).or(d.input(1).above(d.input(2))).choose(d.grad(), 0.0)),
     ]),
-    node: "ClampBackward0",
     samples: &["t(2, 3), t(3), t(2, 1)"],
     reference: "np.minimum(np.maximum(self, min), max)",
     ..LIMIT

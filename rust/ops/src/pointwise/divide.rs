@@ -141,6 +141,7 @@ pub static DIV_TRUNC: Row = Row {
         for<S> [f32, f64] (|x, y| (x / y).trunc())
     }),
     check: Some(check_divisor),
+    checks: DTypes::EXACT,
     refuses: "div_trunc_cpu",
     derivative: FLAT,
     node: "DivBackward2",
@@ -157,6 +158,7 @@ pub static DIV_FLOOR: Row = Row {
     dtypes: DTypes::REAL,
     run: FLOOR,
     check: Some(check_divisor),
+    checks: DTypes::EXACT,
     refuses: "div_floor_cpu",
     derivative: FLAT,
     node: "DivBackward2",
@@ -183,6 +185,7 @@ pub static FLOOR_DIVIDE: Row = Row {
     dtypes: DTypes::REAL,
     run: FLOOR,
     check: Some(check_divisor),
+    checks: DTypes::EXACT,
     refuses: "div_floor_cpu",
     cuda: None,
     derivative: Derivative::NonDifferentiable("it is a staircase"),
@@ -215,6 +218,7 @@ pub static REMAINDER: Row = Row {
         super::some_tensor(args)?;
         check_divisor(args)
     }),
+    checks: DTypes::EXACT,
     derivative: Derivative::Formulas(&[
         formula(0, Saves::NOTHING, |d| d.grad()),
         formula(1, Saves::input(0).union(Saves::input(1)), |d| minus_quotient(d, &DIV_FLOOR)),
@@ -241,6 +245,7 @@ pub static FMOD: Row = Row {
         for<S> [f32, f64] (|x, y| x % y)
     }),
     check: Some(check_divisor),
+    checks: DTypes::EXACT,
     derivative: Derivative::Formulas(&[
         formula(0, Saves::NOTHING, |d| d.grad()),
         formula(1, Saves::input(0).union(Saves::input(1)), |d| minus_quotient(d, &DIV_TRUNC)),

@@ -129,7 +129,6 @@ pub static LOG10: Row = Row {
 
 pub static LOG1P: Row = Row {
     name: "log1p",
-    node: "Log1PBackward0",
     aliases: &["special.log1p"],
     doc: "The natural logarithm of one plus each element, exact near zero.
 

@@ -21,7 +21,7 @@ use crate::view::squeeze::UNSQUEEZE;
 const REAL: DTypes = DTypes::ALL.without(DTypes::COMPLEX);
 
 macro_rules! angles {
-    ($($row:ident $name:literal $factor:expr, $node:literal $doc:literal;)*) => {$(
+    ($($row:ident $name:literal $factor:expr, $doc:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
             doc: $doc,
@@ -31,7 +31,6 @@ macro_rules! angles {
             }),
             run: float(tiles! { for<S> [f32, f64] (|x| x * ($factor) as T) }),
             derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad() * ($factor))]),
-            node: $node,
             reference: concat!("np.", $name, "(self)"),
             ..UNARY
         };
@@ -39,11 +38,11 @@ macro_rules! angles {
 }
 
 angles! {
-    DEG2RAD "deg2rad" PI / 180.0, "Deg2RadBackward0" "Degrees as radians.
+    DEG2RAD "deg2rad" PI / 180.0, "Degrees as radians.
 
     >>> torch.deg2rad(torch.tensor([0., 180.]))
     tensor([0.0000, 3.1416])";
-    RAD2DEG "rad2deg" 180.0 / PI, "Rad2DegBackward0" "Radians as degrees.
+    RAD2DEG "rad2deg" 180.0 / PI, "Radians as degrees.
 
     >>> torch.rad2deg(torch.tensor([0., 1.]))
     tensor([ 0.0000, 57.2958])";

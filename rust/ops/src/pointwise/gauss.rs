@@ -52,7 +52,6 @@ pub static LOG_NDTR: Row = Row {
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
         d.grad() / (d.input(0) * -(1.0 / SQRT_2)).call(&ERFCX, []) * FRAC_2_PI.sqrt()
     })]),
-    node: "SpecialLogNdtrBackward0",
     ..SPECIAL
 };
 
@@ -67,7 +66,6 @@ pub static NDTRI: Row = Row {
     derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| {
         d.grad() * ((d.result().square() * 0.5).exp() * (2.0 * PI).sqrt())
     })]),
-    node: "SpecialNdtriBackward0",
     samples: &["pos(2, 3) / 2.5", "pos() / 2.5"],
     ..SPECIAL
 };
@@ -83,7 +81,6 @@ pub static ERFCX: Row = Row {
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
         d.grad() * (d.input(0) * d.result() * 2.0 - Expr::from(FRAC_2_SQRT_PI))
     })]),
-    node: "SpecialErfcxBackward0",
     ..SPECIAL
 };
 
@@ -108,7 +105,6 @@ pub static ENTR: Row = Row {
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
         d.grad() * (-d.input(0).log() - Expr::from(1.0))
     })]),
-    node: "SpecialEntrBackward0",
     samples: &["pos(2, 3)", "pos(3, 2).t()", "pos()"],
     reference: "-self * np.log(np.where(self == 0, 1, self))",
     ..SPECIAL

@@ -257,7 +257,6 @@ pub static XLOGY: Row = Row {
 pub static XLOG1PY: Row = Row {
     name: "xlog1py",
     namespace: "special",
-    node: "SpecialXlog1PyBackward0",
     check: Some(super::some_tensor),
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: OPERANDS,

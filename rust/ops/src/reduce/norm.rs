@@ -17,7 +17,6 @@ use crate::value::{Args, Output, Value};
 pub static VECTOR_NORM: Row = Row {
     name: "vector_norm",
     namespace: "linalg",
-    node: "LinalgVectorNormBackward0",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The norm of the vectors along `dim` (of all elements by default).
@@ -144,10 +143,15 @@ pub static RENORM: Row = Row {
     run: Run::Compose(|args| {
         let own = args.tensor(0)?;
         let (p, maxnorm) = (args.scalar(1)?, args.scalar(3)?.f64());
-        if p.f64() <= 0.0 {
+        if p.is_complex() {
+            return Err(Error::runtime("renorm: p must be real-valued"));
+        }
+        // NaN is no norm either.
+        if p.f64() <= 0.0 || p.f64().is_nan() {
             return Err(Error::runtime("renorm: non-positive-norm not supported"));
         }
-        if maxnorm < 0.0 {
+        if maxnorm < 0.0 || maxnorm.is_nan() {
+            let maxnorm = crate::create::c_text(maxnorm);
             return Err(Error::runtime(format!("renorm: expected maxnorm to be >= 0 but got {maxnorm}")));
         }
         if own.rank() < 2 {
@@ -168,6 +172,9 @@ pub static RENORM: Row = Row {
     samples: &["t(2, 3), 2, 0, 1", "t(2, 3), 1, 1, 0.5"],
     errors: &[
         ("t(2, 3), 0, 0, 1", "RuntimeError", "renorm: non-positive-norm not supported"),
+        ("t(2, 3), float('nan'), 0, 1", "RuntimeError", "renorm: non-positive-norm not supported"),
+        ("t(2, 3), 1j, 0, 1", "RuntimeError", "renorm: p must be real-valued"),
+        ("t(2, 3), 2, 0, float('nan')", "RuntimeError", "renorm: expected maxnorm to be >= 0 but got nan"),
         ("t(3), 2, 0, 1", "RuntimeError", "renorm: input needs at least 2 dimensions, got 1 dimensions"),
     ],
     ..Row::BASE

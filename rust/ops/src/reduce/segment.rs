@@ -1,7 +1,7 @@
 //! Reductions of segments: stretches of one dimension, each to an element.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::alloc::{filled, list};
+use rushlight_core::alloc::{collected, filled, list};
 use rushlight_core::layout::wrap_dim;
 use rushlight_core::{DType, Error, Result, Scalar};
 
@@ -214,7 +214,7 @@ fn segment_reduce(args: &Args) -> Result<Tensor> {
         Way::Mean => {
             let sums = op!(INDEX_ADD, &first, 0i64, &owners, &rows)?;
             let least = i64::from(initial.is_some());
-            let lengths = from_slice(&segments.lengths.iter().map(|&length| length.max(least)).collect::<Vec<_>>())?;
+            let lengths = from_slice(&collected(segments.lengths.iter().map(|&length| length.max(least)))?)?;
             let lengths = op!(RESHAPE, &to_dtype(&lengths, data.dtype())?, sizes_value(&[shape[0], 1]))?;
             (Expr::from(sums) / lengths).done()?
         }

@@ -77,7 +77,6 @@ pub static SLICE: Row = Row {
     dtypes: DTypes::ALL,
     run: Run::View(|args| slice(args.tensor(0)?.layout(), args)),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| embed(d, slice))]),
-    node: "SliceBackward0",
     samples: &["t(5, 2), 0, 1, 2, 2", "t(5), 0, 4, 5, -1", "t(2, 3), 1, 0, 0, 1"],
     errors: &[(
         "t(5), 0, 3, 3, 1",

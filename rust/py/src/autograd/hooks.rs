@@ -1,7 +1,9 @@
 //! Python callables as hooks.
 
+use std::ffi::c_void;
 use std::sync::Arc;
 
+use pyo3::intern;
 use pyo3::prelude::*;
 use rushlight::Tensor;
 use rushlight_autograd as engine;
@@ -22,34 +24,52 @@ impl HookHandle {
     }
 }
 
+/// The Python callable behind a hook, as the engine knows it.
+pub(super) struct Callee {
+    object: *mut c_void,
+    name: String,
+}
+
+impl Callee {
+    /// The callable for the hook to keep, and what the engine is told about it.
+    pub(super) fn of(hook: Bound<'_, PyAny>) -> (Held, Callee) {
+        let name = hook.getattr(intern!(hook.py(), "__name__")).and_then(|name| name.extract());
+        let hook = Held::new(hook.unbind());
+        let callee = Callee { object: hook.as_ptr(), name: name.unwrap_or_else(|_| "<unknown>".into()) };
+        (hook, callee)
+    }
+
+    pub(super) fn handle(self, added: engine::HookHandle) -> HookHandle {
+        HookHandle(added.owning(self.object, &self.name))
+    }
+}
+
 /// What a hook returned: a tensor in the gradient's place, or nothing.
-fn replacement(result: Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
+pub(super) fn replacement(result: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     if result.is_none() {
         return Ok(None);
     }
-    object::tensor(&result).map(|tensor| Some(tensor.clone())).map_err(|_| {
-        let name = kind_of(&result);
+    object::tensor(result).map(|tensor| Some(tensor.clone())).map_err(|_| {
+        let name = kind_of(result);
         pyo3::exceptions::PyTypeError::new_err(format!("expected Variable, but hook returned '{name}'"))
     })
 }
 
 /// Calls `hook` with the tensor's gradient whenever it is computed.
-pub fn register_hook(tensor: &Tensor, hook: Py<PyAny>) -> PyResult<HookHandle> {
-    let hook = Held::new(hook);
-    let object = hook.as_ptr();
+pub fn register_hook(tensor: &Tensor, hook: Bound<'_, PyAny>) -> PyResult<HookHandle> {
+    let (hook, callee) = Callee::of(hook);
     let call = move |grad: &Tensor| {
         attach::acquire(|py| {
             let grad = object::wrap_bound(py, grad.clone())?;
-            replacement(hook.bind(py).call1((grad,))?)
+            replacement(&hook.bind(py).call1((grad,))?)
         })
     };
-    tensor.register_hook(Arc::new(call)).map(|handle| HookHandle(handle.owning(object))).map_err(raise)
+    tensor.register_hook(Arc::new(call)).map(|added| callee.handle(added)).map_err(raise)
 }
 
 /// Calls `hook` with the leaf after a gradient was added to its `.grad`.
-pub fn register_post_hook(tensor: &Tensor, hook: Py<PyAny>) -> PyResult<HookHandle> {
-    let hook = Held::new(hook);
-    let object = hook.as_ptr();
+pub fn register_post_hook(tensor: &Tensor, hook: Bound<'_, PyAny>) -> PyResult<HookHandle> {
+    let (hook, callee) = Callee::of(hook);
     let call = move |leaf: &Tensor| {
         attach::acquire(|py| {
             let leaf = object::wrap_bound(py, leaf.clone())?;
@@ -57,7 +77,7 @@ pub fn register_post_hook(tensor: &Tensor, hook: Py<PyAny>) -> PyResult<HookHand
         })
     };
     let added = tensor.register_post_accumulate_grad_hook(Arc::new(call));
-    added.map(|handle| HookHandle(handle.owning(object))).map_err(raise)
+    added.map(|added| callee.handle(added)).map_err(raise)
 }
 
 /// Packs saved tensors with two Python functions.

@@ -22,10 +22,7 @@ pub use node::wrap as node_object;
 
 /// Warns at the user's line.
 pub fn warn(message: &str) -> rushlight::Result<()> {
-    attach::acquire(|py| {
-        let text = std::ffi::CString::new(message).unwrap_or_default();
-        PyErr::warn(py, &py.get_type::<pyo3::exceptions::PyUserWarning>(), &text, 1)
-    })
+    attach::acquire(|py| py.import("rushlight._warnings")?.call_method1("warn", (message,)).map(drop))
 }
 
 fn tensors(list: &Bound<'_, PyTuple>) -> PyResult<Vec<Tensor>> {
@@ -89,6 +86,11 @@ fn _queue_callback(callback: Py<PyAny>) -> PyResult<()> {
     engine::queue_callback(Box::new(run)).map_err(raise)
 }
 
+/// Whether this thread records operators for backward; see `no_grad`.
+///
+/// >>> with torch.no_grad():
+/// ...     torch.is_grad_enabled()
+/// False
 #[pyfunction]
 fn is_grad_enabled() -> bool {
     engine::modes::grad_enabled()
@@ -100,6 +102,11 @@ fn _set_grad_enabled(enabled: bool) -> bool {
     engine::modes::set_grad_enabled(enabled)
 }
 
+/// Whether this thread is in inference mode.
+///
+/// >>> with torch.inference_mode():
+/// ...     torch.is_inference_mode_enabled()
+/// True
 #[pyfunction]
 fn is_inference_mode_enabled() -> bool {
     engine::modes::inference_enabled()
@@ -111,11 +118,19 @@ fn _set_inference_enabled(enabled: bool) -> bool {
     engine::modes::set_inference_enabled(enabled)
 }
 
+/// Whether backward looks for the operator whose gradient is NaN; see `autograd.detect_anomaly`.
+///
+/// >>> torch.is_anomaly_enabled()
+/// False
 #[pyfunction]
 fn is_anomaly_enabled() -> bool {
     engine::modes::anomaly_enabled()
 }
 
+/// Whether that search, while it is on, asks for NaN and does not only remember where operators were called.
+///
+/// >>> torch.is_anomaly_check_nan_enabled()
+/// True
 #[pyfunction]
 fn is_anomaly_check_nan_enabled() -> bool {
     engine::modes::anomaly_checks_nan()

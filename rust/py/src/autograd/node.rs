@@ -8,19 +8,23 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
-use rushlight::Tensor;
 use rushlight_autograd as engine;
 use rushlight_autograd::{AccumulateGrad, Gradients};
 
 use super::function::PythonFunction;
-use super::hooks::HookHandle;
+use super::hooks::{Callee, HookHandle, replacement};
 use super::optional_object;
 use crate::attach;
+use crate::errors::kind_of;
 use crate::object;
-use crate::reclaim::Held;
 
-/// A node of the graph: what a recorded operator left behind.
+/// A node of the graph: what a recorded operator left behind, such as ``tensor.grad_fn``.
+///
 /// A class derived in Python gives attributes, which the collector then sees.
+///
+/// >>> x = torch.ones(1, requires_grad=True)
+/// >>> (x * 2).grad_fn.name()
+/// 'MulBackward0'
 #[pyclass(frozen, subclass, weakref, name = "Node", module = "rushlight.autograd.graph")]
 pub struct PyNode(Arc<engine::Node>);
 
@@ -74,25 +78,15 @@ fn gradients(py: Python<'_>, grads: &Gradients) -> PyResult<Py<PyTuple>> {
     PyTuple::new(py, objects).map(Bound::unbind)
 }
 
-/// What a node's hook returned: as many gradients as it was given, or nothing.
-fn replaced(result: &Bound<'_, PyAny>, count: usize) -> PyResult<Option<Gradients>> {
+/// What a node's hook returned: gradients in the place of those that it was given, or nothing.
+fn replaced(result: &Bound<'_, PyAny>) -> PyResult<Option<Gradients>> {
     if result.is_none() {
         return Ok(None);
     }
-    let items: Vec<Bound<'_, PyAny>> = match result.cast::<PyTuple>() {
-        Ok(tuple) => tuple.iter().collect(),
-        Err(_) => vec![result.clone()],
+    let Ok(values) = result.cast::<PyTuple>() else {
+        return Err(PyTypeError::new_err(format!("expected tuple, but hook returned '{}'", kind_of(result))));
     };
-    if items.len() != count {
-        return Err(pyo3::exceptions::PyRuntimeError::new_err(format!(
-            "hook has returned an incorrect number of values (got {}, but expected {count})",
-            items.len()
-        )));
-    }
-    let read = |item: &Bound<'_, PyAny>| -> PyResult<Option<Tensor>> {
-        if item.is_none() { Ok(None) } else { object::tensor(item).map(|tensor| Some(tensor.clone())) }
-    };
-    items.iter().map(read).collect::<PyResult<Gradients>>().map(Some)
+    values.iter().map(|value| replacement(&value)).collect::<PyResult<Gradients>>().map(Some)
 }
 
 #[pymethods]
@@ -137,26 +131,20 @@ impl PyNode {
     }
 
     /// Calls `hook(grad_inputs, grad_outputs)` after the node ran; what it returns takes the place of the former.
-    fn register_hook(&self, hook: Py<PyAny>) -> HookHandle {
-        let hook = Held::new(hook);
-        let object = hook.as_ptr();
+    fn register_hook(&self, hook: Bound<'_, PyAny>) -> HookHandle {
+        let (hook, callee) = Callee::of(hook);
         let call = move |results: &Gradients, grads: &Gradients| {
-            attach::acquire(|py| {
-                let result = hook.bind(py).call1((gradients(py, results)?, gradients(py, grads)?))?;
-                replaced(&result, results.len())
-            })
+            attach::acquire(|py| replaced(&hook.bind(py).call1((gradients(py, results)?, gradients(py, grads)?))?))
         };
-        HookHandle(self.0.hooks().post.add(Arc::new(call)).owning(object))
+        callee.handle(self.0.hooks().post.add(Arc::new(call)))
     }
 
     /// Calls `hook(grad_outputs)` before the node runs; what it returns takes their place.
-    fn register_prehook(&self, hook: Py<PyAny>) -> HookHandle {
-        let hook = Held::new(hook);
-        let object = hook.as_ptr();
-        let call = move |grads: &Gradients| {
-            attach::acquire(|py| replaced(&hook.bind(py).call1((gradients(py, grads)?,))?, grads.len()))
-        };
-        HookHandle(self.0.hooks().pre.add(Arc::new(call)).owning(object))
+    fn register_prehook(&self, hook: Bound<'_, PyAny>) -> HookHandle {
+        let (hook, callee) = Callee::of(hook);
+        let call =
+            move |grads: &Gradients| attach::acquire(|py| replaced(&hook.bind(py).call1((gradients(py, grads)?,))?));
+        callee.handle(self.0.hooks().pre.add(Arc::new(call)))
     }
 
     /// A dictionary for the user's own notes.

@@ -15,8 +15,21 @@ _WRONG_TYPE = "default_collate: batch must contain tensors, numpy arrays, number
 
 
 def default_collate(batch):
-    """Stacks the samples of a batch: tensors, arrays and numbers become tensors with a batch dimension in
-    front, strings stay lists, mappings and sequences keep their structure."""
+    """Joins the samples of a batch, as a `DataLoader` does unless told otherwise.
+
+    Tensors, arrays and numbers become tensors with a batch dimension in front (int64, float64 for Python's own numbers),
+    strings stay lists, and mappings, tuples and sequences keep their structure: a tuple of fields becomes a list of
+    batches.
+
+    Raises:
+        RuntimeError: sequences of different lengths, or tensors of different shapes.
+        TypeError: a sample of another type.
+
+    >>> torch.utils.data.default_collate([(1, "a"), (2, "b")])
+    [tensor([1, 2]), ('a', 'b')]
+    >>> torch.utils.data.default_collate([{"x": torch.zeros(3)}, {"x": torch.ones(3)}])["x"].shape
+    torch.Size([2, 3])
+    """
     return collate(batch, collate_fn_map=_function_map())
 
 
@@ -42,7 +55,12 @@ def collate(batch, *, collate_fn_map=None):
 
 
 def default_convert(data):
-    """Turns arrays inside a sample into tensors and leaves everything else alone (loading without batches)."""
+    """Turns arrays inside a sample into tensors and leaves everything else alone (loading without batches).
+
+    >>> import numpy
+    >>> torch.utils.data.default_convert({"x": numpy.zeros(2, "float32"), "name": "a"})
+    {'x': tensor([0., 0.]), 'name': 'a'}
+    """
     if isinstance(data, torch.Tensor) or isinstance(data, (str, bytes)):
         return data
     numpy = sys.modules.get("numpy")

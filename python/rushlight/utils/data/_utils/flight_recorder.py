@@ -29,6 +29,10 @@ class FlightRecorder:
         self._page = mmap.mmap(descriptor, _SIZE)
 
     def begin(self, task: int) -> None:
+        """The worker is about to take the first sample of a task."""
+        # The position first: who dies in between was at the end of the old task, and is never described by a sample that
+        # the new one does not have.
+        self.note(0)
         _NUMBER.pack_into(self._page, 0, task)
 
     def note(self, position: int) -> None:

@@ -60,7 +60,16 @@ _info_was_asked = False
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """In a worker process its id, the number of workers, its seed and its copy of the dataset; elsewhere None."""
+    """In a worker process of a `DataLoader` its ``id``, ``num_workers``, its ``seed`` and its copy of the ``dataset``;
+    elsewhere None.
+
+    >>> class Numbers(torch.utils.data.IterableDataset):
+    ...     def __iter__(self):
+    ...         info = torch.utils.data.get_worker_info()
+    ...         return iter(range(6)) if info is None else iter(range(info.id, 6, info.num_workers))
+    >>> list(torch.utils.data.DataLoader(Numbers(), batch_size=None))
+    [0, 1, 2, 3, 4, 5]
+    """
     global _info_was_asked
     _info_was_asked = True
     return _worker_info

@@ -1,7 +1,7 @@
 //! One axis of a convolution, seen from either side. The caller of `convolve` checked that sums of sizes do not overflow.
 
 use rushlight_core::Result;
-use rushlight_core::alloc::list;
+use rushlight_core::alloc::ask;
 
 /// The target's element `first + t * step` sums, for each tap, the source's element `t * stride + shift` where there is one.
 pub struct Axis {
@@ -39,12 +39,12 @@ impl super::Geometry {
         }
     }
 
-    /// Refuses kernels for whose taps, each of them in several lists, there is no memory; the room is given back untouched.
+    /// Refuses kernels for whose taps, each of them in several lists, there is no memory.
     pub(super) fn ask_for_taps(&self) -> Result<()> {
         let channels = (self.channels.max(self.features) / self.groups.max(1)).max(1);
-        let taps = self.kernel.iter().try_fold(channels, |n, &size| n.checked_mul(size));
-        let lists = taps.and_then(|taps| taps.checked_mul(2)).unwrap_or(usize::MAX);
-        list::<(usize, isize)>(lists.saturating_add(2 * self.kernel.iter().sum::<usize>())).map(drop)
+        let places = self.kernel.iter().try_fold(channels, |n, &size| n.checked_mul(size));
+        let places = places.and_then(|places| places.checked_add(self.kernel.iter().sum()));
+        ask(places.and_then(|places| places.checked_mul(2 * size_of::<(usize, isize)>())))
     }
 
     pub fn forward_axes(&self) -> [Axis; 3] {

@@ -149,6 +149,9 @@ fn grouped(args: &Args, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<
     let (Some(own), Some(keys), Some(values)) = (heads(query), heads(key), heads(value)) else {
         return Err(Error::index("Dimension out of range (expected to be in range of [-2, 1], but got -3)"));
     };
+    if own == keys && own == values {
+        return attend(args, query, key, value, args.optional_tensor(3)).map(Output::Tensor);
+    }
     if keys == 0 || values == 0 || own % keys != 0 || own % values != 0 {
         return Err(Error::runtime("Number of heads in key and value must divide the number of heads in "));
     }
@@ -192,7 +195,8 @@ fn grouped(args: &Args, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<
 fn attend(args: &Args, query: &Tensor, key: &Tensor, value: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
     let (p, causal) = (args.float(4)?, args.bool(5)?);
     let width = query.sizes()[query.rank() - 1];
-    let scale = args.optional_scalar(6).map_or_else(|| 1.0 / (width as f64).sqrt(), Scalar::f64);
+    // Vectors without elements all match alike; a scale without end would make that NaN.
+    let scale = args.optional_scalar(6).map_or_else(|| 1.0 / (width.max(1) as f64).sqrt(), Scalar::f64);
     if p == 0.0 {
         let values = [query.into(), key.into(), value.into(), mask.into(), causal.into(), Value::from(scale)];
         let results = ATTENTION.call(values)?.into_tensors();

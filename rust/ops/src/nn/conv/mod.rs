@@ -107,6 +107,18 @@ impl Plan {
     fn check_channels(&self, weight: &Tensor, bias: Option<&Tensor>, transposed: bool) -> Result<()> {
         let (own, groups) = (weight.sizes(), self.groups as isize);
         let shape = Shape(own);
+        if own[2..].contains(&0) {
+            // A sequence is an image of height one.
+            return Err(Error::runtime(match own[2..] {
+                [depth, height, width] => {
+                    format!("kernel size should be greater than zero, but got: {depth} x {height} x {width} (TxHxW)")
+                }
+                [height, width] => format!(
+                    "kernel size should be greater than zero, but got kernel_height: {height} kernel_width: {width}"
+                ),
+                _ => "kernel size should be greater than zero, but got kernel_height: 1 kernel_width: 0".into(),
+            }));
+        }
         if own[0] < groups {
             return Err(Error::runtime(format!(
                 "Given groups={groups}, expected weight to be at least {groups} at dimension 0, but got weight of size {shape} instead"

@@ -163,6 +163,11 @@ move in place, else with the running ones.
                 Shape(sizes)
             )));
         }
+        let eps = args.float(7)?;
+        if eps < 0.0 || (training && eps == 0.0) {
+            let wanted = if training { "positive during training" } else { "non-negative" };
+            return Err(Error::value(format!("batch_norm eps must be {wanted}, but got {eps:?}")));
+        }
         if let (false, Some(name)) = (training, ["running_mean", "running_var"].iter().zip(1..).find(|(_, at)| !args.has(*at)))
         {
             return Err(Error::runtime(format!("{} must be defined in evaluation mode", name.0)));
@@ -183,6 +188,8 @@ move in place, else with the running ones.
     errors: &[
         ("t(2, 3), None, None", "RuntimeError", "running_mean must be defined in evaluation mode"),
         ("t(2, 3), t(2), t(3)", "RuntimeError", "running_mean should contain 3 elements not 2"),
+        ("t(2, 3), None, None, training=True, eps=0.0", "ValueError", "batch_norm eps must be positive during training, but got 0.0"),
+        ("t(2, 3), t(3), t(3), eps=-0.5", "ValueError", "batch_norm eps must be non-negative, but got -0.5"),
         ("t(1, 3), None, None, training=True", "ValueError", "Expected more than 1 value per channel when training, got input size torch.Size([1, 3])"),
     ],
     reference: "",

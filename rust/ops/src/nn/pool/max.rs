@@ -239,10 +239,9 @@ fn max_pool(args: &Args, dims: usize) -> Result<Vec<Tensor>> {
 }
 
 macro_rules! max_rows {
-    ($($row:ident $name:literal $alias:literal $both:ident $with:literal $with_alias:literal $dims:literal $dtypes:expr, $sample:expr, $errors:expr, $both_errors:expr, $doc:literal $example:literal $both_example:literal;)*) => {$(
+    ($($row:ident $both:ident $functional:ident $name:literal $dims:literal $dtypes:expr, $sample:expr, $functional_sample:expr, $errors:expr, $both_errors:expr, $doc:literal $example:literal $both_example:literal $functional_example:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
-            aliases: &[$alias],
             variants: Variants::FUNCTION,
             signature: "(Tensor self, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> Tensor",
             doc: concat!("The largest element of each window of ", $doc, ".\n\n", $example),
@@ -258,8 +257,8 @@ macro_rules! max_rows {
             ..Row::BASE
         };
         pub static $both: Row = Row {
-            name: $with,
-            aliases: &[$with_alias],
+            name: concat!($name, "_with_indices"),
+            aliases: &[concat!("nn.functional.", $name, "_with_indices")],
             variants: Variants::FUNCTION,
             signature: "(Tensor self, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
             doc: concat!("The largest element of each window of ", $doc, ", and its place among the elements of its channel.\n\n", $both_example),
@@ -271,12 +270,34 @@ macro_rules! max_rows {
             reference: "",
             ..Row::BASE
         };
+        pub static $functional: Row = Row {
+            name: $name,
+            namespace: "nn.functional",
+            variants: Variants::FUNCTION,
+            signature: "(Tensor input, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, bool ceil_mode=False, bool return_indices=False) -> Any",
+            doc: concat!(
+                "The largest element of each window of ", $doc, ", with its place among the elements of its channel if asked.\n\n",
+                $functional_example
+            ),
+            dtypes: $dtypes,
+            run: Run::Defer(|mut args| {
+                let both = args.bool(6)?;
+                args.values.truncate(6);
+                Ok(Args { row: if both { &$both } else { &$row }, values: args.values })
+            }),
+            derivative: Derivative::Composed,
+            samples: $functional_sample,
+            errors: $errors,
+            reference: "",
+            ..Row::BASE
+        };
     )*};
 }
 
 max_rows! {
-    MAX_POOL1D "max_pool1d" "nn.functional.max_pool1d" MAX_POOL1D_BOTH "max_pool1d_with_indices" "nn.functional.max_pool1d_with_indices" 1 DTypes::FLOATS,
+    MAX_POOL1D MAX_POOL1D_BOTH FUNCTIONAL_1D "max_pool1d" 1 DTypes::FLOATS,
         &["t(2, 3, 8), 2", "t(3, 8), 3, 2, 1, 2, True"],
+        &["t(2, 3, 8), 2", "t(3, 8), 3, 2, 1, 2, True, True"],
         &[
             ("t(1, 2, 3), 4", "RuntimeError", "max_pool1d() Invalid computed output size: 0"),
             ("t(3), 2", "RuntimeError", "max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:[3]"),
@@ -296,9 +317,11 @@ max_rows! {
         ],
         "sequences `(N, C, L)` or `(C, L)`" "    >>> torch.max_pool1d(torch.tensor([[1., 3., 2., 0.]]), 2)
     tensor([[3., 2.]])" "    >>> torch.nn.functional.max_pool1d_with_indices(torch.tensor([[1., 3., 2., 0.]]), 2)
-    (tensor([[3., 2.]]), tensor([[1, 2]]))";
-    MAX_POOL2D "max_pool2d" "nn.functional.max_pool2d" MAX_POOL2D_BOTH "max_pool2d_with_indices" "nn.functional.max_pool2d_with_indices" 2 DTypes::REAL,
+    (tensor([[3., 2.]]), tensor([[1, 2]]))" "    >>> torch.nn.functional.max_pool1d(torch.tensor([[1., 3., 2., 0.]]), 2)
+    tensor([[3., 2.]])";
+    MAX_POOL2D MAX_POOL2D_BOTH FUNCTIONAL_2D "max_pool2d" 2 DTypes::REAL,
         &["t(2, 3, 4, 6), 2", "t(3, 7, 7), 3, 2, 1, 2, True"],
+        &["t(2, 3, 4, 6), 2, return_indices=True", "t(3, 7, 7), 3, 2, 1, 2, True"],
         &[
             ("t(1, 2, 3, 3), 4", "RuntimeError", "Given input size: (2x3x3). Calculated output size: (2x0x0). Output size is too small"),
             ("t(3), 2", "RuntimeError", "non-empty 3D or 4D (batch mode) tensor expected for input"),
@@ -314,9 +337,11 @@ max_rows! {
         ],
         "images `(N, C, H, W)` or `(C, H, W)`" "    >>> torch.max_pool2d(torch.tensor([[[1., 3.], [2., 0.]]]), 2)
     tensor([[[3.]]])" "    >>> torch.nn.functional.max_pool2d_with_indices(torch.tensor([[[1., 3.], [2., 0.]]]), 2)
+    (tensor([[[3.]]]), tensor([[[1]]]))" "    >>> torch.nn.functional.max_pool2d(torch.tensor([[[1., 3.], [2., 0.]]]), 2, return_indices=True)
     (tensor([[[3.]]]), tensor([[[1]]]))";
-    MAX_POOL3D "max_pool3d" "nn.functional.max_pool3d" MAX_POOL3D_BOTH "max_pool3d_with_indices" "nn.functional.max_pool3d_with_indices" 3 DTypes::REAL,
+    MAX_POOL3D MAX_POOL3D_BOTH FUNCTIONAL_3D "max_pool3d" 3 DTypes::REAL,
         &["t(2, 3, 4, 4, 4), 2"],
+        &["t(2, 3, 4, 4, 4), 2", "t(2, 3, 4, 4, 4), 2, return_indices=True"],
         &[
             ("t(1, 2, 3, 3, 3), 4", "RuntimeError", "Given input size: (2x3x3x3). Calculated output size: (2x0x0x0). Output size is too small"),
             ("t(3), 2", "RuntimeError", "non-empty 4D or 5D (batch mode) tensor expected for input"),
@@ -329,5 +354,6 @@ max_rows! {
         ],
         "volumes `(N, C, D, H, W)` or `(C, D, H, W)`" "    >>> torch.max_pool3d(torch.tensor([[[[1., 3.], [2., 0.]]]]), (1, 2, 2))
     tensor([[[[3.]]]])" "    >>> torch.nn.functional.max_pool3d_with_indices(torch.tensor([[[[1., 3.], [2., 0.]]]]), (1, 2, 2))
-    (tensor([[[[3.]]]]), tensor([[[[1]]]]))";
+    (tensor([[[[3.]]]]), tensor([[[[1]]]]))" "    >>> torch.nn.functional.max_pool3d(torch.tensor([[[[1., 3.], [2., 0.]]]]), (1, 2, 2))
+    tensor([[[[3.]]]])";
 }

@@ -1,6 +1,7 @@
 //! The mean of each window, and values spread over windows.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::alloc::collected;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::pool::{Means, Window};
@@ -110,7 +111,7 @@ fn means(args: &Args, input: &Tensor) -> Result<Means> {
         if own.clone().any(|i| starts[i] < 0 || starts[i] > ends[i] || ends[i] > size as i64 || lengths[i] <= 0) {
             return Err(unfit(input));
         }
-        axes[missing + dim] = own.map(window).collect();
+        axes[missing + dim] = collected(own.map(window))?;
         space[missing + dim] = size as usize;
         at += count as usize;
     }

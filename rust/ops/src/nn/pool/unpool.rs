@@ -51,12 +51,12 @@ pub static UNPOOL: Row = Row {
             let space = &results[0].sizes()[results[0].rank() - dims..];
             Err(Error::runtime(match space {
                 [depth, height, width] => format!(
-                    "Found an invalid max index: {bad} (output volumes are of size {depth}x{height}x{width}"
+                    "Found an invalid max index: {bad} (output volumes are of size {depth}x{height}x{width})"
                 ),
                 [height, width] => {
-                    format!("Found an invalid max index: {bad} (output volumes are of size {height}x{width}")
+                    format!("Found an invalid max index: {bad} (output volumes are of size {height}x{width})")
                 }
-                _ => format!("Found an invalid max index: {bad} (output volumes are of size {}x1", sizes[1]),
+                _ => format!("Found an invalid max index: {bad} (output volumes are of size {}x1)", sizes[1]),
             }))
         },
     }),
@@ -75,7 +75,7 @@ pub static UNPOOL: Row = Row {
         (
             "t(1, 1, 1), torch.tensor([[[9]]]), (2, 2)",
             "RuntimeError",
-            "Found an invalid max index: 9 (output volumes are of size 2x2",
+            "Found an invalid max index: 9 (output volumes are of size 2x2)",
         ),
     ],
     reference: "",

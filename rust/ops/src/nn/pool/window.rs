@@ -1,7 +1,7 @@
 //! The largest element of each window, where windows differ: those that cover a plane evenly, and random ones.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::alloc::list;
+use rushlight_core::alloc::{collected, list};
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::pool::{Window, max_windows};
@@ -217,10 +217,12 @@ dimension of space.
             let (dims, kernel) = (args.ints(1)?.len(), args.ints(2)?);
             let specs = infer(args, 1)?;
             let space = &input.sizes()[input.rank() - dims..];
-            let fits = |at: usize| kernel[at] > 0 && args.ints(1).is_ok_and(|output| output[at].saturating_add(kernel[at] - 1) <= space[at] as i64);
             let wanted = count_planes(input, dims) * dims;
-            if kernel.len() != dims || !(0..dims).all(fits) || samples.numel() != wanted {
+            if kernel.len() != dims || kernel.iter().any(|&size| size <= 0) || samples.numel() != wanted {
                 return Err(unfit(input));
+            }
+            for at in 0..dims {
+                check_room(args.ints(1)?[at], kernel[at], space[at], at + 3 - dims, dims)?;
             }
             Ok(specs)
         },
@@ -230,17 +232,15 @@ dimension of space.
             let samples = crate::convert::to_vec::<f64>(args.tensor(3)?)?;
             let narrow = input.dtype() != DType::F64;
             let space = &input.sizes()[input.rank() - dims..];
-            let axes: Vec<[Vec<Window>; 3]> = samples
-                .chunks(dims)
-                .map(|own| {
-                    let axis = |at: usize| {
-                        // torch's samples of an image are those of its width and its height, in this order.
-                        let sample = if dims == 2 { own[1 - at] } else { own[at] };
-                        intervals(sample, space[at] as usize, output[at] as usize, kernel[at] as usize, narrow)
-                    };
-                    padded((0..dims).map(axis).collect())
-                })
-                .collect();
+            let mut axes = list(samples.len().checked_div(dims).unwrap_or(0))?;
+            for own in samples.chunks(dims) {
+                let axis = |at: usize| {
+                    // torch's samples of an image are those of its width and its height, in this order.
+                    let sample = if dims == 2 { own[1 - at] } else { own[at] };
+                    intervals(sample, space[at] as usize, output[at] as usize, kernel[at] as usize, narrow)
+                };
+                axes.push(padded((0..dims).map(axis).collect::<Result<_>>()?));
+            }
             run(input, results, dims, &axes)
         },
     }),
@@ -251,8 +251,21 @@ dimension of space.
     ..Row::BASE
 };
 
+/// There must be as many places for windows as are asked for.
+fn check_room(output: i64, kernel: i64, size: isize, axis: usize, dims: usize) -> Result<()> {
+    if output.saturating_add(kernel - 1) <= size as i64 {
+        return Ok(());
+    }
+    let (name, axis) = (
+        if dims == 3 { "fractional_max_pool3d_out" } else { "fractional_max_pool2d" },
+        ["time", "height", "width"][axis],
+    );
+    Err(Error::runtime(format!("{name}(): pool {axis} {kernel} too large relative to input {axis} {size}"))
+        .hint(format!("{output} windows of {kernel} need {} elements at least.", output.saturating_add(kernel - 1))))
+}
+
 /// Where windows begin: at distances that are the same on average, the last one at the end; in the dtype's own precision.
-fn intervals(sample: f64, size: usize, count: usize, kernel: usize, narrow: bool) -> Vec<Window> {
+fn intervals(sample: f64, size: usize, count: usize, kernel: usize, narrow: bool) -> Result<Vec<Window>> {
     let start = |at: usize| {
         if at + 1 == count {
             return size - kernel;
@@ -266,5 +279,5 @@ fn intervals(sample: f64, size: usize, count: usize, kernel: usize, narrow: bool
         (((at as f64 + sample) * alpha) as i64 - (sample * alpha) as i64).max(0) as usize
     };
     let window = |start: usize| Window { start, end: start + kernel, length: kernel };
-    (0..count).map(|at| window(start(at))).collect()
+    collected((0..count).map(|at| window(start(at))))
 }

@@ -55,7 +55,6 @@ pub static LSTM_GATES: Row = Row {
             Ok(vec![Some(joined(gates.into())?), Some((state * f).done()?)])
         },
     }),
-    node: "LstmGatesBackward0",
     samples: &["t(2, 12), t(2, 3)"],
     errors: &[("t(2, 3), t(2, 3)", "RuntimeError", "gates of [2, 3] do not fit a state of [2, 3]")],
     reference: "(lambda s, g: (lambda c: (s(g[3]) * np.tanh(c), c))(s(g[1]) * cx + s(g[0]) * np.tanh(g[2])))(lambda x: 1 / (1 + np.exp(-x)), np.split(gates, 4, -1))",
@@ -100,7 +99,6 @@ pub static GRU_GATES: Row = Row {
             Ok(vec![Some(input), Some(hidden), Some((d.grad() * z).done()?)])
         },
     }),
-    node: "GruGatesBackward0",
     samples: &["t(2, 9), t(2, 9), t(2, 3)"],
     errors: &[("t(2, 3), t(2, 9), t(2, 3)", "RuntimeError", "gates of [2, 3] do not fit a state of [2, 3]")],
     reference: "(lambda s, x, h: (lambda z, n: (hx - n) * z + n)(s(x[1] + h[1]), np.tanh(x[2] + s(x[0] + h[0]) * h[2])))(lambda x: 1 / (1 + np.exp(-x)), np.split(input_gates, 3, -1), np.split(hidden_gates, 3, -1))",

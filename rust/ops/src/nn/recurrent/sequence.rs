@@ -55,7 +55,6 @@ Shapes: products of the input with its weights `(T, N, 4 * H)`, hx and cx `(N, H
             .union(Saves::result(2)),
         gradients,
     }),
-    node: "LstmSequenceBackward0",
     samples: &["t(3, 2, 12), t(2, 3), t(2, 3), t(12, 3), False", "t(2, 2, 8), t(2, 2), t(2, 2), t(8, 2), True"],
     errors: &[(
         "t(3, 2, 12), t(2, 3), t(2, 3), t(12, 2), False",

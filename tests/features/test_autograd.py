@@ -1,4 +1,4 @@
-"""The rows AUT of the feature table: what reverse-mode differentiation must do, each row by its own example."""
+"""AUT: what reverse-mode differentiation must do, each row by its own example."""
 
 import threading
 import weakref

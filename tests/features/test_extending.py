@@ -1,4 +1,4 @@
-"""The rows EXT of the feature table: functions, modules and engines that users write themselves."""
+"""EXT: functions, modules and engines that users write themselves."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The rows HOR of the feature table: derivatives of derivatives."""
+"""HOR: derivatives of derivatives."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The rows INP of the feature table: writing into tensors that a graph knows."""
+"""INP: writing into tensors that a graph knows."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""The rows MOD of the feature table: modules and what contains them."""
+"""MOD: modules and what contains them."""
 
 from collections import OrderedDict
 

@@ -1,0 +1,107 @@
+"""`embedding_bag`, whose operator wants a number for the mode, and bags in one form."""
+
+from __future__ import annotations
+
+import rushlight as torch
+from rushlight._warnings import warn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rushlight import Tensor
+
+_BAGS = {"sum": 0, "mean": 1, "max": 2}
+
+
+def _in_line(input: Tensor, offsets: Tensor | None, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """All bags one behind the other, and where each begins."""
+    if input.dim() == 2:
+        if offsets is not None:
+            raise ValueError(
+                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length "
+                f"sequences. However, found offsets of type {type(offsets)}"
+            )
+        offsets = torch.arange(0, input.numel(), max(input.size(1), 1), dtype=input.dtype)
+        if input.size(1) == 0:
+            offsets = torch.zeros(input.size(0), dtype=input.dtype)
+        input = input.reshape(-1)
+        if weights is not None:
+            weights = weights.reshape(-1)
+    elif input.dim() == 1:
+        if offsets is None:
+            raise ValueError("offsets has to be a 1D Tensor but got None")
+        if offsets.dim() != 1:
+            raise ValueError("offsets has to be a 1D Tensor")
+    else:
+        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}")
+    return input, offsets, weights
+
+
+def _check_mode(mode: str, scale_grad_by_freq: bool, sparse: bool) -> None:
+    if mode not in _BAGS:
+        raise ValueError("mode has to be one of sum, mean or max")
+    if mode == "max" and scale_grad_by_freq:
+        raise ValueError("max mode does not support scaling the gradient by the frequency")
+    if mode == "max" and sparse:
+        raise ValueError("max mode does not support sparse weights")
+
+
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """The sum, mean or maximum of the rows of ``weight`` that each bag of ``input`` names.
+
+    A matrix of row numbers is a bag in each row; else bag ``i`` begins at ``offsets[i]``.
+
+    Raises:
+        ValueError: no offsets, or offsets for a matrix; an unknown mode.
+        NotImplementedError: weights of samples, unless they are summed.
+
+    >>> table = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> torch.nn.functional.embedding_bag(torch.tensor([[0, 1], [1, 1]]), table, mode="sum")
+    tensor([[4., 6.],
+            [6., 8.]])
+    """
+    if weight.dtype == torch.long and input.is_floating_point():
+        warn(
+            "Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, input, ...)` is "
+            "deprecated, and should now be `embedding_bag(input, weight, ...)`.",
+        )
+        weight, input = input, weight
+    if per_sample_weights is not None and input.size() != per_sample_weights.size():
+        raise ValueError(
+            f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, then it must have the "
+            f"same shape as the input ({input.shape})"
+        )
+    if weight.dim() != 2:
+        raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.dim()}")
+    input, offsets, per_sample_weights = _in_line(input, offsets, per_sample_weights)
+    _check_mode(mode, scale_grad_by_freq, sparse)
+    if max_norm is not None:
+        with torch.no_grad():
+            torch.embedding_renorm_(weight, input, max_norm, norm_type)
+    if per_sample_weights is not None and mode != "sum":
+        raise NotImplementedError(
+            "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' "
+            f"(got mode='{mode}'). Please open a feature request on GitHub."
+        )
+    return torch.embedding_bag(
+        weight,
+        input,
+        offsets,
+        scale_grad_by_freq,
+        _BAGS[mode],
+        sparse,
+        per_sample_weights,
+        include_last_offset,
+        padding_idx,
+    )[0]

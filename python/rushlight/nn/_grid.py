@@ -1,0 +1,49 @@
+"""`affine_grid`, which refuses in torch's words what its operator takes."""
+
+from __future__ import annotations
+
+import rushlight as torch
+from rushlight._warnings import warn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rushlight import Tensor
+
+
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
+    """The places for `grid_sample` at which images ``(N, C, H, W)``, or volumes, are moved by affine maps.
+
+    Raises:
+        NotImplementedError: a size that is neither that of images nor of volumes.
+        ValueError: maps of another shape, or of integers.
+
+    >>> torch.nn.functional.affine_grid(torch.eye(2, 3)[None], (1, 1, 1, 2), align_corners=True)
+    tensor([[[[-1.,  0.],
+              [ 1.,  0.]]]])
+    """
+    if align_corners is None:
+        warn(
+            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
+            "specify align_corners=True if the old behavior is desired. See the documentation of grid_sample for "
+            "details.",
+        )
+        align_corners = False
+    if not theta.is_floating_point():
+        raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
+    size = tuple(size)
+    if len(size) not in (4, 5):
+        raise NotImplementedError(
+            "affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. "
+            f"Got size {size}."
+        )
+    dims = len(size) - 2
+    if theta.dim() != 3 or theta.shape[-2] != dims or theta.shape[-1] != dims + 1:
+        raise ValueError(
+            f"Expected a batch of {dims}D affine matrices of shape Nx{dims}x{dims + 1} for size {size}. "
+            f"Got {theta.shape}."
+        )
+    if min(size) <= 0:
+        raise ValueError(f"Expected non-zero, positive output size. Got {size}")
+    return torch.affine_grid_generator(theta, size, align_corners)

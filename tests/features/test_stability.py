@@ -1,0 +1,103 @@
+"""NUM: what single precision cannot hold, and how to stay within it."""
+
+import math
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rushlight as torch
+
+
+def test_num_1_too_small():
+    """A number too small is stored as zero, so that multiplying and dividing by it gives nan; NumPy says the same."""
+    x, y = torch.tensor(4.0), torch.tensor(1e-50)
+    assert y.item() == 0 and (x * y / y).isnan()
+    with np.errstate(all="ignore"):
+        assert np.isnan(np.float32(4) * np.float32(1e-50) / np.float32(1e-50))
+
+
+def test_num_2_too_large():
+    """A number too large is stored as infinity, with the same end."""
+    x, y = torch.tensor(4.0), torch.tensor(1e39)
+    assert y.item() == math.inf and (x * y / y).isnan()
+
+
+def test_num_3_limits(fresh):
+    """The smallest and largest numbers; denormals are kept unless the program lets them go."""
+    smallest = torch.nextafter(torch.tensor(0.0), torch.tensor(1.0))
+    assert repr(smallest) == "tensor(1.4013e-45)" and smallest.item() == 2.0**-149
+    assert torch.finfo(torch.float32).max == float(np.float32(3.4028235e38)) == -torch.finfo(torch.float32).min
+    assert (torch.tensor(1e-40) * 0.5).item() == float(np.float32(1e-40) * np.float32(0.5)) > 0
+    program = "import rushlight as torch; print(torch.set_flush_denormal(True), (torch.tensor(1e-40) * 0.5).item())"
+    accepted, half = fresh(program).split()
+    assert (accepted == "True") == (float(half) == 0)
+
+
+def unstable_softmax(logits):
+    exp = torch.exp(logits)
+    return exp / torch.sum(exp)
+
+
+def softmax(logits):
+    exp = torch.exp(logits - torch.max(logits))
+    return exp / torch.sum(exp)
+
+
+def unstable_softmax_cross_entropy(labels, logits):
+    return -torch.sum(labels * torch.log(softmax(logits)))
+
+
+def softmax_cross_entropy(labels, logits, dim=-1):
+    scaled = logits - torch.max(logits)
+    normalized = scaled - torch.logsumexp(scaled, dim)
+    return -torch.sum(labels * normalized)
+
+
+def test_num_4_unstable_softmax():
+    """The exponential of a large logit overflows; the largest that does not is the logarithm of the largest number."""
+    found = unstable_softmax(torch.tensor([1000.0, 0.0]))
+    assert found[0].isnan() and found[1] == 0
+    bound = math.log(torch.finfo(torch.float32).max)
+    assert torch.exp(torch.tensor([bound - 0.01, bound + 0.01])).isinf().tolist() == [False, True]
+
+
+def test_num_5_stable_softmax():
+    """Without its maximum it does not overflow; the built-in softmax takes it off by itself."""
+    logits = torch.tensor([1000.0, 0.0])
+    assert softmax(logits).tolist() == torch.softmax(logits, 0).tolist() == [1, 0]
+
+
+def test_num_6_unstable_cross_entropy():
+    """The logarithm of a probability that was rounded to zero is infinite."""
+    assert unstable_softmax_cross_entropy(torch.tensor([0.5, 0.5]), torch.tensor([1000.0, 0.0])).item() == math.inf
+
+
+def test_num_7_stable_cross_entropy():
+    """In logarithms all along it is exact; the built-in loss is as good."""
+    labels, logits = torch.tensor([0.5, 0.5]), torch.tensor([1000.0, 0.0])
+    assert softmax_cross_entropy(labels, logits).item() == 500
+    assert torch.nn.functional.cross_entropy(logits, labels).item() == 500
+
+
+def test_num_8_its_gradient():
+    """The gradient of the maximum cancels exactly."""
+    labels, logits = torch.tensor([0.5, 0.5]), torch.tensor([1000.0, 0.0], requires_grad=True)
+    softmax_cross_entropy(labels, logits).backward()
+    assert logits.grad.tolist() == [0.5, -0.5]
+
+
+def test_num_9_where_it_began():
+    """Anomaly detection names the first derivative that is not a number, and the line whose derivative it is."""
+    x = torch.tensor([0.0, 1.0], requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with torch.autograd.detect_anomaly(), pytest.raises(RuntimeError) as caught:
+            loss = (torch.log(x) * 0).sum()  # the culprit
+            loss.backward()
+    said = str(caught.value)
+    assert said.startswith("Function 'LogBackward0' returned nan values in its 0th output.")
+    program = Path(__file__).read_text().split("\n")
+    line = next(number for number, text in enumerate(program, 1) if text.endswith("# the culprit"))
+    assert f"{__file__}:{line}" in said and "# the culprit" in said
