@@ -297,6 +297,44 @@ def test_scatters_against_numpy(data):
     assert tensor.gather(dim, args[1]).tolist() == np.take_along_axis(own, places, dim).tolist()
 
 
+LAYOUTS = {
+    "adjacent": lambda x: x,
+    "across": lambda x: x.t().contiguous().t(),
+    "apart": lambda x: torch.stack([x, x], -1)[..., 0],
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.float32, torch.float64, torch.complex128], ids=str)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_long_gathers_and_scatters_of_every_layout(dim, dtype):
+    rng = np.random.default_rng(dim)
+    own, places, source = (rng.integers(0, high, (140, 130)) for high in (9, 130, 9))
+    at = [*np.indices(places.shape)]
+    at[dim] = places
+    added, written = own.copy(), own.copy()
+    np.add.at(added, tuple(at), source)
+    written[tuple(at)] = 7
+    x, index, values = torch.tensor(own, dtype=dtype), torch.tensor(places), torch.tensor(source, dtype=dtype)
+    for first in LAYOUTS.values():
+        for second in LAYOUTS.values():
+            assert first(x).gather(dim, second(index)).tolist() == own[tuple(at)].tolist()
+            assert first(x).clone().scatter_add_(dim, second(index), first(values)).tolist() == added.tolist()
+            assert first(x).clone().scatter_add_(dim, first(index), second(values)).tolist() == added.tolist()
+            assert first(x).clone().scatter_(dim, second(index), 7).tolist() == written.tolist()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("bad", [300, -1, 2**62, -(2**63)])
+def test_an_index_far_behind_is_refused(bad, layout):
+    x, index = torch.zeros(3, 300), torch.arange(300).repeat(3, 1)
+    index[1, 299], index[2, 5] = bad, 301
+    index = LAYOUTS[layout](index)
+    for call in (lambda: x.gather(1, index), lambda: x.scatter_add_(1, index, torch.ones(3, 300))):
+        with pytest.raises(RuntimeError, match=f"index ({bad}|301) is out of bounds for dimension 1 with size 300"):
+            call()
+    assert not x.any()
+
+
 def test_index_functions_agree_with_brackets():
     x = torch.arange(12.0).reshape(3, 4)
     index = torch.tensor([2, 0])

@@ -379,3 +379,22 @@ def test_a_coordinate_that_is_no_number_shows(padding):
     grid = torch.tensor([[[[0.0, 0.0], [torch.nan, 0.0], [0.0, torch.nan]]]])
     found = F.grid_sample(image, grid, padding_mode=padding, align_corners=False).flatten()
     assert found.isnan().tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize("taps", [1, 3, 4, 8, 16])
+def test_mixtures_of_any_number_of_taps(taps):
+    rng = np.random.default_rng(taps)
+    own, weights, given = (rng.integers(-9, 9, size).astype(float) for size in ((2, 3, 50), (2, 40, taps), (2, 3, 40)))
+    places = rng.integers(-5, 55, (2, 40, taps))
+    inside = (places >= 0) & (places < 50)
+    seen = np.stack([own[n][:, places[n].clip(0, 49)] for n in range(2)]) * inside[:, None]
+    spread = np.zeros_like(own)
+    for n, channel in np.ndindex(2, 3):
+        parts = given[n, channel][:, None] * weights[n]
+        np.add.at(spread[n, channel], places[n][inside[n]], parts[inside[n]])
+    x, w = (torch.tensor(each, requires_grad=True) for each in (own, weights))
+    out = torch._mix(x, torch.tensor(places), w)
+    out.backward(torch.tensor(given))
+    assert out.tolist() == (seen * weights[:, None]).sum(-1).tolist()
+    assert x.grad.tolist() == spread.tolist()
+    assert w.grad.tolist() == (seen * given[..., None]).sum(1).tolist()

@@ -41,6 +41,22 @@ def test_the_variance_survives_a_large_mean():
     assert abs(got - np.var(numbers, ddof=1)) < 1e-6
 
 
+@pytest.mark.parametrize(
+    "dtype", [torch.uint8, torch.int32, torch.int64, torch.float32, torch.float64, torch.complex64], ids=str
+)
+def test_rows_of_every_length_count_each_element_once(dtype):
+    for n in range(1, 300):
+        rows = (np.arange(3 * n).reshape(3, n) * 7919) % 101
+        x = torch.tensor(rows, dtype=dtype)
+        assert x.sum(1).tolist() == rows.sum(1).tolist(), n
+        assert x.count_nonzero(1).tolist() == np.count_nonzero(rows, 1).tolist(), n
+        last = torch.arange(n) == n - 1
+        assert [last[None].repeat(3, 1).any(1).all().item(), last[None].repeat(3, 1).all(1).any().item()] == [
+            True,
+            n == 1,
+        ]
+
+
 REDUCTIONS = {
     "sum": lambda x: x.sum(),
     "sum of rows": lambda x: x.sum(1),

@@ -5,7 +5,7 @@ use rushlight_core::plan::Plan;
 
 use crate::index::Outside;
 use crate::index::merge::Merger;
-use crate::index::run::{INDEX_WIDTH, Run};
+use crate::index::run::{INDEX_WIDTH, Run, Strided};
 use crate::pointwise::GRAIN;
 
 /// An operand's memory and geometry.
@@ -93,14 +93,14 @@ pub unsafe fn gather(out: Side, operand: Side, index: Side, dim: usize, width: u
     })
 }
 
-/// Copies the elements that a run names to the other side: both as an address and a stride.
+/// Copies the elements that a run names to the other side.
 ///
 /// # Safety
 /// Every index inside names an element of `width` bytes, and there is room for as many.
-unsafe fn pick(run: &Run, from: (*mut u8, isize), to: (*mut u8, isize), width: usize) -> Result<(), Outside> {
+unsafe fn pick(run: &Run, from: Strided, to: Strided, width: usize) -> Result<(), Outside> {
     /// # Safety
     /// As above, of elements `T`.
-    unsafe fn each<T: Copy>(run: &Run, from: (*mut u8, isize), to: (*mut u8, isize)) -> Result<(), Outside> {
+    unsafe fn each<T: Copy>(run: &Run, from: Strided, to: Strided) -> Result<(), Outside> {
         // SAFETY: by the caller's word.
         unsafe {
             run.pairs::<T>(from, to, |from, to| to.cast::<T>().write_unaligned(from.cast::<T>().read_unaligned()))

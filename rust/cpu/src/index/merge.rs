@@ -4,7 +4,7 @@ use rushlight_core::{Bool, DType, dispatch};
 use rushlight_simd::multiversion;
 
 use crate::index::Outside;
-use crate::index::run::Run;
+use crate::index::run::{Run, Strided};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Merge {
@@ -22,8 +22,8 @@ pub struct Merger {
     pub run: unsafe fn(*mut u8, isize, *const u8, isize, usize),
     /// Elements at `places`; see there.
     pub indexed: unsafe fn(&Places, *const u8, isize),
-    /// Elements that a run names, from the source: both as an address and a stride.
-    pub scattered: unsafe fn(&Run, (*mut u8, isize), (*mut u8, isize)) -> Result<(), Outside>,
+    /// Elements that a run names, from the source.
+    pub scattered: unsafe fn(&Run, Strided, Strided) -> Result<(), Outside>,
 }
 
 /// Where indexed elements stand: the `i`-th at `base + i * stride + offsets[i]` bytes. The offsets are nobody else's, so
@@ -108,11 +108,7 @@ unsafe fn indexed<T: Copy, M: Rule<T>>(places: &Places, from: *const u8, from_st
 
 /// # Safety
 /// Every index inside names an element, and there are as many at `from`.
-unsafe fn scattered<T: Copy, M: Rule<T>>(
-    run: &Run,
-    to: (*mut u8, isize),
-    from: (*mut u8, isize),
-) -> Result<(), Outside> {
+unsafe fn scattered<T: Copy, M: Rule<T>>(run: &Run, to: Strided, from: Strided) -> Result<(), Outside> {
     // SAFETY: by the caller's word.
     unsafe {
         run.pairs::<T>(to, from, |place, from| {

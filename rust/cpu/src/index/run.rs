@@ -5,6 +5,9 @@ use crate::index::Outside;
 pub const INDEX_WIDTH: usize = size_of::<i64>();
 const ADJACENT: isize = INDEX_WIDTH as isize;
 
+/// The address of a first element, and how many bytes apart the next ones are.
+pub type Strided = (*mut u8, isize);
+
 /// Integers of 64 bits, `stride` bytes apart: the places of `n` elements along a dimension of `size`, `step` bytes from place
 /// to place.
 pub struct Run {
@@ -25,8 +28,8 @@ impl Run {
     #[inline(always)]
     pub unsafe fn pairs<T>(
         &self,
-        (base, across): (*mut u8, isize),
-        (other, beside): (*mut u8, isize),
+        (base, across): Strided,
+        (other, beside): Strided,
         visit: impl Fn(*mut u8, *mut u8),
     ) -> Result<(), Outside> {
         let width = size_of::<T>() as isize;
