@@ -1,7 +1,9 @@
 """Where there is no memory there is an exception, and the process goes on."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 LIMITED = """
 import resource
@@ -58,3 +60,13 @@ print(torch.ones(3).sum().item())
 def test_exhaustion_is_an_exception():
     done = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout) == (0, "3.0\n"), done.stderr[-2000:]
+
+
+def test_scratch_that_is_not_there_is_an_exception():
+    """Where kernels need working space and there is none, nothing ends the process."""
+    program = [sys.executable, str(Path(__file__).with_name("shortage.py"))]
+    # What is large comes from the system and goes back there, so that none of it waits in the heap.
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
+    done = subprocess.run(program, capture_output=True, text=True, timeout=300, env=environment)
+    last = done.stdout.split("\n")[-2:-1]
+    assert (done.returncode, last) == (0, ["all"]), (last, done.stderr[-2000:])

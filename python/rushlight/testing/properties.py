@@ -74,3 +74,7 @@ def _assert_close(found, wanted):
     tolerance = max(_TOLERANCES.get(str(one.dtype), 0) for one in (values, wanted))
     with np.errstate(all="ignore"):
         np.testing.assert_allclose(values, wanted.astype(values.dtype), rtol=tolerance, atol=tolerance)
+
+
+def __dir__():
+    return __all__

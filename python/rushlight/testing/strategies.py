@@ -38,26 +38,49 @@ def _choose(draw):
 
 
 def dtypes(*kinds):
-    """Names of dtypes of some kinds ("bool", "int", "float", "complex"), of all unless told."""
+    """Names of dtypes of some kinds ("bool", "int", "float", "complex"), of all unless told.
+
+    >>> import hypothesis
+    >>> hypothesis.find(dtypes("int", "float"), lambda name: "64" in name)
+    'int64'
+    """
     return st.sampled_from([name for kind in kinds or _KINDS for name in _KINDS[kind]])
 
 
 @st.composite
 def shapes(draw, max_rank=4, max_side=4):
-    """Shapes from no dimension on, with sides from zero on."""
+    """Shapes from no dimension on, with sides from zero on.
+
+    >>> import hypothesis
+    >>> hypothesis.find(shapes(), lambda shape: len(shape) == 2 and 0 not in shape)
+    (1, 1)
+    """
     return _drawing.shape(_choose(draw), max_rank, max_side)
 
 
 @st.composite
 def broadcastable_shapes(draw, count=2, max_rank=4, max_side=4):
-    """``(shapes, result)``: some shapes that broadcast, and to what."""
+    """``(shapes, result)``: some shapes that broadcast, and to what.
+
+    >>> import hypothesis
+    >>> _, result = hypothesis.find(broadcastable_shapes(2), lambda drawn: len(drawn[1]) == 2)
+    >>> len(result)
+    2
+    """
     found = _drawing.broadcastable_shapes(_choose(draw), count, max_rank, max_side)
     return found, np.broadcast_shapes(*found)
 
 
 @st.composite
 def unbroadcastable_shapes(draw, max_rank=4, max_side=4):
-    """``(a, b, dimension)``: two shapes that do not broadcast; counted from the back they first differ in ``dimension``."""
+    """``(a, b, dimension)``: two shapes that do not broadcast; from the right they first differ in ``dimension``.
+
+    >>> import hypothesis
+    >>> a, b, dimension = hypothesis.find(unbroadcastable_shapes(), lambda drawn: True)
+    >>> torch.broadcast_shapes(a, b)  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    RuntimeError: Shape mismatch: objects cannot be broadcast to a single shape
+    """
     (a, b), _ = draw(broadcastable_shapes(2, max_rank - 1, max_side))
     rank = max(len(a), len(b))
     back = draw(st.integers(1, min(len(a), len(b)) + 1))
@@ -76,13 +99,23 @@ def unbroadcastable_shapes(draw, max_rank=4, max_side=4):
 
 @st.composite
 def arrays(draw, shape, dtype, layout=None):
-    """An array of small values with the given shape and a layout of `LAYOUTS`, drawn unless told."""
+    """An array of small values with the given shape and a layout of `LAYOUTS`, drawn unless told.
+
+    >>> import hypothesis
+    >>> hypothesis.find(arrays((2, 3), "float32"), lambda array: array.strides[1] < 0).shape
+    (2, 3)
+    """
     return np.asarray(_lay_out(draw, tuple(shape), np.dtype(dtype), layout or draw(st.sampled_from(LAYOUTS))))
 
 
 @st.composite
 def operands(draw, *kinds, count=2, dtype=None):
-    """A list of arrays that broadcast, of one dtype (drawn from ``kinds`` unless given), each with a layout of its own."""
+    """A list of arrays that broadcast, of one dtype (drawn from ``kinds`` unless given), each with a layout of its own.
+
+    >>> import hypothesis
+    >>> [array.ndim for array in hypothesis.find(operands("float"), lambda pair: pair[0].ndim > pair[1].ndim)]
+    [1, 0]
+    """
     drawn, _ = draw(broadcastable_shapes(count))
     dtype = dtype or draw(dtypes(*kinds))
     return [draw(arrays(shape, dtype)) for shape in drawn]
@@ -90,7 +123,13 @@ def operands(draw, *kinds, count=2, dtype=None):
 
 @st.composite
 def tensors(draw, *operands, dtype=torch.float64, max_rank=3, max_side=3):
-    """A list of tensors of a dtype, one for each `testing.operand`: views of leaves, as `fuzz` draws them."""
+    """A list of tensors of a dtype, one for each `testing.operand`: views of leaves, as `fuzz` draws them.
+
+    >>> import hypothesis
+    >>> (drawn,) = hypothesis.find(tensors(torch.testing.operand()), lambda made: made[0].dim() == 1)
+    >>> drawn.dtype
+    torch.float64
+    """
     layouts, memories, _ = draw_operands(_choose(draw), operands, dtype, max_rank, max_side)
     made = []
     for layout, memory in zip(layouts, memories):
@@ -118,3 +157,7 @@ def _expand(array, shape):
 
 #: NumPy's words for the steps of a layout.
 _STEPS = {"index": np.ndarray.__getitem__, "permute": np.transpose, "reshape": np.reshape, "expand": _expand}
+
+
+def __dir__():
+    return __all__

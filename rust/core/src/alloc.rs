@@ -13,7 +13,7 @@ use once_cell::race::OnceNonZeroUsize;
 
 use crate::error::{Error, Result};
 use crate::fork::{ForkMutex, Rank};
-use crate::limits;
+use crate::{limits, reserve};
 
 pub const ALIGNMENT: usize = 64;
 const SMALL: usize = 64 << 10;
@@ -136,6 +136,8 @@ pub fn allocate(bytes: usize) -> Result<NonNull<u8>> {
         return Err(out_of_memory(bytes));
     }
     let size = class_size(bytes);
+    // Also where a block waits: what was given up is set aside again as soon as there is room.
+    reserve::hold();
     take_large(size).or_else(|| insist(size)).ok_or_else(|| out_of_memory(bytes))
 }
 
@@ -150,9 +152,10 @@ pub(crate) fn allocate_small(class: usize) -> Option<NonNull<u8>> {
 /// Asks the system, and once more after giving back what waits.
 #[cold]
 fn insist(size: usize) -> Option<NonNull<u8>> {
-    system_allocate(size).or_else(|| {
+    let ask = || if reserve::hold() { system_allocate(size) } else { None };
+    ask().or_else(|| {
         release_cached();
-        system_allocate(size)
+        ask()
     })
 }
 
@@ -199,7 +202,7 @@ pub(crate) unsafe fn free_small(pointer: NonNull<u8>, class: usize) {
 pub fn list<T>(count: usize) -> Result<Vec<T>> {
     let bytes = count.saturating_mul(size_of::<T>());
     let mut list = Vec::new();
-    if !limits::allow(bytes) || list.try_reserve_exact(count).is_err() {
+    if !limits::allow(bytes) || !reserve::hold() || list.try_reserve_exact(count).is_err() {
         return Err(out_of_memory(bytes));
     }
     Ok(list)

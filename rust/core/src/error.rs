@@ -133,6 +133,11 @@ impl Error {
         self
     }
 
+    /// The same in other words, if it is of this class; another error, as want of memory, stays what it is.
+    pub fn reworded(self, class: Class, words: impl FnOnce() -> Error) -> Error {
+        if self.class() == class { words() } else { self }
+    }
+
     pub fn class(&self) -> Class {
         self.0.class
     }

@@ -21,6 +21,7 @@ pub mod index;
 pub mod layout;
 mod limits;
 pub mod plan;
+pub mod reserve;
 pub mod scalar;
 pub mod shared;
 pub mod sleep;

@@ -55,12 +55,21 @@ real! {
     f64, "plans of Fourier transforms, double precision";
 }
 
-/// The plan at `key`, made where it is missing.
-fn kept<K: Ord, P: Clone>(plans: &mut BTreeMap<K, P>, key: K, make: impl FnOnce() -> P) -> P {
-    if plans.len() >= KEPT && !plans.contains_key(&key) {
+/// The plan at `key`, made where it is missing and there is memory for its tables: the planner itself would end the process.
+fn kept<K: Ord, P: Clone>(
+    plans: &mut BTreeMap<K, P>,
+    key: K,
+    room: Option<usize>,
+    make: impl FnOnce() -> P,
+) -> Result<P> {
+    if let Some(plan) = plans.get(&key) {
+        return Ok(plan.clone());
+    }
+    ask(room).map_err(|_| out_of_memory())?;
+    if plans.len() >= KEPT {
         plans.clear();
     }
-    plans.entry(key).or_insert_with(make).clone()
+    Ok(plans.entry(key).or_insert_with(make).clone())
 }
 
 /// Where the lines of a dimension lie: `outer` blocks of `n` times `inner` elements.
@@ -94,13 +103,10 @@ fn zeros<T: Copy + Default>(length: usize) -> Result<Vec<T>> {
     Ok(list)
 }
 
-/// Refuses a transform whose tables there is no memory for: the planner itself would end the process.
-fn check_room<T: Real>(n: usize) -> Result<()> {
-    if n < 1 << 16 {
-        return Ok(());
-    }
-    // Bluestein's algorithm pads to less than four times the length, and holds a table beside what it transforms.
-    ask(n.checked_mul(8 * size_of::<Complex<T>>())).map_err(|_| out_of_memory())
+/// The bytes of a plan's tables. Bluestein's algorithm pads to less than four times the length, and holds a table beside
+/// what it transforms.
+fn tables<T>(n: usize) -> Option<usize> {
+    n.checked_mul(8 * size_of::<Complex<T>>())
 }
 
 /// Elements worth a task of their own.
@@ -122,11 +128,10 @@ fn each(lines: Lines, work: impl Fn(std::ops::Range<usize>) -> Result<()> + Sync
 /// # Safety
 /// The memory holds all lines, and nobody else touches it.
 pub unsafe fn complex<T: Real>(lines: Lines, data: *mut Complex<T>, forward: bool, scale: f64) -> Result<()> {
-    check_room::<T>(lines.n)?;
-    let plan = kept(&mut T::plans().lock().complex, (lines.n, forward), || {
+    let plan = kept(&mut T::plans().lock().complex, (lines.n, forward), tables::<T>(lines.n), || {
         let mut planner = FftPlanner::new();
         if forward { planner.plan_fft_forward(lines.n) } else { planner.plan_fft_inverse(lines.n) }
-    });
+    })?;
     let (data, scale) = (Address(data), T::number(scale));
     each(lines, |stretch| {
         let mut line = zeros::<Complex<T>>(lines.n)?;
@@ -153,8 +158,8 @@ pub unsafe fn complex<T: Real>(lines: Lines, data: *mut Complex<T>, forward: boo
 /// # Safety
 /// `from` holds the lines, `to` those of the results, and nobody else touches them.
 pub unsafe fn from_real<T: Real>(lines: Lines, from: *const T, to: *mut Complex<T>, scale: f64) -> Result<()> {
-    check_room::<T>(lines.n)?;
-    let plan = kept(&mut T::plans().lock().forward, lines.n, || RealFftPlanner::new().plan_fft_forward(lines.n));
+    let make = || RealFftPlanner::new().plan_fft_forward(lines.n);
+    let plan = kept(&mut T::plans().lock().forward, lines.n, tables::<T>(lines.n), make)?;
     let half = lines.n / 2 + 1;
     let (from, to, scale) = (Address(from.cast_mut()), Address(to), T::number(scale));
     each(lines, |stretch| {
@@ -183,8 +188,8 @@ pub unsafe fn from_real<T: Real>(lines: Lines, from: *const T, to: *mut Complex<
 /// # Safety
 /// `from` holds the frequencies, `to` the lines, and nobody else touches them.
 pub unsafe fn to_real<T: Real>(lines: Lines, from: *const Complex<T>, to: *mut T, scale: f64) -> Result<()> {
-    check_room::<T>(lines.n)?;
-    let plan = kept(&mut T::plans().lock().inverse, lines.n, || RealFftPlanner::new().plan_fft_inverse(lines.n));
+    let make = || RealFftPlanner::new().plan_fft_inverse(lines.n);
+    let plan = kept(&mut T::plans().lock().inverse, lines.n, tables::<T>(lines.n), make)?;
     let half = lines.n / 2 + 1;
     let (from, to, scale) = (Address(from.cast_mut()), Address(to), T::number(scale));
     each(lines, |stretch| {

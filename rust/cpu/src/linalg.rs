@@ -9,13 +9,17 @@ mod ldl;
 pub mod matmul;
 mod spectral;
 
+use std::cell::Cell;
 use std::ops::{Add, AddAssign, Div, DivAssign, Mul, Neg, Sub, SubAssign};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faer::dyn_stack::{MemBuffer, MemStack, StackReq};
+use faer::linalg::matmul::matmul;
 use faer::mat::{MatMut, MatRef};
 use faer::traits::{ComplexField, RealField};
+use faer::{Accum, Par};
 use num_complex::Complex;
+use rushlight_core::alloc::ask;
 use rushlight_core::{Class, Element, Error, Result};
 
 pub use factor::{cholesky, lu, orthogonal, qr, reflect, reflections, solve_triangular};
@@ -196,12 +200,43 @@ fn each(count: usize, cost: usize, work: impl Fn(usize) -> Result<()> + Sync) ->
     rushlight_par::parallel_for(count, TASK.div_ceil(cost.max(1)), |indices| {
         for index in indices {
             // What can fail is memory alone, and that for any matrix alike.
-            if work(index).is_err() {
+            if (cost >= PRODUCTS && prepare().is_err()) || work(index).is_err() {
                 failed.store(true, Ordering::Relaxed);
             }
         }
     });
     if failed.into_inner() { Err(out_of_memory()) } else { Ok(()) }
+}
+
+/// From so many multiplications on faer's products may need the room that they keep for each thread.
+const PRODUCTS: usize = 1 << 10;
+/// As many bytes as that room may have, and some to spare.
+const KEPT: usize = 16 << 20;
+
+/// Has faer's products take the room that they keep for this thread, if there is that much: where it is missing, they end
+/// the process.
+fn prepare() -> Result<()> {
+    thread_local! {
+        static READY: Cell<bool> = const { Cell::new(false) };
+    }
+    if READY.get() {
+        return Ok(());
+    }
+    ask(Some(KEPT)).map_err(|_| out_of_memory())?;
+    multiply::<f64>(1.0)?;
+    multiply::<Complex<f64>>(Complex::new(1.0, 0.0))?;
+    READY.set(true);
+    Ok(())
+}
+
+/// A product large enough to need the room.
+fn multiply<T: Field + Default>(one: T) -> Result<()> {
+    const SIDE: usize = 64;
+    let (from, mut to) = (zeros::<T>(SIDE * SIDE)?, zeros::<T>(SIDE * SIDE)?);
+    let from = MatRef::from_column_major_slice(&from, SIDE, SIDE);
+    let to = MatMut::from_column_major_slice_mut(&mut to, SIDE, SIDE);
+    matmul(to, Accum::Replace, from, from, one, Par::Seq);
+    Ok(())
 }
 
 #[cold]

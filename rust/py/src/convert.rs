@@ -201,13 +201,17 @@ pub fn scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
 
 #[inline]
 pub fn scalar_object<'py>(py: Python<'py>, scalar: Scalar) -> PyResult<Bound<'py, PyAny>> {
-    Ok(match scalar {
-        Scalar::Bool(flag) => PyBool::new(py, flag).to_owned().into_any(),
-        Scalar::Int(number) => number.into_pyobject(py)?.into_any(),
-        Scalar::UInt(number) => number.into_pyobject(py)?.into_any(),
-        Scalar::Float(number) => PyFloat::new(py, number).into_any(),
-        Scalar::Complex(number) => number.into_pyobject(py)?.into_any(),
-    })
+    // SAFETY: attached. Each gives a new reference, or none where there is no memory: a list may have many of them.
+    unsafe {
+        let object = match scalar {
+            Scalar::Bool(flag) => return Ok(PyBool::new(py, flag).to_owned().into_any()),
+            Scalar::Int(number) => ffi::PyLong_FromLongLong(number),
+            Scalar::UInt(number) => ffi::PyLong_FromUnsignedLongLong(number),
+            Scalar::Float(number) => ffi::PyFloat_FromDouble(number),
+            Scalar::Complex(number) => ffi::PyComplex_FromDoubles(number.re, number.im),
+        };
+        Bound::from_owned_ptr_or_err(py, object)
+    }
 }
 
 /// Results become Python objects; named results a named tuple.

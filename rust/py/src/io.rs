@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyComplex, PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple};
 use pyo3::{create_exception, exceptions};
+use rushlight_core::alloc::filled;
 use rushlight_io::pickle::{Limits, Outcome, Policy, Step, interpret};
 use rushlight_io::source::FileSource;
 use rushlight_io::zip::{Archive, Writer};
@@ -95,7 +96,7 @@ impl PyReader {
 
     fn read<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = py.detach(|| self.0.read(name)).map_err(raise)?;
-        Ok(PyBytes::new(py, &bytes))
+        copied_bytes(py, &bytes)
     }
 
     /// Offset and size of a record within the file.
@@ -137,6 +138,14 @@ unsafe impl Send for Place {}
 // SAFETY: see above.
 unsafe impl Sync for Place {}
 
+/// Bytes as Python's, or its MemoryError.
+pub fn copied_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    PyBytes::new_with(py, bytes.len(), |to| {
+        to.copy_from_slice(bytes);
+        Ok(())
+    })
+}
+
 /// Where an archive goes: to a descriptor, without the interpreter's lock, or through a Python object's `write`.
 enum Output {
     File(File),
@@ -149,7 +158,7 @@ impl Write for Output {
             Output::File(file) => file.write(bytes),
             Output::Object(object) => Python::attach(|py| {
                 let written =
-                    object.call_method1(py, "write", (PyBytes::new(py, bytes),)).map_err(std::io::Error::from)?;
+                    object.call_method1(py, "write", (copied_bytes(py, bytes)?,)).map_err(std::io::Error::from)?;
                 // A file without a buffer may take less than all; others say nothing, or something else.
                 Ok(written.extract(py).map_or(bytes.len(), |count: usize| count.min(bytes.len())))
             }),
@@ -189,10 +198,10 @@ impl PyWriter {
             return Err(PyTypeError::new_err("the buffer must be contiguous"));
         }
         let place = Place { start: data.buf_ptr().cast(), size: data.len_bytes() };
+        let mut piece = filled(0u8, PIECE.min(place.size)).map_err(crate::errors::raise)?;
         let writer = self.writer()?;
         py.detach(|| {
             writer.begin(name, place.size as u64)?;
-            let mut piece = vec![0; PIECE.min(place.size)];
             let mut done = 0;
             while done < place.size {
                 let size = PIECE.min(place.size - done);
@@ -314,13 +323,19 @@ fn build<'py>(py: Python<'py>, outcome: &Outcome, callbacks: &Callbacks) -> PyRe
                 let options = PyDict::new(py);
                 options.set_item("signed", true)?;
                 let int = py.get_type::<pyo3::types::PyInt>();
-                int.call_method("from_bytes", (PyBytes::new(py, bytes), "little"), Some(&options))?
+                int.call_method("from_bytes", (copied_bytes(py, bytes)?, "little"), Some(&options))?
             }
             Step::Float(value) => value.into_pyobject(py)?.into_any(),
             Step::Complex(real, imaginary) => PyComplex::from_doubles(py, *real, *imaginary).into_any(),
             Step::Str(text) => PyString::new(py, text).into_any(),
-            Step::Bytes(bytes) => PyBytes::new(py, bytes).into_any(),
-            Step::ByteArray(bytes) => PyByteArray::new(py, bytes).into_any(),
+            Step::Bytes(bytes) => copied_bytes(py, bytes)?.into_any(),
+            Step::ByteArray(bytes) => {
+                let copy = |to: &mut [u8]| {
+                    to.copy_from_slice(bytes);
+                    Ok(())
+                };
+                PyByteArray::new_with(py, bytes.len(), copy)?.into_any()
+            }
             Step::Tuple(items) => PyTuple::new(py, all(items))?.into_any(),
             Step::List => PyList::empty(py).into_any(),
             Step::Dict => PyDict::new(py).into_any(),

@@ -40,6 +40,9 @@ mod table;
 
 use pyo3::prelude::*;
 
+#[global_allocator]
+static ALLOCATOR: rushlight_core::reserve::Reserved = rushlight_core::reserve::Reserved;
+
 #[pymodule(name = "_C")]
 fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();

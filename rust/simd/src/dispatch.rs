@@ -55,13 +55,10 @@ pub fn set_level(wanted: Level) -> Level {
 pub fn machine_level() -> Level {
     #[cfg(target_arch = "x86_64")]
     {
-        macro_rules! has {
-            ($($feature:tt)*) => { $(is_x86_feature_detected!($feature))&&* };
+        if crate::instructions!(v4 detected) {
+            return Level::V4;
         }
-        if has!("avx2" "fma" "f16c" "bmi1" "bmi2" "lzcnt" "popcnt") {
-            if has!("avx512f" "avx512bw" "avx512dq" "avx512vl" "avx512cd") {
-                return Level::V4;
-            }
+        if crate::instructions!(v3 detected) {
             return Level::V3;
         }
     }
@@ -75,6 +72,26 @@ fn named(name: Option<&str>) -> Level {
         Some("v3") => Level::V3,
         _ => Level::V4,
     }
+}
+
+/// The instruction sets of each level, listed here alone: `instructions!(v3 detected)` asks whether the machine has them,
+/// `instructions!(v3 fn ..)` compiles a function for them. `v4_bf16` is level 4 with products of bfloat16.
+#[macro_export]
+macro_rules! instructions {
+    (base $($function:tt)*) => { $($function)* };
+    (v3 $($use:tt)*) => {
+        $crate::instructions! { @ ["avx" "avx2" "fma" "f16c" "bmi1" "bmi2" "lzcnt" "popcnt"] $($use)* }
+    };
+    (v4 $($use:tt)*) => {
+        $crate::instructions! { @ ["avx" "avx2" "fma" "f16c" "bmi1" "bmi2" "lzcnt" "popcnt"
+            "avx512f" "avx512bw" "avx512dq" "avx512vl" "avx512cd"] $($use)* }
+    };
+    (v4_bf16 $($use:tt)*) => {
+        $crate::instructions! { @ ["avx" "avx2" "fma" "f16c" "bmi1" "bmi2" "lzcnt" "popcnt"
+            "avx512f" "avx512bw" "avx512dq" "avx512vl" "avx512cd" "avx512bf16"] $($use)* }
+    };
+    (@ [$($feature:tt)*] detected) => { $(std::arch::is_x86_feature_detected!($feature))&&* };
+    (@ [$($feature:tt)*] $($function:tt)*) => { #[target_feature($(enable = $feature),*)] $($function)* };
 }
 
 /// Compiles a function once per [`Level`] and calls the one that fits the machine.
@@ -132,23 +149,25 @@ macro_rules! multiversion {
             #[inline(always)]
             $($unsafe)? fn body<$isa: $crate::Isa $(, $T: $bound)*>($($arg: $type),*) $(-> $ret)? $body
 
-            /// # Safety
-            /// As for `body`, and the machine is of level 3.
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-            unsafe fn v3<$($T: $bound),*>($($arg: $type),*) $(-> $ret)? {
-                #[allow(unused_unsafe)]
-                // SAFETY: the caller's promise to the whole function.
-                unsafe { body::<$crate::V3 $(, $T)*>($($arg),*) }
+            $crate::instructions! { v3
+                /// # Safety
+                /// As for `body`, and the machine is of level 3.
+                unsafe fn v3<$($T: $bound),*>($($arg: $type),*) $(-> $ret)? {
+                    #[allow(unused_unsafe)]
+                    // SAFETY: the caller's promise to the whole function.
+                    unsafe { body::<$crate::V3 $(, $T)*>($($arg),*) }
+                }
             }
-            /// # Safety
-            /// As for `body`, and the machine is of level 4.
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512cd")]
-            unsafe fn v4<$($T: $bound),*>($($arg: $type),*) $(-> $ret)? {
-                #[allow(unused_unsafe)]
-                // SAFETY: the caller's promise to the whole function.
-                unsafe { body::<$crate::V4 $(, $T)*>($($arg),*) }
+            $crate::instructions! { v4
+                /// # Safety
+                /// As for `body`, and the machine is of level 4.
+                unsafe fn v4<$($T: $bound),*>($($arg: $type),*) $(-> $ret)? {
+                    #[allow(unused_unsafe)]
+                    // SAFETY: the caller's promise to the whole function.
+                    unsafe { body::<$crate::V4 $(, $T)*>($($arg),*) }
+                }
             }
             #[allow(unused_unsafe)]
             match $crate::level() {

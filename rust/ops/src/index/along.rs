@@ -1,7 +1,7 @@
 //! One vector of indices along one dimension: whole slices read, written, added.
 
 use rushlight_core::layout::{Shape, wrap_dim};
-use rushlight_core::{DType, Error, Layout, Result, Scalar};
+use rushlight_core::{Class, DType, Error, Layout, Result, Scalar};
 use rushlight_cpu::index::merge::Merge;
 
 use super::get::get_into;
@@ -180,7 +180,8 @@ fn check_add(args: &Args, name: &str) -> Result<()> {
             "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = {} source.shape = {}",
             Shape(own.sizes()),
             Shape(source.sizes())
-        )));
+        ))
+        .shapes([own.sizes().as_slice(), source.sizes().as_slice()]));
     }
     if index.numel() as isize != along {
         return Err(Error::runtime(format!(
@@ -387,14 +388,18 @@ fn fill(args: &Args, target: &Tensor, value: &Tensor) -> Result<()> {
     let (target, index) = (vector(target), vector(args.tensor(2)?));
     let dim = wrap_dim(args.int(1)?, target.rank())?;
     let cut = single(&target, dim, &index)?;
-    cut.offsets(&target).map_err(|_| bad_fill(&index, &target, dim))?;
+    cut.offsets(&target).map_err(|error| error.reworded(Class::Index, || bad_fill(&index, &target, dim)))?;
     put_into(&target, &cut, value, Merge::Set)
 }
 
 #[cold]
 fn bad_fill(index: &Tensor, target: &Tensor, dim: usize) -> Error {
     let size = target.sizes()[dim] as i64;
-    let bad = crate::to_vec::<i64>(index).unwrap_or_default().into_iter().find(|&value| value < -size || value >= size);
+    let list = match crate::to_vec::<i64>(index) {
+        Ok(list) => list,
+        Err(error) => return error,
+    };
+    let bad = list.into_iter().find(|&value| value < -size || value >= size);
     Error::index(format!("index {} is out of bounds for dimension {dim} with size {size}", bad.unwrap_or(0)))
 }
 

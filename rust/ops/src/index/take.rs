@@ -1,6 +1,6 @@
 //! Indices into the elements as if they stood in one row.
 
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{Class, DType, Error, Result};
 use rushlight_cpu::index::merge::Merge;
 
 use super::get::get_into;
@@ -38,7 +38,8 @@ pub static TAKE: Row = Row {
         cpu: |args, results| {
             let flat = flattened(args.tensor(0)?)?;
             let cut = single(&flat, 0, args.tensor(1)?)?;
-            cut.offsets(&flat).map_err(|_| outside(args.tensor(1), flat.numel()))?;
+            let words = || outside(args.tensor(1), flat.numel());
+            cut.offsets(&flat).map_err(|error| error.reworded(Class::Index, words))?;
             get_into(&flat, &cut, &results[0])
         },
     }),
@@ -68,7 +69,10 @@ fn flattened(tensor: &Tensor) -> Result<Tensor> {
 #[cold]
 fn outside(index: Result<&Tensor>, numel: usize) -> Error {
     let n = numel as i64;
-    let list = index.and_then(crate::to_vec::<i64>).unwrap_or_default();
+    let list = match index.and_then(crate::to_vec::<i64>) {
+        Ok(list) => list,
+        Err(error) => return error,
+    };
     let bad = list.into_iter().find(|&value| value < -n || value >= n).unwrap_or(0);
     Error::index(format!("out of range: tried to access index {bad} on a tensor of {numel} elements."))
 }
@@ -117,7 +121,8 @@ pub static PUT: Row = Row {
             let flat = flattened(target)?;
             let (index, source) = (flattened(args.tensor(1)?)?, flattened(args.tensor(2)?)?);
             let cut = single(&flat, 0, &index)?;
-            cut.offsets(&flat).map_err(|_| outside(args.tensor(1), flat.numel()))?;
+            let words = || outside(args.tensor(1), flat.numel());
+            cut.offsets(&flat).map_err(|error| error.reworded(Class::Index, words))?;
             put_into(&flat, &cut, &source, merge)?;
             if flat.storage().same(target.storage()) {
                 return Ok(());

@@ -149,7 +149,7 @@ fn fast_pairs() -> bool {
         let vendor = __cpuid(0);
         let amd = (vendor.ebx, vendor.edx, vendor.ecx) == (0x6874_7541, 0x6974_6e65, 0x444d_4163);
         // The tests take it wherever it runs.
-        (amd || cfg!(test)) && is_x86_feature_detected!("avx512bf16")
+        (amd || cfg!(test)) && rushlight_simd::instructions!(v4_bf16 detected)
     })
 }
 

@@ -266,66 +266,74 @@ impl<F: Format> Kernels<F> {
 
 /// One module per level: the same functions, compiled for the level's instructions.
 macro_rules! isa {
-    ($name:ident, $avx:literal, [$($rows:literal)*] $(, $feature:meta)?) => {
+    ($name:ident, $avx:literal, [$($rows:literal)*]) => {
         pub mod $name {
             use super::super::{element::{Combine, GemmElement}, pack::{Format, Source}, vector::{Vector, VectorKernels}};
             use super::{Kernels, Lanes, Runs, RunsFn, Taps, TapsFn, Tile, TileFn};
 
-            /// # Safety
-            /// The machine has the module's features; for the rest as for the function that it calls.
-            $(#[$feature])?
-            unsafe fn tile<L: Lanes, const R: usize, const NV: usize>(t: &Tile<L::Elem, L::Acc>) {
-                // SAFETY: the caller's promise; so for all functions of this module.
-                unsafe { super::tile::<L, R, NV>(t) }
+            rushlight_simd::instructions! { $name
+                /// # Safety
+                /// The machine has the module's features; for the rest as for the function that it calls.
+                unsafe fn tile<L: Lanes, const R: usize, const NV: usize>(t: &Tile<L::Elem, L::Acc>) {
+                    // SAFETY: the caller's promise; so for all functions of this module.
+                    unsafe { super::tile::<L, R, NV>(t) }
+                }
             }
-            /// # Safety
-            /// The machine has the module's features; for the rest as for the function that it calls.
-            $(#[$feature])?
-            unsafe fn taps<L: Lanes, const R: usize, const NV: usize>(t: &Taps<L::Elem, L::Acc>) {
-                // SAFETY: as above.
-                unsafe { super::taps::<L, R, NV>(t) }
+            rushlight_simd::instructions! { $name
+                /// # Safety
+                /// The machine has the module's features; for the rest as for the function that it calls.
+                unsafe fn taps<L: Lanes, const R: usize, const NV: usize>(t: &Taps<L::Elem, L::Acc>) {
+                    // SAFETY: as above.
+                    unsafe { super::taps::<L, R, NV>(t) }
+                }
             }
-            /// # Safety
-            /// The machine has the module's features; for the rest as for the function that it calls.
-            $(#[$feature])?
-            unsafe fn runs<L: Lanes, const R: usize, const NV: usize>(t: &Runs<L::Elem, L::Acc>) {
-                // SAFETY: as above.
-                unsafe { super::runs::<L, R, NV>(t) }
+            rushlight_simd::instructions! { $name
+                /// # Safety
+                /// The machine has the module's features; for the rest as for the function that it calls.
+                unsafe fn runs<L: Lanes, const R: usize, const NV: usize>(t: &Runs<L::Elem, L::Acc>) {
+                    // SAFETY: as above.
+                    unsafe { super::runs::<L, R, NV>(t) }
+                }
             }
-            /// # Safety
-            /// The machine has the module's features; for the rest as for the function that it calls.
-            $(#[$feature])?
-            unsafe fn pack_a<F: Format>(src: &Source<F::T>, rows: usize, k: usize, dst: *mut F::Elem) {
-                // SAFETY: as above.
-                unsafe { F::pack_a::<$avx>(src, rows, k, dst) }
+            rushlight_simd::instructions! { $name
+                /// # Safety
+                /// The machine has the module's features; for the rest as for the function that it calls.
+                unsafe fn pack_a<F: Format>(src: &Source<F::T>, rows: usize, k: usize, dst: *mut F::Elem) {
+                    // SAFETY: as above.
+                    unsafe { F::pack_a::<$avx>(src, rows, k, dst) }
+                }
             }
-            /// # Safety
-            /// The machine has the module's features; for the rest as for the function that it calls.
-            $(#[$feature])?
-            unsafe fn pack_b<F: Format>(src: &Source<F::T>, k: usize, cols: usize, width: usize, dst: *mut F::Elem) {
-                // SAFETY: as above.
-                unsafe { F::pack_b::<$avx>(src, k, cols, width, dst) }
+            rushlight_simd::instructions! { $name
+                /// # Safety
+                /// The machine has the module's features; for the rest as for the function that it calls.
+                unsafe fn pack_b<F: Format>(src: &Source<F::T>, k: usize, cols: usize, width: usize, dst: *mut F::Elem) {
+                    // SAFETY: as above.
+                    unsafe { F::pack_b::<$avx>(src, k, cols, width, dst) }
+                }
             }
-            /// # Safety
-            /// The machine has the module's features; for the rest as for the function that it calls.
-            $(#[$feature])?
-            unsafe fn combine<T: GemmElement>(job: &Combine<T>) {
-                // SAFETY: as above.
-                unsafe { job.run() }
+            rushlight_simd::instructions! { $name
+                /// # Safety
+                /// The machine has the module's features; for the rest as for the function that it calls.
+                unsafe fn combine<T: GemmElement>(job: &Combine<T>) {
+                    // SAFETY: as above.
+                    unsafe { job.run() }
+                }
             }
-            /// # Safety
-            /// The machine has the module's features; for the rest as for the function that it calls.
-            $(#[$feature])?
-            unsafe fn dots<T: GemmElement, L: Lanes<Elem = T::Sum, Acc = T::Sum>>(job: &Vector<T>) {
-                // SAFETY: as above.
-                unsafe { job.dots::<L>() }
+            rushlight_simd::instructions! { $name
+                /// # Safety
+                /// The machine has the module's features; for the rest as for the function that it calls.
+                unsafe fn dots<T: GemmElement, L: Lanes<Elem = T::Sum, Acc = T::Sum>>(job: &Vector<T>) {
+                    // SAFETY: as above.
+                    unsafe { job.dots::<L>() }
+                }
             }
-            /// # Safety
-            /// The machine has the module's features; for the rest as for the function that it calls.
-            $(#[$feature])?
-            unsafe fn sums<T: GemmElement>(job: &Vector<T>) {
-                // SAFETY: as above.
-                unsafe { job.sums() }
+            rushlight_simd::instructions! { $name
+                /// # Safety
+                /// The machine has the module's features; for the rest as for the function that it calls.
+                unsafe fn sums<T: GemmElement>(job: &Vector<T>) {
+                    // SAFETY: as above.
+                    unsafe { job.sums() }
+                }
             }
 
             struct Tiles<L>(L);
@@ -362,13 +370,11 @@ macro_rules! isa {
 
 isa!(base, false, [1 2 3 4 5 6]);
 #[cfg(target_arch = "x86_64")]
-isa!(v3, true, [1 2 3 4 5 6], target_feature(enable = "avx,avx2,fma,f16c,bmi1,bmi2"));
+isa!(v3, true, [1 2 3 4 5 6]);
 #[cfg(target_arch = "x86_64")]
-isa!(v4, true, [1 2 3 4 5 6 7 8 9 10 11 12 13 14],
-    target_feature(enable = "avx,avx2,fma,f16c,bmi1,bmi2,avx512f,avx512bw,avx512dq,avx512vl"));
+isa!(v4, true, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]);
 #[cfg(target_arch = "x86_64")]
-isa!(v4_bf16, true, [1 2 3 4 5 6 7 8 9 10 11 12 13 14],
-    target_feature(enable = "avx,avx2,fma,f16c,bmi1,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16"));
+isa!(v4_bf16, true, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]);
 
 /// A vector of `N` sums as an array, for machines and types without registers in `x86.rs`.
 pub struct Portable<T, const N: usize>(PhantomData<T>);

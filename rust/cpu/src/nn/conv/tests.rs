@@ -86,8 +86,19 @@ fn compare<T: Copy>(dtype: DType, g: &Geometry, seed: &mut u64, to: fn(c128) -> 
 
 #[test]
 fn three_operations_follow_their_definition() {
+    compare_many(200, [5, 20], 21);
+}
+
+/// Rows as long as several vectors, and what is left behind them.
+#[test]
+fn so_they_do_where_groups_have_one_channel() {
+    compare_many(60, [1, 1], 75);
+}
+
+/// Random convolutions of at most so many channels and features for each group, and so many columns.
+fn compare_many(cases: usize, [channels, features]: [usize; 2], columns: usize) {
     let seed = &mut 7u64;
-    for case in 0..200 {
+    for case in 0..cases {
         let mut pick = |from: usize, count: usize| {
             *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             from + (*seed >> 33) as usize % count
@@ -95,8 +106,8 @@ fn three_operations_follow_their_definition() {
         let mut g = Geometry {
             batch: pick(0, 4),
             groups: pick(1, 3),
-            channels: pick(1, 5),
-            features: pick(1, 20),
+            channels: pick(1, channels),
+            features: pick(1, features),
             input: [1; 3],
             output: [1; 3],
             kernel: [1; 3],
@@ -107,7 +118,7 @@ fn three_operations_follow_their_definition() {
         for axis in usize::from(case % 4 != 0)..3 {
             (g.kernel[axis], g.stride[axis]) = (pick(1, 4), pick(1, 3));
             (g.dilation[axis], g.padding[axis]) = (pick(1, 2), pick(0, 4));
-            g.output[axis] = pick(1, if axis == 2 { 21 } else { 6 });
+            g.output[axis] = pick(1, if axis == 2 { columns } else { 6 });
             // Some inputs end before the last window, some after.
             let reach = (g.output[axis] - 1) * g.stride[axis] + (g.kernel[axis] - 1) * g.dilation[axis] + 1;
             g.input[axis] = (reach + pick(0, 4)).saturating_sub(g.padding[axis] + 2).max(1);
