@@ -57,24 +57,30 @@ pub struct Reserved;
 unsafe impl GlobalAlloc for Reserved {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: by the caller's word; so below.
-        let found = unsafe { System.alloc(layout) };
-        if found.is_null() && give_up(layout) { unsafe { System.alloc(layout) } } else { found }
+        // SAFETY: by the caller's word.
+        unsafe {
+            let found = System.alloc(layout);
+            if found.is_null() && give_up(layout) { System.alloc(layout) } else { found }
+        }
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
-        let found = unsafe { System.alloc_zeroed(layout) };
-        if found.is_null() && give_up(layout) { unsafe { System.alloc_zeroed(layout) } } else { found }
+        unsafe {
+            let found = System.alloc_zeroed(layout);
+            if found.is_null() && give_up(layout) { System.alloc_zeroed(layout) } else { found }
+        }
     }
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as above; a request that failed has left the block as it was.
-        let found = unsafe { System.realloc(block, layout, size) };
         let wanted = Layout::from_size_align(size, layout.align()).unwrap_or(layout);
-        if found.is_null() && give_up(wanted) { unsafe { System.realloc(block, layout, size) } } else { found }
+        // SAFETY: as above; a request that failed has left the block as it was.
+        unsafe {
+            let found = System.realloc(block, layout, size);
+            if found.is_null() && give_up(wanted) { System.realloc(block, layout, size) } else { found }
+        }
     }
 
     #[inline]

@@ -193,15 +193,15 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
     let rounded = if body.promote == Promote::ToBool { in_half(&operands, compute, device)? } else { SmallVec::new() };
     let operands = instead(operands, &rounded);
     let sizes = common_sizes(args.row, &operands)?;
-    let place = Place::find(
+    let written = Written::find(
         body,
         args,
         target,
         &operands,
         Spec { layout: result_layout(&sizes, layouts(&operands)), dtype: body.promote.result(compute), device },
     )?;
-    run(place.tensor(), body, args.row, &operands, &numbers, compute)?;
-    place.record(args)
+    run(written.tensor(), body, args.row, &operands, &numbers, compute)?;
+    written.record(args)
 }
 
 /// The whole call by the short way, where the operands are made for it.
@@ -253,13 +253,13 @@ fn layouts<'a>(operands: &Operands<'a>) -> impl Iterator<Item = &'a Layout> {
 }
 
 /// Where a pointwise result is written, and how the call is recorded that wrote it.
-enum Place<'a, 'v> {
+enum Written<'a, 'v> {
     Fresh(Tensor),
     InPlace(node::Change<'a, 'v>, &'a Tensor),
     Out(&'a Tensor),
 }
 
-impl<'a, 'v> Place<'a, 'v> {
+impl<'a, 'v> Written<'a, 'v> {
     /// Step 5: allocates the result, or finds out whether the target may take it.
     fn find(
         body: &Pointwise,
@@ -267,10 +267,10 @@ impl<'a, 'v> Place<'a, 'v> {
         target: Target<'a>,
         operands: &Operands,
         result: Spec,
-    ) -> Result<Place<'a, 'v>> {
+    ) -> Result<Written<'a, 'v>> {
         let row = args.row;
         let (place, out) = match target {
-            Target::Fresh => return allocate(&result).map(Place::Fresh),
+            Target::Fresh => return allocate(&result).map(Written::Fresh),
             Target::InPlace => {
                 let own = args.tensor(0)?;
                 if body.promote == Promote::ComplexToReal && own.dtype().is_complex() {
@@ -278,12 +278,12 @@ impl<'a, 'v> Place<'a, 'v> {
                     return Err(Error::runtime(format!("In-place {name} is not supported for complex tensors.")));
                 }
                 crate::variants::check_in_place(row, own, &result.layout.sizes, result.dtype)?;
-                (Place::InPlace(node::Change::begin(args)?, own), own)
+                (Written::InPlace(node::Change::begin(args)?, own), own)
             }
             Target::Out(outs) => {
                 let Some(out) = outs.first() else { return Err(Error::type_("out= needs a tensor")) };
                 crate::variants::check_out(args, 0, out, &result.layout.sizes, result.dtype)?;
-                (Place::Out(out), out)
+                (Written::Out(out), out)
             }
         };
         for operand in operands {
@@ -296,18 +296,18 @@ impl<'a, 'v> Place<'a, 'v> {
 
     fn tensor(&self) -> &Tensor {
         match self {
-            Place::Fresh(fresh) => fresh,
-            Place::InPlace(_, own) => own,
-            Place::Out(out) => out,
+            Written::Fresh(fresh) => fresh,
+            Written::InPlace(_, own) => own,
+            Written::Out(out) => out,
         }
     }
 
     /// Step 7: leaves a node behind, or counts the change.
     fn record(self, args: &Args) -> Result<Output> {
         match self {
-            Place::Fresh(fresh) => node::record(args, Output::Tensor(fresh)),
-            Place::InPlace(change, _) => change.finish(),
-            Place::Out(out) => {
+            Written::Fresh(fresh) => node::record(args, Output::Tensor(fresh)),
+            Written::InPlace(change, _) => change.finish(),
+            Written::Out(out) => {
                 out.bump_version();
                 Ok(Output::Tensor(out.clone()))
             }
