@@ -1,6 +1,8 @@
 //! The life of a call, the same eight steps for every operator:
 //! check devices, promote, broadcast, infer the shape, allocate, run, record for backward, record for the profiler.
 
+mod views;
+
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::Category;
 use rushlight_core::plan::{Plan, result_layout};
@@ -10,7 +12,6 @@ use rushlight_cpu::pointwise::{Lane, Params, Tile};
 use smallvec::SmallVec;
 
 use crate::autocast;
-use crate::derive::Derivative;
 use crate::node;
 use crate::profile;
 use crate::promote;
@@ -72,10 +73,10 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
         (Run::Pointwise(body), target) => pointwise(body, &args, target),
         (Run::Kernel(body), Target::Fresh) => kernel(body, &args),
         (Run::Update(body), target) => update(body, &args, target),
-        (Run::View(layout), Target::Fresh) => view(*layout, &args),
-        (Run::View(layout), Target::InPlace) => reshape_in_place(*layout, &args),
-        (Run::Retype(form), Target::Fresh) => retype(*form, &args),
-        (Run::Views(layouts), Target::Fresh) => views(*layouts, &args),
+        (Run::View(layout), Target::Fresh) => views::view(*layout, &args),
+        (Run::View(layout), Target::InPlace) => views::reshape_in_place(*layout, &args),
+        (Run::Retype(form), Target::Fresh) => views::retype(*form, &args),
+        (Run::Views(layouts), Target::Fresh) => views::views(*layouts, &args),
         (Run::Compose(body), Target::Fresh) => body(&args),
         (Run::Body(body), Target::Fresh) => unrecorded(*body, &args),
         (Run::Overwrite(body), Target::Fresh) => overwrite(*body, &args),
@@ -544,59 +545,6 @@ fn overwrite(body: fn(&Args, &Tensor) -> Result<()>, args: &Args) -> Result<Outp
     let change = node::Change::begin(args)?;
     body(args, own)?;
     change.finish()
-}
-
-fn view(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Result<Output> {
-    let base = args.tensor(0)?;
-    let layout = layout(args)?;
-    layout.checked_bytes(base.dtype().size())?;
-    let view = Tensor::view_of(base, layout);
-    node::record(args, Output::Tensor(view))
-}
-
-/// The tensor itself takes another geometry (`t_`, `squeeze_`).
-fn reshape_in_place(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Result<Output> {
-    let own = args.tensor(0)?;
-    let layout = layout(args)?;
-    layout.checked_bytes(own.dtype().size())?;
-    let change = node::Change::begin_geometry(args)?;
-    let meta = rushlight_autograd::Meta { layout, ..own.meta().clone() };
-    crate::host::replace_meta(own, meta);
-    match change {
-        Some(change) => change.finish(),
-        // A view's history is made anew from its base's, by geometry, once the version has moved on.
-        None => {
-            own.bump_version();
-            Ok(Output::Tensor(own.clone()))
-        }
-    }
-}
-
-fn retype(form: fn(&Args) -> Result<(Layout, DType)>, args: &Args) -> Result<Output> {
-    let base = args.tensor(0)?;
-    let (layout, dtype) = form(args)?;
-    layout.checked_bytes(dtype.size())?;
-    if let Derivative::NonDifferentiable(_) = args.row.derivative {
-        return Ok(Output::Tensor(base.detach_as(layout, dtype)));
-    }
-    let kept = args.keep();
-    let replay = move |base: &Tensor| {
-        let mut args = kept.clone();
-        args.values[0] = Value::Own(base.clone());
-        call(args)?.into_tensor()
-    };
-    let view = Tensor::view_with(base, layout, dtype, std::sync::Arc::new(replay));
-    node::record(args, Output::Tensor(view))
-}
-
-fn views(layouts: fn(&Args) -> Result<Vec<Layout>>, args: &Args) -> Result<Output> {
-    let base = args.tensor(0)?;
-    let layouts = layouts(args)?;
-    for layout in &layouts {
-        layout.checked_bytes(base.dtype().size())?;
-    }
-    let views = layouts.into_iter().map(|layout| Tensor::view_of_many(base, layout)).collect();
-    node::record(args, Output::List(views))
 }
 
 #[cold]

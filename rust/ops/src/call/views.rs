@@ -1,0 +1,62 @@
+//! The calls whose results are the operand's own memory, seen otherwise.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{DType, Layout, Result};
+
+use super::call;
+use crate::derive::Derivative;
+use crate::node;
+use crate::value::{Args, Output, Value};
+
+pub fn view(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Result<Output> {
+    let base = args.tensor(0)?;
+    let layout = layout(args)?;
+    layout.checked_bytes(base.dtype().size())?;
+    let view = Tensor::view_of(base, layout);
+    node::record(args, Output::Tensor(view))
+}
+
+/// The tensor itself takes another geometry (`t_`, `squeeze_`).
+pub fn reshape_in_place(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Result<Output> {
+    let own = args.tensor(0)?;
+    let layout = layout(args)?;
+    layout.checked_bytes(own.dtype().size())?;
+    let change = node::Change::begin_geometry(args)?;
+    let meta = rushlight_autograd::Meta { layout, ..own.meta().clone() };
+    crate::host::replace_meta(own, meta);
+    match change {
+        Some(change) => change.finish(),
+        // A view's history is made anew from its base's, by geometry, once the version has moved on.
+        None => {
+            own.bump_version();
+            Ok(Output::Tensor(own.clone()))
+        }
+    }
+}
+
+pub fn retype(form: fn(&Args) -> Result<(Layout, DType)>, args: &Args) -> Result<Output> {
+    let base = args.tensor(0)?;
+    let (layout, dtype) = form(args)?;
+    layout.checked_bytes(dtype.size())?;
+    if let Derivative::NonDifferentiable(_) = args.row.derivative {
+        return Ok(Output::Tensor(base.detach_as(layout, dtype)));
+    }
+    let kept = args.keep();
+    let replay = move |base: &Tensor| {
+        let mut args = kept.clone();
+        args.values[0] = Value::Own(base.clone());
+        call(args)?.into_tensor()
+    };
+    let view = Tensor::view_with(base, layout, dtype, std::sync::Arc::new(replay));
+    node::record(args, Output::Tensor(view))
+}
+
+pub fn views(layouts: fn(&Args) -> Result<Vec<Layout>>, args: &Args) -> Result<Output> {
+    let base = args.tensor(0)?;
+    let layouts = layouts(args)?;
+    for layout in &layouts {
+        layout.checked_bytes(base.dtype().size())?;
+    }
+    let views = layouts.into_iter().map(|layout| Tensor::view_of_many(base, layout)).collect();
+    node::record(args, Output::List(views))
+}
