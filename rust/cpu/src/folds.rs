@@ -44,6 +44,7 @@ macro_rules! folds {
             results: 1,
             width: size_of::<$A>(),
             indexed: false,
+            stack: $crate::reduce::STACK,
             row: $crate::reexport::simd_loop!(for<$S> |acc: *mut u8, row: *const u8, n: usize, _first: usize, _params: &[f64]| {
                 #[allow(dead_code)]
                 type T = $T;

@@ -42,6 +42,8 @@ pub struct Fold {
     pub indexed: bool,
     pub row: RowFold,
     pub columns: ColumnFold,
+    /// How many rows one call of `columns` sees at most: a multiple of `STACK`, at most `TALL`.
+    pub stack: usize,
     pub join: Join,
     pub done: Done,
     /// Whole rows that are too short for `row` to pay.
@@ -83,8 +85,10 @@ const PIECE: usize = 1 << 14;
 const SEGMENT: usize = 1 << 17;
 /// With this many independent results a reduction is not cut any further.
 const MANY: usize = 32;
-/// How many rows one call of `Fold::columns` sees at most.
-const STACK: usize = 16;
+/// How many rows one call of `Fold::columns` sees where joining accumulators is cheap: the fewer, the smaller the error.
+pub const STACK: usize = 16;
+/// How many it sees where that is dear.
+pub const TALL: usize = 64;
 /// How many columns are folded side by side: read in place, or through buffers.
 const TILE: usize = 1024;
 const GATHERED: usize = 128;
@@ -313,7 +317,7 @@ impl Reduction<'_> {
         let (columns, rows, width) = (self.outer.numel(), self.inner.numel(), self.fold.width);
         let tile = if self.reads_columns() { TILE } else { GATHERED };
         let tiles = columns.div_ceil(tile);
-        let segment = (SEGMENT / tile.min(columns)).next_multiple_of(STACK);
+        let segment = (SEGMENT / tile.min(columns)).next_multiple_of(self.fold.stack);
         if tiles >= MANY || rows <= segment {
             let grain = (GRAIN / rows.max(1)).clamp(1, GRAIN).next_multiple_of(tile);
             rushlight_par::parallel_for(columns, grain, |range| {
@@ -387,7 +391,7 @@ impl Reduction<'_> {
     /// # Safety
     /// As for `fold_columns`; `times` rows follow each other without a gap.
     unsafe fn fold_narrow(&self, base: *const u8, n: usize, times: usize, rows: Range<usize>, accs: *mut u8) {
-        let Fold { width, join, columns, .. } = self.fold;
+        let Fold { width, join, columns, stack, .. } = self.fold;
         let step = self.inner.inner_strides()[0];
         let whole = rows.len() / times;
         let wide = n * times;
@@ -396,8 +400,8 @@ impl Reduction<'_> {
         unsafe {
             let base = base.offset(self.inner.bases()[0] + rows.start as isize * step);
             let mut counter = Counter::new(scratch.start, wide * width);
-            for start in (0..whole).step_by(STACK) {
-                let count = STACK.min(whole - start);
+            for start in (0..whole).step_by(stack) {
+                let count = stack.min(whole - start);
                 let data = base.offset((start * times) as isize * step);
                 columns(counter.place(), data, step * times as isize, count, wide, 0, self.params);
                 counter.carry(join, wide);
@@ -419,12 +423,12 @@ impl Reduction<'_> {
         }
     }
 
-    /// Stacks of `STACK` rows, joined as they come.
+    /// Stacks of rows, joined as they come.
     ///
     /// # Safety
     /// As for `fold_columns`.
     unsafe fn fold_stacks(&self, base: *const u8, n: usize, rows: Range<usize>, accs: *mut u8) {
-        let Fold { width, join, columns, .. } = self.fold;
+        let Fold { width, join, columns, stack, .. } = self.fold;
         let mut room = Bytes::<{ 64 * WIDEST }>::new();
         let needed = (levels(rows.len()) + 2) * n * width;
         let heap;
@@ -443,8 +447,8 @@ impl Reduction<'_> {
                 columns(counter.place(), base, 0, 0, n, 0, self.params);
                 counter.carry(join, n);
             }
-            for start in rows.clone().step_by(STACK) {
-                let end = rows.end.min(start + STACK);
+            for start in rows.clone().step_by(stack) {
+                let end = rows.end.min(start + stack);
                 let place = counter.place();
                 let mut done = 0;
                 self.inner.runs(start..end, |offsets, count| {
@@ -476,7 +480,7 @@ impl Reduction<'_> {
         let Fold { takes, columns, .. } = self.fold;
         let (size, wide) = (self.dtype.size(), takes.size());
         let across = self.outer.inner_strides()[1];
-        let mut stack = Bytes::<{ STACK * GATHERED * 16 }>::new();
+        let mut stack = Bytes::<{ TALL * GATHERED * 8 }>::new();
         let mut line = Bytes::<{ GATHERED * 16 }>::new();
         let (stack, line) = (stack.pointer(), line.pointer());
         // SAFETY: by the caller's word; tiles that are gathered have at most GATHERED columns.

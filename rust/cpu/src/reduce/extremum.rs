@@ -192,6 +192,7 @@ fn of<E: Extreme>(places: bool) -> Fold {
         indexed: true,
         row: row::<E>,
         columns: columns::<E>,
+        stack: super::STACK,
         join: join::<E>,
         done: if places { done::<E, true> } else { done::<E, false> },
         short: None,

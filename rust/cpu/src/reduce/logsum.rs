@@ -159,6 +159,7 @@ pub fn log_sum_exp(dtype: DType) -> Option<Fold> {
             indexed: false,
             row: row::<T>,
             columns: columns::<T>,
+            stack: super::STACK,
             join,
             done: done::<T>,
             short: None,

@@ -2,7 +2,7 @@
 //! stands in the cache, and blocks are put together by Chan's formula. Nothing cancels, however large the mean.
 
 use rushlight_core::{DType, Element};
-use rushlight_simd::{Math, multiversion};
+use rushlight_simd::{Isa, Math, multiversion};
 
 use super::Fold;
 use super::softmax::added;
@@ -145,39 +145,76 @@ multiversion! {
     /// `accs` are `n` accumulators of this fold, and `data` holds `rows` rows of `n` elements.
     unsafe fn columns<S, T: Float>(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, _first: usize, _params: &[f64]) {
         let accs = accs.cast::<Moments>();
-        let zero = T::narrow(0.0);
-        let share = T::narrow(1.0 / rows.max(1) as f64);
         // SAFETY: the caller gives rows of n elements and room for n accumulators.
         unsafe {
-            for start in (0..n).step_by(64) {
-                let m = 64.min(n - start);
-                let line = |r: usize| data.offset(r as isize * step).cast::<T>().add(start);
-                let (mut centre, mut rests, mut squares) = ([zero; 64], [zero; 64], [zero; 64]);
-                for r in 0..rows {
-                    let line = line(r);
-                    for (j, slot) in centre.iter_mut().enumerate().take(m) {
-                        *slot = *slot + line.add(j).read_unaligned();
-                    }
-                }
-                for slot in &mut centre {
-                    *slot = *slot * share;
-                }
-                for r in 0..rows {
-                    let line = line(r);
-                    for j in 0..m {
-                        let gap = line.add(j).read_unaligned() - centre[j];
-                        rests[j] = rests[j] + gap;
-                        squares[j] = S::mul_add(gap, gap, squares[j]);
-                    }
-                }
-                let (count, own) = (rows as f64, share.wide());
-                for j in 0..m {
-                    let rest = rests[j].wide();
-                    let mean = centre[j].wide() + rest * own;
-                    accs.add(start + j).write_unaligned(Moments { count, mean, squares: squares[j].wide() - rest * rest * own });
-                }
+            let (wide, some) = (n - n % WIDE, n - n % FEW);
+            for start in (0..wide).step_by(WIDE) {
+                stripe::<S, T, WIDE>(accs.add(start), data.cast::<T>().add(start), step, rows);
+            }
+            for start in (wide..some).step_by(FEW) {
+                stripe::<S, T, FEW>(accs.add(start), data.cast::<T>().add(start), step, rows);
+            }
+            for start in some..n {
+                stripe::<S, T, 1>(accs.add(start), data.cast::<T>().add(start), step, rows);
             }
         }
+    }
+}
+
+/// Columns side by side whose sums stay in registers.
+const WIDE: usize = 64;
+/// As many of what is left over.
+const FEW: usize = 8;
+/// Rows of them that the cache keeps for the second pass even where they are a power of two apart.
+const ROWS: usize = super::TALL;
+
+/// The moments of `N` columns.
+///
+/// # Safety
+/// `data` holds `rows` rows of `N` elements, `step` bytes apart, and there is room for as many accumulators.
+#[inline(always)]
+unsafe fn stripe<S: Isa, T: Float, const N: usize>(accs: *mut Moments, data: *const T, step: isize, rows: usize) {
+    let zero = T::narrow(0.0);
+    let (mut means, mut total) = ([0.0; N], [0.0; N]);
+    let line = |r: usize| data.wrapping_byte_offset(r as isize * step);
+    for first in (0..rows).step_by(ROWS) {
+        let count = ROWS.min(rows - first);
+        let (mut centre, mut rests, mut squares) = ([zero; N], [zero; N], [zero; N]);
+        for r in first..first + count {
+            for (j, slot) in centre.iter_mut().enumerate() {
+                // SAFETY: the caller's promise; so below.
+                *slot = *slot + unsafe { line(r).add(j).read_unaligned() };
+            }
+        }
+        let share = T::narrow(1.0 / count as f64);
+        for slot in &mut centre {
+            *slot = *slot * share;
+        }
+        for r in first..first + count {
+            // This pass reads the cache: meanwhile the memory brings the next rows.
+            for at in (0..N * size_of::<T>()).step_by(streaming::LINE) {
+                streaming::ask(line(r + ROWS).cast::<u8>().wrapping_add(at));
+            }
+            for j in 0..N {
+                // SAFETY: as above.
+                let gap = unsafe { line(r).add(j).read_unaligned() } - centre[j];
+                rests[j] = rests[j] + gap;
+                squares[j] = S::mul_add(gap, gap, squares[j]);
+            }
+        }
+        // As `merge` does it for one column.
+        let (before, own) = (first as f64, count as f64);
+        let part = own / (before + own);
+        for j in 0..N {
+            let rest = rests[j].wide();
+            let gap = centre[j].wide() + rest / own - means[j];
+            total[j] += squares[j].wide() - rest * rest / own + gap * gap * before * part;
+            means[j] += gap * part;
+        }
+    }
+    for j in 0..N {
+        // SAFETY: the caller's promise.
+        unsafe { accs.add(j).write_unaligned(Moments { count: rows as f64, mean: means[j], squares: total[j] }) };
     }
 }
 
@@ -262,6 +299,7 @@ pub fn moments(dtype: DType, with_mean: bool) -> Option<Fold> {
             indexed: false,
             row: row::<T>,
             columns: columns::<T>,
+            stack: super::TALL,
             join,
             done: done::<T>,
             short: None,
