@@ -41,6 +41,20 @@ def test_the_variance_survives_a_large_mean():
     assert abs(got - np.var(numbers, ddof=1)) < 1e-6
 
 
+@pytest.mark.parametrize("value", [1e200, 1.1e200, -3e300])
+@pytest.mark.parametrize("shape", [(10, 70), (200, 70), (3, 5)], ids=str)
+def test_equal_numbers_beyond_the_root_of_the_largest_have_no_variance(shape, value):
+    x = torch.full(shape, value, dtype=torch.float64)
+    for measured in (x.var(0), x.var(1), x.t().var(0), x.var()):
+        assert not measured.any()
+
+
+def test_a_variance_beyond_the_largest_number_is_infinite():
+    x = torch.tensor([1e200, 2e200, 3e200], dtype=torch.float64)
+    assert x.var().item() == math.inf
+    assert torch.stack([x] * 70, 1).var(0).tolist() == [math.inf] * 70
+
+
 @pytest.mark.parametrize(
     "dtype", [torch.uint8, torch.int32, torch.int64, torch.float32, torch.float64, torch.complex64], ids=str
 )

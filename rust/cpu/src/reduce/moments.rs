@@ -83,6 +83,16 @@ fn tree<T: Float>(mut lanes: [T; LANES]) -> f64 {
     lanes[0].wide()
 }
 
+/// The moments of `count` numbers from the sums of their distances from a centre near their mean, and of the squares of
+/// these. Where a square is beyond the largest number, so is the sum: no correction may make a NaN of it.
+#[inline(always)]
+fn about(centre: f64, count: f64, distances: f64, squares: f64) -> Moments {
+    let rest = distances / count;
+    let correction = distances * rest;
+    let squares = if correction == f64::INFINITY { squares } else { squares - correction };
+    Moments { count, mean: centre + rest, squares }
+}
+
 /// Asks for the lines of `LANES` elements, which may lie anywhere.
 #[inline(always)]
 fn fetch<T>(from: *const T) {
@@ -104,16 +114,17 @@ multiversion! {
                 let m = BLOCK.min(n - start);
                 let row = row.add(start);
                 let whole = m - m % LANES;
+                let start = row.read_unaligned();
                 let mut sums = [zero; LANES];
                 for i in (0..whole).step_by(LANES) {
                     for (j, sum) in sums.iter_mut().enumerate() {
-                        *sum = *sum + row.add(i).add(j).read_unaligned();
+                        *sum = *sum + (row.add(i).add(j).read_unaligned() - start);
                     }
                 }
                 for (j, sum) in sums.iter_mut().enumerate().take(m - whole) {
-                    *sum = *sum + row.add(whole).add(j).read_unaligned();
+                    *sum = *sum + (row.add(whole).add(j).read_unaligned() - start);
                 }
-                let centre = T::narrow(tree(sums) / m as f64);
+                let centre = start + T::narrow(tree(sums) / m as f64);
                 let (mut rests, mut squares) = ([zero; LANES], [zero; LANES]);
                 for i in (0..whole).step_by(LANES) {
                     // This pass reads the cache: meanwhile the memory brings the next block.
@@ -129,11 +140,7 @@ multiversion! {
                     rests[j] = rests[j] + gap;
                     squares[j] = S::mul_add(gap, gap, squares[j]);
                 }
-                // What rounding the mean left over.
-                let rest = tree(rests);
-                let mean = centre.wide() + rest / m as f64;
-                let squares = tree(squares) - rest * rest / m as f64;
-                total = merge(total, Moments { count: m as f64, mean, squares });
+                total = merge(total, about(centre.wide(), m as f64, tree(rests), tree(squares)));
             }
             acc.cast::<Moments>().write_unaligned(total);
         }
@@ -175,20 +182,24 @@ const ROWS: usize = super::TALL;
 #[inline(always)]
 unsafe fn stripe<S: Isa, T: Float, const N: usize>(accs: *mut Moments, data: *const T, step: isize, rows: usize) {
     let zero = T::narrow(0.0);
-    let (mut means, mut total) = ([0.0; N], [0.0; N]);
+    let mut total = [NONE; N];
     let line = |r: usize| data.wrapping_byte_offset(r as isize * step);
     for first in (0..rows).step_by(ROWS) {
         let count = ROWS.min(rows - first);
-        let (mut centre, mut rests, mut squares) = ([zero; N], [zero; N], [zero; N]);
-        for r in first..first + count {
-            for (j, slot) in centre.iter_mut().enumerate() {
-                // SAFETY: the caller's promise; so below.
-                *slot = *slot + unsafe { line(r).add(j).read_unaligned() };
+        let (mut start, mut centre, mut rests, mut squares) = ([zero; N], [zero; N], [zero; N], [zero; N]);
+        for (j, start) in start.iter_mut().enumerate() {
+            // SAFETY: the caller's promise; so below.
+            *start = unsafe { line(first).add(j).read_unaligned() };
+        }
+        for r in first + 1..first + count {
+            for j in 0..N {
+                // SAFETY: as above.
+                centre[j] = centre[j] + (unsafe { line(r).add(j).read_unaligned() } - start[j]);
             }
         }
         let share = T::narrow(1.0 / count as f64);
-        for slot in &mut centre {
-            *slot = *slot * share;
+        for j in 0..N {
+            centre[j] = start[j] + centre[j] * share;
         }
         for r in first..first + count {
             // This pass reads the cache: meanwhile the memory brings the next rows.
@@ -202,19 +213,13 @@ unsafe fn stripe<S: Isa, T: Float, const N: usize>(accs: *mut Moments, data: *co
                 squares[j] = S::mul_add(gap, gap, squares[j]);
             }
         }
-        // As `merge` does it for one column.
-        let (before, own) = (first as f64, count as f64);
-        let part = own / (before + own);
         for j in 0..N {
-            let rest = rests[j].wide();
-            let gap = centre[j].wide() + rest / own - means[j];
-            total[j] += squares[j].wide() - rest * rest / own + gap * gap * before * part;
-            means[j] += gap * part;
+            total[j] = merge(total[j], about(centre[j].wide(), count as f64, rests[j].wide(), squares[j].wide()));
         }
     }
-    for j in 0..N {
+    for (j, moments) in total.into_iter().enumerate() {
         // SAFETY: the caller's promise.
-        unsafe { accs.add(j).write_unaligned(Moments { count: rows as f64, mean: means[j], squares: total[j] }) };
+        unsafe { accs.add(j).write_unaligned(moments) };
     }
 }
 
