@@ -71,6 +71,7 @@ _ELSEWHERE = {
     **dict.fromkeys(["pca_lowrank", "svd_lowrank"], "_lowrank"),
     **dict.fromkeys(["finfo", "iinfo"], "_limits"),
     "lobpcg": "_lobpcg",
+    "AmbiguousReduction": "_warnings",
     **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
     **dict.fromkeys(["load", "save"], "serialization"),
     "autocast": "amp",

@@ -23,6 +23,22 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, module, registry)
 
 
+class AmbiguousReduction(UserWarning):
+    """A call that names no dimension, and so takes all of several; see `torch.utils.backcompat.ambiguous_reduction`.
+
+    >>> issubclass(torch.AmbiguousReduction, UserWarning)
+    True
+    """
+
+    __module__ = _PACKAGE
+
+
+def warn_of_reduction(message: str) -> None:
+    """Warns of an ambiguous reduction; what this package's own lines leave out is no slip of the user's."""
+    if not _is_ours(sys._getframe(1)):
+        warn(message, AmbiguousReduction)
+
+
 def _is_ours(frame: FrameType) -> bool:
     # Decorators and context managers of the standard library stand between two lines of ours.
     name = str(frame.f_globals.get("__name__"))

@@ -20,6 +20,13 @@ def old_programs():
     backcompat.broadcast_warning.enabled = backcompat.keepdim_warning.enabled = False
 
 
+@pytest.fixture
+def reductions():
+    """The switch of the warning about reductions, which a test leaves as it was."""
+    yield backcompat.ambiguous_reduction
+    backcompat.ambiguous_reduction.enabled = False
+
+
 def test_bro_1_no_data_is_copied(grows):
     """An operand is stretched by a stride of zero; a column plus a row needs the memory of the table that they make."""
     assert torch.ones(3, 1).expand(3, 4).stride() == (1, 0)
@@ -157,17 +164,29 @@ def test_bro_11_the_pitfall():
         a + b
 
 
-@pytest.mark.xfail(strict=True, reason="the call of a reduction is noted in Rust, and there only for keepdim")
-def test_bro_12_reductions_without_a_dimension():
+def test_bro_12_reductions_without_a_dimension(reductions):
     """On demand, a reduction or `squeeze` of several dimensions that does not say which gives a warning of its own kind."""
-    category = torch.AmbiguousReduction
-    x = torch.ones(2, 3)
+    x, flat = torch.ones(2, 3), torch.ones(3)
+    silent = (
+        lambda: x.sum(0),
+        lambda: torch.mean(x, dim=(0, 1)),
+        lambda: x.max(x),
+        lambda: x.squeeze(0),
+        flat.sum,
+        lambda: nn.functional.mse_loss(x, x),
+    )
+    told = (x.sum, x.mean, x.unsqueeze(0).squeeze, lambda: torch.max(x), lambda: torch.all(x, dim=None), x.norm)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        x.sum()
-    with backcompat.strict_broadcast(1):
-        for call in (x.sum, x.mean, x.unsqueeze(0).squeeze):
-            with pytest.warns(category):
+        for call in told:
+            call()
+    reductions.enabled = True
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for call in silent:
+            call()
+        for call in told:
+            with pytest.raises(torch.AmbiguousReduction, match="takes all dimensions of a tensor of shape"):
                 call()
 
 

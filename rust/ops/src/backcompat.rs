@@ -1,26 +1,32 @@
 //! Warnings that a program may ask for where shapes meet otherwise than its author may think: `torch.utils.backcompat`.
 //!
-//! All are off until asked for; then a call whose shapes differ costs one load of a number more, and no other call anything.
+//! All are off until asked for; then a call costs one load of a number more, and another where its shapes differ.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use rushlight_core::broadcast::{broadcast, meeting_of};
-use rushlight_core::layout::Dims;
+use rushlight_core::layout::{Dims, Shape};
 use rushlight_core::{Error, Result};
 
-use crate::host::warn;
+use crate::host::{Warning, warn, warn_of};
+use crate::value::Args;
 
 /// What broadcasting is watched for: `OLD_PROGRAMS`, and above it the level of strictness.
 static WATCHED: AtomicU8 = AtomicU8::new(0);
-static KEEPDIM: AtomicBool = AtomicBool::new(false);
+/// What calls are watched for that leave an argument out: `KEEPDIM` and `DIM`.
+static LEFT_OUT: AtomicU8 = AtomicU8::new(0);
 
 /// The bit of `broadcast_warning`; the levels of `strict_broadcast` are the bits above.
 const OLD_PROGRAMS: u8 = 1;
+/// The bit of `keepdim_warning`.
+const KEEPDIM: u8 = 1;
+/// The bit of `ambiguous_reduction`.
+const DIM: u8 = 2;
 
 /// Turns the warnings on or off; `strict` is a level from 0, which is off, to 3.
-pub fn set(broadcast: bool, keepdim: bool, strict: u8) {
+pub fn set(broadcast: bool, keepdim: bool, ambiguous: bool, strict: u8) {
     WATCHED.store(strict << 1 | u8::from(broadcast), Ordering::Relaxed);
-    KEEPDIM.store(keepdim, Ordering::Relaxed);
+    LEFT_OUT.store(u8::from(keepdim) * KEEPDIM | u8::from(ambiguous) * DIM, Ordering::Relaxed);
 }
 
 /// The shape that two different shapes take together, once those who want to know about it have been told.
@@ -75,13 +81,44 @@ fn note(watched: u8, operator: &'static str, a: &[isize], b: &[isize], meeting: 
     Ok(())
 }
 
-/// A call that reduces a dimension and does not say whether to keep it; once, it was kept.
-pub fn note_default_keepdim(given: impl FnOnce() -> bool) -> Result<()> {
-    if KEEPDIM.load(Ordering::Relaxed) && !given() {
+/// What a call has left to its defaults.
+pub struct LeftOut {
+    /// `dim` is given, and not whether to keep it.
+    pub keepdim: bool,
+    /// Other calls of this name take a `dim`.
+    pub dim: bool,
+}
+
+/// Tells of a call that leaves out what it should say, where somebody wants to know.
+#[inline]
+pub fn note_left_out(args: &Args, left_out: impl FnOnce() -> LeftOut) -> Result<()> {
+    match LEFT_OUT.load(Ordering::Relaxed) {
+        0 => Ok(()),
+        watched => tell(watched, args, &left_out()),
+    }
+}
+
+#[cold]
+fn tell(watched: u8, args: &Args, left_out: &LeftOut) -> Result<()> {
+    // Once, the dimension was kept.
+    if watched & KEEPDIM != 0 && left_out.keepdim {
         warn(
             "backwards compatibility: call uses default value for keepdim which has changed default to False. \
              Consider passing as kwarg.",
         )?;
+    }
+    if watched & DIM != 0 && left_out.dim {
+        let mut tensors = args.each_tensor();
+        // Of two tensors the second says what to do.
+        if let (Some((_, only)), None) = (tensors.next(), tensors.next())
+            && only.rank() > 1
+        {
+            let (name, shape) = (args.row.python_name(), Shape(only.sizes()));
+            warn_of(
+                &format!("{name}() takes all dimensions of a tensor of shape {shape}: say which, as in dim=0"),
+                Warning::AmbiguousReduction,
+            )?;
+        }
     }
     Ok(())
 }

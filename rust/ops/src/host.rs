@@ -61,8 +61,17 @@ pub fn replace_meta(tensor: &Tensor, meta: Meta) {
     unsafe { tensor.set_meta(meta) };
 }
 
+/// What a warning is about, and so its class in Python.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Warning {
+    /// Anything that a user should know.
+    General,
+    /// A call that took all dimensions because it named none. What the Python files of the engine leave out is not said.
+    AmbiguousReduction,
+}
+
 /// Issues a warning in Python; an error if warnings are errors there.
-pub type Warn = fn(&str) -> Result<()>;
+pub type Warn = fn(&str, Warning) -> Result<()>;
 
 static WARN: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -71,13 +80,18 @@ pub fn set_warn(warn: Warn) {
 }
 
 /// Warns at the user's line.
-#[cold]
 pub fn warn(message: &str) -> Result<()> {
+    warn_of(message, Warning::General)
+}
+
+/// Warns at the user's line of something that has a class of its own.
+#[cold]
+pub fn warn_of(message: &str, about: Warning) -> Result<()> {
     let warn = WARN.load(Ordering::Acquire);
     if warn.is_null() {
         return Ok(());
     }
     // SAFETY: only `set_warn` stores here, and it stores a `Warn`.
     let warn: Warn = unsafe { std::mem::transmute(warn) };
-    warn(message)
+    warn(message, about)
 }

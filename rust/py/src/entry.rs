@@ -136,7 +136,8 @@ unsafe fn run(
 fn collect() -> Vec<Callable> {
     let callable = |((namespace, name, form), rows): ((&'static str, String, Form), Vec<&'static Row>)| {
         let takes_out = |row: &Row| form == Form::Function && row.variants.has(Variants::OUT);
-        let overloads = rows.into_iter().map(|row| Overload::new(row, takes_out(row))).collect();
+        let with_dim = rows.iter().any(|row| row.schema().place("dim").is_some());
+        let overloads = rows.into_iter().map(|row| Overload::new(row, takes_out(row), with_dim)).collect();
         Callable { name, namespace, method: form.is_method(), in_place: form.is_in_place(), overloads }
     };
     names::collect().into_iter().map(callable).collect()

@@ -71,7 +71,7 @@ fn tensor<'py>(
 /// Numbers, nested sequences, arrays or tensors as a new tensor.
 pub fn copied(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
     let shared = if object::is_tensor(data) {
-        crate::autograd::warn(
+        rushlight::host::warn(
             "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).",
         )
         .map_err(raise)?;
@@ -410,8 +410,8 @@ fn _result_type(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, PyA
 
 /// Turns the warnings of `torch.utils.backcompat` on or off.
 #[pyfunction]
-fn _set_backcompat_warnings(broadcast: bool, keepdim: bool, strict: u8) {
-    rushlight::backcompat::set(broadcast, keepdim, strict);
+fn _set_backcompat_warnings(broadcast: bool, keepdim: bool, ambiguous: bool, strict: u8) {
+    rushlight::backcompat::set(broadcast, keepdim, ambiguous, strict);
 }
 
 /// How many cores this process may use.

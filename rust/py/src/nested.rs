@@ -254,7 +254,7 @@ pub fn read(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
     let sizes = sizes(data)?;
     static WARNED: AtomicBool = AtomicBool::new(false);
     if numpy::is_array_inside(data)? && !WARNED.swap(true, Ordering::Relaxed) {
-        crate::autograd::warn(
+        rushlight::host::warn(
             "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list to a single numpy.ndarray with numpy.array() before converting to a tensor.",
         )
         .map_err(raise)?;

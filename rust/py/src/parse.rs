@@ -7,6 +7,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
+use rushlight::backcompat::LeftOut;
 use rushlight::signature::{Kind, Param, Schema};
 use rushlight::{Args, Ints, Row, Tensor, Value};
 use smallvec::SmallVec;
@@ -20,6 +21,8 @@ pub struct Overload {
     names: Vec<Raw>,
     /// `out=`, which no signature states.
     pub takes_out: bool,
+    /// Whether some overload of the name takes a `dim`.
+    is_one_with_dim: bool,
 }
 
 // SAFETY: the names are interned strings that live as long as the interpreter.
@@ -46,9 +49,9 @@ fn synonyms(name: &str) -> &'static [&'static str] {
 }
 
 impl Overload {
-    pub fn new(row: &'static Row, takes_out: bool) -> Overload {
+    pub fn new(row: &'static Row, takes_out: bool, is_one_with_dim: bool) -> Overload {
         let names = row.schema().params.iter().map(|param| intern(param.name)).collect();
-        Overload { row, names, takes_out }
+        Overload { row, names, takes_out, is_one_with_dim }
     }
 
     /// The parameter that a keyword names.
@@ -199,9 +202,13 @@ pub fn bind<'a, 'py>(
             None => return Err(Misfit::Wrong(place, object)),
         }
     }
-    rushlight::backcompat::note_default_keepdim(|| {
-        let given = |name| schema.place(name).map(|place| place < given || places.contains(&place));
-        given("keepdim") != Some(false) || given("dim") != Some(true)
+    rushlight::backcompat::note_left_out(args, || {
+        let is_given = |name| schema.place(name).map(|place| place < given || places.contains(&place));
+        let no_dim = || schema.place("dim").is_none_or(|place| matches!(args.values[place], Value::None));
+        LeftOut {
+            keepdim: is_given("keepdim") == Some(false) && is_given("dim") == Some(true),
+            dim: overload.is_one_with_dim && no_dim(),
+        }
     })
     .map_err(raise)?;
     Ok(out)

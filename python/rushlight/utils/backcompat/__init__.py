@@ -1,8 +1,8 @@
 """Warnings where shapes meet otherwise than the author of a program may think.
 
 `broadcast_warning` and `keepdim_warning` are torch's switches for programs older than broadcasting; here they work.
-`strict_broadcast` is for programs of today: it names broadcasts that are often slips. All are off until asked for, and cost
-nothing then; they hold for all threads of the process.
+`strict_broadcast` and `ambiguous_reduction` are for programs of today: they name broadcasts and reductions that are often
+slips. All are off until asked for, and cost nothing then; they hold for all threads of the process.
 
 >>> torch.utils.backcompat.broadcast_warning.enabled
 False
@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from rushlight import _C
 
-__all__ = ["broadcast_warning", "keepdim_warning", "strict_broadcast"]
+__all__ = ["ambiguous_reduction", "broadcast_warning", "keepdim_warning", "strict_broadcast"]
 
 _level = 0
 
 
 def _apply() -> None:
-    _C._set_backcompat_warnings(broadcast_warning.enabled, keepdim_warning.enabled, _level)
+    _C._set_backcompat_warnings(broadcast_warning.enabled, keepdim_warning.enabled, ambiguous_reduction.enabled, _level)
 
 
 class _Warning:
@@ -40,6 +40,8 @@ class _Warning:
 broadcast_warning = _Warning()
 # A dimension is reduced and `keepdim` is not given; once, the dimension was kept.
 keepdim_warning = _Warning()
+# All of several dimensions are taken because no `dim` is given (`x.sum()`, `x.squeeze()`): a `torch.AmbiguousReduction`.
+ambiguous_reduction = _Warning()
 
 
 class strict_broadcast:

@@ -12,6 +12,8 @@ use rushlight::Tensor;
 use rushlight_autograd as engine;
 use rushlight_autograd::engine::Options;
 
+use rushlight::host::Warning;
+
 use crate::attach;
 use crate::errors::{carry, raise};
 use crate::object;
@@ -21,8 +23,12 @@ pub use hooks::{register_hook, register_post_hook};
 pub use node::wrap as node_object;
 
 /// Warns at the user's line.
-pub fn warn(message: &str) -> rushlight::Result<()> {
-    attach::acquire(|py| py.import("rushlight._warnings")?.call_method1("warn", (message,)).map(drop))
+pub fn warn(message: &str, about: Warning) -> rushlight::Result<()> {
+    let function = match about {
+        Warning::General => "warn",
+        Warning::AmbiguousReduction => "warn_of_reduction",
+    };
+    attach::acquire(|py| py.import("rushlight._warnings")?.call_method1(function, (message,)).map(drop))
 }
 
 fn tensors(list: &Bound<'_, PyTuple>) -> PyResult<Vec<Tensor>> {
