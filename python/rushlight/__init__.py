@@ -131,6 +131,7 @@ if TYPE_CHECKING:
     from rushlight._limits import finfo as finfo
     from rushlight._limits import iinfo as iinfo
     from rushlight._lobpcg import lobpcg as lobpcg
+    from rushlight._warnings import AmbiguousReduction as AmbiguousReduction
     from rushlight._lowrank import pca_lowrank as pca_lowrank
     from rushlight._lowrank import svd_lowrank as svd_lowrank
     from rushlight._printing import get_printoptions as get_printoptions

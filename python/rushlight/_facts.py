@@ -1,4 +1,4 @@
-"""Questions about dtypes, objects and settings: functions of `torch` that compute nothing."""
+"""Functions of `torch` in Python: questions about dtypes, objects and settings, and what is told in terms of a method."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def is_signed(input: Tensor) -> bool:
 
 
 def is_conj(input: Tensor) -> bool:
-    """Whether a tensor waits to be conjugated. Always false: conjugates are computed at once.
+    """Whether the elements are conjugates of what is stored, computed where they are read.
 
-    >>> torch.is_conj(torch.tensor([1j]))
-    False
+    >>> torch.is_conj(torch.tensor([1j])), torch.is_conj(torch.tensor([1j]).conj())
+    (False, True)
     """
     return input.is_conj()
 

@@ -32,7 +32,7 @@ def __deepcopy__(self, memo):
     key = "storage", storage.data_ptr(), storage.nbytes()
     if storage.nbytes() == 0 or key not in memo:
         memo[key] = storage.clone()
-    made = _utils.view_of(memo[key], self.dtype, self.storage_offset(), self.shape, self.stride())
+    made = _utils.view_of(memo[key], *_utils.layout_of(self))
     if type(self) is not Tensor:
         made = Tensor._make_subclass(type(self), made)
     made.requires_grad_(self.requires_grad)
@@ -44,9 +44,9 @@ def __deepcopy__(self, memo):
 
 
 def __reduce_ex__(self, protocol):
-    layout = self.dtype, self.storage_offset(), tuple(self.shape), self.stride()
+    *layout, mirrored = _utils.layout_of(self)
     state = self.__dict__ or None
-    return _utils._rebuild_tensor, (self.untyped_storage(), *layout, self.requires_grad, type(self), state)
+    return _utils._rebuild_tensor, (self.untyped_storage(), *layout, self.requires_grad, type(self), state, mirrored)
 
 
 def __contains__(self, element):

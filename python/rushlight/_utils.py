@@ -3,17 +3,29 @@
 from rushlight._loading import load
 
 
-def view_of(storage, dtype, offset, size, stride):
-    """A tensor over the bytes of an untyped storage: what copies, pickles, messages and checkpoints build on."""
+def view_of(storage, dtype, offset, size, stride, mirrored=False):
+    """A tensor over the bytes of an untyped storage: what copies, pickles, messages and checkpoints build on.
+
+    Where it is `mirrored`, the bytes are conjugates, or negatives, of its elements.
+    """
     import rushlight as torch
 
-    return torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
+    view = torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
+    if mirrored:
+        view = (torch._conj if dtype.is_complex else torch._neg_view)(view).detach()
+    return view
 
 
-def _rebuild_tensor(storage, dtype, offset, size, stride, requires_grad, kind, state):
+def layout_of(tensor):
+    """The arguments of `view_of` that show a storage as this tensor does."""
+    mirrored = tensor.is_conj() or tensor.is_neg()
+    return tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()), mirrored
+
+
+def _rebuild_tensor(storage, dtype, offset, size, stride, requires_grad, kind, state, mirrored=False):
     import rushlight as torch
 
-    tensor = view_of(storage, dtype, offset, size, stride)
+    tensor = view_of(storage, dtype, offset, size, stride, mirrored)
     if kind is not torch.Tensor:
         tensor = torch.Tensor._make_subclass(kind, tensor)
     tensor.requires_grad_(requires_grad)

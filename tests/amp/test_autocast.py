@@ -26,6 +26,8 @@ LOWER = {
     "softmax": lambda: H.softmax(0),
     "gelu": lambda: F.gelu(H),
     "sum": lambda: H.sum(),
+    "adaptive_max_pool2d": lambda: F.adaptive_max_pool2d(IMAGE.to(HALF), 2),
+    "circular": lambda: F.pad(IMAGE.to(HALF), (1, 1, 1, 1), mode="circular"),
     "avg_pool2d": lambda: F.avg_pool2d(IMAGE.to(HALF), 2),
 }
 FULL = {
@@ -43,6 +45,12 @@ FULL = {
     "binary_cross_entropy": lambda: F.binary_cross_entropy(H, H),
     "smooth_l1_loss": lambda: F.smooth_l1_loss(H, H),
     "grid_sample": lambda: F.grid_sample(IMAGE.to(HALF), torch.zeros(1, 2, 2, 2, dtype=HALF), align_corners=False),
+    "adaptive_max_pool3d": lambda: F.adaptive_max_pool3d(IMAGE.to(HALF), 2),
+    "fractional_max_pool2d": lambda: F.fractional_max_pool2d(IMAGE.to(HALF), 2, output_size=2),
+    "max_unpool2d": lambda: F.max_unpool2d(IMAGE.to(HALF)[..., :1, :1], torch.zeros(1, 1, 1, 1, dtype=torch.int64), 2),
+    "reflect": lambda: F.pad(IMAGE.to(HALF), (1, 1, 1, 1), mode="reflect"),
+    "replicate": lambda: F.pad(IMAGE.to(HALF), (1, 1, 1, 1), mode="replicate"),
+    "fft": lambda: torch.fft.rfft(H).real,
     "max_pool3d": lambda: F.max_pool3d(IMAGE.to(HALF)[None], (1, 2, 2)),
     "cat": lambda: torch.cat([H, X]),
     "stack": lambda: torch.stack([H, X]),

@@ -226,7 +226,7 @@ def array(value):
     """A tensor's values for NumPy, in a type of its own."""
     if value.dtype == torch.bfloat16:
         value = cast(value, "float32")
-    return np.array(value.detach().numpy())
+    return np.array(value.detach().resolve_conj().resolve_neg().numpy())
 
 
 def draw(row, sample, dtype, scale=1):

@@ -118,6 +118,8 @@ class Pickler(pickle._Pickler):
         arguments = (reference, tensor.storage_offset(), tuple(tensor.size()), stride, requires_grad)
         arguments += (collections.OrderedDict(),)
         if typed:
+            if tensor.is_conj() or tensor.is_neg():
+                arguments += ({"conj" if tensor.is_conj() else "neg": True},)
             return named("torch._utils", "_rebuild_tensor_v2"), arguments
         return named("torch._utils", "_rebuild_tensor_v3"), (*arguments, tensor.dtype)
 

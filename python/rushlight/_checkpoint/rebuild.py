@@ -17,9 +17,9 @@ def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, bac
     tensor = _view(storage, None, storage_offset, size, stride)
     if metadata:
         if metadata.get("conj"):
-            tensor = tensor.conj()
+            tensor = tensor.conj().detach()
         if metadata.get("neg"):
-            tensor = tensor.neg()
+            tensor = torch._neg_view(tensor).detach() if tensor.is_floating_point() else tensor.neg()
     return tensor.requires_grad_() if requires_grad else tensor
 
 

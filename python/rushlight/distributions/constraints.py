@@ -231,19 +231,6 @@ class _IntegerInterval(Constraint):
         return (value % 1 == 0) & (self.lower_bound <= value) & (value <= self.upper_bound)
 
 
-class _IntegerLessThan(Constraint):
-    """The whole numbers up to ``upper_bound``."""
-
-    is_discrete = True
-    _shown = ("upper_bound",)
-
-    def __init__(self, upper_bound: Any) -> None:
-        self.upper_bound = upper_bound
-
-    def check(self, value):
-        return (value % 1 == 0) & (value <= self.upper_bound)
-
-
 class _IntegerGreaterThan(Constraint):
     """The whole numbers from ``lower_bound`` on."""
 

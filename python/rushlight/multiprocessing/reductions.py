@@ -8,7 +8,7 @@ but their sender must live until the object has been received.
 from multiprocessing import reduction
 
 import rushlight as torch
-from rushlight._utils import view_of
+from rushlight._utils import layout_of, view_of
 
 from .parcel import receive_storage, send_storage
 
@@ -32,7 +32,7 @@ def reduce_tensor(tensor):
             "serializing (e.g., putting it on the queue)."
         )
     # A view, whatever became of the tensor's own bytes: moving the storage moves all its views.
-    layout = tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
+    layout = layout_of(tensor)
     leaf = type(tensor), tensor.requires_grad, tensor.grad if tensor.is_leaf else None
     if tensor.device.type == "meta":
         return rebuild_meta_tensor, (layout, leaf)
@@ -46,7 +46,7 @@ def rebuild_tensor(storage, layout, leaf):
 
 
 def rebuild_meta_tensor(layout, leaf):
-    dtype, _, size, stride = layout
+    dtype, _, size, stride, _ = layout
     return _as_leaf(torch.empty_strided(size, stride, dtype=dtype, device="meta"), leaf)
 
 

@@ -29,6 +29,17 @@ pub struct Meta {
     pub layout: Layout,
     pub dtype: DType,
     pub device: Device,
+    /// Whether the elements are the mirror images, in the real axis, of what is stored: of complex numbers the conjugates,
+    /// of real ones, which then are imaginary parts of such a tensor, the negatives. torch's conjugate and negative bits.
+    pub mirrored: bool,
+}
+
+impl Meta {
+    /// Elements that are what is stored.
+    #[inline]
+    pub fn new(storage: Storage, layout: Layout, dtype: DType, device: Device) -> Meta {
+        Meta { storage, layout, dtype, device, mirrored: false }
+    }
 }
 
 /// A leaf that gradients are collected for.
@@ -112,27 +123,27 @@ impl Tensor {
     #[inline]
     pub fn new(storage: Storage, layout: Layout, dtype: DType, device: Device) -> Tensor {
         let flags = if modes::inference_enabled() { INFERENCE } else { 0 };
-        Tensor::build(Meta { storage, layout, dtype, device }, flags, Counter::default(), None)
+        Tensor::build(Meta::new(storage, layout, dtype, device), flags, Counter::default(), None)
     }
 
     /// Another geometry over the elements of `base`, of the same dtype. History is the caller's to record.
     #[inline]
     pub fn view_of(base: &Tensor, layout: Layout) -> Tensor {
-        Tensor::view(base, layout, base.dtype(), None, false)
+        Tensor::view(base, base.meta_with(layout), None, false)
     }
 
     /// Like `view_of`, for one of several views that one function returns.
     pub fn view_of_many(base: &Tensor, layout: Layout) -> Tensor {
-        Tensor::view(base, layout, base.dtype(), None, true)
+        Tensor::view(base, base.meta_with(layout), None, true)
     }
 
     /// A view that geometry alone does not describe; `replay` makes the same view of another tensor shaped like `base`.
-    pub fn view_with(base: &Tensor, layout: Layout, dtype: DType, replay: Replay) -> Tensor {
-        Tensor::view(base, layout, dtype, Some(replay), false)
+    pub fn view_with(base: &Tensor, meta: Meta, replay: Replay) -> Tensor {
+        Tensor::view(base, meta, Some(replay), false)
     }
 
-    fn view(base: &Tensor, layout: Layout, dtype: DType, replay: Option<Replay>, many: bool) -> Tensor {
-        let meta = Meta { storage: base.storage().clone(), layout, dtype, device: base.device() };
+    #[inline(always)]
+    fn view(base: &Tensor, meta: Meta, replay: Option<Replay>, many: bool) -> Tensor {
         if base.is_inference() {
             return Tensor::build(meta, INFERENCE, Counter::default(), None);
         }
@@ -159,15 +170,11 @@ impl Tensor {
 
     /// The same elements without history; changes in place are counted together.
     pub fn detach(&self) -> Tensor {
-        self.without_history(self.meta().clone())
+        self.detach_as(self.meta().clone())
     }
 
-    /// The same bytes as elements of another dtype or geometry, without history; changes in place are counted together.
-    pub fn detach_as(&self, layout: Layout, dtype: DType) -> Tensor {
-        self.without_history(Meta { layout, dtype, ..self.meta().clone() })
-    }
-
-    fn without_history(&self, meta: Meta) -> Tensor {
+    /// The same bytes as elements of another kind or geometry, without history; changes in place are counted together.
+    pub fn detach_as(&self, meta: Meta) -> Tensor {
         if self.is_inference() {
             return Tensor::build(meta, INFERENCE, Counter::default(), None);
         }
@@ -217,6 +224,19 @@ impl Tensor {
     #[inline]
     pub fn device(&self) -> Device {
         self.meta().device
+    }
+
+    /// See `Meta::mirrored`.
+    #[inline]
+    pub fn is_mirrored(&self) -> bool {
+        self.meta().mirrored
+    }
+
+    /// What the tensor is, in another geometry.
+    #[inline]
+    pub fn meta_with(&self, layout: Layout) -> Meta {
+        let Meta { storage, dtype, device, mirrored, .. } = self.meta();
+        Meta { storage: storage.clone(), layout, dtype: *dtype, device: *device, mirrored: *mirrored }
     }
 
     #[inline]

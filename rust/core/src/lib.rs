@@ -1,10 +1,10 @@
 //! The ground floor: what a tensor is made of, without any arithmetic.
 //!
-//! `dtype`, `element` and `scalar` say what an element is and how types promote; `layout`, `broadcast`, `index` and `plan` are the
-//! algebra of sizes and signed strides, pure functions without data; `storage` and `alloc` own bytes, `counted` what has
-//! several owners; `limits` asks
-//! how many there are left; `shared` owns bytes that several processes see; `fork` keeps locks safe over `fork`, `sleep` waits without
-//! one; `error` is the one error of the house.
+//! `dtype`, `element` and `scalar` say what an element is and how types promote, `device` where it lives; `layout`, `broadcast`,
+//! `index` and `plan` are the algebra of sizes and signed strides, pure functions without data; `storage` and `alloc` own
+//! bytes, `limits` asks how many there are left, `reserve` keeps some for small requests; `counted` is what has several
+//! owners; `shared` owns bytes that several processes see; `fork` keeps locks safe over `fork`, `sleep` waits without one;
+//! `error` is the one error of the house.
 
 // Tests read and write memory that they have just made.
 #![cfg_attr(test, allow(clippy::undocumented_unsafe_blocks))]

@@ -22,7 +22,7 @@ use num_complex::Complex;
 use rushlight_core::alloc::ask;
 use rushlight_core::{Class, Element, Error, Result};
 
-pub use factor::{cholesky, lu, orthogonal, qr, reflect, reflections, solve_triangular};
+pub use factor::{cholesky, lu, qr, reflect, reflections, solve_triangular};
 pub use ldl::{ldl, ldl_solve};
 pub use spectral::{Symmetric, eig, eigh, svd};
 

@@ -1,7 +1,7 @@
 //! Mixed precision: while it is on for a thread, products run in a half type, what needs the range in float32.
 //!
-//! Which operators do which is torch's list for CPUs. A call looks here before its eight steps; with no thread in the mode
-//! that is one relaxed load. What an operator of the lists calls itself is not cast again.
+//! Each row says what it does (`Row::autocast`). A call looks here before its eight steps; with no thread in the mode that is
+//! one relaxed load. What an operator that casts calls itself is not cast again.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,6 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Result};
 
 use crate::convert::to_dtype;
-use crate::row::Row;
 use crate::value::{Args, Value};
 
 /// Whether any thread ever turned it on: until then nobody pays for the look at the thread's own mode.
@@ -43,43 +42,23 @@ impl Drop for Off {
     }
 }
 
-enum Policy {
+/// What mixed precision does to an operator's arguments. Which operators do which is torch's choice for CPUs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Autocast {
+    Unchanged,
+    /// They become the half type.
     Lower,
+    /// They become float32.
     Single,
-    /// The widest type among the arguments.
+    /// They become the widest type among them.
     Widest,
 }
 
-fn policy(row: &Row) -> Option<Policy> {
-    let policy = match (row.namespace, row.python_name()) {
-        (_, "mm" | "bmm" | "matmul" | "addmm" | "addbmm" | "baddbmm" | "linear" | "vecdot" | "multi_dot")
-        | (_, "conv1d" | "conv2d" | "conv3d" | "convolution" | "_convolution" | "scaled_dot_product_attention")
-        | (_, "conv_transpose1d" | "conv_transpose2d" | "conv_transpose3d" | "_tensordot" | "_einsum" | "inner") => {
-            Policy::Lower
-        }
-        (_, "prod" | "trace" | "quantile" | "nanquantile" | "cdist" | "polar" | "view_as_complex" | "stft")
-        | (_, "cholesky" | "cholesky_inverse" | "cholesky_solve" | "inverse" | "lu_solve" | "orgqr" | "ormqr")
-        | (_, "geqrf" | "qr" | "svd" | "svdvals" | "lstsq" | "pinverse" | "nuclear_norm" | "triangular_solve")
-        | (_, "avg_pool3d" | "max_pool3d" | "max_unpool2d" | "max_unpool3d" | "adaptive_avg_pool3d")
-        | (_, "adaptive_max_pool3d" | "fractional_max_pool2d" | "fractional_max_pool3d" | "grid_sample")
-        | (_, "grid_sampler_2d" | "grid_sampler_3d" | "reflection_pad1d" | "reflection_pad2d")
-        | (_, "replication_pad1d" | "replication_pad2d" | "replication_pad3d" | "mse_loss" | "l1_loss")
-        | (_, "smooth_l1_loss" | "huber_loss" | "cross_entropy" | "nll_loss" | "binary_cross_entropy")
-        | (_, "binary_cross_entropy_with_logits" | "kl_div" | "cosine_embedding_loss" | "poisson_nll_loss")
-        | (_, "hinge_embedding_loss" | "margin_ranking_loss" | "soft_margin_loss" | "triplet_margin_loss")
-        | (_, "multi_margin_loss" | "multilabel_margin_loss" | "ctc_loss")
-        | ("fft", _)
-        | ("linalg", "inv" | "inv_ex" | "cholesky_ex" | "eig" | "eigh" | "eigvals" | "eigvalsh")
-        | (
-            "linalg",
-            "solve" | "solve_ex" | "matrix_rank" | "tensorinv" | "tensorsolve" | "cond" | "householder_product",
-        ) => Policy::Single,
-        (_, "cat" | "stack" | "index_copy")
-        | (_, "lstm_cell" | "gru_cell" | "rnn_tanh_cell" | "rnn_relu_cell" | "_lstm_gates" | "_gru_gates")
-        | (_, "_linear_recurrence") => Policy::Widest,
-        _ => return None,
-    };
-    Some(policy)
+impl Autocast {
+    /// For operators of a family, of which only some need the range.
+    pub const fn single_if(needed: bool) -> Autocast {
+        if needed { Autocast::Single } else { Autocast::Unchanged }
+    }
 }
 
 /// Whether mixed precision concerns a tensor: float64 stays as it is.
@@ -109,13 +88,13 @@ fn widest(args: &Args) -> Option<DType> {
     found
 }
 
-/// The arguments as mixed precision wants them for this row, and a guard for the call; none if the row is in no list.
+/// The arguments as mixed precision wants them for this row, and a guard for the call; none if it leaves them.
 pub fn cast<'a>(args: &Args<'a>, lower: DType) -> Result<Option<(Args<'a>, Off)>> {
-    let wanted = match policy(args.row) {
-        Some(Policy::Lower) => Some(lower),
-        Some(Policy::Single) => Some(DType::F32),
-        Some(Policy::Widest) => widest(args),
-        None => None,
+    let wanted = match args.row.autocast {
+        Autocast::Lower => Some(lower),
+        Autocast::Single => Some(DType::F32),
+        Autocast::Widest => widest(args),
+        Autocast::Unchanged => None,
     };
     let Some(wanted) = wanted else { return Ok(None) };
     // From here on, so that the casts are not looked at either.

@@ -28,6 +28,9 @@ pub fn copy_views(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) 
     if to.device() != Device::Cpu || target.numel() == 0 {
         return Ok(());
     }
+    if to.is_mirrored() || from.is_mirrored() {
+        return copy_mirrored(to, target, from, source);
+    }
     crate::host::while_detached(target.numel(), || {
         let (out, input) = (to.storage().pin()?, from.storage().pin()?);
         let lanes =
@@ -38,10 +41,40 @@ pub fn copy_views(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) 
     })
 }
 
+/// `copy_views` where what is stored is not what is meant: by way of a tensor between the two.
+#[cold]
+fn copy_mirrored(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) -> Result<()> {
+    let mut value = stored(from, source);
+    if from.is_mirrored() {
+        value = image(&value)?;
+    }
+    if to.is_mirrored() {
+        value = image(&crate::convert::to_dtype(&value, to.dtype())?)?;
+    }
+    copy_views(&stored(to, target), target, &value, value.layout())
+}
+
+/// What the memory of a tensor holds, whatever its elements stand for.
+fn stored(tensor: &Tensor, layout: &Layout) -> Tensor {
+    Tensor::new(tensor.storage().clone(), layout.clone(), tensor.dtype(), tensor.device())
+}
+
+/// The conjugates of complex numbers, the negatives of real ones.
+fn image(stored: &Tensor) -> Result<Tensor> {
+    if stored.dtype().is_complex() {
+        crate::op!(crate::pointwise::complex::CONJ_AT_ONCE, stored)
+    } else {
+        crate::op!(crate::pointwise::arith::NEG, stored)
+    }
+}
+
 /// Adds `from`, of the same dtype, to the elements that `target` names, which may name some more than once; not recorded.
 pub fn accumulate(to: &Tensor, target: &Layout, from: &Tensor) -> Result<()> {
     if to.device() != Device::Cpu || target.numel() == 0 {
         return Ok(());
+    }
+    if to.is_mirrored() != from.is_mirrored() {
+        return accumulate(&stored(to, to.layout()), target, &image(&stored(from, from.layout()))?);
     }
     crate::host::while_detached(target.numel(), || {
         let (out, input) = (to.storage().pin()?, from.storage().pin()?);

@@ -9,6 +9,7 @@ use rushlight_core::layout::copied;
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Scalar};
 
 use crate::expr::Expr;
+use crate::signature::Kind;
 use crate::value::Args;
 
 /// What a formula needs of the forward: arguments (by place) and results.
@@ -221,19 +222,33 @@ impl Derive<'_> {
         self.inputs.iter().find(|facts| facts.place == place)
     }
 
+    /// Whether the argument at `place` is of a kind that the derivative may ask about so: a wrong place would be a wrong
+    /// gradient without a word.
+    fn check_kind(&self, place: usize, kinds: &[Kind]) {
+        debug_assert!(
+            self.args.row.schema().params.get(place).is_some_and(|param| kinds.contains(&param.kind)),
+            "the derivative of {} asks argument {place} for what it is not",
+            self.args.row.name
+        );
+    }
+
     pub fn scalar(&self, place: usize) -> Scalar {
+        self.check_kind(place, &[Kind::Scalar, Kind::Operand, Kind::Int, Kind::Float, Kind::Bool]);
         self.args.optional_scalar(place).unwrap_or(Scalar::ONE)
     }
 
     pub fn int(&self, place: usize) -> i64 {
+        self.check_kind(place, &[Kind::Int]);
         self.args.optional_int(place).unwrap_or(0)
     }
 
     pub fn flag(&self, place: usize) -> bool {
+        self.check_kind(place, &[Kind::Bool]);
         self.args.optional_bool(place).unwrap_or(false)
     }
 
     pub fn ints(&self, place: usize) -> &[i64] {
+        self.check_kind(place, &[Kind::Ints, Kind::IntOrInts]);
         self.args.optional_ints(place).unwrap_or(&[])
     }
 }

@@ -1,14 +1,15 @@
 //! The row: everything about one operator, in the operator's own room.
 //!
 //! `table.rs` names each row once; all else walks the table: Python functions and methods, in-place and `out=` variants,
-//! stubs, reference pages, tests, benches.
+//! stubs, reference pages, tests.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use rushlight_autograd::Tensor;
+use rushlight_autograd::{Meta, Tensor};
 use rushlight_core::{DType, Device, Layout, Result};
 use rushlight_cpu::pointwise::Tile;
 
+use crate::autocast::Autocast;
 use crate::derive::Derivative;
 pub use crate::out::{Accepts, Out};
 use crate::signature::{Kind, Param, Schema};
@@ -54,18 +55,21 @@ impl Traits {
     pub const RESHAPES_IN_PLACE: Traits = Traits(16);
     /// Its tensors take a common shape, as those of pointwise rows always do.
     pub const BROADCASTS: Traits = Traits(32);
+    /// It minds marks of conjugates and negatives (`Meta::mirrored`), as all views do.
+    pub const SEES_MIRRORED: Traits = Traits(64);
 
     pub const fn union(self, other: Traits) -> Traits {
         Traits(self.0 | other.0)
     }
 
-    const NAMES: [(Traits, &'static str); 6] = [
+    const NAMES: [(Traits, &'static str); 7] = [
         (Traits::BROADCASTS, "broadcasts"),
         (Traits::SEES_MEMORY, "sees memory"),
         (Traits::NEEDS_VALUES, "needs values"),
         (Traits::REFUSES_IN_PLACE, "refuses in place"),
         (Traits::ACROSS_DEVICES, "across devices"),
         (Traits::RESHAPES_IN_PLACE, "reshapes in place"),
+        (Traits::SEES_MIRRORED, "sees mirrored"),
     ];
 
     pub const fn has(self, other: Traits) -> bool {
@@ -201,8 +205,8 @@ pub enum Run {
     Update(Update),
     /// The same bytes seen otherwise. In place the tensor itself takes the geometry.
     View(fn(&Args) -> Result<Layout>),
-    /// The same bytes seen as another dtype.
-    Retype(fn(&Args) -> Result<(Layout, DType)>),
+    /// The same bytes seen as other elements.
+    Retype(fn(&Args) -> Result<Meta>),
     /// Several views at once, which in-place operations may not rebase.
     Views(fn(&Args) -> Result<Vec<Layout>>),
     /// Other rows; it has neither kernel nor derivative.
@@ -233,6 +237,8 @@ pub struct Row {
     pub out: Out,
     /// The dtypes that the computation accepts, after promotion.
     pub dtypes: DTypes,
+    /// What mixed precision makes of its arguments.
+    pub autocast: Autocast,
     pub traits: Traits,
     pub run: Run,
     /// What the arguments must fulfil beside their types and dtypes.
@@ -267,6 +273,7 @@ impl Row {
         doc: "",
         out: Out::CAST,
         dtypes: DTypes::COMMON,
+        autocast: Autocast::Unchanged,
         traits: Traits::NONE,
         run: Run::Compose(|_| Ok(Output::Nothing)),
         check: None,

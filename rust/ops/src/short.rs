@@ -134,7 +134,12 @@ fn exactly<const N: usize>(
             numel <= REPEATED && dtype.category() >= number.dtype().category() && dtype.category() > Category::Bool
         }
     };
-    if dtype.is_half() || !row.dtypes.has(dtype) || model.device() != Device::Cpu || !operands.iter().all(alike) {
+    let plain = |operand: &Operand| !matches!(operand, Operand::Tensor(tensor) if tensor.is_mirrored());
+    if dtype.is_half()
+        || !row.dtypes.has(dtype)
+        || model.device() != Device::Cpu
+        || !operands.iter().all(|operand| alike(operand) && plain(operand))
+    {
         return Ok(None);
     }
     let Some(tile) = (body.cpu)(dtype) else { return Ok(None) };

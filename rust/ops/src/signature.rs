@@ -127,32 +127,31 @@ impl Param {
     }
 }
 
-/// Reads a default.
-fn preset(kind: Kind, default: Option<&'static str>) -> Value<'static> {
-    let Some(text) = default else { return Value::None };
+/// Reads a default; nothing where the text is no value of the kind.
+fn preset(kind: Kind, default: Option<&'static str>) -> Option<Value<'static>> {
+    let Some(text) = default else { return Some(Value::None) };
     match (kind, text) {
-        (_, "None") => Value::None,
-        (Kind::Bool, "True") => Value::Bool(true),
-        (Kind::Bool, "False") => Value::Bool(false),
-        (Kind::Int, number) => number.parse().map_or(Value::None, Value::Int),
-        (Kind::Float, number) => number.parse().map_or(Value::None, Value::Float),
-        (Kind::Str, quoted) => Value::Str(quoted.trim_matches('\'')),
-        (Kind::Ints | Kind::IntOrInts, list) => Value::Ints(parse_ints(list)),
-        (Kind::DType, name) => {
-            DType::ALL.into_iter().find(|dtype| dtype.name() == name).map_or(Value::None, Value::DType)
-        }
-        (_, "True") => Value::Scalar(Scalar::Bool(true)),
-        (_, "False") => Value::Scalar(Scalar::Bool(false)),
-        (_, number) => match (number.parse::<i64>(), number.parse::<f64>()) {
-            (Ok(int), _) => Value::Scalar(Scalar::Int(int)),
-            (_, Ok(float)) => Value::Scalar(Scalar::Float(float)),
-            _ => Value::None,
+        (_, "None") => Some(Value::None),
+        (Kind::Bool, "True") => Some(Value::Bool(true)),
+        (Kind::Bool, "False") => Some(Value::Bool(false)),
+        (Kind::Int, number) => number.parse().ok().map(Value::Int),
+        (Kind::Float, number) => number.parse().ok().map(Value::Float),
+        (Kind::Str, quoted) => Some(Value::Str(quoted.strip_prefix('\'')?.strip_suffix('\'')?)),
+        (Kind::Ints | Kind::IntOrInts, list) => parse_ints(list).map(Value::Ints),
+        (Kind::DType, name) => DType::ALL.into_iter().find(|dtype| dtype.name() == name).map(Value::DType),
+        (Kind::Operand | Kind::Scalar, "True") => Some(Value::Scalar(Scalar::Bool(true))),
+        (Kind::Operand | Kind::Scalar, "False") => Some(Value::Scalar(Scalar::Bool(false))),
+        (Kind::Operand | Kind::Scalar, number) => match number.parse() {
+            Ok(int) => Some(Value::Scalar(Scalar::Int(int))),
+            Err(_) => number.parse().ok().map(|float| Value::Scalar(Scalar::Float(float))),
         },
+        _ => None,
     }
 }
 
-fn parse_ints(list: &str) -> Ints {
-    list.trim_matches(['[', ']', '(', ')']).split(',').filter_map(|n| n.trim().parse().ok()).collect()
+fn parse_ints(list: &str) -> Option<Ints> {
+    let list = list.trim_matches(['[', ']', '(', ')']);
+    if list.is_empty() { Some(Ints::new()) } else { list.split(',').map(|n| n.trim().parse().ok()).collect() }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -201,7 +200,8 @@ impl Schema {
             let (name, loose) = name.strip_prefix('*').map_or((name, false), |name| (name, true));
             let optional = kind.ends_with('?');
             let kind = Kind::parse(kind.trim_end_matches('?'))?;
-            params.push(Param { name, kind, optional, keyword_only, loose, default, preset: preset(kind, default) });
+            let preset = preset(kind, default)?;
+            params.push(Param { name, kind, optional, keyword_only, loose, default, preset });
         }
         let returns = match returns {
             "Tensor" => Returns::Tensor,

@@ -1,19 +1,22 @@
 //! In-place and `out=`: derived from the row for every operator, never written by hand.
 
+use rushlight_autograd::Tensor;
 use rushlight_autograd::modes::{self, GradMode};
-use rushlight_autograd::{Meta, Tensor};
 use rushlight_core::dtype::can_cast;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Layout, Result};
 
-use crate::call::Target;
+use crate::call::{Target, mirrored};
 use crate::node;
-use crate::row::{Row, Run, Traits};
+use crate::row::{Promote, Row, Run, Traits};
 use crate::value::{Args, Output, Value};
 
 /// Whether the operator may write its result into its first argument.
 pub fn check_in_place(row: &Row, own: &Tensor, sizes: &[isize], dtype: DType) -> Result<()> {
     check_writable(own)?;
+    if matches!(&row.run, Run::Pointwise(body) if body.promote == Promote::ComplexToReal) && own.dtype().is_complex() {
+        return Err(Error::runtime(format!("In-place {} is not supported for complex tensors.", row.python_name())));
+    }
     if own.layout().sizes.as_slice() != sizes {
         return Err(Error::runtime(format!(
             "output with shape {} doesn't match the broadcast shape {}",
@@ -185,7 +188,7 @@ pub fn resize(tensor: &Tensor, sizes: &[isize]) -> Result<()> {
         // block at the same time; kernels that read the old one hold it by their pins.
         unsafe { storage.grow(needed)? };
     }
-    let meta = Meta { layout, ..tensor.meta().clone() };
+    let meta = tensor.meta_with(layout);
     crate::host::replace_meta(tensor, meta);
     Ok(())
 }
@@ -194,7 +197,7 @@ pub fn resize(tensor: &Tensor, sizes: &[isize]) -> Result<()> {
 pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
     let row = args.row;
     match target {
-        Target::Fresh => crate::call::call(args.clone()),
+        Target::Fresh => Err(Error::runtime(format!("{} has no way to run", row.name))),
         Target::InPlace => {
             let own = args.tensor(0)?;
             check_writable(own)?;
@@ -216,7 +219,7 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
             let change = node::Change::begin(args)?;
             let result = {
                 let _off = GradMode::new(false);
-                crate::call::call(args.clone())?.into_tensor()?
+                crate::call::call(mirrored::all_resolved(args.clone())?)?.into_tensor()?
             };
             check_in_place(row, own, &result.layout().sizes, result.dtype())?;
             crate::copy::copy(own, &result)?;

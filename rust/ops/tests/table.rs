@@ -79,7 +79,19 @@ fn signatures_print_back_to_themselves() {
 
 #[test]
 fn a_signature_with_a_mistake_is_not_read() {
-    for text in ["(Tensor self)", "Tensor self -> Tensor", "(Matrix self) -> Tensor", "(Tensor) -> Tensor"] {
+    for text in [
+        "(Tensor self)",
+        "Tensor self -> Tensor",
+        "(Matrix self) -> Tensor",
+        "(Tensor) -> Tensor",
+        "(Tensor self, int dim=two) -> Tensor",
+        "(Tensor self, float p=x) -> Tensor",
+        "(Tensor self, bool flag=true) -> Tensor",
+        "(Tensor self, int[] dims=[1, two]) -> Tensor",
+        "(Tensor self, Scalar alpha=one) -> Tensor",
+        "(Tensor self, str mode=mean) -> Tensor",
+        "(Tensor self, ScalarType dtype=flaot32) -> Tensor",
+    ] {
         assert!(Schema::parse(text).is_none(), "{text}");
     }
 }

@@ -1,9 +1,10 @@
 //! Threads: how many there are, and loops that use them.
 //!
-//! This is the only crate that names rayon. Work is cut at multiples of a grain that the caller chooses, not by the number
-//! of threads, and results are combined in a fixed tree, so every sum has the same bits on any machine. The calling thread starts at once and takes part; helpers that wake too late find nothing left and are
-//! not waited for. `threads` knows the count, `pool` owns the workers and survives `fork`, `job` shares one loop out,
-//! `denormals` keeps its arithmetic alike on all of them.
+//! This is the only crate that names rayon. Sums are cut at multiples of a grain that the caller chooses, not by the number
+//! of threads, and combined in a fixed tree, so that they have the same bits on any machine; work whose parts never meet may
+//! be cut by the number of threads. The calling thread starts at once and takes part; helpers that wake too late find
+//! nothing left and are not waited for. `threads` knows the count, `pool` owns the workers and survives `fork`, `job` shares
+//! one loop out, `denormals` keeps its arithmetic alike on all of them.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 

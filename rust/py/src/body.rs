@@ -75,12 +75,8 @@ fn like(tensor: &Tensor, source: &Tensor) -> PyResult<Meta> {
 /// No elements, of the same dtype and device.
 fn empty(tensor: &Tensor) -> PyResult<Meta> {
     let (dtype, device) = (tensor.dtype(), tensor.device());
-    Ok(Meta {
-        storage: rushlight::call::storage(device, 0).map_err(raise)?,
-        layout: Layout::contiguous(&[0]),
-        dtype,
-        device,
-    })
+    let storage = rushlight::call::storage(device, 0).map_err(raise)?;
+    Ok(Meta::new(storage, Layout::contiguous(&[0]), dtype, device))
 }
 
 /// Geometry that a caller gives for a storage's bytes: all of it must lie inside.
@@ -128,7 +124,7 @@ fn within(
             storage.len()
         )));
     }
-    Ok(Meta { storage: storage.clone(), layout, dtype, device: storage.device() })
+    Ok(Meta::new(storage.clone(), layout, dtype, storage.device()))
 }
 
 /// `Tensor._make_subclass(cls, data, require_grad=False)`: the elements of `data` as a leaf of class `cls`.

@@ -188,6 +188,10 @@ pub fn export<'py>(
     } else {
         tensor
     };
+    if tensor.is_mirrored() {
+        let bit = if tensor.dtype().is_complex() { "conjugate" } else { "negative" };
+        return Err(PyBufferError::new_err(format!("Can't export tensors with the {bit} bit set")));
+    }
     let layout = tensor.layout();
     if layout.strides.iter().any(|stride| *stride < 0) {
         return Err(PyBufferError::new_err("DLPack has no negative strides; tensor.contiguous() has none either"));

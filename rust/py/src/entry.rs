@@ -62,11 +62,11 @@ unsafe fn enter<const PLACE: usize>(
 }
 
 macro_rules! pool {
-    ($($hundreds:literal)*) => { [$(
-        pool!(@row $hundreds 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31),
+    ($($block:literal)*) => { [$(
+        pool!(@row $block 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31),
     )*] };
-    (@row $base:literal $($offset:literal)*) => {
-        [$(fastcall_cfunction_with_keywords::<Entry<{ $base * 32 + $offset }>> as CFunction),*]
+    (@row $block:literal $($offset:literal)*) => {
+        [$(fastcall_cfunction_with_keywords::<Entry<{ $block * 32 + $offset }>> as CFunction),*]
     };
 }
 

@@ -1,7 +1,11 @@
 //! `rushlight._C`: the engine as Python sees it. Only translation happens here, no mathematics.
 //!
-//! `class` and `object` make `Tensor`; `attributes`, `methods`, `protocol` and `number` are what it answers to; `entry` turns the operator table into
-//! functions and methods, `parse` and `convert` bring arguments in and results out, `errors` exceptions.
+//! `class`, `object` and `body` make `Tensor`, `reclaim` frees it; `attributes`, `methods`, `protocol`, `number` and `index` are
+//! what it answers to, `print` its text. `entry` turns the operator table into functions and methods; `parse` and `convert`
+//! bring arguments in and results out (`size`, `results`, `nested` lists), `errors` exceptions. `conversion` is `Tensor.to`;
+//! `numpy`, `buffer` and `dlpack` share memory with others, `storage`, `io` and `group` with files and processes. `attach`
+//! is the interpreter's lock. The rest are the classes of a crate each: `autograd`, `dist`, `dtype`, `generator`, `jit`;
+//! `functions` are those of the module, `table` is what tests read.
 
 #![allow(non_snake_case, reason = "Python knows the module by this name")]
 

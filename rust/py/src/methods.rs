@@ -169,7 +169,8 @@ methods! {
     fn is_set_to(own, tensor = required) "Whether both tensors show the same elements of the same storage in the same way." {
         let other = required(tensor, "is_set_to", "tensor")?;
         let other = object::tensor(&other)?;
-        own.give(own.tensor.storage().same(other.storage()) && own.tensor.layout() == other.layout())
+        let (a, b) = (own.tensor.meta(), other.meta());
+        own.give(a.storage.same(&b.storage) && a.layout == b.layout && a.mirrored == b.mirrored)
     }
     fn is_same_size(own, other = required) "Whether both tensors have the same sizes." {
         let other = required(other, "is_same_size", "other")?;
@@ -179,10 +180,12 @@ methods! {
         let _ = device;
         own.give(false)
     }
-    fn is_conj(own) "Always false: conjugates are computed at once." { own.give(false) }
-    fn is_neg(own) "Always false: negatives are computed at once." { own.give(false) }
-    fn resolve_conj(own) "The tensor itself: conjugates are computed at once." { own.same() }
-    fn resolve_neg(own) "The tensor itself: negatives are computed at once." { own.same() }
+    fn is_conj(own) "Whether the elements are conjugates of what is stored, computed where they are read." {
+        own.give(own.tensor.is_mirrored() && own.tensor.dtype().is_complex())
+    }
+    fn is_neg(own) "Whether the elements are negatives of what is stored, computed where they are read." {
+        own.give(own.tensor.is_mirrored() && !own.tensor.dtype().is_complex())
+    }
     fn _is_view(own) "Whether the tensor is a view of another one." { own.give(own.tensor.is_view()) }
     fn is_floating_point(own) "Whether the elements are floating-point numbers." { own.give(own.tensor.dtype().is_floating()) }
     fn is_complex(own) "Whether the elements are complex numbers." { own.give(own.tensor.dtype().is_complex()) }

@@ -9,6 +9,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
+use rushlight::call::mirrored::resolved;
 use rushlight::{DType, Device, Layout, Storage, Tensor};
 use rushlight_core::layout::Dims;
 use rushlight_core::storage::Block;
@@ -148,6 +149,12 @@ pub fn exportable(tensor: &Tensor) -> PyResult<()> {
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
         ));
     }
+    if tensor.is_mirrored() {
+        let (bit, way) = if tensor.dtype().is_complex() { ("conjugate", "conj") } else { ("negative", "neg") };
+        return Err(PyRuntimeError::new_err(format!(
+            "Can't call numpy() on Tensor that has {bit} bit set. Use tensor.resolve_{way}().numpy() instead."
+        )));
+    }
     Ok(())
 }
 
@@ -156,6 +163,7 @@ pub fn export<'py>(py: Python<'py>, tensor: &Tensor, force: bool) -> PyResult<Bo
     if !force || tensor.device() != Device::Cpu {
         exportable(tensor)?;
     }
+    let tensor = &resolved(&tensor.detach()).map_err(crate::errors::raise)?;
     let numpy = numpy(py)?;
     let dtype = match numpy.dtypes.iter().find(|(_, dtype)| *dtype == tensor.dtype()) {
         Some((theirs, _)) => theirs.bind(py).clone(),

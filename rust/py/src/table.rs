@@ -1,4 +1,4 @@
-//! The operator table as Python reads it: what tests, benches and coverage tools walk instead of lists of their own.
+//! The operator table as Python reads it: what tests and generators walk instead of lists of their own.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};

@@ -2,7 +2,7 @@
 //!
 //! There is no stream to walk: a key and a counter of 128 bits give four words, so every thread of a GPU makes its own.
 //! As in curand and torch, the key is the seed, the upper half of the counter is the subsequence (the thread) and the lower
-//! half the offset in it. The CUDA kernels compute the same function; this one checks them and serves the host.
+//! half the offset in it. It waits for the first kernel on a card; processors walk the streams of `mt19937`.
 
 /// The four words of `counter` under `key`.
 pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {

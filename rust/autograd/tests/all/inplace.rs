@@ -198,7 +198,7 @@ fn a_replayed_view() {
     let y = clone(&x).unwrap();
     // The view is made by a function instead of by its geometry; a view of it composes.
     let replay: Replay = Arc::new(|base| as_strided(base, &base.layout().flip(0)));
-    let view = Tensor::view_with(&y, y.layout().flip(0), y.dtype(), replay);
+    let view = Tensor::view_with(&y, y.meta_with(y.layout().flip(0)), replay);
     let node = as_strided(&y, &y.layout().flip(0)).unwrap().grad_fn().unwrap().unwrap();
     view.set_history(node, 0);
     let part = slice(&view, 0, 2);

@@ -199,18 +199,7 @@ fn reflect_one<T: Field>(vectors: MatRef<T>, tau: &[T], to: MatMut<T>, left: boo
 }
 
 /// The first columns of the product of reflections, as many as `to` has.
-///
-/// # Safety
-/// The matrices lie in memory that nobody else touches, and the sizes fit.
-pub unsafe fn orthogonal<T: Field>(count: usize, vectors: Matrices<T>, tau: Numbers<T>, to: Matrices<T>) -> Result<()> {
-    each(count, to.rows * to.cols * tau.each * 2, |index| {
-        // SAFETY: by the caller's word; each matrix is one thread's.
-        let (vectors, tau, to) = unsafe { (vectors.read(index), tau.get(index), to.get(index)) };
-        orthogonal_one(vectors, tau, to)
-    })
-}
-
-fn orthogonal_one<T: Field>(vectors: MatRef<T>, tau: &[T], mut to: MatMut<T>) -> Result<()> {
+fn orthogonal<T: Field>(vectors: MatRef<T>, tau: &[T], mut to: MatMut<T>) -> Result<()> {
     to.fill(T::default());
     for i in 0..to.nrows().min(to.ncols()) {
         to[(i, i)] = T::real(T::Real::number(1.0));
@@ -236,7 +225,7 @@ pub unsafe fn qr<T: Field>(count: usize, a: Matrices<T>, q: Option<Matrices<T>>,
         }
         match q {
             // SAFETY: as above.
-            Some(q) => orthogonal_one(a.as_ref(), &tau, unsafe { q.get(index) }),
+            Some(q) => orthogonal(a.as_ref(), &tau, unsafe { q.get(index) }),
             None => Ok(()),
         }
     })

@@ -1,6 +1,7 @@
 //! The life of a call, the same eight steps for every operator:
 //! check devices, promote, broadcast, infer the shape, allocate, run, record for backward, record for the profiler.
 
+pub mod mirrored;
 mod views;
 
 use rushlight_autograd::Tensor;
@@ -51,6 +52,9 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
         (Target::Fresh, Some(place)) if args.optional_bool(place) == Some(true) => Target::InPlace,
         (target, _) => target,
     };
+    if mirrored::concerns(&args, &target) {
+        return mirrored::call(args, target);
+    }
     if let Run::Defer(choose) = row.run {
         let own = matches!(target, Target::InPlace).then(|| args.tensor(0).cloned()).transpose()?;
         let chosen: Result<Args<'a>> = choose(args);
@@ -194,13 +198,9 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
     let rounded = if body.promote == Promote::ToBool { in_half(&operands, compute, device)? } else { SmallVec::new() };
     let operands = instead(operands, &rounded);
     let sizes = common_sizes(args.row, &operands)?;
-    let written = Written::find(
-        body,
-        args,
-        target,
-        &operands,
-        Spec { layout: result_layout(&sizes, layouts(&operands)), dtype: body.promote.result(compute), device },
-    )?;
+    let result =
+        Spec { layout: result_layout(&sizes, layouts(&operands)), dtype: body.promote.result(compute), device };
+    let written = Written::find(args, target, &operands, result)?;
     run(written.tensor(), body, args.row, &operands, &numbers, compute)?;
     written.record(args)
 }
@@ -262,22 +262,12 @@ enum Written<'a, 'v> {
 
 impl<'a, 'v> Written<'a, 'v> {
     /// Step 5: allocates the result, or finds out whether the target may take it.
-    fn find(
-        body: &Pointwise,
-        args: &'a Args<'v>,
-        target: Target<'a>,
-        operands: &Operands,
-        result: Spec,
-    ) -> Result<Written<'a, 'v>> {
+    fn find(args: &'a Args<'v>, target: Target<'a>, operands: &Operands, result: Spec) -> Result<Written<'a, 'v>> {
         let row = args.row;
         let (place, out) = match target {
             Target::Fresh => return allocate(&result).map(Written::Fresh),
             Target::InPlace => {
                 let own = args.tensor(0)?;
-                if body.promote == Promote::ComplexToReal && own.dtype().is_complex() {
-                    let name = row.python_name();
-                    return Err(Error::runtime(format!("In-place {name} is not supported for complex tensors.")));
-                }
                 crate::variants::check_in_place(row, own, &result.layout.sizes, result.dtype)?;
                 (Written::InPlace(node::Change::begin(args)?, own), own)
             }

@@ -1,7 +1,7 @@
 //! The calls whose results are the operand's own memory, seen otherwise.
 
-use rushlight_autograd::Tensor;
-use rushlight_core::{DType, Layout, Result};
+use rushlight_autograd::{Meta, Tensor};
+use rushlight_core::{Layout, Result};
 
 use super::call;
 use crate::derive::Derivative;
@@ -22,7 +22,7 @@ pub fn reshape_in_place(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Res
     let layout = layout(args)?;
     layout.checked_bytes(own.dtype().size())?;
     let change = node::Change::begin_geometry(args)?;
-    let meta = rushlight_autograd::Meta { layout, ..own.meta().clone() };
+    let meta = own.meta_with(layout);
     crate::host::replace_meta(own, meta);
     match change {
         Some(change) => change.finish(),
@@ -34,12 +34,12 @@ pub fn reshape_in_place(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Res
     }
 }
 
-pub fn retype(form: fn(&Args) -> Result<(Layout, DType)>, args: &Args) -> Result<Output> {
+pub fn retype(form: fn(&Args) -> Result<Meta>, args: &Args) -> Result<Output> {
     let base = args.tensor(0)?;
-    let (layout, dtype) = form(args)?;
-    layout.checked_bytes(dtype.size())?;
+    let meta = form(args)?;
+    meta.layout.checked_bytes(meta.dtype.size())?;
     if let Derivative::NonDifferentiable(_) = args.row.derivative {
-        return Ok(Output::Tensor(base.detach_as(layout, dtype)));
+        return Ok(Output::Tensor(base.detach_as(meta)));
     }
     let kept = args.keep();
     let replay = move |base: &Tensor| {
@@ -47,7 +47,7 @@ pub fn retype(form: fn(&Args) -> Result<(Layout, DType)>, args: &Args) -> Result
         args.values[0] = Value::Own(base.clone());
         call(args)?.into_tensor()
     };
-    let view = Tensor::view_with(base, layout, dtype, std::sync::Arc::new(replay));
+    let view = Tensor::view_with(base, meta, std::sync::Arc::new(replay));
     node::record(args, Output::Tensor(view))
 }
 

@@ -5,7 +5,7 @@ use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, disp
 
 use crate::create::constant::strides;
 use crate::derive::{Derivative, Saves, formula};
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
 use crate::value::Value;
 
 /// The row behind `.to(dtype)`, `.float()` and every cast in derivatives.
@@ -18,6 +18,7 @@ pub static TO_DTYPE: Row = Row {
     >>> torch._to_copy(torch.tensor([1.7, -1.7]), dtype=torch.int64)
     tensor([ 1, -1])",
     dtypes: DTypes::ALL,
+    traits: Traits::SEES_MIRRORED,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
@@ -47,6 +48,7 @@ pub static CLONE: Row = Row {
     >>> x
     tensor([1., 1.])",
     dtypes: DTypes::ALL,
+    traits: Traits::SEES_MIRRORED,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
@@ -101,6 +103,7 @@ pub fn item(tensor: &Tensor) -> Result<Scalar> {
     if tensor.device() != Device::Cpu {
         return Err(Error::runtime("Tensor.item() cannot be called on meta tensors"));
     }
+    let tensor = &crate::call::mirrored::resolved(&tensor.detach())?;
     let pin = tensor.storage().pin()?;
     Ok(dispatch!(tensor.dtype(), T in all => {
         // SAFETY: the layout lies within the pinned storage; foreign memory may be unaligned.

@@ -1,6 +1,5 @@
 //! `resize_`: other sizes for the tensor itself.
 
-use rushlight_autograd::Meta;
 use rushlight_core::{Error, Layout, Result};
 
 use super::constant::{is_contiguous, strides};
@@ -26,7 +25,7 @@ fn resize(args: &Args, sizes: &[isize], format: Option<&str>) -> Result<Output> 
     }
     if format.is_some() {
         let layout = Layout { strides: strides(sizes, format, None)?, ..own.layout().clone() };
-        let meta = Meta { layout, ..own.meta().clone() };
+        let meta = own.meta_with(layout);
         // The strides are dense, so that the layout reaches as far as before.
         crate::host::replace_meta(own, meta);
     }

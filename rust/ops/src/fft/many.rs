@@ -6,6 +6,7 @@ use rushlight_core::{Error, Result};
 
 use super::kernel::{C2C, C2R, R2C};
 use super::{COMPLEX_OUT, DTYPES, REAL, REAL_OUT, Scale, promoted, resized};
+use crate::autocast::Autocast;
 use crate::derive::Derivative;
 use crate::expr::Expr;
 use crate::op;
@@ -23,6 +24,7 @@ macro_rules! transforms {
     ($($row:ident $name:literal, $plane:ident $two:literal $out:ident $dtypes:ident $body:expr; $reference:literal $reference_two:literal $doc:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
+            autocast: Autocast::Single,
             namespace: "fft",
             variants: Variants::FUNCTION.union(Variants::OUT),
             signature: "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
@@ -45,6 +47,7 @@ macro_rules! transforms {
 
         pub static $plane: Row = Row {
             name: $two,
+            autocast: Autocast::Single,
             namespace: "fft",
             variants: Variants::FUNCTION.union(Variants::OUT),
             signature: "(Tensor self, int[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",

@@ -6,6 +6,7 @@ use rushlight_core::{Error, Result};
 
 use super::kernel::{C2C, C2R, R2C};
 use super::{COMPLEX_OUT, DTYPES, REAL, REAL_OUT, Scale, promoted, resized};
+use crate::autocast::Autocast;
 use crate::derive::Derivative;
 use crate::expr::Expr;
 use crate::op;
@@ -22,6 +23,7 @@ macro_rules! transforms {
     ($($row:ident $name:literal $out:ident $dtypes:ident $body:expr; $reference:literal $doc:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
+            autocast: Autocast::Single,
             namespace: "fft",
             variants: Variants::FUNCTION.union(Variants::OUT),
             signature: "(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor",

@@ -6,6 +6,7 @@ use rushlight_core::{Error, Result, Scalar};
 
 use super::Scale;
 use super::kernel::{C2C, C2R, R2C};
+use crate::autocast::Autocast;
 use crate::derive::Derivative;
 use crate::expr::Expr;
 use crate::op;
@@ -24,6 +25,7 @@ The window steps by `hop_length` (`n_fft // 4` by default); `center` continues t
     >>> torch.stft(torch.ones(8), 4, return_complex=True).shape
     torch.Size([3, 9])",
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| stft(args).map(Output::Tensor)),
     derivative: Derivative::Composed,
     samples: &[

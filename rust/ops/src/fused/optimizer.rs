@@ -10,8 +10,9 @@ use rushlight_core::storage::pin_all;
 use rushlight_core::{DType, Device, Error, Layout, Result, Scalar};
 use rushlight_cpu::fused::{Adam, Sgd, adam_step, amsgrad_step, sgd_momentum_step, sgd_step};
 
+use crate::call::mirrored::resolved;
 use crate::derive::Derivative;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::value::{Args, Output};
 
 pub static SGD: Row = Row {
@@ -27,6 +28,7 @@ Without momentum `buffers` is empty; with `first` they hold nothing yet.
     >>> weight
     tensor([0.5000, 0.5000])",
     dtypes: DTypes::INEXACT,
+    traits: Traits::SEES_MIRRORED,
     run: Run::Body(sgd),
     derivative: Derivative::NonDifferentiable("it changes its arguments, outside of the graph"),
     samples: &["[t(3), t(2, 2)], [t(3), t(2, 2)], [t(3), t(2, 2)], 0.1, 0.9, 0.0, 0.1, True, False, False"],
@@ -47,6 +49,7 @@ Without `amsgrad`, `max_exp_avg_sqs` is empty.
     >>> weight, step
     (tensor([0.5000]), tensor(1.))",
     dtypes: DTypes::INEXACT,
+    traits: Traits::SEES_MIRRORED,
     run: Run::Body(adam),
     derivative: Derivative::NonDifferentiable("it changes its arguments, outside of the graph"),
     samples: &["[t(3)], [t(3)], [t(3)], [pos(3)], [], [torch.zeros(())], 0.1, 0.9, 0.99, 1e-8, 0.1, False, False, True"],
@@ -98,6 +101,17 @@ fn real(tensor: &Tensor) -> Layout {
 
 /// Runs a kernel over the tensors of one parameter and counts the changes.
 fn run<const N: usize>(tensors: [&Tensor; N], kernel: impl FnOnce(DType, &Plan<N>, [*mut u8; N])) -> Result<()> {
+    if tensors.iter().any(|tensor| tensor.is_mirrored()) {
+        let plain = tensors.iter().map(|tensor| resolved(tensor)).collect::<Result<Vec<_>>>()?;
+        run(std::array::from_fn(|n| &plain[n]), kernel)?;
+        for (place, (tensor, plain)) in tensors.iter().zip(&plain).enumerate() {
+            if place != 1 && tensor.is_mirrored() {
+                crate::copy::copy(tensor, plain)?;
+                tensor.bump_version();
+            }
+        }
+        return Ok(());
+    }
     let dtype = tensors[0].dtype().to_real();
     if tensors[0].device() == Device::Cpu && tensors[0].numel() > 0 {
         let layouts = tensors.map(real);

@@ -7,6 +7,7 @@ use rushlight_cpu::index::merge::Merge;
 use super::get::get_into;
 use super::put::{put_into, single};
 use super::scatter::Reduction;
+use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Joint, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Update, Variants};
@@ -210,6 +211,7 @@ pub static INDEX_COPY: Row = Row {
     tensor([2., 0., 1.])",
     out: Out::STRICT,
     dtypes: DTypes::ALL,
+    autocast: Autocast::Widest,
     run: Run::Update(Update {
         check: check_copy,
         cpu: |args, target| {

@@ -3,6 +3,7 @@
 use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::{DType, Dims, Error, Result};
 
+use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Joint, Saves};
 use crate::promote::State;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
@@ -24,6 +25,7 @@ pub static CAT: Row = Row {
     tensor([1, 2, 3])",
     out: JOINED,
     dtypes: DTypes::ALL,
+    autocast: Autocast::Widest,
     run: Run::Kernel(Kernel { infer: infer_cat, cpu: run_cat }),
     derivative: Derivative::Joint(Joint { inputs: &[0], saves: Saves::NOTHING, gradients: cut }),
     samples: &["[t(2, 3), t(1, 3)]", "[t(2, 3), t(2, 1)], 1", "[t(2), t(0), t(3)], -1", "[t(2, 3).t(), t(1, 2)]"],
@@ -129,6 +131,7 @@ pub static STACK: Row = Row {
             [2, 4]])",
     out: JOINED,
     dtypes: DTypes::ALL,
+    autocast: Autocast::Widest,
     run: Run::Kernel(Kernel { infer: infer_stack, cpu: run_stack }),
     derivative: Derivative::Joint(Joint {
         inputs: &[0],

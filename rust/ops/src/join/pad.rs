@@ -4,6 +4,7 @@ use rushlight_core::alloc::list;
 use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::{Error, Result, Scalar};
 
+use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::index::along::{INDEX_ADD, INDEX_SELECT};
@@ -151,6 +152,7 @@ pub static BORDERS: Row = Row {
     >>> torch._pad_borders(torch.tensor([[1., 2., 3.]]), (1, 2), 'replicate')
     tensor([[1., 1., 2., 3., 3., 3.]])",
     dtypes: DTypes::ALL,
+    autocast: Autocast::Single,
     run: Run::Body(|args| bordered(args.tensor(0)?, args.ints(1)?, Mode::named(args.str(2)?)?).map(Output::Tensor)),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| match d.input(0).done() {
         Ok(own) => d.grad().call(&BORDERS_BACK, [own.into(), d.args.values[1].clone(), d.args.values[2].clone()]),

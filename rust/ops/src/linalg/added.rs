@@ -7,6 +7,7 @@ use rushlight_core::{DType, Dims, Error, Result, Scalar};
 
 use super::matrix::{check_batches, check_shapes};
 use super::{Operand, by, check_dtype, product, scaled};
+use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::op;
@@ -102,6 +103,7 @@ pub static ADDMM: Row = Row {
     tensor([[11, 22]])",
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
+    autocast: Autocast::Lower,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
@@ -208,6 +210,7 @@ pub static BADDBMM: Row = Row {
     tensor([[[4., 4.]]])",
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
+    autocast: Autocast::Lower,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (own, a, b) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
@@ -258,6 +261,7 @@ pub static ADDBMM: Row = Row {
     out: Out::new(Accepts::Same, &["self and mat2 must have the same dtype, but got {Out} and {Result}"]),
     traits: Traits::RESHAPES_IN_PLACE,
     dtypes: DTypes::NUMBERS,
+    autocast: Autocast::Lower,
     run: Run::Compose(|args| {
         let (own, a, b) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
         if let ([x, n, k], [y, other, p]) = (a.sizes().as_slice(), b.sizes().as_slice()) {

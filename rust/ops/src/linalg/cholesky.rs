@@ -8,6 +8,7 @@ use super::dense::{
     numbers, results,
 };
 use super::solve::triangular;
+use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
@@ -29,6 +30,7 @@ pub static CHOLESKY_EX: Row = Row {
     info=tensor(0, dtype=torch.int32))",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Kernel(Kernel { infer, cpu: factorise }),
     derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, gradient)]),
     samples: &["torch.eye(3).double() * 4 + i(2, 3, 3)", "t(0, 2, 2)", "torch.eye(2).repeat(2, 1, 1), upper=True"],
@@ -52,6 +54,7 @@ pub static CHOLESKY: Row = Row {
             [1., 2.]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| checked(args.tensor(0)?, args.bool(1)?, "linalg.cholesky").map(Output::Tensor)),
     derivative: Derivative::Composed,
     samples: &["torch.eye(3).double() * 4 + i(2, 3, 3)", "t(0, 2, 2)"],
@@ -74,6 +77,7 @@ pub static CHOLESKY_OLD: Row = Row {
     tensor([[2., 1.],
             [0., 2.]])",
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         crate::host::warn(
             "torch.cholesky is deprecated in favor of torch.linalg.cholesky and will be removed in a future PyTorch release.\nL = torch.cholesky(A)\nshould be replaced with\nL = torch.linalg.cholesky(A)\nand\nU = torch.cholesky(A, upper=True)\nshould be replaced with\nU = torch.linalg.cholesky(A).mH\nThis transform will produce equivalent results for all valid (symmetric positive definite) inputs.",
@@ -95,6 +99,7 @@ pub static CHOLESKY_SOLVE: Row = Row {
     tensor([[1.],
             [2.]])",
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let (b, factor) = (args.tensor(0)?, args.tensor(1)?);
         for (name, tensor) in [("b", b), ("u", factor)] {
@@ -123,6 +128,7 @@ pub static CHOLESKY_INVERSE: Row = Row {
     tensor([[0.2500, 0.0000],
             [0.0000, 1.0000]])",
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let factor = args.tensor(0)?;
         check_square("cholesky_inverse", factor)?;

@@ -5,6 +5,7 @@ use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::{Dims, Error, Result};
 use smallvec::SmallVec;
 
+use crate::autocast::Autocast;
 use crate::derive::Derivative;
 use crate::op;
 use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
@@ -60,6 +61,7 @@ pub static INNER: Row = Row {
         &["tensordot: Expected the output tensor to have dtype {Result}, but got an output tensor with dtype {Out}"],
     ),
     dtypes: DTypes::NUMBERS,
+    autocast: Autocast::Lower,
     run: Run::Compose(|args| {
         let (a, b) = (args.tensor(0)?, args.tensor(1)?);
         if a.rank() == 0 || b.rank() == 0 {
@@ -118,6 +120,7 @@ pub static TENSORDOT: Row = Row {
         &["tensordot: Expected the output tensor to have dtype {Result}, but got an output tensor with dtype {Out}"],
     ),
     dtypes: DTypes::NUMBERS,
+    autocast: Autocast::Lower,
     run: Run::Compose(|args| tensordot(args).map(Output::Tensor)),
     derivative: Derivative::Composed,
     samples: &[
@@ -191,6 +194,7 @@ The first and the last may be vectors.
     tensor([12., 12.])",
     out: Out::new(Accepts::Same, &["multi_dot(): expected out tensor to have dtype {result} but got {out}"]),
     dtypes: DTypes::NUMBERS,
+    autocast: Autocast::Lower,
     run: Run::Compose(|args| multi_dot(&args.tensors(0)?).map(Output::Tensor)),
     derivative: Derivative::Composed,
     samples: &["[t(2, 3), t(3, 4), t(4, 5)]", "[t(3), t(3, 4), t(4)]", "[t(2, 3), t(3)]"],

@@ -9,6 +9,7 @@ use super::dense::{
 };
 use super::invariance::check_phase;
 use super::solve::SOLVE;
+use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
@@ -46,6 +47,7 @@ Only the lower triangle is read, or the upper one where `UPLO` is 'U'.
     tensor([-1.,  3.])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| EIGH_KERNEL.call([args.tensor(0)?.into(), args.str(1)?.into()])),
     derivative: Derivative::Composed,
     samples: &["i(9, 3, 3).double(), 'U'", "i(9, 2, 3, 3).double()", "t(0, 0)"],
@@ -64,6 +66,7 @@ pub static EIGVALSH: Row = Row {
     tensor([-1.,  3.])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| eigvalsh(args.tensor(0)?, args.str(1)?).map(Output::Tensor)),
     derivative: Derivative::Composed,
     samples: &["i(9, 3, 3).double(), 'U'", "i(9, 2, 3, 3).double()", "t(0, 0)"],
@@ -102,6 +105,7 @@ pub static EIG: Row = Row {
     >>> torch.linalg.eig(torch.tensor([[2., 0.], [0., 3.]])).eigenvalues.real
     tensor([2., 3.])",
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| EIG_KERNEL.call([args.tensor(0)?.into()])),
     derivative: Derivative::Composed,
     samples: &["i(9, 3, 3).double()", "i(9, 2, 3, 3).double()", "t(0, 0)"],
@@ -122,6 +126,7 @@ pub static EIGVALS: Row = Row {
     >>> torch.linalg.eigvals(torch.tensor([[0., 1.], [-1., 0.]])).abs()
     tensor([1., 1.])",
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let a = args.tensor(0)?;
         let [values, _] = results(EIG_KERNEL.call([a.into(), is_watched(a).into()])?)?;

@@ -5,6 +5,7 @@ use rushlight_core::dtype::promote;
 use rushlight_core::{Error, Result};
 
 use super::matrix::BATCHED;
+use crate::autocast::Autocast;
 use crate::convert::to_dtype;
 use crate::derive::Derivative;
 use crate::op;
@@ -23,6 +24,7 @@ pub static EINSUM: Row = Row {
     tensor([[3., 3.],
             [3., 3.]])",
     dtypes: DTypes::NUMBERS,
+    autocast: Autocast::Lower,
     run: Run::Compose(|args| einsum(args.str(0)?, &args.tensors(1)?).map(Output::Tensor)),
     derivative: Derivative::Composed,
     samples: &[

@@ -9,6 +9,7 @@ use super::dense::{
     matrices, matrix_sizes, numbers, results, sized,
 };
 use super::solve::{PIVOTS, check_fit, common_batch, different_dtypes, triangular};
+use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::op;
@@ -148,6 +149,7 @@ pub static LU_SOLVE: Row = Row {
             [1.]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let (lu, pivots, b) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
         check_factored(lu, pivots, b, args.bool(3)?)?;
@@ -179,6 +181,7 @@ pub static LU_SOLVE_OLD: Row = Row {
             [1.]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let (b, lu, pivots) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
         check_factored(lu, pivots, b, true)?;

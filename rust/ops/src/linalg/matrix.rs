@@ -6,6 +6,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{Dims, Error, Result, Scalar};
 
 use super::{Operand, by, check_dtype, product};
+use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::op;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
@@ -58,6 +59,7 @@ pub static MM: Row = Row {
             [39]])",
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
+    autocast: Autocast::Lower,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (a, b) = (args.tensor(0)?, args.tensor(1)?);
@@ -156,6 +158,7 @@ pub static BMM: Row = Row {
             [[3.]]])",
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
+    autocast: Autocast::Lower,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (a, b) = (args.tensor(0)?, args.tensor(1)?);
@@ -372,6 +375,7 @@ before the last two are batches, which broadcast.
     tensor([6., 6.])",
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
+    autocast: Autocast::Lower,
     run: Run::Compose(|args| matmul(args.tensor(0)?, args.tensor(1)?).map(Output::Tensor)),
     derivative: Derivative::Composed,
     samples: &[

@@ -7,6 +7,7 @@ use rushlight_core::{DType, Error, Result, Scalar};
 use super::dense::{batch_sizes, check_inexact, check_matrix, check_square, results};
 use super::solve::INV_EX;
 use super::svd::singular_values;
+use crate::autocast::Autocast;
 use crate::derive::Derivative;
 use crate::expr::Expr;
 use crate::op;
@@ -112,6 +113,7 @@ pub static NUCLEAR_NORM: Row = Row {
     tensor(7.)",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         MATRIX_NORM_NAMED.call([args.tensor(0)?.into(), "nuc".into(), args.ints(1)?.into(), args.bool(2)?.into()])
     }),
@@ -161,6 +163,7 @@ pub static COND: Row = Row {
     tensor(2.)",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let a = args.tensor(0)?;
         check_condition(a)?;
@@ -194,6 +197,7 @@ pub static COND_NAMED: Row = Row {
     tensor(4.)",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let (a, p) = (args.tensor(0)?, args.str(1)?);
         check_condition(a)?;

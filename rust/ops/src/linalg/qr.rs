@@ -7,6 +7,7 @@ use super::dense::{
     by_columns, by_columns_copy, check_inexact, check_kernel, check_matrix, count, dense, identities, is_watched,
     matrices, matrix_sizes, numbers, sized, steady,
 };
+use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::op;
@@ -28,6 +29,7 @@ pub static QR: Row = Row {
             [0.0000, 0.2000]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Kernel(Kernel { infer, cpu: decompose }),
     derivative: Derivative::Formulas(&[formula(0, Saves::result(0).union(Saves::result(1)), gradient)]),
     samples: &["t(3, 3)", "t(2, 4, 3)", "t(3, 5)", "t(3, 0)"],
@@ -54,6 +56,7 @@ pub static QR_OLD: Row = Row {
             [0.0000, 0.2000]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         QR.call([args.tensor(0)?.into(), if args.bool(1)? { "reduced" } else { "complete" }.into()])
     }),
@@ -72,6 +75,7 @@ pub static GEQRF: Row = Row {
     tensor([1.6000])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let a = args.tensor(0)?;
@@ -112,6 +116,7 @@ pub static HOUSEHOLDER_PRODUCT: Row = Row {
             [-0.8000]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(householder_product),
     derivative: Derivative::Composed,
     samples: &["t(3, 2), t(2)", "t(2, 3, 3), t(2, 2)", "t(3, 0), t(0)"],
@@ -137,6 +142,7 @@ pub static ORGQR: Row = Row {
             [-0.8000]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(householder_product),
     derivative: Derivative::Composed,
     samples: &["t(3, 2), t(2)"],
@@ -159,6 +165,7 @@ pub static ORMQR: Row = Row {
             [-0.8000, -0.6000]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let (input, tau, other) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
         let (left, adjoint) = (args.bool(3)?, args.bool(4)?);

@@ -7,6 +7,7 @@ use super::dense::{batch_sizes, check_matrix, matrix_sizes, results, sized};
 use super::eigen::{EIGH_KERNEL, eigvalsh};
 use super::solve::{drop_last, is_vector};
 use super::svd::{SVD_KERNEL, singular_values};
+use crate::autocast::Autocast;
 use crate::derive::{Derivative, Joint, Saves, formula};
 use crate::expr::Expr;
 use crate::op;
@@ -28,6 +29,7 @@ pub static MATRIX_RANK: Row = Row {
     tensor(1)",
     out: RANKS,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let tolerance = Tolerance { absolute: given(args, 1)?, relative: given(args, 2)? };
         rank(args.tensor(0)?, tolerance, args.bool(3)?).map(Output::Tensor)
@@ -53,6 +55,7 @@ pub static MATRIX_RANK_TOL: Row = Row {
     tensor(0)",
     out: RANKS,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let tolerance = Tolerance { absolute: given(args, 1)?, relative: Some(Expr::from(0.0)) };
         rank(args.tensor(0)?, tolerance, args.bool(2)?).map(Output::Tensor)
@@ -113,6 +116,7 @@ pub static PINVERSE: Row = Row {
     tensor([[0.5000, 0.0000],
             [0.0000, 0.0000]])",
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         PINV.call([args.tensor(0)?.into(), Scalar::Float(0.0).into(), Scalar::Float(args.float(1)?).into()])
     }),
@@ -166,6 +170,7 @@ pub static LSTSQ: Row = Row {
     >>> torch.linalg.lstsq(torch.tensor([[1.], [1.]]), torch.tensor([[1.], [3.]])).solution
     tensor([[2.]])",
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(lstsq),
     derivative: Derivative::Composed,
     samples: &["t(4, 2), t(4, 3)", "t(4, 2), t(4)", "t(2, 2, 3), t(2, 2, 1)", "t(4, 2), t(4, 3), driver='gelsd'"],

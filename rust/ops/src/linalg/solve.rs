@@ -9,6 +9,7 @@ use super::dense::{
     check_square, count, dense, identities, matrices, matrix_sizes, results, sized, steady,
 };
 use super::lu::{LU_FACTOR_EX, solve_factored};
+use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Joint, Saves};
 use crate::expr::Expr;
 use crate::op;
@@ -67,6 +68,7 @@ pub static TRIANGULAR_SOLVE: Row = Row {
     tensor([[1.],
             [2.]])",
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let (b, a) = (args.tensor(0)?, args.tensor(1)?);
         check_operands("torch.triangular_solve", "triangular_solve", b, a)?;
@@ -131,6 +133,7 @@ pub static SOLVE: Row = Row {
     tensor([1., 2.])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let [solution, infos] = solved(args)?;
         check_singular("torch.linalg.solve", &infos)?;
@@ -166,6 +169,7 @@ pub static SOLVE_EX_PUBLIC: Row = Row {
     tensor(0, dtype=torch.int32)",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let [solution, infos] = solved(args)?;
         if args.bool(3)? {
@@ -192,6 +196,7 @@ pub static INV_EX: Row = Row {
             [0.0000, 0.2500]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Body(|args| {
         let a = args.tensor(0)?;
         check_square("linalg.inv", a)?;
@@ -236,6 +241,7 @@ pub static INV: Row = Row {
             [0.0000, 0.2500]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| inverse(args.tensor(0)?).map(Output::Tensor)),
     derivative: Derivative::Composed,
     samples: &["t(3, 3) + torch.eye(3) * 4", "t(2, 3, 3) + torch.eye(3) * 4", "t(0, 0)"],
@@ -255,6 +261,7 @@ pub static INVERSE: Row = Row {
             [0.0000, 0.2500]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| inverse(args.tensor(0)?).map(Output::Tensor)),
     derivative: Derivative::Composed,
     samples: &["t(3, 3) + torch.eye(3) * 4"],

@@ -8,6 +8,7 @@ use super::dense::{
     matrix_sizes, numbers, results, sized, steady,
 };
 use super::invariance::check_phase;
+use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
@@ -45,6 +46,7 @@ pub static SVD: Row = Row {
     tensor([4., 3.])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         SVD_KERNEL.call([args.tensor(0)?.into(), args.bool(1)?.into(), true.into(), args.optional_str(2).into()])
     }),
@@ -78,6 +80,7 @@ pub static SVDVALS: Row = Row {
     tensor([4., 3.])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| singular_values(args.tensor(0)?, args.optional_str(1)).map(Output::Tensor)),
     derivative: Derivative::Composed,
     samples: &["t(3, 2)", "t(2, 3)", "t(2, 3, 3)", "t(0, 3)"],
@@ -96,6 +99,7 @@ pub static SVD_OLD: Row = Row {
     tensor([4., 3.])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let own = args.tensor(0)?;
         if own.rank() < 2 {

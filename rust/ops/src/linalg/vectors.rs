@@ -6,6 +6,7 @@ use rushlight_core::layout::wrap_dim;
 use rushlight_core::{DType, Error, Result, Scalar};
 
 use super::solve::{SOLVE, inverse};
+use crate::autocast::Autocast;
 use crate::derive::Derivative;
 use crate::expr::Expr;
 use crate::op;
@@ -77,6 +78,7 @@ pub static VECDOT: Row = Row {
     tensor(11.)",
     out: Out::CAST,
     dtypes: DTypes::INEXACT,
+    autocast: Autocast::Lower,
     run: Run::Compose(|args| {
         let (x, y) = (args.tensor(0)?, args.tensor(1)?);
         super::dense::check_inexact("linalg.vecdot", x)?;
@@ -200,6 +202,7 @@ pub static TENSORINV: Row = Row {
     torch.Size([4, 2, 2])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let (own, ind) = (args.tensor(0)?, args.int(1)?);
         if ind < 1 {
@@ -240,6 +243,7 @@ pub static TENSORSOLVE: Row = Row {
     tensor([1., 1., 1., 1.])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let (own, other) = (args.tensor(0)?, args.tensor(1)?);
         let own = match args.optional_ints(2) {

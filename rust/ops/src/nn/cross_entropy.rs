@@ -7,6 +7,7 @@ use rushlight_core::{Error, Result, Scalar};
 use super::Reduction;
 use super::loss::reduction_at;
 use super::nll::{NLL, NLL_SPOTS};
+use crate::autocast::Autocast;
 use crate::derive::Derivative;
 use crate::expr::Expr;
 use crate::pointwise::compare::EQ;
@@ -28,6 +29,7 @@ probabilities.
     >>> torch.nn.functional.cross_entropy(torch.zeros(2, 4), torch.tensor([0, 3]))
     tensor(1.3863)",
     dtypes: DTypes::FLOATS,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| cross_entropy(args).map(Output::Tensor)),
     derivative: Derivative::Composed,
     samples: &[

@@ -8,6 +8,7 @@ use rushlight_cpu::reduce::Float;
 use rushlight_par::Address;
 
 use super::Reduction;
+use crate::autocast::Autocast;
 use crate::convert::{to_dtype, to_vec};
 use crate::create::{from_slice, rejection::unknown};
 use crate::derive::{Derivative, Saves, formula};
@@ -327,6 +328,7 @@ fn ctc_loss(args: &Args) -> Result<Output> {
 const PUBLIC: Row = Row {
     variants: Variants::FUNCTION,
     dtypes: FLOATS,
+    autocast: Autocast::Single,
     traits: Traits::NEEDS_VALUES,
     run: Run::Compose(ctc_loss),
     derivative: Derivative::Composed,

@@ -3,6 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};
 
+use crate::autocast::Autocast;
 use crate::derive::Derivative;
 use crate::expr::Expr;
 use crate::op;
@@ -139,6 +140,7 @@ pub static CDIST: Row = Row {
     tensor([[0.],
             [5.]])",
     dtypes: DTypes::FLOATS,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         check_matrix(args, 0)?;
         check_matrix(args, 1)?;

@@ -8,6 +8,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result, Scalar};
 
 use super::mix::MIX;
+use crate::autocast::Autocast;
 use crate::convert::to_dtype;
 use crate::derive::Derivative;
 use crate::expr::Expr;
@@ -249,6 +250,7 @@ run from -1 to 1: between the outer edges, or with `align_corners` the centres, 
     >>> torch.nn.functional.grid_sample(image, torch.tensor([[[[0., 0.], [1., 1.]]]]), align_corners=True)
     tensor([[[[2.5000, 4.0000]]]])",
     dtypes: DTypes::FLOATS,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let mode = match args.str(2)? {
             "bilinear" => Mode::Linear,
@@ -316,6 +318,7 @@ macro_rules! numbered {
     ($($row:ident $name:literal $samples:expr;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
+            autocast: Autocast::Single,
             variants: Variants::FUNCTION,
             signature: "(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
             doc: concat!(
@@ -352,6 +355,7 @@ pub static GRID_SAMPLER_3D: Row = Row {
     variants: Variants::FUNCTION,
     signature: "(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
     dtypes: DTypes::FLOATS,
+    autocast: Autocast::Single,
     run: Run::Compose(by_number),
     derivative: Derivative::Composed,
     samples: &["t(1, 2, 2, 3, 2), t(1, 2, 1, 2, 3), 0, 2, True"],

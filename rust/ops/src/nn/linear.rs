@@ -4,6 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{Dims, Error, Result, Scalar};
 
+use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::linalg::matrix::{MM, fold, misfit};
@@ -27,6 +28,7 @@ Shapes: input `(*, in)`, weight `(out, in)`, bias `(out)`, result `(*, out)`; a 
     tensor([3.5000, 6.5000])",
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
+    autocast: Autocast::Lower,
     run: Run::Compose(|args| {
         let (input, weight) = (args.tensor(0)?, args.tensor(1)?);
         if input.rank() == 0 || weight.rank() == 0 {

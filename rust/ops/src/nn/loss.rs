@@ -7,6 +7,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{Device, Error, Result};
 
 use super::Reduction;
+use crate::autocast::Autocast;
 use crate::convert::to_dtype;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
@@ -26,6 +27,7 @@ pub static MSE_LOSS: Row = Row {
     >>> torch.nn.functional.mse_loss(torch.tensor([1., 2.]), torch.tensor([0., 4.]))
     tensor(2.5000)",
     dtypes: DTypes::FLOATS,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let reduction = reduction_at(args, [2, 3, 4])?;
         warn_of_broadcasting(args.tensor(0)?, args.tensor(1)?)?;
@@ -62,6 +64,7 @@ pub static L1_LOSS: Row = Row {
     >>> torch.nn.functional.l1_loss(torch.tensor([1., 2.]), torch.tensor([0., 4.]))
     tensor(1.5000)",
     dtypes: DTypes::INEXACT,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let reduction = reduction_at(args, [2, 3, 4])?;
         let (input, target) = (args.tensor(0)?, args.tensor(1)?);
@@ -197,6 +200,7 @@ pub static SMOOTH_L1_LOSS: Row = Row {
     >>> torch.nn.functional.smooth_l1_loss(torch.tensor([1., 2.]), torch.tensor([0.5, 4.]), reduction='none')
     tensor([0.1250, 1.5000])",
     dtypes: DTypes::FLOATS,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let beta = args.float(5)?;
         if beta < 0.0 {
@@ -228,6 +232,7 @@ pub static HUBER_LOSS: Row = Row {
     >>> torch.nn.functional.huber_loss(torch.tensor([1., 2.]), torch.tensor([0.5, 4.]), reduction='none')
     tensor([0.1250, 1.5000])",
     dtypes: DTypes::FLOATS,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let (reduction, delta) = (Reduction::parse(args.str(2)?)?, args.float(3)?);
         if delta <= 0.0 {
@@ -261,6 +266,7 @@ pub static BINARY_CROSS_ENTROPY: Row = Row {
     >>> torch.nn.functional.binary_cross_entropy(torch.tensor([0.5]), torch.tensor([1.]))
     tensor(0.6931)",
     dtypes: DTypes::FLOATS,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let reduction = reduction_at(args, [3, 4, 5])?;
         let (input, target) = (args.tensor(0)?, args.tensor(1)?);
@@ -364,6 +370,7 @@ pub static BCE_WITH_LOGITS: Row = Row {
     >>> torch.nn.functional.binary_cross_entropy_with_logits(torch.zeros(1), torch.ones(1))
     tensor(0.6931)",
     dtypes: DTypes::FLOATS,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let reduction = reduction_at(args, [3, 4, 5])?;
         let (input, target) = (args.tensor(0)?, args.tensor(1)?);
@@ -407,6 +414,7 @@ pub static KL_DIV: Row = Row {
     >>> torch.nn.functional.kl_div(torch.zeros(1, 2), torch.tensor([[0.5, 0.5]]), reduction='batchmean')
     tensor(-0.6931)",
     dtypes: DTypes::FLOATS,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let (input, target) = (args.tensor(0)?, args.tensor(1)?);
         if !input.dtype().is_floating() {

@@ -6,6 +6,7 @@ use rushlight_core::{Error, Result, Scalar};
 
 use super::Reduction;
 use super::loss::reduction_at;
+use crate::autocast::Autocast;
 use crate::derive::Derivative;
 use crate::expr::Expr;
 use crate::op;
@@ -52,6 +53,7 @@ pub static SOFT_MARGIN_LOSS: Row = Row {
 
     >>> torch.nn.functional.soft_margin_loss(torch.tensor([0., 2.]), torch.tensor([1., 1.]), reduction='none')
     tensor([0.6931, 0.1269])",
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let reduction = reduction_at(args, [2, 3, 4])?;
         // As a logarithm of a sigmoid it neither overflows nor cancels.
@@ -77,6 +79,7 @@ pub static MARGIN_RANKING_LOSS: Row = Row {
 
     >>> torch.nn.functional.margin_ranking_loss(torch.tensor([1.]), torch.tensor([3.]), torch.tensor([1.]))
     tensor(2.)",
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let reduction = reduction_at(args, [4, 5, 6])?;
         let (a, b, target) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
@@ -107,6 +110,7 @@ pub static HINGE_EMBEDDING_LOSS: Row = Row {
 
     >>> torch.nn.functional.hinge_embedding_loss(torch.tensor([0.5, 0.5]), torch.tensor([1., -1.]), 2.0, reduction='none')
     tensor([0.5000, 1.5000])",
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let reduction = reduction_at(args, [3, 4, 5])?;
         let (own, margin) = (expr(args, 0)?, args.float(2)?);
@@ -129,6 +133,7 @@ pub static COSINE_EMBEDDING_LOSS: Row = Row {
     >>> torch.nn.functional.cosine_embedding_loss(torch.tensor([1., 0.]), torch.tensor([0., 1.]), torch.tensor(1.))
     tensor(1.)",
     dtypes: DTypes::NUMBERS,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let reduction = reduction_at(args, [4, 5, 6])?;
         let (a, b, target) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
@@ -176,6 +181,7 @@ Stirling's approximation of what does not depend on the input.
     >>> torch.nn.functional.poisson_nll_loss(torch.tensor([0., 1.]), torch.tensor([1., 2.]), reduction='none')
     tensor([1.0000, 0.7183])",
     dtypes: DTypes::NUMBERS,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let reduction = match (args.optional_bool(4), args.optional_bool(6)) {
             (None, None) => Reduction::parse(args.str(7)?)?,
@@ -291,6 +297,7 @@ pub static MULTI_MARGIN_LOSS: Row = Row {
 
     >>> torch.nn.functional.multi_margin_loss(torch.tensor([[1., 0.5]]), torch.tensor([0]))
     tensor(0.2500)",
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let reduction = reduction_at(args, [5, 6, 7])?;
         let (p, margin) = (args.int(2)?, args.float(3)?);
@@ -375,6 +382,7 @@ pub static TRIPLET_MARGIN_LOSS: Row = Row {
     >>> torch.nn.functional.triplet_margin_loss(torch.zeros(1, 2), torch.ones(1, 2), torch.ones(1, 2))
     tensor(1.)",
     dtypes: DTypes::NUMBERS,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let reduction = reduction_at(args, [7, 8, 9])?;
         let (margin, p, eps) = (args.float(3)?, args.float(4)?, args.float(5)?);

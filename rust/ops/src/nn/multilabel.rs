@@ -6,6 +6,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result, Scalar};
 
 use super::loss::reduction_at;
+use crate::autocast::Autocast;
 use crate::convert::to_vec;
 use crate::create::from_slice;
 use crate::derive::Derivative;
@@ -33,6 +34,7 @@ Shapes: input and target `(N, C)` or `(C)`; each row of the target lists right c
     >>> torch.nn.functional.multilabel_margin_loss(torch.tensor([0.5, 0.25]), torch.tensor([0, -1]))
     tensor(0.3750)",
     dtypes: DTypes::of(&[DType::F32, DType::F64]),
+    autocast: Autocast::Single,
     traits: Traits::NEEDS_VALUES,
     run: Run::Compose(|args| {
         let reduction = reduction_at(args, [2, 3, 4])?;

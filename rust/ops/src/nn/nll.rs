@@ -1,4 +1,4 @@
-//! The negative log-likelihood of the right classes, and the cross entropy on top of it.
+//! The negative log-likelihood of the right classes.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{bf16_, f16_};
@@ -9,6 +9,7 @@ use rushlight_cpu::nn::loss::Picks;
 
 use super::loss::reduction_at;
 use super::{Reduction, plain};
+use crate::autocast::Autocast;
 use crate::create;
 use crate::derive::{Derivative, Formula, Saves, formula};
 use crate::expr::Expr;
@@ -27,6 +28,7 @@ Shapes: input `(C)`, `(N, C)` or `(N, C, d1, ...)`, target the same without `C`.
     >>> torch.nn.functional.nll_loss(torch.tensor([[-0.5, -1.0]]), torch.tensor([1]))
     tensor(1.)",
     dtypes: DTypes::FLOATS,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let reduction = reduction_at(args, [3, 5, 6])?;
         let weight = args.optional_tensor(2).into();

@@ -4,6 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Error, Result, Scalar};
 
 use super::sort::SORT;
+use crate::autocast::Autocast;
 use crate::convert::to_vec;
 use crate::derive::Derivative;
 use crate::expr::Expr;
@@ -25,6 +26,7 @@ macro_rules! quantiles {
     ($($row:ident $scalar:ident, $name:literal, $overload:literal, $nan:expr, $sentence:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
+            autocast: Autocast::Single,
             variants: Variants::BOTH.union(Variants::OUT),
             signature: "(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
             doc: concat!($sentence, " at each fraction of `q`, along a new first dimension.\n\n    >>> torch.", $name,
@@ -40,6 +42,7 @@ macro_rules! quantiles {
 
         pub static $scalar: Row = Row {
             name: $overload,
+            autocast: Autocast::Single,
             variants: Variants::BOTH.union(Variants::OUT),
             signature: "(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
             doc: concat!($sentence, " at the fraction `q`.\n\n    >>> torch.", $name,

@@ -1,4 +1,4 @@
-//! Sums, differences, products, quotients.
+//! Sums, differences, products.
 
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Bool, DType, Error, Result, Scalar};

@@ -1,4 +1,4 @@
-//! Comparisons, and questions about single numbers.
+//! Comparisons, the larger and the smaller of two, and questions about single numbers.
 
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Bool, Error, Result};

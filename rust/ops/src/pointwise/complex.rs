@@ -7,6 +7,7 @@ use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_cpu::pointwise::{Lane, Tile, run};
 use rushlight_cpu::tiles;
 
+use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{Accepts, DTypes, Kernel, Out, Pointwise, Promote, Row, Run, Spec, Traits, Variants};
@@ -16,22 +17,25 @@ pub static CONJ_PHYSICAL: Row = Row {
     name: "conj_physical",
     variants: Variants::ALL,
     signature: "(Tensor self) -> Tensor",
-    doc: "The complex conjugate; of a real tensor the tensor itself.
+    doc: "The complex conjugate of each element, computed at once; a real tensor itself.
 
     >>> torch.conj_physical(torch.tensor([1 + 2j]))
     tensor([1.-2.j])",
     out: Out::FOUND,
-    run: Run::Compose(|args| conjugate(args.tensor(0)?).map(Output::Tensor)),
+    run: Run::Compose(|args| {
+        let own = args.tensor(0)?;
+        if own.dtype().is_complex() { crate::op!(CONJ_AT_ONCE, own) } else { Ok(own.clone()) }.map(Output::Tensor)
+    }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3)", "t()"],
     reference: "np.conj(self)",
     ..Row::BASE
 };
 
-pub static CONJ: Row = Row {
+pub static CONJ_AT_ONCE: Row = Row {
     name: "_conj_physical",
     variants: Variants::FUNCTION,
-    node: "ConjBackward0",
+    node: "ConjPhysicalBackward0",
     signature: "(Tensor self) -> Tensor",
     doc: "The complex conjugate of each element, computed at once; real numbers stay as they are.",
     run: Run::Pointwise(Pointwise {
@@ -67,47 +71,6 @@ pub static REAL_PART: Row = Row {
     reference: "np.real(self)",
     ..Row::BASE
 };
-
-pub static CONJUGATE: Row = Row {
-    name: "conj",
-    doc: "The complex conjugate; of a real tensor the tensor itself. It is computed at once.
-
-    >>> torch.conj(torch.tensor([1 + 2j]))
-    tensor([1.-2.j])",
-    signature: "(Tensor self) -> Tensor",
-    dtypes: DTypes::ALL,
-    run: Run::Compose(|args| conjugate(args.tensor(0)?).map(Output::Tensor)),
-    derivative: Derivative::Composed,
-    samples: &["t(2, 3)", "t()"],
-    reference: "np.conj(self)",
-    ..Row::BASE
-};
-
-fn conjugate(tensor: &Tensor) -> Result<Tensor> {
-    if tensor.dtype().is_complex() { crate::op!(CONJ, tensor) } else { Ok(tensor.clone()) }
-}
-
-/// Conjugates are computed at once, so there is nothing to resolve.
-macro_rules! resolved {
-    ($($constant:ident $name:literal;)*) => {$(
-        pub static $constant: Row = Row {
-            name: $name,
-            doc: concat!("The tensor itself: conjugates and negatives are computed at once.
-
-    >>> torch.", $name, "(torch.tensor([1 + 2j]))
-    tensor([1.+2.j])"),
-            signature: "(Tensor self) -> Tensor",
-            dtypes: DTypes::ALL,
-            run: Run::Compose(|args| args.tensor(0).map(|own| Output::Tensor(own.clone()))),
-            derivative: Derivative::Composed,
-            samples: &["t(2, 3)", "t()"],
-            reference: "self",
-            ..Row::BASE
-        };
-    )*};
-}
-
-resolved! { RESOLVE_CONJ "resolve_conj"; RESOLVE_NEG "resolve_neg"; }
 
 pub static ANGLE: Row = Row {
     name: "angle",
@@ -265,6 +228,7 @@ pub static POLAR: Row = Row {
         &["Expected object of scalar type {Result} but got scalar type {Out} for argument 'out'"],
     ),
     dtypes: PARTS,
+    autocast: Autocast::Single,
     traits: Traits::BROADCASTS,
     run: Run::Kernel(Kernel {
         infer: infer_pair,
@@ -295,7 +259,7 @@ impl Expr {
     /// The conjugate; of a real tensor the tensor itself.
     pub fn conj(self) -> Expr {
         match &self {
-            Expr::Tensor(tensor) if tensor.dtype().is_complex() => self.call(&CONJ, []),
+            Expr::Tensor(tensor) if tensor.dtype().is_complex() => self.call(&CONJ_AT_ONCE, []),
             Expr::Number(rushlight_core::Scalar::Complex(number)) => {
                 Expr::Number(rushlight_core::Scalar::Complex(number.conj()))
             }

@@ -12,6 +12,7 @@ use rushlight_simd::{Base, Isa};
 
 use super::along::{ORDERED, spread};
 use super::softmax::{lines, prepared, settle, workplace};
+use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::op;
@@ -53,7 +54,7 @@ pub static CUMPROD: Row = Row {
         let dim = d.int(1);
         along(d.input(0), dim, |own, axis| {
             // Each element multiplies what stands before it and, through the running products, all that follows.
-            let own = op!(crate::pointwise::complex::CONJ, own)?;
+            let own = op!(crate::pointwise::complex::CONJ_AT_ONCE, own)?;
             let turned = [flipped(&as_line(grad.clone())?, axis)?, flipped(&shifted(&own, axis, false)?, axis)?];
             let after = flipped(&op!(RECURRENCE, &turned[0], &turned[1], axis)?, axis)?;
             (Expr::from(after) * product_before(&own, axis)?).done()
@@ -75,6 +76,7 @@ pub static RECURRENCE: Row = Row {
     >>> torch._linear_recurrence(torch.tensor([1., 1.]), torch.tensor([9., 3.]), 0)
     tensor([1., 4.])",
     dtypes: DTypes::INEXACT,
+    autocast: Autocast::Widest,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (own, factor) = (args.tensor(0)?, args.tensor(1)?);
@@ -296,7 +298,7 @@ pub fn product_before(tensor: &Tensor, axis: usize) -> Result<Tensor> {
 fn back(d: &Derive) -> Expr {
     let grad = d.grad();
     along(d.input(1), d.int(2), |factor, axis| {
-        let factor = op!(crate::pointwise::complex::CONJ, &shifted(factor, axis, false)?)?;
+        let factor = op!(crate::pointwise::complex::CONJ_AT_ONCE, &shifted(factor, axis, false)?)?;
         let turned = flipped(&as_line(grad.clone())?, axis)?;
         flipped(&op!(RECURRENCE, &turned, &flipped(&factor, axis)?, axis)?, axis)
     })

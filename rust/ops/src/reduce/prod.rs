@@ -7,6 +7,7 @@ use rushlight_cpu::folds;
 use rushlight_cpu::reduce::Fold;
 
 use super::{Over, restored};
+use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{Kernel, Out, Row, Run, Variants};
@@ -19,6 +20,7 @@ pub static PROD: Row = Row {
 
     >>> torch.prod(torch.tensor([1., 2., 3.]))
     tensor(6.)",
+    autocast: Autocast::Single,
     run: Run::Kernel(Kernel {
         infer: |args| Ok(vec![Over::all(args)?.spec(args, super::sum::result_dtype(args, 1)?)?]),
         cpu: |args, results| run(args, Over::all(args)?, results),
@@ -38,6 +40,7 @@ pub static PROD_DIM: Row = Row {
     >>> torch.prod(torch.tensor([[1., 2.], [3., 4.]]), 1)
     tensor([ 2., 12.])",
     out: Out::ASKED,
+    autocast: Autocast::Single,
     run: Run::Kernel(Kernel {
         infer: |args| Ok(vec![Over::of(args, 1)?.spec(args, super::sum::result_dtype(args, 3)?)?]),
         cpu: |args, results| run(args, Over::of(args, 1)?, results),

@@ -6,6 +6,7 @@ use rushlight_cpu::folds;
 use rushlight_cpu::reduce::Fold;
 
 use super::{Over, expand, restored};
+use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
@@ -201,6 +202,7 @@ pub static TRACE: Row = Row {
     >>> torch.trace(torch.tensor([[1, 2], [3, 4]]))
     tensor(5)",
     dtypes: DTypes::COMMON,
+    autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let own = args.tensor(0)?;
         if own.rank() != 2 {

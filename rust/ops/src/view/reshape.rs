@@ -1,5 +1,6 @@
 //! Other sizes for the same elements in the same order.
 
+use rushlight_autograd::Meta;
 use rushlight_core::layout::{Shape, infer_size};
 use rushlight_core::{DType, Error, Layout, Result};
 
@@ -95,7 +96,15 @@ pub static VIEW_DTYPE: Row = Row {
     run: Run::Retype(|args| {
         let own = args.tensor(0)?;
         let dtype = args.dtype(1).unwrap_or(own.dtype());
-        Ok((retyped(own.layout(), own.dtype().size() as isize, dtype.size() as isize, own.dtype(), dtype)?, dtype))
+        if own.is_mirrored() {
+            let kind = if own.dtype().is_complex() { "conjugate view tensors" } else { "tensors with negative bit set" };
+            return Err(Error::runtime(format!(
+                "torch.Tensor.view is not supported for {kind} when converting to a different dtype."
+            ))
+            .hint("x.resolve_conj() and x.resolve_neg() give tensors whose bytes are what they show."));
+        }
+        let layout = retyped(own.layout(), own.dtype().size() as isize, dtype.size() as isize, own.dtype(), dtype)?;
+        Ok(Meta { dtype, ..own.meta_with(layout) })
     }),
     derivative: Derivative::NonDifferentiable("other bits are other numbers"),
     samples: &["t(2, 4), torch.uint8"],

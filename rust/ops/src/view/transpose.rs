@@ -9,6 +9,7 @@ use crate::expr::Expr;
 use crate::op;
 use crate::row::{DTypes, Row, Run, Variants};
 use crate::value::{Args, Ints, Output, Value};
+use crate::view::complex::conjugate;
 
 type Order = SmallVec<[usize; 6]>;
 
@@ -209,17 +210,13 @@ pub static ADJOINT: Row = Row {
             [2, 4]])",
     run: Run::Compose(|args| {
         let turned = matrix_transposed(args.tensor(0)?, "tensor.adjoint()")?;
-        conjugate(turned).map(Output::Tensor)
+        conjugate(&turned).map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3)", "t(2, 3, 4)"],
     reference: "np.conj(np.swapaxes(self, -1, -2))",
     ..Row::BASE
 };
-
-fn conjugate(tensor: crate::Tensor) -> Result<crate::Tensor> {
-    crate::expr::Expr::from(tensor).conj().done()
-}
 
 /// `x.T`: all dimensions in reverse.
 pub fn reversed(tensor: &crate::Tensor) -> Result<crate::Tensor> {
@@ -245,8 +242,8 @@ pub fn matrix_transposed(tensor: &crate::Tensor, name: &str) -> Result<crate::Te
 /// `x.H`: a matrix transposed and conjugated.
 pub fn hermitian(tensor: &crate::Tensor) -> Result<crate::Tensor> {
     match tensor.rank() {
-        0 => conjugate(tensor.clone()),
-        2 => conjugate(op!(TRANSPOSE, tensor, 0i64, 1i64)?),
+        0 => conjugate(tensor),
+        2 => conjugate(&op!(TRANSPOSE, tensor, 0i64, 1i64)?),
         rank => Err(Error::runtime(format!(
             "tensor.H is only supported on matrices (2-D tensors). Got {rank}-D tensor.{}",
             if rank > 2 { " For batches of matrices, consider using tensor.mH" } else { "" }

@@ -8,6 +8,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::broadcast;
 use rushlight_core::{DType, Dims, Error, Result, Scalar};
 
+use crate::autocast::Autocast;
 use crate::convert::to_dtype;
 use crate::derive::Derivative;
 use crate::expr::Expr;
@@ -39,6 +40,7 @@ from the end, share one of key and value. In training `dropout_p` of the weights
     tensor([[[1.0000, 0.0000],
              [0.3302, 0.6698]]])",
     dtypes: DTypes::FLOATS,
+    autocast: Autocast::Lower,
     check: Some(check),
     run: Run::Compose(|args| {
         let (query, key, value) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);

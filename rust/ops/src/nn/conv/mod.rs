@@ -11,6 +11,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::{Error, Result};
 
+use crate::autocast::Autocast;
 use crate::derive::Derivative;
 use crate::op;
 use crate::row::{Row, Run, Variants};
@@ -304,6 +305,7 @@ macro_rules! public {
     ($($row:ident $words:ident $name:literal $named:literal $alias:literal $dims:literal $sample:expr, $more:expr, $errors:expr, $more_errors:expr, $doc:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
+            autocast: Autocast::Lower,
             aliases: &[$alias],
             variants: Variants::FUNCTION,
             signature: "(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, int[1] padding=0, int[1] dilation=1, int groups=1) -> Tensor",
@@ -317,6 +319,7 @@ macro_rules! public {
         };
         pub static $words: Row = Row {
             name: $named,
+            autocast: Autocast::Lower,
             aliases: &[$alias],
             variants: Variants::FUNCTION,
             signature: "(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, str padding='valid', int[1] dilation=1, int groups=1) -> Tensor",
@@ -374,6 +377,7 @@ macro_rules! public_transposed {
     ($($row:ident $name:literal $alias:literal $dims:literal $sample:expr, $errors:expr, $doc:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
+            autocast: Autocast::Lower,
             aliases: &[$alias],
             variants: Variants::FUNCTION,
             signature: "(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, int[1] padding=0, int[1] output_padding=0, int groups=1, int[1] dilation=1) -> Tensor",

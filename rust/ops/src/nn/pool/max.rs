@@ -6,6 +6,7 @@ use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::pool::{Axis, gather, max, scatter};
 
 use super::{MEANT, Plan, address, computed, count_planes, unfit, with_space, words};
+use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::nn::{plain, zeros_like_input};
@@ -242,6 +243,7 @@ macro_rules! max_rows {
     ($($row:ident $both:ident $functional:ident $name:literal $dims:literal $dtypes:expr, $sample:expr, $functional_sample:expr, $errors:expr, $both_errors:expr, $doc:literal $example:literal $both_example:literal $functional_example:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
+            autocast: Autocast::single_if($dims == 3),
             variants: Variants::FUNCTION,
             signature: "(Tensor self, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> Tensor",
             doc: concat!("The largest element of each window of ", $doc, ".\n\n", $example),
@@ -258,6 +260,7 @@ macro_rules! max_rows {
         };
         pub static $both: Row = Row {
             name: concat!($name, "_with_indices"),
+            autocast: Autocast::single_if($dims == 3),
             aliases: &[concat!("nn.functional.", $name, "_with_indices")],
             variants: Variants::FUNCTION,
             signature: "(Tensor self, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
@@ -272,6 +275,7 @@ macro_rules! max_rows {
         };
         pub static $functional: Row = Row {
             name: $name,
+            autocast: Autocast::single_if($dims == 3),
             namespace: "nn.functional",
             variants: Variants::FUNCTION,
             signature: "(Tensor input, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, bool ceil_mode=False, bool return_indices=False) -> Any",

@@ -7,6 +7,7 @@ use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::pool::{Means, Window};
 
 use super::{MEANT, Plan, computed, count_planes, shown, unfit, with_space, words};
+use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::nn::zeros_like_input;
@@ -190,6 +191,7 @@ macro_rules! avg_rows {
     ($($row:ident $name:literal $aliases:expr, $variants:expr, $dims:literal $divisor:literal $sample:expr, $errors:expr, $doc:literal $example:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
+            autocast: Autocast::single_if($dims == 3),
             aliases: $aliases,
             namespace: "nn.functional",
             variants: $variants,
@@ -309,6 +311,7 @@ macro_rules! adaptive_rows {
     ($($row:ident $name:literal $aliases:expr, $dims:literal $sample:expr, $errors:expr, $doc:literal $example:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
+            autocast: Autocast::single_if($dims == 3),
             aliases: $aliases,
             namespace: "nn.functional",
             variants: Variants::FUNCTION,

@@ -6,6 +6,7 @@ use rushlight_cpu::nn::pool::put;
 
 use super::max::{GATHER, plane};
 use super::{address, count_planes, unfit, with_space};
+use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::nn::plain;
@@ -21,6 +22,7 @@ pub static UNPOOL: Row = Row {
     >>> torch._max_unpool(torch.tensor([[3., 2.]]), torch.tensor([[1, 2]]), (4,))
     tensor([[0., 3., 2., 0.]])",
     dtypes: DTypes::REAL,
+    autocast: Autocast::Single,
     traits: Traits::NEEDS_VALUES,
     run: Run::Kernel(Kernel {
         infer: |args| {

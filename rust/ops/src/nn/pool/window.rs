@@ -8,6 +8,7 @@ use rushlight_cpu::nn::pool::{Window, max_windows};
 
 use super::max::scattered;
 use super::{address, count_planes, unfit, with_space};
+use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::nn::plain;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
@@ -155,6 +156,7 @@ macro_rules! adaptive_rows {
     ($($row:ident $name:literal $alias:literal $dims:literal $samples:expr, $errors:expr, $shapes:literal $example:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
+            autocast: Autocast::single_if($dims == 3),
             namespace: "nn.functional",
             aliases: &[$alias],
             variants: Variants::FUNCTION,
@@ -211,6 +213,7 @@ dimension of space.
     >>> torch._fractional_max(torch.tensor([[1., 3., 2.]]), (2,), (2,), torch.zeros(1, 1))
     (tensor([[3., 3.]]), tensor([[1, 1]]))",
     dtypes: DTypes::FLOATS,
+    autocast: Autocast::Single,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (input, samples) = (args.tensor(0)?, args.tensor(3)?);

@@ -6,6 +6,7 @@ use rushlight_core::{DType, Element, Error, Result};
 use rushlight_cpu::nn::recurrent::{gru, lstm};
 use rushlight_cpu::reduce::Float;
 
+use crate::autocast::Autocast;
 use crate::derive::{Derivative, Joint, Saves};
 use crate::expr::Expr;
 use crate::reduce::softmax::{prepared, settle, workplace};
@@ -22,6 +23,7 @@ pub static LSTM_GATES: Row = Row {
     >>> torch._lstm_gates(torch.zeros(1, 4), torch.ones(1, 1))
     (tensor([[0.2311]]), tensor([[0.5000]]))",
     dtypes: DTypes::FLOATS,
+    autocast: Autocast::Widest,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let state = args.tensor(1)?;
@@ -70,6 +72,7 @@ pub static GRU_GATES: Row = Row {
     >>> torch._gru_gates(torch.zeros(1, 3), torch.zeros(1, 3), torch.ones(1, 1))
     tensor([[0.5000]])",
     dtypes: DTypes::FLOATS,
+    autocast: Autocast::Widest,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let state = args.tensor(2)?;
