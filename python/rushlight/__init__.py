@@ -131,11 +131,11 @@ if TYPE_CHECKING:
     from rushlight._limits import finfo as finfo
     from rushlight._limits import iinfo as iinfo
     from rushlight._lobpcg import lobpcg as lobpcg
-    from rushlight._warnings import AmbiguousReduction as AmbiguousReduction
     from rushlight._lowrank import pca_lowrank as pca_lowrank
     from rushlight._lowrank import svd_lowrank as svd_lowrank
     from rushlight._printing import get_printoptions as get_printoptions
     from rushlight._printing import set_printoptions as set_printoptions
+    from rushlight._warnings import AmbiguousReduction as AmbiguousReduction
     from rushlight.amp import autocast as autocast
     from rushlight.amp.autocast_mode import get_autocast_dtype as get_autocast_dtype
     from rushlight.amp.autocast_mode import is_autocast_enabled as is_autocast_enabled
