@@ -614,11 +614,11 @@ class Tensor:
     def clone(self, *, memory_format: _memory_format | None = None) -> Tensor:
         """A copy in memory of its own, in the same order of dimensions; gradients flow through it."""
     def conj(self) -> Tensor:
-        """The complex conjugate; of a real tensor the tensor itself. It is computed at once."""
+        """A view of complex numbers as their conjugates, computed where they are read; a real tensor itself."""
     def conj_physical(self) -> Tensor:
-        """The complex conjugate; of a real tensor the tensor itself."""
+        """The complex conjugate of each element, computed at once; a real tensor itself."""
     def conj_physical_(self) -> Self:
-        """The complex conjugate; of a real tensor the tensor itself."""
+        """The complex conjugate of each element, computed at once; a real tensor itself."""
     def contiguous(self, *, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor in row-major memory: itself if it already is, else a copy."""
     def copy_(self, src: Tensor, non_blocking: _bool = False) -> Self:
@@ -1251,9 +1251,9 @@ class Tensor:
     def resize_as_(self, the_template: Tensor, *, memory_format: _memory_format | None = None) -> Tensor:
         """Gives the tensor the size of another one, in place."""
     def resolve_conj(self) -> Tensor:
-        """The tensor itself: conjugates and negatives are computed at once."""
+        """The tensor with conjugates in its memory: a copy where they are still to be computed, else the tensor itself."""
     def resolve_neg(self) -> Tensor:
-        """The tensor itself: conjugates and negatives are computed at once."""
+        """The tensor with negatives in its memory: a copy where they are still to be computed, else the tensor itself."""
     def roll(self, shifts: _int | Sequence[_int], dims: _int | Sequence[_int] = ...) -> Tensor:
         """A copy with the elements moved on by `shifts` along `dims`; what falls off the end comes back at the beginning."""
     def rot90(self, k: _int = 1, dims: Sequence[_int] = ...) -> Tensor:
@@ -1595,6 +1595,7 @@ def frombuffer(
 def from_dlpack(ext_tensor: Any, *, device: _DeviceLike | None = None, copy: _bool | None = None) -> Tensor: ...
 def from_numpy(ndarray: ndarray[Any, Any]) -> Tensor: ...
 def is_tensor(obj: object) -> _bool: ...
+def _autocast() -> dtype | None: ...
 def _set_autocast(dtype: _dtype | None) -> _dtype | None: ...
 def get_default_dtype() -> _dtype: ...
 def set_default_dtype(d: _dtype) -> None: ...
@@ -1800,6 +1801,8 @@ def _clamp(input: Tensor, min: Tensor | _Number, max: Tensor | _Number) -> Tenso
     """Limits elements to those of `min` and `max`."""
 def _clear_diagonal(input: Tensor, wrap: _bool) -> Tensor:
     """A copy with zeros where `fill_diagonal_` writes."""
+def _conj(input: Tensor) -> Tensor:
+    """A view of complex numbers as their conjugates, which are computed where they are read."""
 def _conj_physical(input: Tensor) -> Tensor:
     """The complex conjugate of each element, computed at once; real numbers stay as they are."""
 def _conv(input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[_int], padding: Sequence[_int], dilation: Sequence[_int], groups: _int) -> Tensor:
@@ -1902,6 +1905,8 @@ def _mse_loss(input: Tensor, target: Tensor, reduction: _int) -> Tensor:
     """The squared differences; the reduction is 0 for none, 1 for mean, 2 for sum."""
 def _nan_to_num(input: Tensor, nan: _float, posinf: _float, neginf: _float) -> Tensor:
     """Replaces nan and the infinities."""
+def _neg_view(input: Tensor) -> Tensor:
+    """A view of real numbers as their negatives, which are computed where they are read: what the imaginary parts of a conjugate are."""
 def _nll_loss(input: Tensor, target: Tensor, weight: Tensor | None, reduction: _int, ignore_index: _int) -> return_types._nll_loss:
     """The loss and the sum of the weights that it divides by; the reduction is 0 for none, 1 for mean, 2 for sum."""
 def _nll_loss2d(input: Tensor, target: Tensor, weight: Tensor | None, reduction: _int, ignore_index: _int) -> return_types._nll_loss2d:

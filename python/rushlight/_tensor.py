@@ -6,6 +6,14 @@ from rushlight._loading import load
 from rushlight._warnings import warn
 
 
+def _method(function):
+    """Attaches a function to `Tensor`."""
+    function.__qualname__ = f"Tensor.{function.__name__}"
+    setattr(Tensor, function.__name__, function)
+    return function
+
+
+@_method
 def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
     """Adds the gradients of this tensor to the `.grad` of the leaves that it depends on.
 
@@ -16,6 +24,7 @@ def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=
     autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
+@_method
 def __deepcopy__(self, memo):
     if not self.is_leaf:
         raise RuntimeError(
@@ -43,28 +52,33 @@ def __deepcopy__(self, memo):
     return made
 
 
+@_method
 def __reduce_ex__(self, protocol):
     *layout, mirrored = _utils.layout_of(self)
     state = self.__dict__ or None
     return _utils._rebuild_tensor, (self.untyped_storage(), *layout, self.requires_grad, type(self), state, mirrored)
 
 
+@_method
 def __contains__(self, element):
     if isinstance(element, (Tensor, int, float, complex)):
         return bool((element == self).any().item())
     raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
 
 
+@_method
 def __reversed__(self):
     return self if self.dim() == 0 else self.flip(0)
 
 
+@_method
 def __array_wrap__(self, array, context=None, return_scalar=False):
     from rushlight import from_numpy
 
     return from_numpy(array.copy() if array.ndim == 0 else array)
 
 
+@_method
 def __array_namespace__(self, *, api_version=None):
     """The functions of the Python array API standard for this tensor: ``rushlight.array_api``."""
     array_api = load("rushlight.array_api")
@@ -73,6 +87,7 @@ def __array_namespace__(self, *, api_version=None):
     return array_api
 
 
+@_method
 def to_device(self, device, /, *, stream=None):
     """The tensor on a device, as the array API standard names it."""
     if stream is not None:
@@ -80,6 +95,7 @@ def to_device(self, device, /, *, stream=None):
     return self.to(device)
 
 
+@_method
 def _repr_html_(self):
     """What notebooks show: the text of a tensor, with its shape and dtype where the text does not say them."""
     from html import escape
@@ -88,16 +104,19 @@ def _repr_html_(self):
     return f'<pre title="{escape(facts)}">{escape(repr(self))}</pre>'
 
 
+@_method
 def __dir__(self):
     return sorted({*dir(type(self)), *self.__dict__})
 
 
+@_method
 def __copy__(self):
     # The storage object that travels is the tensor's own, so both tensors show the same elements.
     function, arguments = self.__reduce_ex__(4)
     return function(*arguments)
 
 
+@_method
 def storage(self):
     """All elements behind this tensor, of this tensor's dtype; `untyped_storage` has the bytes."""
     warn(
@@ -108,6 +127,7 @@ def storage(self):
     return load("rushlight.storage").TypedStorage(self.untyped_storage(), self.dtype)
 
 
+@_method
 def apply_(self, callable):
     """Replaces each element by what ``callable`` makes of it, in place; slow, for the host only."""
     from rushlight import no_grad, tensor
@@ -117,6 +137,7 @@ def apply_(self, callable):
         return self.copy_(tensor(values, dtype=self.dtype).reshape(self.shape))
 
 
+@_method
 def map_(self, tensor, callable):
     """Replaces each element by what ``callable`` makes of it and of the element of ``tensor`` there, in place."""
     import rushlight as torch
@@ -127,78 +148,58 @@ def map_(self, tensor, callable):
         return self.copy_(torch.tensor(values, dtype=self.dtype).reshape(self.shape))
 
 
+@_method
 def new(self, *args):
     """A new tensor of this one's dtype: of a size, or with the elements of a sequence."""
     return load("rushlight._legacy").build(self.dtype, args)
 
 
+@_method
 def module_load(self, other, assign=False):
     """What `Module.load_state_dict` puts in this tensor's place: itself with the other's elements, or the other."""
     return other.detach() if assign else self.detach().copy_(other)
 
 
+@_method
 def pin_memory(self, device=None):
     """The tensor itself, with a warning: pinned memory is for cards, and there is none."""
     warn("'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.")
     return self
 
 
+@_method
 def is_nonzero(self):
     """The truth of the one element."""
     return bool(self)
 
 
+@_method
 def masked_copy_(self, mask, source):
     """The old name of `masked_scatter_`."""
     warn("masked_copy_ is now called masked_scatter_", DeprecationWarning)
     return self.masked_scatter_(mask, source)
 
 
+@_method
 def unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """See ``torch.unique``."""
     return load("rushlight._facts").unique(self, sorted, return_inverse, return_counts, dim)
 
 
+@_method
 def unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
     """See ``torch.unique_consecutive``."""
     return load("rushlight._facts").unique_consecutive(self, return_inverse, return_counts, dim)
 
 
+@_method
 def lu(self, pivot=True, get_infos=False):
     """See ``torch.lu``."""
     return tuple(load("rushlight.functional").lu(self, pivot, get_infos))
 
 
+@_method
 def dim_order(self):
     """The dimensions from the widest step in memory to the narrowest."""
     strides = self.stride()
     return tuple(sorted(range(self.dim()), key=lambda dim: -strides[dim]))
-
-
-for _method in (
-    backward,
-    __deepcopy__,
-    __reduce_ex__,
-    __contains__,
-    __reversed__,
-    __array_wrap__,
-    __array_namespace__,
-    to_device,
-    _repr_html_,
-    __dir__,
-    __copy__,
-    storage,
-    apply_,
-    map_,
-    new,
-    module_load,
-    pin_memory,
-    is_nonzero,
-    masked_copy_,
-    unique,
-    unique_consecutive,
-    lu,
-    dim_order,
-):
-    _method.__qualname__ = f"Tensor.{_method.__name__}"
-    setattr(Tensor, _method.__name__, _method)

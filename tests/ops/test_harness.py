@@ -5,6 +5,7 @@ import pytest
 import test_table_facts
 import test_table_gradients
 import test_table_memory
+import test_table_threads
 import test_table_values
 import test_table_variants
 from table_cases import ROWS, Row, array, difference, name_of, tensor
@@ -130,7 +131,7 @@ def test_bits_that_depend_on_threads():
     def depends(x, y):
         return torch.mul(torch.mul(x, y), 1.0 + torch.get_num_threads() * 1e-7)
 
-    assert "threads:" in message(test_table_facts.test_threads, row_with(depends, derivative="none"))
+    assert "threads:" in message(test_table_threads.test_rows, row_with(depends, derivative="none"))
 
 
 def test_an_error_that_does_not_come():

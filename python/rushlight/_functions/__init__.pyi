@@ -272,11 +272,11 @@ def concat(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = Non
 def concatenate(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """Tensors one behind the other along `dim`; all other sizes must agree."""
 def conj(input: Tensor) -> Tensor:
-    """The complex conjugate; of a real tensor the tensor itself. It is computed at once."""
+    """A view of complex numbers as their conjugates, computed where they are read; a real tensor itself."""
 def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The complex conjugate; of a real tensor the tensor itself."""
+    """The complex conjugate of each element, computed at once; a real tensor itself."""
 def conj_physical_(input: Tensor) -> Tensor:
-    """The complex conjugate; of a real tensor the tensor itself."""
+    """The complex conjugate of each element, computed at once; a real tensor itself."""
 def constant_pad_nd(input: Tensor, pad: Sequence[_int], value: _Number = 0) -> Tensor:
     """A copy with borders of one number; `pad` gives two widths for each dimension from the last one on, and a negative width cuts off."""
 @overload
@@ -925,9 +925,9 @@ def reshape(input: Tensor, shape: Sequence[_int]) -> Tensor:
 def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: _memory_format | None = None) -> Tensor:
     """Gives the tensor the size of another one, in place."""
 def resolve_conj(input: Tensor) -> Tensor:
-    """The tensor itself: conjugates and negatives are computed at once."""
+    """The tensor with conjugates in its memory: a copy where they are still to be computed, else the tensor itself."""
 def resolve_neg(input: Tensor) -> Tensor:
-    """The tensor itself: conjugates and negatives are computed at once."""
+    """The tensor with negatives in its memory: a copy where they are still to be computed, else the tensor itself."""
 def rms_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None = None, eps: _float | None = None) -> Tensor:
     """Divides by the root of the mean square over the last dimensions; `eps` is the dtype's own by default."""
 @overload

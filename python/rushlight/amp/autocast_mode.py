@@ -1,8 +1,8 @@
 """`autocast`: inside of it products, convolutions and attention take their arguments in a half type.
 
 What needs the range or the sums of float32 (losses, products of all elements, factorisations, Fourier transforms) takes them
-in float32, and what joins tensors in the widest type among them; everything else computes in the type that it gets. The
-lists are torch's for CPUs. float64 stays as it is.
+in float32, and what joins tensors in the widest type among them; everything else computes in the type that it gets. Which
+does what is torch's choice for CPUs. float64 stays as it is.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
     ...     torch.is_autocast_enabled("cpu")
     True
     """
-    return device_type == "cpu" and _on() is not None
+    return device_type == "cpu" and _C._autocast() is not None
 
 
 def get_autocast_dtype(device_type: str) -> torch.dtype:
@@ -48,13 +48,8 @@ def get_autocast_dtype(device_type: str) -> torch.dtype:
     >>> torch.get_autocast_dtype("cpu")
     torch.bfloat16
     """
-    return _on() or _DEFAULTS["cpu"] if device_type == "cpu" else _DEFAULTS[device_type]
-
-
-def _on() -> torch.dtype | None:
-    before = _C._set_autocast(None)
-    _C._set_autocast(before)
-    return before
+    lower = _C._autocast() if device_type == "cpu" else None
+    return lower or _DEFAULTS[device_type]
 
 
 class autocast:
@@ -102,7 +97,7 @@ class autocast:
 
     def __enter__(self) -> Self:
         # A block for another kind of device leaves the CPU's mode alone.
-        wanted = (self.fast_dtype if self._enabled else None) if self.device == "cpu" else _on()
+        wanted = (self.fast_dtype if self._enabled else None) if self.device == "cpu" else _C._autocast()
         self._before.append(_C._set_autocast(wanted))
         return self
 

@@ -169,6 +169,11 @@ fn samples_and_bad_calls_are_given() {
         if !refused.contains(row.python_name()) && can_fail(row) && !row.name.starts_with('_') {
             return Some("can fail and has no bad call".into());
         }
+        let mut seen = BTreeSet::new();
+        let mut calls = row.samples.iter().chain(row.errors.iter().map(|(sample, ..)| sample));
+        if let Some(twice) = calls.find(|sample| !seen.insert(**sample)) {
+            return Some(format!("the call {twice} stands twice"));
+        }
         let odd = row.errors.iter().find(|(_, class, text)| !CLASSES.contains(class) || text.is_empty());
         odd.map(|(sample, class, _)| format!("the bad call {sample} gives {class} or no sentence"))
     });

@@ -308,6 +308,12 @@ fn set_default_dtype(d: &Bound<'_, PyAny>) -> PyResult<()> {
     settings::set_default_dtype(dtype.get().0).map_err(raise)
 }
 
+/// The dtype that products run in on this thread, None for mixed precision being off.
+#[pyfunction]
+fn _autocast(py: Python<'_>) -> PyResult<Option<Py<PyDType>>> {
+    rushlight::autocast::lower().map(|dtype| dtype_object(py, dtype)).transpose()
+}
+
 /// Sets the dtype that products run in on this thread, None for mixed precision being off; returns the one before.
 #[pyfunction]
 #[pyo3(signature = (dtype))]
@@ -457,6 +463,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         frombuffer,
         from_dlpack,
         from_numpy,
+        _autocast,
         _set_autocast,
         get_default_dtype,
         set_default_dtype,
