@@ -8,6 +8,7 @@ Nothing here passes or fails; it prints what it measured. Engines take turns, ro
 """
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -169,18 +170,22 @@ def shared_pages():
     return int(re.search(r"Shmem: +(\d+)", Path("/proc/meminfo").read_text())[1])
 
 
-def victims(kind, folder):
-    """A group of processes at work, once it says so; what it prints later goes nowhere."""
+def victims(kind, method, folder):
+    """A group of processes at work, once it says so; what it prints later goes nowhere, its files to the folder."""
     if kind == "trainers":
-        process = example("--processes", 4, "--epochs", 1_000_000, "--out", folder)
-        sign = "epoch"
+        command, sign = [EXAMPLE, "--processes", "4", "--epochs", "1000000", "--out", folder], "epoch"
     else:
-        command = [sys.executable, "-u", HERE / "victims.py", kind]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
-        )
-        sign = "ready"
-    next((line for line in process.stdout if line.startswith(sign)), None)
+        command, sign = [HERE / "victims.py", kind, method], "ready"
+    process = subprocess.Popen(
+        [sys.executable, "-u", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "TMPDIR": folder},
+    )
+    if next((line for line in process.stdout if line.startswith(sign)), None) is None:
+        print(f"  {kind} by {method} did not begin")
     return process
 
 
@@ -196,17 +201,19 @@ def strike(pids):
 
 
 def kills(options):
-    """SIGKILL at random moments among trainers, loaders, ends of queues and servers: what remains?
+    """SIGKILL at random moments among trainers, loaders, ends of queues and pipes, servers and stores: what remains?
 
     A single one, several, all, or the parent alone, whose children must then go by themselves.
     """
-    shelf, kinds = Path("/dev/shm"), ("trainers", "loaders", "queues", "servers")
-    files, pages, done, groups, stuck = set(shelf.iterdir()), shared_pages(), 0, [], 0
+    shelf, kinds = Path("/dev/shm"), ("trainers", "loaders", "queues", "pipes", "servers", "stores")
+    groups = itertools.cycle(itertools.product(("fork", "spawn", "forkserver"), kinds))
+    files, pages, done, leaders, stuck, left = set(shelf.iterdir()), shared_pages(), 0, [], 0, []
     begin = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        while done < options.kills and time.monotonic() - begin < options.seconds:
-            process = victims(kinds[len(groups) % len(kinds)], folder)
-            groups.append(process.pid)
+    while done < options.kills and time.monotonic() - begin < options.seconds:
+        method, kind = next(groups)
+        with tempfile.TemporaryDirectory() as folder:
+            process = victims(kind, method, folder)
+            leaders.append(process.pid)
             if random.random() < 0.3:
                 time.sleep(random.uniform(0, 0.2))
                 done += strike([process.pid])
@@ -219,11 +226,17 @@ def kills(options):
                 done += strike(alive if random.random() < 0.2 else random.sample(alive, random.randint(1, len(alive))))
                 time.sleep(0.2)
             process.communicate()
+            # What a trainer writes for the reader is no rest of a kill.
+            left += [f"{kind} {path.name}" for path in Path(folder).iterdir() if path.suffix not in (".pt", ".json")]
     time.sleep(1)
-    left = [pid for group in groups for pid in members(group)]
-    print(f"\n{done} SIGKILLs among the processes of {len(groups)} groups: {', '.join(kinds)}")
-    print(f"  left behind: {len(left)} processes, {len(set(shelf.iterdir()) - files)} files in /dev/shm, "
-          f"{max(0, shared_pages() - pages)} kB of shared memory; {stuck} did not notice that their parent was gone")  # fmt: skip
+    processes = [pid for leader in leaders for pid in members(leader)]
+    print(f"\n{done} SIGKILLs among the processes of {len(leaders)} groups ({', '.join(kinds)}; each start method) "
+          f"in {time.monotonic() - begin:.0f} s")  # fmt: skip
+    print(f"  left behind: {len(processes)} processes, {len(set(shelf.iterdir()) - files)} files in /dev/shm, "
+          f"{len(left)} temporary files, {max(0, shared_pages() - pages)} kB of shared memory; "
+          f"{stuck} did not notice that their parent was gone")  # fmt: skip
+    for name in sorted(set(left)):
+        print(f"    {name}")
 
 
 def main():

@@ -1,6 +1,6 @@
 """Groups of processes for `run.py kills`: each works until it is killed.
 
-    python benches/victims.py loaders|queues|servers
+    python benches/victims.py loaders|queues|pipes|servers|stores fork|spawn|forkserver
 
 Says `ready` when all its processes are at work.
 """
@@ -9,7 +9,7 @@ import sys
 import time
 
 import rushlight as torch
-from rushlight import multiprocessing
+from rushlight import distributed, multiprocessing
 from rushlight.utils.data import DataLoader, Dataset
 
 
@@ -63,6 +63,32 @@ def queues():
         back.get()
 
 
+def bounce(connection, tasks):
+    while True:
+        connection.send(connection.recv().add_(1))
+        tasks.get()
+        tasks.task_done()
+
+
+def pipes():
+    """Pipes both ways, through which the same tensors come and go, and a queue that counts what is done."""
+    tasks, ends, tensor = multiprocessing.JoinableQueue(), [], torch.zeros(100_000)
+    for _ in range(3):
+        end, other = multiprocessing.Pipe()
+        multiprocessing.Process(target=bounce, args=(other, tasks), daemon=True).start()
+        ends.append(end)
+    first = True
+    while True:
+        for end in ends:
+            end.send(tensor)
+            tasks.put(torch.ones(10))
+        for end in ends:
+            end.recv()
+        if first:
+            ready()
+            first = False
+
+
 def ask(table, queue, number):
     while True:
         table[number] = torch.full((100,), number)
@@ -84,5 +110,24 @@ def servers():
         time.sleep(0.01)
 
 
+def count(port, number):
+    store = distributed.TCPStore("127.0.0.1", port, is_master=False)
+    while True:
+        store.add("turns", 1)
+        store.set(f"worker {number}", bytes(1000))
+
+
+def stores():
+    """The server of a store and its clients."""
+    store = distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    for number in range(3):
+        multiprocessing.Process(target=count, args=(store.port, number), daemon=True).start()
+    store.wait([f"worker {number}" for number in range(3)])
+    ready()
+    while True:
+        store.get("turns")
+
+
 if __name__ == "__main__":
-    {"loaders": loaders, "queues": queues, "servers": servers}[sys.argv[1]]()
+    multiprocessing.set_start_method(sys.argv[2])
+    {"loaders": loaders, "queues": queues, "pipes": pipes, "servers": servers, "stores": stores}[sys.argv[1]]()

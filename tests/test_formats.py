@@ -133,6 +133,10 @@ def test_inspection(tmp_path):
 def test_the_command(tmp_path):
     path = tmp_path / "file.pt"
     torch.save(torch.ones(2), path)
-    command = [sys.executable, "-m", "rushlight", "inspect", str(path), str(tmp_path / "absent")]
+    damaged = tmp_path / "damaged.safetensors"
+    damaged.write_bytes(safetensors.save({"a": torch.ones(2)})[:-1])
+    command = [sys.executable, "-m", "rushlight", "inspect", str(path), str(damaged), str(tmp_path / "absent")]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 1 and "the object itself: float32 (2,)" in done.stdout and "absent" in done.stderr
+    assert done.returncode == 1 and "the object itself: float32 (2,)" in done.stdout
+    first, second = done.stderr.splitlines()
+    assert first.startswith(f"{damaged}: Error while deserializing header") and "absent" in second

@@ -4,8 +4,9 @@
     python tests/hostile/fuzz_files.py --reader zip --seed 7 --first 12 --calls 1    # one input again
 
 Each input is a good file with a few bytes changed, cut, doubled or moved, some with a checksum made good again. An exception
-among those that a reader promises is a good answer, and so is a value. A signal, another exception, a call without end and
-a want of memory where nothing was large are findings. The tests run a small slice (`test_files.py`).
+among those that a reader promises is a good answer, and so is a value, of which every tensor is then read. A signal, another
+exception, a call without end and a want of memory where nothing was large are findings. The tests run a small slice
+(`test_files.py`).
 """
 
 import argparse
@@ -28,6 +29,7 @@ from pathlib import Path
 MEMORY = 4 << 30
 #: Of computing: the machine may have other work.
 SECONDS = 10
+MOST_READ = 1 << 16
 BLOCK = 20_000
 INTERESTING = [0, 1, 0x7F, 0x80, 0xFF]
 WIDE = [0, 1, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF, 1 << 40, (1 << 63) - 1, 1 << 63, (1 << 64) - 1]
@@ -37,6 +39,7 @@ def readers():
     """A reader's name: good files to begin with, what reads one, and the exceptions that it promises."""
     import rushlight as torch
     from rushlight import npz, safetensors
+    from rushlight._checkpoint.inspect import _faults, inspect
 
     tensors = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2, dtype=torch.bool), "c": torch.zeros(0, 3)}
     nested = {**tensors, "list": [tensors["a"], {"k": (1, 2.5, "text", None, b"bytes")}], "view": tensors["a"][1]}
@@ -45,41 +48,64 @@ def readers():
     data = Path(__file__).parents[1] / "data"
     broken = (RuntimeError, pickle.UnpicklingError, EOFError, MemoryError, TypeError, ValueError, KeyError)
     broken += (NotImplementedError, AttributeError, IndexError, OverflowError)
+    zips, legacy = [file.getvalue(), (data / "linear.pt").read_bytes()], (data / "legacy.pt").read_bytes()
+    pickles, table = _pickles(file.getvalue()), safetensors.save(tensors, {"format": "pt"})
+    arrays = [npz.save(tensors), npz.save(tensors, compress=True)]
+    as_file = _file()
 
     def load(content):
-        torch.load(io.BytesIO(content))
+        return torch.load(io.BytesIO(content))
 
     return {
-        "zip": ([file.getvalue(), (data / "linear.pt").read_bytes()], load, broken),
-        "legacy": ([(data / "legacy.pt").read_bytes()], load, broken),
-        "pickle": (_pickles(file.getvalue()), lambda content: load(_archive(content)), broken),
-        "safetensors": (
-            [safetensors.save(tensors, {"format": "pt"})],
-            safetensors.load,
-            (safetensors.SafetensorError, MemoryError, RuntimeError),
+        "zip": (zips, load, broken),
+        "mapped": (zips, lambda content: torch.load(as_file(content), mmap=True), broken),
+        "legacy": ([legacy], load, broken),
+        "pickle": (pickles, lambda content: load(_archive(content)), broken),
+        "safetensors": ([table], safetensors.load, (safetensors.SafetensorError, MemoryError, RuntimeError)),
+        "npz": (arrays, npz.load, (npz.NpzError, MemoryError)),
+        "inspect": (
+            [*zips, legacy, *pickles, table, *arrays],
+            lambda content: inspect(as_file(content)),
+            _faults(),
         ),
-        "idx": _images(),
-        "npz": ([npz.save(tensors), npz.save(tensors, compress=True)], npz.load, (npz.NpzError, MemoryError)),
+        "idx": _images(as_file),
     }
 
 
-def _images():
-    """The reader of the example, which takes a path."""
+def _file():
+    """A function that makes contents a file in memory, the same for every call, and gives its path."""
+    descriptor = os.memfd_create("input")
+
+    def as_file(content):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, content, 0)
+        return f"/proc/self/fd/{descriptor}"
+
+    return as_file
+
+
+def _images(as_file):
+    """The reader of the example."""
     sys.path.append(str(Path(__file__).parents[2] / "examples"))
     from hogwild_digits import read_idx
 
-    def read(content):
-        path = Path("/proc/self/fd", str(descriptor))
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, content, 0)
-        read_idx(path)
+    images = struct.pack(">IIII", 0x803, 3, 4, 4) + bytes(48)
+    labels = struct.pack(">II", 0x801, 5) + bytes(5)
+    return [images, labels], lambda content: read_idx(Path(as_file(content))), (ValueError,)
 
-    descriptor = os.memfd_create("idx")
-    return (
-        [struct.pack(">IIII", 0x803, 3, 4, 4) + bytes(48), struct.pack(">II", 0x801, 5) + bytes(5)],
-        read,
-        (ValueError,),
-    )
+
+def touch(value):
+    """Reads every element of every tensor in a value: none may lie outside of its storage."""
+    import rushlight as torch
+
+    if isinstance(value, torch.Tensor):
+        if value.numel() <= MOST_READ:  # more than an honest input has, where strides are zero
+            value.detach().clone(memory_format=torch.contiguous_format)
+    elif isinstance(value, dict):
+        touch(list(value.values()))
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            touch(part)
 
 
 def _pickles(archive):
@@ -146,7 +172,7 @@ def with_checksums(content):
 def case(reader, files, seed, number):
     draw = random.Random(f"{reader} {seed} {number}")
     content = damaged(draw.choice(files), draw)
-    return with_checksums(content) if reader == "zip" and draw.random() < 0.7 else content
+    return with_checksums(content) if reader in ("zip", "mapped") and draw.random() < 0.7 else content
 
 
 def attack(reader, seed, first, last):
@@ -162,7 +188,7 @@ def attack(reader, seed, first, last):
             current.write(progress)
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
             try:
-                read(case(reader, files, seed, number))
+                touch(read(case(reader, files, seed, number)))
             except promised:
                 pass
             except Exception as error:

@@ -86,3 +86,77 @@ def test_a_manager_ends_with_its_parent(method, tmp_path):
             assert select.select([server], [], [], 30)[0], "the server outlived its parent"
         finally:
             os.close(server)
+
+
+_SERVERS = """
+import sys
+import rushlight as torch
+from rushlight import multiprocessing
+
+def put(table):
+    table["own"] = torch.ones(3)
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    table = context.Manager().dict()
+    process = context.Process(target=put, args=(table,))
+    process.start()
+    process.join()
+    table["parent's"] = torch.ones(3)
+    print(process.exitcode, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_servers_have_no_files(method, tmp_path):
+    """Neither a manager, nor a fork server, nor what lends descriptors to others: a kill would leave them behind."""
+    script, folder = tmp_path / "script.py", tmp_path / "temporary"
+    script.write_text(_SERVERS)
+    folder.mkdir()
+    command, environment = [sys.executable, str(script), method], {**os.environ, "TMPDIR": str(folder)}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    ) as parent:
+        try:
+            assert parent.stdout.readline() == "0\n"
+            assert not list(folder.iterdir())
+        finally:
+            os.killpg(parent.pid, signal.SIGKILL)
+    assert not list(folder.iterdir())
+
+
+_FORK_SERVER = """
+import os, signal, sys, time
+from multiprocessing import forkserver
+from rushlight import multiprocessing
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+def run(context):
+    process = context.Process(target=int)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    process.close()
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("forkserver")
+    run(context)
+    before = descriptors()
+    for _ in range(2):
+        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
+        os.waitid(os.P_PID, forkserver._forkserver._forkserver_pid, os.WEXITED | os.WNOWAIT)
+        run(context)
+        run(context)
+    assert descriptors() == before, (descriptors(), before)
+    print("well")
+"""
+
+
+def test_a_fork_server_that_died_is_started_again(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(_FORK_SERVER)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "well\n", done.stderr

@@ -121,6 +121,22 @@ def _described(tensor):
     return f"{str(tensor.dtype).rpartition('.')[2]} {tuple(tensor.shape)}{strides}"
 
 
+def _faults():
+    """What a file that cannot be read may raise."""
+    from rushlight.safetensors import SafetensorError
+
+    return (
+        OSError,
+        ValueError,
+        RuntimeError,
+        EOFError,
+        MemoryError,
+        pickle.UnpicklingError,
+        zipfile.BadZipFile,
+        SafetensorError,
+    )
+
+
 def main(arguments):
     if not arguments:
         sys.exit("usage: python -m rushlight inspect FILE...")
@@ -128,7 +144,7 @@ def main(arguments):
     for path in arguments:
         try:
             print("\n".join(inspect(path)))
-        except (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+        except _faults() as error:
             print(f"{path}: {error}", file=sys.stderr)
             status = 1
     return status

@@ -3,7 +3,7 @@
 import multiprocessing
 from multiprocessing import context, popen_forkserver, popen_spawn_posix
 
-from . import channel, connection, parcel, pool, queues
+from . import channel, connection, parcel, pool, queues, unnamed
 from .group import Member
 
 
@@ -60,7 +60,7 @@ class _Channels(context.BaseContext):
         """A process that holds lists, dicts and the like for others; see `multiprocessing.Manager`."""
         from multiprocessing.managers import SyncManager
 
-        manager = SyncManager(ctx=self.get_context())
+        manager = SyncManager(unnamed.address(), ctx=self.get_context())
         # The standard library's server would wait for clients for ever.
         manager.start(initializer=channel.end_with_parent)
         return manager
@@ -108,6 +108,7 @@ class _SpawnPopen(popen_spawn_posix.Popen):
 
 class _ForkServerPopen(popen_forkserver.Popen):
     def _launch(self, process_obj):
+        unnamed.ensure_fork_server()
         try:
             super()._launch(process_obj)
         finally:

@@ -4,7 +4,7 @@ While a message is pickled, a :class:`Parcel` collects what its bytes only refer
 :class:`Delivery` hands it out again. Both stand in a variable of the thread, since pickle gives reducers no other way to
 learn which message they work for.
 
-Outside a message there are two more ways, both multiprocessing's own: a process that is being started inherits
+Outside a message there are two more ways, as in multiprocessing: a process that is being started inherits
 descriptors, and for foreign queues a background thread of the sender keeps them until they are fetched.
 """
 
@@ -15,6 +15,8 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from rushlight import _C
+
+from . import unnamed
 
 
 class _Thread(threading.local):
@@ -108,12 +110,13 @@ def unpack(payload, descriptors):
 
 
 class Forwarded:
-    """A descriptor that takes multiprocessing's own way, inherited or fetched; one for all who refer to it."""
+    """A descriptor that takes another way than a message of ours, inherited or fetched; one for all who refer to it."""
 
     _descriptor: int | None = None
 
     def __init__(self, descriptor):
-        self._way = reduction.DupFd(descriptor)
+        inherited = context.get_spawning_popen() is not None
+        self._way: Any = reduction.DupFd(descriptor) if inherited else unnamed.lent(descriptor)
 
     def __getstate__(self):
         return self._way
