@@ -160,7 +160,7 @@ class Distribution:
         return torch.exp(self.entropy())
 
     def _extended_shape(self, sample_shape: Any = torch.Size()) -> torch.Size:
-        return torch.Size((*sample_shape, *self._batch_shape, *self._event_shape))
+        return torch.Size(sample_shape) + self._batch_shape + self._event_shape
 
     def _validate_sample(self, value: Any) -> None:
         """Raises unless a value has a fitting shape and lies in the support."""

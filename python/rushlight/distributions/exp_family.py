@@ -23,7 +23,9 @@ class ExponentialFamily(Distribution):
     True
     """
 
-    _mean_carrier_measure: Any
+    @property
+    def _mean_carrier_measure(self) -> Any:
+        raise NotImplementedError
 
     @property
     def _natural_params(self) -> tuple[torch.Tensor, ...]:

@@ -1,0 +1,57 @@
+"""What the distributions share that are the absolute values of a distribution around zero."""
+
+from __future__ import annotations
+
+import math
+
+import rushlight as torch
+
+from . import constraints
+from .transformed_distribution import TransformedDistribution
+from .transforms import AbsTransform
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .distribution import Distribution
+
+
+class Folded(TransformedDistribution):
+    """The absolute values of ``base``, which has a ``scale`` and is symmetric around zero, its peak."""
+
+    arg_constraints = {"scale": constraints.positive}
+    support = constraints.nonnegative
+    has_rsample = True
+    base_dist: Any
+
+    def __init__(self, base: Distribution, validate_args: bool | None) -> None:
+        super().__init__(base, AbsTransform(), validate_args=validate_args)
+
+    @property
+    def scale(self) -> torch.Tensor:
+        """The scale of the values with their signs."""
+        return self.base_dist.scale
+
+    @property
+    def mode(self) -> torch.Tensor:
+        return torch.zeros_like(self.scale)
+
+    def log_prob(self, value: torch.Tensor) -> torch.Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        return self._log_density(value)
+
+    def _log_density(self, value: torch.Tensor) -> torch.Tensor:
+        return torch.where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -torch.inf)
+
+    def cdf(self, value: torch.Tensor) -> torch.Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        return 2 * self.base_dist.cdf(value) - 1
+
+    def icdf(self, prob: torch.Tensor) -> torch.Tensor:
+        return self.base_dist.icdf((prob + 1) / 2)
+
+    def entropy(self) -> torch.Tensor:
+        return self.base_dist.entropy() - math.log(2)
