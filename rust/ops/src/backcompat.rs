@@ -26,7 +26,7 @@ const DIM: u8 = 2;
 /// Turns the warnings on or off; `strict` is a level from 0, which is off, to 3.
 pub fn set(broadcast: bool, keepdim: bool, ambiguous: bool, strict: u8) {
     WATCHED.store(strict << 1 | u8::from(broadcast), Ordering::Relaxed);
-    LEFT_OUT.store(u8::from(keepdim) * KEEPDIM | u8::from(ambiguous) * DIM, Ordering::Relaxed);
+    LEFT_OUT.store((u8::from(keepdim) * KEEPDIM) | (u8::from(ambiguous) * DIM), Ordering::Relaxed);
 }
 
 /// The shape that two different shapes take together, once those who want to know about it have been told.
