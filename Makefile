@@ -4,7 +4,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 export VIRTUAL_ENV := $(CURDIR)/.venv
 
-.PHONY: help digits test check build tools format generate wheel
+# A checkout of data-apis/array-api-tests, with its submodule.
+SUITE ?= ../array-api-tests
+
+.PHONY: help digits test check build tools format generate wheel standard
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -35,6 +38,12 @@ generate: ## write the stubs and reference pages from the operator table
 
 wheel: $(BIN)/pytest ## the wheel for any Linux since glibc 2.28, into dist/
 	PATH="$(CURDIR)/$(BIN):$$PATH" maturin build --zig --compatibility manylinux_2_28 --out dist
+
+standard: build ## the public test suite of the Python array API standard, from a checkout of it in SUITE
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $(SUITE)/requirements.txt
+	cd $(SUITE) && ARRAY_API_TESTS_MODULE=rushlight.array_api ARRAY_API_TESTS_SKIP_DTYPES=uint16,uint32,uint64 \
+		$(CURDIR)/$(BIN)/python -m pytest array_api_tests --rootdir . -q -rfEX --disable-deadline \
+		--xfails-file $(CURDIR)/tests/array_api_skips.txt
 
 $(BIN)/maturin:
 	@$(PYTHON) -c 'import sys; sys.exit("rushlight needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'

@@ -90,6 +90,19 @@ class Range:
         return index
 
 
+class Images:
+    """A dataset of images that are there already."""
+
+    def __init__(self, torch, count):
+        self.count, self.image = count, torch.ones(3, 224, 224)
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return self.image
+
+
 def produce(torch, queue, count, done):
     for _ in range(count):
         queue.put(torch.ones(1 << 18))
@@ -110,20 +123,23 @@ def seconds(action, rounds=3):
 def data(torch):
     """What each costs: samples and messages a second, seconds of files."""
     warnings.simplefilter("ignore")  # more workers than cores are asked for on purpose
-    yield from loaders(importlib.import_module(f"{torch.__name__}.utils.data"))
+    yield from loaders(torch, importlib.import_module(f"{torch.__name__}.utils.data"))
     yield from messages(torch, importlib.import_module(f"{torch.__name__}.multiprocessing"))
     yield from files(torch)
 
 
-def loaders(module):
-    for workers in (0, 2, 4):
-        count = 400_000 if workers == 0 else 40_000
-        batches = iter(module.DataLoader(Range(count), batch_size=32, num_workers=workers))
+def loaders(torch, module):
+    def rate(dataset, workers):
+        batches = iter(module.DataLoader(dataset, batch_size=32, num_workers=workers))
         next(batches)
         begin = time.perf_counter()
         for _ in batches:
             pass
-        yield f"samples/s, {workers} workers", count / (time.perf_counter() - begin)
+        return len(dataset) / (time.perf_counter() - begin)
+
+    for workers in (0, 2, 4):
+        yield f"samples/s, {workers} workers", rate(Range(400_000 if workers == 0 else 40_000), workers)
+    yield "images/s, batches of 19 MB, 2 workers", rate(Images(torch, 6400), 2)
 
 
 def messages(torch, processes):

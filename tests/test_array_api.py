@@ -1,6 +1,8 @@
 """The namespace of the Python array API standard. Its public test suite is run by hand: see `array_api_skips.txt`."""
 
 import math
+import operator
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +56,29 @@ def test_unique():
     assert [part.tolist() for part in found] == [[1, 2, 3], [1, 3, 0], [2, 0, 2, 1], [1, 1, 2]]
 
 
+def test_unique_complex_numbers():
+    nan = complex(math.nan, 0)
+    x = torch.tensor([[1 + 1j, nan], [1 + 1j, complex(0.0, -0.0)], [0j, nan]])
+    values, indices, inverse, counts = xp.unique_all(x)
+    assert str(values.tolist()) == "[-0j, (1+1j), (nan+0j), (nan+0j)]"
+    assert indices.tolist() == [3, 0, 1, 5] and counts.tolist() == [2, 2, 1, 1]
+    assert inverse.tolist() == [[1, 2], [1, 0], [0, 3]]
+    assert xp.unique_counts(torch.zeros(0, dtype=torch.complex64)).counts.tolist() == []
+    assert xp.unique_inverse(torch.tensor(3j)).inverse_indices.tolist() == 0
+    assert xp.unique_values(torch.tensor([2j, 1j, 2j])).tolist() == [1j, 2j]
+
+
+def test_quotients_and_rests():
+    inf = math.inf
+    quotients = xp.floor_divide(torch.tensor([inf, -inf, 1.0, inf, 7.0]), torch.tensor([2.0, 2.0, -inf, inf, -2.0]))
+    assert str(quotients.tolist()) == "[inf, -inf, -0.0, nan, -4.0]"
+    rests = xp.remainder(torch.tensor([-0.0, 0.0, 3.0, -3.0]), torch.tensor([1.0, -1.0, -3.0, 2.0]))
+    assert str(rests.tolist()) == "[0.0, -0.0, -0.0, 1.0]"
+    assert xp.floor_divide(7, torch.tensor([-2])).tolist() == [-4] and xp.remainder(5, torch.tensor([3])).tolist() == [
+        2
+    ]
+
+
 def test_cumulative_sums_with_their_beginning():
     assert xp.cumulative_sum(torch.tensor([1, 2]), include_initial=True).tolist() == [0, 1, 3]
 
@@ -71,6 +96,10 @@ def test_what_the_namespace_tells():
         (lambda: xp.squeeze(torch.ones(2), 0), "squeezed dimensions must have size 1"),
         (lambda: xp.isdtype(torch.int8, "numbers"), "unrecognized data type kind: 'numbers'"),
         (lambda: xp.nonzero(torch.tensor(1)), "nonzero needs at least one dimension"),
+        (
+            lambda: xp.linalg.cross(torch.ones(2, 3), torch.ones(1)),
+            "vectors of three numbers are needed, but got 3 and 1",
+        ),
         (lambda: xp.vecdot(torch.ones(2), torch.ones(3)), "2 and 3 elements along the axis"),
     ],
 )
@@ -87,4 +116,64 @@ def test_the_extensions():
     assert xp.linalg.eigh(x).eigenvalues.tolist() == pytest.approx([1.0, 3.0])
     assert xp.linalg.trace(xp.stack([x, x])).tolist() == [4.0, 4.0]
     assert xp.linalg.solve(x, xp.asarray([3.0, 3.0])).tolist() == pytest.approx([1.0, 1.0])
+    assert xp.linalg.cross(torch.eye(3)[:2], torch.tensor([0.0, 0, 1])).tolist() == [[0, -1, 0], [1, 0, 0]]
     assert xp.fft.irfft(xp.fft.rfft(x, axis=0), n=2, axis=0).tolist() == x.tolist()
+
+
+def text(number):
+    """A number with the signs of its zeros."""
+    return str(number) if isinstance(number, float) else f"{number.real} {number.imag}"
+
+
+FLOORS = [
+    ("x1_i is +infinity and isfinite(x2_i) and x2_i > 0", math.inf, 2.0, "+infinity", "inf"),
+    ("x1_i is +infinity and isfinite(x2_i) and x2_i < 0", math.inf, -2.0, "-infinity", "-inf"),
+    ("x1_i is -infinity and isfinite(x2_i) and x2_i > 0", -math.inf, 2.0, "-infinity", "-inf"),
+    ("x1_i is -infinity and isfinite(x2_i) and x2_i < 0", -math.inf, -2.0, "+infinity", "inf"),
+    ("isfinite(x1_i) and x1_i > 0 and x2_i is -infinity", 1.0, -math.inf, "-0", "-0.0"),
+    ("isfinite(x1_i) and x1_i < 0 and x2_i is +infinity", -1.0, math.inf, "-0", "-0.0"),
+]
+RESTS = [("x1_i is -0 and x2_i > 0", -0.0, 1.0, "+0", "0.0"), ("x1_i is +0 and x2_i < 0", 0.0, -1.0, "-0", "-0.0")]
+PROMOTING = {
+    "add": "add",
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "truediv",
+    "floor_divide": "floordiv",
+    "remainder": "mod",
+    "pow": "pow",
+    "bitwise_and": "and",
+    "bitwise_or": "or",
+    "bitwise_xor": "xor",
+    "bitwise_left_shift": "lshift",
+    "bitwise_right_shift": "rshift",
+}
+
+
+def differences():
+    """What the list names, as programs: each entry, what tensors give, and what the standard asks for."""
+    special = "array_api_tests/test_special_cases.py::test_"
+    for name, cases in (("floordiv", FLOORS), ("mod", RESTS)):
+        for condition, x1, x2, words, wanted in cases:
+            for form, symbol in (("binary", f"__{name}__"), ("iop", f"__i{name}__")):
+                found = getattr(operator, symbol)(torch.tensor([x1]), torch.tensor([x2])).item()
+                yield f"{special}{form}[{symbol}({condition}) -> {words}]", text(found), wanted
+    for function, name in PROMOTING.items():
+        entry = f"array_api_tests/test_operators_and_elementwise_functions.py::test_{function}[__{name}__(x1, x2)]"
+        weak, strong = torch.tensor(1, dtype=torch.int64), torch.tensor([1], dtype=torch.int8)
+        if name == "truediv":
+            weak, strong = weak.double(), strong.float()
+        found = getattr(operator, f"__{name}__")(weak, strong)
+        yield entry, found.dtype, getattr(xp, function)(weak, strong).dtype
+    condition = "real(x_i) is +infinity and isfinite(imag(x_i)) and imag(x_i) > 0"
+    found = xp.tanh(torch.tensor(complex(math.inf, 2.0))).item()
+    yield f"{special}unary[tanh({condition}) -> 1 + 0j]", text(found), "1.0 0.0"
+
+
+def test_the_list_is_not_stale():
+    entries = list(differences())
+    lines = Path(__file__).with_name("array_api_skips.txt").read_text().splitlines()
+    listed = [line for line in lines if line and not line.startswith("#")]
+    assert {entry for entry, _, _ in entries} <= set(listed)
+    for entry, found, wanted in entries:
+        assert found != wanted, entry

@@ -422,3 +422,35 @@ class TestChangedViews:
 
         with pytest.raises(RuntimeError, match="your Function cannot return more than one Tensor"):
             Two.apply((leaf * 1)[1:])
+
+
+def test_backward_runs_without_gradients():
+    seen = []
+
+    class Seen(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            seen.append(grad.tolist())
+            return grad + 1
+
+    class Lost(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return None
+
+    x = torch.ones(2, requires_grad=True)
+    twice, thrice = Seen.apply(x), x * 3
+    hooked = []
+    twice.grad_fn.register_hook(lambda inputs, outputs: hooked.append((inputs[0].tolist(), outputs)))
+    thrice.grad_fn.register_hook(lambda inputs, outputs: hooked.append((inputs[0], outputs)))
+    (Lost.apply(twice) + Lost.apply(thrice)).sum().backward()
+    assert seen == [[0, 0]] and x.grad.tolist() == [1, 1]
+    assert hooked == [(None, (None,)), ([1, 1], (None,))]

@@ -1,10 +1,11 @@
 """Attacks every row with random arguments, in processes that may end as they like, and says which call ended one.
 
     python tests/hostile/fuzz_rows.py --calls 1000000                 # an hour on one core
+    python tests/hostile/fuzz_rows.py --calls 1000000 --kind names    # the public names that no row is
     python tests/hostile/fuzz_rows.py --seed 7 --first 1234 --calls 1 # one case again
 
-A signal, a panic, a want of memory where nothing was large, and a call without end are findings; exceptions are good
-answers. `rows.py` beside this draws the cases. The tests run a small slice (`test_rows.py`).
+A signal, a panic, a want of memory where nothing was large, a call without end, a message that shows the engine's inside
+and a descriptor that stays open are findings; exceptions are good answers. `rows.py` beside this draws the cases. The tests run a small slice (`test_rows.py`).
 """
 
 import argparse
@@ -33,10 +34,14 @@ def attack(kind, seed, first, calls, current):
             at = end
             continue
         case = current.read_text(errors="replace").rstrip()
-        yield f"ended with {done.returncode}: {case}\n{done.stderr.decode(errors='replace')[-2500:]}"
+        error = done.stderr.decode(errors="replace")[-2500:]
         if not case:  # it ended before its first case: so will every other
+            yield f"ended with {done.returncode} before its first case\n{error}"
             return
-        at = int(case.split()[0]) + 1
+        number = int(case.split()[0])
+        again = f"python tests/hostile/fuzz_rows.py --seed {seed} --first {number} --calls 1 --kind {kind}"
+        yield f"ended with {done.returncode}: {case}\n{again}\n{error}"
+        at = number + 1
 
 
 def main():
@@ -44,7 +49,9 @@ def main():
     parser.add_argument("--calls", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="the first case")
-    parser.add_argument("--kind", default="rows", help="rows or engine (rows that only the engine calls)")
+    parser.add_argument(
+        "--kind", default="rows", choices=("rows", "engine", "names"), help="engine: rows that only the engine calls"
+    )
     options = parser.parse_args()
     started, found = time.monotonic(), 0
     with tempfile.TemporaryDirectory() as folder:

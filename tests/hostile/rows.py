@@ -3,13 +3,16 @@
     python rows.py SEED FIRST LAST CURRENT KIND
 
 Case `n` of a seed is always the same, unless it races. KIND says what is called (`KINDS`): the rows, those that only the
-engine calls, whose operands no public row has checked before, or the names that Python sees. The file CURRENT holds the
-text of the case that runs, so that whoever started the process can say what ended it. An exception is a good answer; a
-panic is not, nor a want of memory where nothing was large, nor an end without any, nor none after `PATIENCE` seconds.
+engine calls, whose operands no public row has checked before, or the names that Python sees and that no row is. The file
+CURRENT holds the text of the case that runs, so that whoever started the process can say what ended it. An exception is a
+good answer; a panic is not, nor a want of memory where nothing was large, nor an end without any, nor none after `PATIENCE`
+seconds of computing or waiting, nor a message that shows the engine's inside, nor a file descriptor that stays open.
 """
 
+import gc
 import os
 import random
+import re
 import resource
 import signal
 import sys
@@ -20,15 +23,22 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "ops"))
 
 import numpy as np
+from names import names
 from table_cases import ALL, ROWS, Draw, dtype_of
 
 import rushlight as torch
-from rushlight import _C
 
 #: Enough for any case that a program could mean, and far below what a wrong size asks for.
-MEMORY = 4 << 30
-#: Seconds after which a case counts as one that never ends.
-PATIENCE = 60
+MEMORY = 3 << 30
+#: Seconds of computing, and of waiting, after which a case counts as one that never ends.
+PATIENCE = 20, 90
+#: File descriptors that may stay open: shared memory keeps some.
+DESCRIPTORS = 16
+#: What no message says: words of the language the engine is written in, its files and its addresses.
+INSIDE = re.compile(
+    r"panick|unwrap|\.rs\b|(core|std|alloc|rushlight\w*)::|\b(usize|isize|u64|i64|u8|Option|Vec|RefCell|PyErr|PyAny)\b"
+    r"|rushlight[-_]\w|pyo3|\brust\b|unreachable|attempt to (add|subtract|multiply|divide|negate|shift)"
+)
 #: The share of cases whose tensors another thread changes meanwhile, and of those that are long enough to let it.
 RACING = 0.04
 SIZES = (
@@ -143,6 +153,7 @@ class Case:
         self.shapes = [first, first[1:], (1, *first[1:])]
         self.args, self.kwargs = self.sample() if self.row.samples and self.chance(0.5) else self.invented()
         self.name, self.function = self.form()
+        self.name = f"{self.row.namespace}.{self.name}".lstrip(".")
 
     def chance(self, share):
         return self.random.random() < share
@@ -201,13 +212,38 @@ class Case:
         if kind == "Str":
             return self.pick(WORDS)
         if kind == "Device":
-            return self.pick(("cpu", "cpu:1", "cuda", "nowhere"))
+            return self.pick(("cpu", "cpu:1", "cuda", "meta", "nowhere"))
+        if kind == "Key":
+            return self.part() if self.chance(0.3) else tuple(self.part() for _ in range(self.random.randint(0, 4)))
+        if kind == "Any":
+            return self.value(
+                self.pick(("Tensor", "Tensor", "Tensors", "Int", "Ints", "Scalar", "Bool", "Str", "DType"))
+            )
         return self.pick(NUMBERS)
+
+    def part(self):
+        """What may stand between an index's commas."""
+        ways = (
+            self.size,
+            lambda: slice(*(self.pick((None, self.size())) for _ in range(3))),
+            lambda: None,
+            lambda: ...,
+            lambda: self.chance(0.5),
+            self.tensor,
+            lambda: torch.randint(-2, 3, self.shape()),
+            lambda: torch.rand(self.pick(self.shapes)) > 0.5,
+            lambda: [self.size() for _ in range(self.random.randint(0, 3))],
+            self.junk,
+        )
+        return self.pick(ways)()
 
     def size(self):
         return self.pick((0, 1, 2, 3, -1, -2)) if self.chance(0.75) else self.pick(SIZES)
 
     def junk(self):
+        """No class of tensors: CPython 3.11 to 3.13 may read beyond its stack where a method of the class, as of `str`, is
+        called on nothing.
+        """
         made = (
             None,
             2**100,
@@ -230,7 +266,7 @@ class Case:
         others = (
             len,
             torch.float32,
-            torch.Tensor,
+            int,
             np.float32(2),
             np.arange(3),
             np.ones((2, 3), ">f4")[::-1],
@@ -299,6 +335,9 @@ class Case:
             lambda: tensor.clone().set_(),
             lambda: torch.nn.Parameter(tensor.detach()),
             lambda: inference(tensor),
+            lambda: tensor.to("meta"),
+            lambda: tensor.to("meta")[..., :1].expand(*tensor.shape[:-1], self.pick((2**31, 2**31 + 1, 2**62))),
+            lambda: tensor[(None,) * (64 - tensor.dim())],
             lambda: torch.from_numpy(tensor.detach().numpy()[::-1, ...]),
         )
         try:
@@ -335,7 +374,7 @@ class Case:
     def form(self):
         """The name and the callable: function, method, in place or with `out=`."""
         row, name = self.row, self.row.python_name
-        found = _C._functions[row.namespace][name] if "function" in row.variants else None
+        found = row.function() if "function" in row.variants else None
         own = self.args and isinstance(self.args[0], torch.Tensor)
         if "inplace" in row.variants and own and self.chance(0.25):
             return name + "_", row.method("_")
@@ -430,32 +469,51 @@ def values_of(tensor):
     return tensor.flatten()[:100].tolist() if tensor.dtype in (torch.int64, torch.int32) else []
 
 
-#: By kind of attack: which rows.
-KINDS = {"rows": lambda row: True, "engine": lambda row: row.name.startswith("_")}
+#: By kind of attack: what is called.
+KINDS = {
+    "rows": lambda: ROWS,
+    "engine": lambda: [row for row in ROWS if row.name.startswith("_")],
+    "names": names,
+}
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
 
 
 def main(seed, first, last, current, kind):
-    rows = [row for row in ROWS if KINDS[kind](row)]
+    rows = KINDS[kind]()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
     sys.setswitchinterval(1e-4)
     warnings.simplefilter("ignore")
     file = os.open(current, os.O_WRONLY)
+    allowed = descriptors() + DESCRIPTORS
     for number in range(first, last):
+        torch.manual_seed(number)
         case = Case(rows, seed, number)
         if case.function is None:
             continue
         text = f"{number} of seed {seed}, {kind}: {'racing ' if case.races else ''}{case}".encode()[:4000]
         os.pwrite(file, text.ljust(4000), 0)
-        signal.alarm(PATIENCE)
+        signal.setitimer(signal.ITIMER_PROF, PATIENCE[0])
+        signal.setitimer(signal.ITIMER_REAL, PATIENCE[1])
         try:
             case.run()
         except (SystemError, MemoryError):
             if is_modest(case):
                 raise
-        except Exception:
-            pass
-    signal.alarm(0)
+        except Exception as error:
+            if INSIDE.search(str(error)):
+                raise
+        if descriptors() > allowed:
+            del case
+            gc.collect()
+            if descriptors() > allowed:
+                raise SystemExit(f"{descriptors()} descriptors are open, {allowed} were to be expected")
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 if __name__ == "__main__":

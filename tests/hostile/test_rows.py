@@ -1,4 +1,4 @@
-"""Every row survives arguments at random: a slice of what `fuzz_rows.py` does by hand."""
+"""Every row and every public name survives arguments at random: a slice of what `fuzz_rows.py` does by hand."""
 
 import subprocess
 import sys
@@ -10,8 +10,8 @@ pytest.importorskip("numpy")
 from fuzz_rows import attack
 
 
-@pytest.mark.parametrize("kind", ["rows", "engine"])
-def test_no_row_ends_the_process(kind, thorough, tmp_path):
+@pytest.mark.parametrize("kind", ["rows", "engine", "names"])
+def test_no_call_ends_the_process(kind, thorough, tmp_path):
     calls, seeds = (20_000, range(5)) if thorough else (600, [0])
     found = [finding for seed in seeds for finding in attack(kind, seed, 0, calls, tmp_path / "current")]
     assert not found, "\n".join(found)
@@ -38,6 +38,14 @@ for lengths in ([many, many], [2**63 - 1, 1]):
     except RuntimeError:
         continue
     raise SystemExit(f"{lengths} add up")
+wide = torch.conv_transpose1d(torch.ones(1, 2, 3), torch.ones(2, 2, 70_000))
+assert wide[0, :, :4].tolist() == [[2, 4, 6, 6]] * 2 and wide.sum() == 2 * 2 * 3 * 70_000
+try:
+    torch.nn.functional.cross_entropy(torch.ones(()), torch.ones(()), torch.ones(1))
+except IndexError:
+    pass
+else:
+    raise SystemExit("scores without classes")
 """
 
 

@@ -68,6 +68,37 @@ def test_misuse(act, message):
     assert str(caught.value) == message
 
 
+@pytest.mark.filterwarnings("ignore:mean is more than 2 std")
+@pytest.mark.parametrize(
+    "mean, std, low, high, wanted",
+    [
+        (0.0, 1.0, 30.0, 1e18, (30.0, 31.4)),
+        (0.0, 1e-3, 1.0, 1e300, (1.0, 1.1)),
+        (0.0, 1.0, 1e6, 1e6 + 4, (1e6, 1e6)),
+        (-(2.0**63), 2.5, -2.0, 2.0, (-2.0, -2.0)),
+        (2.0**63, 2.5, -2.0, 2.0, (2.0, 2.0)),
+        (0.0, 1.0, 30.0, float("inf"), (30.0, 31.4)),
+    ],
+)
+def test_far_tails_are_drawn_from_in_time(mean, std, low, high, wanted):
+    """Nearly all of the window has no density to speak of."""
+    drawn = init.trunc_normal_(torch.empty(100), mean, std, low, high)
+    assert wanted[0] <= drawn.min() and drawn.max() <= wanted[1]
+
+
+def test_a_tail_has_its_distribution():
+    """Far out it is exponential: the mean distance from the bound is one over the distance of the bound from the mean."""
+    torch.manual_seed(0)
+    with pytest.warns(UserWarning):
+        drawn = init.trunc_normal_(torch.empty(20_000, dtype=torch.float64), 0.0, 1.0, 50.0, 1e9)
+    assert abs((drawn - 50).mean() * 50 - 1) < 0.05
+
+
+def test_a_negative_deviation_is_refused():
+    with pytest.raises(RuntimeError, match="normal expects std >= 0.0, but found std -1"):
+        init.trunc_normal_(torch.empty(3), 0.0, -1.0)
+
+
 def test_warnings():
     with pytest.warns(UserWarning, match="Initializing zero-element tensors is a no-op"):
         init.kaiming_uniform_(torch.empty(0, 3))

@@ -1,5 +1,6 @@
 """The loader: torch's orders and messages, the same batches for any number of workers, and workers that fail or die."""
 
+import contextlib
 import gc
 import multiprocessing
 import os
@@ -347,6 +348,28 @@ def test_leaving_early_leaves_no_process():
     next(iterator)
     del iterator
     assert not _children()
+
+
+def _fail():
+    raise ValueError("no luck")
+
+
+def test_nothing_stays_open():
+    """However a pass ends, its descriptors are closed."""
+
+    def pass_over(action):
+        numbers = DataLoader(Numbers(6, action), num_workers=2)
+        with contextlib.suppress(ValueError, RuntimeError):
+            for batch in numbers:
+                if action is None and batch == 2:
+                    break
+
+    pass_over(None)
+    before = os.listdir("/proc/self/fd")
+    for action in (None, _fail, lambda: os._exit(1)):
+        pass_over(action)
+        gc.collect()
+        assert len(os.listdir("/proc/self/fd")) == len(before), action
 
 
 _INTERRUPTED = """

@@ -72,8 +72,7 @@ def eye(
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> torch.Tensor:
     """A tensor over another library's array."""
-    made = torch.from_dlpack(x)
-    return made.to(made.device if device is None else device, copy=bool(copy))
+    return torch.from_dlpack(x, device=device, copy=copy)
 
 
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> torch.Tensor:

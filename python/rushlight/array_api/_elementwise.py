@@ -72,6 +72,22 @@ def imag(x: torch.Tensor, /) -> torch.Tensor:
     return torch.imag(x) if x.is_complex() else torch.zeros_like(x)
 
 
+def floor_divide(x1: Any, x2: Any, /) -> torch.Tensor:
+    """The quotient rounded down; of infinities, or by them, the quotient itself."""
+    first, second = meeting(x1, x2)
+    floors = torch.floor_divide(first, second)
+    if not first.is_floating_point():
+        return floors
+    return torch.where(torch.isinf(first) | torch.isinf(second), first / second, floors)
+
+
+def remainder(x1: Any, x2: Any, /) -> torch.Tensor:
+    """What `floor_divide` leaves, with the sign of the divisor, also where it is zero."""
+    first, second = meeting(x1, x2)
+    rest = torch.remainder(first, second)
+    return torch.where(rest == 0, torch.copysign(rest, second), rest) if first.is_floating_point() else rest
+
+
 def clip(x: torch.Tensor, /, min: Any = None, max: Any = None) -> torch.Tensor:
     """The elements, none below ``min`` or above ``max``; the dtype stays."""
     bounds = [

@@ -193,9 +193,29 @@ def diff(
     return torch.diff(x, n, axis, prepend, append)
 
 
+def _unique(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The different elements, which one each element is, and how often each occurs.
+
+    Complex numbers, which have no order and so no place in `torch.unique`, are ordered by their parts for it.
+    """
+    if not x.is_complex():
+        values, inverse, counts = torch.unique(x, return_inverse=True, return_counts=True)
+        return values, inverse, counts
+    flat = x.reshape(-1)
+    order = torch.argsort(flat.imag, stable=True)
+    order = order[torch.argsort(flat.real[order], stable=True)]
+    ordered = flat[order]
+    first = torch.ones(flat.shape, dtype=torch.bool, device=x.device)
+    first[1:] = ordered[1:] != ordered[:-1]
+    inverse = torch.empty_like(order)
+    inverse[order] = torch.cumsum(first, 0) - 1
+    values = ordered[first]
+    return values, inverse.reshape(x.shape), torch.bincount(inverse, minlength=values.numel())
+
+
 def unique_all(x: torch.Tensor, /) -> Any:
     """The different elements, where each is first, which one each element is, and how often each occurs."""
-    values, inverse, counts = torch.unique(x, return_inverse=True, return_counts=True)
+    values, inverse, counts = _unique(x)
     # The first of equal elements is the one that a stable sort puts first.
     order = torch.argsort(inverse.reshape(-1), stable=True)
     first = order[torch.cumsum(counts, 0) - counts]
@@ -204,14 +224,16 @@ def unique_all(x: torch.Tensor, /) -> Any:
 
 def unique_counts(x: torch.Tensor, /) -> Any:
     """The different elements and how often each occurs."""
-    return unique_counts_result(*torch.unique(x, return_counts=True))
+    values, _, counts = _unique(x)
+    return unique_counts_result(values, counts)
 
 
 def unique_inverse(x: torch.Tensor, /) -> Any:
     """The different elements and which one each element is."""
-    return unique_inverse_result(*torch.unique(x, return_inverse=True))
+    values, inverse, _ = _unique(x)
+    return unique_inverse_result(values, inverse)
 
 
 def unique_values(x: torch.Tensor, /) -> torch.Tensor:
     """The different elements."""
-    return torch.unique(x)
+    return _unique(x)[0]

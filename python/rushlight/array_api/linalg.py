@@ -56,8 +56,11 @@ def cholesky(x: torch.Tensor, /, *, upper: bool = False) -> torch.Tensor:
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> torch.Tensor:
-    """The cross product of vectors of three numbers."""
-    return torch.linalg.cross(*meeting(x1, x2), dim=axis)
+    """The cross product of vectors of three numbers; the other dimensions broadcast."""
+    first, second = meeting(x1, x2)
+    if not first.shape[axis] == second.shape[axis] == 3:
+        raise ValueError(f"vectors of three numbers are needed, but got {first.shape[axis]} and {second.shape[axis]}")
+    return torch.linalg.cross(*torch.broadcast_tensors(first, second), dim=axis)
 
 
 def det(x: torch.Tensor, /) -> torch.Tensor:

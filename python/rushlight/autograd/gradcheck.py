@@ -1,7 +1,19 @@
 """Comparing gradients with finite differences."""
 
+from __future__ import annotations
+
 import rushlight as torch
 from rushlight._warnings import warn
+
+from . import _jacobians
+from ._jacobians import Subject, inexact, tupled
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from rushlight import Tensor
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -20,128 +32,83 @@ class GradcheckError(RuntimeError):
     """
 
 
-def _tensors(value):
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
-
-
-def _differentiable(outputs):
-    return tuple(
-        o for o in _tensors(outputs) if isinstance(o, torch.Tensor) and (o.is_floating_point() or o.is_complex())
-    )
-
-
-def _places(tensor):
-    """Every index of a tensor, in row-major order."""
-    shape = tuple(tensor.shape)
-    index = [0] * len(shape)
-    for _ in range(tensor.numel()):
-        yield tuple(index)
-        for dim in range(len(shape) - 1, -1, -1):
-            index[dim] += 1
-            if index[dim] < shape[dim]:
-                break
-            index[dim] = 0
-
-
-def _flat(tensor):
-    return tensor.detach().reshape(-1).tolist()
-
-
-def _numerical(function, inputs, place, eps):
-    """For each output a list of columns: how it changes with each element of `inputs[place]` (and its imaginary part)."""
-    # `.data` counts no version: what backward saved is the same again after each step.
-    source = inputs[place].data
-    columns = None
-    for index in _places(source):
-        before = source[index].item()
-        for direction in (eps, eps * 1j) if source.is_complex() else (eps,):
-            with torch.no_grad():
-                source[index] = before + direction
-                above = [_flat(o) for o in _differentiable(function(*inputs))]
-                source[index] = before - direction
-                below = [_flat(o) for o in _differentiable(function(*inputs))]
-                source[index] = before
-            change = [[(a - b) / (2 * eps) for a, b in zip(x, y)] for x, y in zip(above, below)]
-            if columns is None:
-                columns = [[] for _ in change]
-            for output, column in zip(columns, change):
-                output.append(column)
-    return columns
-
-
-def _analytical(output, inputs, wanted):
-    """For each wanted input a list of rows: the gradient of each element of `output` (and of its imaginary part)."""
-    rows = [[] for _ in wanted]
-    for index in _places(output):
-        for direction in (1, 1j) if output.is_complex() else (1,):
-            seed = torch.zeros_like(output)
-            seed[index] = direction
-            found = torch.autograd.grad(output, [inputs[w] for w in wanted], seed, retain_graph=True, allow_unused=True)
-            for place, (w, grad) in enumerate(zip(wanted, found)):
-                if grad is not None and grad.shape != inputs[w].shape:
-                    raise GradcheckError(f"grad is incorrect size: {grad.shape} for an input of {inputs[w].shape}")
-                zero = 0j if inputs[w].is_complex() else 0.0
-                rows[place].append([zero] * inputs[w].numel() if grad is None else _flat(grad))
-    return rows
-
-
-def _expected_rows(columns, output, source):
-    """The numerical derivatives in the form of `_analytical`: torch's convention for complex numbers is the conjugate."""
-    count = output.numel()
-    rows = []
-    for element in range(count):
-        for imaginary in (False, True) if output.is_complex() else (False,):
-            part = (lambda z: complex(z).imag) if imaginary else (lambda z: complex(z).real)
-            if source.is_complex():
-                pairs = [
-                    complex(part(columns[2 * k][element]), part(columns[2 * k + 1][element]))
-                    for k in range(source.numel())
-                ]
-            else:
-                pairs = [part(columns[k][element]) for k in range(source.numel())]
-            rows.append(pairs)
-    return rows
-
-
-def _close(a, b, rtol, atol):
-    if a == b:
-        return True
-    return abs(a - b) <= atol + rtol * abs(b)
-
-
-def _show(rows):
-    return "[" + ",\n ".join(str(row) for row in rows) + "]"
-
-
 def gradcheck(
-    func,
-    inputs,
+    func: Callable[..., Any],
+    inputs: Any,
     *,
-    eps=1e-6,
-    atol=1e-5,
-    rtol=1e-3,
-    raise_exception=True,
-    nondet_tol=0.0,
-    check_undefined_grad=True,
-    check_grad_dtypes=False,
-    check_batched_grad=False,
-    check_batched_forward_grad=False,
-    check_forward_ad=False,
-    check_backward_ad=True,
-    fast_mode=False,
-    masked=None,
-):
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+) -> bool:
     """True if the gradients of `func(*inputs)` agree with central differences of step `eps`; raises GradcheckError else.
 
     Only inputs of floating or complex dtype that require gradients are checked; use float64, since in float32 rounding
-    hides the answer. `raise_exception=False` returns False instead.
+    hides the answer.
+
+    Args:
+        func: takes the inputs, and returns a tensor or several.
+        inputs: a tensor or several, and anything else that `func` takes.
+        eps, atol, rtol: the step, and how far the gradients may lie from the differences.
+        raise_exception: False returns False instead of raising.
+        nondet_tol: how far two walks backward may lie apart.
+        check_undefined_grad: whether backward has to bear results that nobody used, and forward mode inputs without tangent.
+        check_grad_dtypes: whether gradients must have the dtypes of their inputs.
+        check_batched_grad, check_batched_forward_grad: whether several gradients at once must equal those one by one.
+        check_forward_ad, check_backward_ad: which of the two modes are checked.
+        fast_mode: compares one random combination of all derivatives instead of each.
+        masked: whether what backward gives for a gradient of zeros need only be close to zero.
 
     >>> x = torch.tensor([0.5, 2.], dtype=torch.float64, requires_grad=True)
     >>> torch.autograd.gradcheck(torch.exp, (x,))
     True
     """
+    if not (check_forward_ad or check_backward_ad):
+        raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
+    if check_batched_grad and not check_backward_ad:
+        raise AssertionError("Setting check_batched_grad=True requires check_backward_ad to be True")
+    if check_batched_forward_grad and not check_forward_ad:
+        raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
+    inputs = tupled(inputs)
+    wanted = _check_inputs(inputs)
+    results = tupled(func(*inputs))
+    chosen = [place for place, out in enumerate(results) if out.requires_grad]
     try:
-        _check(func, _tensors(inputs), eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes)
+        if not chosen:
+            _check_constant(func, inputs, wanted, results, eps)
+            return True
+        outputs = [results[place] for place in chosen]
+        directions = _jacobians.random_unit if fast_mode else _jacobians.units
+        subject = Subject(
+            *(func, inputs, wanted, chosen),
+            [directions(inputs[place].detach()) for place in wanted],
+            [directions(out.detach()) for out in outputs],
+        )
+        slopes = [_jacobians.numerical(subject, number, eps) for number in range(len(wanted))]
+        compare = _Comparison(subject, eps, atol, rtol, fast_mode)
+        if check_forward_ad:
+            _check_forward(subject, slopes, compare, check_grad_dtypes)
+            if check_undefined_grad:
+                _check_undefined_forward(subject)
+        if check_backward_ad:
+            _check_backward(subject, outputs, slopes, compare, nondet_tol, check_grad_dtypes)
+        if check_batched_forward_grad:
+            _check_batched_forward(subject)
+        if check_backward_ad:
+            if check_batched_grad:
+                _check_batched(subject, outputs)
+            _check_zero(subject, outputs, bool(masked))
+            if check_undefined_grad:
+                _check_undefined(subject)
     except GradcheckError:
         if raise_exception:
             raise
@@ -149,124 +116,254 @@ def gradcheck(
     return True
 
 
-def _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes):
-    wanted = [k for k, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.requires_grad]
+def _check_inputs(inputs: tuple[Any, ...]) -> list[int]:
+    """The places of the inputs that want gradients."""
+    wanted = [place for place, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.requires_grad]
+    for place in wanted:
+        x = inputs[place]
+        if x.dtype not in (torch.float64, torch.complex128):
+            warn(
+                f"Input #{place} requires gradient and is not a double precision floating point or complex. This check will likely fail if all the inputs are not of double precision floating point or complex. ",
+            )
+        if x.numel() and any(stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape)):
+            raise RuntimeError(
+                f"The {place}th input has a dimension with stride 0. gradcheck only supports inputs that are non-overlapping to be able to compute the numerical gradients correctly. You should call .contiguous on the input before passing it to gradcheck."
+            )
     if not wanted:
         raise ValueError(
             "gradcheck expects at least one input tensor to require gradient, but none of them have requires_grad=True."
         )
-    for k in wanted:
-        x = inputs[k]
-        if x.dtype not in (torch.float64, torch.complex128):
-            warn(
-                f"Input #{k} requires gradient and is not a double precision floating point or complex. This check will likely fail if all the inputs are not of double precision floating point or complex. ",
-            )
-        if x.numel() and 0 in x.stride() and any(s == 0 and n > 1 for s, n in zip(x.stride(), x.shape)):
-            raise RuntimeError(
-                f"The {k}th input has a dimension with stride 0. gradcheck only supports inputs that are non-overlapping to be able to compute the numerical gradients correctly. You should call .contiguous on the input before passing it to gradcheck."
-            )
-    outputs = _differentiable(func(*inputs))
-    if not outputs or not any(o.requires_grad for o in outputs):
-        _check_constant(func, inputs, wanted, eps, atol)
-        return
-    numerical = {k: _numerical(func, inputs, k, eps) for k in wanted}
-    for number, output in enumerate(outputs):
-        if not output.requires_grad:
-            continue
-        analytical = _analytical(output, inputs, wanted)
-        again = _analytical(output, inputs, wanted)
-        for place, k in enumerate(wanted):
-            columns = numerical[k][number] if numerical[k] else []
-            expected = _expected_rows(columns, output, inputs[k])
-            found = analytical[place]
-            agrees = all(_close(a, e, rtol, atol) for row, want in zip(found, expected) for a, e in zip(row, want))
-            if not agrees:
-                raise GradcheckError(
-                    f"Jacobian mismatch for output {number} with respect to input {k},\nnumerical:{_show(expected)}\nanalytical:{_show(found)}\n"
-                )
-            same = all(_close(a, b, 0.0, nondet_tol) for x, y in zip(found, again[place]) for a, b in zip(x, y))
-            if not same:
-                raise GradcheckError(
-                    "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives different values, although analytical gradient matches numerical gradient."
-                )
-    if check_undefined_grad:
-        _check_undefined(func, inputs, wanted)
+    return wanted
 
 
-def _check_constant(func, inputs, wanted, eps, atol):
-    """An output without gradient must not depend on the inputs."""
-    for k in wanted:
-        for number, columns in enumerate(_numerical(func, inputs, k, eps) or ()):
-            if any(abs(x) > atol for column in columns for x in column):
+def _check_constant(
+    func: Callable[..., Any], inputs: tuple[Any, ...], wanted: list[int], results: tuple[Any, ...], eps: float
+) -> None:
+    """Outputs without gradient must not depend on the inputs."""
+    chosen = [place for place, out in enumerate(results) if inexact(out)]
+    subject = Subject(func, inputs, wanted, chosen, [_jacobians.units(inputs[place].detach()) for place in wanted], [])
+    for number in range(len(wanted)):
+        for place, slopes in enumerate(_jacobians.numerical(subject, number, eps)):
+            if any(slope is not None and bool((slope != 0).any()) for slope in slopes):
                 raise GradcheckError(
-                    f"Numerical gradient for function expected to be zero: output {number} does not require grad but depends on input {k}"
+                    "Numerical gradient for function expected to be zero\n"
+                    f"Output {place} does not require grad but depends on input {number}."
                 )
 
 
-def _check_undefined(func, inputs, wanted):
-    """Backward must accept results that nobody used."""
-    outputs = _differentiable(func(*inputs))
-    live = [o for o in outputs if o.requires_grad]
-    if len(live) < 2:
-        return
-    for output in live:
-        torch.autograd.grad(
-            output, [inputs[k] for k in wanted], torch.zeros_like(output), retain_graph=True, allow_unused=True
+class _Comparison:
+    """Compares Jacobians, and says which differ and how."""
+
+    def __init__(self, subject: Subject, eps: float, atol: float, rtol: float, fast: bool) -> None:
+        self.subject, self.eps, self.atol, self.rtol, self.fast = subject, eps, atol, rtol, fast
+
+    def __call__(self, found: Tensor, expected: Tensor, output: int, number: int, mode: str, part: str) -> None:
+        """``part`` says which part of a complex output, or in forward mode of a complex input, the derivative is one of."""
+        atol = self.atol
+        if self.fast:
+            # Each entry may be wrong by as much, and all of them add up.
+            atol *= float(self.subject.directions[number].sum())
+            if not mode:
+                atol *= float(self.subject.weights[output].sum())
+        kind = torch.promote_types(found.dtype, expected.dtype)
+        if torch.allclose(found.to(kind), expected.to(kind), self.rtol, atol):
+            return
+        text = f"{part}Jacobian {mode}mismatch for output {output} with respect to input {number},\nnumerical:{expected}\nanalytical:{found}\n"
+        if self.fast:
+            text += "These are the derivatives along one random direction; fast_mode=False compares each of them.\n"
+        raise GradcheckError(text)
+
+
+def _check_forward(
+    subject: Subject, slopes: list[list[_jacobians.Slopes]], compare: _Comparison, check_grad_dtypes: bool
+) -> None:
+    for number, source in enumerate(subject.sources()):
+        for name in ("imaginary", "real") if source.is_complex() else ("real",):
+            found, same_kinds = _jacobians.forward(subject, number, 1j if name == "imaginary" else 1)
+            if check_grad_dtypes and not same_kinds:
+                raise GradcheckError("Forward AD gradient has dtype mismatch.")
+            part = f"While considering the {name} part of complex inputs only, " if source.is_complex() else ""
+            for output, tangents in enumerate(found):
+                expected = getattr(slopes[number][output], name)
+                compare(tangents, expected, output, number, "computed with forward mode ", part)
+
+
+def _check_undefined_forward(subject: Subject) -> None:
+    """Inputs whose tangents are zeros and inputs without tangent must give the same."""
+    zeros = [torch.zeros_like(source.detach()) for source in subject.sources()]
+    for without in (None, *range(len(zeros))):
+        tangents = [None if number == without else zero for number, zero in enumerate(zeros)]
+        for _, tangent in _jacobians.along(subject, tangents):
+            if tangent is not None and bool((tangent != 0).any()):
+                raise GradcheckError("Expected all output tangents to be undefined or zero when all input tangents are")
+
+
+def _check_backward(
+    subject: Subject,
+    outputs: list[Tensor],
+    slopes: list[list[_jacobians.Slopes]],
+    compare: _Comparison,
+    nondet_tol: float,
+    check_grad_dtypes: bool,
+) -> None:
+    for imaginary in (True, False):
+        for output, value in enumerate(outputs):
+            if imaginary and not value.is_complex():
+                continue
+            found, same_dtypes = _jacobians.backward(subject, value, output, imaginary)
+            again, _ = _jacobians.backward(subject, value, output, imaginary)
+            if check_grad_dtypes and not same_dtypes:
+                raise GradcheckError("Gradient has dtype mismatch")
+            for one, other in zip(found, again):
+                if one.numel() and bool(((one - other).abs() > nondet_tol).any()):
+                    raise GradcheckError(
+                        f"Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives different values, although analytical gradient matches numerical gradient.The tolerance for nondeterminism was {nondet_tol}."
+                    )
+            name = "imaginary" if imaginary else "real"
+            part = f"While considering the {name} part of complex outputs only, " if value.is_complex() else ""
+            for number, gradients in enumerate(found):
+                expected = _jacobians.expected_backward(slopes[number][output], subject.weights[output], imaginary)
+                compare(gradients, expected, output, number, "", part)
+
+
+def _check_batched(subject: Subject, outputs: list[Tensor]) -> None:
+    """Several gradients in one call must be those of several calls."""
+    for output, value in enumerate(outputs):
+        starts = torch.randn(2, *value.shape, dtype=value.dtype)
+        grad = lambda start, batched, value=value: torch.autograd.grad(
+            value, subject.sources(), start, retain_graph=True, allow_unused=True, is_grads_batched=batched
+        )
+        try:
+            together = grad(starts, True)
+        except RuntimeError as error:
+            raise GradcheckError(f"While computing batched gradients, got: {error}") from error
+        for number, (found, column) in enumerate(zip(together, zip(*(grad(start, False) for start in starts)))):
+            _compare_batched(found, None if found is None else torch.stack(column), output, number)
+
+
+def _check_batched_forward(subject: Subject) -> None:
+    for number, source in enumerate(subject.sources()):
+        tangents = torch.randn(2, *source.shape, dtype=source.dtype)
+
+        def along(tangent: Tensor, number: int = number) -> tuple[Tensor, ...]:
+            chosen: list[Tensor | None] = [None] * len(subject.wanted)
+            chosen[number] = tangent
+            found = _jacobians.along(subject, chosen)
+            return tuple(torch.zeros_like(value) if one is None else one for value, one in found)
+
+        try:
+            together = torch.func.vmap(along)(tangents)
+        except RuntimeError as error:
+            raise GradcheckError(f"While computing batched gradients, got: {error}") from error
+        for output, (found, column) in enumerate(zip(together, zip(*(along(tangent) for tangent in tangents)))):
+            _compare_batched(found, torch.stack(column), output, number)
+
+
+def _compare_batched(found: Tensor | None, expected: Tensor | None, output: int, number: int) -> None:
+    if found is not None and expected is not None and not torch.allclose(found, expected):
+        raise GradcheckError(
+            f"For output {output} and input {number}:\n\nSeveral gradients at once are not those one by one.\n\n"
+            f"Got:\n{found}\n\nExpected:\n{expected}"
         )
 
 
+def _check_zero(subject: Subject, outputs: list[Tensor], masked: bool) -> None:
+    """A gradient of zeros must give zeros."""
+    starts = [torch.zeros_like(out) for out in outputs]
+    found = torch.autograd.grad(outputs, subject.sources(), starts, retain_graph=True, allow_unused=True)
+    for source, grad in zip(subject.sources(), found):
+        if grad is None:
+            continue
+        if not (torch.allclose(grad, torch.zeros_like(grad)) if masked else bool((grad == 0).all())):
+            raise GradcheckError("backward not multiplied by grad_output")
+        if grad.dtype != source.dtype:
+            raise GradcheckError("grad is incorrect type")
+        if grad.shape != source.shape:
+            raise GradcheckError("grad is incorrect size")
+
+
+class _Unused(torch.autograd.Function):
+    """The same tensor, to whose history no gradient flows: to what made it, it looks as if nobody had used it."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> None:
+        return None
+
+
+def _check_undefined(subject: Subject) -> None:
+    """Backward must accept results that nobody used: all of them, and each alone."""
+    count = len(subject.chosen)
+    for unused in (None, *range(count if count > 1 else 0)):
+        outputs = subject.outputs(subject.inputs)
+        outputs = [_Unused.apply(out) if unused in (None, number) else out for number, out in enumerate(outputs)]
+        try:
+            found = torch.autograd.grad(
+                outputs, subject.sources(), [torch.zeros_like(out) for out in outputs], allow_unused=True
+            )
+        except RuntimeError as error:
+            raise GradcheckError(
+                'Expected backward function to handle undefined output grads. Please look at "Notes about undefined output gradients" in "tools/autograd/derivatives.yaml"'
+            ) from error
+        if any(grad is not None and bool((grad != 0).any()) for grad in found):
+            raise GradcheckError(
+                'Expected all input grads to be undefined or zero when all output grads are undefined or zero. Please look at "Notes about undefined output gradients" in "tools/autograd/derivatives.yaml"'
+            )
+
+
 def gradgradcheck(
-    func,
-    inputs,
-    grad_outputs=None,
+    func: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Any = None,
     *,
-    eps=1e-6,
-    atol=1e-5,
-    rtol=1e-3,
-    gen_non_contig_grad_outputs=False,
-    raise_exception=True,
-    nondet_tol=0.0,
-    check_undefined_grad=True,
-    check_grad_dtypes=False,
-    check_batched_grad=False,
-    check_fwd_over_rev=False,
-    check_rev_over_rev=True,
-    fast_mode=False,
-    masked=False,
-):
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
+) -> bool:
     """True if the gradients of the gradients of `func(*inputs)` agree with central differences.
 
     They are taken along `grad_outputs`, random ones by default, and with respect to inputs and `grad_outputs`.
+    `check_rev_over_rev` differentiates the gradient by walks backward, `check_fwd_over_rev` in forward mode; with
+    `gen_non_contig_grad_outputs` the random gradients are not contiguous. All else is as for `gradcheck`.
 
     >>> x = torch.tensor([0.5, 2.], dtype=torch.float64, requires_grad=True)
     >>> torch.autograd.gradgradcheck(torch.exp, (x,))
     True
     """
-    inputs = _tensors(inputs)
+    if not (check_fwd_over_rev or check_rev_over_rev):
+        raise AssertionError("Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True")
+    if check_undefined_grad and not check_rev_over_rev:
+        raise AssertionError("Setting check_undefined_grad=True requires check_rev_over_rev to be True")
+    if check_batched_grad and not check_rev_over_rev:
+        raise AssertionError("Setting check_batched_grad=True requires check_rev_over_rev to be True")
+    inputs = tupled(inputs)
     if grad_outputs is None:
-        outputs = [o for o in _differentiable(func(*inputs)) if o.requires_grad]
-        grad_outputs = []
-        for output in outputs:
-            grad = torch.randn(tuple(output.shape), dtype=output.dtype)
-            if gen_non_contig_grad_outputs and grad.dim() > 1:
-                grad = grad.transpose(0, -1).contiguous().transpose(0, -1)
-            grad_outputs.append(grad.detach().requires_grad_())
-    grad_outputs = _tensors(grad_outputs)
-    count = len(grad_outputs)
+        outputs = [out for out in tupled(func(*inputs)) if out.requires_grad]
+        grad_outputs = tuple(_random_weight(out, gen_non_contig_grad_outputs) for out in outputs)
+    grad_outputs = tupled(grad_outputs)
+    count = len(inputs)
+    wants_gradient = [isinstance(x, torch.Tensor) and x.requires_grad for x in (*inputs, *grad_outputs)]
 
-    def first_order(*arguments):
-        own, weights = arguments[:-count] if count else arguments, arguments[-count:] if count else ()
-        own = tuple(
-            x.detach().requires_grad_()
-            if isinstance(x, torch.Tensor) and x.is_leaf and x.requires_grad and not torch.is_grad_enabled()
-            else x
-            for x in own
-        )
-        with torch.enable_grad():
-            outputs = [o for o in _differentiable(func(*own)) if o.requires_grad]
-            sources = [x for x in own if isinstance(x, torch.Tensor) and x.requires_grad]
-            found = torch.autograd.grad(outputs, sources, weights, create_graph=True, allow_unused=True)
-        return tuple(g for g in found if g is not None)
+    def first_order(*arguments: Any) -> tuple[Tensor, ...]:
+        # Forward mode hands in tensors that no longer say so.
+        both = [x.requires_grad_() if wants else x for wants, x in zip(wants_gradient, arguments)]
+        outputs = [out for out in tupled(func(*both[:count])) if out.requires_grad]
+        sources = [x for wants, x in zip(wants_gradient, both[:count]) if wants]
+        found = torch.autograd.grad(outputs, sources, both[count:], create_graph=True, allow_unused=True)
+        return tuple(grad for grad in found if grad is not None)
 
     return gradcheck(
         first_order,
@@ -278,7 +375,20 @@ def gradgradcheck(
         nondet_tol=nondet_tol,
         check_undefined_grad=check_undefined_grad,
         check_grad_dtypes=check_grad_dtypes,
+        check_batched_grad=check_batched_grad,
+        check_forward_ad=check_fwd_over_rev,
+        check_backward_ad=check_rev_over_rev,
+        fast_mode=fast_mode,
+        masked=masked,
     )
+
+
+def _random_weight(output: Tensor, spread: bool) -> Tensor:
+    """A random gradient for an output, in every second place of its memory if it shall not be contiguous."""
+    sizes = tuple(output.shape)
+    if spread and sizes:
+        return torch.randn(*sizes, 2, dtype=output.dtype)[..., 0].requires_grad_()
+    return torch.randn(sizes, dtype=output.dtype).requires_grad_()
 
 
 # The 0.x spelling `gradcheck.gradcheck(...)` after `from torch.autograd import gradcheck`.

@@ -122,6 +122,8 @@ def trunc_normal_(
     >>> bool((trunc_normal_(torch.empty(100), std=2.0).abs() <= 2).all())
     True
     """
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
     if mean < a - 2 * std or mean > b + 2 * std:
         warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. "
@@ -136,13 +138,25 @@ def trunc_normal_(
 
     def uniform() -> tuple[Tensor, Tensor]:
         values = torch.empty_like(tensor).uniform_(a, b, generator=generator)
-        chance = ((values - mean) / std) ** 2 * -0.5 - log_peak
+        if is_steep:
+            chance = (values - mode) * ((values - mode) + 2 * (mode - mean)) * (-0.5 / std**2)
+        else:
+            chance = ((values - mean) / std) ** 2 * -0.5 - log_peak
         return values, torch.empty_like(tensor).uniform_(generator=generator).log() > chance
 
     # Bounds as the tensor's dtype has them, so that no value beyond a rounded bound passes.
     low, high = (torch.tensor(bound, dtype=tensor.dtype).item() for bound in (a, b))
-    log_peak = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
     share_inside = _normal_cdf((b - mean) / std) - _normal_cdf((a - mean) / std)
+    mode = max(a, min(mean, b))
+    peak = abs(mode - mean) / std
+    log_peak = -0.5 * peak * peak
+    # Far out in a tail, all but a sliver beside one bound would be drawn in vain for ever, and the density's logarithm be lost
+    # in the rounding of its peak's. Beyond `reach` it is less than e**-40 of the peak.
+    reach = std * 80 / (math.sqrt(peak * peak + 80) + peak)
+    start, end = max(a, mode - reach), min(b, mode + reach)
+    is_steep = share_inside <= 0.3 and b - a > 1000 * (end - start)
+    if is_steep:
+        a, b = start, end
     with torch.no_grad():
         # Where most normal values would fall outside, uniform ones are kept as often as their density says.
         draw = normal if share_inside > 0.3 else uniform

@@ -1,8 +1,35 @@
 """`torch.utils.dlpack`: tensors to and from other libraries."""
 
+import enum
+
 from rushlight import from_dlpack
 
-__all__ = ["from_dlpack", "to_dlpack"]
+__all__ = ["DLDeviceType", "from_dlpack", "to_dlpack"]
+
+
+class DLDeviceType(enum.IntEnum):
+    """DLPack's numbers of the kinds of devices, as `__dlpack_device__` gives them.
+
+    >>> kind, number = torch.ones(1).__dlpack_device__()
+    >>> torch.utils.dlpack.DLDeviceType(kind).name, number
+    ('kDLCPU', 0)
+    """
+
+    kDLCPU = 1
+    kDLCUDA = 2
+    kDLCUDAHost = 3
+    kDLOpenCL = 4
+    kDLVulkan = 7
+    kDLMetal = 8
+    kDLVPI = 9
+    kDLROCM = 10
+    kDLROCMHost = 11
+    kDLExtDev = 12
+    kDLCUDAManaged = 13
+    kDLOneAPI = 14
+    kDLWebGPU = 15
+    kDLHexagon = 16
+    kDLMAIA = 17
 
 
 def to_dlpack(tensor):

@@ -387,15 +387,12 @@ impl<'g> Walk<'g> {
             hooks.run_pre_hooks(&mut grads)?;
         }
         let function = node.function();
-        if grads.iter().all(Option::is_none) && !function.runs_without_gradients() {
-            if !options.retain_graph {
-                function.release();
-            }
-            return Ok(Gradients::new());
-        }
         let needs: SmallVec<[bool; 8]> = self.targets_of(place).iter().map(|&target| self.is_wanted(target)).collect();
         let given = hooks.map(|hooks| (hooks, grads.clone()));
-        let mut results = function.apply(&Call { node, needs: &needs, slice: None }, grads)?;
+        let mut results = match grads.iter().all(Option::is_none) && !function.runs_without_gradients() {
+            true => SmallVec::from_elem(None, needs.len()),
+            false => function.apply(&Call { node, needs: &needs, slice: None }, grads)?,
+        };
         if !options.retain_graph {
             function.release();
         }

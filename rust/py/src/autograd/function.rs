@@ -231,6 +231,11 @@ impl Backward for PythonFunction {
         visit(self.class.as_ptr());
         visit(self.context.as_ptr());
     }
+
+    /// Its backward may have more to do than to pass gradients on, and makes zeros of those that are missing.
+    fn runs_without_gradients(&self) -> bool {
+        true
+    }
 }
 
 /// Runs `class.forward` and records its results: what `Function.apply` does.

@@ -1,0 +1,230 @@
+"""`x[...]` against NumPy where kinds of indices stand beside each other that NumPy and torch take in different order.
+
+torch first takes what gives views, integers among it, and then what gathers; to NumPy an integer beside an array is an array. So
+NumPy is asked twice.
+"""
+
+import itertools
+import math
+import operator
+
+import numpy as np
+import pytest
+
+import rushlight as torch
+
+pytest.importorskip("hypothesis")
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from test_index import bases, bound, filled, steps
+
+
+class Answers:
+    """An object that stands for an integer."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __index__(self):
+        return self.value
+
+    def __repr__(self):
+        return f"Answers({self.value})"
+
+
+KINDS = ("stop", "...", "None", "bool", "slice", "slice", "mask", "int", "int", "array", "array")
+
+
+@st.composite
+def mixed(draw, shape):
+    """Everything at once: integers of every kind, slices, None, one Ellipsis, booleans, arrays and masks in any order."""
+    common = draw(st.sampled_from([(1,), (3,), (2, 3), (0,)]))
+    items, dim, spread = [], 0, False
+    while dim < len(shape) and len(items) < 9:
+        size, kind = shape[dim], draw(st.sampled_from(KINDS))
+        if kind == "..." and not spread:
+            items.append(Ellipsis)
+            dim, spread = draw(st.integers(dim, len(shape))), True
+            continue
+        if kind == "stop" and not spread:
+            break
+        if kind in ("None", "bool"):
+            items.append(None if kind == "None" else draw(st.booleans()))
+            continue
+        if kind == "mask":
+            part = shape[dim : dim + draw(st.integers(1, len(shape) - dim))]
+            numel = math.prod(part)
+            # As many places as arrays have, or one; or any number, which may be a mistake.
+            count = draw(st.sampled_from([1, common[-1], common[-1], numel]))
+            places = draw(st.permutations(range(numel)))[:count]
+            items.append(np.isin(np.arange(numel), places).reshape(part))
+            dim += len(part)
+            continue
+        if kind == "int" and size:
+            made = draw(st.sampled_from([int, np.int64, np.array, Answers]))
+            items.append(made(draw(st.integers(-size, size - 1))))
+        elif kind == "array" and size:
+            own = draw(st.sampled_from([common, common[-1:], (1,)]))
+            values = draw(st.lists(st.integers(-size, size - 1), min_size=math.prod(own), max_size=math.prod(own)))
+            items.append(np.array(values, dtype=draw(st.sampled_from(["int64", "int32"]))).reshape(own))
+        else:
+            items.append(slice(draw(bound), draw(bound), draw(steps)))
+        dim += 1
+    if spread:  # what stands behind it counts from the end
+        items += [slice(None)] * (len(shape) - dim)
+    return tuple(items)
+
+
+def dims_taken(item):
+    if item is None or item is Ellipsis or isinstance(item, bool):
+        return 0
+    return item.ndim if isinstance(item, np.ndarray) and item.dtype == bool else 1
+
+
+def in_two_steps(key, shape):
+    """NumPy's indices for what torch does with `key`: first all that gives views, integers too, then arrays and masks."""
+    first, second = [], []
+    for item in key:
+        if isinstance(item, bool):
+            first.append(None)
+            second.append(np.array([item]))
+        elif isinstance(item, np.ndarray) and item.ndim:
+            first += [slice(None)] * dims_taken(item)
+            second.append(item)
+        elif item is Ellipsis:
+            first.append(Ellipsis)
+            second += [slice(None)] * (len(shape) - sum(map(dims_taken, key)))
+        elif item is None or isinstance(item, slice):
+            first.append(item)
+            second.append(slice(None))
+        else:
+            first.append(operator.index(item))
+    if not any(item is Ellipsis for item in key):
+        first.append(Ellipsis)
+    return tuple(first), tuple(second) if any(isinstance(item, np.ndarray) for item in second) else ()
+
+
+def mixed_as_torch(key, draw):
+    def one(item):
+        if isinstance(item, bool):
+            return draw(st.sampled_from([item, torch.tensor(item)]))
+        if not isinstance(item, np.ndarray):
+            return item
+        ways = [torch.from_numpy(item.copy()), item]
+        if item.ndim and item.size and item.dtype != np.int32:
+            ways.append(item.tolist())
+        return draw(st.sampled_from(ways))
+
+    return tuple(one(item) for item in key)
+
+
+def drawn_mixed(data):
+    """An array, the same tensor, a key for torch and the two for NumPy; keys that NumPy refuses torch refuses too."""
+    array, tensor = data.draw(bases())
+    key = data.draw(mixed(array.shape))
+    first, second = in_two_steps(key, array.shape)
+    try:
+        array[first][second]
+    except IndexError:
+        with pytest.raises(IndexError):
+            tensor[mixed_as_torch(key, data.draw)]
+        assume(False)
+    return array, tensor, mixed_as_torch(key, data.draw), first, second
+
+
+@given(st.data())
+def test_everything_at_once(data):
+    array, tensor, key, first, second = drawn_mixed(data)
+    expected = array[first][second]
+    got = tensor[key]
+    assert tuple(got.shape) == expected.shape
+    assert got.tolist() == expected.tolist()
+
+
+@given(st.data())
+def test_assignment_of_everything_at_once(data):
+    array, tensor, key, first, second = drawn_mixed(data)
+    array = array.copy()
+    shape = array[first][second].shape
+    value = np.asarray(filled(shape) * 10)
+    if data.draw(st.booleans()):
+        value = value[tuple(slice(0, data.draw(st.sampled_from([1, size]))) for size in shape)]
+        ones = sum(1 for _ in itertools.takewhile(lambda size: size == 1, value.shape))
+        value = value.reshape(value.shape[data.draw(st.integers(0, ones)) :])
+    array[first][second or ...] = value
+    if value.ndim or data.draw(st.booleans()):
+        value = torch.from_numpy(np.array(value))
+    else:
+        value = value.item()
+    tensor[key] = value
+    assert tensor.tolist() == array.tolist()
+
+
+@given(st.data())
+def test_gradients_of_everything_at_once(data):
+    """Of a part, of what was overwritten, and of what it was overwritten with; where places repeat, accumulated."""
+    array, tensor, key, first, second = drawn_mixed(data)
+    leaf = tensor.clone().requires_grad_()
+    got = leaf[key]
+    weights = filled(got.shape)
+    (got * torch.from_numpy(weights)).sum().backward()
+    expected = np.zeros(array.shape)
+    np.add.at(expected[first], second or ..., weights)
+    assert leaf.grad.tolist() == expected.tolist()
+    leaf.grad = None
+    value = torch.from_numpy(filled(got.shape)).requires_grad_()
+    changed = leaf.clone()
+    changed[key] = value
+    weights = filled(array.shape)
+    (changed * torch.from_numpy(weights)).sum().backward()
+    kept = weights.copy()
+    kept[first][second or ...] = 0
+    assert leaf.grad.tolist() == kept.tolist()
+    assert value.grad.tolist() == weights[first][second].tolist()
+
+
+@given(st.data())
+def test_index_put(data):
+    """With and without accumulation, by arrays and masks over the first dimensions."""
+    array, tensor = data.draw(bases())
+    key, front, dim = [], [], 0
+    for item in data.draw(mixed(array.shape)):
+        if item is Ellipsis:  # what it covers is not known here
+            break
+        dims = dims_taken(item)
+        if isinstance(item, np.ndarray) and item.ndim:
+            key.append(item)
+            front += range(dim, dim + dims)
+        dim += dims
+    order = front + [dim for dim in range(array.ndim) if dim not in front]
+    array, tensor, key = array.transpose(order), tensor.permute(order), tuple(key)
+    try:
+        shape = array[key].shape if key else None
+    except IndexError:
+        shape = None
+    assume(shape is not None)
+    value, expected = filled(shape), array.copy()
+    accumulate = data.draw(st.booleans())
+    if accumulate:
+        np.add.at(expected, key, value)
+    else:
+        expected[key] = value
+    indices = [torch.from_numpy(item.copy()) for item in key]
+    assert tensor.index_put(indices, torch.from_numpy(value), accumulate).tolist() == expected.tolist()
+    assert tensor.index_put_(indices, torch.from_numpy(value), accumulate) is tensor
+    assert tensor.tolist() == expected.tolist()
+
+
+@given(st.data())
+def test_an_index_out_of_range(data):
+    array, tensor = data.draw(bases())
+    dim = data.draw(st.integers(0, array.ndim - 1))
+    size = array.shape[dim]
+    bad = data.draw(st.sampled_from([size, -size - 1, 2**62, -(2**63)]))
+    before = (slice(None),) * dim
+    for index in (bad, torch.tensor([bad]), [bad], torch.tensor(bad)):
+        with pytest.raises(IndexError):
+            tensor[(*before, index)]
+        with pytest.raises(IndexError):
+            tensor[(*before, index)] = 0
+    assert tensor.tolist() == array.tolist()
