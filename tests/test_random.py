@@ -37,6 +37,12 @@ RANDN_DIGESTS = ["0185aae2d6c33b39", "2ca236e63bb6433d", "acf9577db0fb0dc9"]
 
 # After manual_seed(0); complex numbers as their parts in turn.
 DRAWS = {
+    "torch.nn.functional.alpha_dropout(torch.ones(4, dtype=torch.float64), 0.4, True)": [
+        -0.9106419695548393,
+        -0.9106419695548393,
+        1.4703772724774749,
+        -0.9106419695548393,
+    ],
     "torch.rand(3)": [0.49625658988952637, 0.7682217955589294, 0.08847743272781372],
     "torch.rand(2, 2, dtype=torch.float64)": [
         0.9700530018065531,

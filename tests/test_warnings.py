@@ -24,6 +24,11 @@ def full_hook():
     linear(torch.ones(2, 3)).sum().backward()
 
 
+def linear_in_one():
+    x = torch.ones(1, requires_grad=True)
+    return x.sum(), x
+
+
 CASES = {
     "a hook of backward": full_hook,
     "an old argument of a loss": lambda: nn.MSELoss(size_average=True),
@@ -48,6 +53,14 @@ CASES = {
     "a scaler without a card": lambda: torch.cuda.amp.GradScaler(),
     "pinned memory": lambda: list(data.DataLoader(range(3), pin_memory=True)),
     "a view of storages": lambda: torch.ones(2).storage(),
+    "gradients of inputs and more": lambda: torch.autograd.grad(*linear_in_one(), only_inputs=False),
+    "segments in an unsaid way": lambda: torch.utils.checkpoint.checkpoint_sequential(
+        [torch.relu], 1, torch.ones(1, requires_grad=True)
+    ),
+    "closeness by its old name": lambda: torch.testing.assert_allclose(torch.ones(1), [1]),
+    "a default type": lambda: torch.set_default_tensor_type(torch.FloatTensor),
+    "channels without a batch": lambda: nn.Dropout2d()(torch.ones(2, 3, 4)),
+    "a module without its state": lambda: nn.utils.stateless.functional_call(nn.Identity(), {}, torch.ones(1)),
     "a graph of a graph": lambda: torch.ones(1, requires_grad=True).sum().backward(create_graph=True),
 }
 

@@ -170,6 +170,24 @@ def test_lists_with_something_else_in_them(call, sentence):
         call()
 
 
+@pytest.mark.parametrize(
+    ("call", "kind", "sentence"),
+    [
+        (lambda: torch.triu_indices(-1, 2**100), ValueError, "Overflow when unpacking long long"),
+        (lambda: torch.ones(3).sum(-(2**64)), ValueError, "Overflow when unpacking long long"),
+        (
+            lambda: torch.ones(3).sum([0, 2**64]),
+            TypeError,
+            "sum(): argument 'dim' failed to unpack the object at pos 2 with error \"Overflow when unpacking long long",
+        ),
+        (lambda: torch.ones(3) + 2**70, OverflowError, "int too big to convert"),
+    ],
+)
+def test_numbers_of_more_than_64_bits(call, kind, sentence):
+    with pytest.raises(kind, match=re.escape(sentence)):
+        call()
+
+
 def test_only_the_first_number_of_a_list_tells_what_it_is():
     assert torch.zeros(2, True).shape == (2, 1)
     assert torch.zeros((2, True)).shape == (2, 1)

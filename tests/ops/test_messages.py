@@ -7,7 +7,10 @@ A changed sentence, shape or hint is a changed line there, to be read before it 
 
 from pathlib import Path
 
+import pytest
 from table_cases import ROWS, call, draw
+
+import rushlight as torch
 
 SNAPSHOT = Path(__file__).parent.parent / "data" / "messages.txt"
 
@@ -34,3 +37,12 @@ def test_messages_are_those_that_were_read():
 
 if __name__ == "__main__":
     SNAPSHOT.write_text(snapshot())
+
+
+@pytest.mark.parametrize("name", ["nan_to_num", "nn.functional.gelu"])
+def test_out_is_refused_by_the_name_that_was_called(name):
+    """Also where the work is another row's."""
+    *path, own = name.split(".")
+    function = torch._C._functions[".".join(path)][own]
+    with pytest.raises(RuntimeError, match=rf"^{own}\(\): functions with out=... arguments don't support automatic"):
+        function(torch.ones(2, requires_grad=True), out=torch.ones(2))

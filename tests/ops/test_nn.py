@@ -84,6 +84,26 @@ def test_a_transposed_convolution_is_the_gradient_of_a_convolution(options):
     assert gradgradcheck(lambda *args: torch.conv_transpose2d(*args, **options), (x, w), fast_mode=True)
 
 
+@pytest.mark.parametrize("stride, dilation, groups", [((1, 1), (1, 1), 1), ((2, 3), (1, 2), 2), ((3, 1), (5, 1), 1)])
+def test_windows_much_wider_than_the_image(stride, dilation, groups):
+    """Most of the window sees only border."""
+    x, w = real(2, 4, 2, 3), real(4, 2, 9, 70)
+    found = torch.conv_transpose2d(x, w, stride=stride, dilation=dilation, groups=groups)
+    wanted = np.zeros(tuple(found.shape))
+    for image, source in np.ndindex(2, 4):
+        group = source // (4 // groups)
+        for place in np.ndindex(2, 3):
+            top, left = (at * step for at, step in zip(place, stride))
+            rows, columns = (slice(at, at + d * (k - 1) + 1, d) for at, d, k in zip((top, left), dilation, (9, 70)))
+            added = x[(image, source, *place)].item() * w[source].numpy()
+            wanted[image, 2 * group : 2 * group + 2, rows, columns] += added
+    np.testing.assert_allclose(found.numpy(), wanted, atol=1e-12)
+    padding = tuple(d * (k - 1) for d, k in zip(dilation, (9, 70)))
+    full = {"stride": (1, 1), "padding": padding, "dilation": dilation, "groups": 1}
+    seen = torch.conv2d(x, w.transpose(0, 1), **full)
+    np.testing.assert_allclose(seen.numpy(), convolved(x.numpy(), w.transpose(0, 1).numpy(), **full), atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

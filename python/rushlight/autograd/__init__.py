@@ -148,6 +148,12 @@ def grad(
     >>> g, torch.autograd.grad(g, x)
     (tensor(27., grad_fn=<MulBackward0>), (tensor(18.),))
     """
+    if not only_inputs:
+        warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for other "
+            "parts of the graph, please use torch.autograd.backward.",
+            FutureWarning,
+        )
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."

@@ -6,6 +6,8 @@ deprecated arguments, warnings, a choice between two rows.
 
 from __future__ import annotations
 
+import math
+
 import rushlight as torch
 from rushlight._functions import nn_functional as _nn
 from rushlight._functions.nn_functional import *  # noqa: F403
@@ -35,7 +37,7 @@ from ._resize import upsample_bilinear as upsample_bilinear
 from ._resize import upsample_nearest as upsample_nearest
 
 #: What stands in this file besides the functions.
-_NOT_FOR_USERS = ("TYPE_CHECKING", "annotations", "torch", "warn")
+_NOT_FOR_USERS = ("TYPE_CHECKING", "annotations", "math", "torch", "warn")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,6 +145,13 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     tensor([[[[0., 0.]]]])
     """
     _misshapen("dropout2d", input, 4)
+    if input.dim() == 3:
+        warn(
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - "
+            "input is interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a future "
+            "release to interpret the input as one without a batch dimension, i.e. shape (C, H, W). To maintain the 1D "
+            "channel-wise dropout behavior, please switch to using dropout1d instead."
+        )
     return _drop_whole(input, p, training, inplace, 2)
 
 
@@ -167,10 +176,11 @@ def _alpha_drop(input: Tensor, p: float, training: bool, inplace: bool, channels
         return input
     if p == 1:
         return input.mul_(0) if inplace else input * 0
-    saturated = -1.7580993408473766
-    scale = ((1 - p) * (1 + p * saturated * saturated)) ** -0.5
+    depth = 1.7580993408473766  # where SELU saturates, below zero
+    scale = 1 / math.sqrt((depth * depth * p + 1) * (1 - p))
     kept = _kept_channels(input, p, channels)
-    shift = (kept - 1) * (-saturated * scale) - scale * p * saturated
+    # In torch's order of rounding.
+    shift = (kept - 1) * (depth * scale) + depth * scale * p
     return input.mul_(kept * scale).add_(shift) if inplace else input * (kept * scale) + shift
 
 

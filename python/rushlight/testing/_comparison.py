@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import rushlight as torch
+from rushlight._warnings import warn
 
-__all__ = ["assert_close"]
+__all__ = ["assert_allclose", "assert_close"]
 
 _FLOAT32 = (1.3e-6, 1e-5)
 _FLOAT64 = (1e-7, 1e-7)
@@ -196,3 +197,39 @@ def _index(flat, shape):
         flat, rest = divmod(flat, size)
         index.insert(0, rest)
     return tuple(index)
+
+
+def assert_allclose(
+    actual: Any,
+    expected: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = True,
+    msg: str = "",
+) -> None:
+    """The old name of `assert_close`, with a warning: NaN equals NaN, and dtypes may differ.
+
+    Raises:
+        AssertionError: as `assert_close`.
+
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     torch.testing.assert_allclose(torch.tensor([1.0, torch.nan]), [1, torch.nan])
+    """
+    warn(
+        "`torch.testing.assert_allclose()` is deprecated since 1.12 and will be removed in a future release. "
+        "Please use `torch.testing.assert_close()` instead.",
+        FutureWarning,
+    )
+    assert_close(
+        torch.as_tensor(actual),
+        torch.as_tensor(expected),
+        rtol=rtol,
+        atol=atol,
+        equal_nan=equal_nan,
+        check_device=True,
+        check_dtype=False,
+        check_stride=False,
+        msg=msg or None,
+    )

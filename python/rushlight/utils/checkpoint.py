@@ -243,6 +243,12 @@ def checkpoint_sequential(
     preserve = kwargs.pop("preserve_rng_state", True)
     if kwargs:
         raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    if use_reentrant is None:
+        warn(
+            "torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be passed explicitly. "
+            "It is True where nothing is said; False is the better choice for new programs."
+        )
+        use_reentrant = True
     parts: Sequence[Any] = list(functions.children() if isinstance(functions, torch.nn.Sequential) else functions)
 
     def segment(start: int, end: int) -> Callable[[Any], Any]:

@@ -1,6 +1,6 @@
 //! From Python objects to the engine's values and back.
 
-use pyo3::exceptions::PyOverflowError;
+use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
@@ -37,7 +37,7 @@ fn integer(object: &Bound<'_, PyAny>) -> PyResult<Scalar> {
         Ok(number) => Ok(Scalar::Int(number)),
         Err(_) => match object.extract::<u64>() {
             Ok(number) => Ok(Scalar::UInt(number)),
-            Err(_) => Err(PyOverflowError::new_err("Overflow when unpacking long long")),
+            Err(_) => Err(PyOverflowError::new_err("int too big to convert")),
         },
     }
 }
@@ -74,7 +74,7 @@ pub fn int(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
 /// An index-like object, of which a bool is one.
 fn index(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     if object.is_instance_of::<PyInt>() {
-        return object.extract().map(Some);
+        return wide(object).map(Some);
     }
     if object.is_instance_of::<PyFloat>() || object.is_instance_of::<PyString>() {
         return Ok(None);
@@ -82,11 +82,16 @@ fn index(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     // SAFETY: a living object.
     if unsafe { ffi::PyIndex_Check(object.as_ptr()) } != 0 {
         return match object.call_method0("__index__") {
-            Ok(number) => number.extract().map(Some),
+            Ok(number) => wide(&number).map(Some),
             Err(_) => Ok(None),
         };
     }
     Ok(None)
+}
+
+/// The value of an int, in torch's words where it has more than 64 bits.
+fn wide(number: &Bound<'_, PyAny>) -> PyResult<i64> {
+    number.extract().map_err(|_| PyValueError::new_err("Overflow when unpacking long long"))
 }
 
 /// A tuple or list of ints.

@@ -197,9 +197,10 @@ pub fn bind<'a, 'py>(
             args.values.push(param.default_value());
             continue;
         };
-        match convert::value(object, param.kind, param.optional || param.default == Some("None"))? {
-            Some(value) => args.values.push(value),
-            None => return Err(Misfit::Wrong(place, object)),
+        match convert::value(object, param.kind, param.optional || param.default == Some("None")) {
+            Ok(Some(value)) => args.values.push(value),
+            Ok(None) => return Err(Misfit::Wrong(place, object)),
+            Err(error) => return Err(Misfit::Raised(unpacking(error, overload, param, object))),
         }
     }
     rushlight::backcompat::note_left_out(args, || {
@@ -212,6 +213,22 @@ pub fn bind<'a, 'py>(
     })
     .map_err(raise)?;
     Ok(out)
+}
+
+/// An int of more than 64 bits, where it is one of a list: torch names the list and its place there.
+#[cold]
+fn unpacking(error: PyErr, overload: &Overload, param: &Param, object: Object) -> PyErr {
+    let bad = items_of(&object).iter().position(|item| convert::int(item).is_err());
+    match (param.kind, bad) {
+        (Kind::Ints | Kind::IntOrInts, Some(place)) => PyTypeError::new_err(format!(
+            "{}(): argument '{}' failed to unpack the object at pos {} with error \"{}",
+            overload.row.python_name(),
+            shown(param),
+            place + 1,
+            error.value(object.py())
+        )),
+        _ => error,
+    }
 }
 
 impl Misfit<'_, '_> {
@@ -262,13 +279,17 @@ fn missing<'a>(name: &str, params: impl Iterator<Item = &'a str>, place: usize) 
     format!("{name}() missing 1 required positional arguments: \"{wanted}\"")
 }
 
+/// What a tuple or list holds; nothing of other objects.
+fn items_of<'py>(object: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
+    match object.cast::<PyTuple>() {
+        Ok(tuple) => tuple.iter().collect(),
+        Err(_) => object.cast::<PyList>().map(|list| list.iter().collect()).unwrap_or_default(),
+    }
+}
+
 /// What is wrong with an argument; `position` counts from one, as torch does it, and is nothing for a keyword.
 fn wrong(object: &Bound<'_, PyAny>, name: &str, param: &Param, position: Option<usize>) -> PyResult<String> {
-    let items: Option<Vec<Bound<'_, PyAny>>> = match object.cast::<PyTuple>() {
-        Ok(tuple) => Some(tuple.iter().collect()),
-        Err(_) => object.cast::<PyList>().ok().map(|list| list.iter().collect()),
-    };
-    if let Some(sentence) = wrong_item(&items.unwrap_or_default(), name, param, position)? {
+    if let Some(sentence) = wrong_item(&items_of(object), name, param, position)? {
         return Ok(sentence);
     }
     let (kind, title) = (kind_of(object), param.kind.title());

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import rushlight as torch
-from rushlight._warnings import warn
 
 from ..parameter import is_lazy
 from .module import Module
@@ -39,10 +38,6 @@ class LazyModuleMixin(_Base):
         super().__init__(*args, **kwargs)
         self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
         self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
-        warn(
-            "Lazy modules are a new feature under heavy development so changes to the API or functionality can happen at "
-            "any moment.",
-        )
 
     def _lazy_load_hook(self, state_dict: Any, prefix: str, *_: Any) -> None:
         """A state with sizes gives them to this module."""

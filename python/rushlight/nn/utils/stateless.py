@@ -36,8 +36,8 @@ def functional_call(
     tensor([2.])
     """
     warn(
-        "This API is deprecated as of PyTorch 2.0 and will be removed in a future version of PyTorch. Please use "
-        "torch.func.functional_call instead which is a drop-in replacement.",
+        "`torch.nn.utils.stateless.functional_call` is deprecated as of PyTorch 2.0 and will be removed in a future version "
+        "of PyTorch. Please use `torch.func.functional_call` instead which is a drop-in replacement.",
         FutureWarning,
     )
     return _functional_call(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)

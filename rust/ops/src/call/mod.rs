@@ -56,6 +56,9 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
         return mirrored::call(args, target);
     }
     if let Run::Defer(choose) = row.run {
+        if let Target::Out([first, ..]) = target {
+            crate::variants::check_no_gradient(&args, first)?; // under the name that was called
+        }
         let own = matches!(target, Target::InPlace).then(|| args.tensor(0).cloned()).transpose()?;
         let chosen: Result<Args<'a>> = choose(args);
         let chosen = chosen.map_err(|error| error.operator(row.python_name()))?;

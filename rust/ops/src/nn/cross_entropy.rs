@@ -94,7 +94,8 @@ fn cross_entropy(args: &Args) -> Result<Tensor> {
 fn weighted(each: Expr, weight: Option<&Tensor>, dim: i64, rank: usize) -> Expr {
     let Some(weight) = weight else { return each };
     let mut shape = Ints::from_elem(1, rank);
-    shape[dim as usize] = weight.numel() as i64;
+    let Some(classes) = shape.get_mut(dim as usize) else { return each }; // scores without classes are an error already
+    *classes = weight.numel() as i64;
     each * Expr::from(weight).call(&crate::view::RESHAPE, [shape.into()])
 }
 

@@ -1,5 +1,7 @@
 //! One axis of a convolution, seen from either side. The caller of `convolve` checked that sums of sizes do not overflow.
 
+use std::ops::Range;
+
 use rushlight_core::Result;
 use rushlight_core::alloc::ask;
 
@@ -93,6 +95,16 @@ impl Axis {
             taps: (0..s.kernel).filter(own).map(|tap| (tap, distance(tap) / stride)).collect(),
         }
         .clamped()
+    }
+
+    /// The taps by which some of `count` targets, from `start` on, see the source. Shifts only rise or only fall from tap to tap.
+    pub fn live(&self, start: usize, count: usize) -> Range<usize> {
+        let (first, last) = ((start * self.stride) as isize, ((start + count - 1) * self.stride) as isize);
+        let sees = |(_, shift): &(usize, isize)| last + shift >= 0 && first + shift < self.source as isize;
+        match (self.taps.iter().position(sees), self.taps.iter().rposition(sees)) {
+            (Some(low), Some(high)) => low..high + 1,
+            _ => 0..0,
+        }
     }
 
     /// With the taps that see nothing of the source close to it: between all taps lies no more than what any of them sees.

@@ -1,6 +1,8 @@
 //! The convolution forward, and the gradient of its input, which is a convolution of the output's gradient for each phase of
 //! the stride.
 
+use std::ops::Range;
+
 use rushlight_core::Result;
 
 use rushlight_par::Address;
@@ -178,7 +180,7 @@ impl<T: Pixel> Correlation<T> {
         steps: &[isize],
         at: usize,
         tile: Tile,
-        features: std::ops::Range<usize>,
+        features: Range<usize>,
     ) -> Result<()> {
         let panel = 2 * kernels.width;
         let area: usize = self.axes.iter().map(|axis| axis.source).product();
@@ -196,11 +198,7 @@ impl<T: Pixel> Correlation<T> {
         // SAFETY: pointers stay in the operands and in the scratch; the slack covers a vector behind the last channel.
         unsafe {
             sheet.fill(self.source.at(at * self.channels * area), area, self.channels, tile.origin, copy);
-            let alone = self.channels == 1 && self.features == 1;
-            if alone {
-                depthwise::correlate(sums, copy, steps, self.weights.at(group * self.weight_stride), room);
-            }
-            for ks in (0..if alone { 0 } else { blocks }).map(|i| part_at(steps.len(), block, i)) {
+            let add_up = |ks: Range<usize>, add: bool| {
                 for row in (0..rows).map(|i| part(features.len(), rows, i)) {
                     let filter = group * self.features + features.start + row.start;
                     let a = self.weights.at(filter * self.weight_stride + ks.start).cast_const();
@@ -214,9 +212,26 @@ impl<T: Pixel> Correlation<T> {
                             steps: steps.as_ptr().wrapping_add(ks.start),
                             c: sums.add(row.start * stride + j * panel).cast::<F::Acc>(),
                             c_stride: stride as isize,
-                            add: ks.start > 0,
+                            add,
                         });
                     }
+                }
+            };
+            if let Some(live) = self.few_live(&tile) {
+                sums.write_bytes(0, features.len() * stride);
+                for run in self.runs(&live) {
+                    let blocks = run.len().div_ceil(k_steps::<T>());
+                    let block = even(run.len(), k_steps::<T>());
+                    for ks in (0..blocks).map(|i| part_at(run.len(), block, i)) {
+                        add_up(run.start + ks.start..run.start + ks.end, true);
+                    }
+                }
+            } else if self.channels == 1 && self.features == 1 {
+                depthwise::correlate(sums, copy, steps, self.weights.at(group * self.weight_stride), room);
+            } else {
+                for ks in (0..blocks).map(|i| part_at(steps.len(), block, i)) {
+                    let add = ks.start > 0;
+                    add_up(ks, add);
                 }
             }
             let image = at * self.features;
@@ -227,6 +242,28 @@ impl<T: Pixel> Correlation<T> {
             }
         }
         Ok(())
+    }
+
+    /// The taps of each axis by which the tile sees the source, where most see nothing but border, as those of a window much
+    /// wider than the image do.
+    fn few_live(&self, tile: &Tile) -> Option<[Range<usize>; 3]> {
+        let sizes = [1, tile.rows, tile.cols];
+        let live = [0, 1, 2].map(|axis| self.axes[axis].live(tile.origin.0[axis], sizes[axis]));
+        let all: usize = self.axes.iter().map(|axis| axis.taps.len()).product();
+        (live.iter().map(Range::len).product::<usize>() < all / 4).then_some(live)
+    }
+
+    /// Where such taps stand among all taps of all channels.
+    fn runs(&self, [depth, height, width]: &[Range<usize>; 3]) -> impl Iterator<Item = Range<usize>> {
+        let [planes, lines, places] = self.axes.each_ref().map(|axis| axis.taps.len());
+        let (height, width) = (height.clone(), width.clone());
+        let planes = (0..self.channels).flat_map({
+            let depth = depth.clone();
+            move |channel| depth.clone().map(move |z| channel * planes + z)
+        });
+        planes
+            .flat_map(move |plane| height.clone().map(move |y| plane * lines + y))
+            .map(move |line| line * places + width.start..line * places + width.end)
     }
 
     /// Writes the sums of one feature to the target's channel.
