@@ -129,3 +129,17 @@ def test_ensembles():
     assert torch.allclose(together, torch.stack([model(X) for model in models]))
     net = func.replace_all_batch_norm_modules_(nn.Sequential(nn.BatchNorm1d(3)))
     assert net[0].running_mean is None and not net[0].track_running_stats
+
+
+def test_integers_have_no_derivative():
+    ones = torch.ones(2, dtype=torch.int64)
+    for call in (
+        lambda: func.grad(torch.sum)(ones),
+        lambda: func.vjp(torch.sum, ones),
+        lambda: func.jacrev(torch.sum)(ones),
+    ):
+        with pytest.raises(RuntimeError, match="^only Tensors of floating point dtype can require gradients"):
+            call()
+    for call in (lambda: func.jvp(torch.sum, (ones,), (ones,)), lambda: func.jacfwd(torch.sum)(ones)):
+        with pytest.raises(ValueError, match="^Expected primal to be floating point or complex, but got"):
+            call()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class _Places:
     """Where a transform differentiates: the chosen arguments with every tensor watched."""
 
-    def __init__(self, chosen: Any, api: str) -> None:
+    def __init__(self, chosen: Any, *, forward: bool = False) -> None:
         leaves, self.around = _tree.flatten(chosen)
         self.tensors: list[Tensor] = []
         inside: list[Any] = []
@@ -33,7 +33,9 @@ class _Places:
             if not isinstance(leaf, torch.Tensor):
                 raise ValueError(f"Thing passed to transform API must be Tensor, got {type(leaf)}")
             if not differentiable(leaf):
-                raise RuntimeError(f"{api}: expected floating-point or complex inputs, got a tensor of {leaf.dtype}")
+                if forward:
+                    raise ValueError(f"Expected primal to be floating point or complex, but got: {leaf.dtype}")
+                raise RuntimeError("only Tensors of floating point dtype can require gradients")
             place, own = watched(leaf)
             self.tensors.append(place)
             inside.append(own)
@@ -60,11 +62,11 @@ def _check_argnums(argnums: Any, count: int) -> tuple[int, ...]:
     return places
 
 
-def _choose(argnums: Any, args: tuple[Any, ...], api: str) -> tuple[_Places, tuple[Any, ...]]:
+def _choose(argnums: Any, args: tuple[Any, ...], *, forward: bool = False) -> tuple[_Places, tuple[Any, ...]]:
     """The places of the chosen arguments, and all arguments with them in their places."""
     numbers = _check_argnums(argnums, len(args))
     chosen = args[numbers[0]] if isinstance(argnums, int) else tuple(args[number] for number in numbers)
-    places = _Places(chosen, api)
+    places = _Places(chosen, forward=forward)
     replaced = list(args)
     for number, value in zip(numbers, (places.chosen,) if isinstance(argnums, int) else places.chosen):
         replaced[number] = value
@@ -103,7 +105,7 @@ def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = F
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         keep = torch.is_grad_enabled()
         with torch.enable_grad():
-            places, replaced = _choose(argnums, args, api)
+            places, replaced = _choose(argnums, args)
             output, aux = _split(func(*replaced, **kwargs), has_aux, api)
             if not isinstance(output, torch.Tensor):
                 raise RuntimeError(f"{api}: Expected f(*args) to return a Tensor, got {type(output)}")
@@ -156,7 +158,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     api = "vjp(f, *primals)"
     keep = torch.is_grad_enabled()
     with torch.enable_grad():
-        places = _Places(primals, api)
+        places = _Places(primals)
         output, aux = _split(func(*places.chosen), has_aux, api)
         outputs, _ = _tree.flatten(output)
         for leaf in outputs:
@@ -207,7 +209,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         )
     keep = torch.is_grad_enabled()
     with torch.enable_grad():
-        places = _Places(primals, api)
+        places = _Places(primals, forward=True)
         output, aux = _split(func(*places.chosen), has_aux, api)
         outputs, around = _tree.flatten(output)
         for leaf in outputs:
@@ -235,7 +237,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     """
     keep = torch.is_grad_enabled()
     with torch.enable_grad():
-        places = _Places(primals, "linearize(f, *primals)")
+        places = _Places(primals, forward=True)
         output = func(*places.chosen)
         outputs, around = _tree.flatten(output)
         push = pushforward(outputs, places.tensors)
@@ -269,7 +271,7 @@ def _jacobian(api: str, argnums: Any, has_aux: bool, rows: Callable[..., Any]) -
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             keep = torch.is_grad_enabled()
             with torch.enable_grad():
-                places, replaced = _choose(argnums, args, api)
+                places, replaced = _choose(argnums, args, forward=rows is _by_columns)
                 output, aux = _split(func(*replaced, **kwargs), has_aux, api)
                 outputs, around = _tree.flatten(output)
                 for leaf in outputs:
