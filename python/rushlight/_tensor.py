@@ -175,6 +175,9 @@ def dim_order(self):
     return tuple(sorted(range(self.dim()), key=lambda dim: -strides[dim]))
 
 
+# NumPy leaves arithmetic of an array and a tensor to the tensor.
+Tensor.__array_priority__ = 1000
+
 for _method in (
     backward,
     __deepcopy__,
