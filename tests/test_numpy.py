@@ -202,11 +202,57 @@ def test_frombuffer():
         assert str(caught.value).startswith(sentence)
 
 
+@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("view", ["[::-1]", "[:, ::-2]", ".T", "[1]", "[1, 2]", "[:0]", "[::2, 1:2]"])
+def test_buffers_of_views(name, view):
+    array = np.arange(20).reshape(4, 5).astype(name)
+    tensor, array = (eval(f"whole{view}", {"whole": whole}) for whole in (torch.from_numpy(array), array))
+    seen = np.asarray(memoryview(tensor))
+    assert seen.dtype is array.dtype and seen.shape == array.shape and (seen == array).all()
+    assert np.shares_memory(seen, array) or not array.size
+
+
+def test_buffers_of_memory_that_is_read_only():
+    array = np.arange(3)
+    array.flags.writeable = False
+    view = memoryview(torch.from_numpy(array))
+    assert view.readonly and view.tolist() == [0, 1, 2]
+    with pytest.raises(TypeError, match="cannot modify read-only memory"):
+        view[0] = 1
+    with pytest.raises(BufferError):
+        memoryview(torch.ones(1, requires_grad=True))
+
+
 def test_array_protocols():
     tensor = torch.arange(4.0)
     assert np.sqrt(tensor).tolist() == [0, 1, np.sqrt(np.float32(2)), np.sqrt(np.float32(3))]
     assert tensor.__array__(np.float64).dtype == np.float64
+    assert torch.Tensor.__array_priority__ == 1000
+    # NumPy has two types of 64 bits; the one that it calls int64 comes.
+    assert np.asarray(torch.arange(2)).dtype is np.dtype(np.int64)
     assert np.asarray(tensor).__array_interface__["data"][0] == tensor.data_ptr()
+
+
+def test_arrays_copy_where_they_must_or_are_told():
+    tensor = torch.arange(4.0)
+
+    def shares(**keywords):
+        return np.shares_memory(tensor.__array__(**keywords), tensor.numpy())
+
+    assert shares() and shares(copy=False) and shares(dtype="float32") and shares(dtype="float32", copy=False)
+    assert not shares(copy=True) and not shares(dtype="float32", copy=True) and not shares(dtype="float64")
+    for convert in (tensor.__array__, lambda **keywords: np.array(tensor, **keywords)):
+        with pytest.raises(ValueError, match="Unable to avoid copy while creating an array as requested."):
+            convert(dtype="float64", copy=False)
+
+
+def test_arguments_of_numpy():
+    with pytest.raises(TypeError, match=r"numpy\(\): argument 'force' must be bool, not int"):
+        torch.ones(1).numpy(force=3)
+    with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
+        torch.ones(1, device="meta").numpy(force=True)
+    with pytest.raises(RuntimeError, match="can't alias NumPy scalars"):
+        torch.asarray(np.float32(1), copy=False)
 
 
 @pytest.mark.parametrize("name", [*SHARED, "bfloat16"])
@@ -229,10 +275,19 @@ def test_dlpack_with_numpy():
 def test_dlpack_refusals():
     with pytest.raises(BufferError, match="Can't export tensors that require gradient, use tensor.detach()"):
         torch.ones(1, requires_grad=True).__dlpack__()
-    with pytest.raises(ValueError, match="negative strides"):
-        torch.from_dlpack(np.arange(3.0)[::-1])
-    with pytest.raises(BufferError, match="negative strides"):
-        torch.from_numpy(np.arange(3.0)[::-1]).__dlpack__()
+    for keywords in ({}, {"copy": False, "max_version": (1, 0)}):
+        with pytest.raises(BufferError, match="negative strides leaves as a copy only"):
+            torch.from_numpy(np.arange(3.0)[::-1]).__dlpack__(**keywords)
+    with pytest.raises(AssertionError, match="stream should be None on cpu."):
+        torch.ones(1).__dlpack__(stream=1)
+    with pytest.raises(TypeError, match="stream must be ``int`` or ``none``"):
+        torch.ones(1).__dlpack__(stream="1")
+    with pytest.raises(TypeError, match="argument 'dl_device' must be tuple of ints, not int"):
+        torch.ones(1).__dlpack__(dl_device=1)
+    with pytest.raises(BufferError, match="cannot move a tensor on cpu to device type 2"):
+        torch.ones(1).__dlpack__(dl_device=(2, 0))
+    with pytest.raises(ValueError, match="cannot move .* tensor from cpu to meta without copying"):
+        torch.from_dlpack(np.ones(1), device="meta", copy=False)
     capsule = torch.ones(1).__dlpack__()
     torch.from_dlpack(capsule)
     with pytest.raises(RuntimeError, match="can be consumed only once"):
@@ -249,6 +304,82 @@ def test_dlpack_keeps_read_only():
     with pytest.raises(BufferError):
         tensor.__dlpack__()
     assert not np.from_dlpack(tensor).flags.writeable
+
+
+@pytest.mark.parametrize("view", ["[::-1]", "[:, ::-2]", "[::-1, 3]", "[2, ::-1]", "[::-1, :0]", "[1:0:-1, ::-1].T"])
+def test_dlpack_brings_negative_strides(view):
+    array = np.arange(20.0).reshape(4, 5)
+    part = eval(f"array{view}", {"array": array})
+    tensor = torch.from_dlpack(part)
+    assert tensor.tolist() == part.tolist() and list(tensor.shape) == list(part.shape)
+    tensor.fill_(-1)
+    assert (part == -1).all() and (array == -1).sum() == part.size
+
+
+def test_dlpack_takes_negative_strides_along_as_a_copy():
+    """Some consumers end the process at the sight of them."""
+    tensor = torch.arange(6).reshape(2, 3).flip(0)[::-1, ::-1]
+    array = np.from_dlpack(tensor)
+    assert array.tolist() == tensor.tolist() and not np.shares_memory(array, tensor.numpy())
+    with pytest.raises(BufferError):
+        np.from_dlpack(tensor, copy=False)
+    one = torch.arange(3)[1::-2]
+    assert np.shares_memory(np.from_dlpack(one), one.numpy())
+
+
+@pytest.mark.parametrize("versioned", [True, False])
+def test_dlpack_asks_the_producer(versioned):
+    """The producer hears what is wanted; one from before versions cannot, and then the copy is made here."""
+
+    class Producer:
+        def __init__(self):
+            self.array, self.asked = np.ones(2), None
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+        def __dlpack__(self, **keywords):
+            if not versioned and keywords:
+                raise TypeError("unexpected keyword argument")
+            self.asked = keywords
+            return self.array.__dlpack__(**keywords)
+
+    for keywords, asked in [
+        ({}, {}),
+        ({"copy": True}, {"copy": True}),
+        ({"copy": False}, {"copy": False}),
+        ({"device": "cpu"}, {"dl_device": (1, 0)}),
+    ]:
+        producer = Producer()
+        torch.from_dlpack(producer, **keywords)[0] = 5
+        assert producer.array[0] == (1 if keywords.get("copy") else 5)
+        assert producer.asked == ({"max_version": (1, 1), **asked} if versioned else {})
+
+
+def test_dlpack_objects_are_data():
+    class Producer:
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+        def __dlpack__(self, **keywords):
+            return self.array.__dlpack__(**keywords)
+
+    array = np.arange(3.0)
+    for make, shares in ((torch.tensor, False), (torch.as_tensor, True), (torch.asarray, True)):
+        tensor = make(Producer(array))
+        assert tensor.tolist() == array.tolist() and tensor.dtype is torch.float64
+        assert np.shares_memory(tensor.numpy(), array) == shares
+    assert torch.tensor(Producer(array), dtype=torch.int8).dtype is torch.int8
+
+
+def test_dlpack_names():
+    from rushlight.utils.dlpack import DLDeviceType, from_dlpack, to_dlpack
+
+    assert DLDeviceType.kDLCPU == torch.ones(1).__dlpack_device__()[0]
+    assert from_dlpack(to_dlpack(torch.arange(2))).tolist() == [0, 1]
 
 
 def test_dlpack_keeps_memory():

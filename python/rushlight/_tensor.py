@@ -203,3 +203,7 @@ def dim_order(self):
     """The dimensions from the widest step in memory to the narrowest."""
     strides = self.stride()
     return tuple(sorted(range(self.dim()), key=lambda dim: -strides[dim]))
+
+
+# NumPy leaves arithmetic of an array and a tensor to the tensor.
+Tensor.__array_priority__ = 1000

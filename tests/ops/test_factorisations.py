@@ -305,3 +305,32 @@ def test_lobpcg_has_a_gradient():
     assert torch.autograd.gradcheck(found, (root @ root.T).requires_grad_(), atol=1e-4)
     with pytest.raises(ValueError, match="LOBPCG algorithm is not applicable"):
         torch.lobpcg(torch.eye(4), 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("float64", 3e153),
+        ("complex128", 3e153),
+        ("float64", 1e-200),
+        ("complex128", 1e-200),
+        ("float32", 1e30),
+        ("complex64", 1e-30),
+    ],
+)
+def test_squares_that_leave_the_range(name, size):
+    """Matrices are scaled where squares of their elements would overflow or vanish."""
+    x = torch.full((4, 6), size, dtype=getattr(torch, name))
+    u, s, vh = torch.linalg.svd(x, full_matrices=False)
+    assert s[0].item() == pytest.approx(size * 24**0.5) and s[1].item() <= 1e-5 * s[0].item()
+    assert torch.allclose((u * (s / size)) @ vh, x / size, atol=1e-5)
+    assert torch.linalg.matrix_rank(x).item() == 1
+    q, r = torch.linalg.qr(x)
+    assert torch.allclose(q @ (r / size), x / size, atol=1e-5)
+
+
+def test_reflections_of_huge_imaginary_numbers():
+    x = torch.zeros(6, 3, dtype=torch.complex128)
+    x[3, 0], x[5, 0] = 1.2e154j, 7e153j
+    q, r = torch.linalg.qr(x)
+    assert torch.allclose(q @ (r / 1e154), x / 1e154)

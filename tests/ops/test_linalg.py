@@ -192,3 +192,28 @@ def test_powers_of_small_integers_are_wide():
     x = torch.tensor([1, 200], dtype=torch.uint8)
     assert torch.vander(x).dtype == torch.vander(x, 0).dtype == torch.int64
     assert torch.linalg.vander(x, N=3).tolist() == [[1, 1, 1], [1, 200, 40000]]
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "sentence"),
+    [
+        ("i,jj->i", [(2,), (2, 3)], "subscript j is repeated for operand 1 but the sizes don't match, 3 != 2"),
+        ("i,jj->z", [(2,), (2, 3)], "output subscript z does not appear in the equation for any input operand"),
+        ("i,i,jj->i", [(2,), (3,), (2, 3)], "subscript i has size 3 for operand 1 which does not broadcast with"),
+        ("i,j.", [(2,), (3,)], "found '.' for operand 1 that is not part of any ellipsis"),
+        ("i...j...", [(2, 2)], "found '.' for operand 0 for which an ellipsis was already found"),
+        ("i->i.", [(2,)], "found '.' for output that is not part of any ellipsis (...)"),
+        ("i...->...i.", [(2,)], "found '.' for output but an ellipsis (...) was already found"),
+        (
+            "i$",
+            [(2,), (2,)],
+            "invalid subscript given at index 1 in the equation string, subscripts must be in [a-zA-Z]",
+        ),
+        ("i,i$", [(2,)], "fewer operands were provided than specified in the equation"),
+        ("...,...", [(2,), (3,)], "dimension 0 covered by ellipsis in operand 1has size 3 which does not broadcast"),
+    ],
+)
+def test_equations_that_do_not_fit(equation, shapes, sentence):
+    with pytest.raises(RuntimeError) as caught:
+        torch.einsum(equation, *[torch.ones(shape) for shape in shapes])
+    assert str(caught.value).startswith(f"einsum(): {sentence}")

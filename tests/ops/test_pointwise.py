@@ -123,6 +123,35 @@ def test_complex_quotients_do_not_overflow():
     assert torch.sqrt(torch.tensor([-4 + 0j])).tolist() == [2j]
 
 
+SIZES = [0.0, 1e-320, 1e-200, 1e-9, 0.3, 1 - 1e-16, 1.0, 1 + 1e-9, 1.5, 10.0, 705.0, 1e8, 1e17, 1e151, 1.7e308, inf]
+AXIS = [*SIZES, *(-size for size in SIZES), nan]
+
+
+@pytest.mark.parametrize("name", "asin acos atan asinh acosh atanh sin cos sinh cosh tanh expm1".split())
+def test_complex_functions_at_their_edges(name):
+    """As C99 has them, which leaves the signs of some parts beside nan open."""
+    grid = np.array([complex(x, y) for x in AXIS for y in AXIS])
+    if name == "expm1":  # far out NumPy's own leaves C99
+        grid = grid[np.isfinite(grid) & (np.abs(grid.real) <= 10)]
+    with np.errstate(all="ignore"):
+        wanted = getattr(np, name.replace("a", "arc", 1) if name[0] == "a" else name)(grid)
+    found = getattr(torch, name)(torch.from_numpy(grid)).numpy()
+    free = np.isnan(grid) | np.isnan(wanted)
+    for ours, theirs in ((found.real, wanted.real), (found.imag, wanted.imag)):
+        np.testing.assert_allclose(np.abs(ours), np.abs(theirs), rtol=1e-14, atol=1e-322)
+        assert (np.signbit(ours) == np.signbit(theirs))[~free].all()
+
+
+def test_complex_expm1_far_out():
+    pairs = [(inf, 0), (inf, inf), (inf, nan), (-inf, inf), (-inf, nan), (-inf, -2.0), (nan, 0), (nan, 1), (1, inf)]
+    found = torch.expm1(torch.tensor([complex(*pair) for pair in pairs], dtype=torch.complex128))
+    same(found.real, [inf, inf, inf, -1, -1, -1, nan, nan, nan])
+    same(found.imag, [0.0, nan, nan, 0.0, 0.0, -0.0, 0.0, nan, nan])
+    assert torch.expm1(torch.tensor(709.9 + 1e-9j, dtype=torch.complex128)).imag.item() == pytest.approx(
+        math.exp(709) * math.exp(0.9) * 1e-9
+    )
+
+
 def test_powers_by_common_numbers():
     x = torch.tensor([4.0, 0.25])
     for exponent in (2, 3, 0.5, -0.5, -1, -2, 0, 1, 2.5):

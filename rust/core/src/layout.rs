@@ -70,7 +70,8 @@ fn storage_overflow(sizes: &[isize]) -> Error {
     Error::runtime(format!("Storage size calculation overflowed with sizes={}", Shape(sizes)))
 }
 
-/// The number of elements; nothing where it does not fit.
+/// The number of elements; nothing where it does not fit. A size of zero counts as one: the other sizes, and their strides,
+/// must fit all the same.
 #[inline]
 fn count(sizes: &[isize]) -> Result<Option<usize>> {
     let mut numel = Some(1isize);
@@ -81,9 +82,9 @@ fn count(sizes: &[isize]) -> Result<Option<usize>> {
                 Shape(sizes)
             )));
         }
-        numel = numel.and_then(|numel| numel.checked_mul(size));
+        numel = numel.and_then(|numel| numel.checked_mul(size.max(1)));
     }
-    Ok(if sizes.contains(&0) { Some(0) } else { numel.map(|numel| numel as usize) })
+    Ok(numel.map(|numel| if sizes.contains(&0) { 0 } else { numel as usize }))
 }
 
 /// Turns a dimension that may be negative into an index; a 0-d tensor counts as one-dimensional.

@@ -72,6 +72,7 @@ pub trait Part: RealField + Element + Neg<Output = Self> {
     fn hypot(self, other: Self) -> Self;
     fn finite(self) -> bool;
     fn number(value: f64) -> Self;
+    fn wide(self) -> f64;
 }
 
 macro_rules! field {
@@ -91,6 +92,9 @@ macro_rules! field {
             }
             fn number(value: f64) -> Self {
                 value as $real
+            }
+            fn wide(self) -> f64 {
+                f64::from(self)
             }
         }
 

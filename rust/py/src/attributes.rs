@@ -129,7 +129,6 @@ static ATTRIBUTES: &[Attribute] = &[
     }),
     attribute(c"_base", c"The tensor that this one is a view of, or None.", |py, t| optional(py, t.base().cloned())),
     attribute(c"__array_interface__", c"The elements' place in memory, for NumPy.", crate::numpy::interface),
-    attribute(c"__array_priority__", c"NumPy lets tensors handle mixed arithmetic.", |py, _| give(py, 1000)),
 ];
 
 /// What is assigned to an attribute that wants a tensor; a refusal begins with `sentence`.

@@ -184,16 +184,20 @@ pub unsafe fn release(view: *mut ffi::Py_buffer) {
     unsafe { drop(Box::from_raw((*view).internal.cast::<Exported>())) };
 }
 
+/// The codes of 64-bit integers: C's `long` where it has 64 bits, because that is NumPy's `int64` there.
+const LONG: (&std::ffi::CStr, &std::ffi::CStr) =
+    if size_of::<std::ffi::c_long>() == 8 { (c"l", c"L") } else { (c"q", c"Q") };
+
 fn format(dtype: DType) -> Option<&'static std::ffi::CStr> {
     Some(match dtype {
         DType::U8 => c"B",
         DType::I8 => c"b",
         DType::I16 => c"h",
         DType::I32 => c"i",
-        DType::I64 => c"q",
+        DType::I64 => LONG.0,
         DType::U16 => c"H",
         DType::U32 => c"I",
-        DType::U64 => c"Q",
+        DType::U64 => LONG.1,
         DType::F16 => c"e",
         DType::F32 => c"f",
         DType::F64 => c"d",

@@ -3,14 +3,17 @@
 //! A capsule named `dltensor` (old) or `dltensor_versioned` (new) points to a structure that says where the elements are
 //! and how to let them go. Who takes the tensor renames the capsule; a capsule that nobody took lets go by itself. The
 //! old form cannot say that memory is read-only, so such tensors leave in the new form only.
+//!
+//! Negative strides are taken as they come, but do not leave: some consumers end the process at the sight of them. Such
+//! tensors leave as copies that say so, where the form and the consumer allow it.
 
 use std::ffi::{CStr, c_void};
 
-use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyAssertionError, PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyInt};
 use rushlight::{DType, Device, Layout, Storage, Tensor};
 use rushlight_core::layout::{Dims, MAX_RANK};
 use rushlight_core::storage::Block;
@@ -61,6 +64,8 @@ struct Versioned {
 const READ_ONLY: u64 = 1;
 const COPIED: u64 = 2;
 const HOST: i32 = 1;
+/// Pages that a card reads directly: for the host, memory like any other.
+const PINNED_HOST: i32 = 3;
 const OLD: &CStr = c"dltensor";
 const NEW: &CStr = c"dltensor_versioned";
 const OLD_USED: &CStr = c"used_dltensor";
@@ -96,6 +101,11 @@ pub fn device(tensor: &Tensor) -> PyResult<(i32, i32)> {
         Device::Cuda(index) => Ok((2, i32::from(index))),
         Device::Meta => Err(PyValueError::new_err("Unknown device type meta for Dlpack")),
     }
+}
+
+/// Whether some step is taken backwards. A step along a dimension of one element is never taken.
+fn steps_back(layout: &Layout) -> bool {
+    layout.sizes.iter().zip(&layout.strides).any(|(size, stride)| *size > 1 && *stride < 0)
 }
 
 /// A tensor on its way out: the structure, and what it points to. The structure stands first: their addresses are one.
@@ -161,26 +171,54 @@ unsafe fn end_versioned(managed: *mut Versioned) {
     }
 }
 
+/// What a consumer asks of `Tensor.__dlpack__`.
+pub struct Wanted<'py> {
+    pub stream: Option<Bound<'py, PyAny>>,
+    pub max_version: Option<Bound<'py, PyAny>>,
+    pub dl_device: Option<Bound<'py, PyAny>>,
+    pub copy: Option<Bound<'py, PyAny>>,
+}
+
+/// An argument read as a pair of integers or a flag; nothing for none.
+fn read<'py, T: FromPyObjectOwned<'py>>(
+    given: Option<Bound<'py, PyAny>>,
+    name: &str,
+    kind: &str,
+) -> PyResult<Option<T>> {
+    let Some(object) = given.filter(|object| !object.is_none()) else { return Ok(None) };
+    object.extract().map(Some).map_err(|_| {
+        let found = kind_of(&object);
+        PyTypeError::new_err(format!("__dlpack__(): argument '{name}' must be {kind}, not {found}"))
+    })
+}
+
 /// `Tensor.__dlpack__`.
-pub fn export<'py>(
-    py: Python<'py>,
-    tensor: &Tensor,
-    max_version: Option<Bound<'py, PyAny>>,
-    dl_device: Option<Bound<'py, PyAny>>,
-    copy: Option<Bound<'py, PyAny>>,
-) -> PyResult<Bound<'py, PyAny>> {
+pub fn export<'py>(py: Python<'py>, tensor: &Tensor, wanted: Wanted<'py>) -> PyResult<Bound<'py, PyAny>> {
     if tensor.requires_grad() {
         return Err(PyBufferError::new_err("Can't export tensors that require gradient, use tensor.detach()"));
     }
     if tensor.device() != Device::Cpu {
         return Err(PyBufferError::new_err(format!("Cannot pack tensors on {}", tensor.device())));
     }
-    if let Some(wanted) = dl_device.filter(|wanted| !wanted.is_none())
-        && wanted.extract::<(i32, i32)>()?.0 != HOST
-    {
-        return Err(PyBufferError::new_err("cannot move to (device_type: other than the CPU)"));
+    if let Some(stream) = wanted.stream.filter(|stream| !stream.is_none()) {
+        if !stream.is_instance_of::<PyInt>() {
+            return Err(PyTypeError::new_err("stream must be ``int`` or ``none``"));
+        }
+        if !stream.eq(-1)? {
+            return Err(PyAssertionError::new_err("stream should be None on cpu."));
+        }
     }
-    let copied = copy.is_some_and(|copy| copy.is_truthy().unwrap_or(false));
+    if let Some((place, _)) = read::<(i32, i32)>(wanted.dl_device, "dl_device", "tuple of ints")?
+        && place != HOST
+    {
+        return Err(PyBufferError::new_err(format!(
+            "cannot move a tensor on cpu to device type {place}; tensor.to(device) can, where there is one"
+        )));
+    }
+    let new =
+        read::<(u32, u32)>(wanted.max_version, "max_version", "tuple of ints")?.is_some_and(|(major, _)| major >= 1);
+    let copy = read::<bool>(wanted.copy, "copy", "bool")?;
+    let copied = copy == Some(true) || (copy.is_none() && new && steps_back(tensor.layout()));
     let fresh;
     let tensor = if copied {
         fresh = rushlight::copy::clone(tensor).map_err(raise)?;
@@ -193,13 +231,11 @@ pub fn export<'py>(
         return Err(PyBufferError::new_err(format!("Can't export tensors with the {bit} bit set")));
     }
     let layout = tensor.layout();
-    if layout.strides.iter().any(|stride| *stride < 0) {
-        return Err(PyBufferError::new_err("DLPack has no negative strides; tensor.contiguous() has none either"));
+    if steps_back(layout) {
+        return Err(PyBufferError::new_err(
+            "a tensor with negative strides leaves as a copy only: export tensor.contiguous(), or allow a copy and DLPack 1.0",
+        ));
     }
-    let new = match max_version.filter(|version| !version.is_none()) {
-        Some(version) => version.extract::<(u32, u32)>()?.0 >= 1,
-        None => false,
-    };
     let read_only = tensor.storage().is_read_only();
     if read_only && !new {
         return Err(PyBufferError::new_err("a read-only tensor needs DLPack 1.0: max_version=(1, 0)"));
@@ -271,8 +307,12 @@ pub fn is_capsule(object: &Bound<'_, PyAny>) -> bool {
     }
 }
 
-/// The capsule of a producer; producers that do not know versions get none.
-fn capsule_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+/// The capsule of a producer; producers from before versions get no keywords.
+fn capsule_of<'py>(
+    object: &Bound<'py, PyAny>,
+    device: Option<Device>,
+    copy: Option<bool>,
+) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     if is_capsule(object) {
         return Ok(object.clone());
@@ -284,43 +324,68 @@ fn capsule_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
              It takes such a capsule, or an object with the method __dlpack__, and got a {kind}."
         )));
     };
-    let place: (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract()?;
-    if place.0 != HOST {
-        return Err(PyBufferError::new_err(format!("from_dlpack: device type {} is not supported", place.0)));
-    }
+    let (place, _): (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract()?;
     let keywords = PyDict::new(py);
     keywords.set_item(intern!(py, "max_version"), (1, 1))?;
+    if device == Some(Device::Cpu) {
+        keywords.set_item(intern!(py, "dl_device"), (HOST, 0))?;
+    } else {
+        reachable(place)?;
+    }
+    if let Some(copy) = copy {
+        keywords.set_item(intern!(py, "copy"), copy)?;
+    }
     match producer.call((), Some(&keywords)) {
         Err(error) if error.is_instance_of::<PyTypeError>(py) => producer.call0(),
         result => result,
     }
 }
 
-/// A producer's tensor, or a capsule's, over the same memory.
-pub fn import(object: &Bound<'_, PyAny>) -> PyResult<Tensor> {
-    let capsule = capsule_of(object)?;
+fn reachable(place: i32) -> PyResult<()> {
+    if place == HOST || place == PINNED_HOST {
+        return Ok(());
+    }
+    Err(PyBufferError::new_err(format!("from_dlpack: device type {place} is not supported")))
+}
+
+/// A producer's tensor, or a capsule's, over the same memory; with `copy` over memory of its own, whoever makes it.
+pub fn import(object: &Bound<'_, PyAny>, device: Option<Device>, copy: Option<bool>) -> PyResult<Tensor> {
+    let capsule = capsule_of(object, device, copy)?;
     let raw = capsule.as_ptr();
     // SAFETY: the capsule's name says what it points to, and renaming it makes the tensor ours.
-    unsafe {
+    let (tensor, copied) = unsafe {
         if ffi::PyCapsule_IsValid(raw, NEW.as_ptr()) != 0 {
             let managed = ffi::PyCapsule_GetPointer(raw, NEW.as_ptr()).cast::<Versioned>();
             if (*managed).major != 1 {
                 return Err(PyBufferError::new_err(format!("DLPack version {} is not supported", (*managed).major)));
             }
-            let read_only = (*managed).flags & READ_ONLY != 0;
+            let flags = (*managed).flags;
             let shape = described(&(*managed).tensor)?;
             ffi::PyCapsule_SetName(raw, NEW_USED.as_ptr());
-            Ok(shape.tensor(read_only, Taken::New(managed)))
+            (shape.tensor(flags & READ_ONLY != 0, Taken::New(managed)), flags & COPIED != 0)
         } else if ffi::PyCapsule_IsValid(raw, OLD.as_ptr()) != 0 {
             let managed = ffi::PyCapsule_GetPointer(raw, OLD.as_ptr()).cast::<Managed>();
             let shape = described(&(*managed).tensor)?;
             ffi::PyCapsule_SetName(raw, OLD_USED.as_ptr());
-            Ok(shape.tensor(false, Taken::Old(managed)))
+            (shape.tensor(false, Taken::Old(managed)), false)
         } else {
-            Err(PyRuntimeError::new_err(
+            return Err(PyRuntimeError::new_err(
                 "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you might have already constructed a tensor from it once.",
-            ))
+            ));
         }
+    };
+    match device {
+        Some(device) if device != tensor.device() => {
+            if copy == Some(false) {
+                return Err(PyValueError::new_err(format!(
+                    "cannot move (i.e. copy=False) tensor from {} to {device} without copying.",
+                    tensor.device()
+                )));
+            }
+            rushlight::convert::to_device(&tensor, device).map_err(raise)
+        }
+        _ if copy == Some(true) && !copied => rushlight::copy::clone(&tensor).map_err(raise),
+        _ => Ok(tensor),
     }
 }
 
@@ -345,12 +410,7 @@ impl Described {
 /// # Safety
 /// The structure is one that a producer filled in.
 unsafe fn described(tensor: &Strided) -> PyResult<Described> {
-    if tensor.device_type != HOST {
-        return Err(PyBufferError::new_err(format!(
-            "from_dlpack: device type {} is not supported",
-            tensor.device_type
-        )));
-    }
+    reachable(tensor.device_type)?;
     let dtype = dtype_of(tensor.dtype)?;
     let rank = usize::try_from(tensor.ndim).unwrap_or(usize::MAX);
     if rank > MAX_RANK || (rank > 0 && tensor.shape.is_null()) {
@@ -365,18 +425,19 @@ unsafe fn described(tensor: &Strided) -> PyResult<Described> {
         }
     };
     let sizes = dims(tensor.shape);
-    let layout = if tensor.strides.is_null() {
+    let mut layout = if tensor.strides.is_null() {
         Layout::contiguous(&sizes)
     } else {
         Layout { strides: dims(tensor.strides), sizes, offset: 0 }
     };
-    if layout.strides.iter().zip(&layout.sizes).any(|(stride, size)| *stride < 0 && *size > 1) {
-        return Err(PyValueError::new_err("from_dlpack: negative strides are not supported; copy the array first"));
-    }
     let bytes = layout.checked_bytes(dtype.size()).map_err(|error| PyBufferError::new_err(error.to_string()))?;
     if bytes > 0 && tensor.data.is_null() {
         return Err(PyBufferError::new_err("from_dlpack: there are elements, but no memory"));
     }
-    let start = tensor.data.cast::<u8>().wrapping_add(tensor.byte_offset as usize);
+    // The memory begins at the lowest element, which is not the first one where strides are negative.
+    let (low, _) = layout.checked_span().flatten().unwrap_or((0, 0));
+    layout.offset = -low;
+    let first = tensor.data.cast::<u8>().wrapping_add(tensor.byte_offset as usize);
+    let start = first.wrapping_offset(low * dtype.size() as isize);
     Ok(Described { start, bytes, layout, dtype })
 }

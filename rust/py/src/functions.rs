@@ -1,6 +1,7 @@
 //! Functions of `torch` that are no operators: tensors from Python's data, and the process's settings.
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyMemoryView};
 use rushlight::{DType, Device, Tensor};
@@ -78,6 +79,8 @@ pub fn copied(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor>
         object::tensor(data)?.detach()
     } else if numpy::is_array(data)? {
         numpy::import(data)?
+    } else if exports(data)? {
+        dlpack::import(data, None, None)?
     } else {
         return nested::read(data, dtype);
     };
@@ -86,6 +89,11 @@ pub fn copied(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor>
         _ => rushlight::copy::clone(&shared),
     }
     .map_err(raise)
+}
+
+/// Whether data is a DLPack capsule, or an object that gives one; numbers of NumPy are plain numbers all the same.
+fn exports(data: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(dlpack::is_capsule(data) || (data.hasattr(intern!(data.py(), "__dlpack__"))? && !numpy::is_scalar(data)?))
 }
 
 fn finished(py: Python<'_>, tensor: Tensor, requires_grad: bool) -> PyResult<Bound<'_, PyAny>> {
@@ -101,8 +109,8 @@ fn aliased(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<(Tensor, b
     if numpy::is_array(data)? {
         return Ok((numpy::import(data)?, true));
     }
-    if dlpack::is_capsule(data) || (data.hasattr("__dlpack__")? && !numpy::is_scalar(data)?) {
-        return Ok((dlpack::import(data)?, true));
+    if exports(data)? {
+        return Ok((dlpack::import(data, None, None)?, true));
     }
     Ok((nested::read(data, dtype)?, false))
 }
@@ -176,6 +184,11 @@ fn asarray<'py>(
     let refuse = |why: String| Err(PyValueError::new_err(why));
     if copy == Some(false) {
         match (dtype, device) {
+            _ if numpy::is_scalar(obj)? => {
+                return Err(PyRuntimeError::new_err(
+                    "can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray.",
+                ));
+            }
             _ if !shared => return refuse("can't alias arbitrary sequence into a tensor.".into()),
             (Some(dtype), _) if dtype != made.dtype() => {
                 let (from, to) = (made.dtype().title(), dtype.title());
@@ -236,11 +249,13 @@ fn frombuffer<'py>(
 /// Args:
 ///     ext_tensor: an object with ``__dlpack__``, or a capsule, which can be used once.
 ///     device: where the result has to be; where the data is without one.
-///     copy: True copies; otherwise the memory is shared.
+///     copy: with True the result has memory of its own, with False it never has; without it the owner of the data copies
+///         where it cannot share.
 ///
 /// Raises:
 ///     RuntimeError: a capsule that was used before.
 ///     BufferError: data on another device, or of a dtype that there is none for.
+///     ValueError: ``copy=False``, and a device where the data is not.
 ///
 /// >>> import numpy
 /// >>> array = numpy.arange(3)
@@ -256,9 +271,7 @@ fn from_dlpack<'py>(
     device: Option<&Bound<'py, PyAny>>,
     copy: Option<bool>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let made = placed(dlpack::import(ext_tensor)?, None, wanted_device("from_dlpack", device)?)?;
-    let made = if copy == Some(true) { rushlight::copy::clone(&made).map_err(raise)? } else { made };
-    object::wrap_bound(py, made)
+    object::wrap_bound(py, dlpack::import(ext_tensor, wanted_device("from_dlpack", device)?, copy)?)
 }
 
 /// A NumPy array as a tensor over the same memory, with its sizes, strides (also negative ones) and dtype.

@@ -191,8 +191,7 @@ methods! {
     fn is_complex(own) "Whether the elements are complex numbers." { own.give(own.tensor.dtype().is_complex()) }
     fn is_signed(own) "Whether the elements may be negative." { own.give(own.tensor.dtype().is_signed()) }
     fn __dlpack__(own, stream, max_version, dl_device, copy) "The same elements as a DLPack capsule." {
-        let _ = stream;
-        dlpack::export(own.py(), own.tensor, max_version, dl_device, copy)
+        dlpack::export(own.py(), own.tensor, dlpack::Wanted { stream, max_version, dl_device, copy })
     }
     fn __dlpack_device__(own) "Where the elements are, in DLPack's numbers." {
         let place = dlpack::device(own.tensor)?;
@@ -206,15 +205,7 @@ methods! {
         own.same()
     }
     fn requires_grad_(own, requires_grad = True) "Asks for gradients, or no longer does." {
-        let wanted = match requires_grad {
-            None => true,
-            Some(flag) if flag.is_instance_of::<PyBool>() => flag.is_truthy()?,
-            Some(other) => {
-                let kind = kind_of(&other);
-                let sentence = format!("requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {kind}");
-                return Err(PyTypeError::new_err(sentence));
-            }
-        };
+        let wanted = flag(requires_grad, "requires_grad_(): argument 'requires_grad' (position 1)")?.unwrap_or(true);
         own.tensor.set_requires_grad(wanted).map_err(raise)?;
         own.same()
     }
@@ -227,17 +218,11 @@ methods! {
     }
     fn tolist(own) "The elements as nested lists; of a 0-d tensor the number." { nested::list(own.py(), own.tensor) }
     fn numpy(own, force = False) "The same elements as a NumPy array, without a copy." {
-        let force = force.map_or(Ok(false), |flag| flag.is_truthy())?;
+        let force = flag(force, "numpy(): argument 'force'")?.unwrap_or(false);
         numpy::export(own.py(), own.tensor, force)
     }
     fn __array__(own, dtype, copy) "The same elements as a NumPy array." {
-        let array = numpy::export(own.py(), own.tensor, false)?;
-        let must_copy = copy.as_ref().is_some_and(|copy| copy.is_truthy().unwrap_or(false));
-        match dtype.filter(|dtype| !dtype.is_none()) {
-            Some(dtype) => array.call_method1("astype", (dtype,)),
-            None if must_copy => array.call_method0("copy"),
-            None => Ok(array),
-        }
+        numpy::array(own.py(), own.tensor, dtype, copy)
     }
     fn __format__(own, spec = required) "The number of a 0-d tensor in a format; else the tensor's text." {
         let spec = spec.ok_or_else(|| PyTypeError::new_err("__format__() takes exactly one argument (0 given)"))?;
@@ -256,6 +241,15 @@ methods! {
 fn required<'py>(argument: Argument<'py>, method: &str, name: &str) -> PyResult<Bound<'py, PyAny>> {
     argument
         .ok_or_else(|| PyTypeError::new_err(format!("{method}() missing 1 required positional arguments: \"{name}\"")))
+}
+
+/// An argument that is True or False, if it is given.
+fn flag(argument: Argument<'_>, place: &str) -> PyResult<Option<bool>> {
+    let Some(object) = argument else { return Ok(None) };
+    match object.cast::<PyBool>() {
+        Ok(flag) => Ok(Some(flag.is_true())),
+        Err(_) => Err(PyTypeError::new_err(format!("{place} must be bool, not {}", kind_of(&object)))),
+    }
 }
 
 pub fn named_format(format: &Bound<'_, PyAny>) -> PyResult<&'static str> {

@@ -3,7 +3,7 @@
 //! In: the array's buffer becomes a storage that keeps the array alive. Out: a NumPy array over `Memory`, an object that
 //! keeps the tensor's bytes alive and in place.
 
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -160,8 +160,12 @@ pub fn exportable(tensor: &Tensor) -> PyResult<()> {
 
 /// The tensor as an array over the same bytes. With `force` a copy is made where it must, and history is no obstacle.
 pub fn export<'py>(py: Python<'py>, tensor: &Tensor, force: bool) -> PyResult<Bound<'py, PyAny>> {
-    if !force || tensor.device() != Device::Cpu {
-        exportable(tensor)?;
+    match tensor.device() {
+        Device::Cpu if force => {}
+        Device::Meta if force => {
+            return Err(PyNotImplementedError::new_err("Cannot copy out of meta tensor; no data!"));
+        }
+        _ => exportable(tensor)?,
     }
     let tensor = &resolved(&tensor.detach()).map_err(crate::errors::raise)?;
     let numpy = numpy(py)?;
@@ -180,6 +184,27 @@ pub fn export<'py>(py: Python<'py>, tensor: &Tensor, force: bool) -> PyResult<Bo
     // An empty view may start behind its storage, which NumPy refuses.
     let offset = if layout.numel() == 0 { 0 } else { layout.offset * width };
     numpy.array.bind(py).call1((sizes, dtype, memory, offset, strides))
+}
+
+/// `Tensor.__array__`: with `copy=True` always a copy, with False never one, and else one where the dtype asks for it.
+pub fn array<'py>(
+    py: Python<'py>,
+    tensor: &Tensor,
+    dtype: Option<Bound<'py, PyAny>>,
+    copy: Option<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let array = export(py, tensor, false)?;
+    let copy = copy.filter(|copy| !copy.is_none()).map(|copy| copy.is_truthy()).transpose()?;
+    let Some(dtype) = dtype.filter(|dtype| !dtype.is_none()) else {
+        return if copy == Some(true) { array.call_method0("copy") } else { Ok(array) };
+    };
+    let keywords = PyDict::new(py);
+    keywords.set_item("copy", copy == Some(true))?;
+    let cast = array.call_method("astype", (dtype,), Some(&keywords))?;
+    if copy == Some(false) && !cast.is(&array) {
+        return Err(PyValueError::new_err("Unable to avoid copy while creating an array as requested."));
+    }
+    Ok(cast)
 }
 
 /// The array interface, version 3.

@@ -141,7 +141,9 @@ fn reflection<T: Field>(mut column: faer::ColMut<T>) -> (T, T) {
     let tau = T::of((beta - alpha.re()) / beta, -alpha.im() / beta);
     let scale = alpha - T::real(beta);
     for i in 1..column.nrows() {
-        column[i] /= scale;
+        // A complex quotient squares the divisor, so both sides come near one before.
+        let near = |z: T| T::of(z.re() / norm, z.im() / norm);
+        column[i] = if T::IS_REAL { column[i] / scale } else { near(column[i]) / near(scale) };
     }
     (T::real(beta), tau)
 }

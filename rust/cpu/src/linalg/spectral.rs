@@ -4,11 +4,49 @@ use faer::Par;
 use faer::diag::DiagMut;
 use faer::linalg::evd::{self, ComputeEigenvectors};
 use faer::linalg::svd::{self as thin, ComputeSvdVectors};
-use faer::mat::MatMut;
+use faer::mat::{MatMut, MatRef};
 use num_complex::Complex;
 use rushlight_core::Result;
 
 use super::{Field, Matrices, Numbers, Part, each, finite, with_scratch, zeros};
+
+/// A matrix whose squares would leave the numbers' range, brought near one by a power of two, as LAPACK does it.
+struct Scaled<T: Field> {
+    elements: Vec<T>,
+    rows: usize,
+    /// What its singular values and eigenvalues are multiplied by.
+    back: T::Real,
+}
+
+impl<T: Field> Scaled<T> {
+    /// Nothing where the matrix, which is finite, can stay as it is.
+    fn of(a: MatRef<T>) -> Result<Option<Self>> {
+        let (rows, cols) = a.shape();
+        let largest = (0..cols).flat_map(|j| (0..rows).map(move |i| (i, j))).fold(0f64, |largest, at| {
+            let element = a[at];
+            largest.max(element.re().abs().wide()).max(element.im().abs().wide())
+        });
+        // Exponents up to `widest` need no scaling; `limit` is that of the largest power of two whose inverse is a number too.
+        let (widest, limit) = if T::Real::number(1e300).finite() { (458, 1022) } else { (40, 126) };
+        let exponent = largest.log2().floor();
+        if largest == 0.0 || exponent.abs() <= f64::from(widest) {
+            return Ok(None);
+        }
+        let exponent = exponent.clamp(f64::from(-limit), f64::from(limit));
+        let (down, back) = (T::Real::number((-exponent).exp2()), T::Real::number(exponent.exp2()));
+        let mut elements = zeros::<T>(rows * cols)?;
+        for j in 0..cols {
+            for i in 0..rows {
+                elements[j * rows + i] = a[(i, j)].times(down);
+            }
+        }
+        Ok(Some(Scaled { elements, rows, back }))
+    }
+
+    fn matrix(&self) -> MatRef<'_, T> {
+        MatRef::from_column_major_slice(&self.elements, self.rows, self.elements.len() / self.rows)
+    }
+}
 
 /// `a = u diag(s) vh`. `info` is 0, -1 where a matrix is not finite, 1 where the iteration does not end.
 ///
@@ -35,6 +73,8 @@ pub unsafe fn svd<T: Field>(
             info[0] = -1;
             return Ok(());
         }
+        let scaled = Scaled::of(a)?;
+        let a = scaled.as_ref().map_or(a, Scaled::matrix);
         // faer keeps singular values in the matrices' own type.
         let mut values = zeros::<T>(s.len())?;
         let (mut u, mut v) = match vectors {
@@ -54,7 +94,7 @@ pub unsafe fn svd<T: Field>(
             conjugate(v);
         }
         for (to, from) in s.iter_mut().zip(values) {
-            *to = from.re();
+            *to = scaled.as_ref().map_or(from.re(), |scaled| from.re() * scaled.back);
         }
         info[0] = i32::from(done.is_err());
         Ok(())

@@ -61,22 +61,49 @@ fn wrong(sentence: impl std::fmt::Display) -> Error {
     Error::runtime(format!("einsum(): {sentence}"))
 }
 
-/// The names in one operand's part of the equation; `None` stands for the ellipsis.
-fn subscripts(part: &str, start: usize) -> Result<Vec<Option<char>>> {
+/// What a part of the equation describes.
+#[derive(Clone, Copy)]
+enum Place {
+    Operand(usize),
+    Output,
+}
+
+impl Place {
+    /// The error of a dot that begins no ellipsis, or `again` one.
+    fn dot(self, again: bool) -> Error {
+        wrong(match (self, again) {
+            (Place::Operand(at), true) => {
+                format!("found '.' for operand {at} for which an ellipsis was already found")
+            }
+            (Place::Operand(at), false) => format!("found '.' for operand {at} that is not part of any ellipsis"),
+            (Place::Output, true) => "found '.' for output but an ellipsis (...) was already found".into(),
+            (Place::Output, false) => "found '.' for output that is not part of any ellipsis (...)".into(),
+        })
+    }
+}
+
+/// The names in one part of the equation, each of which `check` sees after those before it; `None` stands for the ellipsis.
+fn subscripts(
+    part: &str,
+    start: usize,
+    place: Place,
+    check: impl Fn(&[Option<char>], char) -> Result<()>,
+) -> Result<Vec<Option<char>>> {
     let mut found = Vec::new();
     let mut rest = part.char_indices();
     while let Some((at, letter)) = rest.next() {
         match letter {
             ' ' => {}
-            '.' if part[at..].starts_with("...") && !found.contains(&None) => {
+            '.' if found.contains(&None) => return Err(place.dot(true)),
+            '.' if part[at..].starts_with("...") => {
                 found.push(None);
                 rest.nth(1);
             }
-            '.' if part[at..].starts_with("...") => {
-                return Err(wrong("found '.' for operand for which an ellipsis was already found"));
+            '.' => return Err(place.dot(false)),
+            letter if letter.is_ascii_alphabetic() => {
+                check(&found, letter)?;
+                found.push(Some(letter));
             }
-            '.' => return Err(wrong("found '.' that is not part of any ellipsis")),
-            letter if letter.is_ascii_alphabetic() => found.push(Some(letter)),
             _ => {
                 return Err(wrong(format!(
                     "invalid subscript given at index {} in the equation string, subscripts must be in [a-zA-Z]",
@@ -96,19 +123,21 @@ fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
         Some((inputs, output)) => (inputs, Some(output)),
         None => (equation, None),
     };
-    let parts: Vec<&str> = inputs.split(',').collect();
+    let mut parts = Vec::with_capacity(operands.len());
+    let mut start = 0;
+    for (at, part) in inputs.split(',').enumerate() {
+        if at == operands.len() {
+            return Err(wrong("fewer operands were provided than specified in the equation"));
+        }
+        parts.push(subscripts(part, start, Place::Operand(at), |_, _| Ok(()))?);
+        start += part.len() + 1;
+    }
     if parts.len() < operands.len() {
         return Err(wrong("more operands were provided than specified in the equation"));
     }
-    if parts.len() > operands.len() {
-        return Err(wrong("fewer operands were provided than specified in the equation"));
-    }
-    let mut terms = Vec::with_capacity(operands.len());
-    let mut all = Vec::new();
-    let (mut start, mut widest) = (0, 0);
-    for (at, (part, operand)) in parts.iter().zip(operands).enumerate() {
-        let names = subscripts(part, start)?;
-        start += part.len() + 1;
+    let mut labels = Vec::with_capacity(operands.len());
+    let mut widest = 0;
+    for (at, (names, operand)) in parts.iter().zip(operands).enumerate() {
         let letters = names.iter().flatten().count();
         let ellipsis = names.contains(&None);
         if letters > operand.rank() || (letters < operand.rank() && !ellipsis) {
@@ -121,29 +150,23 @@ fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
         }
         let under = operand.rank() - letters;
         widest = widest.max(under);
-        all.extend(names.iter().flatten().copied());
-        let labels = names.into_iter().flat_map(|name| match name {
-            Some(letter) => vec![Label::Letter(letter)],
+        let named = names.iter().flat_map(|name| match name {
+            Some(letter) => vec![Label::Letter(*letter)],
             None => (0..under).rev().map(Label::Under).collect(),
         });
-        terms.push(diagonal((*operand).clone(), labels.collect())?);
+        labels.push(named.collect::<Vec<_>>());
     }
-    check_sizes(&terms)?;
+    let all: Vec<char> = parts.iter().flatten().flatten().copied().collect();
     let output = output_labels(output, inputs.len() + 2, &all, widest)?;
-    contract(terms, &output)
+    check_sizes(&labels, operands)?;
+    let terms = operands.iter().zip(labels).map(|(operand, labels)| diagonal((*operand).clone(), labels));
+    contract(terms.collect::<Result<_>>()?, &output)
 }
 
 /// Repeated names take the diagonal.
 fn diagonal(tensor: Tensor, labels: Vec<Label>) -> Result<Term> {
     let mut term = Term { tensor, labels };
     while let Some((first, second)) = repeated(&term.labels) {
-        let (a, b) = (term.tensor.sizes()[first], term.tensor.sizes()[second]);
-        if a != b {
-            let Label::Letter(letter) = term.labels[first] else { return Err(wrong("an ellipsis repeats")) };
-            return Err(wrong(format!(
-                "subscript {letter} is repeated for operand 0 but the sizes don't match, {b} != {a}"
-            )));
-        }
         term.tensor = op!(crate::view::diagonal::DIAGONAL, &term.tensor, 0i64, first, second)?;
         let label = term.labels[first];
         term.labels.remove(second);
@@ -160,20 +183,33 @@ fn repeated(labels: &[Label]) -> Option<(usize, usize)> {
     })
 }
 
-fn check_sizes(terms: &[Term]) -> Result<()> {
+/// Dimensions of one name have one size: in an operand without exception, and beside others or 1.
+fn check_sizes(labels: &[Vec<Label>], operands: &[&Tensor]) -> Result<()> {
     let mut seen: Vec<(Label, isize)> = Vec::new();
-    for (at, term) in terms.iter().enumerate() {
-        for (&label, &size) in term.labels.iter().zip(term.tensor.sizes()) {
+    for (at, (labels, operand)) in labels.iter().zip(operands).enumerate() {
+        for (dim, (&label, &size)) in labels.iter().zip(operand.sizes()).enumerate() {
+            if let Some(first) = labels[..dim].iter().position(|other| *other == label) {
+                let other = operand.sizes()[first];
+                match label {
+                    Label::Letter(letter) if size != other => {
+                        return Err(wrong(format!(
+                            "subscript {letter} is repeated for operand {at} but the sizes don't match, {size} != {other}"
+                        )));
+                    }
+                    _ => continue,
+                }
+            }
             match seen.iter_mut().find(|(known, _)| *known == label) {
                 Some((_, known)) if *known == 1 => *known = size,
                 Some((_, known)) if size != *known && size != 1 => {
-                    let name = match label {
-                        Label::Letter(letter) => format!("subscript {letter}"),
-                        Label::Under(_) => "dimension under the ellipsis".into(),
-                    };
-                    return Err(wrong(format!(
-                        "{name} has size {size} for operand {at} which does not broadcast with previously seen size {known}"
-                    )));
+                    return Err(wrong(match label {
+                        Label::Letter(letter) => format!(
+                            "subscript {letter} has size {size} for operand {at} which does not broadcast with previously seen size {known}"
+                        ),
+                        Label::Under(_) => format!(
+                            "dimension {dim} covered by ellipsis in operand {at}has size {size} which does not broadcast with previously seen ellipsis with size {known} for the respective dimension"
+                        ),
+                    }));
                 }
                 Some(_) => {}
                 None => seen.push((label, size)),
@@ -192,25 +228,22 @@ fn output_labels(written: Option<&str>, start: usize, all: &[char], widest: usiz
         letters.sort_unstable();
         return Ok(under.chain(letters.into_iter().map(Label::Letter)).collect());
     };
-    let mut labels = Vec::new();
-    for name in subscripts(written, start)? {
-        match name {
-            None => labels.extend(under.clone()),
-            Some(letter) => {
-                let label = Label::Letter(letter);
-                if labels.contains(&label) {
-                    return Err(wrong(format!("output subscript {letter} appears more than once in the output")));
-                }
-                if !all.contains(&letter) {
-                    return Err(wrong(format!(
-                        "output subscript {letter} does not appear in the equation for any input operand"
-                    )));
-                }
-                labels.push(label);
-            }
+    let names = subscripts(written, start, Place::Output, |found, letter| {
+        if found.contains(&Some(letter)) {
+            return Err(wrong(format!("output subscript {letter} appears more than once in the output")));
         }
-    }
-    Ok(labels)
+        if !all.contains(&letter) {
+            return Err(wrong(format!(
+                "output subscript {letter} does not appear in the equation for any input operand"
+            )));
+        }
+        Ok(())
+    })?;
+    let labels = names.into_iter().flat_map(|name| match name {
+        None => under.clone().collect(),
+        Some(letter) => vec![Label::Letter(letter)],
+    });
+    Ok(labels.collect())
 }
 
 /// Contracts from left to right, then orders the dimensions as the output wants them.

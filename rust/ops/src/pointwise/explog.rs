@@ -6,7 +6,7 @@ use rushlight_core::dtype::{c64, c128};
 use rushlight_cpu::tiles;
 
 use super::numbers::{Analytic, ComplexMath, Narrow};
-use super::{BINARY, UNARY, float};
+use super::{BINARY, UNARY, analytic, float};
 use crate::derive::{Derivative, Saves, formula};
 use crate::row::{DTypes, Row};
 
@@ -62,7 +62,7 @@ pub static EXPM1: Row = Row {
     tensor([0.0000, 1.7183])",
     run: float(tiles! {
         for<S> [f32, f64] (|x| S::expm1(x));
-        for<S> [c64, c128] (|x| x.wide().expm1().narrow())
+        for<S> [c64, c128] (|x| analytic::expm1(x.wide()).narrow())
     }),
     dtypes: DTypes::ALL,
     cuda: Some("expm1(self)"),

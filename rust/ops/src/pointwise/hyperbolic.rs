@@ -3,8 +3,8 @@
 use rushlight_core::dtype::{c64, c128};
 use rushlight_cpu::tiles;
 
-use super::numbers::{Analytic, ComplexMath, Narrow};
-use super::{UNARY, float};
+use super::numbers::{Analytic, Narrow};
+use super::{UNARY, analytic, float};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{DTypes, Row};
@@ -18,7 +18,7 @@ pub static SINH: Row = Row {
     dtypes: DTypes::ALL,
     run: float(tiles! {
         for<S> [f32, f64] (|x| S::sinh(x));
-        for<S> [c64, c128] (|x| x.wide().sinh().narrow())
+        for<S> [c64, c128] (|x| analytic::sinh(x.wide()).narrow())
     }),
     cuda: Some("sinh(self)"),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * d.input(0).call(&COSH, []).conj())]),
@@ -35,7 +35,7 @@ pub static COSH: Row = Row {
     dtypes: DTypes::ALL,
     run: float(tiles! {
         for<S> [f32, f64] (|x| S::cosh(x));
-        for<S> [c64, c128] (|x| x.wide().cosh().narrow())
+        for<S> [c64, c128] (|x| analytic::cosh(x.wide()).narrow())
     }),
     cuda: Some("cosh(self)"),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * d.input(0).call(&SINH, []).conj())]),
@@ -53,7 +53,7 @@ pub static TANH: Row = Row {
     dtypes: DTypes::ALL,
     run: float(tiles! {
         for<S> [f32, f64] (|x| S::tanh(x));
-        for<S> [c64, c128] (|x| x.wide().hyperbolic_tangent().narrow())
+        for<S> [c64, c128] (|x| analytic::tanh(x.wide()).narrow())
     }),
     cuda: Some("tanh(self)"),
     derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| {
@@ -73,7 +73,7 @@ pub static ASINH: Row = Row {
     dtypes: DTypes::ALL,
     run: float(tiles! {
         for<S> [f32, f64] (|x| S::asinh(x));
-        for<S> [c64, c128] (|x| x.wide().asinh().narrow())
+        for<S> [c64, c128] (|x| analytic::asinh(x.wide()).narrow())
     }),
     cuda: Some("asinh(self)"),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
@@ -93,7 +93,7 @@ pub static ACOSH: Row = Row {
     dtypes: DTypes::ALL,
     run: float(tiles! {
         for<S> [f32, f64] (|x| S::acosh(x));
-        for<S> [c64, c128] (|x| x.wide().acosh().narrow())
+        for<S> [c64, c128] (|x| analytic::acosh(x.wide()).narrow())
     }),
     cuda: Some("acosh(self)"),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
@@ -119,7 +119,7 @@ pub static ATANH: Row = Row {
     dtypes: DTypes::ALL,
     run: float(tiles! {
         for<S> [f32, f64] (|x| S::atanh(x));
-        for<S> [c64, c128] (|x| x.wide().atanh().narrow())
+        for<S> [c64, c128] (|x| analytic::atanh(x.wide()).narrow())
     }),
     cuda: Some("atanh(self)"),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() / (1.0 - d.input(0).square()).conj())]),

@@ -3,6 +3,7 @@
 //! Most rows differ from their neighbours by one expression; what they share stands here.
 
 pub mod activation;
+pub mod analytic;
 pub mod arith;
 pub mod bessel;
 pub mod bitwise;

@@ -211,13 +211,10 @@ pub trait ComplexMath {
     fn quotient(self, other: Self) -> Self;
     fn logarithm(self) -> Self;
     fn log1p(self) -> Self;
-    fn expm1(self) -> Self;
     fn logaddexp(self, other: Self) -> Self;
     fn root(self) -> Self;
     fn power(self, exponent: Self) -> Self;
     fn sigmoid(self) -> Self;
-    fn tangent(self) -> Self;
-    fn hyperbolic_tangent(self) -> Self;
     fn signum(self) -> Self;
 }
 
@@ -254,13 +251,6 @@ impl ComplexMath for c128 {
             (1.0 + self.re).hypot(self.im).ln()
         };
         Complex::new(real, self.im.atan2(1.0 + self.re))
-    }
-
-    #[inline]
-    fn expm1(self) -> c128 {
-        let (sin, cos) = self.im.sin_cos();
-        let half = (0.5 * self.im).sin();
-        Complex::new(self.re.exp_m1() * cos - 2.0 * half * half, self.re.exp() * sin)
     }
 
     #[inline]
@@ -314,29 +304,6 @@ impl ComplexMath for c128 {
     #[inline]
     fn sigmoid(self) -> c128 {
         Complex::new(1.0, 0.0).quotient((-self).exp() + 1.0)
-    }
-
-    #[inline]
-    fn tangent(self) -> c128 {
-        let turned = Complex::new(-self.im, self.re).hyperbolic_tangent();
-        Complex::new(turned.im, -turned.re)
-    }
-
-    #[inline]
-    fn hyperbolic_tangent(self) -> c128 {
-        if self.re.abs() > 20.0 {
-            // exp(-2|re|) is lost beside one.
-            let (sin, cos) = self.im.sin_cos();
-            let rest = 4.0 * sin * cos * (-2.0 * self.re.abs()).exp();
-            return Complex::new(1f64.copysign(self.re), if rest.is_nan() { 0.0 } else { rest });
-        }
-        let (sin, cos) = self.im.sin_cos();
-        // Half the difference and half the sum of exp(re) and exp(-re), the first exact near zero.
-        let grown = self.re.exp_m1();
-        let shrunk = -grown / (grown + 1.0);
-        let (odd, even) = (0.5 * (grown - shrunk), 0.5 * (grown + shrunk) + 1.0);
-        let scale = 1.0 / (odd * odd + cos * cos);
-        Complex::new(odd * even * scale, sin * cos * scale)
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use rushlight_core::{DType, Error, Scalar};
 use rushlight_cpu::tiles;
 
 use super::numbers::{Analytic, ComplexMath, Narrow, polygamma, zeta};
-use super::{BINARY, UNARY, common, float};
+use super::{BINARY, UNARY, analytic, common, float};
 use crate::derive::{Derivative, Saves, formula};
 use crate::row::{DTypes, Row, Run, Variants};
 use crate::value::Value;
@@ -293,7 +293,7 @@ pub static SINC: Row = Row {
     run: float(tiles! {
         for<S> [f32, f64] (|x| if x == 0.0 { 1.0 } else { S::sin(x * PI as T) / (x * PI as T) });
         for<S> [c64, c128] (|x| if x == T::new(0.0, 0.0) { T::new(1.0, 0.0) } else {
-            (x.wide() * PI).sin().quotient(x.wide() * PI).narrow()
+            analytic::sin(x.wide() * PI).quotient(x.wide() * PI).narrow()
         })
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {

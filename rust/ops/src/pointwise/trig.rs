@@ -6,15 +6,15 @@ use rushlight_cpu::pointwise::Tile;
 use rushlight_cpu::tiles;
 use rushlight_simd::math::slices;
 
-use super::numbers::{Analytic, ComplexMath, Narrow};
-use super::{BINARY, UNARY, float};
+use super::numbers::{Analytic, Narrow};
+use super::{BINARY, UNARY, analytic, float};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{DTypes, Row};
 
 /// Loops over whole runs, since a huge argument needs a branch.
 macro_rules! run_tiles {
-    ($pick:ident, $name:ident, $complex:expr) => {
+    ($pick:ident, $name:ident, $complex:path) => {
         fn $pick(dtype: DType) -> Option<Tile> {
             /// # Safety
             /// `out` and the inputs hold `n` elements.
@@ -25,15 +25,15 @@ macro_rules! run_tiles {
             match dtype {
                 DType::F32 => Some(tile::<f32>),
                 DType::F64 => Some(tile::<f64>),
-                _ => tiles! { for<S> [c64, c128] (|x| ($complex)(x.wide()).narrow()) }(dtype),
+                _ => tiles! { for<S> [c64, c128] (|x| $complex(x.wide()).narrow()) }(dtype),
             }
         }
     };
 }
 
-run_tiles!(sines, sin, |z: c128| z.sin());
-run_tiles!(cosines, cos, |z: c128| z.cos());
-run_tiles!(tangents, tan, |z: c128| z.tangent());
+run_tiles!(sines, sin, analytic::sin);
+run_tiles!(cosines, cos, analytic::cos);
+run_tiles!(tangents, tan, analytic::tan);
 
 pub static SIN: Row = Row {
     name: "sin",
@@ -89,7 +89,7 @@ pub static ASIN: Row = Row {
     dtypes: DTypes::ALL,
     run: float(tiles! {
         for<S> [f32, f64] (|x| S::asin(x));
-        for<S> [c64, c128] (|x| x.wide().asin().narrow())
+        for<S> [c64, c128] (|x| analytic::asin(x.wide()).narrow())
     }),
     cuda: Some("asin(self)"),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
@@ -110,7 +110,7 @@ pub static ACOS: Row = Row {
     dtypes: DTypes::ALL,
     run: float(tiles! {
         for<S> [f32, f64] (|x| S::acos(x));
-        for<S> [c64, c128] (|x| x.wide().acos().narrow())
+        for<S> [c64, c128] (|x| analytic::acos(x.wide()).narrow())
     }),
     cuda: Some("acos(self)"),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
@@ -131,7 +131,7 @@ pub static ATAN: Row = Row {
     dtypes: DTypes::ALL,
     run: float(tiles! {
         for<S> [f32, f64] (|x| S::atan(x));
-        for<S> [c64, c128] (|x| x.wide().atan().narrow())
+        for<S> [c64, c128] (|x| analytic::atan(x.wide()).narrow())
     }),
     cuda: Some("atan(self)"),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
