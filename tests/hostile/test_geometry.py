@@ -16,6 +16,9 @@ ROW = torch.ones(1, 1, 3)
         ("torch.ones(HUGE)", "Storage size calculation overflowed with sizes=[4611686018427387904]"),
         ("torch.arange(HUGE)", "Storage size calculation overflowed"),
         ("torch.eye(2**32)", "Storage size calculation overflowed with sizes=[4294967296, 4294967296]"),
+        ("torch.ones(0, 3).expand(HUGE, 0, 3)", "numel: integer multiplication overflow"),
+        ("torch.ones(1, 0, 3).repeat_interleave(2**63 - 1, dim=-1)", "numel: integer multiplication overflow"),
+        ("torch.diag_embed(torch.ones(1, 0, 2), -(2**40))", "Storage size calculation overflowed"),
         ("torch.empty(1).expand(HUGE, HUGE)", "numel: integer multiplication overflow"),
         ("torch.diag_embed(X, HUGE)", "Storage size calculation overflowed"),
         ("torch.diagflat(V, 2**40)", "Storage size calculation overflowed"),
@@ -68,10 +71,10 @@ class Names:
         X.as_strided((0, HUGE), (HUGE, HUGE)),
         X.as_strided((HUGE, 0), (0, HUGE)),
         X.as_strided((1,), (HUGE,)),
-        X[:0].expand(HUGE, 0, 3),
+        X[:0].expand(HUGE // 2, 0, 3),
     ],
 )
-def test_views_of_nothing_may_be_of_any_size(view):
+def test_views_of_nothing_may_be_of_any_size_that_fits(view):
     """Or of one element: no step leads anywhere."""
     for same in (view[::4], view[..., ::3], view[:1], view.flip(0), view.unsqueeze(0), view.transpose(0, -1), view + 1):
         assert same.numel() <= 1
@@ -81,7 +84,7 @@ def test_views_of_nothing_may_be_of_any_size(view):
 FAR = 2**63 - 1
 
 
-@pytest.mark.parametrize("sizes, strides", [((1, 1), (FAR, FAR)), ((2, 1), (1, FAR)), ((0, HUGE), (HUGE, HUGE))])
+@pytest.mark.parametrize("sizes, strides", [((1, 1), (FAR, FAR)), ((2, 1), (1, FAR)), ((0, HUGE // 2), (HUGE, HUGE))])
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.float32, torch.int8])
 def test_strides_that_lead_nowhere(sizes, strides, dtype):
     """Where there is no second element the stride may be anything, and who counts in other units must not care."""
@@ -124,8 +127,8 @@ def test_rolls_of_any_length(shift):
 
 def test_lists_of_nothing():
     """Of an empty tensor even the number of bytes to the next element may be beyond all numbers."""
-    assert torch.ones(4, 1, 1).repeat(0, HUGE, 3).tolist() == []
-    assert torch.ones(2, 1, 1).repeat(1, 0, HUGE).tolist() == [[], []]
+    assert torch.ones(4, 1, 1).repeat(0, HUGE // 2, 3).tolist() == []
+    assert torch.ones(2, 1, 1).repeat(1, 0, HUGE // 2).tolist() == [[], []]
 
 
 def test_small_answers_to_huge_questions():

@@ -169,7 +169,7 @@ impl<const N: usize> Plan<N> {
 /// Whether a dimension with strides `a` belongs inside one with strides `b`.
 fn inner_first<const N: usize>(a: &[isize; N], b: &[isize; N]) -> bool {
     for n in 0..N {
-        let (x, y) = (a[n].abs(), b[n].abs());
+        let (x, y) = (a[n].unsigned_abs(), b[n].unsigned_abs());
         if x != 0 && y != 0 && x != y {
             return x < y;
         }
