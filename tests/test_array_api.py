@@ -148,6 +148,14 @@ PROMOTING = {
     "bitwise_left_shift": "lshift",
     "bitwise_right_shift": "rshift",
 }
+COMPARING = {
+    "less": ("lt", 300),
+    "less_equal": ("le", 300),
+    "greater": ("gt", 300),
+    "greater_equal": ("ge", 300),
+    "equal": ("eq", 306),
+    "not_equal": ("ne", 306),
+}
 
 
 def differences():
@@ -165,6 +173,16 @@ def differences():
             weak, strong = weak.double(), strong.float()
         found = getattr(operator, f"__{name}__")(weak, strong)
         yield entry, found.dtype, getattr(xp, function)(weak, strong).dtype
+    for function, (name, number) in COMPARING.items():
+        entry = f"array_api_tests/test_operators_and_elementwise_functions.py::test_{function}[__{name}__(x1, x2)]"
+        weak, strong = torch.tensor(number), torch.tensor([50], dtype=torch.int8)
+        yield entry, getattr(operator, f"__{name}__")(weak, strong).item(), getattr(xp, function)(weak, strong).item()
+    condition = "(real(x_i) is +0 or real(x_i) == -0) and imag(x_i) is +0"
+    yield (
+        f"{special}unary[expm1({condition}) -> 0 + 0j]",
+        text(xp.expm1(torch.tensor(complex(-0.0, 0.0))).item()),
+        "0.0 0.0",
+    )
     condition = "real(x_i) is +infinity and isfinite(imag(x_i)) and imag(x_i) > 0"
     found = xp.tanh(torch.tensor(complex(math.inf, 2.0))).item()
     yield f"{special}unary[tanh({condition}) -> 1 + 0j]", text(found), "1.0 0.0"

@@ -253,6 +253,8 @@ def test_format():
     assert f"{torch.tensor(7):04d}" == "0007"
     with pytest.raises(TypeError, match="unsupported format string passed to Tensor.__format__"):
         f"{torch.ones(2):.3f}"
+    parameter = torch.nn.Parameter(torch.tensor(1.5))
+    assert f"{parameter}" == str(parameter) and f"{parameter:.2f}" == "1.50"
 
 
 def test_size_dtype_device():

@@ -95,3 +95,10 @@ def test_a_warning_can_be_an_error():
     program = "import rushlight as torch\ntorch.nn.Softmax()(torch.ones(2, 2))"
     done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True)
     assert done.returncode == 1 and "UserWarning: Implicit dimension choice for softmax" in done.stderr
+
+
+@pytest.mark.parametrize("call", ["x.to(torch.float32)", "x.int()", "torch.zeros(1).copy_(x)"])
+def test_dropped_imaginary_parts_are_told_of_once(call):
+    program = f"import rushlight as torch; x = torch.tensor([1j]); x.to(torch.bool); {call}; {call}"
+    done = subprocess.run([sys.executable, "-W", "always", "-c", program], capture_output=True, text=True)
+    assert done.stderr.count("Casting complex values to real discards the imaginary part") == 1

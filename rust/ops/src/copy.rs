@@ -111,6 +111,7 @@ pub static COPY: Row = Row {
             let (own, from) = (args.tensor(0)?, args.tensor(1)?);
             // First as two operands, whose sentence names the target before the source.
             rushlight_core::broadcast::broadcast(own.sizes(), from.sizes())?;
+            crate::convert::note_dropped(from.dtype(), own.dtype())?;
             from.layout().broadcast_to(own.sizes()).map(drop)
         },
         cpu: |args, target| copy(target, args.tensor(1)?),

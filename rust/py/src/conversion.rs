@@ -36,6 +36,9 @@ fn convert<'py>(own: &Own<'_, 'py>, wanted: &Wanted) -> PyResult<Bound<'py, PyAn
     if alike && !wanted.copy {
         return own.same();
     }
+    if let Some(dtype) = wanted.dtype {
+        rushlight::convert::note_dropped(tensor.dtype(), dtype).map_err(raise)?;
+    }
     let format = wanted.format.map_or(Value::None, Value::Str);
     let arguments = [tensor.into(), wanted.dtype.into(), wanted.device.map_or(Value::None, Value::Device), format];
     object::wrap_bound(own.py(), rushlight::convert::TO_DTYPE.tensor(arguments).map_err(raise)?)

@@ -1,5 +1,7 @@
 //! The same numbers in another dtype or another memory.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, dispatch};
 
@@ -67,6 +69,17 @@ pub static CLONE: Row = Row {
 fn like(own: &Tensor, format: Option<&str>) -> Result<Layout> {
     let strides = strides(own.sizes(), format, Some(own.layout()))?;
     Ok(Layout { sizes: own.sizes().clone(), strides, offset: 0 })
+}
+
+/// Tells, once per process, that a conversion which a program asked for drops imaginary parts.
+pub fn note_dropped(from: DType, to: DType) -> Result<()> {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    if from.is_complex() && !to.is_complex() && to != DType::Bool && !TOLD.swap(true, Ordering::Relaxed) {
+        crate::host::warn(
+            "Casting complex values to real discards the imaginary part\nx.real is a view of what stays.",
+        )?;
+    }
+    Ok(())
 }
 
 /// The tensor in another dtype; itself if it already has it.
