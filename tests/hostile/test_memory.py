@@ -70,3 +70,28 @@ def test_scratch_that_is_not_there_is_an_exception():
     done = subprocess.run(program, capture_output=True, text=True, timeout=300, env=environment)
     last = done.stdout.split("\n")[-2:-1]
     assert (done.returncode, last) == (0, ["all"]), (last, done.stderr[-2000:])
+
+
+GROWING = """
+import resource
+import rushlight as torch
+x = torch.zeros(0, requires_grad=True) * 1
+with open("/proc/self/statm") as file:
+    held = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (held + (64 << 20), held + (64 << 20)))
+steps = 0
+try:
+    while True:
+        x = x + 1
+        steps += 1
+except (MemoryError, RuntimeError) as error:
+    said = type(error).__name__
+del x
+print(said in ("MemoryError", "RuntimeError"), steps > 1000)
+"""
+
+
+def test_a_history_of_nothing_grows_until_it_is_refused():
+    """Tensors of no elements ask for no memory, but what records them takes some."""
+    done = subprocess.run([sys.executable, "-c", GROWING], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (0, "True True\n"), done.stderr[-2000:]

@@ -67,6 +67,11 @@ def sign(x: torch.Tensor, /) -> torch.Tensor:
     return torch.where(torch.isnan(x), x, torch.sgn(x)) if x.is_floating_point() else torch.sgn(x)
 
 
+def round(x: torch.Tensor, /) -> torch.Tensor:
+    """The nearest whole numbers, halves to the even one; of complex numbers both parts."""
+    return torch.complex(torch.round(x.real), torch.round(x.imag)) if x.is_complex() else torch.round(x)
+
+
 def imag(x: torch.Tensor, /) -> torch.Tensor:
     """The imaginary parts."""
     return torch.imag(x) if x.is_complex() else torch.zeros_like(x)

@@ -5,10 +5,11 @@ pub mod mirrored;
 mod views;
 
 use rushlight_autograd::Tensor;
+use rushlight_core::alloc::out_of_memory;
 use rushlight_core::dtype::Category;
 use rushlight_core::plan::{Plan, result_layout};
 use rushlight_core::storage::Block;
-use rushlight_core::{Class, DType, Device, Dims, Error, Layout, Result, Scalar, Storage};
+use rushlight_core::{Class, DType, Device, Dims, Error, Layout, Result, Scalar, Storage, reserve};
 use rushlight_cpu::pointwise::{Lane, Params, Tile};
 use smallvec::SmallVec;
 
@@ -39,6 +40,10 @@ pub fn call(args: Args) -> Result<Output> {
 
 /// Calls the operator of `args` for a result at `target`.
 pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
+    // A node, a view or a tensor of no elements asks nobody for memory who could refuse it.
+    if !reserve::hold() {
+        return Err(out_of_memory(0));
+    }
     if let (Some(lower), Target::Fresh) = (autocast::lower(), &target)
         && let Some((args, _off)) = autocast::cast(&args, lower)?
     {
