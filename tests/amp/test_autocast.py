@@ -158,3 +158,28 @@ def test_functions_choose_their_types():
     assert result.dtype == SINGLE
     result.sum().backward()
     assert leaf.grad.dtype == SINGLE
+
+
+def test_targets_say_their_own_types():
+    with torch.autocast("cpu"):
+        assert torch.mm(X, X, out=torch.empty(3, 3)).dtype == SINGLE
+        with pytest.raises(RuntimeError):
+            torch.mm(X, X, out=torch.empty(3, 3, dtype=HALF))
+        assert torch.mm(X, X).dtype == HALF
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("lower", [None, HALF])
+def test_checkpoints_compute_again_in_the_same_types(reentrant, lower):
+    seen = []
+
+    def run(x):
+        seen.append((X @ X).dtype)
+        return (x @ X).exp()
+
+    x = X.clone().requires_grad_()
+    with torch.autocast("cpu", enabled=lower is not None):
+        y = torch.utils.checkpoint.checkpoint(run, x, use_reentrant=reentrant)
+    with torch.autocast("cpu", enabled=lower is None):
+        y.float().sum().backward()
+    assert seen == [lower or SINGLE] * 2 and x.grad is not None

@@ -19,6 +19,8 @@ ROW = torch.ones(1, 1, 3)
         ("torch.ones(0, 3).expand(HUGE, 0, 3)", "numel: integer multiplication overflow"),
         ("torch.ones(1, 0, 3).repeat_interleave(2**63 - 1, dim=-1)", "numel: integer multiplication overflow"),
         ("torch.diag_embed(torch.ones(1, 0, 2), -(2**40))", "Storage size calculation overflowed"),
+        ("torch.cat([torch.zeros(0, HUGE)] * 2, 1)", "torch.cat(): sizes along dimension 1 add up"),
+        ("torch.block_diag(torch.zeros(0, HUGE), torch.zeros(0, HUGE))", "torch.block_diag: widths add up"),
         ("torch.empty(1).expand(HUGE, HUGE)", "numel: integer multiplication overflow"),
         ("torch.diag_embed(X, HUGE)", "Storage size calculation overflowed"),
         ("torch.diagflat(V, 2**40)", "Storage size calculation overflowed"),

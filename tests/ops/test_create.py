@@ -235,3 +235,17 @@ class TestDefaultDevice:
         own = torch.ones(2)
         with torch.device("meta"):
             assert (own + 1).device.type == torch.zeros_like(own).device.type == own.clone().device.type == "cpu"
+
+
+@pytest.mark.parametrize("make", [torch.arange, lambda n, out: torch.linspace(0, n - 1, n, out=out)])
+def test_ranges_fill_what_has_as_many_elements(make):
+    whole = torch.full((3, 6), -1.0)
+    out = whole[:, ::2]
+    assert make(9, out=out) is out
+    assert out.tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]] and (whole[:, 1::2] == -1).all()
+
+
+@pytest.mark.parametrize("name", ["normal_", "uniform_", "exponential_", "random_"])
+def test_random_numbers_overwrite_no_element_twice(name):
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor refers to a single memory"):
+        getattr(torch.ones(1).expand(4), name)()

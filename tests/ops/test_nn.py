@@ -418,3 +418,11 @@ def test_mixtures_of_any_number_of_taps(taps):
     assert out.tolist() == (seen * weights[:, None]).sum(-1).tolist()
     assert x.grad.tolist() == spread.tolist()
     assert w.grad.tolist() == (seen * given[..., None]).sum(1).tolist()
+
+
+def test_norms_whose_variance_overflows_are_nan():
+    x = torch.tensor([1e20, 2e20, 3e20], requires_grad=True)
+    y = F.layer_norm(x, (3,))
+    y.sum().backward()
+    assert y.isnan().all() and x.grad.isnan().all()
+    assert F.group_norm(x.detach()[None], 1).isnan().all()

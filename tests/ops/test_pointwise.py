@@ -295,3 +295,17 @@ def test_activations_work_in_place():
         assert x.tolist() == [-1.0, 2.0]
         assert getattr(functional, name)(x, inplace=True) is x
         assert x.tolist() == fresh.tolist(), name
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_complex_exponentials_of_large_numbers(dtype):
+    def of(function, *numbers):
+        return function(torch.tensor(numbers, dtype=dtype)).tolist()
+
+    assert str(of(torch.exp, 800 + 0j, complex(800, -0.0), -800 + 3j)) == "[(inf+0j), (inf-0j), (-0+0j)]"
+    assert of(torch.exp2, 1e20 + 0j) == [inf + 0j]
+    assert of(torch.sigmoid, -800 + 0j, -800 + 1j, -1e38 + 0j) == [0, 0, 0]
+    assert of(torch.sigmoid, 800 + 0j, 800 + 1j) == [1, 1]
+    z = torch.tensor([0.3 - 2j, -3 + 1j, 5 + 0.5j], dtype=torch.complex128)
+    np.testing.assert_allclose(torch.sigmoid(z).numpy(), 1 / (1 + np.exp(-z.numpy())), rtol=1e-14)
+    np.testing.assert_allclose(torch.exp(z).numpy(), np.exp(z.numpy()), rtol=1e-15)

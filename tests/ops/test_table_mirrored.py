@@ -136,6 +136,12 @@ def test_what_cannot_show_marks():
     assert y.tolist() == [1 - 2j] and y.item() == 1 - 2j and repr(y) == "tensor([1.-2.j])"
 
 
+def test_set_keeps_the_mark_of_the_receiver():
+    x = torch.tensor([1 + 2j])
+    plain, marked = torch.zeros(1, dtype=torch.complex64), torch.tensor([5j]).conj()
+    assert plain.set_(x.conj()).tolist() == [1 + 2j] and marked.set_(x).tolist() == [1 - 2j]
+
+
 def test_marks_travel(tmp_path):
     x = torch.tensor([[1 + 2j, 3 - 1j]])
     y = x.conj()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 
 import rushlight as torch
+from rushlight import _C
 from rushlight._warnings import warn
 from rushlight.autograd.graph import saved_tensors_hooks
 
@@ -107,6 +108,16 @@ def _random_state(state: Tensor | None) -> Iterator[None]:
         torch.set_rng_state(present)
 
 
+@contextmanager
+def _autocast(lower: torch.dtype | None) -> Iterator[None]:
+    """Mixed precision as it was in the first call."""
+    present = _C._set_autocast(lower)
+    try:
+        yield
+    finally:
+        _C._set_autocast(present)
+
+
 class CheckpointFunction(torch.autograd.Function):
     """The older way: forward records nothing, backward calls the function again and runs a backward of its own.
 
@@ -120,6 +131,7 @@ class CheckpointFunction(torch.autograd.Function):
     def forward(ctx: Any, run: Callable[..., Any], preserve: bool, *args: Any) -> Any:
         ctx.run = run
         ctx.state = torch.get_rng_state() if preserve else None
+        ctx.lower = _C._autocast()
         # Tensors through the engine, which checks that nobody changes them.
         ctx.places = [place for place, arg in enumerate(args) if isinstance(arg, torch.Tensor)]
         ctx.others = [None if isinstance(arg, torch.Tensor) else arg for arg in args]
@@ -132,7 +144,7 @@ class CheckpointFunction(torch.autograd.Function):
         args = list(ctx.others)
         for place, tensor in zip(ctx.places, ctx.saved_tensors):
             args[place] = tensor.detach().requires_grad_(tensor.requires_grad)
-        with torch.enable_grad(), _random_state(ctx.state):
+        with torch.enable_grad(), _random_state(ctx.state), _autocast(ctx.lower):
             outputs = ctx.run(*args)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [
@@ -157,6 +169,7 @@ class _Again:
         self.run = run
         self.context = context
         self.state = torch.get_rng_state() if preserve else None
+        self.lower = _C._autocast()
         self.checks = check != "none"
         self.early_stop = early_stop
         self.saved: list[dict[str, Any]] = []
@@ -189,6 +202,7 @@ class _Again:
             with (
                 torch.enable_grad(),
                 _random_state(self.state),
+                _autocast(self.lower),
                 saved_tensors_hooks(keep, lambda tensor: tensor),
                 self.context,
             ):

@@ -36,9 +36,16 @@ pub fn lower() -> Option<DType> {
 /// Mixed precision is off until the guard is dropped.
 pub struct Off(Option<DType>);
 
+/// Turns mixed precision off on this thread.
+pub fn off() -> Off {
+    Off(if EVER.load(Ordering::Relaxed) { set(None) } else { None })
+}
+
 impl Drop for Off {
     fn drop(&mut self) {
-        set(self.0);
+        if self.0.is_some() {
+            set(self.0);
+        }
     }
 }
 
@@ -98,7 +105,7 @@ pub fn cast<'a>(args: &Args<'a>, lower: DType) -> Result<Option<(Args<'a>, Off)>
     };
     let Some(wanted) = wanted else { return Ok(None) };
     // From here on, so that the casts are not looked at either.
-    let off = Off(set(None));
+    let off = off();
     let mut changed = args.clone();
     for value in &mut changed.values {
         match value {

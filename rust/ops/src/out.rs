@@ -33,11 +33,13 @@ pub struct Out {
     pub sentences: &'static [&'static str],
     /// Whether it may share no memory with an argument; otherwise it may lie exactly on one.
     pub apart: bool,
+    /// Whether a result of one dimension fills an `out` of any shape with as many elements.
+    pub filled: bool,
 }
 
 macro_rules! out {
     ($accepts:ident $sentence:literal) => {
-        Out { accepts: Accepts::$accepts, sentences: &[$sentence], apart: false }
+        Out { accepts: Accepts::$accepts, sentences: &[$sentence], apart: false, filled: false }
     };
 }
 
@@ -55,7 +57,11 @@ impl Out {
     pub const MADE: Out = out!(Asked "dtype {Result} does not match dtype of out parameter ({Out})");
 
     pub const fn new(accepts: Accepts, sentences: &'static [&'static str]) -> Out {
-        Out { accepts, sentences, apart: false }
+        Out { accepts, sentences, apart: false, filled: false }
+    }
+
+    pub const fn filled(self) -> Out {
+        Out { filled: true, ..self }
     }
 
     pub const fn apart(self) -> Out {

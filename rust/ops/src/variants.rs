@@ -196,6 +196,8 @@ pub fn resize(tensor: &Tensor, sizes: &[isize]) -> Result<()> {
 /// In-place and `out=` of rows that cannot write there themselves: a fresh result is copied over.
 pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
     let row = args.row;
+    // Mixed precision leaves such calls alone: their results' types are the target's.
+    let _off = crate::autocast::off();
     match target {
         Target::Fresh => Err(Error::runtime(format!("{} has no way to run", row.name))),
         Target::InPlace => {
@@ -241,6 +243,9 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
                 )));
             }
             for (place, (out, result)) in outs.iter().zip(&results).enumerate() {
+                let whole = row.out.filled && out.numel() == result.numel();
+                let result =
+                    &if whole { Tensor::view_of(result, Layout::contiguous(out.sizes())) } else { result.clone() };
                 check_out(args, place, out, &result.layout().sizes, result.dtype())?;
                 crate::copy::copy(out, result)?;
                 out.bump_version();

@@ -69,7 +69,8 @@ fn like(tensor: &Tensor, source: &Tensor) -> PyResult<Meta> {
             source.device()
         )));
     }
-    Ok(source.meta().clone())
+    // A tensor that shows conjugates goes on to show them.
+    Ok(Meta { mirrored: tensor.is_mirrored(), ..source.meta().clone() })
 }
 
 /// No elements, of the same dtype and device.
@@ -124,7 +125,7 @@ fn within(
             storage.len()
         )));
     }
-    Ok(Meta::new(storage.clone(), layout, dtype, storage.device()))
+    Ok(Meta { mirrored: tensor.is_mirrored(), ..Meta::new(storage.clone(), layout, dtype, storage.device()) })
 }
 
 /// `Tensor._make_subclass(cls, data, require_grad=False)`: the elements of `data` as a leaf of class `cls`.

@@ -540,6 +540,7 @@ fn overwrite(body: fn(&Args, &Tensor) -> Result<()>, args: &Args) -> Result<Outp
     check_devices(args)?;
     let own = args.tensor(0)?;
     crate::variants::check_writable(own)?;
+    crate::variants::check_no_self_overlap(own)?;
     let change = node::Change::begin(args)?;
     body(args, own)?;
     change.finish()

@@ -13,7 +13,7 @@ use crate::value::{Args, Output};
 
 const BASE: Row = Row {
     variants: Variants::FUNCTION.union(Variants::OUT),
-    out: Out::MADE,
+    out: Out::MADE.filled(),
     dtypes: DTypes::REAL,
     derivative: NO_INPUT,
     ..Row::BASE

@@ -86,7 +86,12 @@ fn infer_cat(args: &Args) -> Result<Vec<Spec>> {
                 .axis(other));
             }
         }
-        sizes[dim] += tensor.sizes()[dim];
+        let Some(length) = sizes[dim].checked_add(tensor.sizes()[dim]) else {
+            return Err(Error::runtime(format!(
+                "torch.cat(): sizes along dimension {dim} add up to more than a tensor can have"
+            )));
+        };
+        sizes[dim] = length;
     }
     Ok(vec![Spec::new(&sizes, common(&tensors)?, first)])
 }

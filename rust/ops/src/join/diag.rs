@@ -122,7 +122,10 @@ pub static BLOCK_DIAG: Row = Row {
         }
         let dtype = super::cat::common(&tensors)?;
         let blocks = tensors.into_iter().map(crate::view::flatten::atleast_2d).collect::<Result<Vec<_>>>()?;
-        let total: isize = blocks.iter().map(|block| block.sizes()[1]).sum();
+        let widths = blocks.iter().map(|block| block.sizes()[1]);
+        let total = widths.clone().try_fold(0isize, isize::checked_add);
+        let total =
+            total.ok_or_else(|| Error::runtime("torch.block_diag: widths add up to more than a tensor can have"))?;
         let mut before = 0;
         let mut bands = Vec::with_capacity(blocks.len());
         for block in blocks {

@@ -5,7 +5,7 @@ use rushlight_core::{Class, DType, Error, Scalar};
 use rushlight_cpu::tiles;
 
 use super::gates::{self, CUBIC, ROOT};
-use super::numbers::{Analytic, ComplexMath, Narrow};
+use super::numbers::{Analytic, Narrow};
 use super::{UNARY, common};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
@@ -217,7 +217,7 @@ pub static SILU: Row = Row {
     dtypes: DTypes::INEXACT,
     run: common(tiles! {
         for<S> [f32, f64] (|x| x / (1.0 + S::exp(-x)));
-        for<S> [c64, c128] (|x| (x.wide() * x.wide().sigmoid()).narrow())
+        for<S> [c64, c128] (|x| (x.wide() * super::analytic::sigmoid(x.wide())).narrow())
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
         d.grad().with(&gates::SILU_BACKWARD, d.input(0))

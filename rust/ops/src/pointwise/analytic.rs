@@ -6,6 +6,8 @@ use std::f64::consts::{FRAC_PI_2, LN_2, PI};
 use num_complex::Complex;
 use rushlight_core::dtype::c128;
 
+use super::numbers::ComplexMath;
+
 /// From here on the exponential is taken as a product of two roots, so that a small factor beside it still counts.
 const FAR: f64 = 700.0;
 
@@ -22,6 +24,35 @@ fn turned_back(z: c128) -> c128 {
 fn swollen(x: f64, factor: f64) -> f64 {
     let root = (0.5 * x).exp();
     root * factor * root
+}
+
+pub fn exp(z: c128) -> c128 {
+    let (x, y) = (z.re, z.im);
+    if y == 0.0 {
+        return Complex::new(x.exp(), y);
+    }
+    if !y.is_finite() {
+        return match x {
+            f64::NEG_INFINITY => Complex::new(0.0, 0.0),
+            f64::INFINITY => Complex::new(f64::INFINITY, f64::NAN),
+            _ => Complex::new(f64::NAN, f64::NAN),
+        };
+    }
+    let (sin, cos) = y.sin_cos();
+    if x > FAR {
+        return Complex::new(swollen(x, cos), swollen(x, sin));
+    }
+    let size = x.exp();
+    Complex::new(size * cos, size * sin)
+}
+
+/// `1 / (1 + exp(-z))`, by the exponential that does not grow.
+pub fn sigmoid(z: c128) -> c128 {
+    if z.re < 0.0 {
+        let small = exp(z);
+        return small.quotient(small + 1.0);
+    }
+    Complex::new(1.0, 0.0).quotient(exp(-z) + 1.0)
 }
 
 pub fn sinh(z: c128) -> c128 {

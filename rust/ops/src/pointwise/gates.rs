@@ -140,8 +140,8 @@ pub static SILU_BACKWARD: Row = Row {
             grad * s * (1.0 + x * (1.0 - s))
         });
         for<S> [c64, c128] (|grad, x| {
-            use super::numbers::{Analytic, ComplexMath, Narrow};
-            let s: T = x.wide().sigmoid().narrow();
+            use super::numbers::{Analytic, Narrow};
+            let s: T = super::analytic::sigmoid(x.wide()).narrow();
             let one = T::new(1.0, 0.0);
             grad * (s * (one + x * (one - s))).conj()
         })

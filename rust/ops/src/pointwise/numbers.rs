@@ -214,7 +214,6 @@ pub trait ComplexMath {
     fn logaddexp(self, other: Self) -> Self;
     fn root(self) -> Self;
     fn power(self, exponent: Self) -> Self;
-    fn sigmoid(self) -> Self;
     fn signum(self) -> Self;
 }
 
@@ -299,11 +298,6 @@ impl ComplexMath for c128 {
             return self.powi(exponent.re as i32);
         }
         (exponent * self.logarithm()).exp()
-    }
-
-    #[inline]
-    fn sigmoid(self) -> c128 {
-        Complex::new(1.0, 0.0).quotient((-self).exp() + 1.0)
     }
 
     #[inline]

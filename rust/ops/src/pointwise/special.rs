@@ -28,7 +28,7 @@ pub static SIGMOID: Row = Row {
     dtypes: DTypes::ALL,
     run: float(tiles! {
         for<S> [f32, f64] (|x| S::sigmoid(x));
-        for<S> [c64, c128] (|x| x.wide().sigmoid().narrow())
+        for<S> [c64, c128] (|x| analytic::sigmoid(x.wide()).narrow())
     }),
     cuda: Some("1 / (1 + exp(-self))"),
     derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| {
