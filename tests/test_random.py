@@ -1,6 +1,7 @@
 """Random numbers: the same bits as torch 2.13 gives from the same seed, recorded from it."""
 
 import hashlib
+import math
 import subprocess
 import sys
 
@@ -410,3 +411,10 @@ def test_long_draws_are_torchs_to_the_last_bit():
         torch.manual_seed(seed)
         digests.append(hashlib.sha256(torch.randn(100_000).numpy().tobytes()).hexdigest()[:16])
     assert digests == RANDN_DIGESTS
+
+
+def test_binomial_numbers_of_nothing_and_of_no_number():
+    nan, inf = math.nan, math.inf
+    counts = torch.tensor([nan, nan, nan, 5.0, 0.0, inf], dtype=torch.float64)
+    chances = torch.tensor([0.2, 0.7, 1.5, nan, nan, 1.0], dtype=torch.float64)
+    assert str(torch.binomial(counts, chances).tolist()) == "[nan, nan, nan, nan, 0.0, inf]"

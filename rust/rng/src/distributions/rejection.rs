@@ -83,12 +83,13 @@ pub fn binomial(generator: &mut Generator, count: f64, p: f64) -> f64 {
         0.0
     } else if p >= 1.0 {
         count
+    } else if count.is_nan() || p.is_nan() {
+        // No number of trials is ever beyond such a count.
+        f64::NAN
     } else if p <= 0.5 {
         rarer(generator, count, p)
-    } else if p > 0.5 {
-        count - rarer(generator, count, 1.0 - p)
     } else {
-        f64::NAN
+        count - rarer(generator, count, 1.0 - p)
     }
 }
 
