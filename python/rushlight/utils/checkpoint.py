@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 
 import rushlight as torch
-from rushlight import _C
 from rushlight._warnings import warn
 from rushlight.autograd.graph import saved_tensors_hooks
 
@@ -108,14 +107,9 @@ def _random_state(state: Tensor | None) -> Iterator[None]:
         torch.set_rng_state(present)
 
 
-@contextmanager
-def _autocast(lower: torch.dtype | None) -> Iterator[None]:
-    """Mixed precision as it was in the first call."""
-    present = _C._set_autocast(lower)
-    try:
-        yield
-    finally:
-        _C._set_autocast(present)
+def _precision() -> torch.autocast:
+    """Mixed precision as it is now, for later."""
+    return torch.autocast("cpu", torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu"))
 
 
 class CheckpointFunction(torch.autograd.Function):
@@ -131,7 +125,7 @@ class CheckpointFunction(torch.autograd.Function):
     def forward(ctx: Any, run: Callable[..., Any], preserve: bool, *args: Any) -> Any:
         ctx.run = run
         ctx.state = torch.get_rng_state() if preserve else None
-        ctx.lower = _C._autocast()
+        ctx.precision = _precision()
         # Tensors through the engine, which checks that nobody changes them.
         ctx.places = [place for place, arg in enumerate(args) if isinstance(arg, torch.Tensor)]
         ctx.others = [None if isinstance(arg, torch.Tensor) else arg for arg in args]
@@ -144,7 +138,7 @@ class CheckpointFunction(torch.autograd.Function):
         args = list(ctx.others)
         for place, tensor in zip(ctx.places, ctx.saved_tensors):
             args[place] = tensor.detach().requires_grad_(tensor.requires_grad)
-        with torch.enable_grad(), _random_state(ctx.state), _autocast(ctx.lower):
+        with torch.enable_grad(), _random_state(ctx.state), ctx.precision:
             outputs = ctx.run(*args)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [
@@ -169,7 +163,7 @@ class _Again:
         self.run = run
         self.context = context
         self.state = torch.get_rng_state() if preserve else None
-        self.lower = _C._autocast()
+        self.precision = _precision()
         self.checks = check != "none"
         self.early_stop = early_stop
         self.saved: list[dict[str, Any]] = []
@@ -202,7 +196,7 @@ class _Again:
             with (
                 torch.enable_grad(),
                 _random_state(self.state),
-                _autocast(self.lower),
+                self.precision,
                 saved_tensors_hooks(keep, lambda tensor: tensor),
                 self.context,
             ):

@@ -95,6 +95,12 @@ pub fn clone(tensor: &Tensor) -> Result<Tensor> {
     Ok(copied)
 }
 
+/// The tensor itself, or a copy where its memory does not hold its elements (`Meta::mirrored`): for who reads the memory; not
+/// recorded.
+pub fn readable(tensor: &Tensor) -> Result<Tensor> {
+    if tensor.is_mirrored() { clone(tensor) } else { Ok(tensor.clone()) }
+}
+
 /// `Tensor.copy_`, which also serves the engine and assignment.
 pub static COPY: Row = Row {
     name: "copy",

@@ -127,19 +127,15 @@ fn exactly<const N: usize>(
     };
     let alike = |operand: &Operand| match operand {
         Operand::Tensor(tensor) => {
-            std::ptr::eq(*tensor, model)
-                || tensor.dtype() == dtype && tensor.device() == Device::Cpu && tensor.layout().lies_like(layout)
+            !tensor.is_mirrored()
+                && (std::ptr::eq(*tensor, model)
+                    || tensor.dtype() == dtype && tensor.device() == Device::Cpu && tensor.layout().lies_like(layout))
         }
         Operand::Number(number) => {
             numel <= REPEATED && dtype.category() >= number.dtype().category() && dtype.category() > Category::Bool
         }
     };
-    let plain = |operand: &Operand| !matches!(operand, Operand::Tensor(tensor) if tensor.is_mirrored());
-    if dtype.is_half()
-        || !row.dtypes.has(dtype)
-        || model.device() != Device::Cpu
-        || !operands.iter().all(|operand| alike(operand) && plain(operand))
-    {
+    if dtype.is_half() || !row.dtypes.has(dtype) || model.device() != Device::Cpu || !operands.iter().all(alike) {
         return Ok(None);
     }
     let Some(tile) = (body.cpu)(dtype) else { return Ok(None) };

@@ -10,7 +10,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
-use rushlight::call::mirrored::resolved;
+use rushlight::copy::readable;
 use rushlight::{DType, Device, Layout, Scalar, Tensor};
 use rushlight_core::dtype::{default_dtype, promote};
 use rushlight_core::layout::Dims;
@@ -276,7 +276,7 @@ pub fn read(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
 
 /// The elements as nested lists; of a tensor without dimensions the number.
 pub fn list<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {
-    let tensor = resolved(&tensor.detach()).map_err(raise)?;
+    let tensor = readable(tensor).map_err(raise)?;
     let pin = tensor.storage().pin().map_err(raise)?;
     dispatch!(tensor.dtype(), T in all => lists::<T>(py, tensor.layout(), 0, tensor.layout().offset, pin.as_ptr().cast()))
 }

@@ -9,7 +9,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
-use rushlight::call::mirrored::resolved;
+use rushlight::copy::readable;
 use rushlight::{DType, Device, Layout, Storage, Tensor};
 use rushlight_core::layout::Dims;
 use rushlight_core::storage::Block;
@@ -167,7 +167,7 @@ pub fn export<'py>(py: Python<'py>, tensor: &Tensor, force: bool) -> PyResult<Bo
         }
         _ => exportable(tensor)?,
     }
-    let tensor = &resolved(&tensor.detach()).map_err(crate::errors::raise)?;
+    let tensor = &readable(tensor).map_err(crate::errors::raise)?;
     let numpy = numpy(py)?;
     let dtype = match numpy.dtypes.iter().find(|(_, dtype)| *dtype == tensor.dtype()) {
         Some((theirs, _)) => theirs.bind(py).clone(),

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicI8, AtomicUsize, Ordering::Relaxed};
 
 use pyo3::prelude::*;
-use rushlight::call::mirrored::resolved;
+use rushlight::copy::readable;
 use rushlight::{DType, Device, Layout, Scalar, Tensor};
 use rushlight_core::Element;
 use rushlight_core::dispatch;
@@ -215,7 +215,7 @@ fn elements(tensor: &Tensor, indent: usize) -> String {
     }
     let options = options();
     let summarize = tensor.numel() > options.threshold;
-    let Ok(tensor) = resolved(&tensor.detach()) else { return "...".into() };
+    let Ok(tensor) = readable(tensor) else { return "...".into() };
     let layout = tensor.layout();
     let Ok(pin) = tensor.storage().pin() else { return "...".into() };
     let read = |offset: isize| -> Scalar {

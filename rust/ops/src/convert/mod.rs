@@ -116,7 +116,7 @@ pub fn item(tensor: &Tensor) -> Result<Scalar> {
     if tensor.device() != Device::Cpu {
         return Err(Error::runtime("Tensor.item() cannot be called on meta tensors"));
     }
-    let tensor = &crate::call::mirrored::resolved(&tensor.detach())?;
+    let tensor = &crate::copy::readable(tensor)?;
     let pin = tensor.storage().pin()?;
     Ok(dispatch!(tensor.dtype(), T in all => {
         // SAFETY: the layout lies within the pinned storage; foreign memory may be unaligned.
