@@ -143,10 +143,21 @@ pub fn allocate(bytes: usize) -> Result<NonNull<u8>> {
 
 /// A block of a small class.
 #[inline]
-pub(crate) fn allocate_small(class: usize) -> Option<NonNull<u8>> {
+fn allocate_small(class: usize) -> Option<NonNull<u8>> {
+    take_small(class).or_else(|| insist(small_size(class)))
+}
+
+/// A block of a small class for a value that nobody can refuse: the reserve stands behind it.
+#[inline]
+pub(crate) fn allocate_value(class: usize) -> Option<NonNull<u8>> {
+    take_small(class).or_else(|| insist_to_the_last(small_size(class)))
+}
+
+/// A block of a small class that waits in this thread.
+#[inline]
+fn take_small(class: usize) -> Option<NonNull<u8>> {
     // SAFETY: the cell is this thread's own and no reference outlives this closure.
-    let kept = LOCAL.try_with(|local| unsafe { (&mut *local.get()).lists[class].pop() });
-    kept.ok().flatten().or_else(|| insist(small_size(class)))
+    LOCAL.try_with(|local| unsafe { (&mut *local.get()).lists[class].pop() }).ok().flatten()
 }
 
 /// Asks the system, and once more after giving back what waits.
@@ -156,6 +167,16 @@ fn insist(size: usize) -> Option<NonNull<u8>> {
     ask().or_else(|| {
         release_cached();
         ask()
+    })
+}
+
+/// Asks the system, and once more after giving back the reserve and what waits.
+#[cold]
+fn insist_to_the_last(size: usize) -> Option<NonNull<u8>> {
+    system_allocate(size).or_else(|| {
+        reserve::give_up();
+        release_cached();
+        system_allocate(size)
     })
 }
 
@@ -178,7 +199,7 @@ pub unsafe fn free(pointer: NonNull<u8>, bytes: usize) {
 /// Gives a block of a small class back.
 ///
 /// # Safety
-/// `pointer` came from `allocate_small(class)` and nobody uses it any more.
+/// `pointer` came from `allocate_small(class)` or `allocate_value(class)`, and nobody uses it any more.
 #[inline]
 pub(crate) unsafe fn free_small(pointer: NonNull<u8>, class: usize) {
     let kept = LOCAL.try_with(|local| {

@@ -66,7 +66,7 @@ impl<T> Inner<T> {
 impl<T> Counted<T> {
     #[inline(always)]
     pub fn new(value: T) -> Self {
-        let Some(memory) = alloc::allocate_small(Inner::<T>::CLASS) else {
+        let Some(memory) = alloc::allocate_value(Inner::<T>::CLASS) else {
             std::alloc::handle_alloc_error(std::alloc::Layout::new::<Inner<T>>())
         };
         let inner = memory.cast::<Inner<T>>();

@@ -1,6 +1,7 @@
 //! Memory set aside for what nobody can refuse.
 //!
-//! Boxes, strings and short lists come from Rust's allocator, which ends the process where the system has nothing left.
+//! Boxes, strings and short lists come from Rust's allocator, which ends the process where the system has nothing left, and
+//! what counted handles share has no other way either.
 //! Before it comes to that the reserve goes back to the system, which then has some. Whoever asks for a tensor's memory next
 //! sets a reserve aside anew, and gets nothing if that fails: what runs out first is always something with an exception.
 
@@ -39,15 +40,18 @@ fn take() -> bool {
     true
 }
 
-/// Gives the reserve back to the system, if this request deserves it and there is one.
+/// Gives the reserve back to the system; whether there was one.
 #[cold]
-fn give_up(layout: Layout) -> bool {
-    if layout.size() > SMALL || layout.align() > ALIGNMENT {
-        return false;
-    }
+pub(crate) fn give_up() -> bool {
     let held = HELD.swap(ptr::null_mut(), Ordering::Relaxed);
     // SAFETY: `take` mapped these pages, nobody uses them, and the swap gave them to this thread alone.
     !held.is_null() && unsafe { libc::munmap(held, BYTES) } == 0
+}
+
+/// Gives the reserve up if this request deserves it.
+#[cold]
+fn give_up_for(layout: Layout) -> bool {
+    layout.size() <= SMALL && layout.align() <= ALIGNMENT && give_up()
 }
 
 /// The system's allocator, with the reserve behind it.
@@ -60,7 +64,7 @@ unsafe impl GlobalAlloc for Reserved {
         // SAFETY: by the caller's word.
         unsafe {
             let found = System.alloc(layout);
-            if found.is_null() && give_up(layout) { System.alloc(layout) } else { found }
+            if found.is_null() && give_up_for(layout) { System.alloc(layout) } else { found }
         }
     }
 
@@ -69,7 +73,7 @@ unsafe impl GlobalAlloc for Reserved {
         // SAFETY: as above.
         unsafe {
             let found = System.alloc_zeroed(layout);
-            if found.is_null() && give_up(layout) { System.alloc_zeroed(layout) } else { found }
+            if found.is_null() && give_up_for(layout) { System.alloc_zeroed(layout) } else { found }
         }
     }
 
@@ -79,7 +83,7 @@ unsafe impl GlobalAlloc for Reserved {
         // SAFETY: as above; a request that failed has left the block as it was.
         unsafe {
             let found = System.realloc(block, layout, size);
-            if found.is_null() && give_up(wanted) { System.realloc(block, layout, size) } else { found }
+            if found.is_null() && give_up_for(wanted) { System.realloc(block, layout, size) } else { found }
         }
     }
 
