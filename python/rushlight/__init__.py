@@ -61,7 +61,7 @@ def set_rng_state(new_state: Tensor) -> None:
 # What loads when it is first used: modules, and names that live in modules of their own.
 _SUBMODULES = frozenset(
     "accelerator amp array_api autograd backends cpu cuda distributed distributions fft func functional jit linalg masked "
-    "multiprocessing nn npz optim random return_types safetensors serialization signal special storage testing types "
+    "multiprocessing nn npz optim random return_types safetensors serialization signal sparse special storage testing types "
     "utils version".split()
 )
 _ELSEWHERE = {
@@ -74,6 +74,7 @@ _ELSEWHERE = {
     "AmbiguousReduction": "_warnings",
     **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
     **dict.fromkeys(["load", "save"], "serialization"),
+    "sparse_coo_tensor": "sparse",
     "autocast": "amp",
     **dict.fromkeys(["get_autocast_dtype", "is_autocast_enabled"], "amp.autocast_mode"),
     "vmap": "func",

@@ -36,12 +36,15 @@ def __deepcopy__(self, memo):
         return memo[id(self)]
     from copy import deepcopy
 
-    # Tensors that share bytes share them in the copy.
-    storage = self.untyped_storage()
-    key = "storage", storage.data_ptr(), storage.nbytes()
-    if storage.nbytes() == 0 or key not in memo:
-        memo[key] = storage.clone()
-    made = _utils.view_of(memo[key], *_utils.layout_of(self))
+    if self.is_sparse:
+        made = self.detach().clone()
+    else:
+        # Tensors that share bytes share them in the copy.
+        storage = self.untyped_storage()
+        key = "storage", storage.data_ptr(), storage.nbytes()
+        if storage.nbytes() == 0 or key not in memo:
+            memo[key] = storage.clone()
+        made = _utils.view_of(memo[key], *_utils.layout_of(self))
     if type(self) is not Tensor:
         made = Tensor._make_subclass(type(self), made)
     made.requires_grad_(self.requires_grad)
@@ -54,6 +57,9 @@ def __deepcopy__(self, memo):
 
 @_method
 def __reduce_ex__(self, protocol):
+    if self.is_sparse:
+        parts = self._indices(), self._values(), tuple(self.shape), self.is_coalesced()
+        return _utils._rebuild_sparse, (*parts, self.requires_grad, type(self), self.__dict__ or None)
     *layout, mirrored = _utils.layout_of(self)
     state = self.__dict__ or None
     return _utils._rebuild_tensor, (self.untyped_storage(), *layout, self.requires_grad, type(self), state, mirrored)

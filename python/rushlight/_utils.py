@@ -32,6 +32,16 @@ def _rebuild_tensor(storage, dtype, offset, size, stride, requires_grad, kind, s
     return set_state(tensor, state)
 
 
+def _rebuild_sparse(indices, values, size, coalesced, requires_grad, kind, state):
+    import rushlight as torch
+
+    tensor = torch.sparse_coo_tensor(indices, values, size, is_coalesced=coalesced)
+    if kind is not torch.Tensor:
+        tensor = torch.Tensor._make_subclass(kind, tensor)
+    tensor.requires_grad_(requires_grad)
+    return set_state(tensor, state)
+
+
 def _rebuild_storage(content, device):
     import rushlight as torch
 

@@ -102,7 +102,6 @@ def test_opt_1_a_hundred_steps(name, options, expected):
     assert hundred_steps(torch, name, options) == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.xfail(strict=True, raises=AttributeError, reason="there are no sparse gradients, and so no SparseAdam")
 def test_opt_1_sparse_adam():
     """Only the rows that a gradient names move."""
     w = torch.ones(3, 2, requires_grad=True)

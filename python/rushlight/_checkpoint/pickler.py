@@ -48,6 +48,8 @@ class Pickler(pickle._Pickler):
         return obj.id if isinstance(obj, StorageReference) else None
 
     def reducer_override(self, obj):
+        if isinstance(obj, torch.layout):
+            return named("torch.serialization", "_get_layout"), (str(obj),)
         if isinstance(obj, torch.Tensor):
             ours = type(obj).__reduce_ex__ in (torch.Tensor.__reduce_ex__, torch.nn.Parameter.__reduce_ex__)
             return self._reduce_tensor(obj) if ours else NotImplemented
@@ -107,6 +109,9 @@ class Pickler(pickle._Pickler):
             return named("torch._utils", "_rebuild_meta_tensor_no_storage"), shape
         requires_grad = tensor.requires_grad
         tensor = tensor.detach()
+        if tensor.is_sparse:
+            parts = (tensor._indices(), tensor._values(), tensor.size(), tensor.is_coalesced())
+            return named("torch._utils", "_rebuild_sparse_tensor"), (tensor.layout, parts)
         stride = tuple(tensor.stride())
         if self._compact or any(step < 0 for step in stride):
             # torch knows no negative strides, so such a view travels as a copy.

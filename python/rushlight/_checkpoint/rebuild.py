@@ -66,7 +66,12 @@ def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
 
 
 def _rebuild_sparse_tensor(layout, data):
-    raise NotImplementedError(f"the checkpoint holds a tensor of layout {layout}, which rushlight does not have yet")
+    if layout is not torch.sparse_coo:
+        raise NotImplementedError(f"the checkpoint holds a tensor of layout {layout}, which rushlight does not have yet")
+    indices, values, size, *coalesced = data
+    if not (isinstance(indices, torch.Tensor) and isinstance(values, torch.Tensor)):
+        raise TypeError("a sparse tensor needs indices and values")
+    return torch.sparse_coo_tensor(indices, values, size, is_coalesced=coalesced == [True])
 
 
 def _get_layout(name: str):

@@ -111,7 +111,8 @@ class GradScaler:
                         raise ValueError("Attempting to unscale FP16 gradients.")
                     seen = True
                     grad.mul_(1.0 / self._scale)
-                    finite = finite and bool(torch.isfinite(grad).all())
+                    elements = grad._values() if grad.is_sparse else grad
+                    finite = finite and bool(torch.isfinite(elements).all())
         if not seen:
             raise AssertionError("No inf checks were recorded for this optimizer.")
         return finite

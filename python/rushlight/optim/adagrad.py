@@ -5,7 +5,8 @@ from __future__ import annotations
 import rushlight as torch
 
 from ._elementwise import ElementwiseOptimizer, shifted
-from .optimizer import check_fused, check_fused_params, check_options, check_rate, step_dtype
+from .optimizer import any_sparse, check_fused, check_fused_params, check_options, check_rate, step_dtype
+from .sparse_adam import at_places
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Adagrad(ElementwiseOptimizer):
 
     Raises:
         ValueError: an option is out of its range.
-        RuntimeError: a gradient is sparse.
+        RuntimeError: a gradient is sparse beside `weight_decay` or `fused`.
 
     >>> weight = torch.tensor([1.0], requires_grad=True)
     >>> optimizer = torch.optim.Adagrad([weight])
@@ -94,8 +95,12 @@ class Adagrad(ElementwiseOptimizer):
                 self.state[param]["sum"].share_memory_()
 
     def _check(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
-        super()._check(group, params, grads)
         check_fused_params(group, params)
+        if any_sparse(grads):
+            if group["fused"]:
+                raise RuntimeError("`fused` does not support sparse grad or complex param")
+            if group["weight_decay"] != 0:
+                raise RuntimeError("weight_decay option is not compatible with sparse gradients")
 
     def _begin(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
         own["step"] = torch.tensor(0.0, dtype=step_dtype(group["fused"]))
@@ -105,5 +110,12 @@ class Adagrad(ElementwiseOptimizer):
 
     def _update(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
         rate = float(group["lr"]) / (1 + (own["step"].item() - 1) * group["lr_decay"])
+        if grad.is_sparse:
+            grad = grad.coalesce()
+            slope = grad._values()
+            own["sum"].add_(at_places(grad, slope.pow(2)))
+            root = own["sum"].sparse_mask(grad)._values().sqrt().add_(group["eps"])
+            param.add_(at_places(grad, slope / root), alpha=-rate)
+            return
         root = own["sum"].addcmul_(grad, grad, value=1).sqrt()
         param.addcdiv_(grad, shifted(root, group["eps"], group["differentiable"]), value=-rate)

@@ -91,7 +91,10 @@ class SGD(Optimizer):
             if not params:
                 continue
             check_fused_params(group, params)
-            if group["differentiable"] or any_sparse(grads):
+            sparse = any_sparse(grads)
+            if sparse and group["fused"]:
+                raise RuntimeError("`_fused_sgd` does not support sparse gradients")
+            if group["differentiable"] or sparse:
                 self._step_by_operators(group, params, grads)
             else:
                 self._step_fused(group, params, grads)

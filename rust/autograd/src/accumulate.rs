@@ -53,14 +53,24 @@ fn accumulate(variable: &Tensor, grad: Tensor) -> Result<()> {
     sum = variable.grad();
     match &sum {
         None => variable.put_grad(Some(keep(variable, &grad)?)),
-        Some(sum) if !modes::grad_enabled() => (table.add_)(sum, &grad)?,
-        Some(sum) => variable.put_grad(Some((table.add)(sum, &grad)?)),
+        Some(sum) if !modes::grad_enabled() && (grad.is_sparse() || !sum.is_sparse()) => (table.add_)(sum, &grad)?,
+        Some(sum) => variable.put_grad(Some(together(sum, &grad)?)),
     }
     Ok(())
 }
 
+/// The sum of two gradients. To a sparse one nothing dense can be added, but to a dense one anything.
+pub(crate) fn together(sum: &Tensor, grad: &Tensor) -> Result<Tensor> {
+    let (first, second) = if sum.is_sparse() { (grad, sum) } else { (sum, grad) };
+    (arithmetic()?.add)(first, second)
+}
+
 /// The first gradient of a leaf: taken as it is if nobody else holds it and it lies in memory as the leaf does.
 fn keep(variable: &Tensor, grad: &Tensor) -> Result<Tensor> {
+    if grad.is_sparse() {
+        let own = !modes::grad_enabled() && grad.owners() == 1;
+        return if own { Ok(grad.detach()) } else { (arithmetic()?.clone)(grad) };
+    }
     if !modes::grad_enabled() && is_sole_owner(grad) && lies_alike(grad, variable) {
         let plain = !grad.is_view() && !grad.requires_grad();
         return Ok(if plain { grad.clone() } else { grad.detach() });
@@ -72,13 +82,16 @@ fn keep(variable: &Tensor, grad: &Tensor) -> Result<Tensor> {
 pub(crate) fn retain(tensor: &Tensor, grad: &Tensor) -> Result<()> {
     let sum = match tensor.grad() {
         None => clone_like(grad, tensor)?,
-        Some(sum) => (arithmetic()?.add)(&sum, grad)?,
+        Some(sum) => together(&sum, grad)?,
     };
     tensor.put_grad(Some(sum));
     Ok(())
 }
 
 fn clone_like(grad: &Tensor, variable: &Tensor) -> Result<Tensor> {
+    if grad.is_sparse() {
+        return (arithmetic()?.clone)(grad);
+    }
     let mut layout = Layout::contiguous(grad.sizes());
     // `x.data = y` may have changed the leaf's sizes since the graph was built.
     if grad.sizes() == variable.sizes() {

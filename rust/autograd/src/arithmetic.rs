@@ -13,6 +13,7 @@ pub struct Arithmetic {
     pub add: fn(&Tensor, &Tensor) -> Result<Tensor>,
     /// Adds into the first operand.
     pub add_: fn(&Tensor, &Tensor) -> Result<()>,
+    pub clone: fn(&Tensor) -> Result<Tensor>,
     /// Fresh elements with any value.
     pub empty: fn(&Layout, DType, Device) -> Result<Tensor>,
     /// Fresh, contiguous and equal to the number.

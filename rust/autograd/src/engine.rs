@@ -15,7 +15,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
 use smallvec::SmallVec;
 
-use crate::accumulate::is_sole_owner;
+use crate::accumulate::{is_sole_owner, together};
 use crate::arithmetic::arithmetic;
 use crate::edge::Edge;
 use crate::modes::{self, GradMode};
@@ -359,11 +359,13 @@ impl<'g> Walk<'g> {
         let place = &mut task.grads[output as usize];
         *place = Some(match place.take() {
             None => grad,
-            Some(sum) if !modes::grad_enabled() && is_sole_owner(&sum) && sum.layout().is_contiguous() => {
+            Some(sum)
+                if !modes::grad_enabled() && is_sole_owner(&sum) && sum.is_plain() && sum.layout().is_contiguous() =>
+            {
                 (arithmetic()?.add_)(&sum, &grad)?;
                 sum
             }
-            Some(sum) => (arithmetic()?.add)(&sum, &grad)?,
+            Some(sum) => together(&sum, &grad)?,
         });
         Ok(())
     }

@@ -19,6 +19,7 @@ use crate::edge::Edge;
 use crate::history::Extra;
 use crate::lock::Slot;
 use crate::modes;
+use crate::sparse::Coo;
 use crate::version::{Counter, Version};
 use crate::view::{Replay, View, ViewKind};
 
@@ -29,16 +30,26 @@ pub struct Meta {
     pub layout: Layout,
     pub dtype: DType,
     pub device: Device,
-    /// Whether the elements are the mirror images, in the real axis, of what is stored: of complex numbers the conjugates,
-    /// of real ones, which then are imaginary parts of such a tensor, the negatives. torch's conjugate and negative bits.
-    pub mirrored: bool,
+    pub form: Form,
+}
+
+/// How the elements follow from what is stored.
+#[derive(Clone)]
+pub enum Form {
+    /// They are what is stored.
+    Plain,
+    /// They are the mirror images, in the real axis, of what is stored: of complex numbers the conjugates, of real ones,
+    /// which then are imaginary parts of such a tensor, the negatives. torch's conjugate and negative bits.
+    Mirrored,
+    /// They stand elsewhere, with their places.
+    Sparse(Arc<Coo>),
 }
 
 impl Meta {
     /// Elements that are what is stored.
     #[inline]
     pub fn new(storage: Storage, layout: Layout, dtype: DType, device: Device) -> Meta {
-        Meta { storage, layout, dtype, device, mirrored: false }
+        Meta { storage, layout, dtype, device, form: Form::Plain }
     }
 }
 
@@ -122,8 +133,13 @@ impl Tensor {
     /// A plain tensor: no history, version zero. In inference mode it becomes an inference tensor.
     #[inline]
     pub fn new(storage: Storage, layout: Layout, dtype: DType, device: Device) -> Tensor {
+        Tensor::with_meta(Meta::new(storage, layout, dtype, device))
+    }
+
+    #[inline]
+    pub(crate) fn with_meta(meta: Meta) -> Tensor {
         let flags = if modes::inference_enabled() { INFERENCE } else { 0 };
-        Tensor::build(Meta::new(storage, layout, dtype, device), flags, Counter::default(), None)
+        Tensor::build(meta, flags, Counter::default(), None)
     }
 
     /// Another geometry over the elements of `base`, of the same dtype. History is the caller's to record.
@@ -226,17 +242,23 @@ impl Tensor {
         self.meta().device
     }
 
-    /// See `Meta::mirrored`.
+    /// Whether the elements are what is stored.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        matches!(self.meta().form, Form::Plain)
+    }
+
+    /// See `Form::Mirrored`.
     #[inline]
     pub fn is_mirrored(&self) -> bool {
-        self.meta().mirrored
+        matches!(self.meta().form, Form::Mirrored)
     }
 
     /// What the tensor is, in another geometry.
     #[inline]
     pub fn meta_with(&self, layout: Layout) -> Meta {
-        let Meta { storage, dtype, device, mirrored, .. } = self.meta();
-        Meta { storage: storage.clone(), layout, dtype: *dtype, device: *device, mirrored: *mirrored }
+        let Meta { storage, dtype, device, form, .. } = self.meta();
+        Meta { storage: storage.clone(), layout, dtype: *dtype, device: *device, form: form.clone() }
     }
 
     #[inline]

@@ -8,6 +8,7 @@ use crate::call::Target;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{DTypes, Row, Run, Spec, Traits, Update, Variants};
+use crate::sparse::Sparse;
 use crate::value::{Args, Output};
 
 /// Overwrites `to` with `from`, which broadcasts and is cast; not recorded.
@@ -28,7 +29,10 @@ pub fn copy_views(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) 
     if to.device() != Device::Cpu || target.numel() == 0 {
         return Ok(());
     }
-    if to.is_mirrored() || from.is_mirrored() {
+    if !to.is_plain() || !from.is_plain() {
+        if to.is_sparse() || from.is_sparse() {
+            return Err(crate::sparse::no_memory());
+        }
         return copy_mirrored(to, target, from, source);
     }
     crate::host::while_detached(target.numel(), || {
@@ -95,10 +99,10 @@ pub fn clone(tensor: &Tensor) -> Result<Tensor> {
     Ok(copied)
 }
 
-/// The tensor itself, or a copy where its memory does not hold its elements (`Meta::mirrored`): for who reads the memory; not
+/// The tensor itself, or a copy where its memory does not hold its elements (`Form::Mirrored`): for who reads the memory; not
 /// recorded.
 pub fn readable(tensor: &Tensor) -> Result<Tensor> {
-    if tensor.is_mirrored() { clone(tensor) } else { Ok(tensor.clone()) }
+    if tensor.is_plain() { Ok(tensor.clone()) } else { clone(tensor) }
 }
 
 /// `Tensor.copy_`, which also serves the engine and assignment.
@@ -112,6 +116,7 @@ pub static COPY: Row = Row {
     tensor([3., 3.])",
     dtypes: DTypes::ALL,
     traits: Traits::ACROSS_DEVICES,
+    sparse: Sparse::Body(crate::sparse::convert::copied),
     run: Run::Update(Update {
         check: |args| {
             let (own, from) = (args.tensor(0)?, args.tensor(1)?);

@@ -34,6 +34,7 @@ pub mod reduce;
 pub mod row;
 pub mod short;
 pub mod signature;
+pub mod sparse;
 pub mod table;
 pub mod value;
 pub mod variants;
@@ -53,6 +54,7 @@ pub fn install() {
     rushlight_core::fork::install();
     rushlight_autograd::install(rushlight_autograd::Arithmetic {
         add: |a, b| op!(pointwise::arith::ADD, a, b),
+        clone: |tensor| op!(convert::CLONE, tensor),
         add_: |a, b| {
             let args = Args::new(&pointwise::arith::ADD, [a.into(), b.into(), Value::Scalar(Scalar::ONE)]);
             call::call_into(args, call::Target::InPlace).map(drop)

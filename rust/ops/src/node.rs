@@ -111,6 +111,9 @@ impl RowNode {
 
 /// torch's name of a row's node: `SumBackward1` is the second overload of `sum`.
 pub fn node_name(row: &'static Row) -> &'static str {
+    if !row.node.is_empty() {
+        return row.node;
+    }
     static NAMES: OnceBox<HashMap<(&'static str, &'static str), &'static str>> = OnceBox::new();
     let names = NAMES.get_or_init(|| {
         let mut overloads: HashMap<(&str, &str), usize> = HashMap::new();
@@ -120,7 +123,7 @@ pub fn node_name(row: &'static Row) -> &'static str {
             let count = overloads.entry((family, row.python_name())).or_default();
             let name = format!("{}{}Backward{count}", camel(family), camel(row.python_name()));
             *count += 1;
-            ((row.namespace, row.name), if row.node.is_empty() { &*name.leak() } else { row.node })
+            ((row.namespace, row.name), &*name.leak())
         });
         Box::new(named.collect())
     });

@@ -13,6 +13,7 @@ use crate::autocast::Autocast;
 use crate::derive::Derivative;
 pub use crate::out::{Accepts, Out};
 use crate::signature::{Kind, Param, Schema};
+use crate::sparse::Sparse;
 use crate::value::{Args, Output};
 
 /// Where Python finds an operator.
@@ -55,7 +56,7 @@ impl Traits {
     pub const RESHAPES_IN_PLACE: Traits = Traits(16);
     /// Its tensors take a common shape, as those of pointwise rows always do.
     pub const BROADCASTS: Traits = Traits(32);
-    /// It minds marks of conjugates and negatives (`Meta::mirrored`), as all views do.
+    /// It minds marks of conjugates and negatives (`Form::Mirrored`), as all views do.
     pub const SEES_MIRRORED: Traits = Traits(64);
 
     pub const fn union(self, other: Traits) -> Traits {
@@ -241,6 +242,8 @@ pub struct Row {
     pub autocast: Autocast,
     pub traits: Traits,
     pub run: Run,
+    /// What it makes of sparse operands.
+    pub sparse: Sparse,
     /// What the arguments must fulfil beside their types and dtypes.
     pub check: Option<fn(&Args) -> Result<()>>,
     /// The dtypes of which `check` has something to say where an operator's sign stands for the call, so that only the
@@ -276,6 +279,7 @@ impl Row {
         autocast: Autocast::Unchanged,
         traits: Traits::NONE,
         run: Run::Compose(|_| Ok(Output::Nothing)),
+        sparse: Sparse::Refused,
         check: None,
         checks: DTypes::ALL,
         refuses: "",

@@ -127,7 +127,7 @@ fn exactly<const N: usize>(
     };
     let alike = |operand: &Operand| match operand {
         Operand::Tensor(tensor) => {
-            !tensor.is_mirrored()
+            tensor.is_plain()
                 && (std::ptr::eq(*tensor, model)
                     || tensor.dtype() == dtype && tensor.device() == Device::Cpu && tensor.layout().lies_like(layout))
         }

@@ -33,7 +33,7 @@ pub fn check_in_place(row: &Row, own: &Tensor, sizes: &[isize], dtype: DType) ->
     check_no_self_overlap(own)
 }
 
-fn check_cast(from: DType, to: DType) -> Result<()> {
+pub fn check_cast(from: DType, to: DType) -> Result<()> {
     if can_cast(from, to) {
         return Ok(());
     }
@@ -178,6 +178,9 @@ pub fn resize_out(out: &Tensor, sizes: &[isize]) -> Result<()> {
 
 /// `resize_`: row-major sizes over the same storage, which grows if it must.
 pub fn resize(tensor: &Tensor, sizes: &[isize]) -> Result<()> {
+    if tensor.is_sparse() {
+        return Err(crate::sparse::refused("resize_"));
+    }
     let numel = rushlight_core::layout::checked_numel(sizes)?;
     let layout = Layout { offset: tensor.layout().offset, ..Layout::contiguous(sizes) };
     let end = (layout.offset.max(0) as usize).saturating_add(numel);

@@ -8,7 +8,7 @@ use pyo3::{IntoPyObjectExt, ffi, prelude::*};
 use rushlight::view::{complex, transpose};
 use rushlight::{Device, Tensor, op};
 
-use crate::dtype::{device_object, dtype_object, strided};
+use crate::dtype::{device_object, dtype_object, sparse_coo, strided};
 use crate::errors::{kind_of, raise};
 use crate::object;
 
@@ -51,11 +51,20 @@ static ATTRIBUTES: &[Attribute] = &[
         Ok(dtype_object(py, t.dtype())?.into_bound(py).into_any())
     }),
     attribute(c"device", c"Where the elements are.", |py, t| device_object(py, t.device())),
-    attribute(c"layout", c"How the elements are held.", |py, _| give(py, strided(py)?)),
+    attribute(c"layout", c"How the elements are held.", |py, t| {
+        give(py, if t.is_sparse() { sparse_coo(py)? } else { strided(py)? })
+    }),
     attribute(c"shape", c"The sizes of the dimensions.", |py, t| crate::size::make(py, t.sizes())),
     attribute(c"ndim", c"The number of dimensions.", |py, t| give(py, t.rank())),
     attribute(c"itemsize", c"The bytes of one element.", |py, t| give(py, t.dtype().size())),
-    attribute(c"nbytes", c"The bytes of all elements.", |py, t| give(py, t.numel() * t.dtype().size())),
+    attribute(c"nbytes", c"The bytes of all elements.", |py, t| {
+        if t.is_sparse() {
+            return Err(PyRuntimeError::new_err(
+                "nbytes is not defined for sparse tensors.  If you want the size of the constituent tensors, add the nbytes of the indices and values.  If you want the size of the  equivalent dense tensor, multiply numel() by element_size()",
+            ));
+        }
+        give(py, t.numel() * t.dtype().size())
+    }),
     attribute(c"is_cpu", c"Whether the elements are in host memory.", |py, t| give(py, t.device() == Device::Cpu)),
     attribute(c"is_cuda", c"Whether the elements are on a card.", |py, t| {
         give(py, matches!(t.device(), Device::Cuda(_)))
@@ -63,8 +72,10 @@ static ATTRIBUTES: &[Attribute] = &[
     attribute(c"is_meta", c"Whether there are sizes only, and no elements.", |py, t| {
         give(py, t.device() == Device::Meta)
     }),
-    attribute(c"is_sparse", c"Always false: a strided tensor.", |py, _| give(py, false)),
-    attribute(c"is_sparse_csr", c"Always false: a strided tensor.", |py, _| give(py, false)),
+    attribute(c"is_sparse", c"Whether places and values of some elements stand for all.", |py, t| {
+        give(py, t.is_sparse())
+    }),
+    attribute(c"is_sparse_csr", c"Always false.", |py, _| give(py, false)),
     attribute(c"is_quantized", c"Always false.", |py, _| give(py, false)),
     attribute(c"is_nested", c"Always false.", |py, _| give(py, false)),
     attribute(c"is_mkldnn", c"Always false.", |py, _| give(py, false)),

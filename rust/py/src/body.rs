@@ -4,7 +4,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use rushlight::{Device, Ints, Layout, Output, Storage, Tensor, Value};
-use rushlight_autograd::Meta;
+use rushlight_autograd::{Form, Meta};
 use rushlight_core::layout::to_dims;
 use rushlight_core::shared;
 
@@ -15,13 +15,16 @@ use crate::{convert, object};
 
 methods! {
     fn untyped_storage(own) "The bytes that this tensor shows, shared with all of its views." {
+        with_memory(own.tensor)?;
         Ok(Bound::new(own.py(), PyStorage(own.tensor.storage().clone()))?.into_any())
     }
     fn share_memory_(own) "Moves the elements to memory that processes share; views follow. Does nothing if they are there." {
+        with_memory(own.tensor)?;
         shared::share(own.tensor.storage()).map_err(raise)?;
         own.same()
     }
     fn set_(own, source, storage_offset, size, stride) "Makes this tensor show other bytes: a tensor's, or a storage's from an offset on." {
+        with_memory(own.tensor)?;
         let meta = match source {
             None => empty(own.tensor)?,
             Some(source) if object::is_tensor(&source) => like(own.tensor, object::tensor(&source)?)?,
@@ -51,12 +54,18 @@ methods! {
 }
 
 /// An argument that has no default.
-fn given<'py>(name: &str, argument: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+pub fn given<'py>(name: &str, argument: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
     argument.ok_or_else(|| PyTypeError::new_err(format!("{name}() missing 1 required positional argument")))
+}
+
+/// Refuses a sparse tensor, whose elements stand in two others.
+pub fn with_memory(tensor: &Tensor) -> PyResult<()> {
+    if tensor.is_sparse() { Err(raise(rushlight::sparse::no_memory())) } else { Ok(()) }
 }
 
 /// Another tensor's elements, which are of the same dtype.
 fn like(tensor: &Tensor, source: &Tensor) -> PyResult<Meta> {
+    with_memory(source)?;
     let (own, other) = (tensor.dtype(), source.dtype());
     if own != other {
         let message = format!("Could not set tensor of type {} to a tensor of type {}", other.c_name(), own.c_name());
@@ -70,7 +79,8 @@ fn like(tensor: &Tensor, source: &Tensor) -> PyResult<Meta> {
         )));
     }
     // A tensor that shows conjugates goes on to show them.
-    Ok(Meta { mirrored: tensor.is_mirrored(), ..source.meta().clone() })
+    let form = if tensor.is_mirrored() { Form::Mirrored } else { source.meta().form.clone() };
+    Ok(Meta { form, ..source.meta().clone() })
 }
 
 /// No elements, of the same dtype and device.
@@ -125,7 +135,8 @@ fn within(
             storage.len()
         )));
     }
-    Ok(Meta { mirrored: tensor.is_mirrored(), ..Meta::new(storage.clone(), layout, dtype, storage.device()) })
+    let form = if tensor.is_mirrored() { Form::Mirrored } else { Form::Plain };
+    Ok(Meta { form, ..Meta::new(storage.clone(), layout, dtype, storage.device()) })
 }
 
 /// `Tensor._make_subclass(cls, data, require_grad=False)`: the elements of `data` as a leaf of class `cls`.

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::object::{self, Object};
-use crate::{attributes, body, conversion, methods, number, protocol};
+use crate::{attributes, body, conversion, methods, number, protocol, sparse};
 
 const DOC: &CStr = c"An n-dimensional array of elements of one dtype, on one device, with gradients.
 
@@ -91,6 +91,7 @@ pub fn make(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
     let mut methods = methods::definitions();
     methods.extend(conversion::definitions());
     methods.extend(body::definitions());
+    methods.extend(sparse::definitions());
     // SAFETY: the end of the list is a zeroed entry.
     methods.push(unsafe { std::mem::zeroed() });
     slots.push(slot(ffi::Py_tp_methods, methods.leak().as_mut_ptr().cast()));

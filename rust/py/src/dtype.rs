@@ -259,6 +259,14 @@ pub fn strided(py: Python<'_>) -> PyResult<Py<PyAny>> {
         .map(|object| object.clone_ref(py))
 }
 
+/// The one object `torch.sparse_coo`.
+pub fn sparse_coo(py: Python<'_>) -> PyResult<Py<PyAny>> {
+    static SPARSE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    SPARSE
+        .get_or_try_init(py, || Py::new(py, PyLayout("sparse_coo")).map(Py::into_any))
+        .map(|object| object.clone_ref(py))
+}
+
 pub const MEMORY_FORMATS: [&str; 4] = ["contiguous_format", "preserve_format", "channels_last", "channels_last_3d"];
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -271,7 +279,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add(dtype.name(), dtype_object(py, dtype)?)?;
     }
     module.add("strided", strided(py)?)?;
-    module.add("sparse_coo", PyLayout("sparse_coo"))?;
+    module.add("sparse_coo", sparse_coo(py)?)?;
     for name in MEMORY_FORMATS {
         module.add(name, PyMemoryFormat(name))?;
     }

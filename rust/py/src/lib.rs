@@ -39,6 +39,7 @@ mod protocol;
 mod reclaim;
 mod results;
 mod size;
+mod sparse;
 mod storage;
 mod table;
 
@@ -63,6 +64,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("default_generator", Py::new(py, generator::PyGenerator(rushlight::Generator::default()))?)?;
     autograd::add(module)?;
     functions::add(module)?;
+    sparse::add(module)?;
     storage::add(module)?;
     table::add(module)?;
     io::add(module)?;

@@ -3,7 +3,7 @@
 //! Each is a C function of its own with named parameters; `methods!` writes the border.
 
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString, PyTuple};
@@ -158,7 +158,12 @@ methods! {
         own.give(own.tensor.layout().offset)
     }
     fn element_size(own) "The bytes of one element." { own.give(own.tensor.dtype().size()) }
-    fn data_ptr(own) "The address of the first element." { own.give(address(own.tensor)) }
+    fn data_ptr(own) "The address of the first element." {
+        if own.tensor.is_sparse() {
+            return Err(PyRuntimeError::new_err("Cannot access data pointer of Tensor that doesn't have storage"));
+        }
+        own.give(address(own.tensor))
+    }
     fn get_device(own) "The number of the card, or -1 on the host." {
         own.give(if let Device::Cuda(index) = own.tensor.device() { i64::from(index) } else { -1 })
     }
@@ -170,7 +175,7 @@ methods! {
         let other = required(tensor, "is_set_to", "tensor")?;
         let other = object::tensor(&other)?;
         let (a, b) = (own.tensor.meta(), other.meta());
-        own.give(a.storage.same(&b.storage) && a.layout == b.layout && a.mirrored == b.mirrored)
+        own.give(a.storage.same(&b.storage) && a.layout == b.layout && own.tensor.is_mirrored() == other.is_mirrored())
     }
     fn is_same_size(own, other = required) "Whether both tensors have the same sizes." {
         let other = required(other, "is_same_size", "other")?;
@@ -197,7 +202,10 @@ methods! {
         let place = dlpack::device(own.tensor)?;
         own.give(place)
     }
-    fn is_shared(own) "Whether the elements are in memory that processes share." { own.give(own.tensor.storage().is_shared()) }
+    fn is_shared(own) "Whether the elements are in memory that processes share." {
+        crate::body::with_memory(own.tensor)?;
+        own.give(own.tensor.storage().is_shared())
+    }
     fn is_inference(own) "Whether the tensor was made in inference mode." { own.give(own.tensor.is_inference()) }
     fn detach(own) "The same elements without history." { own.wrap(own.tensor.detach()) }
     fn detach_(own) "Forgets the tensor's history." {

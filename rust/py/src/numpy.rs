@@ -144,6 +144,9 @@ pub fn exportable(tensor: &Tensor) -> PyResult<()> {
             tensor.device()
         )));
     }
+    if tensor.is_sparse() {
+        return Err(PyTypeError::new_err("can't convert Sparse layout tensor to numpy. Use Tensor.to_dense() first."));
+    }
     if tensor.requires_grad() {
         return Err(PyRuntimeError::new_err(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",

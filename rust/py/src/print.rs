@@ -250,6 +250,9 @@ pub fn text(class: &str, tensor: &Tensor) -> String {
     let dtype = tensor.dtype();
     let default = default_dtype();
     let mut suffixes = Vec::new();
+    if let Some(parts) = tensor.parts() {
+        return sparse(prefix, tensor, &parts);
+    }
     if tensor.device() != Device::Cpu {
         suffixes.push(format!("device='{}'", tensor.device()));
     }
@@ -277,13 +280,41 @@ pub fn text(class: &str, tensor: &Tensor) -> String {
         }
         elements(tensor, indent)
     };
-    match tensor.grad_fn() {
-        Err(_) => suffixes.push("grad_fn=<Invalid>".into()),
-        Ok(Some(node)) => suffixes.push(format!("grad_fn=<{}>", node.name())),
-        Ok(None) if tensor.requires_grad() => suffixes.push("requires_grad=True".into()),
-        Ok(None) => {}
-    }
+    suffixes.extend(origin(tensor));
     with_suffixes(prefix + &contents, &suffixes, indent)
+}
+
+/// What the text says of a tensor's history.
+fn origin(tensor: &Tensor) -> Option<String> {
+    match tensor.grad_fn() {
+        Err(_) => Some("grad_fn=<Invalid>".into()),
+        Ok(Some(node)) => Some(format!("grad_fn=<{}>", node.name())),
+        Ok(None) => tensor.requires_grad().then(|| "requires_grad=True".into()),
+    }
+}
+
+/// The text of a sparse tensor: its parts one below the other, and what else there is to say.
+fn sparse(prefix: String, tensor: &Tensor, parts: &rushlight_autograd::Parts) -> String {
+    let indent = prefix.len();
+    let part = |name: &str, part: &Tensor| {
+        let head = format!("{name}=tensor(");
+        let column = indent + head.len();
+        let mut own = Vec::new();
+        if part.numel() == 0 {
+            own.push(format!("size={}", tuple(part.sizes())));
+        }
+        with_suffixes(head + &elements(part, column), &own, column)
+    };
+    let gap = format!(",\n{}", " ".repeat(indent));
+    let text = [prefix + &part("indices", &parts.indices), part("values", &parts.values)].join(&gap);
+    let mut suffixes = vec![format!("nnz={}", parts.indices.sizes()[1])];
+    let dtype = tensor.dtype();
+    if ![default_dtype(), default_dtype().to_complex(), DType::I64, DType::Bool].contains(&dtype) {
+        suffixes.push(format!("dtype={dtype}"));
+    }
+    suffixes.push("layout=torch.sparse_coo".into());
+    suffixes.extend(origin(tensor));
+    with_suffixes(format!("{text}{gap}size={}", tuple(tensor.sizes())), &suffixes, indent)
 }
 
 /// Puts the suffixes behind the elements, on new lines where they would not fit.

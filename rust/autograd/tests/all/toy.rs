@@ -69,7 +69,7 @@ pub fn grad_of(tensor: &Tensor) -> Vec<f64> {
 fn setup() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        install(Arithmetic { add, add_, empty, full, copy_, as_strided, sum_to, cast, has_nan });
+        install(Arithmetic { add, add_, clone, empty, full, copy_, as_strided, sum_to, cast, has_nan });
         origin::set_locator(origin::Locator {
             here: || LINE.with(|line| Origin { code: 1, offset: line.get() }),
             describe: |origin| (origin.offset != 0).then(|| format!("program.py, line {}", origin.offset)),
@@ -114,6 +114,12 @@ fn toy(
     derivative: impl Fn(&Call<'_>, &[SavedTensor], Tensor) -> Result<Gradients> + Send + Sync + 'static,
 ) -> Toy {
     Toy { name, saved, derivative: Box::new(derivative) }
+}
+
+fn clone(source: &Tensor) -> Result<Tensor> {
+    let copy = empty(&Layout::contiguous(source.sizes()), source.dtype(), source.device())?;
+    copy_(&copy, source)?;
+    Ok(copy)
 }
 
 fn empty(layout: &Layout, dtype: DType, device: Device) -> Result<Tensor> {

@@ -1,4 +1,4 @@
-//! Tensors whose elements are mirror images of what is stored (`Meta::mirrored`), as operands and as targets.
+//! Tensors whose elements are mirror images of what is stored (`Form::Mirrored`), as operands and as targets.
 //!
 //! Loops read and write what is stored. So a row gets such operands as copies, and what it writes to such a target is computed
 //! apart and copied over; rows that only see memory otherwise hand the mark on.
@@ -11,8 +11,14 @@ use crate::row::{Row, Run, Traits};
 use crate::value::{Args, Output, Value};
 use crate::variants::through_copy;
 
-/// Whether a tensor of the call is marked, and its row would take it for what is stored.
+/// Whether the elements of all tensors of the call are what is stored, as they nearly always are.
 #[inline]
+pub fn all_plain(args: &Args, target: &Target) -> bool {
+    args.all_tensors(Tensor::is_plain) && !matches!(target, Target::Out(outs) if !outs.iter().all(Tensor::is_plain))
+}
+
+/// Whether a tensor of the call is marked, and its row would take it for what is stored.
+#[cold]
 pub fn concerns(args: &Args, target: &Target) -> bool {
     let plain = |tensor: &Tensor| !tensor.is_mirrored();
     let all_plain = args.all_tensors(plain) && !matches!(target, Target::Out(outs) if !outs.iter().all(plain));

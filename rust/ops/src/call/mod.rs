@@ -21,6 +21,7 @@ use crate::row::{Kernel, Pointwise, Promote, Row, Run, Spec, Traits, Update};
 use crate::short;
 use crate::short::{Operand, Operands};
 use crate::signature::Kind;
+use crate::sparse;
 use crate::value::{Args, Output, Value};
 
 /// Where the results go.
@@ -57,8 +58,13 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
         (Target::Fresh, Some(place)) if args.optional_bool(place) == Some(true) => Target::InPlace,
         (target, _) => target,
     };
-    if mirrored::concerns(&args, &target) {
-        return mirrored::call(args, target);
+    if !mirrored::all_plain(&args, &target) {
+        if sparse::concerns(&args, &target) {
+            return sparse::call(args, target).map_err(|error| error.operator(row.python_name()));
+        }
+        if mirrored::concerns(&args, &target) {
+            return mirrored::call(args, target);
+        }
     }
     if let Run::Defer(choose) = row.run {
         if let Target::Out([first, ..]) = target {

@@ -8,6 +8,7 @@ use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, disp
 use crate::create::constant::strides;
 use crate::derive::{Derivative, Saves, formula};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
+use crate::sparse::Sparse;
 use crate::value::Value;
 
 /// The row behind `.to(dtype)`, `.float()` and every cast in derivatives.
@@ -21,6 +22,7 @@ pub static TO_DTYPE: Row = Row {
     tensor([ 1, -1])",
     dtypes: DTypes::ALL,
     traits: Traits::SEES_MIRRORED,
+    sparse: Sparse::Body(crate::sparse::elementwise::cast),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
@@ -51,6 +53,7 @@ pub static CLONE: Row = Row {
     tensor([1., 1.])",
     dtypes: DTypes::ALL,
     traits: Traits::SEES_MIRRORED,
+    sparse: Sparse::Body(crate::sparse::elementwise::clone),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;

@@ -8,6 +8,7 @@ use rushlight_core::{DType, Device, Error, Layout, Result, Scalar, dispatch};
 use super::{Options, check_fits, factory, fill, sizes};
 use crate::derive::Derivative;
 use crate::row::{DTypes, Out, Row, Run, Spec, Variants};
+use crate::sparse::Sparse;
 use crate::value::{Args, Output};
 
 pub(super) const NO_INPUT: Derivative =
@@ -296,6 +297,7 @@ pub static EMPTY_LIKE: Row = Row {
 
     >>> torch.empty_like(torch.ones(2, 3)).shape
     torch.Size([2, 3])",
+    sparse: Sparse::Compose(crate::sparse::elementwise::zeros_like),
     run: Run::Compose(|args| {
         let (options, tensor) = like(args)?;
         options.finish(tensor)
@@ -317,6 +319,7 @@ pub static ZEROS_LIKE: Row = Row {
 
     >>> torch.zeros_like(torch.tensor([1, 2]))
     tensor([0, 0])",
+    sparse: Sparse::Compose(crate::sparse::elementwise::zeros_like),
     run: Run::Compose(|args| filled_like(args, Scalar::ZERO)),
     reference: "np.zeros_like(self)",
     ..LIKE

@@ -149,7 +149,7 @@ pub fn zeros(sizes: &[isize], dtype: DType, device: Device) -> Result<Tensor> {
 pub fn fill(tensor: &Tensor, value: Scalar) -> Result<()> {
     let (layout, dtype) = (tensor.layout(), tensor.dtype());
     let (Some((low, _)), Device::Cpu) = (layout.span(), tensor.device()) else { return Ok(()) };
-    if !layout.is_dense() || tensor.is_mirrored() {
+    if !layout.is_dense() || !tensor.is_plain() {
         return crate::copy::copy(tensor, &scalar_of(value, dtype, tensor.device())?);
     }
     let bits = crate::promote::bits(value, dtype);

@@ -8,6 +8,7 @@ use super::constant::ZEROS_LIKE;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
+use crate::sparse::Sparse;
 
 /// The result does not depend on what the tensor held: its gradient is zero.
 pub(super) const OVERWRITTEN: Derivative = Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing)]);
@@ -121,6 +122,7 @@ pub static ZERO_: Row = Row {
     >>> torch.ones(2).zero_()
     tensor([0., 0.])",
     dtypes: DTypes::ALL,
+    sparse: Sparse::Body(crate::sparse::convert::emptied),
     run: Run::Overwrite(|_, own| super::fill(own, Scalar::ZERO)),
     derivative: OVERWRITTEN,
     samples: &["t(2, 3)", "t()", "t(3, 2).t()"],

@@ -17,6 +17,9 @@ const BASE: Row = Row {
 
 fn resize(args: &Args, sizes: &[isize], format: Option<&str>) -> Result<Output> {
     let own = args.tensor(0)?;
+    if own.is_sparse() {
+        return Err(crate::sparse::refused("resize_"));
+    }
     if own.requires_grad() {
         return Err(Error::runtime("cannot resize variables that require grad"));
     }

@@ -29,6 +29,9 @@ pub use put::PUT;
 
 /// The view that an index expression makes before tensors gather.
 pub fn view(own: &Tensor, brackets: &Brackets) -> Result<Tensor> {
+    if own.is_sparse() {
+        return Err(crate::sparse::refused("slice.Tensor"));
+    }
     if !(own.requires_grad() && rushlight_autograd::modes::grad_enabled()) {
         return Ok(Tensor::view_of(own, brackets.layout.clone()));
     }

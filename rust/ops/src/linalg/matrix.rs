@@ -10,6 +10,7 @@ use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::op;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
+use crate::sparse::Sparse;
 use crate::value::{Args, Ints, Output, Value};
 
 /// Operand 0 times operand 1, without more.
@@ -60,6 +61,7 @@ pub static MM: Row = Row {
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::Lower,
+    sparse: Sparse::Compose(crate::sparse::product::matmul),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (a, b) = (args.tensor(0)?, args.tensor(1)?);
@@ -376,6 +378,7 @@ before the last two are batches, which broadcast.
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::Lower,
+    sparse: Sparse::Compose(crate::sparse::product::matmul),
     run: Run::Compose(|args| matmul(args.tensor(0)?, args.tensor(1)?).map(Output::Tensor)),
     derivative: Derivative::Composed,
     samples: &[

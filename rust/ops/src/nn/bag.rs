@@ -180,7 +180,7 @@ fn bags(args: &Args) -> Result<Output> {
     }
     let rows = from_slice(&collected(bags.counted.iter().map(|&(row, _)| row))?)?;
     let owners = from_slice(&collected(bags.counted.iter().map(|&(_, at)| bags.of[at]))?)?;
-    let looked_up = op!(EMBEDDING, weight, &rows, -1i64, args.bool(3)?)?;
+    let looked_up = op!(EMBEDDING, weight, &rows, -1i64, args.bool(3)?, args.bool(5)?)?;
     let looked_up = match scaled {
         None => looked_up,
         Some(scaled) => {

@@ -57,6 +57,11 @@ looked up.
     derivative: Derivative::Formulas(&[formula(0, Saves::input(1), |d| match d.input(1).done() {
         Ok(indices) => {
             let rows = d.sizes(0)[0] as i64;
+            if d.flag(4) {
+                return Expr::new(
+                    d.grad().done().and_then(|grad| sparse_gradient(&grad, &indices, d.sizes(0), d.int(2), d.flag(3))),
+                );
+            }
             d.grad().call(&EMBEDDING_BACKWARD, [indices.into(), rows.into(), d.int(2).into(), d.flag(3).into()])
         }
         Err(error) => Expr::Failed(error),
@@ -69,6 +74,26 @@ looked up.
     reference: "weight[indices]",
     ..Row::BASE
 };
+
+/// The gradient of a table as a sparse tensor: an entry for each look-up, but for those of the padding.
+fn sparse_gradient(grad: &Tensor, indices: &Tensor, sizes: &[isize], skipped: i64, averages: bool) -> Result<Tensor> {
+    use crate::view::RESHAPE;
+    use crate::view::reshape::sizes_value;
+    if averages {
+        return Err(Error::runtime("embedding_backward: scale_grad_by_freq not supported with sparse gradients"));
+    }
+    let mut indices = crate::op!(RESHAPE, indices, sizes_value(&[1, -1]))?;
+    let mut values = crate::op!(RESHAPE, grad, sizes_value(&[indices.numel() as isize, sizes[1]]))?;
+    if skipped >= 0 {
+        let list = numbers(&indices, sizes[0])?;
+        let mut kept = rushlight_core::alloc::list(list.len())?;
+        kept.extend((0i64..).zip(&list).filter(|&(_, &row)| row != skipped).map(|(at, _)| at));
+        let kept = crate::create::from_slice(&kept)?;
+        indices = crate::op!(crate::index::along::INDEX_SELECT, &indices, 1i64, &kept)?;
+        values = crate::op!(crate::index::along::INDEX_SELECT, &values, 0i64, &kept)?;
+    }
+    crate::op!(crate::sparse::MADE, &indices, &values, sizes_value(sizes))
+}
 
 pub static EMBEDDING_BACKWARD: Row = Row {
     name: "embedding_dense_backward",

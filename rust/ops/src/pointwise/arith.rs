@@ -7,6 +7,7 @@ use rushlight_cpu::tiles;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{DTypes, Out, Pointwise, Promote, Row, Run, Traits, Variants};
+use crate::sparse::Sparse;
 use crate::value::{Args, Value};
 
 pub static ADD: Row = Row {
@@ -22,6 +23,7 @@ Both arguments broadcast; integers, floats and complex numbers promote to their 
     >>> torch.add(torch.tensor([1, 2, 3]), torch.tensor([[10], [20]]), alpha=2)
     tensor([[21, 22, 23],
             [41, 42, 43]])",
+    sparse: Sparse::Sum(1),
     run: Run::Pointwise(Pointwise {
         promote: Promote::Common,
         cpu: tiles! {
@@ -110,6 +112,7 @@ Both arguments broadcast and promote to their common dtype; bool has no differen
     >>> torch.sub(torch.tensor([5, 7]), 2)
     tensor([3, 5])",
     dtypes: DTypes::NUMBERS,
+    sparse: Sparse::Sum(-1),
     run: Run::Pointwise(Pointwise {
         promote: Promote::Common,
         cpu: tiles! {
@@ -171,6 +174,7 @@ pub static MUL: Row = Row {
     >>> torch.mul(torch.tensor([1., 2.]), torch.tensor([[3.], [4.]]))
     tensor([[3., 6.],
             [4., 8.]])",
+    sparse: Sparse::Body(crate::sparse::elementwise::mul),
     run: Run::Pointwise(Pointwise {
         promote: Promote::Common,
         cpu: tiles! {
@@ -202,6 +206,7 @@ pub static NEG: Row = Row {
     tensor([-1,  2])",
     out: Out::FOUND,
     dtypes: DTypes::NUMBERS,
+    sparse: Sparse::Linear,
     run: Run::Pointwise(Pointwise {
         promote: Promote::Common,
         cpu: tiles! {

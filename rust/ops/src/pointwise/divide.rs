@@ -11,6 +11,7 @@ use super::{BINARY, UNARY, common, float};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{DTypes, Row, Run, Variants};
+use crate::sparse::Sparse;
 use crate::value::Args;
 
 const OPERANDS: &str = "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor";
@@ -27,6 +28,7 @@ pub static DIV: Row = Row {
     >>> torch.div(torch.tensor([7, 1]), 2)
     tensor([3.5000, 0.5000])",
     dtypes: DTypes::ALL,
+    sparse: Sparse::Body(crate::sparse::elementwise::div),
     run: float(tiles! {
         for<S> [f32, f64] (|x, y| x / y);
         for<S> [c64, c128] (|x, y| x.wide().quotient(y.wide()).narrow())

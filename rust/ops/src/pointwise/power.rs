@@ -10,6 +10,7 @@ use super::{UNARY, common, float, with_numbers};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{DTypes, Row, Run, Traits, Variants};
+use crate::sparse::Sparse;
 use crate::value::Value;
 
 /// The exponents that are met most have loops of their own.
@@ -201,6 +202,7 @@ pub static SQUARE: Row = Row {
 
     >>> torch.square(torch.tensor([-2., 3.]))
     tensor([4., 9.])",
+    sparse: Sparse::Zeros,
     run: Run::Defer(|mut args| {
         args.row = &POW;
         args.values.push(Value::Scalar(Scalar::Int(2)));
@@ -218,6 +220,7 @@ pub static SQRT: Row = Row {
     >>> torch.sqrt(torch.tensor([4., 2.]))
     tensor([2.0000, 1.4142])",
     dtypes: DTypes::ALL,
+    sparse: Sparse::Zeros,
     run: float(tiles! {
         for<S> [f32, f64] (|x| x.sqrt());
         for<S> [c64, c128] (|x| x.wide().root().narrow())

@@ -9,6 +9,7 @@ use super::{BINARY, UNARY, common, float, no_complex, question};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{Accepts, DTypes, Out, Pointwise, Promote, Row, Run, Traits, Variants};
+use crate::sparse::Sparse;
 
 pub static ABS: Row = Row {
     name: "abs",
@@ -24,6 +25,7 @@ pub static ABS: Row = Row {
     ),
     dtypes: DTypes::NUMBERS,
     traits: Traits::REFUSES_IN_PLACE,
+    sparse: Sparse::Zeros,
     run: Run::Pointwise(Pointwise {
         promote: Promote::ComplexToReal,
         cpu: tiles! {
@@ -47,6 +49,7 @@ pub static SIGN: Row = Row {
     tensor([-1.,  0.,  1.])",
     out: Out::FOUND,
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
+    sparse: Sparse::Zeros,
     run: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x| x.sign());
         for<S> [f32, f64] (|x| x.sign());

@@ -12,6 +12,7 @@ use crate::expr::Expr;
 use crate::pointwise::compare::ISNAN;
 use crate::pointwise::power::POW;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Traits, Variants};
+use crate::sparse::Sparse;
 use crate::value::{Args, Output, Value};
 
 pub static VECTOR_NORM: Row = Row {
@@ -57,6 +58,7 @@ pub static NORM: Row = Row {
     >>> torch.norm(torch.tensor([3., 4.]))
     tensor(5.)",
     dtypes: DTypes::INEXACT,
+    sparse: Sparse::Compose(crate::sparse::elementwise::norm),
     run: Run::Defer(|args| {
         let p = args.optional_scalar(1).unwrap_or(Scalar::Int(2));
         deferred(args, p)

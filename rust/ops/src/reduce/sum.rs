@@ -10,6 +10,7 @@ use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
+use crate::sparse::Sparse;
 use crate::value::{Args, Output};
 
 pub static SUM: Row = Row {
@@ -24,6 +25,7 @@ and the bits do not depend on the number of threads.
     >>> torch.sum(torch.tensor([[1., 2.], [3., 4.]]))
     tensor(10.)",
     dtypes: DTypes::ALL,
+    sparse: Sparse::Body(crate::sparse::elementwise::total),
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, Over::all(args)?, 1),
         cpu: |args, results| run(args, Over::all(args)?, results, sums()),

@@ -1,6 +1,6 @@
 //! Complex numbers as pairs of real ones, and back; their parts and conjugates as views.
 
-use rushlight_autograd::{Meta, Tensor};
+use rushlight_autograd::{Form, Meta, Tensor};
 use rushlight_core::{DType, Error, Layout, Result};
 
 use crate::autocast::Autocast;
@@ -159,7 +159,8 @@ pub static IMAG: Row = Row {
 /// The other mark on the same elements.
 fn turned(args: &Args) -> Result<Meta> {
     let own = args.tensor(0)?;
-    Ok(Meta { mirrored: !own.is_mirrored(), ..own.meta().clone() })
+    let form = if own.is_mirrored() { Form::Plain } else { Form::Mirrored };
+    Ok(Meta { form, ..own.meta().clone() })
 }
 
 pub static MIRRORED: Row = Row {

@@ -1,0 +1,112 @@
+"""Adam for sparse gradients."""
+
+from collections.abc import Callable
+from typing import Any
+
+import rushlight as torch
+from rushlight import Tensor
+
+from .optimizer import Optimizer, loss_of
+
+__all__ = ["SparseAdam"]
+
+
+class SparseAdam(Optimizer):
+    """Adam whose averages and parameters change only where a sparse gradient has values.
+
+    Args:
+        params: dense parameters, or groups of them.
+        lr: the rate.
+        betas: how much of the averages of gradients and of their squares stays.
+        eps: keeps the divisor from zero.
+        maximize: climbs instead.
+
+    Raises:
+        ValueError: a number out of its range, or a sparse parameter.
+        RuntimeError: in `step`, a dense gradient.
+
+    >>> w = torch.ones(3, 2, requires_grad=True)
+    >>> torch.nn.functional.embedding(torch.tensor([0]), w, sparse=True).sum().backward()
+    >>> torch.optim.SparseAdam([w], lr=0.1).step()
+    >>> w[:, 0]
+    tensor([0.9000, 1.0000, 1.0000], grad_fn=<SelectBackward0>)
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        maximize: bool = False,
+    ) -> None:
+        if isinstance(lr, Tensor) and lr.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+        if not lr > 0.0:
+            raise ValueError(f"Invalid learning rate: {lr}")
+        if not eps > 0.0:
+            raise ValueError(f"Invalid epsilon value: {eps}")
+        for place, beta in enumerate(betas):
+            if not 0.0 <= beta < 1.0:
+                raise ValueError(f"Invalid beta parameter at index {place}: {beta}")
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
+        sparse = [
+            [number, place]
+            for number, group in enumerate(self.param_groups)
+            for place, param in enumerate(group["params"])
+            if param.is_sparse
+        ]
+        if sparse:
+            raise ValueError(f"Sparse params at indices {sparse}: SparseAdam requires dense parameter tensors")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._complete(maximize=False)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Changes the parameters once; returns the closure's loss."""
+        loss = loss_of(closure)
+        for group in self.param_groups:
+            for param in group["params"]:
+                grad = param.grad
+                if grad is None:
+                    continue
+                if not grad.is_sparse:
+                    raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
+                own = self.state[param]
+                if not own:
+                    own["step"] = 0
+                    own["exp_avg"] = torch.zeros_like(param)
+                    own["exp_avg_sq"] = torch.zeros_like(param)
+                own["step"] += 1
+                _move(group, param, grad, own)
+        return loss
+
+
+def _move(group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
+    beta1, beta2 = group["betas"]
+    grad = grad.coalesce()
+    slope = grad._values()
+    if slope.numel() == 0:
+        return
+    if group["maximize"]:
+        slope = -slope
+
+    def advance(average: Tensor, target: Tensor, rate: float) -> Tensor:
+        """Moves an average towards `target` where there is one, and returns what it is there."""
+        old = average.sparse_mask(grad)._values()
+        change = (target - old) * rate
+        average.add_(at_places(grad, change))
+        return change + old
+
+    mean = advance(own["exp_avg"], slope, 1 - beta1)
+    square = advance(own["exp_avg_sq"], slope.pow(2), 1 - beta2)
+    step = own["step"]
+    rate = float(group["lr"]) * (1 - beta2**step) ** 0.5 / (1 - beta1**step)
+    param.add_(at_places(grad, mean / square.sqrt().add_(group["eps"]) * -rate))
+
+
+def at_places(like: Tensor, values: Tensor) -> Tensor:
+    """The coalesced sparse tensor with other values."""
+    return torch.sparse_coo_tensor(like._indices(), values, like.shape, is_coalesced=True)

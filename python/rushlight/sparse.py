@@ -1,0 +1,117 @@
+"""Sparse tensors: places and values of the elements that are not zero (``torch.sparse_coo``), and functions of them.
+
+`torch.sparse_coo_tensor` makes them, ``x.to_sparse()`` and ``x.to_dense()`` convert, and gradients of embeddings with
+``sparse=True`` are such tensors. What is no operator of theirs refuses them.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import rushlight as torch
+from rushlight import _C, Tensor
+
+__all__ = ["check_sparse_tensor_invariants", "mm", "sparse_coo_tensor", "sum"]
+
+
+def sparse_coo_tensor(
+    indices: Any = None,
+    values: Any = None,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+    is_coalesced: bool | None = None,
+) -> Tensor:
+    """A sparse tensor with `values` at `indices`, one column each; several values of one place add up.
+
+    Without `size` it is as large as its indices need. With a size alone it has no values. Indices are always checked:
+    `check_invariants` is there for torch's sake.
+
+    Raises:
+        RuntimeError: places outside of the tensor, or parts that do not fit together.
+
+    >>> torch.sparse_coo_tensor([[0, 2]], [1., 2.], (3,)).to_dense()
+    tensor([1., 0., 2.])
+    """
+    if values is None:
+        if size is None:
+            size, indices = indices, None
+        if indices is not None or size is None:
+            raise TypeError("sparse_coo_tensor(): indices and values, or a size alone")
+        dims = len(tuple(size))
+        indices, values, is_coalesced = torch.empty(dims, 0, dtype=torch.int64), torch.empty(0, dtype=dtype), True
+    if not isinstance(indices, Tensor):
+        indices = torch.tensor(indices, dtype=torch.int64)
+    if not isinstance(values, Tensor):
+        values = torch.tensor(values, dtype=dtype, device=device)
+    elif dtype is not None or device is not None:
+        values = values.to(device=device, dtype=dtype)
+    made = _C._sparse_coo_tensor(indices, values, None if size is None else tuple(size), bool(is_coalesced))
+    return made.requires_grad_() if requires_grad else made
+
+
+def mm(mat1: Tensor, mat2: Tensor) -> Tensor:
+    """The product of a sparse matrix and a dense one; the gradient of the first has its places alone.
+
+    >>> torch.sparse.mm(torch.eye(2).to_sparse(), torch.tensor([[1., 2.], [3., 4.]]))
+    tensor([[1., 2.],
+            [3., 4.]])
+    """
+    return _C._sparse_mm(mat1, mat2)
+
+
+def sum(input: Tensor, dim: int | Sequence[int] | None = None, dtype: torch.dtype | None = None) -> Tensor:
+    """The sum of all elements of a sparse tensor, or along some dimensions: sparse while a sparse one is left.
+
+    >>> torch.sparse.sum(torch.eye(3).to_sparse(), 0).to_dense()
+    tensor([1., 1., 1.])
+    """
+    values = input.coalesce().values()
+    if dtype is not None:
+        values = values.to(dtype)
+    if dim is None:
+        return values.sum()
+    dims = {d % input.dim() for d in ([dim] if isinstance(dim, int) else dim)}
+    inner = input.sparse_dim()
+    blocks = [d - inner + 1 for d in dims if d >= inner]
+    if blocks:
+        values = values.sum(blocks)
+    left = [d for d in range(inner) if d not in dims]
+    if not left:
+        return values.sum(0)
+    indices = input.coalesce().indices()
+    size = [length for d, length in enumerate(input.shape) if d not in dims]
+    made = sparse_coo_tensor(indices[left], values, size, is_coalesced=len(left) == inner or None)
+    return made.coalesce()
+
+
+class check_sparse_tensor_invariants:
+    """torch's switch for the checks of indices, which here are always made: it changes nothing."""
+
+    def __init__(self, enable: bool = True) -> None:
+        del enable
+
+    @staticmethod
+    def is_enabled() -> bool:
+        """Always true."""
+        return True
+
+    @staticmethod
+    def enable() -> None:
+        """Does nothing: the checks are on."""
+
+    @staticmethod
+    def disable() -> None:
+        """Does nothing: the checks stay on."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def __call__(self, function: Any) -> Any:
+        return function

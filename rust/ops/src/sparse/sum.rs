@@ -1,0 +1,162 @@
+//! Sums with sparse operands.
+
+use std::cmp::Ordering;
+
+use rushlight_autograd::Parts;
+use rushlight_core::alloc::filled;
+use rushlight_core::dtype::promote;
+use rushlight_core::layout::Shape;
+use rushlight_core::{Device, Dims, Error, Result, Scalar};
+
+use super::{build, coalesce, convert, parts};
+use crate::Tensor;
+use crate::convert::{to_dtype, to_vec};
+use crate::create::{from_slice, zeros};
+use crate::index::along::INDEX_ADD;
+use crate::node;
+use crate::op;
+use crate::pointwise::arith::{MUL, NEG};
+use crate::value::{Args, Output};
+
+fn factor(args: &Args, sign: i64) -> Result<Scalar> {
+    let alpha = args.scalar(2)?;
+    if sign > 0 {
+        return Ok(alpha);
+    }
+    crate::convert::item(&op!(NEG, crate::create::scalar_tensor(alpha)?)?)
+}
+
+pub fn sum(args: &Args, sign: i64) -> Result<Output> {
+    let (Some(own), Some(other)) = (args.optional_tensor(0), args.optional_tensor(1)) else {
+        return Err(dense_second());
+    };
+    let factor = factor(args, sign)?;
+    if own.is_sparse() {
+        return of_sparse(own, other, factor).map(Output::Tensor);
+    }
+    check_sizes(own, other)?;
+    let dtype = promote(own.dtype(), other.dtype())?;
+    let result = if dtype == own.dtype() { crate::copy::clone(own)? } else { to_dtype(own, dtype)? };
+    let parts = parts(other, "add")?;
+    convert::add_scaled(&result, &parts.indices, &parts.values, factor)?;
+    Ok(Output::Tensor(result))
+}
+
+#[cold]
+fn dense_second() -> Error {
+    Error::runtime("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
+}
+
+fn check_sizes(own: &Tensor, other: &Tensor) -> Result<()> {
+    if own.sizes() == other.sizes() {
+        return Ok(());
+    }
+    Err(Error::runtime(format!(
+        "add: expected 'self' and 'other' to have same size, but self has size {} while other has size {} (FYI: dense-sparse addition does not currently support broadcasting)",
+        Shape(own.sizes()),
+        Shape(other.sizes())
+    )))
+}
+
+/// `dense += factor * sparse`: touches the places of the sparse tensor alone.
+pub fn into_dense(args: &Args, sign: i64) -> Result<Output> {
+    let (own, other) = (args.tensor(0)?, args.tensor(1)?);
+    check_sizes(own, other)?;
+    if own.device() != Device::Cpu || own.is_mirrored() {
+        return Err(Error::not_implemented(
+            "a sparse tensor is added to dense ones on the host, whose memory holds their elements",
+        ));
+    }
+    crate::variants::check_in_place(args.row, own, own.sizes(), promote(own.dtype(), other.dtype())?)?;
+    let factor = factor(args, sign)?;
+    let parts = parts(other, "add")?;
+    let change = node::Change::begin(args)?;
+    {
+        let _off = rushlight_autograd::modes::GradMode::new(false);
+        // Another handle on the elements: the change is counted once, and recorded as this call.
+        let elements = Tensor::new(own.storage().clone(), own.layout().clone(), own.dtype(), own.device());
+        convert::add_scaled(&elements, &parts.indices, &parts.values.detach(), factor)?;
+    }
+    change.finish()
+}
+
+fn of_sparse(own: &Tensor, other: &Tensor, factor: Scalar) -> Result<Tensor> {
+    let Some(second) = other.parts() else { return Err(dense_second()) };
+    let first = parts(own, "add")?;
+    if own.sizes() != other.sizes() {
+        return Err(Error::runtime(format!(
+            "add: expected sizes of 'self' and 'other' to match, but {} != {}",
+            Shape(own.sizes()),
+            Shape(other.sizes())
+        )));
+    }
+    let (a, b) = (first.indices.sizes()[0], second.indices.sizes()[0]);
+    if a != b {
+        return Err(Error::runtime(format!(
+            "add: expected 'self' and 'other' to have same number of sparse dimensions, but {a} != {b}"
+        )));
+    }
+    let dtype = promote(own.dtype(), other.dtype())?;
+    let left = Parts { values: to_dtype(&first.values, dtype)?, ..(*first).clone() };
+    let mut values = to_dtype(&second.values, dtype)?;
+    if !factor.is_one() {
+        values = op!(MUL, &values, factor)?;
+    }
+    let right = Parts { values, ..(*second).clone() };
+    let in_rows = first.values.layout().is_contiguous() && second.values.layout().is_contiguous();
+    let sum = if in_rows { merged(&left, &right)? } else { behind(&left, &right, own)? };
+    build(own.sizes(), sum)
+}
+
+fn cat(a: &Tensor, b: &Tensor, dim: i64) -> Result<Tensor> {
+    op!(crate::join::cat::CAT, vec![a.clone(), b.clone()], dim)
+}
+
+/// The entries of both, one after the other; each place once where they would be more than all elements.
+fn behind(left: &Parts, right: &Parts, own: &Tensor) -> Result<Parts> {
+    let both = Parts {
+        indices: cat(&left.indices, &right.indices, 1)?,
+        values: cat(&left.values, &right.values, 0)?,
+        coalesced: false,
+    };
+    if both.values.sizes()[0] as usize > own.numel() { coalesce::coalesced(&both, own.sizes()) } else { Ok(both) }
+}
+
+/// Both lists are walked side by side, the smaller place first; two entries that meet add up. In order if both were.
+fn merged(left: &Parts, right: &Parts) -> Result<Parts> {
+    let (x, y) = (to_vec::<i64>(&left.indices)?, to_vec::<i64>(&right.indices)?);
+    let (m, n) = (left.indices.sizes()[1] as usize, right.indices.sizes()[1] as usize);
+    let dims = left.indices.sizes()[0] as usize;
+    let compare = |i: usize, j: usize| {
+        (0..dims).map(|dim| x[dim * m + i].cmp(&y[dim * n + j])).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    };
+    // Where each entry of both goes, and which entry of the two lists gives a place its indices.
+    let (mut to, mut from) = (filled(0i64, m + n)?, rushlight_core::alloc::list(m + n)?);
+    let (mut i, mut j) = (0, 0);
+    while i < m || j < n {
+        let order = match (i < m, j < n) {
+            (true, true) => compare(i, j),
+            (true, false) => Ordering::Less,
+            _ => Ordering::Greater,
+        };
+        let entry = from.len() as i64;
+        from.push(if order.is_le() { i as i64 } else { (m + j) as i64 });
+        if order.is_le() {
+            to[i] = entry;
+            i += 1;
+        }
+        if order.is_ge() {
+            to[m + j] = entry;
+            j += 1;
+        }
+    }
+    let coalesced = left.coalesced && right.coalesced;
+    let indices =
+        op!(crate::index::along::INDEX_SELECT, &cat(&left.indices, &right.indices, 1)?, 1i64, &from_slice(&from)?)?;
+    let mut sizes = Dims::from_slice(left.values.sizes());
+    sizes[0] = from.len() as isize;
+    let none = zeros(&sizes, left.values.dtype(), left.values.device())?;
+    let both = cat(&left.values, &right.values, 0)?;
+    let values = op!(INDEX_ADD, &none, 0i64, &from_slice(&to)?, &both)?;
+    Ok(Parts { indices, values, coalesced })
+}

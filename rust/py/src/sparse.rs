@@ -1,0 +1,125 @@
+//! Sparse tensors for Python: the methods that make them, take them apart and tell of them.
+
+use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError};
+use pyo3::prelude::*;
+use rushlight::sparse::{COALESCE, MADE, TO_DENSE, TO_SPARSE, VALUES, convert::MASKED, product::PRODUCT};
+use rushlight::view::reshape::sizes_value;
+use rushlight::{Value, op};
+use rushlight_autograd::Parts;
+
+use crate::body::given;
+use crate::errors::raise;
+use crate::methods::Own;
+use crate::{convert, methods, object};
+
+/// The parts of a sparse tensor; others are refused in the words of a public method.
+fn parts(own: &Own, name: &str) -> PyResult<std::sync::Arc<Parts>> {
+    own.tensor.parts().ok_or_else(|| {
+        PyRuntimeError::new_err(format!("{name} expected sparse coordinate tensor layout but got Strided"))
+    })
+}
+
+/// The same for what torch knows of sparse tensors alone.
+fn inner(own: &Own, name: &str) -> PyResult<std::sync::Arc<Parts>> {
+    own.tensor.parts().ok_or_else(|| {
+        PyNotImplementedError::new_err(format!(
+            "Could not run 'aten::{name}' with arguments from the 'CPU' backend. This could be because the operator doesn't exist for this backend, or was omitted during the selective/custom build process (if using custom build)."
+        ))
+    })
+}
+
+methods! {
+    fn is_coalesced(own) "Whether the places of a sparse tensor are in order, and none comes twice." {
+        own.give(parts(own, "is_coalesced")?.coalesced)
+    }
+    fn coalesce(own) "The sparse tensor with each place once, in order; values of one place add up." {
+        let parts = parts(own, "coalesce")?;
+        if parts.coalesced { own.same() } else { own.wrap(op!(COALESCE, own.tensor).map_err(raise)?) }
+    }
+    fn indices(own) "The places of the elements of a coalesced tensor, one column each." {
+        let parts = parts(own, "indices")?;
+        if !parts.coalesced {
+            return Err(PyRuntimeError::new_err(
+                "Cannot get indices on an uncoalesced tensor, please call .coalesce() first",
+            ));
+        }
+        own.wrap(parts.indices.detach())
+    }
+    fn values(own) "The elements of a coalesced tensor that are not zero." {
+        if !own.tensor.is_sparse() {
+            return Err(PyRuntimeError::new_err("values expected sparse tensor layout but got Strided"));
+        }
+        own.wrap(op!(VALUES, own.tensor).map_err(raise)?)
+    }
+    fn _indices(own) "The places as they stand, one column each." {
+        own.wrap(inner(own, "_indices")?.indices.detach())
+    }
+    fn _values(own) "The values as they stand." { own.wrap(inner(own, "_values")?.values.detach()) }
+    fn _nnz(own) "How many values there are." { own.give(inner(own, "_nnz")?.indices.sizes()[1]) }
+    fn sparse_dim(own) "How many dimensions a sparse tensor has places in; none of another." {
+        own.give(own.tensor.parts().map_or(0, |parts| parts.indices.sizes()[0]))
+    }
+    fn dense_dim(own) "How many dimensions each value has; of a dense tensor all." {
+        own.give(own.tensor.parts().map_or(own.tensor.rank(), |parts| parts.values.rank() - 1))
+    }
+    fn _coalesced_(own, coalesced = required) "Says that the places are in order, or that they may not be; the first is checked." {
+        let parts = parts(own, "_coalesced_")?;
+        let wanted = given("_coalesced_", coalesced)?.is_truthy()?;
+        let sizes = sizes_value(own.tensor.sizes());
+        op!(MADE, &parts.indices, &parts.values.detach(), sizes, wanted).map_err(raise)?;
+        own.tensor.set_parts(Parts { coalesced: wanted, ..(*parts).clone() });
+        own.same()
+    }
+    fn to_dense(own, dtype, masked_grad) "All elements of a sparse tensor, zeros included; a dense tensor itself." {
+        let _ = masked_grad;
+        let whole = op!(TO_DENSE, own.tensor).map_err(raise)?;
+        match dtype.filter(|dtype| !dtype.is_none()) {
+            None if !own.tensor.is_sparse() => own.same(),
+            None => own.wrap(whole),
+            Some(dtype) => match crate::dtype::extract_dtype(&dtype) {
+                Some(dtype) => own.wrap(rushlight::convert::to_dtype(&whole, dtype).map_err(raise)?),
+                None => Err(PyTypeError::new_err("to_dense(): argument 'dtype' must be torch.dtype")),
+            },
+        }
+    }
+    fn to_sparse(own, sparse_dim) "The elements that are not zero as a sparse tensor; with `sparse_dim`, blocks of them." {
+        let dims = match sparse_dim.filter(|dims| !dims.is_none()) {
+            Some(dims) => match convert::int(&dims)? {
+                Some(dims) => Value::Int(dims),
+                None => return Err(PyNotImplementedError::new_err("to_sparse() makes tensors of layout torch.sparse_coo alone")),
+            },
+            None => Value::None,
+        };
+        own.wrap(op!(TO_SPARSE, own.tensor, dims).map_err(raise)?)
+    }
+    fn sparse_mask(own, mask = required) "The elements at the places of a sparse tensor." {
+        let mask = given("sparse_mask", mask)?;
+        own.wrap(op!(MASKED, own.tensor, object::tensor(&mask)?).map_err(raise)?)
+    }
+}
+
+/// Behind `torch.sparse_coo_tensor`: a sparse tensor of indices, values and, where it is given, a size.
+#[pyfunction]
+#[pyo3(signature = (indices, values, size=None, is_coalesced=false))]
+fn _sparse_coo_tensor<'py>(
+    py: Python<'py>,
+    indices: &Bound<'py, PyAny>,
+    values: &Bound<'py, PyAny>,
+    size: Option<Vec<i64>>,
+    is_coalesced: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let size = size.map_or(Value::None, |size| Value::from(size.as_slice()));
+    let (indices, values) = (object::tensor(indices)?, object::tensor(values)?);
+    object::wrap_bound(py, op!(MADE, indices, values, size, is_coalesced).map_err(raise)?)
+}
+
+/// Behind `torch.sparse.mm`: a sparse matrix times a dense one.
+#[pyfunction]
+fn _sparse_mm<'py>(py: Python<'py>, a: &Bound<'py, PyAny>, b: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    object::wrap_bound(py, op!(PRODUCT, object::tensor(a)?, object::tensor(b)?).map_err(raise)?)
+}
+
+pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(_sparse_coo_tensor, module)?)?;
+    module.add_function(wrap_pyfunction!(_sparse_mm, module)?)
+}
