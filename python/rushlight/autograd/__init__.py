@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rushlight.autograd import forward_ad as forward_ad
     from rushlight.autograd import function as function
     from rushlight.autograd import functional as functional
+    from rushlight.autograd import grad_mode as grad_mode
     from rushlight.autograd import graph as graph
     from rushlight.autograd.anomaly_mode import detect_anomaly as detect_anomaly
     from rushlight.autograd.anomaly_mode import set_detect_anomaly as set_detect_anomaly
@@ -58,6 +59,7 @@ _LAZY = {
     "forward_ad": ("rushlight.autograd.forward_ad", None),
     "function": ("rushlight.autograd.function", None),
     "functional": ("rushlight.autograd.functional", None),
+    "grad_mode": ("rushlight.autograd.grad_mode", None),
 }
 
 
