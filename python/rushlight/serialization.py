@@ -27,7 +27,7 @@ from ._checkpoint.errors import translated
 from ._checkpoint.inspect import unknown_globals
 from ._checkpoint.locations import default_restore_location, location_tag, restorer
 from ._checkpoint.pickler import Global, Pickler
-from ._checkpoint.rebuild import find_known
+from ._checkpoint.rebuild import find_known, home
 from ._checkpoint.replacing import replacing
 from ._checkpoint.storages import StorageClass
 from ._utils import set_state
@@ -352,9 +352,7 @@ class _Checkpoint:
                 known = find_known(module, name)
                 if known is not None:
                     return known
-                if module == "torch" or module.startswith("torch."):
-                    module = "rushlight" + module[len("torch") :]
-                return super().find_class(module, name)
+                return super().find_class(*home(module, name))
 
             def persistent_load(self, saved):
                 return checkpoint._load_storage(*saved[1:5])
