@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Chance(Distribution):
-    """What Bernoulli and binomial distributions have in common: ``probs``, ``logits``, each made from the other on demand."""
+    """What distributions of a chance have in common (Bernoulli, binomial, geometric ..): ``probs``, ``logits``, each made from the other on demand."""
 
     _param: torch.Tensor
 

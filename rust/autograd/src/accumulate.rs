@@ -17,7 +17,7 @@ pub struct AccumulateGrad {
 }
 
 /// Threads that add to the same leaf take turns; leaves share these few locks.
-static TURNS: [ForkMutex<()>; 16] = [const { ForkMutex::new(Rank::Graph, "autograd.accumulate", ()) }; 16];
+static TURNS: [ForkMutex<()>; 16] = [const { ForkMutex::new(Rank::Graph, ()) }; 16];
 
 impl AccumulateGrad {
     pub(crate) fn node(variable: &Tensor, hooks: Option<Arc<NodeHooks>>) -> Arc<Node<AccumulateGrad>> {

@@ -19,7 +19,7 @@ pub struct Event {
     pub sizes: Vec<Vec<isize>>,
 }
 
-static EVENTS: ForkMutex<Vec<Event>> = ForkMutex::new(Rank::Profiler, "profiler events", Vec::new());
+static EVENTS: ForkMutex<Vec<Event>> = ForkMutex::new(Rank::Profiler, Vec::new());
 
 #[inline]
 pub fn is_on() -> bool {

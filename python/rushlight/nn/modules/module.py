@@ -435,9 +435,7 @@ class Module(_hooks.HasHooks):
             if dtype.is_complex:
                 warn(
                     "Complex modules are a new feature under active development whose design may change, and some "
-                    "modules might not work as expected when using complex tensors as parameters or buffers. Please "
-                    "file an issue at https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml if a "
-                    "complex module does not work as expected.",
+                    "modules might not work as expected when using complex tensors as parameters or buffers.",
                 )
         memory_format = place.pop("memory_format", None)
 
@@ -592,6 +590,6 @@ class Module(_hooks.HasHooks):
 
 
 _NO_EXTRA_STATE = (
-    "Reached a code path in Module.{}() that should never be called. Please file an issue at "
-    "https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml to report this bug."
+    "Reached a code path in Module.{}() that should never be called.\n"
+    "  A module that keeps an extra state writes both: get_extra_state() and set_extra_state(state)."
 )

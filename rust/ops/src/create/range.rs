@@ -162,6 +162,10 @@ fn spaced(args: &Args, shape: impl Fn(c128) -> c128 + Sync) -> Result<Output> {
     if steps > 1 && !args.row.dtypes.has(dtype) {
         return Err(crate::call::not_implemented(args.row, dtype));
     }
+    if dtype.is_integral() {
+        super::check_fits(start, dtype)?;
+        super::check_fits(end, dtype)?;
+    }
     let tensor = options.empty(&[steps as isize], dtype)?;
     let count = steps as usize;
     if dtype.is_complex() {

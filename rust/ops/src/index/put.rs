@@ -77,6 +77,11 @@ pub static PUT: Row = Row {
 
 /// Merges values, which broadcast, into a tensor.
 pub fn put_into(target: &Tensor, cut: &Cut, values: &Tensor, merge: Merge) -> Result<()> {
+    // The loops move bytes: what is read is as wide as what is written.
+    if values.dtype() != target.dtype() {
+        let (values, target) = (values.dtype().title(), target.dtype().title());
+        return Err(Error::runtime(format!("values of dtype {values} cannot be put into a tensor of dtype {target}")));
+    }
     let offsets = cut.offsets(target)?;
     let sizes = cut.sizes(target);
     if sizes.contains(&0) {

@@ -105,6 +105,9 @@ fn histc_infer(args: &Args) -> Result<Vec<Spec>> {
     if bins <= 0 {
         return Err(Error::runtime(format!("torch.histogram(): bins must be > 0, but got {bins} for dimension 0")));
     }
+    for place in [2, 3] {
+        crate::create::check_fits(args.scalar(place)?, own.dtype())?;
+    }
     Ok(vec![Spec::new(&[bins as isize], own.dtype(), own)])
 }
 

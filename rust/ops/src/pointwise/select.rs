@@ -96,7 +96,11 @@ fn cpu(args: &Args, results: &[Tensor]) -> Result<()> {
     let (dtype, sizes) = (out.dtype(), out.sizes());
     let operand = |place: usize| match args.optional_tensor(place) {
         Some(tensor) => Ok(tensor.clone()),
-        None => crate::create::scalar_of(args.scalar(place)?, dtype, out.device()),
+        None => {
+            let number = args.scalar(place)?;
+            crate::create::check_fits(number, dtype)?;
+            crate::create::scalar_of(number, dtype, out.device())
+        }
     };
     let operands = [args.tensor(0)?.clone(), operand(1)?, operand(2)?];
     let stretched: Vec<Layout> =
