@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from rushlight.autograd import function as function
     from rushlight.autograd import functional as functional
     from rushlight.autograd import graph as graph
+    from rushlight.autograd import profiler as profiler
+    from rushlight.autograd import profiler_util as profiler_util
     from rushlight.autograd.anomaly_mode import detect_anomaly as detect_anomaly
     from rushlight.autograd.anomaly_mode import set_detect_anomaly as set_detect_anomaly
     from rushlight.autograd.variable import Variable as Variable
@@ -55,6 +57,8 @@ _LAZY = {
     "set_grad_enabled": ("rushlight", "set_grad_enabled"),
     "inference_mode": ("rushlight", "inference_mode"),
     "graph": ("rushlight.autograd.graph", None),
+    "profiler": ("rushlight.autograd.profiler", None),
+    "profiler_util": ("rushlight.autograd.profiler_util", None),
     "forward_ad": ("rushlight.autograd.forward_ad", None),
     "function": ("rushlight.autograd.function", None),
     "functional": ("rushlight.autograd.functional", None),
