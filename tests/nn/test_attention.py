@@ -116,3 +116,26 @@ def test_gradients():
 def test_bad_calls(call, kind, message):
     with pytest.raises(kind, match=message):
         call(*inputs())
+
+
+@pytest.mark.parametrize("scale", [None, -0.3])
+@pytest.mark.parametrize(("queries", "keys"), [(150, 150), (70, 300), (300, 70)])
+def test_a_causal_mask_hides_what_such_a_mask_hides(queries, keys, scale):
+    operands = [torch.randn(2, length, 5, dtype=torch.float64) for length in (queries, keys, keys)]
+    seen = torch.ones(queries, keys, dtype=torch.bool).tril()
+    found = []
+    for options in {"is_causal": True}, {"attn_mask": seen}, {"attn_mask": torch.where(seen, 0.0, -torch.inf).double()}:
+        leaves = [operand.clone().requires_grad_() for operand in operands]
+        out = torch.nn.functional.scaled_dot_product_attention(*leaves, scale=scale, **options)
+        out.pow(2).sum().backward()
+        found.append([out, *(leaf.grad for leaf in leaves)])
+    for others in found[1:]:
+        for own, other in zip(found[0], others, strict=True):
+            assert torch.allclose(own, other, rtol=1e-12, atol=1e-12)
+
+
+def test_keys_that_a_query_does_not_see_may_be_anything():
+    query, key, value = (torch.randn(1, 100, 4) for _ in "qkv")
+    key[:, 60:] = float("nan")
+    out = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+    assert out[:, :60].isfinite().all() and out[:, 60:].isnan().all()
