@@ -76,7 +76,7 @@ pub unsafe fn add_rows<T: Number>(to: Side, index: Side, from: Side, factor: Sca
     let mut target = Layout { sizes: from.layout.sizes.clone(), ..to.layout.clone() };
     target.strides[0] = 0;
     let mut names = Layout { offset: index.layout.offset, ..from.layout.clone() };
-    names.strides.iter_mut().for_each(|stride| *stride = 0);
+    names.strides.fill(0);
     names.strides[0] = index.layout.strides[0];
     let plan = Plan::new([&target, from.layout, &names], [size_of::<T>(), size_of::<T>(), size_of::<i64>()]);
     let [out, input, step] = plan.inner_strides();
