@@ -81,6 +81,7 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
         return call_into(chosen, target);
     }
     let span = profile::begin();
+    let in_place = matches!(target, Target::InPlace);
     let output = match (&row.run, target) {
         (Run::Pointwise(body), target) => pointwise(body, &args, target),
         (Run::Kernel(body), Target::Fresh) => kernel(body, &args),
@@ -94,7 +95,7 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
         (Run::Overwrite(body), Target::Fresh) => overwrite(*body, &args),
         (_, target) => crate::variants::through_copy(&args, target),
     };
-    profile::end(span, row, &args);
+    profile::end(span, || profile::Name::Operator { row, in_place }, Some(&args));
     output.map_err(|error| placed(error, &args))
 }
 
