@@ -35,11 +35,13 @@ pub struct Out {
     pub apart: bool,
     /// Whether a result of one dimension fills an `out` of any shape with as many elements.
     pub filled: bool,
+    /// Whether the kernel fills `out` itself, whatever its dtype and strides: random numbers are drawn in its order.
+    pub direct: bool,
 }
 
 macro_rules! out {
     ($accepts:ident $sentence:literal) => {
-        Out { accepts: Accepts::$accepts, sentences: &[$sentence], apart: false, filled: false }
+        Out { accepts: Accepts::$accepts, sentences: &[$sentence], apart: false, filled: false, direct: false }
     };
 }
 
@@ -57,11 +59,15 @@ impl Out {
     pub const MADE: Out = out!(Asked "dtype {Result} does not match dtype of out parameter ({Out})");
 
     pub const fn new(accepts: Accepts, sentences: &'static [&'static str]) -> Out {
-        Out { accepts, sentences, apart: false, filled: false }
+        Out { accepts, sentences, apart: false, filled: false, direct: false }
     }
 
     pub const fn filled(self) -> Out {
         Out { filled: true, ..self }
+    }
+
+    pub const fn direct(self) -> Out {
+        Out { direct: true, ..self }
     }
 
     pub const fn apart(self) -> Out {
