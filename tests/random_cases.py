@@ -71,7 +71,6 @@ CALLS = {
     "F.alpha_dropout(x, 0.4, True)": 1,
     "F.alpha_dropout(x, 1.0, True)": 1,
     "F.feature_alpha_dropout(x, 0.4, True)": 1,
-    "torch.nn.init.trunc_normal_(x)": 0,
     "torch.nn.init.kaiming_uniform_(x)": 0,
     "torch.nn.init.xavier_normal_(x)": 0,
 }  # fmt: skip

@@ -531,10 +531,10 @@ class Tensor:
     @overload
     def bernoulli(self, p: _float, *, generator: Generator | None = None) -> Tensor: ...
     @overload
-    def bernoulli_(self, p: _float = 0.5, *, generator: Generator | None = None) -> Tensor:
-        """Fills the tensor with 1 of probability `p`, else 0."""
+    def bernoulli_(self, p: Tensor, *, generator: Generator | None = None) -> Tensor:
+        """Fills the tensor with 1 of the probability that stands at the same place of `p`, else 0."""
     @overload
-    def bernoulli_(self, p: Tensor, *, generator: Generator | None = None) -> Tensor: ...
+    def bernoulli_(self, p: _float = 0.5, *, generator: Generator | None = None) -> Tensor: ...
     def bincount(self, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
         """How often each of 0, 1, 2, .. occurs, or the sum of its weights."""
     def bitwise_and(self, other: Tensor | _Number) -> Tensor:
