@@ -128,6 +128,12 @@ def test_messages():
         torch.autocast("tpu")
     with pytest.raises(ValueError, match="Expected `device_type` of type `str`"):
         torch.autocast(3)
+    with pytest.raises(TypeError, match=r"set_autocast_dtype\(\): argument 'dtype' \(position 2\) must be torch.dtype"):
+        torch.set_autocast_dtype("cpu", True)
+    with pytest.raises(TypeError, match=r"set_autocast_enabled\(\): argument 'enabled' must be bool"):
+        torch.set_autocast_enabled("cpu", 3)
+    with pytest.raises(TypeError, match="enabled must be a bool"):
+        torch.set_autocast_cache_enabled(1)
     with pytest.raises(TypeError, match=r"autocast\(\)\(func\) requires a callable"):
         torch.autocast("cpu")(3)
     with pytest.warns(UserWarning, match="CUDA is not available"), torch.autocast("cuda"):
@@ -158,6 +164,42 @@ def test_functions_choose_their_types():
     assert result.dtype == SINGLE
     result.sum().backward()
     assert leaf.grad.dtype == SINGLE
+
+
+def test_a_thread_sets_its_mode():
+    torch.set_autocast_dtype("cpu", torch.float16)
+    try:
+        torch.set_autocast_enabled("cpu", True)
+        assert torch.is_autocast_enabled("cpu") and (X @ X).dtype == torch.float16
+        torch.set_autocast_dtype("cpu", HALF)
+        assert (X @ X).dtype == HALF
+        with torch.autocast("cpu", torch.float16, cache_enabled=False):
+            assert (X @ X).dtype == torch.float16 and not torch.is_autocast_cache_enabled()
+        assert (X @ X).dtype == HALF and torch.is_autocast_cache_enabled()
+    finally:
+        torch.set_autocast_enabled("cpu", False)
+        torch.set_autocast_dtype("cpu", HALF)
+    assert (X @ X).dtype == SINGLE
+    torch.set_autocast_enabled(True)
+    assert torch.is_autocast_enabled() and not torch.is_autocast_enabled("cpu")
+    torch.set_autocast_enabled(False)
+    assert not torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.float16
+
+
+@pytest.mark.parametrize(
+    ("call", "result", "instead"),
+    [
+        (lambda: torch.is_autocast_cpu_enabled(), False, r"is_autocast_enabled\('cpu'\)"),
+        (lambda: torch.set_autocast_cpu_enabled(False), None, r"set_autocast_enabled\('cpu', enabled\)"),
+        (lambda: torch.get_autocast_cpu_dtype(), HALF, r"get_autocast_dtype\('cpu'\)"),
+        (lambda: torch.set_autocast_cpu_dtype(HALF), None, r"set_autocast_dtype\('cpu', dtype\)"),
+        (lambda: torch.get_autocast_gpu_dtype(), torch.float16, r"get_autocast_dtype\('cuda'\)"),
+        (lambda: torch.set_autocast_gpu_dtype(torch.float16), None, r"set_autocast_dtype\('cuda', dtype\)"),
+    ],
+)
+def test_older_names(call, result, instead):
+    with pytest.warns(DeprecationWarning, match=f"is deprecated. Please use torch.{instead} instead"):
+        assert call() == result
 
 
 def test_targets_say_their_own_types():

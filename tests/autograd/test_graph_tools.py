@@ -56,3 +56,10 @@ def test_looking_for_nan_warns_that_it_is_slow_and_names_the_line():
 def test_volatile_is_gone():
     with pytest.warns(UserWarning, match="volatile was removed and now has no effect"):
         torch.autograd.Variable(torch.ones(1), volatile=True)
+
+
+def test_threads_of_backward_are_a_setting():
+    with torch.autograd.set_multithreading_enabled(False):
+        assert not torch.autograd.is_multithreading_enabled()
+    assert torch.autograd.is_multithreading_enabled()
+    assert torch.autograd.grad_mode.no_grad is torch.no_grad

@@ -23,9 +23,14 @@ if TYPE_CHECKING:
     from rushlight.autograd import forward_ad as forward_ad
     from rushlight.autograd import function as function
     from rushlight.autograd import functional as functional
+    from rushlight.autograd import grad_mode as grad_mode
     from rushlight.autograd import graph as graph
+    from rushlight.autograd import profiler as profiler
+    from rushlight.autograd import profiler_util as profiler_util
     from rushlight.autograd.anomaly_mode import detect_anomaly as detect_anomaly
     from rushlight.autograd.anomaly_mode import set_detect_anomaly as set_detect_anomaly
+    from rushlight.autograd.grad_mode import is_multithreading_enabled as is_multithreading_enabled
+    from rushlight.autograd.grad_mode import set_multithreading_enabled as set_multithreading_enabled
     from rushlight.autograd.variable import Variable as Variable
 
     _Tensors: TypeAlias = Tensor | Sequence[Tensor]
@@ -44,6 +49,7 @@ __all__ = [
     "no_grad",
     "set_detect_anomaly",
     "set_grad_enabled",
+    "set_multithreading_enabled",
 ]
 
 _LAZY = {
@@ -54,7 +60,13 @@ _LAZY = {
     "enable_grad": ("rushlight", "enable_grad"),
     "set_grad_enabled": ("rushlight", "set_grad_enabled"),
     "inference_mode": ("rushlight", "inference_mode"),
+    "is_multithreading_enabled": ("rushlight.autograd.grad_mode", "is_multithreading_enabled"),
+    "set_multithreading_enabled": ("rushlight.autograd.grad_mode", "set_multithreading_enabled"),
+    "anomaly_mode": ("rushlight.autograd.anomaly_mode", None),
+    "grad_mode": ("rushlight.autograd.grad_mode", None),
     "graph": ("rushlight.autograd.graph", None),
+    "profiler": ("rushlight.autograd.profiler", None),
+    "profiler_util": ("rushlight.autograd.profiler_util", None),
     "forward_ad": ("rushlight.autograd.forward_ad", None),
     "function": ("rushlight.autograd.function", None),
     "functional": ("rushlight.autograd.functional", None),

@@ -8,6 +8,7 @@ use rushlight_core::Result;
 use smallvec::SmallVec;
 
 use crate::derive::{Derivative, Derive, Facts, Saves, fit};
+use crate::profile;
 use crate::row::Row;
 use crate::table;
 use crate::value::{Args, Output};
@@ -34,6 +35,21 @@ impl Backward for RowNode {
     }
 
     fn apply(&self, call: &Call<'_>, grads: Gradients) -> Result<Gradients> {
+        let span = profile::begin();
+        let gradients = self.gradients(call, grads);
+        profile::end(span, || profile::Name::Node(self.row), None);
+        gradients
+    }
+
+    fn release(&self) {
+        for saved in self.saved_inputs.iter().chain(&self.saved_results).flatten() {
+            saved.release();
+        }
+    }
+}
+
+impl RowNode {
+    fn gradients(&self, call: &Call<'_>, grads: Gradients) -> Result<Gradients> {
         let unpack = |saved: &Option<SavedTensor>| saved.as_ref().map(|saved| call.unpack(saved)).transpose();
         let arriving = if self.outputs.len() == self.results.len() {
             grads
@@ -95,14 +111,6 @@ impl Backward for RowNode {
         Ok(gradients)
     }
 
-    fn release(&self) {
-        for saved in self.saved_inputs.iter().chain(&self.saved_results).flatten() {
-            saved.release();
-        }
-    }
-}
-
-impl RowNode {
     fn fitted(&self, grad: Option<Tensor>, facts: &Facts) -> Result<Option<Tensor>> {
         let fitted = grad.map(|grad| fit(grad, facts)).transpose();
         fitted.map_err(|error| error.operator(self.row.python_name()))

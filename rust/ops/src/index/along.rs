@@ -418,6 +418,7 @@ pub static INDEX_REDUCE: Row = Row {
     run: Run::Update(Update {
         check: |args| {
             reduction(args)?;
+            crate::warn_once!("index_reduce() is in beta and the API may change at any time.")?;
             let (own, source) = (args.tensor(0)?, args.tensor(3)?);
             if own.dtype() != source.dtype() {
                 return Err(Error::runtime("index_reduce(): self and source must have the same scalar type".to_owned()));

@@ -76,7 +76,7 @@ pub static SCATTER_MERGED: Row = Row {
     run: Run::Update(Update {
         check: |args| {
             merge_named(args.str(4)?)?;
-            crate::host::warn(
+            crate::warn_once!(
                 "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future PyTorch release. Use torch.scatter_reduce instead for more reduction options.",
             )?;
             check(args, "scatter")

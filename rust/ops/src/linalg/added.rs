@@ -258,7 +258,7 @@ pub static ADDBMM: Row = Row {
 
     >>> torch.addbmm(torch.ones(1), torch.ones(2, 1, 3), torch.ones(2, 3, 2))
     tensor([[7., 7.]])",
-    out: Out::new(Accepts::Same, &["self and mat2 must have the same dtype, but got {Out} and {Result}"]),
+    out: Out::new(Accepts::Same, &["self and mat2 must have the same dtype, but got {Out} and {Result}"]).silently(),
     traits: Traits::RESHAPES_IN_PLACE,
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::Lower,

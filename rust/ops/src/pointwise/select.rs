@@ -76,6 +76,11 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
             condition.dtype().title()
         )));
     }
+    if condition.dtype() == DType::U8 {
+        crate::warn_once!(
+            "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future version of PyTorch. Use a boolean condition instead."
+        )?;
+    }
     let mut state = State::default();
     for place in [1, 2] {
         match args.optional_tensor(place) {
