@@ -99,9 +99,13 @@ class Row:
         """Whether calling it changes the first argument, or others where it gives nothing back."""
         return self.run in ("update", "overwrite") or self.python_name.endswith("_") or self.returns == "None"
 
+    def draws(self):
+        """Whether it draws random numbers: in the order of memory, and in the dtype of `out=`."""
+        return any(p["kind"] == "Generator" for p in self.params)
+
     def sees_memory(self):
-        """Whether another layout is another question; random numbers are drawn in the order of memory."""
-        return "sees memory" in self.traits or any(p["kind"] == "Generator" for p in self.params)
+        """Whether another layout is another question."""
+        return "sees memory" in self.traits or self.draws()
 
     def is_factory(self):
         """Whether it makes tensors out of none, in a dtype of the caller's choice."""

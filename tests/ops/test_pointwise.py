@@ -1,5 +1,6 @@
 """What the tests of the whole table cannot see: promotion as torch has it, special values, refusals in torch's words."""
 
+import decimal
 import json
 import math
 import operator
@@ -309,3 +310,23 @@ def test_complex_exponentials_of_large_numbers(dtype):
     z = torch.tensor([0.3 - 2j, -3 + 1j, 5 + 0.5j], dtype=torch.complex128)
     np.testing.assert_allclose(torch.sigmoid(z).numpy(), 1 / (1 + np.exp(-z.numpy())), rtol=1e-14)
     np.testing.assert_allclose(torch.exp(z).numpy(), np.exp(z.numpy()), rtol=1e-15)
+
+
+@pytest.mark.parametrize(("name", "base"), [("log", math.e), ("log2", 2), ("log10", 10)])
+def test_complex_logarithms_near_the_unit_circle(name, base):
+    """The logarithm of a length near one, against 60 digits."""
+    points = [
+        1.0000000288431856 - 8.268690442278634e-08j,
+        0.6 + 0.8j,
+        0.28 - 0.96j,
+        -0.8000000001 + 0.6j,
+        1j,
+        0.9 + 0.1j,
+    ]
+    for z, ours in zip(
+        points, getattr(torch, name)(torch.tensor(points, dtype=torch.complex128)).tolist(), strict=True
+    ):
+        with decimal.localcontext(prec=60):
+            square = decimal.Decimal(z.real) ** 2 + decimal.Decimal(z.imag) ** 2
+            exact = float(square.ln() / 2)
+        assert ours.real == pytest.approx(exact / math.log(base), rel=1e-15, abs=0)

@@ -46,6 +46,8 @@ pub struct Out {
     pub apart: bool,
     /// Whether a result of one dimension fills an `out` of any shape with as many elements.
     pub filled: bool,
+    /// Whether the kernel fills `out` itself, whatever its dtype and strides: random numbers are drawn in its order.
+    pub direct: bool,
     pub resized: Resized,
 }
 
@@ -69,11 +71,15 @@ impl Out {
     pub const MADE: Out = out!(Asked "dtype {Result} does not match dtype of out parameter ({Out})").silently();
 
     pub const fn new(accepts: Accepts, sentences: &'static [&'static str]) -> Out {
-        Out { accepts, sentences, apart: false, filled: false, resized: Resized::Deprecated }
+        Out { accepts, sentences, apart: false, filled: false, direct: false, resized: Resized::Deprecated }
     }
 
     pub const fn filled(self) -> Out {
         Out { filled: true, ..self }
+    }
+
+    pub const fn direct(self) -> Out {
+        Out { direct: true, ..self }
     }
 
     pub const fn counted(self) -> Out {

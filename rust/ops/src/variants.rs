@@ -4,12 +4,12 @@ use rushlight_autograd::Tensor;
 use rushlight_autograd::modes::{self, GradMode};
 use rushlight_core::dtype::can_cast;
 use rushlight_core::layout::Shape;
-use rushlight_core::{DType, Error, Layout, Result};
+use rushlight_core::{DType, Device, Error, Layout, Result};
 
 use crate::call::{Target, mirrored};
 use crate::node;
 use crate::out::Resized;
-use crate::row::{Promote, Row, Run, Traits};
+use crate::row::{Kernel, Promote, Row, Run, Traits};
 use crate::value::{Args, Output, Value};
 
 /// Whether the operator may write its result into its first argument.
@@ -203,6 +203,15 @@ pub fn resize(tensor: &Tensor, sizes: &[isize]) -> Result<()> {
     Ok(())
 }
 
+/// The kernel that fills `out` itself, if the row has such a one. An argument that lies exactly there must be read before.
+fn direct_kernel(args: &Args, out: &Tensor) -> Option<&'static Kernel> {
+    let apart = |tensor: &Tensor| !tensor.storage().shares_bytes(out.storage()) || check_overlap(out, tensor).is_err();
+    match &args.row.run {
+        Run::Kernel(kernel) if args.row.out.direct && !out.is_mirrored() && args.all_tensors(apart) => Some(kernel),
+        _ => None,
+    }
+}
+
 /// In-place and `out=` of rows that cannot write there themselves: a fresh result is copied over.
 pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
     let row = args.row;
@@ -236,6 +245,18 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
             check_in_place(row, own, &result.layout().sizes, result.dtype())?;
             crate::copy::copy(own, &result)?;
             change.finish()
+        }
+        Target::Out([out]) if let Some(kernel) = direct_kernel(args, out) => {
+            let args = row.out.towards(args, out.dtype())?;
+            check_no_gradient(&args, out)?;
+            for spec in (kernel.infer)(&args)? {
+                check_out(&args, 0, out, &spec.layout.sizes, spec.dtype)?;
+            }
+            if out.device() == Device::Cpu {
+                (kernel.cpu)(&args, std::slice::from_ref(out))?;
+            }
+            out.bump_version();
+            Ok(Output::Tensor(out.clone()))
         }
         Target::Out(outs) => {
             let results = match outs {

@@ -487,6 +487,9 @@ fn kernel(body: &Kernel, args: &Args) -> Result<Output> {
     let device = check_devices(args)?;
     let specs = (body.infer)(args)?;
     let results = specs.iter().map(allocate).collect::<Result<Vec<_>>>()?;
+    // A factory has no operand to say where it runs.
+    let device =
+        if args.row.schema().options.is_some() { specs.first().map_or(device, |spec| spec.device) } else { device };
     match device {
         Device::Cpu => {
             let work = elements(results.iter().chain(args.each_tensor().map(|(_, tensor)| tensor)));
@@ -494,6 +497,9 @@ fn kernel(body: &Kernel, args: &Args) -> Result<Output> {
         }
         Device::Meta => {}
         Device::Cuda(_) => return Err(no_cuda(args.row)),
+    }
+    if let (Some(first), [result]) = (args.row.schema().options, results.as_slice()) {
+        crate::create::ask_gradient(result, args.optional_bool(first + 4).unwrap_or(false))?;
     }
     node::record(args, gather(args.row, results))
 }
