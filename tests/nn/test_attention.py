@@ -116,3 +116,20 @@ def test_gradients():
 def test_bad_calls(call, kind, message):
     with pytest.raises(kind, match=message):
         call(*inputs())
+
+
+def test_kernels_may_be_chosen():
+    from rushlight.nn.attention import SDPBackend, sdpa_kernel
+
+    def settings():
+        cuda = torch.backends.cuda
+        return [cuda.math_sdp_enabled(), cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled()]
+
+    q = torch.randn(1, 1, 3, 4)
+    wanted = nn.functional.scaled_dot_product_attention(q, q, q)
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]):
+        assert settings() == [False, True, True]
+        assert torch.equal(nn.functional.scaled_dot_product_attention(q, q, q), wanted)
+    assert settings() == [True, True, True] and sdpa_kernel(SDPBackend.MATH)(settings)() == [True, False, False]
+    with pytest.raises(AssertionError, match="got int"):
+        sdpa_kernel(0).__enter__()
