@@ -84,14 +84,16 @@ try:
     while True:
         x = x + 1
         steps += 1
-except (MemoryError, RuntimeError) as error:
-    said = type(error).__name__
+except MemoryError:
+    pass
+except RuntimeError as error:
+    assert "memory" in str(error), error
 del x
-print(said in ("MemoryError", "RuntimeError"), steps > 1000)
+print(steps > 1000)
 """
 
 
 def test_a_history_of_nothing_grows_until_it_is_refused():
     """Tensors of no elements ask for no memory, but what records them takes some."""
     done = subprocess.run([sys.executable, "-c", GROWING], capture_output=True, text=True, timeout=100)
-    assert (done.returncode, done.stdout) == (0, "True True\n"), done.stderr[-2000:]
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr[-2000:]

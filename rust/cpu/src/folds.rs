@@ -45,13 +45,13 @@ macro_rules! folds {
             width: size_of::<$A>(),
             indexed: false,
             stack: $crate::reduce::STACK,
-            row: $crate::reexport::simd_loop!(for<$S> |acc: *mut u8, row: *const u8, n: usize, _first: usize, _params: &[f64]| {
+            row: $crate::reexport::simd_loop!(for<$S> |acc: *mut u8, row: *const u8, n: usize, _first: usize, _numbers: &[f64]| {
                 #[allow(dead_code)]
                 type T = $T;
                 type A = $A;
                 const LANES: usize = $crate::folds::LANES / size_of::<A>();
                 $($(#[allow(unused_mut)] let mut $p = 0.0f64;)+
-                let mut _given = _params.iter();
+                let mut _given = _numbers.iter();
                 $(if let Some(number) = _given.next() { $p = *number; })+)?
                 let row = row.cast::<T>();
                 let start: A = $start;
@@ -96,12 +96,12 @@ macro_rules! folds {
                     acc.cast::<A>().write_unaligned(total[0]);
                 }
             }),
-            columns: $crate::reexport::simd_loop!(for<$S> |accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, _first: usize, _params: &[f64]| {
+            columns: $crate::reexport::simd_loop!(for<$S> |accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, _first: usize, _numbers: &[f64]| {
                 #[allow(dead_code)]
                 type T = $T;
                 type A = $A;
                 $($(#[allow(unused_mut)] let mut $p = 0.0f64;)+
-                let mut _given = _params.iter();
+                let mut _given = _numbers.iter();
                 $(if let Some(number) = _given.next() { $p = *number; })+)?
                 let accs = accs.cast::<A>();
                 let start: A = $start;
@@ -140,9 +140,9 @@ macro_rules! folds {
                 #[allow(dead_code)]
                 type T = $T;
                 type A = $A;
-                unsafe fn short<$S: $crate::reexport::Isa>(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, _params: &[f64]) {
+                unsafe fn short<$S: $crate::reexport::Isa>(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, _numbers: &[f64]) {
                     $($(#[allow(unused_mut)] let mut $p = 0.0f64;)+
-                    let mut _given = _params.iter();
+                    let mut _given = _numbers.iter();
                     $(if let Some(number) = _given.next() { $p = *number; })+)?
                     let mut line = data;
                     for r in 0..rows {
@@ -174,13 +174,13 @@ macro_rules! folds {
                     }
                 }
             }),
-            done: $crate::reexport::simd_loop!(for<$S> |outs: *const *mut u8, accs: *const u8, n: usize, _count: usize, _params: &[f64]| {
+            done: $crate::reexport::simd_loop!(for<$S> |outs: *const *mut u8, accs: *const u8, n: usize, _count: usize, _numbers: &[f64]| {
                 #[allow(dead_code)]
                 type T = $T;
                 type A = $A;
                 type O = $O;
                 $($(#[allow(unused_mut)] let mut $q = 0.0f64;)+
-                let mut _given = _params.iter();
+                let mut _given = _numbers.iter();
                 $(if let Some(number) = _given.next() { $q = *number; })+)?
                 // SAFETY: n accumulators, and room for n results.
                 unsafe {

@@ -15,13 +15,13 @@ use crate::convert::cast::{converter, move_strided};
 use crate::streaming;
 
 /// The numbers that a row takes beside its operands, such as `alpha` or a clamp's limits.
-pub type Params = SmallVec<[Scalar; 4]>;
+pub type Numbers = SmallVec<[Scalar; 4]>;
 
 /// A row's loop: `n` results from `n` elements of each input, all contiguous.
 ///
 /// # Safety
 /// `n` elements of the loop's dtypes at `out` and at each of the inputs, as many as the row has.
-pub type Tile = unsafe fn(out: *mut u8, inputs: *const *const u8, n: usize, params: &[Scalar]);
+pub type Tile = unsafe fn(out: *mut u8, inputs: *const *const u8, n: usize, numbers: &[Scalar]);
 
 /// How many elements a piece of parallel work has.
 pub const GRAIN: usize = 1 << 15;
@@ -59,7 +59,7 @@ pub unsafe fn run<const N: usize>(
     lanes: [Lane; N],
     compute: [DType; N],
     tile: Tile,
-    params: &[Scalar],
+    numbers: &[Scalar],
 ) {
     let steps = plan.inner_strides();
     let whole = plan.inner() == plan.numel();
@@ -80,7 +80,7 @@ pub unsafe fn run<const N: usize>(
             // SAFETY: all lanes hold the range contiguously, in the dtypes that the tile works on; the result's pointer stands
             // before those of the inputs.
             unsafe {
-                let step = |out: *mut u8, all: &[*const u8; N], n: usize| tile(out, all.as_ptr().add(1), n, params);
+                let step = |out: *mut u8, all: &[*const u8; N], n: usize| tile(out, all.as_ptr().add(1), n, numbers);
                 if streams {
                     stream(step, at(0), all, lanes.map(|lane| lane.dtype.size()), range.len());
                 } else {
@@ -91,7 +91,7 @@ pub unsafe fn run<const N: usize>(
         return;
     }
     let streams = streams && direct[0] && plan.inner() >= TILE;
-    let walk = Walk { plan, lanes, compute, direct, streams, tile, params };
+    let walk = Walk { plan, lanes, compute, direct, streams, tile, numbers };
     if let Some(dim) = walk.crossing() {
         // SAFETY: by the caller's word.
         unsafe { walk.squares(dim) };
@@ -153,7 +153,7 @@ struct Walk<'a, const N: usize> {
     /// The result goes past the caches.
     streams: bool,
     tile: Tile,
-    params: &'a [Scalar],
+    numbers: &'a [Scalar],
 }
 
 impl<const N: usize> Walk<'_, N> {
@@ -186,7 +186,7 @@ impl<const N: usize> Walk<'_, N> {
                 }
                 let in_place = self.direct[0] && !self.streams;
                 let out = if in_place { at(0) } else { buffers[0].pointer() };
-                (self.tile)(out, inputs.as_ptr(), n, self.params);
+                (self.tile)(out, inputs.as_ptr(), n, self.numbers);
                 if self.streams {
                     streaming::store(at(0), out, n * self.lanes[0].dtype.size());
                     for lane in (1..N).filter(|&lane| self.direct[lane]) {
@@ -245,7 +245,7 @@ impl<const N: usize> Walk<'_, N> {
                     }
                     inputs[lane - 1] = buffers[lane].pointer();
                 }
-                (self.tile)(buffers[0].pointer(), inputs.as_ptr(), n, self.params);
+                (self.tile)(buffers[0].pointer(), inputs.as_ptr(), n, self.numbers);
                 let mut result = buffers[0].pointer();
                 if self.lanes[0].dtype != self.compute[0] {
                     converter(self.compute[0], self.lanes[0].dtype)(scratch.pointer(), result, n);

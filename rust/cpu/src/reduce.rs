@@ -54,18 +54,18 @@ pub struct Fold {
 ///
 /// # Safety
 /// The rows lie at `data`, the accumulators' room at `accs`; both are of the fold's dtypes.
-pub type ShortRows = unsafe fn(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, params: &[f64]);
+pub type ShortRows = unsafe fn(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, numbers: &[f64]);
 /// An accumulator out of `n` contiguous elements, the first of which is the `first`-th of its reduction.
 ///
 /// # Safety
 /// `n` elements lie at `row`, and `acc` has room for an accumulator of the fold.
-pub type RowFold = unsafe fn(acc: *mut u8, row: *const u8, n: usize, first: usize, params: &[f64]);
+pub type RowFold = unsafe fn(acc: *mut u8, row: *const u8, n: usize, first: usize, numbers: &[f64]);
 /// `n` accumulators out of `rows` rows of `n` contiguous elements, `step` bytes apart.
 ///
 /// # Safety
 /// The rows lie at `data`, and `accs` has room for `n` accumulators of the fold.
 pub type ColumnFold =
-    unsafe fn(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, first: usize, params: &[f64]);
+    unsafe fn(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, first: usize, numbers: &[f64]);
 /// Joins `n` accumulators with as many that come after them.
 ///
 /// # Safety
@@ -75,7 +75,7 @@ pub type Join = unsafe fn(accs: *mut u8, later: *const u8, n: usize);
 ///
 /// # Safety
 /// `n` filled accumulators lie at `accs`, and each output has room for `n` results.
-pub type Done = unsafe fn(outs: *const *mut u8, accs: *const u8, n: usize, count: usize, params: &[f64]);
+pub type Done = unsafe fn(outs: *const *mut u8, accs: *const u8, n: usize, count: usize, numbers: &[f64]);
 
 /// The widest accumulator.
 pub const WIDEST: usize = 32;
@@ -109,7 +109,7 @@ pub struct Reduction<'a> {
     pub dtype: DType,
     pub outputs: [(*mut u8, DType); 2],
     pub fold: Fold,
-    pub params: &'a [f64],
+    pub numbers: &'a [f64],
 }
 
 // SAFETY: addresses; every thread writes its own results.
@@ -156,7 +156,7 @@ impl Reduction<'_> {
                     // SAFETY: by the caller's word; a batch has room for its accumulators.
                     unsafe {
                         let rows = self.input.offset(self.inner.bases()[0] + offsets[1] + start as isize * steps[1]);
-                        fold(accs, rows, steps[1], count, length, self.params);
+                        fold(accs, rows, steps[1], count, length, self.numbers);
                         self.emit(offsets[0] + start as isize * steps[0], steps[0], accs, count);
                     }
                 }
@@ -261,12 +261,12 @@ impl Reduction<'_> {
                     row.offset(self.inner.bases()[0]).add(range.start * size),
                     range.len(),
                     range.start,
-                    self.params,
+                    self.numbers,
                 );
                 return;
             }
             if range.is_empty() {
-                (self.fold.row)(acc, row, 0, 0, self.params);
+                (self.fold.row)(acc, row, 0, 0, self.numbers);
                 return;
             }
             self.fold_buffered(row, range, acc, adjacent);
@@ -303,7 +303,7 @@ impl Reduction<'_> {
                     converter(self.dtype, takes)(cast, source, end - start);
                     source = cast;
                 }
-                (self.fold.row)(counter.place(), source, end - start, start, self.params);
+                (self.fold.row)(counter.place(), source, end - start, start, self.numbers);
                 counter.carry(join, 1);
             }
             counter.finish(join, 1);
@@ -403,7 +403,7 @@ impl Reduction<'_> {
             for start in (0..whole).step_by(stack) {
                 let count = stack.min(whole - start);
                 let data = base.offset((start * times) as isize * step);
-                columns(counter.place(), data, step * times as isize, count, wide, 0, self.params);
+                columns(counter.place(), data, step * times as isize, count, wide, 0, self.numbers);
                 counter.carry(join, wide);
             }
             counter.finish(join, wide);
@@ -417,7 +417,7 @@ impl Reduction<'_> {
             let rest = whole * times..rows.len();
             if !rest.is_empty() {
                 let data = base.offset(rest.start as isize * step);
-                columns(scratch.at(0), data, step, rest.len(), n, 0, self.params);
+                columns(scratch.at(0), data, step, rest.len(), n, 0, self.numbers);
                 join(accs, scratch.at(0), n);
             }
         }
@@ -444,7 +444,7 @@ impl Reduction<'_> {
         unsafe {
             let mut counter = Counter::new(base_of_levels, n * width);
             if rows.is_empty() {
-                columns(counter.place(), base, 0, 0, n, 0, self.params);
+                columns(counter.place(), base, 0, 0, n, 0, self.numbers);
                 counter.carry(join, n);
             }
             for start in rows.clone().step_by(stack) {
@@ -455,7 +455,7 @@ impl Reduction<'_> {
                     let target = if done == 0 { place } else { place.add(n * width) };
                     let data = base.offset(offsets[0]);
                     if direct {
-                        columns(target, data, step, count, n, start + done, self.params);
+                        columns(target, data, step, count, n, start + done, self.numbers);
                     } else {
                         self.gather_stack(target, data, step, count, n, start + done);
                     }
@@ -496,7 +496,7 @@ impl Reduction<'_> {
                     converter(self.dtype, takes)(to, line, n);
                 }
             }
-            columns(accs, stack, (n * wide) as isize, rows, n, first, self.params);
+            columns(accs, stack, (n * wide) as isize, rows, n, first, self.numbers);
         }
     }
 
@@ -527,14 +527,14 @@ impl Reduction<'_> {
             if (step == 1 || n == 1) && (0..results).all(|i| outputs[i].1 == gives[i]) {
                 let outs =
                     std::array::from_fn::<_, 2, _>(|i| outputs[i].0.wrapping_offset(at * outputs[i].1.size() as isize));
-                return done(outs.as_ptr(), accs, n, count, self.params);
+                return done(outs.as_ptr(), accs, n, count, self.numbers);
             }
             let mut buffers = [Bytes::<{ GATHERED * 16 }>::new(), Bytes::<{ GATHERED * 16 }>::new()];
             let mut cast = Bytes::<{ GATHERED * 16 }>::new();
             let outs: [*mut u8; 2] = buffers.each_mut().map(Bytes::pointer);
             for start in (0..n).step_by(GATHERED) {
                 let some = GATHERED.min(n - start);
-                done(outs.as_ptr(), accs.add(start * width), some, count, self.params);
+                done(outs.as_ptr(), accs.add(start * width), some, count, self.numbers);
                 for i in 0..results {
                     let (pointer, dtype) = outputs[i];
                     let size = dtype.size();

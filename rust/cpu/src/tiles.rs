@@ -37,13 +37,13 @@ macro_rules! tiles {
     };
     (@tile $S:ident, $T:ty, [], $f:tt) => { $crate::tiles!(@tile $S, $T, [$T], $f) };
     (@tile $S:ident, $T:ty, [$O:ty], (|$($x:ident),+ $(; $($p:ident),+)?| $value:expr)) => {
-        $crate::reexport::simd_loop!(for<$S> |out: *mut u8, inputs: *const *const u8, n: usize, params: &[$crate::reexport::Scalar]| {
+        $crate::reexport::simd_loop!(for<$S> |out: *mut u8, inputs: *const *const u8, n: usize, numbers: &[$crate::reexport::Scalar]| {
             use $crate::tiles::LANES;
             #[allow(dead_code)]
             type T = $T;
             type O = $O;
             $($(#[allow(unused_mut)] let mut $p = <T as Default>::default();)+)?
-            let mut _given = params.iter();
+            let mut _given = numbers.iter();
             $($(if let Some(number) = _given.next() { $p = <T as $crate::reexport::Element>::from_scalar(*number); })+)?
             let mut done = 0usize;
             // SAFETY: the caller gives n elements behind each pointer; blocks are of LANES, and a pad is one.

@@ -90,7 +90,7 @@ impl<const N: usize> Walk<'_, N> {
                 }
                 inputs[lane - 1] = buffers[lane];
             }
-            (self.tile)(buffers[0], inputs.as_ptr(), n, self.params);
+            (self.tile)(buffers[0], inputs.as_ptr(), n, self.numbers);
             let (own, computed) = (self.lanes[0].dtype, self.compute[0]);
             let mut from = buffers[0];
             if own != computed {

@@ -73,7 +73,7 @@ const LANES: usize = 32;
 multiversion! {
     /// # Safety
     /// `acc` is an accumulator of this fold, and `row` holds `n` elements.
-    unsafe fn row<S, E: Extreme>(acc: *mut u8, row: *const u8, n: usize, first: usize, _params: &[f64]) {
+    unsafe fn row<S, E: Extreme>(acc: *mut u8, row: *const u8, n: usize, first: usize, _numbers: &[f64]) {
         let row = row.cast::<E::T>();
         let mut best = Found { place: -1, value: E::LAST };
         // SAFETY: the caller gives n elements and room for an accumulator.
@@ -114,7 +114,7 @@ multiversion! {
 multiversion! {
     /// # Safety
     /// `accs` are `n` accumulators of this fold, and `data` holds `rows` rows of `n` elements.
-    unsafe fn columns<S, E: Extreme>(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, first: usize, _params: &[f64]) {
+    unsafe fn columns<S, E: Extreme>(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, first: usize, _numbers: &[f64]) {
         const COLUMNS: usize = 64;
         let accs = accs.cast::<Found<E::T>>();
         // SAFETY: the caller gives rows of n elements and room for n accumulators.

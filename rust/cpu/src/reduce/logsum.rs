@@ -56,7 +56,7 @@ fn anchor<T: Float>(top: T) -> T {
 multiversion! {
     /// # Safety
     /// `acc` is an accumulator of this fold, and `row` holds `n` elements.
-    unsafe fn row<S, T: Float>(acc: *mut u8, row: *const u8, n: usize, _first: usize, _params: &[f64]) {
+    unsafe fn row<S, T: Float>(acc: *mut u8, row: *const u8, n: usize, _first: usize, _numbers: &[f64]) {
         let row = row.cast::<T>();
         let mut total = Sum { top: 0.0, sum: 0.0 };
         // SAFETY: the caller gives n elements and room for an accumulator.
@@ -94,7 +94,7 @@ multiversion! {
 multiversion! {
     /// # Safety
     /// `accs` are `n` accumulators of this fold, and `data` holds `rows` rows of `n` elements.
-    unsafe fn columns<S, T: Float>(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, _first: usize, _params: &[f64]) {
+    unsafe fn columns<S, T: Float>(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, _first: usize, _numbers: &[f64]) {
         let accs = accs.cast::<Sum>();
         // SAFETY: the caller gives rows of n elements and room for n accumulators.
         unsafe {

@@ -104,7 +104,7 @@ fn fetch<T>(from: *const T) {
 multiversion! {
     /// # Safety
     /// `acc` is an accumulator of this fold, and `row` holds `n` elements.
-    unsafe fn row<S, T: Float>(acc: *mut u8, row: *const u8, n: usize, _first: usize, _params: &[f64]) {
+    unsafe fn row<S, T: Float>(acc: *mut u8, row: *const u8, n: usize, _first: usize, _numbers: &[f64]) {
         let row = row.cast::<T>();
         let zero = T::narrow(0.0);
         let mut total = NONE;
@@ -150,7 +150,7 @@ multiversion! {
 multiversion! {
     /// # Safety
     /// `accs` are `n` accumulators of this fold, and `data` holds `rows` rows of `n` elements.
-    unsafe fn columns<S, T: Float>(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, _first: usize, _params: &[f64]) {
+    unsafe fn columns<S, T: Float>(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, _first: usize, _numbers: &[f64]) {
         let accs = accs.cast::<Moments>();
         // SAFETY: the caller gives rows of n elements and room for n accumulators.
         unsafe {
@@ -273,8 +273,8 @@ unsafe fn join(accs: *mut u8, later: *const u8, n: usize) {
 ///
 /// # Safety
 /// `accs` are `n` accumulators of this fold, and every output has room for as many.
-unsafe fn done<T: Float>(outs: *const *mut u8, accs: *const u8, n: usize, count: usize, params: &[f64]) {
-    let (correction, root) = (params.first().copied().unwrap_or(1.0), params.get(1).is_some_and(|&flag| flag != 0.0));
+unsafe fn done<T: Float>(outs: *const *mut u8, accs: *const u8, n: usize, count: usize, numbers: &[f64]) {
+    let (correction, root) = (numbers.first().copied().unwrap_or(1.0), numbers.get(1).is_some_and(|&flag| flag != 0.0));
     let freedom = (count as f64 - correction).max(0.0);
     for j in 0..n {
         // SAFETY: n accumulators, and room for n results in each output.
@@ -285,7 +285,7 @@ unsafe fn done<T: Float>(outs: *const *mut u8, accs: *const u8, n: usize, count:
             let variance = if moments.squares.is_nan() { f64::NAN } else { variance };
             let spread = if root { variance.sqrt() } else { variance };
             (*outs).cast::<T>().add(j).write_unaligned(T::narrow(spread));
-            if params.len() > 2 {
+            if numbers.len() > 2 {
                 let mean = if count == 0 { f64::NAN } else { moments.mean };
                 (*outs.add(1)).cast::<T>().add(j).write_unaligned(T::narrow(mean));
             }

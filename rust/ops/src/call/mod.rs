@@ -10,7 +10,7 @@ use rushlight_core::dtype::Category;
 use rushlight_core::plan::{Plan, result_layout};
 use rushlight_core::storage::Block;
 use rushlight_core::{Class, DType, Device, Dims, Error, Layout, Result, Scalar, Storage, reserve};
-use rushlight_cpu::pointwise::{Lane, Params, Tile};
+use rushlight_cpu::pointwise::{Lane, Numbers, Tile};
 use smallvec::SmallVec;
 
 use crate::autocast;
@@ -136,9 +136,9 @@ fn check_devices(args: &Args) -> Result<Device> {
 }
 
 /// Splits the arguments into operands and numbers, by the kinds of the signature.
-fn split<'a>(args: &'a Args) -> Result<(Operands<'a>, Params)> {
+fn split<'a>(args: &'a Args) -> Result<(Operands<'a>, Numbers)> {
     let mut operands = Operands::new();
-    let mut numbers = Params::new();
+    let mut numbers = Numbers::new();
     for (param, value) in args.row.schema().params.iter().zip(&args.values) {
         match (param.kind, value) {
             (_, Value::Tensor(tensor)) => operands.push(Operand::Tensor(tensor)),
@@ -180,7 +180,7 @@ fn compute_into(
     row: &Row,
     body: &Pointwise,
     operands: &Operands,
-    numbers: &Params,
+    numbers: &Numbers,
     compute: DType,
 ) -> Result<()> {
     let Some((wide, tile)) = loop_for(body, compute) else { return Err(not_implemented(row, compute)) };
@@ -219,7 +219,7 @@ fn in_short(
     args: &Args,
     target: &Target,
     operands: &Operands,
-    numbers: &Params,
+    numbers: &Numbers,
 ) -> Result<Option<Output>> {
     match target {
         Target::Fresh => match short::attempt(args.row, body, operands, numbers, None, None)? {
@@ -235,7 +235,7 @@ fn in_short(
 }
 
 /// Step 2: the dtype of the computation.
-fn promoted(body: &Pointwise, row: &Row, operands: &Operands, numbers: &Params) -> Result<DType> {
+fn promoted(body: &Pointwise, row: &Row, operands: &Operands, numbers: &Numbers) -> Result<DType> {
     let extra: &[Scalar] = if body.promote == Promote::WithNumbers { numbers } else { &[] };
     let common = common_dtype(operands, extra)?;
     let compute = match body.promote {
@@ -315,7 +315,14 @@ impl<'a, 'v> Written<'a, 'v> {
 }
 
 /// Step 6: the loop, where there are elements.
-fn run(out: &Tensor, body: &Pointwise, row: &Row, operands: &Operands, numbers: &Params, compute: DType) -> Result<()> {
+fn run(
+    out: &Tensor,
+    body: &Pointwise,
+    row: &Row,
+    operands: &Operands,
+    numbers: &Numbers,
+    compute: DType,
+) -> Result<()> {
     match out.device() {
         Device::Cpu if out.layout().numel() > 0 => compute_into(out, row, body, operands, numbers, compute),
         Device::Cuda(_) => Err(no_cuda(row)),
@@ -347,7 +354,7 @@ fn loop_for(body: &Pointwise, dtype: DType) -> Option<(DType, Tile)> {
 
 struct Loop<'a> {
     tile: Tile,
-    numbers: &'a Params,
+    numbers: &'a Numbers,
     compute: DType,
     result: DType,
 }

@@ -18,9 +18,9 @@ fn by_number(dtype: DType) -> Option<Tile> {
         ($type:ty) => {{
             /// # Safety
             /// `out` and the inputs hold `n` elements.
-            unsafe fn tile(out: *mut u8, inputs: *const *const u8, n: usize, params: &[Scalar]) {
+            unsafe fn tile(out: *mut u8, inputs: *const *const u8, n: usize, numbers: &[Scalar]) {
                 let dtype = <$type as rushlight_core::Element>::DTYPE;
-                let exponent = params.first().map_or(1.0, |number| number.f64());
+                let exponent = numbers.first().map_or(1.0, |number| number.f64());
                 let pick = if exponent == 2.0 {
                     tiles! { for<S> [$type] (|x| x * x) }
                 } else if exponent == 3.0 {
@@ -38,7 +38,7 @@ fn by_number(dtype: DType) -> Option<Tile> {
                 };
                 if let Some(tile) = pick(dtype) {
                     // SAFETY: by the caller's word, which is the same for every tile.
-                    unsafe { tile(out, inputs, n, params) }
+                    unsafe { tile(out, inputs, n, numbers) }
                 }
             }
             Some(tile as Tile)

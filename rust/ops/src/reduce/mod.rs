@@ -119,8 +119,8 @@ pub fn one_dim(args: &Args, place: usize) -> Result<usize> {
 }
 
 /// Runs a fold over the masked dimensions, into fresh row-major results.
-pub fn reduce(input: &Tensor, mask: u64, outs: &[Tensor], fold: Fold, params: &[f64]) -> Result<()> {
-    reduce_layout(input, input.layout(), input.dtype(), mask, outs, fold, params)
+pub fn reduce(input: &Tensor, mask: u64, outs: &[Tensor], fold: Fold, numbers: &[f64]) -> Result<()> {
+    reduce_layout(input, input.layout(), input.dtype(), mask, outs, fold, numbers)
 }
 
 /// Runs a fold over memory seen through another layout and dtype than the tensor's own.
@@ -131,7 +131,7 @@ fn reduce_layout(
     mask: u64,
     outs: &[Tensor],
     fold: Fold,
-    params: &[f64],
+    numbers: &[f64],
 ) -> Result<()> {
     let mut kept = Layout { sizes: Dims::new(), strides: Dims::new(), offset: layout.offset };
     let mut row = Layout { sizes: Dims::new(), strides: Dims::new(), offset: 0 };
@@ -148,7 +148,7 @@ fn reduce_layout(
     let targets = [&outs[0], &outs[1.min(last)]];
     let pins = pin_all(targets.map(Tensor::storage))?;
     let outputs = std::array::from_fn(|n| (pins[n].as_ptr(), targets[n].dtype()));
-    let reduction = Reduction { outer: &outer, inner: &inner, input: source.as_ptr(), dtype, outputs, fold, params };
+    let reduction = Reduction { outer: &outer, inner: &inner, input: source.as_ptr(), dtype, outputs, fold, numbers };
     // SAFETY: layouts stay within their pinned storages; the results are fresh and row-major.
     unsafe { reduction.run() }
 }
@@ -160,10 +160,10 @@ pub fn run(
     results: &[Tensor],
     pick: fn(DType) -> Option<Fold>,
     compute: DType,
-    params: &[f64],
+    numbers: &[f64],
 ) -> Result<()> {
     let fold = pick(compute).ok_or_else(|| crate::call::not_implemented(args.row, compute))?;
-    reduce(args.tensor(0)?, over.mask, results, fold, params)
+    reduce(args.tensor(0)?, over.mask, results, fold, numbers)
 }
 
 /// A gradient of a reduced result, stretched over the operand.

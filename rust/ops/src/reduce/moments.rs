@@ -162,33 +162,33 @@ fn infer(args: &Args, with_mean: bool) -> Result<Vec<Spec>> {
 fn run(args: &Args, results: &[Tensor], root: bool) -> Result<()> {
     let own = args.tensor(0)?;
     let mask = over(args)?.mask;
-    let params = [correction(args), f64::from(u8::from(root)), 1.0];
+    let numbers = [correction(args), f64::from(u8::from(root)), 1.0];
     let with_mean = results.len() == 2;
     let compute = own.dtype().compute();
     let Some(fold) = moments(compute.to_real(), with_mean) else {
         return Err(crate::call::not_implemented(args.row, own.dtype()));
     };
-    let params = &params[..if with_mean { 3 } else { 2 }];
+    let numbers = &numbers[..if with_mean { 3 } else { 2 }];
     if !own.dtype().is_complex() {
-        return super::reduce(own, mask, results, fold, params);
+        return super::reduce(own, mask, results, fold, numbers);
     }
-    run_complex(own, mask, results, params)
+    run_complex(own, mask, results, numbers)
 }
 
 /// The variance of complex numbers is that of their real parts and that of their imaginary parts.
-fn run_complex(own: &Tensor, mask: u64, results: &[Tensor], params: &[f64]) -> Result<()> {
+fn run_complex(own: &Tensor, mask: u64, results: &[Tensor], numbers: &[f64]) -> Result<()> {
     let real = own.dtype().to_real();
     let Some(fold) = moments(real, false) else { return Ok(()) };
     let part = |at: isize| -> Result<Tensor> {
         let mut half = own.layout().parts(2);
         half.offset += at;
         let out = crate::create::empty(results[0].sizes(), real, own.device())?;
-        super::reduce_layout(own, &half, real, mask, std::slice::from_ref(&out), fold, &[params[0], 0.0])?;
+        super::reduce_layout(own, &half, real, mask, std::slice::from_ref(&out), fold, &[numbers[0], 0.0])?;
         Ok(out)
     };
     let _off = rushlight_autograd::modes::GradMode::new(false);
     let sum = Expr::from(part(0)?) + part(1)?;
-    let spread = if params[1] != 0.0 { sum.sqrt() } else { sum };
+    let spread = if numbers[1] != 0.0 { sum.sqrt() } else { sum };
     crate::copy::copy(&results[0], &spread.done()?)?;
     match (results.get(1), super::sum::means()(own.dtype())) {
         (Some(mean), Some(fold)) => super::reduce(own, mask, std::slice::from_ref(mean), fold, &[]),
