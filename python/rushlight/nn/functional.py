@@ -17,6 +17,10 @@ from ._attention import multi_head_attention_forward as multi_head_attention_for
 from ._ctc import ctc_loss as ctc_loss
 from ._embedding_bag import embedding_bag as embedding_bag
 from ._grid import affine_grid as affine_grid
+from ._interpolate import interpolate as interpolate
+from ._interpolate import upsample as upsample
+from ._interpolate import upsample_bilinear as upsample_bilinear
+from ._interpolate import upsample_nearest as upsample_nearest
 from ._linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
 from ._pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
 from ._pooling import adaptive_avg_pool3d as adaptive_avg_pool3d
@@ -31,10 +35,6 @@ from ._pooling import lp_pool3d as lp_pool3d
 from ._pooling import max_unpool1d as max_unpool1d
 from ._pooling import max_unpool2d as max_unpool2d
 from ._pooling import max_unpool3d as max_unpool3d
-from ._resize import interpolate as interpolate
-from ._resize import upsample as upsample
-from ._resize import upsample_bilinear as upsample_bilinear
-from ._resize import upsample_nearest as upsample_nearest
 
 #: What stands in this file besides the functions.
 _NOT_FOR_USERS = ("TYPE_CHECKING", "annotations", "math", "torch", "warn")

@@ -416,7 +416,8 @@ def check_options(**options: float) -> None:
 
 def check_betas(betas: tuple[Any, Any]) -> None:
     """Raises ValueError unless the shares of two running means that are kept are from 0 to below 1."""
-    for place, beta in enumerate(betas):
+    for place in (0, 1):
+        beta = betas[place]
         if not 0.0 <= beta < 1.0:
             raise ValueError(f"Invalid beta parameter at index {place}: {beta}")
 

@@ -13,7 +13,7 @@ from rushlight import Tensor
 from rushlight._warnings import warn
 
 from .. import _grads
-from .._text import indented, missing, typename
+from .._text import indented, missing, name_constructor, typename
 from ..parameter import Buffer, Parameter
 from . import _hooks, _state
 from ._convert import parse_to
@@ -86,16 +86,17 @@ class Module(_hooks.HasHooks):
     _modules: dict[str, Module | None]
     _non_persistent_buffers_set: set[str]
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        name_constructor(cls)
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init:
+            name = type(self).__name__
             if kwargs:
-                raise TypeError(
-                    f"{type(self).__name__}.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'"
-                )
+                raise TypeError(f"{name}.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'")
             if args:
-                raise TypeError(
-                    f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} were given"
-                )
+                raise TypeError(f"{name}.__init__() takes 1 positional argument but {len(args) + 1} were given")
         # Straight into the dictionary: nothing here needs the rules of __setattr__.
         own = self.__dict__
         own["training"] = True
