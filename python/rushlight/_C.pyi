@@ -1852,6 +1852,8 @@ def _fused_adam(params: Sequence[Tensor], grads: Sequence[Tensor], exp_avgs: Seq
     """One step of Adam for each parameter, in place; `decoupled` makes it AdamW."""
 def _fused_sgd(params: Sequence[Tensor], grads: Sequence[Tensor], buffers: Sequence[Tensor], lr: _float, momentum: _float, dampening: _float, weight_decay: _float, nesterov: _bool, maximize: _bool, first: _bool) -> None:
     """One step of stochastic gradient descent for each parameter, in place."""
+def _fused_step(tensors: Sequence[Tensor], rule: _str, numbers: _float | Sequence[_float]) -> None:
+    """One step of an optimizer by the rule of that name: `tensors` are a parameter, its gradient and its state, changed in place."""
 def _gelu(input: Tensor) -> Tensor:
     """`gelu` by the error function."""
 def _gelu_backward(grad_output: Tensor, input: Tensor) -> Tensor:

@@ -768,6 +768,7 @@ pub static ROWS: &[&Row] = &[
     &nn::pool::mean::ADAPTIVE_AVG_POOL3D,
     &fused::optimizer::SGD,
     &fused::optimizer::ADAM,
+    &fused::optimizer::STEP,
     &copy::COPY,
     &copy::CONTIGUOUS,
 ];
