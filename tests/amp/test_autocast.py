@@ -27,6 +27,17 @@ LOWER = {
     "gelu": lambda: F.gelu(H),
     "sum": lambda: H.sum(),
     "adaptive_max_pool2d": lambda: F.adaptive_max_pool2d(IMAGE.to(HALF), 2),
+    "prelu": lambda: F.prelu(X, X[0]),
+    "prelu of both": lambda: F.prelu(H, X[0]),
+    "lstm": lambda: nn.LSTM(3, 4)(X)[0],
+    "lstm of half": lambda: nn.LSTM(3, 4)(H)[1][1],
+    "rnn": lambda: nn.RNN(3, 4)(X)[0],
+    "rnn of half": lambda: nn.RNN(3, 4)(H)[0],
+    "rnn cell": lambda: nn.RNNCell(3, 4)(X),
+    "gru of half": lambda: nn.GRU(3, 4)(H)[0],
+    "lstm cell of half": lambda: nn.LSTMCell(3, 4)(H)[1],
+    "gru cell of half": lambda: nn.GRUCell(3, 4)(H),
+    "local_response_norm of rows": lambda: F.local_response_norm(IMAGE[0].to(HALF), 2),
     "circular": lambda: F.pad(IMAGE.to(HALF), (1, 1, 1, 1), mode="circular"),
     "avg_pool2d": lambda: F.avg_pool2d(IMAGE.to(HALF), 2),
 }
@@ -50,6 +61,11 @@ FULL = {
     "max_unpool2d": lambda: F.max_unpool2d(IMAGE.to(HALF)[..., :1, :1], torch.zeros(1, 1, 1, 1, dtype=torch.int64), 2),
     "reflect": lambda: F.pad(IMAGE.to(HALF), (1, 1, 1, 1), mode="reflect"),
     "replicate": lambda: F.pad(IMAGE.to(HALF), (1, 1, 1, 1), mode="replicate"),
+    "bilinear": lambda: F.bilinear(X, X, X.expand(2, 3, 3)),
+    "gru": lambda: nn.GRU(3, 4)(X)[0],
+    "gru cell": lambda: nn.GRUCell(3, 4)(X),
+    "lstm cell": lambda: nn.LSTMCell(3, 4)(X)[0],
+    "local_response_norm": lambda: F.local_response_norm(IMAGE.to(HALF), 2),
     "fft": lambda: torch.fft.rfft(H).real,
     "max_pool3d": lambda: F.max_pool3d(IMAGE.to(HALF)[None], (1, 2, 2)),
     "cat": lambda: torch.cat([H, X]),
@@ -164,6 +180,15 @@ def test_functions_choose_their_types():
     assert result.dtype == SINGLE
     result.sum().backward()
     assert leaf.grad.dtype == SINGLE
+
+
+def test_another_half_type_belongs_to_no_mixed_precision():
+    with torch.autocast("cpu"):
+        for join in (torch.cat, torch.stack):
+            with pytest.raises(RuntimeError, match="^Unexpected floating ScalarType in at::autocast::prioritize"):
+                join([X.half(), H])
+        assert torch.cat([X, X.half()]).dtype == SINGLE
+    assert torch.cat([X.half(), H]).dtype == SINGLE
 
 
 def test_a_thread_sets_its_mode():

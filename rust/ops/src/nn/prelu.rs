@@ -6,6 +6,7 @@ use rushlight_cpu::tiles;
 use rushlight_rng::{Element, Float};
 
 use super::zeros_like_input;
+use crate::autocast::Autocast;
 use crate::call::not_implemented;
 use crate::convert::to_vec;
 use crate::copy::CONTIGUOUS;
@@ -90,6 +91,7 @@ pub static PRELU: Row = Row {
     >>> torch.prelu(torch.tensor([[-1., -2.]]), torch.tensor([0.5, 0.1]))
     tensor([[-0.5000, -0.2000]])",
     dtypes: DTypes::FLOATS,
+    autocast: Autocast::Lower,
     run: Run::Compose(|args| {
         let (input, weight) = (args.tensor(0)?, args.tensor(1)?);
         if input.dtype() != weight.dtype() {
