@@ -452,12 +452,18 @@ def test_arguments():
 # --- settings ------------------------------------------------------------------------------------------------------------
 
 
-def test_storages_have_one_alignment():
-    with (
-        pytest.raises(RuntimeError, match=r"aligned to 64 bytes, not to 4096"),
-        config.patch("save.storage_alignment", 4096),
-    ):
-        save(torch.ones(2), io.BytesIO())
+def test_storages_are_aligned_as_the_settings_say(tmp_path):
+    values = {"a": torch.arange(10.0), "b": torch.arange(3)}
+    with config.patch("save.storage_alignment", 4096):
+        save(values, tmp_path / "wide.pt")
+    archive = zipfile.ZipFile(tmp_path / "wide.pt")
+    assert archive.read("wide/.storage_alignment") == b"4096"
+    content = (tmp_path / "wide.pt").read_bytes()
+    assert content.index(values["a"].numpy().tobytes()) % 4096 == 0
+    assert load(tmp_path / "wide.pt", mmap=True)["a"].tolist() == values["a"].tolist()
+    for number in (0, 1 << 20, -1, "wide"):
+        with pytest.raises((RuntimeError, TypeError, OverflowError)), config.patch("save.storage_alignment", number):
+            save(values, io.BytesIO())
 
 
 def test_settings_are_taken_back():

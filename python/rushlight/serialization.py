@@ -75,7 +75,6 @@ __all__ = [
 ]
 
 DEFAULT_PROTOCOL = 2
-_ALIGNMENT = 64
 _ZIP_MAGIC = b"PK\x03\x04"
 
 
@@ -138,12 +137,11 @@ def save(
 
 
 def _write_archive(target, folder: str, data: bytes, storages, byteorder: bool) -> None:
-    if config.save.storage_alignment != _ALIGNMENT:
-        raise RuntimeError(f"storages are aligned to {_ALIGNMENT} bytes, not to {config.save.storage_alignment}")
-    writer = _C._CheckpointWriter(target, folder)
+    alignment = config.save.storage_alignment
+    writer = translated(lambda: _C._CheckpointWriter(target, folder, alignment))
     writer.record("data.pkl", data)
     writer.record(".format_version", b"1")
-    writer.record(".storage_alignment", str(_ALIGNMENT).encode())
+    writer.record(".storage_alignment", str(alignment).encode())
     if byteorder:
         writer.record("byteorder", sys.byteorder.encode())
     for number, storage in enumerate(storages):

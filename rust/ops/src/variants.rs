@@ -34,7 +34,7 @@ pub fn check_in_place(row: &Row, own: &Tensor, sizes: &[isize], dtype: DType) ->
     check_no_self_overlap(own)
 }
 
-fn check_cast(from: DType, to: DType) -> Result<()> {
+pub fn check_cast(from: DType, to: DType) -> Result<()> {
     if can_cast(from, to) {
         return Ok(());
     }

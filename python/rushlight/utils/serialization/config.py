@@ -41,8 +41,8 @@ class load:
 class save:
     """Of `torch.save`.
 
-    Every record of an archive begins at a multiple of 64 bytes, and `save` refuses another ``storage_alignment``. The other two
-    change nothing: checksums are always written, and storages of a card take the way that is there.
+    Every record of an archive begins at a multiple of ``storage_alignment``. The other two change nothing: checksums are
+    always written, and storages of a card take the way that is there.
 
     >>> from rushlight.utils.serialization import config
     >>> config.save.compute_crc32
@@ -66,9 +66,9 @@ def patch(settings: str | dict[str, Any], value: Any = None) -> Iterator[None]:
         AttributeError: no such setting.
 
     >>> from rushlight.utils.serialization import config
-    >>> with config.patch("load.mmap", True):
-    ...     config.load.mmap
-    True
+    >>> with config.patch("save.storage_alignment", 4096):
+    ...     config.save.storage_alignment
+    4096
     """
     wanted = {settings: value} if isinstance(settings, str) else settings
     before = [(*_found(name), new) for name, new in wanted.items()]
