@@ -16,6 +16,7 @@ import io
 import mmap as mapping
 import os
 import pickle
+import stat
 import sys
 from typing import Any
 
@@ -317,12 +318,17 @@ def _load_safetensors(path, map_location):
     return load_file(path, "cpu" if map_location is None else map_location)
 
 
+_ENDLESS = (stat.S_IFCHR, stat.S_IFIFO, stat.S_IFSOCK)
+
+
 class _Source:
     """A path or a file object that is to be loaded."""
 
     def __init__(self, path, data) -> None:
         self.path = path
         self._data = data
+        if path is not None and stat.S_IFMT(os.stat(path).st_mode) in _ENDLESS:
+            raise pickle.UnpicklingError(f"{path} is a device or a pipe, not a file: what it gives may have no end")
         self.is_zip = self.head() == _ZIP_MAGIC
 
     def head(self) -> bytes:

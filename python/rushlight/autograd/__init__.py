@@ -73,7 +73,6 @@ _LAZY = {
     "forward_ad": ("rushlight.autograd.forward_ad", None),
     "function": ("rushlight.autograd.function", None),
     "functional": ("rushlight.autograd.functional", None),
-    "grad_mode": ("rushlight.autograd.grad_mode", None),
 }
 
 

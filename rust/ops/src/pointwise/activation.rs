@@ -324,6 +324,9 @@ pub static HARDTANH: Row = Row {
         if args.tensor(0)?.dtype() == DType::Bool {
             return Err(Error::runtime("Bool inputs not supported for hardtanh"));
         }
+        if args.tensor(0)?.dtype() == DType::U8 && (args.float(1)? < 0.0 || args.float(2)? < 0.0) {
+            return Err(Error::runtime("cannot do hardtanh on an unsigned type with negative limits"));
+        }
         if args.float(1)? > args.float(2)? {
             return Err(Error::new(Class::Value, "min_val cannot be greater than max_val"));
         }
@@ -332,7 +335,12 @@ pub static HARDTANH: Row = Row {
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
         activation_backward::gate(d, &activation_backward::WINDOW_BACKWARD, [d.scalar(1), d.scalar(2)])
     })]),
-    samples: &["t(2, 3)", "t(2, 3), -2., 0.5", "t()"],
+    samples: &["t(2, 3), 0., 0.5", "t(), 0.25, 2."],
+    errors: &[(
+        "torch.ones(2, dtype=torch.uint8)",
+        "RuntimeError",
+        "cannot do hardtanh on an unsigned type with negative limits",
+    )],
     reference: "np.clip(self, min_val, max_val)",
     ..ACTIVATION
 };
