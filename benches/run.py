@@ -1,4 +1,4 @@
-"""The project's figures in one run: rushlight beside torch and NumPy, start-up and size, Hogwild, killed trainers.
+"""The project's figures in one run: rushlight beside torch and NumPy, training, start-up and size, Hogwild, killed trainers.
 
     python benches/run.py                                   # everything
     python benches/run.py small large --torch PYTHON        # torch from another interpreter
@@ -243,6 +243,8 @@ def main():
     sections = {
         "small": lambda options: compare("small", options),
         "large": lambda options: compare("large", options),
+        "training": lambda options: compare("training", options),
+        "optimizers": lambda options: compare("optimizers", options),
         "start": start,
         "data": data,
         "hogwild": hogwild,

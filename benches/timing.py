@@ -71,7 +71,30 @@ def large():
         yield f"a @ b, {count}, {kind}", tens, "a @ b", *numpy, ("GFLOP/s", 2 * count**3)
 
 
-GROUPS = {"small": small, "large": large}
+def training():
+    models = {
+        "MLP, 64-64-10, batches of 32": "mlp(torch, [64, 64, 10], 32)",
+        "MLP, 784-512-512-10, batches of 128": "mlp(torch, [784, 512, 512, 10], 128)",
+        "LeNet, batches of 64": "lenet(torch, 64)",
+        "LSTM, width 64, 16 x 32": "lstm(torch, 64, 16, 32)",
+        "LSTM, width 256, 32 x 64": "lstm(torch, 256, 32, 64)",
+        "GPT, width 32, 2 layers, 8 x 32": "gpt(torch, 32, 2, 2, 8, 32)",
+        "GPT, width 128, 4 layers, 8 x 128": "gpt(torch, 128, 4, 4, 8, 128)",
+        "ResNet-18, 16 images of 32 x 32": "resnet(torch, 16, 32)",
+    }
+    for title, call in models.items():
+        yield title, f"import models; step = models.{call}", "step()", None, None, None
+
+
+def optimizers():
+    options = {"SGD, momentum": "momentum=0.9", "Adam, amsgrad": "amsgrad=True"}
+    names = "SGD Adam AdamW NAdam RAdam Adamax Adagrad Adadelta RMSprop Rprop ASGD Adafactor".split()
+    for title in [*names, *options]:
+        call = f"optimizer(torch, '{title.split(',')[0]}', {options.get(title, '')})"
+        yield f"{title}, 1e7 parameters", f"import models; step = models.{call}", "step()", None, None, None
+
+
+GROUPS = {"small": small, "large": large, "training": training, "optimizers": optimizers}
 
 
 # ---- data: loaders, queues, files -----------------------------------------------------------------------------------

@@ -323,8 +323,7 @@ def main():
     except OSError as error:  # no memory, or no more processes
         return f"hogwild_digits: {options.processes} processes are more than this machine starts: {error}"
 
-    torch.save(model.state_dict(), options.out / "model.pt.new")
-    os.replace(options.out / "model.pt.new", options.out / "model.pt")  # whole or not at all
+    torch.save(model.state_dict(), options.out / "model.pt")  # whole or not at all
     plot.save(
         options.out / "curve.png",
         title=f"Hogwild, {options.processes} processes",

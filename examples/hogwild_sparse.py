@@ -1,6 +1,8 @@
 """Hogwild as in its paper: several processes, one model of a million weights, sparse samples, and no lock.
 
     python examples/hogwild_sparse.py --processes 1 2 4
+    python examples/hogwild_sparse.py --atomic                 # no addition is lost, and what that costs
+    python examples/hogwild_sparse.py --threads                # of one process; of use where Python has no global lock
 
 Logistic regression on samples that are drawn here: each has up to 100 of 1,000,000 features, so that two processes hardly ever
 touch the same weight at once. Every step reads and writes only the weights of its sample. Prints for each number of
@@ -10,6 +12,7 @@ Recht, Re, Wright and Niu, "Hogwild!: A Lock-Free Approach to Parallelizing Stoc
 """
 
 import argparse
+import threading
 import time
 
 import rushlight as torch
@@ -34,7 +37,11 @@ def work(rank, processes, weights, samples, options):
         rate = options.lr * 0.8**epoch
         for index, value, label in zip(indices.unbind(), values.unbind(), labels.tolist()):
             margin = label * weights[index].dot(value)
-            weights.index_add_(0, index, value, alpha=rate * label * torch.sigmoid(-margin).item())
+            step = rate * label * torch.sigmoid(-margin).item()
+            if options.atomic:
+                mp.atomic_add_(weights, value, index=index, alpha=step)
+            else:
+                weights.index_add_(0, index, value, alpha=step)
 
 
 def right(weights, samples):
@@ -48,6 +55,8 @@ def main():
     parser.add_argument("--samples", type=int, default=30_000)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--lr", type=float, default=0.2)
+    parser.add_argument("--atomic", action="store_true", help="additions that lose none of another process")
+    parser.add_argument("--threads", action="store_true", help="threads in place of processes")
     options = parser.parse_args()
     torch.manual_seed(0)
     truth = torch.randn(FEATURES)
@@ -56,8 +65,9 @@ def main():
         part.share_memory_()
     for processes in options.processes:
         weights = torch.zeros(FEATURES).share_memory_()
+        worker_class = threading.Thread if options.threads else mp.Process
         workers = [
-            mp.Process(target=work, args=(rank, processes, weights, samples, options)) for rank in range(processes)
+            worker_class(target=work, args=(rank, processes, weights, samples, options)) for rank in range(processes)
         ]
         start = time.perf_counter()
         for worker in workers:
@@ -65,7 +75,8 @@ def main():
         for worker in workers:
             worker.join()
         rate = options.samples * options.epochs / (time.perf_counter() - start)
-        print(f"{processes} processes: {rate:9,.0f} samples/s, right on {right(weights, unseen):.1%} of unseen samples")
+        kind = "threads" if options.threads else "processes"
+        print(f"{processes} {kind}: {rate:9,.0f} samples/s, right on {right(weights, unseen):.1%} of unseen samples")
 
 
 if __name__ == "__main__":

@@ -362,6 +362,10 @@ def test_a_formula_of_ones_own():
     class Mine(D.Normal):
         pass
 
+    for pair in ((int, Mine), (Mine, int), (Mine, 3)):
+        with pytest.raises(TypeError, match="to be a Distribution subclass"):
+            D.register_kl(*pair)
+
     @D.register_kl(Mine, Mine)
     def divergence(p, q):
         return torch.tensor(7.0)

@@ -1,5 +1,6 @@
 """State dicts that torch wrote, and, where torch is installed, 50 of them both ways (see `interchange.py`)."""
 
+import copy
 import io
 import zipfile
 from pathlib import Path
@@ -24,3 +25,28 @@ def test_both_ways():
         pytest.skip("torch is not installed")
     for seed in range(50):
         assert not list(compare(rushlight, torch, seed)), seed
+
+
+def test_whole_modules_and_functions_that_torch_wrote():
+    found = rushlight.load(Path(__file__).parent / "data" / "wholes.pt", weights_only=False)
+    rushlight.manual_seed(0)
+    own = {"lstm": rushlight.nn.LSTM(2, 2), "layer": rushlight.nn.TransformerEncoderLayer(2, 1, 2, activation="gelu")}
+    for name, module in own.items():
+        x = rushlight.ones(3, 1, 2)
+        expected, results = module.eval()(x), found[name].eval()(x)
+        assert str(found[name]) == str(module)
+        rushlight.testing.assert_close(results, expected)
+    F, linalg, fft = rushlight.nn.functional, rushlight.linalg, rushlight.fft
+    functions = [rushlight.relu, F.gelu, rushlight.special.expit, linalg.inv, fft.fft, rushlight.Tensor.add]
+    assert found["functions"] == functions
+
+
+def test_whole_modules_say_what_torch_reads():
+    """torch's classes find in a saved module what they would have computed when it was made."""
+    lstm, layer = rushlight.nn.LSTM(2, 3), rushlight.nn.TransformerEncoderLayer(2, 1)
+    assert lstm.__getstate__()["_flat_weights_names"] == [name for name, _ in lstm.named_parameters()]
+    assert all(a is b for a, b in zip(lstm.__getstate__()["_flat_weights"], lstm.parameters()))
+    assert layer.__getstate__()["activation_relu_or_gelu"] == 1
+    for module in (lstm, layer):
+        again = copy.deepcopy(module)
+        assert vars(again).keys() == vars(module).keys()

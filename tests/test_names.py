@@ -1,6 +1,9 @@
 """`dir` of a module shows what is for users, and nothing that the module happens to import."""
 
+import importlib
+import operator
 import types
+from pathlib import Path
 
 import pytest
 from public_names import modules
@@ -25,3 +28,15 @@ def test_helpers_are_not_offered():
     assert "queues" not in dir(torch.multiprocessing) and "Queue" in dir(torch.multiprocessing)
     assert "math" not in dir(torch.nn.init) and "zeros_" in dir(torch.nn.init)
     assert {"relu", "linear", "max_pool2d"} <= set(dir(torch.nn.functional))
+
+
+HOMES = [line.split() for line in (Path(__file__).parent / "data" / "homes.txt").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name, home", HOMES, ids=[name for name, _ in HOMES])
+def test_classes_live_where_torch_has_them(name, home):
+    """Pickles name a class by its module: what one library saved the other finds."""
+    module, _, part = name.replace("torch", "rushlight", 1).rpartition(".")
+    value = getattr(importlib.import_module(module), part)
+    assert f"{value.__module__}.{value.__qualname__}".replace("rushlight", "torch", 1) == home
+    assert operator.attrgetter(value.__qualname__)(importlib.import_module(value.__module__)) is value

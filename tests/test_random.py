@@ -418,3 +418,75 @@ def test_binomial_numbers_of_nothing_and_of_no_number():
     counts = torch.tensor([nan, nan, nan, 5.0, 0.0, inf], dtype=torch.float64)
     chances = torch.tensor([0.2, 0.7, 1.5, nan, nan, 1.0], dtype=torch.float64)
     assert str(torch.binomial(counts, chances).tolist()) == "[nan, nan, nan, nan, 0.0, inf]"
+
+
+def test_a_generator_is_cloned_with_its_state():
+    generator = torch.Generator().manual_seed(3)
+    torch.randn(3, generator=generator)
+    clone = generator.clone_state()
+    assert torch.randn(4, generator=clone).tolist() == torch.randn(4, generator=generator).tolist()
+
+
+def test_states_must_be_contiguous_bytes():
+    state = torch.stack([torch.get_rng_state()] * 2, 1)[:, 0]
+    with pytest.raises(RuntimeError, match="RNG state must be contiguous"):
+        torch.set_rng_state(state)
+    with pytest.raises(TypeError, match="expected a torch.ByteTensor, but got list"):
+        torch.Generator().set_state([1])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "most", "sentence"),
+    [
+        (torch.uint8, 256, "value cannot be converted to type uint8_t without overflow"),
+        (torch.int8, 128, "value cannot be converted to type int8_t without overflow"),
+        (torch.int16, 32768, "value cannot be converted to type int16_t without overflow"),
+        (torch.float16, 2049, "n cannot be greater than 2049 for Half type."),
+    ],
+)
+def test_permutations_that_a_dtype_holds(dtype, most, sentence):
+    assert torch.randperm(most, dtype=dtype).unique().numel() == most
+    with pytest.raises(RuntimeError, match=sentence):
+        torch.randperm(most + 1, dtype=dtype)
+
+
+# Of torch 2.13, after manual_seed(7): where the arithmetic of float32 and double part.
+LARGE = {
+    "torch.binomial(torch.tensor([1e6, 1e7, 1e10]), torch.tensor([0.3, 0.9, 0.77]))": [
+        299699.0,
+        8998818.0,
+        7699926016.0,
+    ],
+    "torch._standard_gamma(torch.tensor([1e-3, 0.1, 2.3, 1e10, -1, float('nan'), 0]))": [
+        1.1754943508222875e-38,
+        3.196354292356318e-11,
+        1.5089141130447388,
+        10000122880.0,
+        1.1754943508222875e-38,
+        1.1754943508222875e-38,
+        1.1754943508222875e-38,
+    ],
+    "torch.zeros(3, dtype=torch.int32).geometric_(1e-12)": [-2147483648, -2147483648, -2147483648],
+    "torch.zeros(3, dtype=torch.int64).geometric_(1e-320)": [
+        -9223372036854775808,
+        -9223372036854775808,
+        -9223372036854775808,
+    ],
+    "torch.nn.functional.rrelu(torch.arange(-8.0, 1), 0.1, 0.3, training=True)": [
+        -1.2470086812973022,
+        -1.0831712484359741,
+        -1.6345114707946777,
+        -1.1566884517669678,
+        -1.1380234956741333,
+        -0.8037272691726685,
+        -0.3178848624229431,
+        -0.21214433014392853,
+        0.0,
+    ],
+}
+
+
+@pytest.mark.parametrize("expression", LARGE)
+def test_draws_at_the_edge_of_precision(expression):
+    torch.manual_seed(7)
+    assert eval(expression).tolist() == LARGE[expression]

@@ -5,6 +5,7 @@ The files under `tests/data` were written by torch 2.13.
 
 import collections
 import io
+import mmap
 import os
 import pathlib
 import pickle
@@ -19,7 +20,9 @@ import zipfile
 import pytest
 
 import rushlight as torch
+from rushlight._checkpoint import locations
 from rushlight.serialization import get_safe_globals, get_unsafe_globals_in_checkpoint, load, safe_globals, save
+from rushlight.utils.serialization import config
 
 DATA = pathlib.Path(__file__).parent / "data"
 
@@ -180,6 +183,15 @@ def test_a_storage_of_two_types_is_refused():
     numbers = torch.zeros(4)
     with pytest.raises(RuntimeError, match=r"Cannot save multiple tensors or storages that view the same data as diff"):
         save([numbers, numbers.view(torch.int32)], io.BytesIO())
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+def test_storages_are_saved_with_their_tensors():
+    """As torch gives them back: counted in elements, and bytes where none were said."""
+    values = torch.arange(3.0)
+    typed, tensor = round_trip([values.storage(), values])
+    assert typed.dtype == torch.float32 and typed.tolist() == [0, 1, 2] and typed.data_ptr() == tensor.data_ptr()
+    assert round_trip(values.untyped_storage()).tolist() == list(values.untyped_storage())
 
 
 def test_a_model_round_trip():
@@ -435,3 +447,129 @@ def test_arguments():
     assert load(DATA / "linear.pt", pickle_module=pickle)["bias"].shape == (2,)
     with pytest.warns(UserWarning, match=r"pickle_load_args only works if `weights_only=False`"):
         load(DATA / "linear.pt", encoding="latin1")
+
+
+# --- settings ------------------------------------------------------------------------------------------------------------
+
+
+def test_storages_are_aligned_as_the_settings_say(tmp_path):
+    values = {"a": torch.arange(10.0), "b": torch.arange(3)}
+    with config.patch("save.storage_alignment", 4096):
+        save(values, tmp_path / "wide.pt")
+    archive = zipfile.ZipFile(tmp_path / "wide.pt")
+    assert archive.read("wide/.storage_alignment") == b"4096"
+    content = (tmp_path / "wide.pt").read_bytes()
+    assert content.index(values["a"].numpy().tobytes()) % 4096 == 0
+    assert load(tmp_path / "wide.pt", mmap=True)["a"].tolist() == values["a"].tolist()
+    for number in (0, 1 << 20, -1, "wide"):
+        with pytest.raises((RuntimeError, TypeError, OverflowError)), config.patch("save.storage_alignment", number):
+            save(values, io.BytesIO())
+
+
+def test_settings_are_taken_back():
+    assert config.load.mmap is False
+    with pytest.raises(KeyError), config.patch({"load.mmap": True, "save.compute_crc32": False}):
+        assert config.load.mmap is True and not torch.serialization.get_crc32_options()
+        raise KeyError
+    assert config.load.mmap is False and torch.serialization.get_crc32_options()
+    with pytest.raises(AttributeError, match=r"no setting 'load\.map'"), config.patch("load.map", True):
+        pass
+
+
+def test_a_mapped_file_may_be_written_to(tmp_path):
+    path = tmp_path / "model.pt"
+    save(torch.zeros(3), path)
+    with torch.serialization.set_default_mmap_options(mmap.MAP_SHARED):
+        load(path, mmap=True)[1] = 5
+        with config.patch("load.mmap", True):
+            load(path)[2] = 7
+    load(path, mmap=True)[0] = 1
+    assert load(path, mmap=True).tolist() == [0, 5, 7]
+    assert torch.serialization.get_default_mmap_options() == mmap.MAP_PRIVATE
+    with pytest.raises(ValueError, match=r"MAP_PRIVATE or mmap\.MAP_SHARED"):
+        torch.serialization.set_default_mmap_options(0)
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("named", [False, True])
+def test_files_of_machines_with_another_byte_order(named, mapped, tmp_path):
+    """What a big-endian machine writes: each number turned, and the order's name, which old versions did not write."""
+    path = tmp_path / "big.pt"
+    save(
+        [torch.tensor([1, -2]), torch.tensor([1 + 2j]), torch.tensor([True]), torch.tensor([0.5])], tmp_path / "own.pt"
+    )
+    units = {"data/0": 8, "data/1": 4, "data/2": 1, "data/3": 4}
+    with zipfile.ZipFile(tmp_path / "own.pt") as own, zipfile.ZipFile(path, "w") as other:
+        for name in own.namelist():
+            record, key = own.read(name), name.partition("/")[2]
+            if key in units:
+                unit = units[key]
+                record = b"".join(record[at : at + unit][::-1] for at in range(0, len(record), unit))
+            if key != "byteorder":
+                other.writestr(name, record)
+            elif named:
+                other.writestr(name, b"big")
+    before = torch.serialization.get_default_load_endianness()
+    try:
+        if not named:
+            torch.serialization.set_default_load_endianness(torch.serialization.LoadEndianness.BIG)
+        found = load(path, mmap=mapped)
+    finally:
+        torch.serialization.set_default_load_endianness(before)
+    assert [tensor.tolist() for tensor in found] == [[1, -2], [1 + 2j], [True], [0.5]]
+    with pytest.raises(TypeError):
+        torch.serialization.set_default_load_endianness("big")
+
+
+def test_data_may_be_left_out(tmp_path):
+    path, value = tmp_path / "a.pt", torch.arange(1.0, 4.0)
+    with torch.serialization.skip_data():
+        save(value, path)
+    assert load(path).tolist() == [0, 0, 0]
+    save(value, path)
+    with torch.serialization.skip_data():
+        assert load(path).shape == (3,) and load(path, mmap=True).shape == (3,)
+    assert load(path).tolist() == [1, 2, 3]
+
+
+def test_devices_of_others_can_be_named(monkeypatch):
+    monkeypatch.setattr(locations, "_registry", list(locations._registry))
+    asked = []
+
+    def restore(storage, location):
+        asked.append(location)
+        return storage if location == "mine" else None
+
+    torch.serialization.register_package(5, lambda storage: "mine" if storage.nbytes() == 8 else None, restore)
+    file = io.BytesIO()
+    save([torch.zeros(2), torch.ones(3)], file)
+    assert b"mine" in zipfile.ZipFile(file).read("archive/data.pkl")
+    assert [tensor.tolist() for tensor in load(io.BytesIO(file.getvalue()))] == [[0, 0], [1, 1, 1]]
+    assert asked == ["mine", "cpu"]
+    with pytest.raises(RuntimeError, match=r"tagged with nowhere"):
+        load(io.BytesIO(file.getvalue()), map_location="nowhere")
+
+
+def test_the_environment_may_force_weights_only(monkeypatch):
+    file = io.BytesIO()
+    save(Mine(), file)
+    monkeypatch.setenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1")
+    with pytest.raises(pickle.UnpicklingError):
+        load(io.BytesIO(file.getvalue()), weights_only=False)
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    with pytest.raises(RuntimeError, match=r"Only one of"):
+        load(io.BytesIO(file.getvalue()))
+    monkeypatch.delenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD")
+    with pytest.warns(UserWarning, match=r"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected"):
+        assert isinstance(load(io.BytesIO(file.getvalue())), Mine)
+    with pytest.raises(pickle.UnpicklingError):
+        load(io.BytesIO(file.getvalue()), weights_only=True)
+
+
+def test_load_reads_safetensors(tmp_path):
+    path = tmp_path / "model.safetensors"
+    torch.safetensors.save_file({"a": torch.ones(2)}, path)
+    assert load(path)["a"].tolist() == [1, 1] and load(str(path), map_location="cpu")["a"].tolist() == [1, 1]
+    for location, kind in ({"cpu": "cpu"}, "dict"), (lambda storage, place: storage, "callable"):
+        with pytest.raises(RuntimeError, match=f"with {kind} map_location"):
+            load(path, map_location=location)

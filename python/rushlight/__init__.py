@@ -61,7 +61,8 @@ def set_rng_state(new_state: Tensor) -> None:
 # What loads when it is first used: modules, and names that live in modules of their own.
 _SUBMODULES = frozenset(
     "accelerator amp array_api autograd backends cpu cuda distributed distributions fft func functional jit linalg masked "
-    "multiprocessing nn npz optim random return_types safetensors serialization signal sparse special storage testing types "
+    "multiprocessing nn npz optim profiler random return_types safetensors serialization signal sparse special storage testing "
+    "types "
     "utils version".split()
 )
 _ELSEWHERE = {
@@ -76,7 +77,12 @@ _ELSEWHERE = {
     **dict.fromkeys(["load", "save"], "serialization"),
     "sparse_coo_tensor": "sparse",
     "autocast": "amp",
-    **dict.fromkeys(["get_autocast_dtype", "is_autocast_enabled"], "amp.autocast_mode"),
+    **dict.fromkeys(
+        "clear_autocast_cache get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype is_autocast_cache_enabled "
+        "is_autocast_cpu_enabled is_autocast_enabled set_autocast_cache_enabled set_autocast_cpu_dtype "
+        "set_autocast_cpu_enabled set_autocast_dtype set_autocast_enabled set_autocast_gpu_dtype".split(),
+        "amp.autocast_mode",
+    ),
     "vmap": "func",
     **dict.fromkeys(
         "set_default_tensor_type FloatTensor DoubleTensor HalfTensor BFloat16Tensor ByteTensor CharTensor ShortTensor "
@@ -107,6 +113,7 @@ if TYPE_CHECKING:
     from rushlight import nn as nn
     from rushlight import npz as npz
     from rushlight import optim as optim
+    from rushlight import profiler as profiler
     from rushlight import random as random
     from rushlight import return_types as return_types
     from rushlight import safetensors as safetensors
@@ -138,8 +145,19 @@ if TYPE_CHECKING:
     from rushlight._printing import set_printoptions as set_printoptions
     from rushlight._warnings import AmbiguousReduction as AmbiguousReduction
     from rushlight.amp import autocast as autocast
+    from rushlight.amp.autocast_mode import clear_autocast_cache as clear_autocast_cache
+    from rushlight.amp.autocast_mode import get_autocast_cpu_dtype as get_autocast_cpu_dtype
     from rushlight.amp.autocast_mode import get_autocast_dtype as get_autocast_dtype
+    from rushlight.amp.autocast_mode import get_autocast_gpu_dtype as get_autocast_gpu_dtype
+    from rushlight.amp.autocast_mode import is_autocast_cache_enabled as is_autocast_cache_enabled
+    from rushlight.amp.autocast_mode import is_autocast_cpu_enabled as is_autocast_cpu_enabled
     from rushlight.amp.autocast_mode import is_autocast_enabled as is_autocast_enabled
+    from rushlight.amp.autocast_mode import set_autocast_cache_enabled as set_autocast_cache_enabled
+    from rushlight.amp.autocast_mode import set_autocast_cpu_dtype as set_autocast_cpu_dtype
+    from rushlight.amp.autocast_mode import set_autocast_cpu_enabled as set_autocast_cpu_enabled
+    from rushlight.amp.autocast_mode import set_autocast_dtype as set_autocast_dtype
+    from rushlight.amp.autocast_mode import set_autocast_enabled as set_autocast_enabled
+    from rushlight.amp.autocast_mode import set_autocast_gpu_dtype as set_autocast_gpu_dtype
     from rushlight.func import vmap as vmap
     from rushlight.functional import chain_matmul as chain_matmul
     from rushlight.functional import einsum as einsum

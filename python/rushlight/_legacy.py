@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight import _C
-from rushlight._warnings import warn
+from rushlight._warnings import warn_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def set_default_tensor_type(t: Any) -> None:
     torch.float64
     >>> torch.set_default_tensor_type("torch.FloatTensor")
     """
-    warn(
+    warn_once(
         "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and "
         "torch.set_default_device() as alternatives."
     )

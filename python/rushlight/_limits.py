@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rushlight import _C
+from rushlight._homes import at_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,3 +112,6 @@ class iinfo(_Info):
     @property
     def min(self) -> int:
         return -self.max - 1 if self._dtype.is_signed else 0
+
+
+at_home("rushlight", finfo, iinfo)

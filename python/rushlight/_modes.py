@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rushlight import _C
+from rushlight._homes import at_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -198,3 +199,6 @@ class inference_mode(_Mode):
 
     def _clone(self) -> Self:
         return type(self)(self.mode)
+
+
+at_home("rushlight.autograd.grad_mode", enable_grad, inference_mode, no_grad, set_grad_enabled)

@@ -3,7 +3,7 @@
 from rushlight import _utils
 from rushlight._C import Tensor
 from rushlight._loading import load
-from rushlight._warnings import warn
+from rushlight._warnings import warn, warn_once
 
 
 def _method(function):
@@ -125,7 +125,7 @@ def __copy__(self):
 @_method
 def storage(self):
     """All elements behind this tensor, of this tensor's dtype; `untyped_storage` has the bytes."""
-    warn(
+    warn_once(
         "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage class. "
         "This should only matter to you if you are using storages directly.  To access UntypedStorage directly, use "
         "tensor.untyped_storage() instead of tensor.storage()",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import warnings
 
+from rushlight._C import is_warn_always_enabled
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
@@ -21,6 +23,16 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     registry = names.setdefault("__warningregistry__", {})
     module = names.get("__name__") or "<string>"
     warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, module, registry)
+
+
+_told: set[str] = set()
+
+
+def warn_once(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warns as `warn` does, of each thing once in a process; each time after `torch.set_warn_always(True)`."""
+    if message not in _told or is_warn_always_enabled():
+        _told.add(message)
+        warn(message, category)
 
 
 class AmbiguousReduction(UserWarning):

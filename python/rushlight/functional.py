@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rushlight import _C
-from rushlight._warnings import warn
+from rushlight._warnings import warn, warn_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +22,10 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     """
     if len(matrices) == 1:
         return matrices[0]
+    warn_once(
+        "torch.chain_matmul is deprecated and will be removed in a future PyTorch release. Use torch.linalg.multi_dot "
+        "instead, which accepts a list of two or more tensors rather than multiple parameters."
+    )
     return _C._functions["linalg"]["multi_dot"](matrices, out=out)
 
 
@@ -33,6 +37,13 @@ def lu(
     >>> torch.lu(torch.eye(2))[1]
     tensor([1, 2], dtype=torch.int32)
     """
+    warn_once(
+        "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex and will be removed in a "
+        "future PyTorch release.\nLU, pivots = torch.lu(A, compute_pivots)\nshould be replaced with\n"
+        "LU, pivots = torch.linalg.lu_factor(A, compute_pivots)\nand\n"
+        "LU, pivots, info = torch.lu(A, compute_pivots, get_infos=True)\nshould be replaced with\n"
+        "LU, pivots, info = torch.linalg.lu_factor_ex(A, compute_pivots)"
+    )
     factored = _C._functions["linalg"]["lu_factor_ex"](A, pivot=pivot, check_errors=not get_infos)
     results = factored if get_infos else factored[:2]
     if out is None:

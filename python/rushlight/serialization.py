@@ -16,6 +16,7 @@ import io
 import mmap as mapping
 import os
 import pickle
+import stat
 import sys
 from typing import Any
 
@@ -25,13 +26,26 @@ from rushlight._warnings import warn
 
 from ._checkpoint.errors import translated
 from ._checkpoint.inspect import unknown_globals
-from ._checkpoint.locations import default_restore_location, location_tag, restorer
+from ._checkpoint.locations import default_restore_location, location_tag, register_package, restorer
+from ._checkpoint.options import (
+    LoadEndianness,
+    get_crc32_options,
+    get_default_load_endianness,
+    get_default_mmap_options,
+    only_weights,
+    set_crc32_options,
+    set_default_load_endianness,
+    set_default_mmap_options,
+    skip_data,
+    skipping_data,
+)
 from ._checkpoint.pickler import Global, Pickler
-from ._checkpoint.rebuild import find_known
+from ._checkpoint.rebuild import find_known, home
 from ._checkpoint.replacing import replacing
 from ._checkpoint.storages import StorageClass
 from ._utils import set_state
 from .storage import TypedStorage
+from .utils.serialization import config
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,15 +55,24 @@ if TYPE_CHECKING:
     _File: TypeAlias = str | os.PathLike[str] | Any
 
 __all__ = [
+    "LoadEndianness",
     "add_safe_globals",
     "clear_safe_globals",
     "default_restore_location",
+    "get_crc32_options",
+    "get_default_load_endianness",
+    "get_default_mmap_options",
     "get_safe_globals",
     "get_unsafe_globals_in_checkpoint",
     "load",
     "location_tag",
+    "register_package",
     "safe_globals",
     "save",
+    "set_crc32_options",
+    "set_default_load_endianness",
+    "set_default_mmap_options",
+    "skip_data",
 ]
 
 DEFAULT_PROTOCOL = 2
@@ -115,21 +138,28 @@ def save(
 
 
 def _write_archive(target, folder: str, data: bytes, storages, byteorder: bool) -> None:
-    writer = _C._CheckpointWriter(target, folder)
+    alignment = config.save.storage_alignment
+    writer = translated(lambda: _C._CheckpointWriter(target, folder, alignment))
     writer.record("data.pkl", data)
     writer.record(".format_version", b"1")
-    writer.record(".storage_alignment", b"64")
+    writer.record(".storage_alignment", str(alignment).encode())
     if byteorder:
         writer.record("byteorder", sys.byteorder.encode())
     for number, storage in enumerate(storages):
-        on_host = storage if storage.device.type == "cpu" else storage.cpu()
-        writer.record(f"data/{number}", memoryview(on_host))
+        writer.record(f"data/{number}", _content(storage))
     writer.record("version", b"3\n")
     content = hashlib.blake2b(repr(writer.checksums()).encode(), digest_size=16).digest()
     writer.record(".data/serialization_id", f"{int.from_bytes(content, 'little'):040d}".encode()[:40])
     writer.finish()
     if hasattr(target, "flush"):
         target.flush()
+
+
+def _content(storage):
+    """The bytes of a storage, or as many zeros, which take no memory."""
+    if skipping_data() and storage.nbytes():
+        return memoryview(mapping.mmap(-1, storage.nbytes(), mapping.MAP_PRIVATE))
+    return memoryview(storage if storage.device.type == "cpu" else storage.cpu())
 
 
 # --- safe globals ------------------------------------------------------------------------------------------------------
@@ -241,8 +271,9 @@ def load(
             device that the file names.
         pickle_module: what executes the file where ``weights_only`` is false.
         weights_only: False executes whatever the file says: only for files that you trust.
-        mmap: True maps the file of a path instead of reading it: writes to such tensors stay in this process, and
-            whoever shortens the file while it is in use ends this process (SIGBUS).
+        mmap: True maps the file of a path instead of reading it: writes to such tensors stay in this process
+            (`set_default_mmap_options` can say otherwise), and whoever shortens the file while it is in use ends this process
+            (SIGBUS). What is not given here, `torch.utils.serialization.config` says.
         pickle_load_args: for ``pickle_module``.
 
     Raises:
@@ -257,13 +288,16 @@ def load(
     >>> torch.load(io.BytesIO(file.getvalue()), map_location="cpu")
     [tensor([0, 1, 2]), 'three']
     """
-    if weights_only is None:
-        weights_only = pickle_module is None
+    weights_only = only_weights(weights_only, pickle_module)
     if weights_only and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
     if weights_only and pickle_load_args:
         warn("pickle_load_args only works if `weights_only=False`.")
-    if mmap and not isinstance(f, (str, os.PathLike)):
+    mmap = config.load.mmap if mmap is None else mmap
+    if isinstance(f, (str, os.PathLike)):
+        if os.fspath(f).endswith(".safetensors"):
+            return _load_safetensors(f, map_location)
+    elif mmap:
         raise ValueError("f must be a file path in order to use the mmap argument")
     with _opened(f) as source:
         checkpoint = _Checkpoint(source, restorer(map_location), bool(mmap))
@@ -272,12 +306,29 @@ def load(
         return checkpoint.read()
 
 
+def _load_safetensors(path, map_location):
+    from .safetensors import load_file
+
+    kind = "dict" if isinstance(map_location, dict) else "callable" if callable(map_location) else None
+    if kind is not None:
+        raise RuntimeError(
+            f"Loading safetensors file with {kind} map_location is not supported. Use a device string or torch.device "
+            "instead."
+        )
+    return load_file(path, "cpu" if map_location is None else map_location)
+
+
+_ENDLESS = (stat.S_IFCHR, stat.S_IFIFO, stat.S_IFSOCK)
+
+
 class _Source:
     """A path or a file object that is to be loaded."""
 
     def __init__(self, path, data) -> None:
         self.path = path
         self._data = data
+        if path is not None and stat.S_IFMT(os.stat(path).st_mode) in _ENDLESS:
+            raise pickle.UnpicklingError(f"{path} is a device or a pipe, not a file: what it gives may have no end")
         self.is_zip = self.head() == _ZIP_MAGIC
 
     def head(self) -> bytes:
@@ -321,6 +372,7 @@ class _Checkpoint:
         self._source = source
         self._restore = restore
         self._mapped = mapped
+        self._swapped = False
         self._storages: dict = {}
         self._safe = _safe_names()
         # What `_open` and `_locate_legacy` find: one of the two, by the format.
@@ -352,9 +404,7 @@ class _Checkpoint:
                 known = find_known(module, name)
                 if known is not None:
                     return known
-                if module == "torch" or module.startswith("torch."):
-                    module = "rushlight" + module[len("torch") :]
-                return super().find_class(module, name)
+                return super().find_class(*home(module, name))
 
             def persistent_load(self, saved):
                 return checkpoint._load_storage(*saved[1:5])
@@ -385,9 +435,17 @@ class _Checkpoint:
             )
         if "constants.pkl" in names:
             raise RuntimeError("the file holds a TorchScript program, not a checkpoint: use torch.jit.load")
-        if "byteorder" in names and translated(lambda: self._reader.read("byteorder")) != b"little":
-            raise RuntimeError("checkpoints of big-endian machines cannot be read")
+        self._swapped = self._byteorder(names) != sys.byteorder
         return True
+
+    def _byteorder(self, names) -> str:
+        if "byteorder" not in names:
+            order = config.load.endianness or LoadEndianness.NATIVE
+            return sys.byteorder if order is LoadEndianness.NATIVE else order.name.lower()
+        found = translated(lambda: self._reader.read("byteorder"))
+        if found not in (b"little", b"big"):
+            raise ValueError("Unknown endianness type: " + found.decode(errors="replace"))
+        return found.decode()
 
     def _find_safe(self, module: str, name: str):
         full = f"{module}.{name}"
@@ -409,18 +467,24 @@ class _Checkpoint:
         name = f"data/{key}"
         offset, size = translated(lambda: self._reader.range(name))
         _check_size(size, elements, dtype)
-        if self._mapped and size and offset % dtype.itemsize == 0:
+        if skipping_data():
+            return torch.UntypedStorage(size)
+        unit = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
+        swapped = self._swapped and unit > 1
+        if self._mapped and size and offset % dtype.itemsize == 0 and not swapped:
             return torch.frombuffer(self._mapping(), dtype=torch.uint8, count=size, offset=offset).untyped_storage()
         storage = torch.UntypedStorage(size)
         if size:
             translated(lambda: self._reader.read_into(name, memoryview(storage)))
-        return storage
+        return _turned(storage, unit) if swapped else storage
 
     def _mapping(self):
-        """The file as private memory: what is written to it stays in this process."""
+        """The file as memory: private, so that what is written to it stays in this process, unless the settings differ."""
         if self._map is None:
-            with open(self._source.path, "rb") as file:
-                self._map = mapping.mmap(file.fileno(), 0, access=mapping.ACCESS_COPY)
+            shared = config.load.mmap_flags == mapping.MAP_SHARED
+            with open(self._source.path, "r+b" if shared else "rb") as file:
+                access = mapping.ACCESS_WRITE if shared else mapping.ACCESS_COPY
+                self._map = mapping.mmap(file.fileno(), 0, access=access)
         return self._map
 
     def _locate_legacy(self, data: bytes) -> None:
@@ -449,6 +513,12 @@ class _Checkpoint:
         if content:
             memoryview(storage)[:] = content
         return storage
+
+
+def _turned(storage, unit: int):
+    """A storage whose numbers of `unit` bytes have the other byte order."""
+    bytes_ = torch.empty(0, dtype=torch.uint8).set_(storage)
+    return bytes_.view(-1, unit).flip(1).untyped_storage()
 
 
 def _check_size(size: int, elements: int, dtype) -> None:

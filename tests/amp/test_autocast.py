@@ -27,6 +27,17 @@ LOWER = {
     "gelu": lambda: F.gelu(H),
     "sum": lambda: H.sum(),
     "adaptive_max_pool2d": lambda: F.adaptive_max_pool2d(IMAGE.to(HALF), 2),
+    "prelu": lambda: F.prelu(X, X[0]),
+    "prelu of both": lambda: F.prelu(H, X[0]),
+    "lstm": lambda: nn.LSTM(3, 4)(X)[0],
+    "lstm of half": lambda: nn.LSTM(3, 4)(H)[1][1],
+    "rnn": lambda: nn.RNN(3, 4)(X)[0],
+    "rnn of half": lambda: nn.RNN(3, 4)(H)[0],
+    "rnn cell": lambda: nn.RNNCell(3, 4)(X),
+    "gru of half": lambda: nn.GRU(3, 4)(H)[0],
+    "lstm cell of half": lambda: nn.LSTMCell(3, 4)(H)[1],
+    "gru cell of half": lambda: nn.GRUCell(3, 4)(H),
+    "local_response_norm of rows": lambda: F.local_response_norm(IMAGE[0].to(HALF), 2),
     "circular": lambda: F.pad(IMAGE.to(HALF), (1, 1, 1, 1), mode="circular"),
     "avg_pool2d": lambda: F.avg_pool2d(IMAGE.to(HALF), 2),
 }
@@ -50,6 +61,11 @@ FULL = {
     "max_unpool2d": lambda: F.max_unpool2d(IMAGE.to(HALF)[..., :1, :1], torch.zeros(1, 1, 1, 1, dtype=torch.int64), 2),
     "reflect": lambda: F.pad(IMAGE.to(HALF), (1, 1, 1, 1), mode="reflect"),
     "replicate": lambda: F.pad(IMAGE.to(HALF), (1, 1, 1, 1), mode="replicate"),
+    "bilinear": lambda: F.bilinear(X, X, X.expand(2, 3, 3)),
+    "gru": lambda: nn.GRU(3, 4)(X)[0],
+    "gru cell": lambda: nn.GRUCell(3, 4)(X),
+    "lstm cell": lambda: nn.LSTMCell(3, 4)(X)[0],
+    "local_response_norm": lambda: F.local_response_norm(IMAGE.to(HALF), 2),
     "fft": lambda: torch.fft.rfft(H).real,
     "max_pool3d": lambda: F.max_pool3d(IMAGE.to(HALF)[None], (1, 2, 2)),
     "cat": lambda: torch.cat([H, X]),
@@ -128,6 +144,12 @@ def test_messages():
         torch.autocast("tpu")
     with pytest.raises(ValueError, match="Expected `device_type` of type `str`"):
         torch.autocast(3)
+    with pytest.raises(TypeError, match=r"set_autocast_dtype\(\): argument 'dtype' \(position 2\) must be torch.dtype"):
+        torch.set_autocast_dtype("cpu", True)
+    with pytest.raises(TypeError, match=r"set_autocast_enabled\(\): argument 'enabled' must be bool"):
+        torch.set_autocast_enabled("cpu", 3)
+    with pytest.raises(TypeError, match="enabled must be a bool"):
+        torch.set_autocast_cache_enabled(1)
     with pytest.raises(TypeError, match=r"autocast\(\)\(func\) requires a callable"):
         torch.autocast("cpu")(3)
     with pytest.warns(UserWarning, match="CUDA is not available"), torch.autocast("cuda"):
@@ -158,6 +180,51 @@ def test_functions_choose_their_types():
     assert result.dtype == SINGLE
     result.sum().backward()
     assert leaf.grad.dtype == SINGLE
+
+
+def test_another_half_type_belongs_to_no_mixed_precision():
+    with torch.autocast("cpu"):
+        for join in (torch.cat, torch.stack):
+            with pytest.raises(RuntimeError, match="^Unexpected floating ScalarType in at::autocast::prioritize"):
+                join([X.half(), H])
+        assert torch.cat([X, X.half()]).dtype == SINGLE
+    assert torch.cat([X.half(), H]).dtype == SINGLE
+
+
+def test_a_thread_sets_its_mode():
+    torch.set_autocast_dtype("cpu", torch.float16)
+    try:
+        torch.set_autocast_enabled("cpu", True)
+        assert torch.is_autocast_enabled("cpu") and (X @ X).dtype == torch.float16
+        torch.set_autocast_dtype("cpu", HALF)
+        assert (X @ X).dtype == HALF
+        with torch.autocast("cpu", torch.float16, cache_enabled=False):
+            assert (X @ X).dtype == torch.float16 and not torch.is_autocast_cache_enabled()
+        assert (X @ X).dtype == HALF and torch.is_autocast_cache_enabled()
+    finally:
+        torch.set_autocast_enabled("cpu", False)
+        torch.set_autocast_dtype("cpu", HALF)
+    assert (X @ X).dtype == SINGLE
+    torch.set_autocast_enabled(True)
+    assert torch.is_autocast_enabled() and not torch.is_autocast_enabled("cpu")
+    torch.set_autocast_enabled(False)
+    assert not torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.float16
+
+
+@pytest.mark.parametrize(
+    ("call", "result", "instead"),
+    [
+        (lambda: torch.is_autocast_cpu_enabled(), False, r"is_autocast_enabled\('cpu'\)"),
+        (lambda: torch.set_autocast_cpu_enabled(False), None, r"set_autocast_enabled\('cpu', enabled\)"),
+        (lambda: torch.get_autocast_cpu_dtype(), HALF, r"get_autocast_dtype\('cpu'\)"),
+        (lambda: torch.set_autocast_cpu_dtype(HALF), None, r"set_autocast_dtype\('cpu', dtype\)"),
+        (lambda: torch.get_autocast_gpu_dtype(), torch.float16, r"get_autocast_dtype\('cuda'\)"),
+        (lambda: torch.set_autocast_gpu_dtype(torch.float16), None, r"set_autocast_dtype\('cuda', dtype\)"),
+    ],
+)
+def test_older_names(call, result, instead):
+    with pytest.warns(DeprecationWarning, match=f"is deprecated. Please use torch.{instead} instead"):
+        assert call() == result
 
 
 def test_targets_say_their_own_types():

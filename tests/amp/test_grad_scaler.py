@@ -36,6 +36,7 @@ def test_the_factor_falls_and_grows():
     weight, optimizer, scaler = setup(init_scale=8.0, growth_interval=2)
     for gradient, factor in ((math.inf, 4.0), (1.0, 4.0), (1.0, 8.0), (math.nan, 4.0), (1.0, 4.0)):
         before = weight.tolist()
+        scaler.scale(weight)
         weight.grad = torch.tensor([gradient, 1.0])
         scaler.step(optimizer)
         scaler.update()
@@ -51,12 +52,17 @@ def test_the_factor_falls_and_grows():
     _, _, other = setup()
     other.load_state_dict(state)
     assert other.state_dict() == state == pickle.loads(pickle.dumps(other)).state_dict()
+    other.scale(weight)
     other.update(16.0)
     assert other.get_scale() == 16
 
 
 def test_messages():
-    _, optimizer, scaler = setup()
+    weight, optimizer, scaler = setup()
+    for name, slip in (("step", scaler.step), ("unscale_", scaler.unscale_), ("update", lambda _: scaler.update(2.0))):
+        with pytest.raises(AssertionError, match=f"^Attempted {name} but _scale is None.  This may indicate"):
+            slip(optimizer)
+    scaler.scale(weight)
     with pytest.raises(AssertionError, match="No inf checks were recorded for this optimizer"):
         scaler.step(optimizer)
     with pytest.raises(AssertionError, match="No inf checks were recorded prior to update"):

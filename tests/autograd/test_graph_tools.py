@@ -56,3 +56,119 @@ def test_looking_for_nan_warns_that_it_is_slow_and_names_the_line():
 def test_volatile_is_gone():
     with pytest.warns(UserWarning, match="volatile was removed and now has no effect"):
         torch.autograd.Variable(torch.ones(1), volatile=True)
+
+
+def test_edges_stand_for_tensors():
+    leaf = torch.ones(2, requires_grad=True)
+    middle = leaf * 2
+    last = middle * 3
+    at_leaf, at_middle, at_last = (graph.get_gradient_edge(x) for x in (leaf, middle, last))
+    (found,) = torch.autograd.grad(last.sum(), at_middle, retain_graph=True)
+    assert found.tolist() == [3, 3]
+    first, second = torch.autograd.grad(at_last, [at_leaf, middle], torch.ones(2), retain_graph=True)
+    assert first.tolist() == [6, 6] and second.tolist() == [3, 3]
+    torch.autograd.backward(at_last, torch.ones(2), retain_graph=True)
+    torch.autograd.backward([last.sum()], inputs=[at_leaf, at_middle], retain_graph=True)
+    assert leaf.grad.tolist() == [12, 12] and middle.is_leaf is False
+    with pytest.raises(RuntimeError, match="grad can be implicitly created only for scalar outputs"):
+        torch.autograd.grad(at_last, leaf)
+
+
+def test_nodes_show_what_they_saved():
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    y = x.exp()
+    node = y.grad_fn
+    assert torch.equal(node._saved_result, y) and node._saved_result.grad_fn is node
+    assert {"_saved_result", "_raw_saved_result"} <= set(dir(node)) and not hasattr(node, "_saved_self")
+    product = (x * x.detach()).grad_fn
+    assert product._saved_self is None and torch.equal(product._saved_other, x)
+    total = x.sum(0, keepdim=True).grad_fn
+    assert (total._saved_dim, total._saved_keepdim, total._saved_self_sym_sizes) == ((0,), True, (2, 2))
+    assert x.select(0, 1).grad_fn._saved_index == 1 and (x**3).grad_fn._saved_exponent == 3
+    normal = torch.nn.functional.layer_norm(x, (2,)).grad_fn
+    assert {name for name in dir(normal) if name.startswith("_saved_result")} and "_saved_" not in dir(normal)
+    assert x.max(0).values.grad_fn._saved_indices.tolist() == [1, 1]
+    y.sum().backward()
+    with pytest.raises(RuntimeError, match="directly access saved tensors after they have already been freed"):
+        node._saved_result  # asking is what fails
+    with pytest.raises(RuntimeError, match="^Calling register_hooks on a saved tensor after it has been freed"):
+        node._raw_saved_result.register_hooks(lambda t: t, lambda t: t)
+
+
+def test_a_saved_tensor_takes_hooks_of_its_own():
+    x = torch.tensor([2.0], requires_grad=True)
+    y = x * x
+    saved = y.grad_fn._raw_saved_self
+    assert isinstance(saved, torch.autograd.SavedTensor)
+    saved.register_hooks(lambda t: t.detach() * 10, lambda t: t + 1)
+    with pytest.raises(RuntimeError, match="whose hooks have already been set"):
+        saved.register_hooks(lambda t: t, lambda t: t)
+    with pytest.raises(TypeError, match="a hook must be callable"):
+        y.grad_fn._raw_saved_other.register_hooks(3, lambda t: t)
+    y.backward()
+    assert x.grad.item() == 2 + 21
+    kept = x.detach() * x
+    with pytest.raises(RuntimeError, match="with value None is forbidden"):
+        kept.grad_fn._raw_saved_other.register_hooks(lambda t: t, lambda t: t)
+    base = x * 1
+    with pytest.raises(RuntimeError, match="^A saved tensor pack hook is modifying its input in place"):
+        (base * base).grad_fn._raw_saved_self.register_hooks(lambda t: t.detach().add_(1), lambda t: t)
+    with pytest.raises(RuntimeError, match="from Python is forbidden"):
+        torch.autograd.SavedTensor()
+
+
+def test_nodes_may_be_called():
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    node = (x * x.detach()).grad_fn
+    assert node.requires_grad
+    result = node(torch.ones(2))
+    assert (result[0] if isinstance(result, tuple) else result).tolist() == [1, 2]
+    with pytest.raises(TypeError, match="^expected 1 arguments, got 0 instead"):
+        node()
+    with pytest.raises(TypeError, match="^argument 0 is not a Variable"):
+        node(3)
+
+
+def test_saved_tensors_may_change():
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+
+    def run():
+        a = x * 2
+        b, c = a.sin(), a * a
+        a.mul_(3)
+        d = a.exp()
+        a.add_(1)
+        d.zero_()
+        return b + c + d
+
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        run().sum().backward()
+    with graph.allow_mutation_on_saved_tensors():
+        run().sum().backward()
+        with pytest.raises(RuntimeError, match="cannot be nested"), graph.allow_mutation_on_saved_tensors():
+            pass
+    assert torch.allclose(x.grad, 2 * (2 * x).cos() + 8 * x)
+    with graph.allow_mutation_on_saved_tensors():
+        late = (x * 2).sin()
+    with pytest.raises(AssertionError, match="outside of the 'allow_mutation_on_saved_tensors' context"):
+        late.sum().backward()
+    y = x * x
+    y.square().sum().backward()  # and all is as before
+
+
+def test_changes_may_be_counted_by_hand():
+    x = torch.ones(2)
+    graph.increment_version(x[:1])
+    graph.increment_version([x, x])
+    assert x._version == 3
+    with pytest.raises(RuntimeError, match="expect a Iterable"):
+        graph.increment_version(3)
+    with pytest.raises(RuntimeError, match="expects each element of the iterable to be a tensor"):
+        graph.increment_version([3])
+
+
+def test_threads_of_backward_are_a_setting():
+    with torch.autograd.set_multithreading_enabled(False):
+        assert not torch.autograd.is_multithreading_enabled()
+    assert torch.autograd.is_multithreading_enabled()
+    assert torch.autograd.grad_mode.no_grad is torch.no_grad

@@ -1,5 +1,6 @@
-"""What was asked of rushlight, row by row: each test bears the id of its row in the table of features.
+"""What was asked of rushlight, feature by feature: each test bears the area and the number of its feature, and its docstring
+says what the feature is (`test_jit_14_tables` is JIT-14).
 
-One file per area, and in it one test per row with the row's own examples; what a row promises of everything (all shapes, all
-operators) is shown at length elsewhere in the tests. `test_areas.py` says which rows have no test, and why.
+One file per area, and in it one test per feature with examples of its own; what a feature promises of everything (all shapes,
+all operators) is shown at length elsewhere in the tests. `test_areas.py` says which features have no test, and why.
 """

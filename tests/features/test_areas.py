@@ -1,11 +1,11 @@
-"""Every row of the areas of this folder has a test that bears its id, or stands here with the reason why not."""
+"""Every feature of the areas of this folder has a test that bears its id, or stands here with the reason why not."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-#: How many rows each area has, and the file that shows them.
+#: How many features each area has, and the file that shows them.
 AREAS = {
     "ARC": (12, "test_packaging.py"),
     "AUT": (23, "test_autograd.py"),
@@ -53,18 +53,18 @@ WITHOUT_TEST = {
 }
 
 
-def test_only_rows_are_without_test():
-    rows = {f"{area}-{number}" for area, (count, _) in AREAS.items() for number in range(1, count + 1)}
-    assert WITHOUT_TEST.keys() <= rows
+def test_only_features_are_without_test():
+    features = {f"{area}-{number}" for area, (count, _) in AREAS.items() for number in range(1, count + 1)}
+    assert WITHOUT_TEST.keys() <= features
 
 
 @pytest.mark.parametrize("area", AREAS)
-def test_every_row_is_shown(area):
+def test_every_feature_is_shown(area):
     count, file = AREAS[area]
     text = (Path(__file__).parent / file).read_text()
     shown = [(name.upper(), int(number)) for name, number in re.findall(r"^def test_([a-z]{3})_(\d+)_", text, re.M)]
-    rows = [(area, number) for number in range(1, count + 1)]
-    absent = [row for row in rows if "{}-{}".format(*row) in WITHOUT_TEST]
-    assert sorted({*shown, *absent}) == rows
+    features = [(area, number) for number in range(1, count + 1)]
+    absent = [one for one in features if "{}-{}".format(*one) in WITHOUT_TEST]
+    assert sorted({*shown, *absent}) == features
     assert not set(shown) & set(absent), "shown, and yet called absent"
-    assert shown == sorted(shown), "in the order of the table"
+    assert shown == sorted(shown), "in the order of their numbers"

@@ -1,5 +1,6 @@
 """JIT: functions beside each other, and the decorators of TorchScript."""
 
+import json
 import threading
 import traceback
 from typing import List, Tuple  # noqa: UP035  (programs for TorchScript write it so)
@@ -168,22 +169,46 @@ def test_jit_11_forked_models():
     assert torch.equal(ensemble(True, True), ensemble(False, False))
 
 
-@pytest.mark.xfail(strict=True, raises=AttributeError, reason="there is no profiler")
 def test_jit_13_a_trace(tmp_path):
-    """The profile of forked calls is a trace that a viewer opens."""
+    """The profile of forked calls is a trace that a viewer opens, with what ran beside what on different threads."""
     with torch.autograd.profiler.profile() as profile:
         ensemble(True, True)
     profile.export_chrome_trace(str(tmp_path / "parallel.json"))
+    trace = json.loads((tmp_path / "parallel.json").read_text())
+    slices = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    assert all({"name", "ts", "dur", "pid", "tid"} <= event.keys() for event in slices)
+    assert sum(event["name"] == "aten::lstm" for event in slices) == 8
 
 
-@pytest.mark.xfail(strict=True, raises=(AttributeError, ImportError), reason="there is no profiler")
+def test_jit_13_slices_beside_each_other():
+    """Two tasks that wait for each other ran at the same time, and the profile shows them on two threads."""
+    meet = threading.Barrier(2, timeout=60)
+
+    def work():
+        with torch.profiler.record_function("work"):
+            meet.wait()
+            torch.ones(2) + 1
+
+    with torch.autograd.profiler.profile() as profile:
+        future = torch.jit.fork(work)
+        other = threading.Thread(target=work)
+        other.start()
+        future.wait()
+        other.join()
+    one, two = [event for event in profile.function_events if event.name == "work"]
+    assert one.thread != two.thread
+    assert max(one.time_range.start, two.time_range.start) < min(one.time_range.end, two.time_range.end)
+
+
 def test_jit_14_tables():
-    """A profile counts the calls of each operator."""
-    from rushlight.profiler import profile
+    """A profile counts the calls of each operator, and shows them in a table."""
+    from rushlight.profiler import profile, record_function
 
-    with profile() as found:
+    with profile() as found, record_function("mine"):
         torch.ones(2) + 1
-    assert "aten::add" in {entry.key for entry in found.key_averages()}
+    averages = found.key_averages()
+    assert {"aten::add", "mine"} <= {entry.key for entry in averages}
+    assert {"Name", "CPU", "Calls"} <= set(averages.table(sort_by="cpu_time_total").splitlines()[1].split())
 
 
 def test_jit_15_gathering_rows():

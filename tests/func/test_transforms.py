@@ -131,6 +131,15 @@ def test_ensembles():
     assert net[0].running_mean is None and not net[0].track_running_stats
 
 
+@pytest.mark.parametrize("name", ["jacrev", "jacfwd"])
+def test_jacobians_are_of_real_numbers(name):
+    jacobian, real, complex_ = getattr(func, name), X[0], torch.complex(X[0], X[0])
+    with pytest.raises(RuntimeError, match=f"^{name}: Expected all inputs to be real .* at flattened input idx: 1"):
+        jacobian(lambda x, y: (x * y).real)(real, complex_)
+    with pytest.raises(RuntimeError, match=f"^{name}: Expected all outputs to be real .* at flattened input idx: 0"):
+        jacobian(lambda x: torch.complex(x, x))(real)
+
+
 def test_integers_have_no_derivative():
     ones = torch.ones(2, dtype=torch.int64)
     for call in (

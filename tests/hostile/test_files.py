@@ -12,6 +12,7 @@ from fuzz_files import findings, readers
 
 import rushlight as torch
 from rushlight import npz, safetensors
+from rushlight._checkpoint.inspect import inspect
 from rushlight.serialization import get_unsafe_globals_in_checkpoint
 
 DATA = Path(__file__).parents[1] / "data"
@@ -170,6 +171,16 @@ GOOD = tensor_of(2, 0, [2], [1])
 def test_pickles_that_lie(content):
     with pytest.raises((*REFUSED, MemoryError)):
         torch.load(io.BytesIO(archive(b"\x80\x02" + content, {"data/0": bytes(8)})))
+
+
+def test_inspect_says_what_cannot_be_built(tmp_path):
+    """A dict whose key is a dict: the objects are as `load` makes them, and so are its exceptions."""
+    path = tmp_path / "a.pt"
+    path.write_bytes(archive(b"\x80\x02}ccollections\nOrderedDict\n)RNs.", {}))
+    with pytest.raises(TypeError, match=r"unhashable"):
+        torch.load(path)
+    with pytest.raises(pickle.UnpicklingError, match=r"cannot be built: TypeError: unhashable"):
+        inspect(path)
 
 
 @pytest.mark.parametrize("opcodes", [b"K\x00K\x01s.", b"(K\x00K\x01u."])

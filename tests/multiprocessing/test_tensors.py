@@ -284,3 +284,78 @@ class TestLifetime:
         torch.zeros(1).share_memory_()
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         assert soft == hard
+
+
+def add_often(target, index, count):
+    for _ in range(count):
+        if index is None:
+            mp.atomic_add_(target, torch.ones(()))
+        else:
+            mp.atomic_add_(target, torch.ones(len(index), 2), index=index, alpha=2)
+
+
+class TestAtomicAdd:
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    @pytest.mark.parametrize("rows", [None, [1, 1, 3, 1]])
+    def test_no_addition_is_lost(self, dtype, rows):
+        """Whole numbers are added exactly, in whatever order; the processes meet at few elements all the time."""
+        target = torch.zeros(4, 2, dtype=dtype).share_memory_()
+        index = None if rows is None else torch.tensor(rows)
+        context = mp.get_context("fork")
+        workers = [context.Process(target=add_often, args=(target, index, 20_000)) for _ in range(3)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert [worker.exitcode for worker in workers] == [0, 0, 0]
+        each = [1, 1, 1, 1] if rows is None else [2 * rows.count(row) for row in range(4)]
+        assert target.tolist() == [[60_000 * times] * 2 for times in each]
+
+    @pytest.mark.parametrize("view", [lambda x: x, lambda x: x.t(), lambda x: x[1:, ::2], lambda x: x.flip(0)])
+    def test_adds_what_add_adds(self, view):
+        target, update = torch.randn(50, 40), torch.randn(50, 40)
+        expected = target.clone()
+        view(expected).add_(view(update), alpha=0.3)
+        assert mp.atomic_add_(view(target), view(update), alpha=0.3).shape == view(target).shape
+        assert torch.equal(target, expected)
+        index = torch.tensor([0, 3, 0, 2], dtype=torch.int32)
+        rows = torch.randn(4, *view(target).shape[1:])
+        view(expected).index_add_(0, index, rows)
+        mp.atomic_add_(view(target), rows, index=index)
+        assert torch.equal(target, expected)
+
+    def test_large_and_of_another_dtype(self):
+        target = torch.zeros(300, 400, dtype=torch.float64)
+        mp.atomic_add_(target, torch.arange(400), alpha=2)
+        assert torch.equal(target, (2.0 * torch.arange(400, dtype=torch.float64)).expand(300, 400))
+
+    def test_nothing_is_recorded_and_the_change_is_counted(self):
+        weight = torch.ones(2, requires_grad=True)
+        product = (weight * weight).sum()
+        assert mp.atomic_add_(weight, weight) is weight and weight.is_leaf and weight.tolist() == [2, 2]
+        with pytest.raises(RuntimeError, match=r"modified by an inplace operation"):
+            product.backward()
+
+    @pytest.mark.parametrize(
+        "target, update, index, error",
+        [
+            (torch.zeros(2, dtype=torch.int64), torch.ones(2, dtype=torch.int64), None, TypeError),
+            (torch.zeros(2), torch.ones(2, dtype=torch.complex64), None, RuntimeError),
+            (torch.zeros(2), torch.ones(3), None, RuntimeError),
+            (torch.zeros(1).expand(2), torch.ones(2), None, RuntimeError),
+            (torch.zeros(2, device="meta"), torch.ones(2), None, RuntimeError),
+            (torch.zeros(2), torch.ones(2), torch.tensor([0, 2]), RuntimeError),
+            (torch.zeros(2), torch.ones(2), torch.tensor([0, -1]), RuntimeError),
+            (torch.zeros(2), torch.ones(2), torch.tensor([0]), RuntimeError),
+            (torch.zeros(2, 2), torch.ones(1, 3), torch.tensor([0]), RuntimeError),
+            (torch.zeros(()), torch.ones(()), torch.tensor([0]), RuntimeError),
+            (torch.zeros(2), torch.ones(2), torch.tensor([0.0, 1.0]), IndexError),
+            (torch.zeros(2), torch.ones(1, 2), torch.tensor([[0, 1]]), IndexError),
+            (torch.frombuffer(bytearray(9), dtype=torch.float32, count=2, offset=1), torch.ones(2), None, RuntimeError),
+            ([0.0], torch.ones(1), None, TypeError),
+        ],
+    )
+    def test_what_cannot_be_added(self, target, update, index, error):
+        with pytest.raises(error):
+            mp.atomic_add_(target, update, index=index)
+        assert isinstance(target, list) or target.device.type == "meta" or not target.any()

@@ -28,7 +28,7 @@ def test_masks_say_the_same():
     for mask in (added, hidden.expand(4, 5, 7), added.expand(4, 5, 7)):
         assert torch.allclose(module(query, key, key, attn_mask=mask)[0], output)
     without, nothing = module(query, key, key, attn_mask=hidden, need_weights=False)
-    assert nothing is None and torch.allclose(without, output)
+    assert nothing is None and torch.allclose(without, output, atol=1e-6)
 
 
 def test_without_weights_their_matrix_is_never_made():
@@ -116,3 +116,43 @@ def test_gradients():
 def test_bad_calls(call, kind, message):
     with pytest.raises(kind, match=message):
         call(*inputs())
+
+
+def test_kernels_may_be_chosen():
+    from rushlight.nn.attention import SDPBackend, sdpa_kernel
+
+    def settings():
+        cuda = torch.backends.cuda
+        return [cuda.math_sdp_enabled(), cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled()]
+
+    q = torch.randn(1, 1, 3, 4)
+    wanted = nn.functional.scaled_dot_product_attention(q, q, q)
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]):
+        assert settings() == [False, True, True]
+        assert torch.equal(nn.functional.scaled_dot_product_attention(q, q, q), wanted)
+    assert settings() == [True, True, True] and sdpa_kernel(SDPBackend.MATH)(settings)() == [True, False, False]
+    with pytest.raises(AssertionError, match="got int"):
+        sdpa_kernel(0).__enter__()
+
+
+@pytest.mark.parametrize("scale", [None, -0.3])
+@pytest.mark.parametrize(("queries", "keys"), [(150, 150), (70, 300), (300, 70)])
+def test_a_causal_mask_hides_what_such_a_mask_hides(queries, keys, scale):
+    operands = [torch.randn(2, length, 5, dtype=torch.float64) for length in (queries, keys, keys)]
+    seen = torch.ones(queries, keys, dtype=torch.bool).tril()
+    found = []
+    for options in {"is_causal": True}, {"attn_mask": seen}, {"attn_mask": torch.where(seen, 0.0, -torch.inf).double()}:
+        leaves = [operand.clone().requires_grad_() for operand in operands]
+        out = torch.nn.functional.scaled_dot_product_attention(*leaves, scale=scale, **options)
+        out.pow(2).sum().backward()
+        found.append([out, *(leaf.grad for leaf in leaves)])
+    for others in found[1:]:
+        for own, other in zip(found[0], others, strict=True):
+            assert torch.allclose(own, other, rtol=1e-12, atol=1e-12)
+
+
+def test_keys_that_a_query_does_not_see_may_be_anything():
+    query, key, value = (torch.randn(1, 100, 4) for _ in "qkv")
+    key[:, 60:] = float("nan")
+    out = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+    assert out[:, :60].isfinite().all() and out[:, 60:].isnan().all()

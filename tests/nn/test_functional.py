@@ -47,7 +47,7 @@ def test_a_gradient_counts_how_often_an_element_is_used(mode):
         (
             {"size": 0},
             RuntimeError,
-            "Input and output sizes should be greater than 0, but got input (W: 4) output (W: 0)",
+            "Input and output sizes should be greater than 0, but got input (W: 4) and output (W: 0)",
         ),
     ],
 )
@@ -83,3 +83,16 @@ def test_bytes_are_resized_as_torch_rounds_them():
     assert linear.tolist() == [[[[10, 65, 120], [130, 159, 188], [250, 253, 255]]]]
     cubic = F.interpolate(image, size=(3, 3), mode="bicubic")
     assert cubic.tolist() == [[[[0, 49, 119], [125, 159, 193], [255, 255, 255]]]]
+
+
+def test_cosine_similarity_of_endless_lengths():
+    x = torch.tensor([1e20, 1e20], requires_grad=True)
+    similar = F.cosine_similarity(x, torch.tensor([1e20, 1e20]), 0)
+    similar.backward()
+    assert similar.item() == 0 and x.grad.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("factor", [1e30, float("inf"), float("nan")])
+def test_sizes_beyond_integers_are_refused(factor):
+    with pytest.raises(RuntimeError, match="value cannot be converted to type int64_t without overflow"):
+        F.interpolate(torch.ones(1, 1, 3), scale_factor=factor)

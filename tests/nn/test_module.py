@@ -110,6 +110,11 @@ def test_what_takes_the_place_of_what():
         (lambda m: m.register_buffer("q", 3), TypeError, "cannot assign 'int' object to buffer 'q' (torch Tensor or None required)"),
         (lambda m: m.add_module("x.y", None), KeyError, 'module name can\'t contain ".", got: x.y'),
         (lambda m: m.add_module("q", 3), TypeError, "int is not a Module subclass"),
+        (lambda m: nn.Sequential(m, len), TypeError, "len is not a Module subclass"),
+        (lambda m: nn.Conv2d(3, 6), TypeError, "Conv2d.__init__() missing 1 required positional argument: 'kernel_size'"),
+        (lambda m: nn.ConvTranspose1d(1, 2), TypeError, "ConvTranspose1d.__init__() missing 1 required positional argument: 'kernel_size'"),
+        (lambda m: nn.LazyConv3d(2), TypeError, "LazyConv3d.__init__() missing 1 required positional argument: 'kernel_size'"),
+        (lambda m: nn.ReflectionPad2d(), TypeError, "ReflectionPad2d.__init__() missing 1 required positional argument: 'padding'"),
         (lambda m: m.register_parameter("q", 3), TypeError, "cannot assign 'int' object to parameter 'q' (torch.nn.Parameter or None required)"),
         (lambda m: m.to(torch.int32), TypeError, "nn.Module.to only accepts floating point or complex dtypes, but got desired dtype=torch.int32"),
         (lambda m: m.train(3), ValueError, "training mode is expected to be boolean"),
@@ -125,6 +130,12 @@ def test_misuse(act, error, message):
     with pytest.raises(error) as caught:
         act(nn.Module())
     assert caught.value.args[0] == message
+
+
+def test_functions_are_no_modules():
+    """A function is told by its name, as torch's package calls it."""
+    with pytest.raises(TypeError, match=r"torch\.nn\.functional\.relu is not a Module subclass"):
+        nn.Sequential(nn.Linear(1, 1), nn.functional.relu)
 
 
 def test_a_missing_attribute_proposes_the_nearest():

@@ -99,9 +99,13 @@ class Row:
         """Whether calling it changes the first argument, or others where it gives nothing back."""
         return self.run in ("update", "overwrite") or self.python_name.endswith("_") or self.returns == "None"
 
+    def draws(self):
+        """Whether it draws random numbers: in the order of memory, and in the dtype of `out=`."""
+        return any(p["kind"] == "Generator" for p in self.params)
+
     def sees_memory(self):
-        """Whether another layout is another question; random numbers are drawn in the order of memory."""
-        return "sees memory" in self.traits or any(p["kind"] == "Generator" for p in self.params)
+        """Whether another layout is another question."""
+        return "sees memory" in self.traits or self.draws()
 
     def is_factory(self):
         """Whether it makes tensors out of none, in a dtype of the caller's choice."""
@@ -477,3 +481,17 @@ class Report:
             shown = self.lines[:12]
             more = f"\n... and {len(self.lines) - len(shown)} more" if len(self.lines) > len(shown) else ""
             pytest.fail("\n".join(shown) + more, pytrace=False)
+
+
+def unless_unknown(check):
+    """The check, but for derivatives that torch does not know either, and refuses in the same words."""
+
+    def checked():
+        try:
+            return check()
+        except NotImplementedError as error:
+            if "derivative for" not in str(error):
+                raise
+            return None
+
+    return checked

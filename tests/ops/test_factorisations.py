@@ -334,3 +334,15 @@ def test_reflections_of_huge_imaginary_numbers():
     x[3, 0], x[5, 0] = 1.2e154j, 7e153j
     q, r = torch.linalg.qr(x)
     assert torch.allclose(q @ (r / 1e154), x / 1e154)
+
+
+@pytest.mark.parametrize("size", [1e36, 1e-38])
+@pytest.mark.parametrize("of", [torch.linalg.eigvalsh, lambda x: torch.linalg.eigvals(x).real.sort().values])
+def test_eigenvalues_whose_squares_leave_the_range(of, size):
+    x = torch.tensor([[1.0, 2.0], [2.0, 3.0]])
+    torch.testing.assert_close(of(x * size) / size, of(x))
+
+
+def test_a_vast_upper_triangle_is_not_read():
+    x = torch.tensor([[1e-38, float("inf")], [2e-38, 3e-38]])
+    assert torch.linalg.eigvalsh(x).div(1e-38).tolist() == pytest.approx([2 - 5**0.5, 2 + 5**0.5], rel=1e-5)

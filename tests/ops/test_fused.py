@@ -115,3 +115,30 @@ def test_what_does_not_belong_together_is_refused():
         _C._fused_sgd([torch.ones(2)], [torch.ones(3)], [], 0.1, 0.0, 0.0, 0.0, False, False, True)
     with pytest.raises(RuntimeError, match="do not belong together"):
         _C._fused_sgd([torch.ones(2)], [], [], 0.1, 0.0, 0.0, 0.0, False, False, True)
+
+
+def test_a_rule_changes_parameter_and_state_alone():
+    weight, grad, total = torch.ones(3, 2).t(), torch.arange(6.0).reshape(2, 3) + 1, torch.zeros(2, 3)
+    versions, kept = [tensor._version for tensor in (weight, grad, total)], grad.clone()
+    _C._fused_step([weight, grad, total], "adagrad", [-1.0, 0.0, 0.5, 0.25, 0.0])
+    np.testing.assert_allclose(weight.numpy(), np.full((2, 3), 0.75), rtol=1e-6)
+    np.testing.assert_array_equal(total.numpy(), kept.numpy() ** 2)
+    assert torch.equal(grad, kept)
+    assert [tensor._version for tensor in (weight, grad, total)] == [versions[0] + 1, versions[1], versions[2] + 1]
+
+
+def test_an_infinite_parameter_stays_so_without_decay():
+    weight, total = torch.full((1,), float("inf")), torch.zeros(1)
+    _C._fused_step([weight, torch.ones(1), total], "adagrad", [1.0, 0.0, 1.0, 0.5, 0.0])
+    assert weight.item() == float("inf") and total.item() == 1.0
+
+
+@pytest.mark.parametrize(("rule", "count"), [("adagrad", 4), ("rmsprop, centred", 3), ("sgd", 3), ("", 0)])
+def test_a_rule_is_refused_what_it_is_not_about(rule, count):
+    with pytest.raises(RuntimeError, match="there is no rule"):
+        _C._fused_step([torch.ones(2) for _ in range(count)], rule, [1.0, 0.0, 1.0])
+
+
+def test_tensors_of_a_rule_belong_together():
+    with pytest.raises(RuntimeError, match="has a gradient or state of"):
+        _C._fused_step([torch.ones(2), torch.ones(3), torch.ones(2)], "adagrad", [1.0, 0.0, 1.0])

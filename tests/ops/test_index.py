@@ -1,5 +1,6 @@
 """`x[...]` and its kin against NumPy: every kind of index, reading, assigning, accumulating, with gradients."""
 
+import math
 import re
 import warnings
 
@@ -348,6 +349,40 @@ def test_index_functions_agree_with_brackets():
     assert x.index_fill(1, index, 1).tolist() == y.tolist()
     assert x.take(torch.tensor([0, -1])).tolist() == [0, 11]
     assert x.put(torch.tensor([1, 1]), torch.tensor([5.0, 6.0]), accumulate=True)[0, 1] == 12
+
+
+def test_one_number_behind_a_mask_takes_the_dtype():
+    """As in torch, where such an assignment is `masked_fill`; several numbers have the tensor's dtype."""
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.complex64):
+        for value in (torch.tensor(2), torch.tensor(2.0, dtype=torch.float64), torch.tensor([2], dtype=torch.uint8)):
+            mask = torch.tensor([True, False, True])
+            by_index, in_rows, by_put = (torch.zeros(shape, dtype=dtype) for shape in ((3,), (2, 3), (3,)))
+            by_index[mask] = value
+            in_rows[:, mask] = value
+            by_put.index_put_((mask,), value)
+            assert by_index.tolist() == by_put.tolist() == [2, 0, 2] and in_rows.tolist() == [[2, 0, 2]] * 2
+    x = torch.zeros(3, dtype=torch.uint8)
+    with pytest.raises(RuntimeError, match="value cannot be converted to type uint8_t without overflow"):
+        x[x == 0] = torch.tensor(300)
+    with pytest.raises(RuntimeError, match="Index put requires the source and destination dtypes match"):
+        x[x == 0] = torch.ones(3)
+    leaf = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    y = torch.zeros(3)
+    y[torch.tensor([True, False, True])] = leaf
+    y.sum().backward()
+    assert leaf.grad.item() == 2 and leaf.grad.dtype == torch.float64
+
+
+def test_scale_of_added_rows_has_the_tensors_dtype():
+    """A fraction became a number of another dtype, whose bytes were then moved as if they were integers."""
+    count = 100_000
+    index, ones = torch.zeros(count, dtype=torch.int64), torch.ones(count, dtype=torch.int64)
+    assert torch.zeros(2, dtype=torch.int64).index_add(0, index, ones, alpha=2.7).tolist() == [2 * count, 0]
+    assert torch.zeros(2).index_add(0, index, ones.float(), alpha=True).tolist() == [count, 0]
+    for dtype, alpha in ((torch.int64, math.inf), (torch.uint8, 300), (torch.float32, 2j), (torch.float16, 1e9)):
+        x = torch.zeros(2, dtype=dtype)
+        with pytest.raises(RuntimeError, match="value cannot be converted to type .* without overflow"):
+            x.index_add_(0, index[:2], x.clone(), alpha=alpha)
 
 
 def test_masked():

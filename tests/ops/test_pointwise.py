@@ -1,5 +1,6 @@
 """What the tests of the whole table cannot see: promotion as torch has it, special values, refusals in torch's words."""
 
+import decimal
 import json
 import math
 import operator
@@ -309,3 +310,69 @@ def test_complex_exponentials_of_large_numbers(dtype):
     z = torch.tensor([0.3 - 2j, -3 + 1j, 5 + 0.5j], dtype=torch.complex128)
     np.testing.assert_allclose(torch.sigmoid(z).numpy(), 1 / (1 + np.exp(-z.numpy())), rtol=1e-14)
     np.testing.assert_allclose(torch.exp(z).numpy(), np.exp(z.numpy()), rtol=1e-15)
+
+
+@pytest.mark.parametrize(("name", "base"), [("log", math.e), ("log2", 2), ("log10", 10)])
+def test_complex_logarithms_near_the_unit_circle(name, base):
+    """The logarithm of a length near one, against 60 digits."""
+    points = [
+        1.0000000288431856 - 8.268690442278634e-08j,
+        0.6 + 0.8j,
+        0.28 - 0.96j,
+        -0.8000000001 + 0.6j,
+        1j,
+        0.9 + 0.1j,
+    ]
+    for z, ours in zip(
+        points, getattr(torch, name)(torch.tensor(points, dtype=torch.complex128)).tolist(), strict=True
+    ):
+        with decimal.localcontext(prec=60):
+            square = decimal.Decimal(z.real) ** 2 + decimal.Decimal(z.imag) ** 2
+            exact = float(square.ln() / 2)
+        assert ours.real == pytest.approx(exact / math.log(base), rel=1e-15, abs=0)
+
+
+UNFIT = """
+x(torch.float16).masked_fill(mask, -1e9)
+x(torch.bfloat16).fill_(1e39)
+x(torch.float16).clamp(max=1e9)
+x(torch.float32).clamp(max=1e39)
+x(torch.uint8).clamp(min=300)
+x(torch.int32).clamp(max=2**40)
+x(torch.int64).index_fill(0, torch.tensor([0]), math.nan)
+x(torch.uint8).scatter(0, torch.tensor([0]), 300)
+x(torch.uint8).scatter(0, torch.tensor([0]), 300, reduce="add")
+torch.nn.functional.pad(x(torch.uint8), (1, 1), value=300)
+torch.nn.functional.threshold(x(torch.uint8), 0, 300)
+torch.where(mask, x(torch.uint8), 300)
+x(torch.uint8).add(x(torch.uint8), alpha=300)
+x(torch.float16).sub(x(torch.float16), alpha=1e9)
+torch.rsub(x(torch.uint8), x(torch.uint8), alpha=300)
+torch.addcmul(x(torch.float32), x(torch.float32), x(torch.float32), value=1e39)
+torch.addmm(x(torch.int32)[None], x(torch.int32)[:, None], x(torch.int32)[None], alpha=2**40)
+x(torch.uint8).pow(300)
+torch.linspace(0, 300, 4, dtype=torch.uint8)
+torch.histc(x(torch.float32), 4, 0, 1e39)
+"""
+
+
+@pytest.mark.parametrize("code", UNFIT.split("\n")[1:-1])
+def test_numbers_that_a_dtype_does_not_hold_are_refused(code):
+    """They would wrap around, or become infinite, in silence."""
+    with pytest.raises(RuntimeError, match="value cannot be converted to type .* without overflow"):
+        eval(
+            code,
+            {
+                "torch": torch,
+                "math": math,
+                "x": lambda dtype: torch.zeros(3, dtype=dtype),
+                "mask": torch.tensor([True, False, True]),
+            },
+        )
+
+
+def test_numbers_that_fit_after_all():
+    assert torch.zeros(2, dtype=torch.uint8).add(torch.ones(2, dtype=torch.uint8), alpha=-1).tolist() == [255, 255]
+    assert torch.zeros(2).pow(1e39).tolist() == [0, 0]
+    assert torch.zeros(2).clamp(max=math.inf).tolist() == [0, 0]
+    assert (torch.zeros(2, dtype=torch.float16) + 1e9).tolist() == [math.inf, math.inf]

@@ -8,6 +8,7 @@ from table_cases import (
     cases,
     change,
     depends_on_dtype,
+    difference,
     directions,
     draw,
     every_row,
@@ -15,8 +16,11 @@ from table_cases import (
     inner,
     is_inexact,
     name_of,
+    strided,
     tensor,
     tensors_in,
+    transposed,
+    unless_unknown,
 )
 
 import rushlight as torch
@@ -126,20 +130,6 @@ def second_order(function, inputs, seed):
     return gradient, [*inputs, *weights]
 
 
-def unless_unknown(check):
-    """The check, but for derivatives that torch does not know either, and refuses in the same words."""
-
-    def checked():
-        try:
-            return check()
-        except NotImplementedError as error:
-            if "derivative for" not in str(error):
-                raise
-            return None
-
-    return checked
-
-
 def gradient_cases(row):
     for dtype, sample in cases(row, ("float64", "complex128")):
         dense = all(x.is_contiguous() for x in tensors_in(draw(row, sample, dtype)))
@@ -195,6 +185,37 @@ def test_second_gradients(row, thorough):
             if thorough:
                 torch.autograd.gradgradcheck(lambda *inputs: tuple(function(*inputs)), inputs)
             return gradient_error(gradient, both, 5)
+
+        report.guard(dtype, sample, unless_unknown(check))
+    report.close()
+
+
+@every_row
+@pytest.mark.parametrize("layout", [strided, transposed])
+def test_gradients_of_other_memory(row, layout):
+    """To second order the same gradients where inputs and cotangents lie in memory with gaps, or column by column."""
+    if not row.is_differentiable():
+        pytest.skip("not differentiable")
+    if row.sees_memory():
+        pytest.skip("another layout is another question")
+    report = Report(row)
+    for dtype, sample in gradient_cases(row):
+
+        def check(dtype=dtype, sample=sample):
+            function, inputs = differentiable_call(row, sample, dtype)
+            outputs = function(*inputs)
+            if not outputs or not inputs:
+                return None
+            weights = directions(outputs, 1)
+            found = []
+            for laid in (lambda x: x, layout):
+                places = [laid(x.detach()).requires_grad_() for x in inputs]
+                starts = [laid(w).requires_grad_() for w in weights]
+                first = gradients(function(*places), places, starts, create_graph=True)
+                again = [g for g in first if g.requires_grad]
+                second = gradients(again, [*places, *starts], list(map(laid, directions(again, 2)))) if again else []
+                found.append([g.detach() for g in (*first, *second)])
+            return difference(found[1], found[0])
 
         report.guard(dtype, sample, unless_unknown(check))
     report.close()

@@ -115,3 +115,33 @@ def test_blocks_nest_and_derivatives_are_nobodys_slip():
     assert told(lambda: x * y, 0) == []
     with pytest.raises(ValueError, match="the level must be 0, 1, 2 or 3"):
         backcompat.strict_broadcast(4)
+
+
+def test_a_switch_is_a_bool():
+    with pytest.raises(RuntimeError, match="set_backcompat_broadcast_warn expects a bool, but got str"):
+        backcompat.broadcast_warning.enabled = "no"
+    with pytest.raises(RuntimeError, match="set_backcompat_keepdim_warn expects a bool, but got int"):
+        backcompat.keepdim_warning.enabled = 1
+    with pytest.raises(RuntimeError, match=r"ambiguous_reduction.enabled expects a bool, but got str"):
+        backcompat.ambiguous_reduction.enabled = "no"
+    assert not any(
+        switch.enabled
+        for switch in (backcompat.broadcast_warning, backcompat.keepdim_warning, backcompat.ambiguous_reduction)
+    )
+
+
+def test_strictness_is_switched_as_its_siblings_are():
+    column, row = torch.ones(3, 1), torch.ones(3)
+    assert backcompat.strict_broadcast.enabled is False
+    backcompat.strict_broadcast.enabled = True
+    try:
+        assert backcompat.strict_broadcast.enabled is True
+        with pytest.warns(UserWarning, match="^strict_broadcast:"):
+            column + row
+        with pytest.raises(RuntimeError, match="strict_broadcast.enabled expects a bool"):
+            backcompat.strict_broadcast.enabled = "no"
+    finally:
+        backcompat.strict_broadcast.enabled = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        column + row

@@ -11,6 +11,8 @@ _CORRUPT = (
     "file is corrupted. This can happen if the checkpoint was not saved properly, was transferred incorrectly, or the "
     "file was modified after saving."
 )
+#: What one of the engine's own sentences adds instead.
+_COMPRESSED = "Checkpoints are read in place: write its records without compression (`zip -0`)."
 _ADVICE = (
     "In PyTorch 2.6, we changed the default value of the `weights_only` argument in `torch.load` from `False` to "
     "`True`. Re-running `torch.load` with `weights_only` set to `False` will likely succeed, but it can result in "
@@ -30,7 +32,8 @@ def translated(action):
         kind, about = error.args
         cause = error.__cause__
     if kind == "archive":
-        raise RuntimeError(f"PytorchStreamReader failed reading zip archive: {about}. {_CORRUPT}")
+        advice = _COMPRESSED if "is compressed" in about else _CORRUPT
+        raise RuntimeError(f"PytorchStreamReader failed reading zip archive: {about}. {advice}")
     if kind == "missing":
         raise RuntimeError(f"PytorchStreamReader failed locating file {about}: file not found. {_CORRUPT}")
     if kind == "global":

@@ -90,7 +90,13 @@ def _pickles(path):
 
 
 def _checkpoint(path, unknown):
-    return _executed(unknown) if unknown else _executed(unknown) + _objects(torch.load(path, map_location="meta"))
+    if unknown:
+        return _executed(unknown)
+    try:
+        found = torch.load(path, map_location="meta")
+    except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
+        raise pickle.UnpicklingError(f"what it describes cannot be built: {type(error).__name__}: {error}") from error
+    return _executed(unknown) + _objects(found)
 
 
 def _executed(unknown):

@@ -1,19 +1,53 @@
 """Where the storages of a checkpoint go: the device they were on, or what `map_location` says."""
 
+from __future__ import annotations
+
 import rushlight as torch
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
-def location_tag(storage) -> str:
+
+_registry: list = []
+
+
+def register_package(
+    priority: int, tagger: Callable[[Any], str | None], deserializer: Callable[[Any, str], Any]
+) -> None:
+    """Says how storages of a device are named when they are saved, and where those of that name go when they are loaded.
+
+    Whoever answers first, in the order of priorities, is believed; torch's own are 10 for the CPU, 20 and more for others.
+
+    Args:
+        priority: a smaller one is asked before a larger one.
+        tagger: makes of a storage the name of its device, or None if it is not its own.
+        deserializer: makes of a storage and a name the storage at its place, or None.
+
+    >>> torch.serialization.register_package(99, lambda storage: None, lambda storage, location: None)
+    """
+    _registry.append((priority, tagger, deserializer))
+    _registry.sort(key=lambda entry: entry[0])
+
+
+def location_tag(storage: Any) -> str:
     """The name of a storage's device, as checkpoints write it.
+
+    Raises:
+        RuntimeError: a device that nobody knows.
 
     >>> torch.serialization.location_tag(torch.zeros(1).untyped_storage())
     'cpu'
     """
-    device = storage.device
-    return device.type if device.type == "cpu" else str(device)
+    for _, tagger, _ in _registry:
+        location = tagger(storage)
+        if location:
+            return location
+    raise RuntimeError(f"don't know how to determine data location of {torch.typename(storage)}")
 
 
-def default_restore_location(storage, location: str):
+def default_restore_location(storage: Any, location: str) -> Any:
     """A storage on the device whose name a checkpoint gives.
 
     Raises:
@@ -23,21 +57,50 @@ def default_restore_location(storage, location: str):
     >>> torch.serialization.default_restore_location(storage, "cpu") is storage
     True
     """
-    if location == "cpu":
-        return storage
-    if location == "meta":
-        return torch.UntypedStorage(storage.nbytes(), device="meta")
-    if location.partition(":")[0] == "cuda":
-        if not torch.cuda.is_available():
-            raise RuntimeError(
-                "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are "
-                "running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map "
-                "your storages to the CPU."
-            )
-        return storage.to(device=torch.device(location))
+    for _, _, deserializer in _registry:
+        result = deserializer(storage, location)
+        if result is not None:
+            return result
     raise RuntimeError(
         f"don't know how to restore data location of torch.storage.UntypedStorage (tagged with {location})"
     )
+
+
+def _tag_cpu(storage):
+    return "cpu" if storage.device.type == "cpu" else None
+
+
+def _restore_cpu(storage, location):
+    return storage if location == "cpu" else None
+
+
+def _tag_cuda(storage):
+    return str(storage.device) if storage.device.type == "cuda" else None
+
+
+def _restore_cuda(storage, location):
+    if location.partition(":")[0] != "cuda":
+        return None
+    if not torch.cuda.is_available():
+        raise RuntimeError(
+            "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are "
+            "running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map "
+            "your storages to the CPU."
+        )
+    return storage.to(device=torch.device(location))
+
+
+def _tag_meta(storage):
+    return "meta" if storage.device.type == "meta" else None
+
+
+def _restore_meta(storage, location):
+    return torch.UntypedStorage(storage.nbytes(), device="meta") if location == "meta" else None
+
+
+register_package(10, _tag_cpu, _restore_cpu)
+register_package(20, _tag_cuda, _restore_cuda)
+register_package(22, _tag_meta, _restore_meta)
 
 
 def restorer(map_location):

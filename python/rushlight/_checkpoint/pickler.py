@@ -6,6 +6,7 @@ import sys
 from typing import ClassVar
 
 import rushlight as torch
+from rushlight.storage import TypedStorage
 
 from .locations import location_tag
 from .storages import STORAGE_NAMES
@@ -45,6 +46,11 @@ class Pickler(pickle._Pickler):
         self._keys: dict = {}  # address and size -> key, dtype
 
     def persistent_id(self, obj):
+        if isinstance(obj, torch.UntypedStorage):
+            return self._storage(obj, None).id
+        if isinstance(obj, TypedStorage):
+            name = str(obj.dtype).rpartition(".")[2]
+            return self._storage(obj.untyped(), name if name in STORAGE_NAMES else None).id
         return obj.id if isinstance(obj, StorageReference) else None
 
     def reducer_override(self, obj):
@@ -53,8 +59,6 @@ class Pickler(pickle._Pickler):
         if isinstance(obj, torch.Tensor):
             ours = type(obj).__reduce_ex__ in (torch.Tensor.__reduce_ex__, torch.nn.Parameter.__reduce_ex__)
             return self._reduce_tensor(obj) if ours else NotImplemented
-        if isinstance(obj, torch.UntypedStorage):
-            raise RuntimeError("save takes tensors; wrap the storage in one")
         if isinstance(obj, Global):
             return obj.name
         if isinstance(obj, torch.dtype):
@@ -119,7 +123,7 @@ class Pickler(pickle._Pickler):
             stride = tuple(tensor.stride())
         name = str(tensor.dtype).rpartition(".")[2]
         typed = name in STORAGE_NAMES
-        reference = self._storage(tensor, name if typed else None)
+        reference = self._storage(tensor.untyped_storage(), name if typed else None)
         arguments = (reference, tensor.storage_offset(), tuple(tensor.size()), stride, requires_grad)
         arguments += (collections.OrderedDict(),)
         if typed:
@@ -128,8 +132,7 @@ class Pickler(pickle._Pickler):
             return named("torch._utils", "_rebuild_tensor_v2"), arguments
         return named("torch._utils", "_rebuild_tensor_v3"), (*arguments, tensor.dtype)
 
-    def _storage(self, tensor, dtype) -> StorageReference:
-        storage = tensor.untyped_storage()
+    def _storage(self, storage, dtype) -> StorageReference:
         size = storage.nbytes()
         # Empty storages may share an address without being one.
         place = (storage.data_ptr(), size) if size else object()
@@ -140,7 +143,7 @@ class Pickler(pickle._Pickler):
             # Kept alive until it is written: an address is only an identity for the living.
             self.storages.append(storage)
         kind = named("torch", STORAGE_NAMES[dtype]) if dtype else named("torch.storage", "UntypedStorage")
-        elements = size // tensor.element_size() if dtype else size
+        elements = size // getattr(torch, dtype).itemsize if dtype else size
         return StorageReference(kind, key, location_tag(storage), elements)
 
 

@@ -108,6 +108,29 @@ _BUILDERS = {
 }
 
 
+#: Where torch's built-in functions are found here, and what their names begin with there.
+_BUILT_IN = {
+    "torch._C._nn": ("rushlight.nn.functional", ""),
+    "torch._C._special": ("rushlight.special", "special_"),
+    "torch._C._linalg": ("rushlight.linalg", "linalg_"),
+    "torch._C._fft": ("rushlight.fft", "fft_"),
+}
+#: The classes whose attributes torch's other functions and methods are.
+_CLASSES = {"_VariableFunctionsClass": ("rushlight", "_functions"), "TensorBase": ("rushlight", "Tensor")}
+
+
+def home(module: str, name: str) -> tuple[str, str]:
+    """Where what a file calls by torch's name is found here."""
+    if module in _BUILT_IN:
+        own, prefix = _BUILT_IN[module]
+        return own, name.removeprefix(prefix)
+    if module == "torch._C" and name in _CLASSES:
+        return _CLASSES[name]
+    if module == "torch" or module.startswith("torch."):
+        return "rushlight" + module[len("torch") :], name
+    return module, name
+
+
 def find_known(module: str, name: str):
     """The object behind a name that checkpoints use; None if it is not ours."""
     full = f"{'builtins' if module == '__builtin__' else module}.{name}"

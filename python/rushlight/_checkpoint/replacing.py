@@ -19,6 +19,7 @@ def replacing(path: str):
         yield path  # a pipe or a device cannot be replaced
         return
     mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else 0o666 & ~_umask()
+    _leave_the_cache(path)
     try:
         # Without a name, so that the system takes it back if this process is killed.
         handle = os.open(parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -39,6 +40,13 @@ def replacing(path: str):
             os.close(folder)
     finally:
         os.close(handle)
+
+
+def _leave_the_cache(path: str):
+    """Gives back the memory in which the system keeps the old file, so that the new one need not find as much again: on a
+    machine that has to fetch it, saving took three times as long. The old file itself stays."""
+    with contextlib.suppress(OSError), open(path, "rb") as old:
+        os.posix_fadvise(old.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ does what is torch's choice for CPUs. float64 stays as it is.
 from __future__ import annotations
 
 import functools
+from threading import local
 
 import rushlight as torch
 from rushlight import _C
@@ -21,6 +22,18 @@ if TYPE_CHECKING:
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
 _DEFAULTS = {"cpu": torch.bfloat16, "cuda": torch.float16}
+
+
+class _Modes(local):
+    """What this thread was told beside the engine's own mode, which is the CPU's."""
+
+    def __init__(self) -> None:
+        self.dtypes = dict(_DEFAULTS)
+        self.elsewhere: set[str] = set()
+        self.cache = True
+
+
+_modes = _Modes()
 
 
 def is_autocast_available(device_type: str) -> bool:
@@ -39,7 +52,28 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
     ...     torch.is_autocast_enabled("cpu")
     True
     """
-    return device_type == "cpu" and _C._autocast() is not None
+    return _C._autocast() is not None if device_type == "cpu" else device_type in _modes.elsewhere
+
+
+def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:
+    """Turns mixed precision on or off for this thread, on a kind of device (``"cuda"`` if only the switch is given).
+
+    >>> torch.set_autocast_enabled("cpu", True)
+    >>> (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
+    torch.bfloat16
+    >>> torch.set_autocast_enabled("cpu", False)
+    """
+    if enabled is None:
+        device_type, enabled = "cuda", device_type  # type: ignore[assignment] # the older form: the switch alone
+    if not isinstance(enabled, bool):
+        raise TypeError(f"set_autocast_enabled(): argument 'enabled' must be bool, not {type(enabled).__name__}")
+    kind = _known(device_type, "set_autocast_enabled")
+    if kind == "cpu":
+        _C._set_autocast(get_autocast_dtype("cpu") if enabled else None)
+    elif enabled:
+        _modes.elsewhere.add(kind)
+    else:
+        _modes.elsewhere.discard(kind)
 
 
 def get_autocast_dtype(device_type: str) -> torch.dtype:
@@ -48,8 +82,125 @@ def get_autocast_dtype(device_type: str) -> torch.dtype:
     >>> torch.get_autocast_dtype("cpu")
     torch.bfloat16
     """
-    lower = _C._autocast() if device_type == "cpu" else None
-    return lower or _DEFAULTS[device_type]
+    kind = _known(device_type, "get_autocast_dtype")
+    lower = _C._autocast() if kind == "cpu" else None
+    return lower or _modes.dtypes[kind]
+
+
+def set_autocast_dtype(device_type: str, dtype: torch.dtype) -> None:
+    """Sets the dtype that products of mixed precision run in on a kind of device, for this thread.
+
+    >>> torch.set_autocast_dtype("cpu", torch.float16)
+    >>> with torch.autocast("cpu"):
+    ...     (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
+    torch.float16
+    >>> torch.set_autocast_dtype("cpu", torch.bfloat16)
+    """
+    kind = _known(device_type, "set_autocast_dtype")
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(
+            f"set_autocast_dtype(): argument 'dtype' (position 2) must be torch.dtype, not {type(dtype).__name__}"
+        )
+    _modes.dtypes[kind] = dtype
+    if kind == "cpu" and _C._autocast() is not None:
+        _C._set_autocast(dtype)
+
+
+def _known(device_type: Any, function: str) -> str:
+    if not isinstance(device_type, str):
+        raise TypeError(
+            f"{function}(): argument 'device_type' (position 1) must be str, not {type(device_type).__name__}"
+        )
+    if device_type not in _DEFAULTS:
+        raise RuntimeError(f"unknown device type for autocast: '{device_type}'")
+    return device_type
+
+
+def is_autocast_cache_enabled() -> bool:
+    """Whether a cache of arguments in the half type is asked for. There is none: each use casts them anew.
+
+    >>> torch.is_autocast_cache_enabled()
+    True
+    """
+    return _modes.cache
+
+
+def set_autocast_cache_enabled(enabled: bool) -> None:
+    """Asks for a cache of arguments in the half type, or for none; see `is_autocast_cache_enabled`.
+
+    >>> torch.set_autocast_cache_enabled(True)
+    """
+    if not isinstance(enabled, bool):
+        raise TypeError(f"enabled must be a bool (got {type(enabled).__name__})")
+    _modes.cache = enabled
+
+
+def clear_autocast_cache() -> None:
+    """Forgets arguments in the half type, of which none are kept.
+
+    >>> torch.clear_autocast_cache()
+    """
+
+
+def is_autocast_cpu_enabled() -> bool:
+    """`is_autocast_enabled` of the CPU under its older name; warns (DeprecationWarning).
+
+    >>> torch.is_autocast_cpu_enabled()
+    False
+    """
+    _older("is_autocast_cpu_enabled()", "is_autocast_enabled('cpu')")
+    return is_autocast_enabled("cpu")
+
+
+def set_autocast_cpu_enabled(enabled: bool) -> None:
+    """`set_autocast_enabled` for the CPU under its older name; warns (DeprecationWarning).
+
+    >>> torch.set_autocast_cpu_enabled(False)
+    """
+    _older("set_autocast_cpu_enabled(enabled)", "set_autocast_enabled('cpu', enabled)")
+    set_autocast_enabled("cpu", enabled)
+
+
+def get_autocast_cpu_dtype() -> torch.dtype:
+    """`get_autocast_dtype` of the CPU under its older name; warns (DeprecationWarning).
+
+    >>> torch.get_autocast_cpu_dtype()
+    torch.bfloat16
+    """
+    _older("get_autocast_cpu_dtype()", "get_autocast_dtype('cpu')")
+    return get_autocast_dtype("cpu")
+
+
+def set_autocast_cpu_dtype(dtype: torch.dtype) -> None:
+    """`set_autocast_dtype` for the CPU under its older name; warns (DeprecationWarning).
+
+    >>> torch.set_autocast_cpu_dtype(torch.bfloat16)
+    """
+    _older("set_autocast_cpu_dtype(dtype)", "set_autocast_dtype('cpu', dtype)")
+    set_autocast_dtype("cpu", dtype)
+
+
+def get_autocast_gpu_dtype() -> torch.dtype:
+    """`get_autocast_dtype` of CUDA under its older name; warns (DeprecationWarning).
+
+    >>> torch.get_autocast_gpu_dtype()
+    torch.float16
+    """
+    _older("get_autocast_gpu_dtype()", "get_autocast_dtype('cuda')")
+    return get_autocast_dtype("cuda")
+
+
+def set_autocast_gpu_dtype(dtype: torch.dtype) -> None:
+    """`set_autocast_dtype` for CUDA under its older name; warns (DeprecationWarning).
+
+    >>> torch.set_autocast_gpu_dtype(torch.float16)
+    """
+    _older("set_autocast_gpu_dtype(dtype)", "set_autocast_dtype('cuda', dtype)")
+    set_autocast_dtype("cuda", dtype)
+
+
+def _older(name: str, instead: str) -> None:
+    warn(f"torch.{name} is deprecated. Please use torch.{instead} instead.", DeprecationWarning)
 
 
 class autocast:
@@ -59,7 +210,8 @@ class autocast:
         device_type: ``"cpu"``; ``"cuda"`` warns and changes nothing, since no operator runs there.
         dtype: the type for products, ``bfloat16`` or ``float16``; ``bfloat16`` if None.
         enabled: whether the block is one.
-        cache_enabled: accepted; arguments are cast at each use, so that gradients add up in float32.
+        cache_enabled: what `torch.is_autocast_cache_enabled` says inside; arguments are cast at each use, so that gradients
+            add up in float32.
 
     Raises:
         RuntimeError: a kind of device that nobody knows.
@@ -93,16 +245,22 @@ class autocast:
             )
             enabled = False
         self._enabled = enabled
-        self._before: list[torch.dtype | None] = []
+        self._cache_enabled = is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
+        self._before: list[tuple[bool, torch.dtype, bool]] = []
 
     def __enter__(self) -> Self:
-        # A block for another kind of device leaves the CPU's mode alone.
-        wanted = (self.fast_dtype if self._enabled else None) if self.device == "cpu" else _C._autocast()
-        self._before.append(_C._set_autocast(wanted))
+        before = is_autocast_enabled(self.device), get_autocast_dtype(self.device), is_autocast_cache_enabled()
+        self._before.append(before)
+        self._set(self._enabled, self.fast_dtype, self._cache_enabled)
         return self
 
     def __exit__(self, *_: object) -> None:
-        _C._set_autocast(self._before.pop())
+        self._set(*self._before.pop())
+
+    def _set(self, enabled: bool, dtype: torch.dtype, cache: bool) -> None:
+        set_autocast_enabled(self.device, enabled)
+        set_autocast_dtype(self.device, dtype)
+        set_autocast_cache_enabled(cache)
 
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
         if not callable(func):

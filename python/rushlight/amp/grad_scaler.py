@@ -68,6 +68,8 @@ class GradScaler:
             if backoff_factor >= 1.0:
                 raise AssertionError("The backoff factor must be < 1.0.")
         self._scale = float(init_scale)
+        # Whether a loss was ever scaled: a step without one is a slip.
+        self._scaled = False
         self._growth_factor = growth_factor
         self._backoff_factor = backoff_factor
         self._growth_interval = growth_interval
@@ -80,6 +82,7 @@ class GradScaler:
         if not self._enabled:
             return outputs
         if isinstance(outputs, torch.Tensor):
+            self._scaled = True
             return outputs * self._scale
         if isinstance(outputs, (list, tuple)):
             return type(outputs)(self.scale(output) for output in outputs)
@@ -91,12 +94,20 @@ class GradScaler:
         """Divides the gradients of an optimizer's parameters by the factor, for clipping and the like; `step` else does it."""
         if not self._enabled:
             return
+        self._check_scaled("unscale_")
         stage, _ = self._stages.get(id(optimizer), (OptState.READY, True))
         if stage is OptState.UNSCALED:
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
         if stage is OptState.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
         self._stages[id(optimizer)] = (OptState.UNSCALED, self._divide(optimizer))
+
+    def _check_scaled(self, name: str) -> None:
+        if not self._scaled:
+            raise AssertionError(
+                f"Attempted {name} but _scale is None.  This may indicate your script did not use scaler.scale(loss or "
+                "outputs) earlier in the iteration."
+            )
 
     def _divide(self, optimizer: Optimizer) -> bool:
         """Whether all gradients are finite, after the division."""
@@ -123,6 +134,7 @@ class GradScaler:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        self._check_scaled("step")
         stage, _ = self._stages.get(id(optimizer), (OptState.READY, True))
         if stage is OptState.STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
@@ -137,6 +149,7 @@ class GradScaler:
         """Chooses the factor for the next iteration, or takes the one that is given."""
         if not self._enabled:
             return
+        self._check_scaled("update")
         if new_scale is not None:
             self._scale = self._given(new_scale)
         else:

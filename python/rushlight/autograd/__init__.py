@@ -20,19 +20,26 @@ if TYPE_CHECKING:
     from rushlight import inference_mode as inference_mode
     from rushlight import no_grad as no_grad
     from rushlight import set_grad_enabled as set_grad_enabled
+    from rushlight._C import SavedTensor as SavedTensor
     from rushlight.autograd import forward_ad as forward_ad
     from rushlight.autograd import function as function
     from rushlight.autograd import functional as functional
+    from rushlight.autograd import grad_mode as grad_mode
     from rushlight.autograd import graph as graph
+    from rushlight.autograd import profiler as profiler
+    from rushlight.autograd import profiler_util as profiler_util
     from rushlight.autograd.anomaly_mode import detect_anomaly as detect_anomaly
     from rushlight.autograd.anomaly_mode import set_detect_anomaly as set_detect_anomaly
+    from rushlight.autograd.grad_mode import is_multithreading_enabled as is_multithreading_enabled
+    from rushlight.autograd.grad_mode import set_multithreading_enabled as set_multithreading_enabled
     from rushlight.autograd.variable import Variable as Variable
 
-    _Tensors: TypeAlias = Tensor | Sequence[Tensor]
+    _Tensors: TypeAlias = Tensor | graph.GradientEdge | Sequence[Tensor | graph.GradientEdge]
     _Gradients: TypeAlias = Tensor | Sequence[Tensor | None] | None
 
 __all__ = [
     "Function",
+    "SavedTensor",
     "Variable",
     "backward",
     "enable_grad",
@@ -44,9 +51,11 @@ __all__ = [
     "no_grad",
     "set_detect_anomaly",
     "set_grad_enabled",
+    "set_multithreading_enabled",
 ]
 
 _LAZY = {
+    "SavedTensor": ("rushlight._C", "SavedTensor"),
     "Variable": ("rushlight.autograd.variable", "Variable"),
     "detect_anomaly": ("rushlight.autograd.anomaly_mode", "detect_anomaly"),
     "set_detect_anomaly": ("rushlight.autograd.anomaly_mode", "set_detect_anomaly"),
@@ -54,7 +63,13 @@ _LAZY = {
     "enable_grad": ("rushlight", "enable_grad"),
     "set_grad_enabled": ("rushlight", "set_grad_enabled"),
     "inference_mode": ("rushlight", "inference_mode"),
+    "is_multithreading_enabled": ("rushlight.autograd.grad_mode", "is_multithreading_enabled"),
+    "set_multithreading_enabled": ("rushlight.autograd.grad_mode", "set_multithreading_enabled"),
+    "anomaly_mode": ("rushlight.autograd.anomaly_mode", None),
+    "grad_mode": ("rushlight.autograd.grad_mode", None),
     "graph": ("rushlight.autograd.graph", None),
+    "profiler": ("rushlight.autograd.profiler", None),
+    "profiler_util": ("rushlight.autograd.profiler_util", None),
     "forward_ad": ("rushlight.autograd.forward_ad", None),
     "function": ("rushlight.autograd.function", None),
     "functional": ("rushlight.autograd.functional", None),
@@ -77,6 +92,16 @@ if not TYPE_CHECKING:
 
 def _sequence(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def _is_edge(value: Any) -> bool:
+    return isinstance(value, tuple) and hasattr(value, "output_nr")
+
+
+def _places(value: Any) -> tuple[Any, ...]:
+    """The tensors where a walk begins or ends; for an edge of the graph one that stands in its place."""
+    several = (value,) if _is_edge(value) else _sequence(value)
+    return tuple(x.node._result(x.output_nr) if _is_edge(x) else x for x in several)
 
 
 def _weights(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
@@ -118,12 +143,12 @@ def backward(
             )
         grad_tensors = grad_variables
     if inputs is not None:
-        inputs = _sequence(inputs)
+        inputs = _places(inputs)
     if create_graph:
         warn(
             "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters to None after use to break the cycle and avoid the leak.",
         )
-    outputs = _sequence(tensors)
+    outputs = _places(tensors)
     keep = create_graph if retain_graph is None else retain_graph
     _C._backward(outputs, _weights(outputs, grad_tensors), keep, create_graph, inputs)
 
@@ -141,7 +166,7 @@ def grad(
 ) -> tuple[Any, ...]:
     """The gradients of `outputs` with respect to `inputs`, a tuple; no `.grad` changes.
 
-    Inputs that were not used are an error, unless `allow_unused` (None in their place) or `materialize_grads` (zeros).
+    Edges of the graph (`graph.get_gradient_edge`) may stand for tensors. Inputs that were not used are an error, unless `allow_unused` (None in their place) or `materialize_grads` (zeros).
 
     >>> x = torch.tensor(3., requires_grad=True)
     >>> (g,) = torch.autograd.grad(x ** 3, x, create_graph=True)
@@ -159,7 +184,7 @@ def grad(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
         )
     allow_unused = materialize_grads if allow_unused is None else allow_unused
-    outputs, inputs = _sequence(outputs), _sequence(inputs)
+    outputs, inputs = _places(outputs), _places(inputs)
     found: tuple[Any, ...]  # None for an input that was not used
     keep = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:

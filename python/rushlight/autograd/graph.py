@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from contextlib import contextmanager
 from threading import local
 from typing import NamedTuple
+from weakref import WeakSet
 
 from rushlight import _C
 from rushlight._C import Node
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
 __all__ = [
     "GradientEdge",
     "Node",
+    "allow_mutation_on_saved_tensors",
     "disable_saved_tensors_hooks",
     "get_gradient_edge",
+    "increment_version",
     "register_multi_grad_hook",
     "save_on_cpu",
     "saved_tensors_hooks",
@@ -102,6 +106,92 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
         yield
     finally:
         _forbidden.reason = before
+
+
+class _Kept:
+    """A tensor that a function keeps for backward, and which is copied before anything changes it."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor: Tensor | None = tensor
+
+
+class _Originals(local):
+    """What this thread's functions keep inside of `allow_mutation_on_saved_tensors`, by the storage that it lies in."""
+
+    kept: dict[int, WeakSet[_Kept]] | None = None
+
+
+_originals = _Originals()
+
+
+@contextmanager
+def allow_mutation_on_saved_tensors() -> Iterator[None]:
+    """Inside, tensors that functions keep for backward may be changed in place: they are copied before. Backward has to run
+    inside too.
+
+    >>> x = torch.tensor([2.0], requires_grad=True)
+    >>> with torch.autograd.graph.allow_mutation_on_saved_tensors():
+    ...     y = x.clone()
+    ...     z = y**2
+    ...     y.zero_()
+    ...     z.backward()
+    tensor([0.], grad_fn=<ZeroBackward0>)
+    >>> x.grad
+    tensor([4.])
+    """
+    if _originals.kept is not None:
+        raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
+    originals = _originals.kept = {}
+    every: WeakSet[_Kept] = WeakSet()
+
+    def pack(tensor: Tensor) -> _Kept:
+        kept = _Kept(tensor)
+        originals.setdefault(tensor.untyped_storage().data_ptr(), WeakSet()).add(kept)
+        every.add(kept)
+        return kept
+
+    def unpack(kept: _Kept) -> Tensor:
+        if kept.tensor is None:
+            raise AssertionError(
+                "Trying to backward outside of the 'allow_mutation_on_saved_tensors' contextin which the graph was "
+                "originally recorded."
+            )
+        return kept.tensor
+
+    def copy_before(changed: Tensor) -> None:
+        for kept in originals.pop(changed.untyped_storage().data_ptr(), ()):
+            if kept.tensor is not None:
+                kept.tensor = kept.tensor.detach().clone()
+
+    _C._push_saved_tensors_hooks(pack, unpack, True)
+    _C._watch_changes(copy_before)
+    try:
+        yield
+    finally:
+        _C._watch_changes(None)
+        _C._pop_saved_tensors_hooks()
+        _originals.kept = None
+        for kept in every:
+            kept.tensor = None
+
+
+def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
+    """Counts a change in place of a tensor, or of each of several, that happened behind autograd's back.
+
+    Raises:
+        RuntimeError: anything else.
+
+    >>> x = torch.ones(1)
+    >>> torch.autograd.graph.increment_version(x)
+    >>> x._version
+    1
+    """
+    if isinstance(tensor, _C.Tensor):
+        tensor = (tensor,)
+    elif not isinstance(tensor, Iterable):
+        raise RuntimeError("increment_version expect a Iterable[Tensor] as input")
+    for one in tensor:
+        _C._increment_version(one)
 
 
 class GradientEdge(NamedTuple):

@@ -1,5 +1,6 @@
 """Processes on one machine or several: the stores through which they find each other."""
 
+from rushlight._homes import at_home
 from rushlight.distributed.store import (
     DistError,
     DistNetworkError,
@@ -23,6 +24,8 @@ __all__ = [
     "is_available",
     "is_initialized",
 ]
+
+at_home(__name__, DistError, DistNetworkError, DistStoreError)
 
 
 def is_available():

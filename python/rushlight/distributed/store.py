@@ -106,7 +106,7 @@ class Store:
 
     def wait(self, keys, timeout=None):
         """Returns when all keys are there; DistStoreError after `timeout`, a timedelta, by default that of the store."""
-        timeout = self._timeout if timeout is None else timeout
+        timeout = self.timeout if timeout is None else timeout
         names = [self._key(key) for key in keys]
         deadline = time.monotonic() + timeout.total_seconds()
         while not self._ask("wait", *names):
@@ -135,7 +135,7 @@ class Store:
 
     def list_keys(self):
         """All keys, sorted."""
-        return [key.decode() for key in self._ask("keys")]
+        return [key.decode() for key in self._ask("keys") if key != _INIT]
 
     def num_keys(self):
         """How many keys there are."""
@@ -244,13 +244,21 @@ class PrefixStore(Store):
 
     def __init__(self, prefix, store):
         self._prefix, self._store = prefix, store
-        self._timeout = store.timeout
 
     def _key(self, key):
         return self._store._key(f"{self._prefix}/{key}")
 
     def _ask(self, name, *fields):
         return self._store._ask(name, *fields)
+
+    @property
+    def timeout(self):
+        """That of the store behind it."""
+        return self._store.timeout
+
+    def set_timeout(self, timeout):
+        """Sets that of the store behind it."""
+        self._store.set_timeout(timeout)
 
     @property
     def underlying_store(self):

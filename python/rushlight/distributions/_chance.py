@@ -5,7 +5,7 @@ from __future__ import annotations
 import rushlight as torch
 
 from .distribution import Distribution
-from .utils import lazy_property, logits_to_probs, probs_to_logits
+from .utils import broadcast_all, lazy_property, logits_to_probs, probs_to_logits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,14 +13,26 @@ if TYPE_CHECKING:
 
 
 class Chance(Distribution):
-    """What Bernoulli and binomial distributions have in common: ``probs``, ``logits``, each made from the other on demand."""
+    """What distributions of a chance have in common (Bernoulli, binomial, geometric ..): ``probs``, ``logits``, each made from the other on demand."""
 
     _param: torch.Tensor
+    total_count: torch.Tensor
 
     @staticmethod
     def _refuse_unless_one(probs: Any, logits: Any) -> None:
         if (probs is None) == (logits is None):
             raise ValueError("Either `probs` or `logits` must be specified, but not both.")
+
+    def _take_trials(self, total_count: Any, probs: Any, logits: Any) -> None:
+        """Takes the chance of each of so many trials, in a common shape and dtype."""
+        self._refuse_unless_one(probs, logits)
+        if probs is not None:
+            self.total_count, self._param = broadcast_all(total_count, probs)
+            self.probs = self._param
+        else:
+            self.total_count, self._param = broadcast_all(total_count, logits)
+            self.logits = self._param
+        self.total_count = self.total_count.type_as(self._param)
 
     def _expanded(self, batch_shape: Any) -> dict[str, Any]:
         """The parameters that stand, in a larger shape."""

@@ -1,4 +1,4 @@
-"""Divergences between two distributions of one class."""
+"""Divergences between two distributions of one kind."""
 
 import rushlight as torch
 
@@ -244,16 +244,19 @@ def _kl_poisson_poisson(p, q):
 @register_kl(TransformedDistribution, TransformedDistribution)
 def _kl_transformed_transformed(p, q):
     if p.transforms != q.transforms:
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"there is no formula for distributions under two transforms: {p.transforms}, {q.transforms}"
+        )
     if p.event_shape != q.event_shape:
-        raise NotImplementedError
+        raise NotImplementedError(f"the shapes of the events differ: {tuple(p.event_shape)}, {tuple(q.event_shape)}")
     return kl_divergence(p.base_dist, q.base_dist)
 
 
 @register_kl(Independent, Independent)
 def _kl_independent_independent(p, q):
-    if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
-        raise NotImplementedError
+    mine, other = p.reinterpreted_batch_ndims, q.reinterpreted_batch_ndims
+    if mine != other:
+        raise NotImplementedError(f"reinterpreted_batch_ndims differ: {mine}, {other}")
     return _sum_rightmost(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LocationScale(Distribution):
-    """``loc + scale * x``, where x is symmetric around zero and has its peak there.."""
+    """``loc + scale * x``, where x is symmetric around zero and has its peak there."""
 
     arg_constraints: ClassVar[Any] = {"loc": constraints.real, "scale": constraints.positive}
     support: ClassVar[Any] = constraints.real

@@ -6,7 +6,6 @@ import rushlight as torch
 
 from . import constraints
 from ._chance import Chance
-from .utils import broadcast_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,14 +49,7 @@ class Binomial(Chance):
     def __init__(
         self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        self._refuse_unless_one(probs, logits)
-        if probs is not None:
-            self.total_count, self.probs = broadcast_all(total_count, probs)
-            self.total_count = self.total_count.type_as(self.probs)
-        else:
-            self.total_count, self.logits = broadcast_all(total_count, logits)
-            self.total_count = self.total_count.type_as(self.logits)
-        self._param = self.logits if probs is None else self.probs
+        self._take_trials(total_count, probs, logits)
         super().__init__(self._param.size(), validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:

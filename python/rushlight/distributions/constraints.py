@@ -337,7 +337,7 @@ class _Simplex(Constraint):
 
 
 class _Multinomial(Constraint):
-    """Vectors of whole numbers that sum to ``upper_bound`` (``constraints.multinomial``).
+    """Vectors of numbers from zero on that sum to at most ``upper_bound`` (``constraints.multinomial``).
 
     >>> torch.distributions.constraints.multinomial(3).check(torch.tensor([[1.0, 2.0], [1.0, 1.0]]))
     tensor([True, True])

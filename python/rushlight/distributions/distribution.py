@@ -43,7 +43,7 @@ class Distribution:
     def set_default_validate_args(value: bool) -> None:
         """Whether distributions check their arguments unless told."""
         if value not in (True, False):
-            raise ValueError
+            raise ValueError(f"validate_args must be True or False, not {value!r}")
         Distribution._validate_args = value
 
     def __init__(

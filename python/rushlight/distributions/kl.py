@@ -37,9 +37,9 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
     >>> torch.distributions.kl_divergence(Odd(0.0, 1.0), Odd(0.0, 1.0))
     tensor(1.5000)
     """
-    if not isinstance(type_p, type) and issubclass(type_p, Distribution):
+    if not (isinstance(type_p, type) and issubclass(type_p, Distribution)):
         raise TypeError(f"Expected type_p to be a Distribution subclass but got {type_p}")
-    if not isinstance(type_q, type) and issubclass(type_q, Distribution):
+    if not (isinstance(type_q, type) and issubclass(type_q, Distribution)):
         raise TypeError(f"Expected type_q to be a Distribution subclass but got {type_q}")
 
     def decorator(function: Any) -> Any:

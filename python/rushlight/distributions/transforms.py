@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rushlight._homes import at_home
+
 from .element_transforms import (
     AbsTransform,
     AffineTransform,
@@ -51,6 +53,29 @@ __all__ = [
     "Transform",
     "identity_transform",
 ]
+
+at_home(
+    __name__,
+    AbsTransform,
+    AffineTransform,
+    CatTransform,
+    ComposeTransform,
+    CorrCholeskyTransform,
+    CumulativeDistributionTransform,
+    ExpTransform,
+    IndependentTransform,
+    LowerCholeskyTransform,
+    PositiveDefiniteTransform,
+    PowerTransform,
+    ReshapeTransform,
+    SigmoidTransform,
+    SoftplusTransform,
+    TanhTransform,
+    SoftmaxTransform,
+    StackTransform,
+    StickBreakingTransform,
+    Transform,
+)
 
 
 def __dir__() -> list[str]:

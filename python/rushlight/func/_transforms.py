@@ -263,6 +263,17 @@ def _basis(like: Tensor) -> list[Tensor]:
     return list(torch.eye(count, dtype=like.dtype, device=like.device).view(count, *like.shape))
 
 
+def _check_real(api: str, what: str, leaves: list[Any]) -> None:
+    """A complex number has two directions, of which a Jacobian would show one."""
+    for place, leaf in enumerate(leaves):
+        if isinstance(leaf, torch.Tensor) and leaf.is_complex():
+            # An output's place too is that of an "input" in torch's sentence.
+            raise RuntimeError(
+                f"{api.partition('(')[0]}: Expected all {what} to be real but received complex tensor at flattened input "
+                f"idx: {place}"
+            )
+
+
 def _jacobian(api: str, argnums: Any, has_aux: bool, rows: Callable[..., Any]) -> Callable[..., Any]:
     """What both Jacobians share: ``rows`` gives for each output and input the matrix of derivatives in their shape."""
 
@@ -270,6 +281,7 @@ def _jacobian(api: str, argnums: Any, has_aux: bool, rows: Callable[..., Any]) -
         @wraps(func)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             keep = torch.is_grad_enabled()
+            _check_real(api, "inputs", _tree.flatten(args)[0])
             with torch.enable_grad():
                 places, replaced = _choose(argnums, args, forward=rows is _by_columns)
                 output, aux = _split(func(*replaced, **kwargs), has_aux, api)
@@ -277,6 +289,7 @@ def _jacobian(api: str, argnums: Any, has_aux: bool, rows: Callable[..., Any]) -
                 for leaf in outputs:
                     if not isinstance(leaf, torch.Tensor):
                         raise RuntimeError(f"{api}: Expected output of f to be a Tensor or Tensors, got {type(leaf)}")
+                _check_real(api, "outputs", outputs)
                 found = around([places.around(row) for row in rows(outputs, places.tensors)])
                 found, aux = places.release(found, keep), places.release(aux, keep)
             return (found, aux) if has_aux else found
@@ -330,6 +343,9 @@ def jacrev(
     The derivative of each result with respect to each argument has the shape of the result followed by the argument's; it
     stands in the structure of the result, and there in that of ``argnums``. ``chunk_size`` changes nothing.
 
+    Raises:
+        RuntimeError: a complex argument or result.
+
     >>> torch.func.jacrev(torch.sin)(torch.tensor([0.0, 0.0]))
     tensor([[1., 0.],
             [0., 1.]])
@@ -344,7 +360,7 @@ def jacfwd(
 ) -> Callable[..., Any]:
     """A function that returns the Jacobian of ``func``, by one derivative forward for each element of the argument.
 
-    The result is that of `jacrev`.
+    The result and the errors are those of `jacrev`.
 
     >>> torch.func.jacfwd(torch.sin)(torch.tensor([0.0, 0.0]))
     tensor([[1., 0.],

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing as _multiprocessing
 
+from .atomic import atomic_add_
 from .context import default as _default
 from .reductions import init_reductions
 from .spawn import (
@@ -72,6 +73,7 @@ def get_all_sharing_strategies() -> set[str]:
 
 
 __all__ = [
+    "atomic_add_",
     "set_sharing_strategy",
     "get_sharing_strategy",
     "get_all_sharing_strategies",

@@ -20,13 +20,19 @@ __all__ = [
 ]
 
 TYPE_CHECKING = False
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from . import attention as attention
+else:
 
     def __getattr__(name: str) -> object:
+        if name == "attention":  # seldom wanted, and not light
+            from rushlight._loading import load
+
+            return load("rushlight.nn.attention")
         from ._text import missing
 
         raise missing(f"module 'torch.nn' has no attribute {name!r}", name, lambda: __all__)
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "parameter"]
+    return [*__all__, "attention", "parameter"]

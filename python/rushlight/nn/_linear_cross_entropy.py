@@ -127,7 +127,7 @@ def linear_cross_entropy(
             "linear_cross_entropy: ``options`` ignored; chunked path needs reduction in {'mean','sum','none'}, "
             "label_smoothing == 0, target.dtype == int64, out_features == (). Got "
             f"reduction={reduction!r}, label_smoothing={label_smoothing}, target.dtype={target.dtype}, "
-            f"out_features={sizes}.",
+            f"out_features={sizes}, tracing=False, linear_bias.shape={None if linear_bias is None else tuple(linear_bias.shape)}.",
         )
         return losses(input, target, table, bias, reduction)
     if input.dim() == 1:

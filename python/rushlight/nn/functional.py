@@ -17,6 +17,10 @@ from ._attention import multi_head_attention_forward as multi_head_attention_for
 from ._ctc import ctc_loss as ctc_loss
 from ._embedding_bag import embedding_bag as embedding_bag
 from ._grid import affine_grid as affine_grid
+from ._interpolate import interpolate as interpolate
+from ._interpolate import upsample as upsample
+from ._interpolate import upsample_bilinear as upsample_bilinear
+from ._interpolate import upsample_nearest as upsample_nearest
 from ._linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
 from ._pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
 from ._pooling import adaptive_avg_pool3d as adaptive_avg_pool3d
@@ -31,10 +35,6 @@ from ._pooling import lp_pool3d as lp_pool3d
 from ._pooling import max_unpool1d as max_unpool1d
 from ._pooling import max_unpool2d as max_unpool2d
 from ._pooling import max_unpool3d as max_unpool3d
-from ._resize import interpolate as interpolate
-from ._resize import upsample as upsample
-from ._resize import upsample_bilinear as upsample_bilinear
-from ._resize import upsample_nearest as upsample_nearest
 
 #: What stands in this file besides the functions.
 _NOT_FOR_USERS = ("TYPE_CHECKING", "annotations", "math", "torch", "warn")
@@ -94,9 +94,14 @@ def _drop_whole(input: Tensor, p: float, training: bool, inplace: bool, channels
     if not training or p == 0 or input.numel() == 0:
         return input
     if p == 1:
-        return input.mul_(0) if inplace else input * 0
-    kept = _kept_channels(input, p, channels) / (1 - p)
+        return _zeroed(input, inplace)
+    kept = _kept_channels(input, p, channels).div_(1 - p)
     return input.mul_(kept) if inplace else input * kept
+
+
+def _zeroed(input: Tensor, inplace: bool) -> Tensor:
+    zero = torch.zeros((), dtype=input.dtype, device=input.device)
+    return input.mul_(zero) if inplace else input * zero
 
 
 def _kept_channels(input: Tensor, p: float, channels: int) -> Tensor:
@@ -168,20 +173,22 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return _drop_whole(input, p, training, inplace, 2 if input.dim() == 5 else 1)
 
 
-def _alpha_drop(input: Tensor, p: float, training: bool, inplace: bool, channels: int) -> Tensor:
+def _alpha_drop(input: Tensor, p: float, training: bool, inplace: bool, channels: int | None) -> Tensor:
     """Dropout to the value that SELU saturates at, then scaled and shifted so that mean and variance stay."""
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     if not training or p == 0 or input.numel() == 0:
         return input
     if p == 1:
-        return input.mul_(0) if inplace else input * 0
+        return _zeroed(input, inplace)
     depth = 1.7580993408473766  # where SELU saturates, below zero
     scale = 1 / math.sqrt((depth * depth * p + 1) * (1 - p))
-    kept = _kept_channels(input, p, channels)
-    # In torch's order of rounding.
-    shift = (kept - 1) * (depth * scale) + depth * scale * p
-    return input.mul_(kept * scale).add_(shift) if inplace else input * (kept * scale) + shift
+    # Drawn in the order in which the input lies in memory, for channels row by row.
+    kept = torch.empty_like(input).bernoulli_(1 - p) if channels is None else _kept_channels(input, p, channels)
+    # In torch's order of rounding; in place, so that integers are refused.
+    shift = kept.add(-1).mul_(depth * scale).add_(depth * scale * p)
+    kept.mul_(scale)
+    return input.mul_(kept).add_(shift) if inplace else (input * kept).add_(shift)
 
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
@@ -193,7 +200,7 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
     >>> torch.nn.functional.alpha_dropout(torch.ones(2), p=1.0, training=True)
     tensor([0., 0.])
     """
-    return _alpha_drop(input, p, training, inplace, input.dim())
+    return _alpha_drop(input, p, training, inplace, None)
 
 
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:

@@ -1,5 +1,7 @@
 """Optimizers and schedules of their learning rates."""
 
+from rushlight._homes import at_home
+
 from . import lr_scheduler, swa_utils
 from ._adafactor import Adafactor
 from ._muon import Muon
@@ -38,6 +40,8 @@ __all__ = [
     "lr_scheduler",
     "swa_utils",
 ]
+
+at_home(__name__, Adafactor, Muon)
 
 TYPE_CHECKING = False
 if not TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import rushlight as torch
+from rushlight import _C
 
 from .optimizer import Optimizer, any_sparse, loss_of, step_dtype, with_gradients
 
@@ -55,7 +56,7 @@ class ElementwiseOptimizer(Optimizer):
                     own = self.state[param]
                     if not own:
                         self._begin(group, param, grad, own)
-                    own["step"] += 1
+                    self._count(group, own)
                     self._step(group, param, grad, own)
         return loss
 
@@ -71,22 +72,40 @@ class ElementwiseOptimizer(Optimizer):
         for name in self._zeros:
             own[name] = torch.zeros_like(param, requires_grad=False)
 
+    def _count(self, group: dict[str, Any], own: dict[str, Any]) -> None:
+        """Changes the numbers of a parameter's state before a step."""
+        own["step"] += 1
+
     def _step(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
-        if group["maximize"]:
-            grad = -grad
         if param.is_complex():
             param, grad = torch.view_as_real(param), torch.view_as_real(grad)
             own = {key: torch.view_as_real(part) if part.is_complex() else part for key, part in own.items()}
-        decay = group.get("weight_decay", 0)
+        decay, sign, factor = float(group.get("weight_decay", 0)), -1.0 if group["maximize"] else 1.0, 1.0
+        if group.get("decoupled_weight_decay"):
+            decay, factor = 0.0, 1 - float(group["lr"]) * decay
+        rule = None if group.get("differentiable") else self._rule(group, own)
+        if rule is not None:
+            name, state, numbers = rule
+            _C._fused_step([param, grad, *(own[part] for part in state)], name, [sign, decay, factor, *numbers])
+            return
+        if sign < 0:
+            grad = -grad
+        if factor != 1:
+            param.mul_(factor)
         if decay != 0:
-            if group.get("decoupled_weight_decay"):
-                param.mul_(1 - float(group["lr"]) * decay)
-            else:
-                grad = grad.add(param, alpha=decay)
+            grad = grad.add(param, alpha=decay)
         self._update(group, param, grad, own)
 
+    def _rule(self, group: dict[str, Any], own: dict[str, Any]) -> tuple[str, list[str], list[float]] | None:
+        """`_update` as the name of a rule that takes one pass over memory, the parts of the state that it changes, and its
+        numbers; nothing if there is no such rule.
+        """
+        return None
+
     def _update(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
-        """Changes a parameter and its state in place; the gradient has its sign and the decay already."""
+        """Changes a parameter and its state in place, through which gradients may flow; this step's gradient has its sign and
+        the decay already.
+        """
         raise NotImplementedError
 
 

@@ -77,6 +77,10 @@ class Adadelta(ElementwiseOptimizer):
         }
         super().__init__(params, defaults)
 
+    def _rule(self, group: dict[str, Any], own: dict[str, Any]) -> tuple[str, list[str], list[float]]:
+        rho = group["rho"]
+        return "adadelta", ["square_avg", "acc_delta"], [rho, 1 - rho, group["eps"], float(group["lr"])]
+
     def _update(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
         rho, eps = group["rho"], group["eps"]
         square = own["square_avg"].mul_(rho).addcmul_(grad, grad, value=1 - rho)

@@ -108,6 +108,10 @@ class Adagrad(ElementwiseOptimizer):
         start = complex(start, start) if param.is_complex() else start
         own["sum"] = torch.full_like(param, start, requires_grad=False)
 
+    def _rule(self, group: dict[str, Any], own: dict[str, Any]) -> tuple[str, list[str], list[float]]:
+        rate = float(group["lr"]) / (1 + (own["step"].item() - 1) * group["lr_decay"])
+        return "adagrad", ["sum"], [rate, group["eps"]]
+
     def _update(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
         rate = float(group["lr"]) / (1 + (own["step"].item() - 1) * group["lr_decay"])
         if grad.is_sparse:

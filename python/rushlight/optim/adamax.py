@@ -76,6 +76,11 @@ class Adamax(ElementwiseOptimizer):
         }
         super().__init__(params, defaults)
 
+    def _rule(self, group: dict[str, Any], own: dict[str, Any]) -> tuple[str, list[str], list[float]]:
+        beta1, beta2 = group["betas"]
+        rate = float(group["lr"]) / (1 - beta1 ** own["step"].item())
+        return "adamax", ["exp_avg", "exp_inf"], [1 - beta1, beta2, group["eps"], rate]
+
     def _update(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
         beta1, beta2 = group["betas"]
         average = own["exp_avg"].lerp_(grad, 1 - beta1)

@@ -89,14 +89,21 @@ class ASGD(ElementwiseOptimizer):
         own["mu"] = torch.tensor(1.0, dtype=step_dtype())
         own["ax"] = torch.zeros_like(param, requires_grad=False)
 
+    def _step(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
+        super()._step(group, param, grad, own)
+        lr, step = float(group["lr"]), own["step"].item()
+        # By way of the default dtype, whose rounding torch's numbers have.
+        own["eta"].copy_(torch.tensor(lr / (1 + group["lambd"] * lr * step) ** group["alpha"]))
+        own["mu"].copy_(torch.tensor(1 / max(1, step - group["t0"])))
+
+    def _rule(self, group: dict[str, Any], own: dict[str, Any]) -> tuple[str, list[str], list[float]]:
+        rate = own["eta"].item()
+        return "asgd", ["ax"], [1 - group["lambd"] * rate, rate, own["mu"].item()]
+
     def _update(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
-        lr, lambd, mean = float(group["lr"]), group["lambd"], own["ax"]
-        step, rate, share = (own[name].item() for name in ("step", "eta", "mu"))
-        param.mul_(1 - lambd * rate).add_(grad, alpha=-rate)
+        mean, rate, share = own["ax"], own["eta"].item(), own["mu"].item()
+        param.mul_(1 - group["lambd"] * rate).add_(grad, alpha=-rate)
         if share == 1:
             mean.copy_(param)
         else:
             mean.add_((param - mean) * own["mu"])
-        # By way of the default dtype, whose rounding torch's numbers have.
-        own["eta"].copy_(torch.tensor(lr / (1 + lambd * lr * step) ** group["alpha"]))
-        own["mu"].copy_(torch.tensor(1 / max(1, step - group["t0"])))

@@ -88,17 +88,34 @@ class NAdam(ElementwiseOptimizer):
         super()._begin(group, param, grad, own)
         own["mu_product"] = torch.tensor(1.0, dtype=step_dtype())
 
+    def _count(self, group: dict[str, Any], own: dict[str, Any]) -> None:
+        super()._count(group, own)
+        own["mu_product"] *= self._shares(group, own)[0]
+
+    def _shares(self, group: dict[str, Any], own: dict[str, Any]) -> list[float]:
+        """The average's share in this step, and in the next."""
+        step, beta1 = own["step"].item(), group["betas"][0]
+        return [beta1 * (1.0 - 0.5 * 0.96 ** (at * group["momentum_decay"])) for at in (step, step + 1)]
+
+    def _rates(self, group: dict[str, Any], own: dict[str, Any]) -> list[float]:
+        """How far this step goes along the gradient, and along the average."""
+        lr, (now, ahead), product = float(group["lr"]), self._shares(group, own), own["mu_product"].item()
+        return [lr * (1.0 - now) / (1.0 - product), lr * ahead / (1.0 - product * ahead)]
+
+    def _rule(self, group: dict[str, Any], own: dict[str, Any]) -> tuple[str, list[str], list[float]]:
+        beta1, beta2 = group["betas"]
+        missing = 1 - beta2 ** own["step"].item()
+        numbers = [1 - beta1, beta2, 1 - beta2, missing, group["eps"], *self._rates(group, own)]
+        return "nadam", ["exp_avg", "exp_avg_sq"], numbers
+
     def _update(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
-        lr, (beta1, beta2) = float(group["lr"]), group["betas"]
-        step = own["step"].item()
-        now, ahead = (beta1 * (1.0 - 0.5 * 0.96 ** (at * group["momentum_decay"])) for at in (step, step + 1))
-        own["mu_product"] *= now
-        product = own["mu_product"].item()
+        beta1, beta2 = group["betas"]
+        of_gradient, of_average = self._rates(group, own)
         average = own["exp_avg"].lerp_(grad, 1 - beta1)
         square = own["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        divisor = square.div(1 - beta2**step).sqrt().add(group["eps"])
-        param.addcdiv_(grad, divisor, value=-lr * (1.0 - now) / (1.0 - product))
+        divisor = square.div(1 - beta2 ** own["step"].item()).sqrt().add(group["eps"])
+        param.addcdiv_(grad, divisor, value=-of_gradient)
         if group["differentiable"]:
             # The next step changes the average in place, and backward of this one needs it.
             average = average.clone()
-        param.addcdiv_(average, divisor, value=-lr * ahead / (1.0 - product * ahead))
+        param.addcdiv_(average, divisor, value=-of_average)

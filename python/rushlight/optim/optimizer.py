@@ -230,8 +230,7 @@ class Optimizer:
             param_group.setdefault(name, default)
         if len(params) != len(set(params)):
             warn(
-                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; "
-                "see github.com/pytorch/pytorch/issues/40967 for more information",
+                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error",
             )
         if self.param_groups and ("param_names" in param_group) != ("param_names" in self.param_groups[0]):
             which = "with names" if "param_names" in param_group else "without names"
@@ -416,7 +415,8 @@ def check_options(**options: float) -> None:
 
 def check_betas(betas: tuple[Any, Any]) -> None:
     """Raises ValueError unless the shares of two running means that are kept are from 0 to below 1."""
-    for place, beta in enumerate(betas):
+    for place in (0, 1):
+        beta = betas[place]
         if not 0.0 <= beta < 1.0:
             raise ValueError(f"Invalid beta parameter at index {place}: {beta}")
 

@@ -78,18 +78,32 @@ class RAdam(ElementwiseOptimizer):
         }
         super().__init__(params, defaults)
 
-    def _update(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
-        beta1, beta2 = group["betas"]
-        step = own["step"].item()
-        average = own["exp_avg"].lerp_(grad, 1 - beta1)
-        square = own["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+    def _numbers(self, group: dict[str, Any], own: dict[str, Any]) -> tuple[float, float]:
+        """How far this step goes along the average, and what the mean square's root divides: nothing while it stands for too
+        few steps.
+        """
+        (beta1, beta2), step = group["betas"], own["step"].item()
         missing = 1 - beta2**step
-        update = average / (1 - beta1**step) * float(group["lr"])
         # How many steps the mean square stands for: in the limit, and now.
         limit = 2 / (1 - beta2) - 1
         length = limit - 2 * step * beta2**step / missing
-        if length > 5.0:
-            trust = (length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length)
-            root = shifted(square.sqrt(), group["eps"], group["differentiable"])
-            update = update * (missing**0.5 / root) * trust**0.5
+        rate = float(group["lr"]) / (1 - beta1**step)
+        if length <= 5.0:
+            return rate, 0.0
+        trust = (length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length)
+        return rate, (missing * trust) ** 0.5
+
+    def _rule(self, group: dict[str, Any], own: dict[str, Any]) -> tuple[str, list[str], list[float]]:
+        beta1, beta2 = group["betas"]
+        rate, factor = self._numbers(group, own)
+        return "radam", ["exp_avg", "exp_avg_sq"], [1 - beta1, beta2, 1 - beta2, rate, group["eps"], factor]
+
+    def _update(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
+        beta1, beta2 = group["betas"]
+        rate, factor = self._numbers(group, own)
+        average = own["exp_avg"].lerp_(grad, 1 - beta1)
+        square = own["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        update = average * rate
+        if factor != 0:
+            update = update * (factor / shifted(square.sqrt(), group["eps"], group["differentiable"]))
         param.sub_(update)

@@ -87,6 +87,15 @@ class RMSprop(ElementwiseOptimizer):
         if group["centered"]:
             own["grad_avg"] = torch.zeros_like(param, requires_grad=False)
 
+    def _rule(self, group: dict[str, Any], own: dict[str, Any]) -> tuple[str, list[str], list[float]]:
+        name, state = "rmsprop", ["square_avg"]
+        if group["centered"]:
+            name, state = name + ", centred", [*state, "grad_avg"]
+        if group["momentum"] > 0:
+            name, state = name + ", momentum", [*state, "momentum_buffer"]
+        alpha = group["alpha"]
+        return name, state, [alpha, 1 - alpha, group["eps"], float(group["lr"]), group["momentum"]]
+
     def _update(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
         lr, alpha = float(group["lr"]), group["alpha"]
         square = own["square_avg"].mul_(alpha).addcmul_(grad, grad, value=1 - alpha)

@@ -77,6 +77,9 @@ class Rprop(ElementwiseOptimizer):
         lr = float(group["lr"])
         own["step_size"] = torch.full_like(grad, complex(lr, lr) if param.is_complex() else lr, requires_grad=False)
 
+    def _rule(self, group: dict[str, Any], own: dict[str, Any]) -> tuple[str, list[str], list[float]]:
+        return "rprop", ["prev", "step_size"], [*group["etas"], *group["step_sizes"]]
+
     def _update(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
         (shrink, grow), size, previous = group["etas"], own["step_size"], own["prev"]
         agreement = grad * previous.clone()

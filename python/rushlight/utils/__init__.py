@@ -2,7 +2,7 @@
 
 from rushlight._loading import load as _load
 
-_SUBMODULES = ("backcompat", "checkpoint", "data", "dlpack", "hooks")
+_SUBMODULES = ("backcompat", "checkpoint", "data", "dlpack", "hooks", "serialization")
 
 
 TYPE_CHECKING = False
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rushlight.utils import data as data
     from rushlight.utils import dlpack as dlpack
     from rushlight.utils import hooks as hooks
+    from rushlight.utils import serialization as serialization
 else:
 
     def __getattr__(name):

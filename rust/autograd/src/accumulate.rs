@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rushlight_core::fork::{ForkMutex, Rank};
+use rushlight_core::layout::{Dims, contiguous_strides};
 use rushlight_core::{Layout, Result};
 
 use crate::arithmetic::{arithmetic, clone_as};
@@ -17,7 +18,7 @@ pub struct AccumulateGrad {
 }
 
 /// Threads that add to the same leaf take turns; leaves share these few locks.
-static TURNS: [ForkMutex<()>; 16] = [const { ForkMutex::new(Rank::Graph, "autograd.accumulate", ()) }; 16];
+static TURNS: [ForkMutex<()>; 16] = [const { ForkMutex::new(Rank::Graph, ()) }; 16];
 
 impl AccumulateGrad {
     pub(crate) fn node(variable: &Tensor, hooks: Option<Arc<NodeHooks>>) -> Arc<Node<AccumulateGrad>> {
@@ -95,9 +96,18 @@ fn clone_like(grad: &Tensor, variable: &Tensor) -> Result<Tensor> {
     let mut layout = Layout::contiguous(grad.sizes());
     // `x.data = y` may have changed the leaf's sizes since the graph was built.
     if grad.sizes() == variable.sizes() {
-        layout.strides = variable.layout().preserved_strides();
+        layout.strides = strides_of_gradient(variable.layout());
     }
     clone_as(grad, &layout)
+}
+
+/// Those of the variable where it is dense.
+fn strides_of_gradient(variable: &Layout) -> Dims {
+    if variable.is_dense() && !variable.is_contiguous() {
+        variable.strides.clone()
+    } else {
+        contiguous_strides(&variable.sizes)
+    }
 }
 
 /// Whether no other handle leads to this tensor's elements (a view's forgotten base does not count).
@@ -111,7 +121,7 @@ pub(crate) fn is_sole_owner(tensor: &Tensor) -> bool {
 }
 
 fn lies_alike(grad: &Tensor, variable: &Tensor) -> bool {
-    let wanted = variable.layout().preserved_strides();
+    let wanted = strides_of_gradient(variable.layout());
     let strides = grad.layout().strides.iter().zip(&wanted);
     grad.sizes() == variable.sizes() && grad.sizes().iter().zip(strides).all(|(&size, (a, b))| size == 1 || a == b)
 }

@@ -30,7 +30,7 @@ pub(crate) struct Extra {
 
 /// Held while the history of a tensor that others may see is exchanged: a fork waits for it.
 /// Inside it nothing else is taken, so it ranks above the lock of an accumulation.
-static CHANGING: ForkMutex<()> = ForkMutex::new(Rank::Tables, "autograd.history", ());
+static CHANGING: ForkMutex<()> = ForkMutex::new(Rank::Tables, ());
 
 impl Tensor {
     pub(crate) fn extra(&self) -> &Extra {

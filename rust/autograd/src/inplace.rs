@@ -16,6 +16,7 @@ use crate::edge::Edges;
 use crate::modes::{self, GradMode};
 use crate::node::{Backward, Call, Gradients, Node, OutputMeta};
 use crate::record::should_record;
+use crate::saved::about_to_change;
 use crate::tensor::Tensor;
 use crate::view::Replay;
 
@@ -34,6 +35,7 @@ impl<'a> InPlace<'a> {
                 "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details.",
             ));
         }
+        about_to_change(target)?;
         if !target.dtype().is_differentiable() || !should_record(inputs) {
             return Ok(InPlace { target, edges: None });
         }

@@ -177,6 +177,15 @@ impl Node {
     }
 }
 
+impl Node {
+    /// Runs the function alone, for gradients of every input: neither hooks nor what comes behind.
+    pub fn run(self: &Arc<Node>, mut grads: Gradients) -> Result<Gradients> {
+        grads.resize(self.outputs.len(), None);
+        let needs: SmallVec<[bool; 8]> = self.edges.iter().map(Option::is_some).collect();
+        self.function.apply(&Call { node: self, needs: &needs, slice: None }, grads)
+    }
+}
+
 /// One run of a node's function.
 pub struct Call<'a> {
     pub node: &'a Arc<Node>,

@@ -8,6 +8,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result};
@@ -26,10 +27,39 @@ pub type Packed = Box<dyn Any + Send + Sync>;
 pub trait SavedTensorHooks: Send + Sync {
     fn pack(&self, tensor: Tensor) -> Result<Packed>;
     fn unpack(&self, packed: &Packed) -> Result<Tensor>;
+
+    /// Whether they keep what was saved from changes in place, so that these are no errors.
+    fn survives_changes(&self) -> bool {
+        false
+    }
 }
+
+/// Is told of each tensor that is about to be changed in place.
+pub type Watcher = Arc<dyn Fn(&Tensor) -> Result<()> + Send + Sync>;
+
+/// Whether any thread ever watched: until then nobody pays for the look.
+static EVER_WATCHED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static HOOKS: RefCell<Vec<Arc<dyn SavedTensorHooks>>> = const { RefCell::new(Vec::new()) };
+    static WATCHER: RefCell<Option<Watcher>> = const { RefCell::new(None) };
+}
+
+/// From here on `watcher` is told of this thread's changes in place; nobody if none.
+pub fn set_watcher(watcher: Option<Watcher>) {
+    EVER_WATCHED.store(true, Ordering::Relaxed);
+    let before = WATCHER.replace(watcher);
+    drop(before);
+}
+
+#[inline]
+pub(crate) fn about_to_change(tensor: &Tensor) -> Result<()> {
+    if EVER_WATCHED.load(Ordering::Relaxed)
+        && let Some(watcher) = WATCHER.with_borrow(Option::clone)
+    {
+        return watcher(tensor);
+    }
+    Ok(())
 }
 
 /// From here on this thread packs what it saves with `hooks`.
@@ -64,6 +94,21 @@ struct PackedTensor {
     history: Option<Edge>,
 }
 
+impl Content {
+    fn pack(tensor: Tensor, output: Option<u32>, hooks: Arc<dyn SavedTensorHooks>) -> Result<Content> {
+        let version = tensor.shared_version();
+        let before = version.current();
+        let history = if output.is_none() { tensor.gradient_edge()? } else { None };
+        let packed = hooks.pack(tensor)?;
+        if version.current() != before {
+            return Err(Error::runtime(
+                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook cannot be modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if you need to perform in-place operations on the input to a pack hook.",
+            ));
+        }
+        Ok(Content::Packed(Arc::new(PackedTensor { packed, hooks, version, history })))
+    }
+}
+
 impl SavedTensor {
     /// Saves an input of the call.
     #[inline]
@@ -85,17 +130,29 @@ impl SavedTensor {
         }
         let version = tensor.version_or_zero();
         let hooks = HOOKS.with_borrow(|stack| stack.last().cloned());
+        let kept = if output.is_none() { tensor.clone() } else { tensor.detach() };
         let content = match hooks {
-            None if output.is_none() => Content::Tensor(tensor.clone()),
-            None => Content::Tensor(tensor.detach()),
-            Some(hooks) => Content::Packed(Arc::new(PackedTensor {
-                packed: hooks.pack(if output.is_none() { tensor.clone() } else { tensor.detach() })?,
-                hooks,
-                version: tensor.shared_version(),
-                history: if output.is_none() { tensor.gradient_edge()? } else { None },
-            })),
+            None => Content::Tensor(kept),
+            Some(hooks) => Content::pack(kept, output, hooks)?,
         };
         Ok(SavedTensor { content: Slot::new(Some(content)), version, output })
+    }
+
+    /// Packs what is saved with hooks of its own.
+    pub fn set_hooks(&self, hooks: Arc<dyn SavedTensorHooks>) -> Result<()> {
+        match self.content.get() {
+            Some(Content::Tensor(tensor)) => {
+                let before = self.content.replace(Some(Content::pack(tensor, self.output, hooks)?));
+                drop(before);
+                Ok(())
+            }
+            Some(Content::Packed(_)) => Err(Error::runtime(
+                "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks is allowed at a time.",
+            )),
+            None => Err(Error::runtime(
+                "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or if you need to access saved variables after calling backward.",
+            )),
+        }
     }
 
     /// Lets the tensor go; asking for it again is an error.
@@ -109,6 +166,7 @@ impl SavedTensor {
         let Some(content) = self.content.get() else { return Err(released()) };
         let version = match &content {
             Content::Tensor(tensor) => tensor.version_or_zero(),
+            Content::Packed(packed) if packed.hooks.survives_changes() => self.version,
             Content::Packed(packed) => packed.version.current(),
         };
         if version != self.version {

@@ -116,8 +116,7 @@ struct Waiting(NonNull<u8>);
 // SAFETY: a waiting block belongs to nobody.
 unsafe impl Send for Waiting {}
 
-static LARGE: ForkMutex<Large> =
-    ForkMutex::new(Rank::FreeList, "large blocks", Large { blocks: BTreeMap::new(), bytes: 0 });
+static LARGE: ForkMutex<Large> = ForkMutex::new(Rank::FreeList, Large { blocks: BTreeMap::new(), bytes: 0 });
 
 /// How many bytes of large blocks may wait: an eighth of the memory that the machine or a control group leaves to this process
 /// and its neighbours.

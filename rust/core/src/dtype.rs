@@ -181,6 +181,16 @@ impl DType {
         matches!(self, DType::U16 | DType::U32 | DType::U64)
     }
 
+    /// The largest number of a floating type that is narrower than Python's, and of the parts of a complex one.
+    pub fn greatest(self) -> Option<f64> {
+        match self {
+            DType::F16 => Some(65504.0),
+            DType::BF16 => Some(3.389_531_389_251_535_5e38),
+            DType::F32 | DType::C64 => Some(f64::from(f32::MAX)),
+            _ => None,
+        }
+    }
+
     pub fn is_half(self) -> bool {
         matches!(self, DType::F16 | DType::BF16)
     }

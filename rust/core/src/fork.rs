@@ -26,7 +26,6 @@ pub enum Rank {
 #[derive(Clone)]
 struct Entry {
     rank: Rank,
-    name: &'static str,
     lock: &'static dyn Registered,
 }
 
@@ -75,15 +74,9 @@ impl ChildHook {
     }
 }
 
-/// The names of the registered locks, in the order in which `prepare` takes them.
-pub fn registered() -> Vec<&'static str> {
-    entries().iter().map(|entry| entry.name).collect()
-}
-
 /// A process-wide lock that is closed over `fork`. Declare it as a `static`; it registers itself on first use.
 pub struct ForkMutex<T> {
     rank: Rank,
-    name: &'static str,
     enrolled: AtomicBool,
     mutex: Mutex<()>,
     held: UnsafeCell<Option<MutexGuard<'static, ()>>>,
@@ -94,10 +87,9 @@ pub struct ForkMutex<T> {
 unsafe impl<T: Send> Sync for ForkMutex<T> {}
 
 impl<T> ForkMutex<T> {
-    pub const fn new(rank: Rank, name: &'static str, value: T) -> Self {
+    pub const fn new(rank: Rank, value: T) -> Self {
         ForkMutex {
             rank,
-            name,
             enrolled: AtomicBool::new(false),
             mutex: Mutex::new(()),
             held: UnsafeCell::new(None),
@@ -120,7 +112,7 @@ impl<T: Send + 'static> ForkMutex<T> {
         install();
         let mut entries = entries();
         if !self.enrolled.swap(true, Ordering::AcqRel) {
-            entries.push(Entry { rank: self.rank, name: self.name, lock: self });
+            entries.push(Entry { rank: self.rank, lock: self });
             entries.sort_by_key(|entry| entry.rank);
         }
     }

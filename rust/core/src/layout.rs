@@ -3,6 +3,8 @@
 //! Everything here is arithmetic on small integers, without data. Strides count elements and may be negative or zero;
 //! the offset is the place of the element whose indices are all zero.
 
+use std::cmp::Ordering;
+
 use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
@@ -426,9 +428,46 @@ impl Layout {
         (new == 0).then_some(strides)
     }
 
-    /// Strides for a fresh result that keeps the order in memory of a dense input, as `torch.preserve_format` does.
+    /// Strides for a fresh result that keeps the order in memory, as `torch.preserve_format` does.
     pub fn preserved_strides(&self) -> Dims {
-        if self.is_contiguous() || !self.is_dense() { contiguous_strides(&self.sizes) } else { self.strides.clone() }
+        if self.is_contiguous() {
+            contiguous_strides(&self.sizes)
+        } else if self.is_dense() {
+            self.strides.clone()
+        } else {
+            self.packed_strides()
+        }
+    }
+
+    /// Strides without gaps, the dimensions in the order of their steps. One that stands still keeps its place among the
+    /// others, and of two with equal steps the longer is the outer one.
+    fn packed_strides(&self) -> Dims {
+        let rank = self.rank();
+        let mut order: SmallVec<[usize; 8]> = (0..rank).rev().collect();
+        for from in 1..rank {
+            let mut place = from;
+            for ahead in (0..from).rev() {
+                let (inner, outer) = (order[ahead], order[place]);
+                let steps = (self.strides[inner].abs(), self.strides[outer].abs());
+                if steps.0 == 0 || steps.1 == 0 {
+                    continue;
+                }
+                match steps.0.cmp(&steps.1).then(self.sizes[inner].cmp(&self.sizes[outer])) {
+                    Ordering::Less if steps.0 < steps.1 => break,
+                    Ordering::Greater => {
+                        order.swap(ahead, place);
+                        place = ahead;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let (mut strides, mut step) = (Dims::from_elem(1, rank), 1isize);
+        for dim in order {
+            strides[dim] = step;
+            step = step.wrapping_mul(self.sizes[dim]);
+        }
+        strides
     }
 }
 

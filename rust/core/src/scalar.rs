@@ -67,16 +67,16 @@ impl Scalar {
     }
 
     /// Whether a dtype holds the number, as torch decides before it converts: fractions may be lost, magnitude may not.
-    /// Unsigned types take negative integers that wrap around once, halves take anything.
+    /// Unsigned types take negative integers that wrap around once.
     pub fn fits(self, dtype: DType) -> bool {
         if let Scalar::Complex(value) = self
             && !dtype.is_complex()
         {
             return dtype == DType::Bool || (value.im == 0.0 && Scalar::Float(value.re).fits(dtype));
         }
-        if matches!(dtype, DType::F32 | DType::C64) {
+        if let Some(greatest) = dtype.greatest() {
             let value = self.complex();
-            let holds = |part: f64| !part.is_finite() || part.abs() <= f64::from(f32::MAX);
+            let holds = |part: f64| !part.is_finite() || part.abs() <= greatest;
             return holds(value.re) && holds(value.im);
         }
         if !dtype.is_integral() {

@@ -41,7 +41,7 @@ pub use moving::share;
 use pool::Pool;
 pub use sys::Identity;
 
-static POOL: ForkMutex<Pool> = ForkMutex::new(Rank::Arena, "shared::POOL", Pool::new());
+static POOL: ForkMutex<Pool> = ForkMutex::new(Rank::Arena, Pool::new());
 
 /// Why memory could not be shared.
 #[derive(Debug)]

@@ -37,10 +37,10 @@ pub trait Real: FftNum + Default {
 }
 
 macro_rules! real {
-    ($($real:ty, $name:literal;)*) => {$(
+    ($($real:ty)*) => {$(
         impl Real for $real {
             fn plans() -> &'static ForkMutex<Plans<Self>> {
-                static PLANS: ForkMutex<Plans<$real>> = ForkMutex::new(Rank::Tables, $name, Plans::new());
+                static PLANS: ForkMutex<Plans<$real>> = ForkMutex::new(Rank::Tables, Plans::new());
                 &PLANS
             }
             fn number(value: f64) -> Self {
@@ -50,10 +50,7 @@ macro_rules! real {
     )*};
 }
 
-real! {
-    f32, "plans of Fourier transforms, single precision";
-    f64, "plans of Fourier transforms, double precision";
-}
+real! { f32 f64 }
 
 /// The plan at `key`, made where it is missing and there is memory for its tables: the planner itself would end the process.
 fn kept<K: Ord, P: Clone>(

@@ -4,7 +4,8 @@
 //! elements are read and written through addresses, never as a slice.
 //!
 //! Where several processes train one model, its cache lines travel between their cores, and two steps at once would chase
-//! each other through memory. So a step claims lines well before it writes them, and every process begins elsewhere.
+//! each other through memory. So a step claims lines of shared memory well before it writes them, and every process begins
+//! elsewhere. In memory of its own a process would wait longer for the claims than for the lines.
 
 use std::ops::Range;
 
@@ -17,6 +18,33 @@ use rushlight_simd::multiversion;
 
 use crate::convert::cast::move_strided;
 use crate::pointwise::GRAIN;
+
+/// Calls a generic function with the type of a real floating dtype; nothing for other dtypes.
+macro_rules! of_real {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            DType::F64 => {
+                type $T = f64;
+                $body
+            }
+            DType::F16 => {
+                type $T = f16_;
+                $body
+            }
+            DType::BF16 => {
+                type $T = bf16_;
+                $body
+            }
+            _ => {}
+        }
+    };
+}
+
+pub mod rules;
 
 /// A number as it is stored, and how it is computed with.
 pub trait Real: Copy + 'static {
@@ -70,6 +98,20 @@ macro_rules! half {
 }
 half! { f16 bf16 }
 
+/// Where the elements of a parameter, its gradient and its state begin.
+#[derive(Clone, Copy)]
+pub struct Ends<E, const N: usize> {
+    pub places: [*mut E; N],
+    /// Other processes may have the parameter's memory too.
+    pub shared: bool,
+}
+
+impl<E, const N: usize> Ends<E, N> {
+    fn cast<T>(self) -> Ends<T, N> {
+        Ends { places: self.places.map(<*mut E>::cast), shared: self.shared }
+    }
+}
+
 /// Bytes that travel between cores at once.
 const LINE: usize = 64;
 /// Lines that are claimed before the one at work: one after the other, each would take a journey to the other core.
@@ -80,19 +122,21 @@ const AHEAD: usize = 64;
 const BLOCK: usize = 16;
 
 /// `element` of every place of the parameter, the gradient and the state, in this order; all but the gradient are written,
-/// and the parameter's cache lines are claimed well before.
+/// and the parameter's cache lines, if it is shared, are claimed well before.
 ///
 /// # Safety
 /// Each holds `n` elements.
 #[inline(always)]
 unsafe fn block_by_block<T: Real, const N: usize>(
-    ends: [*mut T; N],
+    Ends { places: ends, shared }: Ends<T, N>,
     n: usize,
     element: impl Fn([T::Wide; N]) -> [T::Wide; N],
 ) {
     let line = LINE / size_of::<T>();
     let claim = |range: Range<usize>| {
-        range.step_by(line.min(BLOCK)).for_each(|at| rushlight_simd::claim(ends[0].wrapping_add(at)));
+        if shared {
+            range.step_by(line.min(BLOCK)).for_each(|at| rushlight_simd::claim(ends[0].wrapping_add(at)));
+        }
     };
     let ahead = (AHEAD * line).min(n);
     claim(0..ahead);
@@ -175,7 +219,7 @@ multiversion! {
     ///
     /// # Safety
     /// Both hold `n` elements.
-    unsafe fn sgd_plain<S, T: Real>(ends: [*mut T; 2], n: usize, c: &Sgd) {
+    unsafe fn sgd_plain<S, T: Real>(ends: Ends<T, 2>, n: usize, c: &Sgd) {
         let (rate, decay) = (<T::Wide as Wide>::of(-c.lr), <T::Wide as Wide>::of(c.weight_decay));
         let sign = <T::Wide as Wide>::of(if c.maximize { -1.0 } else { 1.0 });
         let decays = c.weight_decay != 0.0;
@@ -194,7 +238,7 @@ multiversion! {
     ///
     /// # Safety
     /// All hold `n` elements.
-    unsafe fn sgd_momentum<S, T: Real>(ends: [*mut T; 3], n: usize, c: &Sgd) {
+    unsafe fn sgd_momentum<S, T: Real>(ends: Ends<T, 3>, n: usize, c: &Sgd) {
         let (rate, decay) = (<T::Wide as Wide>::of(-c.lr), <T::Wide as Wide>::of(c.weight_decay));
         let (momentum, share) = (<T::Wide as Wide>::of(c.momentum), <T::Wide as Wide>::of(1.0 - c.dampening));
         let sign = <T::Wide as Wide>::of(if c.maximize { -1.0 } else { 1.0 });
@@ -274,7 +318,7 @@ multiversion! {
     ///
     /// # Safety
     /// All hold `n` elements.
-    unsafe fn adam<S, T: Real>(ends: [*mut T; 4], n: usize, c: &Adam) {
+    unsafe fn adam<S, T: Real>(ends: Ends<T, 4>, n: usize, c: &Adam) {
         let rates = Rates::new(c);
         let element = |[p, g, m, v]: [T::Wide; 4]| {
             let (p, m, v) = rates.moments([p, g, m, v]);
@@ -290,7 +334,7 @@ multiversion! {
     ///
     /// # Safety
     /// All hold `n` elements.
-    unsafe fn amsgrad<S, T: Real>(ends: [*mut T; 5], n: usize, c: &Adam) {
+    unsafe fn amsgrad<S, T: Real>(ends: Ends<T, 5>, n: usize, c: &Adam) {
         let rates = Rates::new(c);
         #[allow(clippy::eq_op)]
         let element = |[p, g, m, v, largest]: [T::Wide; 5]| {
@@ -314,20 +358,20 @@ const TILE: usize = 512;
 /// The plan stays within the operands' memory, and elements have `width` bytes.
 unsafe fn each<const N: usize>(
     plan: &Plan<N>,
-    ends: [*mut u8; N],
+    Ends { places, shared }: Ends<u8, N>,
     width: usize,
-    step: impl Fn([*mut u8; N], usize) + Sync,
+    step: impl Fn(Ends<u8, N>, usize) + Sync,
 ) {
-    let ends = ends.map(Address);
+    let ends = places.map(Address);
     let steps = plan.inner_strides();
     let contiguous = plan.inner() == 1 || steps.iter().all(|&step| step == width as isize);
     rushlight_par::parallel_for(plan.numel(), GRAIN, |range| {
         plan.runs(range, |offsets, length| {
             if contiguous {
-                let turn = beginning(length);
+                let turn = if shared { beginning(length) } else { 0 };
                 for part in [turn..length, 0..turn].into_iter().filter(|part| !part.is_empty()) {
                     let place = |lane: usize| ends[lane].offset(offsets[lane] + (part.start * width) as isize);
-                    step(std::array::from_fn(place), part.len());
+                    step(Ends { places: std::array::from_fn(place), shared }, part.len());
                 }
                 return;
             }
@@ -342,7 +386,7 @@ unsafe fn each<const N: usize>(
                     for lane in 0..N {
                         move_strided(tiles[lane], width as isize, place(lane), steps[lane], n, width);
                     }
-                    step(tiles, n);
+                    step(Ends { places: tiles, shared: false }, n);
                     for lane in (0..N).filter(|&lane| lane != GRADIENT) {
                         move_strided(place(lane), steps[lane], tiles[lane], width as isize, n, width);
                     }
@@ -353,39 +397,14 @@ unsafe fn each<const N: usize>(
     });
 }
 
-/// Calls a generic function with the type of a real floating dtype; nothing for other dtypes.
-macro_rules! of_real {
-    ($dtype:expr, $T:ident => $body:expr) => {
-        match $dtype {
-            DType::F32 => {
-                type $T = f32;
-                $body
-            }
-            DType::F64 => {
-                type $T = f64;
-                $body
-            }
-            DType::F16 => {
-                type $T = f16_;
-                $body
-            }
-            DType::BF16 => {
-                type $T = bf16_;
-                $body
-            }
-            _ => {}
-        }
-    };
-}
-
 /// A step of gradient descent for parameter and gradient.
 ///
 /// # Safety
 /// The plan stays within the operands' memory, whose elements are of `dtype`.
-pub unsafe fn sgd_step(dtype: DType, plan: &Plan<2>, ends: [*mut u8; 2], c: &Sgd) {
+pub unsafe fn sgd_step(dtype: DType, plan: &Plan<2>, ends: Ends<u8, 2>, c: &Sgd) {
     of_real!(dtype, T => {
         // SAFETY: by the caller's word.
-        unsafe { each(plan, ends, dtype.size(), |ends, n| sgd_plain::<T>(ends.map(<*mut u8>::cast), n, c)) }
+        unsafe { each(plan, ends, dtype.size(), |ends, n| sgd_plain::<T>(ends.cast(), n, c)) }
     });
 }
 
@@ -393,10 +412,10 @@ pub unsafe fn sgd_step(dtype: DType, plan: &Plan<2>, ends: [*mut u8; 2], c: &Sgd
 ///
 /// # Safety
 /// As for `sgd_step`.
-pub unsafe fn sgd_momentum_step(dtype: DType, plan: &Plan<3>, ends: [*mut u8; 3], c: &Sgd) {
+pub unsafe fn sgd_momentum_step(dtype: DType, plan: &Plan<3>, ends: Ends<u8, 3>, c: &Sgd) {
     of_real!(dtype, T => {
         // SAFETY: by the caller's word.
-        unsafe { each(plan, ends, dtype.size(), |ends, n| sgd_momentum::<T>(ends.map(<*mut u8>::cast), n, c)) }
+        unsafe { each(plan, ends, dtype.size(), |ends, n| sgd_momentum::<T>(ends.cast(), n, c)) }
     });
 }
 
@@ -404,10 +423,10 @@ pub unsafe fn sgd_momentum_step(dtype: DType, plan: &Plan<3>, ends: [*mut u8; 3]
 ///
 /// # Safety
 /// As for `sgd_step`.
-pub unsafe fn adam_step(dtype: DType, plan: &Plan<4>, ends: [*mut u8; 4], c: &Adam) {
+pub unsafe fn adam_step(dtype: DType, plan: &Plan<4>, ends: Ends<u8, 4>, c: &Adam) {
     of_real!(dtype, T => {
         // SAFETY: by the caller's word.
-        unsafe { each(plan, ends, dtype.size(), |ends, n| adam::<T>(ends.map(<*mut u8>::cast), n, c)) }
+        unsafe { each(plan, ends, dtype.size(), |ends, n| adam::<T>(ends.cast(), n, c)) }
     });
 }
 
@@ -415,9 +434,9 @@ pub unsafe fn adam_step(dtype: DType, plan: &Plan<4>, ends: [*mut u8; 4], c: &Ad
 ///
 /// # Safety
 /// As for `sgd_step`.
-pub unsafe fn amsgrad_step(dtype: DType, plan: &Plan<5>, ends: [*mut u8; 5], c: &Adam) {
+pub unsafe fn amsgrad_step(dtype: DType, plan: &Plan<5>, ends: Ends<u8, 5>, c: &Adam) {
     of_real!(dtype, T => {
         // SAFETY: by the caller's word.
-        unsafe { each(plan, ends, dtype.size(), |ends, n| amsgrad::<T>(ends.map(<*mut u8>::cast), n, c)) }
+        unsafe { each(plan, ends, dtype.size(), |ends, n| amsgrad::<T>(ends.cast(), n, c)) }
     });
 }

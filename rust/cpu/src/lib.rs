@@ -4,6 +4,7 @@
 //! the same bits for any number of threads: sums, and writes to one place, are cut at fixed places, and partial results
 //! meet in a fixed order.
 
+pub mod atomic;
 pub mod convert;
 pub mod create;
 pub mod fft;

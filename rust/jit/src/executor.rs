@@ -40,7 +40,7 @@ struct Queue {
 }
 
 const EMPTY: Queue = Queue { tasks: VecDeque::new(), threads: 0, idle: 0, closed: false };
-static QUEUE: ForkMutex<Queue> = ForkMutex::new(Rank::Pool, "jit.queue", EMPTY);
+static QUEUE: ForkMutex<Queue> = ForkMutex::new(Rank::Pool, EMPTY);
 /// Counts what idle threads should look at.
 static NEWS: AtomicU32 = AtomicU32::new(0);
 static HOOK: ChildHook = ChildHook::new(forget);

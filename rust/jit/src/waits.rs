@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rushlight_core::fork::{ForkMutex, Rank};
 
 /// Pairs of a sleeping thread and the one that runs what it waits for.
-static WAITS: ForkMutex<Vec<(u64, u64)>> = ForkMutex::new(Rank::Tables, "jit.waits", Vec::new());
+static WAITS: ForkMutex<Vec<(u64, u64)>> = ForkMutex::new(Rank::Tables, Vec::new());
 
 thread_local! {
     static NUMBER: u64 = {

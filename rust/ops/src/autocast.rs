@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{DType, Device, Result};
+use rushlight_core::{DType, Device, Error, Result};
 
 use crate::convert::to_dtype;
 use crate::value::{Args, Value};
@@ -73,26 +73,24 @@ fn concerned(tensor: &Tensor) -> bool {
     tensor.dtype().is_floating() && tensor.dtype() != DType::F64 && tensor.device() == Device::Cpu
 }
 
-fn widest(args: &Args) -> Option<DType> {
-    let mut found: Option<DType> = None;
-    let mut see = |tensor: &Tensor| {
-        if concerned(tensor) {
-            let own = tensor.dtype();
-            found = match found {
-                Some(dtype) if dtype != own => Some(DType::F32),
-                _ => Some(own),
-            };
-        }
+/// The half type, unless float32 is among the arguments; another half type before it belongs to no mixed precision.
+fn widest(args: &Args, lower: DType) -> Result<DType> {
+    let meet = |found: DType, tensor: &Tensor| match tensor.dtype() {
+        _ if !concerned(tensor) => Ok(found),
+        own if own == found => Ok(found),
+        own if own == DType::F32 || found == DType::F32 => Ok(DType::F32),
+        own => Err(Error::runtime("Unexpected floating ScalarType in at::autocast::prioritize").hint(format!(
+            "Mixed precision computes in {} here, and one of the tensors is {}.",
+            lower.name(),
+            own.name()
+        ))),
     };
-    for value in &args.values {
-        match value {
-            Value::Tensor(tensor) => see(tensor),
-            Value::Own(tensor) => see(tensor),
-            Value::Tensors(list) => list.iter().flatten().for_each(&mut see),
-            _ => {}
-        }
-    }
-    found
+    args.values.iter().try_fold(lower, |found, value| match value {
+        Value::Tensor(tensor) => meet(found, tensor),
+        Value::Own(tensor) => meet(found, tensor),
+        Value::Tensors(list) => list.iter().flatten().try_fold(found, meet),
+        _ => Ok(found),
+    })
 }
 
 /// The arguments as mixed precision wants them for this row, and a guard for the call; none if it leaves them.
@@ -100,7 +98,7 @@ pub fn cast<'a>(args: &Args<'a>, lower: DType) -> Result<Option<(Args<'a>, Off)>
     let wanted = match args.row.autocast {
         Autocast::Lower => Some(lower),
         Autocast::Single => Some(DType::F32),
-        Autocast::Widest => widest(args),
+        Autocast::Widest => Some(widest(args, lower)?),
         Autocast::Unchanged => None,
     };
     let Some(wanted) = wanted else { return Ok(None) };

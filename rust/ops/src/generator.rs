@@ -17,7 +17,7 @@ struct Shared(UnsafeCell<Stream>);
 unsafe impl Sync for Shared {}
 
 /// Threads that draw from the same stream take turns, and a fork waits for its turn; streams share these few locks.
-static TURNS: [ForkMutex<()>; 16] = [const { ForkMutex::new(Rank::Random, "generators", ()) }; 16];
+static TURNS: [ForkMutex<()>; 16] = [const { ForkMutex::new(Rank::Random, ()) }; 16];
 
 static DEFAULT: OnceBox<Generator> = OnceBox::new();
 

@@ -1,6 +1,6 @@
 //! What the engine asks of the interpreter that it is embedded in, through functions set once.
 
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use rushlight_autograd::{Meta, Tensor};
 use rushlight_core::Result;
@@ -82,6 +82,35 @@ pub fn set_warn(warn: Warn) {
 /// Warns at the user's line.
 pub fn warn(message: &str) -> Result<()> {
     warn_of(message, Warning::General)
+}
+
+/// Whether what is told once in a process is told each time, as `torch.set_warn_always` asks.
+static ALWAYS: AtomicBool = AtomicBool::new(false);
+
+pub fn set_warn_always(always: bool) {
+    ALWAYS.store(always, Ordering::Relaxed);
+}
+
+pub fn warns_always() -> bool {
+    ALWAYS.load(Ordering::Relaxed)
+}
+
+/// Warns at the user's line of what `told` remembers, unless it has been told before; see `warn_once!`.
+#[cold]
+pub fn warn_unless_told(told: &AtomicBool, message: &str) -> Result<()> {
+    if told.swap(true, Ordering::Relaxed) && !warns_always() {
+        return Ok(());
+    }
+    warn(message)
+}
+
+/// Warns at the user's line, from each place in the source once in a process.
+#[macro_export]
+macro_rules! warn_once {
+    ($message:expr $(,)?) => {{
+        static TOLD: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+        $crate::host::warn_unless_told(&TOLD, $message)
+    }};
 }
 
 /// Warns at the user's line of something that has a class of its own.

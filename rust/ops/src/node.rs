@@ -4,13 +4,15 @@ use std::collections::HashMap;
 
 use once_cell::race::OnceBox;
 use rushlight_autograd::{Backward, Call, Gradients, InPlace, SavedTensor, Tensor};
-use rushlight_core::Result;
+use rushlight_core::{Dims, Result};
 use smallvec::SmallVec;
 
 use crate::derive::{Derivative, Derive, Facts, Saves, fit};
+use crate::profile;
 use crate::row::Row;
+use crate::signature::Returns;
 use crate::table;
-use crate::value::{Args, Output};
+use crate::value::{Args, Output, Value};
 
 /// The derivative of one recorded call of a row.
 pub struct RowNode {
@@ -34,6 +36,21 @@ impl Backward for RowNode {
     }
 
     fn apply(&self, call: &Call<'_>, grads: Gradients) -> Result<Gradients> {
+        let span = profile::begin();
+        let gradients = self.gradients(call, grads);
+        profile::end(span, || profile::Name::Node(self.row), None);
+        gradients
+    }
+
+    fn release(&self) {
+        for saved in self.saved_inputs.iter().chain(&self.saved_results).flatten() {
+            saved.release();
+        }
+    }
+}
+
+impl RowNode {
+    fn gradients(&self, call: &Call<'_>, grads: Gradients) -> Result<Gradients> {
         let unpack = |saved: &Option<SavedTensor>| saved.as_ref().map(|saved| call.unpack(saved)).transpose();
         let arriving = if self.outputs.len() == self.results.len() {
             grads
@@ -94,15 +111,65 @@ impl Backward for RowNode {
         }
         Ok(gradients)
     }
+}
 
-    fn release(&self) {
-        for saved in self.saved_inputs.iter().chain(&self.saved_results).flatten() {
-            saved.release();
-        }
-    }
+/// What a node knows of its call.
+pub enum Kept {
+    /// An argument or a result that the derivative reads; `RowNode::saved` has it.
+    Tensor(Place),
+    Sizes(Dims),
+    Value(Value<'static>),
+}
+
+/// Where among a call's tensors one stands.
+#[derive(Clone, Copy)]
+pub enum Place {
+    Input(usize),
+    Result(usize),
 }
 
 impl RowNode {
+    /// What the node knows of its call, under the names of parameters and results.
+    pub fn kept(&self) -> Vec<(String, Kept)> {
+        let schema = self.row.schema();
+        let saves = self.row.derivative.saves(|_| true);
+        let args = self.args.as_deref().cloned().unwrap_or_else(|| Args::new(self.row, []));
+        let mut kept = Vec::new();
+        for (place, (param, value)) in schema.params.iter().zip(args.values).enumerate() {
+            let mut own = self.inputs.iter().enumerate().filter(|(_, facts)| facts.place == place);
+            match (own.next(), own.next()) {
+                (Some((at, facts)), None) => {
+                    if saves.has_input(place) {
+                        kept.push((param.name.to_owned(), Kept::Tensor(Place::Input(at))));
+                    }
+                    kept.push((format!("{}_sym_sizes", param.name), Kept::Sizes(facts.sizes.clone())));
+                }
+                // A list of tensors has no name for each.
+                (Some(_), Some(_)) => {}
+                (None, _) => kept.push((param.name.to_owned(), Kept::Value(value))),
+            }
+        }
+        for at in (0..self.results.len()).filter(|&at| saves.has_result(at)) {
+            let named = match schema.returns {
+                Returns::Named(names) => names.get(at).filter(|name| !name.is_empty()),
+                _ if self.results.len() == 1 => Some(&"result"),
+                _ => None,
+            };
+            let name = named.map_or_else(|| format!("result{at}"), |name| (*name).to_owned());
+            kept.push((name, Kept::Tensor(Place::Result(at))));
+        }
+        kept
+    }
+
+    /// The tensor at a place that `kept` named, if this call's derivative needed it.
+    pub fn saved(&self, place: Place) -> Option<&SavedTensor> {
+        match place {
+            Place::Input(at) => self.saved_inputs.get(at),
+            Place::Result(at) => self.saved_results.get(at),
+        }
+        .and_then(Option::as_ref)
+    }
+
     fn fitted(&self, grad: Option<Tensor>, facts: &Facts) -> Result<Option<Tensor>> {
         let fitted = grad.map(|grad| fit(grad, facts)).transpose();
         fitted.map_err(|error| error.operator(self.row.python_name()))

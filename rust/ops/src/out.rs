@@ -26,6 +26,17 @@ pub enum Accepts {
     Asked,
 }
 
+/// What is said where `out=` has elements, but not the result's sizes, and so becomes another.
+#[derive(Clone, Copy)]
+pub enum Resized {
+    /// That this is deprecated.
+    Deprecated,
+    /// Nothing, as torch's factories.
+    Silently,
+    /// That the elements were counted, and are others in number.
+    Counted,
+}
+
 #[derive(Clone, Copy)]
 pub struct Out {
     pub accepts: Accepts,
@@ -35,11 +46,14 @@ pub struct Out {
     pub apart: bool,
     /// Whether a result of one dimension fills an `out` of any shape with as many elements.
     pub filled: bool,
+    /// Whether the kernel fills `out` itself, whatever its dtype and strides: random numbers are drawn in its order.
+    pub direct: bool,
+    pub resized: Resized,
 }
 
 macro_rules! out {
     ($accepts:ident $sentence:literal) => {
-        Out { accepts: Accepts::$accepts, sentences: &[$sentence], apart: false, filled: false }
+        Out::new(Accepts::$accepts, &[$sentence])
     };
 }
 
@@ -54,14 +68,26 @@ impl Out {
     pub const STRICT: Out = Out::EXACT.apart();
     pub const ASKED: Out = out!(Asked "Expected out tensor to have dtype {result}, but got {out} instead");
     /// Factories.
-    pub const MADE: Out = out!(Asked "dtype {Result} does not match dtype of out parameter ({Out})");
+    pub const MADE: Out = out!(Asked "dtype {Result} does not match dtype of out parameter ({Out})").silently();
 
     pub const fn new(accepts: Accepts, sentences: &'static [&'static str]) -> Out {
-        Out { accepts, sentences, apart: false, filled: false }
+        Out { accepts, sentences, apart: false, filled: false, direct: false, resized: Resized::Deprecated }
     }
 
     pub const fn filled(self) -> Out {
         Out { filled: true, ..self }
+    }
+
+    pub const fn direct(self) -> Out {
+        Out { direct: true, ..self }
+    }
+
+    pub const fn counted(self) -> Out {
+        Out { resized: Resized::Counted, ..self }
+    }
+
+    pub const fn silently(self) -> Out {
+        Out { resized: Resized::Silently, ..self }
     }
 
     pub const fn apart(self) -> Out {

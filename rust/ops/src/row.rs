@@ -40,7 +40,7 @@ impl Variants {
 
 /// What sets a row apart from most, which its callers and its tests must know.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Traits(u8);
+pub struct Traits(u16);
 
 impl Traits {
     pub const NONE: Traits = Traits(0);
@@ -58,12 +58,14 @@ impl Traits {
     pub const BROADCASTS: Traits = Traits(32);
     /// It minds marks of conjugates and negatives (`Form::Mirrored`), as all views do.
     pub const SEES_MIRRORED: Traits = Traits(64);
+    /// It takes its numbers in double precision, whatever the dtype of its tensors.
+    pub const WIDE_NUMBERS: Traits = Traits(256);
 
     pub const fn union(self, other: Traits) -> Traits {
         Traits(self.0 | other.0)
     }
 
-    const NAMES: [(Traits, &'static str); 7] = [
+    const NAMES: [(Traits, &'static str); 8] = [
         (Traits::BROADCASTS, "broadcasts"),
         (Traits::SEES_MEMORY, "sees memory"),
         (Traits::NEEDS_VALUES, "needs values"),
@@ -71,6 +73,7 @@ impl Traits {
         (Traits::ACROSS_DEVICES, "across devices"),
         (Traits::RESHAPES_IN_PLACE, "reshapes in place"),
         (Traits::SEES_MIRRORED, "sees mirrored"),
+        (Traits::WIDE_NUMBERS, "wide numbers"),
     ];
 
     pub const fn has(self, other: Traits) -> bool {

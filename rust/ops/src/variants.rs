@@ -4,11 +4,12 @@ use rushlight_autograd::Tensor;
 use rushlight_autograd::modes::{self, GradMode};
 use rushlight_core::dtype::can_cast;
 use rushlight_core::layout::Shape;
-use rushlight_core::{DType, Error, Layout, Result};
+use rushlight_core::{DType, Device, Error, Layout, Result};
 
 use crate::call::{Target, mirrored};
 use crate::node;
-use crate::row::{Promote, Row, Run, Traits};
+use crate::out::Resized;
+use crate::row::{Kernel, Promote, Row, Run, Traits};
 use crate::value::{Args, Output, Value};
 
 /// Whether the operator may write its result into its first argument.
@@ -157,23 +158,32 @@ pub fn check_out(args: &Args, place: usize, out: &Tensor, sizes: &[isize], dtype
             check_overlap(out, tensor)?;
         }
     }
-    resize_out(out, sizes)?;
+    if out.layout().sizes.as_slice() != sizes {
+        if out.numel() != 0 {
+            note_resized(rule.resized, out.sizes(), sizes)?;
+        }
+        resize(out, sizes)?;
+    }
     check_no_self_overlap(out)
 }
 
-/// Gives `out` the result's shape; a tensor that already has elements is warned about by the caller's language.
-pub fn resize_out(out: &Tensor, sizes: &[isize]) -> Result<()> {
-    if out.layout().sizes.as_slice() == sizes {
-        return Ok(());
-    }
-    if out.layout().numel() != 0 {
-        crate::host::warn(&format!(
+/// Tells of an `out=` that becomes a tensor of other sizes.
+#[cold]
+fn note_resized(resized: Resized, own: &[isize], sizes: &[isize]) -> Result<()> {
+    match resized {
+        Resized::Silently => Ok(()),
+        Resized::Deprecated => crate::host::warn(&format!(
             "An output with one or more elements was resized since it had shape {}, which does not match the required output shape {}. This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
-            Shape(&out.layout().sizes),
+            Shape(own),
             Shape(sizes)
-        ))?;
+        )),
+        Resized::Counted => crate::host::warn(&format!(
+            "The number of elements in the out tensor of shape {} is {} which does not match the computed number of elements {count}. Note that this may occur as a result of rounding error. The out tensor will be resized to a tensor of shape ({count},).",
+            Shape(own),
+            own.iter().product::<isize>(),
+            count = sizes.iter().product::<isize>(),
+        )),
     }
-    resize(out, sizes)
 }
 
 /// `resize_`: row-major sizes over the same storage, which grows if it must.
@@ -194,6 +204,15 @@ pub fn resize(tensor: &Tensor, sizes: &[isize]) -> Result<()> {
     let meta = tensor.meta_with(layout);
     crate::host::replace_meta(tensor, meta);
     Ok(())
+}
+
+/// The kernel that fills `out` itself, if the row has such a one. An argument that lies exactly there must be read before.
+fn direct_kernel(args: &Args, out: &Tensor) -> Option<&'static Kernel> {
+    let apart = |tensor: &Tensor| !tensor.storage().shares_bytes(out.storage()) || check_overlap(out, tensor).is_err();
+    match &args.row.run {
+        Run::Kernel(kernel) if args.row.out.direct && !out.is_mirrored() && args.all_tensors(apart) => Some(kernel),
+        _ => None,
+    }
 }
 
 /// In-place and `out=` of rows that cannot write there themselves: a fresh result is copied over.
@@ -229,6 +248,18 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
             check_in_place(row, own, &result.layout().sizes, result.dtype())?;
             crate::copy::copy(own, &result)?;
             change.finish()
+        }
+        Target::Out([out]) if let Some(kernel) = direct_kernel(args, out) => {
+            let args = row.out.towards(args, out.dtype())?;
+            check_no_gradient(&args, out)?;
+            for spec in (kernel.infer)(&args)? {
+                check_out(&args, 0, out, &spec.layout.sizes, spec.dtype)?;
+            }
+            if out.device() == Device::Cpu {
+                (kernel.cpu)(&args, std::slice::from_ref(out))?;
+            }
+            out.bump_version();
+            Ok(Output::Tensor(out.clone()))
         }
         Target::Out(outs) => {
             let results = match outs {

@@ -61,7 +61,7 @@ struct State {
     refusal: Option<Refusal>,
 }
 
-static POOL: ForkMutex<State> = ForkMutex::new(Rank::Pool, "par.pool", State { pool: None, refusal: None });
+static POOL: ForkMutex<State> = ForkMutex::new(Rank::Pool, State { pool: None, refusal: None });
 static HOOK: ChildHook = ChildHook::new(forget);
 
 thread_local! {

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::object::{self, Object};
-use crate::{attributes, body, conversion, methods, number, protocol, sparse};
+use crate::{attributes, body, methods, number, protocol, sparse, to};
 
 const DOC: &CStr = c"An n-dimensional array of elements of one dtype, on one device, with gradients.
 
@@ -89,7 +89,7 @@ pub fn make(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
     slots.extend(protocol::slots());
     slots.extend(crate::index::slots());
     let mut methods = methods::definitions();
-    methods.extend(conversion::definitions());
+    methods.extend(to::definitions());
     methods.extend(body::definitions());
     methods.extend(sparse::definitions());
     // SAFETY: the end of the list is a zeroed entry.

@@ -65,16 +65,16 @@ fn tensor<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let (dtype, device) = (wanted_dtype("tensor", dtype)?, wanted_device("tensor", device)?.or_else(default_device));
     rushlight::create::warn_of_pinning(pin_memory, device.unwrap_or(Device::Cpu)).map_err(raise)?;
-    let made = copied(data, dtype)?;
+    let made = copied(data, dtype, "torch.tensor")?;
     finished(py, placed(made, None, device)?, requires_grad)
 }
 
-/// Numbers, nested sequences, arrays or tensors as a new tensor.
-pub fn copied(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
+/// Numbers, nested sequences, arrays or tensors as a new tensor; `function` is what was called.
+pub fn copied(data: &Bound<'_, PyAny>, dtype: Option<DType>, function: &str) -> PyResult<Tensor> {
     let shared = if object::is_tensor(data) {
-        rushlight::host::warn(
-            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).",
-        )
+        rushlight::host::warn(&format!(
+            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than {function}(sourceTensor)."
+        ))
         .map_err(raise)?;
         object::tensor(data)?.detach()
     } else if numpy::is_array(data)? {
@@ -390,6 +390,32 @@ fn set_flush_denormal(mode: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(rushlight_par::set_flush_denormal(mode.is_true()))
 }
 
+/// Whether warnings that are given once in a process are given each time instead.
+///
+/// >>> torch.set_warn_always(True)
+/// >>> torch.is_warn_always_enabled()
+/// True
+/// >>> torch.set_warn_always(False)
+#[pyfunction]
+#[pyo3(signature = (b, /))]
+fn set_warn_always(b: &Bound<'_, PyAny>) -> PyResult<()> {
+    let Ok(always) = b.cast::<PyBool>() else {
+        let got = b.get_type();
+        return Err(PyRuntimeError::new_err(format!("setWarnOnlyOnce expects a bool, but got {}", got.name()?)));
+    };
+    rushlight::host::set_warn_always(always.is_true());
+    Ok(())
+}
+
+/// Whether `torch.set_warn_always` is on.
+///
+/// >>> torch.is_warn_always_enabled()
+/// False
+#[pyfunction]
+fn is_warn_always_enabled() -> bool {
+    rushlight::host::warns_always()
+}
+
 /// Whether an object is a tensor.
 ///
 /// >>> torch.is_tensor(torch.zeros(1)), torch.is_tensor([0.0])
@@ -483,6 +509,8 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         get_num_threads,
         set_num_threads,
         set_flush_denormal,
+        set_warn_always,
+        is_warn_always_enabled,
         is_tensor,
         _can_cast,
         _promote_types,

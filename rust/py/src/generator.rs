@@ -1,12 +1,12 @@
 //! `torch.Generator`: a handle on a stream of random numbers.
 
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
-use rushlight::{DType, Device, Generator, Tensor};
+use rushlight::{DType, Device, Generator};
 
 use crate::dtype::{PyDevice, extract_device};
-use crate::errors::raise;
+use crate::errors::{kind_of, raise};
 use crate::object;
 
 /// A stream of random numbers with a state of its own; the numbers are torch's for the same seed.
@@ -77,13 +77,25 @@ impl PyGenerator {
         object::wrap_bound(py, rushlight::from_slice(&state).map_err(raise)?)
     }
 
+    /// A generator of its own that goes on from the same state.
+    ///
+    /// >>> generator = torch.Generator()
+    /// >>> torch.equal(torch.rand(2, generator=generator.clone_state()), torch.rand(2, generator=generator))
+    /// True
+    fn clone_state(&self) -> Self {
+        let copy = Generator::fresh();
+        let state = self.0.draw(|stream| stream.clone());
+        copy.draw(|stream| *stream = state);
+        PyGenerator(copy)
+    }
+
     /// Takes a state that `get_state` gave; returns the generator.
     ///
     /// Raises:
     ///     TypeError: no tensor of bytes.
-    ///     RuntimeError: bytes that are no state.
+    ///     RuntimeError: bytes that are no state, or do not lie one after the other.
     fn set_state<'py>(slf: PyRef<'py, Self>, new_state: &Bound<'py, PyAny>) -> PyResult<PyRef<'py, Self>> {
-        let bytes = state_bytes(object::tensor(new_state)?)?;
+        let bytes = state_bytes(new_state)?;
         slf.0.draw(|stream| stream.set_state(&bytes)).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         Ok(slf)
     }
@@ -94,7 +106,7 @@ impl PyGenerator {
     }
 
     fn __setstate__(&self, state: &Bound<'_, PyAny>) -> PyResult<()> {
-        let bytes = state_bytes(object::tensor(state)?)?;
+        let bytes = state_bytes(state)?;
         self.0.draw(|stream| stream.set_state(&bytes)).map_err(|error| PyRuntimeError::new_err(error.to_string()))
     }
 
@@ -104,9 +116,14 @@ impl PyGenerator {
     }
 }
 
-fn state_bytes(tensor: &Tensor) -> PyResult<Vec<u8>> {
+fn state_bytes(state: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let other = |_| PyTypeError::new_err(format!("expected a torch.ByteTensor, but got {}", kind_of(state)));
+    let tensor = object::tensor(state).map_err(other)?;
     if tensor.dtype() != DType::U8 {
-        return Err(pyo3::exceptions::PyTypeError::new_err("RNG state must be a torch.ByteTensor"));
+        return Err(PyTypeError::new_err("RNG state must be a torch.ByteTensor"));
+    }
+    if !tensor.layout().is_contiguous() {
+        return Err(PyRuntimeError::new_err("RNG state must be contiguous"));
     }
     rushlight::to_vec::<u8>(tensor).map_err(raise)
 }

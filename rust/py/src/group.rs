@@ -1,11 +1,14 @@
-//! Processes that work together share the machine: each takes its part of the cores unless the user says otherwise.
+//! Processes that work together: each takes its part of the cores unless the user says otherwise, and all may add to the same
+//! numbers.
 
 use std::sync::atomic::AtomicUsize;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use rushlight::Scalar;
 
 use crate::errors::raise;
+use crate::object;
 use crate::storage::PyStorage;
 
 /// Makes this process a member of a group. `count` is shared memory in which the group's parent writes how many members there are.
@@ -27,6 +30,19 @@ fn _join_group(count: &Bound<'_, PyStorage>) -> PyResult<()> {
     Ok(())
 }
 
+/// `rushlight.multiprocessing.atomic_add_`.
+#[pyfunction]
+fn _atomic_add(
+    target: &Bound<'_, PyAny>,
+    update: &Bound<'_, PyAny>,
+    index: Option<&Bound<'_, PyAny>>,
+    alpha: f64,
+) -> PyResult<()> {
+    let index = index.map(object::tensor).transpose()?;
+    rushlight::atomic::add(object::tensor(target)?, index, object::tensor(update)?, Scalar::Float(alpha)).map_err(raise)
+}
+
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(_join_group, module)?)
+    module.add_function(wrap_pyfunction!(_join_group, module)?)?;
+    module.add_function(wrap_pyfunction!(_atomic_add, module)?)
 }

@@ -182,15 +182,15 @@ impl PyWriter {
 
 #[pymethods]
 impl PyWriter {
-    /// `target` is a path, or an object with `write`.
+    /// `target` is a path, or an object with `write`; payloads begin at multiples of `alignment`.
     #[new]
-    fn new(target: &Bound<'_, PyAny>, folder: &str) -> PyResult<Self> {
+    fn new(target: &Bound<'_, PyAny>, folder: &str, alignment: u64) -> PyResult<Self> {
         let output = if target.hasattr("write")? {
             Output::Object(target.clone().unbind())
         } else {
             Output::File(File::create(target.extract::<PathBuf>()?)?)
         };
-        Ok(PyWriter(Some(Writer::new(output, folder))))
+        Ok(PyWriter(Some(Writer::new(output, folder).aligned(alignment).map_err(raise)?)))
     }
 
     fn record(&mut self, py: Python<'_>, name: &str, data: PyBuffer<u8>) -> PyResult<()> {

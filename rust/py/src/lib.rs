@@ -2,9 +2,9 @@
 //!
 //! `class`, `object` and `body` make `Tensor`, `reclaim` frees it; `attributes`, `methods`, `protocol`, `number` and `index` are
 //! what it answers to, `print` its text. `entry` turns the operator table into functions and methods; `parse` and `convert`
-//! bring arguments in and results out (`size`, `results`, `nested` lists), `errors` exceptions. `conversion` is `Tensor.to`;
+//! bring arguments in and results out (`size`, `results`, `nested` lists), `errors` exceptions. `to` is `Tensor.to` and its like;
 //! `numpy`, `buffer` and `dlpack` share memory with others, `storage`, `io` and `group` with files and processes. `attach`
-//! is the interpreter's lock. The rest are the classes of a crate each: `autograd`, `dist`, `dtype`, `generator`, `jit`;
+//! is the interpreter's lock. The rest are the classes of a crate each: `autograd`, `dist`, `dtype`, `generator`, `jit`, `profile`;
 //! `functions` are those of the module, `table` is what tests read.
 
 #![allow(non_snake_case, reason = "Python knows the module by this name")]
@@ -15,7 +15,6 @@ mod autograd;
 mod body;
 mod buffer;
 mod class;
-mod conversion;
 mod convert;
 mod dist;
 mod dlpack;
@@ -35,6 +34,7 @@ mod numpy;
 mod object;
 mod parse;
 mod print;
+mod profile;
 mod protocol;
 mod reclaim;
 mod results;
@@ -42,6 +42,7 @@ mod size;
 mod sparse;
 mod storage;
 mod table;
+mod to;
 
 use pyo3::prelude::*;
 
@@ -70,6 +71,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     io::add(module)?;
     group::add(module)?;
     jit::add(module)?;
+    profile::add(module)?;
     dist::add(module)?;
     body::add(module, class)?;
     entry::install(module, class)?;

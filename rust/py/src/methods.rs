@@ -138,14 +138,14 @@ macro_rules! methods {
 
 methods! {
     fn size(own, dim) "The sizes of all dimensions, or of one." {
-        match dim {
+        match dim.filter(|dim| !dim.is_none()) {
             None => size::make(own.py(), own.tensor.sizes()),
             Some(dim) => own.give(own.tensor.sizes()[axis(own, &dim, "size")?]),
         }
     }
     fn stride(own, dim) "The steps in memory between neighbours, in elements, in all dimensions or in one." {
         let strides = &own.tensor.layout().strides;
-        match dim {
+        match dim.filter(|dim| !dim.is_none()) {
             None => Ok(PyTuple::new(own.py(), strides.iter())?.into_any()),
             Some(dim) => own.give(strides[axis(own, &dim, "stride")?]),
         }

@@ -4,8 +4,6 @@
 //! Lists and tuples are read in place, any other sequence by its own methods. All of it may be user code: what was
 //! measured in one pass is checked in the next, and nesting is bounded where it is followed.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -253,9 +251,8 @@ pub fn read(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
         return Err(PyTypeError::new_err("new(): invalid data type 'str'"));
     }
     let sizes = sizes(data)?;
-    static WARNED: AtomicBool = AtomicBool::new(false);
-    if numpy::is_array_inside(data)? && !WARNED.swap(true, Ordering::Relaxed) {
-        rushlight::host::warn(
+    if numpy::is_array_inside(data)? {
+        rushlight::warn_once!(
             "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list to a single numpy.ndarray with numpy.array() before converting to a tensor.",
         )
         .map_err(raise)?;

@@ -57,7 +57,7 @@ pub fn python_number(tensor: &Tensor) -> PyResult<Scalar> {
         return Err(PyValueError::new_err("only one element tensors can be converted to Python scalars"));
     }
     if tensor.requires_grad() && rushlight_autograd::modes::grad_enabled() {
-        rushlight::host::warn(
+        rushlight::warn_once!(
             "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\nConsider using tensor.detach() first.",
         )
         .map_err(raise)?;

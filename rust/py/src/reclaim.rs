@@ -15,7 +15,7 @@ pub trait Owned: Send {
     fn end(self: Box<Self>, py: Python<'_>);
 }
 
-static QUEUE: ForkMutex<Vec<Box<dyn Owned>>> = ForkMutex::new(Rank::FreeList, "owners to reclaim", Vec::new());
+static QUEUE: ForkMutex<Vec<Box<dyn Owned>>> = ForkMutex::new(Rank::FreeList, Vec::new());
 static WAITING: AtomicBool = AtomicBool::new(false);
 
 /// Owns something until it is dropped, on whatever thread.

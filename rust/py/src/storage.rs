@@ -156,7 +156,7 @@ impl PyStorage {
 type Key = (Identity, usize);
 
 /// The storages over shared blocks that live in this process, so that bytes that arrive twice are one storage.
-static KNOWN: ForkMutex<Option<HashMap<Key, WeakStorage>>> = ForkMutex::new(Rank::Tables, "shared storages", None);
+static KNOWN: ForkMutex<Option<HashMap<Key, WeakStorage>>> = ForkMutex::new(Rank::Tables, None);
 
 /// The storages that one message refers to.
 #[pyclass(name = "_SharedParcel", module = "rushlight._C")]

@@ -3,7 +3,7 @@
 use crate::distributions::box_muller;
 use crate::generator::{Generator, unit32, unit64};
 use half::{bf16, f16, slice::HalfFloatSliceExt};
-use std::ops::{Add, Div, Sub};
+use std::ops::{Add, Div, Mul, Sub};
 
 mod sealed {
     pub trait Sealed {}
@@ -21,7 +21,8 @@ pub trait Element: Sealed + Copy + Default + PartialEq + Send + Sync + 'static {
 
     /// Integers wrap around, the half types go through f32.
     fn from_i64(value: i64) -> Self;
-    /// Integers lose the fraction, then wrap around; the half types go through f32.
+    /// Integers lose the fraction, what is too large for the processor's register becomes the least number of that, and
+    /// the rest wraps around; the half types go through f32.
     fn from_f64(value: f64) -> Self;
     fn to_f64(self) -> f64;
 }
@@ -46,7 +47,9 @@ pub trait Float: Element {
 }
 
 /// f32 and f64, the types of arithmetic.
-pub trait Wide: Float<Wide = Self> + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Div<Output = Self> {
+pub trait Wide:
+    Float<Wide = Self> + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
+{
     /// Fills `out` with uniform numbers of [0, 1), each times `scale` plus `from` in one rounding.
     fn uniform(generator: &mut Generator, out: &mut [Self], scale: Self, from: Self);
     /// Turns each complete block of 16 uniform numbers into 16 normal ones.
@@ -54,7 +57,7 @@ pub trait Wide: Float<Wide = Self> + PartialOrd + Add<Output = Self> + Sub<Outpu
 }
 
 macro_rules! integers {
-    ($($type:ident $name:literal)*) => {$(
+    ($($type:ident $register:ident $name:literal)*) => {$(
         impl Sealed for $type {}
         impl Element for $type {
             const C_NAME: &'static str = $name;
@@ -63,7 +66,10 @@ macro_rules! integers {
             #[inline]
             fn from_i64(value: i64) -> Self { value as $type }
             #[inline]
-            fn from_f64(value: f64) -> Self { value as i64 as $type }
+            fn from_f64(value: f64) -> Self {
+                let (least, greatest) = ($register::MIN as f64, $register::MAX as f64 + 1.0);
+                if value > least - 1.0 && value < greatest { value as $register as $type } else { $register::MIN as $type }
+            }
             #[inline]
             fn to_f64(self) -> f64 { self as f64 }
         }
@@ -71,8 +77,8 @@ macro_rules! integers {
 }
 
 integers! {
-    u8 "unsigned char" i8 "signed char" i16 "short" i32 "int" i64 "long"
-    u16 "unsigned short" u32 "unsigned int" u64 "long unsigned int"
+    u8 i32 "unsigned char" i8 i32 "signed char" i16 i32 "short int" i32 i32 "int" i64 i64 "long"
+    u16 i32 "short unsigned int" u32 i64 "unsigned int" u64 i64 "long unsigned int"
 }
 
 impl Sealed for bool {}

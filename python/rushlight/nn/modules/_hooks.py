@@ -306,7 +306,7 @@ class _Call:
         pre = [*backward_pre_hooks.values(), *module._backward_pre_hooks.values()]
         gates = None
         if full or pre:
-            gates = load("rushlight.nn.modules._gates").BackwardHook(module, full, pre)
+            gates = load("rushlight.nn.modules._backward_hooks").BackwardHook(module, full, pre)
             self.args = gates.setup_input_hook(self.args)
 
         self.result = module.forward(*self.args, **self.kwargs)

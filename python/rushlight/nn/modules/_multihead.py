@@ -7,7 +7,7 @@ import rushlight as torch
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
-from .linear import Linear
+from .linear import NonDynamicallyQuantizableLinear
 from .module import Module
 
 TYPE_CHECKING = False
@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from rushlight import Tensor
-
-
-class NonDynamicallyQuantizableLinear(Linear):
-    """The output projection, whose class has a name of its own in torch."""
 
 
 class MultiheadAttention(Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import rushlight as torch
+from rushlight._homes import at_home
 from rushlight._warnings import warn
 
 from .. import functional as F
@@ -46,6 +47,8 @@ __all__ = [
     "Tanhshrink",
     "Threshold",
 ]
+
+at_home(__name__, MultiheadAttention)
 
 
 class _InPlace(Module):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import rushlight as torch
+from rushlight._homes import at_home
 
 from .. import functional as F
 from .. import init
@@ -17,7 +18,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
+__all__ = [
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+]
 
 
 class _ConvNd(Module):
@@ -322,3 +336,16 @@ class ConvTranspose3d(_ConvTransposeNd):
 
     _spread = staticmethod(_triple)
     _convolve = staticmethod(F.conv_transpose3d)
+
+
+# Below what they are made of.
+from ._lazy_conv import (  # noqa: E402
+    LazyConv1d,
+    LazyConv2d,
+    LazyConv3d,
+    LazyConvTranspose1d,
+    LazyConvTranspose2d,
+    LazyConvTranspose3d,
+)
+
+at_home(__name__, LazyConv1d, LazyConv2d, LazyConv3d, LazyConvTranspose1d, LazyConvTranspose2d, LazyConvTranspose3d)

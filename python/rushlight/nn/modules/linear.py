@@ -93,6 +93,10 @@ class Linear(Module):
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
+class NonDynamicallyQuantizableLinear(Linear):
+    """The output projection of `MultiheadAttention`, whose class has a name of its own in torch."""
+
+
 class LazyLinear(LazyModuleMixin, Linear):
     """A `Linear` whose ``in_features`` is the size of the first input's last dimension.
 

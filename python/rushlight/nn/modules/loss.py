@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import rushlight as torch
+from rushlight._homes import at_home
 from rushlight._warnings import warn
 
 from .. import functional as F
+from ._linear_loss import LinearCrossEntropyLoss
 from ._loss import _Loss, _WeightedLoss
 from ._margin_loss import (
     CosineEmbeddingLoss,
@@ -30,6 +32,7 @@ __all__ = [
     "HuberLoss",
     "KLDivLoss",
     "L1Loss",
+    "LinearCrossEntropyLoss",
     "MSELoss",
     "MarginRankingLoss",
     "MultiLabelMarginLoss",
@@ -43,6 +46,20 @@ __all__ = [
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",
 ]
+
+at_home(
+    __name__,
+    CosineEmbeddingLoss,
+    HingeEmbeddingLoss,
+    LinearCrossEntropyLoss,
+    MarginRankingLoss,
+    MultiLabelMarginLoss,
+    MultiLabelSoftMarginLoss,
+    MultiMarginLoss,
+    SoftMarginLoss,
+    TripletMarginLoss,
+    TripletMarginWithDistanceLoss,
+)
 
 
 class L1Loss(_Loss):

@@ -13,7 +13,7 @@ from rushlight import Tensor
 from rushlight._warnings import warn
 
 from .. import _grads
-from .._text import indented, missing, typename
+from .._text import indented, missing, name_constructor, typename
 from ..parameter import Buffer, Parameter
 from . import _hooks, _state
 from ._convert import parse_to
@@ -86,16 +86,17 @@ class Module(_hooks.HasHooks):
     _modules: dict[str, Module | None]
     _non_persistent_buffers_set: set[str]
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        name_constructor(cls)
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init:
+            name = type(self).__name__
             if kwargs:
-                raise TypeError(
-                    f"{type(self).__name__}.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'"
-                )
+                raise TypeError(f"{name}.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'")
             if args:
-                raise TypeError(
-                    f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} were given"
-                )
+                raise TypeError(f"{name}.__init__() takes 1 positional argument but {len(args) + 1} were given")
         # Straight into the dictionary: nothing here needs the rules of __setattr__.
         own = self.__dict__
         own["training"] = True
@@ -435,9 +436,7 @@ class Module(_hooks.HasHooks):
             if dtype.is_complex:
                 warn(
                     "Complex modules are a new feature under active development whose design may change, and some "
-                    "modules might not work as expected when using complex tensors as parameters or buffers. Please "
-                    "file an issue at https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml if a "
-                    "complex module does not work as expected.",
+                    "modules might not work as expected when using complex tensors as parameters or buffers.",
                 )
         memory_format = place.pop("memory_format", None)
 
@@ -592,6 +591,6 @@ class Module(_hooks.HasHooks):
 
 
 _NO_EXTRA_STATE = (
-    "Reached a code path in Module.{}() that should never be called. Please file an issue at "
-    "https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml to report this bug."
+    "Reached a code path in Module.{}() that should never be called.\n"
+    "  A module that keeps an extra state writes both: get_extra_state() and set_extra_state(state)."
 )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "RNNCellBase"]
 
 # How many times the hidden size the gates have.
+_COMPUTED = ("_flat_weights_names", "_flat_weights")
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 _ROWS: dict[str, Any] = {"RNN_TANH": torch.rnn_tanh, "RNN_RELU": torch.rnn_relu, "LSTM": torch.lstm, "GRU": torch.gru}
 
@@ -132,9 +133,13 @@ class RNNBase(Module):
     def flatten_parameters(self) -> None:
         """Does nothing: the weights need not lie side by side."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What is computed here torch reads from a saved module.
+        return {**self.__dict__, **{name: getattr(self, name) for name in _COMPUTED}}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # The first is of older files; the other two are computed here.
-        own = {key: value for key, value in state.items() if key not in ("_flat_weights", "_flat_weights_names")}
+        own = {key: value for key, value in state.items() if key not in _COMPUTED}
+        # Older files have none.
         own.setdefault("proj_size", 0)
         super().__setstate__(own)
 
@@ -143,7 +148,7 @@ class RNNBase(Module):
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         """Raises unless an input has the weights' dtype and the right sizes."""
         dtype = self._flat_weights[0].dtype
-        if input.dtype != dtype:
+        if input.dtype != dtype and not torch.is_autocast_enabled("cpu"):
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({dtype}). Convert input: "
                 f"input.to({dtype}), or convert model: model.to({input.dtype})"

@@ -141,6 +141,13 @@ class TransformerEncoderLayer(_Layer):
                 return number
         return 0
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What is computed here torch reads from a saved module.
+        return {**self.__dict__, "activation_relu_or_gelu": self.activation_relu_or_gelu}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({key: value for key, value in state.items() if key != "activation_relu_or_gelu"})
+
     def forward(
         self,
         src: Tensor,

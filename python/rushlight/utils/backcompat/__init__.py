@@ -21,10 +21,18 @@ def _apply() -> None:
     _C._set_backcompat_warnings(broadcast_warning.enabled, keepdim_warning.enabled, ambiguous_reduction.enabled, _level)
 
 
+def _truth(switch: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise RuntimeError(f"{switch} expects a bool, but got {type(value).__name__}")
+    return value
+
+
 class _Warning:
     """A warning that is off until its ``enabled`` is set."""
 
-    _enabled = False
+    def __init__(self, switch: str) -> None:
+        self._switch = switch
+        self._enabled = False
 
     @property
     def enabled(self) -> bool:
@@ -32,25 +40,38 @@ class _Warning:
 
     @enabled.setter
     def enabled(self, value: bool) -> None:
-        self._enabled = bool(value)
+        self._enabled = _truth(self._switch, value)
         _apply()
 
 
 # Tensors of different shapes and as many elements meet by broadcasting; once, they met element by element.
-broadcast_warning = _Warning()
+broadcast_warning = _Warning("set_backcompat_broadcast_warn")
 # A dimension is reduced and `keepdim` is not given; once, the dimension was kept.
-keepdim_warning = _Warning()
+keepdim_warning = _Warning("set_backcompat_keepdim_warn")
 # All of several dimensions are taken because no `dim` is given (`x.sum()`, `x.squeeze()`): a `torch.AmbiguousReduction`.
-ambiguous_reduction = _Warning()
+ambiguous_reduction = _Warning("ambiguous_reduction.enabled")
 
 
-class strict_broadcast:
+class _Switch(type):
+    """Lets `strict_broadcast` be turned on and off as the warnings beside it are."""
+
+    @property
+    def enabled(cls) -> bool:
+        return _level > 0
+
+    @enabled.setter
+    def enabled(cls, value: bool) -> None:
+        cls(int(_truth("strict_broadcast.enabled", value)))
+
+
+class strict_broadcast(metaclass=_Switch):
     """Warns, at the line of the call, of broadcasts that may be slips; at once, and until the end of a ``with`` block.
 
     Level 1 names the classic one: shapes of as many elements and different rank, both stretched, as ``(n, 1)`` with ``(n,)``,
     where a column was meant to meet a column and a table comes out. Level 2 names every pair of which both are stretched,
     level 3 every pair of which one is, but for single numbers. Level 0 is silence, for a block that means what it says.
     ``warnings.filterwarnings("error", message="strict_broadcast")`` makes exceptions of the warnings.
+    ``strict_broadcast.enabled = True`` is level 1, and false is level 0.
 
     >>> import warnings
     >>> prediction, target = torch.ones(3, 1), torch.ones(3)

@@ -247,6 +247,11 @@ class DataLoader(Generic[_T_co]):
     def _get_iterator(self):
         if self.num_workers == 0:
             return _SingleProcessIter(self)
+        if not self.prefetch_factor:
+            raise AssertionError(
+                "prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter\n"
+                "  It is how many batches each worker loads ahead: with 0 none would ever be asked of one."
+            )
         self.check_worker_number_rationality()
         return _MultiProcessIter(self)
 

@@ -8,7 +8,7 @@ use crate::storage::{Block, Owner, Storage};
 use super::{SharedBlock, alloc};
 
 /// One thread at a time, or two that share the same storage would leave one of them with bytes that nobody uses.
-static MOVING: ForkMutex<()> = ForkMutex::new(Rank::Tables, "shared::MOVING", ());
+static MOVING: ForkMutex<()> = ForkMutex::new(Rank::Tables, ());
 
 /// The storage's block in shared memory, moved there if it was not. Kernels that are inside finish on the old bytes; what
 /// they write after the copy is lost, as with every change of bytes under a running kernel.

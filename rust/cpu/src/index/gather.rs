@@ -17,7 +17,7 @@ pub struct Side<'a> {
 
 impl Side<'_> {
     /// The address that many bytes behind the first element.
-    fn at(&self, bytes: isize) -> *mut u8 {
+    pub(crate) fn at(&self, bytes: isize) -> *mut u8 {
         self.pointer.wrapping_offset(bytes)
     }
 }

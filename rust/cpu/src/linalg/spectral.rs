@@ -21,8 +21,18 @@ struct Scaled<T: Field> {
 impl<T: Field> Scaled<T> {
     /// Nothing where the matrix, which is finite, can stay as it is.
     fn of(a: MatRef<T>) -> Result<Option<Self>> {
+        Self::by(a, |_| 0)
+    }
+
+    /// The same for a matrix of which only the lower triangle is read.
+    fn of_triangle(a: MatRef<T>) -> Result<Option<Self>> {
+        Self::by(a, |column| column)
+    }
+
+    fn by(a: MatRef<T>, first: impl Fn(usize) -> usize) -> Result<Option<Self>> {
         let (rows, cols) = a.shape();
-        let largest = (0..cols).flat_map(|j| (0..rows).map(move |i| (i, j))).fold(0f64, |largest, at| {
+        let first = &first;
+        let largest = (0..cols).flat_map(|j| (first(j)..rows).map(move |i| (i, j))).fold(0f64, |largest, at| {
             let element = a[at];
             largest.max(element.re().abs().wide()).max(element.im().abs().wide())
         });
@@ -36,7 +46,7 @@ impl<T: Field> Scaled<T> {
         let (down, back) = (T::Real::number((-exponent).exp2()), T::Real::number(exponent.exp2()));
         let mut elements = zeros::<T>(rows * cols)?;
         for j in 0..cols {
-            for i in 0..rows {
+            for i in first(j)..rows {
                 elements[j * rows + i] = a[(i, j)].times(down);
             }
         }
@@ -144,13 +154,15 @@ pub unsafe fn eigh<T: Field>(count: usize, on: Symmetric<T>, info: Numbers<i32>)
             }
             return Ok(());
         }
+        let scaled = Scaled::of_triangle(a)?;
+        let a = scaled.as_ref().map_or(a, Scaled::matrix);
         let mut found = zeros::<T>(n)?;
         let done = with_scratch(size, |stack| {
             let to = DiagMut::from_slice_mut(&mut found);
             evd::self_adjoint_evd(a, to, vectors, Par::Seq, stack, Default::default())
         })?;
         for (to, from) in values.iter_mut().zip(found) {
-            *to = from.re();
+            *to = scaled.as_ref().map_or(from.re(), |scaled| from.re() * scaled.back);
         }
         info[0] = i32::from(done.is_err());
         Ok(())
@@ -270,10 +282,17 @@ pub unsafe fn eig<T: General>(
         let (a, values, info) = unsafe { (a.read(index), values.get(index), info.get(index)) };
         // SAFETY: as above.
         let vectors = vectors.map(|vectors| unsafe { vectors.get(index) });
-        info[0] = match finite(a) {
-            true => i32::from(!T::decompose(a, values, vectors)?),
-            false => -1,
-        };
+        if !finite(a) {
+            info[0] = -1;
+            return Ok(());
+        }
+        let scaled = Scaled::of(a)?;
+        info[0] = i32::from(!T::decompose(scaled.as_ref().map_or(a, Scaled::matrix), values, vectors)?);
+        if let Some(scaled) = scaled {
+            for value in values {
+                *value = value.times(scaled.back);
+            }
+        }
         Ok(())
     })
 }

@@ -142,16 +142,18 @@ impl<T: Float + GemmElement<Sum = T>> Attention<'_, T> {
                     m: rows,
                     n: keys,
                     k: width,
-                    alpha: number(self.scale),
+                    alpha: number(1.0),
                     a: at(&self.q, first),
                     b: Matrices { row_stride: k.col_stride, col_stride: k.row_stride, ..k },
                     addend: None,
                     c: Matrices { ptr: scores, batch_stride: 0, row_stride: keys as isize, col_stride: 1 },
                 })?;
-                self.hide(item, first..first + rows, start..start + keys, scores);
+                let scale = self.hide(item, first..first + rows, start..start + keys, scores);
                 for row in 0..rows {
                     let (top, sum) = (&mut scratch.tops[row], &mut scratch.sums[row]);
-                    let shrunk = weigh(scores.add(row * keys), keys, top, sum);
+                    let (own, visible) = (scores.add(row * keys), self.visible(first + row, start, keys));
+                    let shrunk = weigh(own, visible, scale, top, sum);
+                    (visible..keys).for_each(|j| own.add(j).write(number(0.0)));
                     if shrunk != number::<T>(1.0) {
                         (0..depth).for_each(|j| *out.add(row * depth + j) = *out.add(row * depth + j) * shrunk);
                     }
@@ -184,47 +186,60 @@ impl<T: Float + GemmElement<Sum = T>> Attention<'_, T> {
         Ok(())
     }
 
-    /// Applies the mask to a block of scores.
+    /// How many of `keys` keys from `start` on the query in this row may see.
+    fn visible(&self, row: usize, start: usize, keys: usize) -> usize {
+        if self.causal { (row + 1).saturating_sub(start).min(keys) } else { keys }
+    }
+
+    /// Scales a block of scores and applies the mask to them. Without one it leaves them alone, and the result is what
+    /// they are still to be multiplied by.
     ///
     /// # Safety
     /// As for `run`; there are as many scores as rows and columns say.
-    unsafe fn hide(&self, item: usize, rows: std::ops::Range<usize>, cols: std::ops::Range<usize>, scores: *mut T) {
-        let hidden: T = number(f64::NEG_INFINITY);
+    unsafe fn hide(
+        &self,
+        item: usize,
+        rows: std::ops::Range<usize>,
+        cols: std::ops::Range<usize>,
+        scores: *mut T,
+    ) -> T {
+        let (scale, hidden): (T, T) = (number(self.scale), number(f64::NEG_INFINITY));
         let n = cols.len();
         for (at, row) in rows.enumerate() {
             // SAFETY: the caller's promise.
             unsafe {
                 let scores = scores.add(at * n);
                 match &self.mask {
-                    Mask::None => {}
+                    Mask::None => return scale,
                     Mask::Added(mask) => {
                         let start = mask.offset(self.batch, item) + row as isize * mask.row;
                         let from = mask.ptr.offset(start + cols.start as isize * mask.col);
-                        (0..n).for_each(|j| *scores.add(j) = *scores.add(j) + *from.offset(j as isize * mask.col));
+                        (0..n).for_each(|j| {
+                            *scores.add(j) = *scores.add(j) * scale + *from.offset(j as isize * mask.col);
+                        });
                     }
                     Mask::Kept(mask) => {
                         let start = mask.offset(self.batch, item) + row as isize * mask.row;
                         let from = mask.ptr.offset(start + cols.start as isize * mask.col);
-                        for j in (0..n).filter(|&j| *from.offset(j as isize * mask.col) == 0) {
-                            *scores.add(j) = hidden;
-                        }
+                        (0..n).for_each(|j| {
+                            let kept = *from.offset(j as isize * mask.col) != 0;
+                            *scores.add(j) = if kept { *scores.add(j) * scale } else { hidden };
+                        });
                     }
-                }
-                if self.causal {
-                    let visible = (row + 1).saturating_sub(cols.start).min(n);
-                    (visible..n).for_each(|j| *scores.add(j) = hidden);
                 }
             }
         }
+        number(1.0)
     }
 }
 
 multiversion! {
-    /// Scores become weights, relative to the largest so far; what has been summed before must shrink by the result.
+    /// Scores, times their scale, become weights, relative to the largest so far; what has been summed before must shrink
+    /// by the result.
     ///
     /// # Safety
     /// The row holds `n` elements.
-    unsafe fn weigh<S, T: Float>(row: *mut T, n: usize, top: &mut T, sum: &mut T) -> T {
+    unsafe fn weigh<S, T: Float>(row: *mut T, n: usize, scale: T, top: &mut T, sum: &mut T) -> T {
         let lowest = T::narrow(f64::NEG_INFINITY);
         // SAFETY: the caller gives n elements.
         unsafe {
@@ -232,18 +247,18 @@ multiversion! {
             let whole = n - n % LANES;
             for i in (0..whole).step_by(LANES) {
                 for (j, top) in tops.iter_mut().enumerate() {
-                    *top = larger(*top, *row.add(i + j));
+                    *top = larger(*top, *row.add(i + j) * scale);
                 }
             }
             for (j, top) in tops.iter_mut().enumerate().take(n - whole) {
-                *top = larger(*top, *row.add(whole + j));
+                *top = larger(*top, *row.add(whole + j) * scale);
             }
             let new = larger(*top, tree(tops, larger));
             // With nothing seen yet there is no largest score to be relative to.
             let base = if new == lowest { T::narrow(0.0) } else { new };
             let shrunk = S::exp(*top - base);
             let weights = added(n, |i| {
-                let weight = S::exp(*row.add(i) - base);
+                let weight = S::exp(*row.add(i) * scale - base);
                 row.add(i).write(weight);
                 weight
             });

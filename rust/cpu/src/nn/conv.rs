@@ -5,6 +5,7 @@
 //! convolve ── complex.rs    a complex image is a real one of twice the channels
 //!          ── correlate.rs  forward, and the gradient of the input (a convolution of the output's gradient)
 //!          ── weight.rs     the gradient of the weight
+//!          ── columns.rs    all three, where images are small and channels many
 //!          ── depthwise.rs  both, where groups have one channel and one feature
 //!          ── sheet.rs      the copy with its border, and where the taps lie in it
 //! ```
@@ -14,6 +15,7 @@
 //! sizes alone.
 
 mod axis;
+mod columns;
 mod complex;
 mod correlate;
 mod depthwise;
@@ -153,6 +155,8 @@ impl<T: Pixel> Job<T> for Run<T> {
     }
 }
 
+/// Rows at a distance of whole pages fall on one set of the first-level cache.
+const PAGE: usize = 4096;
 /// Multiplications worth a task of their own.
 const TASK: usize = 1 << 19;
 

@@ -1,5 +1,5 @@
 //! Writing an archive, byte for byte laid out as torch lays it out: no compression, checksum and sizes behind
-//! each payload, and every payload at a multiple of [`ALIGNMENT`] so that a mapping can be used in place.
+//! each payload, and every payload at a multiple of [`ALIGNMENT`], or another, so that a mapping can be used in place.
 
 use std::io::Write;
 
@@ -7,6 +7,8 @@ use super::*;
 use crate::{Error, Result};
 
 pub const ALIGNMENT: u64 = 64;
+/// The padding and what else a header adds have 16 bits for their size.
+const MOST_ALIGNED: u64 = 1 << 15;
 /// Names are UTF-8, and the checksum follows the payload.
 const FLAGS: u16 = 0x808;
 /// An empty payload has nothing to follow it.
@@ -28,6 +30,7 @@ struct Entry {
 pub struct Writer<W> {
     out: W,
     folder: String,
+    alignment: u64,
     position: u64,
     entries: Vec<Entry>,
     open: Option<Open>,
@@ -41,7 +44,15 @@ struct Open {
 
 impl<W: Write> Writer<W> {
     pub fn new(out: W, folder: &str) -> Self {
-        Self { out, folder: folder.to_owned(), position: 0, entries: Vec::new(), open: None }
+        Self { out, folder: folder.to_owned(), alignment: ALIGNMENT, position: 0, entries: Vec::new(), open: None }
+    }
+
+    /// The same with payloads at multiples of another number.
+    pub fn aligned(self, alignment: u64) -> Result<Self> {
+        if !(1..=MOST_ALIGNED).contains(&alignment) {
+            return Err(misuse("storages are aligned to 1 to 32768 bytes"));
+        }
+        Ok(Self { alignment, ..self })
     }
 
     /// A whole record at once.
@@ -60,7 +71,7 @@ impl<W: Write> Writer<W> {
         let name_size = u16::try_from(name.len()).map_err(|_| misuse("the name of a record is too long"))?;
         let mut extra = if needs_64(size) { extra_64(&[size, size]) } else { Vec::new() };
         let unpadded = self.position + (LOCAL_SIZE + name.len() + extra.len() + 4) as u64;
-        let padding = (ALIGNMENT - unpadded % ALIGNMENT) % ALIGNMENT;
+        let padding = (self.alignment - unpadded % self.alignment) % self.alignment;
         extra.extend_from_slice(PADDING_KIND);
         extra.extend_from_slice(&(padding as u16).to_le_bytes());
         extra.resize(extra.len() + padding as usize, PADDING);

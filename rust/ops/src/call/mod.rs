@@ -87,6 +87,7 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
         return call_into(chosen, target);
     }
     let span = profile::begin();
+    let in_place = matches!(target, Target::InPlace);
     let output = match (&row.run, target) {
         (Run::Pointwise(body), target) => pointwise(body, &args, target),
         (Run::Kernel(body), Target::Fresh) => kernel(body, &args),
@@ -100,7 +101,7 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
         (Run::Overwrite(body), Target::Fresh) => overwrite(*body, &args),
         (_, target) => crate::variants::through_copy(&args, target),
     };
-    profile::end(span, row, &args);
+    profile::end(span, || profile::Name::Operator { row, in_place }, Some(&args));
     output.map_err(|error| placed(error, &args))
 }
 
@@ -164,6 +165,25 @@ fn split<'a>(args: &'a Args) -> Result<(Operands<'a>, Numbers)> {
     Ok((operands, numbers))
 }
 
+/// Whether every dtype holds these numbers.
+fn all_small(numbers: &[Scalar]) -> bool {
+    numbers.iter().all(|number| match number {
+        Scalar::Bool(_) => true,
+        Scalar::Int(number) => (-1..=127).contains(number),
+        Scalar::Float(number) => (-0.5..=127.0).contains(number),
+        Scalar::UInt(_) | Scalar::Complex(_) => false,
+    })
+}
+
+/// Refuses numbers that the dtype of the computation does not hold.
+fn check_numbers(args: &Args, compute: DType) -> Result<()> {
+    let given = args.row.schema().params.iter().zip(&args.values);
+    given.filter(|(param, _)| param.kind == Kind::Scalar).try_for_each(|(_, value)| match value {
+        Value::Scalar(number) => crate::create::check_fits(*number, compute),
+        _ => Ok(()),
+    })
+}
+
 /// Steps 3 and 4: the sizes that all operands broadcast to, which are the result's.
 fn common_sizes(row: &Row, operands: &Operands) -> Result<Dims> {
     let mut sizes: Option<Dims> = None;
@@ -205,10 +225,14 @@ fn compute_into(
 fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
     let device = check_devices(args)?;
     let (operands, numbers) = split(args)?;
-    if let Some(output) = in_short(body, args, &target, &operands, &numbers)? {
+    let small = all_small(&numbers);
+    if small && let Some(output) = in_short(body, args, &target, &operands, &numbers)? {
         return Ok(output);
     }
     let compute = promoted(body, args.row, &operands, &numbers)?;
+    if !small && !args.row.traits.has(Traits::WIDE_NUMBERS) {
+        check_numbers(args, compute)?;
+    }
     let rounded = if body.promote == Promote::ToBool { in_half(&operands, compute, device)? } else { SmallVec::new() };
     let operands = instead(operands, &rounded);
     let sizes = common_sizes(args.row, &operands)?;
@@ -469,6 +493,9 @@ fn kernel(body: &Kernel, args: &Args) -> Result<Output> {
     let device = check_devices(args)?;
     let specs = (body.infer)(args)?;
     let results = specs.iter().map(allocate).collect::<Result<Vec<_>>>()?;
+    // A factory has no operand to say where it runs.
+    let device =
+        if args.row.schema().options.is_some() { specs.first().map_or(device, |spec| spec.device) } else { device };
     match device {
         Device::Cpu => {
             let work = elements(results.iter().chain(args.each_tensor().map(|(_, tensor)| tensor)));
@@ -476,6 +503,9 @@ fn kernel(body: &Kernel, args: &Args) -> Result<Output> {
         }
         Device::Meta => {}
         Device::Cuda(_) => return Err(no_cuda(args.row)),
+    }
+    if let (Some(first), [result]) = (args.row.schema().options, results.as_slice()) {
+        crate::create::ask_gradient(result, args.optional_bool(first + 4).unwrap_or(false))?;
     }
     node::record(args, gather(args.row, results))
 }

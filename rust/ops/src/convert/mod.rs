@@ -1,7 +1,5 @@
 //! The same numbers in another dtype or another memory.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, dispatch};
 
@@ -76,9 +74,8 @@ fn like(own: &Tensor, format: Option<&str>) -> Result<Layout> {
 
 /// Tells, once per process, that a conversion which a program asked for drops imaginary parts.
 pub fn note_dropped(from: DType, to: DType) -> Result<()> {
-    static TOLD: AtomicBool = AtomicBool::new(false);
-    if from.is_complex() && !to.is_complex() && to != DType::Bool && !TOLD.swap(true, Ordering::Relaxed) {
-        crate::host::warn(
+    if from.is_complex() && !to.is_complex() && to != DType::Bool {
+        crate::warn_once!(
             "Casting complex values to real discards the imaginary part\nx.real is a view of what stays.",
         )?;
     }

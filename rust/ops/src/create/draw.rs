@@ -22,11 +22,18 @@ pub fn generator(args: &Args, place: usize) -> Generator {
     args.generator(place).cloned().unwrap_or_default()
 }
 
-/// The dimensions in the order of memory: the widest step first.
-fn in_memory_order(layout: &Layout) -> Layout {
-    let mut order: Vec<usize> = (0..layout.rank()).collect();
-    order.sort_by_key(|&dim| std::cmp::Reverse(layout.strides[dim].abs()));
+/// The dimensions of `layout` in the order in which those of `drawn` lie in memory: the widest step first.
+fn in_memory_order(layout: &Layout, drawn: &Layout) -> Layout {
+    let mut order: Vec<usize> = (0..drawn.rank()).collect();
+    order.sort_by_key(|&dim| std::cmp::Reverse(drawn.strides[dim].abs()));
     layout.permute(&order)
+}
+
+/// The elements of `tensor`, spread over the size of `drawn`, in the order in which those of `drawn` are drawn.
+pub fn alongside<T: rushlight_core::Element>(tensor: &Tensor, drawn: &Tensor) -> Result<Vec<T>> {
+    let layout = crate::view::expand::stretched(tensor.layout(), drawn.sizes().clone())?;
+    let ordered = in_memory_order(&layout, drawn.layout());
+    crate::convert::to_vec(&Tensor::view_of(tensor, ordered))
 }
 
 /// Whether nobody else, on this thread or another, can reach the tensor's bytes yet.
@@ -61,14 +68,18 @@ pub fn fill<T: Element>(
     if tensor.layout().is_contiguous() && aligned && is_fresh(tensor) {
         return run(tensor);
     }
-    let ordered = in_memory_order(tensor.layout());
+    let ordered = in_memory_order(tensor.layout(), tensor.layout());
     let buffer = super::empty(&ordered.sizes, tensor.dtype(), Device::Cpu)?;
     run(&buffer)?;
     crate::copy::copy(&Tensor::new(tensor.storage().clone(), ordered, tensor.dtype(), tensor.device()), &buffer)
 }
 
-/// Runs a body for a floating dtype; complex numbers are their parts.
+/// Runs a body for a floating dtype; complex numbers are their parts, unless only real ones are drawn. Where nothing is to be
+/// drawn, no dtype is refused.
 macro_rules! floating {
+    (real $tensor:ident, $kernel:expr, |$T:ident| $body:expr) => {
+        dispatch!($tensor.dtype(), $T in [f16_, bf16_, f32, f64] => $body, else => undrawn($tensor, $kernel))
+    };
     ($tensor:expr, $kernel:expr, |$target:ident, $T:ident| $body:expr) => {{
         let parts;
         let $target: &Tensor = if $tensor.dtype().is_complex() {
@@ -77,17 +88,22 @@ macro_rules! floating {
         } else {
             $tensor
         };
-        dispatch!($target.dtype(), $T in [f16_, bf16_, f32, f64] => $body, else => Err(Error::unsupported($kernel, $target.dtype())))
+        dispatch!($target.dtype(), $T in [f16_, bf16_, f32, f64] => $body, else => undrawn($target, $kernel))
     }};
 }
 
-/// Runs a body for any real dtype; bool is a byte of 0 or 1.
+/// Runs a body for any real dtype, the wide unsigned ones if they are named; bool is a byte of 0 or 1.
 macro_rules! real {
-    ($tensor:expr, $kernel:expr, |$T:ident| $body:expr) => {{
+    ($tensor:expr, $kernel:expr, $([$($more:ident),*],)? |$T:ident| $body:expr) => {{
         let dtype = if $tensor.dtype() == DType::Bool { DType::U8 } else { $tensor.dtype() };
-        dispatch!(dtype, $T in [u8, i8, i16, i32, i64, u16, u32, u64, f16_, bf16_, f32, f64] => $body,
-            else => Err(Error::unsupported($kernel, dtype)))
+        dispatch!(dtype, $T in [u8, i8, i16, i32, i64, $($($more,)*)? f16_, bf16_, f32, f64] => $body,
+            else => undrawn($tensor, $kernel))
     }};
+}
+
+/// What is left to say of a dtype that cannot be drawn: nothing, where there is no element.
+fn undrawn(tensor: &Tensor, kernel: &str) -> Result<()> {
+    if tensor.numel() == 0 { Ok(()) } else { Err(Error::unsupported(kernel, tensor.dtype())) }
 }
 
 /// Bounds, and their distance, must be finite numbers of the dtype.
@@ -122,6 +138,9 @@ fn check_range(dtype: DType, from: f64, to: f64) -> Result<()> {
 }
 
 pub fn uniform(tensor: &Tensor, generator: &Generator, from: f64, to: f64) -> Result<()> {
+    if !tensor.dtype().is_differentiable() {
+        return Err(Error::unsupported("check_uniform_bounds", tensor.dtype()));
+    }
     floating!(tensor, "check_uniform_bounds", |target, T| {
         check_range(target.dtype(), from, to)?;
         fill::<T>(target, generator, |stream, out| distributions::uniform(stream, out, from, to))
@@ -154,14 +173,22 @@ pub fn normal(tensor: &Tensor, generator: &Generator, mean: f64, std: f64) -> Re
 /// Integers in [from, to).
 pub fn integers(tensor: &Tensor, generator: &Generator, from: i64, to: i64) -> Result<()> {
     let refuse = |error: distributions::RangeError| Error::runtime(error.to_string());
+    if tensor.dtype().is_complex() {
+        IntRange::new::<f64>(from, to).map_err(refuse)?;
+        return Err(no_complex("check_random_bounds"));
+    }
     if tensor.dtype() == DType::Bool {
         let range = IntRange::new::<bool>(from, to).map_err(refuse)?;
         return fill::<u8>(tensor, generator, |stream, out| distributions::random_from_to(stream, out, range));
     }
-    real!(tensor, "random_from_to", |T| {
+    real!(tensor, "random_from_to", [u16, u32, u64], |T| {
         let range = IntRange::new::<T>(from, to).map_err(refuse)?;
         fill::<T>(tensor, generator, |stream, out| distributions::random_from_to(stream, out, range))
     })
+}
+
+fn no_complex(who: &str) -> Error {
+    Error::runtime(format!("{who} handles only integral, floating-point and boolean types"))
 }
 
 /// Integers from `from` to the greatest of the dtype.
@@ -170,15 +197,26 @@ fn integers_from(tensor: &Tensor, generator: &Generator, from: i64) -> Result<()
         fill::<T>(tensor, generator, |stream, out| distributions::random_full_64_bits(stream, out))
     }
     if from == i64::MIN {
-        return dispatch!(tensor.dtype(), T in [i64, f64, f32, bf16_] => whole::<T>(tensor, generator),
-            else => Err(Error::unsupported("random_full_64_bits_range_kernel_cpu", tensor.dtype())));
+        const NAME: &str = "random_full_64_bits_range_kernel_cpu";
+        return dispatch!(tensor.dtype(), T in [i64, f64, f32, bf16_] => whole::<T>(tensor, generator), else => {
+            match tensor.dtype() {
+                _ if tensor.numel() == 0 => Ok(()),
+                DType::U8 | DType::I8 | DType::I16 | DType::I32 => {
+                    Err(Error::runtime(format!("{NAME} handles only int64, double, float and bfloat16")))
+                }
+                other => Err(Error::unsupported(NAME, other)),
+            }
+        });
+    }
+    if tensor.dtype().is_complex() {
+        return Err(no_complex("random_from_to_impl"));
     }
     let refuse = |error: distributions::RangeError| Error::runtime(error.to_string());
     if tensor.dtype() == DType::Bool {
         let range = IntRange::starting::<bool>(from).map_err(refuse)?;
         return fill::<u8>(tensor, generator, |stream, out| distributions::random_from_to(stream, out, range));
     }
-    real!(tensor, "random_update_from_to", |T| {
+    real!(tensor, "random_update_from_to", [u16, u32, u64], |T| {
         let range = IntRange::starting::<T>(from).map_err(refuse)?;
         fill::<T>(tensor, generator, |stream, out| distributions::random_from_to(stream, out, range))
     })
@@ -186,6 +224,9 @@ fn integers_from(tensor: &Tensor, generator: &Generator, from: i64) -> Result<()
 
 /// Any value the dtype has from 0 on.
 fn anything(tensor: &Tensor, generator: &Generator) -> Result<()> {
+    if tensor.numel() == 0 {
+        return Ok(());
+    }
     if tensor.dtype() == DType::Bool {
         return integers(tensor, generator, 0, 2);
     }
@@ -198,9 +239,6 @@ pub fn bernoulli(tensor: &Tensor, generator: &Generator, p: f64) -> Result<()> {
     if !(0.0..=1.0).contains(&p) {
         return Err(Error::runtime(format!("bernoulli_ expects p to be in [0, 1], but got p={}", c_text(p))));
     }
-    if tensor.dtype().is_wide_unsigned() {
-        return Err(Error::unsupported("bernoulli_scalar_cpu_", tensor.dtype()));
-    }
     real!(tensor, "bernoulli_scalar_cpu_", |T| {
         fill::<T>(tensor, generator, |stream, out| distributions::bernoulli(stream, out, p))
     })
@@ -208,34 +246,33 @@ pub fn bernoulli(tensor: &Tensor, generator: &Generator, p: f64) -> Result<()> {
 
 /// Coins, each with the probability at its own place.
 pub fn bernoulli_each(tensor: &Tensor, generator: &Generator, p: &Tensor) -> Result<()> {
-    let layout = crate::view::expand::stretched(p.layout(), tensor.sizes().clone())?;
-    let mut order: Vec<usize> = (0..tensor.rank()).collect();
-    order.sort_by_key(|&dim| std::cmp::Reverse(tensor.layout().strides[dim].abs()));
-    // The probabilities in the order in which the elements are drawn.
-    let ordered = Tensor::new(p.storage().clone(), layout.permute(&order), p.dtype(), p.device());
-    dispatch!(p.dtype(), P in [f16_, bf16_, f32, f64] => {
-        let p = if p.device() == Device::Cpu { crate::convert::to_vec::<P>(&ordered)? } else { Vec::new() };
-        if !p.iter().all(|p| (0.0..=1.0).contains(&p.to_f64())) {
-            return Err(Error::runtime("Expected p_in >= 0 && p_in <= 1 to be true, but got false."));
-        }
-        real!(tensor, "bernoulli_tensor_cpu_self_", |T| {
+    crate::variants::check_overlap(tensor, p)?;
+    if tensor.numel() == 0 {
+        return Ok(());
+    }
+    real!(tensor, "bernoulli_tensor_cpu_self_", |T| {
+        dispatch!(p.dtype(), P in [f16_, bf16_, f32, f64] => {
+            let p = if p.device() == Device::Cpu { alongside::<P>(p, tensor)? } else { Vec::new() };
+            if !p.iter().all(|p| (0.0..=1.0).contains(&p.to_f64())) {
+                return Err(Error::runtime("Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message be improved?  If so, please report an enhancement request to PyTorch.)"));
+            }
             fill::<T>(tensor, generator, |stream, out| distributions::bernoulli_each(stream, out, &p))
-        })
-    }, else => Err(Error::unsupported("bernoulli_tensor_cpu_p_", p.dtype())))
+        }, else => Err(Error::unsupported("bernoulli_tensor_cpu_p_", p.dtype())))
+    })
 }
 
 fn exponential(tensor: &Tensor, generator: &Generator, lambda: f64) -> Result<()> {
-    if !tensor.dtype().is_floating() {
+    if lambda.is_nan() || lambda <= 0.0 {
+        return Err(Error::runtime(format!("exponential_ expects lambda > 0.0, but found lambda={}", c_text(lambda))));
+    }
+    if tensor.numel() > 0 && !tensor.dtype().is_floating() {
         return Err(Error::runtime(format!(
             "Exponential distribution is a continuous probability distribution. dtype must be a floating point but you specified {}",
             tensor.dtype().title()
         )));
     }
-    if lambda.is_nan() || lambda <= 0.0 {
-        return Err(Error::runtime(format!("exponential_ expects lambda > 0.0, but found lambda={}", c_text(lambda))));
-    }
-    floating!(tensor, "exponential_cpu", |target, T| {
-        fill::<T>(target, generator, |stream, out| distributions::exponential(stream, out, lambda))
+    floating!(real tensor, "exponential_cpu", |T| {
+        fill::<T>(tensor, generator, |stream, out| distributions::exponential(stream, out, lambda))
     })
 }
 
@@ -243,7 +280,7 @@ fn geometric(tensor: &Tensor, generator: &Generator, p: f64) -> Result<()> {
     if !(p > 0.0 && p < 1.0) {
         return Err(Error::runtime(format!("geometric_ expects p to be in (0, 1), but got p={}", c_text(p))));
     }
-    if tensor.dtype() == DType::Bool || tensor.dtype().is_wide_unsigned() {
+    if tensor.numel() > 0 && tensor.dtype() == DType::Bool {
         return Err(Error::unsupported("geometric_cpu", tensor.dtype()));
     }
     real!(tensor, "geometric_cpu", |T| {
@@ -252,17 +289,17 @@ fn geometric(tensor: &Tensor, generator: &Generator, p: f64) -> Result<()> {
 }
 
 fn cauchy(tensor: &Tensor, generator: &Generator, median: f64, sigma: f64) -> Result<()> {
+    if sigma.is_nan() || sigma <= 0.0 {
+        return Err(Error::runtime(format!("cauchy_ expects sigma > 0.0, but found sigma={}", c_text(sigma))));
+    }
     if !tensor.dtype().is_floating() {
         return Err(Error::runtime(format!(
             "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified {}",
             tensor.dtype().c_name()
         )));
     }
-    if sigma.is_nan() || sigma <= 0.0 {
-        return Err(Error::runtime(format!("cauchy_ expects sigma > 0.0, but found sigma={}", c_text(sigma))));
-    }
-    floating!(tensor, "cauchy_cpu", |target, T| {
-        fill::<T>(target, generator, |stream, out| distributions::cauchy(stream, out, median, sigma))
+    floating!(real tensor, "cauchy_cpu", |T| {
+        fill::<T>(tensor, generator, |stream, out| distributions::cauchy(stream, out, median, sigma))
     })
 }
 
@@ -270,8 +307,8 @@ fn log_normal(tensor: &Tensor, generator: &Generator, mean: f64, std: f64) -> Re
     if std.is_nan() || std <= 0.0 {
         return Err(Error::runtime(format!("log_normal_ expects std > 0.0, but found std={}", c_text(std))));
     }
-    floating!(tensor, "log_normal_cpu", |target, T| {
-        fill::<T>(target, generator, |stream, out| distributions::log_normal(stream, out, mean, std))
+    floating!(real tensor, "log_normal_cpu", |T| {
+        fill::<T>(tensor, generator, |stream, out| distributions::log_normal(stream, out, mean, std))
     })
 }
 

@@ -191,7 +191,7 @@ pub fn own_dtype(value: Scalar) -> DType {
     }
 }
 
-/// Refuses a number that a dtype does not hold.
+/// Refuses a number that a dtype does not hold: it would wrap around, or become infinite.
 pub fn check_fits(value: Scalar, dtype: DType) -> Result<()> {
     if value.fits(dtype) {
         return Ok(());
@@ -204,7 +204,9 @@ pub fn check_fits(value: Scalar, dtype: DType) -> Result<()> {
         DType::U16 => "uint16_t",
         DType::U32 => "uint32_t",
         DType::U64 => "uint64_t",
-        DType::F16 | DType::BF16 => "double",
+        DType::F16 | DType::BF16 if value.is_complex() => "double",
+        DType::F16 => "c10::Half",
+        DType::BF16 => "c10::BFloat16",
         other => other.c_name(),
     };
     Err(Error::runtime(format!("value cannot be converted to type {name} without overflow")))

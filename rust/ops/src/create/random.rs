@@ -3,8 +3,8 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::{collected, filled, list};
 use rushlight_core::broadcast::broadcast;
-use rushlight_core::dtype::{bf16_, f16_};
-use rushlight_core::layout::Dims;
+use rushlight_core::dtype::{bf16_, default_dtype, f16_};
+use rushlight_core::layout::{Dims, checked_new};
 use rushlight_core::{DType, Device, Error, Layout, Result, Scalar, dispatch};
 use rushlight_rng::Float;
 use rushlight_rng::distributions;
@@ -12,22 +12,30 @@ use rushlight_rng::distributions;
 use super::constant::like;
 use super::draw::{self, generator};
 use super::overwrite::nothing;
-use super::{Options, check_fits, factory, sizes};
+use super::{Options, check_fits, factory, scalar_of, sizes};
 use crate::call::{Target, call_into};
 use crate::derive::{Derivative, Saves, formula};
 use crate::op;
 use crate::pointwise::arith::{ADD, MUL};
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Traits, Variants};
-use crate::value::{Args, Output, Value};
+use crate::value::{Args, Output};
 
 const RANDOM: Derivative = Derivative::NonDifferentiable("its result is random");
 const BASE: Row = Row {
     variants: Variants::FUNCTION.union(Variants::OUT),
-    out: Out::MADE,
+    out: Out::MADE.direct(),
     dtypes: DTypes::ALL,
     derivative: RANDOM,
     ..Row::BASE
 };
+
+/// What a factory will give whose `size` stands at `place`.
+fn made(args: &Args, place: usize, dtype: DType) -> Result<Vec<Spec>> {
+    let (options, sizes) = (Options::of(args)?, sizes(args, place)?);
+    checked_new(&sizes)?;
+    let layout = Layout::contiguous(&sizes);
+    Ok(vec![Spec { layout, dtype: options.dtype.unwrap_or(dtype), device: options.device() }])
+}
 
 pub static RAND: Row = Row {
     name: "rand",
@@ -37,11 +45,9 @@ pub static RAND: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.rand(3)
     tensor([0.4963, 0.7682, 0.0885])",
-    run: Run::Compose(|args| {
-        let options = Options::of(args)?;
-        let tensor = options.empty(&sizes(args, 0)?, options.dtype())?;
-        draw::uniform(&tensor, &generator(args, 1), 0.0, 1.0)?;
-        options.finish(tensor)
+    run: Run::Kernel(Kernel {
+        infer: |args| made(args, 0, default_dtype()),
+        cpu: |args, results| draw::uniform(&results[0], &generator(args, 1), 0.0, 1.0),
     }),
     samples: &["(2, 3)", "()", "(0, 2)", "(2, 3), dtype=torch.float64"],
     errors: &[
@@ -60,11 +66,9 @@ pub static RANDN: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.randn(3)
     tensor([ 1.5410, -0.2934, -2.1788])",
-    run: Run::Compose(|args| {
-        let options = Options::of(args)?;
-        let tensor = options.empty(&sizes(args, 0)?, options.dtype())?;
-        draw::normal(&tensor, &generator(args, 1), 0.0, 1.0)?;
-        options.finish(tensor)
+    run: Run::Kernel(Kernel {
+        infer: |args| made(args, 0, default_dtype()),
+        cpu: |args, results| draw::normal(&results[0], &generator(args, 1), 0.0, 1.0),
     }),
     samples: &["(2, 3)", "(20,)", "()", "(2, 3), dtype=torch.float64"],
     errors: &[
@@ -114,13 +118,6 @@ pub static RANDN_LIKE: Row = Row {
     ..BASE
 };
 
-fn randint(args: &Args, low: i64, high: i64, size: usize) -> Result<Output> {
-    let options = Options::of(args)?;
-    let tensor = options.empty(&sizes(args, size)?, DType::I64)?;
-    draw::integers(&tensor, &generator(args, size + 1), low, high)?;
-    options.finish(tensor)
-}
-
 pub static RANDINT: Row = Row {
     name: "randint",
     signature: factory!("int high, int[] size, *, Generator? generator=None"),
@@ -129,7 +126,10 @@ pub static RANDINT: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.randint(10, (4,))
     tensor([4, 9, 3, 0])",
-    run: Run::Compose(|args| randint(args, 0, args.int(0)?, 1)),
+    run: Run::Kernel(Kernel {
+        infer: |args| made(args, 1, DType::I64),
+        cpu: |args, results| draw::integers(&results[0], &generator(args, 2), 0, args.int(0)?),
+    }),
     samples: &["10, (2, 3)", "5, (4,), dtype=torch.float32", "2**40, (3,)"],
     errors: &[
         ("10, (-1,)", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]"),
@@ -147,7 +147,10 @@ pub static RANDINT_LOW: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.randint(3, 10, (4,))
     tensor([7, 6, 3, 5])",
-    run: Run::Compose(|args| randint(args, args.int(0)?, args.int(1)?, 2)),
+    run: Run::Kernel(Kernel {
+        infer: |args| made(args, 2, DType::I64),
+        cpu: |args, results| draw::integers(&results[0], &generator(args, 3), args.int(0)?, args.int(1)?),
+    }),
     samples: &["3, 10, (2, 3)", "-2, 3, ()"],
     errors: &[("5, 3, (2,)", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=5 >= to=3")],
     reference: "np.random.RandomState(0).randint(0, 2**32, size, np.uint32).astype(np.int64) % (high - low) + low",
@@ -206,8 +209,13 @@ pub static RANDPERM: Row = Row {
     tensor([4, 0, 1, 3, 2])",
     run: Run::Compose(|args| {
         let (options, n) = (Options::of(args)?, args.int(0)?);
+        let dtype = options.dtype.unwrap_or(DType::I64);
+        let exact = [(DType::F16, 11, "2049"), (DType::F32, 24, "2^24+1"), (DType::F64, 53, "2^53+1")];
+        if let Some((_, _, limit)) = exact.iter().find(|(own, digits, _)| *own == dtype && n > (1 << digits) + 1) {
+            return Err(Error::runtime(format!("n cannot be greater than {limit} for {} type.", dtype.title())));
+        }
         let tensor = options.empty(&[n as isize], DType::I64)?;
-        check_fits(Scalar::Int(n), tensor.dtype())?;
+        check_fits(Scalar::Int((n - 1).max(0)), dtype)?;
         let stream = generator(args, 1);
         dispatch!(tensor.dtype(), T in [u8, i8, i16, i32, i64, f16_, bf16_, f32, f64] => {
             draw::fill::<T>(&tensor, &stream, distributions::randperm)?;
@@ -230,21 +238,19 @@ fn check_std(std: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// What `normal` of tensors will give: the broadcast size, in the dtype in which mean and deviation meet.
+/// What `normal` of tensors will give: the broadcast size, in the first one's dtype.
 fn normal_infer(args: &Args) -> Result<Vec<Spec>> {
-    let mut state = crate::promote::State::default();
     let mut sizes = Dims::new();
     let mut like = None;
     for (place, tensor) in args.each_tensor() {
         if place == 1 {
             check_std(tensor)?;
         }
-        state.tensor(tensor.dtype(), tensor.rank())?;
         sizes = broadcast(&sizes, tensor.sizes())?;
         like.get_or_insert(tensor);
     }
     let Some(like) = like else { return Err(Error::type_("normal() needs a tensor")) };
-    Ok(vec![Spec::new(&sizes, state.result()?, like)])
+    Ok(vec![Spec::new(&sizes, like.dtype(), like)])
 }
 
 /// Draws, then scales and moves; none of it is recorded.
@@ -256,15 +262,18 @@ fn normal_cpu(args: &Args, results: &[Tensor]) -> Result<()> {
     if let Some(std) = std {
         call_into(Args::new(&MUL, [result.into(), (&std).into()]), Target::InPlace)?;
     }
-    let mean = tensor(0).map_or_else(|| args.float(0).map(Value::from), |mean| Ok(Value::Own(mean)))?;
-    call_into(Args::new(&ADD, [result.into(), mean, Scalar::ONE.into()]), Target::InPlace).map(drop)
+    let mean = match tensor(0) {
+        Some(mean) => mean,
+        None => scalar_of(Scalar::Float(args.float(0)?), result.dtype(), result.device())?,
+    };
+    call_into(Args::new(&ADD, [result.into(), (&mean).into(), Scalar::ONE.into()]), Target::InPlace).map(drop)
 }
 
-const NORMAL: Row = Row { run: Run::Kernel(Kernel { infer: normal_infer, cpu: normal_cpu }), ..BASE };
+const NORMAL: Row =
+    Row { out: Out::ANY.direct(), run: Run::Kernel(Kernel { infer: normal_infer, cpu: normal_cpu }), ..BASE };
 
 pub static NORMAL_TENSORS: Row = Row {
     name: "normal.Tensor_Tensor",
-    out: Out::CAST,
     signature: "(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
     doc: "Normally distributed numbers, each with the mean and the deviation at its place.
 
@@ -289,7 +298,6 @@ pub static NORMAL_TENSORS: Row = Row {
 
 pub static NORMAL_MEANS: Row = Row {
     name: "normal.Tensor_float",
-    out: Out::CAST,
     signature: "(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor",
     doc: "Normally distributed numbers, each with the mean at its place.
 
@@ -308,7 +316,6 @@ pub static NORMAL_MEANS: Row = Row {
 
 pub static NORMAL_STDS: Row = Row {
     name: "normal.float_Tensor",
-    out: Out::CAST,
     signature: "(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
     doc: "Normally distributed numbers, each with the deviation at its place.
 
@@ -333,11 +340,9 @@ pub static NORMAL_SIZE: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.normal(10., 2., (2,))
     tensor([13.0820,  9.4131])",
-    run: Run::Compose(|args| {
-        let options = Options::of(args)?;
-        let tensor = options.empty(&sizes(args, 2)?, options.dtype())?;
-        draw::normal(&tensor, &generator(args, 3), args.float(0)?, args.float(1)?)?;
-        options.finish(tensor)
+    run: Run::Kernel(Kernel {
+        infer: |args| made(args, 2, default_dtype()),
+        cpu: |args, results| draw::normal(&results[0], &generator(args, 3), args.float(0)?, args.float(1)?),
     }),
     samples: &["0., 1., (2, 3)", "10., 2., (20,)"],
     errors: &[
@@ -356,7 +361,7 @@ pub static BERNOULLI: Row = Row {
     >>> torch.bernoulli(torch.tensor([0., 1.]))
     tensor([0., 1.])",
     dtypes: DTypes::FLOATS,
-    out: Out::ANY,
+    out: Out::ANY.silently().direct(),
     run: Run::Kernel(Kernel {
         infer: same,
         cpu: |args, results| draw::bernoulli_each(&results[0], &generator(args, 1), args.tensor(0)?),
@@ -367,11 +372,10 @@ pub static BERNOULLI: Row = Row {
     ..BASE
 };
 
-/// A result like the first argument.
+/// A row-major result of the first argument's size and dtype.
 fn same(args: &Args) -> Result<Vec<Spec>> {
     let own = args.tensor(0)?;
-    let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
-    Ok(vec![Spec { layout, dtype: own.dtype(), device: own.device() }])
+    Ok(vec![Spec::new(own.sizes(), own.dtype(), own)])
 }
 
 pub static BERNOULLI_P: Row = Row {
@@ -402,7 +406,7 @@ pub static MULTINOMIAL: Row = Row {
     >>> torch.multinomial(torch.tensor([0., 3., 0.]), 1)
     tensor([1])",
     dtypes: DTypes::FLOATS,
-    out: Out::new(Accepts::Same, &["multinomial expects Long tensor out, got: {Out}"]),
+    out: Out::new(Accepts::Same, &["multinomial expects Long tensor out, got: {Out}"]).silently(),
     run: Run::Compose(multinomial),
     samples: &["pos(4), 2", "pos(2, 5), 3", "pos(4), 6, True", "pos(2, 3), 1"],
     errors: &[
@@ -460,7 +464,7 @@ fn multinomial(args: &Args) -> Result<Output> {
     if own.device() == Device::Cpu {
         let stream = generator(args, 3);
         let chosen = dispatch!(own.dtype(), T in [f16_, bf16_, f32, f64] => {
-            choose::<T>(&crate::convert::to_vec(own)?, categories as usize, count as usize, replacement, &stream)?
+            choose::<T>(own, categories as usize, count as usize, replacement, &stream)?
         }, else => Vec::new());
         let flat = super::from_slice(&chosen)?;
         crate::copy::copy(&op!(crate::view::reshape::VIEW, &result, [-1i64].as_slice())?, &flat)?;
@@ -468,13 +472,14 @@ fn multinomial(args: &Args) -> Result<Output> {
     Ok(Output::Tensor(result))
 }
 
-fn choose<T: Float + PartialOrd>(
-    weights: &[T],
+fn choose<T: Float + PartialOrd + rushlight_core::Element>(
+    own: &Tensor,
     categories: usize,
     count: usize,
     replacement: bool,
     generator: &crate::Generator,
 ) -> Result<Vec<i64>> {
+    let weights = crate::convert::to_vec::<T>(own)?;
     let rows = weights.chunks(categories.max(1));
     if replacement && count > 1 {
         let mut chosen = filled(0, rows.len().saturating_mul(count))?;
@@ -491,8 +496,12 @@ fn choose<T: Float + PartialOrd>(
     if rows.clone().any(|row| row.iter().all(|weight| weight.to_f64() == 0.0)) {
         return Err(Error::runtime("invalid multinomial distribution (sum of probabilities <= 0)"));
     }
-    let mut race = filled(T::default(), weights.len())?;
-    generator.draw(|stream| distributions::exponential_race(stream, &mut race, weights));
+    // Each weight's own exponential number is drawn in the order in which the weights lie in memory.
+    let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
+    let drawn = crate::call::allocate(&Spec { layout, dtype: own.dtype(), device: own.device() })?;
+    let alongside = draw::alongside::<T>(own, &drawn)?;
+    draw::fill::<T>(&drawn, generator, |stream, out| distributions::exponential_race(stream, out, &alongside))?;
+    let race = crate::convert::to_vec::<T>(&drawn)?;
     let mut winners = list(race.len().checked_div(categories).unwrap_or(0) * count)?;
     for row in race.chunks(categories) {
         let mut places = collected((0..categories).map(|place| place as i64))?;

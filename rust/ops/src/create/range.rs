@@ -11,6 +11,9 @@ use super::{Options, c_text, factory};
 use crate::row::{DTypes, Out, Row, Run, Variants};
 use crate::value::{Args, Output};
 
+/// How many elements a range has is a matter of rounding.
+const RANGE: Out = Out::MADE.filled().counted();
+
 const BASE: Row = Row {
     variants: Variants::FUNCTION.union(Variants::OUT),
     out: Out::MADE.filled(),
@@ -97,6 +100,7 @@ pub static ARANGE: Row = Row {
     samples: &["5", "2.5", "0"],
     errors: &[("-1", "RuntimeError", "upper bound and lower bound inconsistent with step sign")],
     reference: "np.arange(end)",
+    out: RANGE,
     ..BASE
 };
 
@@ -115,6 +119,7 @@ pub static ARANGE_START: Row = Row {
         ("0, 5, float('nan'), dtype=torch.int64", "RuntimeError", "step must be nonzero"),
     ],
     reference: "np.arange(start, end, step)",
+    out: RANGE,
     ..BASE
 };
 
@@ -161,6 +166,10 @@ fn spaced(args: &Args, shape: impl Fn(c128) -> c128 + Sync) -> Result<Output> {
     }
     if steps > 1 && !args.row.dtypes.has(dtype) {
         return Err(crate::call::not_implemented(args.row, dtype));
+    }
+    if dtype.is_integral() {
+        super::check_fits(start, dtype)?;
+        super::check_fits(end, dtype)?;
     }
     let tensor = options.empty(&[steps as isize], dtype)?;
     let count = steps as usize;

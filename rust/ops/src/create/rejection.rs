@@ -12,8 +12,10 @@ use rushlight_rng::{Element, Generator as Stream, distributions};
 
 use super::draw::{self, generator};
 use super::overwrite::nothing;
+use crate::call::not_implemented;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
+use crate::generator::Generator;
 use crate::pointwise::float;
 use crate::pointwise::quantiles::{beta_slope, gamma_slope};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
@@ -39,29 +41,18 @@ fn meeting(args: &Args) -> Result<Vec<Spec>> {
 }
 
 /// The elements of a tensor that is spread over the result's size.
-fn values(tensor: &Tensor, result: &Tensor) -> Result<Vec<f64>> {
+fn values<T: rushlight_core::Element>(tensor: &Tensor, result: &Tensor) -> Result<Vec<T>> {
     let layout = tensor.layout().broadcast_to(result.sizes())?;
     crate::convert::to_vec(&Tensor::new(tensor.storage().clone(), layout, tensor.dtype(), tensor.device()))
 }
 
 /// Fills the result in order with what `next` draws for each place.
-fn fill(result: &Tensor, args: &Args, stream: usize, next: impl Fn(&mut Stream, usize) -> f64) -> Result<()> {
-    dispatch!(result.dtype(), T in [f16_, bf16_, f32, f64] => {
-        draw::fill::<T>(result, &generator(args, stream), |stream, out| {
-            for (place, slot) in out.iter_mut().enumerate() {
-                *slot = T::from_f64(next(stream, place));
-            }
-        })
-    }, else => Err(Error::unsupported("rejection", result.dtype())))
-}
-
-/// The smallest positive normal number of a dtype.
-fn tiny(dtype: DType) -> f64 {
-    match dtype {
-        DType::F16 => 2f64.powi(-14),
-        DType::F64 => f64::MIN_POSITIVE,
-        _ => f64::from(f32::MIN_POSITIVE),
-    }
+fn fill<T: Element>(result: &Tensor, generator: &Generator, next: impl Fn(&mut Stream, usize) -> f64) -> Result<()> {
+    draw::fill::<T>(result, generator, |stream, out| {
+        for (place, slot) in out.iter_mut().enumerate() {
+            *slot = T::from_f64(next(stream, place));
+        }
+    })
 }
 
 /// The derivative of what nobody has differentiated: asking for it is an error.
@@ -79,15 +70,25 @@ pub static STANDARD_GAMMA: Row = Row {
     run: Run::Kernel(Kernel {
         infer: meeting,
         cpu: |args, results| {
-            let (alpha, least) = (values(args.tensor(0)?, &results[0])?, tiny(results[0].dtype()));
-            fill(&results[0], args, 1, |stream, place| distributions::standard_gamma(stream, alpha[place]).max(least))
+            let (own, result) = (args.tensor(0)?, &results[0]);
+            dispatch!(own.dtype(), T in [f32, f64] => {
+                let (alpha, least) = (values::<T>(own, result)?, f64::from(T::MIN_POSITIVE));
+                fill::<T>(result, &generator(args, 1), |stream, place| {
+                    distributions::standard_gamma(stream, alpha[place]).max(least)
+                })
+            }, else => Err(not_implemented(args.row, own.dtype())))
         },
     }),
+    dtypes: DTypes::of(&[DType::F32, DType::F64]),
     refuses: "gamma_cpu",
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
         d.grad() * d.input(0).with(&STANDARD_GAMMA_GRAD, d.result())
     })]),
     samples: &["pos(2, 3)", "pos(3, 2).t()"],
+    errors: &[
+        ("i(2)", "NotImplementedError", "\"gamma_cpu\" not implemented for 'Long'"),
+        ("t(2).half()", "NotImplementedError", "\"gamma_cpu\" not implemented for 'Half'"),
+    ],
     ..BASE
 };
 
@@ -136,17 +137,23 @@ pub static POISSON: Row = Row {
     run: Run::Kernel(Kernel {
         infer: meeting,
         cpu: |args, results| {
-            let rates = values(args.tensor(0)?, &results[0])?;
-            if rates.iter().any(|rate| rate.is_nan() || *rate < 0.0) {
-                return Err(Error::runtime("invalid Poisson rate, expected rate to be non-negative"));
-            }
-            fill(&results[0], args, 1, |stream, place| distributions::poisson(stream, rates[place]))
+            let (own, result) = (args.tensor(0)?, &results[0]);
+            dispatch!(own.dtype(), T in [f16_, bf16_, f32, f64] => {
+                let rates = values::<f64>(own, result)?;
+                if rates.iter().any(|rate| rate.is_nan() || *rate < 0.0) {
+                    return Err(Error::runtime("invalid Poisson rate, expected rate to be non-negative"));
+                }
+                fill::<T>(result, &generator(args, 1), |stream, place| distributions::poisson(stream, rates[place]))
+            }, else => Err(not_implemented(args.row, own.dtype())))
         },
     }),
     refuses: "poisson_cpu",
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing)]),
     samples: &["pos(2, 3)", "pos(3, 2).t() * 20"],
-    errors: &[("torch.tensor([-1.])", "RuntimeError", "invalid Poisson rate, expected rate to be non-negative")],
+    errors: &[
+        ("torch.tensor([-1.])", "RuntimeError", "invalid Poisson rate, expected rate to be non-negative"),
+        ("i(2)", "NotImplementedError", "\"poisson_cpu\" not implemented for 'Long'"),
+    ],
     ..BASE
 };
 
@@ -157,18 +164,36 @@ pub static BINOMIAL: Row = Row {
 
     >>> torch.binomial(torch.tensor([5., 5.]), torch.tensor([0., 1.]))
     tensor([0., 5.])",
+    check: Some(|args| {
+        for (tensor, name) in [(args.tensor(0)?, "count"), (args.tensor(1)?, "prob")] {
+            if !tensor.dtype().is_floating() {
+                let dtype = tensor.dtype().title();
+                return Err(Error::value(format!("binomial only supports floating-point dtypes for {name}, got: {dtype}")));
+            }
+        }
+        Ok(())
+    }),
     run: Run::Kernel(Kernel {
         infer: meeting,
         cpu: |args, results| {
-            let counts = values(args.tensor(0)?, &results[0])?;
-            let chances = values(args.tensor(1)?, &results[0])?;
-            fill(&results[0], args, 2, |stream, place| distributions::binomial(stream, counts[place], chances[place]))
+            let result = &results[0];
+            dispatch!(result.dtype(), T in [f32, f64] => {
+                let (counts, chances) = (values::<T>(args.tensor(0)?, result)?, values::<T>(args.tensor(1)?, result)?);
+                fill::<T>(result, &generator(args, 2), |stream, place| {
+                    distributions::binomial(stream, counts[place], chances[place])
+                })
+            }, else => Err(not_implemented(args.row, result.dtype())))
         },
     }),
     dtypes: DTypes::of(&[DType::F32, DType::F64]),
     refuses: "binomial_cpu",
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing), formula(1, Saves::NOTHING, nothing)]),
     samples: &["pos(2, 3) * 0 + 9, unit(2, 3).abs()", "pos(3) * 0 + 90, unit(3).abs()"],
-    errors: &[("torch.ones(2, dtype=torch.float64), t(2)", "RuntimeError", "Found dtype Float but expected Double")],
+    errors: &[
+        ("torch.ones(2, dtype=torch.float64), t(2)", "RuntimeError", "Found dtype Float but expected Double"),
+        ("i(2), t(2)", "ValueError", "binomial only supports floating-point dtypes for count, got: Long"),
+        ("t(2), i(2)", "ValueError", "binomial only supports floating-point dtypes for prob, got: Long"),
+        ("t(2).half(), t(2).half()", "NotImplementedError", "\"binomial_cpu\" not implemented for 'Half'"),
+    ],
     ..BASE
 };

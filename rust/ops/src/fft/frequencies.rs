@@ -19,7 +19,7 @@ pub static FFTFREQ: Row = Row {
 
     >>> torch.fft.fftfreq(4)
     tensor([ 0.0000,  0.2500, -0.5000, -0.2500])",
-    out: Out::MADE,
+    out: Out::MADE.filled().counted(),
     dtypes: DTypes::FLOATS,
     run: Run::Compose(|args| frequencies(args, args.int(0)?, true)),
     derivative: Derivative::Composed,
@@ -41,7 +41,7 @@ pub static RFFTFREQ: Row = Row {
 
     >>> torch.fft.rfftfreq(4)
     tensor([0.0000, 0.2500, 0.5000])",
-    out: Out::MADE,
+    out: Out::MADE.filled().counted(),
     dtypes: DTypes::FLOATS,
     run: Run::Compose(|args| frequencies(args, args.int(0)?, false)),
     derivative: Derivative::Composed,

@@ -174,6 +174,11 @@ impl<'a> Analysis<'a> {
                 "stft requires the return_complex parameter be given for real inputs, and will further require that return_complex=True in a future PyTorch release.",
             ));
         }
+        if self.return_complex == Some(false) {
+            crate::warn_once!(
+                "stft with return_complex=False is deprecated. In a future pytorch release, stft will return complex tensors for all inputs, and return_complex=False will raise an error.\nNote: you can still call torch.view_as_real on the complex output to recover the old return format."
+            )?;
+        }
         if !self.input.dtype().is_differentiable() {
             return refused("expected a tensor of floating point or complex values".into());
         }
@@ -211,6 +216,11 @@ impl<'a> Analysis<'a> {
 
 fn stft(args: &Args) -> Result<Tensor> {
     let call = Analysis::of(args)?;
+    if call.window.is_none() {
+        crate::warn_once!(
+            "A window was not provided. A rectangular window will be applied,which is known to cause spectral leakage. Other windows such as torch.hann_window or torch.hamming_window are recommended to reduce spectral leakage.To suppress this warning and use a rectangular window, explicitly set `window=torch.ones(n_fft, device=<device>)`."
+        )?;
+    }
     let center = args.bool(5)?;
     if center && call.aligned.is_some() {
         return Err(Error::runtime("stft align_to_window should only be set when center = false"));
@@ -355,6 +365,11 @@ impl<'a> Synthesis<'a> {
 
 fn istft(args: &Args) -> Result<Tensor> {
     let call = Synthesis::of(args)?;
+    if call.window.is_none() {
+        crate::warn_once!(
+            "A window was not provided. A rectangular window will be applied.Please provide the same window used by stft to make the inversion lossless.To suppress this warning and use a rectangular window, explicitly set `window=torch.ones(n_fft, device=<device>)`."
+        )?;
+    }
     call.check()?;
     let (input, n_fft) = (call.input, call.frame.n_fft);
     let [_, frames] = crate::linalg::dense::matrix_sizes(input);

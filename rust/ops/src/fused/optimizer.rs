@@ -8,7 +8,8 @@ use rushlight_core::layout::Shape;
 use rushlight_core::plan::Plan;
 use rushlight_core::storage::pin_all;
 use rushlight_core::{DType, Device, Error, Layout, Result, Scalar};
-use rushlight_cpu::fused::{Adam, Sgd, adam_step, amsgrad_step, sgd_momentum_step, sgd_step};
+use rushlight_cpu::fused::rules::{self, rule_of_five, rule_of_four, rule_of_three};
+use rushlight_cpu::fused::{Adam, Ends, Sgd, adam_step, amsgrad_step, sgd_momentum_step, sgd_step};
 
 use crate::call::mirrored::resolved;
 use crate::derive::Derivative;
@@ -57,6 +58,27 @@ Without `amsgrad`, `max_exp_avg_sqs` is empty.
     ..Row::BASE
 };
 
+pub static STEP: Row = Row {
+    name: "_fused_step",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor[] tensors, str rule, float[] numbers) -> None",
+    doc: "One step of an optimizer by the rule of that name: `tensors` are a parameter, its gradient and its state, changed in place.
+
+`numbers` are the gradient's sign, the share of the parameter that is added to it, the parameter's own factor, and the rule's.
+
+    >>> weight, total = torch.ones(1), torch.zeros(1)
+    >>> torch._fused_step([weight, torch.ones(1), total], 'adagrad', [1.0, 0.0, 1.0, 0.5, 0.0])
+    >>> weight, total
+    (tensor([0.5000]), tensor([1.]))",
+    dtypes: DTypes::INEXACT,
+    traits: Traits::SEES_MIRRORED,
+    run: Run::Body(step),
+    derivative: Derivative::NonDifferentiable("it changes its arguments, outside of the graph"),
+    samples: &["[t(3), t(3), pos(3)], 'adagrad', [1.0, 0.1, 1.0, 0.5, 1e-8]"],
+    reference: "",
+    ..Row::BASE
+};
+
 /// The lists at `places`, side by side: what belongs to one parameter.
 fn columns<'a, const N: usize>(args: &'a Args, places: [usize; N]) -> Result<Vec<[&'a Tensor; N]>> {
     let mut lists = Vec::with_capacity(N);
@@ -100,7 +122,7 @@ fn real(tensor: &Tensor) -> Layout {
 }
 
 /// Runs a kernel over the tensors of one parameter and counts the changes.
-fn run<const N: usize>(tensors: [&Tensor; N], kernel: impl FnOnce(DType, &Plan<N>, [*mut u8; N])) -> Result<()> {
+fn run<const N: usize>(tensors: [&Tensor; N], kernel: impl FnOnce(DType, &Plan<N>, Ends<u8, N>)) -> Result<()> {
     if tensors.iter().any(|tensor| tensor.is_mirrored()) {
         let plain = tensors.iter().map(|tensor| resolved(tensor)).collect::<Result<Vec<_>>>()?;
         run(std::array::from_fn(|n| &plain[n]), kernel)?;
@@ -116,9 +138,11 @@ fn run<const N: usize>(tensors: [&Tensor; N], kernel: impl FnOnce(DType, &Plan<N
     if tensors[0].device() == Device::Cpu && tensors[0].numel() > 0 {
         let layouts = tensors.map(real);
         let plan = Plan::new(layouts.each_ref(), [dtype.size(); N]);
+        let shared = tensors[0].storage().is_shared();
         crate::host::while_detached(plan.numel(), || {
             let pins = pin_all(tensors.map(Tensor::storage))?;
-            kernel(dtype, &plan, std::array::from_fn(|n| pins[n].as_ptr()));
+            let places = std::array::from_fn(|n| pins[n].as_ptr());
+            kernel(dtype, &plan, Ends { places, shared });
             Ok(())
         })?;
     }
@@ -193,4 +217,34 @@ fn next(args: &Args, step: &Tensor) -> Result<Adam> {
         decoupled: args.bool(13)?,
         step: count,
     })
+}
+
+fn step(args: &Args) -> Result<Output> {
+    let (tensors, rule) = (args.tensors(0)?, args.str(1)?);
+    let given = args.optional_floats(2).unwrap_or_default();
+    let mut numbers = [0.0; rules::NUMBERS];
+    if rules::tensors(rule) != Some(tensors.len()) || given.len() > numbers.len() {
+        return Err(Error::runtime(format!(
+            "there is no rule \"{rule}\" for {} tensors and {} numbers",
+            tensors.len(),
+            given.len()
+        )));
+    }
+    numbers[..given.len()].copy_from_slice(given);
+    let mismatch = |_| Error::runtime("tensors do not fit their rule");
+    // SAFETY: layouts stay within their pinned storages.
+    unsafe {
+        match tensors.len() {
+            3 => run(group(tensors.try_into().map_err(mismatch)?)?, |dtype, plan, ends| {
+                rule_of_three(rule, dtype, plan, ends, &numbers)
+            })?,
+            4 => run(group(tensors.try_into().map_err(mismatch)?)?, |dtype, plan, ends| {
+                rule_of_four(rule, dtype, plan, ends, &numbers)
+            })?,
+            _ => run(group(tensors.try_into().map_err(mismatch)?)?, |dtype, plan, ends| {
+                rule_of_five(rule, dtype, plan, ends, &numbers)
+            })?,
+        }
+    }
+    Ok(Output::Nothing)
 }

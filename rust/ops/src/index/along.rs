@@ -120,7 +120,7 @@ pub static INDEX_ADD: Row = Row {
                     source.dtype().title()
                 )));
             }
-            Ok(())
+            crate::create::check_fits(args.scalar(4)?, own.dtype())
         },
         cpu: |args, target| {
             let alpha = args.scalar(4)?;
@@ -128,7 +128,9 @@ pub static INDEX_ADD: Row = Row {
             if alpha.is_one() {
                 return merge(args, target, source, Merge::Add);
             }
-            merge(args, target, &op!(crate::pointwise::arith::MUL, &source.detach(), alpha)?, Merge::Add)
+            // As a number of the tensors' dtype: a fraction of integers would make other numbers of them.
+            let alpha = crate::create::scalar_of(alpha, source.dtype(), source.device())?;
+            merge(args, target, &op!(crate::pointwise::arith::MUL, &source.detach(), &alpha)?, Merge::Add)
         },
     }),
     derivative: Derivative::Formulas(&[
@@ -139,7 +141,14 @@ pub static INDEX_ADD: Row = Row {
         }),
     ]),
     samples: &["t(3, 4), 0, i(3, 5), t(5, 4)", "t(3, 4), 1, i(4, 2), t(3, 2), alpha=2", "t(3), 0, i(3, 4), t(4)"],
-    errors: &[("t(3), 0, torch.tensor([5]), t(1)", "IndexError", "index out of range in self")],
+    errors: &[
+        ("t(3), 0, torch.tensor([5]), t(1)", "IndexError", "index out of range in self"),
+        (
+            "i(3), 0, torch.tensor([0]), i(1), alpha=float('inf')",
+            "RuntimeError",
+            "value cannot be converted to type int64_t without overflow",
+        ),
+    ],
     ..Row::BASE
 };
 
@@ -312,7 +321,7 @@ pub static INDEX_FILL: Row = Row {
                     "index_fill_(): Converting complex Scalar to non-complex type is not supported",
                 ));
             }
-            Ok(())
+            crate::create::check_fits(args.scalar(3)?, args.tensor(0)?.dtype())
         },
         cpu: |args, target| {
             fill(args, target, &crate::create::scalar_of(args.scalar(3)?, target.dtype(), target.device())?)
@@ -418,6 +427,7 @@ pub static INDEX_REDUCE: Row = Row {
     run: Run::Update(Update {
         check: |args| {
             reduction(args)?;
+            crate::warn_once!("index_reduce() is in beta and the API may change at any time.")?;
             let (own, source) = (args.tensor(0)?, args.tensor(3)?);
             if own.dtype() != source.dtype() {
                 return Err(Error::runtime("index_reduce(): self and source must have the same scalar type".to_owned()));

@@ -264,6 +264,11 @@ pub static MASKED_SCATTER: Row = Row {
                     source.dtype().title()
                 )));
             }
+            if mask.dtype() == DType::U8 {
+                crate::host::warn(
+                    "masked_scatter_ received a mask with dtype torch.uint8, this behavior is now deprecated,please use a mask with dtype torch.bool instead.",
+                )?;
+            }
             if mask.dtype() != DType::Bool {
                 return Err(Error::runtime(format!(
                     "masked_scatter_ only supports boolean masks, but got mask with dtype {}",

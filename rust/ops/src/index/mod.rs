@@ -66,11 +66,11 @@ pub fn assign(view: &Tensor, value: &Tensor) -> Result<()> {
 pub fn put(own: &Tensor, tensors: Vec<Tensor>, dims: &[usize], value: &Tensor) -> Result<()> {
     if let ([mask], [dim]) = (tensors.as_slice(), dims)
         && mask.dtype() == DType::Bool
-        && value.rank() == 0
-        && value.dtype() == own.dtype()
+        && value.numel() == 1
         && mask.device() == own.device()
     {
-        return fill(own, mask, *dim, value);
+        // One number takes the tensor's dtype, as `masked_fill` gives it.
+        return fill(own, mask, *dim, &op!(crate::view::reshape::VIEW, value, sizes_value(&[]))?);
     }
     let (indices, dims) = prepare(own, tensors, dims)?;
     let common = geometry::common(&indices)?;

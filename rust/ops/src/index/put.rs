@@ -1,6 +1,6 @@
 //! Writing by indices: the last of several values for one place wins, or they add up.
 
-use rushlight_core::{Error, Layout, Result};
+use rushlight_core::{DType, Error, Layout, Result};
 use rushlight_cpu::index::Source;
 use rushlight_cpu::index::merge::{Merge, Merger};
 
@@ -77,6 +77,11 @@ pub static PUT: Row = Row {
 
 /// Merges values, which broadcast, into a tensor.
 pub fn put_into(target: &Tensor, cut: &Cut, values: &Tensor, merge: Merge) -> Result<()> {
+    // The loops move bytes: what is read is as wide as what is written.
+    if values.dtype() != target.dtype() {
+        let (values, target) = (values.dtype().title(), target.dtype().title());
+        return Err(Error::runtime(format!("values of dtype {values} cannot be put into a tensor of dtype {target}")));
+    }
     let offsets = cut.offsets(target)?;
     let sizes = cut.sizes(target);
     if sizes.contains(&0) {
@@ -119,7 +124,7 @@ fn arguments<'a>(args: &'a Args) -> Result<Args<'a>> {
     let mut dims = Vec::with_capacity(given.len());
     for index in &given {
         dims.push(dim);
-        let mask = matches!(index.dtype(), rushlight_core::DType::Bool | rushlight_core::DType::U8);
+        let mask = matches!(index.dtype(), DType::Bool | DType::U8);
         dim += if mask { index.rank() } else { 1 };
     }
     if dim > own.rank() {
@@ -129,9 +134,17 @@ fn arguments<'a>(args: &'a Args) -> Result<Args<'a>> {
             given.len()
         )));
     }
+    let (values, accumulate) = (args.tensor(2)?, args.bool(3)?);
+    // One number at the places of one mask takes the tensor's dtype, as `masked_fill` gives it.
+    let by_mask = !accumulate && values.numel() == 1 && given.len() == 1 && given[0].dtype() == DType::Bool;
+    let values = if by_mask && values.dtype() != own.dtype() {
+        crate::create::check_fits(crate::convert::item(values)?, own.dtype())?;
+        crate::convert::to_dtype(values, own.dtype())?
+    } else {
+        values.clone()
+    };
     let (indices, dims) = super::prepare(own, given, &dims)?;
-    let accumulate = args.bool(3)?;
-    Ok(Args::new(&PUT, [own.into(), indices.into(), dims.into(), args.tensor(2)?.into(), accumulate.into()]))
+    Ok(Args::new(&PUT, [own.into(), indices.into(), dims.into(), values.into(), accumulate.into()]))
 }
 
 pub static INDEX_PUT: Row = Row {

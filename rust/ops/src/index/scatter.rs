@@ -55,11 +55,16 @@ pub static SCATTER_VALUE: Row = Row {
             [5., 0.]])",
     dtypes: DTypes::ALL,
     run: Run::Update(Update {
-        check: |args| check(args, "scatter"),
+        check: |args| check(args, "scatter").and_then(|()| check_value(args)),
         cpu: |args, target| write(args, target, Merge::Set),
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(2), |d| zeroed(d, d.grad()))]),
     samples: &["t(3, 4), 1, torch.tensor([[0, 3], [2, 1], [1, 0]]), 2"],
+    errors: &[(
+        "i(3), 0, torch.tensor([0]), float('nan')",
+        "RuntimeError",
+        "value cannot be converted to type int64_t without overflow",
+    )],
     ..Row::BASE
 };
 
@@ -76,7 +81,7 @@ pub static SCATTER_MERGED: Row = Row {
     run: Run::Update(Update {
         check: |args| {
             merge_named(args.str(4)?)?;
-            crate::host::warn(
+            crate::warn_once!(
                 "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future PyTorch release. Use torch.scatter_reduce instead for more reduction options.",
             )?;
             check(args, "scatter")
@@ -104,13 +109,22 @@ pub static SCATTER_VALUE_MERGED: Row = Row {
     tensor([1., 5.])",
     dtypes: DTypes::ALL,
     run: Run::Update(Update {
-        check: |args| merge_named(args.str(4)?).and_then(|_| check(args, "scatter")),
+        check: |args| {
+            merge_named(args.str(4)?)?;
+            check(args, "scatter")?;
+            check_value(args)
+        },
         cpu: |args, target| write(args, target, merge_named(args.str(4)?)?),
     }),
     derivative: Derivative::NonDifferentiable("use scatter_reduce, which is"),
     samples: &["t(3), 0, torch.tensor([2, 2]), 2, reduce='multiply'"],
     ..Row::BASE
 };
+
+/// Refuses a number at place 3 that the tensor's dtype does not hold.
+fn check_value(args: &Args) -> Result<()> {
+    crate::create::check_fits(args.scalar(3)?, args.tensor(0)?.dtype())
+}
 
 fn merge_named(name: &str) -> Result<Merge> {
     match name {

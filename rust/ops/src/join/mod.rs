@@ -3,7 +3,7 @@
 pub mod cat;
 pub mod diag;
 pub mod flip;
-pub mod grid;
+pub mod meshgrid;
 pub mod pad;
 pub mod repeat;
 pub mod slot;

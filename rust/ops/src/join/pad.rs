@@ -25,6 +25,7 @@ negative width cuts off.
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
+            crate::create::check_fits(args.scalar(2)?, own.dtype())?;
             let mut sizes = own.sizes().clone();
             for (size, (before, after)) in sizes.iter_mut().zip(widths(own, args.ints(1)?)?) {
                 let padded = *size + before + after;

@@ -8,6 +8,7 @@ use rushlight_core::{DType, Dims, Error, Result, Scalar};
 use super::matrix::{check_batches, check_shapes};
 use super::{Operand, by, check_dtype, product, scaled};
 use crate::autocast::Autocast;
+use crate::create::check_fits;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::op;
@@ -73,6 +74,14 @@ fn factors(args: &Args) -> Result<(Scalar, Scalar)> {
     Ok((args.scalar(3)?, args.scalar(4)?))
 }
 
+/// Refuses factors that the tensors' dtype does not hold.
+fn check_factors(args: &Args) -> Result<()> {
+    let (beta, alpha) = factors(args)?;
+    let dtype = args.tensor(0)?.dtype();
+    check_fits(beta, dtype)?;
+    check_fits(alpha, dtype)
+}
+
 /// The result's columns are those of the product; a vector counts as one column.
 fn add_product(args: &Args, results: &[Tensor]) -> Result<()> {
     let (beta, alpha) = factors(args)?;
@@ -107,6 +116,7 @@ pub static ADDMM: Row = Row {
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
+            check_factors(args)?;
             let sizes = check_mats(own, args.tensor(1)?, args.tensor(2)?)?;
             Ok(vec![Spec::new(&sizes, own.dtype(), own)])
         },
@@ -151,6 +161,7 @@ pub static ADDMV: Row = Row {
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (own, a, v) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
+            check_factors(args)?;
             if a.rank() != 2 || v.rank() != 1 || own.rank() > 1 {
                 return Err(Error::runtime(format!(
                     "vector + matrix @ vector expected, got {}, {}, {}",
@@ -214,6 +225,7 @@ pub static BADDBMM: Row = Row {
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (own, a, b) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
+            check_factors(args)?;
             check_batches(a, b)?;
             let sizes = [a.sizes()[0], a.sizes()[1], b.sizes()[2]];
             check_addend(own, &sizes)?;
@@ -258,7 +270,7 @@ pub static ADDBMM: Row = Row {
 
     >>> torch.addbmm(torch.ones(1), torch.ones(2, 1, 3), torch.ones(2, 3, 2))
     tensor([[7., 7.]])",
-    out: Out::new(Accepts::Same, &["self and mat2 must have the same dtype, but got {Out} and {Result}"]),
+    out: Out::new(Accepts::Same, &["self and mat2 must have the same dtype, but got {Out} and {Result}"]).silently(),
     traits: Traits::RESHAPES_IN_PLACE,
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::Lower,

@@ -79,7 +79,7 @@ pub static CHOLESKY_OLD: Row = Row {
     dtypes: DTypes::DENSE,
     autocast: Autocast::Single,
     run: Run::Compose(|args| {
-        crate::host::warn(
+        crate::warn_once!(
             "torch.cholesky is deprecated in favor of torch.linalg.cholesky and will be removed in a future PyTorch release.\nL = torch.cholesky(A)\nshould be replaced with\nL = torch.linalg.cholesky(A)\nand\nU = torch.cholesky(A, upper=True)\nshould be replaced with\nU = torch.linalg.cholesky(A).mH\nThis transform will produce equivalent results for all valid (symmetric positive definite) inputs.",
         )?;
         checked(args.tensor(0)?, args.bool(1)?, "cholesky").map(Output::Tensor)

@@ -183,6 +183,9 @@ pub static LU_SOLVE_OLD: Row = Row {
     dtypes: DTypes::DENSE,
     autocast: Autocast::Single,
     run: Run::Compose(|args| {
+        crate::warn_once!(
+            "torch.lu_solve is deprecated in favor of torch.linalg.lu_solveand will be removed in a future PyTorch release.\nNote that torch.linalg.lu_solve has its arguments reversed.\nX = torch.lu_solve(B, LU, pivots)\nshould be replaced with\nX = torch.linalg.lu_solve(LU, pivots, B)"
+        )?;
         let (b, lu, pivots) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
         check_factored(lu, pivots, b, true)?;
         solve_factored(lu, pivots, b, true, false).map(Output::Tensor)

@@ -58,6 +58,9 @@ pub static QR_OLD: Row = Row {
     dtypes: DTypes::DENSE,
     autocast: Autocast::Single,
     run: Run::Compose(|args| {
+        crate::warn_once!(
+            "torch.qr is deprecated in favor of torch.linalg.qr and will be removed in a future PyTorch release.\nThe boolean parameter 'some' has been replaced with a string parameter 'mode'.\nQ, R = torch.qr(A, some)\nshould be replaced with\nQ, R = torch.linalg.qr(A, 'reduced' if some else 'complete')"
+        )?;
         QR.call([args.tensor(0)?.into(), if args.bool(1)? { "reduced" } else { "complete" }.into()])
     }),
     derivative: Derivative::Composed,

@@ -70,6 +70,9 @@ pub static TRIANGULAR_SOLVE: Row = Row {
     dtypes: DTypes::DENSE,
     autocast: Autocast::Single,
     run: Run::Compose(|args| {
+        crate::warn_once!(
+            "torch.triangular_solve is deprecated in favor of torch.linalg.solve_triangularand will be removed in a future PyTorch release.\ntorch.linalg.solve_triangular has its arguments reversed and does not return a copy of one of the inputs.\nX = torch.triangular_solve(B, A).solution\nshould be replaced with\nX = torch.linalg.solve_triangular(A, B)."
+        )?;
         let (b, a) = (args.tensor(0)?, args.tensor(1)?);
         check_operands("torch.triangular_solve", "triangular_solve", b, a)?;
         check_kernel("triangular_solve_cpu", a)?;

@@ -51,7 +51,7 @@ pub static CROSS_OLD: Row = Row {
         let dim = match args.optional_int(2) {
             Some(dim) => dim,
             None => {
-                crate::host::warn(
+                crate::warn_once!(
                     "Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass the dim explicitly or simply use torch.linalg.cross.\nThe default value of dim will change to agree with that of linalg.cross in a future release.",
                 )?;
                 let found = own.sizes().iter().position(|&size| size == 3);

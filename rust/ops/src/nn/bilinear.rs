@@ -3,6 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};
 
+use crate::autocast;
 use crate::derive::Derivative;
 use crate::linalg::matrix::{MATMUL, fold};
 use crate::op;
@@ -31,6 +32,11 @@ Shapes: inputs `(*, in1)` and `(*, in2)`, weight `(out, in1, in2)`, bias `(out)`
     samples: &["t(2, 3), t(2, 4), t(5, 3, 4), t(5)", "t(3), t(4), t(5, 3, 4)", "t(2, 2, 3), t(2, 2, 4), t(5, 3, 4)"],
     errors: &[
         (
+            "t(2, 3), t(2, 4), t(5, 3, 4).to(torch.float16)",
+            "RuntimeError",
+            "All tensors must have the same dtype, got input1: ",
+        ),
+        (
             "t(2, 2), t(2, 4), t(5, 3, 4)",
             "RuntimeError",
             "bilinear(): input1 size does not match weight size: got 2 but expected 3",
@@ -45,7 +51,23 @@ Shapes: inputs `(*, in1)` and `(*, in2)`, weight `(out, in1, in2)`, bias `(out)`
     ..Row::BASE
 };
 
+/// All tensors have one dtype, in torch's words.
+fn check_dtypes(args: &Args) -> Result<()> {
+    let params = &args.row.schema().params;
+    let all = || params.iter().zip(0..).filter_map(|(param, at)| Some((param, args.optional_tensor(at)?)));
+    let dtype = args.tensor(0)?.dtype();
+    if all().all(|(_, tensor)| tensor.dtype() == dtype) {
+        return Ok(());
+    }
+    let found: Vec<String> =
+        all().map(|(param, tensor)| format!("{}: {}", param.name, tensor.dtype().c_name())).collect();
+    Err(Error::runtime(format!("All tensors must have the same dtype, got {}", found.join(", "))))
+}
+
 fn bilinear(args: &Args) -> Result<Tensor> {
+    // Its products are torch's own sums, which mixed precision leaves in the type that they get.
+    let _off = autocast::off();
+    check_dtypes(args)?;
     let (x, y, weight, bias) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?, args.optional_tensor(3));
     if x.rank() != y.rank() {
         return Err(Error::runtime(format!(

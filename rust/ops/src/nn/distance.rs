@@ -7,7 +7,7 @@ use crate::autocast::Autocast;
 use crate::derive::Derivative;
 use crate::expr::Expr;
 use crate::op;
-use crate::pointwise::clamp::CLAMP_MIN;
+use crate::pointwise::clamp::{CLAMP_MAX, CLAMP_MIN};
 use crate::reduce::norm::VECTOR_NORM;
 use crate::reduce::sum::SUM_DIM;
 use crate::row::{DTypes, Row, Run, Variants};
@@ -64,9 +64,9 @@ pub static COSINE_SIMILARITY: Row = Row {
             let own = crate::convert::to_dtype(args.tensor(place)?, dtype)?;
             let own = op!(crate::view::expand::EXPAND, &own, crate::view::reshape::sizes_value(&sizes))?;
             let length = length(&own, 2.0, dim, true)?;
-            // The limit takes nothing from the gradient.
-            let limited = Expr::from(length.detach()).call(&CLAMP_MIN, [eps.into()]);
-            let raised = Expr::from(&length) + (limited - Expr::from(length.detach()));
+            // The limit takes nothing from the gradient, and an endless length stays what it is.
+            let missing = Expr::from(eps) - Expr::from(length.detach()).call(&CLAMP_MAX, [eps.into()]);
+            let raised = Expr::from(&length) + missing;
             Ok(Expr::from(own) / raised)
         };
         (unit(0)? * unit(1)?).call(&SUM_DIM, [Ints::from_slice(&[dim]).into()]).done().map(Output::Tensor)

@@ -2,15 +2,16 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{bf16_, f16_};
-use rushlight_core::{Error, Result, Scalar, dispatch};
+use rushlight_core::{Error, Layout, Result, Scalar, dispatch};
 use rushlight_rng::distributions::dropout_mask;
 
-use crate::create::{draw, empty, scalar_of};
+use crate::call::allocate;
+use crate::create::{draw, scalar_of};
 use crate::derive::Derivative;
 use crate::generator::Generator;
 use crate::op;
 use crate::pointwise::arith::MUL;
-use crate::row::{DTypes, Row, Run, Variants};
+use crate::row::{DTypes, Row, Run, Spec, Variants};
 use crate::value::Output;
 
 pub static DROPOUT: Row = Row {
@@ -44,7 +45,12 @@ pub static DROPOUT: Row = Row {
 /// Zeros with probability `p`, else `1 / (1 - p)`, drawn from the default stream.
 fn mask(like: &Tensor, p: f64) -> Result<Tensor> {
     let dtype = like.dtype();
-    let mask = empty(like.sizes(), dtype, like.device())?;
+    if dtype.is_complex() || dtype.is_wide_unsigned() {
+        return Err(Error::unsupported("bernoulli_scalar_cpu_", dtype));
+    }
+    // In the order in which the input lies in memory.
+    let layout = Layout { sizes: like.sizes().clone(), strides: like.layout().preserved_strides(), offset: 0 };
+    let mask = allocate(&Spec { layout, dtype, device: like.device() })?;
     dispatch!(dtype, T in [f32, f64, f16_, bf16_] => {
         draw::fill::<T>(&mask, &Generator::default(), |stream, out| dropout_mask(stream, out, p))?
     }, else => return Err(Error::runtime(format!("result type Float can't be cast to the desired output type {}", dtype.title()))));

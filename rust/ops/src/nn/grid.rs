@@ -7,7 +7,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result, Scalar};
 
-use super::mix::MIX;
+use super::interpolate::MIX;
 use crate::autocast::Autocast;
 use crate::convert::to_dtype;
 use crate::derive::Derivative;

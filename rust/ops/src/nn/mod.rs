@@ -11,15 +11,15 @@ pub mod dropout;
 pub mod embedding;
 pub mod fold;
 pub mod grid;
-pub mod leaky;
+pub mod interpolate;
 pub mod linear;
 pub mod loss;
 pub mod margin;
-pub mod mix;
 pub mod multilabel;
 pub mod nll;
 pub mod norm;
 pub mod pool;
+pub mod prelu;
 pub mod recurrent;
 pub mod shuffle;
 
@@ -43,6 +43,10 @@ impl Reduction {
             "none" => Ok(Reduction::None),
             "mean" => Ok(Reduction::Mean),
             "sum" => Ok(Reduction::Sum),
+            "elementwise_mean" => {
+                crate::host::warn("reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.")?;
+                Ok(Reduction::Mean)
+            }
             _ => Err(Error::value(format!("{text} is not a valid value for reduction"))
                 .hint("It is \"mean\", \"sum\" or \"none\".")),
         }

@@ -1,150 +1,359 @@
-//! How often values occur.
-
-use std::ops::AddAssign;
+//! Histograms over edges: of numbers, or of points in several dimensions.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::{filled, list};
-use rushlight_core::{DType, Device, Element, Error, Result, Scalar};
+use rushlight_core::layout::Shape;
+use rushlight_core::{DType, Error, Result, Scalar};
 
-use crate::convert::to_vec;
+use crate::convert::{to_dtype, to_vec};
+use crate::create::range::LINSPACE;
 use crate::derive::Derivative;
-use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Traits, Variants};
-use crate::value::{Args, Output};
+use crate::op;
+use crate::row::{Accepts, DTypes, Out, Row, Run, Traits, Variants};
+use crate::value::{Args, Output, Value};
+use crate::view::reshape::sizes_value;
 
-pub static BINCOUNT: Row = Row {
-    name: "bincount",
-    signature: "(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor",
-    doc: "How often each of 0, 1, 2, .. occurs, or the sum of its weights.
+const WHY: Derivative = Derivative::NonDifferentiable("its result is a count");
 
-    >>> torch.bincount(torch.tensor([1, 2, 1]))
-    tensor([0, 2, 1])",
-    dtypes: DTypes::INTS,
+/// What the rows have in common.
+const BASE: Row = Row {
+    variants: Variants::FUNCTION,
+    dtypes: DTypes::of(&[DType::F32, DType::F64]),
     traits: Traits::NEEDS_VALUES,
-    run: Run::Body(bincount),
-    derivative: Derivative::NonDifferentiable("its operand is whole numbers"),
-    samples: &["i(4, 9)", "i(4, 9), minlength=8", "i(4, 3), torch.tensor([0.5, 1., 2.])"],
-    errors: &[("t(2, 2).long()", "RuntimeError", "bincount only supports 1-d non-negative integral inputs.")],
-    reference: "np.bincount(self, weights, minlength)",
+    derivative: WHY,
     ..Row::BASE
 };
 
-pub static HISTC: Row = Row {
-    name: "histc",
-    variants: Variants::BOTH.union(Variants::OUT),
-    signature: "(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
-    doc: "How many elements fall into each of `bins` equal parts of `min` to `max` (of the elements' own range where those are equal).
+const OUT: Out = Out::new(
+    Accepts::Same,
+    &[
+        "torch.histogram: input tensor and hist tensor should have the same dtype, but got input {result} and hist {out}",
+        "torch.histogram: input tensor and bin_edges tensor should have the same dtype, but got input {result} and bin_edges {out}",
+    ],
+);
 
-    >>> torch.histc(torch.tensor([1., 2., 1.]), bins=4, min=0, max=3)
+pub static HISTOGRAM_EDGES: Row = Row {
+    name: "histogram.bins_tensor",
+    variants: Variants::BOTH.union(Variants::OUT),
+    signature: "(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
+    doc: "How many elements (or the sum of their `weight`) lie between each two neighbours of the edges `bins`.
+
+The last bin has both its edges, every other the left one. With `density` the bins are divided by their widths and the
+whole, so that the histogram's integral is one.
+
+    >>> torch.histogram(torch.tensor([1., 2., 1.]), torch.tensor([0., 1.5, 3.])).hist
+    tensor([2., 1.])",
+    out: OUT,
+    run: Run::Body(|args| {
+        let own = args.valued(0)?;
+        let edges = args.tensor(1)?;
+        let counts = counted(&column(own)?, &[edges], flat(args.optional_tensor(2))?.as_ref(), args.bool(3)?)?;
+        Ok(Output::Tuple(vec![counts, crate::copy::clone(edges)?]))
+    }),
+    samples: &[
+        "t(9), torch.tensor([-1., 0., 1.], dtype=t(1).dtype)",
+        "t(2, 3), torch.tensor([-1., 1.], dtype=t(1).dtype), weight=pos(2, 3), density=True",
+    ],
+    errors: &[
+        (
+            "t(3), t(2, 2)",
+            "RuntimeError",
+            "torch.histogramdd: bins tensor should have one dimension, but got 2 dimensions in the bins tensor for dimension 0",
+        ),
+        (
+            "t(3), t(0)",
+            "RuntimeError",
+            "torch.histogramdd: bins tensor should have at least 1 element, but got 0 elements in the bins tensor for dimension 0",
+        ),
+    ],
+    reference: "np.histogram(self, bins, weights=weight, density=density)",
+    ..BASE
+};
+
+pub static HISTOGRAM: Row = Row {
+    name: "histogram.bin_ct",
+    variants: Variants::BOTH.union(Variants::OUT),
+    signature: "(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
+    doc: "How many elements (or the sum of their `weight`) lie in each of `bins` equal parts of `range`, by default the elements' own.
+
+    >>> torch.histogram(torch.tensor([1., 2., 1.]), bins=4, range=(0., 3.)).hist
     tensor([0., 2., 1., 0.])",
-    out: Out::new(Accepts::Same, &["torch.histogram: input tensor and hist tensor should have the same dtype, but got input {result} and hist {out}"]),
-    dtypes: DTypes::FLOATS,
-    run: Run::Kernel(Kernel { infer: histc_infer, cpu: histc }),
-    derivative: Derivative::NonDifferentiable("its result is a count"),
-    samples: &["t(9), 4", "t(3, 4), 5, -1, 1"],
+    out: OUT,
+    run: Run::Body(|args| {
+        let own = column(args.valued(0)?)?;
+        let edges = equal_parts(&own, &[args.int(1)?], args.optional_floats(2))?.remove(0);
+        let counts = counted(&own, &[&edges], flat(args.optional_tensor(3))?.as_ref(), args.bool(4)?)?;
+        Ok(Output::Tuple(vec![counts, edges]))
+    }),
+    samples: &["t(9), 4", "t(3, 4), 5, range=(-1., 1.), weight=pos(3, 4)", "t(9), 3, density=True", "t(0), 2"],
     errors: &[
         ("t(3), 0", "RuntimeError", "torch.histogram(): bins must be > 0, but got 0 for dimension 0"),
-        ("t(3), 3, 3, 1", "RuntimeError", "torch.histc: max must be larger than min"),
+        (
+            "t(3), 3, range=(3., 1.)",
+            "RuntimeError",
+            "torch.histogramdd: min should not exceed max, but got min 3 max 1 for dimension 0",
+        ),
+        (
+            "t(3), 3, range=(3.,)",
+            "RuntimeError",
+            "torch.histogramdd: for a 1-dimensional histogram range should have 2 elements, but got 1",
+        ),
+        (
+            "t(3), 3, weight=t(2)",
+            "RuntimeError",
+            "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor excluding its innermost dimension, but got input with shape [3, 1] and weight with shape [2]",
+        ),
     ],
-    ..Row::BASE
+    reference: "np.histogram(self, bins, range=range, weights=weight, density=density)",
+    ..BASE
 };
 
-fn bincount(args: &Args) -> Result<Output> {
-    let own = args.valued(0)?;
-    let minlength = args.int(2)?;
-    if !own.dtype().is_integral() {
-        return Err(Error::unsupported("bincount_cpu", own.dtype()));
+pub static BIN_EDGES: Row = Row {
+    name: "_histogramdd_bin_edges",
+    signature: "(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor[]",
+    doc: "The edges of equal parts in each dimension of points, for `histogramdd`.
+
+    >>> torch._histogramdd_bin_edges(torch.tensor([[0., 1.], [2., 3.]]), [2, 1])
+    (tensor([0., 1., 2.]), tensor([1., 3.]))",
+    run: Run::Body(|args| {
+        let points = points(args.valued(0)?)?;
+        equal_parts(&points, args.ints(1)?, args.optional_floats(2)).map(Output::List)
+    }),
+    samples: &["t(9, 2), [3, 2]", "t(9, 1), [4], range=(-1., 1.)"],
+    errors: &[
+        (
+            "t(3, 2), [3]",
+            "RuntimeError",
+            "histogramdd: The size of bins must be equal to the innermost dimension of the input.",
+        ),
+        ("t(3), [3]", "RuntimeError", "torch.histogramdd: input tensor should have at least 2 dimensions"),
+    ],
+    reference: "tuple(np.histogramdd(self, bins, None if range is None else [range])[1])",
+    ..BASE
+};
+
+pub static COUNT_POINTS: Row = Row {
+    name: "_histogramdd_from_bin_tensors",
+    signature: "(Tensor self, Tensor[] bins, *, Tensor? weight=None, bool density=False) -> Tensor",
+    doc: "How many points lie in each box between edges, one list of edges for each dimension.
+
+    >>> torch._histogramdd_from_bin_tensors(torch.tensor([[0., 1.], [2., 3.]]), (torch.tensor([0., 1., 2.]), torch.tensor([1., 3.])))
+    tensor([[1.],
+            [1.]])",
+    run: Run::Body(|args| {
+        let points = points(args.valued(0)?)?;
+        counted(&points, &args.tensors(1)?, args.optional_tensor(2), args.bool(3)?).map(Output::Tensor)
+    }),
+    samples: &["t(9, 2), (torch.tensor([-1., 0., 1.], dtype=t(1).dtype), torch.tensor([-1., 1.], dtype=t(1).dtype))"],
+    errors: &[(
+        "t(3, 2), (t(2),)",
+        "RuntimeError",
+        "torch.histogramdd: expected 2 sequences of bin edges for a 2-dimensional histogram but got 1",
+    )],
+    reference: "np.histogramdd(self, bins, weights=weight, density=density)[0]",
+    ..BASE
+};
+
+/// Points by row: the last dimension is a point's.
+struct Points {
+    values: Vec<f64>,
+    tensor: Tensor,
+}
+
+impl Points {
+    fn width(&self) -> usize {
+        self.tensor.sizes().last().map_or(1, |&n| n as usize)
     }
-    if minlength < 0 {
-        return Err(Error::runtime("minlength should be >= 0"));
-    }
-    let only = || Error::runtime("bincount only supports 1-d non-negative integral inputs.");
-    if own.rank() == 1 && own.numel() == 0 {
-        return crate::create::zeros(&[minlength as isize], DType::I64, own.device()).map(Output::Tensor);
-    }
-    if own.rank() != 1 {
-        return Err(only());
-    }
-    let values = to_vec::<i64>(own)?;
-    let Some(&largest) = values.iter().max() else { return Err(only()) };
-    if values.iter().any(|&value| value < 0) {
-        return Err(only());
-    }
-    let bins = largest.saturating_add(1).max(minlength) as isize;
-    let weights = args.optional_tensor(1);
-    if weights.is_some_and(|weights| weights.rank() != 1 || weights.numel() != values.len()) {
-        return Err(Error::runtime("weights should be 1-d and have the same length as input"));
-    }
-    match weights {
-        None => counted(bins, values.into_iter().map(|value| (value, 1i64))),
-        Some(weights) if weights.dtype() == DType::F32 => {
-            counted(bins, values.into_iter().zip(to_vec::<f32>(weights)?))
+
+    /// The least and the greatest in a dimension.
+    fn range(&self, dim: usize) -> (f64, f64) {
+        let mut range = (f64::INFINITY, f64::NEG_INFINITY);
+        for &value in self.values.iter().skip(dim).step_by(self.width()) {
+            if value.is_nan() {
+                return (f64::NAN, f64::NAN);
+            }
+            range = (range.0.min(value), range.1.max(value));
         }
-        Some(weights) => counted(bins, values.into_iter().zip(to_vec::<f64>(weights)?)),
+        range
     }
-    .map(Output::Tensor)
 }
 
-/// The sums of what belongs to each bin. The result is the table: there may be more bins than could be held twice.
-fn counted<T: Element + AddAssign>(bins: isize, values: impl Iterator<Item = (i64, T)>) -> Result<Tensor> {
-    let result = crate::create::zeros(&[bins], T::DTYPE, Device::Cpu)?;
-    let pin = result.storage().pin()?;
-    for (value, weight) in values {
-        // SAFETY: values are not negative and less than `bins`, and the fresh result is contiguous.
-        unsafe { *pin.as_ptr().cast::<T>().add(value as usize) += weight };
+fn points(tensor: &Tensor) -> Result<Points> {
+    if tensor.rank() < 2 {
+        return Err(Error::runtime("torch.histogramdd: input tensor should have at least 2 dimensions"));
     }
-    drop(pin);
-    Ok(result)
+    if !matches!(tensor.dtype(), DType::F32 | DType::F64) {
+        return Err(Error::not_implemented(format!(
+            "\"histogramdd\" not implemented for '{}'",
+            tensor.dtype().title()
+        )));
+    }
+    Ok(Points { values: to_vec(tensor)?, tensor: tensor.clone() })
 }
 
-fn histc_infer(args: &Args) -> Result<Vec<Spec>> {
-    let own = args.tensor(0)?;
-    let bins = args.int(1)?;
-    if !own.dtype().is_floating() {
-        return Err(Error::unsupported("histogram_cpu", own.dtype()));
-    }
-    if bins <= 0 {
-        return Err(Error::runtime(format!("torch.histogram(): bins must be > 0, but got {bins} for dimension 0")));
-    }
-    Ok(vec![Spec::new(&[bins as isize], own.dtype(), own)])
+/// Numbers as points of one dimension.
+fn column(tensor: &Tensor) -> Result<Points> {
+    points(&op!(crate::view::RESHAPE, &tensor.detach(), sizes_value(&[tensor.numel() as isize, 1]))?)
 }
 
-fn histc(args: &Args, results: &[Tensor]) -> Result<()> {
-    let own = args.tensor(0)?;
-    let bins = args.int(1)? as usize;
-    let (mut low, mut high) = (args.scalar(2)?.f64(), args.scalar(3)?.f64());
-    let values = to_vec::<f64>(own)?;
-    if low == high && !values.is_empty() {
-        low = values.iter().copied().fold(f64::INFINITY, f64::min);
-        high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+fn flat(weight: Option<&Tensor>) -> Result<Option<Tensor>> {
+    let flat = |weight: &Tensor| op!(crate::view::RESHAPE, &weight.detach(), sizes_value(&[weight.numel() as isize]));
+    weight.map(flat).transpose()
+}
+
+/// The edges of `bins` equal parts in each dimension.
+fn equal_parts(points: &Points, bins: &[i64], range: Option<&[f64]>) -> Result<Vec<Tensor>> {
+    let width = points.width();
+    if bins.len() != width {
+        return Err(Error::runtime(
+            "histogramdd: The size of bins must be equal to the innermost dimension of the input.",
+        ));
     }
-    if low == high {
-        low -= 1.0;
-        high += 1.0;
+    if let Some((dim, count)) = bins.iter().enumerate().find(|(_, count)| **count <= 0) {
+        return Err(Error::runtime(format!(
+            "torch.histogram(): bins must be > 0, but got {count} for dimension {dim}"
+        )));
     }
-    if !(low.is_finite() && high.is_finite()) {
-        return Err(Error::runtime(format!("torch.histc: range of [{low}, {high}] is not finite")));
+    if let Some(range) = range
+        && range.len() != 2 * width
+    {
+        return Err(Error::runtime(format!(
+            "torch.histogramdd: for a {width}-dimensional histogram range should have {} elements, but got {}",
+            2 * width,
+            range.len()
+        )));
     }
-    if low > high {
-        return Err(Error::runtime("torch.histc: max must be larger than min"));
+    let edges = |dim: usize, count: i64| -> Result<Tensor> {
+        let (mut low, mut high) = match range {
+            Some(range) => (range[2 * dim], range[2 * dim + 1]),
+            None if points.values.is_empty() => (0.0, 1.0),
+            None => points.range(dim),
+        };
+        if !(low.is_finite() && high.is_finite()) {
+            return Err(Error::runtime(
+                format!("torch.histogramdd: dimension {dim}'s range [{low}, {high}] is not finite")
+                    .replace("NaN", "nan"),
+            ));
+        }
+        if low > high {
+            return Err(Error::runtime(format!(
+                "torch.histogramdd: min should not exceed max, but got min {low} max {high} for dimension {dim}"
+            )));
+        }
+        if low == high {
+            low -= 0.5;
+            high += 0.5;
+        }
+        let ends = [Value::Scalar(Scalar::Float(low)), Value::Scalar(Scalar::Float(high))];
+        let values = ends.into_iter().chain([Value::Int(count.saturating_add(1)), points.tensor.dtype().into()]);
+        crate::call::call(Args::new(&LINSPACE, values))?.into_tensor()
+    };
+    bins.iter().enumerate().map(|(dim, &count)| edges(dim, count)).collect()
+}
+
+/// Counts, or sums of weights, of the boxes between the edges.
+fn counted(points: &Points, edges: &[&Tensor], weight: Option<&Tensor>, density: bool) -> Result<Tensor> {
+    let (width, own) = (points.width(), &points.tensor);
+    check_edges(points, edges)?;
+    check_weight(own, weight)?;
+    let lists = edges.iter().map(|edges| to_vec::<f64>(edges)).collect::<Result<Vec<_>>>()?;
+    let sizes: Vec<isize> = lists.iter().map(|edges| edges.len() as isize - 1).collect();
+    let boxes = rushlight_core::layout::checked_numel(&sizes)?;
+    let mut table = filled(0f64, boxes)?;
+    let weights = weight.map(to_vec::<f64>).transpose()?;
+    let of_points = points.values.chunks_exact(width.max(1));
+    for (place, point) in of_points.enumerate() {
+        let found = point
+            .iter()
+            .zip(&lists)
+            .try_fold(0, |at, (&value, edges)| bin(value, edges).map(|bin| at * (edges.len() - 1) + bin));
+        if let Some(found) = found {
+            table[found] += weights.as_ref().map_or(1.0, |weights| weights[place]);
+        }
     }
-    let inside = values.into_iter().filter(|value| (low..=high).contains(value));
-    let bin = |value: f64| (((value - low) / (high - low) * bins as f64) as usize).min(bins - 1);
-    if bins <= own.numel().max(TABLE) {
-        let mut counts = filled(0f64, bins)?;
-        inside.for_each(|value| counts[bin(value)] += 1.0);
-        return crate::copy::copy(&results[0], &crate::create::from_slice(&counts)?);
+    if density {
+        divide_by_volume(&mut table, &lists)?;
     }
-    // A table would be longer than what it counts.
-    let mut found = list(own.numel())?;
-    found.extend(inside.map(bin));
-    found.sort_unstable();
-    crate::create::fill(&results[0], Scalar::ZERO)?;
-    for same in found.chunk_by(|a, b| a == b) {
-        let place = results[0].layout().slice(0, same[0] as isize, 1, 1);
-        crate::create::fill(&Tensor::view_of(&results[0], place), Scalar::Float(same.len() as f64))?;
+    let table = op!(crate::view::RESHAPE, &crate::create::from_slice(&table)?, sizes_value(&sizes))?;
+    to_dtype(&table, own.dtype())
+}
+
+/// The bin of a value between sorted edges: each has its left edge, the last both.
+fn bin(value: f64, edges: &[f64]) -> Option<usize> {
+    let (first, last) = (*edges.first()?, *edges.last()?);
+    if !(value >= first && value <= last) || edges.len() < 2 {
+        return None;
+    }
+    let above = edges.partition_point(|&edge| edge <= value);
+    Some(above.clamp(1, edges.len() - 1) - 1)
+}
+
+/// Divides by the whole and by each box's volume.
+fn divide_by_volume(table: &mut [f64], lists: &[Vec<f64>]) -> Result<()> {
+    let whole: f64 = table.iter().sum();
+    let mut volumes = list(table.len())?;
+    volumes.push(whole);
+    for edges in lists {
+        let mut finer = list(table.len())?;
+        for volume in &volumes {
+            finer.extend(edges.windows(2).map(|pair| volume * (pair[1] - pair[0])));
+        }
+        volumes = finer;
+    }
+    table.iter_mut().zip(volumes).for_each(|(count, volume)| *count /= volume);
+    Ok(())
+}
+
+fn check_edges(points: &Points, edges: &[&Tensor]) -> Result<()> {
+    let width = points.width();
+    if edges.len() != width {
+        return Err(Error::runtime(format!(
+            "torch.histogramdd: expected {width} sequences of bin edges for a {width}-dimensional histogram but got {}",
+            edges.len()
+        )));
+    }
+    for (dim, edges) in edges.iter().enumerate() {
+        let own = points.tensor.dtype();
+        if edges.dtype() != own {
+            return Err(Error::runtime(format!(
+                "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype {} and bins for dimension {dim} with dtype {}",
+                own.c_name(),
+                edges.dtype().c_name()
+            )));
+        }
+        if edges.rank() != 1 {
+            return Err(Error::runtime(format!(
+                "torch.histogramdd: bins tensor should have one dimension, but got {} dimensions in the bins tensor for dimension {dim}",
+                edges.rank()
+            )));
+        }
+        if edges.numel() == 1 {
+            return Err(Error::runtime(format!("torch.histogram(): bins must be > 0, but got 0 for dimension {dim}")));
+        }
+        if edges.numel() == 0 {
+            return Err(Error::runtime(format!(
+                "torch.histogramdd: bins tensor should have at least 1 element, but got 0 elements in the bins tensor for dimension {dim}"
+            )));
+        }
     }
     Ok(())
 }
 
-/// Bins up to which counting is worth a table whatever the number of elements.
-const TABLE: usize = 1 << 16;
+fn check_weight(own: &Tensor, weight: Option<&Tensor>) -> Result<()> {
+    let Some(weight) = weight else { return Ok(()) };
+    if *weight.sizes().as_slice() != own.sizes()[..own.rank() - 1] {
+        return Err(Error::runtime(format!(
+            "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor excluding its innermost dimension, but got input with shape {} and weight with shape {}",
+            Shape(own.sizes()),
+            Shape(weight.sizes())
+        )));
+    }
+    if weight.dtype() != own.dtype() {
+        return Err(Error::runtime(format!(
+            "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same dtype, but got input({}), and weight({})",
+            own.dtype().c_name(),
+            weight.dtype().c_name()
+        )));
+    }
+    Ok(())
+}

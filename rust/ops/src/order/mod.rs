@@ -1,6 +1,6 @@
 //! Operators that order elements, find them, or count them by their value.
 
-pub mod bins;
+pub mod counts;
 pub mod histogram;
 pub mod isin;
 pub mod quantile;

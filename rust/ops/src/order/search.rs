@@ -216,7 +216,31 @@ impl Search {
         Ok(vec![Spec::new(own, dtype, &self.values)])
     }
 
+    /// Tells of operands that are copied before the search.
+    fn note_copies(&self) -> Result<()> {
+        macro_rules! note {
+            ($operand:literal, $tensor:expr) => {
+                if !$tensor.layout().is_contiguous() {
+                    crate::warn_once!(concat!(
+                        "torch.searchsorted(): ",
+                        $operand,
+                        " tensor is non-contiguous, this will lower the performance due to extra data copy when converting non-contiguous tensor to contiguous, please use contiguous ",
+                        $operand,
+                        " tensor if possible. This message will only appear once per program."
+                    ))?;
+                }
+            };
+        }
+        note!("input value", self.values);
+        note!("boundary", self.sorted);
+        if let Some(sorter) = &self.sorter {
+            note!("sorter", sorter);
+        }
+        Ok(())
+    }
+
     fn run(&self, result: &Tensor) -> Result<()> {
+        self.note_copies()?;
         let common = rushlight_core::dtype::promote(self.sorted.dtype(), self.values.dtype())?;
         let mut sorted = prepared(&self.sorted, common)?;
         if let Some(sorter) = &self.sorter {

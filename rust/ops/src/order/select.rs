@@ -6,8 +6,8 @@ use rushlight_cpu::order::{Line, Ranked, Sortable};
 
 use super::sort::{Arrange, check_order, write_lines};
 use crate::derive::{Derivative, Saves, formula};
-use crate::reduce::along::{ORDERED, put_back, spread};
 use crate::reduce::extreme::SHARED_ALL;
+use crate::reduce::put_back::{ORDERED, put_back, spread};
 use crate::reduce::{Over, one_dim};
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Args;

@@ -7,8 +7,8 @@ use rushlight_cpu::reduce::scan::Lines;
 use rushlight_par::Address;
 
 use crate::derive::{Derivative, Saves, formula};
-use crate::reduce::along::{ORDERED, spread};
 use crate::reduce::one_dim;
+use crate::reduce::put_back::{ORDERED, spread};
 use crate::reduce::softmax::{lines, prepared};
 use crate::row::{Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};

@@ -5,7 +5,7 @@ use rushlight_core::{Bool, DType, Error, Result, dispatch};
 use rushlight_cpu::order::{self, Runs};
 
 use crate::derive::Derivative;
-use crate::reduce::along::ORDERED;
+use crate::reduce::put_back::ORDERED;
 use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::value::{Ints, Output};
 

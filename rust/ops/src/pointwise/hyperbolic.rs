@@ -57,7 +57,7 @@ pub static TANH: Row = Row {
     }),
     cuda: Some("tanh(self)"),
     derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| {
-        d.grad().with(&super::gates::TANH_BACKWARD, d.result())
+        d.grad().with(&super::activation_backward::TANH_BACKWARD, d.result())
     })]),
     reference: "np.tanh(self)",
     ..UNARY

@@ -3,6 +3,7 @@
 //! Most rows differ from their neighbours by one expression; what they share stands here.
 
 pub mod activation;
+pub mod activation_backward;
 pub mod analytic;
 pub mod arith;
 pub mod bessel;
@@ -14,7 +15,6 @@ pub mod divide;
 pub mod explog;
 pub mod exponent;
 pub mod frexp;
-pub mod gates;
 pub mod gauss;
 pub mod hyperbolic;
 pub mod incomplete;

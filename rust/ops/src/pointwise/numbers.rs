@@ -217,6 +217,15 @@ pub trait ComplexMath {
     fn signum(self) -> Self;
 }
 
+/// `|z|^2 - 1` near the unit circle, to the last digit: the squares with what their rounding leaves, the larger one first,
+/// so that both differences are exact where they cancel.
+fn beyond_one(z: c128) -> f64 {
+    let (large, small) = if z.re.abs() >= z.im.abs() { (z.re, z.im) } else { (z.im, z.re) };
+    let squares = (large * large, small * small);
+    let rest = large.mul_add(large, -squares.0) + small.mul_add(small, -squares.1);
+    (squares.0 - 1.0) + squares.1 + rest
+}
+
 impl ComplexMath for c128 {
     /// Smith's way: scaled by the divisor's larger part, so that nothing overflows on the way.
     #[inline]
@@ -238,7 +247,9 @@ impl ComplexMath for c128 {
 
     #[inline]
     fn logarithm(self) -> c128 {
-        Complex::new(self.re.hypot(self.im).ln(), self.im.atan2(self.re))
+        let size = self.re.hypot(self.im);
+        let real = if (size - 1.0).abs() < 0.25 { 0.5 * beyond_one(self).ln_1p() } else { size.ln() };
+        Complex::new(real, self.im.atan2(self.re))
     }
 
     #[inline]

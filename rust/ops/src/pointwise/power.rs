@@ -68,11 +68,15 @@ pub static POW: Row = Row {
     >>> torch.pow(torch.tensor([1., 2., 3.]), 2)
     tensor([1., 4., 9.])",
     run: with_numbers(by_number),
+    traits: Traits::WIDE_NUMBERS,
     check: Some(|args| {
-        let base = args.tensor(0)?;
+        let base = args.tensor(0)?.dtype();
         match args.scalar(1)? {
-            Scalar::Int(exponent) if exponent < 0 && !base.dtype().is_differentiable() => {
+            Scalar::Int(exponent) if exponent < 0 && !base.is_differentiable() => {
                 Err(Error::runtime("Integers to negative integer powers are not allowed."))
+            }
+            exponent @ Scalar::Int(_) if base.is_integral() && base != DType::Bool => {
+                crate::create::check_fits(exponent, base)
             }
             _ => Ok(()),
         }

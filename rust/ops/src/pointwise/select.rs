@@ -76,6 +76,11 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
             condition.dtype().title()
         )));
     }
+    if condition.dtype() == DType::U8 {
+        crate::warn_once!(
+            "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future version of PyTorch. Use a boolean condition instead."
+        )?;
+    }
     let mut state = State::default();
     for place in [1, 2] {
         match args.optional_tensor(place) {
@@ -96,7 +101,11 @@ fn cpu(args: &Args, results: &[Tensor]) -> Result<()> {
     let (dtype, sizes) = (out.dtype(), out.sizes());
     let operand = |place: usize| match args.optional_tensor(place) {
         Some(tensor) => Ok(tensor.clone()),
-        None => crate::create::scalar_of(args.scalar(place)?, dtype, out.device()),
+        None => {
+            let number = args.scalar(place)?;
+            crate::create::check_fits(number, dtype)?;
+            crate::create::scalar_of(number, dtype, out.device())
+        }
     };
     let operands = [args.tensor(0)?.clone(), operand(1)?, operand(2)?];
     let stretched: Vec<Layout> =

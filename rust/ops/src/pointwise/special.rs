@@ -32,7 +32,7 @@ pub static SIGMOID: Row = Row {
     }),
     cuda: Some("1 / (1 + exp(-self))"),
     derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| {
-        d.grad().with(&super::gates::SIGMOID_BACKWARD, d.result())
+        d.grad().with(&super::activation_backward::SIGMOID_BACKWARD, d.result())
     })]),
     reference: "np.true_divide(1, 1 + np.exp(np.negative(self, dtype=np.result_type(self, np.float32))))",
     ..UNARY

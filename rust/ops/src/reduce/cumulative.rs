@@ -10,7 +10,7 @@ use rushlight_cpu::reduce::scan::{scan, scan_best};
 use rushlight_cpu::reduce::{Extreme, Towards};
 use rushlight_simd::{Base, Isa};
 
-use super::along::{ORDERED, spread};
+use super::put_back::{ORDERED, spread};
 use super::softmax::{lines, prepared, settle, workplace};
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Saves, formula};

@@ -4,7 +4,7 @@ use rushlight_core::{Bool, DType, Error, Result};
 use rushlight_cpu::folds;
 use rushlight_cpu::reduce::{Fold, extremum};
 
-use super::along::{ORDERED, put_back};
+use super::put_back::{ORDERED, put_back};
 use super::{Over, restored};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;

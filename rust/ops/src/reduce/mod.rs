@@ -1,6 +1,5 @@
 //! Operators that take dimensions away, and those that run along one.
 
-pub mod along;
 pub mod covariance;
 pub mod cumulative;
 pub mod extreme;
@@ -9,6 +8,7 @@ pub mod logsumexp;
 pub mod moments;
 pub mod norm;
 pub mod prod;
+pub mod put_back;
 pub mod segment;
 pub mod softmax;
 pub mod sum;

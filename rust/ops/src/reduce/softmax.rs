@@ -148,6 +148,7 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
         return Err(Error::unsupported(&format!("{}_lastdim_kernel_impl", args.row.python_name()), dtype)
             .hint("Give floats, or a dtype: softmax(x, dim, dtype=torch.float32)."));
     }
+    crate::convert::note_dropped(own.dtype(), dtype)?;
     Ok(vec![Spec::new(own.sizes(), dtype, own)])
 }
 

@@ -220,8 +220,10 @@ pub static ADJOINT: Row = Row {
 
 /// `x.T`: all dimensions in reverse.
 pub fn reversed(tensor: &crate::Tensor) -> Result<crate::Tensor> {
-    if tensor.rank() != 2 && tensor.rank() != 0 {
-        crate::host::warn(
+    if tensor.rank() == 0 {
+        crate::warn_once!("Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.")?;
+    } else if tensor.rank() > 2 {
+        crate::warn_once!(
             "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an error in a future release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.",
         )?;
     }
@@ -231,7 +233,15 @@ pub fn reversed(tensor: &crate::Tensor) -> Result<crate::Tensor> {
 /// `x.mT`: the last two dimensions exchanged.
 pub fn matrix_transposed(tensor: &crate::Tensor, name: &str) -> Result<crate::Tensor> {
     match tensor.rank() {
-        0 => Ok(tensor.clone()),
+        0 => {
+            match name {
+                "tensor.mT" => crate::warn_once!(
+                    "Tensor.mT is deprecated on 0-D tensors. This function is the identity in these cases."
+                )?,
+                _ => crate::warn_once!("Tensor.mH is deprecated on 0-D tensors. Consider using x.conj().")?,
+            }
+            Ok(tensor.clone())
+        }
         1 => {
             Err(Error::runtime(format!("{name} is only supported on matrices or batches of matrices. Got 1-D tensor.")))
         }
@@ -242,7 +252,10 @@ pub fn matrix_transposed(tensor: &crate::Tensor, name: &str) -> Result<crate::Te
 /// `x.H`: a matrix transposed and conjugated.
 pub fn hermitian(tensor: &crate::Tensor) -> Result<crate::Tensor> {
     match tensor.rank() {
-        0 => conjugate(tensor),
+        0 => {
+            crate::warn_once!("Tensor.H is deprecated on 0-D tensors. Consider using x.conj().")?;
+            conjugate(tensor)
+        }
         2 => conjugate(&op!(TRANSPOSE, tensor, 0i64, 1i64)?),
         rank => Err(Error::runtime(format!(
             "tensor.H is only supported on matrices (2-D tensors). Got {rank}-D tensor.{}",

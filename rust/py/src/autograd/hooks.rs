@@ -81,9 +81,16 @@ pub fn register_post_hook(tensor: &Tensor, hook: Bound<'_, PyAny>) -> PyResult<H
 }
 
 /// Packs saved tensors with two Python functions.
-struct SavedHooks {
+pub(super) struct SavedHooks {
     pack: Held,
     unpack: Held,
+    survives_changes: bool,
+}
+
+impl SavedHooks {
+    pub(super) fn new(pack: Py<PyAny>, unpack: Py<PyAny>, survives_changes: bool) -> SavedHooks {
+        SavedHooks { pack: Held::new(pack), unpack: Held::new(unpack), survives_changes }
+    }
 }
 
 impl engine::saved::SavedTensorHooks for SavedHooks {
@@ -101,11 +108,30 @@ impl engine::saved::SavedTensorHooks for SavedHooks {
             object::tensor(&tensor).cloned()
         })
     }
+
+    fn survives_changes(&self) -> bool {
+        self.survives_changes
+    }
 }
 
 #[pyfunction]
-fn _push_saved_tensors_hooks(pack: Py<PyAny>, unpack: Py<PyAny>) {
-    engine::saved::push_hooks(Arc::new(SavedHooks { pack: Held::new(pack), unpack: Held::new(unpack) }));
+#[pyo3(signature = (pack, unpack, survives_changes=false))]
+fn _push_saved_tensors_hooks(pack: Py<PyAny>, unpack: Py<PyAny>, survives_changes: bool) {
+    engine::saved::push_hooks(Arc::new(SavedHooks::new(pack, unpack, survives_changes)));
+}
+
+/// Calls `watcher(tensor)` before each change of a tensor in place on this thread; nothing if None.
+#[pyfunction]
+fn _watch_changes(watcher: Option<Py<PyAny>>) {
+    let told = |watcher: Held| -> engine::saved::Watcher {
+        Arc::new(move |tensor: &Tensor| {
+            attach::acquire(|py| {
+                let tensor = object::wrap_bound(py, tensor.clone())?;
+                watcher.bind(py).call1((tensor,)).map(drop)
+            })
+        })
+    };
+    engine::saved::set_watcher(watcher.map(|watcher| told(Held::new(watcher))));
 }
 
 #[pyfunction]
@@ -113,8 +139,20 @@ fn _pop_saved_tensors_hooks() {
     engine::saved::pop_hooks();
 }
 
+/// Counts a change of a tensor that no operator made.
+#[pyfunction]
+fn _increment_version(tensor: &Bound<'_, PyAny>) -> PyResult<()> {
+    object::tensor(tensor).map(Tensor::bump_version).map_err(|_| {
+        pyo3::exceptions::PyRuntimeError::new_err(
+            "increment_version expects each element of the iterable to be a tensor",
+        )
+    })
+}
+
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<HookHandle>()?;
+    module.add_function(wrap_pyfunction!(_increment_version, module)?)?;
+    module.add_function(wrap_pyfunction!(_watch_changes, module)?)?;
     module.add_function(wrap_pyfunction!(_push_saved_tensors_hooks, module)?)?;
     module.add_function(wrap_pyfunction!(_pop_saved_tensors_hooks, module)?)
 }

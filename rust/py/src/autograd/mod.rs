@@ -5,6 +5,7 @@ mod hooks;
 mod node;
 mod origin;
 mod reentrant;
+mod saved;
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;

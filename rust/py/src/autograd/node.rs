@@ -3,19 +3,20 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use pyo3::exceptions::{PyAttributeError, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyIndexError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
+use rushlight::Tensor;
 use rushlight_autograd as engine;
 use rushlight_autograd::{AccumulateGrad, Gradients};
 
 use super::function::PythonFunction;
 use super::hooks::{Callee, HookHandle, replacement};
-use super::optional_object;
+use super::{optional_object, saved};
 use crate::attach;
-use crate::errors::kind_of;
+use crate::errors::{kind_of, raise};
 use crate::object;
 
 /// A node of the graph: what a recorded operator left behind, such as ``tensor.grad_fn``.
@@ -159,8 +160,56 @@ impl PyNode {
         notes.as_any().get_item("_metadata")
     }
 
-    /// What a user's function noted on its context is found on its node too.
+    /// A tensor in the place of the node's result, or the leaf: a backward pass may begin or end there. Its elements say nothing.
+    fn _result<'py>(&self, py: Python<'py>, output: usize) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(leaf) = self.0.function_as::<AccumulateGrad>() {
+            return object::wrap_bound(py, leaf.variable().clone());
+        }
+        let Some(meta) = self.0.outputs().get(output) else {
+            return Err(PyIndexError::new_err(format!("{} has no result {output}", self.0.name())));
+        };
+        let one = rushlight::create::zeros(&[], meta.dtype, meta.device).map_err(raise)?;
+        let layout = one.layout().broadcast_to(&meta.sizes).map_err(raise)?;
+        let tensor = Tensor::new(one.storage().clone(), layout, meta.dtype, meta.device);
+        tensor.set_history(self.0.clone(), output as u32);
+        object::wrap_bound(py, tensor)
+    }
+
+    /// Gradients go through every node.
+    #[getter]
+    fn requires_grad(&self) -> bool {
+        true
+    }
+
+    /// The node's own step of a backward pass: the gradients of its inputs, from those of its results. Hooks do not run.
+    #[pyo3(signature = (*grads))]
+    fn __call__<'py>(&self, py: Python<'py>, grads: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+        let (expected, got) = (self.0.outputs().len(), grads.len());
+        if got != expected {
+            return Err(PyTypeError::new_err(format!("expected {expected} arguments, got {got} instead")));
+        }
+        let read = |(place, grad): (usize, Bound<'py, PyAny>)| {
+            replacement(&grad).map_err(|_| PyTypeError::new_err(format!("argument {place} is not a Variable")))
+        };
+        let grads = grads.iter().enumerate().map(read).collect::<PyResult<Gradients>>()?;
+        let found = attach::release(py, || self.0.run(grads)).map_err(raise)?;
+        let found = gradients(py, &found)?.into_bound(py);
+        if found.len() == 1 { found.get_item(0) } else { Ok(found.into_any()) }
+    }
+
+    fn __dir__<'py>(slf: &Bound<'py, Self>) -> PyResult<Vec<String>> {
+        let py = slf.py();
+        let plain = py.get_type::<PyAny>().call_method1(intern!(py, "__dir__"), (slf,))?;
+        let mut all: Vec<String> = plain.extract()?;
+        all.extend(saved::names(&slf.get().0));
+        Ok(all)
+    }
+
+    /// What the node kept of its call; and what a user's function noted on its context is found on its node too.
     fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(kept) = saved::attribute(py, &self.0, name)? {
+            return Ok(kept);
+        }
         match self.0.function_as::<PythonFunction>() {
             Some(function) => function.context(py).getattr(name),
             None => Err(PyAttributeError::new_err(format!("'{}' object has no attribute '{name}'", self.0.name()))),
@@ -174,5 +223,6 @@ impl PyNode {
 }
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    saved::add(module)?;
     module.add_class::<PyNode>()
 }

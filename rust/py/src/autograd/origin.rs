@@ -24,7 +24,7 @@ struct Codes {
     objects: Vec<usize>,
 }
 
-static CODES: ForkMutex<Option<Codes>> = ForkMutex::new(Rank::Tables, "code objects", None);
+static CODES: ForkMutex<Option<Codes>> = ForkMutex::new(Rank::Tables, None);
 
 type Lasti = unsafe extern "C" fn(*mut ffi::PyFrameObject) -> std::ffi::c_int;
 /// `PyFrame_GetLasti`, half the price of reading `f_lasti`; the stable ABI leaves it out, so it may be missing.

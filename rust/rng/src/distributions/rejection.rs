@@ -1,34 +1,35 @@
 //! Values that are proposed until one is accepted: gamma, Poisson, binomial. One at a time, since nobody knows how many
 //! words the next one takes.
 
-use crate::Generator;
+use crate::{Generator, element::Wide};
 
 /// A value of the gamma distribution of scale one (Marsaglia and Tsang 2000), not rounded to the caller's dtype.
-pub fn standard_gamma(generator: &mut Generator, alpha: f64) -> f64 {
+///
+/// What is made of `alpha` alone has its precision, the rest that of f64.
+pub fn standard_gamma<T: Wide>(generator: &mut Generator, alpha: T) -> f64 {
+    let one = T::from_f64(1.0);
     let (mut alpha, mut scale) = (alpha, 1.0);
-    if alpha < 1.0 {
-        if alpha == 0.0 {
+    if alpha < one {
+        if alpha == T::from_f64(0.0) {
             return 0.0;
         }
         // Few proposals are accepted below 1: draw for alpha + 1 and scale by a power of a uniform value.
-        scale = (1.0 - generator.uniform64()).powf(1.0 / alpha);
-        alpha += 1.0;
+        scale = (1.0 - generator.uniform64()).powf((one / alpha).to_f64());
+        alpha = alpha + one;
     }
     // These constants are of f32 in torch.
-    let d = alpha - f64::from(1.0f32 / 3.0);
+    let d = (alpha - T::from_f64(f64::from(1.0f32 / 3.0))).to_f64();
     let c = 1.0 / (9.0 * d).sqrt();
     loop {
         let x = generator.standard_normal();
         let y = 1.0 + c * x;
-        if y.is_nan() {
-            return f64::NAN;
-        }
         if y <= 0.0 {
             continue;
         }
         let v = y * y * y;
         let u = 1.0 - generator.uniform64();
         let square = x * x;
+        // Where `alpha` is no number, the first of the two lets the sample pass.
         if u < 1.0 - f64::from(0.0331f32) * square * square || u.ln() < 0.5 * square + d * (1.0 - v + v.ln()) {
             return scale * d * v;
         }
@@ -78,23 +79,30 @@ pub fn poisson(generator: &mut Generator, rate: f64) -> f64 {
 
 /// A value of the binomial distribution: for the rarer outcome, by waiting times where few are expected and by Hörmann's
 /// transformed rejection (1993) where many are.
-pub fn binomial(generator: &mut Generator, count: f64, p: f64) -> f64 {
-    if count <= 0.0 || p <= 0.0 {
+///
+/// Sums and products of counts and chances alone have their precision, the rest that of f64.
+pub fn binomial<T: Wide>(generator: &mut Generator, count: T, p: T) -> f64 {
+    let (zero, one) = (T::from_f64(0.0), T::from_f64(1.0));
+    if count <= zero || p <= zero {
         0.0
-    } else if p >= 1.0 {
-        count
-    } else if count.is_nan() || p.is_nan() {
+    } else if p >= one {
+        count.to_f64()
+    } else if count.to_f64().is_nan() || p.to_f64().is_nan() {
         // No number of trials is ever beyond such a count.
         f64::NAN
-    } else if p <= 0.5 {
-        rarer(generator, count, p)
+    } else if p <= T::from_f64(0.5) {
+        rarer(generator, count, p).to_f64()
     } else {
-        count - rarer(generator, count, 1.0 - p)
+        (count - rarer(generator, count, one - p)).to_f64()
     }
 }
 
-fn rarer(generator: &mut Generator, count: f64, p: f64) -> f64 {
-    if count * p >= 10.0 { transformed(generator, count, p) } else { waited(generator, count, p) }
+fn rarer<T: Wide>(generator: &mut Generator, count: T, p: T) -> T {
+    if count * p >= T::from_f64(10.0) {
+        transformed(generator, count, p)
+    } else {
+        T::from_f64(waited(generator, count.to_f64(), p.to_f64()))
+    }
 }
 
 /// How many successes fit into `count` trials, by the trials between one and the next.
@@ -110,32 +118,35 @@ fn waited(generator: &mut Generator, count: f64, p: f64) -> f64 {
     }
 }
 
-fn transformed(generator: &mut Generator, count: f64, p: f64) -> f64 {
-    let deviation = (count * p * (1.0 - p)).sqrt();
+fn transformed<T: Wide>(generator: &mut Generator, count: T, p: T) -> T {
+    let one = T::from_f64(1.0);
+    let deviation = (count * p * (one - p)).to_f64().sqrt();
     let b = 1.15 + 2.53 * deviation;
-    let a = -0.0873 + 0.0248 * b + 0.01 * p;
-    let c = count * p + 0.5;
+    let a = -0.0873 + 0.0248 * b + 0.01 * p.to_f64();
+    let c = (count * p).to_f64() + 0.5;
     let tight = 0.92 - 4.2 / b;
-    let odds = p / (1.0 - p);
+    let odds = (p / (one - p)).to_f64();
     let alpha = (2.83 + 5.1 / b) * deviation;
-    let m = ((count + 1.0) * p).floor();
+    let m = ((count + one) * p).to_f64().floor();
+    let others = count.to_f64() - m;
     loop {
         let u = generator.uniform64() - 0.5;
         let v = generator.uniform64();
         let us = 0.5 - u.abs();
-        let k = ((2.0 * a / us + b) * u + c).floor();
+        let k = T::from_f64(((2.0 * a / us + b) * u + c).floor());
         // An infinite count accepts nothing.
-        if k.is_nan() || (us >= 0.07 && v <= tight) {
+        if k.to_f64().is_nan() || (us >= 0.07 && v <= tight) {
             return k;
         }
-        if k < 0.0 || k > count {
+        if k < T::from_f64(0.0) || k > count {
             continue;
         }
-        let bound = (m + 0.5) * ((m + 1.0) / (odds * (count - m + 1.0))).ln()
-            + (count + 1.0) * ((count - m + 1.0) / (count - k + 1.0)).ln()
-            + (k + 0.5) * (odds * (count - k + 1.0) / (k + 1.0)).ln()
+        let (misses, next) = ((count - k + one).to_f64(), (k + one).to_f64());
+        let bound = (m + 0.5) * ((m + 1.0) / (odds * (others + 1.0))).ln()
+            + (count + one).to_f64() * ((others + 1.0) / misses).ln()
+            + (k.to_f64() + 0.5) * (odds * misses / next).ln()
             + stirling_rest(m)
-            + stirling_rest(count - m)
+            + stirling_rest(others)
             - stirling_rest(k)
             - stirling_rest(count - k);
         if (v * alpha / (a / (us * us) + b)).ln() <= bound {
@@ -145,7 +156,7 @@ fn transformed(generator: &mut Generator, count: f64, p: f64) -> f64 {
 }
 
 /// What Stirling's formula leaves of ln k!: ln k! - (k + 1/2) ln(k + 1) + (k + 1) - ln(2 pi) / 2.
-fn stirling_rest(k: f64) -> f64 {
+fn stirling_rest<T: Wide>(k: T) -> f64 {
     const TABLE: [f64; 10] = [
         0.0810614667953272,
         0.0413406959554092,
@@ -158,9 +169,10 @@ fn stirling_rest(k: f64) -> f64 {
         0.00925546218271273,
         0.00833056343336287,
     ];
-    if (0.0..=9.0).contains(&k) {
-        return TABLE[k as usize];
+    let small = k.to_f64();
+    if (0.0..=9.0).contains(&small) {
+        return TABLE[small as usize];
     }
-    let next = k + 1.0;
+    let next = (k + T::from_f64(1.0)).to_f64();
     (1.0 / 12.0 - (1.0 / 360.0 - 1.0 / 1260.0 / (next * next)) / (next * next)) / next
 }

@@ -48,7 +48,8 @@ def _freeze(value: Any, depth: int, done: dict[int, Any]) -> Any:
         return value if value.nbytes < _BYTES or value.dtype.hasobject else _shared_array(value)
     if depth == 0:
         return value
-    if isinstance(value, Dataset):
+    # What the loader was given is a dataset whatever its class.
+    if isinstance(value, Dataset) or (depth == _DEPTH and hasattr(value, "__dict__")):
         clone = copy.copy(value)
         for name, attribute in vars(value).items():
             # Past a class that guards its attributes.

@@ -122,10 +122,15 @@ impl<'a, F: Format> Tiled<'a, F> {
             true => (p.c_at(rows.start, first_col).cast::<F::Acc>(), p.c_strides.0 * F::SUMS_PER_COLUMN as isize),
             false => (sums.ptr(), sums_stride as isize),
         };
+        // C may hold already what is to be added.
+        let held = p.addend.is_some_and(|(beta, d)| {
+            beta == <F::T as GemmElement>::Sum::ONE
+                && (d.ptr, d.row_stride, d.col_stride) == (p.c.cast_const(), p.c_strides.0, p.c_strides.1)
+        });
         let added = self.in_place && p.addend.is_some();
         // SAFETY: pointers stay in the operands, the scratch and this tile of C.
         unsafe {
-            if added {
+            if added && !held {
                 (kernels.combine)(&p.combine(rows.start, first_col, rows.len(), cols, None));
             }
             for block in 0..self.blocks {

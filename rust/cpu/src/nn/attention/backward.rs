@@ -51,13 +51,12 @@ fn turned<P>(matrix: Matrices<P>) -> Matrices<P> {
     Matrices { row_stride: matrix.col_stride, col_stride: matrix.row_stride, ..matrix }
 }
 
-/// `c = alpha * a @ b`, added to what `c` holds where `onto` says so.
+/// `c = a @ b`, added to what `c` holds where `onto` says so.
 ///
 /// # Safety
 /// As for `gemm`.
 unsafe fn product<T: Float + GemmElement<Sum = T>>(
     [m, n, k]: [usize; 3],
-    alpha: T,
     [a, b]: [Matrices<*const T>; 2],
     c: Matrices<*mut T>,
     onto: bool,
@@ -65,7 +64,7 @@ unsafe fn product<T: Float + GemmElement<Sum = T>>(
     let own = rows(c.ptr.cast_const(), n);
     let addend = onto.then_some((number(1.0), own));
     // SAFETY: the caller's promise.
-    unsafe { gemm(&Product { batch: 1, m, n, k, alpha, a, b, addend, c }) }
+    unsafe { gemm(&Product { batch: 1, m, n, k, alpha: number(1.0), a, b, addend, c }) }
 }
 
 impl<T: Float + GemmElement<Sum = T>> Gradients<'_, T> {
@@ -148,7 +147,9 @@ impl<T: Float + GemmElement<Sum = T>> Gradients<'_, T> {
                 if own.causal && start >= queries.end {
                     break;
                 }
-                let block = start..keys.end.min(start + KEYS);
+                // Of a causal block only what some of the queries see.
+                let end = if own.causal { queries.end } else { keys.end };
+                let block = start..keys.end.min(start + KEYS).min(end);
                 let n = block.len();
                 let (weights, away) = (scratch.weights.as_mut_ptr(), scratch.away.as_mut_ptr());
                 let (q, k) = (self.at(&own.q, item, first), self.at(&own.k, item, start));
@@ -156,20 +157,26 @@ impl<T: Float + GemmElement<Sum = T>> Gradients<'_, T> {
                 let (given, kept) = (rows(grad, depth), rows(weights.cast_const(), n));
                 // SAFETY: the caller's promise; scratch and gradients are the task's own.
                 unsafe {
-                    product([count, n, width], number(own.scale), [q, turned(k)], rows(weights, n), false)?;
-                    own.hide(item, queries.clone(), block, weights);
-                    product([count, n, depth], number(1.0), [given, turned(v)], rows(away, n), false)?;
+                    product([count, n, width], [q, turned(k)], rows(weights, n), false)?;
+                    let scale = own.hide(item, queries.clone(), block, weights);
+                    product([count, n, depth], [given, turned(v)], rows(away, n), false)?;
                     for row in 0..count {
                         let log_sum = *own.log_sums.add(place + row);
-                        weigh(weights.add(row * n), away.add(row * n), n, log_sum, means[row]);
+                        let visible = own.visible(first + row, start, n);
+                        let (weights, away) = (weights.add(row * n), away.add(row * n));
+                        weigh(weights, away, visible, [scale, number(own.scale), log_sum, means[row]]);
+                        (visible..n).for_each(|j| {
+                            weights.add(j).write(number(0.0));
+                            away.add(j).write(number(0.0));
+                        });
                     }
                     let to_value = rows(to_value.add(start * depth), depth);
-                    product([n, depth, count], number(1.0), [turned(kept), given], to_value, true)?;
+                    product([n, depth, count], [turned(kept), given], to_value, true)?;
                     let moved = rows(away.cast_const(), n);
                     let to_key = rows(to_key.add(start * width), width);
-                    product([n, width, count], number(own.scale), [turned(moved), q], to_key, true)?;
+                    product([n, width, count], [turned(moved), q], to_key, true)?;
                     let to_query = rows(to_query.add(first * width), width);
-                    product([count, width, n], number(own.scale), [moved, k], to_query, true)?;
+                    product([count, width, n], [moved, k], to_query, true)?;
                 }
             }
         }
@@ -183,17 +190,19 @@ impl<T: Float + GemmElement<Sum = T>> Gradients<'_, T> {
 }
 
 multiversion! {
-    /// Scores become weights, and what arrives for them becomes what arrives at the scores.
+    /// Scores, times a scale, become weights, and what arrives for them becomes what arrives at the products of queries and
+    /// keys, which the attention's own scale turned into scores.
     ///
     /// # Safety
     /// Both hold `n` elements.
-    unsafe fn weigh<S, T: Float>(weights: *mut T, away: *mut T, n: usize, log_sum: T, mean: T) {
+    unsafe fn weigh<S, T: Float>(weights: *mut T, away: *mut T, n: usize, numbers: [T; 4]) {
+        let [scale, own_scale, log_sum, mean] = numbers;
         for i in 0..n {
             // SAFETY: the caller gives n elements.
             unsafe {
-                let weight = S::exp(*weights.add(i) - log_sum);
+                let weight = S::exp(*weights.add(i) * scale - log_sum);
                 weights.add(i).write(weight);
-                away.add(i).write(weight * (*away.add(i) - mean));
+                away.add(i).write(weight * (*away.add(i) - mean) * own_scale);
             }
         }
     }

@@ -97,6 +97,14 @@ impl Axis {
         .clamped()
     }
 
+    /// The targets that see the source by a tap.
+    pub fn sighted(&self, tap: usize) -> Range<usize> {
+        let (shift, stride) = (self.taps[tap].1, self.stride as isize);
+        // The first target at or behind a place of the source.
+        let from = |place: isize| ((place - shift).max(0) as usize).div_ceil(stride as usize).min(self.count);
+        from(0)..from(self.source as isize)
+    }
+
     /// The taps by which some of `count` targets, from `start` on, see the source. Shifts only rise or only fall from tap to tap.
     pub fn live(&self, start: usize, count: usize) -> Range<usize> {
         let (first, last) = ((start * self.stride) as isize, ((start + count - 1) * self.stride) as isize);

@@ -9,7 +9,7 @@ use rushlight_par::Address;
 
 use super::axis::Axis;
 use super::sheet::{Origin, SLACK, Sheet, map};
-use super::{Call, Pixel, depthwise, even, tasks};
+use super::{Call, PAGE, Pixel, depthwise, even, tasks};
 use crate::linalg::matmul::drive::{part, part_at};
 use crate::linalg::matmul::kernel::{Kernels, Taps, k_steps};
 use crate::linalg::matmul::pack::Format;
@@ -23,25 +23,23 @@ const TILE_COLUMNS: usize = 1024;
 const FEW_COLUMNS: usize = 64;
 /// Tasks that keep many threads busy; with fewer, features are cut too.
 const ENOUGH: usize = 16;
-/// Rows at a distance of whole pages fall on one set of the first-level cache.
-const PAGE: usize = 4096;
 
 /// Every target channel is the sum of all source channels of its group, each seen through taps.
-struct Correlation<T> {
-    batch: usize,
-    groups: usize,
-    axes: [Axis; 3],
+pub(super) struct Correlation<T> {
+    pub batch: usize,
+    pub groups: usize,
+    pub axes: [Axis; 3],
     /// The source's channels of a group, and the target's.
-    channels: usize,
-    features: usize,
-    source: Address<T>,
+    pub channels: usize,
+    pub features: usize,
+    pub source: Address<T>,
     target: Address<T>,
     target_sizes: [usize; 3],
     /// One row of `channels * taps` for each feature of each group.
-    weights: Address<T>,
-    weight_stride: usize,
+    pub weights: Address<T>,
+    pub weight_stride: usize,
     /// One value for each feature of each group.
-    bias: Option<Address<T>>,
+    pub bias: Option<Address<T>>,
 }
 
 impl<T: Pixel> Call<T> {
@@ -135,14 +133,17 @@ fn taps_of(axes: &[Axis; 3], kernel: [usize; 3]) -> Vec<usize> {
 }
 
 /// The pixels of one task's tile: where they begin, how many rows and columns.
-struct Tile {
-    origin: Origin,
-    rows: usize,
-    cols: usize,
+pub(super) struct Tile {
+    pub origin: Origin,
+    pub rows: usize,
+    pub cols: usize,
 }
 
 impl<T: Pixel> Correlation<T> {
     fn run<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) -> Result<()> {
+        if self.is_small(kernels.width) {
+            return self.by_columns(kernels);
+        }
         let [planes, rows, cols] = self.axes.each_ref().map(|axis| axis.count);
         let tile_cols = even(cols, TILE_COLUMNS);
         let line = Sheet::new(&self.axes, 1, tile_cols);
@@ -246,7 +247,7 @@ impl<T: Pixel> Correlation<T> {
 
     /// The taps of each axis by which the tile sees the source, where most see nothing but border, as those of a window much
     /// wider than the image do.
-    fn few_live(&self, tile: &Tile) -> Option<[Range<usize>; 3]> {
+    pub(super) fn few_live(&self, tile: &Tile) -> Option<[Range<usize>; 3]> {
         let sizes = [1, tile.rows, tile.cols];
         let live = [0, 1, 2].map(|axis| self.axes[axis].live(tile.origin.0[axis], sizes[axis]));
         let all: usize = self.axes.iter().map(|axis| axis.taps.len()).product();
@@ -270,7 +271,7 @@ impl<T: Pixel> Correlation<T> {
     ///
     /// # Safety
     /// As for `tile`; rows of `sums` are `width` apart.
-    unsafe fn emit(&self, tile: &Tile, width: usize, sums: *const T, channel: usize, bias: Option<T>) {
+    pub(super) unsafe fn emit(&self, tile: &Tile, width: usize, sums: *const T, channel: usize, bias: Option<T>) {
         let [depth, height, length] = self.target_sizes;
         let Origin([z, y, x]) = tile.origin;
         let [z_axis, y_axis, x_axis] = &self.axes;

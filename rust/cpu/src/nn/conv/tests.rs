@@ -95,6 +95,12 @@ fn so_they_do_where_groups_have_one_channel() {
     compare_many(60, [1, 1], 75);
 }
 
+/// Few pixels, with channels and features enough for columns of a matrix.
+#[test]
+fn so_they_do_where_images_are_small() {
+    compare_many(60, [40, 200], 5);
+}
+
 /// Random convolutions of at most so many channels and features for each group, and so many columns.
 fn compare_many(cases: usize, [channels, features]: [usize; 2], columns: usize) {
     let seed = &mut 7u64;

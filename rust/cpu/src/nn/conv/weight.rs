@@ -39,6 +39,9 @@ struct Plan {
 
 impl<T: Pixel> Call<T> {
     pub(super) fn weight<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) -> Result<()> {
+        if self.is_small() {
+            return self.weight_by_columns(kernels);
+        }
         let g = &self.g;
         let size = g.groups * g.features * g.depth();
         let parts = if size <= SMALL_WEIGHT { PARTS.min(g.batch).max(1) } else { 1 };

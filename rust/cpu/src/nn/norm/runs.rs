@@ -34,6 +34,40 @@ impl Place {
     }
 }
 
+/// Elements of a run below which runs are put side by side before they are summed, and how many stand side by side.
+const SHORT: usize = 256;
+const SIDE_BY_SIDE: usize = 1024;
+
+/// Calls `sum` with all elements of a group, some at a time: so many of each operand.
+///
+/// # Safety
+/// The operands hold the group's runs.
+unsafe fn each<T: Float, const N: usize>(
+    own: &Groups,
+    place: &Place,
+    operands: [*const T; N],
+    mut sum: impl FnMut([*const T; N], usize),
+) {
+    let at = |run: usize| place.first + run * place.step;
+    if own.run >= SHORT {
+        // SAFETY: the caller's promise; so below.
+        (0..place.runs).for_each(|run| sum(operands.map(|from| unsafe { from.add(at(run)) }), own.run));
+        return;
+    }
+    let mut room = [[T::narrow(0.0); SIDE_BY_SIDE]; N];
+    let many = SIDE_BY_SIDE / own.run.max(1);
+    for first in (0..place.runs).step_by(many) {
+        let count = many.min(place.runs - first);
+        for (room, from) in room.iter_mut().zip(operands) {
+            for (run, to) in room.chunks_exact_mut(own.run.max(1)).enumerate().take(count) {
+                // SAFETY: as above; the room is this function's own.
+                unsafe { std::ptr::copy_nonoverlapping(from.add(at(first + run)), to.as_mut_ptr(), own.run) };
+            }
+        }
+        sum(room.each_ref().map(|room| room.as_ptr()), count * own.run);
+    }
+}
+
 /// # Safety
 /// As for `Groups::forward`.
 pub unsafe fn forward<T: Float>(own: &Groups, operands: &Forward<T>) {
@@ -42,13 +76,14 @@ pub unsafe fn forward<T: Float>(own: &Groups, operands: &Forward<T>) {
             let place = place(own, group);
             // SAFETY: the caller's promise; the group's own results.
             unsafe {
-                let found = if own.pooled {
-                    (0..place.runs).fold(NONE, |found, run| {
-                        merge(found, measured(operands.input.add(place.first + run * place.step), own.run, own.centred))
-                    })
+                let mut found = NONE;
+                if own.pooled {
+                    each(own, &place, [operands.input], |[input], n| {
+                        found = merge(found, measured(input, n, own.centred));
+                    });
                 } else {
-                    measured(operands.input.add(place.first), own.size(), own.centred)
-                };
+                    found = measured(operands.input.add(place.first), own.size(), own.centred);
+                }
                 let [mean, variance] = own.statistics(found);
                 operands.mean.add(group).write(mean);
                 operands.variance.add(group).write(variance);
@@ -77,23 +112,25 @@ pub unsafe fn backward<T: Float>(own: &Groups, operands: &Backward<T>) -> Result
             // SAFETY: the caller's promise; the group's own sums and results.
             unsafe {
                 let (centre, rstd) = (*operands.mean.add(group), own.rstd(*operands.variance.add(group)));
-                let (mut all, mut of_weight, mut of_bias) = ([0.0; 2], 0.0, 0.0);
-                for run in 0..place.runs {
-                    let (at, parameter) = (place.first + run * place.step, place.parameter(own, run));
-                    let [sum, product] = products(operands.grad.add(at), operands.input.add(at), own.run, centre);
-                    let weight = (*operands.weight.add(parameter)).wide();
-                    all = [all[0] + sum.wide() * weight, all[1] + product.wide() * weight];
-                    if own.pooled {
-                        (of_weight, of_bias) = (of_weight + product.wide(), of_bias + sum.wide());
-                    } else {
+                let mut all = [0.0; 2];
+                if own.pooled {
+                    each(own, &place, [operands.grad, operands.input], |[grad, input], n| {
+                        let [sum, product] = products(grad, input, n, centre);
+                        all = [all[0] + sum.wide(), all[1] + product.wide()];
+                    });
+                    to_bias.at(group).write(T::narrow(all[0]));
+                    to_weight.at(group).write(T::narrow(all[1] * rstd));
+                    all = all.map(|sum| sum * (*operands.weight.add(place.parameter)).wide());
+                } else {
+                    for run in 0..place.runs {
+                        let at = place.first + run * place.step;
+                        let [sum, product] = products(operands.grad.add(at), operands.input.add(at), own.run, centre);
+                        let weight = (*operands.weight.add(place.parameter(own, run))).wide();
+                        all = [all[0] + sum.wide() * weight, all[1] + product.wide() * weight];
                         let slot = group * own.channels + run;
                         to_weight.at(slot).write(T::narrow(product.wide() * rstd));
                         to_bias.at(slot).write(sum);
                     }
-                }
-                if own.pooled {
-                    to_weight.at(group).write(T::narrow(of_weight * rstd));
-                    to_bias.at(group).write(T::narrow(of_bias));
                 }
                 let [centred, each] = own.shares(rstd, all);
                 for run in 0..place.runs {

@@ -218,6 +218,11 @@ fn padding_of_word(word: &str, weight: &Tensor, stride: &[i64], dilation: &[i64]
         }
         "same" => {
             let total = |dim: usize| spanned(dilation[dim] as isize, kernel[dim]) as i64;
+            if (0..kernel.len()).any(|dim| total(dim) % 2 != 0) {
+                crate::warn_once!(
+                    "Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy of the input be created"
+                )?;
+            }
             let before = (0..kernel.len()).map(|dim| total(dim) / 2);
             Ok(before.chain((0..kernel.len()).map(|dim| total(dim) - total(dim) / 2)).collect())
         }

@@ -1,7 +1,9 @@
 //! Normalisation by what neighbouring channels hold.
 
-use rushlight_core::Error;
+use rushlight_core::{DType, Error};
 
+use crate::autocast;
+use crate::convert::to_dtype;
 use crate::derive::Derivative;
 use crate::expr::Expr;
 use crate::pointwise::divide::DIV_TRUNC;
@@ -39,7 +41,11 @@ pub static LOCAL_RESPONSE_NORM: Row = Row {
         // Zeros before and behind the channels, where neighbours are missing.
         let mut pad: Ints = std::iter::repeat_n(0, 2 * (own.rank() - 2)).collect();
         pad.extend([size / 2, (size - 1) / 2]);
-        let squares = Expr::from(own).square().call(&crate::join::pad::CONSTANT_PAD, [pad.into()]);
+        let squares = Expr::from(own).square();
+        // torch averages squares of images and volumes as volumes, which mixed precision does in float32.
+        let single = autocast::lower().is_some() && own.rank() > 3 && own.dtype().is_half();
+        let squares = if single { Expr::new(to_dtype(&squares.done()?, DType::F32)) } else { squares };
+        let squares = squares.call(&crate::join::pad::CONSTANT_PAD, [pad.into()]);
         let windows = squares.call(&crate::view::unfold::UNFOLD, [1i64.into(), size.into(), 1i64.into()]);
         let last = Ints::from_slice(&[-1]);
         let mean = if own.dtype().is_floating() {

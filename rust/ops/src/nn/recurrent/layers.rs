@@ -6,6 +6,7 @@ use rushlight_core::{DType, Error, Result};
 use super::gates::{GRU_GATES, LSTM_GATES};
 use super::sequence::LSTM_SEQUENCE;
 use super::{no_dim, size};
+use crate::autocast::Autocast;
 use crate::derive::Derivative;
 use crate::join::cat::{CAT, STACK};
 use crate::linalg::added::ADDMM;
@@ -368,7 +369,7 @@ const LAYERS: Row =
 
 macro_rules! layer_rows {
     ($($row:ident $packed:ident $name:literal $packed_name:literal $kind:ident $hx:literal $results:literal $what:literal,
-       $samples:expr, $errors:expr, $example:literal, $packed_samples:expr, $packed_errors:expr, $packed_example:literal;)*) => {$(
+       $autocast:ident, $samples:expr, $errors:expr, $example:literal, $packed_samples:expr, $packed_errors:expr, $packed_example:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
             signature: concat!(
@@ -380,6 +381,7 @@ macro_rules! layer_rows {
                 " over sequences of one length.\n\nShapes: input `(T, N, I)`, with `batch_first` `(N, T, I)`; each of hx `(layers * directions, N, H)`; results: the\nlast layer's outputs `(T, N, directions * H)`, and the last states. `params` has, for each layer and direction, the weights of\nthe input and of the state, and if `has_biases` their biases.\n\n",
                 $example
             ),
+            autocast: Autocast::$autocast,
             run: Run::Compose(|args| run(args, Kind::$kind, false)),
             samples: $samples,
             errors: $errors,
@@ -408,6 +410,7 @@ macro_rules! layer_rows {
 
 layer_rows! {
     RNN_TANH RNN_TANH_PACKED "rnn_tanh" "rnn_tanh.data" Tanh "Tensor hx" "(Tensor, Tensor)" "Recurrent layers with tanh",
+        Unchanged,
         &[
             "t(3, 2, 2), t(1, 2, 2), [t(2, 2), t(2, 2), t(2), t(2)], True, 1, 0.0, True, False, False",
             "t(2, 3, 2), t(2, 2, 2), [t(2, 2), t(2, 2), t(2, 2), t(2, 2)], False, 1, 0.0, False, True, True",
@@ -422,6 +425,7 @@ layer_rows! {
     >>> torch.rnn_tanh(x, torch.tensor([1]), torch.ones(1, 1, 1), [x, x], False, 1, 0.0, False, False)
     (tensor([[0.9640]]), tensor([[[0.9640]]]))";
     RNN_RELU RNN_RELU_PACKED "rnn_relu" "rnn_relu.data" Relu "Tensor hx" "(Tensor, Tensor)" "Recurrent layers with relu",
+        Unchanged,
         &["t(3, 2, 2), t(1, 2, 2), [t(2, 2), t(2, 2), t(2), t(2)], True, 1, 0.0, True, False, False"],
         &[("t(0, 2, 2), t(1, 2, 2), [t(2, 2), t(2, 2)], False, 1, 0.0, True, False, False", "RuntimeError", "Expected sequence length to be larger than 0 in RNN")],
         "    >>> x = torch.ones(1, 1, 1)
@@ -433,6 +437,7 @@ layer_rows! {
     >>> torch.rnn_relu(x, torch.tensor([1]), torch.ones(1, 1, 1), [x, x], False, 1, 0.0, False, False)
     (tensor([[2.]]), tensor([[[2.]]]))";
     GRU GRU_PACKED "gru" "gru.data" Gru "Tensor hx" "(Tensor, Tensor)" "Layers of gated recurrent units (see `gru_cell`)",
+        Unchanged,
         &[
             "t(3, 2, 2), t(1, 2, 2), [t(6, 2), t(6, 2), t(6), t(6)], True, 1, 0.0, True, False, False",
             "t(3, 2, 2), t(2, 2, 2), [t(6, 2), t(6, 2), t(6, 2), t(6, 2)], False, 2, 0.0, True, False, False",
@@ -447,6 +452,7 @@ layer_rows! {
     >>> torch.gru(torch.ones(1, 1), torch.tensor([1]), torch.ones(1, 1, 1), [w, w], False, 1, 0.0, False, False)
     (tensor([[0.5000]]), tensor([[[0.5000]]]))";
     LSTM LSTM_PACKED "lstm" "lstm.data" Lstm "Tensor[] hx" "(Tensor, Tensor, Tensor)" "Layers of long short-term memory (see `lstm_cell`)",
+        Lower,
         &[
             "t(3, 2, 2), [t(1, 2, 2), t(1, 2, 2)], [t(8, 2), t(8, 2), t(8), t(8)], True, 1, 0.0, True, False, False",
             "t(2, 3, 2), [t(2, 2, 2), t(2, 2, 2)], [t(8, 2), t(8, 2), t(8, 2), t(8, 2)], False, 1, 0.0, True, True, True",

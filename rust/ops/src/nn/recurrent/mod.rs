@@ -12,7 +12,6 @@ use rushlight_core::{Error, Result};
 
 use self::gates::{GRU_GATES, LSTM_GATES};
 use super::linear::LINEAR;
-use crate::autocast::Autocast;
 use crate::derive::Derivative;
 use crate::op;
 use crate::pointwise::activation::RELU;
@@ -89,7 +88,6 @@ Shapes: input `(N, I)`, hx and result `(N, H)`, w_ih `(H, I)`, w_hh `(H, H)`, bi
     >>> x = torch.ones(1, 1)
     >>> torch.rnn_tanh_cell(x, x, x, x)
     tensor([[0.9640]])",
-    autocast: Autocast::Widest,
     run: Run::Compose(|args| simple_cell(args, &TANH)),
     samples: &["t(2, 3), t(2, 4), t(4, 3), t(4, 4)", "t(2, 3), t(2, 4), t(4, 3), t(4, 4), t(4), t(4)"],
     errors: &[
@@ -121,7 +119,6 @@ Shapes: input `(N, I)`, hx and result `(N, H)`, w_ih `(H, I)`, w_hh `(H, H)`, bi
     >>> x = torch.ones(1, 1)
     >>> torch.rnn_relu_cell(x, x, x, x)
     tensor([[2.]])",
-    autocast: Autocast::Widest,
     run: Run::Compose(|args| simple_cell(args, &RELU)),
     samples: &["t(2, 3), t(2, 4), t(4, 3), t(4, 4)", "t(2, 3), t(2, 4), t(4, 3), t(4, 4), t(4), t(4)"],
     errors: &[(
@@ -146,7 +143,6 @@ Shapes: input `(N, I)`, hx and result `(N, H)`, w_ih `(3 * H, I)`, w_hh `(3 * H,
 
     >>> torch.gru_cell(torch.ones(1, 1), torch.ones(1, 1), torch.zeros(3, 1), torch.zeros(3, 1))
     tensor([[0.5000]])",
-    autocast: Autocast::Widest,
     run: Run::Compose(|args| {
         let state = args.tensor(1)?;
         check_step(args, &[state])?;
@@ -178,7 +174,6 @@ Shapes: input `(N, I)`, both of hx and both results `(N, H)`, w_ih `(4 * H, I)`,
     >>> h = torch.ones(1, 1)
     >>> torch.lstm_cell(h, (h, h), torch.zeros(4, 1), torch.zeros(4, 1))
     (tensor([[0.2311]]), tensor([[0.5000]]))",
-    autocast: Autocast::Widest,
     run: Run::Compose(|args| {
         let states = args.tensors(1)?;
         let [output, state] = states[..] else { return Err(Error::runtime("lstm_cell expects two hidden states")) };

@@ -1,12 +1,15 @@
 //! Rectifiers whose slope below zero is learnt, or random.
 
-use rushlight_core::dtype::{bf16_, f16_};
-use rushlight_core::{Error, Result, dispatch};
+use rushlight_core::dtype::bf16_;
+use rushlight_core::{DType, Error, Result, dispatch};
 use rushlight_cpu::tiles;
-use rushlight_rng::Element;
+use rushlight_rng::{Element, Float};
 
 use super::zeros_like_input;
+use crate::autocast::Autocast;
+use crate::call::not_implemented;
 use crate::convert::to_vec;
+use crate::copy::CONTIGUOUS;
 use crate::create::draw::{self, generator};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
@@ -88,6 +91,7 @@ pub static PRELU: Row = Row {
     >>> torch.prelu(torch.tensor([[-1., -2.]]), torch.tensor([0.5, 0.1]))
     tensor([[-0.5000, -0.2000]])",
     dtypes: DTypes::FLOATS,
+    autocast: Autocast::Lower,
     run: Run::Compose(|args| {
         let (input, weight) = (args.tensor(0)?, args.tensor(1)?);
         if input.dtype() != weight.dtype() {
@@ -151,22 +155,26 @@ pub static RRELU_SLOPES: Row = Row {
 
     >>> torch._rrelu_slopes(torch.tensor([1., 2.]), 0.1, 0.3)
     tensor([1., 1.])",
-    dtypes: DTypes::FLOATS,
+    dtypes: DTypes::of(&[DType::BF16, DType::F32, DType::F64]),
     run: Run::Kernel(Kernel {
         infer: |args| Ok(vec![Spec::new(args.tensor(0)?.sizes(), args.tensor(0)?.dtype(), args.tensor(0)?)]),
         cpu: |args, results| {
             let (lower, upper) = (args.float(1)?, args.float(2)?);
-            let own = to_vec::<f64>(args.tensor(0)?)?;
-            dispatch!(results[0].dtype(), T in [f16_, bf16_, f32, f64] => {
+            let own = args.tensor(0)?;
+            dispatch!(own.dtype(), T in [bf16_, f32, f64] => {
+                let values = to_vec::<f64>(own)?;
+                let bound = |value| <T as Float>::Wide::from_f64(value).to_f64();
+                let (lower, upper) = (bound(lower), bound(upper));
                 draw::fill::<T>(&results[0], &generator(args, 3), |stream, out| {
-                    for (slot, &x) in out.iter_mut().zip(&own) {
+                    for (slot, &x) in out.iter_mut().zip(&values) {
                         let slope = if x <= 0.0 { lower + stream.uniform64() * (upper - lower) } else { 1.0 };
                         *slot = T::from_f64(slope);
                     }
                 })
-            }, else => Err(Error::unsupported("rrelu_with_noise_out_cpu", results[0].dtype())))
+            }, else => Err(not_implemented(args.row, own.dtype())))
         },
     }),
+    refuses: "rrelu_with_noise_out_cpu",
     derivative: Derivative::NonDifferentiable("its result is random"),
     samples: &["t(2, 3), 0.1, 0.3"],
     ..Row::BASE
@@ -180,7 +188,7 @@ pub static RRELU: Row = Row {
 
     >>> torch.rrelu(torch.tensor([-4., 2.]), 0.25, 0.25, training=True)
     tensor([-1.,  2.])",
-    dtypes: DTypes::FLOATS,
+    dtypes: DTypes::of(&[DType::BF16, DType::F32, DType::F64]),
     check: Some(check),
     run: Run::Compose(|args| {
         let (input, lower, upper) = (args.tensor(0)?, args.float(1)?, args.float(2)?);
@@ -189,7 +197,7 @@ pub static RRELU: Row = Row {
         }
         let generator = args.generator(4).cloned().map_or(crate::value::Value::None, crate::value::Value::Generator);
         let slopes = op!(RRELU_SLOPES, &input.detach(), lower, upper, generator)?;
-        op!(PRELU_KERNEL, input, &slopes).map(Output::Tensor)
+        op!(PRELU_KERNEL, &op!(CONTIGUOUS, input)?, &slopes).map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3)", "t(2, 3), 0.1, 0.9, True", "t(3), 0.2, 0.2, True"],
@@ -211,7 +219,7 @@ fn check(args: &Args) -> Result<()> {
         let (which, bound) = if lower.is_finite() { ("upper", upper) } else { ("lower", lower) };
         return Err(Error::runtime(format!("rrelu: {which} bound must be finite, got {bound}")));
     }
-    if !input.dtype().is_floating() {
+    if !args.bool(3)? && !input.dtype().is_floating() {
         return Err(Error::unsupported("leaky_relu_cpu", input.dtype()).shapes([input.sizes().as_slice()]));
     }
     Ok(())

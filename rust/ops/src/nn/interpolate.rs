@@ -1,9 +1,10 @@
-//! Weighted sums of a few elements of each channel, which are each other's derivatives in any order.
+//! What interpolation and sampling come down to: weighted sums of a few elements of each channel, which are each other's
+//! derivatives in any order.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
-use rushlight_cpu::nn::mix::{Sizes, meet, mix, spread};
+use rushlight_cpu::nn::interpolate::{Sizes, meet, mix, spread};
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;

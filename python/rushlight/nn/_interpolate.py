@@ -55,7 +55,10 @@ def interpolate(
         )
     if size is None:
         assert factors is not None
-        size = [math.floor(float(n) * factor) for n, factor in zip(input.shape[2:], factors)]
+        lengths = [float(n) * factor for n, factor in zip(input.shape[2:], factors)]
+        if not all(-(2.0**63) <= length < 2.0**63 for length in lengths):
+            raise RuntimeError("value cannot be converted to type int64_t without overflow")
+        size = [math.floor(length) for length in lengths]
         if recompute_scale_factor:
             factors = None
     if mode not in _DIMENSIONS or not 3 <= input.dim() <= 5:
@@ -160,7 +163,10 @@ def _check(input: Tensor, size: Sequence[int]) -> None:
     if min(size) <= 0:
         names = "DHW"[3 - len(size) :]
         have, want = (", ".join(map("{}: {}".format, names, sizes)) for sizes in (input.shape[2:], size))
-        raise RuntimeError(f"Input and output sizes should be greater than 0, but got input ({have}) output ({want})")
+        joint = " and" if len(size) == 1 else ""
+        raise RuntimeError(
+            f"Input and output sizes should be greater than 0, but got input ({have}){joint} output ({want})"
+        )
 
 
 def _resized(input: Tensor, dim: int, wanted: int, factor: float | None, mode: str, align: bool) -> Tensor:

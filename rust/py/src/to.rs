@@ -146,7 +146,7 @@ methods! {
         let dtype = given(&dtype).map(dtype_of).transpose()?.unwrap_or(own.tensor.dtype());
         let device = given(&device).map(device_of).transpose()?.unwrap_or(own.tensor.device());
         rushlight::create::warn_of_pinning(truth(given(&pin_memory))?, device).map_err(raise)?;
-        let made = crate::functions::copied(&data, Some(dtype))?;
+        let made = crate::functions::copied(&data, Some(dtype), "tensor.new_tensor")?;
         let made = rushlight::convert::to_device(&made, device).map_err(raise)?;
         rushlight::create::ask_gradient(&made, truth(given(&requires_grad))?).map_err(raise)?;
         own.wrap(made)

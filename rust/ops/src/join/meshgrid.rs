@@ -53,7 +53,7 @@ pub static MESHGRID: Row = Row {
     run: Run::Compose(|args| {
         let indexing = args.optional_str(1);
         if indexing.is_none() {
-            crate::host::warn(
+            crate::warn_once!(
                 "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.",
             )?;
         }

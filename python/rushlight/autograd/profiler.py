@@ -1,0 +1,191 @@
+"""Profiles of what a program does: how long each operator took, on which thread, called by what."""
+
+from __future__ import annotations
+
+from functools import wraps
+
+from rushlight import _C
+from rushlight._warnings import warn
+from rushlight.autograd.profiler_util import EventList as EventList
+from rushlight.autograd.profiler_util import FunctionEvent as FunctionEvent
+from rushlight.autograd.profiler_util import FunctionEventAvg as FunctionEventAvg
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Any, ParamSpec, Self, TypeVar
+
+    _P = ParamSpec("_P")
+    _R = TypeVar("_R")
+
+__all__ = ["EventList", "FunctionEvent", "profile", "record_function"]
+
+
+def note_left_out(on_a_card: bool, **asked: bool) -> None:
+    """Warns of what a profiler was asked for and does not record."""
+    if on_a_card:
+        warn("CUDA is not available, disabling CUDA profiling")
+    for name in asked:
+        if asked[name]:
+            warn(f"{name} asks for what the profiler does not record")
+
+
+class profile:
+    """A context that records the operators which run within it, on all threads; `torch.profiler.profile` is the newer form.
+
+    Operators, the nodes that a backward pass runs and stretches named by `record_function` are events. More than a million
+    of them are too many: those that come after are counted in a warning.
+
+    Args:
+        enabled: false for a context that does nothing.
+        use_cuda, use_device: no card takes part.
+        record_shapes: keeps the shapes of the arguments too.
+        with_flops, profile_memory, with_stack, with_modules: not recorded.
+        use_kineto, use_cpu, experimental_config, acc_events, custom_trace_id_callback: taken and unused.
+
+    Raises:
+        RuntimeError: it is entered a second time.
+        AssertionError: a question is asked before it was entered.
+
+    >>> with torch.autograd.profiler.profile() as profiled:
+    ...     _ = torch.ones(2) + 1
+    >>> [event.name for event in profiled.function_events][-1]
+    'aten::add'
+    """
+
+    def __init__(
+        self,
+        enabled: bool = True,
+        *,
+        use_cuda: bool = False,
+        use_device: str | None = None,
+        record_shapes: bool = False,
+        with_flops: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_modules: bool = False,
+        use_kineto: bool = False,
+        use_cpu: bool = True,
+        experimental_config: object = None,
+        acc_events: bool = False,
+        custom_trace_id_callback: Callable[[], str] | None = None,
+    ) -> None:
+        note_left_out(
+            use_cuda or use_device not in (None, "cpu"),
+            with_flops=with_flops,
+            profile_memory=profile_memory,
+            with_stack=with_stack,
+            with_modules=with_modules,
+        )
+        self.enabled = enabled
+        self.record_shapes = record_shapes
+        self.function_events: EventList | None = None
+        self.entered = False
+        self._since = 0
+
+    def __enter__(self) -> Self:
+        if self.enabled:
+            if self.entered:
+                raise RuntimeError("Profiler context manager is not reentrant")
+            self.entered = True
+            self._since = _C._profile_start(self.record_shapes)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not self.enabled:
+            return
+        told, dropped = _C._profile_stop(self._since)
+        self.function_events = EventList.read(told, self._since)
+        if dropped:
+            warn(f"{dropped} events were too many for the profiler, and are missing")
+
+    def _events(self) -> EventList:
+        if self.function_events is None:
+            raise AssertionError("Profiler didn't finish running" if self.entered else "Profiler didn't run")
+        return self.function_events
+
+    def __repr__(self) -> str:
+        return "<unfinished torch.autograd.profile>" if self.function_events is None else repr(self.function_events)
+
+    def __str__(self) -> str:
+        return "<unfinished torch.autograd.profile>" if self.function_events is None else str(self.function_events)
+
+    def table(
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_src_column_width: int = 75,
+        max_name_column_width: int = 55,
+        max_shapes_column_width: int = 80,
+        header: str | None = None,
+        top_level_events_only: bool = False,
+    ) -> str:
+        """See `EventList.table`."""
+        return self._events().table(
+            sort_by,
+            row_limit,
+            max_src_column_width,
+            max_name_column_width,
+            max_shapes_column_width,
+            header,
+            top_level_events_only,
+        )
+
+    def export_chrome_trace(self, path: str) -> None:
+        """See `EventList.export_chrome_trace`."""
+        self._events().export_chrome_trace(path)
+
+    def key_averages(self, group_by_input_shape: bool = False) -> EventList:
+        """See `EventList.key_averages`."""
+        return self._events().key_averages(group_by_input_shape)
+
+    def total_average(self) -> FunctionEventAvg:
+        """See `EventList.total_average`."""
+        return self._events().total_average()
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """The time of all events, each without its children."""
+        return self._events().self_cpu_time_total
+
+
+class record_function:
+    """A context, or a decorator, whose time a profiler shows under a name; without a profiler it does nothing.
+
+    >>> with torch.profiler.profile() as profiled:
+    ...     with torch.profiler.record_function("loading"):
+    ...         _ = torch.ones(2)
+    >>> [event.name for event in profiled.events()][0]
+    'loading'
+    """
+
+    def __init__(self, name: str, args: str | None = None) -> None:
+        self.name = name
+        self.args = args
+        self._began: list[int | None] = []
+
+    def __enter__(self) -> Self:
+        self._began.append(_C._profile_begin())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        began = self._began.pop()
+        if began is not None:
+            _C._profile_end(began, self.name)
+
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        @wraps(function)
+        def recorded(*args: Any, **kwargs: Any) -> _R:
+            with record_function(self.name, self.args):
+                return function(*args, **kwargs)
+
+        return recorded
+
+
+def __dir__() -> list[str]:
+    return __all__

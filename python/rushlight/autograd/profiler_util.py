@@ -1,0 +1,311 @@
+"""What a profiler has seen: events on threads, in each other, and their averages in a table."""
+
+from __future__ import annotations
+
+import json
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+    _Sizes = list[list[int]]
+
+__all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval"]
+
+#: What a table may be sorted by, and the attribute that this is.
+_SORTED_BY = {
+    "cpu_time": "cpu_time",
+    "cpu_time_total": "cpu_time_total",
+    "self_cpu_time_total": "self_cpu_time_total",
+    "count": "count",
+    "key": "key",
+}
+
+
+def _time(microseconds: float, unit: str | None = None) -> str:
+    """A stretch of time for people."""
+    for name, size in (("s", 1e6), ("ms", 1e3)):
+        if unit == name or (unit is None and microseconds >= size):
+            return f"{microseconds / size:.3f}{name}"
+    return f"{microseconds:.3f}us"
+
+
+class Interval:
+    """A stretch of time, in microseconds since the profile began.
+
+    >>> torch.autograd.profiler_util.Interval(1.0, 3.5).elapsed_us()
+    2.5
+    """
+
+    def __init__(self, start: float, end: float) -> None:
+        self.start = start
+        self.end = end
+
+    def elapsed_us(self) -> float:
+        """How long it took."""
+        return self.end - self.start
+
+
+class _Timed:
+    """What has times of its own, and texts of them."""
+
+    cpu_time_total: float
+    self_cpu_time_total: float
+
+    @property
+    def cpu_time(self) -> float:
+        """Microseconds, of each call."""
+        return self.cpu_time_total
+
+    @property
+    def cpu_time_str(self) -> str:
+        return _time(self.cpu_time)
+
+    @property
+    def cpu_time_total_str(self) -> str:
+        return _time(self.cpu_time_total)
+
+    @property
+    def self_cpu_time_total_str(self) -> str:
+        return _time(self.self_cpu_time_total)
+
+
+class FunctionEvent(_Timed):
+    """One call of an operator, or one run through a `record_function`.
+
+    Attributes: `name`, `thread` (a number), `time_range`, `input_shapes` (if the profiler was asked for them), `cpu_parent`
+    (what it was called by, on its thread), `cpu_children`, `cpu_time_total` and `self_cpu_time_total` in microseconds, the
+    second without the children.
+
+    >>> with torch.profiler.profile() as profiled:
+    ...     _ = torch.ones(2) + 1
+    >>> event = profiled.events()[-1]
+    >>> event.name, event.count, event.cpu_time_total > 0
+    ('aten::add', 1, True)
+    """
+
+    count = 1
+
+    def __init__(
+        self, id: int, name: str, thread: int, start_us: float, end_us: float, input_shapes: _Sizes, is_operator: bool
+    ) -> None:
+        self.id = id
+        self.name = name
+        self.key = "ProfilerStep*" if name.startswith("ProfilerStep#") else name
+        self.thread = thread
+        self.time_range = Interval(start_us, end_us)
+        self.input_shapes = input_shapes
+        self.is_user_annotation = not is_operator
+        self.cpu_parent: FunctionEvent | None = None
+        self.cpu_children: list[FunctionEvent] = []
+        self.cpu_time_total = self.self_cpu_time_total = self.time_range.elapsed_us()
+
+    def add_child(self, child: FunctionEvent) -> None:
+        """Takes what this one called."""
+        child.cpu_parent = self
+        self.cpu_children.append(child)
+        self.self_cpu_time_total -= child.cpu_time_total
+
+    def __repr__(self) -> str:
+        return (
+            f"<FunctionEvent id={self.id} name={self.name} cpu_time={self.cpu_time_str} "
+            f"start_us={self.time_range.start} end_us={self.time_range.end} "
+            f"cpu_children={[child.id for child in self.cpu_children]} thread={self.thread} "
+            f"input_shapes={self.input_shapes}>"
+        )
+
+
+class FunctionEventAvg(_Timed):
+    """All calls of one name: how many (`count`), and their times together, in microseconds; `cpu_time` is the mean.
+
+    >>> with torch.profiler.profile() as profiled:
+    ...     _ = torch.ones(2) + 1 + 2
+    >>> [(entry.key, entry.count) for entry in profiled.key_averages() if "add" in entry.key]
+    [('aten::add', 2)]
+    """
+
+    def __init__(self, key: str, input_shapes: _Sizes) -> None:
+        self.key = key
+        self.count = 0
+        self.input_shapes = input_shapes
+        self.cpu_time_total = 0.0
+        self.self_cpu_time_total = 0.0
+
+    def add(self, event: FunctionEvent) -> None:
+        """Counts one more call."""
+        self.count += 1
+        self.self_cpu_time_total += event.self_cpu_time_total
+        # What calls itself is one stretch of time, not two.
+        parent = event.cpu_parent
+        while parent is not None and parent.name != event.name:
+            parent = parent.cpu_parent
+        if parent is None:
+            self.cpu_time_total += event.cpu_time_total
+
+    @property
+    def cpu_time(self) -> float:
+        """Microseconds, in the mean of all calls."""
+        return self.cpu_time_total / self.count if self.count else 0.0
+
+    def __repr__(self) -> str:
+        return (
+            f"<FunctionEventAvg key={self.key} self_cpu_time={self.self_cpu_time_total_str} cpu_time={self.cpu_time_str} "
+            f"input_shapes={self.input_shapes}>"
+        )
+
+
+class EventList(list["Any"]):
+    """Events, or averages of them, and the tables and traces of these.
+
+    >>> with torch.profiler.profile() as profiled:
+    ...     _ = torch.ones(2) + 1
+    >>> profiled.key_averages().table().splitlines()[1].split()[:4]
+    ['Name', 'Self', 'CPU', '%']
+    """
+
+    @classmethod
+    def read(cls, told: Iterable[tuple[Any, bool]], since: int) -> EventList:
+        """The events that the engine recorded, in the order in which they began, each with what it was called by."""
+        found = cls()
+        # Who began earlier, or ended later, or was told later of two alike, is around the others.
+        order = sorted(enumerate(told), key=lambda item: (item[1][0][2], -item[1][0][3], -item[0]))
+        open_on: dict[int, list[FunctionEvent]] = {}
+        for number, (_, ((name, thread, start, end, sizes), is_operator)) in enumerate(order, 1):
+            event = FunctionEvent(
+                number, name, thread, (start - since) / 1000, (end - since) / 1000, sizes, is_operator
+            )
+            around = open_on.setdefault(thread, [])
+            while around and around[-1].time_range.end < event.time_range.end:
+                around.pop()
+            if around:
+                around[-1].add_child(event)
+            around.append(event)
+            found.append(event)
+        return found
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """The time of all events, each without its children."""
+        return float(sum(event.self_cpu_time_total for event in self))
+
+    def key_averages(self, group_by_input_shapes: bool = False) -> EventList:
+        """The events of each name, or of each name and shapes of arguments, together."""
+        found: dict[Any, FunctionEventAvg] = {}
+        for event in self:
+            shapes = event.input_shapes if group_by_input_shapes else []
+            key = (event.key, repr(shapes))
+            if key not in found:
+                found[key] = FunctionEventAvg(event.key, shapes)
+            found[key].add(event)
+        return EventList(found.values())
+
+    def total_average(self) -> FunctionEventAvg:
+        """All events as one."""
+        total = FunctionEventAvg("Total", [])
+        for event in self:
+            total.add(event)
+        return total
+
+    def table(
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_src_column_width: int = 75,
+        max_name_column_width: int = 55,
+        max_shapes_column_width: int = 80,
+        header: str | None = None,
+        top_level_events_only: bool = False,
+        time_unit: str | None = None,
+    ) -> str:
+        """The events as a table.
+
+        Args:
+            sort_by: the largest first, by `cpu_time`, `cpu_time_total`, `self_cpu_time_total` or `count`; by default as
+                they stand.
+            row_limit: at most so many rows.
+            max_src_column_width: taken and unused, since no stacks are recorded.
+            max_name_column_width: longer names are cut.
+            max_shapes_column_width: longer shapes are cut.
+            header: a line above the table.
+            top_level_events_only: leaves out what was called by another event.
+            time_unit: `"us"`, `"ms"` or `"s"` for all times; by default what suits each.
+
+        Raises:
+            AttributeError: `sort_by` is nothing to sort by.
+        """
+        events: Sequence[Any] = list(self)
+        if sort_by is not None:
+            attribute = _SORTED_BY.get(sort_by)
+            if attribute is None:
+                kind = type(events[0]).__name__ if events else "FunctionEvent"
+                raise AttributeError(f"'{kind}' object has no attribute '{sort_by}'")
+            events = sorted(events, key=lambda event: getattr(event, attribute), reverse=True)
+        if top_level_events_only:
+            events = [event for event in events if getattr(event, "cpu_parent", None) is None]
+        with_shapes = any(event.input_shapes for event in events)
+        total = self.self_cpu_time_total
+        columns: list[tuple[str, Callable[[Any], str]]] = [
+            ("Name", lambda event: _cut(event.key, max_name_column_width)),
+            ("Self CPU %", lambda event: _percent(event.self_cpu_time_total, total)),
+            ("Self CPU", lambda event: _time(event.self_cpu_time_total, time_unit)),
+            ("CPU total %", lambda event: _percent(event.cpu_time_total, total)),
+            ("CPU total", lambda event: _time(event.cpu_time_total, time_unit)),
+            ("CPU time avg", lambda event: _time(event.cpu_time, time_unit)),
+            ("# of Calls", lambda event: str(event.count)),
+        ]
+        if with_shapes:
+            columns.append(("Input Shapes", lambda event: _cut(str(event.input_shapes), max_shapes_column_width)))
+        rows = [[text(event) for _, text in columns] for event in events[:row_limit]]
+        widths = [12] * len(columns)
+        for place, (name, _) in enumerate(columns):
+            if name in ("Name", "Input Shapes"):
+                widths[place] = max([len(name), *(len(row[place]) for row in rows)]) + 4
+        line = "  ".join("-" * width for width in widths) + "  "
+
+        def shown(cells: Iterable[str]) -> str:
+            return "  ".join(cell.rjust(width) for cell, width in zip(cells, widths)) + "  "
+
+        above = [] if header is None else ["=" * len(line), header]
+        body = [line, shown(name for name, _ in columns), line, *map(shown, rows), line]
+        return "\n".join([*above, *body, f"Self CPU time total: {_time(total, time_unit)}", ""])
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def export_chrome_trace(self, path: str) -> None:
+        """Writes the events as a trace that chrome://tracing and https://ui.perfetto.dev open."""
+        process = os.getpid()
+        common = {"ph": "X", "pid": process}
+        threads = sorted({event.thread for event in self})
+        told: list[dict[str, Any]] = [
+            {"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": f"thread {thread}"}}
+            for thread in threads
+        ]
+        for event in self:
+            told.append(
+                {
+                    **common,
+                    "cat": "user_annotation" if event.is_user_annotation else "cpu_op",
+                    "name": event.name,
+                    "ts": event.time_range.start,
+                    "dur": event.time_range.elapsed_us(),
+                    "tid": event.thread,
+                    "args": {"Input Dims": event.input_shapes} if event.input_shapes else {},
+                }
+            )
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": told}, file)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width or width < 4 else text[: width - 3] + "..."
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.2f}%" if whole else "NaN"
+
+
+def __dir__() -> list[str]:
+    return __all__

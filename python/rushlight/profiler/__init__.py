@@ -1,0 +1,280 @@
+"""Profiles of programs: what each operator took, in tables and in traces that a browser shows.
+
+with torch.profiler.profile(record_shapes=True) as profiled:
+    model(inputs)
+print(profiled.key_averages().table(sort_by="self_cpu_time_total", row_limit=10))
+profiled.export_chrome_trace("trace.json")
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import socket
+import time
+from enum import Enum
+
+from rushlight._warnings import warn
+from rushlight.autograd.profiler import note_left_out, record_function
+from rushlight.autograd.profiler import profile as _Recording
+from rushlight.autograd.profiler_util import EventList
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import TracebackType
+    from typing import Any, Self
+
+__all__ = [
+    "ProfilerAction",
+    "ProfilerActivity",
+    "profile",
+    "record_function",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+]
+
+
+class ProfilerActivity(Enum):
+    """What may be profiled.
+
+    >>> torch.profiler.ProfilerActivity.CPU in torch.profiler.supported_activities()
+    True
+    """
+
+    CPU = 0
+    XPU = 1
+    MTIA = 2
+    CUDA = 3
+    HPU = 4
+    PrivateUse1 = 5
+
+
+class ProfilerAction(Enum):
+    """What a profiler does in a step.
+
+    >>> torch.profiler.schedule(wait=1, warmup=0, active=1)(0)
+    <ProfilerAction.NONE: 0>
+    """
+
+    NONE = 0
+    WARMUP = 1
+    RECORD = 2
+    RECORD_AND_SAVE = 3
+
+
+_RECORDS = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
+
+
+def supported_activities() -> set[ProfilerActivity]:
+    """What can be profiled here.
+
+    >>> torch.profiler.supported_activities()
+    {<ProfilerActivity.CPU: 0>}
+    """
+    return {ProfilerActivity.CPU}
+
+
+def schedule(
+    *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
+) -> Callable[[int], ProfilerAction]:
+    """What to do in which step: after `skip_first` steps, again and again `wait`, `warmup` and `active` steps.
+
+    Args:
+        wait: steps without profiling.
+        warmup: steps before those that are recorded.
+        active: recorded steps, the last of which hands over what was recorded.
+        repeat: so many times; zero for no end.
+        skip_first: steps before all that.
+        skip_first_wait: where not zero, the first time has no `wait`.
+
+    Raises:
+        AssertionError: negative numbers, or no active step.
+
+    >>> steps = torch.profiler.schedule(wait=1, warmup=1, active=1, repeat=1)
+    >>> [steps(step).name for step in range(4)]
+    ['NONE', 'WARMUP', 'RECORD_AND_SAVE', 'NONE']
+    """
+    if wait < 0 or warmup < 0 or active <= 0 or repeat < 0 or skip_first < 0:
+        raise AssertionError(
+            f"Invalid profiler schedule arguments. Got wait={wait} (need >= 0), warmup={warmup} (need >= 0), "
+            f"active={active} (need > 0), repeat={repeat} (need >= 0), skip_first={skip_first} (need >= 0)."
+        )
+    if warmup == 0:
+        warn("Profiler won't be using warmup, this can skew profiler results")
+    length = wait + warmup + active
+
+    def action(step: int) -> ProfilerAction:
+        if step < 0:
+            raise AssertionError(f"Step must be non-negative. Got {step}.")
+        if step < skip_first:
+            return ProfilerAction.NONE
+        step -= skip_first
+        if skip_first_wait != 0:
+            step += wait
+        if repeat > 0 and step // length >= repeat:
+            return ProfilerAction.NONE
+        place = step % length
+        if place < wait:
+            return ProfilerAction.NONE
+        if place < wait + warmup:
+            return ProfilerAction.WARMUP
+        return ProfilerAction.RECORD_AND_SAVE if place == length - 1 else ProfilerAction.RECORD
+
+    return action
+
+
+def tensorboard_trace_handler(
+    dir_name: str, worker_name: str | None = None, use_gzip: bool = False
+) -> Callable[[profile], None]:
+    """An `on_trace_ready` that writes each trace to a file of its own in a folder.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with torch.profiler.profile(on_trace_ready=torch.profiler.tensorboard_trace_handler(folder, "me")):
+    ...         _ = torch.ones(2)
+    ...     [name.split(".")[0] for name in os.listdir(folder)]
+    ['me']
+    """
+
+    def write(profiled: profile) -> None:
+        os.makedirs(dir_name, exist_ok=True)
+        worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
+        name = f"{worker}.{time.time_ns()}.pt.trace.json" + (".gz" if use_gzip else "")
+        profiled.export_chrome_trace(os.path.join(dir_name, name))
+
+    return write
+
+
+class profile:
+    """A context that records the operators which run within it, on all threads, in all steps or in those of a schedule.
+
+    Args:
+        activities: what is recorded; only the processor is.
+        schedule: what to do in which step, of `torch.profiler.schedule`; without one everything is recorded.
+        on_trace_ready: called with the profiler whenever a recording is complete.
+        record_shapes: keeps the shapes of the arguments too.
+        profile_memory, with_stack, with_flops, with_modules: not recorded.
+        experimental_config, execution_trace_observer, acc_events, use_cuda, custom_trace_id_callback: taken and unused.
+
+    Raises:
+        AssertionError: a question is asked before it was started.
+
+    >>> with torch.profiler.profile(record_shapes=True) as profiled:
+    ...     _ = torch.ones(2) @ torch.ones(2)
+    >>> [entry.count for entry in profiled.key_averages() if entry.key == "aten::ones"]
+    [2]
+    """
+
+    def __init__(
+        self,
+        *,
+        activities: Iterable[ProfilerActivity] | None = None,
+        schedule: Callable[[int], ProfilerAction] | None = None,
+        on_trace_ready: Callable[..., Any] | None = None,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+        experimental_config: object = None,
+        execution_trace_observer: object = None,
+        acc_events: bool = False,
+        use_cuda: bool | None = None,
+        custom_trace_id_callback: Callable[[], str] | None = None,
+    ) -> None:
+        self.activities = set(activities) if activities else supported_activities()
+        self.schedule = schedule
+        self.on_trace_ready = on_trace_ready
+        self.record_shapes = record_shapes
+        self.step_num = 0
+        self.current_action = ProfilerAction.NONE
+        self.profiler: _Recording | None = None
+        self._step: record_function | None = None
+        note_left_out(
+            bool(use_cuda) or ProfilerActivity.CUDA in self.activities,
+            profile_memory=profile_memory,
+            with_stack=with_stack,
+            with_flops=with_flops,
+            with_modules=with_modules,
+        )
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _action(self) -> ProfilerAction:
+        return ProfilerAction.RECORD if self.schedule is None else self.schedule(self.step_num)
+
+    def start(self) -> None:
+        """Begins with the first step."""
+        self._go_on(self._action())
+
+    def stop(self) -> None:
+        """Ends the recording, if there is one, and hands it over."""
+        self._go_on(ProfilerAction.NONE, ended=True)
+
+    def step(self) -> None:
+        """Says that the next step begins."""
+        self.step_num += 1
+        self._go_on(self._action())
+
+    def _go_on(self, action: ProfilerAction, ended: bool = False) -> None:
+        """From what was done until now to what is to be done."""
+        before, self.current_action = self.current_action, action
+        if self._step is not None:
+            self._step.__exit__(None, None, None)
+            self._step = None
+        if before in _RECORDS and (before is ProfilerAction.RECORD_AND_SAVE or action not in _RECORDS):
+            if self.profiler is not None:
+                self.profiler.__exit__(None, None, None)
+            if before is ProfilerAction.RECORD and not ended:
+                warn(f"Incorrect schedule: RECORD followed by {action.name}")
+            elif self.on_trace_ready is not None:
+                self.on_trace_ready(self)
+            before = ProfilerAction.NONE
+        if action in _RECORDS and before not in _RECORDS:
+            self.profiler = _Recording(record_shapes=self.record_shapes)
+            self.profiler.__enter__()
+        if self.schedule is not None and not ended:
+            self._step = record_function(f"ProfilerStep#{self.step_num}")
+            self._step.__enter__()
+
+    def _recorded(self, purpose: str) -> _Recording:
+        if self.profiler is None:
+            raise AssertionError(f"Profiler must be initialized before {purpose}")
+        return self.profiler
+
+    def events(self) -> EventList:
+        """All events of the last recording, in the order in which they began."""
+        found = self._recorded("accessing events").function_events
+        if found is None:
+            raise AssertionError("Profiler didn't finish running")
+        return found
+
+    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
+        """The events of each name, or of each name and shapes of arguments, together; no stacks are recorded."""
+        return self._recorded("getting key averages").key_averages(group_by_input_shape)
+
+    def export_chrome_trace(self, path: str) -> None:
+        """Writes a trace that chrome://tracing and https://ui.perfetto.dev open; packed, where the name ends in `.gz`."""
+        recorded = self._recorded("exporting chrome trace")
+        if not path.endswith(".gz"):
+            recorded.export_chrome_trace(path)
+            return
+        plain = path[: -len(".gz")]
+        recorded.export_chrome_trace(plain)
+        with open(plain, "rb") as source, gzip.open(path, "wb") as target:
+            shutil.copyfileobj(source, target)
+        os.remove(plain)
+
+
+def __dir__() -> list[str]:
+    return __all__

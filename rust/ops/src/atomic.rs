@@ -1,0 +1,86 @@
+//! An addition that loses nothing where several processes add to the same elements: for Hogwild, and no operator.
+
+use rushlight_core::layout::Shape;
+use rushlight_core::{DType, Device, Error, Result, Scalar};
+use rushlight_cpu::atomic::{self, Number};
+use rushlight_cpu::index::gather::Side;
+
+use crate::index::gather::{check_values, long};
+use crate::{Tensor, convert, copy, variants};
+
+/// `target += alpha * update`, or `target[index[i]] += alpha * update[i]`; not recorded.
+pub fn add(target: &Tensor, index: Option<&Tensor>, update: &Tensor, alpha: Scalar) -> Result<()> {
+    variants::check_writable(target)?;
+    variants::check_no_self_overlap(target)?;
+    variants::check_cast(update.dtype(), target.dtype())?;
+    let update = copy::readable(&convert::to_dtype(&update.detach(), target.dtype())?)?;
+    match target.dtype() {
+        DType::F32 => add_numbers::<f32>(target, index, &update, alpha),
+        DType::F64 => add_numbers::<f64>(target, index, &update, alpha),
+        other => Err(Error::type_(format!("atomic_add_() adds to float32 and float64, not to {other}"))),
+    }
+}
+
+fn add_numbers<T: Number>(target: &Tensor, index: Option<&Tensor>, update: &Tensor, alpha: Scalar) -> Result<()> {
+    if [Some(target), Some(update), index].into_iter().flatten().any(|tensor| tensor.device() != Device::Cpu) {
+        return Err(Error::runtime("atomic_add_() works on tensors of the CPU"));
+    }
+    if target.is_mirrored() {
+        return Err(Error::runtime("atomic_add_() adds to memory as it is; resolve_neg() the target first"));
+    }
+    let index = index.map(|index| rows(target, index, update)).transpose()?;
+    let source = match index {
+        Some(_) => update.layout().clone(),
+        None => update.layout().broadcast_to(target.sizes())?,
+    };
+    crate::host::while_detached(source.numel(), || {
+        let (out, input) = (target.storage().pin()?, update.storage().pin()?);
+        if !(out.as_ptr() as usize).is_multiple_of(size_of::<T>()) {
+            return Err(Error::runtime("atomic_add_() wants elements at addresses that are multiples of their size"));
+        }
+        let to = Side { pointer: out.as_ptr(), layout: target.layout() };
+        let from = Side { pointer: input.as_ptr(), layout: &source };
+        match &index {
+            None => {
+                // SAFETY: layouts of the same sizes within their pinned storages; the target's elements are aligned.
+                unsafe { atomic::add::<T>(to, from, alpha) }
+            }
+            Some(index) => {
+                let pin = index.storage().pin()?;
+                let names = Side { pointer: pin.as_ptr(), layout: index.layout() };
+                // SAFETY: as above; `rows` has checked the sizes and the index, which is this function's own.
+                unsafe { atomic::add_rows::<T>(to, names, from, alpha) }
+            }
+        }
+        Ok(())
+    })?;
+    target.bump_version();
+    Ok(())
+}
+
+/// A copy of an index that names rows of the target, one for each row of the update; others may be writing the original.
+fn rows(target: &Tensor, index: &Tensor, update: &Tensor) -> Result<Tensor> {
+    if index.rank() != 1 || !matches!(index.dtype(), DType::I64 | DType::I32) {
+        return Err(Error::index(format!(
+            "atomic_add_(): index must be a vector of int64 or int32, got {} of shape {}",
+            index.dtype().title(),
+            Shape(index.sizes())
+        )));
+    }
+    let fits = target.rank() > 0
+        && update.rank() == target.rank()
+        && update.sizes()[0] == index.sizes()[0]
+        && update.sizes()[1..] == target.sizes()[1..];
+    if !fits {
+        return Err(Error::runtime(format!(
+            "atomic_add_(): an update of shape {} does not give {} rows for a target of shape {}",
+            Shape(update.sizes()),
+            index.sizes()[0],
+            Shape(target.sizes())
+        ))
+        .shapes([target.sizes().as_slice(), update.sizes().as_slice()]));
+    }
+    let index = copy::clone(&long(index)?)?;
+    check_values(&index, index.layout(), target.sizes()[0], 0)?;
+    Ok(index)
+}

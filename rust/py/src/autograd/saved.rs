@@ -1,0 +1,111 @@
+//! What a node of the graph kept of its call, as its attributes `_saved_*` and `_raw_saved_*`.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use rushlight::Value;
+use rushlight::node::{Kept, Place, RowNode};
+use rushlight_autograd::{Call, Node};
+
+use super::hooks::SavedHooks;
+use super::optional_object;
+use crate::convert::scalar_object;
+use crate::dtype::{device_object, dtype_object};
+use crate::errors::{kind_of, raise};
+
+/// A tensor that a node keeps for its derivative, as it is kept.
+///
+/// >>> x = torch.ones(1, requires_grad=True)
+/// >>> y = x.exp()
+/// >>> y.grad_fn._raw_saved_result.register_hooks(lambda t: t.numpy(), torch.from_numpy)
+/// >>> y.grad_fn._saved_result
+/// tensor([2.7183], grad_fn=<ExpBackward0>)
+#[pyclass(frozen, name = "SavedTensor", module = "rushlight.autograd")]
+pub struct PySavedTensor {
+    node: Arc<Node>,
+    place: Place,
+}
+
+#[pymethods]
+impl PySavedTensor {
+    #[new]
+    fn new() -> PyResult<Self> {
+        Err(PyRuntimeError::new_err("Trying to create a SavedTensor object from Python is forbidden."))
+    }
+
+    /// Keeps `pack_hook(tensor)` instead; `unpack_hook` makes the tensor of it.
+    fn register_hooks(&self, pack_hook: Bound<'_, PyAny>, unpack_hook: Bound<'_, PyAny>) -> PyResult<()> {
+        for hook in [&pack_hook, &unpack_hook] {
+            if !hook.is_callable() {
+                return Err(PyTypeError::new_err(format!(
+                    "register_hooks(): a hook must be callable, not {}",
+                    kind_of(hook)
+                )));
+            }
+        }
+        let Some(saved) = self.node.function_as::<RowNode>().and_then(|row| row.saved(self.place)) else {
+            return Err(PyRuntimeError::new_err(
+                "Calling register_hooks on a saved tensor with value None is forbidden",
+            ));
+        };
+        let hooks = SavedHooks::new(pack_hook.unbind(), unpack_hook.unbind(), false);
+        saved.set_hooks(Arc::new(hooks)).map_err(raise)
+    }
+}
+
+/// The attributes of a node that tell what it kept.
+pub fn names(node: &Node) -> Vec<String> {
+    let kept = node.function_as::<RowNode>().map(RowNode::kept).unwrap_or_default();
+    let mut names = Vec::new();
+    for (name, kept) in kept {
+        if matches!(kept, Kept::Tensor(_)) {
+            names.push(format!("_raw_saved_{name}"));
+        }
+        names.push(format!("_saved_{name}"));
+    }
+    names
+}
+
+/// The attribute `_saved_*` or `_raw_saved_*`, if the node has it.
+pub fn attribute<'py>(py: Python<'py>, node: &Arc<Node>, attribute: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let raw = attribute.strip_prefix("_raw_saved_");
+    let Some(wanted) = raw.or_else(|| attribute.strip_prefix("_saved_")) else { return Ok(None) };
+    let Some(row) = node.function_as::<RowNode>() else { return Ok(None) };
+    let Some((_, kept)) = row.kept().into_iter().find(|(name, _)| name == wanted) else { return Ok(None) };
+    match (kept, raw) {
+        (Kept::Tensor(place), Some(_)) => {
+            Bound::new(py, PySavedTensor { node: node.clone(), place }).map(|saved| Some(saved.into_any()))
+        }
+        (_, Some(_)) => Ok(None),
+        (Kept::Tensor(place), None) => {
+            let saved = row.saved(place).map(|saved| Call::outside(node).unpack(saved));
+            optional_object(py, saved.transpose().map_err(raise)?).map(Some)
+        }
+        (Kept::Sizes(sizes), None) => Ok(Some(PyTuple::new(py, sizes)?.into_any())),
+        (Kept::Value(value), None) => object_of(py, &value).map(Some),
+    }
+}
+
+fn object_of<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Value::Scalar(scalar) => scalar_object(py, *scalar)?,
+        Value::Bool(flag) => flag.into_pyobject(py)?.to_owned().into_any(),
+        Value::Int(number) => number.into_pyobject(py)?.into_any(),
+        Value::Float(number) => number.into_pyobject(py)?.into_any(),
+        Value::Ints(numbers) => PyTuple::new(py, numbers)?.into_any(),
+        Value::Floats(numbers) => PyTuple::new(py, numbers)?.into_any(),
+        Value::DType(dtype) => dtype_object(py, *dtype)?.into_bound(py).into_any(),
+        Value::Device(device) => device_object(py, *device)?,
+        Value::Str(text) => text.into_pyobject(py)?.into_any(),
+        Value::Text(text) => text.into_pyobject(py)?.into_any(),
+        Value::None | Value::Tensor(_) | Value::Own(_) | Value::Tensors(_) | Value::Generator(_) => {
+            py.None().into_bound(py)
+        }
+    })
+}
+
+pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PySavedTensor>()
+}

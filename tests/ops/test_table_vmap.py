@@ -1,0 +1,135 @@
+"""Every row under `vmap`, alone, nested and differentiated, against the calls that it stands for."""
+
+import pytest
+from table_cases import (
+    Draw,
+    Report,
+    cases,
+    change,
+    depends_on_dtype,
+    every_row,
+    is_inexact,
+    is_tensor,
+    name_of,
+    tensors_in,
+    unless_unknown,
+)
+
+import rushlight as torch
+from rushlight import func
+
+DTYPES = ("float64", "int64", "bool")
+
+
+class Samples:
+    """Two calls of a row that differ in the values of their tensors, as functions of these tensors."""
+
+    def __init__(self, row, dtype, sample):
+        drawn = [eval(f"capture({sample})", Draw(dtype, f"{row.name} {sample} {seed}").words()) for seed in "12"]
+        self.row, self.form = row, drawn[0]
+        self.tensors = [tensors_in(arguments) for arguments in drawn]
+        #: Another dimension for each argument, counted from either end.
+        self.dims = [
+            (place + 1) % (x.dim() + 1) - (place % 2) * (x.dim() + 1) for place, x in enumerate(self.tensors[0])
+        ]
+
+    def run(self, *tensors):
+        """The row's results as a tuple, for tensors in the place of those that were drawn."""
+        rest = iter(tensors)
+        args, kwargs = change(self.form, lambda _: next(rest))
+        results = self.row.function()(*args, **kwargs)
+        return tuple(results) if isinstance(results, (list, tuple)) else (results,)
+
+    def batches(self, order, dims):
+        """A batch of each argument: the samples in this order, along these dimensions."""
+        return [torch.stack([self.tensors[at][k] for at in order], dim) for k, dim in enumerate(dims)]
+
+    def loop(self, order):
+        """What the calls give one by one, from the generator's start; None where that does not stack."""
+        each = [self.run(*[x.clone() for x in self.tensors[at]]) for at in order]
+        columns = list(zip(*each))
+        if not all(is_tensor(x) for column in columns for x in column):
+            return None
+        if any(x.shape != column[0].shape for column in columns for x in column):
+            return None
+        return [torch.stack(list(column)) for column in columns]
+
+
+def samples_of(row, dtypes):
+    if row.sees_memory() or row.is_factory():
+        return
+    for dtype, sample in cases(row, dtypes):
+        made = Samples(row, dtype, sample)
+        if made.tensors[0] and [x.shape for x in made.tensors[0]] == [x.shape for x in made.tensors[1]]:
+            yield dtype, sample, made
+
+
+def differs(got, wanted):
+    if len(got) != len(wanted):
+        return f"{len(got)} results instead of {len(wanted)}"
+    for a, b in zip(got, wanted):
+        if (a.shape, a.dtype) != (b.shape, b.dtype):
+            return f"{name_of(a.dtype)} {list(a.shape)} instead of {name_of(b.dtype)} {list(b.shape)}"
+        if not torch.allclose(a, b, 1e-9, 1e-9, equal_nan=True):
+            return f"{a} instead of {b}"
+    return None
+
+
+@every_row
+def test_values(row):
+    """A batch along any dimension, into any dimension, and batches of batches."""
+    report = Report(row)
+    for dtype, sample, made in samples_of(row, DTYPES):
+
+        def check(made=made):
+            torch.manual_seed(0)
+            wanted = made.loop([0, 1])
+            if wanted is None:
+                return None
+            outs = tuple(place % x.dim() - (place % 2) * x.dim() for place, x in enumerate(wanted))
+            call = func.vmap(made.run, tuple(made.dims), outs, "different")
+            torch.manual_seed(0)
+            got = [x.movedim(dim, 0) for x, dim in zip(call(*made.batches([0, 1], made.dims)), outs)]
+            if text := differs(got, wanted):
+                return text
+            first = [0] * len(made.dims)
+            pairs = [torch.stack([a, b]) for a, b in zip(made.batches([0, 1], first), made.batches([1, 0], first))]
+            torch.manual_seed(0)
+            got = func.vmap(func.vmap(made.run, randomness="different"), randomness="different")(*pairs)
+            torch.manual_seed(0)
+            wanted = [x.unflatten(0, (2, 2)) for x in made.loop([0, 1, 1, 0])]
+            return (text := differs(got, wanted)) and f"nested: {text}"
+
+        report.guard(dtype, sample, check)
+    report.close()
+
+
+@every_row
+def test_gradients(row):
+    """The gradients of each sample of a batch."""
+    if not row.is_differentiable() or row.writes():
+        pytest.skip("no gradients, or of what it overwrites")
+    report = Report(row)
+    for dtype, sample, made in samples_of(row, ("float64",)):
+        if not depends_on_dtype(sample):
+            continue
+
+        def check(made=made):
+            places = tuple(place for place, x in enumerate(made.tensors[0]) if x.is_floating_point())
+
+            def loss(*tensors):
+                # Of magnitudes, since eigenvectors are known but for their phase.
+                followed = [x.abs() for x in made.run(*tensors) if is_tensor(x) and is_inexact(x) and x.numel()]
+                return sum((x.cos().sum().double() for x in followed), torch.zeros((), dtype=torch.float64))
+
+            if not places:
+                return None
+            one = func.grad(loss, places)
+            torch.manual_seed(0)
+            wanted = [one(*[x.clone() for x in tensors]) for tensors in made.tensors]
+            torch.manual_seed(0)
+            got = func.vmap(one, tuple(made.dims), 0, "different")(*made.batches([0, 1], made.dims))
+            return differs(got, [torch.stack(list(column)) for column in zip(*wanted)])
+
+        report.guard(dtype, sample, unless_unknown(check))
+    report.close()
