@@ -119,6 +119,7 @@ if TYPE_CHECKING:
     from rushlight import safetensors as safetensors
     from rushlight import serialization as serialization
     from rushlight import signal as signal
+    from rushlight import sparse as sparse
     from rushlight import special as special
     from rushlight import storage as storage
     from rushlight import testing as testing
@@ -169,6 +170,7 @@ if TYPE_CHECKING:
     from rushlight.functional import unravel_index as unravel_index
     from rushlight.serialization import load as load
     from rushlight.serialization import save as save
+    from rushlight.sparse import sparse_coo_tensor as sparse_coo_tensor
 else:
 
     def __getattr__(name):

@@ -67,7 +67,9 @@ def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
 
 def _rebuild_sparse_tensor(layout, data):
     if layout is not torch.sparse_coo:
-        raise NotImplementedError(f"the checkpoint holds a tensor of layout {layout}, which rushlight does not have yet")
+        raise NotImplementedError(
+            f"the checkpoint holds a tensor of layout {layout}, which rushlight does not have yet"
+        )
     indices, values, size, *coalesced = data
     if not (isinstance(indices, torch.Tensor) and isinstance(values, torch.Tensor)):
         raise TypeError("a sparse tensor needs indices and values")

@@ -83,7 +83,7 @@ class ElementwiseOptimizer(Optimizer):
         decay, sign, factor = float(group.get("weight_decay", 0)), -1.0 if group["maximize"] else 1.0, 1.0
         if group.get("decoupled_weight_decay"):
             decay, factor = 0.0, 1 - float(group["lr"]) * decay
-        rule = None if group.get("differentiable") else self._rule(group, own)
+        rule = None if group.get("differentiable") or grad.is_sparse else self._rule(group, own)
         if rule is not None:
             name, state, numbers = rule
             _C._fused_step([param, grad, *(own[part] for part in state)], name, [sign, decay, factor, *numbers])

@@ -116,12 +116,6 @@ fn toy(
     Toy { name, saved, derivative: Box::new(derivative) }
 }
 
-fn clone(source: &Tensor) -> Result<Tensor> {
-    let copy = empty(&Layout::contiguous(source.sizes()), source.dtype(), source.device())?;
-    copy_(&copy, source)?;
-    Ok(copy)
-}
-
 fn empty(layout: &Layout, dtype: DType, device: Device) -> Result<Tensor> {
     let span = layout.span().map_or(0, |(_, high)| high as usize + 1);
     Ok(Tensor::new(Storage::heap(span * 8)?, layout.clone(), dtype, device))

@@ -91,6 +91,10 @@ fn fresh(args: &Args) -> Result<Output> {
 fn in_place(args: &Args) -> Result<Output> {
     let own = args.tensor(0)?;
     if !own.is_sparse() {
+        // In the row's own words, where it has some.
+        if let Sparse::Body(body) = args.row.sparse {
+            body(args)?;
+        }
         return Err(refusal(args.row));
     }
     let change = node::Change::begin(args)?;
