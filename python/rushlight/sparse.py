@@ -89,7 +89,12 @@ def sum(input: Tensor, dim: int | Sequence[int] | None = None, dtype: torch.dtyp
 
 
 class check_sparse_tensor_invariants:
-    """torch's switch for the checks of indices, which here are always made: it changes nothing."""
+    """torch's switch for the checks of indices, which here are always made: it changes nothing.
+
+    >>> with torch.sparse.check_sparse_tensor_invariants(False):
+    ...     torch.sparse.check_sparse_tensor_invariants.is_enabled()
+    True
+    """
 
     def __init__(self, enable: bool = True) -> None:
         del enable
@@ -115,3 +120,7 @@ class check_sparse_tensor_invariants:
 
     def __call__(self, function: Any) -> Any:
         return function
+
+
+def __dir__() -> list[str]:
+    return __all__

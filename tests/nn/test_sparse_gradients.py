@@ -84,4 +84,5 @@ def test_hooks_and_graphs_see_sparse_gradients():
     (grad,) = torch.autograd.grad((F.embedding(torch.tensor([2]), w, sparse=True) ** 2).sum(), w, create_graph=True)
     assert grad.is_sparse and grad.requires_grad
     (second,) = torch.autograd.grad(grad.to_dense().sum(), w)
-    assert second.to_dense()[2].tolist() == [2.0, 2.0]
+    # The hook doubles both gradients.
+    assert second.to_dense()[2].tolist() == [8.0, 8.0]

@@ -63,6 +63,11 @@ pub fn with_memory(tensor: &Tensor) -> PyResult<()> {
     if tensor.is_sparse() { Err(raise(rushlight::sparse::no_memory())) } else { Ok(()) }
 }
 
+/// A tensor that shows conjugates goes on to show them, whatever it looks at.
+fn form_of(tensor: &Tensor) -> Form {
+    if tensor.is_mirrored() { Form::Mirrored } else { Form::Plain }
+}
+
 /// Another tensor's elements, which are of the same dtype.
 fn like(tensor: &Tensor, source: &Tensor) -> PyResult<Meta> {
     with_memory(source)?;
@@ -78,9 +83,7 @@ fn like(tensor: &Tensor, source: &Tensor) -> PyResult<Meta> {
             source.device()
         )));
     }
-    // A tensor that shows conjugates goes on to show them.
-    let form = if tensor.is_mirrored() { Form::Mirrored } else { source.meta().form.clone() };
-    Ok(Meta { form, ..source.meta().clone() })
+    Ok(Meta { form: form_of(tensor), ..source.meta().clone() })
 }
 
 /// No elements, of the same dtype and device.
@@ -135,8 +138,7 @@ fn within(
             storage.len()
         )));
     }
-    let form = if tensor.is_mirrored() { Form::Mirrored } else { Form::Plain };
-    Ok(Meta { form, ..Meta::new(storage.clone(), layout, dtype, storage.device()) })
+    Ok(Meta { form: form_of(tensor), ..Meta::new(storage.clone(), layout, dtype, storage.device()) })
 }
 
 /// `Tensor._make_subclass(cls, data, require_grad=False)`: the elements of `data` as a leaf of class `cls`.
