@@ -30,7 +30,8 @@ def grows(fresh):
 import re, rushlight as torch
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) * 1024
-(torch.ones(8, 1) + torch.ones(1000)).sum()
+# The pages of the library that such a program touches are there before.
+(torch.ones(8, 1, requires_grad=True) + torch.ones(1, 1000, requires_grad=True)).backward(torch.ones(8, 1000))
 {preparation}
 before = peak()
 {statement}

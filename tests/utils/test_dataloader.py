@@ -330,7 +330,8 @@ def test_a_worker_that_cannot_send_says_so():
     with pytest.raises(OSError, match="Caught OSError in DataLoader worker process 0"):
         for batch in DataLoader(Large(at=2), batch_size=None, num_workers=1, timeout=30):
             found.append(len(batch))
-    assert found == [100_000] * 2
+    # The sample before may still be on its way when no more files may be opened.
+    assert found in ([100_000], [100_000] * 2)
 
 
 def test_timeout():

@@ -2,6 +2,7 @@
 //! check devices, promote, broadcast, infer the shape, allocate, run, record for backward, record for the profiler.
 
 pub mod mirrored;
+mod numbers;
 mod views;
 
 use rushlight_autograd::Tensor;
@@ -165,25 +166,6 @@ fn split<'a>(args: &'a Args) -> Result<(Operands<'a>, Numbers)> {
     Ok((operands, numbers))
 }
 
-/// Whether every dtype holds these numbers.
-fn all_small(numbers: &[Scalar]) -> bool {
-    numbers.iter().all(|number| match number {
-        Scalar::Bool(_) => true,
-        Scalar::Int(number) => (-1..=127).contains(number),
-        Scalar::Float(number) => (-0.5..=127.0).contains(number),
-        Scalar::UInt(_) | Scalar::Complex(_) => false,
-    })
-}
-
-/// Refuses numbers that the dtype of the computation does not hold.
-fn check_numbers(args: &Args, compute: DType) -> Result<()> {
-    let given = args.row.schema().params.iter().zip(&args.values);
-    given.filter(|(param, _)| param.kind == Kind::Scalar).try_for_each(|(_, value)| match value {
-        Value::Scalar(number) => crate::create::check_fits(*number, compute),
-        _ => Ok(()),
-    })
-}
-
 /// Steps 3 and 4: the sizes that all operands broadcast to, which are the result's.
 fn common_sizes(row: &Row, operands: &Operands) -> Result<Dims> {
     let mut sizes: Option<Dims> = None;
@@ -225,13 +207,13 @@ fn compute_into(
 fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
     let device = check_devices(args)?;
     let (operands, numbers) = split(args)?;
-    let small = all_small(&numbers);
+    let small = numbers::all_small(&numbers);
     if small && let Some(output) = in_short(body, args, &target, &operands, &numbers)? {
         return Ok(output);
     }
     let compute = promoted(body, args.row, &operands, &numbers)?;
     if !small && !args.row.traits.has(Traits::WIDE_NUMBERS) {
-        check_numbers(args, compute)?;
+        numbers::check(args, compute)?;
     }
     let rounded = if body.promote == Promote::ToBool { in_half(&operands, compute, device)? } else { SmallVec::new() };
     let operands = instead(operands, &rounded);
