@@ -1,4 +1,5 @@
-"""Every Python block of the README and the docs runs, and prints what the text block after it says."""
+"""Every Python block of the README and the docs runs, and prints what the text block after it says; every link, anchor and
+path on any page leads somewhere."""
 
 import contextlib
 import io
@@ -10,7 +11,16 @@ import pytest
 import rushlight as torch
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FOLDERS = [ROOT / name for name in ("benches", "docs", "examples", "python", "rust", "tests")]
+FILES = [
+    *(path for path in ROOT.iterdir() if path.is_file()),
+    *(path for folder in FOLDERS for path in folder.rglob("*")),
+]
+PAGES = sorted(path for path in FILES if path.suffix == ".md")
+#: Where a page may name a file by the end of its path.
+PLACES = {f"/{path.relative_to(ROOT)}" for path in [*FILES, *FOLDERS]}
+#: Paths of a user's, which no checkout has.
+EXAMPLES = {"runs/digits"}
 BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<printed>.*?)^```$)?", re.DOTALL | re.MULTILINE)
 
 
@@ -33,10 +43,43 @@ def test_block(page, line, code, printed, tmp_path, monkeypatch):
         assert output.getvalue() == printed
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def anchors(page):
+    """What links may name of a page: its headings, as GitHub writes them in addresses."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+@every_page
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text()):
+        goal = page.parent / target if target else page
+        assert goal.exists(), f"{page.name} links to {target}"
+        assert not anchor or anchor in anchors(goal), f"{page.name} links to #{anchor} of {target}"
+
+
+@every_page
+def test_paths_exist(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    named = re.findall(r"`((?:[\w-]+/)+[\w.-]*|[\w-]+\.(?:rs|py|md|toml))`", text)
+    ends = {path: f"/{path.rstrip('/')}" for path in named if path not in EXAMPLES}
+    lost = [path for path, end in ends.items() if not any(place.endswith(end) for place in PLACES)]
+    assert not lost, "no such file"
+
+
+REFUSED = (ROOT / "docs/conformance.md").read_text().split("## Arguments that are refused")[1].split("\n## ")[0]
+
+
+@pytest.mark.parametrize(("refused", "instead"), re.findall(r"^\| `(.*?)` \|(?: `(.*)`)? \|$", REFUSED, re.MULTILINE))
+def test_what_is_listed_as_refused_is_refused(refused, instead):
+    x = torch.arange(16.0).reshape(4, 4) + 16 * torch.eye(4)
+    names = {"torch": torch, "x": x, "s": x.to_sparse()}
+    with pytest.raises((NotImplementedError, RuntimeError, TypeError)):
+        eval(refused, names)
+    if instead:
+        eval(instead, names)
 
 
 def resolves(name):

@@ -60,10 +60,10 @@ def is_conj(input: Tensor) -> bool:
 
 
 def is_neg(input: Tensor) -> bool:
-    """Whether a tensor waits to be negated. Always false: negatives are computed at once.
+    """Whether the elements are negatives of what is stored, computed where they are read, as imaginary parts of conjugates are.
 
-    >>> torch.is_neg(torch.tensor([1.0]))
-    False
+    >>> torch.is_neg(torch.tensor([1j]).imag), torch.is_neg(torch.tensor([1j]).conj().imag)
+    (False, True)
     """
     return input.is_neg()
 

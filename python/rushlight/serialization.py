@@ -1,8 +1,8 @@
 """`save` and `load`: checkpoints in torch's zip format, both ways.
 
 Loading executes nothing by default. The engine interprets the pickle's opcodes and refuses every name that is not
-on a short list; what is left are plain values, and calls to the functions of `_CALLS` below, which check what
-they are given. Only `weights_only=False` hands the file to Python's own unpickler.
+on a short list; what is left are plain values, and calls to the functions of `_checkpoint/rebuild.py`, which check
+what they are given. Only `weights_only=False` hands the file to Python's own unpickler.
 
 Saving goes through Python's pickler in its pure form, since only that can write torch's names for our classes; it
 sees tensors as the few values that describe them, their bytes are records of their own.

@@ -341,7 +341,8 @@ def jacrev(
     """A function that returns the Jacobian of ``func``, by one walk backward for each element of the result.
 
     The derivative of each result with respect to each argument has the shape of the result followed by the argument's; it
-    stands in the structure of the result, and there in that of ``argnums``. ``chunk_size`` changes nothing.
+    stands in the structure of the result, and there in that of ``argnums``. ``chunk_size`` and ``_preallocate_and_copy``
+    change nothing.
 
     Raises:
         RuntimeError: a complex argument or result.
@@ -360,7 +361,7 @@ def jacfwd(
 ) -> Callable[..., Any]:
     """A function that returns the Jacobian of ``func``, by one derivative forward for each element of the argument.
 
-    The result and the errors are those of `jacrev`.
+    The result and the errors are those of `jacrev`. ``randomness`` changes nothing: the function is called once, and may draw.
 
     >>> torch.func.jacfwd(torch.sin)(torch.tensor([0.0, 0.0]))
     tensor([[1., 0.],

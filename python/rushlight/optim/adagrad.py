@@ -28,7 +28,7 @@ class Adagrad(ElementwiseOptimizer):
         weight_decay: the factor of the parameter that is added to its gradient.
         initial_accumulator_value: what the sums begin with.
         eps: added to the divisor.
-        fused: accepted; it changes nothing.
+        fused: accepted; it refuses what torch's fused step refuses, and counts steps in its dtype.
         maximize: whether to go up.
         differentiable: whether gradients flow through the step.
         foreach: accepted; it changes nothing.

@@ -1,11 +1,11 @@
-//! Operators: each in a room of its own, all of them in one table.
+//! Operators: each in a room of its own, all but those of sparse tensors in one table.
 //!
 //! `row` says what an operator is, `table` lists them, `names` what Python finds of them. `call` is the life of a call,
 //! `short` its way for small operands. `signature` and `value` carry arguments, `promote` finds their common dtype, `copy`
 //! moves elements; `derive` and `expr` are the derivatives, `node` the place in the graph; `variants` and `out` in-place and
 //! `out=`. Beside a call stand `autocast` (mixed precision), `backcompat` (warnings on demand), `profile` (who took how
 //! long), `generator` (random streams), `atomic` (additions of several processes) and `host`, what the engine asks of the interpreter.
-//! The rooms: `create`, `convert`, `pointwise`, `reduce`, `view`, `index`, `join`, `linalg`, `fft`, `order`, `nn`, `fused`.
+//! The rooms: `create`, `convert`, `pointwise`, `reduce`, `view`, `index`, `join`, `linalg`, `fft`, `order`, `nn`, `fused`, `sparse`.
 
 pub mod atomic;
 pub mod autocast;

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "RNNCellBase"]
 
-# How many times the hidden size the gates have.
+# Computed here, attributes in torch: pickles bear them, so that torch finds them there, and give none of them back.
 _COMPUTED = ("_flat_weights_names", "_flat_weights")
+# How many times the hidden size the gates have.
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 _ROWS: dict[str, Any] = {"RNN_TANH": torch.rnn_tanh, "RNN_RELU": torch.rnn_relu, "LSTM": torch.lstm, "GRU": torch.gru}
 

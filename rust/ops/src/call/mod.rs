@@ -1,5 +1,12 @@
 //! The life of a call, the same eight steps for every operator:
 //! check devices, promote, broadcast, infer the shape, allocate, run, record for backward, record for the profiler.
+//!
+//! Before the steps, `call_into` asks in this order: whether memory stands behind the small requests that nobody could refuse;
+//! whether mixed precision casts the operands (`autocast`; the call starts anew with what it cast); what the row itself checks;
+//! whether its `inplace=` makes it a call in place; whether an operand is sparse (`sparse`) or mirrored (`mirrored`), which then
+//! make the call; and whether the row hands over to another one (`Run::Defer`). The order matters: autocast sees operands as
+//! the user gave them, a row refuses in its own words before anything is copied, and whatever a row hands over to asks all of
+//! it again.
 
 pub mod mirrored;
 mod numbers;
