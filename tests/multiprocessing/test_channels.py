@@ -332,6 +332,16 @@ class TestPipe:
                     second.recv()
         assert descriptors() == before
 
+    def test_a_memory_file_that_its_sender_could_shorten_is_refused(self):
+        first, second = mp.Pipe()
+        before = descriptors()
+        with open(os.memfd_create("open to all"), "wb", 0) as file:
+            file.write(pickle.dumps("text"))
+            socket.send_fds(first._end, [b"\1"], [file.fileno()])
+        with pytest.raises(OSError, match="no message of rushlight"):
+            second.recv()
+        assert descriptors() == before
+
     def test_a_descriptor_of_another_kind_is_no_pipe(self):
         first, second = mp.Pipe()
         payload, parts = parcel.pack(second)

@@ -415,6 +415,64 @@ def test_a_parent_that_ends_takes_its_workers_along(number):
     script.stdout.close()
 
 
+_INTERRUPTED_EARLY = """
+import gc, multiprocessing, os, signal, sys
+import rushlight as torch
+from rushlight import multiprocessing as ours
+from rushlight.utils.data import DataLoader
+
+method, place, at = sys.argv[1], sys.argv[2], int(sys.argv[3])
+home = {
+    "fork": (os, "fork"),
+    "spawn": (multiprocessing.util, "spawnv_passfds"),
+    "memory": (os, "memfd_create"),
+    "wait": (multiprocessing.popen_fork.Popen, "wait"),
+}[place]
+called, calls = getattr(*home), 0
+
+def interrupted(*args, **options):
+    global calls
+    result = called(*args, **options)
+    if result != 0 or place == "wait":  # 0 is what the child gets
+        calls += 1
+        if calls == at:
+            os.kill(os.getpid(), signal.SIGINT)
+    return result
+
+def left():
+    children = open(f"/proc/self/task/{os.getpid()}/children").read().split()
+    links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+    # How long shared memory is kept is its own affair.
+    return len(children), sum("/memfd:rushlight " not in os.readlink(link) for link in links if os.path.lexists(link))
+
+if __name__ == "__main__":
+    list(DataLoader(range(4), num_workers=1, multiprocessing_context=method))
+    before = left()
+    setattr(*home, interrupted)
+    try:
+        for _ in DataLoader(range(100), num_workers=3, multiprocessing_context=method):
+            pass
+        print("no Ctrl-C was felt")
+    except KeyboardInterrupt:
+        pass
+    setattr(*home, called)
+    gc.collect()
+    print(before, left())
+"""
+
+
+@pytest.mark.parametrize(
+    "method, place, at",
+    [("fork", "fork", 1), ("fork", "fork", 3), ("fork", "memory", 2), ("spawn", "spawn", 2), ("fork", "wait", 1)],
+)
+def test_ctrl_c_while_workers_start_or_end_leaves_none(method, place, at, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(_INTERRUPTED_EARLY)
+    done = subprocess.run([sys.executable, script, method, place, str(at)], capture_output=True, text=True, timeout=120)
+    counts = done.stdout.strip()
+    assert counts.startswith("(") and counts.split(") (")[0] + ")" == "(" + counts.split(") (")[1], done
+
+
 def _runs(pid):
     try:
         with open(f"/proc/{pid}/stat") as file:
@@ -455,6 +513,13 @@ def _runs(pid):
 def test_arguments_are_checked(options, error, message):
     with pytest.raises(error, match=message):
         DataLoader(range(3), **options)
+
+
+def test_a_timeout_needs_workers():
+    """As in torch it is asked for when the pass begins, so that the number of workers may still change."""
+    numbers = DataLoader(range(3), timeout=5)
+    with pytest.raises(AssertionError, match="timeout is for workers"):
+        iter(numbers)
 
 
 @pytest.mark.parametrize("option", ["shuffle", "sampler", "batch_sampler"])

@@ -8,6 +8,7 @@ its own, which then is the one descriptor. In a message the kernel holds all of 
 
 import array
 import errno
+import fcntl
 import mmap
 import os
 import select
@@ -222,15 +223,23 @@ def _receive(end, block):
 
 
 def _file(payload):
-    descriptor = os.memfd_create("rushlight-message", os.MFD_CLOEXEC)
-    rest = memoryview(payload)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
+    descriptor = os.memfd_create("rushlight-message", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        rest = memoryview(payload)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    except BaseException:
+        os.close(descriptor)
+        raise
     return descriptor
 
 
 def _contents(descriptor):
     try:
+        # Whoever could still shorten it could end this process while it reads.
+        if not fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:
+            raise OSError(errno.EBADMSG, "what arrived is no message of rushlight.multiprocessing")
         return mmap.mmap(descriptor, 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
     finally:
         os.close(descriptor)

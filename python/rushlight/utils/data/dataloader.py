@@ -416,6 +416,8 @@ def _usable_pinning(loader: DataLoader) -> bool:
 
 class _SingleProcessIter(_BaseDataLoaderIter):
     def __init__(self, loader: DataLoader) -> None:
+        if loader.timeout != 0:
+            raise AssertionError("timeout is for workers: with num_workers=0 nothing is waited for")
         super().__init__(loader)
         setup = self._setup(loader)
         with self._streams():
@@ -440,9 +442,10 @@ class _MultiProcessIter(_BaseDataLoaderIter):
     def __init__(self, loader: DataLoader) -> None:
         super().__init__(loader)
         setup = self._setup(loader)
-        self._pool = WorkerPool(loader.multiprocessing_context or _default_context(), setup)
+        self._pool = WorkerPool()
         # Runs when the iterator is collected, when the interpreter ends, and never in a forked child.
         self._finalizer = weakref.finalize(self, self._pool.shutdown)
+        self._pool.start(loader.multiprocessing_context or _default_context(), setup)
         self._dataset_pass = 0
         streams = loader._dataset_kind == _DatasetKind.Iterable
         # Whether each worker reads a stream of its own, whose places are counted for each.

@@ -10,6 +10,8 @@ import time
 import weakref
 from multiprocessing.connection import wait
 
+from rushlight._interrupts import held_back
+
 from .channel import pipe
 from .fetch import Task
 from .flight_recorder import FlightRecorder
@@ -99,16 +101,19 @@ def _how_it_ended(code) -> str:
 
 
 class WorkerPool:
-    def __init__(self, context, setup: WorkerSetup) -> None:
+    def __init__(self) -> None:
         self.owner = os.getpid()
         self.workers: list[Worker] = []
         _pools.add(self)
+
+    def start(self, context, setup: WorkerSetup) -> None:
         try:
             for worker_id in range(setup.num_workers):
-                worker = Worker(context, setup, worker_id)
-                # Before the start, so that a forked worker drops its copy of this end too.
-                self.workers.append(worker)
-                worker.start()
+                with held_back():
+                    worker = Worker(context, setup, worker_id)
+                    # Before the start, so that a forked worker drops its copy of this end too.
+                    self.workers.append(worker)
+                    worker.start()
         except BaseException:
             self.shutdown(patience=0)
             raise
@@ -153,17 +158,17 @@ class WorkerPool:
         workers, self.workers = self.workers, []
         if os.getpid() != self.owner:
             return
-        for worker in workers:
-            worker.close()
         processes = [worker.process for worker in workers if worker.process.pid is not None]
-        _join(processes, patience)
-        for stop in ("terminate", "kill"):
-            processes = [process for process in processes if process.is_alive()]
-            for process in processes:
-                getattr(process, stop)()
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process.pid, signal.SIGCONT)  # one that is stopped does not take SIGTERM
-            _join(processes, _KILL_SECONDS)
+        try:
+            for worker in workers:
+                worker.connection.close()
+            _join(processes, patience)
+        finally:
+            # Ctrl-C ends the waiting, and with it the workers.
+            with held_back():
+                _end(processes)
+                for worker in workers:
+                    worker.close()
 
     def abandon(self) -> None:
         """In a forked child: drop the copies of the parent's descriptors, which would keep connections open."""
@@ -178,6 +183,16 @@ def _where_they_hang(workers: list[Worker]) -> str:
         worker.recorder.ask_for_stack(worker.process.pid)
     time.sleep(_ANSWER_SECONDS)
     return "\n".join(worker.describe_hang() for worker in late)
+
+
+def _end(processes) -> None:
+    for stop in ("terminate", "kill"):
+        processes = [process for process in processes if process.is_alive()]
+        for process in processes:
+            getattr(process, stop)()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGCONT)  # one that is stopped does not take SIGTERM
+        _join(processes, _KILL_SECONDS)
 
 
 def _join(processes, patience: float) -> None:
