@@ -15,6 +15,7 @@ from rushlight._modes import enable_grad as enable_grad
 from rushlight._modes import inference_mode as inference_mode
 from rushlight._modes import no_grad as no_grad
 from rushlight._modes import set_grad_enabled as set_grad_enabled
+from rushlight._settings import *  # noqa: F403
 from rushlight._size import Size as Size
 
 __version__ = "0.1.0"
@@ -67,7 +68,8 @@ _SUBMODULES = frozenset(
 )
 _ELSEWHERE = {
     **dict.fromkeys(
-        ["chain_matmul", "einsum", "gesv", "gradient", "histogramdd", "lu", "tensordot", "unravel_index"], "functional"
+        "chain_matmul einsum gesv gradient histogramdd lu tensordot unique unique_consecutive unravel_index".split(),
+        "functional",
     ),
     **dict.fromkeys(["pca_lowrank", "svd_lowrank"], "_lowrank"),
     **dict.fromkeys(["finfo", "iinfo"], "_limits"),
@@ -167,6 +169,8 @@ if TYPE_CHECKING:
     from rushlight.functional import histogramdd as histogramdd
     from rushlight.functional import lu as lu
     from rushlight.functional import tensordot as tensordot
+    from rushlight.functional import unique as unique
+    from rushlight.functional import unique_consecutive as unique_consecutive
     from rushlight.functional import unravel_index as unravel_index
     from rushlight.serialization import load as load
     from rushlight.serialization import save as save

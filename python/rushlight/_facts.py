@@ -1,4 +1,4 @@
-"""Functions of `torch` in Python: questions about dtypes, objects and settings, and what is told in terms of a method."""
+"""Functions of `torch` in Python: questions about dtypes, shapes and objects, and what is told in terms of a method."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from rushlight._loading import load
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
-    from rushlight import Size, Tensor, device, dtype
+    from rushlight import Size, Tensor, dtype
 
 
 def typename(obj: object) -> str:
@@ -20,7 +19,7 @@ def typename(obj: object) -> str:
     >>> torch.typename(torch.zeros(1)), torch.typename(3)
     ('torch.FloatTensor', 'int')
     """
-    return load("rushlight.nn._text").typename(obj)
+    return load("rushlight._text").typename(obj)
 
 
 def is_floating_point(input: Tensor) -> bool:
@@ -188,148 +187,6 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
     return torch.Size(meeting[::-1])
 
 
-def _chosen(values: Tensor, places: Tensor, counts: Tensor, return_inverse: bool, return_counts: bool) -> Any:
-    """The results that were asked for."""
-    results = (values, *([places] if return_inverse else []), *([counts] if return_counts else []))
-    return results if len(results) > 1 else values
-
-
-def unique(
-    input: Tensor,
-    sorted: bool = True,
-    return_inverse: bool = False,
-    return_counts: bool = False,
-    dim: int | None = None,
-) -> Any:
-    """The different elements in order, or the different slices along ``dim``; on request where each went, and how often each occurs.
-
-    >>> torch.unique(torch.tensor([3, 1, 1]))
-    tensor([1, 3])
-    """
-    if dim is None:
-        found = _C._unique2(input, sorted, return_inverse, return_counts)
-    else:
-        found = _C._unique_dim(input, dim, sorted, return_inverse, return_counts)
-    return _chosen(*found, return_inverse, return_counts)
-
-
-def unique_consecutive(
-    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-) -> Any:
-    """The elements (or the slices along ``dim``) without those that equal the one before.
-
-    >>> torch.unique_consecutive(torch.tensor([3, 1, 1, 3]))
-    tensor([3, 1, 3])
-    """
-    found = _C._unique_consecutive(input, return_inverse, return_counts, dim)
-    return _chosen(*found, return_inverse, return_counts)
-
-
-def get_default_device() -> device:
-    """The device on which this thread makes new tensors.
-
-    >>> with torch.device("meta"):
-    ...     torch.zeros(2, 3).device
-    device(type='meta')
-    """
-    return _C._default_device() or torch.device("cpu")
-
-
-def set_default_device(device: device | str | int | None) -> None:
-    """Says where this thread makes new tensors; ``None`` takes it back. ``with torch.device(...)`` says it for a block.
-
-    Raises:
-        RuntimeError: the name of no device.
-
-    >>> torch.set_default_device("meta")
-    >>> torch.zeros(2).device
-    device(type='meta')
-    >>> torch.set_default_device(None)
-    """
-    _C._set_default_device(None if device is None else torch.device(device))
-
-
-def get_num_interop_threads() -> int:
-    """The number of operators that run at once on behalf of one call: one.
-
-    >>> torch.get_num_interop_threads()
-    1
-    """
-    return 1
-
-
-def set_num_interop_threads(num: int) -> None:
-    """Nothing to set: one operator runs at a time.
-
-    Raises:
-        RuntimeError: a number that is not positive.
-
-    >>> torch.set_num_interop_threads(2)
-    """
-    if num <= 0:
-        raise RuntimeError("set_num_interop_threads expects a positive integer")
-
-
-_strict: dict[str, Any] = {"deterministic": False, "warn_only": False, "matmul": "highest"}
-
-
-def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Accepted; nothing changes: results are the same bits from run to run and for any number of threads.
-
-    >>> torch.use_deterministic_algorithms(True, warn_only=True)
-    >>> torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    (True, True)
-    >>> torch.use_deterministic_algorithms(False)
-    """
-    _strict.update(deterministic=bool(mode), warn_only=bool(warn_only))
-
-
-def are_deterministic_algorithms_enabled() -> bool:
-    """Whether `use_deterministic_algorithms` was asked for.
-
-    >>> torch.are_deterministic_algorithms_enabled()
-    False
-    """
-    return _strict["deterministic"]
-
-
-def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """Whether `use_deterministic_algorithms` was asked to warn only.
-
-    >>> torch.is_deterministic_algorithms_warn_only_enabled()
-    False
-    """
-    return _strict["warn_only"]
-
-
-def get_float32_matmul_precision() -> str:
-    """The precision of matrix products of float32, as `set_float32_matmul_precision` was told.
-
-    >>> torch.get_float32_matmul_precision()
-    'highest'
-    """
-    return _strict["matmul"]
-
-
-def set_float32_matmul_precision(precision: str) -> None:
-    """Accepted; on the host products of float32 are always full float32.
-
-    Args:
-        precision: ``"highest"``, ``"high"`` or ``"medium"``.
-
-    Raises:
-        ValueError: another word.
-
-    >>> torch.set_float32_matmul_precision("high")
-    >>> torch.get_float32_matmul_precision()
-    'high'
-    >>> torch.set_float32_matmul_precision("highest")
-    """
-    if precision not in ("highest", "high", "medium"):
-        raise ValueError(f"{precision} is not a valid precision: 'highest', 'high' or 'medium'")
-    _strict["matmul"] = precision
-
-
 def compiled_with_cxx11_abi() -> bool:
     """Always true, for programs that build extensions by it.
 
@@ -340,18 +197,13 @@ def compiled_with_cxx11_abi() -> bool:
 
 
 __all__ = [
-    "are_deterministic_algorithms_enabled",
     "broadcast_shapes",
     "can_cast",
     "compiled_with_cxx11_abi",
     "detach",
-    "get_default_device",
     "get_device",
-    "get_float32_matmul_precision",
-    "get_num_interop_threads",
     "is_complex",
     "is_conj",
-    "is_deterministic_algorithms_warn_only_enabled",
     "is_floating_point",
     "is_inference",
     "is_neg",
@@ -362,11 +214,5 @@ __all__ = [
     "numel",
     "promote_types",
     "result_type",
-    "set_default_device",
-    "set_float32_matmul_precision",
-    "set_num_interop_threads",
     "typename",
-    "unique",
-    "unique_consecutive",
-    "use_deterministic_algorithms",
 ]

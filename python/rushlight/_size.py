@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import operator
 
+from rushlight._homes import at_home
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +27,6 @@ class Size(tuple[int, ...]):
     """
 
     __slots__ = ()
-    __module__ = "rushlight"
 
     def __new__(cls, sizes: Iterable[SupportsIndex] = ()) -> Self:
         return tuple.__new__(cls, [_length(place, size) for place, size in enumerate(sizes)])
@@ -64,3 +65,6 @@ class Size(tuple[int, ...]):
 
     def __reduce__(self) -> tuple[type[Size], tuple[tuple[int, ...]]]:
         return Size, (tuple(self),)
+
+
+at_home("rushlight", Size)

@@ -189,13 +189,13 @@ def masked_copy_(self, mask, source):
 @_method
 def unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """See ``torch.unique``."""
-    return load("rushlight._facts").unique(self, sorted, return_inverse, return_counts, dim)
+    return load("rushlight.functional").unique(self, sorted, return_inverse, return_counts, dim)
 
 
 @_method
 def unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
     """See ``torch.unique_consecutive``."""
-    return load("rushlight._facts").unique_consecutive(self, return_inverse, return_counts, dim)
+    return load("rushlight.functional").unique_consecutive(self, return_inverse, return_counts, dim)
 
 
 @_method

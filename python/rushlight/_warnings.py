@@ -6,6 +6,7 @@ import sys
 import warnings
 
 from rushlight._C import is_warn_always_enabled
+from rushlight._homes import at_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class AmbiguousReduction(UserWarning):
     True
     """
 
-    __module__ = _PACKAGE
+
+at_home(_PACKAGE, AmbiguousReduction)
 
 
 def warn_of_reduction(message: str) -> None:

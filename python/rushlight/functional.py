@@ -1,4 +1,5 @@
-"""Functions of tensors whose arguments need Python before the operators: any number of operands, numbers or lists."""
+"""Functions of tensors whose arguments need Python before the operators: any number of operands, numbers or lists, results
+that are asked for."""
 
 from __future__ import annotations
 
@@ -11,7 +12,18 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-__all__ = ["chain_matmul", "einsum", "gesv", "gradient", "histogramdd", "lu", "tensordot", "unravel_index"]
+__all__ = [
+    "chain_matmul",
+    "einsum",
+    "gesv",
+    "gradient",
+    "histogramdd",
+    "lu",
+    "tensordot",
+    "unique",
+    "unique_consecutive",
+    "unravel_index",
+]
 
 
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
@@ -278,6 +290,43 @@ def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order:
     if many and any(isinstance(step, torch.Tensor) for step in steps):
         steps = [step.diff() for step in steps]
     return tuple(_slopes(input, place, step, edge_order) for place, step in zip(places, steps))
+
+
+def _chosen(values: Tensor, places: Tensor, counts: Tensor, return_inverse: bool, return_counts: bool) -> Any:
+    """The results that were asked for."""
+    results = (values, *([places] if return_inverse else []), *([counts] if return_counts else []))
+    return results if len(results) > 1 else values
+
+
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The different elements in order, or the different slices along ``dim``; on request where each went, and how often each occurs.
+
+    >>> torch.unique(torch.tensor([3, 1, 1]))
+    tensor([1, 3])
+    """
+    if dim is None:
+        found = _C._unique2(input, sorted, return_inverse, return_counts)
+    else:
+        found = _C._unique_dim(input, dim, sorted, return_inverse, return_counts)
+    return _chosen(*found, return_inverse, return_counts)
+
+
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """The elements (or the slices along ``dim``) without those that equal the one before.
+
+    >>> torch.unique_consecutive(torch.tensor([3, 1, 1, 3]))
+    tensor([3, 1, 3])
+    """
+    found = _C._unique_consecutive(input, return_inverse, return_counts, dim)
+    return _chosen(*found, return_inverse, return_counts)
 
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:

@@ -4,11 +4,17 @@
 ``sparse=True`` are such tensors. What is no operator of theirs refuses them.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from __future__ import annotations
 
 import rushlight as torch
-from rushlight import _C, Tensor
+from rushlight import _C
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from rushlight import Tensor
 
 __all__ = ["check_sparse_tensor_invariants", "mm", "sparse_coo_tensor", "sum"]
 
@@ -43,9 +49,9 @@ def sparse_coo_tensor(
             raise TypeError("sparse_coo_tensor(): indices and values, or a size alone")
         dims = len(tuple(size))
         indices, values, is_coalesced = torch.empty(dims, 0, dtype=torch.int64), torch.empty(0, dtype=dtype), True
-    if not isinstance(indices, Tensor):
+    if not isinstance(indices, torch.Tensor):
         indices = torch.tensor(indices, dtype=torch.int64)
-    if not isinstance(values, Tensor):
+    if not isinstance(values, torch.Tensor):
         values = torch.tensor(values, dtype=dtype, device=device)
     elif dtype is not None or device is not None:
         values = values.to(device=device, dtype=dtype)

@@ -9,7 +9,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from rushlight import Tensor
 
 __all__ = ["Variable"]
 

@@ -29,7 +29,7 @@ else:
             from rushlight._loading import load
 
             return load("rushlight.nn.attention")
-        from ._text import missing
+        from rushlight._names import missing
 
         raise missing(f"module 'torch.nn' has no attribute {name!r}", name, lambda: __all__)
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        from ._text import missing
+        from rushlight._names import missing
 
         raise missing(f"module 'torch.nn.functional' has no attribute {name!r}", name, lambda: globals())
 

@@ -50,7 +50,7 @@ if not TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    from ..nn._text import missing
+    from rushlight._names import missing
 
     raise missing(f"module 'torch.optim' has no attribute {name!r}", name, lambda: __all__)
 

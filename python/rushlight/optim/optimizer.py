@@ -8,10 +8,10 @@ from copy import deepcopy
 from itertools import chain
 
 import rushlight as torch
+from rushlight._text import typename
 from rushlight._warnings import warn
 
 from ..nn import _grads
-from ..nn._text import typename
 from ..utils.hooks import RemovableHandle
 
 TYPE_CHECKING = False

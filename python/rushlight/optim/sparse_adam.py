@@ -1,12 +1,17 @@
 """Adam for sparse gradients."""
 
-from collections.abc import Callable
-from typing import Any
+from __future__ import annotations
 
 import rushlight as torch
-from rushlight import Tensor
 
 from .optimizer import Optimizer, loss_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from rushlight import Tensor
 
 __all__ = ["SparseAdam"]
 
@@ -40,7 +45,7 @@ class SparseAdam(Optimizer):
         eps: float = 1e-8,
         maximize: bool = False,
     ) -> None:
-        if isinstance(lr, Tensor) and lr.numel() != 1:
+        if isinstance(lr, torch.Tensor) and lr.numel() != 1:
             raise ValueError("Tensor lr must be 1-element")
         if not lr > 0.0:
             raise ValueError(f"Invalid learning rate: {lr}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict, namedtuple
 
 import rushlight as torch
+from rushlight._homes import at_home
 from rushlight._warnings import warn
 
 from ..parameter import Parameter, is_lazy
@@ -19,20 +20,19 @@ if TYPE_CHECKING:
 EXTRA_STATE = "_extra_state"
 
 
-# The home of both classes is where torch has them: programs import and pickle them from there.
-_HOME = __package__ + ".module"
-
-
-class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"], module=_HOME)):
+class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
     """What `load_state_dict` returns: the names that were missing and those nobody expected."""
 
     __slots__ = ()
-    __module__ = _HOME
 
     def __repr__(self) -> str:
         return super().__repr__() if self.missing_keys or self.unexpected_keys else "<All keys matched successfully>"
 
     __str__ = __repr__
+
+
+# The class and the named tuple below it.
+at_home(__package__ + ".module", *_IncompatibleKeys.__mro__[:2])
 
 
 def save(module: Module, destination: dict[str, Any] | None, prefix: str, keep_vars: bool) -> dict[str, Any]:

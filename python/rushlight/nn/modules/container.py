@@ -7,8 +7,8 @@ from collections import OrderedDict
 from itertools import islice
 
 import rushlight as torch
+from rushlight._text import indented, typename
 
-from .._text import indented, typename
 from ..parameter import Parameter
 from .module import Module
 

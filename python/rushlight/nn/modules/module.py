@@ -10,12 +10,14 @@ from collections import OrderedDict
 
 import rushlight as torch
 from rushlight import Tensor
+from rushlight._names import missing
+from rushlight._text import indented, typename
 from rushlight._warnings import warn
 
 from .. import _grads
-from .._text import indented, missing, name_constructor, typename
 from ..parameter import Buffer, Parameter
 from . import _hooks, _state
+from ._constructors import name_constructor
 from ._convert import parse_to
 from ._hooks import (
     register_module_backward_hook,

@@ -34,7 +34,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    from .._text import missing
+    from rushlight._names import missing
 
     raise missing(f"module 'torch.nn.utils' has no attribute {name!r}", name, lambda: __all__)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import rushlight as torch
-
-from .._text import typename
+from rushlight._text import typename
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ import contextlib
 import copy
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import rushlight as torch
 from rushlight import _C
@@ -28,6 +27,11 @@ from ._utils.share import share
 from ._utils.worker import ExceptionWrapper, Resume, StreamEnd, WorkerSetup
 from .dataset import Dataset, IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
 
 _T_co = TypeVar("_T_co", covariant=True)
 

@@ -7,10 +7,13 @@ the samples as it does with torch.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Generic, TypeVar
 
 import rushlight as torch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence, Sized
 
 _T_co = TypeVar("_T_co", covariant=True)
 

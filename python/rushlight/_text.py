@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from types import FunctionType
-
 import rushlight as torch
-from rushlight._names import missing, nearest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["indented", "missing", "name_constructor", "nearest", "typename"]
+__all__ = ["indented", "typename"]
 
 
 def typename(value: object) -> str:
@@ -27,17 +24,6 @@ def typename(value: object) -> str:
     if home.partition(".")[0] == package:
         home = "torch" + home[len(package) :]
     return f"{home}.{kind.__qualname__}"
-
-
-def name_constructor(cls: type[torch.nn.Module]) -> None:
-    """Gives a class that inherits its constructor from a private one a copy under its own name, which errors tell."""
-    shared: Any = cls.__init__
-    if not shared.__qualname__.startswith("_") or cls.__name__.startswith("_"):
-        return
-    own: Any = FunctionType(shared.__code__, shared.__globals__, "__init__", shared.__defaults__, shared.__closure__)
-    own.__kwdefaults__, own.__annotations__ = shared.__kwdefaults__, shared.__annotations__
-    own.__module__, own.__doc__, own.__qualname__ = cls.__module__, shared.__doc__, f"{cls.__qualname__}.__init__"
-    cls.__init__ = own  # type: ignore[method-assign]
 
 
 def indented(text: str, width: int) -> str:
