@@ -40,3 +40,43 @@ def test_classes_live_where_torch_has_them(name, home):
     value = getattr(importlib.import_module(module), part)
     assert f"{value.__module__}.{value.__qualname__}".replace("rushlight", "torch", 1) == home
     assert operator.attrgetter(value.__qualname__)(importlib.import_module(value.__module__)) is value
+
+
+@pytest.mark.parametrize(
+    "name, told",
+    [
+        ("compile", "module 'torch' has no attribute 'compile'\nNothing is compiled"),
+        ("compiler.compile", "module 'torch.compiler' has no attribute 'compile'\nNothing is compiled"),
+        ("fx", "module 'torch' has no attribute 'fx'\nNothing is compiled"),
+        ("utils.swap_tensor", "module 'torch.utils' has no attribute 'swap_tensor'\nDid you mean 'swap_tensors'?"),
+        ("cuda.is_availabel", "module 'torch.cuda' has no attribute 'is_availabel'\nDid you mean 'is_available'?"),
+    ],
+)
+def test_missing_names_say_what_to_do(name, told):
+    with pytest.raises(AttributeError) as caught:
+        operator.attrgetter(name)(torch)
+    assert str(caught.value).startswith(told)
+
+
+def test_a_compiler_is_asked_and_says_no():
+    @torch.compiler.disable
+    def one():
+        return 1
+
+    @torch.compiler.disable(recursive=False, reason="it prints")
+    def two():
+        return 2
+
+    assert (one(), two()) == (1, 2)
+    assert not torch.compiler.is_compiling() and torch.compiler.list_backends() == []
+    assert not hasattr(torch, "compile")  # what programs guard their call with
+
+
+def test_exceptions_of_cards_can_be_caught():
+    assert torch.cuda.OutOfMemoryError is torch.OutOfMemoryError and issubclass(torch.OutOfMemoryError, RuntimeError)
+    assert not issubclass(torch.OutOfMemoryError, torch.AcceleratorError)
+    with pytest.raises(ZeroDivisionError):
+        try:
+            1 / 0
+        except torch.OutOfMemoryError:
+            pass

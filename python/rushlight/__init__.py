@@ -1,6 +1,7 @@
 """PyTorch's API on an engine written in Rust: ``import rushlight as torch``."""
 
 from rushlight import _C
+from rushlight import _storage as _storage
 from rushlight import _tensor as _tensor
 from rushlight._C import *  # noqa: F403
 from rushlight._C import Generator as Generator
@@ -61,7 +62,8 @@ def set_rng_state(new_state: Tensor) -> None:
 
 # What loads when it is first used: modules, and names that live in modules of their own.
 _SUBMODULES = frozenset(
-    "accelerator amp array_api autograd backends cpu cuda distributed distributions fft func functional jit linalg masked "
+    "accelerator amp array_api autograd backends compiler cpu cuda distributed distributions fft func functional futures jit "
+    "linalg masked "
     "multiprocessing nn npz optim profiler random return_types safetensors serialization signal sparse special storage testing "
     "types "
     "utils version".split()
@@ -75,6 +77,7 @@ _ELSEWHERE = {
     **dict.fromkeys(["finfo", "iinfo"], "_limits"),
     "lobpcg": "_lobpcg",
     "AmbiguousReduction": "_warnings",
+    **dict.fromkeys(["AcceleratorError", "OutOfMemoryError"], "_errors"),
     **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
     **dict.fromkeys(["load", "save"], "serialization"),
     "sparse_coo_tensor": "sparse",
@@ -101,6 +104,7 @@ if TYPE_CHECKING:
     from rushlight import array_api as array_api
     from rushlight import autograd as autograd
     from rushlight import backends as backends
+    from rushlight import compiler as compiler
     from rushlight import cpu as cpu
     from rushlight import cuda as cuda
     from rushlight import distributed as distributed
@@ -108,6 +112,7 @@ if TYPE_CHECKING:
     from rushlight import fft as fft
     from rushlight import func as func
     from rushlight import functional as functional
+    from rushlight import futures as futures
     from rushlight import jit as jit
     from rushlight import linalg as linalg
     from rushlight import masked as masked
@@ -128,6 +133,8 @@ if TYPE_CHECKING:
     from rushlight import types as types
     from rushlight import utils as utils
     from rushlight import version as version
+    from rushlight._errors import AcceleratorError as AcceleratorError
+    from rushlight._errors import OutOfMemoryError as OutOfMemoryError
     from rushlight._legacy import BFloat16Tensor as BFloat16Tensor
     from rushlight._legacy import BoolTensor as BoolTensor
     from rushlight._legacy import ByteTensor as ByteTensor
@@ -183,9 +190,9 @@ else:
         if name in _ELSEWHERE:
             value = globals()[name] = getattr(_load(f"rushlight.{_ELSEWHERE[name]}"), name)
             return value
-        from rushlight._names import missing
+        from rushlight._names import missing_from
 
-        raise missing(f"module 'torch' has no attribute {name!r}", name, __dir__)
+        raise missing_from("torch", name, __dir__)
 
 
 def __dir__() -> list[str]:

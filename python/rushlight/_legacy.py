@@ -103,7 +103,9 @@ TYPES = {
 
 def __getattr__(name: str) -> _LegacyType:
     if name not in TYPES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from rushlight._names import missing_from
+
+        raise missing_from("torch", name, lambda: TYPES)
     globals()[name] = made = tensor_type(name, TYPES[name])
     return made
 

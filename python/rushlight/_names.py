@@ -1,4 +1,4 @@
-"""Errors for names that do not exist, which propose the nearest one that does."""
+"""Errors for names that do not exist, which propose the nearest one that does, or say what to do without."""
 
 from __future__ import annotations
 
@@ -32,12 +32,32 @@ def _abbreviations(name: str) -> list[str]:
     return ["_".join((head, *words[count:])) for count, head in enumerate(heads, 2)]
 
 
+_EAGER = "Nothing is compiled, and programs run eagerly as they are written: {}"
+
+#: What programs use of torch and will look for in vain, and what they do instead.
+INSTEAD = {
+    "torch.compile": _EAGER.format("leave the call out, or guard it with hasattr(torch, 'compile')."),
+    "torch.compiler.compile": _EAGER.format("leave the call out."),
+    "torch.export": _EAGER.format("save a module's state_dict with torch.save."),
+    "torch.fx": _EAGER.format("there are no graphs of them to change. Hooks of modules see every call."),
+    "torch.hub": "Nothing is downloaded: load a state_dict with torch.load, or torch.safetensors.",
+    "torch.library": "Operators of one's own are functions, or torch.autograd.Function where they have gradients of their own.",
+    "torch.onnx": _EAGER.format("there are no graphs of them to export."),
+    # The release notes of 0.2 print it so.
+    "torch.utils.weight_norm": "Did you mean 'torch.nn.utils.weight_norm'?",
+    "torch.overrides": "No operator asks classes for __torch_function__: call a function of one's own instead.",
+}
+
+
 class MissingName(AttributeError):
     """An AttributeError that looks for the nearest name only when it is printed, so that ``hasattr`` stays cheap."""
 
+    instead: str | None = None
     names: Callable[[], Iterable[str]]
 
     def __str__(self) -> str:
+        if self.instead is not None:
+            return f"{self.args[0]}\n{self.instead}"
         near = nearest(self.name or "", self.names())
         return self.args[0] if near is None else f"{self.args[0]}\nDid you mean '{near}'?"
 
@@ -54,4 +74,11 @@ def missing(sentence: str, name: str, names: Callable[[], Iterable[str]]) -> Mis
     # `obj` is given so that the interpreter does not add a second proposal of its own.
     error = MissingName(sentence, name=name, obj=None)
     error.names = names
+    return error
+
+
+def missing_from(module: str, name: str, names: Callable[[], Iterable[str]]) -> MissingName:
+    """The error for a name that a module does not have; ``module`` as torch calls it."""
+    error = missing(f"module '{module}' has no attribute {name!r}", name, names)
+    error.instead = INSTEAD.get(f"{module}.{name}")
     return error

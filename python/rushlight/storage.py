@@ -94,6 +94,27 @@ class TypedStorage:
         """A copy."""
         return TypedStorage(self._storage.clone(), self.dtype)
 
+    def cpu(self) -> TypedStorage:
+        """The elements on the host, where they are."""
+        return TypedStorage(self._storage.cpu(), self.dtype)
+
+    def pin_memory(self, device: Any = None) -> TypedStorage:
+        """The elements, with a warning: pinned memory is for cards, and there is none."""
+        return TypedStorage(self._storage.pin_memory(device), self.dtype)
+
+    def is_pinned(self, device: Any = None) -> bool:
+        """Whether the bytes are pinned for a card: never."""
+        return False
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the bytes are on a card."""
+        return self._storage.is_cuda
+
+    def type(self) -> str:
+        """The old name of a storage of this dtype: ``"torch.FloatStorage"``."""
+        return torch.empty(0, dtype=self.dtype).type().replace("Tensor", "Storage")
+
     def is_shared(self) -> bool:
         """Whether other processes can have the bytes too."""
         return self._storage.is_shared()

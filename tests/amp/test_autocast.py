@@ -250,3 +250,22 @@ def test_checkpoints_compute_again_in_the_same_types(reentrant, lower):
     with torch.autocast("cpu", enabled=lower is None):
         y.float().sum().backward()
     assert seen == [lower or SINGLE] * 2 and x.grad is not None
+
+
+def test_functions_decorated_by_the_names_of_old():
+    with pytest.warns(FutureWarning, match=r"`torch.cuda.amp.custom_(fwd|bwd)\(args...\)` is deprecated"):
+
+        class Double(torch.autograd.Function):
+            @staticmethod
+            @torch.cuda.amp.custom_fwd(cast_inputs=torch.float32)
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            @torch.cuda.amp.custom_bwd
+            def backward(ctx, grad):
+                return grad * 2
+
+    x = torch.ones(2, requires_grad=True)
+    Double.apply(x).sum().backward()
+    assert x.grad.tolist() == [2, 2]

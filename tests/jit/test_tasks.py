@@ -209,3 +209,34 @@ def test_decorators_change_nothing():
         torch.jit.trace(model, torch.ones(1, 3))
     assert torch.jit.annotate(List[int], []) == [] and torch.jit.isinstance([1], List[int])  # noqa: UP006
     assert torch.jit.freeze(model.eval()) is model
+
+
+def test_futures_are_set_chained_and_collected():
+    futures = torch.futures
+    first, second = futures.Future(), futures.Future()
+    seen = []
+    first.add_done_callback(lambda done: seen.append(done is first))
+    chained = first.then(lambda done: done.wait() + 1).then(lambda done: done.value() * 10)
+    both = futures.collect_all([first, torch.jit.fork(sum, [1, 2]), second])
+    assert not first.done() and not both.done()
+    first.set_result(1)
+    assert seen == [True] and chained.wait() == 20 and torch.jit.wait(first) == 1 and not both.done()
+    second.set_exception(ValueError("no"))
+    assert [one.done() for one in both.wait()] == [True] * 3
+    with pytest.raises(ValueError, match="no"):
+        futures.wait_all([first, second])
+    assert futures.wait_all([]) == []
+    with pytest.raises(RuntimeError, match="Attempting to mark a completed Future as complete again"):
+        first.set_result(2)
+    with pytest.raises(RuntimeError, match="Got the following error when running the callback: ZeroDivisionError"):
+        first.then(lambda done: 1 / 0).wait()
+    with pytest.raises(AssertionError, match="3 is of type <class 'int'>, not an Exception"):
+        futures.Future().set_exception(3)
+    with pytest.raises(TypeError, match="list of futures"):
+        futures.wait_all([3])
+
+
+def test_a_future_is_set_from_another_thread():
+    future = torch.futures.Future()
+    threading.Timer(0.05, future.set_result, [5]).start()
+    assert future.then(lambda done: done.value()).wait() == 5

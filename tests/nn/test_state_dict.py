@@ -101,3 +101,14 @@ def test_hooks():
     layer.register_state_dict_post_hook(lambda *args: 3)
     with pytest.raises(RuntimeError, match="state_dict post-hook must return None"):
         layer.state_dict()
+
+
+def test_the_prefix_of_a_wrapper_is_taken_from_a_state():
+    model = nn.Sequential(nn.Linear(2, 1), nn.BatchNorm1d(1))
+    state = nn.DataParallel(model).state_dict()
+    nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
+    assert sorted(state) == sorted(model.state_dict())
+    assert state._metadata == model.state_dict()._metadata
+    model.load_state_dict(state)
+    nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
+    assert sorted(state) == sorted(model.state_dict())

@@ -7,7 +7,10 @@ from rushlight._warnings import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, ClassVar
+
+    import rushlight as torch
 
 
 class _Older:
@@ -21,6 +24,28 @@ class _Older:
             f"`torch.{kind}.amp.{name}(args...)` is deprecated. Please use `torch.amp.{name}('{kind}', args...)` instead.",
             FutureWarning,
         )
+
+
+def older_custom_fwd(
+    device_type: str, fwd: Callable[..., Any] | None, cast_inputs: torch.dtype | None
+) -> Callable[..., Any]:
+    """`torch.amp.custom_fwd` under its older name; warns (FutureWarning)."""
+    _tell_decorator("custom_fwd", device_type)
+    return amp.custom_fwd(fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+
+def older_custom_bwd(device_type: str, bwd: Callable[..., Any]) -> Callable[..., Any]:
+    """`torch.amp.custom_bwd` under its older name; warns (FutureWarning)."""
+    _tell_decorator("custom_bwd", device_type)
+    return amp.custom_bwd(bwd, device_type=device_type)
+
+
+def _tell_decorator(name: str, kind: str) -> None:
+    warn(
+        f"`torch.{kind}.amp.{name}(args...)` is deprecated. Please use "
+        f"`torch.amp.{name}(args..., device_type='{kind}')` instead.",
+        FutureWarning,
+    )
 
 
 class OlderAutocast(_Older, amp.autocast):

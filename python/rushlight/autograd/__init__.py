@@ -82,7 +82,9 @@ if not TYPE_CHECKING:
         from rushlight._loading import load
 
         if name not in _LAZY:
-            raise AttributeError(f"module 'torch.autograd' has no attribute '{name}'")
+            from rushlight._names import missing_from
+
+            raise missing_from("torch.autograd", name, lambda: [*__all__, *_LAZY])
         module, attribute = _LAZY[name]
         found = load(module)
         value = found if attribute is None else getattr(found, attribute)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
+    "AcceleratorError",
+    "OutOfMemoryError",
     "amp",
     "current_device",
     "device_count",
@@ -160,12 +162,18 @@ def __getattr__(name: str) -> Any:
         from rushlight._loading import load
 
         return load("rushlight.cuda.amp")
+    if name in ("AcceleratorError", "OutOfMemoryError"):
+        from rushlight import _errors
+
+        return getattr(_errors, name)
     from rushlight._legacy import TYPES, cuda_type
 
-    if name not in TYPES:
-        raise AttributeError(f"module 'torch.cuda' has no attribute {name!r}")
-    globals()[name] = made = cuda_type(name)
-    return made
+    if name in TYPES:
+        globals()[name] = made = cuda_type(name)
+        return made
+    from rushlight._names import missing_from
+
+    raise missing_from("torch.cuda", name, lambda: __all__)
 
 
 def __dir__() -> list[str]:

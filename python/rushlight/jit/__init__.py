@@ -59,7 +59,10 @@ def wait(future):
     6
     """
     if type(future) is not Future:
-        raise TypeError(f"wait expects a torch.jit.Future, got {type(future).__name__}")
+        from rushlight import futures
+
+        if not _builtin_isinstance(future, futures.Future):
+            raise TypeError(f"wait expects a torch.jit.Future, got {type(future).__name__}")
     return future.wait()
 
 
@@ -246,7 +249,9 @@ def __getattr__(name):
         from rushlight.nn import Module
 
         return Module
-    raise AttributeError(f"module 'torch.jit' has no attribute '{name}'")
+    from rushlight._names import missing_from
+
+    raise missing_from("torch.jit", name, lambda: __all__)
 
 
 def __dir__() -> list[str]:

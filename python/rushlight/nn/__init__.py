@@ -29,9 +29,9 @@ else:
             from rushlight._loading import load
 
             return load("rushlight.nn.attention")
-        from rushlight._names import missing
+        from rushlight._names import missing_from
 
-        raise missing(f"module 'torch.nn' has no attribute {name!r}", name, lambda: __all__)
+        raise missing_from("torch.nn", name, lambda: __all__)
 
 
 def __dir__() -> list[str]:

@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        from rushlight._names import missing
+        from rushlight._names import missing_from
 
-        raise missing(f"module 'torch.nn.functional' has no attribute {name!r}", name, lambda: globals())
+        raise missing_from("torch.nn.functional", name, lambda: globals())
 
 
 def rrelu(

@@ -50,9 +50,9 @@ if not TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    from rushlight._names import missing
+    from rushlight._names import missing_from
 
-    raise missing(f"module 'torch.optim' has no attribute {name!r}", name, lambda: __all__)
+    raise missing_from("torch.optim", name, lambda: __all__)
 
 
 def __dir__() -> list[str]:

@@ -2,28 +2,30 @@
 
 from rushlight._loading import load as _load
 
-_SUBMODULES = ("backcompat", "checkpoint", "data", "dlpack", "hooks", "serialization")
+_SUBMODULES = ("backcompat", "benchmark", "checkpoint", "data", "dlpack", "hooks", "serialization")
 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rushlight.utils import backcompat as backcompat
+    from rushlight.utils import benchmark as benchmark
     from rushlight.utils import checkpoint as checkpoint
     from rushlight.utils import data as data
     from rushlight.utils import dlpack as dlpack
     from rushlight.utils import hooks as hooks
     from rushlight.utils import serialization as serialization
+    from rushlight.utils._swap import swap_tensors as swap_tensors
 else:
 
     def __getattr__(name):
         if name in _SUBMODULES:
             return _load(f"{__name__}.{name}")
-        if name == "weight_norm":  # the release notes of 0.2 print it so
-            raise AttributeError(
-                "module 'torch.utils' has no attribute 'weight_norm'\nDid you mean 'torch.nn.utils.weight_norm'?"
-            )
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name == "swap_tensors":
+            return _load(f"{__name__}._swap").swap_tensors
+        from rushlight._names import missing_from
+
+        raise missing_from("torch.utils", name, __dir__)
 
 
 def __dir__() -> list[str]:
-    return list(_SUBMODULES)
+    return [*_SUBMODULES, "swap_tensors"]

@@ -1,4 +1,4 @@
-"""Arguments that may be one number or one per dimension."""
+"""Arguments that may be one number or one per dimension, and names of parameters without a prefix."""
 
 from __future__ import annotations
 
@@ -22,6 +22,32 @@ _single = _ntuple(1, "_single")
 _pair = _ntuple(2, "_pair")
 _triple = _ntuple(3, "_triple")
 _quadruple = _ntuple(4, "_quadruple")
+
+
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
+    """Takes a prefix, as ``"module."`` of a model that was wrapped, from the names of a state, in place.
+
+    Args:
+        state_dict: the state, as `Module.state_dict` or `load` gave it.
+        prefix: what the names begin with, with its dot.
+
+    >>> state = torch.nn.DataParallel(torch.nn.Linear(2, 1)).state_dict()
+    >>> torch.nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
+    >>> list(state)
+    ['weight', 'bias']
+    """
+    _without_prefix(state_dict, prefix)
+    versions = getattr(state_dict, "_metadata", {})
+    # The wrapper's own entry is "", and that of what it wraps has no dot: "module".
+    wrapped = versions.pop(prefix.replace(".", ""), None)
+    _without_prefix(versions, prefix)
+    if wrapped is not None:
+        versions[""] = wrapped
+
+
+def _without_prefix(names: dict[str, Any], prefix: str) -> None:
+    for name in [name for name in names if name.startswith(prefix)]:
+        names[name.removeprefix(prefix)] = names.pop(name)
 
 
 def _reverse_repeat_tuple(values: tuple[Any, ...], count: int) -> tuple[Any, ...]:

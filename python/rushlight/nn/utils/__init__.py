@@ -34,9 +34,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    from rushlight._names import missing
+    from rushlight._names import missing_from
 
-    raise missing(f"module 'torch.nn.utils' has no attribute {name!r}", name, lambda: __all__)
+    raise missing_from("torch.nn.utils", name, lambda: __all__)
 
 
 def __dir__() -> list[str]:

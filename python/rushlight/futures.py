@@ -1,0 +1,205 @@
+"""`torch.futures`: values that come later, made by hand, chained and collected. `torch.jit.fork` makes its own kind."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Generic, TypeVar
+
+from rushlight import _C
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Future", "collect_all", "wait_all"]
+
+_Result = TypeVar("_Result")
+
+
+class Future(Generic[_Result]):
+    """A value, or an exception, that somebody sets once and others wait for.
+
+    Args:
+        devices: the cards that the value may lie on; accepted.
+
+    >>> future = torch.futures.Future()
+    >>> chained = future.then(lambda done: done.value() + 1)
+    >>> future.set_result(2)
+    >>> chained.wait()
+    3
+    """
+
+    def __init__(self, *, devices: Sequence[Any] | None = None) -> None:
+        self._complete = threading.Event()
+        self._setting = threading.Lock()
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[], None]] = []
+
+    def done(self) -> bool:
+        """Whether there is a value or an exception."""
+        return self._complete.is_set()
+
+    def value(self) -> _Result:
+        """The value; raises the exception if that was set.
+
+        Raises:
+            RuntimeError: neither was set yet.
+        """
+        if not self.done():
+            raise RuntimeError("value() of a Future that is not complete; wait() waits for it")
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def wait(self) -> _Result:
+        """The value, as soon as there is one; raises the exception if that was set."""
+        self._complete.wait()
+        return self.value()
+
+    def set_result(self, result: _Result) -> None:
+        """Sets the value, and runs the callbacks on this thread.
+
+        Raises:
+            RuntimeError: it was set before.
+        """
+        self._set(result, None)
+
+    def set_exception(self, result: BaseException) -> None:
+        """Sets the exception that whoever waits will get.
+
+        Raises:
+            RuntimeError: the value was set before.
+        """
+        if not isinstance(result, Exception):
+            raise AssertionError(f"{result} is of type {type(result)}, not an Exception.")
+        self._set(None, result)
+
+    def _set(self, result: Any, error: BaseException | None) -> None:
+        with self._setting:
+            if self.done():
+                raise RuntimeError(
+                    "Attempting to mark a completed Future as complete again. Note that a Future can only be marked "
+                    "completed once."
+                )
+            self._result, self._error = result, error
+            self._complete.set()
+            waiting, self._callbacks = self._callbacks, []
+        for callback in waiting:
+            callback()
+
+    def _when_done(self, callback: Callable[[], None]) -> None:
+        with self._setting:
+            if not self.done():
+                self._callbacks.append(callback)
+                return
+        callback()
+
+    def then(self, callback: Callable[[Future[_Result]], Any]) -> Future[Any]:
+        """A future of what ``callback`` makes of this one once it is complete."""
+        _check_callable("then", callback)
+        following: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                made = callback(self)
+            except Exception as error:
+                following._set(None, _failed(error))
+            else:
+                following.set_result(made)
+
+        self._when_done(run)
+        return following
+
+    def add_done_callback(self, callback: Callable[[Future[_Result]], None]) -> None:
+        """Calls ``callback`` with this future once it is complete; what it raises is reported and goes no further."""
+        _check_callable("add_done_callback", callback)
+
+        def run() -> None:
+            try:
+                callback(self)
+            except Exception as error:
+                from rushlight._warnings import warn
+
+                warn(str(_failed(error)))
+
+        self._when_done(run)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Future cannot be pickled: it is of one process")
+
+
+def _check_callable(name: str, callback: object) -> None:
+    if not callable(callback):
+        raise TypeError(f"{name}(): a callback is called with the future, got {type(callback).__name__}")
+
+
+def _failed(error: Exception) -> RuntimeError:
+    told = RuntimeError(f"Got the following error when running the callback: {type(error).__name__}: {error}")
+    told.__cause__ = error
+    return told
+
+
+def _check_futures(futures: Any) -> list[Any]:
+    if not isinstance(futures, (list, tuple)) or not all(isinstance(one, (Future, _C._Future)) for one in futures):
+        raise TypeError("collect_all(): expected a list of futures")
+    return list(futures)
+
+
+def collect_all(futures: Sequence[Any]) -> Future[list[Any]]:
+    """A future of a list of futures, complete when all of them are; exceptions stay in them.
+
+    Raises:
+        TypeError: something that is no future.
+
+    >>> later = torch.jit.fork(torch.add, torch.ones(1), 1)
+    >>> [one.wait() for one in torch.futures.collect_all([later]).wait()]
+    [tensor([2.])]
+    """
+    futures = _check_futures(futures)
+    collected: Future[list[Any]] = Future()
+    lock = threading.Lock()
+    # One more than there are futures, for this function itself: all are told before the list may be complete.
+    left = [len(futures) + 1]
+
+    def one_done() -> None:
+        with lock:
+            left[0] -= 1
+            last = left[0] == 0
+        if last:
+            collected.set_result(futures)
+
+    forked = [one for one in futures if isinstance(one, _C._Future)]
+    if forked:
+        # They call nobody back, so one more call waits for them.
+        _C._fork(_wait_for, (forked, one_done), {})
+    for one in futures:
+        if isinstance(one, Future):
+            one._when_done(one_done)
+    one_done()
+    return collected
+
+
+def _wait_for(forked: list[Any], one_done: Callable[[], None]) -> None:
+    for one in forked:
+        try:
+            one.wait()
+        except Exception:
+            pass  # Whoever asks that future for its value gets it.
+        one_done()
+
+
+def wait_all(futures: Sequence[Any]) -> list[Any]:
+    """The values of futures once all are complete; raises the first exception among them.
+
+    Raises:
+        TypeError: something that is no future.
+
+    >>> torch.futures.wait_all([torch.jit.fork(sum, [1, 2]), torch.jit.fork(max, [1, 2])])
+    [3, 2]
+    """
+    return [one.wait() for one in collect_all(futures).wait()]
+
+
+def __dir__() -> list[str]:
+    return __all__

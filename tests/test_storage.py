@@ -1,0 +1,81 @@
+"""`UntypedStorage`: bytes as a list, their content, files and buffers. What is expected is what torch 2.13 answers."""
+
+import numpy as np
+import pytest
+
+import rushlight as torch
+
+U = torch.UntypedStorage
+
+
+def test_bytes_are_read_and_written():
+    x = torch.ones(1)
+    storage = x.untyped_storage()
+    assert storage.tolist() == [0, 0, 128, 63] and storage.element_size() == 1
+    assert repr(storage) == " 0\n 0\n 128\n 63\n[torch.storage.UntypedStorage(device=cpu) of size 4]"
+    storage[0], storage[1:3] = 300, 2
+    assert storage.tolist() == [44, 2, 2, 63] and x.view(torch.uint8).tolist() == [44, 2, 2, 63]
+    storage[1:3].fill_(-1)
+    assert storage.tolist() == [44, 255, 255, 63]
+    storage.copy_(torch.zeros(1).untyped_storage())
+    assert x.item() == 0
+    assert storage.cpu() is storage.untyped() is storage and storage.new().size() == 0 and not storage.is_pinned()
+    assert storage.fill_(3).float().tolist() == [3.0] * 4 and storage.long().dtype == torch.int64
+    assert repr(torch.empty(3, device="meta").untyped_storage()) == (
+        "...\n[torch.storage.UntypedStorage(device=meta) of size 12]"
+    )
+
+
+@pytest.mark.parametrize(
+    "call, error, sentence",
+    [
+        (lambda s: s.fill_(1.5), RuntimeError, "fill_ expects int, but got float"),
+        (lambda s: s.__setitem__(0, 1.5), RuntimeError, "can only set storage content with a int types, but got float"),
+        (lambda s: s.__setitem__("a", 1), RuntimeError, "can't index a torch.UntypedStorage with str"),
+        (lambda s: s.__setitem__(9, 1), RuntimeError, "out of bounds"),
+        (lambda s: s.copy_(torch.ones(3).untyped_storage()), RuntimeError, "self was 4 bytes but src was 12 bytes"),
+        (lambda s: s.copy_(torch.ones(1)), TypeError, "argument 'src' .position 1. must be torch.Storage, not Tensor"),
+        (lambda s: s[::2], RuntimeError, "Trying to slice with a step of 2, but only a step of 1 is supported"),
+    ],
+)
+def test_slips(call, error, sentence):
+    with pytest.raises(error, match=sentence):
+        call(torch.ones(1).untyped_storage())
+
+
+def test_numbers_of_a_buffer():
+    turned = [3, 2, 1, 0, 7, 6, 5, 4]
+    assert U.from_buffer(bytes(range(8)), "big", dtype=torch.float32).tolist() == turned
+    assert U.from_buffer(bytes(range(8)), "big", dtype=torch.complex64).tolist() == turned
+    assert U.from_buffer(np.arange(2, dtype="<i2"), "little", 1, 2, dtype=torch.int16).tolist() == [1, 0]
+    assert U.from_buffer(bytes(range(3)), dtype=torch.bool).tolist() == [0, 1, 1]
+    for arguments, error, sentence in [
+        ({}, RuntimeError, "argument 'dtype' cannot be None"),
+        ({"dtype": torch.int16}, RuntimeError, r"missing required argument 'byte_order' \(pos 2\)"),
+        ({"dtype": torch.int16, "byte_order": "x"}, ValueError, "invalid byte_order 'x'"),
+        ({"dtype": torch.int16, "byte_order": "native"}, ValueError, r"size \(3\) must be a multiple of element size"),
+        ({"dtype": torch.int8, "count": 4}, ValueError, "only 3 elements after offset 0, but specified a size of 4"),
+        ({"dtype": torch.int8, "offset": 4}, ValueError, "offset must be non-negative"),
+    ]:
+        with pytest.raises(error, match=sentence):
+            U.from_buffer(b"abc", **arguments)
+
+
+def test_bytes_of_a_file(tmp_path):
+    path = str(tmp_path / "bytes")
+    with pytest.raises(
+        RuntimeError, match=r"unable to open file <.*> in read-only mode: No such file or directory \(2\)"
+    ):
+        U.from_file(path, False, 4)
+    U.from_file(path, True, 4).fill_(7)
+    private = U.from_file(path, False, 2).fill_(1)
+    assert private.tolist() == [1, 1] and open(path, "rb").read() == b"\7\7\7\7"
+    with pytest.raises(RuntimeError, match="size <4> is smaller than the required mapping size <8>"):
+        U.from_file(path, False, 8)
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage")
+def test_typed_storages_say_what_they_are():
+    storage = torch.ones(2).storage()
+    assert storage.type() == "torch.FloatStorage" and storage.cpu().tolist() == [1, 1]
+    assert not storage.is_cuda and not storage.is_pinned()
