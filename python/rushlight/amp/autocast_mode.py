@@ -17,7 +17,10 @@ from rushlight._warnings import warn
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Self
+    from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+    _Given = ParamSpec("_Given")
+    _Answer = TypeVar("_Answer")
 
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
@@ -142,65 +145,40 @@ def clear_autocast_cache() -> None:
     """
 
 
-def is_autocast_cpu_enabled() -> bool:
-    """`is_autocast_enabled` of the CPU under its older name; warns (DeprecationWarning).
+def _older(
+    name: str, now: Callable[Concatenate[str, _Given], _Answer], device_type: str, given: str, example: str
+) -> Callable[_Given, _Answer]:
+    """A function from the time when each kind of device had its own: `now` for `device_type`, with a warning."""
+    instead = f"{now.__name__}({', '.join(filter(None, [repr(device_type), given]))})"
 
-    >>> torch.is_autocast_cpu_enabled()
-    False
-    """
-    _older("is_autocast_cpu_enabled()", "is_autocast_enabled('cpu')")
-    return is_autocast_enabled("cpu")
+    def older(*args: _Given.args, **kwargs: _Given.kwargs) -> _Answer:
+        warn(f"torch.{name}({given}) is deprecated. Please use torch.{instead} instead.", DeprecationWarning)
+        return now(device_type, *args, **kwargs)
 
-
-def set_autocast_cpu_enabled(enabled: bool) -> None:
-    """`set_autocast_enabled` for the CPU under its older name; warns (DeprecationWarning).
-
-    >>> torch.set_autocast_cpu_enabled(False)
-    """
-    _older("set_autocast_cpu_enabled(enabled)", "set_autocast_enabled('cpu', enabled)")
-    set_autocast_enabled("cpu", enabled)
+    older.__name__ = older.__qualname__ = name
+    older.__annotations__.clear()  # They speak of this function's own types.
+    older.__doc__ = f"`torch.{instead}` under its older name; warns (DeprecationWarning).\n\n{example}\n"
+    return older
 
 
-def get_autocast_cpu_dtype() -> torch.dtype:
-    """`get_autocast_dtype` of the CPU under its older name; warns (DeprecationWarning).
-
-    >>> torch.get_autocast_cpu_dtype()
-    torch.bfloat16
-    """
-    _older("get_autocast_cpu_dtype()", "get_autocast_dtype('cpu')")
-    return get_autocast_dtype("cpu")
-
-
-def set_autocast_cpu_dtype(dtype: torch.dtype) -> None:
-    """`set_autocast_dtype` for the CPU under its older name; warns (DeprecationWarning).
-
-    >>> torch.set_autocast_cpu_dtype(torch.bfloat16)
-    """
-    _older("set_autocast_cpu_dtype(dtype)", "set_autocast_dtype('cpu', dtype)")
-    set_autocast_dtype("cpu", dtype)
-
-
-def get_autocast_gpu_dtype() -> torch.dtype:
-    """`get_autocast_dtype` of CUDA under its older name; warns (DeprecationWarning).
-
-    >>> torch.get_autocast_gpu_dtype()
-    torch.float16
-    """
-    _older("get_autocast_gpu_dtype()", "get_autocast_dtype('cuda')")
-    return get_autocast_dtype("cuda")
-
-
-def set_autocast_gpu_dtype(dtype: torch.dtype) -> None:
-    """`set_autocast_dtype` for CUDA under its older name; warns (DeprecationWarning).
-
-    >>> torch.set_autocast_gpu_dtype(torch.float16)
-    """
-    _older("set_autocast_gpu_dtype(dtype)", "set_autocast_dtype('cuda', dtype)")
-    set_autocast_dtype("cuda", dtype)
-
-
-def _older(name: str, instead: str) -> None:
-    warn(f"torch.{name} is deprecated. Please use torch.{instead} instead.", DeprecationWarning)
+is_autocast_cpu_enabled = _older(
+    "is_autocast_cpu_enabled", is_autocast_enabled, "cpu", "", ">>> torch.is_autocast_cpu_enabled()\nFalse"
+)
+set_autocast_cpu_enabled = _older(
+    "set_autocast_cpu_enabled", set_autocast_enabled, "cpu", "enabled", ">>> torch.set_autocast_cpu_enabled(False)"
+)
+get_autocast_cpu_dtype = _older(
+    "get_autocast_cpu_dtype", get_autocast_dtype, "cpu", "", ">>> torch.get_autocast_cpu_dtype()\ntorch.bfloat16"
+)
+set_autocast_cpu_dtype = _older(
+    "set_autocast_cpu_dtype", set_autocast_dtype, "cpu", "dtype", ">>> torch.set_autocast_cpu_dtype(torch.bfloat16)"
+)
+get_autocast_gpu_dtype = _older(
+    "get_autocast_gpu_dtype", get_autocast_dtype, "cuda", "", ">>> torch.get_autocast_gpu_dtype()\ntorch.float16"
+)
+set_autocast_gpu_dtype = _older(
+    "set_autocast_gpu_dtype", set_autocast_dtype, "cuda", "dtype", ">>> torch.set_autocast_gpu_dtype(torch.float16)"
+)
 
 
 class autocast:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import rushlight as torch
 from rushlight import _C
 
-from .optimizer import Optimizer, any_sparse, loss_of, step_dtype, with_gradients
+from .optimizer import Optimizer, any_sparse, loss_of, step_dtype, tensor_steps, with_gradients
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,12 +38,7 @@ class ElementwiseOptimizer(Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._complete(**self._later)
-        for group in self.param_groups:
-            for param in group["params"]:
-                own = self.state.get(param, {})
-                # Older files count steps in a Python number.
-                if own and not isinstance(own["step"], torch.Tensor):
-                    own["step"] = torch.tensor(float(own["step"]), dtype=step_dtype())
+        tensor_steps(self)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Changes the parameters once; returns the closure's loss."""

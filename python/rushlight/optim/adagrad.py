@@ -5,8 +5,15 @@ from __future__ import annotations
 import rushlight as torch
 
 from ._elementwise import ElementwiseOptimizer, shifted
-from .optimizer import any_sparse, check_fused, check_fused_params, check_options, check_rate, step_dtype
-from .sparse_adam import at_places
+from .optimizer import (
+    any_sparse,
+    at_places,
+    check_fused,
+    check_fused_params,
+    check_options,
+    check_rate,
+    step_dtype,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,11 +116,10 @@ class Adagrad(ElementwiseOptimizer):
         own["sum"] = torch.full_like(param, start, requires_grad=False)
 
     def _rule(self, group: dict[str, Any], own: dict[str, Any]) -> tuple[str, list[str], list[float]]:
-        rate = float(group["lr"]) / (1 + (own["step"].item() - 1) * group["lr_decay"])
-        return "adagrad", ["sum"], [rate, group["eps"]]
+        return "adagrad", ["sum"], [_rate(group, own), group["eps"]]
 
     def _update(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
-        rate = float(group["lr"]) / (1 + (own["step"].item() - 1) * group["lr_decay"])
+        rate = _rate(group, own)
         if grad.is_sparse:
             grad = grad.coalesce()
             slope = grad._values()
@@ -123,3 +129,8 @@ class Adagrad(ElementwiseOptimizer):
             return
         root = own["sum"].addcmul_(grad, grad, value=1).sqrt()
         param.addcdiv_(grad, shifted(root, group["eps"], group["differentiable"]), value=-rate)
+
+
+def _rate(group: dict[str, Any], own: dict[str, Any]) -> float:
+    """The rate of this step."""
+    return float(group["lr"]) / (1 + (own["step"].item() - 1) * group["lr_decay"])

@@ -15,6 +15,7 @@ from .optimizer import (
     check_rate,
     loss_of,
     step_dtype,
+    tensor_steps,
     with_gradients,
 )
 
@@ -107,12 +108,7 @@ class Adam(Optimizer):
             fused=None,
             decoupled_weight_decay=False,
         )
-        for group in self.param_groups:
-            for param in group["params"]:
-                own = self.state.get(param, {})
-                # Older files count steps in a Python number.
-                if own and not isinstance(own["step"], torch.Tensor):
-                    own["step"] = torch.tensor(float(own["step"]), dtype=step_dtype(group["fused"]))
+        tensor_steps(self)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Changes the parameters once; returns the closure's loss."""

@@ -441,6 +441,20 @@ def check_fused_params(group: dict[str, Any], params: Iterable[Tensor]) -> None:
             )
 
 
+def tensor_steps(optimizer: Optimizer) -> None:
+    """Makes tensors of the counts of steps, which older files hold as Python's numbers."""
+    for group in optimizer.param_groups:
+        for param in group["params"]:
+            own = optimizer.state.get(param, {})
+            if own and not isinstance(own["step"], torch.Tensor):
+                own["step"] = torch.tensor(float(own["step"]), dtype=step_dtype(group.get("fused")))
+
+
+def at_places(like: Tensor, values: Tensor) -> Tensor:
+    """A coalesced sparse tensor with other values."""
+    return torch.sparse_coo_tensor(like._indices(), values, like.shape, is_coalesced=True)
+
+
 def step_dtype(fused: bool | None = None) -> torch.dtype:
     """The dtype of the tensors that count steps."""
     if fused or torch.get_default_dtype() != torch.float64:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import rushlight as torch
 
-from .optimizer import Optimizer, loss_of
+from .optimizer import Optimizer, at_places, check_betas, check_rate, loss_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,15 +45,12 @@ class SparseAdam(Optimizer):
         eps: float = 1e-8,
         maximize: bool = False,
     ) -> None:
-        if isinstance(lr, torch.Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
-        if not lr > 0.0:
+        check_rate(lr)
+        if lr == 0.0:
             raise ValueError(f"Invalid learning rate: {lr}")
         if not eps > 0.0:
             raise ValueError(f"Invalid epsilon value: {eps}")
-        for place, beta in enumerate(betas):
-            if not 0.0 <= beta < 1.0:
-                raise ValueError(f"Invalid beta parameter at index {place}: {beta}")
+        check_betas(betas)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
         sparse = [
             [number, place]
@@ -110,8 +107,3 @@ def _move(group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any
     step = own["step"]
     rate = float(group["lr"]) * (1 - beta2**step) ** 0.5 / (1 - beta1**step)
     param.add_(at_places(grad, mean / square.sqrt().add_(group["eps"]) * -rate))
-
-
-def at_places(like: Tensor, values: Tensor) -> Tensor:
-    """The coalesced sparse tensor with other values."""
-    return torch.sparse_coo_tensor(like._indices(), values, like.shape, is_coalesced=True)
