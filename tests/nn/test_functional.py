@@ -96,3 +96,77 @@ def test_cosine_similarity_of_endless_lengths():
 def test_sizes_beyond_integers_are_refused(factor):
     with pytest.raises(RuntimeError, match="value cannot be converted to type int64_t without overflow"):
         F.interpolate(torch.ones(1, 1, 3), scale_factor=factor)
+
+
+#: What torch 2.13 makes of ``arange(42) ** 2 % 37`` as a 6x7 image: of size (2, 3), of bytes six times as bright, by the
+#: factors (0.4, 0.5); and the gradient of the first element along the first column.
+SHRUNK = {
+    "bilinear": (
+        [11.9286, 18.9853, 25.4286, 12.2143, 18.7941, 17.1429],
+        [72, 114, 153, 73, 113, 103],
+        [10.8247, 16.267, 23.1591, 13.9714, 19.175, 21.22],
+        [0.0893, 0.1339, 0.0893, 0.0446, 0.0, 0.0],
+    ),
+    "bicubic": (
+        [11.4598, 19.2638, 26.5324, 11.9542, 18.6034, 16.9374],
+        [69, 116, 159, 72, 111, 102],
+        [9.874, 15.8618, 23.8698, 13.867, 20.2832, 21.7014],
+        [0.1058, 0.1361, 0.1058, 0.0454, 0.0, -0.0101],
+    ),
+    "lanczos": (
+        [11.4703, 19.6096, 27.1522, 11.8884, 18.753, 17.1571],
+        [69, 118, 163, 71, 112, 103],
+        [9.7773, 15.4902, 24.7797, 13.407, 20.6287, 21.951],
+        [0.1115, 0.1377, 0.1115, 0.0524, 0.0, -0.0201],
+    ),
+}
+
+
+@pytest.mark.parametrize("mode", SHRUNK)
+def test_a_small_image_is_made_of_all_of_a_large_one(mode):
+    by_size, of_bytes, by_factors, column = SHRUNK[mode]
+    x = (torch.arange(42.0) ** 2 % 37).reshape(1, 1, 6, 7).requires_grad_()
+    small = F.interpolate(x, size=(2, 3), mode=mode, antialias=True)
+    assert small.flatten().tolist() == pytest.approx(by_size, abs=1e-4)
+    small[0, 0, 0, 0].backward()
+    assert x.grad[0, 0, :, 0].tolist() == pytest.approx(column, abs=1e-4)
+    scaled = F.interpolate(x, scale_factor=(0.4, 0.5), mode=mode, antialias=True)
+    assert scaled.flatten().tolist() == pytest.approx(by_factors, abs=1e-4)
+    assert F.interpolate((x * 6).byte(), size=(2, 3), mode=mode, antialias=True).flatten().tolist() == of_bytes
+    last = F.interpolate(torch.ones(2, 3, 5, 5).to(memory_format=torch.channels_last), 4, mode=mode, antialias=True)
+    assert last.stride() == (48, 1, 12, 3)
+    double = x.detach().double().requires_grad_()
+    assert torch.autograd.gradgradcheck(
+        lambda x: F.interpolate(x * x, size=(3, 4), mode=mode, antialias=True), double, fast_mode=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("rank", "arguments", "error", "sentence"),
+    [
+        (
+            3,
+            {"mode": "bilinear", "antialias": True},
+            ValueError,
+            "Anti-alias option is restricted to bilinear, bicubic, and",
+        ),
+        (4, {"mode": "lanczos"}, ValueError, "Lanczos mode requires antialias=True"),
+        (4, {"mode": "lanczos", "align_corners": True}, ValueError, "Lanczos mode does not support align_corners=True"),
+        (
+            3,
+            {"mode": "bicubic"},
+            NotImplementedError,
+            r"Input Error: .* \| trilinear \| lanczos \| area \| nearest-exact",
+        ),
+        (4, {"mode": "foo", "align_corners": True}, NotImplementedError, r"Input Error: .* \(got foo\)"),
+        (4, {"mode": "trilinear"}, NotImplementedError, "Got 4D input, but trilinear mode needs 5D input"),
+    ],
+)
+def test_modes_that_make_no_sense(rank, arguments, error, sentence):
+    with pytest.raises(error, match=sentence):
+        F.interpolate(torch.ones([2] * rank), size=2, **arguments)
+
+
+def test_antialiasing_of_whole_numbers_is_refused():
+    with pytest.raises(NotImplementedError, match="\"compute_index_ranges_weights\" not implemented for 'Int'"):
+        F.interpolate(torch.ones(1, 1, 4, 4, dtype=torch.int32), size=2, mode="bicubic", antialias=True)

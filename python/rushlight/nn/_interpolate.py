@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-_SMOOTH = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
-_DIMENSIONS = {"nearest", "nearest-exact", "area", *_SMOOTH}
+#: The rank of the input that a mode wants, if it does not take any.
+_RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5, "lanczos": 4}
+_BLOCKS = ("nearest", "nearest-exact", "area")
+#: How many neighbours have a weight where nothing shrinks, of those modes that can look at more where it does.
+_REACH = {"bilinear": 2, "bicubic": 4, "lanczos": 6}
 
 
 def interpolate(
@@ -33,6 +36,13 @@ def interpolate(
 ) -> Tensor:
     """An input ``(N, C, *)`` with other sizes of space, given as they are or as factors.
 
+    Args:
+        mode: ``"nearest"``, ``"nearest-exact"``, ``"area"``, or ``"linear"``, ``"bilinear"``, ``"bicubic"``, ``"trilinear"``,
+            ``"lanczos"`` for inputs of their rank.
+        align_corners: whether the corners stay where they are, of the latter modes.
+        recompute_scale_factor: whether the factors are those of the rounded sizes.
+        antialias: whether a smaller image is made of all its elements, of bilinear and bicubic modes; lanczos always does.
+
     Raises:
         ValueError: neither or both of ``size`` and ``scale_factor`` are given, or they have another number of dimensions.
         NotImplementedError: the mode does not fit the number of dimensions.
@@ -40,18 +50,17 @@ def interpolate(
     >>> torch.nn.functional.interpolate(torch.tensor([[[1.0, 3.0]]]), scale_factor=2, mode="linear")
     tensor([[[1.0000, 1.5000, 2.5000, 3.0000]]])
     """
-    if mode not in _SMOOTH:
-        if align_corners is not None:
-            raise ValueError(
-                "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
-            )
+    if mode in _BLOCKS and align_corners is not None:
+        raise ValueError(
+            "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
+        )
     dimensions = input.dim() - 2
     size, factors = _sizes(input, dimensions, size, scale_factor)
     if recompute_scale_factor and factors is None:
         raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
-    if antialias and not (mode in ("bilinear", "bicubic") and input.dim() == 4):
+    if antialias and not (mode in _REACH and input.dim() == 4):
         raise ValueError(
-            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
+            "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires a 4-D tensor as input"
         )
     if size is None:
         assert factors is not None
@@ -61,16 +70,7 @@ def interpolate(
         size = [math.floor(length) for length in lengths]
         if recompute_scale_factor:
             factors = None
-    if mode not in _DIMENSIONS or not 3 <= input.dim() <= 5:
-        raise NotImplementedError(
-            "Input Error: Only 3D, 4D and 5D input Tensors supported"
-            f" (got {input.dim()}D) for the modes: nearest | linear | bilinear | bicubic | trilinear | area | nearest-exact"
-            f" (got {mode})"
-        )
-    if mode in _SMOOTH and input.dim() != _SMOOTH[mode]:
-        raise NotImplementedError(f"Got {input.dim()}D input, but {mode} mode needs {_SMOOTH[mode]}D input")
-    if antialias:
-        raise NotImplementedError("interpolate() with antialias=True is not supported yet")
+    _check_mode(input, mode, bool(align_corners), antialias)
     if mode == "area":
         pooling = (_nn.adaptive_avg_pool1d, _nn.adaptive_avg_pool2d, _nn.adaptive_avg_pool3d)[dimensions - 1]
         return pooling(input, size)
@@ -78,10 +78,12 @@ def interpolate(
     result = input
     axes = list(enumerate(size))
     # Bytes are rounded after each axis, so that the order counts.
-    for axis, wanted in reversed(axes) if _is_fixed(input, mode) else axes:
+    if antialias:  # What has its size already is left as it is, whatever the factor says.
+        axes = [(axis, wanted) for axis, wanted in axes if wanted != input.shape[axis + 2]]
+    for axis, wanted in reversed(axes) if antialias or _is_fixed(input, mode) else axes:
         given = None if factors is None else factors[axis]
-        result = _resized(result, axis + 2, wanted, given, mode, bool(align_corners))
-    return result
+        result = _resized(result, axis + 2, wanted, given, mode, bool(align_corners), antialias)
+    return result.clone() if result is input else result.contiguous(memory_format=_format(input))
 
 
 def upsample(
@@ -155,6 +157,33 @@ def _sizes(
     return None, list(scale_factor)
 
 
+def _check_mode(input: Tensor, mode: str, align_corners: bool, antialias: bool) -> None:
+    rank = input.dim()
+    if 3 <= rank <= 5 and (mode in _BLOCKS or rank == _RANKS.get(mode)):
+        if mode == "lanczos" and align_corners:
+            raise ValueError("Lanczos mode does not support align_corners=True")
+        if mode == "lanczos" and not antialias:
+            raise ValueError("Lanczos mode requires antialias=True")
+        if antialias and not (input.is_floating_point() or input.dtype == torch.uint8):
+            kind = torch.empty(0, dtype=input.dtype).type().removeprefix("torch.").removesuffix("Tensor")
+            raise NotImplementedError(f"\"compute_index_ranges_weights\" not implemented for '{kind}'")
+    elif 3 <= rank <= 5 and "linear" in mode and mode in _RANKS:
+        raise NotImplementedError(f"Got {rank}D input, but {mode} mode needs {_RANKS[mode]}D input")
+    else:
+        raise NotImplementedError(
+            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {rank}D) for the modes: nearest | linear | "
+            f"bilinear | bicubic | trilinear | lanczos | area | nearest-exact (got {mode})"
+        )
+
+
+def _format(input: Tensor) -> torch.memory_format:
+    """The order in memory of an input whose channels lie side by side, which its result keeps."""
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(input.dim())
+    if last is not None and not input.is_contiguous() and input.is_contiguous(memory_format=last):
+        return last
+    return torch.contiguous_format
+
+
 def _check(input: Tensor, size: Sequence[int]) -> None:
     if min(input.shape[1:]) == 0:
         raise RuntimeError(
@@ -169,7 +198,9 @@ def _check(input: Tensor, size: Sequence[int]) -> None:
         )
 
 
-def _resized(input: Tensor, dim: int, wanted: int, factor: float | None, mode: str, align: bool) -> Tensor:
+def _resized(
+    input: Tensor, dim: int, wanted: int, factor: float | None, mode: str, align: bool, antialias: bool
+) -> Tensor:
     """The input with ``wanted`` elements along ``dim``."""
     have = input.shape[dim]
     last = have - 1
@@ -184,19 +215,13 @@ def _resized(input: Tensor, dim: int, wanted: int, factor: float | None, mode: s
     exact = torch.float64 if fixed or input.dtype == torch.float64 else torch.float32
     places = torch.arange(wanted, dtype=exact, device=input.device)
     if align:
-        places = places * (last / (wanted - 1) if wanted > 1 else 0.0)
+        scale = last / (wanted - 1) if wanted > 1 else 0.0
     else:
-        places = (places + 0.5) * (have / wanted if factor is None else 1 / factor) - 0.5
-        if mode != "bicubic":
-            places = places.clamp(min=0)
-    before = places.floor().clamp(max=last)
-    share = (places - before).clamp(0, 1)
-    first = before.to(torch.int64)
-    if mode == "bicubic":
-        taps = [(first + offset).clamp(0, last) for offset in (-1, 0, 1, 2)]
-        weights = _cubic(share)
+        scale = have / wanted if factor is None else 1 / factor
+    if antialias:
+        taps, weights = _all_around(places, scale, have, mode)
     else:
-        taps, weights = [first, (first + 1).clamp(max=last)], [1 - share, share]
+        taps, weights = _nearest(places, scale, last, mode, align)
     shape = [1] * input.dim()
     shape[dim] = wanted
     if fixed:
@@ -205,8 +230,46 @@ def _resized(input: Tensor, dim: int, wanted: int, factor: float | None, mode: s
     return sum(parts[1:], parts[0]).to(input.dtype)
 
 
+def _nearest(places: Tensor, scale: float, last: int, mode: str, align: bool) -> tuple[list[Tensor], list[Tensor]]:
+    """The two or four neighbours of each place, and their weights."""
+    places = places * scale if align else (places + 0.5) * scale - 0.5
+    if not align and mode != "bicubic":
+        places = places.clamp(min=0)
+    before = places.floor().clamp(max=last)
+    share = (places - before).clamp(0, 1)
+    first = before.to(torch.int64)
+    if mode == "bicubic":
+        return [(first + offset).clamp(0, last) for offset in (-1, 0, 1, 2)], _cubic(share)
+    return [first, (first + 1).clamp(max=last)], [1 - share, share]
+
+
+def _all_around(places: Tensor, scale: float, have: int, mode: str) -> tuple[list[Tensor], list[Tensor]]:
+    """All neighbours that a place stands for where an image shrinks, and their weights, which are zero where there are fewer."""
+    wide = torch.tensor(scale, dtype=places.dtype).clamp(min=1)
+    reach = wide * (_REACH[mode] * 0.5)
+    middle = (places + 0.5) * scale
+    first = (middle - reach + 0.5).trunc().clamp(min=0)
+    end = (middle + reach + 0.5).trunc().clamp(max=have)
+    count = int((end - first).max())
+    taps = [first + number for number in range(count)]
+    narrow = 1 / wide
+    weights = [torch.where(tap < end, _bell((tap - middle + 0.5) * narrow, mode), 0) for tap in taps]
+    total = sum(weights[1:], weights[0])
+    return [tap.clamp(max=have - 1).to(torch.int64) for tap in taps], [weight / total for weight in weights]
+
+
+def _bell(x: Tensor, mode: str) -> Tensor:
+    """How much an element at a distance counts."""
+    x = x.abs()
+    if mode == "bilinear":
+        return (1 - x).clamp(min=0)
+    if mode == "bicubic":
+        return torch.where(x < 1, _inner(x, -0.5), torch.where(x < 2, _outer(x, -0.5), 0))
+    return torch.where(x < 3, x.sinc() * (x / 3).sinc(), 0)
+
+
 def _is_fixed(input: Tensor, mode: str) -> bool:
-    return input.dtype == torch.uint8 and mode in ("bilinear", "bicubic")
+    return input.dtype == torch.uint8 and mode in _REACH
 
 
 def _byte_means(input: Tensor, dim: int, taps: list[Tensor], weights: list[Tensor]) -> Tensor:
@@ -229,12 +292,12 @@ def _byte_means(input: Tensor, dim: int, taps: list[Tensor], weights: list[Tenso
 
 def _cubic(t: Tensor) -> list[Tensor]:
     """The weights of four neighbours for a place ``t`` between the middle two: Keys' kernel."""
-    a = -0.75
+    return [_outer(t + 1, -0.75), _inner(t, -0.75), _inner(1 - t, -0.75), _outer(2 - t, -0.75)]
 
-    def inner(x: Tensor) -> Tensor:
-        return ((a + 2) * x - (a + 3)) * x * x + 1
 
-    def outer(x: Tensor) -> Tensor:
-        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+def _inner(x: Tensor, a: float) -> Tensor:
+    return ((a + 2) * x - (a + 3)) * x * x + 1
 
-    return [outer(t + 1), inner(t), inner(1 - t), outer(2 - t)]
+
+def _outer(x: Tensor, a: float) -> Tensor:
+    return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
