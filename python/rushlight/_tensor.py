@@ -58,11 +58,15 @@ def __deepcopy__(self, memo):
 @_method
 def __reduce_ex__(self, protocol):
     if self.is_sparse:
-        parts = self._indices(), self._values(), tuple(self.shape), self.is_coalesced()
-        return _utils._rebuild_sparse, (*parts, self.requires_grad, type(self), self.__dict__ or None)
+        return _utils._rebuild_sparse, (
+            *_utils.sparse_parts(self),
+            self.requires_grad,
+            type(self),
+            self.__dict__ or None,
+        )
     *layout, mirrored = _utils.layout_of(self)
     state = self.__dict__ or None
-    return _utils._rebuild_tensor, (self.untyped_storage(), *layout, self.requires_grad, type(self), state, mirrored)
+    return _utils._rebuild_strided, (self.untyped_storage(), *layout, self.requires_grad, type(self), state, mirrored)
 
 
 @_method

@@ -1,4 +1,8 @@
-"""What pickles name: functions that build objects anew. Names and arguments of parameters are torch's, files depend on them."""
+"""What Python's pickles name, and what they share with copies, messages and checkpoints: how a tensor is taken apart and built.
+
+Checkpoints name torch's functions, which stand in `_checkpoint/rebuild.py`; those of parameters are the same here and there, so
+their names and arguments are torch's.
+"""
 
 from rushlight._loading import load
 
@@ -22,7 +26,12 @@ def layout_of(tensor):
     return tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()), mirrored
 
 
-def _rebuild_tensor(storage, dtype, offset, size, stride, requires_grad, kind, state, mirrored=False):
+def sparse_parts(tensor):
+    """The arguments of `torch.sparse_coo_tensor` that make this sparse tensor, the last being `is_coalesced`."""
+    return tensor._indices(), tensor._values(), tensor.shape, tensor.is_coalesced()
+
+
+def _rebuild_strided(storage, dtype, offset, size, stride, requires_grad, kind, state, mirrored=False):
     import rushlight as torch
 
     tensor = view_of(storage, dtype, offset, size, stride, mirrored)

@@ -6,6 +6,7 @@ import sys
 from typing import ClassVar
 
 import rushlight as torch
+from rushlight._utils import sparse_parts
 from rushlight.storage import TypedStorage
 
 from .locations import location_tag
@@ -114,8 +115,7 @@ class Pickler(pickle._Pickler):
         requires_grad = tensor.requires_grad
         tensor = tensor.detach()
         if tensor.is_sparse:
-            parts = (tensor._indices(), tensor._values(), tensor.size(), tensor.is_coalesced())
-            return named("torch._utils", "_rebuild_sparse_tensor"), (tensor.layout, parts)
+            return named("torch._utils", "_rebuild_sparse_tensor"), (tensor.layout, sparse_parts(tensor))
         stride = tuple(tensor.stride())
         if self._compact or any(step < 0 for step in stride):
             # torch knows no negative strides, so such a view travels as a copy.

@@ -100,16 +100,24 @@ class _Parent:
         parent = process.parent_process()
         if parent is None:
             return None
-        try:
-            # The standard library's pipe also stays open in siblings that were forked later.
-            descriptor = os.pidfd_open(parent.pid)
-        except OSError:
+        # The standard library's pipe also stays open in siblings that were forked later.
+        descriptor = process_descriptor(parent.pid)
+        if descriptor is None:
             return parent.sentinel
         # The number may be another process's by now.
         if select.select([parent.sentinel], [], [], 0)[0]:
             os.close(descriptor)
             return parent.sentinel
         return descriptor
+
+
+def process_descriptor(pid: int):
+    """A descriptor that becomes readable when the process ends; None where it is gone, or where the kernel (or the headers that
+    Python was compiled with) is older than such descriptors."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
 
 
 _parent = _Parent()

@@ -8,7 +8,7 @@ but their sender must live until the object has been received.
 from multiprocessing import reduction
 
 import rushlight as torch
-from rushlight._utils import _rebuild_sparse, layout_of, view_of
+from rushlight._utils import _rebuild_sparse, layout_of, sparse_parts, view_of
 
 from .parcel import receive_storage, send_storage
 
@@ -32,8 +32,7 @@ def reduce_tensor(tensor):
             "serializing (e.g., putting it on the queue)."
         )
     if tensor.is_sparse:
-        parts = tensor._indices(), tensor._values(), tuple(tensor.shape), tensor.is_coalesced()
-        return _rebuild_sparse, (*parts, tensor.requires_grad, type(tensor), None)
+        return _rebuild_sparse, (*sparse_parts(tensor), tensor.requires_grad, type(tensor), None)
     # A view, whatever became of the tensor's own bytes: moving the storage moves all its views.
     layout = layout_of(tensor)
     leaf = type(tensor), tensor.requires_grad, tensor.grad if tensor.is_leaf else None

@@ -11,6 +11,7 @@ import threading
 from multiprocessing.connection import wait
 
 from rushlight import multiprocessing
+from rushlight.multiprocessing.channel import process_descriptor
 from rushlight.multiprocessing.connection import Message
 
 
@@ -28,7 +29,7 @@ class WorkerEnd:
 
     def __init__(self, connection, parent_pid: int) -> None:
         self._connection = connection
-        self._parent = _process_descriptor(parent_pid)
+        self._parent = process_descriptor(parent_pid)
         self._outgoing: queue.SimpleQueue = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write, daemon=True, name="rushlight-worker-results")
         self._writer.start()
@@ -63,11 +64,3 @@ class WorkerEnd:
         except BaseException:
             # Nothing can be said any more; the parent reports a worker that ended.
             os._exit(1)
-
-
-def _process_descriptor(pid: int):
-    """A descriptor that becomes readable when the process ends; None where the system has no such thing."""
-    try:
-        return os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return None

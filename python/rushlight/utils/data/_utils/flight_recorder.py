@@ -1,7 +1,8 @@
 """What a worker leaves behind when it dies: a page of anonymous memory shared with the parent.
 
 Its first bytes say which task the worker is at, and at which sample of it; behind them Python's fault handler
-writes the stack when a signal such as SIGSEGV ends the process, or when the parent asks where a worker hangs. The memory has no name, so nothing can be left over.
+writes the stack when a signal such as SIGSEGV ends the process, or when the parent asks where a worker hangs. The memory
+has no name, so nothing can be left over.
 """
 
 import contextlib
@@ -10,7 +11,6 @@ import mmap
 import os
 import signal
 import struct
-import tempfile
 from multiprocessing.reduction import DupFd
 
 _SIZE = mmap.PAGESIZE
@@ -23,7 +23,7 @@ _QUESTION = signal.SIGRTMAX - 1
 class FlightRecorder:
     def __init__(self, descriptor=None) -> None:
         if descriptor is None:
-            descriptor = _anonymous_file()
+            descriptor = os.memfd_create("rushlight-worker", os.MFD_CLOEXEC)
             os.ftruncate(descriptor, _SIZE)
         self._descriptor = descriptor
         self._page = mmap.mmap(descriptor, _SIZE)
@@ -77,10 +77,3 @@ class FlightRecorder:
 
 def _rebuild(duplicate) -> FlightRecorder:
     return FlightRecorder(duplicate.detach())
-
-
-def _anonymous_file() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("rushlight-worker", os.MFD_CLOEXEC)
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())

@@ -240,5 +240,4 @@ def _seed_everything(seed: int, base_seed: int, worker_id: int) -> None:
 
 
 def _peak_memory() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
