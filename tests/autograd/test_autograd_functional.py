@@ -89,3 +89,37 @@ def test_results_can_be_differentiated():
 def test_bad_calls(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
+
+
+def test_jacobians_and_hessians_forward():
+    forward = {"vectorize": True, "strategy": "forward-mode"}
+    found, expected = functional.jacobian(two, (X, Y), **forward), functional.jacobian(two, (X, Y))
+    for row, other in zip(found, expected):
+        for derivative, wanted in zip(row, other):
+            assert torch.allclose(derivative, wanted) and derivative.shape == wanted.shape
+    assert functional.jacobian(lambda x: torch.ones(3), X, **forward).tolist() == [[0, 0]] * 3
+    assert functional.jacobian(lambda x: x * 2, torch.ones(0), **forward).shape == (0, 0)
+    assert functional.jacobian(lambda z: z**2, X * 1j, **forward).diag().tolist() == [1j, -3j]
+    found = functional.hessian(scalar, (X, Y), vectorize=True, outer_jacobian_strategy="forward-mode")
+    for row, other in zip(found, functional.hessian(scalar, (X, Y))):
+        for derivative, wanted in zip(row, other):
+            assert torch.allclose(derivative, wanted)
+
+
+@pytest.mark.parametrize(
+    "arguments, error, sentence",
+    [
+        (
+            {},
+            NotImplementedError,
+            "Computing Jacobian using forward-AD or forward-over-reverse Hessian isonly implemented",
+        ),
+        ({"strict": True}, RuntimeError, '`strict=True` and `strategy="forward-mode"` are not supported together'),
+        ({"create_graph": True}, NotImplementedError, '`create_graph=True` and `strategy="forward-mode"` are not'),
+    ],
+)
+def test_what_the_forward_mode_does_not_take(arguments, error, sentence):
+    with pytest.raises(error, match=sentence):
+        functional.jacobian(lambda x: x, X, strategy="forward-mode", **arguments)
+    with pytest.raises(ValueError, match=r"Expected primal to be floating point or complex, but got: torch.int64"):
+        functional.jacobian(lambda x: x, torch.arange(2), vectorize=True, strategy="forward-mode")

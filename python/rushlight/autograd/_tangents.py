@@ -93,3 +93,33 @@ def pushforward(
         return [None if weight is None else next(found) for weight in weights]
 
     return along
+
+
+def basis(like: Tensor) -> list[Tensor]:
+    """One tensor for each element, with a one there and zeros elsewhere."""
+    count = like.numel()
+    return list(torch.eye(count, dtype=like.dtype, device=like.device).view(count, *like.shape))
+
+
+def jacobian_by_columns(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[list[Tensor]]:
+    """The derivatives of each output by each input, from the tangent of every element of the inputs."""
+    push = pushforward(outputs, inputs)
+    matrices: list[list[Tensor]] = [[] for _ in outputs]
+    for place, x in enumerate(inputs):
+        columns: list[list[Tensor]] = [[] for _ in outputs]
+        for unit in basis(x.detach()):
+            tangents = [unit if other == place else torch.zeros_like(y) for other, y in enumerate(inputs)]
+            for column, output, tangent in zip(columns, outputs, push(tangents)):
+                column.append(torch.zeros_like(output) if tangent is None else tangent)
+        for matrix, column, output in zip(matrices, columns, outputs):
+            whole = stacked(column, x.shape, output.shape, output)
+            order = [*range(x.dim(), whole.dim()), *range(x.dim())]
+            matrix.append(whole.permute(order))
+    return matrices
+
+
+def stacked(parts: Iterable[Tensor], first: Any, second: Any, like: Tensor) -> Tensor:
+    """One tensor of shape ``(*first, *second)`` out of a part for each element of ``first``."""
+    parts = list(parts)
+    whole = torch.stack(parts) if parts else like.new_zeros((0, *second))
+    return whole.reshape(*first, *second)

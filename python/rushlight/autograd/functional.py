@@ -1,13 +1,14 @@
 """Derivatives of functions of tensors as values: products with vectors, Jacobians, Hessians.
 
-All by the reverse mode: a Jacobian times a vector is the gradient of a gradient. Where a function does not depend on an
-input the derivative is zero, unless ``strict``.
+A Jacobian times a vector is the gradient of a gradient, which is also the forward mode of `jacobian`. Where a function does
+not depend on an input the derivative is zero, unless ``strict``.
 """
 
 from __future__ import annotations
 
 import rushlight as torch
 from rushlight import autograd
+from rushlight.autograd._tangents import differentiable, jacobian_by_columns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -223,7 +224,8 @@ def jacobian(
 
     Args:
         vectorize: accepted; it changes nothing.
-        strategy: ``"reverse-mode"``; the forward mode is not there yet.
+        strategy: ``"reverse-mode"``, a walk for each element of the result, or ``"forward-mode"``, one for each element of
+            the inputs, which takes ``vectorize=True``.
 
     The other arguments as in `vjp`. For one output and one input a tensor of shape ``(*output, *input)``, else tuples of
     them, by outputs and then by inputs.
@@ -231,6 +233,7 @@ def jacobian(
     Raises:
         TypeError: something that is not a tensor.
         RuntimeError: ``strict`` and something is independent.
+        NotImplementedError: the forward mode with ``create_graph``, or without ``vectorize``.
 
     >>> torch.autograd.functional.jacobian(lambda x: x**2, torch.tensor([1.0, 3.0]))
     tensor([[2., 0.],
@@ -242,7 +245,7 @@ def jacobian(
             'inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".'
         )
     if strategy == "forward-mode":
-        raise NotImplementedError("jacobian() with the forward mode is not supported yet; use the reverse mode")
+        return _jacobian_forward(func, inputs, create_graph, strict, vectorize)
     if strict and vectorize:
         raise RuntimeError(
             "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together. Please "
@@ -255,6 +258,32 @@ def jacobian(
         _check_depends(outputs, "outputs", strict)
         rows = [_rows(number, out, inputs, create_graph, strict) for number, out in enumerate(outputs)]
     found = _finished(tuple(_unpacked(row, inputs_tuple) for row in rows), create_graph)
+    return _unpacked(found, outputs_tuple)
+
+
+def _jacobian_forward(func: Callable[..., Any], inputs: Any, create_graph: bool, strict: bool, vectorize: bool) -> Any:
+    what = (
+        'torch.autograd.functional.jacobian: `{}=True` and `strategy="forward-mode"` are not supported together (yet).'
+    )
+    if create_graph:
+        raise NotImplementedError(
+            what.format("create_graph") + ' Please either set `create_graph=False` or `strategy="reverse-mode"`.'
+        )
+    if strict:
+        raise RuntimeError(what.format("strict") + ' Please either set `strict=False` or `strategy="reverse-mode"`.')
+    if not vectorize:
+        raise NotImplementedError(
+            "Computing Jacobian using forward-AD or forward-over-reverse Hessian isonly implemented for `vectorize=True`."
+        )
+    inputs_tuple, inputs = _as_tuple(inputs, "inputs", "jacobian")
+    for given in inputs:
+        if not differentiable(given):
+            raise ValueError(f"Expected primal to be floating point or complex, but got: {given.dtype}")
+    with torch.enable_grad():
+        inputs = _fresh(inputs, create_graph)
+        outputs_tuple, outputs = _as_tuple(func(*inputs), _OUTPUTS, "jacobian")
+        rows = jacobian_by_columns(outputs, inputs)
+    found = _finished(tuple(_unpacked(tuple(row), inputs_tuple) for row in rows), create_graph)
     return _unpacked(found, outputs_tuple)
 
 

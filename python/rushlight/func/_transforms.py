@@ -10,7 +10,15 @@ from functools import wraps
 
 import rushlight as torch
 from rushlight import autograd
-from rushlight.autograd._tangents import differentiable, pushforward, released, watched
+from rushlight.autograd._tangents import (
+    basis,
+    differentiable,
+    jacobian_by_columns,
+    pushforward,
+    released,
+    stacked,
+    watched,
+)
 
 from . import _tree
 
@@ -257,12 +265,6 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     return places.release(output, keep), along
 
 
-def _basis(like: Tensor) -> list[Tensor]:
-    """One tensor for each element, with a one there and zeros elsewhere."""
-    count = like.numel()
-    return list(torch.eye(count, dtype=like.dtype, device=like.device).view(count, *like.shape))
-
-
 def _check_real(api: str, what: str, leaves: list[Any]) -> None:
     """A complex number has two directions, of which a Jacobian would show one."""
     for place, leaf in enumerate(leaves):
@@ -283,7 +285,7 @@ def _jacobian(api: str, argnums: Any, has_aux: bool, rows: Callable[..., Any]) -
             keep = torch.is_grad_enabled()
             _check_real(api, "inputs", _tree.flatten(args)[0])
             with torch.enable_grad():
-                places, replaced = _choose(argnums, args, forward=rows is _by_columns)
+                places, replaced = _choose(argnums, args, forward=rows is jacobian_by_columns)
                 output, aux = _split(func(*replaced, **kwargs), has_aux, api)
                 outputs, around = _tree.flatten(output)
                 for leaf in outputs:
@@ -302,32 +304,10 @@ def _jacobian(api: str, argnums: Any, has_aux: bool, rows: Callable[..., Any]) -
 def _by_rows(outputs: list[Tensor], inputs: list[Tensor]) -> list[list[Tensor]]:
     matrices = []
     for output in outputs:
-        rows = [_gradients([output], inputs, [unit]) for unit in _basis(output.detach())]
+        rows = [_gradients([output], inputs, [unit]) for unit in basis(output.detach())]
         columns = zip(*rows) if rows else [()] * len(inputs)
-        matrices.append([_stacked(column, output.shape, x.shape, x) for column, x in zip(columns, inputs)])
+        matrices.append([stacked(column, output.shape, x.shape, x) for column, x in zip(columns, inputs)])
     return matrices
-
-
-def _by_columns(outputs: list[Tensor], inputs: list[Tensor]) -> list[list[Tensor]]:
-    push = pushforward(outputs, inputs)
-    matrices: list[list[Tensor]] = [[] for _ in outputs]
-    for place, x in enumerate(inputs):
-        columns: list[list[Tensor]] = [[] for _ in outputs]
-        for unit in _basis(x.detach()):
-            tangents = [unit if other == place else torch.zeros_like(y) for other, y in enumerate(inputs)]
-            for column, output, tangent in zip(columns, outputs, push(tangents)):
-                column.append(torch.zeros_like(output) if tangent is None else tangent)
-        for matrix, column, output in zip(matrices, columns, outputs):
-            whole = _stacked(column, x.shape, output.shape, output)
-            order = [*range(x.dim(), whole.dim()), *range(x.dim())]
-            matrix.append(whole.permute(order))
-    return matrices
-
-
-def _stacked(parts: Any, first: Any, second: Any, like: Tensor) -> Tensor:
-    parts = list(parts)
-    whole = torch.stack(parts) if parts else like.new_zeros((0, *second))
-    return whole.reshape(*first, *second)
 
 
 def jacrev(
@@ -367,7 +347,7 @@ def jacfwd(
     tensor([[1., 0.],
             [0., 1.]])
     """
-    return _jacobian("jacfwd(f)(*args)", argnums, has_aux, _by_columns)(func)
+    return _jacobian("jacfwd(f)(*args)", argnums, has_aux, jacobian_by_columns)(func)
 
 
 def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
