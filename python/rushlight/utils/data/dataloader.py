@@ -136,42 +136,15 @@ class DataLoader(Generic[_T_co]):
         reproducible: bool = False,
         share_dataset: bool = False,
     ) -> None:
-        if num_workers < 0:
-            raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
-        if timeout < 0:
-            raise ValueError("timeout option should be non-negative")
-        if num_workers == 0 and prefetch_factor is not None:
-            raise ValueError(
-                "prefetch_factor option could only be specified in multiprocessing."
-                "let num_workers > 0 to enable multiprocessing, otherwise set prefetch_factor to None."
-            )
-        if prefetch_factor is not None and prefetch_factor < 0:
-            raise ValueError("prefetch_factor option should be non-negative")
-        if persistent_workers and num_workers == 0:
-            raise ValueError("persistent_workers option needs num_workers > 0")
-        if shard not in (None, "auto"):
-            raise ValueError(f"shard option should be None or 'auto', but got shard={shard!r}")
-
+        _check_options(num_workers, timeout, prefetch_factor, persistent_workers, shard)
         streams = isinstance(dataset, IterableDataset)
         if streams:
             _refuse_order_of_stream(shuffle, sampler, batch_sampler)
-        if sampler is not None and shuffle:
-            raise ValueError("sampler option is mutually exclusive with shuffle")
+        _check_order(shuffle, sampler, batch_sampler, batch_size, drop_last)
         if batch_sampler is not None:
-            if batch_size != 1 or shuffle or sampler is not None or drop_last:
-                raise ValueError(
-                    "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
-                )
             batch_size = None
-        elif batch_size is None and drop_last:
-            raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
         if sampler is None:
-            if streams:
-                sampler = _InfiniteConstantSampler()
-            elif shuffle:
-                sampler = RandomSampler(dataset, generator=generator)  # type: ignore[arg-type] # asks for its length
-            else:
-                sampler = SequentialSampler(dataset)  # type: ignore[arg-type] # likewise
+            sampler = _sampler(dataset, shuffle, generator)
         if batch_size is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
 
@@ -302,6 +275,49 @@ class DataLoader(Generic[_T_co]):
             "this DataLoader is going to create. Please be aware that excessive worker creation might get DataLoader running slow or even freeze, "
             "lower the worker number to avoid potential slowness/freeze if necessary.",
         )
+
+
+def _check_options(
+    num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool, shard: str | None
+) -> None:
+    """Raises ValueError for options of the workers that lie out of range or exclude each other."""
+    if num_workers < 0:
+        raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
+    if timeout < 0:
+        raise ValueError("timeout option should be non-negative")
+    if num_workers == 0 and prefetch_factor is not None:
+        raise ValueError(
+            "prefetch_factor option could only be specified in multiprocessing."
+            "let num_workers > 0 to enable multiprocessing, otherwise set prefetch_factor to None."
+        )
+    if prefetch_factor is not None and prefetch_factor < 0:
+        raise ValueError("prefetch_factor option should be non-negative")
+    if persistent_workers and num_workers == 0:
+        raise ValueError("persistent_workers option needs num_workers > 0")
+    if shard not in (None, "auto"):
+        raise ValueError(f"shard option should be None or 'auto', but got shard={shard!r}")
+
+
+def _check_order(
+    shuffle: bool | None, sampler: Any, batch_sampler: Any, batch_size: int | None, drop_last: bool
+) -> None:
+    """Raises ValueError for ways to order the samples that exclude each other."""
+    if sampler is not None and shuffle:
+        raise ValueError("sampler option is mutually exclusive with shuffle")
+    if batch_sampler is not None:
+        if batch_size != 1 or shuffle or sampler is not None or drop_last:
+            raise ValueError(
+                "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
+            )
+    elif batch_size is None and drop_last:
+        raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
+
+
+def _sampler(dataset: Any, shuffle: bool | None, generator: torch.Generator | None) -> Sampler:
+    """The order of a loader that was given none."""
+    if isinstance(dataset, IterableDataset):
+        return _InfiniteConstantSampler()
+    return RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
 
 
 def _refuse_order_of_stream(shuffle, sampler, batch_sampler) -> None:
