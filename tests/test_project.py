@@ -66,3 +66,9 @@ def test_no_fork_finds_a_lock_closed():
 
 def test_installing_pulls_in_nothing():
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"] == []
+
+
+def test_files_of_tests_have_names_of_their_own():
+    """Messages and ids print the name without the folder."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))

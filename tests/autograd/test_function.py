@@ -8,7 +8,6 @@ import pytest
 
 import rushlight as torch
 from rushlight.autograd import Function, gradcheck, gradgradcheck
-from rushlight.autograd.function import once_differentiable
 
 
 class Cube(Function):
@@ -149,29 +148,6 @@ def test_saved_tensors_are_watched():
     kept.add_(1)
     with pytest.raises(RuntimeError, match=r"modified by an inplace operation"):
         y.sum().backward()
-
-
-def test_once_differentiable():
-    class Once(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x * x
-
-        @staticmethod
-        @once_differentiable
-        def backward(ctx, grad):
-            (x,) = ctx.saved_tensors
-            return 2 * x * grad
-
-    x = torch.ones(2, requires_grad=True)
-    weight = torch.ones(2, requires_grad=True)
-    (g,) = torch.autograd.grad(Once.apply(x), x, weight, create_graph=True)
-    assert g.tolist() == [2, 2]
-    with pytest.raises(
-        RuntimeError, match=r"trying to differentiate twice a function that was marked with @once_differentiable"
-    ):
-        g.sum().backward()
 
 
 def test_an_exception_in_backward_arrives_unchanged():

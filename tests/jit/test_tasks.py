@@ -15,23 +15,6 @@ from rushlight import nn
 HANGS = 60
 
 
-def test_the_first_example():
-    def foo(x):
-        return torch.neg(x)
-
-    def example(x):
-        return foo(x), torch.jit.wait(torch.jit.fork(foo, x))
-
-    assert [float(y) for y in example(torch.ones(1))] == [-1, -1]
-
-
-def test_a_hundred_forks():
-    futures: List[torch.jit.Future[torch.Tensor]] = []  # noqa: UP006
-    for _ in range(100):
-        futures.append(torch.jit.fork(torch.neg, torch.ones(1)))
-    assert torch.sum(torch.stack([torch.jit.wait(future) for future in futures])).item() == -100
-
-
 def test_blocking_calls_overlap():
     meeting = threading.Barrier(4, timeout=HANGS)
     futures = [torch.jit.fork(meeting.wait) for _ in range(4)]
@@ -43,16 +26,6 @@ def test_methods_modules_and_keywords():
     x = torch.ones(1, 2)
     assert torch.jit.wait(torch.jit.fork(model, x)).equal(model(x))
     assert torch.jit.wait(torch.jit.fork(x.sum, dim=1, keepdim=True)).tolist() == [[2]]
-
-
-def test_forks_from_forks():
-    def tree(depth):
-        if depth == 0:
-            return 1
-        left, right = (torch.jit.fork(tree, depth - 1) for _ in range(2))
-        return torch.jit.wait(left) + torch.jit.wait(right)
-
-    assert tree(8) == 256
 
 
 def test_gradients_equal_those_of_the_serial_program():
