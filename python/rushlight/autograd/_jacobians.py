@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import rushlight as torch
 
+from ._tangents import basis
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,14 +54,9 @@ def tupled(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
-def inexact(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
-
-
 def units(like: Tensor) -> Tensor:
-    """For each element of a tensor the direction that moves it alone."""
-    count = like.numel()
-    return torch.eye(count, dtype=like.dtype.to_real(), device=like.device).reshape(count, *like.shape)
+    """For each element of a tensor the real direction that moves it alone."""
+    return basis(like, like.dtype.to_real())
 
 
 def random_unit(like: Tensor) -> Tensor:

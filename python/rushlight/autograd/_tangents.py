@@ -95,10 +95,10 @@ def pushforward(
     return along
 
 
-def basis(like: Tensor) -> list[Tensor]:
-    """One tensor for each element, with a one there and zeros elsewhere."""
+def basis(like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """For each element of a tensor the direction that moves it alone: a one there and zeros elsewhere."""
     count = like.numel()
-    return list(torch.eye(count, dtype=like.dtype, device=like.device).view(count, *like.shape))
+    return torch.eye(count, dtype=dtype or like.dtype, device=like.device).view(count, *like.shape)
 
 
 def jacobian_by_columns(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[list[Tensor]]:

@@ -6,7 +6,8 @@ import rushlight as torch
 from rushlight._warnings import warn
 
 from . import _jacobians
-from ._jacobians import Subject, inexact, tupled
+from ._jacobians import Subject, tupled
+from ._tangents import differentiable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def _check_constant(
     func: Callable[..., Any], inputs: tuple[Any, ...], wanted: list[int], results: tuple[Any, ...], eps: float
 ) -> None:
     """Outputs without gradient must not depend on the inputs."""
-    chosen = [place for place, out in enumerate(results) if inexact(out)]
+    chosen = [place for place, out in enumerate(results) if differentiable(out)]
     subject = Subject(func, inputs, wanted, chosen, [_jacobians.units(inputs[place].detach()) for place in wanted], [])
     for number in range(len(wanted)):
         for place, slopes in enumerate(_jacobians.numerical(subject, number, eps)):

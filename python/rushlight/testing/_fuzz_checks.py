@@ -7,6 +7,7 @@ import random
 from typing import NamedTuple
 
 import rushlight as torch
+from rushlight.autograd._tangents import differentiable
 from rushlight.autograd.gradcheck import GradcheckError
 
 from . import _drawing
@@ -102,7 +103,7 @@ class Case:
 
     def outputs(self, memories: Sequence[Tensor], parameters: Sequence[Tensor]) -> list[Tensor]:
         """The results that may have a gradient."""
-        return [_few(one) for one in self.results(memories, parameters) if _inexact(one)]
+        return [_few(one) for one in self.results(memories, parameters) if differentiable(one)]
 
     def program(self, lines: str, kind: dtype = torch.float64) -> str:
         """The given lines behind those that make the operands."""
@@ -143,17 +144,13 @@ class Case:
 
 def _cast(tensor: Tensor, kind: dtype) -> Tensor:
     """A copy in a dtype of the same precision as `kind`; exact dtypes stay."""
-    if not _inexact(tensor):
+    if not differentiable(tensor):
         return tensor.detach().clone()
     if tensor.is_complex():
         kind = kind if kind.is_complex else kind.to_complex()
     elif kind.is_complex:
         kind = kind.to_real()
     return tensor.detach().to(kind, copy=True)
-
-
-def _inexact(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def _tensors(found: Any) -> Iterator[Tensor]:
@@ -188,7 +185,7 @@ def _difference(found: Sequence[Tensor], wanted: Sequence[Tensor], tolerance: fl
     for at, (a, b) in enumerate(zip(found, wanted)):
         if a.shape != b.shape:
             return f"result {at} has shape {tuple(a.shape)} instead of {tuple(b.shape)}"
-        x, y = ((t.detach() if _inexact(t) else t.double()).to(torch.complex128) for t in (a, b))
+        x, y = ((t.detach() if differentiable(t) else t.double()).to(torch.complex128) for t in (a, b))
         if y.numel() and not (x - y).abs().max().item() <= tolerance * (1 + y.abs().max().item()):
             return f"result {at} is\n{a.detach()}\ninstead of\n{b.detach()}"
     return None
@@ -220,12 +217,12 @@ def examine(case: Case) -> None:
     except Exception as error:
         raise _raised("the call", error, case.program(case.call())) from error
     case.values = values
-    if any(_inexact(one) and not bool(one.isfinite().all()) for one in values):
+    if any(differentiable(one) and not bool(one.isfinite().all()) for one in values):
         raise Refused("the result is not finite")
-    differentiable = any(map(_inexact, values)) and (
+    has_gradients = any(map(differentiable, values)) and (
         case.subject.parameters or any(memory.requires_grad for memory in case.memories)
     )
-    for check in (*_OF_VALUES, *(_OF_GRADIENTS if differentiable else ())):
+    for check in (*_OF_VALUES, *(_OF_GRADIENTS if has_gradients else ())):
         try:
             text = check.holds(case, values)
         except GradcheckError as error:
@@ -358,7 +355,7 @@ def _given_layout(at: int, output: Tensor, kind: str) -> Layout:
 
 def _code_of_given(case: Case) -> str:
     """The layouts of gradients for the first result."""
-    output = next(one for one in case.values if _inexact(one))
+    output = next(one for one in case.values if differentiable(one))
     layouts = [_given_layout(0, output, kind) for kind in _drawing.LAYOUTS[1:]]
     return ", ".join(f"torch.rand({layout.base}, dtype=out.dtype){layout}" for layout in layouts)
 
