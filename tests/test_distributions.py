@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import rushlight as torch
@@ -448,3 +449,10 @@ def test_a_mixture_gives_what_all_its_components_may_give():
     assert constraint.check(t([1.5, 0.5, 2.5])).tolist() == [True, False, False]
     vectors = D.constraints.MixtureSameFamilyConstraint(D.constraints.simplex)
     assert vectors.check(t([[0.5, 0.5], [1.0, 1.0]])).tolist() == [True, False]
+
+
+def test_parameters_are_numbers_of_python_or_tensors():
+    for make in (lambda p: D.Normal(p, 1.0), D.Bernoulli, lambda p: D.Gamma(p, 1.0)):
+        with pytest.raises(ValueError, match="Input arguments must all be instances of Number, torch.Tensor or"):
+            make(np.float32(0.5))
+        make(np.float64(0.5))  # which is a float of Python

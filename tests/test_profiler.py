@@ -220,3 +220,9 @@ def test_traces_of_tensorboard(tmp_path):
     [file] = tmp_path.iterdir()
     assert file.name.startswith("worker.") and file.name.endswith(".pt.trace.json")
     assert json.loads(file.read_text())["traceEvents"]
+
+
+@pytest.mark.parametrize("activities", [[], [3]])
+def test_activities_that_are_none(activities):
+    with pytest.raises(AssertionError, match="No valid profiler activities found"):
+        torch.profiler.profile(activities=activities)

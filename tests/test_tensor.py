@@ -572,3 +572,59 @@ class TestStorage:
         ]:
             with pytest.raises(error, match=sentence):
                 storage[index]
+
+
+@pytest.mark.parametrize(
+    "name",
+    "is_floating_point is_complex is_conj is_neg is_signed is_inference is_nonzero numel get_device detach".split(),
+)
+def test_questions_about_what_is_no_tensor(name):
+    sentence = rf"{name}\(\): argument 'input' \(position 1\) must be Tensor, not "
+    for wrong in (1.0, [1, 2], None):
+        with pytest.raises(TypeError, match=sentence + type(wrong).__name__):
+            getattr(torch, name)(wrong)
+
+
+def test_other_arguments_that_are_no_tensors():
+    x = torch.ones(2)
+    for call, sentence in [
+        (
+            lambda: torch.is_same_size(x, 1),
+            r"is_same_size\(\): argument 'other' \(position 2\) must be Tensor, not int",
+        ),
+        (lambda: torch.gradient("cpu"), r"gradient\(\): argument 'input' \(position 1\) must be Tensor, not str"),
+        (lambda: x.map_(3, max), r"map_\(\): argument 'other' \(position 1\) must be Tensor, not int"),
+        (lambda: x.pin_memory(range(2)), r"argument 'device' \(position 1\) must be torch.device, not range"),
+    ]:
+        with pytest.raises(TypeError, match=sentence):
+            call()
+
+
+def test_the_constructors_of_old_take_tensors_of_their_dtype():
+    x = torch.tensor([1, 2])
+    assert torch.Tensor(x).dtype == torch.int64 and torch.Tensor(x).data_ptr() == x.data_ptr()
+    assert torch.Tensor(torch.ones(1, requires_grad=True)).requires_grad
+    with pytest.raises(
+        TypeError, match=r"expected TensorOptions\(dtype=float, .*\) \(got TensorOptions\(dtype=long int,"
+    ):
+        torch.FloatTensor(x)
+
+
+@pytest.mark.parametrize(
+    "row, call",
+    [
+        ("_unique2", lambda x: torch.unique(x)),
+        ("_unique2", lambda x: x.unique(return_counts=True)[0]),
+        ("unique_dim", lambda x: torch.unique(x, dim=0)),
+        ("unique_consecutive", lambda x: torch.unique_consecutive(x, return_inverse=True)[0]),
+    ],
+)
+def test_a_loss_of_different_elements_has_no_gradient_and_says_so(row, call):
+    x = torch.tensor([2.0, 2.0, 1.0], requires_grad=True)
+    found = call(x)
+    assert found.requires_grad and set(found.tolist()) == {1, 2}
+    with pytest.raises(NotImplementedError, match=f"the derivative for '{row}' is not implemented."):
+        (x.sum() + found.sum()).backward()
+    with torch.no_grad():
+        assert not call(x).requires_grad
+    assert not call(x.detach()).requires_grad

@@ -5,6 +5,7 @@ from __future__ import annotations
 import rushlight as torch
 from rushlight import _C
 from rushlight._loading import load
+from rushlight._text import must_be_tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def is_floating_point(input: Tensor) -> bool:
     >>> torch.is_floating_point(torch.zeros(1)), torch.is_floating_point(torch.tensor([1]))
     (True, False)
     """
+    must_be_tensor("is_floating_point", "input", 1, input)
     return input.is_floating_point()
 
 
@@ -37,6 +39,7 @@ def is_complex(input: Tensor) -> bool:
     >>> torch.is_complex(torch.tensor([1j]))
     True
     """
+    must_be_tensor("is_complex", "input", 1, input)
     return input.is_complex()
 
 
@@ -46,6 +49,7 @@ def is_signed(input: Tensor) -> bool:
     >>> torch.is_signed(torch.tensor([1])), torch.is_signed(torch.tensor([True]))
     (True, False)
     """
+    must_be_tensor("is_signed", "input", 1, input)
     return input.is_signed()
 
 
@@ -55,6 +59,7 @@ def is_conj(input: Tensor) -> bool:
     >>> torch.is_conj(torch.tensor([1j])), torch.is_conj(torch.tensor([1j]).conj())
     (False, True)
     """
+    must_be_tensor("is_conj", "input", 1, input)
     return input.is_conj()
 
 
@@ -64,6 +69,7 @@ def is_neg(input: Tensor) -> bool:
     >>> torch.is_neg(torch.tensor([1j]).imag), torch.is_neg(torch.tensor([1j]).conj().imag)
     (False, True)
     """
+    must_be_tensor("is_neg", "input", 1, input)
     return input.is_neg()
 
 
@@ -75,6 +81,7 @@ def is_inference(input: Tensor) -> bool:
     >>> torch.is_inference(made), torch.is_inference(torch.ones(1))
     (True, False)
     """
+    must_be_tensor("is_inference", "input", 1, input)
     return input.is_inference()
 
 
@@ -87,6 +94,7 @@ def is_nonzero(input: Tensor) -> bool:
     >>> torch.is_nonzero(torch.tensor([0.5])), torch.is_nonzero(torch.tensor(0))
     (True, False)
     """
+    must_be_tensor("is_nonzero", "input", 1, input)
     return bool(input)
 
 
@@ -96,6 +104,8 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
     >>> torch.is_same_size(torch.zeros(2, 1), torch.zeros(1, 2))
     False
     """
+    must_be_tensor("is_same_size", "input", 1, input)
+    must_be_tensor("is_same_size", "other", 2, other)
     return input.is_same_size(other)
 
 
@@ -114,6 +124,7 @@ def numel(input: Tensor) -> int:
     >>> torch.numel(torch.zeros(2, 3))
     6
     """
+    must_be_tensor("numel", "input", 1, input)
     return input.numel()
 
 
@@ -123,6 +134,7 @@ def get_device(input: Tensor) -> int:
     >>> torch.get_device(torch.zeros(1))
     -1
     """
+    must_be_tensor("get_device", "input", 1, input)
     return input.get_device()
 
 
@@ -133,6 +145,7 @@ def detach(input: Tensor) -> Tensor:
     >>> torch.detach(x * 2).requires_grad
     False
     """
+    must_be_tensor("detach", "input", 1, input)
     return input.detach()
 
 

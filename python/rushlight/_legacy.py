@@ -22,8 +22,8 @@ def build(dtype: torch.dtype, args: tuple[Any, ...]) -> torch.Tensor:
         return torch.empty(data, dtype=dtype)
     if isinstance(data, _C.Tensor):
         if data.dtype != dtype:
-            raise TypeError(f"expected a tensor of dtype {dtype} (got {data.dtype})")
-        return data.detach()
+            raise TypeError(f"expected {_options(dtype)} (got {_options(data.dtype)})")
+        return data.view_as(data)
     if isinstance(data, _C.UntypedStorage):
         return torch.empty(0, dtype=dtype).set_(data)
     if isinstance(data, str):
@@ -33,6 +33,30 @@ def build(dtype: torch.dtype, args: tuple[Any, ...]) -> torch.Tensor:
     return torch.tensor(data, dtype=dtype)
 
 
+def _options(dtype: torch.dtype) -> str:
+    """A tensor's kind as torch's sentence has it, with the names of C++."""
+    name = _IN_C.get(dtype, str(dtype).removeprefix("torch."))
+    return (
+        f"TensorOptions(dtype={name}, device=cpu, layout=Strided, requires_grad=false (default), "
+        "pinned_memory=false (default), memory_format=(nullopt))"
+    )
+
+
+_IN_C = {
+    _C.float32: "float",
+    _C.float64: "double",
+    _C.float16: "c10::Half",
+    _C.bfloat16: "c10::BFloat16",
+    _C.uint8: "unsigned char",
+    _C.int8: "signed char",
+    _C.int16: "short int",
+    _C.int32: "int",
+    _C.int64: "long int",
+    _C.complex64: "c10::complex<float>",
+    _C.complex128: "c10::complex<double>",
+}
+
+
 def construct(cls: type[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
     """``Tensor(...)``, and a subclass of it that does not say how it is made."""
     device = kwargs.pop("device", None)
@@ -40,7 +64,9 @@ def construct(cls: type[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, 
         args = (kwargs.pop("data"),)
     if kwargs:
         raise TypeError(f"new() got an unexpected keyword argument '{next(iter(kwargs))}'")
-    made = build(torch.get_default_dtype(), args)
+    # `Tensor` takes a tensor of any dtype as it is; its types for one dtype do not.
+    dtype = args[0].dtype if args and isinstance(args[0], _C.Tensor) else torch.get_default_dtype()
+    made = build(dtype, args)
     if device is not None:
         made = made.to(device)
     return made if cls is _C.Tensor else _C.Tensor._make_subclass(cls, made)

@@ -1,7 +1,10 @@
 """The rare methods of `Tensor`, written in Python and attached to the engine's class."""
 
+from types import NoneType
+
 from rushlight import _utils
 from rushlight._C import Tensor
+from rushlight._C import device as _device
 from rushlight._loading import load
 from rushlight._warnings import warn, warn_once
 
@@ -152,6 +155,7 @@ def map_(self, tensor, callable):
     """Replaces each element by what ``callable`` makes of it and of the element of ``tensor`` there, in place."""
     import rushlight as torch
 
+    load("rushlight._text").must_be_tensor("map_", "other", 1, tensor)
     own, other = self.detach(), tensor.detach().expand_as(self)
     values = [callable(*pair) for pair in zip(own.reshape(-1).tolist(), other.reshape(-1).tolist())]
     with torch.no_grad():
@@ -173,6 +177,10 @@ def module_load(self, other, assign=False):
 @_method
 def pin_memory(self, device=None):
     """The tensor itself, with a warning: pinned memory is for cards, and there is none."""
+    if not isinstance(device, (str, int, _device, NoneType)):
+        raise TypeError(
+            f"pin_memory(): argument 'device' (position 1) must be torch.device, not {type(device).__name__}"
+        )
     warn("'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.")
     return self
 

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["indented", "typename"]
+__all__ = ["indented", "must_be_tensor", "typename"]
 
 
 def typename(value: object) -> str:
@@ -29,3 +29,10 @@ def typename(value: object) -> str:
 def indented(text: str, width: int) -> str:
     """All lines but the first moved right by ``width`` blanks."""
     return text.replace("\n", "\n" + " " * width)
+
+
+def must_be_tensor(function: str, argument: str, position: int, value: object) -> None:
+    """Raises the TypeError that operators raise for an argument that is no tensor."""
+    if not isinstance(value, torch.Tensor):
+        kind = type(value).__name__
+        raise TypeError(f"{function}(): argument '{argument}' (position {position}) must be Tensor, not {kind}")

@@ -29,22 +29,33 @@ __all__ = [
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     """The product of a chain of matrices, in the order that takes the fewest multiplications.
 
+    Raises:
+        TypeError: something that is no tensor.
+        RuntimeError: no matrix at all, or a tensor that is none.
+
     >>> torch.functional.chain_matmul(torch.ones(1, 2), torch.ones(2, 3), torch.ones(3, 1))
     tensor([[6.]])
     """
-    if len(matrices) == 1:
-        return matrices[0]
+    for place, matrix in enumerate(matrices):
+        if not isinstance(matrix, _C.Tensor):
+            raise TypeError(f"expected Tensor as element {place} in argument 0, but got {type(matrix).__name__}")
+        if matrix.dim() != 2:
+            raise RuntimeError(f"Tensor dimension is {matrix.dim()}, expected 2 instead.")
+    if not matrices:
+        raise RuntimeError("chain_matmul(): Expected one or more matrices")
     warn_once(
         "torch.chain_matmul is deprecated and will be removed in a future PyTorch release. Use torch.linalg.multi_dot "
         "instead, which accepts a list of two or more tensors rather than multiple parameters."
     )
+    if len(matrices) == 1:
+        return matrices[0] if out is None else out.resize_as_(matrices[0]).copy_(matrices[0])
     return _C._functions["linalg"]["multi_dot"](matrices, out=out)
 
 
 def lu(
     A: Tensor, pivot: bool = True, get_infos: bool = False, out: tuple[Tensor, ...] | None = None
 ) -> tuple[Tensor, ...]:
-    """LU factors in one matrix each and their pivots; `torch.linalg.lu_factor_ex` is the newer form.
+    """LU factors in one matrix each and their pivots, also of singular matrices; `torch.linalg.lu_factor_ex` is the newer form.
 
     >>> torch.lu(torch.eye(2))[1]
     tensor([1, 2], dtype=torch.int32)
@@ -56,7 +67,7 @@ def lu(
         "LU, pivots, info = torch.lu(A, compute_pivots, get_infos=True)\nshould be replaced with\n"
         "LU, pivots, info = torch.linalg.lu_factor_ex(A, compute_pivots)"
     )
-    factored = _C._functions["linalg"]["lu_factor_ex"](A, pivot=pivot, check_errors=not get_infos)
+    factored = _C._functions["linalg"]["lu_factor_ex"](A, pivot=pivot)
     results = factored if get_infos else factored[:2]
     if out is None:
         return results
@@ -143,8 +154,13 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     tensor([[3., 3., 3., 3.],
             [3., 3., 3., 3.]])
     """
-    if hasattr(dims, "tolist"):
+    if isinstance(dims, _C.Tensor):
         dims = dims.tolist()
+    if not isinstance(dims, (int, list, tuple)):
+        raise RuntimeError(
+            "tensordot expects dims to be int or tuple[list[int], list[int]] or list[list[int]] containing two lists, but "
+            f"got dims={dims}"
+        )
     if isinstance(dims, int):
         if dims < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
@@ -254,7 +270,9 @@ def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order:
     (tensor([1.0000, 1.5000, 3.0000, 4.0000]),)
     """
     import rushlight as torch
+    from rushlight._text import must_be_tensor
 
+    must_be_tensor("gradient", "input", 1, input)
     many = isinstance(spacing, (list, tuple))
     places = list(range(input.dim())) if dim is None else list(dim) if isinstance(dim, (list, tuple)) else [dim]
     if many and len(spacing) != len(places) and dim is None:
@@ -298,6 +316,25 @@ def _chosen(values: Tensor, places: Tensor, counts: Tensor, return_inverse: bool
     return results if len(results) > 1 else values
 
 
+def _without_derivative(values: Tensor, input: Tensor, row: str) -> Tensor:
+    """The values of a tensor that wants a gradient, which none of them can give: a walk backward says so."""
+    import rushlight as torch
+
+    if not (input.requires_grad and torch.is_grad_enabled()):
+        return values
+
+    class NotDifferentiable(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, given: Tensor) -> Tensor:
+            return values
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            raise NotImplementedError(f"the derivative for '{row}' is not implemented.")
+
+    return NotDifferentiable.apply(input)
+
+
 def unique(
     input: Tensor,
     sorted: bool = True,
@@ -311,10 +348,11 @@ def unique(
     tensor([1, 3])
     """
     if dim is None:
-        found = _C._unique2(input, sorted, return_inverse, return_counts)
+        row, found = "_unique2", _C._unique2(input, sorted, return_inverse, return_counts)
     else:
-        found = _C._unique_dim(input, dim, sorted, return_inverse, return_counts)
-    return _chosen(*found, return_inverse, return_counts)
+        row, found = "unique_dim", _C._unique_dim(input, dim, sorted, return_inverse, return_counts)
+    values, places, counts = found
+    return _chosen(_without_derivative(values, input, row), places, counts, return_inverse, return_counts)
 
 
 def unique_consecutive(
@@ -325,8 +363,9 @@ def unique_consecutive(
     >>> torch.unique_consecutive(torch.tensor([3, 1, 1, 3]))
     tensor([3, 1, 3])
     """
-    found = _C._unique_consecutive(input, return_inverse, return_counts, dim)
-    return _chosen(*found, return_inverse, return_counts)
+    values, places, counts = _C._unique_consecutive(input, return_inverse, return_counts, dim)
+    values = _without_derivative(values, input, "unique_consecutive")
+    return _chosen(values, places, counts, return_inverse, return_counts)
 
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:

@@ -140,7 +140,7 @@ def test_attention_and_transformers_run():
 
 
 def test_messages():
-    with pytest.raises(RuntimeError, match="User specified an unsupported autocast device_type 'tpu'"):
+    with pytest.raises(RuntimeError, match="Expected one of cpu, cuda, .* device type at start of device string: tpu"):
         torch.autocast("tpu")
     with pytest.raises(ValueError, match="Expected `device_type` of type `str`"):
         torch.autocast(3)
@@ -269,3 +269,16 @@ def test_functions_decorated_by_the_names_of_old():
     x = torch.ones(2, requires_grad=True)
     Double.apply(x).sum().backward()
     assert x.grad.tolist() == [2, 2]
+
+
+def test_devices_of_mixed_precision_by_their_names():
+    assert torch.autocast("cpu:0").device == "cpu:0" and not torch.is_autocast_enabled("mps")
+    with torch.autocast("cpu:0"):
+        assert torch.is_autocast_enabled("cpu")
+    for ask in (torch.autocast, torch.is_autocast_enabled, torch.get_autocast_dtype, torch.amp.is_autocast_available):
+        with pytest.raises(RuntimeError, match="Expected one of cpu, cuda, .* at start of device string: gpu"):
+            ask("gpu")
+    with pytest.raises(
+        TypeError, match=r"is_autocast_enabled\(\): argument 'device_type' \(position 1\) must be str, not"
+    ):
+        torch.is_autocast_enabled(torch.ones(2))

@@ -97,3 +97,17 @@ def test_levels_and_arguments():
             fwAD.make_dual(X, V[:2])
     with pytest.raises(RuntimeError, match="not the last one"):
         fwAD.exit_dual_level()
+
+
+def test_tangents_have_the_shape_of_what_they_move():
+    x = torch.ones(2)
+    with pytest.raises(
+        RuntimeError, match=r"Tensor is of size \[2\] while the given forward gradient is of size \[3\]"
+    ):
+        torch.func.jvp(torch.sin, (x,), (torch.ones(3),))
+    with pytest.raises(RuntimeError, match=r"Expected tangents to only contain Tensors, got <class 'int'>"):
+        torch.func.jvp(torch.sin, (x,), (3,))
+    with pytest.raises(
+        RuntimeError, match=r"tangent:0 with shape torch.Size\(\[3\]\) in flattened pytree doesn't match"
+    ):
+        torch.func.linearize(torch.sin, x)[1](torch.ones(3))

@@ -156,3 +156,19 @@ def test_keys_that_a_query_does_not_see_may_be_anything():
     key[:, 60:] = float("nan")
     out = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
     assert out[:, :60].isfinite().all() and out[:, 60:].isnan().all()
+
+
+def test_padding_of_another_length_is_refused():
+    attention, x = nn.MultiheadAttention(4, 1, batch_first=True), torch.ones(2, 5, 4)
+    for shape, dim, wanted in (((2, 4), 1, 5), ((3, 5), 0, 2)):
+        sentence = rf"Expected key_padded_mask.shape\[{dim}\] to be {wanted}, but got {shape[dim]}"
+        with pytest.raises(AssertionError, match=sentence):
+            attention(x, x, x, key_padding_mask=torch.zeros(shape, dtype=torch.bool))
+
+
+def test_stacks_of_no_layers_are_refused():
+    encoder, decoder = nn.TransformerEncoderLayer(4, 1, 8), nn.TransformerDecoderLayer(4, 1, 8)
+    x = torch.ones(2, 1, 4)
+    for call in (lambda: nn.TransformerEncoder(encoder, 0)(x), lambda: nn.TransformerDecoder(decoder, -1)(x, x)):
+        with pytest.raises(IndexError, match="index 0 is out of range"):
+            call()

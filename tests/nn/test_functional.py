@@ -170,3 +170,15 @@ def test_modes_that_make_no_sense(rank, arguments, error, sentence):
 def test_antialiasing_of_whole_numbers_is_refused():
     with pytest.raises(NotImplementedError, match="\"compute_index_ranges_weights\" not implemented for 'Int'"):
         F.interpolate(torch.ones(1, 1, 4, 4, dtype=torch.int32), size=2, mode="bicubic", antialias=True)
+
+
+@pytest.mark.parametrize("drop", [F.dropout, F.alpha_dropout, F.feature_alpha_dropout])
+def test_chances_that_are_none(drop):
+    for chance, error in ((float("nan"), RuntimeError), (-1, ValueError), (2, ValueError)):
+        with pytest.raises(error, match=f"dropout probability has to be between 0 and 1, but got {chance}"):
+            drop(torch.ones(2, 2), chance, True)
+
+
+def test_dropout_of_a_number_is_refused():
+    with pytest.raises(TypeError, match=r"alpha_dropout\(\): argument 'input' \(position 1\) must be Tensor, not int"):
+        F.alpha_dropout(-1)

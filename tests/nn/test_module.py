@@ -244,3 +244,20 @@ def test_repr_of_a_tree():
 
     assert repr(nn.Sequential(Noted())) == ("Sequential(\n  (0): Noted(\n    one\n    two\n    (layer): ReLU()\n  )\n)")
     assert repr(nn.Sequential()) == "Sequential()"
+
+
+def test_a_module_without_values_says_how_it_is_moved():
+    with pytest.raises(NotImplementedError) as caught:
+        nn.Linear(2, 2, device="meta").to("cpu")
+    assert str(caught.value).partition("\n")[0] == (
+        "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of torch.nn.Module.to() "
+        "when moving module from meta to a different device."
+    )
+
+
+def test_sizes_that_a_transposed_convolution_cannot_have():
+    layer = nn.ConvTranspose2d(1, 1, 3, stride=2)
+    with pytest.raises(
+        ValueError, match=r"requested an output size of \(20, 20\), but valid sizes range from \[9, 9\]"
+    ):
+        layer(torch.ones(1, 1, 4, 4), output_size=(20, 20))

@@ -137,3 +137,11 @@ def test_backward_hook_errors():
     ) as told:
         module(torch.ones(2)).sum().backward()
     assert seen == [(None,)] and told[0].filename == __file__
+
+
+@pytest.mark.parametrize("register", ["register_full_backward_hook", "register_full_backward_pre_hook"])
+def test_a_backward_hook_keeps_the_size_of_a_gradient(register):
+    layer = nn.Linear(2, 2)
+    getattr(layer, register)(lambda *_: (torch.ones(3),))
+    with pytest.raises(RuntimeError, match="hook 'hook' has changed the size of value"):
+        layer(torch.ones(1, 2, requires_grad=True)).sum().backward()

@@ -217,3 +217,39 @@ def test_equations_that_do_not_fit(equation, shapes, sentence):
     with pytest.raises(RuntimeError) as caught:
         torch.einsum(equation, *[torch.ones(shape) for shape in shapes])
     assert str(caught.value).startswith(f"einsum(): {sentence}")
+
+
+@pytest.mark.filterwarnings("ignore:torch.lu is deprecated")
+def test_factors_of_singular_matrices_by_the_name_of_old():
+    factors, pivots = torch.lu(torch.ones(2, 2))
+    assert factors.tolist() == [[1, 1], [1, 0]] and pivots.tolist() == [1, 2]
+    assert torch.lu(torch.zeros(2, 2), get_infos=True)[2].item() == 1
+    assert torch.arange(24.0).reshape(1, 2, 3, 4).lu()[1].tolist() == [[[3, 3, 3], [3, 3, 3]]]
+
+
+@pytest.mark.filterwarnings("ignore:torch.chain_matmul is deprecated")
+@pytest.mark.parametrize(
+    "matrices, error, sentence",
+    [
+        ((), RuntimeError, r"chain_matmul\(\): Expected one or more matrices"),
+        ((torch.ones(2),), RuntimeError, "Tensor dimension is 1, expected 2 instead"),
+        ((object(),), TypeError, "expected Tensor as element 0 in argument 0, but got object"),
+    ],
+)
+def test_chains_of_no_matrices(matrices, error, sentence):
+    with pytest.raises(error, match=sentence):
+        torch.chain_matmul(*matrices)
+
+
+@pytest.mark.filterwarnings("ignore:torch.chain_matmul is deprecated")
+def test_a_chain_of_one_matrix_is_written_to_out():
+    out = torch.zeros(2, 2)
+    assert torch.chain_matmul(torch.eye(2), out=out) is out and out.trace() == 2
+
+
+@pytest.mark.parametrize("dims", [1.5, "sum", None, {0: 1}])
+def test_tensordot_wants_a_number_or_two_lists(dims):
+    with pytest.raises(
+        RuntimeError, match="tensordot expects dims to be int or .* containing two lists, but got dims="
+    ):
+        torch.tensordot(torch.ones(2, 2), torch.ones(2, 2), dims)

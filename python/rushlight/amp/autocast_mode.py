@@ -45,7 +45,7 @@ def is_autocast_available(device_type: str) -> bool:
     >>> torch.amp.is_autocast_available("cpu")
     True
     """
-    return device_type in _DEFAULTS
+    return _kind(device_type, "_is_autocast_available") in _DEFAULTS
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
@@ -55,7 +55,8 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
     ...     torch.is_autocast_enabled("cpu")
     True
     """
-    return _C._autocast() is not None if device_type == "cpu" else device_type in _modes.elsewhere
+    kind = _kind(device_type, "is_autocast_enabled")
+    return _C._autocast() is not None if kind == "cpu" else kind in _modes.elsewhere
 
 
 def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:
@@ -109,14 +110,26 @@ def set_autocast_dtype(device_type: str, dtype: torch.dtype) -> None:
         _C._set_autocast(dtype)
 
 
-def _known(device_type: Any, function: str) -> str:
+def _kind(device_type: Any, function: str) -> str:
+    """The kind in a device's name, which may be one that nothing here computes on."""
     if not isinstance(device_type, str):
         raise TypeError(
             f"{function}(): argument 'device_type' (position 1) must be str, not {type(device_type).__name__}"
         )
     if device_type not in _DEFAULTS:
+        try:
+            torch.device(device_type)
+        except RuntimeError as error:
+            if str(error).startswith("Expected one of"):
+                raise
+    return device_type.partition(":")[0]
+
+
+def _known(device_type: Any, function: str) -> str:
+    kind = _kind(device_type, function)
+    if kind not in _DEFAULTS:
         raise RuntimeError(f"unknown device type for autocast: '{device_type}'")
-    return device_type
+    return kind
 
 
 def is_autocast_cache_enabled() -> bool:
@@ -213,7 +226,7 @@ class autocast:
             raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")
         self.device = device_type
         self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
-        if enabled and device_type == "cuda":
+        if enabled and _kind(device_type, "autocast") == "cuda":
             warn("CUDA is not available or torch_xla is imported. Disabling autocast.")
             enabled = False
         if enabled and self.fast_dtype not in (torch.bfloat16, torch.float16):

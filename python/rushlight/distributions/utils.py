@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import update_wrapper
-from numbers import Number
 
 import rushlight as torch
 
@@ -34,7 +33,7 @@ def broadcast_all(*values: Any) -> tuple[torch.Tensor, ...]:
     >>> torch.distributions.utils.broadcast_all(1.0, torch.zeros(2))
     (tensor([1., 1.]), tensor([0., 0.]))
     """
-    if not all(isinstance(value, (torch.Tensor, Number)) for value in values):
+    if not all(isinstance(value, (torch.Tensor, int, float)) for value in values):
         raise ValueError(
             "Input arguments must all be instances of Number, torch.Tensor or objects implementing __torch_function__."
         )

@@ -225,7 +225,9 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
                 raise RuntimeError(
                     f"{api}: expected f(*args) to return only tensors, got unsupported type {type(leaf)}"
                 )
-        found = pushforward(outputs, places.tensors)(_tree.flatten(tangents)[0])
+        steps = _tree.flatten(tangents)[0]
+        _check_tangents(api, steps, places.tensors)
+        found = pushforward(outputs, places.tensors)(steps)
         if strict and any(tangent is None for tangent in found):
             raise RuntimeError(
                 "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not allowed "
@@ -234,6 +236,18 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         along = around([torch.zeros_like(y) if t is None else t for y, t in zip(outputs, found)])
         value, along, aux = (places.release(tree, keep) for tree in (output, along, aux))
     return (value, along, aux) if has_aux else (value, along)
+
+
+def _check_tangents(api: str, tangents: list[Any], primals: list[Tensor]) -> None:
+    for tangent, primal in zip(tangents, primals):
+        if not isinstance(tangent, torch.Tensor):
+            raise RuntimeError(f"{api}: Expected tangents to only contain Tensors, got {type(tangent)}")
+        if tangent.shape != primal.shape:
+            raise RuntimeError(
+                "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
+                f"supported. Tensor is of size {list(primal.shape)} while the given forward gradient is of size "
+                f"{list(tangent.shape)}."
+            )
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
@@ -256,6 +270,12 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
                 f"Expected the tangents {_tree.outline(tangents)} to have the same argspec as the primals "
                 f"{_tree.outline(primals)}"
             )
+        for place, (tangent, primal) in enumerate(zip(_tree.flatten(tangents)[0], places.tensors)):
+            if tangent.shape != primal.shape:
+                raise RuntimeError(
+                    f"tangent:{place} with shape {tangent.shape} in flattened pytree doesn't match the shape {primal.shape} "
+                    "of the corresponding primal."
+                )
         wanted = torch.is_grad_enabled()
         with torch.enable_grad():
             found = push(_tree.flatten(tangents)[0])

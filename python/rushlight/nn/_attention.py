@@ -173,8 +173,9 @@ def _with_biases(
 
 def _with_padding(mask: Tensor | None, padding: Tensor, batch: int, heads: int, source: int) -> Tensor:
     """The mask of each head, and the padding of each sample with it."""
-    if padding.shape != (batch, source):
-        raise AssertionError(f"expecting key_padding_mask shape of {(batch, source)}, but got {padding.shape}")
+    for dim, wanted in enumerate((batch, source)):
+        if padding.shape[dim] != wanted:
+            raise AssertionError(f"Expected key_padded_mask.shape[{dim}] to be {wanted}, but got {padding.shape[dim]}")
     padding = padding.reshape(batch, 1, 1, source).expand(-1, heads, -1, -1).reshape(-1, 1, source)
     return padding if mask is None else mask + padding
 

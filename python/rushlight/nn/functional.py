@@ -11,6 +11,7 @@ import math
 import rushlight as torch
 from rushlight._functions import nn_functional as _nn
 from rushlight._functions.nn_functional import *  # noqa: F403
+from rushlight._text import must_be_tensor
 from rushlight._warnings import warn
 
 from ._attention import multi_head_attention_forward as multi_head_attention_forward
@@ -37,7 +38,7 @@ from ._pooling import max_unpool2d as max_unpool2d
 from ._pooling import max_unpool3d as max_unpool3d
 
 #: What stands in this file besides the functions.
-_NOT_FOR_USERS = ("TYPE_CHECKING", "annotations", "math", "torch", "warn")
+_NOT_FOR_USERS = ("TYPE_CHECKING", "annotations", "math", "must_be_tensor", "torch", "warn")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,6 +71,13 @@ def rrelu(
 rrelu_ = torch.rrelu_
 
 
+def _check_chance(p: float) -> None:
+    if p < 0.0 or p > 1.0 or p != p:
+        # torch's own check lets NaN pass, which the operator then finds.
+        kind = ValueError if p == p else RuntimeError
+        raise kind(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """In training, zeroes each element with probability ``p`` and divides the rest by ``1 - p``; else the input.
 
@@ -79,8 +87,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     >>> torch.nn.functional.dropout(torch.ones(2), p=1.0)
     tensor([0., 0.])
     """
-    if not 0.0 <= p <= 1.0:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    _check_chance(p)
     if not training:
         return input
     result = _nn.dropout(input, p, True)
@@ -89,8 +96,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 
 def _drop_whole(input: Tensor, p: float, training: bool, inplace: bool, channels: int) -> Tensor:
     """Dropout of all that shares the first ``channels`` dimensions: whole channels, or whole samples' features."""
-    if not 0.0 <= p <= 1.0:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    _check_chance(p)
     if not training or p == 0 or input.numel() == 0:
         return input
     if p == 1:
@@ -175,8 +181,8 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 def _alpha_drop(input: Tensor, p: float, training: bool, inplace: bool, channels: int | None) -> Tensor:
     """Dropout to the value that SELU saturates at, then scaled and shifted so that mean and variance stay."""
-    if not 0.0 <= p <= 1.0:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    must_be_tensor("alpha_dropout" if channels is None else "feature_alpha_dropout", "input", 1, input)
+    _check_chance(p)
     if not training or p == 0 or input.numel() == 0:
         return input
     if p == 1:

@@ -185,7 +185,9 @@ class profile:
         use_cuda: bool | None = None,
         custom_trace_id_callback: Callable[[], str] | None = None,
     ) -> None:
-        self.activities = set(activities) if activities else supported_activities()
+        self.activities = supported_activities() if activities is None else set(activities)
+        if not self.activities & set(ProfilerActivity):
+            raise AssertionError("No valid profiler activities found")
         self.schedule = schedule
         self.on_trace_ready = on_trace_ready
         self.record_shapes = record_shapes

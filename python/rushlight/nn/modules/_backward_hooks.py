@@ -108,6 +108,10 @@ def _gated(values: tuple[Any, ...], reached: Callable) -> tuple[tuple[Any, ...],
         for place, grad in zip(places, grads):
             spread[place] = grad
         spread = reached(tuple(spread))
+        for place, grad in zip(places, grads):
+            given = spread[place]
+            if isinstance(given, torch.Tensor) and grad is not None and given.shape != grad.shape:
+                raise RuntimeError("hook 'hook' has changed the size of value")
         return tuple(spread[place] for place in places)
 
     passed = list(values)

@@ -262,7 +262,7 @@ class _ConvTransposeNd(_ConvNd):
         """What the smallest output that the input can come from lacks of the one asked for."""
         space = len(self.kernel_size)
         before = 2 if input.dim() == space + 2 else 1
-        wanted = list(output_size[before:] if len(output_size) == before + space else output_size)
+        wanted = output_size[before:] if len(output_size) == before + space else output_size
         if len(wanted) != space:
             raise ValueError(
                 f"ConvTranspose{space}D: for {input.dim()}D input, output_size must have {space} or {before + space} "

@@ -452,9 +452,10 @@ class Module(_hooks.HasHooks):
                 return tensor.to(**wanted) if wanted else tensor
             except NotImplementedError as error:
                 if tensor.is_meta:
+                    sentence, _, rest = str(error).partition("\n")
                     raise NotImplementedError(
-                        f"{error} Please use torch.nn.Module.to_empty() instead of torch.nn.Module.to() when moving "
-                        "module from meta to a different device."
+                        f"{sentence} Please use torch.nn.Module.to_empty() instead of torch.nn.Module.to() when moving "
+                        f"module from meta to a different device.\n{rest}".rstrip()
                     ) from None
                 raise
 

@@ -241,6 +241,7 @@ class TransformerEncoder(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
+        self.layers[0]  # An encoder of no layers says so.
         causal = _causal(mask, is_causal)
         for layer in self.layers:
             src = layer(src, src_mask=mask, is_causal=causal, src_key_padding_mask=src_key_padding_mask)
@@ -274,6 +275,7 @@ class TransformerDecoder(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
+        self.layers[0]  # A decoder of no layers says so.
         causal = _causal(tgt_mask, tgt_is_causal)
         for layer in self.layers:
             tgt = layer(
