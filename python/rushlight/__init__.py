@@ -63,10 +63,8 @@ def set_rng_state(new_state: Tensor) -> None:
 # What loads when it is first used: modules, and names that live in modules of their own.
 _SUBMODULES = frozenset(
     "accelerator amp array_api autograd backends compiler cpu cuda distributed distributions fft func functional futures jit "
-    "linalg masked "
-    "multiprocessing nn npz optim profiler random return_types safetensors serialization signal sparse special storage testing "
-    "types "
-    "utils version".split()
+    "linalg masked multiprocessing nn npz optim profiler random return_types safetensors serialization signal sparse special "
+    "storage testing types utils version".split()
 )
 _ELSEWHERE = {
     **dict.fromkeys(

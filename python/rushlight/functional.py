@@ -4,6 +4,7 @@ that are asked for."""
 from __future__ import annotations
 
 from rushlight import _C
+from rushlight._loading import load
 from rushlight._warnings import warn, warn_once
 
 TYPE_CHECKING = False
@@ -317,22 +318,9 @@ def _chosen(values: Tensor, places: Tensor, counts: Tensor, return_inverse: bool
 
 
 def _without_derivative(values: Tensor, input: Tensor, row: str) -> Tensor:
-    """The values of a tensor that wants a gradient, which none of them can give: a walk backward says so."""
-    import rushlight as torch
-
-    if not (input.requires_grad and torch.is_grad_enabled()):
+    if not input.requires_grad:
         return values
-
-    class NotDifferentiable(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, given: Tensor) -> Tensor:
-            return values
-
-        @staticmethod
-        def backward(ctx: Any, grad: Tensor) -> Tensor:
-            raise NotImplementedError(f"the derivative for '{row}' is not implemented.")
-
-    return NotDifferentiable.apply(input)
+    return load("rushlight.autograd._refusing").NotDifferentiable.apply(input, [values], row)
 
 
 def unique(
