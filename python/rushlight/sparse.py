@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-__all__ = ["check_sparse_tensor_invariants", "mm", "sparse_coo_tensor", "sum"]
+__all__ = ["addmm", "check_sparse_tensor_invariants", "mm", "sparse_coo_tensor", "sum"]
 
 
 def sparse_coo_tensor(
@@ -59,8 +59,21 @@ def sparse_coo_tensor(
     return made.requires_grad_() if requires_grad else made
 
 
+def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
+    """A dense matrix plus the product of a sparse and a dense one: ``beta * mat + alpha * (mat1 @ mat2)``.
+
+    The gradient of the sparse one has its places alone.
+
+    >>> torch.sparse.addmm(torch.ones(2, 2), torch.eye(2).to_sparse(), torch.tensor([[1., 2.], [3., 4.]]))
+    tensor([[2., 3.],
+            [4., 5.]])
+    """
+    product = mm(mat1, mat2)
+    return torch.add(mat.expand(product.shape) * beta, product, alpha=alpha)
+
+
 def mm(mat1: Tensor, mat2: Tensor) -> Tensor:
-    """The product of a sparse matrix and a dense one; the gradient of the first has its places alone.
+    """The product of a sparse matrix and a dense one, in either order; the gradient of the sparse one has its places alone.
 
     >>> torch.sparse.mm(torch.eye(2).to_sparse(), torch.tensor([[1., 2.], [3., 4.]]))
     tensor([[1., 2.],

@@ -200,6 +200,9 @@ unsafe fn set(py: Python<'_>, own: Raw, brackets: Raw, value: Raw) -> PyResult<s
         key.read(py, brackets)?;
         (tensor(own)?, Borrowed::from_ptr(py, value))
     };
+    if own.is_sparse() {
+        return Err(PyTypeError::new_err("Cannot assign to a sparse tensor"));
+    }
     let (view, Gather { tensors, dims }) = key.apply(own)?;
     let value = assigned(own, &value)?;
     let done = if tensors.is_empty() {

@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
-use rushlight::sparse::{COALESCE, MADE, TO_DENSE, TO_SPARSE, VALUES, convert::MASKED, product::PRODUCT};
+use rushlight::sparse::{COALESCE, MADE, TO_DENSE, TO_SPARSE, VALUES, convert::MASKED, product::times};
 use rushlight::view::reshape::sizes_value;
 use rushlight::{Value, op};
 use rushlight_autograd::Parts;
@@ -113,10 +113,10 @@ fn _sparse_coo_tensor<'py>(
     object::wrap_bound(py, op!(MADE, indices, values, size, is_coalesced).map_err(raise)?)
 }
 
-/// Behind `torch.sparse.mm`: a sparse matrix times a dense one.
+/// Behind `torch.sparse.mm`: the product of a sparse matrix and a dense one.
 #[pyfunction]
 fn _sparse_mm<'py>(py: Python<'py>, a: &Bound<'py, PyAny>, b: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    object::wrap_bound(py, op!(PRODUCT, object::tensor(a)?, object::tensor(b)?).map_err(raise)?)
+    object::wrap_bound(py, times(object::tensor(a)?, object::tensor(b)?, false).map_err(raise)?)
 }
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {

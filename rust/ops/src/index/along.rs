@@ -11,6 +11,7 @@ use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Joint, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Update, Variants};
+use crate::sparse::{Sparse, places};
 use crate::value::{Args, Output, Value};
 use crate::view::reshape::sizes_value;
 use crate::{Tensor, op};
@@ -26,6 +27,7 @@ pub static INDEX_SELECT: Row = Row {
             [3, 4]])",
     out: Out::new(Accepts::Same, &["index_select(): self and result must have the same scalar type"]).apart(),
     dtypes: DTypes::ALL,
+    sparse: Sparse::Body(places::index_select),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (own, index) = (args.tensor(0)?, args.tensor(2)?);
@@ -60,7 +62,8 @@ pub static INDEX_SELECT: Row = Row {
         let Some(facts) = d.facts(0) else { return Expr::Nothing };
         match (crate::create::zeros(&facts.sizes, facts.dtype, facts.device), d.input(2), d.grad()) {
             (Ok(zeros), Expr::Tensor(index), Expr::Tensor(grad)) => {
-                Expr::new(op!(INDEX_ADD, zeros, d.int(1), index, grad))
+                let added = |grad: Tensor| op!(INDEX_ADD, zeros, d.int(1), index, grad);
+                Expr::new(crate::sparse::convert::dense(&grad).and_then(added))
             }
             (Err(error), ..) | (_, Expr::Failed(error), _) => Expr::failed(error),
             (_, _, grad) => grad,

@@ -29,14 +29,12 @@ pub use put::PUT;
 
 /// The view that an index expression makes before tensors gather.
 pub fn view(own: &Tensor, brackets: &Brackets) -> Result<Tensor> {
-    if own.is_sparse() {
-        return Err(crate::sparse::refused("slice.Tensor"));
-    }
-    if !(own.requires_grad() && rushlight_autograd::modes::grad_enabled()) {
+    let watched = own.requires_grad() && rushlight_autograd::modes::grad_enabled();
+    if !watched && !own.is_sparse() {
         return Ok(Tensor::view_of(own, brackets.layout.clone()));
     }
     if brackets.steps.is_empty() {
-        return op!(ALIAS, own);
+        return if own.is_sparse() { Ok(own.clone()) } else { op!(ALIAS, own) };
     }
     let mut view = own.clone();
     for &step in &brackets.steps {

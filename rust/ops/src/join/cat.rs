@@ -7,6 +7,7 @@ use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Joint, Saves};
 use crate::promote::State;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
+use crate::sparse::{Sparse, places};
 use crate::value::{Args, Output};
 use crate::view::narrow::{selected, sliced};
 use crate::{Tensor, op};
@@ -26,6 +27,7 @@ pub static CAT: Row = Row {
     out: JOINED,
     dtypes: DTypes::ALL,
     autocast: Autocast::Widest,
+    sparse: Sparse::Body(places::cat),
     run: Run::Kernel(Kernel { infer: infer_cat, cpu: run_cat }),
     derivative: Derivative::Joint(Joint { inputs: &[0], saves: Saves::NOTHING, gradients: cut }),
     samples: &["[t(2, 3), t(1, 3)]", "[t(2, 3), t(2, 1)], 1", "[t(2), t(0), t(3)], -1", "[t(2, 3).t(), t(1, 2)]"],
@@ -137,6 +139,7 @@ pub static STACK: Row = Row {
     out: JOINED,
     dtypes: DTypes::ALL,
     autocast: Autocast::Widest,
+    sparse: Sparse::Body(places::stack),
     run: Run::Kernel(Kernel { infer: infer_stack, cpu: run_stack }),
     derivative: Derivative::Joint(Joint {
         inputs: &[0],

@@ -13,11 +13,12 @@ use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::op;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Traits, Variants};
+use crate::sparse::Sparse;
 use crate::value::{Args, Output};
 use crate::view::transpose::permuted;
 
 /// Refuses an addend that does not stretch to the product's sizes.
-fn check_addend(own: &Tensor, sizes: &[isize]) -> Result<()> {
+pub fn check_addend(own: &Tensor, sizes: &[isize]) -> Result<()> {
     own.layout().broadcast_to(sizes).map(drop).map_err(|_| {
         let missing = sizes.len().saturating_sub(own.rank());
         let bad = (0..own.rank()).rev().find(|&dim| sizes.get(missing + dim) != Some(&own.sizes()[dim]) && own.sizes()[dim] != 1);
@@ -113,6 +114,7 @@ pub static ADDMM: Row = Row {
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::Lower,
+    sparse: Sparse::Compose(crate::sparse::product::addmm),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;

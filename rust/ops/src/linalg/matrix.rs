@@ -235,6 +235,7 @@ pub static MV: Row = Row {
         &["addmv input tensors must have the same dtype, but got {Out}, {Result}, and {Result}"],
     ),
     dtypes: DTypes::NUMBERS,
+    sparse: Sparse::Compose(crate::sparse::product::matmul),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (a, v) = (args.tensor(0)?, args.tensor(1)?);

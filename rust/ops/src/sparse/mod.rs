@@ -8,6 +8,7 @@
 pub mod coalesce;
 pub mod convert;
 pub mod elementwise;
+pub mod places;
 pub mod product;
 pub mod sum;
 

@@ -7,13 +7,14 @@ use crate::create::zeros;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::index::along::{INDEX_ADD, INDEX_SELECT};
-use crate::pointwise::arith::MUL;
+use crate::pointwise::arith::{ADD, MUL};
 use crate::row::{DTypes, Row, Run};
 use crate::value::{Args, Output};
 use crate::view::complex::conjugate;
 use crate::view::narrow::SELECT;
 use crate::view::reshape::sizes_value;
 use crate::view::squeeze::UNSQUEEZE;
+use crate::view::transpose::T;
 use crate::{Tensor, op};
 
 /// A sparse matrix times a dense one; the gradient of the first has its places, unless it is asked for whole.
@@ -40,24 +41,15 @@ pub static PRODUCT: Row = Row {
 
 fn product(own: &Tensor, other: &Tensor) -> Result<Tensor> {
     if other.is_sparse() || !own.is_sparse() {
-        return Err(Error::not_implemented("mm: a sparse matrix is multiplied with a dense one, which stands second"));
+        return Err(Error::not_implemented(
+            "mm: a sparse matrix is multiplied with a dense one, not with another sparse one",
+        ));
     }
     let places = parts(own, "mm")?;
     if places.indices.sizes()[0] != 2 || own.rank() != 2 {
         return Err(Error::runtime(format!("mm: expected a matrix of two sparse dimensions, got {}", own.rank())));
     }
-    if other.rank() != 2 {
-        return Err(Error::runtime("mat2 must be a matrix"));
-    }
-    if own.sizes()[1] != other.sizes()[0] {
-        return Err(Error::runtime(format!(
-            "mat1 and mat2 shapes cannot be multiplied ({}x{} and {}x{})",
-            own.sizes()[0],
-            own.sizes()[1],
-            other.sizes()[0],
-            other.sizes()[1]
-        )));
-    }
+    check_factors(own, other)?;
     if own.dtype() != other.dtype() {
         return Err(Error::runtime(format!(
             "expected m1 and m2 to have the same dtype, but got: {} != {}",
@@ -66,6 +58,20 @@ fn product(own: &Tensor, other: &Tensor) -> Result<Tensor> {
         )));
     }
     spread(other, &places.indices, &places.values, (0, 1), own.sizes()[0])
+}
+
+/// Two matrices that fit.
+fn check_factors(own: &Tensor, other: &Tensor) -> Result<()> {
+    for (matrix, name) in [(own, "self"), (other, "mat2")] {
+        if matrix.rank() != 2 {
+            return Err(Error::runtime(format!("{name} must be a matrix")));
+        }
+    }
+    let (a, b) = (own.sizes(), other.sizes());
+    if a[1] == b[0] {
+        return Ok(());
+    }
+    Err(Error::runtime(format!("mat1 and mat2 shapes cannot be multiplied ({}x{} and {}x{})", a[0], a[1], b[0], b[1])))
 }
 
 /// Adds up, at the places in row `to` of the indices, the rows of a matrix at those in row `from`, each times its value.
@@ -90,12 +96,39 @@ fn of_sparse(d: &Derive) -> Result<Tensor> {
     op!(MADE, &places.indices, &values, sizes_value(own.sizes()), places.coalesced)
 }
 
-/// `mm` and `matmul` with a sparse matrix before a dense matrix or vector.
+/// The product of a sparse and a dense matrix in either order; a dense one that stands first is turned, and so is the result.
+pub fn times(own: &Tensor, other: &Tensor, whole: bool) -> Result<Tensor> {
+    if own.is_sparse() || !other.is_sparse() {
+        return op!(PRODUCT, own, other, whole);
+    }
+    check_factors(own, other)?;
+    op!(T, &op!(PRODUCT, &op!(T, other)?, &op!(T, own)?, whole)?)
+}
+
+/// `mm`, `mv` and `matmul` of a sparse matrix and a dense matrix or vector.
 pub fn matmul(args: &Args) -> Result<Output> {
     let (own, other) = (args.tensor(0)?, args.tensor(1)?);
-    if other.rank() == 1 && args.row.name != "mm" {
-        let column = op!(PRODUCT, own, &op!(UNSQUEEZE, other, 1i64)?, true)?;
+    let vectors = args.row.name != "mm";
+    if vectors && other.rank() == 1 {
+        let column = times(own, &op!(UNSQUEEZE, other, 1i64)?, true)?;
         return op!(SELECT, &column, 1i64, 0i64).map(Output::Tensor);
     }
-    op!(PRODUCT, own, other, true).map(Output::Tensor)
+    if vectors && own.rank() == 1 {
+        let row = times(&op!(UNSQUEEZE, own, 0i64)?, other, true)?;
+        return op!(SELECT, &row, 0i64, 0i64).map(Output::Tensor);
+    }
+    times(own, other, true).map(Output::Tensor)
+}
+
+/// `addmm` with a sparse matrix among the factors.
+pub fn addmm(args: &Args) -> Result<Output> {
+    let (own, beta, alpha) = (args.tensor(0)?, args.scalar(3)?, args.scalar(4)?);
+    let product = times(args.tensor(1)?, args.tensor(2)?, true)?;
+    let product = if alpha.is_one() { product } else { op!(MUL, &product, alpha)? };
+    crate::linalg::added::check_addend(own, product.sizes())?;
+    if beta.is_zero() {
+        return Ok(Output::Tensor(product));
+    }
+    let own = if beta.is_one() { own.clone() } else { op!(MUL, own, beta)? };
+    op!(ADD, &own, &product).map(Output::Tensor)
 }

@@ -70,7 +70,11 @@ fn place(args: &Args) -> Result<Layout> {
 /// The gradient of a view: `geometry` says where the view lies in its input.
 pub fn embed(d: &Derive, geometry: fn(&Layout, &Args) -> Result<Layout>) -> Expr {
     match geometry(&Layout::contiguous(d.sizes(0)), d.args) {
-        Ok(place) => embed_at(d.grad(), d.sizes(0), &place),
+        Ok(place) => {
+            // The part of a sparse tensor may have a sparse gradient.
+            let grad = Expr::new(d.grad().done().and_then(|grad| crate::sparse::convert::dense(&grad)));
+            embed_at(grad, d.sizes(0), &place)
+        }
         Err(error) => Expr::failed(error),
     }
 }

@@ -6,6 +6,7 @@ use rushlight_core::{Error, Layout, Result};
 use crate::derive::{Derivative, Saves, formula};
 use crate::op;
 use crate::row::{DTypes, Row, Run, Traits, Variants};
+use crate::sparse::{Sparse, places};
 use crate::value::{Args, Output, Value};
 use crate::view::embed::embed;
 
@@ -17,6 +18,7 @@ pub static SELECT: Row = Row {
     >>> torch.select(torch.tensor([[1, 2], [3, 4]]), 1, 0)
     tensor([1, 3])",
     dtypes: DTypes::ALL,
+    sparse: Sparse::Body(places::select),
     run: Run::View(|args| select(args.tensor(0)?.layout(), args)),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| embed(d, select))]),
     samples: &["t(2, 3), 0, 1", "t(2, 3), -1, -2", "t(3), 0, 0"],
@@ -75,6 +77,7 @@ pub static SLICE: Row = Row {
     >>> torch._slice(torch.arange(6), 0, 5, 3, -2)
     tensor([5, 3, 1])",
     dtypes: DTypes::ALL,
+    sparse: Sparse::Body(places::slice),
     run: Run::View(|args| slice(args.tensor(0)?.layout(), args)),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| embed(d, slice))]),
     samples: &["t(5, 2), 0, 1, 2, 2", "t(5), 0, 4, 5, -1", "t(2, 3), 1, 0, 0, 1"],
@@ -86,7 +89,8 @@ pub static SLICE: Row = Row {
     ..Row::BASE
 };
 
-fn slice(own: &Layout, args: &Args) -> Result<Layout> {
+/// The geometry of a slice.
+pub fn slice(own: &Layout, args: &Args) -> Result<Layout> {
     let dim = wrap_dim(args.int(1)?, own.rank())?;
     let (start, length, step) = (args.int(2)? as isize, args.int(3)? as isize, args.int(4)? as isize);
     let size = own.sizes.get(dim).copied().unwrap_or(0);
@@ -181,6 +185,7 @@ pub static UNBIND: Row = Row {
     >>> torch.unbind(torch.tensor([[1, 2], [3, 4]]))
     (tensor([1, 2]), tensor([3, 4]))",
     dtypes: DTypes::ALL,
+    sparse: Sparse::Compose(places::unbind),
     run: Run::Views(|args| {
         let own = args.tensor(0)?.layout();
         if own.rank() == 0 {

@@ -8,6 +8,7 @@ use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::op;
 use crate::row::{DTypes, Row, Run, Variants};
+use crate::sparse::{Sparse, places};
 use crate::value::{Args, Ints, Output, Value};
 use crate::view::complex::conjugate;
 
@@ -24,6 +25,7 @@ pub static TRANSPOSE: Row = Row {
     tensor([[1, 3],
             [2, 4]])",
     dtypes: DTypes::ALL,
+    sparse: Sparse::Body(places::transpose),
     run: Run::View(exchanged),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, exchange_back)]),
     samples: &["t(2, 3), 0, 1", "t(2, 3, 4), -1, 0", "t(), 0, -1"],
@@ -46,6 +48,7 @@ pub static SWAPAXES: Row = Row {
     tensor([[1, 3],
             [2, 4]])",
     dtypes: DTypes::ALL,
+    sparse: Sparse::Body(places::transpose),
     run: Run::View(exchanged),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, exchange_back)]),
     errors: &[(
@@ -78,6 +81,7 @@ pub static T: Row = Row {
     tensor([[1, 3],
             [2, 4]])",
     dtypes: DTypes::ALL,
+    sparse: Sparse::Body(places::t),
     run: Run::View(|args| {
         let own = args.tensor(0)?.layout();
         match own.rank() {
@@ -101,6 +105,7 @@ pub static PERMUTE: Row = Row {
     >>> torch.permute(torch.arange(6).view(1, 2, 3), (2, 0, 1)).shape
     torch.Size([3, 1, 2])",
     dtypes: DTypes::ALL,
+    sparse: Sparse::Body(places::permute),
     run: Run::View(|args| {
         let own = args.tensor(0)?.layout();
         Ok(own.permute(&order(args.ints(1)?, own.rank())?))
@@ -124,7 +129,8 @@ pub static PERMUTE: Row = Row {
     ..Row::BASE
 };
 
-fn order(dims: &[i64], rank: usize) -> Result<Order> {
+/// The order that dimensions name, if they name each once.
+pub fn order(dims: &[i64], rank: usize) -> Result<Order> {
     if dims.len() != rank {
         return Err(Error::runtime(format!(
             "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of dimensions i.e. input.dim() = {rank} is not equal to len(dims) = {}",
