@@ -1,7 +1,9 @@
 """NumPy, the buffer protocol and DLPack: the same memory on both sides."""
 
+import ctypes
 import gc
 import threading
+import warnings
 import weakref
 
 import pytest
@@ -401,3 +403,43 @@ def test_an_array_equals_element_by_element():
     assert (tensor != array).tolist() == [False, True]
     with pytest.raises(RuntimeError, match="The size of tensor a"):
         assert tensor == np.zeros(3)
+
+
+@pytest.mark.parametrize(
+    "show",
+    [
+        lambda x: x.numpy(),
+        lambda x: np.asarray(x),
+        lambda x: np.from_dlpack(x),
+        lambda x: torch.from_dlpack(x),
+        lambda x: memoryview(x),
+        lambda x: memoryview(x.untyped_storage()),
+        lambda x: x.__dlpack__(),
+    ],
+)
+def test_what_others_look_at_keeps_its_size(show):
+    """torch refuses it for arrays, and leaves freed memory to DLPack's; here it is refused as long as somebody looks."""
+    x = torch.arange(4.0)
+    seen = show(x)
+    for grow in (lambda: x.resize_(100_000), lambda: torch.add(torch.ones(1000), 1, out=x)):
+        with (
+            pytest.raises(RuntimeError, match="Trying to resize storage that is not resizable"),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore")
+            grow()
+    assert x.tolist() == [0, 1, 2, 3] and x.resize_(2).tolist() == [0, 1]
+    x.resize_(4)
+    x.share_memory_().fill_(7)  # moves elsewhere: who looks goes on with the old bytes, which stay
+    del seen
+    assert torch.arange(4.0).resize_(1000).numel() == 1000
+
+
+def test_an_address_that_was_given_away_stays():
+    x = torch.arange(4.0)
+    address = x.__array_interface__["data"][0]
+    x.__array_interface__  # as often as one likes
+    with pytest.raises(RuntimeError, match="not resizable"):
+        x.resize_(1000)
+    x.share_memory_()
+    assert x.data_ptr() != address and (ctypes.c_float * 4).from_address(address)[:] == [0, 1, 2, 3]

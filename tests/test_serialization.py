@@ -109,6 +109,16 @@ def test_the_format_before_1_6(options):
 
 
 @pytest.mark.parametrize("options", [{}, {"weights_only": False}])
+def test_files_of_that_format_may_follow_each_other(options):
+    one = (DATA / "legacy.pt").read_bytes()
+    for first in (b"", b"before"):
+        file = io.BytesIO(first + one + one + b"behind")
+        file.seek(len(first))
+        assert str(load(file, **options)) == str(load(file, **options))
+        assert file.read() == b"behind"
+
+
+@pytest.mark.parametrize("options", [{}, {"weights_only": False}])
 def test_a_storage_that_is_not_there(options):
     whole = (DATA / "legacy.pt").read_bytes()
     key = re.search(rb"FloatStorage\n.{0,40}?(\d{8,})", whole, re.DOTALL)[1]

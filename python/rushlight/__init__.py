@@ -79,6 +79,7 @@ _ELSEWHERE = {
     **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
     **dict.fromkeys(["load", "save"], "serialization"),
     "sparse_coo_tensor": "sparse",
+    "from_file": "storage",
     "autocast": "amp",
     **dict.fromkeys(
         "clear_autocast_cache get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype is_autocast_cache_enabled "
@@ -180,6 +181,7 @@ if TYPE_CHECKING:
     from rushlight.serialization import load as load
     from rushlight.serialization import save as save
     from rushlight.sparse import sparse_coo_tensor as sparse_coo_tensor
+    from rushlight.storage import from_file as from_file
 else:
 
     def __getattr__(name):

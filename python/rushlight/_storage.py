@@ -1,5 +1,6 @@
 """The rare methods of `UntypedStorage`, written in Python and attached to the engine's class."""
 
+from rushlight import _C
 from rushlight._C import UntypedStorage
 from rushlight._loading import load
 from rushlight._warnings import warn
@@ -134,7 +135,6 @@ def __repr__(self):
 
 def from_file(filename, shared=False, nbytes=0):
     """The first bytes of a file, mapped. With ``shared`` what is written reaches the file, which grows or is made as needed."""
-    import mmap
     import os
 
     kind = "read-write" if shared else "read-only"
@@ -151,9 +151,7 @@ def from_file(filename, shared=False, nbytes=0):
             raise RuntimeError(f"file <{filename}> size <{size}> is smaller than the required mapping size <{nbytes}>")
         if nbytes == 0:
             return UntypedStorage(0)
-        return UntypedStorage._from_buffer(
-            mmap.mmap(file, nbytes, access=mmap.ACCESS_DEFAULT if shared else mmap.ACCESS_COPY)
-        )
+        return _C._FileMap(os.fspath(filename), shared, nbytes).storage(0, nbytes)
     finally:
         os.close(file)
 

@@ -272,8 +272,8 @@ def load(
         pickle_module: what executes the file where ``weights_only`` is false.
         weights_only: False executes whatever the file says: only for files that you trust.
         mmap: True maps the file of a path instead of reading it: writes to such tensors stay in this process
-            (`set_default_mmap_options` can say otherwise), and whoever shortens the file while it is in use ends this process
-            (SIGBUS). What is not given here, `torch.utils.serialization.config` says.
+            (`set_default_mmap_options` can say otherwise). Where somebody else shortens the file meanwhile, the next call that
+            reads the tensor raises. What is not given here, `torch.utils.serialization.config` says.
         pickle_load_args: for ``pickle_module``.
 
     Raises:
@@ -324,9 +324,10 @@ _ENDLESS = (stat.S_IFCHR, stat.S_IFIFO, stat.S_IFSOCK)
 class _Source:
     """A path or a file object that is to be loaded."""
 
-    def __init__(self, path, data) -> None:
+    def __init__(self, path, data, leave=None) -> None:
         self.path = path
         self._data = data
+        self._leave = leave
         if path is not None and stat.S_IFMT(os.stat(path).st_mode) in _ENDLESS:
             raise pickle.UnpicklingError(f"{path} is a device or a pipe, not a file: what it gives may have no end")
         self.is_zip = self.head() == _ZIP_MAGIC
@@ -339,6 +340,11 @@ class _Source:
 
     def reader(self):
         return _C._CheckpointReader(self._data if self.path is None else self.path)
+
+    def end(self, length: int) -> None:
+        """The checkpoint has as many bytes: what follows them in a file object is another one's."""
+        if self._leave is not None:
+            self._leave(length)
 
     def data(self) -> bytes:
         if self.path is None:
@@ -362,7 +368,7 @@ def _opened(f):
             f"{error}. You can only torch.load from a file that is seekable. Please pre-load the data into a buffer "
             "like io.BytesIO and try to load from it instead."
         ) from None
-    yield _Source(None, data if type(data) is bytes else bytes(data))
+    yield _Source(None, data if type(data) is bytes else bytes(data), lambda length: f.seek(place + length))
 
 
 class _Checkpoint:
@@ -378,7 +384,7 @@ class _Checkpoint:
         # What `_open` and `_locate_legacy` find: one of the two, by the format.
         self._reader: Any = None
         self._legacy: Any = None
-        self._map: mapping.mmap | None = None
+        self._map: _C._FileMap | None = None
 
     def read(self):
         """Without executing anything."""
@@ -472,7 +478,7 @@ class _Checkpoint:
         unit = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
         swapped = self._swapped and unit > 1
         if self._mapped and size and offset % dtype.itemsize == 0 and not swapped:
-            return torch.frombuffer(self._mapping(), dtype=torch.uint8, count=size, offset=offset).untyped_storage()
+            return self._mapping().storage(offset, size)
         storage = torch.UntypedStorage(size)
         if size:
             translated(lambda: self._reader.read_into(name, memoryview(storage)))
@@ -481,10 +487,7 @@ class _Checkpoint:
     def _mapping(self):
         """The file as memory: private, so that what is written to it stays in this process, unless the settings differ."""
         if self._map is None:
-            shared = config.load.mmap_flags == mapping.MAP_SHARED
-            with open(self._source.path, "r+b" if shared else "rb") as file:
-                access = mapping.ACCESS_WRITE if shared else mapping.ACCESS_COPY
-                self._map = mapping.mmap(file.fileno(), 0, access=access)
+            self._map = _C._FileMap(os.fspath(self._source.path), config.load.mmap_flags == mapping.MAP_SHARED)
         return self._map
 
     def _locate_legacy(self, data: bytes) -> None:
@@ -503,6 +506,7 @@ class _Checkpoint:
                 )
             self._legacy_bytes[key] = rest[8 : 8 + size]
             rest = rest[8 + size :]
+        self._source.end(len(data) - len(rest))
 
     def _read_legacy(self, key: str, elements: int, dtype):
         content = self._legacy_bytes.get(key)

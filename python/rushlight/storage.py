@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import rushlight as torch
 from rushlight._C import UntypedStorage as UntypedStorage
+from rushlight._utils import view_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -133,6 +136,48 @@ class TypedStorage:
     def __repr__(self) -> str:
         elements = "".join(f" {element}\n" for element in self)
         return f"{elements}[torch.storage.TypedStorage(dtype={self.dtype}, device={self.device}) of size {len(self)}]"
+
+
+def from_file(
+    filename: str | os.PathLike[str],
+    shared: bool | None = None,
+    size: int = 0,
+    *,
+    dtype: dtype | None = None,
+    layout: torch.layout | None = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The first ``size`` numbers of a file as a tensor over the mapped file.
+
+    Args:
+        filename: the path.
+        shared: whether what is written to the tensor goes to the file, which is made, or made longer, if it is too short;
+            else it stays in this process.
+        size: how many numbers.
+        dtype: what the bytes are taken for.
+        layout: `torch.strided`, the only one.
+        device: the CPU, the only one.
+        pin_memory: accepted and without effect.
+        requires_grad: whether the result collects gradients.
+
+    Raises:
+        RuntimeError: a file that is not there, or is too short. The same where somebody shortens it later and the tensor is
+            read.
+
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "numbers")
+    ...     x = torch.from_file(path, shared=True, size=3, dtype=torch.uint8).fill_(7)
+    ...     open(path, "rb").read()
+    b'\x07\x07\x07'
+    """
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    if device is not None and torch.device(device).type != "cpu":
+        raise RuntimeError("from_file: files are mapped into the memory of the CPU")
+    storage = UntypedStorage.from_file(os.fspath(filename), bool(shared), size * dtype.itemsize)
+    return view_of(storage, dtype, 0, (size,), (1,)).requires_grad_(requires_grad)
 
 
 def __dir__() -> list[str]:

@@ -8,6 +8,7 @@ use std::any::Any;
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use smallvec::SmallVec;
@@ -16,6 +17,7 @@ use crate::alloc;
 use crate::counted::{Counted, WeakCounted};
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::mapped::FileMap;
 use crate::shared::SharedBlock;
 
 /// Who owns a block's bytes, and so what its end means.
@@ -24,7 +26,9 @@ pub enum Owner {
     Heap,
     /// An arena that several processes see.
     Shared(SharedBlock),
-    /// Somebody else (NumPy, DLPack, a mapped file); dropping the value releases the bytes, from any thread.
+    /// A file, some of which may be gone at any moment.
+    File(Arc<FileMap>),
+    /// Somebody else (NumPy, DLPack); dropping the value releases the bytes, from any thread.
     Foreign(Box<dyn Any + Send + Sync>),
     /// Nobody: a tensor on `meta` has a size and no bytes.
     Meta,
@@ -35,6 +39,8 @@ pub struct Block {
     bytes: usize,
     device: Device,
     read_only: bool,
+    /// Whether the host may read and write without asking.
+    sure: bool,
     owner: Owner,
 }
 
@@ -55,31 +61,50 @@ impl Drop for Block {
 impl Block {
     pub fn heap(bytes: usize) -> Result<Block> {
         let pointer = alloc::allocate(bytes)?;
-        Ok(Block { pointer, bytes, device: Device::Cpu, read_only: false, owner: Owner::Heap })
+        Ok(Block { pointer, bytes, device: Device::Cpu, read_only: false, sure: true, owner: Owner::Heap })
     }
 
     pub fn shared(block: SharedBlock) -> Block {
         let pointer = NonNull::new(block.as_ptr()).unwrap_or(NonNull::dangling());
-        Block { pointer, bytes: block.len(), device: Device::Cpu, read_only: false, owner: Owner::Shared(block) }
+        let bytes = block.len();
+        Block { pointer, bytes, device: Device::Cpu, read_only: false, sure: true, owner: Owner::Shared(block) }
+    }
+
+    /// Bytes of a mapped file; nothing where it does not have them.
+    pub fn file(map: &Arc<FileMap>, offset: usize, bytes: usize, read_only: bool) -> Option<Block> {
+        offset.checked_add(bytes).filter(|&end| end <= map.len())?;
+        let pointer = NonNull::new(map.as_ptr().wrapping_add(offset))?;
+        Some(Block { pointer, bytes, device: Device::Cpu, read_only, sure: false, owner: Owner::File(map.clone()) })
     }
 
     /// # Safety
     /// The bytes stay valid, and writable unless `read_only`, for as long as `owner` lives.
     pub unsafe fn foreign(pointer: *mut u8, bytes: usize, read_only: bool, owner: Box<dyn Any + Send + Sync>) -> Block {
         let pointer = NonNull::new(pointer).unwrap_or(NonNull::dangling());
-        Block { pointer, bytes, device: Device::Cpu, read_only, owner: Owner::Foreign(owner) }
+        Block { pointer, bytes, device: Device::Cpu, read_only, sure: true, owner: Owner::Foreign(owner) }
     }
 
     pub fn meta(bytes: usize) -> Block {
-        Block { pointer: NonNull::dangling(), bytes, device: Device::Meta, read_only: false, owner: Owner::Meta }
+        let pointer = NonNull::dangling();
+        Block { pointer, bytes, device: Device::Meta, read_only: false, sure: false, owner: Owner::Meta }
     }
 
     /// The first byte, where the host can reach it.
     #[inline]
     pub fn as_ptr(&self) -> Result<*mut u8> {
-        match self.device {
-            Device::Cpu => Ok(self.pointer.as_ptr()),
-            device => Err(out_of_reach(device)),
+        if !self.sure {
+            self.check()?;
+        }
+        Ok(self.pointer.as_ptr())
+    }
+
+    /// Whether the host can reach the bytes now.
+    #[cold]
+    fn check(&self) -> Result<()> {
+        match &self.owner {
+            Owner::File(map) => map.check(),
+            _ if self.device == Device::Cpu => Ok(()),
+            _ => Err(out_of_reach(self.device)),
         }
     }
 
@@ -127,6 +152,8 @@ struct Cell {
     first: UnsafeCell<ManuallyDrop<Block>>,
     /// How many kernels are inside.
     pins: AtomicU32,
+    /// How many others show the bytes to their own users: arrays, buffers, capsules.
+    exports: AtomicU32,
     /// Blocks that were replaced while kernels were inside.
     retired: AtomicPtr<Retired>,
 }
@@ -167,6 +194,22 @@ impl Pin<'_> {
     #[inline]
     pub fn block(&self) -> &Block {
         self.0.block()
+    }
+}
+
+/// A pin that is held on behalf of somebody else's object over the same bytes; while there is one, the storage keeps its
+/// size.
+pub struct Exported<'a>(Pin<'a>);
+
+impl Exported<'_> {
+    pub fn pin(&self) -> &Pin<'_> {
+        &self.0
+    }
+}
+
+impl Drop for Exported<'_> {
+    fn drop(&mut self) {
+        self.0.0.cell.exports.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -267,6 +310,7 @@ impl Storage {
             block: AtomicPtr::new(std::ptr::null_mut()),
             first: UnsafeCell::new(ManuallyDrop::new(block)),
             pins: AtomicU32::new(0),
+            exports: AtomicU32::new(0),
             retired: AtomicPtr::new(std::ptr::null_mut()),
         });
         cell.block.store(cell.first.get().cast(), Ordering::Relaxed);
@@ -288,26 +332,52 @@ impl Storage {
     }
 
     /// Enters the storage to read or write: until the pin is dropped its bytes stay where they are. The one way to the
-    /// bytes, and an error where the host cannot reach any: on `meta`, and on another device.
+    /// bytes, and an error where the host cannot reach any: on `meta`, on another device, behind the end of a file.
     #[inline]
     pub fn pin(&self) -> Result<Pin<'_>> {
         let hold = self.hold();
-        match hold.block().device {
-            Device::Cpu => Ok(Pin(hold)),
-            device => Err(out_of_reach(device)),
+        if !hold.block().sure {
+            hold.block().check()?;
+        }
+        Ok(Pin(hold))
+    }
+
+    /// A pin for somebody else's object over the same bytes.
+    pub fn export(&self) -> Result<Exported<'_>> {
+        let pin = self.pin()?;
+        self.0.exports.fetch_add(1, Ordering::Relaxed);
+        Ok(Exported(pin))
+    }
+
+    /// Keeps the bytes in place as long as the storage lives, for somebody who got their address.
+    pub fn expose(&self) -> Result<()> {
+        let exported = self.export()?;
+        // The highest bit says that somebody has it; nobody else's count reaches it.
+        if self.0.exports.fetch_or(1 << 31, Ordering::Relaxed) >> 31 == 0 {
+            std::mem::forget(exported);
+        }
+        Ok(())
+    }
+
+    /// Whether what was read so far was there: an error for a file that lost some of it meanwhile.
+    pub fn check_reads(&self) -> Result<()> {
+        match self.hold().block().owner() {
+            Owner::File(map) => map.check_reads(),
+            _ => Ok(()),
         }
     }
 
     /// The first byte, for a caller who knows that nobody replaces the block meanwhile: two locked instructions less than a
-    /// pin, which is 12 ns for each operand of a call.
+    /// pin, which is 12 ns for each operand of a call. Nothing where the bytes may be gone.
     ///
     /// # Safety
-    /// The storage is on the host, and until the last access through the pointer the caller holds the interpreter's lock,
+    /// Until the last access through the pointer the caller holds the interpreter's lock,
     /// or is the only thread.
     #[inline]
-    pub unsafe fn unpinned(&self) -> *mut u8 {
+    pub unsafe fn unpinned(&self) -> Option<*mut u8> {
         // SAFETY: whoever replaces blocks holds that lock too, so the current one stays.
-        unsafe { (*self.0.block.load(Ordering::Acquire)).pointer.as_ptr() }
+        let block = unsafe { &*self.0.block.load(Ordering::Acquire) };
+        block.sure.then_some(block.pointer.as_ptr())
     }
 
     /// Puts another block in place of the current one; kernels that are inside finish on the old one.
@@ -324,7 +394,8 @@ impl Storage {
         }
     }
 
-    /// Makes room for `bytes` bytes in all and keeps what is there; only memory of the house's own grows.
+    /// Makes room for `bytes` bytes in all and keeps what is there; only memory of the house's own grows, and none that
+    /// others show to their users, who would go on with the old bytes.
     ///
     /// # Safety
     /// As for `replace`.
@@ -333,7 +404,7 @@ impl Storage {
         let old = hold.block();
         let block = match old.owner {
             Owner::Meta => Block::meta(bytes),
-            Owner::Heap => {
+            Owner::Heap if self.0.exports.load(Ordering::Relaxed) == 0 => {
                 let block = Block::heap(bytes)?;
                 // SAFETY: two blocks in host memory, both alive, of at least as many bytes.
                 unsafe { old.pointer.copy_to_nonoverlapping(block.pointer, old.bytes.min(bytes)) };
@@ -437,6 +508,19 @@ mod tests {
         unsafe { storage.grow(64).unwrap() };
         // SAFETY: it has more now.
         assert_eq!(unsafe { storage.pin().unwrap().as_ptr().cast::<u64>().read() }, 7);
+        assert_eq!(storage.len(), 64);
+    }
+
+    #[test]
+    fn what_others_show_keeps_its_size() {
+        let storage = Storage::heap(8).unwrap();
+        let shown = storage.export().unwrap();
+        // SAFETY: the only thread.
+        let refused = unsafe { storage.grow(64) }.unwrap_err();
+        assert_eq!(refused.sentence(), "Trying to resize storage that is not resizable");
+        drop(shown);
+        // SAFETY: the only thread.
+        unsafe { storage.grow(64).unwrap() };
         assert_eq!(storage.len(), 64);
     }
 

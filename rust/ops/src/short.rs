@@ -147,8 +147,11 @@ fn exactly<const N: usize>(
         match operands[n] {
             Operand::Tensor(tensor) => {
                 let start = match locked {
-                    // SAFETY: the caller's word; the tensor is on the host.
-                    Some(_) => unsafe { tensor.storage().unpinned() },
+                    // SAFETY: the caller's word.
+                    Some(_) => match unsafe { tensor.storage().unpinned() } {
+                        Some(start) => start,
+                        None => return Ok(None),
+                    },
                     None => pins[n].insert(tensor.storage().pin()?).as_ptr(),
                 };
                 // SAFETY: the layout lies within the storage, whose block stays.

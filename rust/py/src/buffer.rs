@@ -6,12 +6,13 @@ use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use rushlight::{DType, Device, Layout, Storage, Tensor};
-use rushlight_core::storage::{Block, Pin};
+use rushlight_core::storage::Exported as Shown;
 
 use crate::errors::raise;
+use crate::files::block_over;
 use crate::numpy::exportable;
 use crate::object;
-use crate::reclaim::{Keep, Owned};
+use crate::reclaim::Owned;
 
 /// A buffer that is held until the storage over it dies.
 pub struct Buffer(Box<ffi::Py_buffer>);
@@ -69,11 +70,10 @@ pub fn import(object: &Bound<'_, PyAny>, dtype: DType, count: isize, offset: isi
             "requested buffer length ({count} * {width} bytes) after offset ({offset} bytes) must not be greater than actual buffer length ({length} bytes)"
         )));
     }
-    let read_only = buffer.view().readonly != 0;
-    // SAFETY: the range lies within the buffer, which stays valid as long as it is held.
+    // SAFETY: the range lies within the buffer.
     let block = unsafe {
         let start = buffer.view().buf.cast::<u8>().offset(offset);
-        Block::foreign(start, (count * width) as usize, read_only, Box::new(Keep::new(buffer)))
+        block_over(object, buffer, start, (count * width) as usize)?
     };
     Ok(Tensor::new(Storage::new(block), Layout::contiguous(&[count]), dtype, Device::Cpu))
 }
@@ -86,7 +86,7 @@ pub struct Memory {
     _storage: Storage,
 }
 
-struct Pinned(Pin<'static>);
+struct Pinned(Shown<'static>);
 // SAFETY: a pin is a count and a pointer to a block that threads share.
 unsafe impl Send for Pinned {}
 // SAFETY: see above.
@@ -95,9 +95,9 @@ unsafe impl Sync for Pinned {}
 impl Memory {
     pub fn of(storage: &Storage) -> PyResult<Memory> {
         let storage = storage.clone();
-        let pin = storage.pin().map_err(raise)?;
+        let pin = storage.export().map_err(raise)?;
         // SAFETY: the pin points into the storage's shared part, which the field beside it keeps alive.
-        let pin = unsafe { std::mem::transmute::<Pin<'_>, Pin<'static>>(pin) };
+        let pin = unsafe { std::mem::transmute::<Shown<'_>, Shown<'static>>(pin) };
         Ok(Memory { pin: Pinned(pin), _storage: storage })
     }
 }
@@ -108,7 +108,7 @@ impl Memory {
     /// Only the interpreter calls it, with a view to fill in.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let (pointer, bytes, read_only) = {
-            let pin = &slf.get().pin.0;
+            let pin = slf.get().pin.0.pin();
             (pin.as_ptr(), pin.block().len(), slf.get()._storage.is_read_only())
         };
         // SAFETY: CPython gives memory for the answer; the object keeps the bytes in place.
@@ -158,7 +158,7 @@ pub unsafe fn export(own: &Bound<'_, PyAny>, view: *mut ffi::Py_buffer, flags: c
     let mut dims = layout.sizes.to_vec();
     dims.extend(layout.strides_in(width));
     let mut exported = Box::new(Exported { dims, _memory: Memory::of(tensor.storage())? });
-    let start = exported._memory.pin.0.as_ptr();
+    let start = exported._memory.pin.0.pin().as_ptr();
     let sizes = exported.dims.as_mut_ptr();
     // SAFETY: by the caller's word; what the view points to lives in `exported` until the view is released.
     unsafe {

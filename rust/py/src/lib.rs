@@ -3,7 +3,7 @@
 //! `class`, `object` and `body` make `Tensor`, `reclaim` frees it; `attributes`, `methods`, `protocol`, `number` and `index` are
 //! what it answers to, `sparse` what only sparse ones do, `print` its text. `entry` turns the operator table into functions and methods; `parse` and `convert`
 //! bring arguments in and results out (`size`, `results`, `nested` lists), `errors` exceptions. `to` is `Tensor.to` and its like;
-//! `numpy`, `buffer` and `dlpack` share memory with others, `storage`, `io` and `group` with files and processes. `attach`
+//! `numpy`, `buffer` and `dlpack` share memory with others, `storage`, `files`, `io` and `group` with files and processes. `attach`
 //! is the interpreter's lock. The rest are the classes of a crate each: `autograd`, `dist`, `dtype`, `generator`, `jit`, `profile`;
 //! `functions` are those of the module, `table` is what tests read.
 
@@ -21,6 +21,7 @@ mod dlpack;
 mod dtype;
 mod entry;
 mod errors;
+mod files;
 mod functions;
 mod generator;
 mod group;
@@ -67,6 +68,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     functions::add(module)?;
     sparse::add(module)?;
     storage::add(module)?;
+    files::add(module)?;
     table::add(module)?;
     io::add(module)?;
     group::add(module)?;

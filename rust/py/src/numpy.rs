@@ -12,10 +12,9 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 use rushlight::copy::readable;
 use rushlight::{DType, Device, Layout, Storage, Tensor};
 use rushlight_core::layout::Dims;
-use rushlight_core::storage::Block;
 
 use crate::buffer::{Buffer, Memory};
-use crate::reclaim::Keep;
+use crate::files::block_over;
 
 /// What is needed of NumPy, found once.
 struct Numpy {
@@ -127,11 +126,10 @@ pub fn import(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let (low, high) = layout.span().unwrap_or((0, -1));
     layout.offset = -low;
     let bytes = (high + 1 - low) * width;
-    let read_only = view.readonly != 0;
-    // SAFETY: NumPy says that every element lies in the array's memory, which the held buffer keeps alive.
+    // SAFETY: NumPy says that every element lies in the array's memory.
     let block = unsafe {
         let start = view.buf.cast::<u8>().offset(low * width);
-        Block::foreign(start, bytes as usize, read_only, Box::new(Keep::new(held)))
+        block_over(&plain, held, start, bytes as usize)?
     };
     Ok(Tensor::new(Storage::new(block), layout, dtype, Device::Cpu))
 }
@@ -213,6 +211,8 @@ pub fn array<'py>(
 /// The array interface, version 3.
 pub fn interface<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {
     exportable(tensor)?;
+    // An address says nothing when it is done with: these bytes stay where they are as long as the storage lives.
+    tensor.storage().expose().map_err(crate::errors::raise)?;
     let layout = tensor.layout();
     let width = tensor.dtype().size() as isize;
     let dict = PyDict::new(py);

@@ -16,7 +16,7 @@ use rushlight_core::storage::{Block, WeakStorage};
 use crate::buffer::{Buffer, Memory};
 use crate::dtype::{PyDevice, extract_device};
 use crate::errors::raise;
-use crate::reclaim::Keep;
+use crate::files::block_over;
 
 /// What pickles hold of a storage: the function that rebuilds it, and its arguments, the content and the kind of device.
 type Reduced<'py> = (Bound<'py, PyAny>, (Bound<'py, PyAny>, &'static str));
@@ -44,16 +44,15 @@ impl PyStorage {
     #[pyo3(signature = (buffer, offset=0, nbytes=None))]
     fn _from_buffer(buffer: &Bound<'_, PyAny>, offset: usize, nbytes: Option<usize>) -> PyResult<Self> {
         let held = Buffer::get(buffer, ffi::PyBUF_SIMPLE)?;
-        let (start, length, read_only) =
-            (held.view().buf.cast::<u8>(), held.view().len as usize, held.view().readonly != 0);
+        let (start, length) = (held.view().buf.cast::<u8>(), held.view().len as usize);
         let nbytes = nbytes.unwrap_or(length.saturating_sub(offset));
         if offset.checked_add(nbytes).is_none_or(|end| end > length) {
             return Err(PyValueError::new_err(format!(
                 "{nbytes} bytes from {offset} on do not fit a buffer of {length} bytes"
             )));
         }
-        // SAFETY: the range lies within the buffer, which stays valid as long as it is held.
-        let block = unsafe { Block::foreign(start.add(offset), nbytes, read_only, Box::new(Keep::new(held))) };
+        // SAFETY: the range lies within the buffer.
+        let block = unsafe { block_over(buffer, held, start.add(offset), nbytes)? };
         Ok(PyStorage(Storage::new(block)))
     }
 

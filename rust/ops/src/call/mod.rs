@@ -10,11 +10,13 @@
 
 pub mod mirrored;
 mod numbers;
+mod torn;
 mod views;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::out_of_memory;
 use rushlight_core::dtype::Category;
+use rushlight_core::mapped;
 use rushlight_core::plan::{Plan, result_layout};
 use rushlight_core::storage::Block;
 use rushlight_core::{Class, DType, Device, Dims, Error, Layout, Result, Scalar, Storage, reserve};
@@ -110,6 +112,7 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
         (_, target) => crate::variants::through_copy(&args, target),
     };
     profile::end(span, || profile::Name::Operator { row, in_place }, Some(&args));
+    let output = if mapped::tears() > 0 { output.and_then(|output| torn::whole(&args, output)) } else { output };
     output.map_err(|error| placed(error, &args))
 }
 
