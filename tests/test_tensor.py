@@ -628,3 +628,11 @@ def test_a_loss_of_different_elements_has_no_gradient_and_says_so(row, call):
     with torch.no_grad():
         assert not call(x).requires_grad
     assert not call(x.detach()).requires_grad
+
+
+@pytest.mark.filterwarnings("ignore:torch.set_default_tensor_type")
+def test_default_types_are_types():
+    with pytest.raises(
+        TypeError, match="invalid type object: only floating-point types are supported as the default type"
+    ):
+        torch.set_default_tensor_type(3)

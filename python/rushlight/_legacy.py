@@ -154,4 +154,8 @@ def set_default_tensor_type(t: Any) -> None:
     )
     if isinstance(t, str):
         t = __getattr__(t.rpartition(".")[2])
+    if isinstance(t, _CudaType):
+        torch.cuda.init()
+    if not isinstance(t, _LegacyType):
+        raise TypeError("invalid type object: only floating-point types are supported as the default type")
     torch.set_default_dtype(t.dtype)

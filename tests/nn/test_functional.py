@@ -182,3 +182,11 @@ def test_chances_that_are_none(drop):
 def test_dropout_of_a_number_is_refused():
     with pytest.raises(TypeError, match=r"alpha_dropout\(\): argument 'input' \(position 1\) must be Tensor, not int"):
         F.alpha_dropout(-1)
+
+
+@pytest.mark.filterwarnings("ignore:Implicit dimension choice")
+@pytest.mark.parametrize("function", [F.softmax, F.log_softmax, F.softmin])
+def test_softmax_takes_a_depth_where_a_slip_may_lie(function):
+    assert function(torch.zeros(2, 3), None, 5).shape == (2, 3)
+    with pytest.raises(TypeError, match="'list' object cannot be interpreted as an integer"):
+        function(torch.zeros(2, 3), None, [1])

@@ -7,6 +7,7 @@ deprecated arguments, warnings, a choice between two rows.
 from __future__ import annotations
 
 import math
+from operator import index
 
 import rushlight as torch
 from rushlight._functions import nn_functional as _nn
@@ -38,7 +39,7 @@ from ._pooling import max_unpool2d as max_unpool2d
 from ._pooling import max_unpool3d as max_unpool3d
 
 #: What stands in this file besides the functions.
-_NOT_FOR_USERS = ("TYPE_CHECKING", "annotations", "math", "must_be_tensor", "torch", "warn")
+_NOT_FOR_USERS = ("TYPE_CHECKING", "annotations", "index", "math", "must_be_tensor", "torch", "warn")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -221,7 +222,8 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
     return _alpha_drop(input, p, training, inplace, 2)
 
 
-def _legacy_softmax_dim(name: str, dimensions: int) -> int:
+def _legacy_softmax_dim(name: str, dimensions: int, stacklevel: int) -> int:
+    index(stacklevel)  # The warning finds the line by itself, but a tensor that slipped in here is an error.
     warn(f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.")
     return 0 if dimensions in (0, 1, 3) else 1
 
@@ -236,7 +238,7 @@ def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
     tensor([0.5000, 0.5000])
     """
     if dim is None:
-        dim = _legacy_softmax_dim("softmax", input.dim())
+        dim = _legacy_softmax_dim("softmax", input.dim(), _stacklevel)
     return torch.softmax(input, dim) if dtype is None else torch.softmax(input, dim, dtype=dtype)
 
 
@@ -252,7 +254,7 @@ def log_softmax(
     tensor([-0.6931, -0.6931])
     """
     if dim is None:
-        dim = _legacy_softmax_dim("log_softmax", input.dim())
+        dim = _legacy_softmax_dim("log_softmax", input.dim(), _stacklevel)
     return torch.log_softmax(input, dim) if dtype is None else torch.log_softmax(input, dim, dtype=dtype)
 
 
@@ -299,7 +301,7 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
     tensor([0.5000, 0.5000])
     """
     if dim is None:
-        dim = _legacy_softmax_dim("softmin", input.dim())
+        dim = _legacy_softmax_dim("softmin", input.dim(), _stacklevel)
     return softmax(-input, dim, dtype=dtype)
 
 
