@@ -169,9 +169,9 @@ def from_file(
     >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "numbers")
-    ...     x = torch.from_file(path, shared=True, size=3, dtype=torch.uint8).fill_(7)
+    ...     x = torch.from_file(path, shared=True, size=3, dtype=torch.uint8).fill_(65)
     ...     open(path, "rb").read()
-    b'\x07\x07\x07'
+    b'AAA'
     """
     dtype = torch.get_default_dtype() if dtype is None else dtype
     if device is not None and torch.device(device).type != "cpu":
