@@ -94,7 +94,34 @@ def optimizers():
         yield f"{title}, 1e7 parameters", f"import models; step = models.{call}", "step()", None, None, None
 
 
-GROUPS = {"small": small, "large": large, "training": training, "optimizers": optimizers}
+SAMPLES = """
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 10))
+weights = {name: weight.detach() for name, weight in model.named_parameters()}
+x, y = torch.ones(128, 64), torch.ones(128, 10)
+def loss(weights, x, y):
+    return torch.nn.functional.mse_loss(torch.func.functional_call(model, weights, (x,)), y)
+each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))
+"""
+WAVE = """
+w = torch.ones(64, 64) / 64
+def wave(x):
+    return (w @ x.sin()).tanh() * x
+x = torch.linspace(0, 1, 64)
+"""
+
+
+def maps():
+    yield "128 gradients, MLP 64-64-10", SAMPLES, "each(weights, x, y)", None, None, None
+    yield "jacrev, 64 to 64", f"{WAVE}f = torch.func.jacrev(wave)", "f(x)", None, None, None
+    yield "jacfwd, 64 to 64", f"{WAVE}f = torch.func.jacfwd(wave)", "f(x)", None, None, None
+    yield "hessian, 64 arguments", f"{WAVE}f = torch.func.hessian(lambda x: wave(x).sum())", "f(x)", None, None, None
+    ensemble = (
+        "a, x = torch.ones(50, 32, 32), torch.ones(32)\nf = torch.vmap(lambda a, x: (a @ x).relu().sum(), (0, None))"
+    )
+    yield "50 products, ReLU, sum", ensemble, "f(a, x)", None, None, None
+
+
+GROUPS = {"small": small, "large": large, "training": training, "optimizers": optimizers, "maps": maps}
 
 
 # ---- data: loaders, queues, files -----------------------------------------------------------------------------------

@@ -150,6 +150,11 @@ def backward(
         warn(
             "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters to None after use to break the cycle and avoid the leak.",
         )
+    if _C._vmap_levels():
+        raise RuntimeError(
+            "backward() called inside a functorch transform. This is not supported, please use functorch.grad or functorch.vjp "
+            "instead or call backward() outside of functorch transforms."
+        )
     outputs = _places(tensors)
     keep = create_graph if retain_graph is None else retain_graph
     _C._backward(outputs, _weights(outputs, grad_tensors), keep, create_graph, inputs)
@@ -190,11 +195,13 @@ def grad(
     found: tuple[Any, ...]  # None for an input that was not used
     keep = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
-        rows = zip(*(g.unbind(0) for g in _sequence(grad_outputs)))
-        found = tuple(_C._grad(outputs, inputs, row, True, create_graph, allow_unused) for row in rows)
-        from rushlight import stack
+        from rushlight.func._vmap import Level
 
-        return tuple(column[0] if column[0] is None else stack(column) for column in zip(*found))
+        batches = _sequence(grad_outputs)
+        with Level(next(g.size(0) for g in batches if g is not None)) as level:
+            row = tuple(None if g is None else level.hide(g, 0) for g in batches)
+            found = _C._grad(outputs, inputs, row, keep, create_graph, allow_unused)
+            return tuple(None if g is None else level.show(g) for g in found)
     found = _C._grad(outputs, inputs, _weights(outputs, grad_outputs), keep, create_graph, allow_unused)
     if materialize_grads:
         from rushlight import zeros_like

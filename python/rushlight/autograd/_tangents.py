@@ -8,7 +8,7 @@ operator needs a second formula (`rust/decisions/0004-forward.md`).
 from __future__ import annotations
 
 import rushlight as torch
-from rushlight import autograd
+from rushlight import _C, autograd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ def differentiable(tensor: Any) -> bool:
 class _Alias(autograd.Function):
     """The same memory as a result, which in contrast to a leaf may be changed in place."""
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(ctx: Any, tensor: Tensor) -> Tensor:
         return tensor.detach()
@@ -40,6 +42,11 @@ def watched(tensor: Tensor) -> tuple[Tensor, Tensor]:
 
     The place is part of the graph where there is one, and a leaf of its own where there is none.
     """
+    if _C._vmap_levels():
+        from rushlight.func._vmap import lifted
+
+        # Each sample has a place of its own.
+        tensor = lifted(tensor)
     place = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
     return place, _Alias.apply(place)
 
@@ -101,25 +108,22 @@ def basis(like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     return torch.eye(count, dtype=dtype or like.dtype, device=like.device).view(count, *like.shape)
 
 
-def jacobian_by_columns(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[list[Tensor]]:
-    """The derivatives of each output by each input, from the tangent of every element of the inputs."""
+def jacobian_by_columns(
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor], chunk_size: int | None = None
+) -> list[list[Tensor]]:
+    """The derivatives of each output by each input, from the tangents of every element of the inputs; of so many at once."""
+    from rushlight.func._vmap import mapped
+
     push = pushforward(outputs, inputs)
     matrices: list[list[Tensor]] = [[] for _ in outputs]
     for place, x in enumerate(inputs):
-        columns: list[list[Tensor]] = [[] for _ in outputs]
-        for unit in basis(x.detach()):
+
+        def along(unit: Tensor, place: int = place) -> list[Tensor]:
             tangents = [unit if other == place else torch.zeros_like(y) for other, y in enumerate(inputs)]
-            for column, output, tangent in zip(columns, outputs, push(tangents)):
-                column.append(torch.zeros_like(output) if tangent is None else tangent)
-        for matrix, column, output in zip(matrices, columns, outputs):
-            whole = stacked(column, x.shape, output.shape, output)
+            return [torch.zeros_like(y) if t is None else t for y, t in zip(outputs, push(tangents))]
+
+        for matrix, output, columns in zip(matrices, outputs, mapped(along, basis(x.detach()), chunk_size)):
+            whole = columns.reshape(*x.shape, *output.shape)
             order = [*range(x.dim(), whole.dim()), *range(x.dim())]
             matrix.append(whole.permute(order))
     return matrices
-
-
-def stacked(parts: Iterable[Tensor], first: Any, second: Any, like: Tensor) -> Tensor:
-    """One tensor of shape ``(*first, *second)`` out of a part for each element of ``first``."""
-    parts = list(parts)
-    whole = torch.stack(parts) if parts else like.new_zeros((0, *second))
-    return whole.reshape(*first, *second)

@@ -106,6 +106,18 @@ class Function:
 
     vjp = backward
 
+    #: Whether `vmap` runs `forward` and `backward` on mapped tensors.
+    generate_vmap_rule = False
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+        """What `torch.func.vmap` makes of a call: the results for whole batches and along which dimensions they stand, a
+        pair. ``info`` has ``batch_size`` and ``randomness``; ``in_dims`` say which dimension of each argument is that of
+        the samples, None for an argument that is the same for all."""
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap static method or set generate_vmap_rule=True."
+        )
+
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
         """The derivative forward: one tangent for each result, from one for each argument (`torch.autograd.forward_ad`)."""
@@ -141,6 +153,12 @@ class Function:
         split = cls.setup_context is not Function.setup_context
         if kwargs or split:
             args = cls._places(args, kwargs, split)
+        if _C._vmap_levels():
+            from rushlight.func._function import mapped
+
+            found, args = mapped(cls, args, split)
+            if found is not None:
+                return found[0]
         ctx = FunctionCtx()
         result = _C._apply_function(cls, ctx, args, split)
         if cls.jvp is not Function.jvp:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight import autograd
-from rushlight.autograd._tangents import differentiable, jacobian_by_columns
+from rushlight.autograd._tangents import basis, differentiable, jacobian_by_columns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -223,7 +223,8 @@ def jacobian(
     """The derivatives of all elements of a function's result by all elements of its inputs.
 
     Args:
-        vectorize: accepted; it changes nothing.
+        vectorize: whether one walk, mapped over the elements of the result (`torch.func.vmap`), takes the place of one
+            for each of them.
         strategy: ``"reverse-mode"``, a walk for each element of the result, or ``"forward-mode"``, one for each element of
             the inputs, which takes ``vectorize=True``.
 
@@ -256,7 +257,10 @@ def jacobian(
         inputs = _fresh(inputs, create_graph)
         outputs_tuple, outputs = _as_tuple(func(*inputs), _OUTPUTS, "jacobian")
         _check_depends(outputs, "outputs", strict)
-        rows = [_rows(number, out, inputs, create_graph, strict) for number, out in enumerate(outputs)]
+        if vectorize:
+            rows = [_all_rows(out, inputs, create_graph) for out in outputs]
+        else:
+            rows = [_rows(number, out, inputs, create_graph, strict) for number, out in enumerate(outputs)]
     found = _finished(tuple(_unpacked(row, inputs_tuple) for row in rows), create_graph)
     return _unpacked(found, outputs_tuple)
 
@@ -285,6 +289,25 @@ def _jacobian_forward(func: Callable[..., Any], inputs: Any, create_graph: bool,
         rows = jacobian_by_columns(outputs, inputs)
     found = _finished(tuple(_unpacked(tuple(row), inputs_tuple) for row in rows), create_graph)
     return _unpacked(found, outputs_tuple)
+
+
+def _all_rows(out: Tensor, inputs: Tensors, create_graph: bool) -> Tensors:
+    """The derivatives of all elements of one output by the inputs, in one walk."""
+    shapes = [out.shape + own.shape for own in inputs]
+    if not out.requires_grad:
+        return tuple(own.new_zeros(shape) for own, shape in zip(inputs, shapes))
+    found = autograd.grad(
+        (out,),
+        inputs,
+        (basis(out.detach()),),
+        retain_graph=True,
+        create_graph=create_graph,
+        allow_unused=True,
+        is_grads_batched=True,
+    )
+    return tuple(
+        own.new_zeros(shape) if grad is None else grad.reshape(shape) for grad, own, shape in zip(found, inputs, shapes)
+    )
 
 
 def _rows(number: int, out: Tensor, inputs: Tensors, create_graph: bool, strict: bool) -> Tensors:

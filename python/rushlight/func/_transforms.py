@@ -16,11 +16,11 @@ from rushlight.autograd._tangents import (
     jacobian_by_columns,
     pushforward,
     released,
-    stacked,
     watched,
 )
 
 from . import _tree
+from ._vmap import mapped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -296,7 +296,9 @@ def _check_real(api: str, what: str, leaves: list[Any]) -> None:
             )
 
 
-def _jacobian(api: str, argnums: Any, has_aux: bool, rows: Callable[..., Any]) -> Callable[..., Any]:
+def _jacobian(
+    api: str, argnums: Any, has_aux: bool, rows: Callable[..., Any], chunk_size: int | None = None
+) -> Callable[..., Any]:
     """What both Jacobians share: ``rows`` gives for each output and input the matrix of derivatives in their shape."""
 
     def transformed(func: Callable[..., Any]) -> Callable[..., Any]:
@@ -312,7 +314,7 @@ def _jacobian(api: str, argnums: Any, has_aux: bool, rows: Callable[..., Any]) -
                     if not isinstance(leaf, torch.Tensor):
                         raise RuntimeError(f"{api}: Expected output of f to be a Tensor or Tensors, got {type(leaf)}")
                 _check_real(api, "outputs", outputs)
-                found = around([places.around(row) for row in rows(outputs, places.tensors)])
+                found = around([places.around(row) for row in rows(outputs, places.tensors, chunk_size)])
                 found, aux = places.release(found, keep), places.release(aux, keep)
             return (found, aux) if has_aux else found
 
@@ -321,12 +323,12 @@ def _jacobian(api: str, argnums: Any, has_aux: bool, rows: Callable[..., Any]) -
     return transformed
 
 
-def _by_rows(outputs: list[Tensor], inputs: list[Tensor]) -> list[list[Tensor]]:
+def _by_rows(outputs: list[Tensor], inputs: list[Tensor], chunk_size: int | None = None) -> list[list[Tensor]]:
     matrices = []
     for output in outputs:
-        rows = [_gradients([output], inputs, [unit]) for unit in basis(output.detach())]
-        columns = zip(*rows) if rows else [()] * len(inputs)
-        matrices.append([stacked(column, output.shape, x.shape, x) for column, x in zip(columns, inputs)])
+        back = lambda unit, output=output: _gradients([output], inputs, [unit])
+        found = mapped(back, basis(output.detach()), chunk_size)
+        matrices.append([whole.reshape(*output.shape, *x.shape) for whole, x in zip(found, inputs)])
     return matrices
 
 
@@ -338,11 +340,11 @@ def jacrev(
     chunk_size: int | None = None,
     _preallocate_and_copy: bool = False,
 ) -> Callable[..., Any]:
-    """A function that returns the Jacobian of ``func``, by one walk backward for each element of the result.
+    """A function that returns the Jacobian of ``func``, by a walk backward that is mapped over the elements of the result.
 
     The derivative of each result with respect to each argument has the shape of the result followed by the argument's; it
-    stands in the structure of the result, and there in that of ``argnums``. ``chunk_size`` and ``_preallocate_and_copy``
-    change nothing.
+    stands in the structure of the result, and there in that of ``argnums``. ``chunk_size`` says how many elements are taken
+    at once; all by default. Fewer need less memory. ``_preallocate_and_copy`` changes nothing.
 
     Raises:
         RuntimeError: a complex argument or result.
@@ -353,13 +355,13 @@ def jacrev(
     """
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError("jacrev: `chunk_size` should be greater than 0.")
-    return _jacobian("jacrev(f)(*args)", argnums, has_aux, _by_rows)(func)
+    return _jacobian("jacrev(f)(*args)", argnums, has_aux, _by_rows, chunk_size)(func)
 
 
 def jacfwd(
     func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, randomness: str = "error"
 ) -> Callable[..., Any]:
-    """A function that returns the Jacobian of ``func``, by one derivative forward for each element of the argument.
+    """A function that returns the Jacobian of ``func``, by a derivative forward that is mapped over the elements of the argument.
 
     The result and the errors are those of `jacrev`. ``randomness`` changes nothing: the function is called once, and may draw.
 

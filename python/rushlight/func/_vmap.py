@@ -1,7 +1,7 @@
 """`vmap`: a function of one sample as a function of a batch.
 
-The function runs once for each sample and the results are stacked. That is right for every operator, for control flow that
-depends on values, and inside and outside of all other transforms; it is not faster than the loop that it replaces.
+The function runs once. Inside it a tensor stands for all samples and looks like one of them; every operator works on the whole
+batch (`rust/ops/src/mapped`).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import wraps
 
 import rushlight as torch
+from rushlight import _C
 
 from . import _tree
 
@@ -36,13 +37,15 @@ def vmap(
             for one that every call gets whole.
         out_dims: where the mapped dimension stands in the results; None for a result that is the same for all.
         randomness: ``"different"`` numbers in each call, the ``"same"`` in all, or random operators are an ``"error"``.
-        chunk_size: changes nothing.
+        chunk_size: how many samples run at once; all by default. Fewer need less memory.
 
-    Every call gets the keyword arguments whole.
+    Every call gets the keyword arguments whole. Inside ``func`` no value may decide what it does: `torch.where` chooses for
+    each sample.
 
     Raises:
         ValueError: mapped sizes that differ, or dimensions that do not fit the arguments.
-        RuntimeError: a random operator, unless ``randomness`` allows it.
+        RuntimeError: a random operator, unless ``randomness`` allows it; a value that is asked for (``item()``, ``if x:``);
+            a result whose size depends on values; in-place on a tensor that has no room for every sample.
 
     >>> torch.func.vmap(torch.dot)(torch.ones(3, 2), torch.ones(3, 2))
     tensor([2., 2., 2.])
@@ -61,17 +64,17 @@ def vmap(
         leaves, around = _tree.flatten(args)
         dims = _checked(name, in_dims, dims, leaves)
         size = _size(leaves, dims)
-
-        def call(place: int) -> Any:
-            sample = around([x if dim is None else x.select(dim, place) for x, dim in zip(leaves, dims)])
-            return func(*sample, **kwargs)
-
-        results = _each(call, size, randomness)
-        if not size:
-            # What one sample would give says what none gives.
-            empty = [x if dim is None else x.new_zeros(_without(x, dim)) for x, dim in zip(leaves, dims)]
-            results = [func(*around(empty), **kwargs)]
-        return _joined(name, results, out_dims, size)
+        if chunk_size is None or size <= chunk_size:
+            return _joined([_run(func, name, leaves, dims, around, kwargs, out_dims, randomness, size)])
+        before = torch.get_rng_state() if randomness == "same" else None
+        parts = []
+        for start in range(0, size, chunk_size):
+            length = min(chunk_size, size - start)
+            chunk = [x if dim is None else x.narrow(dim, start, length) for x, dim in zip(leaves, dims)]
+            if before is not None:
+                torch.set_rng_state(before)
+            parts.append(_run(func, name, chunk, dims, around, kwargs, out_dims, randomness, length))
+        return _joined(parts)
 
     return wrapper
 
@@ -99,8 +102,10 @@ def _dims_of(name: str, in_dims: Any, args: tuple[Any, ...]) -> list[Any]:
 
 def _checked(name: str, in_dims: Any, dims: list[Any], leaves: list[Any]) -> list[int | None]:
     head = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): "
+    checked: list[int | None] = []
     for dim, leaf in zip(dims, leaves):
         if dim is None:
+            checked.append(None)
             continue
         if not isinstance(dim, int):
             raise ValueError(
@@ -116,7 +121,8 @@ def _checked(name: str, in_dims: Any, dims: list[Any], leaves: list[Any]) -> lis
                 f"{head}Got in_dim={dim} for some input, but that input is a Tensor of dimensionality {leaf.dim()} so expected "
                 f"in_dim to satisfy -{leaf.dim()} <= in_dim < {leaf.dim()}."
             )
-    return dims
+        checked.append(dim % leaf.dim())
+    return checked
 
 
 def _size(leaves: list[Any], dims: list[int | None]) -> int:
@@ -131,53 +137,116 @@ def _size(leaves: list[Any], dims: list[int | None]) -> int:
     return sizes[0]
 
 
-def _without(tensor: Tensor, dim: int) -> list[int]:
-    sizes = list(tensor.shape)
-    del sizes[dim]
-    return sizes
+class Level:
+    """A map that this thread is inside of, from `enter` to `leave`."""
+
+    def __init__(self, size: int, randomness: str = "error") -> None:
+        self.size = size
+        self.randomness = randomness
+
+    def __enter__(self) -> Level:
+        self.number = _C._vmap_enter(self.size, self.randomness)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _C._vmap_leave(self.number)
+
+    def hide(self, tensor: Tensor, dim: int | None) -> Tensor:
+        """The tensor of one sample; the same for all where there is no dimension of samples."""
+        return _C._vmap_hide(tensor, dim, self.number, self.size)
+
+    def show(self, tensor: Tensor, dim: int = 0) -> Tensor:
+        """All samples along a dimension."""
+        return _C._vmap_show(tensor, dim, self.number, self.size)
+
+    def has(self, tensor: Tensor) -> bool:
+        return self.number in _C._vmap_levels_of(tensor)
 
 
-def _each(call: Callable[[int], Any], size: int, randomness: str) -> list[Any]:
-    """The results of the function for each sample."""
-    before = None if randomness == "different" else torch.get_rng_state()
-    results = []
-    for place in range(size):
-        if randomness == "same" and place:
-            torch.set_rng_state(before)  # type: ignore[arg-type] # there is one
-        results.append(call(place))
-        if randomness == "error" and not torch.equal(torch.get_rng_state(), before):  # type: ignore[arg-type]
-            raise RuntimeError(
-                "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' "
-                "randomness flags on vmap or perform the randomness operation out of vmap"
-            )
-    return results
+def lifted(tensor: Tensor) -> Tensor:
+    """The tensor as one for each sample of the maps around, which what is done for one sample does not share with others."""
+    levels = _C._vmap_levels()
+    if levels:
+        own = _C._vmap_levels_of(tensor)
+        for level, size, _ in levels:
+            if level not in own:
+                tensor = _C._vmap_hide(tensor, None, level, size)
+    return tensor
 
 
-def _joined(name: str, results: list[Any], out_dims: Any, size: int) -> Any:
+def mapped(function: Callable[[Tensor], Any], batch: Tensor, chunk_size: int | None = None) -> list[Any]:
+    """The results, a list, of a function of one sample; None for what depends on no sample. ``chunk_size`` samples run at
+    once, all by default."""
+    parts = []
+    for chunk in batch.split(chunk_size or max(batch.size(0), 1)):
+        with Level(chunk.size(0)) as level:
+            parts.append([None if x is None else level.show(x) for x in function(level.hide(chunk, 0))])
+    if len(parts) == 1:
+        return parts[0]
+    return [None if column[0] is None else torch.cat(column) for column in zip(*parts)]
+
+
+def _run(
+    func: Callable[..., Any],
+    name: str,
+    leaves: list[Any],
+    dims: list[int | None],
+    around: Callable[[list[Any]], Any],
+    kwargs: dict[str, Any],
+    out_dims: Any,
+    randomness: str,
+    size: int,
+) -> tuple[list[Any], list[int | None], Callable[[list[Any]], Any]]:
+    """One call of the function: its results with all samples, along which dimension, and their structure."""
+    with Level(size, randomness) as level:
+        samples = [x if dim is None else level.hide(x, dim) for x, dim in zip(leaves, dims)]
+        result = func(*around(samples), **kwargs)
+        flat, build = _tree.flatten(result)
+        places: list[int | None] = []
+        for place, (dim, x) in enumerate(zip(_out_dims_of(name, out_dims, result), flat)):
+            if not isinstance(x, torch.Tensor):
+                if dim is not None:
+                    raise ValueError(
+                        f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(x)}. Did you mean to set "
+                        "out_dims= to None for output?"
+                    )
+                places.append(None)
+            elif dim is None:
+                if level.has(x):
+                    raise ValueError(f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None")
+                places.append(None)
+            else:
+                rank = x.dim() + 1
+                if not -rank <= dim < rank:
+                    raise IndexError(
+                        f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})"
+                    )
+                places.append(dim % rank)
+                flat[place] = level.show(x, dim % rank)
+        return flat, places, build
+
+
+def _out_dims_of(name: str, out_dims: Any, result: Any) -> list[int | None]:
     if not isinstance(out_dims, (int, tuple, list, dict, type(None))):
         raise ValueError(
             f"vmap({name}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python collection of ints "
             "representing where in the outputs the vmapped dimension should appear."
         )
-    flat, arounds = zip(*(_tree.flatten(result) for result in results))
     # One number for a result that is a tensor may stand in a tuple.
-    single = isinstance(results[0], torch.Tensor) and isinstance(out_dims, tuple) and len(out_dims) == 1
-    dims = _tree.spread(out_dims[0] if single else out_dims, results[0])  # type: ignore[index] # a tuple then
+    single = isinstance(result, torch.Tensor) and isinstance(out_dims, tuple) and len(out_dims) == 1
+    dims = _tree.spread(out_dims[0] if single else out_dims, result)  # type: ignore[index] # a tuple then
     if dims is None:
         raise ValueError(
             f"vmap({name}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of `outputs`. "
-            f"out_dims has structure {_tree.outline(out_dims)} but outputs has structure {_tree.outline(results[0])}."
+            f"out_dims has structure {_tree.outline(out_dims)} but outputs has structure {_tree.outline(result)}."
         )
-    joined = []
-    for dim, column in zip(dims, zip(*flat)):
-        if dim is None:
-            joined.append(column[0])
-            continue
-        if not isinstance(column[0], torch.Tensor):
-            raise ValueError(
-                f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(column[0])}. Did you mean to set "
-                "out_dims= to None for output?"
-            )
-        stacked = torch.stack(column, dim)
-        joined.append(stacked if size else stacked.narrow(dim, 0, 0))
-    return arounds[0](joined)
+    return dims
+
+
+def _joined(parts: list[tuple[list[Any], list[int | None], Callable[[list[Any]], Any]]]) -> Any:
+    """The results of all chunks together."""
+    flat, places, build = parts[0]
+    if len(parts) > 1:
+        columns = zip(*(part[0] for part in parts))
+        flat = [column[0] if dim is None else torch.cat(column, dim) for column, dim in zip(columns, places)]
+    return build(flat)

@@ -14,8 +14,8 @@ pub struct Arithmetic {
     /// Adds into the first operand.
     pub add_: fn(&Tensor, &Tensor) -> Result<()>,
     pub clone: fn(&Tensor) -> Result<Tensor>,
-    /// Fresh elements with any value.
-    pub empty: fn(&Layout, DType, Device) -> Result<Tensor>,
+    /// Fresh elements with any value, of another tensor's kind, and as many samples where that is mapped.
+    pub empty: fn(&Layout, &Tensor) -> Result<Tensor>,
     /// Fresh, contiguous and equal to the number.
     pub full: fn(&[isize], f64, DType, Device) -> Result<Tensor>,
     /// Copies the second operand's elements into the first.
@@ -43,7 +43,7 @@ pub(crate) fn arithmetic() -> Result<&'static Arithmetic> {
 /// A copy with the given geometry in memory of its own; recorded if the mode says so.
 pub(crate) fn clone_as(source: &Tensor, layout: &Layout) -> Result<Tensor> {
     let table = arithmetic()?;
-    let copy = (table.empty)(layout, source.dtype(), source.device())?;
+    let copy = (table.empty)(layout, source)?;
     (table.copy_)(&copy, source)?;
     Ok(copy)
 }

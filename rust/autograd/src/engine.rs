@@ -360,7 +360,11 @@ impl<'g> Walk<'g> {
         *place = Some(match place.take() {
             None => grad,
             Some(sum)
-                if !modes::grad_enabled() && is_sole_owner(&sum) && sum.is_plain() && sum.layout().is_contiguous() =>
+                if !modes::grad_enabled()
+                    && is_sole_owner(&sum)
+                    && sum.is_plain()
+                    && !grad.is_mapped()
+                    && sum.layout().is_contiguous() =>
             {
                 (arithmetic()?.add_)(&sum, &grad)?;
                 sum

@@ -17,7 +17,7 @@ use crate::modes::{self, GradMode};
 use crate::node::{Backward, Call, Gradients, Node, OutputMeta};
 use crate::record::should_record;
 use crate::saved::about_to_change;
-use crate::tensor::Tensor;
+use crate::tensor::{Form, Meta, Tensor};
 use crate::view::Replay;
 
 /// One change in place, from before the kernel runs until after.
@@ -70,7 +70,8 @@ pub fn record_change<F: Backward>(target: &Tensor, function: F, edges: Edges, pl
         target.rebase_history(node.clone(), 0);
         return node;
     };
-    let slice = Slice { base: view.base.layout().clone(), view: target.layout().clone(), replay: view.replay.clone() };
+    let Meta { layout, form, .. } = view.base.meta().clone();
+    let slice = Slice { base: layout, form, view: target.layout().clone(), replay: view.replay.clone() };
     let outputs = SmallVec::from_buf([OutputMeta::from(&view.base)]);
     let node: Arc<Node> = Node::new(CopySlices { slice, function, place }, edges, outputs);
     view.base.rebase_history(node.clone(), 0);
@@ -96,6 +97,7 @@ pub fn check_history(target: &Tensor) -> Result<()> {
 /// How a view lies in its base.
 pub struct Slice {
     base: Layout,
+    form: Form,
     view: Layout,
     replay: Option<Replay>,
 }
@@ -112,7 +114,8 @@ impl Slice {
     /// A saved output of a function that changed the view: the view of the base that the node has as its output.
     pub(crate) fn output(&self, saved: &Tensor, node: &Arc<Node>) -> Result<Tensor> {
         let meta = &node.outputs()[0];
-        let base = Tensor::new(saved.storage().clone(), self.base.clone(), meta.dtype, meta.device);
+        let shown = Meta::new(saved.storage().clone(), self.base.clone(), meta.dtype, meta.device);
+        let base = Tensor::with_meta(Meta { form: self.form.clone(), ..shown });
         base.set_history(node.clone(), 0);
         let _grad = GradMode::new(true);
         self.of(&base, 0)
@@ -143,7 +146,7 @@ impl<F: Backward> Backward for CopySlices<F> {
         // The gradient with the base's own geometry, in fresh memory. A replay counts from the start of the storage.
         let (low, high) = base.span().unwrap_or((base.offset, base.offset - 1));
         let start = if replay.is_some() { 0 } else { low };
-        let buffer = (table.empty)(&Layout::contiguous(&[high + 1 - start]), grad.dtype(), grad.device())?;
+        let buffer = (table.empty)(&Layout::contiguous(&[high + 1 - start]), &grad)?;
         let whole = (table.as_strided)(&buffer, &moved(base, start))?;
         (table.copy_)(&whole, &grad)?;
 

@@ -18,6 +18,7 @@ use crate::arithmetic::arithmetic;
 use crate::edge::Edge;
 use crate::history::Extra;
 use crate::lock::Slot;
+use crate::mapped::Axis;
 use crate::modes;
 use crate::sparse::Coo;
 use crate::version::{Counter, Version};
@@ -43,6 +44,8 @@ pub enum Form {
     Mirrored,
     /// They stand elsewhere, with their places.
     Sparse(Arc<Coo>),
+    /// They are those of one sample of a batch; the others lie in the same storage.
+    Mapped(Arc<[Axis]>),
 }
 
 impl Meta {
@@ -136,8 +139,9 @@ impl Tensor {
         Tensor::with_meta(Meta::new(storage, layout, dtype, device))
     }
 
+    /// The same of any form.
     #[inline]
-    pub(crate) fn with_meta(meta: Meta) -> Tensor {
+    pub fn with_meta(meta: Meta) -> Tensor {
         let flags = if modes::inference_enabled() { INFERENCE } else { 0 };
         Tensor::build(meta, flags, Counter::default(), None)
     }

@@ -10,6 +10,9 @@ use crate::{Tensor, convert, copy, variants};
 
 /// `target += alpha * update`, or `target[index[i]] += alpha * update[i]`; not recorded.
 pub fn add(target: &Tensor, index: Option<&Tensor>, update: &Tensor, alpha: Scalar) -> Result<()> {
+    if [Some(target), Some(update), index].into_iter().flatten().any(Tensor::is_mapped) {
+        return Err(crate::mapped::no_elements());
+    }
     variants::check_writable(target)?;
     variants::check_no_self_overlap(target)?;
     variants::check_cast(update.dtype(), target.dtype())?;

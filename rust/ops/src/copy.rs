@@ -7,6 +7,7 @@ use rushlight_cpu::pointwise::Lane;
 use crate::call::Target;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::row::{DTypes, Row, Run, Spec, Traits, Update, Variants};
 use crate::sparse::Sparse;
 use crate::value::{Args, Output};
@@ -33,6 +34,9 @@ pub fn copy_views(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) 
         if to.is_sparse() || from.is_sparse() {
             return Err(crate::sparse::no_memory());
         }
+        if to.is_mapped() || from.is_mapped() {
+            return copy_mapped(to, target, from, source);
+        }
         return copy_mirrored(to, target, from, source);
     }
     crate::host::while_detached(target.numel(), || {
@@ -58,6 +62,22 @@ fn copy_mirrored(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) -
     copy_views(&stored(to, target), target, &value, value.layout())
 }
 
+/// `copy_views` for every sample.
+#[cold]
+fn copy_mapped(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) -> Result<()> {
+    if from.axes().iter().any(|axis| to.axis(axis.level).is_none()) {
+        return Err(crate::mapped::no_room());
+    }
+    let (mut target, mut source) = (target.clone(), source.clone());
+    for axis in to.axes() {
+        target.sizes.insert(0, axis.size);
+        target.strides.insert(0, axis.stride);
+        source.sizes.insert(0, axis.size);
+        source.strides.insert(0, from.axis(axis.level).map_or(0, |own| own.stride));
+    }
+    copy_views(&stored(to, &target), &target, &stored(from, &source), &source)
+}
+
 /// What the memory of a tensor holds, whatever its elements stand for.
 fn stored(tensor: &Tensor, layout: &Layout) -> Tensor {
     Tensor::new(tensor.storage().clone(), layout.clone(), tensor.dtype(), tensor.device())
@@ -77,6 +97,9 @@ pub fn accumulate(to: &Tensor, target: &Layout, from: &Tensor) -> Result<()> {
     if to.device() != Device::Cpu || target.numel() == 0 {
         return Ok(());
     }
+    if to.is_mapped() || from.is_mapped() {
+        return Err(crate::mapped::no_elements());
+    }
     if to.is_mirrored() != from.is_mirrored() {
         return accumulate(&stored(to, to.layout()), target, &image(&stored(from, from.layout()))?);
     }
@@ -92,6 +115,10 @@ pub fn accumulate(to: &Tensor, target: &Layout, from: &Tensor) -> Result<()> {
 
 /// The same elements in memory of their own, in the same order of dimensions where that is dense; not recorded.
 pub fn clone(tensor: &Tensor) -> Result<Tensor> {
+    if tensor.is_mapped() {
+        let (shown, axes) = crate::mapped::all_shown(tensor);
+        return Ok(crate::mapped::all_hidden(&clone(&shown)?, &axes));
+    }
     let strides = tensor.layout().preserved_strides();
     let layout = Layout { sizes: tensor.sizes().clone(), strides, offset: 0 };
     let copied = crate::call::allocate(&Spec { layout, dtype: tensor.dtype(), device: tensor.device() })?;
@@ -102,7 +129,11 @@ pub fn clone(tensor: &Tensor) -> Result<Tensor> {
 /// The tensor itself, or a copy where its memory does not hold its elements (`Form::Mirrored`): for who reads the memory; not
 /// recorded.
 pub fn readable(tensor: &Tensor) -> Result<Tensor> {
-    if tensor.is_plain() { Ok(tensor.clone()) } else { clone(tensor) }
+    match tensor.is_plain() {
+        true => Ok(tensor.clone()),
+        false if tensor.is_mapped() => Err(crate::mapped::no_elements()),
+        false => clone(tensor),
+    }
 }
 
 /// `Tensor.copy_`, which also serves the engine and assignment.
@@ -117,6 +148,7 @@ pub static COPY: Row = Row {
     dtypes: DTypes::ALL,
     traits: Traits::ACROSS_DEVICES,
     sparse: Sparse::Body(crate::sparse::convert::copied),
+    mapped: Mapped::Aligned,
     run: Run::Update(Update {
         check: |args| {
             let (own, from) = (args.tensor(0)?, args.tensor(1)?);

@@ -4,7 +4,7 @@
 //! what it needs kept, so that nothing else is. Broadcasting, promotion and real arguments of complex results are undone
 //! for all formulas in one place (`fit`).
 
-use rushlight_autograd::{Gradients, Tensor};
+use rushlight_autograd::{Axis, Gradients, Tensor};
 use rushlight_core::layout::copied;
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Scalar};
 
@@ -104,20 +104,28 @@ pub struct Facts {
     pub sizes: Dims,
     pub dtype: DType,
     pub device: Device,
-    /// The geometry where it is not plainly row-major: every recorded call keeps facts, and few tensors need this.
-    special: Option<Box<Layout>>,
+    /// The geometry where it is not plainly row-major, and what `vmap` hides: every recorded call keeps facts, and few
+    /// tensors need this.
+    special: Option<Box<(Layout, Vec<Axis>)>>,
 }
 
 impl Facts {
     #[inline]
     pub fn of(place: usize, tensor: &Tensor) -> Facts {
         let layout = tensor.layout();
-        let special = if layout.offset == 0 && layout.is_contiguous() { None } else { Some(Box::new(layout.clone())) };
+        let ordinary = layout.offset == 0 && !tensor.is_mapped() && layout.is_contiguous();
+        let special = (!ordinary).then(|| Box::new((layout.clone(), tensor.axes().to_vec())));
         Facts { place, sizes: copied(&layout.sizes), dtype: tensor.dtype(), device: tensor.device(), special }
     }
 
     pub fn layout(&self) -> Layout {
-        self.special.as_deref().cloned().unwrap_or_else(|| Layout::contiguous(&self.sizes))
+        self.special.as_deref().map_or_else(|| Layout::contiguous(&self.sizes), |(layout, _)| layout.clone())
+    }
+
+    /// What `vmap` hides of it.
+    #[inline]
+    pub fn axes(&self) -> &[Axis] {
+        self.special.as_deref().map_or(&[], |(_, axes)| axes)
     }
 }
 

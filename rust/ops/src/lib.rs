@@ -23,6 +23,7 @@ pub mod host;
 pub mod index;
 pub mod join;
 pub mod linalg;
+pub mod mapped;
 pub mod names;
 pub mod nn;
 pub mod node;
@@ -60,7 +61,7 @@ pub fn install() {
             let args = Args::new(&pointwise::arith::ADD, [a.into(), b.into(), Value::Scalar(Scalar::ONE)]);
             call::call_into(args, call::Target::InPlace).map(drop)
         },
-        empty: |layout, dtype, device| call::allocate(&row::Spec { layout: layout.clone(), dtype, device }),
+        empty: mapped::room,
         full: |sizes, value, dtype, device| create::full(sizes, Scalar::Float(value), dtype, device),
         copy_: copy::copy_,
         as_strided: view::strided::as_strided,

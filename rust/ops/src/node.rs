@@ -8,6 +8,7 @@ use rushlight_core::{Dims, Result};
 use smallvec::SmallVec;
 
 use crate::derive::{Derivative, Derive, Facts, Saves, fit};
+use crate::mapped;
 use crate::profile;
 use crate::row::Row;
 use crate::signature::Returns;
@@ -171,7 +172,13 @@ impl RowNode {
     }
 
     fn fitted(&self, grad: Option<Tensor>, facts: &Facts) -> Result<Option<Tensor>> {
-        let fitted = grad.map(|grad| fit(grad, facts)).transpose();
+        let spread =
+            !std::ptr::eq(self.row, &mapped::MAP) && self.results.iter().any(|result| !result.axes().is_empty());
+        let fitted = grad.map(|grad| match spread {
+            true => fit(mapped::gathered(grad, &self.results, facts)?, facts),
+            false => fit(grad, facts),
+        });
+        let fitted = fitted.transpose();
         fitted.map_err(|error| error.operator(self.row.python_name()))
     }
 }

@@ -11,6 +11,7 @@ use rushlight_cpu::pointwise::Tile;
 
 use crate::autocast::Autocast;
 use crate::derive::Derivative;
+use crate::mapped::Mapped;
 pub use crate::out::{Accepts, Out};
 use crate::signature::{Kind, Param, Schema};
 use crate::sparse::Sparse;
@@ -60,12 +61,14 @@ impl Traits {
     pub const SEES_MIRRORED: Traits = Traits(64);
     /// It takes its numbers in double precision, whatever the dtype of its tensors.
     pub const WIDE_NUMBERS: Traits = Traits(256);
+    /// It draws random numbers.
+    pub const DRAWS: Traits = Traits(128);
 
     pub const fn union(self, other: Traits) -> Traits {
         Traits(self.0 | other.0)
     }
 
-    const NAMES: [(Traits, &'static str); 8] = [
+    const NAMES: [(Traits, &'static str); 9] = [
         (Traits::BROADCASTS, "broadcasts"),
         (Traits::SEES_MEMORY, "sees memory"),
         (Traits::NEEDS_VALUES, "needs values"),
@@ -74,6 +77,7 @@ impl Traits {
         (Traits::RESHAPES_IN_PLACE, "reshapes in place"),
         (Traits::SEES_MIRRORED, "sees mirrored"),
         (Traits::WIDE_NUMBERS, "wide numbers"),
+        (Traits::DRAWS, "draws"),
     ];
 
     pub const fn has(self, other: Traits) -> bool {
@@ -247,6 +251,8 @@ pub struct Row {
     pub run: Run,
     /// What it makes of sparse operands.
     pub sparse: Sparse,
+    /// What it makes of mapped ones.
+    pub mapped: Mapped,
     /// What the arguments must fulfil beside their types and dtypes.
     pub check: Option<fn(&Args) -> Result<()>>,
     /// The dtypes of which `check` has something to say where an operator's sign stands for the call, so that only the
@@ -283,6 +289,7 @@ impl Row {
         traits: Traits::NONE,
         run: Run::Compose(|_| Ok(Output::Nothing)),
         sparse: Sparse::Refused,
+        mapped: Mapped::ByKind,
         check: None,
         checks: DTypes::ALL,
         refuses: "",

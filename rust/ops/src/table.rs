@@ -715,6 +715,7 @@ pub static ROWS: &[&Row] = &[
     &nn::distance::CDIST,
     &nn::distance::PDIST,
     &nn::dropout::DROPOUT,
+    &nn::dropout::MASK,
     &nn::embedding::EMBEDDING,
     &nn::embedding::EMBEDDING_BACKWARD,
     &nn::embedding::EMBEDDING_RENORM,

@@ -191,6 +191,9 @@ pub fn resize(tensor: &Tensor, sizes: &[isize]) -> Result<()> {
     if tensor.is_sparse() {
         return Err(crate::sparse::refused("resize_"));
     }
+    if tensor.is_mapped() {
+        return Err(crate::mapped::no_memory());
+    }
     let numel = rushlight_core::layout::checked_numel(sizes)?;
     let layout = Layout { offset: tensor.layout().offset, ..Layout::contiguous(sizes) };
     let end = (layout.offset.max(0) as usize).saturating_add(numel);

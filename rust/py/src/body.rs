@@ -58,9 +58,13 @@ pub fn given<'py>(name: &str, argument: Option<Bound<'py, PyAny>>) -> PyResult<B
     argument.ok_or_else(|| PyTypeError::new_err(format!("{name}() missing 1 required positional argument")))
 }
 
-/// Refuses a sparse tensor, whose elements stand in two others.
+/// Refuses a sparse tensor, whose elements stand in two others, and a mapped one, which is many.
 pub fn with_memory(tensor: &Tensor) -> PyResult<()> {
-    if tensor.is_sparse() { Err(raise(rushlight::sparse::no_memory())) } else { Ok(()) }
+    match tensor.meta().form {
+        Form::Sparse(_) => Err(raise(rushlight::sparse::no_memory())),
+        Form::Mapped(_) => Err(raise(rushlight::mapped::no_memory())),
+        Form::Plain | Form::Mirrored => Ok(()),
+    }
 }
 
 /// A tensor that shows conjugates goes on to show them, whatever it looks at.

@@ -217,6 +217,9 @@ pub fn export<'py>(py: Python<'py>, tensor: &Tensor, wanted: Wanted<'py>) -> PyR
     }
     let new =
         read::<(u32, u32)>(wanted.max_version, "max_version", "tuple of ints")?.is_some_and(|(major, _)| major >= 1);
+    if tensor.is_mapped() {
+        return Err(raise(rushlight::mapped::no_elements()));
+    }
     crate::body::with_memory(tensor)?;
     let copy = read::<bool>(wanted.copy, "copy", "bool")?;
     let copied = copy == Some(true) || (copy.is_none() && new && steps_back(tensor.layout()));

@@ -79,7 +79,11 @@ impl Key {
     fn tensor(&mut self, tensor: &Tensor) -> PyResult<()> {
         let (rank, dtype) = (tensor.rank(), tensor.dtype());
         let mask = matches!(dtype, DType::Bool | DType::U8);
-        let item = if rank == 0 && mask {
+        let item = if rank == 0 && tensor.is_mapped() && !mask {
+            // Another number for each sample.
+            self.tensors.push((self.items.len(), tensor.clone()));
+            Item::Tensor { rank, mask }
+        } else if rank == 0 && mask {
             Item::Bool(rushlight::item(tensor).map_err(raise)?.truth())
         } else if rank == 0 && dtype.is_integral() {
             Item::Int(rushlight::item(tensor).map_err(raise)?.i64())

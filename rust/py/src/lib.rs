@@ -28,6 +28,7 @@ mod group;
 mod index;
 mod io;
 mod jit;
+mod mapped;
 mod methods;
 mod nested;
 mod number;
@@ -67,6 +68,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     autograd::add(module)?;
     functions::add(module)?;
     sparse::add(module)?;
+    mapped::add(module)?;
     storage::add(module)?;
     files::add(module)?;
     table::add(module)?;

@@ -159,7 +159,7 @@ methods! {
     }
     fn element_size(own) "The bytes of one element." { own.give(own.tensor.dtype().size()) }
     fn data_ptr(own) "The address of the first element." {
-        if own.tensor.is_sparse() {
+        if own.tensor.is_sparse() || own.tensor.is_mapped() {
             return Err(PyRuntimeError::new_err("Cannot access data pointer of Tensor that doesn't have storage"));
         }
         own.give(address(own.tensor))

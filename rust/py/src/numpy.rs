@@ -142,6 +142,9 @@ pub fn exportable(tensor: &Tensor) -> PyResult<()> {
             tensor.device()
         )));
     }
+    if tensor.is_mapped() {
+        return Err(crate::errors::raise(rushlight::mapped::no_elements()));
+    }
     if tensor.is_sparse() {
         return Err(PyTypeError::new_err("can't convert Sparse layout tensor to numpy. Use Tensor.to_dense() first."));
     }

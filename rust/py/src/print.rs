@@ -253,6 +253,9 @@ pub fn text(class: &str, tensor: &Tensor) -> String {
     if let Some(parts) = tensor.parts() {
         return sparse(prefix, tensor, &parts);
     }
+    if tensor.is_mapped() {
+        return mapped(class, tensor);
+    }
     if tensor.device() != Device::Cpu {
         suffixes.push(format!("device='{}'", tensor.device()));
     }
@@ -282,6 +285,17 @@ pub fn text(class: &str, tensor: &Tensor) -> String {
     };
     suffixes.extend(origin(tensor));
     with_suffixes(prefix + &contents, &suffixes, indent)
+}
+
+/// The text of a mapped tensor: all samples, with the hidden dimensions in front.
+fn mapped(class: &str, tensor: &Tensor) -> String {
+    let (shown, axes) = rushlight::mapped::all_shown(tensor);
+    let mut text = text(class, &shown);
+    for number in 1..=axes.len() {
+        let inner = text.replace('\n', "\n    ");
+        text = format!("BatchedTensor(lvl={number}, bdim=0, value=\n    {inner}\n)");
+    }
+    text
 }
 
 /// What the text says of a tensor's history.

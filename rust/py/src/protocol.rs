@@ -42,6 +42,7 @@ fn iterate(py: Python<'_>, tensor: &Tensor) -> PyResult<Raw> {
 
 fn truth(tensor: &Tensor) -> PyResult<bool> {
     match tensor.numel() {
+        1 if tensor.is_mapped() => Err(raise(rushlight::mapped::no_choice())),
         1 => Ok(item(tensor)?.truth()),
         0 => Err(PyRuntimeError::new_err("Boolean value of Tensor with no values is ambiguous")),
         _ => Err(PyRuntimeError::new_err(

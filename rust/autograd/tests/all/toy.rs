@@ -69,6 +69,7 @@ pub fn grad_of(tensor: &Tensor) -> Vec<f64> {
 fn setup() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        let empty: fn(&Layout, &Tensor) -> Result<Tensor> = |layout, like| empty(layout, like.dtype(), like.device());
         install(Arithmetic { add, add_, clone, empty, full, copy_, as_strided, sum_to, cast, has_nan });
         origin::set_locator(origin::Locator {
             here: || LINE.with(|line| Origin { code: 1, offset: line.get() }),

@@ -11,12 +11,6 @@ use crate::row::{Row, Run, Traits};
 use crate::value::{Args, Output, Value};
 use crate::variants::through_copy;
 
-/// Whether the elements of all tensors of the call are what is stored, as they nearly always are.
-#[inline]
-pub fn all_plain(args: &Args, target: &Target) -> bool {
-    args.all_tensors(Tensor::is_plain) && !matches!(target, Target::Out(outs) if !outs.iter().all(Tensor::is_plain))
-}
-
 /// Whether a tensor of the call is marked, and its row would take it for what is stored.
 #[cold]
 pub fn concerns(args: &Args, target: &Target) -> bool {

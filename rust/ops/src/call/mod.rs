@@ -3,8 +3,8 @@
 //!
 //! Before the steps, `call_into` asks in this order: whether memory stands behind the small requests that nobody could refuse;
 //! whether mixed precision casts the operands (`autocast`; the call starts anew with what it cast); what the row itself checks;
-//! whether its `inplace=` makes it a call in place; whether an operand is sparse (`sparse`) or mirrored (`mirrored`), which then
-//! make the call; and whether the row hands over to another one (`Run::Defer`). The order matters: autocast sees operands as
+//! whether its `inplace=` makes it a call in place; whether it draws inside a `vmap` (`mapped::random`); whether an operand
+//! is sparse (`sparse`), mirrored (`mirrored`) or mapped (`mapped`), which then make the call; and whether the row hands over to another one (`Run::Defer`). The order matters: autocast sees operands as
 //! the user gave them, a row refuses in its own words before anything is copied, and whatever a row hands over to asks all of
 //! it again.
 
@@ -24,6 +24,7 @@ use rushlight_cpu::pointwise::{Lane, Numbers, Tile};
 use smallvec::SmallVec;
 
 use crate::autocast;
+use crate::mapped;
 use crate::node;
 use crate::profile;
 use crate::promote;
@@ -68,12 +69,18 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
         (Target::Fresh, Some(place)) if args.optional_bool(place) == Some(true) => Target::InPlace,
         (target, _) => target,
     };
-    if !mirrored::all_plain(&args, &target) {
+    if row.traits.has(Traits::DRAWS) && mapped::levels::inside() {
+        return mapped::random::call(args, target);
+    }
+    if !all_plain(&args, &target) {
         if sparse::concerns(&args, &target) {
             return sparse::call(args, target).map_err(|error| error.operator(row.python_name()));
         }
         if mirrored::concerns(&args, &target) {
             return mirrored::call(args, target);
+        }
+        if mapped::concerns(&args, &target) {
+            return mapped::call(args, target).map_err(|error| error.operator(row.python_name()));
         }
     }
     if let Run::Defer(choose) = row.run {
@@ -114,6 +121,12 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
     profile::end(span, || profile::Name::Operator { row, in_place }, Some(&args));
     let output = if mapped::tears() > 0 { output.and_then(|output| torn::whole(&args, output)) } else { output };
     output.map_err(|error| placed(error, &args))
+}
+
+/// Whether the elements of all tensors of the call are what is stored, as they nearly always are.
+#[inline]
+fn all_plain(args: &Args, target: &Target) -> bool {
+    args.all_tensors(Tensor::is_plain) && !matches!(target, Target::Out(outs) if !outs.iter().all(Tensor::is_plain))
 }
 
 /// The error with what it is about: the operator, and its operands' shapes where the error does not know better ones.
@@ -466,6 +479,13 @@ fn common_dtype(operands: &Operands, extra: &[Scalar]) -> Result<DType> {
     state.result()
 }
 
+/// The dtype in which the operands of a pointwise call meet, if there are operands; `numbers` may take part.
+pub fn common_dtype_of(args: &Args, with_numbers: bool) -> Result<Option<DType>> {
+    let (operands, numbers) = split(args)?;
+    let extra: &[Scalar] = if with_numbers { &numbers } else { &[] };
+    if operands.is_empty() { Ok(None) } else { common_dtype(&operands, extra).map(Some) }
+}
+
 /// Bytes on `device`; on `meta` only their number.
 pub fn storage(device: Device, bytes: usize) -> Result<Storage> {
     match device {
@@ -551,7 +571,7 @@ fn update(body: &Update, args: &Args, target: Target) -> Result<Output> {
 }
 
 /// Results in the form that the signature promises.
-fn gather(row: &Row, mut results: Vec<Tensor>) -> Output {
+pub fn gather(row: &Row, mut results: Vec<Tensor>) -> Output {
     use crate::signature::Returns;
     match row.schema().returns {
         Returns::List => Output::List(results),

@@ -1,7 +1,7 @@
 //! The calls whose results are the operand's own memory, seen otherwise.
 
 use rushlight_autograd::{Meta, Tensor};
-use rushlight_core::{Layout, Result};
+use rushlight_core::{Error, Layout, Result};
 
 use super::call;
 use crate::derive::Derivative;
@@ -36,8 +36,11 @@ pub fn reshape_in_place(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Res
 
 pub fn retype(form: fn(&Args) -> Result<Meta>, args: &Args) -> Result<Output> {
     let base = args.tensor(0)?;
-    let meta = form(args)?;
+    let mut meta = form(args)?;
     meta.layout.checked_bytes(meta.dtype.size())?;
+    if base.is_mapped() && meta.dtype.size() != base.dtype().size() {
+        meta = restepped(meta, base)?;
+    }
     if let Derivative::NonDifferentiable(_) = args.row.derivative {
         return Ok(Output::Tensor(base.detach_as(meta)));
     }
@@ -49,6 +52,27 @@ pub fn retype(form: fn(&Args) -> Result<Meta>, args: &Args) -> Result<Output> {
     };
     let view = Tensor::view_with(base, meta, std::sync::Arc::new(replay));
     node::record(args, Output::Tensor(view))
+}
+
+/// The distances between samples, counted in elements of another size.
+#[cold]
+fn restepped(meta: Meta, base: &Tensor) -> Result<Meta> {
+    let (before, now) = (base.dtype().size() as isize, meta.dtype.size() as isize);
+    let mut axes = base.axes().to_vec();
+    for axis in &mut axes {
+        let bytes = axis.stride * before;
+        if bytes % now != 0 {
+            return Err(Error::runtime(format!(
+                "self.storage_offset() must be divisible by {} to view {} as {} (different element sizes), but samples lie {} apart",
+                now / before,
+                base.dtype().title(),
+                meta.dtype.title(),
+                axis.stride
+            )));
+        }
+        axis.stride = bytes / now;
+    }
+    Ok(meta.with_axes(axes))
 }
 
 pub fn views(layouts: fn(&Args) -> Result<Vec<Layout>>, args: &Args) -> Result<Output> {

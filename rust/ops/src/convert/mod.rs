@@ -5,6 +5,7 @@ use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, disp
 
 use crate::create::constant::strides;
 use crate::derive::{Derivative, Saves, formula};
+use crate::mapped::{Batch, Mapped};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
 use crate::sparse::Sparse;
 use crate::value::Value;
@@ -21,6 +22,7 @@ pub static TO_DTYPE: Row = Row {
     dtypes: DTypes::ALL,
     traits: Traits::SEES_MIRRORED,
     sparse: Sparse::Body(crate::sparse::elementwise::cast),
+    mapped: Mapped::Rule(copied),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
@@ -52,6 +54,7 @@ pub static CLONE: Row = Row {
     dtypes: DTypes::ALL,
     traits: Traits::SEES_MIRRORED,
     sparse: Sparse::Body(crate::sparse::elementwise::clone),
+    mapped: Mapped::Rule(copied),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
@@ -65,6 +68,17 @@ pub static CLONE: Row = Row {
     reference: "np.array(self)",
     ..Row::BASE
 };
+
+/// Copies of all samples, in any order in which a batch of them has dimensions enough.
+fn copied(batch: &Batch) -> Result<Option<crate::Output>> {
+    let place = batch.args.row.schema().params.len() - 1;
+    if !matches!(batch.args.optional_str(place), None | Some("preserve_format" | "contiguous_format")) {
+        return Ok(None);
+    }
+    let mut args = batch.args.clone();
+    args.values[0] = Value::Own(batch.tensor(0)?);
+    crate::call(args).map(Some)
+}
 
 /// The layout of a copy: the order in memory that `format` names, or the tensor's own.
 fn like(own: &Tensor, format: Option<&str>) -> Result<Layout> {
@@ -116,6 +130,9 @@ pub fn item(tensor: &Tensor) -> Result<Scalar> {
     if tensor.device() != Device::Cpu {
         return Err(Error::runtime("Tensor.item() cannot be called on meta tensors"));
     }
+    if tensor.is_mapped() {
+        return Err(crate::mapped::no_item());
+    }
     let tensor = &crate::copy::readable(tensor)?;
     let pin = tensor.storage().pin()?;
     Ok(dispatch!(tensor.dtype(), T in all => {
@@ -126,6 +143,9 @@ pub fn item(tensor: &Tensor) -> Result<Scalar> {
 
 /// The elements in row-major order.
 pub fn to_vec<T: Element>(tensor: &Tensor) -> Result<Vec<T>> {
+    if tensor.is_mapped() {
+        return Err(crate::mapped::no_elements());
+    }
     let flat = crate::create::empty(tensor.sizes(), T::DTYPE, Device::Cpu)?;
     crate::copy::copy(&flat, tensor)?;
     let pin = flat.storage().pin()?;

@@ -7,6 +7,7 @@ use rushlight_core::{DType, Device, Error, Layout, Result, Scalar, dispatch};
 
 use super::{Options, check_fits, factory, fill, sizes};
 use crate::derive::Derivative;
+use crate::mapped::Mapped;
 use crate::row::{DTypes, Out, Row, Run, Spec, Variants};
 use crate::sparse::Sparse;
 use crate::value::{Args, Output};
@@ -298,6 +299,7 @@ pub static EMPTY_LIKE: Row = Row {
     >>> torch.empty_like(torch.ones(2, 3)).shape
     torch.Size([2, 3])",
     sparse: Sparse::Compose(crate::sparse::elementwise::zeros_like),
+    mapped: Mapped::Shape,
     run: Run::Compose(|args| {
         let (options, tensor) = like(args)?;
         options.finish(tensor)
@@ -320,6 +322,7 @@ pub static ZEROS_LIKE: Row = Row {
     >>> torch.zeros_like(torch.tensor([1, 2]))
     tensor([0, 0])",
     sparse: Sparse::Compose(crate::sparse::elementwise::zeros_like),
+    mapped: Mapped::Shape,
     run: Run::Compose(|args| filled_like(args, Scalar::ZERO)),
     reference: "np.zeros_like(self)",
     ..LIKE
@@ -332,6 +335,7 @@ pub static ONES_LIKE: Row = Row {
 
     >>> torch.ones_like(torch.tensor([1, 2]))
     tensor([1, 1])",
+    mapped: Mapped::Shape,
     run: Run::Compose(|args| filled_like(args, Scalar::ONE)),
     reference: "np.ones_like(self)",
     ..LIKE
@@ -344,6 +348,7 @@ pub static FULL_LIKE: Row = Row {
 
     >>> torch.full_like(torch.zeros(2), 3)
     tensor([3., 3.])",
+    mapped: Mapped::Shape,
     run: Run::Compose(|args| filled_like(args, args.scalar(1)?)),
     samples: &["t(2, 3), 1", "t(), 1"],
     reference: "np.full_like(self, fill_value)",
@@ -372,6 +377,7 @@ pub static NEW_EMPTY: Row = Row {
 
     >>> torch.ones(1, dtype=torch.int32).new_empty(2).dtype
     torch.int32",
+    mapped: Mapped::Shape,
     run: Run::Compose(|args| new(args, None)),
     samples: &["t(2), (2, 3)", "t(), ()"],
     errors: &[("t(2), (-1,)", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]")],
@@ -386,6 +392,7 @@ pub static NEW_ZEROS: Row = Row {
 
     >>> torch.tensor([1]).new_zeros(2)
     tensor([0, 0])",
+    mapped: Mapped::Shape,
     run: Run::Compose(|args| new(args, Some(Scalar::ZERO))),
     samples: &["t(2), (3,)"],
     errors: &[("t(2), (-1,)", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]")],
@@ -400,6 +407,7 @@ pub static NEW_ONES: Row = Row {
 
     >>> torch.tensor([5]).new_ones(2)
     tensor([1, 1])",
+    mapped: Mapped::Shape,
     run: Run::Compose(|args| new(args, Some(Scalar::ONE))),
     samples: &["t(2), (3,)"],
     errors: &[("t(2), (-1,)", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]")],
@@ -414,6 +422,7 @@ pub static NEW_FULL: Row = Row {
 
     >>> torch.tensor([5]).new_full((2,), 3.7)
     tensor([3, 3])",
+    mapped: Mapped::Shape,
     run: Run::Compose(|args| new(args, Some(args.scalar(2)?))),
     samples: &["t(2), (3,), 1"],
     errors: &[
@@ -440,6 +449,7 @@ pub static NEW_EMPTY_STRIDED: Row = Row {
 
     >>> torch.ones(1).new_empty_strided((2, 3), (1, 2)).stride()
     (1, 2)",
+    mapped: Mapped::Shape,
     run: Run::Compose(|args| {
         let (own, options) = (args.tensor(0)?, Options::of(args)?);
         strided(args, 1, &options, options.dtype.unwrap_or(own.dtype()), options.device.unwrap_or(own.device()))

@@ -77,7 +77,7 @@ fn write(target: &Tensor, value: rushlight_core::Scalar, wrap: bool) -> Result<(
     let along = |first: isize, count: isize| {
         let line =
             Layout { sizes: [count].into_iter().collect(), strides: [step].into_iter().collect(), offset: first };
-        let line = Tensor::new(target.storage().clone(), line, target.dtype(), target.device());
+        let line = Tensor::with_meta(target.meta_with(line));
         crate::copy::copy(&line, &crate::create::scalar_of(value, target.dtype(), target.device())?)
     };
     along(layout.offset, shortest)?;

@@ -323,6 +323,7 @@ pub static UNIFORM_: Row = Row {
     >>> torch.empty(3).uniform_(-1, 1)
     tensor([-0.0075,  0.5364, -0.8230])",
     dtypes: DTypes::INEXACT,
+    traits: Traits::DRAWS,
     run: Run::Overwrite(|args, own| uniform(own, &generator(args, 3), args.float(1)?, args.float(2)?)),
     samples: &["t(2, 3)", "t(4), -1, 2", "t()"],
     errors: &[
@@ -352,6 +353,7 @@ pub static NORMAL_: Row = Row {
     >>> torch.empty(2).normal_(mean=10, std=0.1)
     tensor([10.1541,  9.9707])",
     dtypes: DTypes::INEXACT,
+    traits: Traits::DRAWS,
     run: Run::Overwrite(|args, own| normal(own, &generator(args, 3), args.float(1)?, args.float(2)?)),
     samples: &["t(2, 3)", "t(4), 1, 2", "t(20)", "t()"],
     errors: &[
@@ -370,6 +372,7 @@ pub static RANDOM_: Row = Row {
     >>> bool((torch.empty(9, dtype=torch.int8).random_() >= 0).all())
     True",
     dtypes: DTypes::REAL.union(DTypes::BOOL),
+    traits: Traits::DRAWS,
     run: Run::Overwrite(|args, own| anything(own, &generator(args, 1))),
     samples: &["t(2, 3)", "t()"],
     errors: &[(
@@ -389,6 +392,7 @@ pub static RANDOM_TO_: Row = Row {
     >>> torch.empty(4).random_(10)
     tensor([4., 9., 3., 0.])",
     dtypes: DTypes::REAL.union(DTypes::BOOL).union(DTypes::WIDE),
+    traits: Traits::DRAWS,
     run: Run::Overwrite(|args, own| integers(own, &generator(args, 2), 0, args.int(1)?)),
     samples: &["t(2, 3), 2", "t(), 1"],
     errors: &[("t(2), 0", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=0 >= to=0")],
@@ -406,6 +410,7 @@ pub static RANDOM_FROM_: Row = Row {
     >>> torch.empty(4).random_(10, 20)
     tensor([14., 19., 13., 10.])",
     dtypes: DTypes::REAL.union(DTypes::BOOL).union(DTypes::WIDE),
+    traits: Traits::DRAWS,
     run: Run::Overwrite(|args, own| match args.optional_int(2) {
         Some(to) => integers(own, &generator(args, 3), args.int(1)?, to),
         None => integers_from(own, &generator(args, 3), args.int(1)?),
@@ -428,6 +433,7 @@ pub static BERNOULLI_: Row = Row {
     >>> torch.empty(4).bernoulli_(0.6)
     tensor([0., 0., 1., 0.])",
     dtypes: DTypes::REAL.union(DTypes::BOOL),
+    traits: Traits::DRAWS,
     run: Run::Overwrite(|args, own| bernoulli(own, &generator(args, 2), args.float(1)?)),
     samples: &["t(2, 3)", "t(4), 0.25", "t(3), 1."],
     errors: &[
@@ -445,7 +451,7 @@ pub static BERNOULLI_TENSOR_: Row = Row {
     >>> torch.empty(2).bernoulli_(torch.tensor([0., 1.]))
     tensor([0., 1.])",
     dtypes: DTypes::REAL.union(DTypes::BOOL),
-    traits: Traits::NEEDS_VALUES,
+    traits: Traits::NEEDS_VALUES.union(Traits::DRAWS),
     run: Run::Overwrite(|args, own| bernoulli_each(own, &generator(args, 2), args.tensor(1)?)),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing), formula(1, Saves::NOTHING, nothing)]),
     samples: &["t(2, 3), torch.tensor([0.25, 0.5, 0.75])", "t(3), torch.tensor(0.5)"],
@@ -470,6 +476,7 @@ pub static EXPONENTIAL_: Row = Row {
     >>> torch.empty(2).exponential_()
     tensor([3.5083, 1.2304])",
     dtypes: DTypes::FLOATS,
+    traits: Traits::DRAWS,
     run: Run::Overwrite(|args, own| exponential(own, &generator(args, 2), args.float(1)?)),
     samples: &["t(2, 3)", "t(4), 2."],
     errors: &[
@@ -493,6 +500,7 @@ pub static GEOMETRIC_: Row = Row {
     >>> torch.empty(4).geometric_(0.5)
     tensor([1., 1., 2., 1.])",
     dtypes: DTypes::REAL,
+    traits: Traits::DRAWS,
     run: Run::Overwrite(|args, own| geometric(own, &generator(args, 2), args.float(1)?)),
     samples: &["t(2, 3), 0.5", "t(), 0.25"],
     errors: &[
@@ -511,6 +519,7 @@ pub static CAUCHY_: Row = Row {
     >>> torch.empty(2).cauchy_()
     tensor([10.5977,  0.7648])",
     dtypes: DTypes::FLOATS,
+    traits: Traits::DRAWS,
     run: Run::Overwrite(|args, own| cauchy(own, &generator(args, 3), args.float(1)?, args.float(2)?)),
     samples: &["t(2, 3)", "t(4), 1., 2."],
     errors: &[
@@ -533,6 +542,7 @@ pub static LOG_NORMAL_: Row = Row {
     >>> torch.empty(2).log_normal_()
     tensor([59.2634,  1.5116])",
     dtypes: DTypes::FLOATS,
+    traits: Traits::DRAWS,
     run: Run::Overwrite(|args, own| log_normal(own, &generator(args, 3), args.float(1)?, args.float(2)?)),
     samples: &["t(2, 3)", "t(4), 0., 0.5"],
     errors: &[

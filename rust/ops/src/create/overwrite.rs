@@ -7,6 +7,7 @@ use super::check_fits;
 use super::constant::ZEROS_LIKE;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
 use crate::sparse::Sparse;
 
@@ -28,6 +29,7 @@ pub static FILL_: Row = Row {
     tensor([3., 3.])",
     dtypes: DTypes::ALL,
     check: Some(|args| check_fits(args.scalar(1)?, args.tensor(0)?.dtype())),
+    mapped: Mapped::Batch,
     run: Run::Overwrite(|args, own| super::fill(own, args.scalar(1)?)),
     derivative: OVERWRITTEN,
     samples: &["t(2, 3), 1", "t(), 0", "t(3, 2).t(), 1"],
@@ -123,6 +125,7 @@ pub static ZERO_: Row = Row {
     tensor([0., 0.])",
     dtypes: DTypes::ALL,
     sparse: Sparse::Body(crate::sparse::convert::emptied),
+    mapped: Mapped::Batch,
     run: Run::Overwrite(|_, own| super::fill(own, Scalar::ZERO)),
     derivative: OVERWRITTEN,
     samples: &["t(2, 3)", "t()", "t(3, 2).t()"],

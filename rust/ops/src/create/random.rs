@@ -15,6 +15,7 @@ use super::overwrite::nothing;
 use super::{Options, check_fits, factory, scalar_of, sizes};
 use crate::call::{Target, call_into};
 use crate::derive::{Derivative, Saves, formula};
+use crate::mapped::Mapped;
 use crate::op;
 use crate::pointwise::arith::{ADD, MUL};
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Traits, Variants};
@@ -45,6 +46,7 @@ pub static RAND: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.rand(3)
     tensor([0.4963, 0.7682, 0.0885])",
+    traits: Traits::DRAWS,
     run: Run::Kernel(Kernel {
         infer: |args| made(args, 0, default_dtype()),
         cpu: |args, results| draw::uniform(&results[0], &generator(args, 1), 0.0, 1.0),
@@ -66,6 +68,7 @@ pub static RANDN: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.randn(3)
     tensor([ 1.5410, -0.2934, -2.1788])",
+    traits: Traits::DRAWS,
     run: Run::Kernel(Kernel {
         infer: |args| made(args, 0, default_dtype()),
         cpu: |args, results| draw::normal(&results[0], &generator(args, 1), 0.0, 1.0),
@@ -88,6 +91,8 @@ pub static RAND_LIKE: Row = Row {
     >>> torch.rand_like(torch.ones(3))
     tensor([0.4963, 0.7682, 0.0885])",
     dtypes: DTypes::INEXACT,
+    traits: Traits::DRAWS,
+    mapped: Mapped::Shape,
     run: Run::Compose(|args| {
         let (options, tensor) = like(args)?;
         draw::uniform(&tensor, &generator(args, 1), 0.0, 1.0)?;
@@ -108,6 +113,8 @@ pub static RANDN_LIKE: Row = Row {
     >>> torch.randn_like(torch.ones(3))
     tensor([ 1.5410, -0.2934, -2.1788])",
     dtypes: DTypes::INEXACT,
+    traits: Traits::DRAWS,
+    mapped: Mapped::Shape,
     run: Run::Compose(|args| {
         let (options, tensor) = like(args)?;
         draw::normal(&tensor, &generator(args, 1), 0.0, 1.0)?;
@@ -126,6 +133,7 @@ pub static RANDINT: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.randint(10, (4,))
     tensor([4, 9, 3, 0])",
+    traits: Traits::DRAWS,
     run: Run::Kernel(Kernel {
         infer: |args| made(args, 1, DType::I64),
         cpu: |args, results| draw::integers(&results[0], &generator(args, 2), 0, args.int(0)?),
@@ -147,6 +155,7 @@ pub static RANDINT_LOW: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.randint(3, 10, (4,))
     tensor([7, 6, 3, 5])",
+    traits: Traits::DRAWS,
     run: Run::Kernel(Kernel {
         infer: |args| made(args, 2, DType::I64),
         cpu: |args, results| draw::integers(&results[0], &generator(args, 3), args.int(0)?, args.int(1)?),
@@ -173,6 +182,8 @@ pub static RANDINT_LIKE: Row = Row {
     >>> torch.randint_like(torch.ones(4), 10)
     tensor([4., 9., 3., 0.])",
     dtypes: DTypes::REAL.union(DTypes::BOOL).union(DTypes::WIDE),
+    traits: Traits::DRAWS,
+    mapped: Mapped::Shape,
     run: Run::Compose(|args| randint_like(args, 0, args.int(1)?, 2)),
     samples: &["t(2, 3), 2", "t(), 1"],
     errors: &[("t(2), 0", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=0 >= to=0")],
@@ -192,6 +203,8 @@ pub static RANDINT_LIKE_LOW: Row = Row {
     >>> torch.randint_like(torch.ones(4), 3, 10)
     tensor([7., 6., 3., 5.])",
     dtypes: DTypes::REAL.union(DTypes::BOOL).union(DTypes::WIDE),
+    traits: Traits::DRAWS,
+    mapped: Mapped::Shape,
     run: Run::Compose(|args| randint_like(args, args.int(1)?, args.int(2)?, 3)),
     samples: &["t(2, 3), 0, 2", "t(3, 2).t(), 1, 2"],
     errors: &[("t(2), 5, 3", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=5 >= to=3")],
@@ -207,6 +220,7 @@ pub static RANDPERM: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.randperm(5)
     tensor([4, 0, 1, 3, 2])",
+    traits: Traits::DRAWS,
     run: Run::Compose(|args| {
         let (options, n) = (Options::of(args)?, args.int(0)?);
         let dtype = options.dtype.unwrap_or(DType::I64);
@@ -281,7 +295,7 @@ pub static NORMAL_TENSORS: Row = Row {
     >>> torch.normal(torch.tensor([10., 20.]), torch.tensor([1., 2.]))
     tensor([11.5410, 19.4131])",
     dtypes: DTypes::FLOATS,
-    traits: Traits::BROADCASTS,
+    traits: Traits::BROADCASTS.union(Traits::DRAWS),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing), formula(1, Saves::NOTHING, nothing)]),
     samples: &["t(2, 3), pos(2, 3)", "t(2, 1), pos(3)", "t(), pos(20)"],
     errors: &[
@@ -306,6 +320,7 @@ pub static NORMAL_MEANS: Row = Row {
     tensor([11.5410, 19.7066])",
     dtypes: DTypes::INEXACT,
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing)]),
+    traits: Traits::DRAWS,
     samples: &["t(2, 3)", "t(20), 0.5"],
     errors: &[
         ("t(2), -1.", "RuntimeError", "normal expects std >= 0.0, but found std -1"),
@@ -324,6 +339,7 @@ pub static NORMAL_STDS: Row = Row {
     tensor([11.5410,  9.4131])",
     dtypes: DTypes::FLOATS,
     derivative: Derivative::Formulas(&[formula(1, Saves::NOTHING, nothing)]),
+    traits: Traits::DRAWS,
     samples: &["0., pos(2, 3)", "1., pos(20)"],
     errors: &[
         ("0., torch.tensor([-1.])", "RuntimeError", "normal expects all elements of std >= 0.0"),
@@ -340,6 +356,7 @@ pub static NORMAL_SIZE: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.normal(10., 2., (2,))
     tensor([13.0820,  9.4131])",
+    traits: Traits::DRAWS,
     run: Run::Kernel(Kernel {
         infer: |args| made(args, 2, default_dtype()),
         cpu: |args, results| draw::normal(&results[0], &generator(args, 3), args.float(0)?, args.float(1)?),
@@ -362,6 +379,7 @@ pub static BERNOULLI: Row = Row {
     tensor([0., 1.])",
     dtypes: DTypes::FLOATS,
     out: Out::ANY.silently().direct(),
+    traits: Traits::DRAWS,
     run: Run::Kernel(Kernel {
         infer: same,
         cpu: |args, results| draw::bernoulli_each(&results[0], &generator(args, 1), args.tensor(0)?),
@@ -387,6 +405,7 @@ pub static BERNOULLI_P: Row = Row {
     >>> torch.bernoulli(torch.zeros(2), 1.)
     tensor([1., 1.])",
     dtypes: DTypes::REAL.union(DTypes::BOOL),
+    traits: Traits::DRAWS,
     run: Run::Kernel(Kernel {
         infer: same,
         cpu: |args, results| draw::bernoulli(&results[0], &generator(args, 2), args.float(1)?),
@@ -407,6 +426,7 @@ pub static MULTINOMIAL: Row = Row {
     tensor([1])",
     dtypes: DTypes::FLOATS,
     out: Out::new(Accepts::Same, &["multinomial expects Long tensor out, got: {Out}"]).silently(),
+    traits: Traits::DRAWS,
     run: Run::Compose(multinomial),
     samples: &["pos(4), 2", "pos(2, 5), 3", "pos(4), 6, True", "pos(2, 3), 1"],
     errors: &[

@@ -18,7 +18,7 @@ use crate::expr::Expr;
 use crate::generator::Generator;
 use crate::pointwise::float;
 use crate::pointwise::quantiles::{beta_slope, gamma_slope};
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
 use crate::value::Args;
 
 const BASE: Row = Row { variants: Variants::FUNCTION, dtypes: DTypes::FLOATS, ..Row::BASE };
@@ -67,6 +67,7 @@ pub static STANDARD_GAMMA: Row = Row {
 
     >>> torch._standard_gamma(torch.tensor([1., 9.])) > 0
     tensor([True, True])",
+    traits: Traits::DRAWS,
     run: Run::Kernel(Kernel {
         infer: meeting,
         cpu: |args, results| {
@@ -134,6 +135,7 @@ pub static POISSON: Row = Row {
 
     >>> torch.poisson(torch.tensor([0., 0.]))
     tensor([0., 0.])",
+    traits: Traits::DRAWS,
     run: Run::Kernel(Kernel {
         infer: meeting,
         cpu: |args, results| {
@@ -173,6 +175,7 @@ pub static BINOMIAL: Row = Row {
         }
         Ok(())
     }),
+    traits: Traits::DRAWS,
     run: Run::Kernel(Kernel {
         infer: meeting,
         cpu: |args, results| {

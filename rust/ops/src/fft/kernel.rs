@@ -9,6 +9,7 @@ use rushlight_cpu::fft::{Lines, complex, from_real, to_real};
 use super::Scale;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::reduce::softmax::prepared;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Value};
@@ -22,6 +23,7 @@ pub static C2C: Row = Row {
     >>> torch._fft_c2c(torch.ones(2, dtype=torch.complex64), (0,), 0, True).real
     tensor([2., 0.])",
     dtypes: DTypes::COMPLEX,
+    mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
@@ -52,6 +54,7 @@ pub static R2C: Row = Row {
     >>> torch._fft_r2c(torch.ones(2), (0,), 0, True).real
     tensor([2., 0.])",
     dtypes: DTypes::of(&[DType::F32, DType::F64]),
+    mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
@@ -102,6 +105,7 @@ pub static C2R: Row = Row {
     >>> torch._fft_c2r(torch.tensor([2.+0j, 0j]), (0,), 2, 2)
     tensor([1., 1.])",
     dtypes: DTypes::COMPLEX,
+    mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;

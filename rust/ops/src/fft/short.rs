@@ -393,7 +393,10 @@ fn istft(args: &Args) -> Result<Tensor> {
     let (signal, envelope) =
         (Expr::from(signal).part(-1, start, kept), Expr::from(envelope).part(-1, start, kept).done()?);
     if envelope.numel() > 0 && envelope.device() == rushlight_core::Device::Cpu {
-        let smallest = Expr::from(envelope.detach()).abs().call(&crate::reduce::extreme::MIN, []).done()?;
+        let smallest = Expr::from(crate::mapped::samples(&envelope.detach()))
+            .abs()
+            .call(&crate::reduce::extreme::MIN, [])
+            .done()?;
         if crate::item(&smallest)?.f64() < 1e-11 {
             return Err(call.refused("window overlap add min: 1"));
         }

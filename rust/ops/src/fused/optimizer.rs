@@ -13,6 +13,7 @@ use rushlight_cpu::fused::{Adam, Ends, Sgd, adam_step, amsgrad_step, sgd_momentu
 
 use crate::call::mirrored::resolved;
 use crate::derive::Derivative;
+use crate::mapped::Mapped;
 use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::value::{Args, Output};
 
@@ -30,6 +31,7 @@ Without momentum `buffers` is empty; with `first` they hold nothing yet.
     tensor([0.5000, 0.5000])",
     dtypes: DTypes::INEXACT,
     traits: Traits::SEES_MIRRORED,
+    mapped: Mapped::Refused(|_| crate::mapped::no_elements()),
     run: Run::Body(sgd),
     derivative: Derivative::NonDifferentiable("it changes its arguments, outside of the graph"),
     samples: &["[t(3), t(2, 2)], [t(3), t(2, 2)], [t(3), t(2, 2)], 0.1, 0.9, 0.0, 0.1, True, False, False"],
@@ -51,6 +53,7 @@ Without `amsgrad`, `max_exp_avg_sqs` is empty.
     (tensor([0.5000]), tensor(1.))",
     dtypes: DTypes::INEXACT,
     traits: Traits::SEES_MIRRORED,
+    mapped: Mapped::Refused(|_| crate::mapped::no_elements()),
     run: Run::Body(adam),
     derivative: Derivative::NonDifferentiable("it changes its arguments, outside of the graph"),
     samples: &["[t(3)], [t(3)], [t(3)], [pos(3)], [], [torch.zeros(())], 0.1, 0.9, 0.99, 1e-8, 0.1, False, False, True"],
@@ -72,6 +75,7 @@ pub static STEP: Row = Row {
     (tensor([0.5000]), tensor([1.]))",
     dtypes: DTypes::INEXACT,
     traits: Traits::SEES_MIRRORED,
+    mapped: Mapped::Refused(|_| crate::mapped::no_elements()),
     run: Run::Body(step),
     derivative: Derivative::NonDifferentiable("it changes its arguments, outside of the graph"),
     samples: &["[t(3), t(3), pos(3)], 'adagrad', [1.0, 0.1, 1.0, 0.5, 1e-8]"],

@@ -10,6 +10,7 @@ use super::scatter::Reduction;
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Joint, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Update, Variants};
 use crate::sparse::{Sparse, places};
 use crate::value::{Args, Output, Value};
@@ -28,6 +29,7 @@ pub static INDEX_SELECT: Row = Row {
     out: Out::new(Accepts::Same, &["index_select(): self and result must have the same scalar type"]).apart(),
     dtypes: DTypes::ALL,
     sparse: Sparse::Body(places::index_select),
+    mapped: Mapped::Rule(super::mapped::select),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (own, index) = (args.tensor(0)?, args.tensor(2)?);
@@ -109,6 +111,7 @@ pub static INDEX_ADD: Row = Row {
     out: Out::STRICT,
     dtypes: DTypes::COMMON,
     refuses: "scatter_gather_tensor_cpu",
+    mapped: Mapped::Rule(super::mapped::change),
     run: Run::Update(Update {
         check: |args| {
             let (own, source) = (args.tensor(0)?, args.tensor(3)?);
@@ -224,6 +227,7 @@ pub static INDEX_COPY: Row = Row {
     out: Out::STRICT,
     dtypes: DTypes::ALL,
     autocast: Autocast::Widest,
+    mapped: Mapped::Rule(super::mapped::change),
     run: Run::Update(Update {
         check: check_copy,
         cpu: |args, target| {
@@ -316,6 +320,7 @@ pub static INDEX_FILL: Row = Row {
     >>> torch.index_fill(torch.zeros(3), 0, torch.tensor([2, 0]), 5)
     tensor([5., 0., 5.])",
     dtypes: DTypes::ALL,
+    mapped: Mapped::Rule(super::mapped::change),
     run: Run::Update(Update {
         check: |args| {
             check_fill(args)?;
@@ -427,6 +432,7 @@ pub static INDEX_REDUCE: Row = Row {
     tensor([15.,  1.])",
     out: Out::STRICT,
     dtypes: DTypes::REAL,
+    mapped: Mapped::Rule(super::mapped::change),
     run: Run::Update(Update {
         check: |args| {
             reduction(args)?;

@@ -9,6 +9,7 @@ use super::integers;
 use crate::Tensor;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::op;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Output;
@@ -28,6 +29,7 @@ pub static GATHER: Row = Row {
             [4, 3]])",
     out: Out::STRICT,
     dtypes: DTypes::ALL,
+    mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (own, index) = (args.tensor(0)?, args.tensor(2)?);

@@ -6,6 +6,7 @@ use super::geometry::Cut;
 use crate::Tensor;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::op;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::Ints;
@@ -20,6 +21,7 @@ pub static INDEX: Row = Row {
     >>> torch._index(torch.tensor([[1, 2], [3, 4]]), (torch.tensor([0, 1]), torch.tensor([1, 1])), (0, 1))
     tensor([2, 4])",
     dtypes: DTypes::ALL,
+    mapped: Mapped::Rule(super::mapped::get),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;

@@ -9,6 +9,7 @@ use super::nonzero::positions;
 use super::put::{put_into, single};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::row::{Accepts, DTypes, Out, Row, Run, Spec, Traits, Update, Variants};
 use crate::value::{Args, Output, Value};
 use crate::view::expand::EXPAND;
@@ -26,6 +27,7 @@ pub static MASKED_SELECT: Row = Row {
     out: Out::new(Accepts::Same, &["masked_select(): self and result must have the same scalar type"]).apart(),
     dtypes: DTypes::ALL,
     traits: Traits::NEEDS_VALUES,
+    mapped: Mapped::Refused(by_mask),
     run: Run::Body(|args| {
         let (own, mask) = (args.tensor(0)?, args.valued(1)?);
         if mask.dtype() != DType::Bool {
@@ -70,6 +72,7 @@ pub static MASKED_FILL: Row = Row {
     >>> torch.zeros(3).masked_fill_(torch.tensor([True, False, True]), 5)
     tensor([5., 0., 5.])",
     dtypes: DTypes::ALL,
+    mapped: Mapped::Aligned,
     run: Run::Update(Update {
         check: |args| {
             crate::create::check_fits(args.scalar(2)?, args.tensor(0)?.dtype())?;
@@ -113,7 +116,7 @@ pub static MASKED_FILL_TENSOR: Row = Row {
                     value.rank()
                 )));
             }
-            if value.device() == Device::Cpu {
+            if value.device() == Device::Cpu && !value.is_mapped() {
                 crate::create::check_fits(crate::convert::item(value)?, args.tensor(0)?.dtype())?;
             }
             check_mask(args)
@@ -337,3 +340,10 @@ pub static SCATTERED: Row = Row {
     samples: &["t(3, 4), b(3, 4), t(12)", "t(4), b(3, 4), t(12)"],
     ..Row::BASE
 };
+
+#[cold]
+fn by_mask(_: &Row) -> Error {
+    Error::runtime(
+        "vmap: Attempted to vmap over `mask` in torch.masked_select(self, mask) We cannot support this because for each batch this would return a differently shaped Tensor. Please file an issue at https://github.com/pytorch/pytorch/issues if you need this feature.",
+    )
+}

@@ -7,6 +7,7 @@ pub mod along;
 pub mod gather;
 pub mod geometry;
 pub mod get;
+mod mapped;
 pub mod masked;
 pub mod nonzero;
 pub mod put;
@@ -122,6 +123,12 @@ pub fn prepare(own: &Tensor, tensors: Vec<Tensor>, dims: &[usize]) -> Result<(Ve
                     )?;
                 }
                 check_mask(own, &tensor, dim)?;
+                if tensor.is_mapped() {
+                    return Err(Error::runtime(
+                        "vmap: We do not support batching operators that can support dynamic shape. Attempting to batch over indexing with a boolean mask.",
+                    )
+                    .hint("torch.where(mask, x, y) keeps the shape."));
+                }
                 for (axis, index) in nonzero::coordinates(&tensor)?.into_iter().enumerate() {
                     indices.push(to_device(&index, own.device())?);
                     places.push((dim + axis) as i64);

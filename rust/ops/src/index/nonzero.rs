@@ -4,6 +4,7 @@ use rushlight_core::{DType, Device, Error, Layout, Result};
 
 use crate::Tensor;
 use crate::derive::Derivative;
+use crate::mapped::Mapped;
 use crate::row::{Accepts, DTypes, Out, Row, Run, Traits, Variants};
 use crate::value::Output;
 use crate::view::narrow::selected;
@@ -83,6 +84,7 @@ With `as_tuple=True` one tensor of indices for each dimension, ready to index wi
     .apart(),
     dtypes: DTypes::ALL,
     traits: Traits::NEEDS_VALUES,
+    mapped: Mapped::Refused(crate::mapped::no_one_shape),
     run: Run::Compose(|args| {
         let own = args.tensor(0)?;
         if args.bool(1)? { split(own).map(Output::List) } else { nonzero(own).map(Output::Tensor) }
@@ -114,6 +116,7 @@ pub static ARGWHERE: Row = Row {
     tensor([[1]])",
     dtypes: DTypes::ALL,
     traits: Traits::NEEDS_VALUES,
+    mapped: Mapped::Refused(crate::mapped::no_one_shape),
     run: Run::Compose(|args| nonzero(args.tensor(0)?).map(Output::Tensor)),
     derivative: Derivative::Composed,
     samples: &["t(2, 3)", "b(4)"],
@@ -153,6 +156,7 @@ pub static NONZERO_STATIC: Row = Row {
     )
     .apart(),
     dtypes: DTypes::ALL,
+    mapped: Mapped::Each,
     run: Run::Compose(|args| {
         let (own, size) = (args.tensor(0)?, args.int(1)?);
         if size < 0 {

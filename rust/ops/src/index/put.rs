@@ -10,6 +10,7 @@ use crate::Tensor;
 use crate::call::Target;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::op;
 use crate::row::{DTypes, Row, Run, Traits, Update, Variants};
 use crate::value::{Args, Ints, Output};
@@ -24,6 +25,7 @@ pub static PUT: Row = Row {
     >>> torch._index_put(torch.zeros(3), (torch.tensor([0, 0]),), (0,), torch.tensor([1., 2.]), True)
     tensor([3., 0., 0.])",
     dtypes: DTypes::ALL,
+    mapped: Mapped::Rule(super::mapped::put),
     run: Run::Update(Update {
         check: |args| {
             let (own, values) = (args.tensor(0)?, args.tensor(3)?);
@@ -138,7 +140,9 @@ fn arguments<'a>(args: &'a Args) -> Result<Args<'a>> {
     // One number at the places of one mask takes the tensor's dtype, as `masked_fill` gives it.
     let by_mask = !accumulate && values.numel() == 1 && given.len() == 1 && given[0].dtype() == DType::Bool;
     let values = if by_mask && values.dtype() != own.dtype() {
-        crate::create::check_fits(crate::convert::item(values)?, own.dtype())?;
+        if !values.is_mapped() {
+            crate::create::check_fits(crate::convert::item(values)?, own.dtype())?;
+        }
         crate::convert::to_dtype(values, own.dtype())?
     } else {
         values.clone()

@@ -8,6 +8,7 @@ use rushlight_cpu::index::merge::{Merge, Merger};
 use super::gather::{GATHER, at_least_1d, check_index, check_values, long, not_within};
 use crate::derive::{Derivative, Derive, Joint, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::row::{DTypes, Out, Row, Run, Update, Variants};
 use crate::value::{Args, Output, Value};
 use crate::{Tensor, op};
@@ -25,6 +26,7 @@ pub static SCATTER: Row = Row {
     tensor([[0., 5.],
             [6., 0.]])",
     dtypes: DTypes::ALL,
+    mapped: Mapped::Along(1),
     run: Run::Update(Update { check: |args| check(args, "scatter"), cpu: |args, target| write(args, target, Merge::Set) }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::input(2), |d| zeroed(d, d.grad())),
@@ -54,6 +56,7 @@ pub static SCATTER_VALUE: Row = Row {
     tensor([[0., 5.],
             [5., 0.]])",
     dtypes: DTypes::ALL,
+    mapped: Mapped::Along(1),
     run: Run::Update(Update {
         check: |args| check(args, "scatter").and_then(|()| check_value(args)),
         cpu: |args, target| write(args, target, Merge::Set),
@@ -78,6 +81,7 @@ pub static SCATTER_MERGED: Row = Row {
     >>> torch.scatter(torch.ones(2), 0, torch.tensor([1, 1]), torch.tensor([2., 3.]), reduce='multiply')
     tensor([1., 6.])",
     dtypes: DTypes::ALL,
+    mapped: Mapped::Along(1),
     run: Run::Update(Update {
         check: |args| {
             merge_named(args.str(4)?)?;
@@ -108,6 +112,7 @@ pub static SCATTER_VALUE_MERGED: Row = Row {
     >>> torch.scatter(torch.ones(2), 0, torch.tensor([1, 1]), 2, reduce='add')
     tensor([1., 5.])",
     dtypes: DTypes::ALL,
+    mapped: Mapped::Along(1),
     run: Run::Update(Update {
         check: |args| {
             merge_named(args.str(4)?)?;
@@ -144,6 +149,7 @@ pub static SCATTER_ADD: Row = Row {
     >>> torch.scatter_add(torch.zeros(3), 0, torch.tensor([0, 0, 2]), torch.tensor([1., 2., 3.]))
     tensor([3., 0., 3.])",
     dtypes: DTypes::ALL,
+    mapped: Mapped::Along(1),
     run: Run::Update(Update {
         check: |args| check(args, "scatter"),
         cpu: |args, target| write(args, target, Merge::Add),
@@ -364,6 +370,7 @@ pub static SCATTER_REDUCE: Row = Row {
     >>> torch.scatter_reduce(torch.zeros(2), 0, torch.tensor([0, 0]), torch.tensor([3., 5.]), 'mean', include_self=False)
     tensor([4., 0.])",
     dtypes: DTypes::COMMON,
+    mapped: Mapped::Along(1),
     run: Run::Update(Update {
         check: |args| {
             refuse_dtype(reduction(args)?, args.str(4)?, args.tensor(0)?.dtype())?;

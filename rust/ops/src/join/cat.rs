@@ -5,6 +5,7 @@ use rushlight_core::{DType, Dims, Error, Result};
 
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Joint, Saves};
+use crate::mapped::Mapped;
 use crate::promote::State;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::sparse::{Sparse, places};
@@ -28,6 +29,7 @@ pub static CAT: Row = Row {
     dtypes: DTypes::ALL,
     autocast: Autocast::Widest,
     sparse: Sparse::Body(places::cat),
+    mapped: Mapped::Rule(super::mapped::cat),
     run: Run::Kernel(Kernel { infer: infer_cat, cpu: run_cat }),
     derivative: Derivative::Joint(Joint { inputs: &[0], saves: Saves::NOTHING, gradients: cut }),
     samples: &["[t(2, 3), t(1, 3)]", "[t(2, 3), t(2, 1)], 1", "[t(2), t(0), t(3)], -1", "[t(2, 3).t(), t(1, 2)]"],
@@ -140,6 +142,7 @@ pub static STACK: Row = Row {
     dtypes: DTypes::ALL,
     autocast: Autocast::Widest,
     sparse: Sparse::Body(places::stack),
+    mapped: Mapped::Rule(super::mapped::stack),
     run: Run::Kernel(Kernel { infer: infer_stack, cpu: run_stack }),
     derivative: Derivative::Joint(Joint {
         inputs: &[0],

@@ -4,6 +4,7 @@ use rushlight_core::layout::wrap_dim;
 use rushlight_core::{Error, Result, Scalar};
 
 use crate::derive::{Derivative, Saves, formula};
+use crate::mapped::Mapped;
 use crate::op;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Output;
@@ -18,6 +19,7 @@ pub static DIAG_EMBED: Row = Row {
     tensor([[1, 0],
             [0, 2]])",
     dtypes: DTypes::ALL,
+    mapped: Mapped::Rule(super::mapped::diag_embed),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;

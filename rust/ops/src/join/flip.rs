@@ -4,6 +4,7 @@ use rushlight_core::layout::{dim_mask, product, wrap_dim};
 use rushlight_core::{Error, Layout, Result};
 
 use crate::derive::{Derivative, Saves, formula};
+use crate::mapped::Mapped;
 use crate::row::{DTypes, Kernel, Row, Run, Spec};
 use crate::value::{Ints, Output, Value};
 use crate::view::reshape::sizes_value;
@@ -18,6 +19,7 @@ pub static FLIP: Row = Row {
     tensor([[2, 1],
             [4, 3]])",
     dtypes: DTypes::ALL,
+    mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
@@ -98,6 +100,7 @@ Without `dims` the elements roll as if they stood in one row.
     >>> torch.roll(torch.tensor([1, 2, 3, 4]), 1)
     tensor([4, 1, 2, 3])",
     dtypes: DTypes::ALL,
+    mapped: Mapped::Rule(super::mapped::roll),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;

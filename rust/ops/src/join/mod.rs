@@ -3,6 +3,7 @@
 pub mod cat;
 pub mod diag;
 pub mod flip;
+mod mapped;
 pub mod meshgrid;
 pub mod pad;
 pub mod repeat;

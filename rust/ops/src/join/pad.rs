@@ -8,6 +8,7 @@ use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::index::along::{INDEX_ADD, INDEX_SELECT};
+use crate::mapped::Mapped;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Ints, Output, Value};
 use crate::{Tensor, op};
@@ -22,6 +23,7 @@ negative width cuts off.
     >>> torch.constant_pad_nd(torch.tensor([1, 2]), (1, 2), 5)
     tensor([5, 1, 2, 5, 5])",
     dtypes: DTypes::ALL,
+    mapped: Mapped::Batch,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;

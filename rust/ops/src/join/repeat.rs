@@ -5,6 +5,7 @@ use rushlight_core::layout::{Shape, checked_new, wrap_dim};
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result};
 
 use crate::derive::{Derivative, Saves, formula};
+use crate::mapped::Mapped;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
 use crate::value::{Ints, Output, Value};
 use crate::view::expand::EXPAND;
@@ -21,6 +22,7 @@ pub static REPEAT: Row = Row {
     tensor([[1, 2, 1, 2],
             [1, 2, 1, 2]])",
     dtypes: DTypes::ALL,
+    mapped: Mapped::Rule(super::mapped::repeat),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (own, repeats) = (args.tensor(0)?, args.ints(1)?);
@@ -116,6 +118,7 @@ pub static REPEAT_INTERLEAVE: Row = Row {
     tensor([0, 2, 2])",
     dtypes: DTypes::ALL,
     traits: Traits::NEEDS_VALUES,
+    mapped: Mapped::Each,
     run: Run::Compose(|args| counted(args.tensor(0)?, args.optional_int(1)).map(Output::Tensor)),
     derivative: Derivative::NonDifferentiable("the result counts"),
     samples: &["torch.tensor([1, 0, 2])"],
@@ -163,6 +166,7 @@ pub static REPEAT_INTERLEAVE_BY: Row = Row {
     tensor([5, 6, 6])",
     dtypes: DTypes::ALL,
     traits: Traits::NEEDS_VALUES,
+    mapped: Mapped::EachIf(&[1]),
     run: Run::Compose(|args| {
         let (own, dim) = along(args.tensor(0)?, args.optional_int(2))?;
         let repeats = args.tensor(1)?;

@@ -4,6 +4,7 @@ use rushlight_core::{Error, Result};
 
 use crate::Tensor;
 use crate::derive::{Derivative, Saves, formula};
+use crate::mapped::Mapped;
 use crate::row::{DTypes, Out, Row, Run, Update, Variants};
 
 macro_rules! triangles {
@@ -15,6 +16,7 @@ macro_rules! triangles {
             signature: "(Tensor self, int diagonal=0) -> Tensor",
             doc: $doc,
             dtypes: DTypes::ALL,
+            mapped: Mapped::Batch,
             run: Run::Update(Update {
                 check: |args| {
                     if args.tensor(0)?.rank() < 2 {

@@ -11,6 +11,7 @@ use crate::autocast::Autocast;
 use crate::create::check_fits;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::op;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Traits, Variants};
 use crate::sparse::Sparse;
@@ -115,6 +116,7 @@ pub static ADDMM: Row = Row {
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::Lower,
     sparse: Sparse::Compose(crate::sparse::product::addmm),
+    mapped: Mapped::Rule(super::mapped::addmm),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
@@ -160,6 +162,7 @@ pub static ADDMV: Row = Row {
     tensor([4, 8])",
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
+    mapped: Mapped::Rule(super::mapped::addmv),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (own, a, v) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
@@ -224,6 +227,7 @@ pub static BADDBMM: Row = Row {
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::Lower,
+    mapped: Mapped::Rule(super::mapped::baddbmm),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (own, a, b) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);

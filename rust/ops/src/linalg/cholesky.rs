@@ -11,6 +11,7 @@ use super::solve::triangular;
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 
@@ -31,6 +32,7 @@ pub static CHOLESKY_EX: Row = Row {
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
     autocast: Autocast::Single,
+    mapped: Mapped::Batch,
     run: Run::Kernel(Kernel { infer, cpu: factorise }),
     derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, gradient)]),
     samples: &["torch.eye(3).double() * 4 + i(2, 3, 3)", "t(0, 2, 2)", "torch.eye(2).repeat(2, 1, 1), upper=True"],

@@ -156,7 +156,7 @@ pub fn check_info(name: &str, infos: &Tensor, sentence: impl Fn(i32) -> String) 
     if infos.device() != rushlight_core::Device::Cpu {
         return Ok(());
     }
-    let list = crate::to_vec::<i32>(infos)?;
+    let list = crate::to_vec::<i32>(&crate::mapped::samples(infos))?;
     let Some(at) = list.iter().position(|&info| info != 0) else { return Ok(()) };
     let element = if infos.rank() == 0 { String::new() } else { format!("(Batch element {at}): ") };
     Err(Error::new(Class::LinAlg, format!("{name}: {element}{}", sentence(list[at]))))

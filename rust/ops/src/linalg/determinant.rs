@@ -222,8 +222,11 @@ fn gradient(d: &Derive) -> Result<Tensor> {
         return solve_factored(&lifted.done()?, &d.result_of(2).done()?, &sides, true, true);
     }
     let singular = match det.clone() {
-        Expr::Tensor(det) if det.device() == Device::Cpu && det.numel() > 0 => {
-            let smallest = Expr::from(det.detach()).abs().call(&crate::reduce::extreme::MIN, []).done()?;
+        Expr::Tensor(det) if det.device() == Device::Cpu && crate::mapped::samples(&det).numel() > 0 => {
+            let smallest = Expr::from(crate::mapped::samples(&det.detach()))
+                .abs()
+                .call(&crate::reduce::extreme::MIN, [])
+                .done()?;
             crate::item(&smallest)?.f64() < 100.0 * tiny
         }
         _ => false,

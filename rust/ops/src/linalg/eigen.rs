@@ -12,6 +12,7 @@ use super::solve::SOLVE;
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 
@@ -27,6 +28,7 @@ pub static EIGH_KERNEL: Row = Row {
     >>> torch._linalg_eigh(torch.tensor([[1., 0.], [2., 1.]]))[0]
     tensor([-1.,  3.])",
     dtypes: DTypes::DENSE,
+    mapped: Mapped::Batch,
     run: Run::Kernel(Kernel { infer: infer_symmetric, cpu: decompose_symmetric }),
     derivative: Derivative::Formulas(&[formula(0, Saves::result(0).union(Saves::result(1)), |d| gradient(d, true))]),
     samples: &["i(9, 3, 3).double(), 'U'", "i(9, 2, 3, 3).double(), 'L', False"],
@@ -84,6 +86,7 @@ pub static EIG_KERNEL: Row = Row {
     >>> torch._linalg_eig(torch.tensor([[0., 1.], [-1., 0.]]), False)[0].abs()
     tensor([1., 1.])",
     dtypes: DTypes::DENSE,
+    mapped: Mapped::Batch,
     run: Run::Kernel(Kernel { infer: infer_general, cpu: decompose_general }),
     derivative: Derivative::Formulas(&[formula(0, Saves::result(0).union(Saves::result(1)), |d| gradient(d, false))]),
     samples: &["i(9, 3, 3).double()", "i(9, 2, 3, 3).double(), False"],

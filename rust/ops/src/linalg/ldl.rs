@@ -9,6 +9,7 @@ use super::dense::{
 };
 use super::solve::{PIVOTS, check_sizes, common_batch};
 use crate::derive::Derivative;
+use crate::mapped::Mapped;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 use crate::view::reshape::sizes_value;
@@ -25,6 +26,7 @@ pub static LDL_FACTOR_EX: Row = Row {
             [0.5000, 2.5000]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    mapped: Mapped::Batch,
     run: Run::Kernel(Kernel { infer, cpu: factorise }),
     derivative: Derivative::NonDifferentiable("torch has none"),
     samples: &["t(3, 3)", "t(2, 4, 4), hermitian=True", "t(0, 0)"],
@@ -76,6 +78,7 @@ pub static LDL_SOLVE: Row = Row {
             [1.]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    mapped: Mapped::Batch,
     run: Run::Kernel(Kernel { infer: infer_solve, cpu: solve }),
     derivative: Derivative::NonDifferentiable("torch has none"),
     samples: &["t(2, 2) + torch.eye(2) * 4, torch.tensor([1, 2], dtype=torch.int32), t(2, 1)"],
@@ -142,7 +145,7 @@ fn infer_solve(args: &Args) -> Result<Vec<Spec>> {
     check_kernel("ldl_solve_kernel_cpu", ld)?;
     let n = matrix_sizes(ld)[0];
     if pivots.device() == Device::Cpu {
-        let list = crate::to_vec::<i64>(pivots)?;
+        let list = crate::to_vec::<i64>(&crate::mapped::samples(pivots))?;
         if list.iter().any(|&pivot| pivot == 0 || pivot.unsigned_abs() > n as u64) {
             return Err(Error::runtime(format!(
                 "{name}: Expected pivots to be between 1 and {n}, or between -{n} and -1"

@@ -12,6 +12,7 @@ use super::solve::{PIVOTS, check_fit, common_batch, different_dtypes, triangular
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::op;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
@@ -29,6 +30,7 @@ pub static LU_FACTOR_EX: Row = Row {
     tensor([2, 2], dtype=torch.int32)",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    mapped: Mapped::Batch,
     run: Run::Kernel(Kernel { infer, cpu: factorise }),
     derivative: Derivative::Formulas(&[formula(0, Saves::result(0).union(Saves::result(1)), |d| {
         let [m, n] = [d.sizes(0)[d.rank(0) - 2], d.sizes(0)[d.rank(0) - 1]];
@@ -206,6 +208,7 @@ pub static ORDER: Row = Row {
     >>> torch._pivots_to_permutation(torch.tensor([2, 2], dtype=torch.int32), 2)
     tensor([1, 0])",
     dtypes: DTypes::of(&[DType::I32]),
+    mapped: Mapped::Batch,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let pivots = args.tensor(0)?;
@@ -309,7 +312,7 @@ fn check_factored(lu: &Tensor, pivots: &Tensor, b: &Tensor, left: bool) -> Resul
         )));
     }
     if pivots.device() == Device::Cpu {
-        let list = crate::to_vec::<i32>(pivots)?;
+        let list = crate::to_vec::<i32>(&crate::mapped::samples(pivots))?;
         if list.iter().any(|&pivot| i64::from(pivot) > n as i64) {
             return Err(Error::runtime(
                 "Pivots given to lu_solve must all be smaller or equal to LU.size(-2). Did you properly pass the result of lu_factor?",

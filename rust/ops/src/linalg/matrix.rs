@@ -8,6 +8,7 @@ use rushlight_core::{Dims, Error, Result, Scalar};
 use super::{Operand, by, check_dtype, product};
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
+use crate::mapped::Mapped;
 use crate::op;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::sparse::Sparse;
@@ -62,6 +63,7 @@ pub static MM: Row = Row {
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::Lower,
     sparse: Sparse::Compose(crate::sparse::product::matmul),
+    mapped: Mapped::Rule(super::mapped::mm),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (a, b) = (args.tensor(0)?, args.tensor(1)?);
@@ -161,6 +163,7 @@ pub static BMM: Row = Row {
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::Lower,
+    mapped: Mapped::Rule(super::mapped::batched),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (a, b) = (args.tensor(0)?, args.tensor(1)?);
@@ -203,6 +206,7 @@ pub static BATCHED: Row = Row {
     >>> torch._matmul(torch.ones(2, 1, 1, 3), torch.ones(4, 3, 1)).shape
     torch.Size([2, 4, 1, 1])",
     dtypes: DTypes::NUMBERS,
+    mapped: Mapped::Rule(super::mapped::batched),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (a, b) = (args.tensor(0)?, args.tensor(1)?);
@@ -236,6 +240,7 @@ pub static MV: Row = Row {
     ),
     dtypes: DTypes::NUMBERS,
     sparse: Sparse::Compose(crate::sparse::product::matmul),
+    mapped: Mapped::Rule(super::mapped::mv),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (a, v) = (args.tensor(0)?, args.tensor(1)?);
@@ -318,6 +323,7 @@ pub static DOT: Row = Row {
     tensor(7)",
     out: Out::new(Accepts::Same, &["result dtype {Out} does not match input dtype {Result}"]),
     dtypes: DTypes::NUMBERS,
+    mapped: Mapped::Rule(super::mapped::dot),
     run: Run::Kernel(Kernel {
         infer: infer_dot,
         cpu: |args, results| {

@@ -13,6 +13,7 @@ pub mod einsum;
 pub mod invariance;
 pub mod ldl;
 pub mod lu;
+mod mapped;
 pub mod matrix;
 pub mod norms;
 pub mod powers;

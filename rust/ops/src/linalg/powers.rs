@@ -8,6 +8,7 @@ use super::dense::{check_inexact, check_square, identities, matrix_sizes};
 use super::solve::inverse;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::op;
 use crate::row::{DTypes, Out, Row, Run, Variants};
 use crate::value::{Ints, Output};
@@ -29,6 +30,7 @@ pub static MATRIX_EXP: Row = Row {
     tensor([[1., 0.],
             [0., 1.]])",
     dtypes: DTypes::INEXACT,
+    mapped: Mapped::Each,
     run: Run::Body(|args| {
         let a = args.tensor(0)?;
         check_square("linalg.matrix_exp", a)?;

@@ -10,6 +10,7 @@ use super::dense::{
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::op;
 use crate::reduce::SUM;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
@@ -30,6 +31,7 @@ pub static QR: Row = Row {
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
     autocast: Autocast::Single,
+    mapped: Mapped::Batch,
     run: Run::Kernel(Kernel { infer, cpu: decompose }),
     derivative: Derivative::Formulas(&[formula(0, Saves::result(0).union(Saves::result(1)), gradient)]),
     samples: &["t(3, 3)", "t(2, 4, 3)", "t(3, 5)", "t(3, 0)"],
@@ -79,6 +81,7 @@ pub static GEQRF: Row = Row {
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
     autocast: Autocast::Single,
+    mapped: Mapped::Batch,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let a = args.tensor(0)?;
@@ -192,6 +195,7 @@ pub static REFLECT: Row = Row {
     tensor([[ 0.6000, -0.8000],
             [-0.8000, -0.6000]])",
     dtypes: DTypes::DENSE,
+    mapped: Mapped::Batch,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let other = args.tensor(2)?;

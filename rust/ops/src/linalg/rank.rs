@@ -10,6 +10,7 @@ use super::svd::{SVD_KERNEL, singular_values};
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Joint, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::op;
 use crate::reduce::extreme::AMAX;
 use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
@@ -135,6 +136,7 @@ pub static LSTSQ_KERNEL: Row = Row {
     >>> torch._linalg_lstsq(torch.tensor([[1.], [1.]]), torch.tensor([[1.], [3.]]))
     tensor([[2.]])",
     dtypes: DTypes::DENSE,
+    mapped: Mapped::Each,
     run: Run::Body(|args| {
         let rcond = args.optional_scalar(2).map(|number| Expr::from(number.f64()));
         let tolerance = Tolerance { absolute: Some(Expr::from(0.0)), relative: rcond };
@@ -171,6 +173,7 @@ pub static LSTSQ: Row = Row {
     tensor([[2.]])",
     dtypes: DTypes::DENSE,
     autocast: Autocast::Single,
+    mapped: Mapped::EachIf(&[0, 1]),
     run: Run::Compose(lstsq),
     derivative: Derivative::Composed,
     samples: &["t(4, 2), t(4, 3)", "t(4, 2), t(4)", "t(2, 2, 3), t(2, 2, 1)", "t(4, 2), t(4, 3), driver='gelsd'"],

@@ -12,6 +12,7 @@ use super::lu::{LU_FACTOR_EX, solve_factored};
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Joint, Saves};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::op;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
@@ -31,6 +32,7 @@ Only one triangle is read, without its diagonal where `unitriangular` is true.
             [2.]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
+    mapped: Mapped::Rule(super::mapped::matrices),
     run: Run::Kernel(Kernel { infer: infer_triangular, cpu: solve_triangle }),
     derivative: Derivative::Joint(Joint {
         inputs: &[0, 1],

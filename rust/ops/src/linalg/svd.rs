@@ -11,6 +11,7 @@ use super::invariance::check_phase;
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 
@@ -23,6 +24,7 @@ pub static SVD_KERNEL: Row = Row {
     >>> torch._linalg_svd(torch.eye(2))[1]
     tensor([1., 1.])",
     dtypes: DTypes::DENSE,
+    mapped: Mapped::Batch,
     run: Run::Kernel(Kernel { infer, cpu: decompose }),
     derivative: Derivative::Formulas(&[formula(
         0,

@@ -11,6 +11,7 @@ use crate::derive::Derivative;
 use crate::expr::Expr;
 use crate::index::along::INDEX_ADD;
 use crate::index::gather::GATHER;
+use crate::mapped::Mapped;
 use crate::nn::embedding::EMBEDDING;
 use crate::op;
 use crate::pointwise::arith::MUL;
@@ -34,6 +35,7 @@ the bag of each index, and how many rows each bag has; for maxima the row that e
             [5., 6.]])",
     dtypes: DTypes::FLOATS,
     traits: Traits::NEEDS_VALUES,
+    mapped: Mapped::EachIf(&[1, 2]),
     run: Run::Compose(bags),
     derivative: Derivative::Composed,
     samples: &[

@@ -13,6 +13,7 @@ use crate::convert::{to_dtype, to_vec};
 use crate::create::{from_slice, rejection::unknown};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::op;
 use crate::reduce::softmax::prepared;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
@@ -346,6 +347,7 @@ labellings as zero.
 
     >>> torch.ctc_loss(torch.zeros(2, 1, 2).log_softmax(-1), torch.tensor([[1]]), (2,), (1,))
     tensor(0.2877)",
+    mapped: Mapped::EachIf(&[0, 1]),
     samples: &["torch.zeros(4, 2, 3).log_softmax(-1), torch.tensor([[1, 2], [2, 2]]), (4, 3), (2, 1)"],
     errors: &[
         (
@@ -375,6 +377,7 @@ pub static CTC_LOSS: Row = Row {
     >>> n = torch.tensor([2])
     >>> torch.ctc_loss(torch.zeros(2, 1, 2).log_softmax(-1), torch.tensor([[1]]), n, torch.tensor([1]))
     tensor(0.2877)",
+    mapped: Mapped::EachIf(&[0, 1, 2, 3]),
     samples: &[
         "torch.zeros(4, 2, 3).log_softmax(-1), torch.tensor([1, 2, 2]), torch.tensor([4, 3]), torch.tensor([2, 1]), 0, 0",
     ],

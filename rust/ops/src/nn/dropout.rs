@@ -9,9 +9,10 @@ use crate::call::allocate;
 use crate::create::{draw, scalar_of};
 use crate::derive::Derivative;
 use crate::generator::Generator;
+use crate::mapped::Mapped;
 use crate::op;
 use crate::pointwise::arith::MUL;
-use crate::row::{DTypes, Row, Run, Spec, Variants};
+use crate::row::{DTypes, Row, Run, Spec, Traits, Variants};
 use crate::value::Output;
 
 pub static DROPOUT: Row = Row {
@@ -32,13 +33,33 @@ pub static DROPOUT: Row = Row {
         if p == 0.0 || !args.bool(2)? || input.numel() == 0 {
             return Ok(Output::Tensor(input.clone()));
         }
-        let factor = if p == 1.0 { scalar_of(Scalar::ZERO, input.dtype(), input.device())? } else { mask(input, p)? };
+        let factor =
+            if p == 1.0 { scalar_of(Scalar::ZERO, input.dtype(), input.device())? } else { op!(MASK, input, p)? };
         op!(MUL, input, &factor).map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3), 0.0, True", "t(2, 3), 1.0, True", "t(2, 3), 0.5, False"],
     errors: &[("t(3), 1.2, True", "RuntimeError", "dropout probability has to be between 0 and 1, but got 1.2")],
     reference: "",
+    ..Row::BASE
+};
+
+pub static MASK: Row = Row {
+    name: "_dropout_mask",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, float p) -> Tensor",
+    doc: "What dropout multiplies with: zeros with probability `p`, else `1 / (1 - p)`.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch._dropout_mask(torch.ones(4), 0.5)
+    tensor([0., 0., 2., 2.])",
+    dtypes: DTypes::INEXACT,
+    traits: Traits::DRAWS,
+    mapped: Mapped::Shape,
+    run: Run::Body(|args| mask(args.tensor(0)?, args.float(1)?).map(Output::Tensor)),
+    derivative: Derivative::NonDifferentiable("its result is random"),
+    samples: &["t(2, 3), 0.0"],
+    reference: "np.ones_like(self)",
     ..Row::BASE
 };
 

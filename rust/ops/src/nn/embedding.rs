@@ -1,7 +1,7 @@
 //! Tables of vectors: rows looked up by number.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::alloc::{collected, filled};
+use rushlight_core::alloc::filled;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Dims, Error, Result, Scalar};
 use rushlight_cpu::nn::embedding::{sum_rows, take};
@@ -9,6 +9,7 @@ use rushlight_cpu::nn::embedding::{sum_rows, take};
 use super::plain;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
 use crate::value::{Args, Output};
 
@@ -25,6 +26,7 @@ looked up.
     tensor([[3., 4.],
             [1., 2.]])",
     dtypes: DTypes::ALL,
+    mapped: Mapped::Rule(super::mapped::embedding),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (weight, indices) = (args.tensor(0)?, args.tensor(1)?);
@@ -105,6 +107,7 @@ pub static EMBEDDING_BACKWARD: Row = Row {
     tensor([[1.],
             [2.]])",
     dtypes: DTypes::NUMBERS,
+    mapped: Mapped::Rule(super::mapped::embedding_backward),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let grad = args.tensor(0)?;
@@ -170,19 +173,23 @@ fn row_factors(indices: &Tensor, rows: i64, skipped: i64, averages: bool, dtype:
     if skipped < 0 && !averages {
         return Ok(None);
     }
-    let numbers = numbers(indices, rows as isize)?;
-    let mut counts = filled(0u32, rows as usize)?;
-    numbers.iter().for_each(|&row| counts[row as usize] += 1);
-    let factor = |&row: &i64| match (row == skipped, averages) {
-        (true, _) => 0.0,
-        (false, true) => 1.0 / f64::from(counts[row as usize]),
-        (false, false) => 1.0,
-    };
-    let factors = crate::create::from_slice(&collected(numbers.iter().map(factor))?)?;
-    let mut sizes = indices.sizes().clone();
+    let (shown, axes) = crate::mapped::all_shown(indices);
+    let numbers = numbers(&shown, rows as isize)?;
+    let mut factors = rushlight_core::alloc::list(numbers.len())?;
+    for sample in numbers.chunks(indices.numel().max(1)) {
+        let mut counts = filled(0u32, rows as usize)?;
+        sample.iter().for_each(|&row| counts[row as usize] += 1);
+        factors.extend(sample.iter().map(|&row| match (row == skipped, averages) {
+            (true, _) => 0.0,
+            (false, true) => 1.0 / f64::from(counts[row as usize]),
+            (false, false) => 1.0,
+        }));
+    }
+    let factors = crate::convert::to_dtype(&crate::create::from_slice::<f64>(&factors)?, dtype)?;
+    let mut sizes = shown.sizes().clone();
     sizes.push(1);
-    let factors = crate::convert::to_dtype(&factors, dtype)?;
-    crate::view::RESHAPE.tensor([(&factors).into(), crate::view::reshape::sizes_value(&sizes)]).map(Some)
+    let factors = crate::op!(crate::view::RESHAPE, &factors, crate::view::reshape::sizes_value(&sizes))?;
+    Ok(Some(crate::mapped::all_hidden(&factors, &axes)))
 }
 
 pub(super) fn check_indices(indices: &Tensor, place: usize, row: &str) -> Result<()> {
@@ -290,6 +297,7 @@ pub static ONE_HOT: Row = Row {
             [0, 0, 1]])",
     dtypes: DTypes::INTS,
     traits: Traits::NEEDS_VALUES,
+    mapped: Mapped::Each,
     run: Run::Body(one_hot),
     derivative: Derivative::NonDifferentiable("class numbers are integers"),
     samples: &["i(4, 2, 3)", "i(4, 3), 5"],

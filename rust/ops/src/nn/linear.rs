@@ -9,6 +9,7 @@ use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::linalg::matrix::{MM, fold, misfit};
 use crate::linalg::{Operand, check_dtype, product};
+use crate::mapped::Mapped;
 use crate::op;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
@@ -77,6 +78,7 @@ pub static AFFINE: Row = Row {
     >>> torch._affine(torch.ones(1), torch.tensor([1., 2.]), torch.tensor([[1., 1.]]))
     tensor([4.])",
     dtypes: DTypes::NUMBERS,
+    mapped: Mapped::Rule(super::mapped::affine),
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, 1, Some(args.tensor(0)?)),
         cpu: |args, results| run(args, 1, Some(args.tensor(0)?), results),
@@ -101,6 +103,7 @@ pub static PLAIN: Row = Row {
     >>> torch._linear(torch.tensor([1., 2.]), torch.tensor([[1., 1.]]))
     tensor([3.])",
     dtypes: DTypes::NUMBERS,
+    mapped: Mapped::Rule(super::mapped::plain),
     run: Run::Kernel(Kernel { infer: |args| infer(args, 0, None), cpu: |args, results| run(args, 0, None, results) }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::input(1), |d| d.grad().matmul(d.input(1).conj())),

@@ -337,7 +337,7 @@ pub static BCE: Row = Row {
         for (name, tensor) in [("input", x), ("target", y)] {
             let inside = Expr::from(tensor).at_least(0.0).and(Expr::from(tensor).at_most(1.0)).done()?;
             if tensor.device() != Device::Meta
-                && !crate::convert::item(&op!(crate::reduce::truth::ALL, &inside)?)?.truth()
+                && !crate::convert::item(&op!(crate::reduce::truth::ALL, &crate::mapped::samples(&inside))?)?.truth()
             {
                 return Err(Error::runtime(format!("all elements of {name} should be between 0 and 1"))
                     .hint("They are probabilities; binary_cross_entropy_with_logits takes scores."));

@@ -233,7 +233,8 @@ pub static GAUSSIAN_NLL_LOSS: Row = Row {
         };
         let reduction = Reduction::parse(args.str(5)?)?;
         if variance.numel() > 0 && variance.device() == rushlight_core::Device::Cpu {
-            let negative = Expr::from(&variance).below(0i64).call(&crate::reduce::truth::ANY, []).done()?;
+            let every = crate::mapped::samples(&variance);
+            let negative = Expr::from(every).below(0i64).call(&crate::reduce::truth::ANY, []).done()?;
             if crate::convert::item(&negative)?.truth() {
                 return Err(Error::value("var has negative entry/entries"));
             }
@@ -331,7 +332,7 @@ pub static MULTI_MARGIN_LOSS: Row = Row {
         let places = op!(crate::view::RESHAPE, target, shape(&[batch, 1]))?;
         if places.device() == rushlight_core::Device::Cpu {
             let inside = |place: &i64| (0..classes as i64).contains(place);
-            if !crate::convert::to_vec::<i64>(&places)?.iter().all(inside) {
+            if !crate::convert::to_vec::<i64>(&crate::mapped::samples(&places))?.iter().all(inside) {
                 return Err(Error::runtime("target out of range"));
             }
         }

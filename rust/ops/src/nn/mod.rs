@@ -14,6 +14,7 @@ pub mod grid;
 pub mod interpolate;
 pub mod linear;
 pub mod loss;
+mod mapped;
 pub mod margin;
 pub mod multilabel;
 pub mod nll;

@@ -12,6 +12,7 @@ use crate::create::from_slice;
 use crate::derive::Derivative;
 use crate::expr::Expr;
 use crate::index::gather::GATHER;
+use crate::mapped::Mapped;
 use crate::op;
 use crate::pointwise::clamp::CLAMP_MIN;
 use crate::reduce::sum::SUM_DIM;
@@ -36,6 +37,7 @@ Shapes: input and target `(N, C)` or `(C)`; each row of the target lists right c
     dtypes: DTypes::of(&[DType::F32, DType::F64]),
     autocast: Autocast::Single,
     traits: Traits::NEEDS_VALUES,
+    mapped: Mapped::EachIf(&[1]),
     run: Run::Compose(|args| {
         let reduction = reduction_at(args, [2, 3, 4])?;
         reduction.apply(losses(args)?).map(Output::Tensor)

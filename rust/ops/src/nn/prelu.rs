@@ -16,7 +16,7 @@ use crate::expr::Expr;
 use crate::op;
 use crate::pointwise::activation::LEAKY_RELU;
 use crate::pointwise::{BINARY, common};
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
+use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
 use crate::value::{Args, Output};
 use crate::view::reshape::sizes_value;
 
@@ -156,6 +156,7 @@ pub static RRELU_SLOPES: Row = Row {
     >>> torch._rrelu_slopes(torch.tensor([1., 2.]), 0.1, 0.3)
     tensor([1., 1.])",
     dtypes: DTypes::of(&[DType::BF16, DType::F32, DType::F64]),
+    traits: Traits::DRAWS,
     run: Run::Kernel(Kernel {
         infer: |args| Ok(vec![Spec::new(args.tensor(0)?.sizes(), args.tensor(0)?.dtype(), args.tensor(0)?)]),
         cpu: |args, results| {

@@ -8,6 +8,7 @@ use rushlight_core::{DType, Device, Element, Error, Result, Scalar};
 
 use crate::convert::to_vec;
 use crate::derive::Derivative;
+use crate::mapped::Mapped;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Traits, Variants};
 use crate::value::{Args, Output};
 
@@ -20,6 +21,7 @@ pub static BINCOUNT: Row = Row {
     tensor([0, 2, 1])",
     dtypes: DTypes::INTS,
     traits: Traits::NEEDS_VALUES,
+    mapped: Mapped::Each,
     run: Run::Body(bincount),
     derivative: Derivative::NonDifferentiable("its operand is whole numbers"),
     samples: &["i(4, 9)", "i(4, 9), minlength=8", "i(4, 3), torch.tensor([0.5, 1., 2.])"],

@@ -8,6 +8,7 @@ use rushlight_core::{DType, Error, Result, Scalar};
 use crate::convert::{to_dtype, to_vec};
 use crate::create::range::LINSPACE;
 use crate::derive::Derivative;
+use crate::mapped::Mapped;
 use crate::op;
 use crate::row::{Accepts, DTypes, Out, Row, Run, Traits, Variants};
 use crate::value::{Args, Output, Value};
@@ -44,6 +45,7 @@ whole, so that the histogram's integral is one.
     >>> torch.histogram(torch.tensor([1., 2., 1.]), torch.tensor([0., 1.5, 3.])).hist
     tensor([2., 1.])",
     out: OUT,
+    mapped: Mapped::Each,
     run: Run::Body(|args| {
         let own = args.valued(0)?;
         let edges = args.tensor(1)?;
@@ -79,6 +81,7 @@ pub static HISTOGRAM: Row = Row {
     >>> torch.histogram(torch.tensor([1., 2., 1.]), bins=4, range=(0., 3.)).hist
     tensor([0., 2., 1., 0.])",
     out: OUT,
+    mapped: Mapped::Each,
     run: Run::Body(|args| {
         let own = column(args.valued(0)?)?;
         let edges = equal_parts(&own, &[args.int(1)?], args.optional_floats(2))?.remove(0);
@@ -115,6 +118,7 @@ pub static BIN_EDGES: Row = Row {
 
     >>> torch._histogramdd_bin_edges(torch.tensor([[0., 1.], [2., 3.]]), [2, 1])
     (tensor([0., 1., 2.]), tensor([1., 3.]))",
+    mapped: Mapped::Each,
     run: Run::Body(|args| {
         let points = points(args.valued(0)?)?;
         equal_parts(&points, args.ints(1)?, args.optional_floats(2)).map(Output::List)
@@ -140,6 +144,7 @@ pub static COUNT_POINTS: Row = Row {
     >>> torch._histogramdd_from_bin_tensors(torch.tensor([[0., 1.], [2., 3.]]), (torch.tensor([0., 1., 2.]), torch.tensor([1., 3.])))
     tensor([[1.],
             [1.]])",
+    mapped: Mapped::Each,
     run: Run::Body(|args| {
         let points = points(args.valued(0)?)?;
         counted(&points, &args.tensors(1)?, args.optional_tensor(2), args.bool(3)?).map(Output::Tensor)

@@ -92,7 +92,9 @@ fn check(own: &Tensor, q: &Tensor, interpolation: &str) -> Result<()> {
             "quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
         )));
     }
-    if q.device() == Device::Cpu && to_vec::<f64>(q)?.iter().any(|fraction| !(0.0..=1.0).contains(fraction)) {
+    if q.device() == Device::Cpu
+        && to_vec::<f64>(&crate::mapped::samples(q))?.iter().any(|fraction| !(0.0..=1.0).contains(fraction))
+    {
         return Err(Error::runtime("quantile() q values must be in the range [0, 1]"));
     }
     Ok(())

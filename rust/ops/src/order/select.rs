@@ -6,6 +6,7 @@ use rushlight_cpu::order::{Line, Ranked, Sortable};
 
 use super::sort::{Arrange, check_order, write_lines};
 use crate::derive::{Derivative, Saves, formula};
+use crate::mapped::Mapped;
 use crate::reduce::extreme::SHARED_ALL;
 use crate::reduce::put_back::{ORDERED, put_back, spread};
 use crate::reduce::{Over, one_dim};
@@ -44,6 +45,7 @@ pub static TOPK: Row = Row {
     indices=tensor([0, 2]))",
     out: Out::STRICT,
     dtypes: DTypes::REAL,
+    mapped: Mapped::Along(2),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
@@ -87,6 +89,7 @@ pub static KTHVALUE: Row = Row {
     indices=tensor(2))",
     out: OUT_KTH,
     dtypes: DTypes::REAL,
+    mapped: Mapped::Along(2),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
@@ -185,6 +188,7 @@ pub static MODE: Row = Row {
     indices=tensor(2))",
     out: OUT_MODE,
     dtypes: ORDERED,
+    mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel {
         infer: |args| infer_one(args, 1),
         cpu: |args, results| write_one(args, 1, results, Frequent),

@@ -7,6 +7,7 @@ use rushlight_cpu::reduce::scan::Lines;
 use rushlight_par::Address;
 
 use crate::derive::{Derivative, Saves, formula};
+use crate::mapped::Mapped;
 use crate::reduce::one_dim;
 use crate::reduce::put_back::{ORDERED, spread};
 use crate::reduce::softmax::{lines, prepared};
@@ -25,6 +26,7 @@ pub static SORT: Row = Row {
     indices=tensor([1, 2, 0]))",
     out: Out::STRICT,
     dtypes: ORDERED,
+    mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, 1),
         cpu: |args, results| sort(args.tensor(0)?, one_dim(args, 1)?, args.bool(2)?, results),
@@ -50,6 +52,7 @@ pub static SORT_STABLE: Row = Row {
     indices=tensor([0, 2, 1]))",
     out: Out::STRICT,
     dtypes: ORDERED,
+    mapped: Mapped::Along(2),
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, 2),
         cpu: |args, results| sort(args.tensor(0)?, one_dim(args, 2)?, args.bool(3)?, results),

@@ -5,6 +5,7 @@ use rushlight_core::{Bool, DType, Error, Result, dispatch};
 use rushlight_cpu::order::{self, Runs};
 
 use crate::derive::Derivative;
+use crate::mapped::Mapped;
 use crate::reduce::put_back::ORDERED;
 use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::value::{Ints, Output};
@@ -22,6 +23,7 @@ pub static UNIQUE: Row = Row {
     (tensor([1, 3]), tensor([1, 0, 0]), tensor([2, 1]))",
     dtypes: ORDERED.union(DTypes::WIDE),
     traits: Traits::NEEDS_VALUES,
+    mapped: Mapped::Refused(crate::mapped::no_one_shape),
     run: Run::Body(|args| {
         let own = args.valued(0)?;
         if !args.row.dtypes.has(own.dtype()) {
@@ -45,6 +47,7 @@ pub static UNIQUE_CONSECUTIVE: Row = Row {
     (tensor([3, 1, 3]), tensor([0, 1, 1, 2]), tensor([1, 2, 1]))",
     dtypes: ORDERED.union(DTypes::WIDE),
     traits: Traits::NEEDS_VALUES,
+    mapped: Mapped::Refused(crate::mapped::no_one_shape),
     run: Run::Body(|args| {
         let own = args.valued(0)?;
         if !args.row.dtypes.has(own.dtype()) {
@@ -72,6 +75,7 @@ pub static UNIQUE_DIM: Row = Row {
             [3, 1]]), tensor([1, 0, 1]), tensor([1, 2]))",
     dtypes: ORDERED.union(DTypes::WIDE),
     traits: Traits::NEEDS_VALUES,
+    mapped: Mapped::Refused(crate::mapped::no_one_shape),
     run: Run::Body(|args| {
         let own = args.valued(0)?;
         if !args.row.dtypes.has(own.dtype()) {

@@ -10,6 +10,7 @@ use rushlight_cpu::tiles;
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::row::{Accepts, DTypes, Kernel, Out, Pointwise, Promote, Row, Run, Spec, Traits, Variants};
 use crate::value::{Args, Output};
 
@@ -81,6 +82,7 @@ pub static ANGLE: Row = Row {
     >>> torch.angle(torch.tensor([1j, -1 + 0j]))
     tensor([1.5708, 3.1416])",
     dtypes: DTypes::ALL,
+    mapped: Mapped::Aligned,
     run: Run::Kernel(Kernel { infer: infer_angle, cpu: cpu_angle }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
         let own = d.input(0);
@@ -192,6 +194,7 @@ pub static COMPLEX: Row = Row {
     ),
     dtypes: PARTS,
     traits: Traits::BROADCASTS,
+    mapped: Mapped::Aligned,
     run: Run::Kernel(Kernel {
         infer: infer_pair,
         cpu: |args, results| {
@@ -230,6 +233,7 @@ pub static POLAR: Row = Row {
     dtypes: PARTS,
     autocast: Autocast::Single,
     traits: Traits::BROADCASTS,
+    mapped: Mapped::Aligned,
     run: Run::Kernel(Kernel {
         infer: infer_pair,
         cpu: |args, results| {

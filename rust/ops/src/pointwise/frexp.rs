@@ -4,6 +4,7 @@ use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::{DType, Element, Error, Result, Scalar, dispatch};
 
 use crate::derive::{Derivative, Saves, formula};
+use crate::mapped::Mapped;
 use crate::reduce::softmax::prepared;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Args;
@@ -26,6 +27,7 @@ pub static FREXP: Row = Row {
         true => Ok(()),
         false => Err(Error::runtime("torch.frexp() only supports floating-point dtypes")),
     }),
+    mapped: Mapped::Aligned,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;

@@ -7,9 +7,10 @@ use rushlight_core::{DType, Error, Layout, Result, Scalar};
 use rushlight_cpu::pointwise::{Lane, Tile, run};
 
 use crate::derive::{Derivative, Saves, formula};
+use crate::mapped::{Batch, Mapped, aligned};
 use crate::promote::State;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Traits, Variants};
-use crate::value::Args;
+use crate::value::{Args, Output, Value};
 
 pub static WHERE: Row = Row {
     name: "where",
@@ -21,6 +22,7 @@ pub static WHERE: Row = Row {
     tensor([1, 0])",
     out: Out::new(Accepts::Same, &["Expected out type to be {Result} but got {Out}"]),
     dtypes: DTypes::ALL,
+    mapped: Mapped::Rule(chosen),
     run: Run::Kernel(Kernel { infer, cpu }),
     derivative: Derivative::Formulas(&[
         formula(1, Saves::input(0), |d| d.input(0).choose(d.grad(), 0i64)),
@@ -150,4 +152,17 @@ fn tile(width: usize) -> Tile {
         8 => pick!(u64),
         _ => pick!(u128),
     }
+}
+
+/// Operands that broadcast; a number among samples takes the dtype of the result before it becomes a vector of numbers.
+fn chosen(batch: &Batch) -> Result<Option<Output>> {
+    let Run::Kernel(kernel) = &WHERE.run else { return Ok(None) };
+    let dtype = (kernel.infer)(batch.args)?[0].dtype;
+    let mut args = aligned(batch)?;
+    for value in args.values.iter_mut().skip(1) {
+        if let Some(tensor) = value.as_tensor().filter(|tensor| tensor.dtype() != dtype) {
+            *value = Value::Own(crate::convert::to_dtype(tensor, dtype)?);
+        }
+    }
+    crate::call(args).map(Some)
 }

@@ -6,6 +6,7 @@ use rushlight_core::{DType, Error, Result, Scalar};
 
 use crate::derive::Derivative;
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::op;
 use crate::pointwise::clamp::CLAMP;
 use crate::reduce::sum::{SUM, SUM_DIM};
@@ -25,6 +26,7 @@ With `fweights` an observation counts as often as they say, with `aweights` as m
     tensor([[ 1., -1.],
             [-1.,  1.]])",
     dtypes: DTypes::NUMBERS,
+    mapped: Mapped::EachIf(&[2, 3]),
     run: Run::Compose(|args| {
         cov(args.tensor(0)?, args.int(1)?, args.optional_tensor(2), args.optional_tensor(3)).map(Output::Tensor)
     }),
@@ -126,7 +128,7 @@ fn check_weights(weights: &Tensor, name: &str, fits: fn(DType) -> bool, kind: &s
         )));
     }
     if weights.device() == rushlight_core::Device::Cpu
-        && crate::convert::to_vec::<f64>(&weights.detach())?.iter().any(|&weight| weight < 0.0)
+        && crate::convert::to_vec::<f64>(&crate::mapped::samples(&weights.detach()))?.iter().any(|&weight| weight < 0.0)
     {
         return Err(Error::runtime(format!("cov(): {name} cannot be negative")));
     }

@@ -15,6 +15,7 @@ use super::softmax::{lines, prepared, settle, workplace};
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::op;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output, Value};
@@ -28,6 +29,7 @@ pub static CUMSUM: Row = Row {
     >>> torch.cumsum(torch.tensor([1, 2, 3]), dim=0)
     tensor([1, 3, 6])",
     out: Out::ASKED,
+    mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel { infer, cpu: |args, results| sums(args, &results[0]) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
         let dim = d.int(1);
@@ -48,6 +50,7 @@ pub static CUMPROD: Row = Row {
     >>> torch.cumprod(torch.tensor([1, 2, 3]), dim=0)
     tensor([1, 2, 6])",
     out: Out::ASKED,
+    mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel { infer, cpu: |args, results| products(args, &results[0]) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
         let grad = d.grad();
@@ -77,6 +80,7 @@ pub static RECURRENCE: Row = Row {
     tensor([1., 4.])",
     dtypes: DTypes::INEXACT,
     autocast: Autocast::Widest,
+    mapped: Mapped::Along(2),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (own, factor) = (args.tensor(0)?, args.tensor(1)?);
@@ -111,6 +115,7 @@ pub static CUMMAX: Row = Row {
     indices=tensor([0, 1, 1]))",
     out: Out::new(Accepts::Same, &["expected scalar_type {Result} but found {Out}"]).apart(),
     dtypes: ORDERED,
+    mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel { infer: infer_best, cpu: |args, results| best(args, results, true) }),
     derivative: BEST,
     samples: &["t(2, 3), 1", "t(2, 3, 4), 1", "t(), 0"],
@@ -130,6 +135,7 @@ pub static CUMMIN: Row = Row {
     indices=tensor([0, 1, 1]))",
     out: Out::new(Accepts::Same, &["expected scalar_type {Result} but found {Out}"]).apart(),
     dtypes: ORDERED,
+    mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel { infer: infer_best, cpu: |args, results| best(args, results, false) }),
     derivative: BEST,
     samples: &["t(2, 3), 1", "t(2, 3, 4), 1", "t(), 0"],
@@ -147,6 +153,7 @@ pub static LOGCUMSUMEXP: Row = Row {
     tensor([0.0000, 0.6931, 1.0986])",
     out: Out::new(Accepts::Same, &["expected scalar_type {Result} but found {Out}"]),
     dtypes: DTypes::INEXACT,
+    mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;

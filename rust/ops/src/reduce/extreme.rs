@@ -8,6 +8,7 @@ use super::put_back::{ORDERED, put_back};
 use super::{Over, restored};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::pointwise::compare::{EQ, ISNAN, MAXIMUM, MINIMUM};
 use crate::row::{Accepts, Kernel, Out, Row, Run, Spec, Traits, Variants};
 use crate::value::{Args, Output};
@@ -25,6 +26,7 @@ pub static MAX_DIM: Row = Row {
     torch.return_types.max(
     values=tensor([3., 4.]),
     indices=tensor([1, 0]))",
+    mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel { infer: infer_places, cpu: |args, results| run_places(args, results, true) }),
     derivative: PLACED,
     node: "MaxBackward0",
@@ -45,6 +47,7 @@ pub static MAX: Row = Row {
 
     >>> torch.max(torch.tensor([1., 3., 2.]))
     tensor(3.)",
+    mapped: Mapped::Whole(&AMAX),
     run: Run::Kernel(Kernel {
         infer: |args| infer_all(args, "max_all"),
         cpu: |args, results| run(args, Over::all(args)?, results, largest()),
@@ -86,6 +89,7 @@ pub static MIN_DIM: Row = Row {
     torch.return_types.min(
     values=tensor([1., 2.]),
     indices=tensor([0, 1]))",
+    mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel { infer: infer_places, cpu: |args, results| run_places(args, results, false) }),
     derivative: PLACED,
     node: "MinBackward0",
@@ -106,6 +110,7 @@ pub static MIN: Row = Row {
 
     >>> torch.min(torch.tensor([1., 3., 2.]))
     tensor(1.)",
+    mapped: Mapped::Whole(&AMIN),
     run: Run::Kernel(Kernel {
         infer: |args| infer_all(args, "min_all"),
         cpu: |args, results| run(args, Over::all(args)?, results, smallest()),
@@ -151,6 +156,7 @@ pub static AMAX: Row = Row {
 
     >>> torch.amax(torch.tensor([[1., 3.], [4., 2.]]), 1)
     tensor([3., 4.])",
+    mapped: Mapped::Over(1),
     run: Run::Kernel(Kernel {
         infer: |args| infer_values(args, "max_values"),
         cpu: |args, results| run(args, Over::of(args, 1)?, results, largest()),
@@ -175,6 +181,7 @@ pub static AMIN: Row = Row {
 
     >>> torch.amin(torch.tensor([[1., 3.], [4., 2.]]), 1)
     tensor([1., 2.])",
+    mapped: Mapped::Over(1),
     run: Run::Kernel(Kernel {
         infer: |args| infer_values(args, "min_values"),
         cpu: |args, results| run(args, Over::of(args, 1)?, results, smallest()),
@@ -195,6 +202,7 @@ pub static AMINMAX: Row = Row {
     torch.return_types.aminmax(
     min=tensor(1.),
     max=tensor(3.))",
+    mapped: Mapped::Over(1),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
@@ -250,6 +258,7 @@ pub static ARGMAX: Row = Row {
     >>> torch.argmax(torch.tensor([[1., 3.], [4., 2.]]))
     tensor(2)",
     dtypes: crate::row::DTypes::REAL,
+    mapped: Mapped::Over(1),
     run: Run::Kernel(Kernel { infer: infer_arg, cpu: |args, results| run_arg(args, results, true) }),
     derivative: Derivative::NonDifferentiable("its result is a place"),
     samples: &["t(2, 3)", "t(2, 3), 1", "t(2, 3), 0, True", "t(3, 2).t()", "t()"],
@@ -269,6 +278,7 @@ pub static ARGMIN: Row = Row {
     >>> torch.argmin(torch.tensor([[1., 3.], [4., 2.]]), dim=0)
     tensor([0, 1])",
     dtypes: crate::row::DTypes::REAL,
+    mapped: Mapped::Over(1),
     run: Run::Kernel(Kernel { infer: infer_arg, cpu: |args, results| run_arg(args, results, false) }),
     derivative: Derivative::NonDifferentiable("its result is a place"),
     samples: &["t(2, 3)", "t(2, 3), 1", "t(2, 3), 0, True", "t(3, 2).t()", "t()"],

@@ -5,6 +5,7 @@ use rushlight_cpu::folds;
 
 use super::Over;
 use crate::derive::Derivative;
+use crate::mapped::Mapped;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Variants};
 
 pub static HASH_TENSOR: Row = Row {
@@ -20,6 +21,7 @@ Floats count as float64, integers as int64. Neither the order of elements nor tw
     out: Out::EXACT,
     dtypes: DTypes::REAL.union(DTypes::BOOL),
     refuses: "xor_sum_cpu",
+    mapped: Mapped::Over(1),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;

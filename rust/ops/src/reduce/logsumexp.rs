@@ -9,6 +9,7 @@ use super::sum::SUM_DIM;
 use super::{Over, restored};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Variants};
 use crate::value::{Args, Value};
 use crate::view::complex::REAL;
@@ -28,6 +29,7 @@ pub static LOGSUMEXP: Row = Row {
     tensor(1000.6932)",
     out: Out::new(Accepts::Cast, &["logsumexp(): Expected floating point type for result tensor, but got: {Out}"]),
     dtypes: DTypes::COMMON,
+    mapped: Mapped::Over(1),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let over = Over::of(args, 1)?;

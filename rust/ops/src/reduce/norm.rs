@@ -9,6 +9,7 @@ use rushlight_cpu::reduce::Fold;
 use super::{Over, derived_dims, restored};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::pointwise::compare::ISNAN;
 use crate::pointwise::power::POW;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Traits, Variants};
@@ -30,6 +31,7 @@ pub static VECTOR_NORM: Row = Row {
     tensor(5.)",
     out: Out::EXACT,
     dtypes: DTypes::INEXACT,
+    mapped: Mapped::Over(2),
     run: Run::Kernel(Kernel { infer, cpu: run }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), gradient)]),
     samples: &[

@@ -10,6 +10,7 @@ use super::{Over, restored};
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::row::{Kernel, Out, Row, Run, Variants};
 use crate::value::Args;
 
@@ -21,6 +22,7 @@ pub static PROD: Row = Row {
     >>> torch.prod(torch.tensor([1., 2., 3.]))
     tensor(6.)",
     autocast: Autocast::Single,
+    mapped: Mapped::Whole(&PROD_DIM),
     run: Run::Kernel(Kernel {
         infer: |args| Ok(vec![Over::all(args)?.spec(args, super::sum::result_dtype(args, 1)?)?]),
         cpu: |args, results| run(args, Over::all(args)?, results),
@@ -41,6 +43,7 @@ pub static PROD_DIM: Row = Row {
     tensor([ 2., 12.])",
     out: Out::ASKED,
     autocast: Autocast::Single,
+    mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel {
         infer: |args| Ok(vec![Over::of(args, 1)?.spec(args, super::sum::result_dtype(args, 3)?)?]),
         cpu: |args, results| run(args, Over::of(args, 1)?, results),
@@ -86,7 +89,7 @@ fn gradient(d: &Derive, dim: Option<i64>) -> Expr {
 
 /// On `meta` any element may be zero.
 fn has_zero(own: Expr) -> Result<bool> {
-    let all = own.call(&super::truth::ALL, []).done()?;
+    let all = Expr::from(crate::mapped::samples(&own.done()?)).call(&super::truth::ALL, []).done()?;
     Ok(all.device() == Device::Meta || !crate::convert::item(&all)?.truth())
 }
 

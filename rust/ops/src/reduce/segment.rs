@@ -10,6 +10,7 @@ use crate::create::{from_slice, full};
 use crate::derive::Derivative;
 use crate::expr::Expr;
 use crate::index::along::{INDEX_ADD, INDEX_REDUCE, INDEX_SELECT};
+use crate::mapped::Mapped;
 use crate::op;
 use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::value::{Args, Output};
@@ -30,6 +31,7 @@ takes part in every other too; without one the reduction of nothing (NaN for a m
     tensor([3., 3.])",
     dtypes: DTypes::FLOATS,
     traits: Traits::NEEDS_VALUES,
+    mapped: Mapped::Each,
     run: Run::Compose(|args| segment_reduce(args).map(Output::Tensor)),
     derivative: Derivative::Composed,
     samples: &[

@@ -7,6 +7,7 @@ use rushlight_cpu::reduce::softmax::{backward, forward};
 
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Args;
 
@@ -25,6 +26,7 @@ The largest element is taken away first, so that nothing overflows.
     tensor([0.2500, 0.2500, 0.2500, 0.2500])",
     out: Out::EXACT,
     dtypes: DTypes::FLOATS,
+    mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel { infer, cpu: |args, results| run(args, &results[0], false) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| fused(d, &SOFTMAX_BACKWARD))]),
     samples: &["t(2, 3), 1", "t(2, 3, 4), 1", "t(3), -1", "t(), 0", "t(2, 3), 0, dtype=torch.float64"],
@@ -46,6 +48,7 @@ pub static LOG_SOFTMAX: Row = Row {
     tensor([-0.6931, -0.6931])",
     out: Out::EXACT,
     dtypes: DTypes::FLOATS,
+    mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel { infer, cpu: |args, results| run(args, &results[0], true) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| fused(d, &LOG_SOFTMAX_BACKWARD))]),
     samples: &["t(2, 3), 1", "t(2, 3, 4), 1", "t(3), -1", "t(), 0", "t(2, 3), 0, dtype=torch.float64"],
@@ -63,6 +66,7 @@ pub static SOFTMAX_BACKWARD: Row = Row {
     >>> torch._softmax_backward_data(torch.tensor([1., 0.]), torch.tensor([.5, .5]), 0, torch.float32)
     tensor([ 0.2500, -0.2500])",
     dtypes: DTypes::FLOATS,
+    mapped: Mapped::Along(2),
     run: Run::Kernel(Kernel { infer: infer_backward, cpu: |args, results| run_backward(args, &results[0], false) }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::input(1), |d| {
@@ -89,6 +93,7 @@ pub static LOG_SOFTMAX_BACKWARD: Row = Row {
     >>> torch._log_softmax_backward_data(torch.tensor([1., 0.]), torch.tensor([0., 0.]), 0, torch.float32)
     tensor([ 0., -1.])",
     dtypes: DTypes::FLOATS,
+    mapped: Mapped::Along(2),
     run: Run::Kernel(Kernel { infer: infer_backward, cpu: |args, results| run_backward(args, &results[0], true) }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::input(1), |d| {

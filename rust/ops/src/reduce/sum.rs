@@ -9,6 +9,7 @@ use super::{Over, expand, restored};
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::sparse::Sparse;
 use crate::value::{Args, Output};
@@ -26,6 +27,7 @@ and the bits do not depend on the number of threads.
     tensor(10.)",
     dtypes: DTypes::ALL,
     sparse: Sparse::Body(crate::sparse::elementwise::total),
+    mapped: Mapped::Whole(&SUM_DIM),
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, Over::all(args)?, 1),
         cpu: |args, results| run(args, Over::all(args)?, results, sums()),
@@ -46,6 +48,7 @@ pub static SUM_DIM: Row = Row {
     tensor([3., 7.])",
     out: Out::ASKED,
     dtypes: DTypes::ALL,
+    mapped: Mapped::Over(1),
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, Over::of(args, 1)?, 3),
         cpu: |args, results| run(args, Over::of(args, 1)?, results, sums()),
@@ -76,6 +79,7 @@ pub static NANSUM: Row = Row {
     tensor(3.)",
     out: Out::ASKED,
     dtypes: DTypes::REAL.union(DTypes::BOOL),
+    mapped: Mapped::Over(1),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?.dtype();
@@ -117,6 +121,7 @@ pub static MEAN: Row = Row {
     tensor(3.)",
     out: Out::new(Accepts::Cast, &["{name}.dtype_out(): input types can't be cast to the desired output type {Out}"]),
     dtypes: DTypes::INEXACT,
+    mapped: Mapped::Whole(&MEAN_DIM),
     run: Run::Kernel(Kernel {
         infer: |args| Ok(vec![Over::all(args)?.spec(args, mean_dtype(args, 1)?)?]),
         cpu: |args, results| run(args, Over::all(args)?, results, means()),
@@ -144,6 +149,7 @@ pub static MEAN_DIM: Row = Row {
     >>> torch.mean(torch.tensor([[1., 2.], [3., 4.]]), 0)
     tensor([2., 3.])",
     dtypes: DTypes::INEXACT,
+    mapped: Mapped::Over(1),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let over = Over::of(args, 1)?;

@@ -7,6 +7,7 @@ use rushlight_cpu::reduce::Fold;
 
 use super::Over;
 use crate::derive::Derivative;
+use crate::mapped::Mapped;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Args;
 
@@ -28,6 +29,7 @@ pub static ALL: Row = Row {
 
     >>> torch.all(torch.tensor([True, False]))
     tensor(False)",
+    mapped: Mapped::Whole(&ALL_DIMS),
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, Over::all(args)?),
         cpu: |args, results| run(args, Over::all(args)?, results, all()),
@@ -44,6 +46,7 @@ pub static ALL_DIM: Row = Row {
 
     >>> torch.all(torch.tensor([[1, 1], [0, 1]]), dim=1)
     tensor([ True, False])",
+    mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, Over::of(args, 1)?),
         cpu: |args, results| run(args, Over::of(args, 1)?, results, all()),
@@ -61,6 +64,7 @@ pub static ALL_DIMS: Row = Row {
 
     >>> torch.all(torch.ones(2, 3), dim=(0, 1))
     tensor(True)",
+    mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, several(args)?),
         cpu: |args, results| run(args, several(args)?, results, all()),
@@ -77,6 +81,7 @@ pub static ANY: Row = Row {
 
     >>> torch.any(torch.tensor([True, False]))
     tensor(True)",
+    mapped: Mapped::Whole(&ANY_DIMS),
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, Over::all(args)?),
         cpu: |args, results| run(args, Over::all(args)?, results, any()),
@@ -93,6 +98,7 @@ pub static ANY_DIM: Row = Row {
 
     >>> torch.any(torch.tensor([[0, 0], [0, 1]]), dim=1)
     tensor([False,  True])",
+    mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, Over::of(args, 1)?),
         cpu: |args, results| run(args, Over::of(args, 1)?, results, any()),
@@ -110,6 +116,7 @@ pub static ANY_DIMS: Row = Row {
 
     >>> torch.any(torch.zeros(2, 3), dim=(0, 1))
     tensor(False)",
+    mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, several(args)?),
         cpu: |args, results| run(args, several(args)?, results, any()),
@@ -126,6 +133,7 @@ pub static COUNT_NONZERO: Row = Row {
 
     >>> torch.count_nonzero(torch.tensor([[0, 1], [2, 3]]), dim=1)
     tensor([1, 2])",
+    mapped: Mapped::Over(1),
     run: Run::Kernel(Kernel {
         infer: |args| Ok(vec![Over { keepdim: false, ..Over::of(args, 1)? }.spec(args, DType::I64)?]),
         cpu: |args, results| {

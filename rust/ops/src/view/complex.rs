@@ -6,6 +6,7 @@ use rushlight_core::{DType, Error, Layout, Result};
 use crate::autocast::Autocast;
 use crate::call::mirrored::resolved;
 use crate::derive::{Derivative, Saves, formula};
+use crate::mapped::Mapped;
 use crate::op;
 use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::value::{Args, Output};
@@ -173,6 +174,7 @@ pub static MIRRORED: Row = Row {
     tensor([1.-2.j])",
     dtypes: DTypes::COMPLEX,
     traits: Traits::SEES_MEMORY,
+    mapped: Mapped::Instead(&crate::pointwise::complex::CONJ_AT_ONCE),
     run: Run::Retype(turned),
     check: Some(|args| match args.tensor(0)?.dtype() {
         dtype if dtype.is_complex() => Ok(()),
@@ -195,6 +197,7 @@ conjugate are.
     tensor([-1.,  2.])",
     dtypes: DTypes::FLOATS,
     traits: Traits::SEES_MEMORY,
+    mapped: Mapped::Instead(&crate::pointwise::arith::NEG),
     run: Run::Retype(turned),
     check: Some(|args| match args.tensor(0)?.dtype() {
         dtype if dtype.is_floating() => Ok(()),

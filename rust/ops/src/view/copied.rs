@@ -207,7 +207,7 @@ copies! {
 /// place one by one, and nobody checks what that does to the others.
 fn unbound(row: &'static Row, args: &Args) -> Result<Output> {
     let views = crate::call::call(Args { row, values: args.values.clone() })?.into_tensors();
-    let own = |view: Tensor| Tensor::new(view.storage().clone(), view.layout().clone(), view.dtype(), view.device());
+    let own = |view: Tensor| Tensor::with_meta(view.meta().clone());
     Ok(Output::List(views.into_iter().map(own).collect()))
 }
 

@@ -4,6 +4,7 @@ use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::{Error, Layout, Result};
 
 use crate::derive::{Derivative, Saves, formula};
+use crate::mapped::Mapped;
 use crate::op;
 use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::sparse::{Sparse, places};
@@ -142,6 +143,7 @@ pub static NARROW_TENSOR: Row = Row {
     tensor([2, 3])",
     dtypes: DTypes::ALL,
     traits: Traits::NEEDS_VALUES,
+    mapped: Mapped::EachIf(&[2]),
     run: Run::Compose(|args| {
         let start = args.tensor(2)?;
         if start.rank() != 0 || !start.dtype().is_integral() {

@@ -5,6 +5,7 @@ use rushlight_core::layout::{Shape, infer_size};
 use rushlight_core::{DType, Error, Layout, Result};
 
 use crate::derive::{Derivative, Saves, formula};
+use crate::mapped::{Batch, Mapped};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
 use crate::value::{Args, Ints, Output, Value};
 
@@ -65,6 +66,7 @@ pub static COPIED: Row = Row {
     >>> torch._unsafe_view(torch.tensor([[1, 2], [3, 4]]).t(), (4,))
     tensor([1, 3, 2, 4])",
     dtypes: DTypes::ALL,
+    mapped: Mapped::Rule(reshaped),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
@@ -196,4 +198,10 @@ fn layout(args: &Args) -> Result<Layout> {
 /// An `Output` that is one tensor, for bodies that compose.
 pub fn one(tensor: rushlight_autograd::Tensor) -> Result<Output> {
     Ok(Output::Tensor(tensor))
+}
+
+/// The same sizes behind those of the batch.
+fn reshaped(batch: &Batch) -> Result<Option<Output>> {
+    let sizes: Ints = std::iter::once(batch.size as i64).chain(batch.args.ints(1)?.iter().copied()).collect();
+    crate::op!(COPIED, batch.tensor(0)?, sizes).map(|tensor| Some(Output::Tensor(tensor)))
 }

@@ -6,6 +6,7 @@ use rushlight_core::{Error, Layout, Result};
 use crate::Tensor;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::op;
 use crate::row::{DTypes, Row, Run, Traits};
 use crate::value::{Ints, Output, Value};
@@ -219,6 +220,7 @@ pub static TENSOR_SPLIT_TENSOR: Row = Row {
     (tensor([0]), tensor([1, 2]), tensor([3, 4]))",
     dtypes: DTypes::ALL,
     traits: Traits::NEEDS_VALUES,
+    mapped: Mapped::EachIf(&[1]),
     run: Run::Compose(|args| {
         let (tensor, places) = (args.tensor(0)?, args.tensor(1)?);
         if places.dtype() != crate::DType::I64 {

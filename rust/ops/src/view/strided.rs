@@ -59,8 +59,13 @@ pub fn check(own: &Tensor, layout: Layout) -> Result<Layout> {
     rushlight_core::layout::checked_numel(&layout.sizes)?;
     let bytes = own.storage().len();
     let held = (bytes / own.dtype().size()) as isize;
+    // The last sample of a mapped tensor has to fit too.
+    let steps = own.axes().iter().map(|axis| axis.stride.saturating_mul(axis.size - 1));
+    let (before, behind) = steps.fold((0isize, 0isize), |(low, high), step| {
+        (low.saturating_add(step.min(0)), high.saturating_add(step.max(0)))
+    });
     let fits = match layout.checked_span() {
-        Some(Some((low, high))) => low >= 0 && high < held,
+        Some(Some((low, high))) => low.saturating_add(before) >= 0 && high.saturating_add(behind) < held,
         Some(None) => true,
         None => false,
     };

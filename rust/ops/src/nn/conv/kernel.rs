@@ -9,6 +9,7 @@ use rushlight_cpu::nn::conv::{Geometry, Operands, Target, convolve, convolves};
 
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::nn::plain;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Ints, Value};
@@ -25,6 +26,7 @@ pub static CONV: Row = Row {
     >>> torch._conv(torch.ones(1, 1, 3), torch.ones(1, 1, 2), None, (1,), (0, 0), (1,), 1)
     tensor([[[2., 2.]]])",
     dtypes: ACCEPTED,
+    mapped: Mapped::Rule(crate::nn::mapped::conv),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (input, weight) = (args.tensor(0)?, args.tensor(1)?);
@@ -74,6 +76,7 @@ pub static CONV_INPUT: Row = Row {
     >>> torch._conv_input(torch.ones(1, 1, 2), torch.ones(1, 1, 2), (1, 1, 3), (1,), (0, 0), (1,), 1)
     tensor([[[1., 2., 1.]]])",
     dtypes: ACCEPTED,
+    mapped: Mapped::Rule(crate::nn::mapped::conv_input),
     run: Run::Kernel(Kernel {
         infer: |args| Ok(vec![Spec::new(&to_dims(args.ints(2)?), args.tensor(0)?.dtype(), args.tensor(0)?)]),
         cpu: |args, results| run(Target::Input, args, [&results[0], args.tensor(1)?, args.tensor(0)?], None),
@@ -96,6 +99,7 @@ pub static CONV_WEIGHT: Row = Row {
     >>> torch._conv_weight(torch.ones(1, 1, 3), torch.ones(1, 1, 2), (1, 1, 2), (1,), (0, 0), (1,), 1)
     tensor([[[2., 2.]]])",
     dtypes: ACCEPTED,
+    mapped: Mapped::Rule(crate::nn::mapped::conv_weight),
     run: Run::Kernel(Kernel {
         infer: |args| Ok(vec![Spec::new(&to_dims(args.ints(2)?), args.tensor(0)?.dtype(), args.tensor(0)?)]),
         cpu: |args, results| run(Target::Weight, args, [args.tensor(0)?, &results[0], args.tensor(1)?], None),

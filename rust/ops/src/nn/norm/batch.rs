@@ -103,7 +103,14 @@ impl<'a> Channels<'a> {
             let now = op!(MEAN_DIM, &apart, Ints::from_slice(&[0]))?;
             let now = op!(crate::view::RESHAPE, &now, sizes_value(running.sizes()))?;
             let next = Expr::from(running) * (1.0 - self.momentum) + Expr::from(now) * (factor * self.momentum);
-            crate::copy::copy(running, &next.done()?)?;
+            let next = next.done()?;
+            if next.is_mapped() && !running.is_mapped() {
+                return Err(Error::runtime(
+                    "Batch norm got a batched tensor as input while the running_mean or running_var, which will be updated in place, were not batched.\nPlease see https://pytorch.org/functorch/stable/batch_norm.html for how to fix",
+                )
+                .hint("torch.func.replace_all_batch_norm_modules_(model) takes the running statistics away."));
+            }
+            crate::copy::copy(running, &next)?;
             running.bump_version();
         }
         Ok(())

@@ -9,6 +9,7 @@ use super::{MEANT, Plan, address, computed, count_planes, unfit, with_space, wor
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::nn::{plain, zeros_like_input};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
@@ -40,6 +41,7 @@ pub static MAX_POOL: Row = Row {
     >>> torch._max_pool(torch.tensor([[1., 3., 2., 0.]]), (2,), (2,), (0,), (1,), (2,))
     (tensor([[3., 2.]]), tensor([[1, 2]]))",
     dtypes: DTypes::REAL,
+    mapped: Mapped::Batch,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let input = args.tensor(0)?;
@@ -115,6 +117,7 @@ pub static SCATTER: Row = Row {
     >>> torch._pool_scatter(torch.tensor([[3., 2.]]), torch.tensor([[1, 2]]), torch.ones(1, 4), 1)
     tensor([[0., 3., 2., 0.]])",
     dtypes: MEANT,
+    mapped: Mapped::Batch,
     run: Run::Kernel(Kernel {
         infer: |args| Ok(vec![Spec::new(args.tensor(2)?.sizes(), args.tensor(0)?.dtype(), args.tensor(0)?)]),
         cpu: |args, results| {
@@ -155,6 +158,7 @@ pub static GATHER: Row = Row {
     >>> torch._pool_gather(torch.tensor([[5., 6., 7.]]), torch.tensor([[2, 0]]), 1)
     tensor([[7., 5.]])",
     dtypes: MEANT,
+    mapped: Mapped::Batch,
     run: Run::Kernel(Kernel {
         infer: |args| Ok(vec![Spec::new(args.tensor(1)?.sizes(), args.tensor(0)?.dtype(), args.tensor(0)?)]),
         cpu: |args, results| {

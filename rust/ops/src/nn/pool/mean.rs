@@ -10,6 +10,7 @@ use super::{MEANT, Plan, computed, count_planes, shown, unfit, with_space, words
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::nn::zeros_like_input;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Ints, Output, Value};
@@ -24,6 +25,7 @@ pub static MEANS: Row = Row {
     >>> torch._avg_pool(torch.tensor([[1., 3., 2., 0.]]), (0, 2), (2, 4), (2, 2), (2,), None)
     tensor([[2., 1.]])",
     dtypes: MEANT,
+    mapped: Mapped::Batch,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let input = args.tensor(0)?;
@@ -62,6 +64,7 @@ pub static SPREAD: Row = Row {
     >>> torch._avg_pool_spread(torch.tensor([[2., 1.]]), (0, 2), (2, 4), (2, 2), (2,), None, torch.ones(1, 4))
     tensor([[1.0000, 1.0000, 0.5000, 0.5000]])",
     dtypes: MEANT,
+    mapped: Mapped::Batch,
     run: Run::Kernel(Kernel {
         infer: |args| Ok(vec![Spec::new(args.tensor(6)?.sizes(), args.tensor(0)?.dtype(), args.tensor(0)?)]),
         cpu: |args, results| {

@@ -9,6 +9,7 @@ use super::{address, count_planes, unfit, with_space};
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::nn::plain;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
 use crate::value::Args;
@@ -24,6 +25,7 @@ pub static UNPOOL: Row = Row {
     dtypes: DTypes::REAL,
     autocast: Autocast::Single,
     traits: Traits::NEEDS_VALUES,
+    mapped: Mapped::Batch,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (input, indices, output) = (args.tensor(0)?, args.tensor(1)?, args.ints(2)?);

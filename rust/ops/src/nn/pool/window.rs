@@ -10,6 +10,7 @@ use super::max::scattered;
 use super::{address, count_planes, unfit, with_space};
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
+use crate::mapped::Mapped;
 use crate::nn::plain;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Ints, Output};
@@ -73,6 +74,7 @@ pub static ADAPTIVE: Row = Row {
     >>> torch._adaptive_max(torch.tensor([[1., 3., 2.]]), (2,))
     (tensor([[3., 3.]]), tensor([[1, 1]]))",
     dtypes: DTypes::FLOATS,
+    mapped: Mapped::Batch,
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, 1),
         cpu: |args, results| {

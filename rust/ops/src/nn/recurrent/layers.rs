@@ -11,6 +11,7 @@ use crate::derive::Derivative;
 use crate::join::cat::{CAT, STACK};
 use crate::linalg::added::ADDMM;
 use crate::linalg::matrix::MM;
+use crate::mapped::Mapped;
 use crate::nn::dropout::DROPOUT;
 use crate::nn::linear::LINEAR;
 use crate::op;
@@ -400,6 +401,7 @@ macro_rules! layer_rows {
                 $packed_example
             ),
             traits: Traits::NEEDS_VALUES,
+            mapped: Mapped::EachIf(&[1]),
             run: Run::Compose(|args| run(args, Kind::$kind, true)),
             samples: $packed_samples,
             errors: $packed_errors,

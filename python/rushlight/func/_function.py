@@ -1,0 +1,84 @@
+"""Functions with a gradient of their own inside `vmap`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import rushlight as torch
+from rushlight import _C
+
+from . import _tree
+from ._vmap import lifted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class VmapInfo(NamedTuple):
+    """What a function's ``vmap`` is told of the map it stands in."""
+
+    batch_size: int
+    randomness: str
+
+
+def mapped(cls: Any, args: tuple[Any, ...], split: bool) -> tuple[tuple[Any] | None, tuple[Any, ...]]:
+    """The result, in a tuple, where the function says itself what a map makes of it; else the arguments to run it with.
+
+    Raises:
+        RuntimeError: a function of mapped tensors that does not say how it is mapped.
+    """
+    leaves, around = _tree.flatten(args)
+    numbers = {number for x in leaves if isinstance(x, torch.Tensor) for number in _C._vmap_levels_of(x)}
+    levels = [(number, size, way) for number, size, way in _C._vmap_levels() if number in numbers]
+    if not levels:
+        return None, args
+    own = _writes_vmap(cls)
+    if cls.generate_vmap_rule and own:
+        raise RuntimeError(
+            f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and an overriden vmap staticmethod. "
+            "Please set generate_vmap_rule=False or delete the overriden vmap staticmethod to avoid ambiguity. For more details, "
+            "please see https://pytorch.org/docs/main/notes/extending.func.html"
+        )
+    if cls.generate_vmap_rule:
+        return None, around([lifted(x) if isinstance(x, torch.Tensor) else x for x in leaves])
+    if not split:
+        raise RuntimeError(
+            "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it must override "
+            "the setup_context staticmethod. For more details, please see "
+            "https://pytorch.org/docs/main/notes/extending.func.html"
+        )
+    if not own:
+        raise RuntimeError(
+            f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please override and implement the vmap "
+            "staticmethod or set generate_vmap_rule=True. For more details, please see "
+            "https://pytorch.org/docs/main/notes/extending.func.html"
+        )
+    number, size, randomness = levels[-1]
+    dims: list[int | None] = []
+    for place, x in enumerate(leaves):
+        inside = isinstance(x, torch.Tensor) and number in _C._vmap_levels_of(x)
+        dims.append(0 if inside else None)
+        if inside:
+            leaves[place] = _C._vmap_show(x, 0, number, size)
+    shown = around(leaves)
+    results = _C._vmap_without(number, lambda: cls.vmap(VmapInfo(size, randomness), around(dims), *shown))
+    if not isinstance(results, tuple) or len(results) != 2:
+        raise RuntimeError(
+            "Expected the vmap staticmethod to have two returns, an output and out_dims with pytree structure compatible with the output."
+        )
+    output, out_dims = results
+    flat, build = _tree.flatten(output)
+    places = _tree.spread(out_dims, output)
+    if places is None:
+        raise ValueError(
+            f"{cls.__name__}.vmap: out_dims has structure {_tree.outline(out_dims)} but outputs has structure {_tree.outline(output)}."
+        )
+    hidden = [x if d is None else _C._vmap_hide(x, d % x.dim(), number, size) for x, d in zip(flat, places)]
+    return (build(hidden),), args
+
+
+def _writes_vmap(cls: Any) -> bool:
+    from rushlight.autograd import Function
+
+    return cls.vmap is not Function.vmap

@@ -1,0 +1,141 @@
+//! A row for which there is no rule: it runs once for each sample, and the results are stacked.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{Error, Result};
+
+use super::{Batch, each_tensor, unmap};
+use crate::call::{Target, call_into};
+use crate::create::zeros;
+use crate::join::cat::STACK;
+use crate::op;
+use crate::row::Run;
+use crate::value::{Args, Output, Value};
+use crate::view::narrow::SELECT;
+
+/// The arguments with each tensor replaced.
+pub fn replaced<'a>(args: &Args<'a>, with: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Args<'a>> {
+    let mut args = args.clone();
+    for value in &mut args.values {
+        match value {
+            Value::Tensors(list) => {
+                for tensor in list.iter_mut().flatten() {
+                    *tensor = with(tensor)?;
+                }
+            }
+            value => {
+                if let Some(tensor) = value.as_tensor() {
+                    *value = Value::Own(with(tensor)?);
+                }
+            }
+        }
+    }
+    Ok(args)
+}
+
+/// The arguments of one sample.
+fn sample<'a>(batch: &Batch<'_, 'a>, place: isize) -> Result<Args<'a>> {
+    replaced(batch.args, |tensor| {
+        Ok(match tensor.axis(batch.level) {
+            None => tensor.clone(),
+            Some(_) => {
+                let shown = batch.shown(tensor);
+                let layout = shown.layout().select(0, place);
+                Tensor::with_meta(shown.meta_with(layout))
+            }
+        })
+    })
+}
+
+/// The results with the samples along a first dimension.
+pub fn fresh(batch: &Batch) -> Result<Output> {
+    if batch.size == 0 {
+        return of_none(batch);
+    }
+    let mut results = Vec::with_capacity(batch.size as usize);
+    for place in 0..batch.size {
+        results.push(call_into(sample(batch, place)?, Target::Fresh)?);
+    }
+    stacked(batch, &results)
+}
+
+/// The results of all samples, which stand along a first dimension.
+fn stacked(batch: &Batch, results: &[Output]) -> Result<Output> {
+    let columns = results[0].tensors().len();
+    let column = |at: usize| -> Result<Tensor> {
+        let parts: Option<Vec<Tensor>> = results.iter().map(|result| result.tensors().get(at).cloned()).collect();
+        op!(STACK, parts.ok_or_else(|| Error::runtime("vmap: samples gave different numbers of results"))?, 0i64)
+    };
+    Ok(match &results[0] {
+        Output::Tensor(_) => Output::Tensor(column(0)?),
+        Output::Tuple(_) => Output::Tuple((0..columns).map(column).collect::<Result<_>>()?),
+        Output::List(_) => Output::List((0..columns).map(column).collect::<Result<_>>()?),
+        _ => {
+            return Err(Error::runtime(format!(
+                "Batching rule not implemented for aten::{}. We could not generate a fallback.",
+                batch.args.row.python_name()
+            )));
+        }
+    })
+}
+
+/// The same for a row whose body is recorded.
+pub fn recorded(batch: &Batch) -> Result<Output> {
+    let (level, size) = (batch.level, batch.size);
+    if size == 0 {
+        return of_none(batch);
+    }
+    let shown = replaced(batch.args, |tensor| match tensor.axis(level) {
+        None => Ok(tensor.clone()),
+        Some(_) => unmap(tensor, 0, level, size),
+    })?;
+    let mut results = Vec::with_capacity(size as usize);
+    for place in 0..size {
+        let mut at = shown.clone();
+        for (value, own) in at.values.iter_mut().zip(&batch.args.values) {
+            match (value, own) {
+                (Value::Tensors(list), Value::Tensors(before)) => {
+                    for (tensor, own) in list.iter_mut().flatten().zip(before.iter().flatten()) {
+                        if own.axis(level).is_some() {
+                            *tensor = op!(SELECT, &*tensor, 0i64, place as i64)?;
+                        }
+                    }
+                }
+                (value, own) => {
+                    if own.as_tensor().is_some_and(|own| own.axis(level).is_some())
+                        && let Some(tensor) = value.as_tensor()
+                    {
+                        *value = Value::Own(op!(SELECT, tensor, 0i64, place as i64)?);
+                    }
+                }
+            }
+        }
+        results.push(call_into(at, Target::Fresh)?);
+    }
+    stacked(batch, &results)
+}
+
+/// What no sample gives has the sizes of what a sample of zeros would give.
+fn of_none(batch: &Batch) -> Result<Output> {
+    let none = |sizes: &[isize], dtype, device| {
+        let mut all = vec![0];
+        all.extend_from_slice(sizes);
+        crate::create::empty(&all, dtype, device)
+    };
+    if let Run::Kernel(kernel) = &batch.args.row.run {
+        let specs = (kernel.infer)(batch.args)?;
+        let made = specs.iter().map(|spec| none(&spec.layout.sizes, spec.dtype, spec.device));
+        return Ok(crate::call::gather(batch.args.row, made.collect::<Result<_>>()?));
+    }
+    let args = replaced(batch.args, |tensor| zeros(tensor.sizes(), tensor.dtype(), tensor.device()))?;
+    let result = call_into(args, Target::Fresh)?;
+    each_tensor(result, |tensor| none(tensor.sizes(), tensor.dtype(), tensor.device()))
+}
+
+/// Changes each sample of the first argument.
+pub fn in_place(batch: &Batch) -> Result<()> {
+    let target = || match batch.args.row.run {
+        Run::Overwrite(_) => Target::Fresh,
+        _ => Target::InPlace,
+    };
+    (0..batch.size).try_for_each(|place| call_into(sample(batch, place)?, target()).map(drop))
+}
