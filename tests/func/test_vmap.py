@@ -34,6 +34,11 @@ def test_dimensions():
     assert torch.equal(torch.vmap(lambda x: torch.ones(2), out_dims=None)(A), torch.ones(2))
 
 
+def test_results_with_names():
+    found = torch.vmap(lambda x: x.max(0))(A)
+    assert torch.equal(found.values, A.amax(1)) and torch.equal(found.indices, A.argmax(1))
+
+
 def test_the_function_runs_once():
     calls = []
     torch.vmap(lambda x: calls.append(x.shape) or x * 2)(A)

@@ -16,7 +16,8 @@ def children(tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]] | None:
     if kind is tuple or kind is list:
         return list(tree), kind
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return list(tree), lambda parts: kind(*parts)
+        # The results of operators are made of one sequence, other tuples with names of one argument each.
+        return list(tree), getattr(kind, "_make", kind)
     if kind is dict or kind is OrderedDict:
         return list(tree.values()), lambda parts: kind(zip(tree, parts))
     if kind is defaultdict:

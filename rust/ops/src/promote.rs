@@ -1,7 +1,9 @@
 //! Type promotion as torch does it: tensors with dimensions decide before 0-d tensors, and those before numbers.
 
-use rushlight_core::dtype::{default_dtype, promote};
+use rushlight_core::dtype::{Category, default_dtype, promote};
 use rushlight_core::{DType, Element, Result, Scalar, dispatch};
+
+use crate::short::{Operand, Operands};
 
 /// The dtypes seen so far, one for each rank of authority.
 #[derive(Default, Clone, Copy)]
@@ -39,6 +41,33 @@ impl State {
         let tensors = combine(self.dimensioned, self.zero_dim)?;
         Ok(combine(tensors, self.number)?.unwrap_or_else(default_dtype))
     }
+}
+
+/// The dtype in which operands meet: tensors with dimensions lead, then 0-d tensors, then numbers.
+pub fn common(operands: &Operands, extra: &[Scalar]) -> Result<DType> {
+    if let ([Operand::Tensor(first), rest @ ..], []) = (operands.as_slice(), extra) {
+        let dtype = first.dtype();
+        let alike = |operand: &Operand| match operand {
+            Operand::Tensor(tensor) => tensor.dtype() == dtype,
+            Operand::Number(number) => {
+                dtype.category() >= number.dtype().category() && dtype.category() > Category::Bool
+            }
+        };
+        if rest.iter().all(alike) {
+            return Ok(dtype);
+        }
+    }
+    let mut state = State::default();
+    for operand in operands {
+        match operand {
+            Operand::Tensor(tensor) => state.tensor(tensor.dtype(), tensor.layout().rank())?,
+            Operand::Number(number) => state.number(*number)?,
+        }
+    }
+    for number in extra {
+        state.number(*number)?;
+    }
+    state.result()
 }
 
 /// The higher authority keeps its dtype unless the lower one is of a higher category.

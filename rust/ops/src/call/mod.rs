@@ -4,9 +4,9 @@
 //! Before the steps, `call_into` asks in this order: whether memory stands behind the small requests that nobody could refuse;
 //! whether mixed precision casts the operands (`autocast`; the call starts anew with what it cast); what the row itself checks;
 //! whether its `inplace=` makes it a call in place; whether it draws inside a `vmap` (`mapped::random`); whether an operand
-//! is sparse (`sparse`), mirrored (`mirrored`) or mapped (`mapped`), which then make the call; and whether the row hands over to another one (`Run::Defer`). The order matters: autocast sees operands as
-//! the user gave them, a row refuses in its own words before anything is copied, and whatever a row hands over to asks all of
-//! it again.
+//! is sparse (`sparse`), mirrored (`mirrored`) or mapped (`mapped`), which then make the call; and whether the row hands over
+//! to another one (`Run::Defer`). The order matters: autocast sees operands as the user gave them, a row refuses in its own
+//! words before anything is copied, and whatever a row hands over to asks all of it again.
 
 pub mod mirrored;
 mod numbers;
@@ -15,8 +15,7 @@ mod views;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::out_of_memory;
-use rushlight_core::dtype::Category;
-use rushlight_core::mapped;
+use rushlight_core::mapped::tears;
 use rushlight_core::plan::{Plan, result_layout};
 use rushlight_core::storage::Block;
 use rushlight_core::{Class, DType, Device, Dims, Error, Layout, Result, Scalar, Storage, reserve};
@@ -119,7 +118,7 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
         (_, target) => crate::variants::through_copy(&args, target),
     };
     profile::end(span, || profile::Name::Operator { row, in_place }, Some(&args));
-    let output = if mapped::tears() > 0 { output.and_then(|output| torn::whole(&args, output)) } else { output };
+    let output = if tears() > 0 { output.and_then(|output| torn::whole(&args, output)) } else { output };
     output.map_err(|error| placed(error, &args))
 }
 
@@ -272,7 +271,7 @@ fn in_short(
 /// Step 2: the dtype of the computation.
 fn promoted(body: &Pointwise, row: &Row, operands: &Operands, numbers: &Numbers) -> Result<DType> {
     let extra: &[Scalar] = if body.promote == Promote::WithNumbers { numbers } else { &[] };
-    let common = common_dtype(operands, extra)?;
+    let common = promote::common(operands, extra)?;
     let compute = match body.promote {
         Promote::IntToFloat if !common.is_differentiable() => rushlight_core::dtype::default_dtype(),
         _ => common,
@@ -452,38 +451,11 @@ impl Loop<'_> {
     }
 }
 
-/// The dtype in which operands meet: tensors with dimensions lead, then 0-d tensors, then numbers.
-fn common_dtype(operands: &Operands, extra: &[Scalar]) -> Result<DType> {
-    if let ([Operand::Tensor(first), rest @ ..], []) = (operands.as_slice(), extra) {
-        let dtype = first.dtype();
-        let alike = |operand: &Operand| match operand {
-            Operand::Tensor(tensor) => tensor.dtype() == dtype,
-            Operand::Number(number) => {
-                dtype.category() >= number.dtype().category() && dtype.category() > Category::Bool
-            }
-        };
-        if rest.iter().all(alike) {
-            return Ok(dtype);
-        }
-    }
-    let mut state = promote::State::default();
-    for operand in operands {
-        match operand {
-            Operand::Tensor(tensor) => state.tensor(tensor.dtype(), tensor.layout().rank())?,
-            Operand::Number(number) => state.number(*number)?,
-        }
-    }
-    for number in extra {
-        state.number(*number)?;
-    }
-    state.result()
-}
-
 /// The dtype in which the operands of a pointwise call meet, if there are operands; `numbers` may take part.
 pub fn common_dtype_of(args: &Args, with_numbers: bool) -> Result<Option<DType>> {
     let (operands, numbers) = split(args)?;
     let extra: &[Scalar] = if with_numbers { &numbers } else { &[] };
-    if operands.is_empty() { Ok(None) } else { common_dtype(&operands, extra).map(Some) }
+    if operands.is_empty() { Ok(None) } else { promote::common(&operands, extra).map(Some) }
 }
 
 /// Bytes on `device`; on `meta` only their number.

@@ -3,6 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};
 
+use super::levels::{Randomness, current, without};
 use super::{Batch, each_tensor, unmap};
 use crate::call::{Target, call_into};
 use crate::create::zeros;
@@ -46,6 +47,12 @@ fn sample<'a>(batch: &Batch<'_, 'a>, place: isize) -> Result<Args<'a>> {
     })
 }
 
+/// Runs one sample: what is drawn inside is its own.
+fn alone<R>(level: i64, work: impl FnOnce() -> R) -> R {
+    let own = current().into_iter().find(|one| one.number == level);
+    if own.is_some_and(|own| own.randomness == Randomness::Different) { without(level, work) } else { work() }
+}
+
 /// The results with the samples along a first dimension.
 pub fn fresh(batch: &Batch) -> Result<Output> {
     if batch.size == 0 {
@@ -53,7 +60,8 @@ pub fn fresh(batch: &Batch) -> Result<Output> {
     }
     let mut results = Vec::with_capacity(batch.size as usize);
     for place in 0..batch.size {
-        results.push(call_into(sample(batch, place)?, Target::Fresh)?);
+        let args = sample(batch, place)?;
+        results.push(alone(batch.level, || call_into(args, Target::Fresh))?);
     }
     stacked(batch, &results)
 }
@@ -109,7 +117,7 @@ pub fn recorded(batch: &Batch) -> Result<Output> {
                 }
             }
         }
-        results.push(call_into(at, Target::Fresh)?);
+        results.push(alone(level, || call_into(at, Target::Fresh))?);
     }
     stacked(batch, &results)
 }
@@ -137,5 +145,8 @@ pub fn in_place(batch: &Batch) -> Result<()> {
         Run::Overwrite(_) => Target::Fresh,
         _ => Target::InPlace,
     };
-    (0..batch.size).try_for_each(|place| call_into(sample(batch, place)?, target()).map(drop))
+    (0..batch.size).try_for_each(|place| {
+        let args = sample(batch, place)?;
+        alone(batch.level, || call_into(args, target())).map(drop)
+    })
 }

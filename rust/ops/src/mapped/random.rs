@@ -115,23 +115,17 @@ fn changed(args: &Args, levels: &[Level], target: Target) -> Result<Output> {
     let change = node::Change::begin(args)?;
     {
         let _off = GradMode::new(false);
-        let rest = replaced(args, |tensor| Ok(all_shown(tensor, &different)))?;
+        // Chances broadcast to the tensor.
+        let shown = |tensor: &Tensor| aligned_to(&all_shown(tensor, &different), different.len(), own.rank());
+        let mut whole = replaced(args, |tensor| Ok(shown(tensor)))?;
         if same.is_empty() {
-            let rest = match args.each_tensor().nth(1) {
-                None => rest,
-                // Chances broadcast to the tensor.
-                Some(_) => replaced(args, |tensor| {
-                    Ok(aligned_to(&all_shown(tensor, &different), different.len(), own.rank()))
-                })?,
-            };
-            outside(|| call_into(rest, target))?;
+            outside(|| call_into(whole, target))?;
         } else {
             // Drawn for one sample, and copied to all.
-            let mut drawn = rest.clone();
-            let made = crate::copy::clone(&one_of(&all_shown(own, &different), &same))?;
-            drawn.values[0] = Value::Own(made.clone());
-            outside(|| call_into(drawn, target))?;
-            crate::copy::copy(&all_shown(own, &different), &made)?;
+            let made = crate::copy::clone(&one_of(&shown(own), &same))?;
+            whole.values[0] = Value::Own(made.clone());
+            outside(|| call_into(whole, target))?;
+            crate::copy::copy(&shown(own), &made)?;
         }
     }
     change.finish().map(|_| Output::Tensor(own.clone()))

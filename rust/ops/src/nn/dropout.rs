@@ -53,8 +53,8 @@ pub static MASK: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch._dropout_mask(torch.ones(4), 0.5)
     tensor([0., 0., 2., 2.])",
-    dtypes: DTypes::INEXACT,
-    traits: Traits::DRAWS,
+    dtypes: DTypes::FLOATS,
+    traits: Traits::DRAWS.union(Traits::SEES_MEMORY),
     mapped: Mapped::Shape,
     run: Run::Body(|args| mask(args.tensor(0)?, args.float(1)?).map(Output::Tensor)),
     derivative: Derivative::NonDifferentiable("its result is random"),
