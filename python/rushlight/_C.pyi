@@ -1904,6 +1904,8 @@ def _div_floor(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
     """The quotient, rounded downwards."""
 def _div_trunc(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
     """The quotient, rounded towards zero."""
+def _dropout_mask(input: Tensor, p: _float) -> Tensor:
+    """What dropout multiplies with: zeros with probability `p`, else `1 / (1 - p)`."""
 def _einsum(equation: _str, operands: Sequence[Tensor]) -> Tensor:
     """The sum of products that `equation` describes: a letter for each dimension, operands apart by commas, the result behind `->`."""
 def _elu(input: Tensor, alpha: _float, scale: _float, input_scale: _float) -> Tensor:
