@@ -52,7 +52,7 @@ pub static MASK: Row = Row {
 
     >>> _ = torch.manual_seed(0)
     >>> torch._dropout_mask(torch.ones(4), 0.5)
-    tensor([0., 0., 2., 2.])",
+    tensor([0., 0., 2., 0.])",
     dtypes: DTypes::FLOATS,
     traits: Traits::DRAWS.union(Traits::SEES_MEMORY),
     mapped: Mapped::Shape,
