@@ -36,7 +36,7 @@ pub use mapped::Axis;
 pub use node::{Backward, Call, Gradients, Node, OutputMeta, Ticket};
 pub use origin::Origin;
 pub use record::{collect_edges, record, should_record};
-pub use saved::SavedTensor;
+pub use saved::{SavedTensor, released};
 pub use sparse::{Coo, Parts};
 pub use tensor::{Form, Meta, Tensor, WeakTensor, set_python_release};
 pub use version::Version;

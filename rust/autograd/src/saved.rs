@@ -233,8 +233,9 @@ impl SavedTensor {
     }
 }
 
+/// What is said to who goes backward through a node that gave away what it kept.
 #[cold]
-fn released() -> Error {
+pub fn released() -> Error {
     Error::runtime(
         "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors after calling backward.",
     )

@@ -103,26 +103,52 @@ pub fn wrap_dim(dim: i64, rank: usize) -> Result<usize> {
     Ok(if dim < 0 { dim + span } else { dim } as usize)
 }
 
-/// Dimensions as a mask, which has room for 64; an empty list means all of them.
-pub fn dim_mask(dims: &[i64], rank: usize) -> Result<u64> {
-    if rank > MAX_RANK {
-        return Err(Error::runtime("only tensors with up to 64 dims are supported"));
-    }
-    if dims.is_empty() {
-        return Ok(if rank >= 64 { u64::MAX } else { (1u64 << rank) - 1 });
-    }
-    let mut mask = 0u64;
-    for &dim in dims {
-        let bit = 1u64 << wrap_dim(dim, rank)?;
-        if mask & bit != 0 {
-            return Err(Error::runtime(format!(
-                "dim {} appears multiple times in the list of dims",
-                bit.trailing_zeros()
-            )));
+/// Some dimensions of a tensor, or all of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DimSet {
+    All,
+    /// A bit for each, of which there is room for 64.
+    Some(u64),
+}
+
+impl DimSet {
+    pub const NONE: DimSet = DimSet::Some(0);
+
+    /// The dimensions that a list names, which may count from the end; an empty list means all of them.
+    pub fn of(dims: &[i64], rank: usize) -> Result<DimSet> {
+        if dims.is_empty() {
+            return Ok(DimSet::All);
         }
-        mask |= bit;
+        if rank > MAX_RANK {
+            return Err(Error::runtime("only tensors with up to 64 dims are supported"));
+        }
+        let mut mask = 0u64;
+        for &dim in dims {
+            let dim = wrap_dim(dim, rank)?;
+            if mask & (1 << dim) != 0 {
+                return Err(Error::runtime(format!("dim {dim} appears multiple times in the list of dims")));
+            }
+            mask |= 1 << dim;
+        }
+        Ok(DimSet::Some(mask))
     }
-    Ok(if rank == 0 { 0 } else { mask })
+
+    /// Whether `dim`, counted from the front, is among them.
+    #[inline]
+    pub fn has(self, dim: usize) -> bool {
+        match self {
+            DimSet::All => true,
+            DimSet::Some(mask) => dim < MAX_RANK && mask & (1 << dim) != 0,
+        }
+    }
+
+    /// The first of them.
+    pub fn first(self) -> usize {
+        match self {
+            DimSet::All => 0,
+            DimSet::Some(mask) => mask.trailing_zeros() as usize,
+        }
+    }
 }
 
 /// The product of sizes whose product is known to fit, or among which is a zero.

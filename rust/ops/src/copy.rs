@@ -140,31 +140,38 @@ pub fn readable(tensor: &Tensor) -> Result<Tensor> {
 pub static COPY: Row = Row {
     name: "copy",
     variants: Variants::INPLACE,
-    signature: "(Tensor self, Tensor src, bool non_blocking=False) -> Tensor",
+    signature: "(Tensor self, Tensor|Scalar src, bool non_blocking=False) -> Tensor",
     doc: "Overwrites the elements with those of `src`, broadcast and cast.
 
-    >>> torch.zeros(2).copy_(torch.tensor(3))
-    tensor([3., 3.])",
+    >>> torch.zeros(2).copy_(torch.tensor([3, 4]))
+    tensor([3., 4.])",
     dtypes: DTypes::ALL,
     traits: Traits::ACROSS_DEVICES,
     sparse: Sparse::Body(crate::sparse::convert::copied),
     mapped: Mapped::Aligned,
     run: Run::Update(Update {
         check: |args| {
-            let (own, from) = (args.tensor(0)?, args.tensor(1)?);
+            let own = args.tensor(0)?;
+            let from = match args.optional_tensor(1) {
+                Some(from) => from,
+                None => return crate::convert::note_dropped(args.scalar(1)?.dtype(), own.dtype()),
+            };
             // First as two operands, whose sentence names the target before the source.
             rushlight_core::broadcast::broadcast(own.sizes(), from.sizes())?;
             crate::convert::note_dropped(from.dtype(), own.dtype())?;
             from.layout().broadcast_to(own.sizes()).map(drop)
         },
-        cpu: |args, target| copy(target, args.tensor(1)?),
+        cpu: |args, target| match args.optional_tensor(1) {
+            Some(from) => copy(target, from),
+            None => crate::create::fill(target, args.scalar(1)?),
+        },
     }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::NOTHING, |_| Expr::Nothing),
         formula(1, Saves::NOTHING, |d| d.grad()),
     ]),
     node: "CopyBackwards",
-    samples: &["t(2, 3), t(3)"],
+    samples: &["t(2, 3), t(3)", "t(2, 3), 2"],
     errors: &[(
         "t(2, 3), t(4)",
         "RuntimeError",

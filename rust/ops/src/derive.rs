@@ -71,16 +71,30 @@ pub enum Derivative {
     Composed,
     /// Why there is none.
     NonDifferentiable(&'static str),
+    /// Results are part of the graph, but nothing can go back through them: torch's operator without a derivative. Of those
+    /// in its namespace `aten` the engine itself says so, of the others their node.
+    Missing(&'static str),
     Formulas(&'static [Formula]),
     Joint(Joint),
 }
 
 impl Derivative {
+    /// What is said to who goes backward through an operator that has no derivative.
+    #[cold]
+    pub fn missing(operator: &str) -> Error {
+        if operator.starts_with("aten::") {
+            Error::runtime(format!("derivative for {operator} is not implemented"))
+        } else {
+            Error::not_implemented(format!("the derivative for '{operator}' is not implemented."))
+        }
+    }
+
     /// Whether the argument at `place` has a gradient.
     pub fn covers(&self, place: usize) -> bool {
         match self {
             Derivative::Formulas(list) => list.iter().any(|formula| formula.input == place),
             Derivative::Joint(joint) => joint.inputs.contains(&place),
+            Derivative::Missing(_) => true,
             _ => false,
         }
     }

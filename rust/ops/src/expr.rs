@@ -3,6 +3,7 @@
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use rushlight_autograd::Tensor;
+use rushlight_core::layout::DimSet;
 use rushlight_core::{Error, Result, Scalar};
 
 use crate::row::Row;
@@ -130,13 +131,13 @@ impl Expr {
         if keepdim || rank == 0 {
             return self;
         }
-        let mask = match rushlight_core::layout::dim_mask(dims, rank) {
-            Ok(mask) => mask,
+        let reduced = match DimSet::of(dims, rank) {
+            Ok(reduced) => reduced,
             Err(error) => return Expr::Failed(error),
         };
         let mut own = tensor.layout().sizes.iter();
         let sizes: Ints =
-            (0..rank).map(|d| if mask & (1 << d) != 0 { 1 } else { own.next().map_or(1, |&n| n as i64) }).collect();
+            (0..rank).map(|dim| if reduced.has(dim) { 1 } else { own.next().map_or(1, |&n| n as i64) }).collect();
         self.call(&crate::view::RESHAPE, [Value::Ints(sizes)])
     }
 }

@@ -1,6 +1,7 @@
 //! A call's place in the graph: what it keeps for its derivative, and how the derivative runs.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use once_cell::race::OnceBox;
 use rushlight_autograd::{Backward, Call, Gradients, InPlace, SavedTensor, Tensor};
@@ -11,7 +12,7 @@ use crate::derive::{Derivative, Derive, Facts, Saves, fit};
 use crate::mapped;
 use crate::profile;
 use crate::row::Row;
-use crate::signature::Returns;
+use crate::signature::{Kind, Returns};
 use crate::table;
 use crate::value::{Args, Output, Value};
 
@@ -29,6 +30,36 @@ pub struct RowNode {
     outputs: SmallVec<[usize; 1]>,
     saved_inputs: SmallVec<[Option<SavedTensor>; 2]>,
     saved_results: SmallVec<[Option<SavedTensor>; 1]>,
+    number: HeldNumber,
+}
+
+/// A number among the operands that the derivative reads: `2` in `x * 2`. It is kept with the other arguments; but as a tensor
+/// in its place would be released by a first backward, a second one is refused for it too.
+#[derive(Default)]
+struct HeldNumber(AtomicU8);
+
+impl HeldNumber {
+    const HELD: u8 = 1;
+    const RELEASED: u8 = 2;
+
+    fn of(args: &Args, saves: Saves) -> HeldNumber {
+        let params = args.row.schema().params.iter().zip(&args.values).enumerate();
+        let held = params.into_iter().any(|(place, (param, value))| {
+            // A third operand (the weight of `lerp`) has an overload for numbers, which keeps them as such.
+            place < 2 && param.kind == Kind::Operand && value.as_tensor().is_none() && saves.has_input(place)
+        });
+        HeldNumber(AtomicU8::new(if held { HeldNumber::HELD } else { 0 }))
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.0.load(Ordering::Relaxed) == HeldNumber::RELEASED { Err(rushlight_autograd::released()) } else { Ok(()) }
+    }
+
+    fn release(&self) {
+        if self.0.load(Ordering::Relaxed) == HeldNumber::HELD {
+            self.0.store(HeldNumber::RELEASED, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Backward for RowNode {
@@ -47,11 +78,13 @@ impl Backward for RowNode {
         for saved in self.saved_inputs.iter().chain(&self.saved_results).flatten() {
             saved.release();
         }
+        self.number.release();
     }
 }
 
 impl RowNode {
     fn gradients(&self, call: &Call<'_>, grads: Gradients) -> Result<Gradients> {
+        self.number.check()?;
         let unpack = |saved: &Option<SavedTensor>| saved.as_ref().map(|saved| call.unpack(saved)).transpose();
         let arriving = if self.outputs.len() == self.results.len() {
             grads
@@ -108,6 +141,7 @@ impl RowNode {
                     gradients.push(self.fitted(grad, &self.inputs[input])?);
                 }
             }
+            Derivative::Missing(operator) => return Err(Derivative::missing(operator)),
             _ => gradients.resize(self.edges.len(), None),
         }
         Ok(gradients)
@@ -188,6 +222,11 @@ pub fn node_name(row: &'static Row) -> &'static str {
     if !row.node.is_empty() {
         return row.node;
     }
+    if let Derivative::Missing(operator) = row.derivative
+        && operator.starts_with("aten::")
+    {
+        return "NotImplemented";
+    }
     static NAMES: OnceBox<HashMap<(&'static str, &'static str), &'static str>> = OnceBox::new();
     let names = NAMES.get_or_init(|| {
         let mut overloads: HashMap<(&str, &str), usize> = HashMap::new();
@@ -267,6 +306,7 @@ fn build(
         outputs: SmallVec::new(),
         saved_inputs: SmallVec::new(),
         saved_results: SmallVec::new(),
+        number: HeldNumber::of(args, saves),
     };
     for (at, argument) in arguments.iter().enumerate() {
         let overwritten = at == 0 && in_place;

@@ -188,6 +188,11 @@ impl Spec {
     pub fn new(sizes: &[isize], dtype: DType, like: &Tensor) -> Spec {
         Spec { layout: Layout::contiguous(sizes), dtype, device: like.device() }
     }
+
+    /// A row-major result that is as `like`.
+    pub fn like(like: &Tensor) -> Spec {
+        Spec::new(like.sizes(), like.dtype(), like)
+    }
 }
 
 /// An operator with an algorithm of its own.

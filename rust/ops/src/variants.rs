@@ -9,7 +9,7 @@ use rushlight_core::{DType, Device, Error, Layout, Result};
 use crate::call::{Target, mirrored};
 use crate::node;
 use crate::out::Resized;
-use crate::row::{Kernel, Promote, Row, Run, Traits};
+use crate::row::{Kernel, Promote, Row, Run, Spec, Traits};
 use crate::value::{Args, Output, Value};
 
 /// Whether the operator may write its result into its first argument.
@@ -71,7 +71,7 @@ pub fn check_overlap(out: &Tensor, input: &Tensor) -> Result<()> {
     }
     let bytes = |tensor: &Tensor, layout: &Layout| {
         let width = tensor.dtype().size() as isize;
-        layout.span().map(|(low, high)| (low * width, (high + 1) * width))
+        layout.span().map(|(low, high)| (low.saturating_mul(width), (high + 1).saturating_mul(width)))
     };
     let (Some(x), Some(y)) = (bytes(out, a), bytes(input, b)) else { return Ok(()) };
     if x.1 <= y.0 || y.1 <= x.0 || (out.dtype() == input.dtype() && interleave(a, b)) {
@@ -144,9 +144,19 @@ pub fn check_no_gradient(args: &Args, out: &Tensor) -> Result<()> {
 }
 
 /// Prepares `out=` for the result at `place`: the right dtype, apart from the arguments, resized to the result's shape.
-pub fn check_out(args: &Args, place: usize, out: &Tensor, sizes: &[isize], dtype: DType) -> Result<()> {
+pub fn check_out(args: &Args, place: usize, out: &Tensor, result: &Spec) -> Result<()> {
     check_no_gradient(args, out)?;
     check_writable(out)?;
+    let (sizes, dtype) = (&result.layout.sizes, result.dtype);
+    let makes_device = args.row.schema().options.is_some() || args.row.traits.has(Traits::ACROSS_DEVICES);
+    if out.device() != result.device && !makes_device {
+        return Err(Error::runtime(format!(
+            "Attempting to copy from device {} to device {}, but cross-device copies are not allowed!",
+            result.device,
+            out.device()
+        ))
+        .hint("out= must be on the operands' device."));
+    }
     let rule = &args.row.out;
     rule.check(args, place, dtype, out.dtype())?;
     if rule.apart {
@@ -158,7 +168,7 @@ pub fn check_out(args: &Args, place: usize, out: &Tensor, sizes: &[isize], dtype
             check_overlap(out, tensor)?;
         }
     }
-    if out.layout().sizes.as_slice() != sizes {
+    if out.layout().sizes != *sizes {
         if out.numel() != 0 {
             note_resized(rule.resized, out.sizes(), sizes)?;
         }
@@ -256,7 +266,7 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
             let args = row.out.towards(args, out.dtype())?;
             check_no_gradient(&args, out)?;
             for spec in (kernel.infer)(&args)? {
-                check_out(&args, 0, out, &spec.layout.sizes, spec.dtype)?;
+                check_out(&args, 0, out, &spec)?;
             }
             if out.device() == Device::Cpu {
                 (kernel.cpu)(&args, std::slice::from_ref(out))?;
@@ -283,7 +293,7 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
                 let whole = row.out.filled && out.numel() == result.numel();
                 let result =
                     &if whole { Tensor::view_of(result, Layout::contiguous(out.sizes())) } else { result.clone() };
-                check_out(args, place, out, &result.layout().sizes, result.dtype())?;
+                check_out(args, place, out, &Spec::like(result))?;
                 crate::copy::copy(out, result)?;
                 out.bump_version();
             }

@@ -45,11 +45,13 @@ fn integer(object: &Bound<'_, PyAny>) -> PyResult<Scalar> {
 /// Numbers of other libraries: NumPy's scalars are known by their protocols, without NumPy being imported.
 #[cold]
 fn foreign_number(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
-    let module: String = match object.get_type().getattr("__module__").and_then(|name| name.extract()) {
+    let class = object.get_type();
+    let module: String = match class.getattr("__module__").and_then(|name| name.extract()) {
         Ok(module) => module,
         Err(_) => return Ok(None),
     };
-    if module != "numpy" || object.hasattr("__len__")? && object.len().is_ok() {
+    // An array without dimensions is no number: it keeps its dtype, and operators leave it to NumPy.
+    if module != "numpy" || class.name()? == "ndarray" {
         return Ok(None);
     }
     let kind: String = match object.getattr("dtype").and_then(|dtype| dtype.getattr("kind")?.extract()) {

@@ -20,7 +20,8 @@ use smallvec::SmallVec;
 
 use crate::convert;
 use crate::errors::raise;
-use crate::parse::{Call, Misfit, Overload, bind, no_match, out_tensors};
+use crate::older;
+use crate::parse::{Call, Misfit, Overload, Raw, bind, no_match, out_tensors};
 
 type Fastcall = fastcall_cfunction_with_keywords::Func;
 type CFunction = unsafe extern "C" fn(
@@ -37,6 +38,16 @@ pub struct Callable {
     pub method: bool,
     in_place: bool,
     overloads: Vec<Overload>,
+}
+
+impl Callable {
+    /// The name in torch's sentences about arguments: `linalg_cholesky`.
+    fn title(&self) -> String {
+        match self.namespace {
+            "linalg" | "fft" | "special" => format!("{}_{}", self.namespace, self.name),
+            _ => self.name.clone(),
+        }
+    }
 }
 
 const POOL: usize = 1536;
@@ -98,38 +109,56 @@ unsafe fn run(
             (positional, std::slice::from_raw_parts(args.add(count), n as usize))
         }
     };
+    let receiver = callable.method.then_some(receiver);
     // SAFETY: CPython keeps the arguments alive during the call.
-    let call = unsafe { Call::new(py, callable.method.then_some(receiver), positional, &keywords, values) };
+    let call = unsafe { Call::new(py, receiver, positional, &keywords, values) };
+    let misfit = match attempt(py, callable, &call) {
+        Err(Misfit::Raised(error)) => return Err(error),
+        Err(misfit) => misfit,
+        Ok(result) => return Ok(result),
+    };
+    let row = callable.overloads[0].row;
+    // SAFETY: CPython keeps the arguments alive during the call.
+    if let Some(older) = unsafe { older::reordered(py, row, &callable.name, callable.method, positional)? } {
+        let named = older.keywords.iter().map(|keyword| keyword.as_ptr());
+        let keywords: SmallVec<[_; 8]> = named.chain(keywords.iter().copied()).collect();
+        let values: SmallVec<[_; 8]> = older.values.iter().chain(values).copied().collect();
+        // SAFETY: as above; the names of the numbers live in `older`.
+        let call = unsafe { Call::new(py, receiver, &older.positional, &keywords, &values) };
+        return attempt(py, callable, &call).map_err(|misfit| no_match(&callable.title(), &callable.overloads, &call, misfit));
+    }
+    Err(no_match(&callable.title(), &callable.overloads, &call, misfit))
+}
+
+/// Calls the first overload that takes the arguments.
+fn attempt<'a, 'py>(py: Python<'py>, callable: &Callable, call: &Call<'a, 'py>) -> Result<Raw, Misfit<'a, 'py>> {
     let mut last = Misfit::TooMany;
     for overload in &callable.overloads {
         let mut args = Args { row: overload.row, values: Values::new() };
-        let out = match bind(overload, &call, &mut args) {
+        let out = match bind(overload, call, &mut args) {
             Ok(out) => out,
-            Err(Misfit::Raised(error)) => return Err(error),
+            Err(Misfit::Raised(error)) => return Err(Misfit::Raised(error)),
             Err(misfit) => {
                 last = misfit;
                 continue;
             }
         };
         if let Some(out) = out {
-            let outs = out_tensors(&callable.name, &out)?;
+            let outs = out_tensors(&callable.name, &out, &overload.row.schema().returns)?;
             let result = call_into(args, Target::Out(&outs)).map_err(raise)?;
             if overload.row.schema().returns == Returns::List {
                 return Ok(py.None().into_ptr());
             }
             if outs.len() > 1 {
-                return convert::output(py, overload.row, result);
+                return Ok(convert::output(py, overload.row, result)?);
             }
             return Ok(out.to_owned().into_ptr());
         }
-        if callable.in_place {
-            let result = call_into(args, Target::InPlace).map_err(raise)?;
-            return convert::output(py, overload.row, result);
-        }
-        let result = rushlight::call(args).map_err(raise)?;
-        return convert::output(py, overload.row, result);
+        let target = if callable.in_place { Target::InPlace } else { Target::Fresh };
+        let result = call_into(args, target).map_err(raise)?;
+        return Ok(convert::output(py, overload.row, result)?);
     }
-    Err(no_match(&callable.name, &callable.overloads, &call, last))
+    Err(last)
 }
 
 /// Everything that Python can call.

@@ -34,6 +34,7 @@ mod nested;
 mod number;
 mod numpy;
 mod object;
+mod older;
 mod parse;
 mod print;
 mod profile;

@@ -8,7 +8,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 use rushlight::backcompat::LeftOut;
-use rushlight::signature::{Kind, Param, Schema};
+use rushlight::signature::{Kind, Param, Returns, Schema};
 use rushlight::{Args, Ints, Row, Tensor, Value};
 use smallvec::SmallVec;
 
@@ -74,7 +74,7 @@ fn says(string: Borrowed<'_, '_, PyString>, text: &CStr) -> bool {
     unsafe { ffi::PyUnicode_CompareWithASCIIString(string.as_ptr(), text.as_ptr()) == 0 }
 }
 
-type Raw = *mut ffi::PyObject;
+pub type Raw = *mut ffi::PyObject;
 type Object<'a, 'py> = Borrowed<'a, 'py, PyAny>;
 
 /// The arguments of a vectorcall, alive for `'a`.
@@ -234,9 +234,8 @@ fn unpacking(error: PyErr, overload: &Overload, param: &Param, object: Object) -
 impl Misfit<'_, '_> {
     /// torch's sentence about it.
     #[cold]
-    fn into_error(self, overload: &Overload, call: &Call) -> PyErr {
-        let (row, schema, given) = (overload.row, overload.row.schema(), call.given());
-        let name = row.python_name();
+    fn into_error(self, name: &str, overload: &Overload, call: &Call) -> PyErr {
+        let (schema, given) = (overload.row.schema(), call.given());
         let sentence = match self {
             Misfit::Raised(error) => return error,
             Misfit::TooMany if schema.takes_loose(call.receiver.is_some()) => {
@@ -368,7 +367,7 @@ fn read_loose_ints(last: usize, call: &Call) -> Option<Ints> {
 #[cold]
 pub fn no_match(name: &str, overloads: &[Overload], call: &Call, last: Misfit) -> PyErr {
     if let [overload] = overloads {
-        return last.into_error(overload, call);
+        return last.into_error(name, overload, call);
     }
     let mut got: Vec<String> = call.positional().map(|object| kind_of(&object)).collect();
     got.extend(call.keywords().map(|(keyword, value)| format!("{}={}", &*keyword, kind_of(&value))));
@@ -384,14 +383,18 @@ pub fn no_match(name: &str, overloads: &[Overload], call: &Call, last: Misfit) -
     PyTypeError::new_err(sentence)
 }
 
-/// The tensors that stand at `out=`: one, or a tuple or list of them.
-pub fn out_tensors(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Vec<Tensor>> {
-    let own = |item: Bound<'_, PyAny>| object::tensor(&item).cloned();
-    if let Ok(tuple) = object.cast::<PyTuple>() {
-        return tuple.iter().map(own).collect();
-    }
-    if let Ok(list) = object.cast::<PyList>() {
-        return list.iter().map(own).collect();
+/// The tensors that stand at `out=`: one, or as many as there are results in a tuple or list.
+pub fn out_tensors(name: &str, object: &Bound<'_, PyAny>, returns: &Returns) -> PyResult<Vec<Tensor>> {
+    let several = object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>();
+    if several && *returns != Returns::Tensor {
+        let outs: Vec<Tensor> = items_of(object).iter().map(|item| object::tensor(item).cloned()).collect::<PyResult<_>>()?;
+        if let Returns::Named(names) = returns
+            && outs.len() != names.len()
+        {
+            let (wanted, got) = (names.len(), outs.len());
+            return Err(PyTypeError::new_err(format!("expected tuple of {wanted} elements but got {got}")));
+        }
+        return Ok(outs);
     }
     object::tensor(object)
         .map(|tensor| vec![tensor.clone()])

@@ -112,6 +112,7 @@ fn derivative(derivative: &Derivative) -> (&'static str, &'static str) {
         Derivative::Unstated => ("unstated", ""),
         Derivative::Composed => ("composed", ""),
         Derivative::NonDifferentiable(reason) => ("none", reason),
+        Derivative::Missing(operator) => ("missing", operator),
         Derivative::Formulas(_) => ("formulas", ""),
         Derivative::Joint(_) => ("joint", ""),
     }

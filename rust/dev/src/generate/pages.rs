@@ -118,6 +118,7 @@ fn dtypes(set: DTypes) -> String {
 
 fn derivative(row: &Row) -> String {
     match (&row.derivative, &row.run) {
+        (Derivative::Missing(_), _) => "none, and going back through a result is refused".into(),
         (Derivative::NonDifferentiable(why), _) => format!("none, {}", why.trim_end_matches('.')),
         (Derivative::Composed, _) => "that of its parts".into(),
         (_, Run::View(_) | Run::Views(_)) => "yes; the result shares memory with its input".into(),

@@ -112,7 +112,7 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
         (Run::View(layout), Target::InPlace) => views::reshape_in_place(*layout, &args),
         (Run::Retype(form), Target::Fresh) => views::retype(*form, &args),
         (Run::Views(layouts), Target::Fresh) => views::views(*layouts, &args),
-        (Run::Compose(body), Target::Fresh) => body(&args),
+        (Run::Compose(body), Target::Fresh) => check_devices(&args).and_then(|_| body(&args)),
         (Run::Body(body), Target::Fresh) => unrecorded(*body, &args),
         (Run::Overwrite(body), Target::Fresh) => overwrite(*body, &args),
         (_, target) => crate::variants::through_copy(&args, target),
@@ -315,7 +315,7 @@ impl<'a, 'v> Written<'a, 'v> {
             }
             Target::Out(outs) => {
                 let Some(out) = outs.first() else { return Err(Error::type_("out= needs a tensor")) };
-                crate::variants::check_out(args, 0, out, &result.layout.sizes, result.dtype)?;
+                crate::variants::check_out(args, 0, out, &result)?;
                 (Written::Out(out), out)
             }
         };
@@ -527,7 +527,7 @@ fn update(body: &Update, args: &Args, target: Target) -> Result<Output> {
         }
         Target::Out(outs) => {
             let Some(out) = outs.first() else { return Err(Error::type_("out= needs a tensor")) };
-            crate::variants::check_out(args, 0, out, own.sizes(), own.dtype())?;
+            crate::variants::check_out(args, 0, out, &Spec::like(own))?;
             if own.dtype() == out.dtype() && crate::variants::apart(args, out)?.is_none() {
                 crate::copy::copy(out, own)?;
                 run(out)?;

@@ -140,7 +140,7 @@ pub static MASKED_FILL_TENSOR: Row = Row {
 
 /// The functions, whose result takes the common shape of both.
 macro_rules! out_of_place {
-    ($($row:ident $name:literal $in_place:ident $signature:literal $sample:literal $doc:literal;)*) => {$(
+    ($($row:ident $name:literal $in_place:ident $signature:literal $sample:literal $reference:literal $doc:literal;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
             signature: $signature,
@@ -148,29 +148,34 @@ macro_rules! out_of_place {
             dtypes: DTypes::ALL,
             run: Run::Compose(|args| {
                 let (own, mask) = (args.tensor(0)?, args.tensor(1)?);
-                let sizes = rushlight_core::broadcast::broadcast(own.sizes(), mask.sizes())?;
+                let sizes = rushlight_core::broadcast::broadcast(mask.sizes(), own.sizes())?;
                 let own = if *own.sizes() == sizes { own.clone() } else { op!(EXPAND, own, sizes_value(&sizes))? };
                 crate::call::call(Args::new(&$in_place, [Value::Own(own), mask.into(), args.values[2].clone()]))
             }),
             derivative: Derivative::Composed,
             samples: &[$sample],
-            reference: "np.where(mask, value, self)",
+            reference: $reference,
             ..Row::BASE
         };
     )*};
 }
 
 out_of_place! {
-    FILLED "masked_fill.out_of_place" MASKED_FILL "(Tensor self, Tensor mask, Scalar value) -> Tensor" "t(3, 4), b(4), 2"
+    FILLED "masked_fill.out_of_place" MASKED_FILL "(Tensor self, Tensor mask, Scalar value) -> Tensor" "t(3, 4), b(4), 2" "np.where(mask, value, self)"
     "A copy with one number where `mask`, which broadcasts, is true.
 
     >>> torch.masked_fill(torch.zeros(3), torch.tensor([True, False, True]), 5)
     tensor([5., 0., 5.])";
-    FILLED_TENSOR "masked_fill.out_of_place_Tensor" MASKED_FILL_TENSOR "(Tensor self, Tensor mask, Tensor value) -> Tensor" "t(3, 4), b(4), t()"
+    FILLED_TENSOR "masked_fill.out_of_place_Tensor" MASKED_FILL_TENSOR "(Tensor self, Tensor mask, Tensor value) -> Tensor" "t(3, 4), b(4), t()" "np.where(mask, value, self)"
     "A copy with the number of a 0-d tensor where `mask`, which broadcasts, is true.
 
     >>> torch.masked_fill(torch.zeros(3), torch.tensor([True, False, True]), torch.tensor(5))
     tensor([5., 0., 5.])";
+    SCATTERED "masked_scatter.out_of_place" MASKED_SCATTER "(Tensor self, Tensor mask, Tensor source) -> Tensor" "t(4), b(3, 4), t(12)" ""
+    "A copy with the elements of `source`, in order, where `mask` is true; tensor and mask broadcast.
+
+    >>> torch.masked_scatter(torch.zeros(3), torch.tensor([True, False, True]), torch.tensor([1., 2.]))
+    tensor([1., 0., 2.])";
 }
 
 fn check_mask(args: &Args) -> Result<()> {
@@ -321,25 +326,6 @@ fn scatter_back(d: &Derive, mask: &Tensor) -> Result<Tensor> {
     let whole = op!(crate::join::CAT, vec![chosen, zeros], 0i64)?;
     op!(crate::view::RESHAPE, whole, sizes_value(sizes))
 }
-
-pub static SCATTERED: Row = Row {
-    name: "masked_scatter.out_of_place",
-    signature: "(Tensor self, Tensor mask, Tensor source) -> Tensor",
-    doc: "A copy with the elements of `source`, in order, where `mask` is true; tensor and mask broadcast.
-
-    >>> torch.masked_scatter(torch.zeros(3), torch.tensor([True, False, True]), torch.tensor([1., 2.]))
-    tensor([1., 0., 2.])",
-    dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let (own, mask) = (args.tensor(0)?, args.tensor(1)?);
-        let sizes = rushlight_core::broadcast::broadcast(own.sizes(), mask.sizes())?;
-        let own = if *own.sizes() == sizes { own.clone() } else { op!(EXPAND, own, sizes_value(&sizes))? };
-        op!(MASKED_SCATTER, own, mask, args.tensor(2)?).map(Output::Tensor)
-    }),
-    derivative: Derivative::Composed,
-    samples: &["t(3, 4), b(3, 4), t(12)", "t(4), b(3, 4), t(12)"],
-    ..Row::BASE
-};
 
 #[cold]
 fn by_mask(_: &Row) -> Error {

@@ -92,7 +92,7 @@ pub static SCATTER_MERGED: Row = Row {
         },
         cpu: |args, target| write(args, target, merge_named(args.str(4)?)?),
     }),
-    derivative: Derivative::NonDifferentiable("use scatter_reduce, which is"),
+    derivative: Derivative::Missing("aten::scatter"),
     samples: &["t(3), 0, torch.tensor([2, 2]), t(2), reduce='add'"],
     errors: &[(
         "t(3), 0, torch.tensor([0]), t(1), reduce='foo'",
@@ -121,7 +121,7 @@ pub static SCATTER_VALUE_MERGED: Row = Row {
         },
         cpu: |args, target| write(args, target, merge_named(args.str(4)?)?),
     }),
-    derivative: Derivative::NonDifferentiable("use scatter_reduce, which is"),
+    derivative: Derivative::Missing("aten::scatter"),
     samples: &["t(3), 0, torch.tensor([2, 2]), 2, reduce='multiply'"],
     ..Row::BASE
 };

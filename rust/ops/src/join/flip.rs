@@ -1,6 +1,6 @@
 //! Elements in reverse, rolled around, turned.
 
-use rushlight_core::layout::{dim_mask, product, wrap_dim};
+use rushlight_core::layout::{DimSet, product, wrap_dim};
 use rushlight_core::{Error, Layout, Result};
 
 use crate::derive::{Derivative, Saves, formula};
@@ -23,9 +23,7 @@ pub static FLIP: Row = Row {
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
-            if !args.ints(1)?.is_empty() {
-                dim_mask(args.ints(1)?, own.rank())?;
-            }
+            DimSet::of(args.ints(1)?, own.rank())?;
             let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
             Ok(vec![Spec { layout, dtype: own.dtype(), device: own.device() }])
         },

@@ -52,12 +52,16 @@ triangles! {
 
 /// Zeros outside the triangle.
 fn clear(target: &Tensor, diagonal: i64, upper: bool) -> Result<()> {
-    let pin = target.storage().pin()?;
+    let (layout, pin) = (target.layout(), target.storage().pin()?);
+    // Another thread may have given the tensor another geometry since it was checked.
+    if layout.rank() < 2 {
+        return Err(Error::runtime("the tensor lost its dimensions to another thread"));
+    }
     // SAFETY: the layout stays within the pinned storage.
     unsafe {
         rushlight_cpu::convert::copy::clear_triangle(
             pin.as_ptr(),
-            target.layout(),
+            layout,
             target.dtype().size(),
             diagonal as isize,
             upper,

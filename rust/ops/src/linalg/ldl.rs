@@ -28,7 +28,7 @@ pub static LDL_FACTOR_EX: Row = Row {
     dtypes: DTypes::DENSE,
     mapped: Mapped::Batch,
     run: Run::Kernel(Kernel { infer, cpu: factorise }),
-    derivative: Derivative::NonDifferentiable("torch has none"),
+    derivative: Derivative::Missing("aten::linalg_ldl_factor_ex"),
     samples: &["t(3, 3)", "t(2, 4, 4), hermitian=True", "t(0, 0)"],
     errors: ERRORS,
     ..Row::BASE
@@ -80,7 +80,7 @@ pub static LDL_SOLVE: Row = Row {
     dtypes: DTypes::DENSE,
     mapped: Mapped::Batch,
     run: Run::Kernel(Kernel { infer: infer_solve, cpu: solve }),
-    derivative: Derivative::NonDifferentiable("torch has none"),
+    derivative: Derivative::Missing("aten::linalg_ldl_solve"),
     samples: &["t(2, 2) + torch.eye(2) * 4, torch.tensor([1, 2], dtype=torch.int32), t(2, 1)"],
     errors: &[(
         "t(3, 3), torch.ones(3), t(3, 1)",

@@ -72,7 +72,10 @@ pub static LINALG_NORM: Row = Row {
     tensor(5.)",
     out: Out::EXACT,
     dtypes: DTypes::INEXACT,
-    run: Run::Compose(|args| norm(args, args.optional_scalar(1).map(|ord| Order::Number(ord.f64()))).map(Output::Tensor)),
+    run: Run::Compose(|args| {
+        let ord = args.optional_scalar(1).map(crate::reduce::norm::real_order).transpose()?;
+        norm(args, ord.map(Order::Number)).map(Output::Tensor)
+    }),
     derivative: Derivative::Composed,
     samples: &["t(3, 2)", "t(3), 1", "t(3, 2), 1", "t(3, 2), 3, 0", "t(2, 3, 2), float('inf'), (0, 2), True"],
     errors: &[

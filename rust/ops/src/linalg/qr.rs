@@ -104,7 +104,7 @@ pub static GEQRF: Row = Row {
             })
         },
     }),
-    derivative: Derivative::NonDifferentiable("torch has none"),
+    derivative: Derivative::Missing("geqrf"),
     samples: &["t(3, 3)", "t(2, 4, 3)", "t(3, 5)"],
     errors: &[("t(3)", "RuntimeError", "torch.geqrf: input must have at least 2 dimensions.")],
     ..Row::BASE

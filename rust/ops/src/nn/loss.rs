@@ -4,7 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::broadcast;
 use rushlight_core::dtype::promote;
 use rushlight_core::layout::Shape;
-use rushlight_core::{Device, Error, Result};
+use rushlight_core::{DType, Device, Error, Result};
 
 use super::Reduction;
 use crate::autocast::Autocast;
@@ -380,6 +380,15 @@ pub static BCE_WITH_LOGITS: Row = Row {
                 Shape(target.sizes()),
                 Shape(input.sizes())
             )));
+        }
+        let common = rushlight_core::dtype::promote(input.dtype(), target.dtype())?;
+        if target.dtype().is_integral() && target.dtype() != DType::Bool && !common.is_integral() {
+            return Err(Error::runtime(format!(
+                "result type {} can't be cast to the desired output type {}",
+                common.title(),
+                target.dtype().title()
+            ))
+            .hint("target.float() turns integers into floats."));
         }
         let (x, y) = (Expr::from(input), Expr::from(target));
         let logs = x.clone().call(&crate::pointwise::activation::LOGSIGMOID, []);

@@ -23,7 +23,7 @@ pub static BINCOUNT: Row = Row {
     traits: Traits::NEEDS_VALUES,
     mapped: Mapped::Each,
     run: Run::Body(bincount),
-    derivative: Derivative::NonDifferentiable("its operand is whole numbers"),
+    derivative: Derivative::Missing("aten::bincount"),
     samples: &["i(4, 9)", "i(4, 9), minlength=8", "i(4, 3), torch.tensor([0.5, 1., 2.])"],
     errors: &[("t(2, 2).long()", "RuntimeError", "bincount only supports 1-d non-negative integral inputs.")],
     reference: "np.bincount(self, weights, minlength)",
@@ -46,6 +46,7 @@ pub static HISTC: Row = Row {
     errors: &[
         ("t(3), 0", "RuntimeError", "torch.histogram(): bins must be > 0, but got 0 for dimension 0"),
         ("t(3), 3, 3, 1", "RuntimeError", "torch.histc: max must be larger than min"),
+        ("t(3) * float('nan')", "RuntimeError", "torch.histc: range of [nan, nan] is not finite"),
     ],
     ..Row::BASE
 };
@@ -119,14 +120,16 @@ fn histc(args: &Args, results: &[Tensor]) -> Result<()> {
     let (mut low, mut high) = (args.scalar(2)?.f64(), args.scalar(3)?.f64());
     let values = to_vec::<f64>(own)?;
     if low == high && !values.is_empty() {
-        low = values.iter().copied().fold(f64::INFINITY, f64::min);
-        high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        // No number among them: then the range is none, and refused.
+        low = values.iter().copied().reduce(|a, b| if a.is_nan() || a <= b { a } else { b }).unwrap_or(low);
+        high = values.iter().copied().reduce(|a, b| if a.is_nan() || a >= b { a } else { b }).unwrap_or(high);
     }
     if low == high {
         low -= 1.0;
         high += 1.0;
     }
     if !(low.is_finite() && high.is_finite()) {
+        let [low, high] = [low, high].map(crate::create::c_text);
         return Err(Error::runtime(format!("torch.histc: range of [{low}, {high}] is not finite")));
     }
     if low > high {

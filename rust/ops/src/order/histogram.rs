@@ -14,14 +14,11 @@ use crate::row::{Accepts, DTypes, Out, Row, Run, Traits, Variants};
 use crate::value::{Args, Output, Value};
 use crate::view::reshape::sizes_value;
 
-const WHY: Derivative = Derivative::NonDifferentiable("its result is a count");
-
 /// What the rows have in common.
 const BASE: Row = Row {
     variants: Variants::FUNCTION,
     dtypes: DTypes::of(&[DType::F32, DType::F64]),
     traits: Traits::NEEDS_VALUES,
-    derivative: WHY,
     ..Row::BASE
 };
 
@@ -35,6 +32,7 @@ const OUT: Out = Out::new(
 
 pub static HISTOGRAM_EDGES: Row = Row {
     name: "histogram.bins_tensor",
+    derivative: Derivative::Missing("aten::histogram"),
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
     doc: "How many elements (or the sum of their `weight`) lie between each two neighbours of the edges `bins`.
@@ -74,6 +72,7 @@ whole, so that the histogram's integral is one.
 
 pub static HISTOGRAM: Row = Row {
     name: "histogram.bin_ct",
+    derivative: Derivative::Missing("aten::histogram"),
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
     doc: "How many elements (or the sum of their `weight`) lie in each of `bins` equal parts of `range`, by default the elements' own.
@@ -113,6 +112,7 @@ pub static HISTOGRAM: Row = Row {
 
 pub static BIN_EDGES: Row = Row {
     name: "_histogramdd_bin_edges",
+    derivative: Derivative::Missing("aten::_histogramdd_bin_edges"),
     signature: "(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor[]",
     doc: "The edges of equal parts in each dimension of points, for `histogramdd`.
 
@@ -138,6 +138,7 @@ pub static BIN_EDGES: Row = Row {
 
 pub static COUNT_POINTS: Row = Row {
     name: "_histogramdd_from_bin_tensors",
+    derivative: Derivative::Missing("aten::_histogramdd_from_bin_tensors"),
     signature: "(Tensor self, Tensor[] bins, *, Tensor? weight=None, bool density=False) -> Tensor",
     doc: "How many points lie in each box between edges, one list of edges for each dimension.
 

@@ -1,7 +1,7 @@
 //! Sorting along a dimension.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{Bool, DType, Error, Result, dispatch};
+use rushlight_core::{Bool, DType, Error, Layout, Result, dispatch};
 use rushlight_cpu::order::{Line, Ranked, Sortable, each_line};
 use rushlight_cpu::reduce::scan::Lines;
 use rushlight_par::Address;
@@ -11,8 +11,10 @@ use crate::mapped::Mapped;
 use crate::reduce::one_dim;
 use crate::reduce::put_back::{ORDERED, spread};
 use crate::reduce::softmax::{lines, prepared};
-use crate::row::{Kernel, Out, Row, Run, Spec, Variants};
+use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
+
+const SORTABLE: DTypes = ORDERED.union(DTypes::WIDE);
 
 pub static SORT: Row = Row {
     name: "sort",
@@ -25,7 +27,7 @@ pub static SORT: Row = Row {
     values=tensor([1, 2, 3]),
     indices=tensor([1, 2, 0]))",
     out: Out::STRICT,
-    dtypes: ORDERED,
+    dtypes: SORTABLE,
     mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, 1),
@@ -51,7 +53,7 @@ pub static SORT_STABLE: Row = Row {
     values=tensor([2, 2, 1]),
     indices=tensor([0, 2, 1]))",
     out: Out::STRICT,
-    dtypes: ORDERED,
+    dtypes: SORTABLE,
     mapped: Mapped::Along(2),
     run: Run::Kernel(Kernel {
         infer: |args| infer(args, 2),
@@ -72,7 +74,7 @@ pub static ARGSORT: Row = Row {
 
     >>> torch.argsort(torch.tensor([3, 1, 2]))
     tensor([1, 2, 0])",
-    dtypes: ORDERED,
+    dtypes: SORTABLE,
     run: Run::Compose(|args| places(args.tensor(0)?, args.int(1)?, args.bool(2)?)),
     derivative: Derivative::Composed,
     samples: &["t(5)", "t(2, 3), 0, True"],
@@ -90,7 +92,7 @@ pub static ARGSORT_STABLE: Row = Row {
     >>> torch.argsort(torch.tensor([2, 1, 2]), stable=True)
     tensor([1, 0, 2])",
     out: Out::EXACT,
-    dtypes: ORDERED,
+    dtypes: SORTABLE,
     run: Run::Compose(|args| places(args.tensor(0)?, args.int(2)?, args.bool(3)?)),
     derivative: Derivative::Composed,
     samples: &["t(5), stable=True"],
@@ -113,7 +115,7 @@ pub static MSORT: Row = Row {
     tensor([[2, 1],
             [3, 4]])",
     out: Out::EXACT,
-    dtypes: ORDERED,
+    dtypes: SORTABLE,
     run: Run::Compose(|args| {
         let own = args.tensor(0)?;
         let sorted = SORT.call([own.into(), 0i64.into(), false.into()])?.into_tensors();
@@ -146,11 +148,21 @@ fn infer(args: &Args, dim: usize) -> Result<Vec<Spec>> {
     let own = args.tensor(0)?;
     one_dim(args, dim)?;
     check_order(args, " Sort does not support complex dtypes on CPU")?;
-    Ok(vec![Spec::new(own.sizes(), own.dtype(), own), Spec::new(own.sizes(), DType::I64, own)])
+    let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
+    let spec = |dtype| Spec { layout: layout.clone(), dtype, device: own.device() };
+    Ok(vec![spec(own.dtype()), spec(DType::I64)])
 }
 
 fn sort(own: &Tensor, dim: usize, descending: bool, results: &[Tensor]) -> Result<()> {
-    write_lines(own, dim, descending, results, own.sizes().get(dim).copied().unwrap_or(1) as usize, SORTED)
+    let take = own.sizes().get(dim).copied().unwrap_or(1) as usize;
+    if results[0].layout().is_contiguous() {
+        return write_lines(own, dim, descending, results, take, SORTED);
+    }
+    let apart = [&results[0], &results[1]].map(|result| crate::call::allocate(&Spec::like(result)));
+    let [values, places] = apart;
+    let apart = [values?, places?];
+    write_lines(own, dim, descending, &apart, take, SORTED)?;
+    results.iter().zip(&apart).try_for_each(|(result, apart)| crate::copy::copy(result, apart))
 }
 
 /// How a line's ranks are brought into the order in which `take` of them are written.
@@ -186,7 +198,7 @@ pub fn write_lines(
     let (from, values, places) = (source.storage().pin()?, results[0].storage().pin()?, results[1].storage().pin()?);
     let offset = source.layout().offset;
     let places = Address(places.as_ptr().cast::<i64>());
-    dispatch!(own.dtype(), T in [u8, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {
+    dispatch!(own.dtype(), T in [u8, i8, i16, i32, i64, u16, u32, u64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {
         let values = Address(values.as_ptr().cast::<T>());
         // SAFETY: the operand is contiguous; results are fresh and row-major, with `take` elements along the dimension.
         unsafe {

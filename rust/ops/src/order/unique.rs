@@ -10,8 +10,6 @@ use crate::reduce::put_back::ORDERED;
 use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::value::{Ints, Output};
 
-const WHY: Derivative = Derivative::NonDifferentiable("the number of its results depends on the values");
-
 /// What `torch.unique` stands on.
 pub static UNIQUE: Row = Row {
     name: "_unique2",
@@ -31,7 +29,7 @@ pub static UNIQUE: Row = Row {
         }
         distinct(own, true, args.bool(2)?, args.bool(3)?)
     }),
-    derivative: WHY,
+    derivative: Derivative::Missing("_unique2"),
     samples: &["i(4, 9)", "i(4, 3, 4), True, True, True"],
     ..Row::BASE
 };
@@ -58,7 +56,7 @@ pub static UNIQUE_CONSECUTIVE: Row = Row {
         }
         distinct(own, false, args.bool(1)?, args.bool(2)?)
     }),
-    derivative: WHY,
+    derivative: Derivative::Missing("unique_consecutive"),
     samples: &["i(2, 9)", "i(2, 3, 4), True, True"],
     ..Row::BASE
 };
@@ -83,7 +81,7 @@ pub static UNIQUE_DIM: Row = Row {
         }
         distinct_slices(own, crate::reduce::one_dim(args, 1)?, true)
     }),
-    derivative: WHY,
+    derivative: Derivative::Missing("unique_dim"),
     samples: &["i(2, 5, 2), 0", "i(2, 2, 5), 1"],
     ..Row::BASE
 };

@@ -190,7 +190,7 @@ pub static FLOOR_DIVIDE: Row = Row {
     checks: DTypes::EXACT,
     refuses: "div_floor_cpu",
     cuda: None,
-    derivative: Derivative::NonDifferentiable("it is a staircase"),
+    derivative: Derivative::Missing("aten::floor_divide"),
     errors: &[super::MISMATCH],
     samples: &["t(4), pos(4)", "t(2, 3), 2"],
     reference: "np.floor_divide(self, other)",

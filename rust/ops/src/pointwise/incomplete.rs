@@ -2,7 +2,6 @@
 
 #![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
 
-use rushlight_core::Error;
 use rushlight_cpu::tiles;
 use rushlight_simd::{Base, Isa};
 
@@ -69,7 +68,7 @@ fn density(d: &Derive) -> Expr {
 }
 
 fn unknown(name: &str) -> Expr {
-    Expr::failed(Error::not_implemented(format!("the derivative for '{name}: input' is not implemented.")))
+    Expr::failed(Derivative::missing(&format!("{name}: input")))
 }
 
 pub static IGAMMA: Row = Row {

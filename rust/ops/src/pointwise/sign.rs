@@ -153,7 +153,7 @@ pub static HEAVISIDE: Row = Row {
         }
         Ok(())
     }),
-    derivative: Derivative::NonDifferentiable("it is a step"),
+    derivative: Derivative::Missing("aten::heaviside"),
     reference: "np.heaviside(self, values)",
     ..BINARY
 };

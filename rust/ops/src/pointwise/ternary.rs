@@ -31,6 +31,10 @@ pub static LERP: Row = Row {
     }),
     check: Some(|args| {
         let own = args.tensor(0)?.dtype();
+        if !own.is_differentiable() {
+            let kernel = if args.has_tensor(2) { "lerp_kernel_tensor" } else { "lerp_kernel_scalar" };
+            return Err(Error::unsupported(kernel, own));
+        }
         for (place, name) in [(1, "end"), (2, "weight")] {
             if let Some(other) = args.optional_tensor(place).filter(|other| other.dtype() != own) {
                 return Err(Error::runtime(format!(
@@ -49,11 +53,15 @@ pub static LERP: Row = Row {
         formula(1, Saves::input(2), |d| d.grad() * d.input(2).conj()),
         formula(2, Saves::input(0).union(Saves::input(1)), |d| d.grad() * (d.input(1) - d.input(0)).conj()),
     ]),
-    errors: &[(
-        "t(2, 2), t(3, 3), 0.5",
-        "RuntimeError",
-        "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 1",
-    )],
+    errors: &[
+        (
+            "t(2, 2), t(3, 3), 0.5",
+            "RuntimeError",
+            "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 1",
+        ),
+        ("i(3, 2), i(3, 2), 0.5", "NotImplementedError", "\"lerp_kernel_scalar\" not implemented for 'Long'"),
+        ("i(3, 2), i(3, 2), i(3, 2)", "NotImplementedError", "\"lerp_kernel_tensor\" not implemented for 'Long'"),
+    ],
     samples: &["t(2, 3), t(2, 3), 0.3", "t(2, 3), t(3), t(2, 1)", "t(), t(), 0.7"],
     reference: "self + weight * (end - self)",
     ..Row::BASE

@@ -50,7 +50,7 @@ pub static MAX: Row = Row {
     mapped: Mapped::Whole(&AMAX),
     run: Run::Kernel(Kernel {
         infer: |args| infer_all(args, "max_all"),
-        cpu: |args, results| run(args, Over::all(args)?, results, largest()),
+        cpu: |args, results| run(args, Over::ALL, results, largest()),
     }),
     derivative: SHARED_ALL,
     node: "MaxBackward1",
@@ -113,7 +113,7 @@ pub static MIN: Row = Row {
     mapped: Mapped::Whole(&AMIN),
     run: Run::Kernel(Kernel {
         infer: |args| infer_all(args, "min_all"),
-        cpu: |args, results| run(args, Over::all(args)?, results, smallest()),
+        cpu: |args, results| run(args, Over::ALL, results, smallest()),
     }),
     derivative: SHARED_ALL,
     node: "MinBackward1",
@@ -215,7 +215,7 @@ pub static AMINMAX: Row = Row {
             over.check_not_empty(args).map_err(|_| {
                 Error::index(format!(
                     "aminmax: Expected reduction dim {} to have non-zero size.",
-                    over.mask.trailing_zeros()
+                    over.dims.first()
                 ))
             })?;
             check_dtype(args, "aminmax")?;
@@ -338,14 +338,14 @@ fn run_places(args: &Args, results: &[rushlight_autograd::Tensor], up: bool) -> 
     let own = args.tensor(0)?;
     let compute = own.dtype().compute();
     let fold = extremum(compute, up, false).ok_or_else(|| crate::call::not_implemented(args.row, compute))?;
-    super::reduce(own, Over::of(args, 1)?.mask, results, fold, &[])
+    super::reduce(own, Over::of(args, 1)?.dims, results, fold, &[])
 }
 
 fn infer_all(args: &Args, kernel: &str) -> Result<Vec<Spec>> {
     let own = args.tensor(0)?;
     check_dtype(args, kernel)?;
     check_any(args)?;
-    Ok(vec![Over::all(args)?.spec(args, own.dtype())?])
+    Ok(vec![Over::ALL.spec(args, own.dtype())?])
 }
 
 fn check_any(args: &Args) -> Result<()> {
@@ -394,7 +394,7 @@ fn run_arg(args: &Args, results: &[rushlight_autograd::Tensor], up: bool) -> Res
     let fold = extremum(compute, up, true).ok_or_else(|| crate::call::not_implemented(args.row, compute))?;
     // Places among all elements count in row-major order, which the skeleton's walk need not follow.
     let flat = if args.has(1) { own.clone() } else { crate::convert::contiguous(own)? };
-    super::reduce(&flat, Over::of(args, 1)?.mask, results, fold, &[])
+    super::reduce(&flat, Over::of(args, 1)?.dims, results, fold, &[])
 }
 
 fn run(args: &Args, over: Over, results: &[rushlight_autograd::Tensor], pick: fn(DType) -> Option<Fold>) -> Result<()> {

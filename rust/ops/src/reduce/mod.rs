@@ -16,7 +16,7 @@ pub mod trapezoid;
 pub mod truth;
 
 use rushlight_autograd::Tensor;
-use rushlight_core::layout::{dim_mask, wrap_dim};
+use rushlight_core::layout::{DimSet, wrap_dim};
 use rushlight_core::plan::Plan;
 use rushlight_core::storage::pin_all;
 use rushlight_core::{DType, Dims, Error, Layout, Result};
@@ -44,27 +44,25 @@ pub fn sum_to(grad: &Tensor, sizes: &[isize]) -> Result<Tensor> {
     crate::view::RESHAPE.tensor([(&summed).into(), crate::view::reshape::sizes_value(sizes)])
 }
 
-/// What a call reduces: a mask of dimensions, and whether they stay as ones.
+/// What a call reduces: some dimensions, and whether they stay as ones.
 #[derive(Clone, Copy)]
 pub struct Over {
-    pub mask: u64,
+    pub dims: DimSet,
     pub keepdim: bool,
 }
 
 impl Over {
     /// Everything.
-    pub fn all(args: &Args) -> Result<Over> {
-        Ok(Over { mask: dim_mask(&[], args.tensor(0)?.rank())?, keepdim: false })
-    }
+    pub const ALL: Over = Over { dims: DimSet::All, keepdim: false };
 
     /// What the arguments at `place` (dimensions; none means all) and behind it (keepdim) say.
     pub fn of(args: &Args, place: usize) -> Result<Over> {
-        let mask = dim_mask(&dims(args, place), args.tensor(0)?.rank())?;
-        Ok(Over { mask, keepdim: args.optional_bool(place + 1).unwrap_or(false) })
+        let dims = DimSet::of(&dims(args, place), args.tensor(0)?.rank())?;
+        Ok(Over { dims, keepdim: args.optional_bool(place + 1).unwrap_or(false) })
     }
 
     pub fn has(self, dim: usize) -> bool {
-        self.mask & (1 << dim) != 0
+        self.dims.has(dim)
     }
 
     /// The sizes of the result.
@@ -118,9 +116,9 @@ pub fn one_dim(args: &Args, place: usize) -> Result<usize> {
     wrap_dim(args.int(place)?, args.tensor(0)?.rank())
 }
 
-/// Runs a fold over the masked dimensions, into fresh row-major results.
-pub fn reduce(input: &Tensor, mask: u64, outs: &[Tensor], fold: Fold, numbers: &[f64]) -> Result<()> {
-    reduce_layout(input, input.layout(), input.dtype(), mask, outs, fold, numbers)
+/// Runs a fold over some dimensions, into fresh row-major results.
+pub fn reduce(input: &Tensor, dims: DimSet, outs: &[Tensor], fold: Fold, numbers: &[f64]) -> Result<()> {
+    reduce_layout(input, input.layout(), input.dtype(), dims, outs, fold, numbers)
 }
 
 /// Runs a fold over memory seen through another layout and dtype than the tensor's own.
@@ -128,7 +126,7 @@ fn reduce_layout(
     input: &Tensor,
     layout: &Layout,
     dtype: DType,
-    mask: u64,
+    dims: DimSet,
     outs: &[Tensor],
     fold: Fold,
     numbers: &[f64],
@@ -136,7 +134,7 @@ fn reduce_layout(
     let mut kept = Layout { sizes: Dims::new(), strides: Dims::new(), offset: layout.offset };
     let mut row = Layout { sizes: Dims::new(), strides: Dims::new(), offset: 0 };
     for (dim, (&size, &stride)) in layout.sizes.iter().zip(&layout.strides).enumerate() {
-        let side = if mask & (1 << dim) != 0 { &mut row } else { &mut kept };
+        let side = if dims.has(dim) { &mut row } else { &mut kept };
         side.sizes.push(size);
         side.strides.push(stride);
     }
@@ -163,7 +161,7 @@ pub fn run(
     numbers: &[f64],
 ) -> Result<()> {
     let fold = pick(compute).ok_or_else(|| crate::call::not_implemented(args.row, compute))?;
-    reduce(args.tensor(0)?, over.mask, results, fold, numbers)
+    reduce(args.tensor(0)?, over.dims, results, fold, numbers)
 }
 
 /// A gradient of a reduced result, stretched over the operand.
@@ -184,5 +182,5 @@ pub fn restored(d: &Derive, value: Expr, place: usize) -> Expr {
 /// How many elements a derivative's call reduced to one.
 pub fn derived_count(d: &Derive, place: usize) -> f64 {
     let sizes = d.sizes(0);
-    dim_mask(&derived_dims(d, place), sizes.len()).map_or(1, |mask| Over { mask, keepdim: false }.count(sizes)) as f64
+    DimSet::of(&derived_dims(d, place), sizes.len()).map_or(1, |dims| Over { dims, keepdim: false }.count(sizes)) as f64
 }

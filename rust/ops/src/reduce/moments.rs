@@ -1,6 +1,7 @@
 //! Variance and standard deviation, alone or with the mean.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::layout::DimSet;
 use rushlight_core::{Error, Result, Scalar};
 use rushlight_cpu::reduce::moments;
 
@@ -161,7 +162,7 @@ fn infer(args: &Args, with_mean: bool) -> Result<Vec<Spec>> {
 
 fn run(args: &Args, results: &[Tensor], root: bool) -> Result<()> {
     let own = args.tensor(0)?;
-    let mask = over(args)?.mask;
+    let dims = over(args)?.dims;
     let numbers = [correction(args), f64::from(u8::from(root)), 1.0];
     let with_mean = results.len() == 2;
     let compute = own.dtype().compute();
@@ -170,20 +171,20 @@ fn run(args: &Args, results: &[Tensor], root: bool) -> Result<()> {
     };
     let numbers = &numbers[..if with_mean { 3 } else { 2 }];
     if !own.dtype().is_complex() {
-        return super::reduce(own, mask, results, fold, numbers);
+        return super::reduce(own, dims, results, fold, numbers);
     }
-    run_complex(own, mask, results, numbers)
+    run_complex(own, dims, results, numbers)
 }
 
 /// The variance of complex numbers is that of their real parts and that of their imaginary parts.
-fn run_complex(own: &Tensor, mask: u64, results: &[Tensor], numbers: &[f64]) -> Result<()> {
+fn run_complex(own: &Tensor, dims: DimSet, results: &[Tensor], numbers: &[f64]) -> Result<()> {
     let real = own.dtype().to_real();
     let Some(fold) = moments(real, false) else { return Ok(()) };
     let part = |at: isize| -> Result<Tensor> {
         let mut half = own.layout().parts(2);
         half.offset += at;
         let out = crate::create::empty(results[0].sizes(), real, own.device())?;
-        super::reduce_layout(own, &half, real, mask, std::slice::from_ref(&out), fold, &[numbers[0], 0.0])?;
+        super::reduce_layout(own, &half, real, dims, std::slice::from_ref(&out), fold, &[numbers[0], 0.0])?;
         Ok(out)
     };
     let _off = rushlight_autograd::modes::GradMode::new(false);
@@ -191,7 +192,7 @@ fn run_complex(own: &Tensor, mask: u64, results: &[Tensor], numbers: &[f64]) -> 
     let spread = if numbers[1] != 0.0 { sum.sqrt() } else { sum };
     crate::copy::copy(&results[0], &spread.done()?)?;
     match (results.get(1), super::sum::means()(own.dtype())) {
-        (Some(mean), Some(fold)) => super::reduce(own, mask, std::slice::from_ref(mean), fold, &[]),
+        (Some(mean), Some(fold)) => super::reduce(own, dims, std::slice::from_ref(mean), fold, &[]),
         _ => Ok(()),
     }
 }

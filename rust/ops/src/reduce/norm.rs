@@ -42,11 +42,14 @@ pub static VECTOR_NORM: Row = Row {
         "t(2, 3), 0",
         "t(4), 1.5",
     ],
-    errors: &[(
-        "i(3, 2)",
-        "RuntimeError",
-        "linalg.vector_norm: Expected a floating point or complex tensor as input. Got Long",
-    )],
+    errors: &[
+        (
+            "i(3, 2)",
+            "RuntimeError",
+            "linalg.vector_norm: Expected a floating point or complex tensor as input. Got Long",
+        ),
+        ("t(3), 1j", "RuntimeError", "linalg.vector_norm: Expected a non-complex scalar as the order of norm."),
+    ],
     reference: "np.linalg.norm(self.ravel() if dim is None else self, ord, dim, keepdim) if dim is None or isinstance(dim, int) or len(dim) == 1 else None",
     ..Row::BASE
 };
@@ -147,10 +150,13 @@ pub static RENORM: Row = Row {
     dtypes: DTypes::INEXACT,
     run: Run::Compose(|args| {
         let own = args.tensor(0)?;
-        let (p, maxnorm) = (args.scalar(1)?, args.scalar(3)?.f64());
-        if p.is_complex() {
-            return Err(Error::runtime("renorm: p must be real-valued"));
+        let (p, maxnorm) = (args.scalar(1)?, args.scalar(3)?);
+        for (number, name) in [(p, "p"), (maxnorm, "maxnorm")] {
+            if number.is_complex() {
+                return Err(Error::runtime(format!("renorm: {name} must be real-valued")));
+            }
         }
+        let maxnorm = maxnorm.f64();
         // NaN is no norm either.
         if p.f64() <= 0.0 || p.f64().is_nan() {
             return Err(Error::runtime("renorm: non-positive-norm not supported"));
@@ -179,6 +185,7 @@ pub static RENORM: Row = Row {
         ("t(2, 3), 0, 0, 1", "RuntimeError", "renorm: non-positive-norm not supported"),
         ("t(2, 3), float('nan'), 0, 1", "RuntimeError", "renorm: non-positive-norm not supported"),
         ("t(2, 3), 1j, 0, 1", "RuntimeError", "renorm: p must be real-valued"),
+        ("t(2, 3), 2, 0, 1j", "RuntimeError", "renorm: maxnorm must be real-valued"),
         ("t(2, 3), 2, 0, float('nan')", "RuntimeError", "renorm: expected maxnorm to be >= 0 but got nan"),
         ("t(3), 2, 0, 1", "RuntimeError", "renorm: input needs at least 2 dimensions, got 1 dimensions"),
     ],
@@ -197,6 +204,13 @@ fn nuclear(mut args: Args) -> Result<Args> {
         args.values[2] = Value::Ints(crate::value::Ints::from_slice(&[-2, -1]));
     }
     Ok(args)
+}
+
+pub fn real_order(ord: Scalar) -> Result<f64> {
+    if ord.is_complex() {
+        return Err(Error::runtime("linalg.vector_norm: Expected a non-complex scalar as the order of norm."));
+    }
+    Ok(ord.f64())
 }
 
 fn infer(args: &Args) -> Result<Vec<Spec>> {
@@ -223,8 +237,8 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
             )));
         }
     }
+    let ord = real_order(args.scalar(1)?)?;
     let over = Over::of(args, 2)?;
-    let ord = args.scalar(1)?.f64();
     if own.numel() == 0 && (ord < 0.0 || ord == f64::INFINITY) {
         if super::dims(args, 2).is_empty() {
             return Err(Error::runtime(format!(

@@ -24,8 +24,8 @@ pub static PROD: Row = Row {
     autocast: Autocast::Single,
     mapped: Mapped::Whole(&PROD_DIM),
     run: Run::Kernel(Kernel {
-        infer: |args| Ok(vec![Over::all(args)?.spec(args, super::sum::result_dtype(args, 1)?)?]),
-        cpu: |args, results| run(args, Over::all(args)?, results),
+        infer: |args| Ok(vec![Over::ALL.spec(args, super::sum::result_dtype(args, 1)?)?]),
+        cpu: |args, results| run(args, Over::ALL, results),
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| gradient(d, None))]),
     samples: &["t(2, 3)", "t()", "t(0)", "t(3, 2).t()"],

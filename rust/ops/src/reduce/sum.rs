@@ -29,8 +29,8 @@ and the bits do not depend on the number of threads.
     sparse: Sparse::Body(crate::sparse::elementwise::total),
     mapped: Mapped::Whole(&SUM_DIM),
     run: Run::Kernel(Kernel {
-        infer: |args| infer(args, Over::all(args)?, 1),
-        cpu: |args, results| run(args, Over::all(args)?, results, sums()),
+        infer: |args| infer(args, Over::ALL, 1),
+        cpu: |args, results| run(args, Over::ALL, results, sums()),
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| expand(d, d.grad()))]),
     samples: &["t(2, 3)", "t(0)", "t()", "t(2, 3).t()", "t(2, 3), dtype=torch.float64"],
@@ -123,8 +123,8 @@ pub static MEAN: Row = Row {
     dtypes: DTypes::INEXACT,
     mapped: Mapped::Whole(&MEAN_DIM),
     run: Run::Kernel(Kernel {
-        infer: |args| Ok(vec![Over::all(args)?.spec(args, mean_dtype(args, 1)?)?]),
-        cpu: |args, results| run(args, Over::all(args)?, results, means()),
+        infer: |args| Ok(vec![Over::ALL.spec(args, mean_dtype(args, 1)?)?]),
+        cpu: |args, results| run(args, Over::ALL, results, means()),
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
         let count: isize = d.sizes(0).iter().product();

@@ -1,6 +1,7 @@
 //! Whether all or any elements are true, and how many are.
 
 use rushlight_core::dtype::{c64, c128};
+use rushlight_core::layout::DimSet;
 use rushlight_core::{Bool, DType, Result};
 use rushlight_cpu::folds;
 use rushlight_cpu::reduce::Fold;
@@ -31,8 +32,8 @@ pub static ALL: Row = Row {
     tensor(False)",
     mapped: Mapped::Whole(&ALL_DIMS),
     run: Run::Kernel(Kernel {
-        infer: |args| infer(args, Over::all(args)?),
-        cpu: |args, results| run(args, Over::all(args)?, results, all()),
+        infer: |args| infer(args, Over::ALL),
+        cpu: |args, results| run(args, Over::ALL, results, all()),
     }),
     samples: &["t(2, 3)", "t(0)", "t()"],
     reference: "np.all(self).astype(np.uint8 if self.dtype == np.uint8 else bool)",
@@ -83,8 +84,8 @@ pub static ANY: Row = Row {
     tensor(True)",
     mapped: Mapped::Whole(&ANY_DIMS),
     run: Run::Kernel(Kernel {
-        infer: |args| infer(args, Over::all(args)?),
-        cpu: |args, results| run(args, Over::all(args)?, results, any()),
+        infer: |args| infer(args, Over::ALL),
+        cpu: |args, results| run(args, Over::ALL, results, any()),
     }),
     samples: &["t(2, 3)", "t(0)", "t()"],
     reference: "np.any(self).astype(np.uint8 if self.dtype == np.uint8 else bool)",
@@ -155,7 +156,7 @@ pub static COUNT_NONZERO: Row = Row {
 fn several(args: &Args) -> Result<Over> {
     let over = Over::of(args, 1)?;
     let none = args.optional_ints(1).is_some_and(<[i64]>::is_empty);
-    Ok(if none { Over { mask: 0, ..over } } else { over })
+    Ok(if none { Over { dims: DimSet::NONE, ..over } } else { over })
 }
 
 fn all() -> fn(DType) -> Option<Fold> {

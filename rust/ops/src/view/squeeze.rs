@@ -1,6 +1,6 @@
 //! Dimensions of size one, taken away or put in.
 
-use rushlight_core::layout::{dim_mask, wrap_dim};
+use rushlight_core::layout::{DimSet, wrap_dim};
 use rushlight_core::{Layout, Result};
 
 use crate::derive::{Derivative, Derive, Saves, formula};
@@ -62,8 +62,8 @@ pub static SQUEEZE_DIMS: Row = Row {
         if dims.is_empty() {
             return Ok(own.clone());
         }
-        let mask = dim_mask(dims, own.rank())?;
-        Ok(own.squeeze(|d| mask & (1 << d) != 0))
+        let dims = DimSet::of(dims, own.rank())?;
+        Ok(own.squeeze(|dim| dims.has(dim)))
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, restore)]),
     samples: &["t(1, 2, 1), (0, 2)", "t(1, 2, 1), (0, 1)"],
