@@ -443,3 +443,18 @@ def test_an_address_that_was_given_away_stays():
         x.resize_(1000)
     x.share_memory_()
     assert x.data_ptr() != address and (ctypes.c_float * 4).from_address(address)[:] == [0, 1, 2, 3]
+
+
+def test_arrays_without_dimensions_keep_their_dtype():
+    """They are arrays and no numbers: NumPy computes, as it does with arrays that have dimensions."""
+    two = np.array(2.0)
+    assert (torch.ones(2) * two).dtype == torch.float64
+    assert (torch.ones(2, dtype=torch.int32) + np.array(2)).dtype == torch.int64
+    assert (torch.ones(2) - np.array(1j)).dtype == torch.complex128
+    x = torch.ones(2)
+    x *= two
+    assert x.tolist() == [2, 2] and x.dtype == torch.float64
+    for refused in (lambda: torch.mul(x, two), lambda: x > two, lambda: two * x, lambda: x.copy_(two)):
+        with pytest.raises(TypeError):
+            refused()
+    assert (torch.ones(2) * np.float64(2)).dtype == torch.float32

@@ -283,3 +283,88 @@ def test_weights_must_fit(weight, sentence):
         with pytest.raises(RuntimeError) as info:
             call()
         assert str(info.value).splitlines()[0] == sentence
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda x: x * 2, lambda x: 2 * x, lambda x: x / 2, lambda x: (x + 1).mul_(2), lambda x: torch.mul(x, True)],
+)
+def test_second_walk_through_a_number(call):
+    """A number counts as a tensor that the first walk released, so a forgotten `retain_graph` shows."""
+    y = call(torch.ones(2, requires_grad=True)).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
+        y.backward()
+
+
+@pytest.mark.parametrize(
+    "call", [lambda x: x + 2, lambda x: 2 - x, lambda x: torch.add(x, x, alpha=2), lambda x: torch.lerp(x, x, 0.5)]
+)
+def test_second_walk_where_nothing_was_kept(call):
+    x = torch.ones(2, requires_grad=True)
+    y = call(x).sum()
+    y.backward()
+    once = x.grad.clone()
+    y.backward()
+    assert torch.equal(x.grad, 2 * once)
+
+
+MISSING = {
+    "x // 2": (RuntimeError, "derivative for aten::floor_divide is not implemented", "NotImplemented"),
+    "torch.heaviside(x, x)": (RuntimeError, "derivative for aten::heaviside is not implemented", "NotImplemented"),
+    "torch.histogram(x, 4).hist": (RuntimeError, "derivative for aten::histogram is not implemented", "NotImplemented"),
+    "x.scatter(0, torch.tensor([0]), 2, reduce='multiply')": (
+        RuntimeError,
+        "derivative for aten::scatter is not implemented",
+        "NotImplemented",
+    ),
+    "torch.bincount(torch.tensor([1, 0]), x)": (
+        RuntimeError,
+        "derivative for aten::bincount is not implemented",
+        "NotImplemented",
+    ),
+    "torch.linalg.ldl_factor(x.diag())[0]": (
+        RuntimeError,
+        "derivative for aten::linalg_ldl_factor_ex is not implemented",
+        "NotImplemented",
+    ),
+    "torch.geqrf(x.diag())[0]": (
+        NotImplementedError,
+        "the derivative for 'geqrf' is not implemented.",
+        "GeqrfBackward0",
+    ),
+    "torch.special.zeta(x + 1, x)": (
+        NotImplementedError,
+        "the derivative for 'zeta' is not implemented.",
+        "SpecialZetaBackward0",
+    ),
+    "torch.unique(x)": (NotImplementedError, "the derivative for '_unique2' is not implemented.", "Unique2Backward0"),
+    "torch.unique_consecutive(x)": (
+        NotImplementedError,
+        "the derivative for 'unique_consecutive' is not implemented.",
+        "UniqueConsecutiveBackward0",
+    ),
+    "torch.unique(x, dim=0)": (
+        NotImplementedError,
+        "the derivative for 'unique_dim' is not implemented.",
+        "UniqueDimBackward0",
+    ),
+}
+
+
+@pytest.mark.parametrize("text", MISSING)
+def test_what_has_no_derivative_is_not_left_out(text):
+    """A term of a loss through which nothing goes back is an error, and not a gradient without it."""
+    kind, sentence, node = MISSING[text]
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    result = eval(text, {"torch": torch, "x": x})
+    assert result.requires_grad and result.grad_fn.name() == node
+    with pytest.raises(kind) as refused:
+        (x.sum() + result.sum()).backward()
+    assert str(refused.value).splitlines()[0] == sentence
+
+
+def test_zeta_in_its_second_argument():
+    q = torch.tensor([0.5, 2.0], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda q: torch.special.zeta(3.0, q), q)

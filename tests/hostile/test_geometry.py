@@ -112,6 +112,7 @@ def test_more_dimensions_than_a_mask_has_bits():
     assert deeper.squeeze().shape == () and deeper.squeeze(64).dim() == 64 and deep.grad.sum() == 1
     with pytest.raises(RuntimeError, match="only tensors with up to 64 dims are supported"):
         deeper.squeeze((0, 1))
+    assert deeper.sum() == deeper.mean() == deeper.amax() == deeper.prod() == 1 and deeper.var(correction=0) == 0
     with pytest.raises(RecursionError):
         torch.ones((1,) * 100_000).tolist()
 

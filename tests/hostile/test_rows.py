@@ -46,6 +46,19 @@ except IndexError:
     pass
 else:
     raise SystemExit("scores without classes")
+try:
+    torch.nn.functional.cosine_similarity(torch.empty(2**40, 2**10, device="meta"), torch.ones(1, dtype=torch.int32), -2, 1)
+except RuntimeError as error:
+    assert "on the same device" in str(error)
+else:
+    raise SystemExit("a thousand million million cosines")
+try:
+    same = torch.ones(1, dtype=torch.float64)
+    torch.special.scaled_modified_bessel_k1(same.expand(many), out=same.expand(70_000))
+except (RuntimeError, MemoryError):
+    pass
+slopes = rows["_standard_gamma_grad"](torch.full((700_000,), 2.0**40), torch.full((700_000,), 2.0**40))
+assert (slopes - 1).abs().max() < 1e-6
 """
 
 

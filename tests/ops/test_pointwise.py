@@ -376,3 +376,8 @@ def test_numbers_that_fit_after_all():
     assert torch.zeros(2).pow(1e39).tolist() == [0, 0]
     assert torch.zeros(2).clamp(max=math.inf).tolist() == [0, 0]
     assert (torch.zeros(2, dtype=torch.float16) + 1e9).tolist() == [math.inf, math.inf]
+
+
+def test_logit_within_the_whole_interval():
+    assert torch.logit(torch.tensor([-1.0, 0.5, 2.0]), eps=0.0).tolist() == [-float("inf"), 0, float("inf")]
+    assert torch.logit(torch.tensor([-1.0, 2.0])).isnan().all()

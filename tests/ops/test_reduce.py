@@ -248,3 +248,17 @@ def test_segments_are_reduced_one_by_one(name):
     own, offsets = torch.from_numpy(data), torch.tensor([0, *np.cumsum(lengths).tolist()])
     np.testing.assert_allclose(torch.segment_reduce(own, name, lengths=torch.tensor(lengths)), wanted)
     np.testing.assert_allclose(torch.segment_reduce(own, name, offsets=offsets), wanted)
+
+
+def test_sorting_keeps_the_order_of_memory():
+    x = torch.rand(2, 3, 4).permute(2, 0, 1)
+    values, places = x.sort(1)
+    assert values.stride() == places.stride() == x.stride() == (1, 12, 4)
+    assert torch.equal(values, x.contiguous().sort(1).values) and torch.equal(x.gather(1, places), values)
+    assert x.argsort().stride() == torch.msort(x).stride() == x.stride()
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+def test_sorting_wide_unsigned_numbers(dtype):
+    values, places = torch.tensor([3, 1, 2], dtype=dtype).sort()
+    assert values.tolist() == [1, 2, 3] and values.dtype == dtype and places.tolist() == [1, 2, 0]

@@ -59,7 +59,7 @@ pub static LDL_FACTOR: Row = Row {
         check_blocks("torch.linalg.ldl_factor", &infos)?;
         Ok(Output::Tuple(vec![ld, pivots]))
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::Missing("aten::linalg_ldl_factor_ex"),
     samples: &["t(3, 3)", "t(2, 4, 4), hermitian=True", "t(0, 0)"],
     errors: ERRORS,
     ..Row::BASE

@@ -31,10 +31,6 @@ pub static LERP: Row = Row {
     }),
     check: Some(|args| {
         let own = args.tensor(0)?.dtype();
-        if !own.is_differentiable() {
-            let kernel = if args.has_tensor(2) { "lerp_kernel_tensor" } else { "lerp_kernel_scalar" };
-            return Err(Error::unsupported(kernel, own));
-        }
         for (place, name) in [(1, "end"), (2, "weight")] {
             if let Some(other) = args.optional_tensor(place).filter(|other| other.dtype() != own) {
                 return Err(Error::runtime(format!(
@@ -43,6 +39,10 @@ pub static LERP: Row = Row {
                     other.dtype().c_name()
                 )));
             }
+        }
+        if !own.is_differentiable() {
+            let kernel = if args.has_tensor(2) { "lerp_kernel_tensor" } else { "lerp_kernel_scalar" };
+            return Err(Error::unsupported(kernel, own));
         }
         Ok(())
     }),

@@ -1,0 +1,78 @@
+"""Calls of torch's first years, which torch still understands: a number before the tensor that it scales."""
+
+import warnings
+
+import pytest
+
+import rushlight as torch
+
+A = torch.tensor([1.0, 2.0])
+M = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+B = M[None]
+
+#: The call as it was written, and today.
+CALLS = [
+    ("a.add(2, a)", "a.add(a, alpha=2)"),
+    ("a.clone().add_(-0.5, a)", "a.clone().add_(a, alpha=-0.5)"),
+    ("torch.add(a, 2, a)", "torch.add(a, a, alpha=2)"),
+    ("torch.add(a, 2, a, out=torch.empty(2))", "torch.add(a, a, alpha=2)"),
+    ("a.sub(2, a)", "a.sub(a, alpha=2)"),
+    ("a.add(2, 3)", "a.add(3, alpha=2)"),
+    ("a.clone().addcmul_(2, a, a)", "a.addcmul(a, a, value=2)"),
+    ("torch.addcmul(a, 2, a, a)", "torch.addcmul(a, a, a, value=2)"),
+    ("a.clone().addcdiv_(-0.1, a, a + 1)", "a.addcdiv(a, a + 1, value=-0.1)"),
+    ("m.addmm(2, m, m)", "m.addmm(m, m, beta=2)"),
+    ("m.addmm(2, 3, m, m)", "m.addmm(m, m, beta=2, alpha=3)"),
+    ("torch.addmm(2, m, m, m)", "torch.addmm(m, m, m, beta=2)"),
+    ("torch.addmm(2, m, 3, m, m)", "torch.addmm(m, m, m, beta=2, alpha=3)"),
+    ("a.addmv(2, 3, m, a)", "a.addmv(m, a, beta=2, alpha=3)"),
+    ("torch.addr(2, m, 3, a, a)", "torch.addr(m, a, a, beta=2, alpha=3)"),
+    ("b.clone().baddbmm_(2, 3, b, b)", "b.baddbmm(b, b, beta=2, alpha=3)"),
+    ("m.addbmm(2, b, b)", "m.addbmm(b, b, beta=2)"),
+]
+
+
+def run(text):
+    return eval(text, {"torch": torch, "a": A, "m": M, "b": B})
+
+
+@pytest.mark.filterwarnings("ignore:This overload of")
+@pytest.mark.parametrize("older, today", CALLS)
+def test_values(older, today):
+    assert torch.equal(run(older), run(today))
+
+
+@pytest.mark.filterwarnings("ignore:This overload of")
+def test_gradients():
+    x = torch.ones(2, requires_grad=True)
+    x.add(3, x).sum().backward()
+    assert x.grad.tolist() == [4, 4]
+
+
+@pytest.mark.parametrize("text", ["a.mul(2, a)", "torch.rsub(a, 2, a)", "a.add('2', a)", "torch.addmm(m, 2, m, m)"])
+def test_other_calls_stay_refused(text):
+    with pytest.raises(TypeError):
+        run(text)
+
+
+def test_the_older_way_is_told():
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            run("torch.addmm(2, m, 3, m, m)")
+            run("a.clone().add_(2, a)")
+    finally:
+        torch.set_warn_always(before)
+    function, method = (str(warning.message) for warning in told)
+    assert function.startswith(
+        "This overload of addmm is deprecated:\n"
+        "\taddmm(Number beta, Tensor input, Number alpha, Tensor mat1, Tensor mat2, *, Tensor out = None)\n"
+        "Consider using one of the following signatures instead:\n"
+        "\taddmm(Tensor input, Tensor mat1, Tensor mat2, *, Number beta = 1, Number alpha = 1, Tensor out = None)"
+    )
+    assert method.startswith(
+        "This overload of add_ is deprecated:\n\tadd_(Number alpha, Tensor other)\n"
+        "Consider using one of the following signatures instead:\n\tadd_(Tensor other, *, Number alpha = 1)"
+    )
