@@ -633,7 +633,7 @@ class Tensor:
         """The complex conjugate of each element, computed at once; a real tensor itself."""
     def contiguous(self, *, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor in row-major memory: itself if it already is, else a copy."""
-    def copy_(self, src: Tensor, non_blocking: _bool = False) -> Self:
+    def copy_(self, src: Tensor | _Number, non_blocking: _bool = False) -> Self:
         """Overwrites the elements with those of `src`, broadcast and cast."""
     def copysign(self, other: Tensor | _Number) -> Tensor:
         """The magnitudes of `self` with the signs of `other`."""
@@ -1970,6 +1970,8 @@ def _linear_recurrence(input: Tensor, factor: Tensor, dim: _int) -> Tensor:
     """Along `dim`, each result is an element plus a factor times the result before it."""
 def _log_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: _int, input_dtype: _dtype) -> Tensor:
     """The gradient of log_softmax's operand."""
+def _logit(input: Tensor, eps: _float) -> Tensor:
+    """`logit`, without limits where `eps` is negative."""
 def _lstm_gates(gates: Tensor, cx: Tensor) -> tuple[Tensor, Tensor]:
     """The output and the next state of a long short-term memory, from the gates `(N, 4 * H)` and the state `(N, H)`."""
 def _lstm_sequence(products: Tensor, hx: Tensor, cx: Tensor, w_hh: Tensor, backwards: _bool) -> tuple[Tensor, Tensor, Tensor]:

@@ -52,7 +52,11 @@ impl HeldNumber {
     }
 
     fn check(&self) -> Result<()> {
-        if self.0.load(Ordering::Relaxed) == HeldNumber::RELEASED { Err(rushlight_autograd::released()) } else { Ok(()) }
+        if self.0.load(Ordering::Relaxed) == HeldNumber::RELEASED {
+            Err(rushlight_autograd::released())
+        } else {
+            Ok(())
+        }
     }
 
     fn release(&self) {

@@ -125,7 +125,8 @@ unsafe fn run(
         let values: SmallVec<[_; 8]> = older.values.iter().chain(values).copied().collect();
         // SAFETY: as above; the names of the numbers live in `older`.
         let call = unsafe { Call::new(py, receiver, &older.positional, &keywords, &values) };
-        return attempt(py, callable, &call).map_err(|misfit| no_match(&callable.title(), &callable.overloads, &call, misfit));
+        return attempt(py, callable, &call)
+            .map_err(|misfit| no_match(&callable.title(), &callable.overloads, &call, misfit));
     }
     Err(no_match(&callable.title(), &callable.overloads, &call, misfit))
 }

@@ -58,8 +58,7 @@ pub unsafe fn reordered<'py>(
     positional: &[Raw],
 ) -> PyResult<Option<Reordered<'py>>> {
     for order in orders(row.python_name(), method).iter().filter(|order| order.len() == positional.len()) {
-        let mut found =
-            Reordered { positional: SmallVec::new(), keywords: SmallVec::new(), values: SmallVec::new() };
+        let mut found = Reordered { positional: SmallVec::new(), keywords: SmallVec::new(), values: SmallVec::new() };
         for (place, raw) in order.iter().zip(positional) {
             match place {
                 None => found.positional.push(*raw),
@@ -85,7 +84,8 @@ fn deprecation(row: &Row, name: &str, method: bool, order: &[Place]) -> String {
     let params = &row.schema().params;
     let tensors = || {
         let positional = params.iter().filter(|param| !param.keyword_only).skip(usize::from(method));
-        positional.map(|param| if param.name == "self" { "Tensor input".into() } else { format!("Tensor {}", param.name) })
+        positional
+            .map(|param| if param.name == "self" { "Tensor input".into() } else { format!("Tensor {}", param.name) })
     };
     let mut left = tensors();
     let older: Vec<String> = order

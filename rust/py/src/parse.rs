@@ -387,7 +387,8 @@ pub fn no_match(name: &str, overloads: &[Overload], call: &Call, last: Misfit) -
 pub fn out_tensors(name: &str, object: &Bound<'_, PyAny>, returns: &Returns) -> PyResult<Vec<Tensor>> {
     let several = object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>();
     if several && *returns != Returns::Tensor {
-        let outs: Vec<Tensor> = items_of(object).iter().map(|item| object::tensor(item).cloned()).collect::<PyResult<_>>()?;
+        let outs: Vec<Tensor> =
+            items_of(object).iter().map(|item| object::tensor(item).cloned()).collect::<PyResult<_>>()?;
         if let Returns::Named(names) = returns
             && outs.len() != names.len()
         {

@@ -213,10 +213,7 @@ pub static AMINMAX: Row = Row {
             }
             let over = Over::of(args, 1)?;
             over.check_not_empty(args).map_err(|_| {
-                Error::index(format!(
-                    "aminmax: Expected reduction dim {} to have non-zero size.",
-                    over.dims.first()
-                ))
+                Error::index(format!("aminmax: Expected reduction dim {} to have non-zero size.", over.dims.first()))
             })?;
             check_dtype(args, "aminmax")?;
             let spec = over.spec(args, own.dtype())?;
