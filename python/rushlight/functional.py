@@ -4,7 +4,6 @@ that are asked for."""
 from __future__ import annotations
 
 from rushlight import _C
-from rushlight._loading import load
 from rushlight._warnings import warn, warn_once
 
 TYPE_CHECKING = False
@@ -317,12 +316,6 @@ def _chosen(values: Tensor, places: Tensor, counts: Tensor, return_inverse: bool
     return results if len(results) > 1 else values
 
 
-def _without_derivative(values: Tensor, input: Tensor, row: str) -> Tensor:
-    if not input.requires_grad:
-        return values
-    return load("rushlight.autograd._refusing").NotDifferentiable.apply(input, [values], row)
-
-
 def unique(
     input: Tensor,
     sorted: bool = True,
@@ -336,11 +329,10 @@ def unique(
     tensor([1, 3])
     """
     if dim is None:
-        row, found = "_unique2", _C._unique2(input, sorted, return_inverse, return_counts)
+        values, places, counts = _C._unique2(input, sorted, return_inverse, return_counts)
     else:
-        row, found = "unique_dim", _C._unique_dim(input, dim, sorted, return_inverse, return_counts)
-    values, places, counts = found
-    return _chosen(_without_derivative(values, input, row), places, counts, return_inverse, return_counts)
+        values, places, counts = _C._unique_dim(input, dim, sorted, return_inverse, return_counts)
+    return _chosen(values, places, counts, return_inverse, return_counts)
 
 
 def unique_consecutive(
@@ -352,7 +344,6 @@ def unique_consecutive(
     tensor([3, 1, 3])
     """
     values, places, counts = _C._unique_consecutive(input, return_inverse, return_counts, dim)
-    values = _without_derivative(values, input, "unique_consecutive")
     return _chosen(values, places, counts, return_inverse, return_counts)
 
 
