@@ -498,11 +498,6 @@ def test_names_that_load_late_are_known_to_checkers_of_types():
     assert told == torch._SUBMODULES | torch._ELSEWHERE.keys()
 
 
-def test_an_unknown_keyword_is_answered_with_the_known_ones():
-    with pytest.raises(TypeError, match=r"unexpected keyword argument 'dtyp'\nIts arguments are: size, dtype, "):
-        torch.zeros(2, dtyp=torch.int32)
-
-
 class TestSize:
     def test_it_is_a_tuple_that_stays_a_size(self):
         size = torch.ones(2, 3).shape
@@ -519,21 +514,6 @@ class TestSize:
         ):
             with pytest.raises(TypeError, match=re.escape(sentence)):
                 torch.Size(items)
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "sentence"),
-    [
-        (lambda: torch.device(""), RuntimeError, "Device string must not be empty"),
-        (lambda: torch.device(1.5), TypeError, "device(): argument 'type' (position 1) must be str, not float"),
-        (lambda: torch.manual_seed("a"), ValueError, "invalid literal for int() with base 10: 'a'"),
-        (lambda: torch.from_dlpack(5), RuntimeError, "from_dlpack received an invalid capsule."),
-        (lambda: torch.ones(2, device="meta").__dlpack__(), BufferError, "Cannot pack tensors on meta"),
-    ],
-)
-def test_refusals_begin_with_torchs_sentence(call, error, sentence):
-    with pytest.raises(error, match=f"^{re.escape(sentence)}"):
-        call()
 
 
 def test_a_change_of_size_counts_as_a_version():
@@ -574,32 +554,6 @@ class TestStorage:
                 storage[index]
 
 
-@pytest.mark.parametrize(
-    "name",
-    "is_floating_point is_complex is_conj is_neg is_signed is_inference is_nonzero numel get_device detach".split(),
-)
-def test_questions_about_what_is_no_tensor(name):
-    sentence = rf"{name}\(\): argument 'input' \(position 1\) must be Tensor, not "
-    for wrong in (1.0, [1, 2], None):
-        with pytest.raises(TypeError, match=sentence + type(wrong).__name__):
-            getattr(torch, name)(wrong)
-
-
-def test_other_arguments_that_are_no_tensors():
-    x = torch.ones(2)
-    for call, sentence in [
-        (
-            lambda: torch.is_same_size(x, 1),
-            r"is_same_size\(\): argument 'other' \(position 2\) must be Tensor, not int",
-        ),
-        (lambda: torch.gradient("cpu"), r"gradient\(\): argument 'input' \(position 1\) must be Tensor, not str"),
-        (lambda: x.map_(3, max), r"map_\(\): argument 'other' \(position 1\) must be Tensor, not int"),
-        (lambda: x.pin_memory(range(2)), r"argument 'device' \(position 1\) must be torch.device, not range"),
-    ]:
-        with pytest.raises(TypeError, match=sentence):
-            call()
-
-
 def test_the_constructors_of_old_take_tensors_of_their_dtype():
     x = torch.tensor([1, 2])
     assert torch.Tensor(x).dtype == torch.int64 and torch.Tensor(x).data_ptr() == x.data_ptr()
@@ -608,31 +562,3 @@ def test_the_constructors_of_old_take_tensors_of_their_dtype():
         TypeError, match=r"expected TensorOptions\(dtype=float, .*\) \(got TensorOptions\(dtype=long int,"
     ):
         torch.FloatTensor(x)
-
-
-@pytest.mark.parametrize(
-    "row, call",
-    [
-        ("_unique2", lambda x: torch.unique(x)),
-        ("_unique2", lambda x: x.unique(return_counts=True)[0]),
-        ("unique_dim", lambda x: torch.unique(x, dim=0)),
-        ("unique_consecutive", lambda x: torch.unique_consecutive(x, return_inverse=True)[0]),
-    ],
-)
-def test_a_loss_of_different_elements_has_no_gradient_and_says_so(row, call):
-    x = torch.tensor([2.0, 2.0, 1.0], requires_grad=True)
-    found = call(x)
-    assert found.requires_grad and set(found.tolist()) == {1, 2}
-    with pytest.raises(NotImplementedError, match=f"the derivative for '{row}' is not implemented."):
-        (x.sum() + found.sum()).backward()
-    with torch.no_grad():
-        assert not call(x).requires_grad
-    assert not call(x.detach()).requires_grad
-
-
-@pytest.mark.filterwarnings("ignore:torch.set_default_tensor_type")
-def test_default_types_are_types():
-    with pytest.raises(
-        TypeError, match="invalid type object: only floating-point types are supported as the default type"
-    ):
-        torch.set_default_tensor_type(3)
