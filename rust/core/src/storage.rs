@@ -17,7 +17,7 @@ use crate::alloc;
 use crate::counted::{Counted, WeakCounted};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::mapped::FileMap;
+use crate::file_map::FileMap;
 use crate::shared::SharedBlock;
 
 /// Who owns a block's bytes, and so what its end means.

@@ -8,7 +8,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMemoryView};
 use rushlight::Storage;
-use rushlight_core::mapped::{FileMap, Writes};
+use rushlight_core::file_map::{FileMap, Writes};
 use rushlight_core::storage::Block;
 
 use crate::buffer::Buffer;

@@ -13,7 +13,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyComplex, PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple};
 use pyo3::{create_exception, exceptions};
 use rushlight_core::alloc::filled;
-use rushlight_core::mapped;
+use rushlight_core::file_map;
 use rushlight_io::pickle::{Limits, Outcome, Policy, Step, interpret};
 use rushlight_io::source::FileSource;
 use rushlight_io::zip::{Archive, Writer};
@@ -200,7 +200,7 @@ impl PyWriter {
         }
         let place = Place { start: data.buf_ptr().cast(), size: data.len_bytes() };
         let mut piece = filled(0u8, PIECE.min(place.size)).map_err(crate::errors::raise)?;
-        let torn = mapped::tears();
+        let torn = file_map::tears();
         let writer = self.writer()?;
         py.detach(|| {
             writer.begin(name, place.size as u64)?;
@@ -215,7 +215,7 @@ impl PyWriter {
             writer.end()
         })
         .map_err(raise)?;
-        if mapped::tears() != torn {
+        if file_map::tears() != torn {
             return Err(PyRuntimeError::new_err("a mapped file was changed while its tensors were written to another"));
         }
         Ok(())

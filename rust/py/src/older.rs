@@ -57,26 +57,25 @@ pub unsafe fn reordered<'py>(
     method: bool,
     positional: &[Raw],
 ) -> PyResult<Option<Reordered<'py>>> {
-    for order in orders(row.python_name(), method).iter().filter(|order| order.len() == positional.len()) {
-        let mut found = Reordered { positional: SmallVec::new(), keywords: SmallVec::new(), values: SmallVec::new() };
-        for (place, raw) in order.iter().zip(positional) {
-            match place {
-                None => found.positional.push(*raw),
-                Some(keyword) => {
-                    // SAFETY: by the caller's word.
-                    let object = unsafe { pyo3::Borrowed::from_ptr(py, *raw) };
-                    if convert::number(&object)?.is_none() {
-                        return Ok(None);
-                    }
-                    found.keywords.push(PyString::intern(py, keyword));
-                    found.values.push(*raw);
+    let fitting = |order: &&&[Place]| order.len() == positional.len();
+    let Some(order) = orders(row.python_name(), method).iter().find(fitting) else { return Ok(None) };
+    let mut found = Reordered { positional: SmallVec::new(), keywords: SmallVec::new(), values: SmallVec::new() };
+    for (place, raw) in order.iter().zip(positional) {
+        match place {
+            None => found.positional.push(*raw),
+            Some(keyword) => {
+                // SAFETY: by the caller's word.
+                let object = unsafe { pyo3::Borrowed::from_ptr(py, *raw) };
+                if convert::number(&object)?.is_none() {
+                    return Ok(None);
                 }
+                found.keywords.push(PyString::intern(py, keyword));
+                found.values.push(*raw);
             }
         }
-        rushlight::warn_once!(&deprecation(row, name, method, order)).map_err(raise)?;
-        return Ok(Some(found));
     }
-    Ok(None)
+    rushlight::warn_once!(&deprecation(row, name, method, order)).map_err(raise)?;
+    Ok(Some(found))
 }
 
 /// torch's sentence: the signature that was used, and today's.

@@ -15,7 +15,7 @@ mod views;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::out_of_memory;
-use rushlight_core::mapped::tears;
+use rushlight_core::file_map::tears;
 use rushlight_core::plan::{Plan, result_layout};
 use rushlight_core::storage::Block;
 use rushlight_core::{Class, DType, Device, Dims, Error, Layout, Result, Scalar, Storage, reserve};

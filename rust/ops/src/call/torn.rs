@@ -1,4 +1,4 @@
-//! Files that lost bytes while a call read them (`core::mapped`).
+//! Files that lost bytes while a call read them (`core::file_map`).
 
 use rushlight_core::Result;
 
