@@ -168,6 +168,30 @@ def test_gradients(row, thorough):
 
 
 @every_row
+def test_gradients_in_narrow_dtypes(row):
+    """Derivatives run in every dtype that the row takes: their numbers fit it, and gradients are of their tensor's dtype."""
+    if not row.is_differentiable():
+        pytest.skip("not differentiable")
+    report = Report(row)
+    for dtype, sample in cases(row, ("float16", "bfloat16", "float32", "complex64")):
+        if not depends_on_dtype(sample):
+            continue
+
+        def check(dtype=dtype, sample=sample):
+            function, inputs = differentiable_call(row, sample, dtype)
+            outputs = function(*inputs)
+            if not outputs or not inputs:
+                return None
+            for x, grad in zip(inputs, gradients(outputs, inputs, directions(outputs, 0))):
+                if grad is not None and grad.dtype != x.dtype:
+                    return f"a gradient of {grad.dtype} for {x.dtype}"
+            return None
+
+        report.guard(dtype, sample, unless_unknown(check))
+    report.close()
+
+
+@every_row
 def test_second_gradients(row, thorough):
     """Second derivatives: the gradient is itself a function of inputs and cotangents, with gradients of its own."""
     if not row.is_differentiable():

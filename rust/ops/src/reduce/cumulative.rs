@@ -177,11 +177,7 @@ pub static LOGCUMSUMEXP: Row = Row {
             let logs = d.grad().equals(0.0).choose(f64::from(f32::MIN), d.grad().log()) - d.result().conj();
             return (running(logs) + d.input(0).conj()).exp();
         }
-        let lowest = match d.facts(0).map(|facts| facts.dtype) {
-            Some(DType::F64) => f64::MIN,
-            Some(DType::F16) => -65504.0,
-            _ => f64::from(f32::MIN),
-        };
+        let lowest = -d.facts(0).and_then(|facts| facts.dtype.greatest()).unwrap_or(f64::MAX);
         let side = |sign: f64| {
             let grad = d.grad() * sign;
             let logs = grad.clone().above(0i64).choose(grad.log(), lowest) - d.result();
