@@ -1,7 +1,8 @@
 """Calls many rows where the address space is nearly full, and prints which it is at: the last one ended the process.
 
 A call may give its result, or say MemoryError or a RuntimeError that names memory; anything else is a finding. Operands are
-made before, so what is missing is the result or a kernel's working space.
+made before, so what is missing is the result or a kernel's working space; modules that load late are imported before, since the
+interpreter takes a source for a wrong one that it has no memory to read.
 """
 
 import io
@@ -11,6 +12,7 @@ import sys
 import numpy as np  # noqa: F401
 
 import rushlight as torch
+import rushlight.functional
 
 F = torch.nn.functional
 
