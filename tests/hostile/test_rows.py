@@ -57,6 +57,12 @@ try:
     torch.special.scaled_modified_bessel_k1(same.expand(many), out=same.expand(70_000))
 except (RuntimeError, MemoryError):
     pass
+try:
+    torch.nn.functional.pixel_shuffle(torch.zeros(0, 0, 1).expand(0, 0, many), 65)
+except RuntimeError:
+    pass
+else:
+    raise SystemExit("a side beyond the last integer")
 slopes = rows["_standard_gamma_grad"](torch.full((700_000,), 2.0**40), torch.full((700_000,), 2.0**40))
 assert (slopes - 1).abs().max() < 1e-6
 """

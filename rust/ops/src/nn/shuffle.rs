@@ -62,8 +62,8 @@ pub static PIXEL_SHUFFLE: Row = Row {
             )));
         };
         let fewer = channels / square;
-        rearranged(own, &[fewer, r, r, height, width], &[0, 3, 1, 4, 2], &[fewer, height * r, width * r])
-            .map(Output::Tensor)
+        let enlarged = [fewer, height.saturating_mul(r), width.saturating_mul(r)];
+        rearranged(own, &[fewer, r, r, height, width], &[0, 3, 1, 4, 2], &enlarged).map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 8, 2, 3), 2", "t(9, 2, 2), 3"],
