@@ -58,3 +58,32 @@ def test_second_derivatives_of_changes(change, second):
     (first,) = torch.autograd.grad(change(x.clone(), x).sum(), x, create_graph=True)
     (found,) = torch.autograd.grad(first.sum(), x)
     torch.testing.assert_close(found, second(x.detach()))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda z: z.mul_(z),
+        lambda z: z.div_(z),
+        lambda z: z.pow_(z),
+        lambda z: z.mul_(z.detach()),
+        lambda z: z.mul_(z.view(2, 2).view(4)),
+        lambda z: z.addcmul_(z, z),
+        lambda z: z[:2].mul_(z[2:]),
+    ],
+)
+def test_an_operand_that_is_overwritten_is_missed(change):
+    """The derivative asks for what stood there before, so it is refused instead of computed from what stands there now."""
+    x = torch.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+    z = x * 1
+    change(z)
+    with pytest.raises(RuntimeError, match="is at version 1; expected version 0 instead"):
+        z.sum().backward()
+
+
+def test_an_operand_that_is_overwritten_and_not_asked_for():
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    z = x * 1
+    z.add_(z)
+    z.sum().backward()
+    assert x.grad.tolist() == [2, 2]

@@ -116,6 +116,12 @@ impl SavedTensor {
         SavedTensor::new(tensor, None)
     }
 
+    /// Saves an input whose memory the call changed, after the change was counted: what the derivative means is gone.
+    pub fn overwritten(tensor: &Tensor) -> Result<SavedTensor> {
+        let saved = SavedTensor::new(tensor, None)?;
+        Ok(SavedTensor { version: saved.version.wrapping_sub(1), ..saved })
+    }
+
     /// Saves the `output`-th differentiable output of the call, after it was computed.
     #[inline]
     pub fn output(tensor: &Tensor, output: u32) -> Result<SavedTensor> {

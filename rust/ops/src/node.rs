@@ -318,7 +318,10 @@ fn build(
         node.inputs.push(Facts::of(argument.place, before.unwrap_or(argument.tensor)));
         let kept = if overwritten { before } else { Some(argument.tensor) };
         node.saved_inputs.push(match kept {
-            Some(kept) if saves.has_input(argument.place) => Some(SavedTensor::input(kept)?),
+            Some(kept) if saves.has_input(argument.place) => {
+                let changed = in_place && at > 0 && shares_version(kept, arguments[0].tensor);
+                Some(if changed { SavedTensor::overwritten(kept)? } else { SavedTensor::input(kept)? })
+            }
             _ => None,
         });
         if argument.covered {
@@ -338,6 +341,11 @@ fn build(
         }
     }
     Ok(node)
+}
+
+/// Whether a change of one tensor is counted as one of the other.
+fn shares_version(a: &Tensor, b: &Tensor) -> bool {
+    a.storage().shares_bytes(b.storage()) && std::sync::Arc::ptr_eq(&a.shared_version(), &b.shared_version())
 }
 
 /// Step 7: leaves a node behind if a gradient may be asked for.

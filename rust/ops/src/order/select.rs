@@ -65,14 +65,16 @@ pub static TOPK: Row = Row {
             Ok(vec![Spec::new(&sizes, own.dtype(), own), Spec::new(&sizes, DType::I64, own)])
         },
         cpu: |args, results| {
-            let k = args.int(1)? as usize;
-            write_lines(args.tensor(0)?, one_dim(args, 2)?, args.bool(3)?, results, k, First(k))
+            // A tensor without dimensions has its one element whatever is asked for.
+            let own = args.tensor(0)?;
+            let k = if own.rank() == 0 { 1 } else { args.int(1)? as usize };
+            write_lines(own, one_dim(args, 2)?, args.bool(3)?, results, k, First(k))
         },
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::result(1), |d| {
         spread(d, d.grad(), d.result_of(1), d.int(2))
     })]),
-    samples: &["t(5), 2", "t(2, 3), 1, 0", "t(2, 3, 4), 2, 1, False", "t(), 1"],
+    samples: &["t(5), 2", "t(2, 3), 1, 0", "t(2, 3, 4), 2, 1, False", "t(), 1", "t(), 0"],
     errors: &[("t(3), 4", "RuntimeError", "selected index k out of range")],
     ..Row::BASE
 };
