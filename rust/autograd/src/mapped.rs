@@ -22,10 +22,7 @@ impl Tensor {
     /// The hidden dimensions, the outermost first; none of a tensor that is not mapped.
     #[inline]
     pub fn axes(&self) -> &[Axis] {
-        match &self.meta().form {
-            Form::Mapped(axes) => axes,
-            _ => &[],
-        }
+        self.meta().axes()
     }
 
     #[inline]
@@ -46,6 +43,7 @@ impl Meta {
         Meta { form: if axes.is_empty() { Form::Plain } else { Form::Mapped(Arc::from(axes)) }, ..self }
     }
 
+    #[inline]
     fn axes(&self) -> &[Axis] {
         match &self.form {
             Form::Mapped(axes) => axes,

@@ -4,7 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};
 
 use super::levels::{Randomness, current, without};
-use super::{Batch, each_tensor, unmap};
+use super::{Batch, each_tensor, one_sample, unmap};
 use crate::call::{Target, call_into};
 use crate::create::zeros;
 use crate::join::cat::STACK;
@@ -35,16 +35,7 @@ pub fn replaced<'a>(args: &Args<'a>, with: impl Fn(&Tensor) -> Result<Tensor>) -
 
 /// The arguments of one sample.
 fn sample<'a>(batch: &Batch<'_, 'a>, place: isize) -> Result<Args<'a>> {
-    replaced(batch.args, |tensor| {
-        Ok(match tensor.axis(batch.level) {
-            None => tensor.clone(),
-            Some(_) => {
-                let shown = batch.shown(tensor);
-                let layout = shown.layout().select(0, place);
-                Tensor::with_meta(shown.meta_with(layout))
-            }
-        })
-    })
+    replaced(batch.args, |tensor| Ok(one_sample(tensor, batch.level, batch.size, place)))
 }
 
 /// Runs one sample: what is drawn inside is its own.

@@ -96,16 +96,18 @@ impl Batch<'_, '_> {
 
     /// One sample, where all are the same.
     pub fn one(&self, place: usize) -> Result<Tensor> {
-        let tensor = self.args.tensor(place)?;
-        match tensor.axis(self.level) {
-            None => Ok(tensor.clone()),
-            Some(_) => {
-                let shown = self.shown(tensor);
-                let layout = shown.layout().select(0, 0);
-                Ok(Tensor::with_meta(shown.meta_with(layout)))
-            }
-        }
+        Ok(one_sample(self.args.tensor(place)?, self.level, self.size, 0))
     }
+}
+
+/// One sample of a tensor, which is the tensor itself where it is not mapped; without history.
+fn one_sample(tensor: &Tensor, level: i64, size: isize, place: isize) -> Tensor {
+    if tensor.axis(level).is_none() {
+        return tensor.clone();
+    }
+    let shown = shown(tensor, level, size);
+    let layout = shown.layout().select(0, place);
+    Tensor::with_meta(shown.meta_with(layout))
 }
 
 /// The memory of a tensor with the samples along a first dimension; without history, and nobody counts its changes.

@@ -7,9 +7,9 @@ use rushlight_autograd::Tensor;
 use rushlight_autograd::modes::GradMode;
 use rushlight_core::{Error, Result};
 
-use super::Mapped;
 use super::each::replaced;
 use super::levels::{Level, Randomness, current, outside};
+use super::{Mapped, one_sample};
 use crate::call::{Target, call_into};
 use crate::node;
 use crate::row::Run;
@@ -50,14 +50,7 @@ fn all_hidden(tensor: &Tensor, levels: &[Level]) -> Tensor {
 
 /// One sample of what is mapped at a level where all draw the same.
 fn one_of(tensor: &Tensor, levels: &[Level]) -> Tensor {
-    levels.iter().fold(tensor.clone(), |tensor, level| match tensor.axis(level.number) {
-        None => tensor,
-        Some(_) => {
-            let shown = Tensor::with_meta(tensor.meta().show(0, level.number, level.size));
-            let layout = shown.layout().select(0, 0);
-            Tensor::with_meta(shown.meta_with(layout))
-        }
-    })
+    levels.iter().fold(tensor.clone(), |tensor, level| one_sample(&tensor, level.number, level.size, 0))
 }
 
 fn fresh(args: &Args, levels: &[Level]) -> Result<Output> {
