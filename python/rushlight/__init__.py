@@ -63,7 +63,7 @@ def set_rng_state(new_state: Tensor) -> None:
 # What loads when it is first used: modules, and names that live in modules of their own.
 _SUBMODULES = frozenset(
     "accelerator amp array_api autograd backends compiler cpu cuda distributed distributions fft func functional futures jit "
-    "linalg masked multiprocessing nn npz optim profiler random return_types safetensors serialization signal sparse special "
+    "linalg masked multiprocessing nn npz optim overrides profiler random return_types safetensors serialization signal sparse special "
     "storage testing types utils version".split()
 )
 _ELSEWHERE = {
@@ -119,6 +119,7 @@ if TYPE_CHECKING:
     from rushlight import nn as nn
     from rushlight import npz as npz
     from rushlight import optim as optim
+    from rushlight import overrides as overrides
     from rushlight import profiler as profiler
     from rushlight import random as random
     from rushlight import return_types as return_types

@@ -1,19 +1,57 @@
 """The rare methods of `Tensor`, written in Python and attached to the engine's class."""
 
+from functools import wraps
 from types import NoneType
 
 from rushlight import _utils
-from rushlight._C import Tensor
+from rushlight._C import Tensor, _expect_overrides, _overridden
+from rushlight._C import _disabled_torch_function_impl as _disabled
 from rushlight._C import device as _device
 from rushlight._loading import load
 from rushlight._warnings import warn, warn_once
 
 
 def _method(function):
-    """Attaches a function to `Tensor`."""
+    """Attaches a function as a method of `Tensor`, in whose place classes and modes may answer."""
+
+    @wraps(function)
+    def method(self, *args, **kwargs):
+        if _overridden((self, *args)):
+            return load("rushlight.overrides")._answer(method, (self, *args), kwargs)
+        return function(self, *args, **kwargs)
+
+    return _attach(method, method)
+
+
+def _class_method(function):
+    """Attaches a function as a method of the class `Tensor`."""
+    return _attach(function, classmethod(function))
+
+
+def _attach(function, attribute):
     function.__qualname__ = f"Tensor.{function.__name__}"
-    setattr(Tensor, function.__name__, function)
-    return function
+    setattr(Tensor, function.__name__, attribute)
+    return attribute
+
+
+@_class_method
+def __init_subclass__(cls, **keywords):
+    super(Tensor, cls).__init_subclass__(**keywords)
+    if cls.__torch_function__ is not _disabled:
+        _expect_overrides()
+
+
+@_class_method
+def __torch_function__(cls, func, types, args=(), kwargs=None):
+    """What a class that derives from `Tensor` makes of a call with its instances: what it gives for plain tensors, as
+    instances of the class. See `torch.overrides`.
+
+    >>> class Named(torch.Tensor):
+    ...     pass
+    >>> torch.ones(2).as_subclass(Named) + 1
+    Named([2., 2.])
+    """
+    return load("rushlight.overrides")._default(cls, func, types, args, kwargs)
 
 
 @_method

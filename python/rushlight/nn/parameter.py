@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import rushlight as torch
-from rushlight import Tensor
+from rushlight import _C, Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     Parameter containing:
     tensor([4., 9.], requires_grad=True)
     """
+
+    # An ordinary tensor to every operator.
+    __torch_function__ = _C._disabled_torch_function_impl
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         if data is None:

@@ -11,6 +11,7 @@ use rushlight::{Device, Tensor, op};
 use crate::dtype::{device_object, dtype_object, sparse_coo, strided};
 use crate::errors::{kind_of, raise};
 use crate::object;
+use crate::overrides::{self, Public};
 
 type Read = for<'py> fn(Python<'py>, &Tensor) -> PyResult<Bound<'py, PyAny>>;
 type Write = fn(&Bound<'_, PyAny>, &Tensor) -> PyResult<()>;
@@ -28,6 +29,10 @@ const fn attribute(name: &'static CStr, doc: &'static CStr, read: Read) -> Attri
 }
 
 impl Attribute {
+    fn title(&self) -> &'static str {
+        self.name.to_str().unwrap_or_default()
+    }
+
     const fn writable(self, write: Write) -> Attribute {
         Attribute { write: Some(write), ..self }
     }
@@ -169,6 +174,15 @@ fn assign(target: &Tensor, value: &Bound<'_, PyAny>) -> PyResult<()> {
 
 extern "C" fn read(own: *mut ffi::PyObject, closure: *mut c_void) -> *mut ffi::PyObject {
     guarded(std::ptr::null_mut(), |py| {
+        if overrides::expected() {
+            // SAFETY: as below.
+            unsafe {
+                let public = Public::Attribute((*closure.cast::<Attribute>()).title(), "__get__");
+                if let Some(answer) = overrides::answer(py, &public, &[own], &[], &[])? {
+                    return Ok(answer);
+                }
+            }
+        }
         // SAFETY: CPython calls this on an instance, with the attribute that `getset` put there.
         let (tensor, attribute) = unsafe { (tensor_or_error(own)?, &*closure.cast::<Attribute>()) };
         (attribute.read)(py, tensor).map(Bound::into_ptr)
@@ -177,6 +191,16 @@ extern "C" fn read(own: *mut ffi::PyObject, closure: *mut c_void) -> *mut ffi::P
 
 extern "C" fn write(own: *mut ffi::PyObject, value: *mut ffi::PyObject, closure: *mut c_void) -> std::ffi::c_int {
     guarded(-1, |py| {
+        if overrides::expected() && !value.is_null() {
+            // SAFETY: as below.
+            unsafe {
+                let public = Public::Attribute((*closure.cast::<Attribute>()).title(), "__set__");
+                if let Some(answer) = overrides::answer(py, &public, &[own, value], &[], &[])? {
+                    ffi::Py_DecRef(answer);
+                    return Ok(0);
+                }
+            }
+        }
         // SAFETY: as in `read`; a null value means deletion.
         let (tensor, attribute, value) = unsafe {
             let value = if value.is_null() { py.None().into_bound(py) } else { Bound::from_borrowed_ptr(py, value) };

@@ -3,7 +3,8 @@
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use rushlight::{Device, Ints, Layout, Output, Storage, Tensor, Value};
+use rushlight::view::narrow;
+use rushlight::{Device, Layout, Storage, Tensor, op};
 use rushlight_autograd::{Form, Meta};
 use rushlight_core::layout::to_dims;
 use rushlight_core::shared;
@@ -47,9 +48,7 @@ methods! {
     }
     fn as_subclass(own, cls = required) "The same tensor, recorded, as an instance of a class that derives from Tensor." {
         let class = given("as_subclass", cls)?;
-        let sizes: Ints = own.tensor.sizes().iter().map(|&size| size as i64).collect();
-        let alias = rushlight::view::reshape::VIEW.call([own.tensor.into(), Value::from(sizes)]);
-        object::wrap_as(&class, alias.and_then(Output::into_tensor).map_err(raise)?)
+        object::wrap_as(&class, op!(narrow::ALIAS, own.tensor).map_err(raise)?)
     }
 }
 

@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 use crate::convert;
 use crate::errors::raise;
 use crate::older;
+use crate::overrides::{self, Public};
 use crate::parse::{Call, Misfit, Overload, Raw, bind, no_match, out_tensors};
 
 type Fastcall = fastcall_cfunction_with_keywords::Func;
@@ -41,6 +42,15 @@ pub struct Callable {
 }
 
 impl Callable {
+    /// The callable as Python finds it.
+    fn public(&self) -> Public<'_> {
+        if self.method {
+            Public::Method(&self.name)
+        } else {
+            Public::Function { namespace: self.namespace, name: &self.name }
+        }
+    }
+
     /// The name in torch's sentences about arguments: `linalg_cholesky`.
     fn title(&self) -> String {
         match self.namespace {
@@ -110,13 +120,29 @@ unsafe fn run(
         }
     };
     let receiver = callable.method.then_some(receiver);
+    let answer = || {
+        let args: SmallVec<[_; 8]> = receiver.iter().chain(positional).copied().collect();
+        // SAFETY: CPython keeps the arguments alive during the call, and gives each name a value.
+        unsafe { overrides::answer(py, &callable.public(), &args, &keywords, values) }
+    };
+    if overrides::expected()
+        && let Some(answer) = answer()?
+    {
+        return Ok(answer);
+    }
     // SAFETY: CPython keeps the arguments alive during the call.
     let call = unsafe { Call::new(py, receiver, positional, &keywords, values) };
     let misfit = match attempt(py, callable, &call) {
-        Err(Misfit::Raised(error)) => return Err(error),
-        Err(misfit) => misfit,
         Ok(result) => return Ok(result),
+        Err(misfit) => misfit,
     };
+    // Something that is no tensor and answers for itself fits no signature.
+    if let Some(answer) = answer()? {
+        return Ok(answer);
+    }
+    if let Misfit::Raised(error) = misfit {
+        return Err(error);
+    }
     let row = callable.overloads[0].row;
     // SAFETY: CPython keeps the arguments alive during the call.
     if let Some(older) = unsafe { older::reordered(py, row, &callable.name, callable.method, positional)? } {

@@ -11,6 +11,7 @@ use rushlight_core::index::{Brackets, Item};
 use smallvec::SmallVec;
 
 use crate::errors::{kind_of, raise};
+use crate::overrides::{self, Public};
 use crate::{convert, nested, numpy, object};
 
 type Raw = *mut ffi::PyObject;
@@ -179,6 +180,12 @@ fn listed(list: &Bound<'_, PyAny>) -> PyResult<Tensor> {
 /// # Safety
 /// Both are living objects, the first a tensor.
 unsafe fn get(py: Python<'_>, own: Raw, brackets: Raw) -> PyResult<Raw> {
+    if overrides::expected()
+        // SAFETY: CPython keeps both alive during the call.
+        && let Some(answer) = unsafe { overrides::answer(py, &Public::Method("__getitem__"), &[own, brackets], &[], &[])? }
+    {
+        return Ok(answer);
+    }
     let mut key = Key::default();
     // SAFETY: CPython keeps both alive during the call.
     let own = unsafe {
@@ -197,6 +204,16 @@ unsafe fn get(py: Python<'_>, own: Raw, brackets: Raw) -> PyResult<Raw> {
 unsafe fn set(py: Python<'_>, own: Raw, brackets: Raw, value: Raw) -> PyResult<std::ffi::c_int> {
     if value.is_null() {
         return Err(PyTypeError::new_err("Tensor does not support deleting items"));
+    }
+    if overrides::expected() {
+        let public = Public::Method("__setitem__");
+        // SAFETY: CPython keeps all three alive during the call; what a handler gives is dropped.
+        unsafe {
+            if let Some(answer) = overrides::answer(py, &public, &[own, brackets, value], &[], &[])? {
+                ffi::Py_DecRef(answer);
+                return Ok(0);
+            }
+        }
     }
     let mut key = Key::default();
     // SAFETY: CPython keeps all three alive during the call.

@@ -2,7 +2,8 @@
 //!
 //! `class`, `object` and `body` make `Tensor`, `reclaim` frees it; `attributes`, `methods`, `protocol`, `number` and `index` are
 //! what it answers to, `sparse` what only sparse ones do, `print` its text. `entry` turns the operator table into functions and methods; `parse` and `convert`
-//! bring arguments in and results out (`size`, `results`, `nested` lists), `errors` exceptions. `to` is `Tensor.to` and its like;
+//! bring arguments in and results out (`size`, `results`, `nested` lists), `errors` exceptions, and `overrides` asks classes of
+//! arguments that answer for themselves. `to` is `Tensor.to` and its like;
 //! `numpy`, `buffer` and `dlpack` share memory with others, `storage`, `files`, `io` and `group` with files and processes. `attach`
 //! is the interpreter's lock. The rest are the classes of a crate each: `autograd`, `dist`, `dtype`, `generator`, `jit`, `profile`;
 //! `functions` are those of the module, `table` is what tests read.
@@ -35,6 +36,7 @@ mod number;
 mod numpy;
 mod object;
 mod older;
+mod overrides;
 mod parse;
 mod print;
 mod profile;
@@ -68,6 +70,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("default_generator", Py::new(py, generator::PyGenerator(rushlight::Generator::default()))?)?;
     autograd::add(module)?;
     functions::add(module)?;
+    overrides::add(module)?;
     sparse::add(module)?;
     mapped::add(module)?;
     storage::add(module)?;

@@ -12,7 +12,7 @@ use rushlight_core::layout::wrap_dim;
 
 use crate::dtype::PyMemoryFormat;
 use crate::errors::{kind_of, raise};
-use crate::{convert, dlpack, nested, numpy, object, size};
+use crate::{convert, dlpack, nested, numpy, object, overrides, size};
 
 /// A method's object and the tensor in it.
 pub struct Own<'a, 'py> {
@@ -81,6 +81,35 @@ pub unsafe fn bind<'py, const N: usize>(
     }
 }
 
+/// What whoever overrides a method answers.
+///
+/// # Safety
+/// As for `bind`; `own` is a living object.
+#[cold]
+pub unsafe fn answer(
+    py: Python<'_>,
+    name: &str,
+    own: *mut ffi::PyObject,
+    args: *const *mut ffi::PyObject,
+    count: usize,
+    names: *mut ffi::PyObject,
+) -> PyResult<Option<*mut ffi::PyObject>> {
+    // Says itself of which class its result is, and handlers end with it.
+    if name == "as_subclass" {
+        return Ok(None);
+    }
+    // SAFETY: CPython gives `count` values and one more for each name.
+    unsafe {
+        let named = if names.is_null() { 0 } else { ffi::PyTuple_Size(names) };
+        let keywords: Vec<_> = (0..named).map(|at| ffi::PyTuple_GetItem(names, at)).collect();
+        let mut all = vec![own];
+        all.extend((0..count).map(|at| *args.add(at)));
+        let values: Vec<_> = (count..count + keywords.len()).map(|at| *args.add(at)).collect();
+        let public = overrides::Public::Method(name.trim_start_matches("r#"));
+        overrides::answer(py, &public, &all, &keywords, &values)
+    }
+}
+
 /// A parameter in the text from which `inspect` reads a signature.
 #[macro_export]
 macro_rules! parameter_text {
@@ -112,6 +141,11 @@ macro_rules! methods {
                         ) -> pyo3::PyResult<pyo3::Bound<'py, pyo3::PyAny>> $body
                         // SAFETY: CPython calls this on a living instance, with arguments of a fast call.
                         unsafe {
+                            if $crate::overrides::expected()
+                                && let Some(answer) = $crate::methods::answer(py, stringify!($name), own, args, count as usize, names)?
+                            {
+                                return Ok(answer);
+                            }
                             let [$($param),*] = $crate::methods::bind(
                                 py, stringify!($name), [$(stringify!($param)),*], args, count as usize, names,
                             )?;

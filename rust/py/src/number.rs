@@ -11,7 +11,7 @@ use rushlight::short::{Locked, Operand};
 use rushlight::{Args, Row, Tensor, Value};
 
 use crate::errors::raise;
-use crate::{convert, numpy, object};
+use crate::{convert, numpy, object, overrides};
 
 type Raw = *mut ffi::PyObject;
 
@@ -59,19 +59,47 @@ unsafe fn operands<'a>(py: Python<'_>, left: Raw, right: Raw) -> PyResult<Option
     }
 }
 
+/// The methods that handlers know an operator by: of the tensor on its left, and of one on its right behind something else.
+struct Known(&'static str, &'static str);
+
+impl Known {
+    /// What whoever overrides the operator answers.
+    ///
+    /// # Safety
+    /// Both are living objects.
+    #[cold]
+    unsafe fn answer(&self, py: Python<'_>, left: Raw, right: Raw) -> PyResult<Option<Raw>> {
+        // SAFETY: by the caller's word.
+        unsafe {
+            match object::tensor_of(left) {
+                Some(_) => overrides::operator(py, self.0, &[left, right]),
+                None if object::tensor_of(right).is_some() => overrides::operator(py, self.1, &[right, left]),
+                None => Ok(None),
+            }
+        }
+    }
+}
+
 /// `a op b`.
 ///
 /// # Safety
 /// Both are living objects.
-unsafe fn binary(py: Python<'_>, row: &'static Row, left: Raw, right: Raw) -> PyResult<Raw> {
-    // SAFETY: CPython keeps the operands alive during the call.
+unsafe fn binary(py: Python<'_>, row: &'static Row, known: &Known, left: Raw, right: Raw) -> PyResult<Raw> {
+    if overrides::expected()
+        // SAFETY: CPython keeps the operands alive during the call.
+        && let Some(answer) = unsafe { known.answer(py, left, right)? }
+    {
+        return Ok(answer);
+    }
+    // SAFETY: as above.
     match unsafe { operands(py, left, right)? } {
         Some((left, right)) => {
             // SAFETY: CPython calls slots attached.
             let locked = unsafe { Locked::assume() };
             object::wrap(py, rushlight::short::binary(row, left, right, Some(locked)).map_err(raise)?)
         }
-        None => Ok(not_implemented(py)),
+        // SAFETY: as above.
+        None => Ok(unsafe { known.answer(py, left, right)? }.unwrap_or_else(|| not_implemented(py))),
     }
 }
 
@@ -79,9 +107,14 @@ unsafe fn binary(py: Python<'_>, row: &'static Row, left: Raw, right: Raw) -> Py
 ///
 /// # Safety
 /// Both are living objects.
-unsafe fn in_place(py: Python<'_>, row: &'static Row, left: Raw, right: Raw) -> PyResult<Raw> {
+unsafe fn in_place(py: Python<'_>, row: &'static Row, known: &str, left: Raw, right: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operands alive during the call.
     unsafe {
+        if overrides::expected()
+            && let Some(answer) = overrides::operator(py, known, &[left, right])?
+        {
+            return Ok(answer);
+        }
         let Some((own, right)) = operands(py, left, right)? else { return Ok(not_implemented(py)) };
         call_into(arguments(row, [own, right]), Target::InPlace).map_err(raise)?;
         ffi::Py_IncRef(left);
@@ -91,8 +124,14 @@ unsafe fn in_place(py: Python<'_>, row: &'static Row, left: Raw, right: Raw) -> 
 
 /// # Safety
 /// `own` is a living object.
-unsafe fn unary(py: Python<'_>, row: &'static Row, own: Raw) -> PyResult<Raw> {
-    // SAFETY: CPython keeps the operand alive during the call.
+unsafe fn unary(py: Python<'_>, row: &'static Row, known: &str, own: Raw) -> PyResult<Raw> {
+    if overrides::expected()
+        // SAFETY: CPython keeps the operand alive during the call.
+        && let Some(answer) = unsafe { overrides::operator(py, known, &[own])? }
+    {
+        return Ok(answer);
+    }
+    // SAFETY: as above.
     match unsafe { operand(py, own)? } {
         Some(own) => fresh(py, arguments(row, [own])),
         None => Ok(not_implemented(py)),
@@ -104,12 +143,18 @@ unsafe fn unary(py: Python<'_>, row: &'static Row, own: Raw) -> PyResult<Raw> {
 /// # Safety
 /// `own` is a living object.
 unsafe fn invert(py: Python<'_>, own: Raw) -> PyResult<Raw> {
-    // SAFETY: CPython keeps the operand alive during the call.
+    if overrides::expected()
+        // SAFETY: CPython keeps the operand alive during the call.
+        && let Some(answer) = unsafe { overrides::operator(py, "__invert__", &[own])? }
+    {
+        return Ok(answer);
+    }
+    // SAFETY: as above.
     if let Some(own) = unsafe { object::tensor_of(own) } {
         bitwise::check_invert(own.dtype()).map_err(raise)?;
     }
     // SAFETY: as above.
-    unsafe { unary(py, &bitwise::BITWISE_NOT, own) }
+    unsafe { unary(py, &bitwise::BITWISE_NOT, "__invert__", own) }
 }
 
 /// Powers by a number and by a tensor are two rows.
@@ -122,6 +167,11 @@ fn power_row(exponent: &Operand) -> &'static Row {
 unsafe fn power(py: Python<'_>, base: Raw, exponent: Raw, modulus: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operands alive during the call, and gives None for no modulus.
     unsafe {
+        if overrides::expected()
+            && let Some(answer) = Known("__pow__", "__rpow__").answer(py, base, exponent)?
+        {
+            return Ok(answer);
+        }
         match operands(py, base, exponent)? {
             Some((base, exponent)) if modulus == ffi::Py_None() => {
                 fresh(py, arguments(power_row(&exponent), [base, exponent]))
@@ -136,6 +186,11 @@ unsafe fn power(py: Python<'_>, base: Raw, exponent: Raw, modulus: Raw) -> PyRes
 unsafe fn power_in_place(py: Python<'_>, base: Raw, exponent: Raw, _modulus: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operands alive during the call.
     unsafe {
+        if overrides::expected()
+            && let Some(answer) = overrides::operator(py, "__ipow__", &[base, exponent])?
+        {
+            return Ok(answer);
+        }
         let Some((own, exponent)) = operands(py, base, exponent)? else { return Ok(not_implemented(py)) };
         call_into(arguments(power_row(&exponent), [own, exponent]), Target::InPlace).map_err(raise)?;
         ffi::Py_IncRef(base);
@@ -148,13 +203,13 @@ unsafe fn power_in_place(py: Python<'_>, base: Raw, exponent: Raw, _modulus: Raw
 /// # Safety
 /// Both are living objects.
 unsafe fn compared(py: Python<'_>, left: Raw, right: Raw, op: std::ffi::c_int) -> PyResult<Raw> {
-    let row = match op {
-        ffi::Py_LT => &compare::LT,
-        ffi::Py_LE => &compare::LE,
-        ffi::Py_EQ => &compare::EQ,
-        ffi::Py_NE => &compare::NE,
-        ffi::Py_GT => &compare::GT,
-        _ => &compare::GE,
+    let (row, known) = match op {
+        ffi::Py_LT => (&compare::LT, Known("lt", "gt")),
+        ffi::Py_LE => (&compare::LE, Known("le", "ge")),
+        ffi::Py_EQ => (&compare::EQ, Known("__eq__", "__eq__")),
+        ffi::Py_NE => (&compare::NE, Known("ne", "ne")),
+        ffi::Py_GT => (&compare::GT, Known("gt", "lt")),
+        _ => (&compare::GE, Known("ge", "le")),
     };
     // SAFETY: CPython keeps the operands alive during the call.
     unsafe {
@@ -167,7 +222,7 @@ unsafe fn compared(py: Python<'_>, left: Raw, right: Raw, op: std::ffi::c_int) -
                 None => Ok(not_implemented(py)),
             };
         }
-        binary(py, row, left, right)
+        binary(py, row, &known, left, right)
     }
 }
 
@@ -192,11 +247,19 @@ unsafe fn array(py: Python<'_>, raw: Raw) -> PyResult<Option<Tensor>> {
 /// # Safety
 /// Both are living objects.
 unsafe fn product(py: Python<'_>, left: Raw, right: Raw) -> PyResult<Raw> {
+    let known = Known("matmul", "__rmatmul__");
     // SAFETY: CPython keeps the operands alive during the call.
+    let answer = || unsafe { known.answer(py, left, right) };
+    if overrides::expected()
+        && let Some(answer) = answer()?
+    {
+        return Ok(answer);
+    }
+    // SAFETY: as above.
     let tensors = unsafe { object::tensor_of(left).zip(object::tensor_of(right)) };
     match tensors {
         Some((left, right)) => fresh(py, arguments(&MATMUL, [Operand::Tensor(left), Operand::Tensor(right)])),
-        None => Ok(not_implemented(py)),
+        None => Ok(answer()?.unwrap_or_else(|| not_implemented(py))),
     }
 }
 
@@ -212,23 +275,23 @@ macro_rules! slot {
 }
 
 macro_rules! binary_slots {
-    ($($number:ident $row:path;)*) => { [$(slot!($number, binaryfunc, |py, left, right| {
+    ($($number:ident $row:path, $known:literal $reflected:literal;)*) => { [$(slot!($number, binaryfunc, |py, left, right| {
         // SAFETY: called by CPython with living operands.
-        unsafe { binary(py, &$row, left, right) }
+        unsafe { binary(py, &$row, &Known($known, $reflected), left, right) }
     })),*] };
 }
 
 macro_rules! in_place_slots {
-    ($($number:ident $row:path;)*) => { [$(slot!($number, binaryfunc, |py, left, right| {
+    ($($number:ident $row:path, $known:literal;)*) => { [$(slot!($number, binaryfunc, |py, left, right| {
         // SAFETY: called by CPython with living operands.
-        unsafe { in_place(py, &$row, left, right) }
+        unsafe { in_place(py, &$row, $known, left, right) }
     })),*] };
 }
 
 macro_rules! unary_slots {
-    ($($number:ident $row:path;)*) => { [$(slot!($number, unaryfunc, |py, own| {
+    ($($number:ident $row:path, $known:literal;)*) => { [$(slot!($number, unaryfunc, |py, own| {
         // SAFETY: called by CPython with a living operand.
-        unsafe { unary(py, &$row, own) }
+        unsafe { unary(py, &$row, $known, own) }
     })),*] };
 }
 
@@ -236,35 +299,35 @@ macro_rules! unary_slots {
 pub fn slots() -> Vec<ffi::PyType_Slot> {
     let mut slots = Vec::new();
     slots.extend(binary_slots! {
-        Py_nb_add arith::ADD;
-        Py_nb_subtract arith::SUB;
-        Py_nb_multiply arith::MUL;
-        Py_nb_true_divide divide::DIV;
-        Py_nb_floor_divide divide::FLOOR_DIVIDE;
-        Py_nb_remainder divide::REMAINDER;
-        Py_nb_and bitwise::BITWISE_AND;
-        Py_nb_or bitwise::BITWISE_OR;
-        Py_nb_xor bitwise::BITWISE_XOR;
-        Py_nb_lshift bitwise::LEFT_SHIFT;
-        Py_nb_rshift bitwise::RIGHT_SHIFT;
+        Py_nb_add arith::ADD, "add" "add";
+        Py_nb_subtract arith::SUB, "sub" "__rsub__";
+        Py_nb_multiply arith::MUL, "mul" "mul";
+        Py_nb_true_divide divide::DIV, "div" "__rtruediv__";
+        Py_nb_floor_divide divide::FLOOR_DIVIDE, "__floordiv__" "__rfloordiv__";
+        Py_nb_remainder divide::REMAINDER, "remainder" "__rmod__";
+        Py_nb_and bitwise::BITWISE_AND, "__and__" "bitwise_and";
+        Py_nb_or bitwise::BITWISE_OR, "__or__" "bitwise_or";
+        Py_nb_xor bitwise::BITWISE_XOR, "__xor__" "bitwise_xor";
+        Py_nb_lshift bitwise::LEFT_SHIFT, "__lshift__" "__rlshift__";
+        Py_nb_rshift bitwise::RIGHT_SHIFT, "__rshift__" "__rrshift__";
     });
     slots.extend(in_place_slots! {
-        Py_nb_inplace_add arith::ADD;
-        Py_nb_inplace_subtract arith::SUB;
-        Py_nb_inplace_multiply arith::MUL;
-        Py_nb_inplace_true_divide divide::DIV;
-        Py_nb_inplace_floor_divide divide::FLOOR_DIVIDE;
-        Py_nb_inplace_remainder divide::REMAINDER;
-        Py_nb_inplace_and bitwise::BITWISE_AND;
-        Py_nb_inplace_or bitwise::BITWISE_OR;
-        Py_nb_inplace_xor bitwise::BITWISE_XOR;
-        Py_nb_inplace_lshift bitwise::LEFT_SHIFT;
-        Py_nb_inplace_rshift bitwise::RIGHT_SHIFT;
+        Py_nb_inplace_add arith::ADD, "add_";
+        Py_nb_inplace_subtract arith::SUB, "sub_";
+        Py_nb_inplace_multiply arith::MUL, "mul_";
+        Py_nb_inplace_true_divide divide::DIV, "div_";
+        Py_nb_inplace_floor_divide divide::FLOOR_DIVIDE, "floor_divide_";
+        Py_nb_inplace_remainder divide::REMAINDER, "remainder_";
+        Py_nb_inplace_and bitwise::BITWISE_AND, "__iand__";
+        Py_nb_inplace_or bitwise::BITWISE_OR, "__ior__";
+        Py_nb_inplace_xor bitwise::BITWISE_XOR, "__ixor__";
+        Py_nb_inplace_lshift bitwise::LEFT_SHIFT, "__ilshift__";
+        Py_nb_inplace_rshift bitwise::RIGHT_SHIFT, "__irshift__";
     });
     slots.extend(unary_slots! {
-        Py_nb_negative arith::NEG;
-        Py_nb_positive arith::POSITIVE;
-        Py_nb_absolute sign::ABS;
+        Py_nb_negative arith::NEG, "neg";
+        Py_nb_positive arith::POSITIVE, "positive";
+        Py_nb_absolute sign::ABS, "abs";
     });
     slots.extend([
         slot!(Py_nb_invert, unaryfunc, |py, own| {

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use rushlight::{Scalar, Tensor};
 
 use crate::errors::raise;
+use crate::overrides::{self, Public};
 use crate::{buffer, convert, object, print};
 
 type Raw = *mut ffi::PyObject;
@@ -66,13 +67,45 @@ pub fn python_number(tensor: &Tensor) -> PyResult<Scalar> {
     item(tensor)
 }
 
+/// What whoever overrides one of Python's own words answers.
+///
+/// # Safety
+/// `raw` is a living object.
+unsafe fn answer<'py>(py: Python<'py>, name: &str, raw: Raw) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if !overrides::expected() {
+        return Ok(None);
+    }
+    // SAFETY: by the caller's word; the answer is a new reference.
+    unsafe {
+        let answer = overrides::answer(py, &Public::Method(name), &[raw], &[], &[])?;
+        Ok(answer.map(|answer| Bound::from_owned_ptr(py, answer)))
+    }
+}
+
+/// `len(tensor)`.
+///
+/// # Safety
+/// `raw` is a living object.
+unsafe fn measured(py: Python<'_>, raw: Raw) -> PyResult<isize> {
+    // SAFETY: by the caller's word.
+    unsafe {
+        match answer(py, "__len__", raw)? {
+            Some(answer) => answer.extract(),
+            None => length(own(raw)?),
+        }
+    }
+}
+
 /// A number as `int()` and the like make it, of one element.
 ///
 /// # Safety
 /// `raw` is a living object.
-unsafe fn number(py: Python<'_>, raw: Raw, convert: unsafe extern "C" fn(Raw) -> Raw) -> PyResult<Raw> {
+unsafe fn number(py: Python<'_>, name: &str, raw: Raw, convert: unsafe extern "C" fn(Raw) -> Raw) -> PyResult<Raw> {
     // SAFETY: by the caller's word `raw` is a living instance; the conversion gives a new reference or an exception.
     unsafe {
+        if let Some(answer) = answer(py, name, raw)? {
+            return Ok(answer.into_ptr());
+        }
         let number = convert::scalar_object(py, python_number(own(raw)?)?)?;
         Ok(Bound::from_owned_ptr_or_err(py, convert(number.as_ptr()))?.into_ptr())
     }
@@ -119,14 +152,34 @@ macro_rules! slot {
 /// The slots as CPython's type constructor wants them.
 pub fn slots() -> Vec<ffi::PyType_Slot> {
     vec![
-        slot!(Py_mp_length, lenfunc, unsafe |_, raw| length(own(raw)?)),
-        slot!(Py_sq_length, lenfunc, unsafe |_, raw| length(own(raw)?)),
-        slot!(Py_tp_iter, getiterfunc, unsafe |py, raw| iterate(py, own(raw)?)),
-        slot!(Py_nb_bool, inquiry, unsafe |_, raw| truth(own(raw)?).map(i32::from)),
-        slot!(Py_nb_int, unaryfunc, unsafe |py, raw| number(py, raw, ffi::PyNumber_Long)),
-        slot!(Py_nb_float, unaryfunc, unsafe |py, raw| number(py, raw, ffi::PyNumber_Float)),
-        slot!(Py_nb_index, unaryfunc, unsafe |py, raw| index(py, own(raw)?)),
+        slot!(Py_mp_length, lenfunc, unsafe |py, raw| measured(py, raw)),
+        slot!(Py_sq_length, lenfunc, unsafe |py, raw| measured(py, raw)),
+        slot!(Py_tp_iter, getiterfunc, unsafe |py, raw| {
+            if overrides::expected()
+                && let Some(views) = overrides::answer(py, &Public::Method("unbind"), &[raw], &[], &[])?
+            {
+                return Ok(Bound::from_owned_ptr(py, views).try_iter()?.into_ptr());
+            }
+            iterate(py, own(raw)?)
+        }),
+        slot!(Py_nb_bool, inquiry, unsafe |py, raw| {
+            match answer(py, "__bool__", raw)? {
+                Some(answer) => Ok(i32::from(answer.is_truthy()?)),
+                None => truth(own(raw)?).map(i32::from),
+            }
+        }),
+        slot!(Py_nb_int, unaryfunc, unsafe |py, raw| number(py, "__int__", raw, ffi::PyNumber_Long)),
+        slot!(Py_nb_float, unaryfunc, unsafe |py, raw| number(py, "__float__", raw, ffi::PyNumber_Float)),
+        slot!(Py_nb_index, unaryfunc, unsafe |py, raw| {
+            match answer(py, "__index__", raw)? {
+                Some(answer) => Ok(answer.into_ptr()),
+                None => index(py, own(raw)?),
+            }
+        }),
         slot!(Py_tp_repr, reprfunc, unsafe |py, raw| {
+            if let Some(answer) = answer(py, "__repr__", raw)? {
+                return Ok(answer.into_ptr());
+            }
             let text = text(&Bound::from_borrowed_ptr(py, raw))?;
             Ok(text.into_pyobject(py)?.into_ptr())
         }),

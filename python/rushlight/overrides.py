@@ -1,0 +1,335 @@
+"""Classes and modes that answer in the place of the library's functions: ``__torch_function__``.
+
+A class with a class method ``__torch_function__(cls, func, types, args=(), kwargs=None)`` is asked whenever one of its
+instances stands among the arguments of an operator, a method or an attribute of tensors; a class that derives from `Tensor`
+and has none of its own gives results of its class. `TorchFunctionMode` is asked about every call in its ``with`` block.
+
+Functions that are written in Python call operators, so handlers meet those.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import wraps
+from threading import local
+from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType, MethodDescriptorType, WrapperDescriptorType
+
+from rushlight import _C
+from rushlight._C import Tensor
+from rushlight._warnings import warn_once
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+__all__ = [
+    "BaseTorchFunctionMode",
+    "TorchFunctionMode",
+    "get_default_nowrap_functions",
+    "get_overridable_functions",
+    "handle_torch_function",
+    "has_torch_function",
+    "has_torch_function_unary",
+    "has_torch_function_variadic",
+    "is_tensor_like",
+    "is_tensor_method_or_property",
+    "resolve_name",
+    "wrap_torch_function",
+]
+
+
+class _Modes(local):
+    """The modes of a thread, the innermost last."""
+
+    def __init__(self) -> None:
+        self.stack: list[TorchFunctionMode] = []
+
+
+_modes = _Modes()
+
+
+class TorchFunctionMode:
+    """A context that is asked about every operator, method and attribute of tensors: derive from it and define
+    ``__torch_function__(self, func, types, args=(), kwargs=None)``. Inside, the mode itself is not asked.
+
+    >>> class Names(torch.overrides.TorchFunctionMode):
+    ...     def __torch_function__(self, func, types, args=(), kwargs=None):
+    ...         print(torch.overrides.resolve_name(func))
+    ...         return func(*args, **(kwargs or {}))
+    >>> with Names():
+    ...     x = torch.zeros(2) + 1
+    torch.zeros
+    torch.Tensor.add
+    """
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: tuple[type, ...], args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        raise NotImplementedError
+
+    def __enter__(self) -> TorchFunctionMode:
+        _modes.stack.append(self)
+        _C._expect_overrides(len(_modes.stack))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _modes.stack.pop()
+        _C._expect_overrides(len(_modes.stack))
+
+
+class BaseTorchFunctionMode(TorchFunctionMode):
+    """A mode that changes nothing.
+
+    >>> with torch.overrides.BaseTorchFunctionMode():
+    ...     torch.ones(1)
+    tensor([1.])
+    """
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: tuple[type, ...], args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def _outside(mode: TorchFunctionMode) -> Iterator[None]:
+    """While a mode answers, those outside of it are asked."""
+    inner = _modes.stack
+    _modes.stack = inner[: inner.index(mode)]
+    _C._expect_overrides(len(_modes.stack))
+    try:
+        yield
+    finally:
+        _modes.stack = inner
+        _C._expect_overrides(len(inner))
+
+
+def _overloaded(arguments: Iterable[Any]) -> list[Any]:
+    """One argument of each class that answers, in the order in which they are asked: derived classes before their bases."""
+    found: list[Any] = []
+    for argument in arguments:
+        kind = type(argument)
+        if not _C._overrides(argument) or any(kind is type(other) for other in found):
+            continue
+        later = (place for place, other in enumerate(found) if issubclass(kind, type(other)))
+        found.insert(next(later, len(found)), argument)
+    return found
+
+
+def _flat(arguments: Iterable[Any]) -> Iterator[Any]:
+    for argument in arguments:
+        if isinstance(argument, (tuple, list)):
+            yield from argument
+        else:
+            yield argument
+
+
+def _answer(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+    """The first answer to a call; the engine asks this where somebody might have one."""
+    return _first(func, _overloaded(_flat((*args, *(kwargs or {}).values()))), args, kwargs)
+
+
+def _first(
+    func: Callable[..., Any], overloaded: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None
+) -> Any:
+    types = tuple(map(type, overloaded))
+    refused = []
+    if _modes.stack:
+        mode = _modes.stack[-1]
+        with _outside(mode):
+            result = mode.__torch_function__(func, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
+        refused.append(f"  - mode object {mode!r}")
+    for argument in overloaded:
+        handler = argument.__torch_function__
+        if getattr(handler, "__self__", None) is argument:
+            warn_once(
+                "Defining your `__torch_function__` as a plain method is deprecated and will be an error in future, "
+                "please define it as a classmethod."
+            )
+        result = handler(func, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
+        refused.append(f"  - tensor subclass {type(argument)!r}")
+    listed = "\n".join(refused)
+    raise TypeError(
+        f"Multiple dispatch failed for '{resolve_name(func)}'; all __torch_function__ handlers returned NotImplemented:\n\n"
+        f"{listed}"
+    )
+
+
+def _converted(result: Any, cls: type) -> Any:
+    if isinstance(result, Tensor) and not isinstance(result, cls):
+        return result.as_subclass(cls)
+    if isinstance(result, (tuple, list)):
+        # The classes of several results take them as one sequence.
+        return type(result)(_converted(part, cls) for part in result)
+    return result
+
+
+def _default(
+    cls: type, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...], kwargs: dict[str, Any] | None
+) -> Any:
+    """`Tensor.__torch_function__`: what the function gives for plain tensors, as instances of ``cls``."""
+    if not all(issubclass(cls, kind) for kind in types):
+        return NotImplemented
+    with _C.DisableTorchFunctionSubclass():
+        result = func(*args, **(kwargs or {}))
+    if cls is Tensor or func in get_default_nowrap_functions():
+        return result
+    return _converted(result, cls)
+
+
+def get_default_nowrap_functions() -> set[Any]:
+    """The attributes whose tensors `Tensor.__torch_function__` leaves plain.
+
+    >>> torch.Tensor.grad.__get__ in torch.overrides.get_default_nowrap_functions()
+    True
+    """
+    attributes: list[Any] = [Tensor.__dict__[name] for name in ("_base", "grad", "_grad")]
+    return {attribute.__get__ for attribute in attributes}
+
+
+def has_torch_function(relevant_args: Iterable[Any]) -> bool:
+    """Whether a mode, or the class of one of these arguments, answers in the place of functions.
+
+    >>> torch.overrides.has_torch_function((torch.ones(1), 2))
+    False
+    """
+    return _C._overridden(()) or any(map(_C._overrides, relevant_args))
+
+
+def has_torch_function_unary(tensor: Any) -> bool:
+    """`has_torch_function` of one argument.
+
+    >>> torch.overrides.has_torch_function_unary(torch.ones(1))
+    False
+    """
+    return has_torch_function((tensor,))
+
+
+def has_torch_function_variadic(*args: Any) -> bool:
+    """`has_torch_function` of arguments one by one.
+
+    >>> torch.overrides.has_torch_function_variadic(torch.ones(1), 2)
+    False
+    """
+    return has_torch_function(args)
+
+
+def handle_torch_function(
+    public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
+) -> Any:
+    """What a mode, or the class of one of ``relevant_args``, answers in the place of ``public_api(*args, **kwargs)``.
+
+    Raises:
+        TypeError: nobody has an answer.
+
+    >>> class Loud:
+    ...     @classmethod
+    ...     def __torch_function__(cls, func, types, args=(), kwargs=None):
+    ...         return func.__name__.upper()
+    >>> def halved(x):
+    ...     if torch.overrides.has_torch_function((x,)):
+    ...         return torch.overrides.handle_torch_function(halved, (x,), x)
+    ...     return x / 2
+    >>> halved(Loud()), halved(torch.ones(1))
+    ('HALVED', tensor([0.5000]))
+    """
+    return _first(public_api, _overloaded(relevant_args), args, kwargs)
+
+
+def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[..., Any]:
+    """A decorator that lets classes answer in the place of a function; ``dispatcher`` takes the function's arguments and gives
+    those whose classes are asked.
+
+    >>> @torch.overrides.wrap_torch_function(lambda x: (x,))
+    ... def halved(x):
+    ...     return x / 2
+    >>> halved(torch.ones(1))
+    tensor([0.5000])
+    """
+
+    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            relevant = tuple(dispatcher(*args, **kwargs))
+            if has_torch_function(relevant):
+                return handle_torch_function(wrapped, relevant, *args, **kwargs)
+            return function(*args, **kwargs)
+
+        return wrapped
+
+    return decorated
+
+
+def is_tensor_like(inp: Any) -> bool:
+    """Whether an object is a tensor or of a class that answers in the place of functions.
+
+    >>> torch.overrides.is_tensor_like(torch.ones(1)), torch.overrides.is_tensor_like(1)
+    (True, False)
+    """
+    return type(inp) is Tensor or hasattr(inp, "__torch_function__")
+
+
+def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
+    """Whether a function is a method of tensors, or reads or writes an attribute of theirs.
+
+    >>> torch.overrides.is_tensor_method_or_property(torch.Tensor.add)
+    True
+    """
+    return func.__name__ in ("__get__", "__set__") or getattr(Tensor, func.__name__, None) is func
+
+
+def resolve_name(f: Any) -> str | None:
+    """The name under which programs find a function.
+
+    >>> torch.overrides.resolve_name(torch.Tensor.add), torch.overrides.resolve_name(torch.fft.fft)
+    ('torch.Tensor.add', 'torch.fft.fft')
+    """
+    if isinstance(f, (str, GetSetDescriptorType)):
+        return f if isinstance(f, str) else f"torch.Tensor.{f.__name__}"
+    owner = getattr(f, "__self__", None)
+    if isinstance(owner, GetSetDescriptorType):
+        return f"torch.Tensor.{owner.__name__}.{f.__name__}"
+    if isinstance(f, (MethodDescriptorType, WrapperDescriptorType)):
+        return f"torch.Tensor.{f.__name__}"
+    if isinstance(f, (BuiltinFunctionType, FunctionType)):
+        home = (
+            (f.__module__ or "")
+            .replace("rushlight", "torch", 1)
+            .replace("torch._C", "torch")
+            .replace("torch._tensor", "torch")
+        )
+        return f"{home}.{f.__qualname__}"
+    return None
+
+
+def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
+    """The functions and methods in whose place classes and modes may answer, by the module or class that has them.
+
+    >>> torch.add in torch.overrides.get_overridable_functions()[torch]
+    True
+    """
+    import rushlight as torch
+
+    homes: dict[str, Any] = {
+        "": torch,
+        "nn_functional": torch.nn.functional,
+        **{name: getattr(torch, name) for name in ("fft", "linalg", "special")},
+    }
+    found: dict[Any, list[Callable[..., Any]]] = {}
+    for namespace, home in homes.items():
+        rows = _C._functions.get(namespace, {})
+        found[home] = [
+            row for name, row in rows.items() if not name.startswith("_") and getattr(home, name, None) is row
+        ]
+    methods = (MethodDescriptorType, WrapperDescriptorType)
+    found[Tensor] = [value for value in Tensor.__dict__.values() if isinstance(value, methods)]
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

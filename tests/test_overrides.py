@@ -1,0 +1,370 @@
+"""`__torch_function__`: classes and modes that answer in the place of operators, as in torch 2.13."""
+
+import copy
+import operator
+import pickle
+import threading
+
+import pytest
+
+import rushlight as torch
+from rushlight import overrides
+from rushlight.overrides import TorchFunctionMode
+
+
+class Plain(torch.Tensor):
+    pass
+
+
+class Derived(Plain):
+    pass
+
+
+class Other(torch.Tensor):
+    pass
+
+
+class Logged(torch.Tensor):
+    calls: list = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.calls.append((overrides.resolve_name(func), types, len(args), kwargs))
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+class Duck:
+    """No tensor, but it answers."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return overrides.resolve_name(func), types
+
+
+class Silent:
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return NotImplemented
+
+
+def made(kind, *shape):
+    return torch.ones(*shape or (2, 3)).as_subclass(kind)
+
+
+def names(call):
+    """The names of what a call asked handlers about."""
+    Logged.calls.clear()
+    call()
+    return [call[0].removeprefix("torch.") for call in Logged.calls]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x + 1,
+        lambda x: 1 - x,
+        lambda x: torch.ones(2, 3) * x,
+        lambda x: x @ x.T,
+        lambda x: x**2,
+        lambda x: ~(x > 0),
+        lambda x: -x,
+        lambda x: x[0],
+        lambda x: x.T,
+        lambda x: x.data,
+        lambda x: x.sum(),
+        lambda x: x.clone(),
+        lambda x: x.detach(),
+        lambda x: x.to(torch.float64),
+        lambda x: x.view(3, 2),
+        lambda x: torch.cat([torch.ones(1, 3), x]),
+        lambda x: torch.add(x, 1),
+        lambda x: torch.nn.functional.linear(torch.ones(4, 3), x),
+        lambda x: torch.nn.functional.softmax(x, -1),
+        lambda x: torch.einsum("ij->i", x),
+        lambda x: torch.nn.Linear(3, 1)(x),
+        lambda x: x.add_(1),
+        lambda x: copy.copy(x),
+        lambda x: copy.deepcopy(x),
+        lambda x: torch.zeros_like(x),
+        lambda x: x.reshape(-1).cpu().float(),
+    ],
+)
+def test_results_are_of_the_arguments_class(call):
+    assert type(call(made(Plain))) is Plain
+    assert type(call(made(Derived))) is Derived
+
+
+def test_results_that_are_many():
+    x = made(Plain)
+    assert [type(part) for part in x.split(1)] == [Plain, Plain]
+    assert [type(part) for part in x] == [Plain, Plain]
+    found = x.max(1)
+    assert type(found) is torch.return_types.max
+    assert type(found.values) is Plain and type(found.indices) is Plain
+    assert type(x.shape) is torch.Size
+    assert type(x.sum().item()) is float
+
+
+def test_the_most_derived_class_wins_and_strangers_do_not_mix():
+    plain, derived, other = made(Plain), made(Derived), made(Other)
+    assert type(plain + derived) is type(derived + plain) is Derived
+    with pytest.raises(TypeError, match=r"^Multiple dispatch failed for 'torch\.add'; all __torch_function__ handlers"):
+        torch.add(plain, other)
+    with pytest.raises(TypeError, match=r"unsupported operand type\(s\) for \+: 'Plain' and 'Other'"):
+        plain + other
+
+
+def test_gradients_are_plain_and_history_has_the_alias():
+    x = made(Plain, 3).requires_grad_()
+    y = x * 2
+    assert type(x) is type(y) is Plain
+    assert y.grad_fn.name() == "AliasBackward0"
+    y.sum().backward()
+    assert type(x.grad) is torch.Tensor
+    assert x.grad.tolist() == [2, 2, 2]
+
+
+def test_parameters_and_buffers():
+    x = made(Plain)
+    parameter = torch.nn.Parameter(x)
+    assert type(parameter) is Plain and isinstance(parameter, torch.nn.Parameter)
+    assert type(torch.nn.Parameter(torch.ones(1)) * 2) is torch.Tensor
+    assert torch.nn.Parameter.__torch_function__ is torch._C._disabled_torch_function_impl
+    layer = torch.nn.Linear(3, 1)
+    layer.weight = torch.nn.Parameter(made(Plain, 1, 3))
+    assert type(layer(torch.ones(3))) is Plain
+    assert type(torch.nn.Buffer(x)) is Plain
+
+
+def test_what_handlers_are_told():
+    x, y = made(Logged), torch.ones(2, 3)
+    both = {
+        "Tensor.add": operator.add,
+        "Tensor.sub": operator.sub,
+        "Tensor.mul": operator.mul,
+        "Tensor.div": operator.truediv,
+        "Tensor.__floordiv__": operator.floordiv,
+        "Tensor.remainder": operator.mod,
+        "Tensor.__pow__": operator.pow,
+        "Tensor.__eq__": operator.eq,
+        "Tensor.ne": operator.ne,
+        "Tensor.lt": operator.lt,
+        "Tensor.ge": operator.ge,
+        "Tensor.add_": operator.iadd,
+        "Tensor.__ipow__": operator.ipow,
+    }
+    for name, call in both.items():
+        assert names(lambda call=call: call(x, y)) == [name]
+    turned = {
+        "Tensor.__rsub__": operator.sub,
+        "Tensor.__rtruediv__": operator.truediv,
+        "Tensor.__rpow__": operator.pow,
+        "Tensor.__rmod__": operator.mod,
+        "Tensor.mul": operator.mul,
+        "Tensor.gt": operator.lt,
+    }
+    for name, call in turned.items():
+        assert names(lambda call=call: call(2, x)) == [name]
+    alone = {
+        "Tensor.neg": operator.neg,
+        "Tensor.positive": operator.pos,
+        "Tensor.abs": operator.abs,
+        "Tensor.__len__": len,
+        "Tensor.__repr__": repr,
+        "Tensor.__dir__": dir,
+        "Tensor.shape.__get__": lambda x: x.shape,
+        "Tensor.requires_grad.__set__": lambda x: setattr(x, "requires_grad", False),
+        "Tensor.size": lambda x: x.size(),
+        "Tensor.tolist": lambda x: x.tolist(),
+        "Tensor.__getitem__": lambda x: x[0],
+        "Tensor.__setitem__": lambda x: operator.setitem(x, 0, 1),
+        "Tensor.__reduce_ex__": lambda x: x.__reduce_ex__(4),
+        "cat": lambda x: torch.cat([y, x]),
+        "fft.fft": lambda x: torch.fft.fft(x),
+        "linalg.norm": lambda x: torch.linalg.norm(x),
+        "nn.functional.relu": lambda x: torch.nn.functional.relu(x),
+    }
+    for name, call in alone.items():
+        assert names(lambda call=call: call(x)) == [name]
+    one = torch.ones(()).as_subclass(Logged)
+    for name, call in {"__bool__": bool, "__int__": int, "__float__": float}.items():
+        assert names(lambda call=call: call(one)) == [f"Tensor.{name}"]
+    Logged.calls.clear()
+    torch.sum(x, dim=1)
+    assert Logged.calls == [("torch.sum", (Logged,), 1, {"dim": 1})]
+
+
+def test_places_where_a_class_is_met():
+    """A tensor of a class of its own counts wherever it stands: behind a plain one, as index, as value."""
+    x, y = made(Logged), torch.ones(2, 3)
+    assert names(lambda: operator.setitem(y, 0, x[0])) == ["Tensor.__getitem__", "Tensor.__setitem__"]
+    assert names(lambda: torch.ones(3)[torch.tensor([1]).as_subclass(Logged)]) == ["Tensor.__getitem__"]
+    assert names(lambda: torch.where(y > 0, y, x)) == ["where"]
+    assert names(lambda: torch.stack((y, x))) == ["stack"]
+
+
+@pytest.mark.parametrize(
+    "call, name",
+    [
+        (lambda d: torch.mean(d), "torch.mean"),
+        (lambda d: torch.ones(2) + d, "torch.Tensor.add"),
+        (lambda d: d + torch.ones(2), "torch.Tensor.add"),
+        (lambda d: torch.ones(2) @ d, "torch.Tensor.matmul"),
+        (lambda d: torch.ones(2).add(d), "torch.Tensor.add"),
+        (lambda d: torch.add(torch.ones(2), 1, out=d), "torch.add"),
+        (lambda d: torch.cat([torch.ones(2), d]), "torch.cat"),
+        (lambda d: torch.sum(torch.ones(2), dim=d), "torch.sum"),
+        (lambda d: torch.nn.functional.linear(torch.ones(2), d), "torch.nn.functional.linear"),
+    ],
+)
+def test_what_is_no_tensor_answers_too(call, name):
+    assert call(Duck()) == (name, (Duck,))
+
+
+def test_nobody_answers():
+    with pytest.raises(TypeError) as caught:
+        torch.mean(Silent())
+    assert str(caught.value).splitlines() == [
+        "Multiple dispatch failed for 'torch.mean'; all __torch_function__ handlers returned NotImplemented:",
+        "",
+        f"  - tensor subclass {Silent!r}",
+    ]
+    with pytest.raises(TypeError, match=r"unsupported operand type\(s\) for \+: 'Tensor' and 'Silent'"):
+        torch.ones(2) + Silent()
+
+
+def test_a_handler_that_raises_is_heard():
+    class Broken(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            raise LookupError("here")
+
+    x = torch.ones(2).as_subclass(Broken)
+    for call in (
+        lambda: x + 1,
+        lambda: x.shape,
+        lambda: x[0],
+        lambda: operator.setitem(x, 0, 1),
+        lambda: len(x),
+        lambda: repr(x),
+        lambda: bool(x),
+        lambda: x.size(),
+        lambda: setattr(x, "data", x),
+        lambda: iter(x),
+        lambda: torch.sum(x),
+    ):
+        with pytest.raises(LookupError, match="here"):
+            call()
+
+
+def test_a_handler_of_the_object_is_deprecated():
+    class Method:
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return "own"
+
+    with pytest.warns(UserWarning, match="as a plain method is deprecated"):
+        torch.set_warn_always(True)
+        try:
+            assert torch.mean(Method()) == "own"
+        finally:
+            torch.set_warn_always(False)
+
+
+class Count(TorchFunctionMode):
+    def __init__(self):
+        self.met = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.met.append(overrides.resolve_name(func))
+        return func(*args, **(kwargs or {}))
+
+
+def test_modes_meet_every_call_in_their_block():
+    x = torch.ones(2)
+    with Count() as outer:
+        torch.zeros(2) + x
+        with Count() as inner:
+            x.sum()
+        x.shape
+    x + 1
+    assert inner.met == ["torch.Tensor.sum"]
+    assert outer.met == ["torch.zeros", "torch.Tensor.add", "torch.Tensor.sum", "torch.Tensor.shape.__get__"]
+
+
+def test_modes_belong_to_a_thread_and_end_with_an_exception():
+    met = []
+    with pytest.raises(ZeroDivisionError), Count() as mode:
+        thread = threading.Thread(target=lambda: met.append(torch.ones(2) + 1))
+        thread.start()
+        thread.join()
+        raise ZeroDivisionError
+    torch.ones(2)
+    assert mode.met == [] and len(met) == 1
+
+
+def test_a_mode_that_refuses():
+    class Refusing(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return NotImplemented
+
+    with Refusing(), pytest.raises(TypeError, match=r"Multiple dispatch failed for 'torch\.zeros'"):
+        torch.zeros(2)
+    x = made(Plain)
+    with Refusing(), pytest.raises(TypeError, match=r"^Multiple dispatch failed for 'torch\.add'"):
+        torch.add(x, 1)
+
+
+def test_contexts_in_which_nobody_is_asked():
+    x = made(Plain)
+    with torch._C.DisableTorchFunctionSubclass():
+        assert type(x + 1) is torch.Tensor
+        assert not overrides.has_torch_function((x,))
+        with Count() as mode:
+            x + 1
+        assert mode.met == ["torch.Tensor.add"]
+    with Count() as mode, torch._C.DisableTorchFunction():
+        assert type(x + 1) is torch.Tensor
+        with torch._C.DisableTorchFunctionSubclass():
+            x + 1
+    assert mode.met == []
+    assert type(x + 1) is Plain
+
+
+def test_questions():
+    x = made(Plain)
+    assert overrides.has_torch_function((1, x)) and overrides.has_torch_function_unary(x)
+    assert not overrides.has_torch_function_variadic(torch.ones(1), torch.nn.Parameter(torch.ones(1)), [x])
+    assert overrides.is_tensor_like(Duck()) and not overrides.is_tensor_like([1])
+    assert overrides.is_tensor_method_or_property(torch.Tensor.shape.__get__)
+    assert not overrides.is_tensor_method_or_property(torch.add)
+    assert overrides.resolve_name(torch.Tensor.__add__) == "torch.Tensor.__add__"
+    assert overrides.resolve_name(torch.nn.functional.gelu) == "torch.nn.functional.gelu"
+    assert overrides.resolve_name(3) is None
+    methods = overrides.get_overridable_functions()[torch.Tensor]
+    assert torch.Tensor.add in methods
+    assert Plain.__torch_function__(torch.add, (Plain, Other), (x, x)) is NotImplemented
+
+
+def test_a_class_changes_and_travels():
+    x = torch.ones(2)
+    x.__class__ = Plain
+    assert type(x + 1) is Plain
+    back = pickle.loads(pickle.dumps(made(Plain)))
+    assert type(back) is Plain and back.tolist() == torch.ones(2, 3).tolist()
+
+
+def test_metadata_travels_through_a_handler():
+    """The example of many a page: a unit that every result takes along."""
+
+    class Quantity(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            result = super().__torch_function__(func, types, args, kwargs)
+            if isinstance(result, cls):
+                unit = next(arg.__dict__.get("unit") for arg in args if isinstance(arg, cls))
+                result.__dict__.setdefault("unit", unit)
+            return result
+
+    x = torch.tensor([1.0, 2.0]).as_subclass(Quantity)
+    x.unit = "m"
+    assert (x * 2 + 1).sum().unit == "m"
