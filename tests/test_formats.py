@@ -62,6 +62,32 @@ def test_an_open_file(tmp_path):
         assert torch.equal(file.get_tensor("half"), TENSORS["half"])
         with pytest.raises(safetensors.SafetensorError, match=r"does not contain tensor other"):
             file.get_tensor("other")
+        assert sorted(file.offset_keys()) == list(file.get_tensors()) == file.keys()
+
+
+def test_a_part_of_a_tensor(tmp_path):
+    path = tmp_path / "tensors"
+    tensors = {"block": torch.arange(24).reshape(4, 3, 2), "empty": torch.zeros(0, 3), "number": torch.tensor(2.0)}
+    safetensors.save_file(tensors, path)
+    rows = slice(1, 3)
+    with safetensors.safe_open(path) as file:
+        block = file.get_slice("block")
+        assert (block.get_shape(), block.get_dtype()) == ([4, 3, 2], "I64")
+        for index in (rows, (rows, 1), (rows, ..., 0), slice(-1, 9), slice(3, 1), slice(0, 4, 2), 2, [0, 1], (), None):
+            assert torch.equal(block[index], tensors["block"][index])
+        assert block[rows].untyped_storage().nbytes() == 2 * 3 * 2 * 8
+        assert file.get_slice("empty")[:2].shape == (0, 3) and file.get_slice("number")[...] == 2
+        for wrong in (4, (0, 0, 0, 0)):
+            with pytest.raises(IndexError):
+                block[wrong]
+        with pytest.raises(safetensors.SafetensorError, match="does not contain tensor other"):
+            file.get_slice("other")
+
+
+@pytest.mark.parametrize("form", [safetensors, npz])
+def test_a_name_where_bytes_are_asked_for(form):
+    with pytest.raises(TypeError, match=r"load_file\(\) takes its name"):
+        form.load("tensors")
 
 
 def test_what_safetensors_cannot_hold():

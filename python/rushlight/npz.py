@@ -123,10 +123,13 @@ def load(data: bytes) -> dict[str, torch.Tensor]:
 
     Raises:
         NpzError: the bytes are not what the format asks for.
+        TypeError: a path; `load_file` takes one.
 
     >>> torch.npz.load(torch.npz.save({"step": torch.tensor(3)}))
     {'step': tensor(3)}
     """
+    if isinstance(data, (str, os.PathLike)):
+        raise TypeError("load() takes the bytes of a file; load_file() takes its name")
     return _read(io.BytesIO(data))
 
 

@@ -109,7 +109,7 @@ def load_file(filename: str | os.PathLike[str], device: Any = "cpu") -> dict[str
     tensor(3)
     """
     with safe_open(filename, device=device) as file:
-        return {name: file.get_tensor(name) for name in file.keys()}
+        return file.get_tensors()
 
 
 def load(data: bytes) -> dict[str, torch.Tensor]:
@@ -117,10 +117,13 @@ def load(data: bytes) -> dict[str, torch.Tensor]:
 
     Raises:
         SafetensorError: the bytes are not what the format asks for.
+        TypeError: a path; `load_file` takes one.
 
     >>> torch.safetensors.load(torch.safetensors.save({"step": torch.tensor(3)}))
     {'step': tensor(3)}
     """
+    if isinstance(data, (str, os.PathLike)):
+        raise TypeError("load() takes the bytes of a file; load_file() takes its name")
     contents = _Contents(io.BytesIO(data), len(data))
     return {name: contents.tensor(name) for name in contents.entries}
 
@@ -173,6 +176,53 @@ class safe_open:
     def get_tensor(self, name: str) -> torch.Tensor:
         """The tensor of that name."""
         return self._contents.tensor(name).to(self._device)
+
+    def get_tensors(self) -> dict[str, torch.Tensor]:
+        """All tensors, by their names."""
+        return {name: self.get_tensor(name) for name in self.keys()}
+
+    def get_slice(self, name: str) -> Slice:
+        """The tensor of that name to index: only rows that are asked for are read."""
+        return Slice(self._contents, name, self._device)
+
+    def offset_keys(self) -> list[str]:
+        """The names, in the order in which the tensors lie in the file."""
+        return self._contents.in_order()
+
+
+class Slice:
+    """A tensor that stays in its file until it is indexed; `safe_open.get_slice` gives it.
+
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "tensors")
+    ...     torch.safetensors.save_file({"weight": torch.arange(6).reshape(3, 2)}, path)
+    ...     with torch.safetensors.safe_open(path) as file:
+    ...         part = file.get_slice("weight")
+    ...         part.get_shape(), part.get_dtype(), part[1:, 0]
+    ([3, 2], 'I64', tensor([2, 4]))
+    """
+
+    def __init__(self, contents: _Contents, name: str, device: torch.device) -> None:
+        self._contents, self._name, self._device = contents, name, device
+        self._dtype, self._shape, *_ = contents.entry(name)
+
+    def get_shape(self) -> list[int]:
+        """The sizes of the whole tensor."""
+        return list(self._shape)
+
+    def get_dtype(self) -> str:
+        """The dtype, by the format's name."""
+        return _OF_DTYPE[self._dtype]
+
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        indices = index if isinstance(index, tuple) else (index,)
+        if self._shape and indices and isinstance(indices[0], slice):
+            first, last, step = indices[0].indices(self._shape[0])
+            if step == 1:
+                rows = self._contents.tensor(self._name, range(first, max(first, last)))
+                return rows[(slice(None), *indices[1:])].to(self._device)
+        return self._contents.tensor(self._name)[index].to(self._device)
 
 
 # --- writing -----------------------------------------------------------------------------------------------------------
@@ -254,7 +304,8 @@ class _Contents:
             raise SafetensorError("Error while deserializing header: the metadata are not strings")
         self.entries = {name: _entry(name, entry) for name, entry in table.items()}
         end = 0
-        for first, last, name in sorted((*entry[2:], name) for name, entry in self.entries.items()):
+        for name in self.in_order():
+            first, last = self.entries[name][2:]
             if first != end:
                 raise SafetensorError(f"Error while deserializing header: invalid offset for tensor {name!r}")
             end = last
@@ -263,10 +314,21 @@ class _Contents:
                 "Error while deserializing header: metadata incomplete, the file is not fully covered"
             )
 
-    def tensor(self, name: str) -> torch.Tensor:
+    def in_order(self) -> list[str]:
+        return sorted(self.entries, key=lambda name: (*self.entries[name][2:], name))
+
+    def entry(self, name: str) -> tuple[Any, list[int], int, int]:
         if name not in self.entries:
             raise SafetensorError(f"File does not contain tensor {name}")
-        dtype, shape, first, last = self.entries[name]
+        return self.entries[name]
+
+    def tensor(self, name: str, rows: range | None = None) -> torch.Tensor:
+        """The whole tensor, or these indices of its first dimension."""
+        dtype, shape, first, last = self.entry(name)
+        if rows is not None:
+            row = (last - first) // max(shape[0], 1)
+            first, last = first + rows.start * row, first + rows.stop * row
+            shape = [len(rows), *shape[1:]]
         storage = torch.UntypedStorage(last - first)
         self._file.seek(self._start + first)
         rest = memoryview(storage)

@@ -141,6 +141,24 @@ def test_a_shuffle_resumes_without_being_reproducible_and_in_other_batches():
     assert numbers.state_dict()["epoch"] == 1 and numbers.state_dict()["batches"] == 0
 
 
+@pytest.mark.parametrize("stop", [0, 2])
+def test_an_order_that_has_been_drawn_stays_known(stop):
+    """Before the first batch too, and in a loader that was told where to go on and has not begun."""
+    torch.manual_seed(0)
+    numbers = DataLoader(range(20), batch_size=4, shuffle=True, num_workers=1)
+    iterator = iter(numbers)  # its workers have been given the first batches
+    head = [next(iterator).tolist() for _ in range(stop)]
+    state = numbers.state_dict()
+    whole = head + [batch.tolist() for batch in iterator]
+    again = DataLoader(range(20), batch_size=4, shuffle=True)
+    again.load_state_dict(state)
+    assert again.state_dict() == state
+    iterator = iter(again)
+    assert again.state_dict() == state
+    assert head + [batch.tolist() for batch in iterator] == whole
+    assert sorted(index for batch in again for index in batch.tolist()) == list(range(20))
+
+
 @pytest.mark.parametrize(
     "options, reason",
     [

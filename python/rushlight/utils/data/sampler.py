@@ -128,6 +128,7 @@ class RandomSampler(Sampler[int]):
     def resume(self, seed: int | None) -> None:
         """The next pass has the order of the one that was drawn from `seed`; None for a new order."""
         self._resumed_seed = seed
+        self.seed_of_pass = None  # until it begins
 
     @staticmethod
     def _draw(high: int, count: int, generator: torch.Generator) -> list:

@@ -74,7 +74,7 @@ class Position:
         _check_that_order_is_known(loader)
         if loader.reproducible and self.seed is None:
             self.seed = draw_seed(loader.generator)
-        if self.seed is None and self.batches and (shuffler := _shuffler(loader)) is not None:
+        if self.started and self.shuffle is None and (shuffler := _shuffler(loader)) is not None:
             self.shuffle = shuffler.seed_of_pass
         return dict(zip(_FIELDS, (_VERSION, self.seed, self.epoch, self.batches, self.samples, self.shuffle)))
 
