@@ -276,6 +276,56 @@ def test_modules(module, arguments):
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
 
 
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.Linear(4, 3),
+        nn.LayerNorm((2, 3)),
+        nn.BatchNorm1d(3),
+        nn.Bilinear(3, 4, 2),
+        nn.Embedding(5, 3),
+        nn.MultiheadAttention(4, 2),
+        nn.Sequential(nn.Conv2d(1, 2, 3), nn.Tanh()),
+        nn.CrossEntropyLoss(),
+    ],
+    ids=lambda module: type(module).__name__,
+)
+def test_modules_are_asked_what_fits(module):
+    found = fuzz(module, tries=12)
+    assert found.passed > found.refused
+
+
+def test_functions_are_asked_what_fits():
+    for function in (torch.mm, torch.mv, torch.dot, torch.bmm, torch.linalg.det):
+        assert fuzz(function, tries=12).passed >= 5
+
+
+def test_what_fits_is_found_again_by_its_seed():
+    found = failure(Gate())
+    again = failure(Gate(), seed=found.seed, tries=1)
+    assert found.kind == again.kind == "the gradient is not the derivative" and found.code == again.code
+
+
+def test_what_a_function_raises_is_not_taken_for_a_shape_that_does_not_fit():
+    def picky(x):
+        return x / (1 if x.dim() == 0 else 0 // x.dim() or 1 // 0)
+
+    assert failure(picky).kind == "the call raises ZeroDivisionError"
+
+
+def test_the_apply_of_a_function():
+    class Half(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    assert failure(Half.apply).code == failure(Half).code
+
+
 class Gate(nn.Module):
     """A module of a user, whose own function forgets the gradient of its parameter."""
 

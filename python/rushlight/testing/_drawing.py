@@ -147,6 +147,6 @@ def layout(choose: Choose, shape: Shape, kind: str | None = None, kinds: Sequenc
 
 def numbers(seed: int, count: int, low: float = 0.0, high: float = 1.0) -> list[float]:
     """Numbers between two bounds, no two equal and none a simple fraction of the way, where functions have kinks."""
-    prime = 997 if count < 997 else 99_991
+    prime = next(prime for prime in (997, 99_991, 99_999_989) if count < prime)
     places = random.Random(seed).sample(range(1, prime), count)
     return [float(f"{low + (high - low) * place / prime:.6g}") for place in places]

@@ -10,6 +10,7 @@ import rushlight as torch
 from rushlight import nn
 
 from . import _drawing, _fuzz_checks
+from ._fitting import fitting
 from ._fuzz_checks import Case, Failure, Refused
 from ._operands import Operand, draw_operands, operand
 
@@ -86,9 +87,9 @@ def fuzz(
     simplified; the error shows it as a program.
 
     Args:
-        function: a function, a subclass of `autograd.Function`, or a module, whose parameters are checked too.
+        function: a function, a subclass of `autograd.Function` (or its ``apply``), or a module, whose parameters are checked too.
         arguments: what to call it with: an `operand` for a tensor to draw, anything else as it is. One operand for each
-            argument without default unless given.
+            argument without default unless given; where most shapes are refused, the function is asked which it takes.
         tries: how many cases.
         seed: of the first case, the others count on from it; None draws it.
         second_order: whether the derivatives of derivatives are checked.
@@ -115,6 +116,8 @@ def fuzz(
     passed = refused = 0
     reason = None
     try:
+        if not arguments and refusals:
+            subject.forms = fitting(subject, settings)
         for number in range(tries):
             choices = _drawing.Choices(first + number)
             case = subject.draw(choices, settings)
@@ -182,6 +185,7 @@ class Subject:
     """What is fuzzed: how it is called, what it is called, and what its arguments are."""
 
     def __init__(self, function: Any, arguments: tuple[Any, ...], writes: int | None) -> None:
+        function = _function_of(function)
         self.parameters: dict[str, Tensor] = {}
         self.buffers: dict[str, Tensor] = {}
         self.module: nn.Module | None = None
@@ -208,6 +212,7 @@ class Subject:
             names = names[1:]  # `ctx` is no argument of the call
         self.arguments = arguments or tuple(operand() for _ in names)
         self.operands = [argument for argument in self.arguments if isinstance(argument, Operand)]
+        self.forms = [tuple(self.operands)]  # one of them is drawn
         if not self.operands and not self.parameters:
             raise ValueError(f"{self.name} has no argument to draw; give operands")
         known = len(names) >= len(self.arguments) and not {"input", "self"} & set(names)
@@ -237,10 +242,21 @@ class Subject:
     def operand_names(self) -> list[str]:
         return [name for name, one in zip(self.names, self.arguments) if isinstance(one, Operand)]
 
-    def draw(self, choose: _drawing.Choices, settings: _fuzz_checks.Settings) -> Case:
+    def draw(
+        self, choose: _drawing.Choices, settings: _fuzz_checks.Settings, form: tuple[Operand, ...] | None = None
+    ) -> Case:
         dtype = settings.dtypes[choose(len(settings.dtypes))]
-        drawn = draw_operands(choose, self.operands, dtype, settings.max_rank, settings.max_side, self.writes)
+        if form is None:
+            form = self.forms[choose(len(self.forms)) if len(self.forms) > 1 else 0]
+        drawn = draw_operands(choose, form, dtype, settings.max_rank, settings.max_side, self.writes)
         return Case(self, settings, dtype, *drawn)
+
+
+def _function_of(function: Any) -> Any:
+    """The class of a `Function` whose ``apply`` was given; anything else as it is."""
+    owner = getattr(function, "__self__", None)
+    is_apply = isinstance(owner, type) and issubclass(owner, torch.autograd.Function) and function == owner.apply
+    return owner if is_apply else function
 
 
 def _required(function: Any) -> list[str]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ._drawing import Layout
     from ._fuzz import Subject
 
-__all__ = ["Case", "Failure", "Refused", "Settings", "examine"]
+__all__ = ["Case", "Failure", "Refused", "Settings", "called", "examine"]
 
 #: Tensors of more elements are moved along some random directions only, and results looked at along some.
 _MANY = 64
@@ -207,8 +207,8 @@ def _gradients(outputs: Sequence[Tensor], leaves: Sequence[Tensor], weights: Seq
     return [torch.zeros_like(leaf) if grad is None else grad for leaf, grad in zip(wanted, found)]
 
 
-def examine(case: Case) -> None:
-    """Raises Refused for arguments that the function does not take, and Failure for the first thing that does not hold."""
+def called(case: Case) -> list[Tensor]:
+    """What the function gives; raises Refused for arguments that it does not take."""
     try:
         with torch.no_grad():
             values = case.results(*case.leaves(), contiguous=True)
@@ -216,9 +216,14 @@ def examine(case: Case) -> None:
         raise Refused(f"{type(error).__name__}: {error}") from error
     except Exception as error:
         raise _raised("the call", error, case.program(case.call())) from error
-    case.values = values
     if any(differentiable(one) and not bool(one.isfinite().all()) for one in values):
         raise Refused("the result is not finite")
+    return values
+
+
+def examine(case: Case) -> None:
+    """Raises Refused for arguments that the function does not take, and Failure for the first thing that does not hold."""
+    values = case.values = called(case)
     has_gradients = any(map(differentiable, values)) and (
         case.subject.parameters or any(memory.requires_grad for memory in case.memories)
     )
