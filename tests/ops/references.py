@@ -354,7 +354,7 @@ def _put(self, indices, values, accumulate, **_):
     (np.add.at if accumulate else lambda a, at, b: a.__setitem__(at, b))(self, tuple(indices), values)
 
 
-REFERENCES["index_put"] = REFERENCES["index_put_"] = _after(_put)
+REFERENCES["index_put"] = _after(_put)
 
 
 @of("put")

@@ -30,7 +30,6 @@ REFUSED = {
     "masked_select": "differently shaped Tensor",
     "masked_scatter": "differently shaped Tensor",
     "index_put": "dynamic shape",
-    "index_put_": "dynamic shape",
     "equal": "calling .item() on a Tensor",
     "allclose": "calling .item() on a Tensor",
 }

@@ -101,6 +101,8 @@ def log_softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: T
     """The logarithm of softmax along `dim`, without its rounding."""
 def logit(input: Tensor, eps: _float | None = None, *, out: Tensor | None = None) -> Tensor:
     """The inverse of the logistic function; with `eps` elements are first limited to `eps .. 1 - eps`."""
+def logit_(input: Tensor, eps: _float | None = None) -> Tensor:
+    """The inverse of the logistic function; with `eps` elements are first limited to `eps .. 1 - eps`."""
 def logsumexp(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the sum of exponentials along one or several dimensions, taken so that nothing overflows."""
 def modified_bessel_i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -154,7 +156,9 @@ def xlog1py(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | N
     """`self * log(1 + other)`; zero where `self` is zero, unless `other` is nan."""
 def xlogy(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """`self * log(other)`; zero where `self` is zero, unless `other` is nan."""
+def xlogy_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
+    """`self * log(other)`; zero where `self` is zero, unless `other` is nan."""
 def zeta(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The Hurwitz zeta function."""
 
-__all__ = ["airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v", "chebyshev_polynomial_w", "digamma", "digamma_", "entr", "erf", "erf_", "erfc", "erfc_", "erfcx", "erfinv", "erfinv_", "exp2", "exp2_", "expit", "expit_", "expm1", "expm1_", "gammainc", "gammaincc", "gammaln", "gammaln_", "hermite_polynomial_h", "hermite_polynomial_he", "i0", "i0_", "i0e", "i1", "i1e", "laguerre_polynomial_l", "legendre_polynomial_p", "log1p", "log1p_", "log_ndtr", "log_softmax", "logit", "logsumexp", "modified_bessel_i0", "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1", "multigammaln", "ndtr", "ndtri", "polygamma", "psi", "psi_", "round", "round_", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v", "shifted_chebyshev_polynomial_w", "sinc", "sinc_", "softmax", "spherical_bessel_j0", "xlog1py", "xlogy", "zeta"]
+__all__ = ["airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v", "chebyshev_polynomial_w", "digamma", "digamma_", "entr", "erf", "erf_", "erfc", "erfc_", "erfcx", "erfinv", "erfinv_", "exp2", "exp2_", "expit", "expit_", "expm1", "expm1_", "gammainc", "gammaincc", "gammaln", "gammaln_", "hermite_polynomial_h", "hermite_polynomial_he", "i0", "i0_", "i0e", "i1", "i1e", "laguerre_polynomial_l", "legendre_polynomial_p", "log1p", "log1p_", "log_ndtr", "log_softmax", "logit", "logit_", "logsumexp", "modified_bessel_i0", "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1", "multigammaln", "ndtr", "ndtri", "polygamma", "psi", "psi_", "round", "round_", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v", "shifted_chebyshev_polynomial_w", "sinc", "sinc_", "softmax", "spherical_bessel_j0", "xlog1py", "xlogy", "xlogy_", "zeta"]

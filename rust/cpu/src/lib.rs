@@ -8,6 +8,7 @@ pub mod atomic;
 pub mod convert;
 pub mod create;
 pub mod fft;
+pub mod float;
 pub mod folds;
 pub mod fused;
 pub mod index;

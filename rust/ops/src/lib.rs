@@ -2,7 +2,7 @@
 //!
 //! `row` says what an operator is, `table` lists them, `names` what Python finds of them. `call` is the life of a call,
 //! `short` its way for small operands. `signature` and `value` carry arguments, `promote` finds their common dtype, `copy`
-//! moves elements; `derive` and `expr` are the derivatives, `node` the place in the graph; `variants` and `out` in-place and
+//! moves elements, `operands` gives kernels plain ones; `derive` and `expr` are the derivatives, `node` the place in the graph; `variants` and `out` in-place and
 //! `out=`. Beside a call stand `autocast` (mixed precision), `backcompat` (warnings on demand), `profile` (who took how
 //! long), `generator` (random streams), `atomic` (additions of several processes) and `host`, what the engine asks of the interpreter.
 //! The rooms: `create`, `convert`, `pointwise`, `reduce`, `view`, `index`, `join`, `linalg`, `fft`, `order`, `nn`, `fused`, `sparse`.
@@ -27,6 +27,7 @@ pub mod mapped;
 pub mod names;
 pub mod nn;
 pub mod node;
+pub mod operands;
 pub mod order;
 pub mod out;
 pub mod pointwise;
@@ -63,7 +64,7 @@ pub fn install() {
         },
         empty: mapped::room,
         full: |sizes, value, dtype, device| create::full(sizes, Scalar::Float(value), dtype, device),
-        copy_: copy::copy_,
+        copy_: convert::copy::copy_,
         as_strided: view::strided::as_strided,
         sum_to: reduce::sum_to,
         cast: convert::to_dtype,

@@ -49,11 +49,11 @@ pub fn collect() -> Names {
 fn forms(row: &Row) -> Vec<Form> {
     let has = |variant| row.variants.has(variant);
     let schema = row.schema();
-    let changes = has(Variants::INPLACE) && schema.params.len() == 1 || schema.inplace.is_some();
+    let alone = has(Variants::INPLACE) && schema.params.len() == 1 || schema.inplace.is_some();
     [
         (has(Variants::FUNCTION), Form::Function),
         (has(Variants::METHOD), Form::Method),
-        (changes && has(Variants::FUNCTION), Form::InPlaceFunction),
+        (alone && has(Variants::FUNCTION) || has(Variants::INPLACE_FUNCTION), Form::InPlaceFunction),
         (has(Variants::INPLACE), Form::InPlaceMethod),
     ]
     .into_iter()

@@ -24,8 +24,10 @@ pub struct Variants(pub u8);
 impl Variants {
     pub const FUNCTION: Variants = Variants(1);
     pub const METHOD: Variants = Variants(2);
-    /// `name_` as a method, and as a function for those that torch has.
+    /// `name_` as a method, and as a function where the row takes nothing else.
     pub const INPLACE: Variants = Variants(4);
+    /// `name_` as a function, for those of several arguments that torch has.
+    pub const INPLACE_FUNCTION: Variants = Variants(16);
     pub const OUT: Variants = Variants(8);
     pub const BOTH: Variants = Variants(3);
     pub const ALL: Variants = Variants(15);

@@ -1,7 +1,7 @@
 //! The list of operators. Each row stands in its room; here is only its name.
 
 use crate::row::Row;
-use crate::{convert, copy, create, fft, fused, index, join, linalg, nn, order, pointwise, reduce, view};
+use crate::{convert, create, fft, fused, index, join, linalg, nn, order, pointwise, reduce, view};
 
 /// The order speaks where a name has several rows: Python tries them from first to last, and numbers the names of their nodes
 /// (`MaxBackward0`, `MaxBackward1`) the same way.
@@ -384,7 +384,6 @@ pub static ROWS: &[&Row] = &[
     &index::get::INDEX,
     &index::put::PUT,
     &index::put::INDEX_PUT,
-    &index::put::INDEX_PUT_,
     &index::along::INDEX_SELECT,
     &index::along::INDEX_ADD,
     &index::along::INDEX_COPY,
@@ -447,6 +446,8 @@ pub static ROWS: &[&Row] = &[
     &join::meshgrid::CARTESIAN_PROD,
     &join::meshgrid::COMBINATIONS,
     &convert::TO_DTYPE,
+    &convert::copy::CONTIGUOUS,
+    &convert::copy::COPY,
     &convert::CLONE,
     &create::constant::EMPTY,
     &create::constant::ZEROS,
@@ -771,6 +772,4 @@ pub static ROWS: &[&Row] = &[
     &fused::optimizer::SGD,
     &fused::optimizer::ADAM,
     &fused::optimizer::STEP,
-    &copy::COPY,
-    &copy::CONTIGUOUS,
 ];

@@ -250,7 +250,7 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
                     resize(own, &result.layout().sizes)?;
                 }
                 check_in_place(row, own, &result.layout().sizes, result.dtype())?;
-                crate::copy::copy_(own, &result)?;
+                crate::convert::copy::copy_(own, &result)?;
                 return Ok(Output::Tensor(own.clone()));
             }
             let change = node::Change::begin(args)?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rushlight::derive::Derivative;
 use rushlight::row::{Promote, Run};
 use rushlight::signature::{Kind, Param, Returns, Schema};
-use rushlight::{Row, table};
+use rushlight::{Row, sparse, table};
 
 /// Rows with a kernel for the host and none for CUDA. Whoever adds a row says here whether it is one more; there are no
 /// kernels for CUDA yet, and once there are the number may only fall.
@@ -16,9 +16,14 @@ const WITHOUT_CUDA: usize = 325;
 
 /// Fails with a line for every row that `wrong` has something to say about.
 fn every_row(wrong: impl Fn(&'static Row) -> Option<String>) {
-    let lines: Vec<String> =
-        table::ROWS.iter().filter_map(|row| wrong(row).map(|text| format!("{}: {text}", row.name))).collect();
+    let rows = table::ROWS.iter().chain(sparse::ROWS);
+    let lines: Vec<String> = rows.filter_map(|row| wrong(row).map(|text| format!("{}: {text}", row.name))).collect();
     assert!(lines.is_empty(), "{} rows\n{}", lines.len(), lines.join("\n"));
+}
+
+/// Whether a row is a method of sparse tensors: Python has its documentation, and samples are of dense ones.
+fn of_sparse(row: &'static Row) -> bool {
+    sparse::ROWS.iter().any(|other| std::ptr::eq(*other, row))
 }
 
 fn kind_text(kind: Kind) -> &'static str {
@@ -163,6 +168,9 @@ fn samples_and_bad_calls_are_given() {
     let refused: BTreeSet<&str> =
         table::ROWS.iter().filter(|row| !row.errors.is_empty()).map(|row| row.python_name()).collect();
     every_row(|row| {
+        if of_sparse(row) {
+            return None;
+        }
         if row.samples.is_empty() {
             return Some("no sample".into());
         }
@@ -182,7 +190,7 @@ fn samples_and_bad_calls_are_given() {
 #[test]
 fn documentation_has_an_example() {
     every_row(|row| {
-        if row.name.starts_with('_') {
+        if row.name.starts_with('_') || of_sparse(row) {
             return None;
         }
         let example = row.doc.lines().find(|line| line.trim_start().starts_with(">>> "));

@@ -167,9 +167,9 @@ fn read_grad<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny
 /// Overwrites a tensor with another one or a number.
 fn assign(target: &Tensor, value: &Bound<'_, PyAny>) -> PyResult<()> {
     if object::is_tensor(value) {
-        return rushlight::copy::copy_(target, object::tensor(value)?).map_err(raise);
+        return rushlight::convert::copy::copy_(target, object::tensor(value)?).map_err(raise);
     }
-    rushlight::copy::copy_(target, &crate::nested::read(value, Some(target.dtype()))?).map_err(raise)
+    rushlight::convert::copy::copy_(target, &crate::nested::read(value, Some(target.dtype()))?).map_err(raise)
 }
 
 extern "C" fn read(own: *mut ffi::PyObject, closure: *mut c_void) -> *mut ffi::PyObject {

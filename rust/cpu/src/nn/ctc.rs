@@ -6,7 +6,7 @@
 use rushlight_core::Result;
 use rushlight_core::alloc::filled;
 
-use crate::reduce::Float;
+use crate::float::Float;
 
 /// One sequence: its labels, how many of its steps count, and where its numbers are.
 pub struct Sequence<'a> {

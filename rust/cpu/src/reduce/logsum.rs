@@ -5,7 +5,7 @@ use rushlight_core::DType;
 use rushlight_simd::{Base, Isa, multiversion};
 
 use super::Fold;
-use super::moments::Float;
+use crate::float::Float;
 
 /// `sum` counts in units of `exp(top)`; a sum of zero means that there was nothing but minus infinity.
 #[derive(Clone, Copy)]

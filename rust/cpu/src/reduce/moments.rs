@@ -1,11 +1,12 @@
 //! Mean and variance in one pass over memory: each block gives its own mean and its squared deviations from it while it
 //! stands in the cache, and blocks are put together by Chan's formula. Nothing cancels, however large the mean.
 
-use rushlight_core::{DType, Element};
-use rushlight_simd::{Isa, Math, multiversion};
+use rushlight_core::DType;
+use rushlight_simd::{Isa, multiversion};
 
 use super::Fold;
 use super::softmax::added;
+use crate::float::Float;
 use crate::streaming;
 
 /// Count, mean, and the sum of squared deviations.
@@ -31,41 +32,6 @@ pub(crate) fn merge(a: Moments, b: Moments) -> Moments {
     let gap = b.mean - a.mean;
     let share = b.count / count;
     Moments { count, mean: a.mean + gap * share, squares: a.squares + b.squares + gap * gap * a.count * share }
-}
-
-/// The arithmetic that both float types share here.
-pub trait Float:
-    Math
-    + Element
-    + std::ops::Add<Output = Self>
-    + std::ops::Sub<Output = Self>
-    + std::ops::Mul<Output = Self>
-    + std::ops::Div<Output = Self>
-{
-    fn wide(self) -> f64;
-    fn narrow(wide: f64) -> Self;
-}
-
-impl Float for f32 {
-    #[inline(always)]
-    fn wide(self) -> f64 {
-        f64::from(self)
-    }
-    #[inline(always)]
-    fn narrow(wide: f64) -> f32 {
-        wide as f32
-    }
-}
-
-impl Float for f64 {
-    #[inline(always)]
-    fn wide(self) -> f64 {
-        self
-    }
-    #[inline(always)]
-    fn narrow(wide: f64) -> f64 {
-        wide
-    }
 }
 
 const BLOCK: usize = 1024;

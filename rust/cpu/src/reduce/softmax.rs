@@ -6,8 +6,8 @@
 use rushlight_par::Address;
 use rushlight_simd::multiversion;
 
-use super::moments::Float;
 use super::scan::{ABREAST, Lines};
+use crate::float::Float;
 
 pub(crate) const LANES: usize = 32;
 

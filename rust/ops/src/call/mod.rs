@@ -130,7 +130,7 @@ fn all_plain(args: &Args, target: &Target) -> bool {
 
 /// The error with what it is about: the operator, and its operands' shapes where the error does not know better ones.
 #[cold]
-fn placed(error: Error, args: &Args) -> Error {
+pub(crate) fn placed(error: Error, args: &Args) -> Error {
     let shapes: Vec<Dims> = args.each_tensor().map(|(_, tensor)| tensor.sizes().clone()).collect();
     let error = if shapes.iter().any(|shape| !shape.is_empty()) { error.operands(shapes) } else { error };
     error.operator(args.row.python_name())

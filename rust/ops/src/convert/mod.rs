@@ -1,5 +1,7 @@
 //! The same numbers in another dtype or another memory.
 
+pub mod copy;
+
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, dispatch};
 

@@ -10,7 +10,7 @@ use super::Scale;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::mapped::Mapped;
-use crate::reduce::softmax::prepared;
+use crate::operands::plain;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Value};
 
@@ -73,7 +73,7 @@ pub static R2C: Row = Row {
                 crate::copy::copy(to, own)?;
                 return transform(to, &dims, true, scale);
             };
-            let own = prepared(own, own.dtype())?;
+            let own = plain(own, own.dtype())?;
             if own.numel() == 0 {
                 return Ok(());
             }

@@ -5,12 +5,12 @@ use rushlight_core::{DType, Error, Layout, Result};
 use rushlight_cpu::index::Outside;
 use rushlight_cpu::index::gather::Side;
 
-use super::integers;
 use crate::Tensor;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::mapped::Mapped;
 use crate::op;
+use crate::operands::integers;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Output;
 use crate::view::expand::EXPAND;

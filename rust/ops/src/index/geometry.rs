@@ -6,8 +6,8 @@ use rushlight_core::storage::pin_all;
 use rushlight_core::{Dims, Error, Layout, Result};
 use rushlight_cpu::index::{Frame, Index, Outside};
 
-use super::integers;
 use crate::Tensor;
+use crate::operands::integers;
 
 /// The shape that all indices broadcast to.
 pub fn common(indices: &[Tensor]) -> Result<Dims> {

@@ -58,7 +58,7 @@ pub fn get(own: &Tensor, tensors: Vec<Tensor>, dims: &[usize]) -> Result<Tensor>
 pub fn assign(view: &Tensor, value: &Tensor) -> Result<()> {
     let value = stripped(value, view.rank())?;
     let value = if value.sizes() == view.sizes() { value } else { op!(EXPAND, value, sizes_value(view.sizes()))? };
-    crate::copy::copy_(view, &value)
+    crate::convert::copy::copy_(view, &value)
 }
 
 /// `x[i, j] = v`.
@@ -153,16 +153,6 @@ fn check_mask(own: &Tensor, mask: &Tensor, dim: usize) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// A tensor's indices as contiguous integers of 64 bits, of these sizes.
-pub fn integers(index: &Tensor, sizes: &[isize]) -> Result<Tensor> {
-    if index.dtype() == DType::I64 && index.sizes().as_slice() == sizes && index.layout().is_contiguous() {
-        return Ok(index.clone());
-    }
-    let plain = crate::create::empty(sizes, DType::I64, index.device())?;
-    crate::copy::copy(&plain, index)?;
-    Ok(plain)
 }
 
 /// The first element's address in a pinned storage; layouts stay within it, and an empty one may start at its end.

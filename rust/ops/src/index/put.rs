@@ -13,7 +13,7 @@ use crate::expr::Expr;
 use crate::mapped::Mapped;
 use crate::op;
 use crate::row::{DTypes, Row, Run, Traits, Update, Variants};
-use crate::value::{Args, Ints, Output};
+use crate::value::{Args, Ints};
 
 /// Behind `x[i, j] = v` and `index_put`.
 pub static PUT: Row = Row {
@@ -119,7 +119,7 @@ pub fn put_(own: &Tensor, indices: Vec<Tensor>, dims: Ints, values: &Tensor, acc
 }
 
 /// The arguments of `index_put` in the form that `PUT` takes; torch's list may be shorter than the dimensions.
-fn arguments<'a>(args: &'a Args) -> Result<Args<'a>> {
+fn arguments<'a>(args: &Args<'a>) -> Result<Args<'a>> {
     let own = args.tensor(0)?;
     let given: Vec<Tensor> = args.tensors(1)?.into_iter().cloned().collect();
     let mut dim = 0;
@@ -148,11 +148,12 @@ fn arguments<'a>(args: &'a Args) -> Result<Args<'a>> {
         values.clone()
     };
     let (indices, dims) = super::prepare(own, given, &dims)?;
-    Ok(Args::new(&PUT, [own.into(), indices.into(), dims.into(), values.into(), accumulate.into()]))
+    Ok(Args::new(&PUT, [args.values[0].clone(), indices.into(), dims.into(), values.into(), accumulate.into()]))
 }
 
 pub static INDEX_PUT: Row = Row {
     name: "index_put",
+    variants: Variants::BOTH.union(Variants::INPLACE).union(Variants::INPLACE_FUNCTION),
     signature: "(Tensor self, Tensor[] indices, Tensor values, bool accumulate=False) -> Tensor",
     doc: "A copy with `values` written to, or added at, the places that a tuple of index tensors names.
 
@@ -160,39 +161,13 @@ pub static INDEX_PUT: Row = Row {
     tensor([1., 0., 2.])",
     dtypes: DTypes::ALL,
     traits: Traits::NEEDS_VALUES,
-    run: Run::Compose(|args| crate::call::call(arguments(args)?)),
+    run: Run::Defer(|args| arguments(&args).map_err(|error| crate::call::placed(error, &args))),
     derivative: Derivative::Composed,
     samples: &[
         "t(4, 3), (torch.tensor([2, 0]),), t(2, 3)",
         "t(4, 3), (i(4, 6), i(3, 6)), t(6), True",
         "t(4), (b(4),), t(1)",
     ],
-    errors: &[
-        ("t(3), (i(3, 2), i(3, 2)), t(2)", "IndexError", "too many indices for tensor of dimension 1 (got 2)"),
-        (
-            "t(3), (i(3, 2),), t(3)",
-            "RuntimeError",
-            "shape mismatch: value tensor of shape [3] cannot be broadcast to indexing result of shape [2]",
-        ),
-        ("t(3), (t(2),), t(2)", "IndexError", "tensors used as indices must be long, int, byte or bool tensors"),
-    ],
-    ..Row::BASE
-};
-
-pub static INDEX_PUT_: Row = Row {
-    name: "index_put_",
-    signature: "(Tensor self, Tensor[] indices, Tensor values, bool accumulate=False) -> Tensor",
-    doc: "`index_put` in place.
-
-    >>> torch.zeros(3).index_put_((torch.tensor([0, 2]),), torch.tensor([1., 2.]))
-    tensor([1., 0., 2.])",
-    dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        crate::call::call_into(arguments(args)?, Target::InPlace)?;
-        args.tensor(0).cloned().map(Output::Tensor)
-    }),
-    derivative: Derivative::Composed,
-    samples: &["t(4, 3), (torch.tensor([2, 0]),), t(2, 3)", "t(4, 3), (i(4, 6),), t(3), True"],
     errors: &[
         ("t(3), (i(3, 2), i(3, 2)), t(2)", "IndexError", "too many indices for tensor of dimension 1 (got 2)"),
         (

@@ -152,7 +152,7 @@ pub static ADDMM: Row = Row {
 
 pub static ADDMV: Row = Row {
     name: "addmv",
-    variants: Variants::ALL,
+    variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     signature: "(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
     doc: "The product of a matrix with a vector, added to another vector.
 

@@ -167,7 +167,7 @@ fn solve(args: &Args, results: &[Tensor]) -> Result<()> {
     let ld = by_columns_copy(&ld)?;
     let steps = &ld.sizes()[..ld.rank() - 1];
     let stretched = crate::view::expand::EXPAND.tensor([args.tensor(1)?.into(), sizes_value(steps)])?;
-    let pivots = crate::reduce::softmax::prepared(&stretched, PIVOTS)?;
+    let pivots = crate::operands::plain(&stretched, PIVOTS)?;
     let (pl, pp, ps) = (ld.storage().pin()?, pivots.storage().pin()?, solution.storage().pin()?);
     let (n, hermitian) = (matrix_sizes(&ld)[0] as usize, args.bool(3)? && ld.dtype().is_complex());
     dense!(ld.dtype(), T => {

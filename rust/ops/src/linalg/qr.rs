@@ -204,7 +204,7 @@ pub static REFLECT: Row = Row {
         },
         cpu: |args, results| {
             let (a, to) = (steady(args.tensor(0)?)?, &results[0]);
-            let tau = crate::reduce::softmax::prepared(args.tensor(1)?, a.dtype())?;
+            let tau = crate::operands::plain(args.tensor(1)?, a.dtype())?;
             crate::copy::copy(to, args.tensor(2)?)?;
             let (pa, pt, po) = (a.storage().pin()?, tau.storage().pin()?, to.storage().pin()?);
             let steps = tau.sizes().last().map_or(0, |&n| n as usize);

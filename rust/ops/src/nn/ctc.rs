@@ -3,8 +3,8 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::collected;
 use rushlight_core::{DType, Error, Result};
+use rushlight_cpu::float::Float;
 use rushlight_cpu::nn::ctc::Sequence;
-use rushlight_cpu::reduce::Float;
 use rushlight_par::Address;
 
 use super::Reduction;
@@ -15,7 +15,7 @@ use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::mapped::Mapped;
 use crate::op;
-use crate::reduce::softmax::prepared;
+use crate::operands::plain;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
 use crate::value::{Args, Ints, Output, Value};
 use crate::view::squeeze::{SQUEEZE_DIM, UNSQUEEZE};
@@ -140,7 +140,7 @@ fn first<T>(pin: &rushlight_core::storage::Pin, tensor: &Tensor) -> Address<T> {
 }
 
 fn forward<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
-    let logs = prepared(args.tensor(0)?, T::DTYPE)?;
+    let logs = plain(args.tensor(0)?, T::DTYPE)?;
     let batch = Batch::read(args, &logs, 1)?;
     let (time, items, width) = (logs.sizes()[0] as usize, logs.sizes()[1] as usize, batch.width());
     let pins = (logs.storage().pin()?, results[0].storage().pin()?, results[1].storage().pin()?);
@@ -163,9 +163,9 @@ fn forward<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
 }
 
 fn backward<T: Float>(args: &Args, result: &Tensor) -> Result<()> {
-    let (grad, logs) = (prepared(args.tensor(0)?, T::DTYPE)?, prepared(args.tensor(1)?, T::DTYPE)?);
+    let (grad, logs) = (plain(args.tensor(0)?, T::DTYPE)?, plain(args.tensor(1)?, T::DTYPE)?);
     let batch = Batch::read(args, &logs, 2)?;
-    let (losses, alphas) = (prepared(args.tensor(6)?, T::DTYPE)?, prepared(args.tensor(7)?, T::DTYPE)?);
+    let (losses, alphas) = (plain(args.tensor(6)?, T::DTYPE)?, plain(args.tensor(7)?, T::DTYPE)?);
     let (time, items, width) = (logs.sizes()[0] as usize, logs.sizes()[1] as usize, batch.width());
     if grad.numel() != items || losses.numel() != items || alphas.numel() != items * time * width {
         return Err(Error::runtime("gradient and losses are not those of the batch"));

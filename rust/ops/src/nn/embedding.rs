@@ -6,10 +6,10 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Dims, Error, Result, Scalar};
 use rushlight_cpu::nn::embedding::{sum_rows, take};
 
-use super::plain;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::mapped::Mapped;
+use crate::operands::plain;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
 use crate::value::{Args, Output};
 

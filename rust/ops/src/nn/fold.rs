@@ -5,10 +5,9 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
 use rushlight_cpu::nn::fold::{Axis, fold, unfold};
 
-use super::plain;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::reduce::softmax::{prepared, settle, workplace};
+use crate::operands::{plain, settle, workplace};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Ints, Value};
 
@@ -266,7 +265,7 @@ Shapes: input `(N, C * kernel height * kernel width, blocks)` or without `N`, re
             if !DTypes::DENSE.has(compute) {
                 return Err(Error::unsupported("col2im_out_cpu", compute));
             }
-            let (input, place) = (prepared(args.tensor(0)?, compute)?, workplace(&results[0], compute)?);
+            let (input, place) = (plain(args.tensor(0)?, compute)?, workplace(&results[0], compute)?);
             let axes = Blocks::read(args, 2)?.axes(pair(args, 1)?);
             let sizes = results[0].sizes();
             let count = sizes[..sizes.len() - 2].iter().product::<isize>() as usize;

@@ -8,7 +8,7 @@ use rushlight_cpu::nn::interpolate::{Sizes, meet, mix, spread};
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
-use crate::reduce::softmax::{prepared, settle, workplace};
+use crate::operands::{plain, settle, workplace};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::Value;
 
@@ -44,7 +44,7 @@ type Kernel3 = unsafe fn(DType, Sizes, *const u8, *const u8, *const i64, *mut u8
 /// Runs a kernel on two operands and the indices, all row-major, in a dtype that it computes in.
 fn run(a: &Tensor, b: &Tensor, indices: &Tensor, sizes: Sizes, result: &Tensor, kernel: Kernel3) -> Result<()> {
     let compute = result.dtype().compute();
-    let (a, b, indices) = (prepared(a, compute)?, prepared(b, compute)?, prepared(indices, DType::I64)?);
+    let (a, b, indices) = (plain(a, compute)?, plain(b, compute)?, plain(indices, DType::I64)?);
     let place = workplace(result, compute)?;
     {
         let pins = (a.storage().pin()?, b.storage().pin()?, indices.storage().pin()?, place.storage().pin()?);

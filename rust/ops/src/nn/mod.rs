@@ -25,7 +25,7 @@ pub mod recurrent;
 pub mod shuffle;
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{Error, Result};
 
 use crate::derive::Derive;
 use crate::expr::Expr;
@@ -73,16 +73,6 @@ impl Reduction {
             Reduction::Mean => crate::op!(crate::reduce::sum::MEAN, &losses),
         }
     }
-}
-
-/// The tensor in row-major memory and in a dtype; itself if it already is. Not recorded, for kernels.
-pub fn plain(tensor: &Tensor, dtype: DType) -> Result<Tensor> {
-    if tensor.dtype() == dtype && tensor.layout().is_contiguous() {
-        return Ok(tensor.clone());
-    }
-    let copied = crate::create::empty(tensor.sizes(), dtype, tensor.device())?;
-    crate::copy::copy(&copied, tensor)?;
-    Ok(copied)
 }
 
 /// The gradient of an argument whose values do not matter.

@@ -7,12 +7,13 @@ use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Element, Error, Result, dispatch};
 use rushlight_cpu::nn::loss::Picks;
 
+use super::Reduction;
 use super::loss::reduction_at;
-use super::{Reduction, plain};
 use crate::autocast::Autocast;
 use crate::create;
 use crate::derive::{Derivative, Formula, Saves, formula};
 use crate::expr::Expr;
+use crate::operands::plain;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 

@@ -6,7 +6,7 @@ use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::order;
 
 use crate::derive::Derivative;
-use crate::reduce::softmax::{prepared, settle, workplace};
+use crate::operands::{plain, settle, workplace};
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Args;
 
@@ -242,11 +242,11 @@ impl Search {
     fn run(&self, result: &Tensor) -> Result<()> {
         self.note_copies()?;
         let common = rushlight_core::dtype::promote(self.sorted.dtype(), self.values.dtype())?;
-        let mut sorted = prepared(&self.sorted, common)?;
+        let mut sorted = plain(&self.sorted, common)?;
         if let Some(sorter) = &self.sorter {
             sorted = crate::op!(crate::index::gather::GATHER, &sorted.detach(), -1i64, sorter)?;
         }
-        let values = prepared(&self.values, common)?;
+        let values = plain(&self.values, common)?;
         let places = workplace(result, DType::I64)?;
         let (lines, own) = (sorted.sizes(), values.sizes());
         let (line, many) = (lines[lines.len() - 1] as usize, lines.len() > 1);

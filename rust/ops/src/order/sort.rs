@@ -8,9 +8,9 @@ use rushlight_par::Address;
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::mapped::Mapped;
+use crate::operands::{lines, plain};
 use crate::reduce::one_dim;
 use crate::reduce::put_back::{ORDERED, spread};
-use crate::reduce::softmax::{lines, prepared};
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 
@@ -194,7 +194,7 @@ pub fn write_lines(
     how: impl Arrange,
 ) -> Result<()> {
     let shape = lines(own, dim);
-    let source = prepared(own, own.dtype())?;
+    let source = plain(own, own.dtype())?;
     let (from, values, places) = (source.storage().pin()?, results[0].storage().pin()?, results[1].storage().pin()?);
     let offset = source.layout().offset;
     let places = Address(places.as_ptr().cast::<i64>());

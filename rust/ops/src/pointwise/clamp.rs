@@ -38,7 +38,7 @@ fn choose<'a>(mut args: Args<'a>, rows: [&'static Row; 3]) -> rushlight_core::Re
 pub static CLAMP: Row = Row {
     name: "clamp",
     aliases: &["clip"],
-    variants: Variants::ALL,
+    variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     signature: "(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor",
     doc: "Limits elements to `min .. max`, numbers or tensors; one of the two may be left away. nan stays.
 
@@ -99,7 +99,7 @@ pub static BOTH: Row = Row {
 
 pub static CLAMP_MIN: Row = Row {
     name: "clamp_min",
-    variants: Variants::ALL,
+    variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     signature: "(Tensor self, Scalar min) -> Tensor",
     node: "ClampMinBackward0",
     doc: "Raises elements to `min`.
@@ -122,7 +122,7 @@ pub static CLAMP_MIN: Row = Row {
 
 pub static CLAMP_MAX: Row = Row {
     name: "clamp_max",
-    variants: Variants::ALL,
+    variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     signature: "(Tensor self, Scalar max) -> Tensor",
     node: "ClampMaxBackward0",
     doc: "Lowers elements to `max`.

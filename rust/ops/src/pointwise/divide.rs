@@ -278,6 +278,7 @@ pub static RECIPROCAL: Row = Row {
 
 pub static GCD: Row = Row {
     name: "gcd",
+    variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     doc: "The greatest common divisor.
 
     >>> torch.gcd(torch.tensor([12, 5]), torch.tensor([18, 10]))
@@ -291,6 +292,7 @@ pub static GCD: Row = Row {
 
 pub static LCM: Row = Row {
     name: "lcm",
+    variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     doc: "The least common multiple.
 
     >>> torch.lcm(torch.tensor([4, 5]), torch.tensor([6, 10]))

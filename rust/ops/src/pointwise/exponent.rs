@@ -50,6 +50,7 @@ angles! {
 
 pub static LDEXP: Row = Row {
     name: "ldexp",
+    variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     doc: "`self * 2 ** other`.
 
     >>> torch.ldexp(torch.tensor([1.]), torch.tensor([1, 2]))

@@ -5,7 +5,7 @@ use rushlight_core::{DType, Element, Error, Result, Scalar, dispatch};
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::mapped::Mapped;
-use crate::reduce::softmax::prepared;
+use crate::operands::plain;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Args;
 
@@ -59,7 +59,7 @@ fn split(x: f64) -> (f64, i32) {
 }
 
 fn run<T: Element>(args: &Args, results: &[rushlight_autograd::Tensor]) -> Result<()> {
-    let own = prepared(args.tensor(0)?, T::DTYPE)?;
+    let own = plain(args.tensor(0)?, T::DTYPE)?;
     let count = own.numel();
     let pins = (own.storage().pin()?, results[0].storage().pin()?, results[1].storage().pin()?);
     let from = pins.0.as_ptr().cast::<T>().wrapping_offset(own.layout().offset) as usize;

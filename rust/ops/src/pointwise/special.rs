@@ -41,6 +41,7 @@ pub static SIGMOID: Row = Row {
 
 pub static LOGIT: Row = Row {
     name: "logit",
+    variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     aliases: &["special.logit"],
     signature: "(Tensor self, float? eps=None) -> Tensor",
     doc: "The inverse of the logistic function; with `eps` elements are first limited to `eps .. 1 - eps`.
@@ -256,6 +257,7 @@ const OPERANDS: &str = "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor";
 
 pub static XLOGY: Row = Row {
     name: "xlogy",
+    variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     aliases: &["special.xlogy"],
     signature: OPERANDS,
     doc: "`self * log(other)`; zero where `self` is zero, unless `other` is nan.

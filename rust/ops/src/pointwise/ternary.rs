@@ -146,7 +146,7 @@ pub static ADDCDIV: Row = Row {
 
 pub static NAN_TO_NUM: Row = Row {
     name: "nan_to_num",
-    variants: Variants::ALL,
+    variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     signature: "(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
     doc: "Replaces nan (by 0 unless given) and the infinities (by the greatest and smallest numbers unless given).
 

@@ -11,12 +11,12 @@ use rushlight_cpu::reduce::{Extreme, Towards};
 use rushlight_simd::{Base, Isa};
 
 use super::put_back::{ORDERED, spread};
-use super::softmax::{lines, prepared, settle, workplace};
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::mapped::Mapped;
 use crate::op;
+use crate::operands::{lines, plain, settle, workplace};
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output, Value};
 
@@ -328,7 +328,7 @@ macro_rules! scanned {
         let own = $args.tensor(0)?;
         let compute = $result.dtype().compute();
         let lines = lines(own, super::one_dim($args, $dim)?);
-        let (source, place) = (prepared(own, compute)?, workplace($result, compute)?);
+        let (source, place) = (plain(own, compute)?, workplace($result, compute)?);
         let (from, to) = (source.storage().pin()?, place.storage().pin()?);
         let offset = source.layout().offset;
         $(if compute == <$t as rushlight_core::Element>::DTYPE {
@@ -415,7 +415,7 @@ fn recurrence(args: &Args, result: &Tensor) -> Result<()> {
     let (own, factor) = (args.tensor(0)?, args.tensor(1)?);
     let compute = result.dtype().compute();
     let lines = lines(own, super::one_dim(args, 2)?);
-    let (source, factors, place) = (prepared(own, compute)?, prepared(factor, compute)?, workplace(result, compute)?);
+    let (source, factors, place) = (plain(own, compute)?, plain(factor, compute)?, workplace(result, compute)?);
     let (from, by, to) = (source.storage().pin()?, factors.storage().pin()?, place.storage().pin()?);
     dispatch!(compute, T in [f32, f64, c64, c128] => {
         let by = rushlight_par::Address(by.as_ptr().cast::<T>());
@@ -442,7 +442,7 @@ fn best(args: &Args, results: &[Tensor], up: bool) -> Result<()> {
     let own = args.tensor(0)?;
     let compute = own.dtype().compute();
     let lines = lines(own, super::one_dim(args, 1)?);
-    let (source, values) = (prepared(own, compute)?, workplace(&results[0], compute)?);
+    let (source, values) = (plain(own, compute)?, workplace(&results[0], compute)?);
     let (from, to, places) = (source.storage().pin()?, values.storage().pin()?, results[1].storage().pin()?);
     let offset = source.layout().offset;
     dispatch!(compute, T in [u8, i8, i16, i32, i64, f32, f64, Bool] => {

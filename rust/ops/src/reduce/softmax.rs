@@ -2,12 +2,12 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Error, Result};
-use rushlight_cpu::reduce::scan::Lines;
 use rushlight_cpu::reduce::softmax::{backward, forward};
 
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::mapped::Mapped;
+use crate::operands::{lines, plain, settle, workplace};
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Args;
 
@@ -167,45 +167,11 @@ fn infer_backward(args: &Args) -> Result<Vec<Spec>> {
     Ok(vec![Spec::new(own.sizes(), args.dtype(3).unwrap_or(own.dtype()), own)])
 }
 
-/// A tensor's shape as lines along `dim`.
-pub fn lines(tensor: &Tensor, dim: usize) -> Lines {
-    let sizes = tensor.sizes();
-    let product = |part: &[isize]| part.iter().product::<isize>() as usize;
-    if sizes.is_empty() {
-        return Lines { outer: 1, n: 1, inner: 1 };
-    }
-    Lines { outer: product(&sizes[..dim]), n: sizes[dim] as usize, inner: product(&sizes[dim + 1..]) }
-}
-
-/// A row-major operand in a dtype; itself where it already is one.
-pub fn prepared(tensor: &Tensor, dtype: DType) -> Result<Tensor> {
-    if tensor.dtype() == dtype && tensor.layout().is_contiguous() {
-        return Ok(tensor.clone());
-    }
-    let copy = crate::create::empty(tensor.sizes(), dtype, tensor.device())?;
-    crate::copy::copy(&copy, tensor)?;
-    Ok(copy)
-}
-
-/// The result itself where it has the compute dtype, else a place to compute before it is cast.
-pub fn workplace(result: &Tensor, dtype: DType) -> Result<Tensor> {
-    if result.dtype() == dtype {
-        Ok(result.clone())
-    } else {
-        crate::create::empty(result.sizes(), dtype, result.device())
-    }
-}
-
-/// Casts what was computed in `place` into the result.
-pub fn settle(place: &Tensor, result: &Tensor) -> Result<()> {
-    if place.ptr_eq(result) { Ok(()) } else { crate::copy::copy(result, place) }
-}
-
 fn run(args: &Args, result: &Tensor, log: bool) -> Result<()> {
     let own = args.tensor(0)?;
     let lines = lines(own, super::one_dim(args, 1)?);
     let compute = result.dtype().compute();
-    let (source, place) = (prepared(own, compute)?, workplace(result, compute)?);
+    let (source, place) = (plain(own, compute)?, workplace(result, compute)?);
     let (from, to) = (source.storage().pin()?, place.storage().pin()?);
     let offset = source.layout().offset;
     // SAFETY: both are contiguous, of one shape and of the compute dtype.
@@ -223,8 +189,7 @@ fn run_backward(args: &Args, result: &Tensor, log: bool) -> Result<()> {
     let own = args.tensor(0)?;
     let lines = lines(own, super::one_dim(args, 2)?);
     let compute = own.dtype().compute();
-    let (grad, output, place) =
-        (prepared(own, compute)?, prepared(args.tensor(1)?, compute)?, workplace(result, compute)?);
+    let (grad, output, place) = (plain(own, compute)?, plain(args.tensor(1)?, compute)?, workplace(result, compute)?);
     let (g, y, to) = (grad.storage().pin()?, output.storage().pin()?, place.storage().pin()?);
     let (go, yo) = (grad.layout().offset, output.layout().offset);
     // SAFETY: all are contiguous, of one shape and of the compute dtype.

@@ -31,7 +31,7 @@ pub static MADE: Row = Row {
 };
 
 /// The elements of a dense tensor at the places that indices name.
-static TAKEN: Row = Row {
+pub static TAKEN: Row = Row {
     name: "_taken",
     signature: "(Tensor self, Tensor indices) -> Tensor",
     run: Run::Compose(|args| {

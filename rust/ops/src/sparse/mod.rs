@@ -28,6 +28,18 @@ use crate::row::{Row, Run};
 use crate::value::{Args, Output, Value};
 use crate::variants::through_copy;
 
+/// What sparse tensors have that dense ones have not.
+pub static ROWS: &[&Row] = &[
+    &convert::MADE,
+    &convert::TAKEN,
+    &convert::TO_DENSE,
+    &convert::MASKED,
+    &convert::COALESCE,
+    &convert::VALUES,
+    &convert::TO_SPARSE,
+    &product::PRODUCT,
+];
+
 pub use convert::{COALESCE, MADE, TO_DENSE, TO_SPARSE, VALUES};
 
 /// What a row makes of sparse operands.

@@ -11,8 +11,8 @@ use rushlight_core::{Error, Result};
 use rushlight_simd::multiversion;
 
 use super::{Attention, KEYS, Operand, QUERIES, number};
+use crate::float::Float;
 use crate::linalg::matmul::{GemmElement, Matrices, Product, gemm};
-use crate::reduce::Float;
 use crate::reduce::softmax::added;
 
 /// Items from which on each is one task: there are enough of them.
@@ -41,16 +41,6 @@ struct Scratch<T> {
     away: Vec<T>,
 }
 
-/// A row-major matrix.
-fn rows<P>(ptr: P, width: usize) -> Matrices<P> {
-    Matrices { ptr, batch_stride: 0, row_stride: width as isize, col_stride: 1 }
-}
-
-/// A matrix's transpose.
-fn turned<P>(matrix: Matrices<P>) -> Matrices<P> {
-    Matrices { row_stride: matrix.col_stride, col_stride: matrix.row_stride, ..matrix }
-}
-
 /// `c = a @ b`, added to what `c` holds where `onto` says so.
 ///
 /// # Safety
@@ -61,7 +51,7 @@ unsafe fn product<T: Float + GemmElement<Sum = T>>(
     c: Matrices<*mut T>,
     onto: bool,
 ) -> Result<()> {
-    let own = rows(c.ptr.cast_const(), n);
+    let own = Matrices::row_major(c.ptr.cast_const(), n);
     let addend = onto.then_some((number(1.0), own));
     // SAFETY: the caller's promise.
     unsafe { gemm(&Product { batch: 1, m, n, k, alpha: number(1.0), a, b, addend, c }) }
@@ -154,12 +144,12 @@ impl<T: Float + GemmElement<Sum = T>> Gradients<'_, T> {
                 let (weights, away) = (scratch.weights.as_mut_ptr(), scratch.away.as_mut_ptr());
                 let (q, k) = (self.at(&own.q, item, first), self.at(&own.k, item, start));
                 let v = self.at(&own.v, item, start);
-                let (given, kept) = (rows(grad, depth), rows(weights.cast_const(), n));
+                let (given, kept) = (Matrices::row_major(grad, depth), Matrices::row_major(weights.cast_const(), n));
                 // SAFETY: the caller's promise; scratch and gradients are the task's own.
                 unsafe {
-                    product([count, n, width], [q, turned(k)], rows(weights, n), false)?;
+                    product([count, n, width], [q, k.transposed()], Matrices::row_major(weights, n), false)?;
                     let scale = own.hide(item, queries.clone(), block, weights);
-                    product([count, n, depth], [given, turned(v)], rows(away, n), false)?;
+                    product([count, n, depth], [given, v.transposed()], Matrices::row_major(away, n), false)?;
                     for row in 0..count {
                         let log_sum = *own.log_sums.add(place + row);
                         let visible = own.visible(first + row, start, n);
@@ -170,12 +160,12 @@ impl<T: Float + GemmElement<Sum = T>> Gradients<'_, T> {
                             away.add(j).write(number(0.0));
                         });
                     }
-                    let to_value = rows(to_value.add(start * depth), depth);
-                    product([n, depth, count], [turned(kept), given], to_value, true)?;
-                    let moved = rows(away.cast_const(), n);
-                    let to_key = rows(to_key.add(start * width), width);
-                    product([n, width, count], [turned(moved), q], to_key, true)?;
-                    let to_query = rows(to_query.add(first * width), width);
+                    let to_value = Matrices::row_major(to_value.add(start * depth), depth);
+                    product([n, depth, count], [kept.transposed(), given], to_value, true)?;
+                    let moved = Matrices::row_major(away.cast_const(), n);
+                    let to_key = Matrices::row_major(to_key.add(start * width), width);
+                    product([n, width, count], [moved.transposed(), q], to_key, true)?;
+                    let to_query = Matrices::row_major(to_query.add(first * width), width);
                     product([count, width, n], [moved, k], to_query, true)?;
                 }
             }

@@ -7,7 +7,7 @@ use rushlight_core::alloc::{filled, list};
 use rushlight_simd::multiversion;
 
 use super::{Backward, Forward, Groups, joined};
-use crate::reduce::Float;
+use crate::float::Float;
 use crate::reduce::moments::{Moments, NONE, measured_columns, merge};
 
 /// Rows that are measured at once, while they stand in the cache.

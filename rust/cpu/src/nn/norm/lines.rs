@@ -7,7 +7,7 @@ use rushlight_core::alloc::filled;
 use rushlight_simd::multiversion;
 
 use super::{Backward, Forward, Groups, joined};
-use crate::reduce::Float;
+use crate::float::Float;
 use crate::reduce::moments::measured;
 use crate::reduce::softmax::{LANES, tree};
 

@@ -5,7 +5,7 @@ use rushlight_core::alloc::filled;
 use rushlight_simd::multiversion;
 
 use super::{Backward, Forward, Groups};
-use crate::reduce::Float;
+use crate::float::Float;
 use crate::reduce::moments::{NONE, measured, merge};
 use crate::reduce::softmax::added;
 use rushlight_par::Address;

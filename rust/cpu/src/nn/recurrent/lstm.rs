@@ -6,8 +6,8 @@ use rushlight_core::alloc::filled;
 use rushlight_simd::multiversion;
 
 use super::TASK;
+use crate::float::Float;
 use crate::linalg::matmul::{GemmElement, Matrices, Product, gemm};
-use crate::reduce::Float;
 use rushlight_par::Address;
 
 /// The sizes of a layer, and whether it reads the sequence from its end.
@@ -52,16 +52,6 @@ fn number<T: Float>(value: f64) -> T {
     <T as Float>::narrow(value)
 }
 
-/// A row-major matrix.
-fn matrix<P>(ptr: P, width: usize) -> Matrices<P> {
-    Matrices { ptr, batch_stride: 0, row_stride: width as isize, col_stride: 1 }
-}
-
-/// A matrix's transpose.
-fn turned<P>(matrix: Matrices<P>) -> Matrices<P> {
-    Matrices { row_stride: matrix.col_stride, col_stride: matrix.row_stride, ..matrix }
-}
-
 /// `c = a @ b + addend`.
 ///
 /// # Safety
@@ -73,9 +63,9 @@ unsafe fn product<T: Float + GemmElement<Sum = T>>(
     c: *mut T,
 ) -> Result<()> {
     let one = number::<T>(1.0);
-    let addend = addend.map(|addend| (one, matrix(addend, n)));
+    let addend = addend.map(|addend| (one, Matrices::row_major(addend, n)));
     // SAFETY: the caller's promise.
-    unsafe { gemm(&Product { batch: 1, m, n, k, alpha: one, a, b, addend, c: matrix(c, n) }) }
+    unsafe { gemm(&Product { batch: 1, m, n, k, alpha: one, a, b, addend, c: Matrices::row_major(c, n) }) }
 }
 
 impl Sequence {
@@ -103,9 +93,9 @@ impl Sequence {
             let gates = own.gates.wrapping_add(place * 4 * size);
             let products = own.products.wrapping_add(place * 4 * size);
             let output = self.before(turn, own.output, own.outputs);
-            let weight = turned(matrix(own.weight, n));
+            let weight = Matrices::row_major(own.weight, n).transposed();
             // SAFETY: the caller's promise; a step's results are read by later steps only.
-            unsafe { product([self.rows, 4 * n, n], [matrix(output, n), weight], Some(products), gates)? };
+            unsafe { product([self.rows, 4 * n, n], [Matrices::row_major(output, n), weight], Some(products), gates)? };
             let state = Address(self.before(turn, own.state, own.states).cast_mut());
             let gates = Address(gates);
             let outputs = Address(own.outputs.wrapping_add(place * size));
@@ -160,14 +150,20 @@ impl Sequence {
             });
             // SAFETY: the caller's promise.
             unsafe {
-                product([self.rows, n, 4 * n], [matrix(to.cast_const(), 4 * n), matrix(own.weight, n)], None, carried)?;
+                product(
+                    [self.rows, n, 4 * n],
+                    [Matrices::row_major(to.cast_const(), 4 * n), Matrices::row_major(own.weight, n)],
+                    None,
+                    carried,
+                )?;
             }
         }
         // Outputs and the gradients of the steps that read them follow one another, but for the first.
         let (first, later) = (self.place(0), if self.backwards { [1, 0] } else { [0, 1] });
-        let gradients =
-            |place: usize| turned(matrix(own.to_products.cast_const().wrapping_add(place * 4 * size), 4 * n));
-        let outputs = |place: usize| matrix(own.outputs.wrapping_add(place * size), n);
+        let gradients = |place: usize| {
+            Matrices::row_major(own.to_products.cast_const().wrapping_add(place * 4 * size), 4 * n).transposed()
+        };
+        let outputs = |place: usize| Matrices::row_major(own.outputs.wrapping_add(place * size), n);
         let onto = Some(own.to_weight.cast_const());
         // SAFETY: the caller's promise.
         unsafe {
@@ -175,7 +171,7 @@ impl Sequence {
                 let operands = [gradients(later[1]), outputs(later[0])];
                 product([4 * n, n, (self.steps - 1) * self.rows], operands, None, own.to_weight)?;
             }
-            product([4 * n, n, self.rows], [gradients(first), matrix(own.output, n)], onto, own.to_weight)
+            product([4 * n, n, self.rows], [gradients(first), Matrices::row_major(own.output, n)], onto, own.to_weight)
         }
     }
 }

@@ -9,8 +9,8 @@ use super::{batch_sizes, hidden};
 use crate::convert::to_dtype;
 use crate::derive::{Derivative, Derive, Joint, Saves};
 use crate::expr::Expr;
-use crate::nn::plain;
-use crate::reduce::softmax::{SOFTMAX, settle, workplace};
+use crate::operands::{plain, settle, workplace};
+use crate::reduce::softmax::SOFTMAX;
 use crate::reduce::sum::SUM_DIM;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Ints, Value};
@@ -163,7 +163,7 @@ fn first<T>(pin: &Pin, tensor: &Tensor) -> *mut T {
 
 fn run<T>(args: &Args, results: &[Tensor]) -> Result<()>
 where
-    T: rushlight_core::Element + rushlight_cpu::reduce::Float + rushlight_cpu::linalg::matmul::GemmElement<Sum = T>,
+    T: rushlight_core::Element + rushlight_cpu::float::Float + rushlight_cpu::linalg::matmul::GemmElement<Sum = T>,
 {
     if results[1].numel() == 0 {
         return Ok(());
@@ -244,7 +244,7 @@ Shapes: those of the operands, over the batch of the result.
 
 fn run_backward<T>(args: &Args, results: &[Tensor]) -> Result<()>
 where
-    T: rushlight_core::Element + rushlight_cpu::reduce::Float + rushlight_cpu::linalg::matmul::GemmElement<Sum = T>,
+    T: rushlight_core::Element + rushlight_cpu::float::Float + rushlight_cpu::linalg::matmul::GemmElement<Sum = T>,
 {
     if results.iter().any(|result| result.numel() == 0) {
         // Where there is nothing to attend with, nothing moves what there is.

@@ -10,7 +10,7 @@ use rushlight_cpu::nn::conv::{Geometry, Operands, Target, convolve, convolves};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::mapped::Mapped;
-use crate::nn::plain;
+use crate::operands::plain;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Ints, Value};
 use crate::view::reshape::sizes_value;

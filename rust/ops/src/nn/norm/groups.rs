@@ -3,15 +3,14 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result, Scalar};
+use rushlight_cpu::float::Float;
 use rushlight_cpu::nn::norm::{Backward, Forward, Groups};
-use rushlight_cpu::reduce::Float;
 
 use super::wide;
 use crate::convert::to_dtype;
 use crate::derive::{Derivative, Derive, Joint, Saves};
 use crate::expr::Expr;
-use crate::nn::plain;
-use crate::reduce::softmax::{settle, workplace};
+use crate::operands::{plain, settle, workplace};
 use crate::reduce::sum::{MEAN_DIM, SUM_DIM};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Ints, Value};

@@ -10,7 +10,8 @@ use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::mapped::Mapped;
-use crate::nn::{plain, zeros_like_input};
+use crate::nn::zeros_like_input;
+use crate::operands::plain;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 

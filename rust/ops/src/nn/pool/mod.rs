@@ -14,7 +14,7 @@ use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Dims, Error, Result};
 
-use super::plain;
+use crate::operands::plain;
 use crate::row::DTypes;
 use crate::value::{Args, Ints};
 

@@ -11,7 +11,7 @@ use super::{address, count_planes, unfit, with_space};
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::mapped::Mapped;
-use crate::nn::plain;
+use crate::operands::plain;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Ints, Output};
 

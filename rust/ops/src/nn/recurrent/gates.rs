@@ -3,13 +3,13 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Element, Error, Result};
+use rushlight_cpu::float::Float;
 use rushlight_cpu::nn::recurrent::{gru, lstm};
-use rushlight_cpu::reduce::Float;
 
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Joint, Saves};
 use crate::expr::Expr;
-use crate::reduce::softmax::{prepared, settle, workplace};
+use crate::operands::{plain, settle, workplace};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Value};
 
@@ -145,7 +145,7 @@ fn first<T: Element>(pin: &rushlight_core::storage::Pin, tensor: &Tensor) -> *mu
 
 fn run_lstm<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
     let compute = T::DTYPE;
-    let (gates, state) = (prepared(args.tensor(0)?, compute)?, prepared(args.tensor(1)?, compute)?);
+    let (gates, state) = (plain(args.tensor(0)?, compute)?, plain(args.tensor(1)?, compute)?);
     let (out, next) = (workplace(&results[0], compute)?, workplace(&results[1], compute)?);
     let [rows, n] = [state.sizes()[0] as usize, state.sizes()[1] as usize];
     {
@@ -167,9 +167,9 @@ fn run_lstm<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
 
 fn run_gru<T: Float>(args: &Args, result: &Tensor) -> Result<()> {
     let compute = T::DTYPE;
-    let input = prepared(args.tensor(0)?, compute)?;
-    let own = prepared(args.tensor(1)?, compute)?;
-    let (state, next) = (prepared(args.tensor(2)?, compute)?, workplace(result, compute)?);
+    let input = plain(args.tensor(0)?, compute)?;
+    let own = plain(args.tensor(1)?, compute)?;
+    let (state, next) = (plain(args.tensor(2)?, compute)?, workplace(result, compute)?);
     let [rows, n] = [state.sizes()[0] as usize, state.sizes()[1] as usize];
     {
         let pins = (input.storage().pin()?, own.storage().pin()?, state.storage().pin()?);

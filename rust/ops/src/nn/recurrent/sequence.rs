@@ -4,16 +4,15 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Error, Result, Scalar};
+use rushlight_cpu::float::Float;
 use rushlight_cpu::linalg::matmul::GemmElement;
 use rushlight_cpu::nn::recurrent::lstm::{Backward, Forward, Sequence};
-use rushlight_cpu::reduce::Float;
 
 use super::gates::{joined, parts};
 use crate::derive::{Derivative, Derive, Joint, Saves};
 use crate::expr::Expr;
 use crate::join::cat::STACK;
-use crate::nn::plain;
-use crate::reduce::softmax::{settle, workplace};
+use crate::operands::{plain, settle, workplace};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Value};
 use crate::view::narrow::sliced;

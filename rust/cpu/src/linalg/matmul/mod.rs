@@ -56,6 +56,17 @@ pub struct Product<T: GemmElement> {
     pub c: Matrices<*mut T>,
 }
 
+impl<P> Matrices<P> {
+    /// One row-major matrix.
+    pub fn row_major(ptr: P, width: usize) -> Matrices<P> {
+        Matrices { ptr, batch_stride: 0, row_stride: width as isize, col_stride: 1 }
+    }
+
+    pub fn transposed(self) -> Matrices<P> {
+        Matrices { row_stride: self.col_stride, col_stride: self.row_stride, ..self }
+    }
+}
+
 impl<T> Matrices<*const T> {
     fn item(&self, b: usize) -> Source<T> {
         Source {

@@ -5,7 +5,7 @@ pub mod lstm;
 use rushlight_par::Address;
 use rushlight_simd::multiversion;
 
-use crate::reduce::Float;
+use crate::float::Float;
 
 /// Elements worth a task of their own.
 const TASK: usize = 1 << 12;

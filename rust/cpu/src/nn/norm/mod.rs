@@ -13,7 +13,7 @@ mod runs;
 
 use rushlight_core::Result;
 
-use crate::reduce::Float;
+use crate::float::Float;
 use crate::reduce::moments::Moments;
 
 /// Elements worth a task of their own.

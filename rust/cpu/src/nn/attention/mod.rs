@@ -9,8 +9,8 @@ use rushlight_core::Result;
 use rushlight_core::alloc::filled;
 use rushlight_simd::multiversion;
 
+use crate::float::Float;
 use crate::linalg::matmul::{GemmElement, Matrices, Product, gemm};
-use crate::reduce::Float;
 use crate::reduce::softmax::{LANES, added, larger, tree};
 
 pub use backward::Gradients;

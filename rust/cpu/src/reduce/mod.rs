@@ -17,7 +17,7 @@ pub mod softmax;
 
 pub use extremum::{Extreme, Towards, extremum};
 pub use logsum::log_sum_exp;
-pub use moments::{Float, moments};
+pub use moments::moments;
 
 use std::ops::Range;
 

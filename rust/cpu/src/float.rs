@@ -1,0 +1,39 @@
+//! What kernels of fused sums need of `f32` and `f64`: arithmetic, and a way through `f64`.
+
+use rushlight_core::Element;
+use rushlight_simd::Math;
+
+/// The arithmetic that both float types share.
+pub trait Float:
+    Math
+    + Element
+    + std::ops::Add<Output = Self>
+    + std::ops::Sub<Output = Self>
+    + std::ops::Mul<Output = Self>
+    + std::ops::Div<Output = Self>
+{
+    fn wide(self) -> f64;
+    fn narrow(wide: f64) -> Self;
+}
+
+impl Float for f32 {
+    #[inline(always)]
+    fn wide(self) -> f64 {
+        f64::from(self)
+    }
+    #[inline(always)]
+    fn narrow(wide: f64) -> f32 {
+        wide as f32
+    }
+}
+
+impl Float for f64 {
+    #[inline(always)]
+    fn wide(self) -> f64 {
+        self
+    }
+    #[inline(always)]
+    fn narrow(wide: f64) -> f64 {
+        wide
+    }
+}

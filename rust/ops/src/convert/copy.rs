@@ -1,0 +1,86 @@
+//! Elements into memory that is there, or into row-major memory: `copy_` and `contiguous`.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::Result;
+
+use super::CLONE;
+use crate::call::Target;
+use crate::derive::{Derivative, Saves, formula};
+use crate::expr::Expr;
+use crate::mapped::Mapped;
+use crate::row::{DTypes, Row, Run, Traits, Update, Variants};
+use crate::sparse::Sparse;
+use crate::value::{Args, Output};
+
+/// `Tensor.copy_`, which also serves the engine and assignment.
+pub static COPY: Row = Row {
+    name: "copy",
+    variants: Variants::INPLACE,
+    signature: "(Tensor self, Tensor|Scalar src, bool non_blocking=False) -> Tensor",
+    doc: "Overwrites the elements with those of `src`, broadcast and cast.
+
+    >>> torch.zeros(2).copy_(torch.tensor([3, 4]))
+    tensor([3., 4.])",
+    dtypes: DTypes::ALL,
+    traits: Traits::ACROSS_DEVICES,
+    sparse: Sparse::Body(crate::sparse::convert::copied),
+    mapped: Mapped::Aligned,
+    run: Run::Update(Update {
+        check: |args| {
+            let own = args.tensor(0)?;
+            let from = match args.optional_tensor(1) {
+                Some(from) => from,
+                None => return crate::convert::note_dropped(args.scalar(1)?.dtype(), own.dtype()),
+            };
+            // First as two operands, whose sentence names the target before the source.
+            rushlight_core::broadcast::broadcast(own.sizes(), from.sizes())?;
+            crate::convert::note_dropped(from.dtype(), own.dtype())?;
+            from.layout().broadcast_to(own.sizes()).map(drop)
+        },
+        cpu: |args, target| match args.optional_tensor(1) {
+            Some(from) => crate::copy::copy(target, from),
+            None => crate::create::fill(target, args.scalar(1)?),
+        },
+    }),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::NOTHING, |_| Expr::Nothing),
+        formula(1, Saves::NOTHING, |d| d.grad()),
+    ]),
+    node: "CopyBackwards",
+    samples: &["t(2, 3), t(3)", "t(2, 3), 2"],
+    errors: &[(
+        "t(2, 3), t(4)",
+        "RuntimeError",
+        "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1",
+    )],
+    reference: "np.broadcast_to(src, self.shape)",
+    ..Row::BASE
+};
+
+/// Overwrites `to` with `from`, recorded.
+pub fn copy_(to: &Tensor, from: &Tensor) -> Result<()> {
+    let args = Args::new(&COPY, [to.into(), from.into(), false.into()]);
+    crate::call::call_into(args, Target::InPlace).map(drop)
+}
+
+pub static CONTIGUOUS: Row = Row {
+    name: "contiguous",
+    variants: Variants::METHOD,
+    signature: "(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
+    doc: "The tensor in row-major memory: itself if it already is, else a copy.
+
+    >>> torch.zeros(2, 3).t().contiguous().stride()
+    (2, 1)",
+    dtypes: DTypes::ALL,
+    run: Run::Compose(|args| {
+        let (own, format) = (args.tensor(0)?, args.optional_str(1).unwrap_or("contiguous_format"));
+        if crate::create::constant::is_contiguous(own.layout(), Some(format))? {
+            return Ok(Output::Tensor(own.clone()));
+        }
+        CLONE.call([own.into(), format.into()])
+    }),
+    derivative: Derivative::Composed,
+    samples: &["t(2, 3)", "t(2, 3).t()"],
+    reference: "np.ascontiguousarray(self) if self.ndim else self",
+    ..Row::BASE
+};
