@@ -51,7 +51,47 @@ def test_an_unknown_keyword_is_answered_with_the_known_ones():
     ("call", "error", "sentence"),
     [
         (lambda: torch.device(""), RuntimeError, "Device string must not be empty"),
-        (lambda: torch.device(1.5), TypeError, "device(): argument 'type' (position 1) must be str, not float"),
+        (lambda: torch.device(1.5), TypeError, "device() received an invalid combination of arguments - got (float)"),
+        (lambda: torch.device(True), TypeError, "device() received an invalid combination of arguments - got (bool)"),
+        (lambda: torch.device(5, 5), TypeError, "device(): argument 'type' (position 1) must be str, not int"),
+        (lambda: torch.device("cpu", "a"), TypeError, "device(): argument 'index' (position 2) must be int, not str"),
+        (lambda: torch.device(-1), RuntimeError, "Device index must not be negative"),
+        (lambda: torch.set_num_threads("a"), RuntimeError, "set_num_threads expects an int, but got str"),
+        (lambda: torch.set_num_threads(True), RuntimeError, "set_num_threads expects an int, but got bool"),
+        (lambda: torch.set_num_interop_threads(1.5), RuntimeError, "set_num_interop_threads expects an int, but got "),
+        (lambda: torch.promote_types(torch.int8, 2), TypeError, "promote_types(): argument 'type2' (position 2) must"),
+        (
+            lambda: torch.can_cast(1, torch.int8),
+            TypeError,
+            "can_cast(): argument 'from_' (position 1) must be torch.dtype",
+        ),
+        (lambda: torch.result_type("a", 2), TypeError, "result_type() received an invalid combination of arguments - "),
+        (
+            lambda: float(torch.tensor(1 + 2j)),
+            RuntimeError,
+            "value cannot be converted to type double without overflow",
+        ),
+        (lambda: int(torch.tensor(1 + 2j)), RuntimeError, "value cannot be converted to type int64_t without overflow"),
+        (lambda: torch.full(), TypeError, 'full() missing 2 required positional argument: "size", "fill_value"'),
+        (lambda: torch.ones(2).relu(True), TypeError, "TensorBase.relu() takes no arguments (1 given)"),
+        (lambda: torch.relu(torch.ones(2), True), TypeError, "relu() takes 1 positional argument but 2 were given"),
+        (lambda: torch.ones(2).clone(1), TypeError, "clone() takes 0 positional arguments but 1 was given"),
+        (lambda: torch.ones(2).dim(1), TypeError, "TensorBase.dim() takes no arguments (1 given)"),
+        (
+            lambda: torch.mode(torch.ones(2), out=torch.ones(2)),
+            TypeError,
+            "mode(): argument 'out' must be tuple of Tensors",
+        ),
+        (
+            lambda: torch.diag(torch.ones(3), torch.tensor(True)),
+            TypeError,
+            "diag(): argument 'diagonal' (position 2) must",
+        ),
+        (
+            lambda: torch.amin(torch.ones(2), 2**63, 1.0),
+            TypeError,
+            "amin(): argument 'keepdim' (position 3) must be bool",
+        ),
         (lambda: torch.manual_seed("a"), ValueError, "invalid literal for int() with base 10: 'a'"),
         (lambda: torch.from_dlpack(5), RuntimeError, "from_dlpack received an invalid capsule."),
         (lambda: torch.ones(2, device="meta").__dlpack__(), BufferError, "Cannot pack tensors on meta"),
@@ -94,3 +134,68 @@ def test_default_types_are_types():
         TypeError, match="invalid type object: only floating-point types are supported as the default type"
     ):
         torch.set_default_tensor_type(3)
+
+
+def test_the_names_that_numpy_gives_to_arguments():
+    x = torch.arange(6.0).reshape(2, 3)
+    for name in ("input", "x", "a", "x1"):
+        assert torch.sum(**{name: x}, axis=1, keepdims=True).tolist() == [[3.0], [12.0]]
+        assert torch.add(**{name: x}, x2=1).tolist() == (x + 1).tolist()
+    with pytest.raises(TypeError, match=r"^add\(\) got an unexpected keyword argument 'b'"):
+        torch.add(b=x, other=1)
+
+
+def test_flags_that_are_only_looked_at():
+    functional, x, y = torch.nn.functional, torch.tensor([-1.0, 2.0]), torch.zeros(2)
+    assert torch.equal(functional.relu(x.clone(), 0), x.clamp(min=0))
+    for yes in (1, "yes", [0]):
+        own = x.clone()
+        assert functional.relu(own, yes) is own or own.tolist() == [0.0, 2.0]
+        assert functional.leaky_relu(x.clone(), 0.5, yes).tolist() == [-0.5, 2.0]
+    assert torch.nn.ReLU(1)(x.clone()).tolist() == [0.0, 2.0]
+    with pytest.warns(UserWarning, match="size_average and reduce args will be deprecated"):
+        assert functional.l1_loss(x, y, 0).item() == 3.0
+        assert functional.l1_loss(x, y, None, 0).tolist() == [1.0, 2.0]
+        assert functional.mse_loss(x, y, 1, 1).item() == 2.5
+    with pytest.raises(TypeError, match=r"^sum\(\) received an invalid combination|must be bool, not int"):
+        x.sum(dim=0, keepdim=1)
+
+
+def test_no_tensors_at_all():
+    assert torch.atleast_1d() == torch.atleast_2d() == torch.atleast_3d() == torch.broadcast_tensors() == ()
+    for name in ("meshgrid", "cartesian_prod"):
+        with pytest.raises(RuntimeError, match="^meshgrid expects a non-empty TensorList"):
+            getattr(torch, name)()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (torch.float32, "cpu"),
+        (torch.int64, [1]),
+        (torch.int64, True, True, True),
+        ("cpu", True),
+        (torch.ones(1), 1),
+    ],
+)
+def test_conversions_take_no_more_than_they_know(arguments):
+    with pytest.raises(TypeError, match=r"^to\(\) received an invalid combination of arguments - got \("):
+        torch.ones(2).to(*arguments)
+
+
+def test_conversions_in_every_order():
+    x = torch.ones(2)
+    assert x.to(torch.int64, True, True).dtype == x.to("cpu", torch.int64, True, True).dtype == torch.int64
+    assert x.to(x, False, True) is not x and x.to(x, True) is x and x.to(None) is x
+    assert x.to(torch.float32, copy=True) is not x and x.to(torch.float32, non_blocking=True) is x
+    assert x.to(device=None, dtype=torch.float64).dtype == torch.float64
+
+
+def test_another_tensors_memory_cut_anew():
+    x, y = torch.arange(3.0), torch.arange(6.0)
+    assert x.set_(y, 2, (2,)).tolist() == [2.0, 3.0]
+    assert x.set_(y, 1, (2, 2), (2, 1)).tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert float(torch.tensor(1 + 0j)) == 1.0 and int(torch.tensor(2 + 0j)) == 2
+    for wrong in ((y, 1), (y, 1, "", y), (1,)):
+        with pytest.raises(TypeError, match=r"^set_\(\) received an invalid combination of arguments"):
+            x.set_(*wrong)

@@ -167,13 +167,13 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
     return _C._promote_types(type1, type2)
 
 
-def result_type(tensor1: Tensor | complex, tensor2: Tensor | complex) -> dtype:
+def result_type(tensor: Tensor | complex, other: Tensor | complex) -> dtype:
     """The dtype in which two operands meet.
 
     >>> torch.result_type(torch.tensor([1]), 1.5)
     torch.float32
     """
-    return _C._result_type(tensor1, tensor2)
+    return _C._result_type(tensor, other)
 
 
 def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:

@@ -65,6 +65,8 @@ def set_num_interop_threads(num: int) -> None:
 
     >>> torch.set_num_interop_threads(2)
     """
+    if not isinstance(num, int) or isinstance(num, bool):
+        raise RuntimeError(f"set_num_interop_threads expects an int, but got {type(num).__name__}")
     if num <= 0:
         raise RuntimeError("set_num_interop_threads expects a positive integer")
 

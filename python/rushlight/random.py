@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+import rushlight as torch
 from rushlight import default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 
 TYPE_CHECKING = False
@@ -21,7 +22,10 @@ def fork_rng(devices: Any = None, enabled: bool = True, device_type: str = "cuda
     Args:
         devices: accepted; there are no other devices with a state.
         enabled: False lets the block change the state.
-        device_type: accepted.
+        device_type: the kind of those devices.
+
+    Raises:
+        RuntimeError: a kind of device that nobody knows.
 
     >>> before = torch.get_rng_state()
     >>> with torch.random.fork_rng():
@@ -29,6 +33,7 @@ def fork_rng(devices: Any = None, enabled: bool = True, device_type: str = "cuda
     >>> torch.equal(before, torch.get_rng_state())
     True
     """
+    torch.device(device_type)
     state = get_rng_state() if enabled else None
     try:
         yield

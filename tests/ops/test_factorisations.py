@@ -186,6 +186,18 @@ def test_what_fails_names_the_matrix():
     assert torch.linalg.inv_ex(batch).info.tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128])
+def test_infinite_matrices_have_singular_values_that_are_no_numbers(dtype):
+    a = torch.full((3, 2), float("inf"), dtype=dtype)
+    for part in (*torch.linalg.svd(a), torch.linalg.svdvals(a), *torch.linalg.svd(a, full_matrices=False)):
+        assert part.isnan().all()
+    assert torch.linalg.matrix_rank(a) == 0
+    a[0, 0] = float("nan")
+    with pytest.raises(torch.linalg.LinAlgError, match="contained non-finite values"):
+        torch.linalg.svd(a)
+    assert torch.linalg.LinAlgError.__name__ == "_LinAlgError"
+
+
 def test_results_have_the_names_of_their_module():
     assert type(torch.linalg.svd(torch.eye(2))).__name__ == "linalg_svd"
     assert type(torch.svd(torch.eye(2))).__name__ == "svd"

@@ -445,6 +445,31 @@ def test_errors(call, kind, sentence):
             call(torch.zeros(3, 4, 5))
 
 
+def test_an_index_counts_only_where_something_is_read():
+    x, far = torch.zeros(2, 3), torch.tensor([5])
+    assert x[far, 5:].shape == (1, 0) and x[1:1, far].shape == (0, 1)
+    x[far, 5:] = 7.0
+    assert x.sum() == 0
+    assert torch.empty(2, 0)[far].shape == (1, 0)
+    for wrong in (lambda: torch.empty(0, 3)[far], lambda: torch.empty(0, 3).__setitem__(far, torch.ones(9))):
+        with pytest.raises(IndexError, match="^index is out of bounds for dimension with size 0"):
+            wrong()
+    for key, place in (((None, 5), 1), ((True, -5), 1), ((slice(None), True, 5), 2)):
+        with pytest.raises(IndexError, match=f"is out of bounds for dimension {place} with size"):
+            x[key]
+    for key in ((0,), (slice(None),)):
+        with pytest.raises(IndexError, match="^too many indices for tensor of dimension 0"):
+            torch.tensor(1.0)[key]
+
+
+def test_what_is_gathered_lies_as_its_source():
+    x = torch.arange(24.0).reshape(4, 3, 2).permute(2, 1, 0)
+    assert x[[0, 1]].stride() == (12, 1, 3)
+    assert x[:, [0, 1]].stride() == (1, 2, 4)
+    for key in ([0, 1], (slice(None), [2, 0]), ([1, 0], [2, 0]), (torch.tensor([[0, 1], [1, 0]]).t(),)):
+        assert np.array_equal(x[key].numpy(), x.numpy()[key if isinstance(key, (tuple, list)) else key.numpy()])
+
+
 def test_a_failing_write_changes_nothing():
     x = torch.zeros(3)
     for write in (

@@ -223,6 +223,10 @@ def test_an_index_out_of_range(data):
     bad = data.draw(st.sampled_from([size, -size - 1, 2**62, -(2**63)]))
     before = (slice(None),) * dim
     for index in (bad, torch.tensor([bad]), [bad], torch.tensor(bad)):
+        # A list reads nothing where another dimension has no place.
+        if not isinstance(index, int) and np.ndim(index) and 0 in array.shape[:dim] + array.shape[dim + 1 :] and size:
+            assert tensor[(*before, index)].numel() == 0
+            continue
         with pytest.raises(IndexError):
             tensor[(*before, index)]
         with pytest.raises(IndexError):

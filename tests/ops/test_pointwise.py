@@ -246,6 +246,12 @@ REFUSED = [
     ("torch.relu(b)", RuntimeError, "Boolean inputs not supported for relu"),
     ("torch.isclose(i, f)", RuntimeError, "Long did not match Float"),
     ("i.float_power_(2)", RuntimeError, "the base given to float_power_ has dtype Long but the operation's result"),
+    (
+        "torch.float_power(f, 3, out=torch.empty(2))",
+        RuntimeError,
+        "the output given to float_power has dtype Float but the operation's result requires dtype Double",
+    ),
+    ("torch.gcd(f, torch.ones(3))", RuntimeError, "The size of tensor a (2) must match the size of tensor b (3)"),
     ("i.div_(2)", RuntimeError, "result type Float can't be cast to the desired output type Long"),
     ("c.abs_()", RuntimeError, "In-place abs is not supported for complex tensors."),
     ("divmod(i, 2)", TypeError, "unsupported operand type(s) for divmod(): 'Tensor' and 'int'"),
@@ -280,6 +286,9 @@ def test_reflected_operators():
     x = torch.tensor([1, 2, 4])
     assert (2 - x).tolist() == [1, 0, -2]
     assert (2 / x).tolist() == [2.0, 1.0, 0.5]
+    y = torch.arange(1.0, 100.0)
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        assert torch.equal(2.5 / y.to(dtype), y.to(dtype).reciprocal() * 2.5)
     assert (9 // x).tolist() == [9, 4, 2]
     assert (9 % x).tolist() == [0, 1, 1]
     assert (2**x).tolist() == [2, 4, 16]
@@ -381,3 +390,27 @@ def test_numbers_that_fit_after_all():
 def test_logit_within_the_whole_interval():
     assert torch.logit(torch.tensor([-1.0, 0.5, 2.0]), eps=0.0).tolist() == [-float("inf"), 0, float("inf")]
     assert torch.logit(torch.tensor([-1.0, 2.0])).isnan().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_roots_and_inverses_of_infinite_numbers(dtype):
+    x = torch.tensor([complex("inf"), complex("-inf"), complex("infj"), complex(np.inf, np.inf), 4, 0], dtype=dtype)
+    for exponent, name in ((0.5, "sqrt"), (-0.5, "rsqrt"), (-1, "reciprocal")):
+        assert np.array_equal((x**exponent).numpy(), getattr(x, name)().numpy(), equal_nan=True)
+    assert (x**0.5)[0] == complex("inf") and (x**-1)[0] == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "round", "fix"])
+def test_wide_unsigned_numbers_are_round(name, dtype):
+    x = torch.tensor([0, 3, 60000], dtype=dtype)
+    assert torch.equal(getattr(torch, name)(x), x)
+
+
+def test_results_lie_as_their_operands():
+    x = torch.zeros(4, 1, 5).permute(2, 1, 0)
+    assert (x + torch.zeros(3, 1)).stride() == (1, 5, 15)
+    assert torch.zeros(3, 8)[:, ::2].t().sin().stride() == (1, 4)
+    assert (torch.zeros(3, 2).t() + torch.zeros(2, 3)).stride() == (1, 2)
+    assert (torch.zeros(2, 3) + torch.zeros(3, 2).t()).stride() == (3, 1)
+    assert torch.complex(torch.zeros(3, 2).t(), torch.zeros(3, 2).t()).stride() == (1, 2)

@@ -230,12 +230,53 @@ def test_the_largest_of_a_long_line_are_those_of_the_sorted_one(kind, k, largest
             "\"softmax_lastdim_kernel_impl\" not implemented for 'Long'",
         ),
         (lambda: torch.ones(3).topk(4), RuntimeError, "selected index k out of range"),
+        (
+            lambda: torch.ones(3, requires_grad=True).sum(dtype=torch.int32),
+            RuntimeError,
+            "Autograd not support dtype: Int",
+        ),
+        (
+            lambda: torch.ones(3, requires_grad=True).prod(dtype=torch.bool),
+            RuntimeError,
+            "Autograd not support dtype: Bool",
+        ),
+        (
+            lambda: torch.trapezoid(torch.ones(3, dtype=torch.bool)),
+            RuntimeError,
+            "trapezoid: received a bool input for `y`, but bool is not supported",
+        ),
+        (
+            lambda: torch.trapezoid(torch.ones(3), torch.ones(3, dtype=torch.bool)),
+            RuntimeError,
+            "trapezoid: received a bool input for `x` or `y`, but bool is not supported",
+        ),
     ],
 )
 def test_errors_say_what_torch_says(call, error, sentence):
     with pytest.raises(error) as caught:
         call()
     assert str(caught.value).startswith(sentence)
+
+
+def test_sums_without_nan_of_any_dtype():
+    x = torch.tensor([float("nan"), 1.5, 2.5])
+    assert x.nansum(dtype=torch.int32).item() == 3 and x.nansum(dtype=torch.int32).dtype == torch.int32
+    assert x.nansum(dtype=torch.bool).item() is True
+    assert torch.tensor([1, 2]).nansum(dtype=torch.complex64).item() == 3
+
+
+def test_the_extremes_of_all_dimensions():
+    x = torch.tensor([[1.0, 5.0], [3.0, 2.0]])
+    assert torch.amax(x, dim=None).item() == 5 and x.amin(None, True).tolist() == [[1.0]]
+
+
+@pytest.mark.parametrize("name", ["sort", "topk", "max", "cummax", "cummin"])
+def test_results_over_the_operand(name):
+    x, places = torch.tensor([3.0, 1.0, 2.0]), torch.empty(3, dtype=torch.int64)
+    arguments = {"sort": (), "topk": (3,)}.get(name, (0,))
+    wanted = getattr(torch, name)(x, *arguments)
+    getattr(torch, name)(x, *arguments, out=(x, places if name != "max" else places.resize_(0)))
+    assert torch.equal(x, wanted[0]) and torch.equal(places, wanted[1])
 
 
 @pytest.mark.parametrize("name", ["sum", "mean", "max", "min", "prod"])

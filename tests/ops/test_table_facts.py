@@ -129,11 +129,16 @@ def test_cuda_expressions_say_what_the_loops_compute(row):
 
 
 #: Python's signs, and the functions that they stand for.
+def quotient(x, y):
+    """`x / y`: a number over a tensor is the number times the reciprocals."""
+    return torch.div(x, y) if isinstance(x, torch.Tensor) else y.reciprocal() * x
+
+
 SIGNS = {
     operator.add: torch.add,
     operator.sub: torch.sub,
     operator.mul: torch.mul,
-    operator.truediv: torch.div,
+    operator.truediv: quotient,
     operator.floordiv: torch.floor_divide,
     operator.mod: torch.remainder,
     operator.and_: torch.bitwise_and,

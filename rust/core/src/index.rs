@@ -58,22 +58,21 @@ impl Brackets {
         Brackets { steps: SmallVec::new(), layout: own.clone(), places: SmallVec::new() }
     }
 
-    /// Works an index expression out. The answer is large, so it is filled where it stands.
-    pub fn read(&mut self, items: &[Item]) -> Result<()> {
+    /// Works an index expression out; `bare` if its one item stands in no tuple. The answer is large, so it is filled where it
+    /// stands.
+    pub fn read(&mut self, items: &[Item], bare: bool) -> Result<()> {
         let rank = self.layout.rank();
         let taken = items.iter().map(dims_taken).sum::<usize>();
         if taken > rank {
             return Err(match items {
-                [Item::Int(_)] => Error::index(
+                [Item::Int(_)] if bare => Error::index(
                     "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number",
                 ),
-                [Item::Slice { .. }] => Error::index("slice() cannot be applied to a 0-dim tensor."),
+                [Item::Slice { .. }] if bare => Error::index("slice() cannot be applied to a 0-dim tensor."),
                 _ => Error::index(format!("too many indices for tensor of dimension {rank}")),
             });
         }
         let mut dim = 0;
-        // Which dimension of the tensor itself comes next, for messages.
-        let mut own_dim = 0;
         for (at, item) in items.iter().enumerate() {
             match *item {
                 Item::Int(index) => {
@@ -81,7 +80,7 @@ impl Brackets {
                     let wrapped = if index < 0 { index as isize + size } else { index as isize };
                     if wrapped < 0 || wrapped >= size {
                         return Err(Error::index(format!(
-                            "index {index} is out of bounds for dimension {own_dim} with size {size}"
+                            "index {index} is out of bounds for dimension {at} with size {size}"
                         )));
                     }
                     self.layout.fix(dim, wrapped);
@@ -99,7 +98,6 @@ impl Brackets {
                     // A second ellipsis has nothing left to stand for.
                     if !items[..at].contains(&Item::Ellipsis) {
                         dim += rank - taken;
-                        own_dim += rank - taken;
                     }
                 }
                 Item::NewAxis | Item::Bool(_) => {
@@ -115,7 +113,6 @@ impl Brackets {
                     dim += dims_taken(item);
                 }
             }
-            own_dim += dims_taken(item);
         }
         Ok(())
     }
@@ -170,7 +167,7 @@ mod tests {
 
     fn read(own: &Layout, items: &[Item]) -> Result<Brackets> {
         let mut brackets = Brackets::of(own);
-        brackets.read(items).map(|()| brackets)
+        brackets.read(items, false).map(|()| brackets)
     }
 
     const ALL: Item = Item::Slice { start: 0, stop: isize::MAX, step: 1 };

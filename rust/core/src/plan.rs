@@ -3,6 +3,7 @@
 //! Operand 0 is the result. Sizes stand innermost first; strides count bytes. The order of the walk decides only which
 //! element comes when, never which elements meet, so a kernel that treats elements alone gives the same bits in any order.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
 use smallvec::SmallVec;
@@ -177,19 +178,78 @@ fn inner_first<const N: usize>(a: &[isize; N], b: &[isize; N]) -> bool {
     false
 }
 
-/// The layout of a fresh result: the memory order of the first dense operand of full shape, else row-major.
+/// The layout of a fresh result: dense, with its dimensions in the operands' order in memory.
+///
+/// The first operand that moves along two dimensions says which of them lies further out; where none does, the first one.
 pub fn result_layout<'a>(sizes: &[isize], operands: impl IntoIterator<Item = &'a Layout>) -> Layout {
+    let mut kept: SmallVec<[&Layout; 4]> = SmallVec::new();
+    let mut in_order = true;
     for operand in operands {
-        if operand.sizes.as_slice() == sizes {
-            if operand.is_contiguous() {
-                break;
-            }
-            if operand.is_dense() {
-                return Layout { sizes: Dims::from_slice(sizes), strides: operand.strides.clone(), offset: 0 };
+        in_order &= descends(operand);
+        kept.push(operand);
+    }
+    if in_order {
+        return Layout::contiguous(sizes);
+    }
+    let first = kept[0];
+    if first.sizes.as_slice() == sizes && first.is_dense() {
+        return Layout { sizes: Dims::from_slice(sizes), strides: first.strides.clone(), offset: 0 };
+    }
+    // From the innermost dimension outwards, sorted by insertion: which of two lies further out is no total order.
+    let mut order: SmallVec<[usize; 8]> = (0..sizes.len()).rev().collect();
+    for moved in 1..order.len() {
+        let mut at = moved;
+        for inner in (0..moved).rev() {
+            match further_out(&kept, sizes, order[inner], order[at]) {
+                Ordering::Greater => {
+                    order.swap(inner, at);
+                    at = inner;
+                }
+                Ordering::Less => break,
+                Ordering::Equal => {}
             }
         }
     }
-    Layout::contiguous(sizes)
+    let mut layout = Layout::contiguous(sizes);
+    let mut step = 1isize;
+    for dim in order {
+        layout.strides[dim] = step;
+        step = step.saturating_mul(sizes[dim].max(1));
+    }
+    layout
+}
+
+/// Whether an operand's dimensions lie in memory in their order, those aside along which it does not move.
+fn descends(operand: &Layout) -> bool {
+    let mut inner = 0;
+    for (&size, &stride) in operand.sizes.iter().zip(&operand.strides).rev() {
+        if size != 1 && stride != 0 {
+            if stride.abs() < inner {
+                return false;
+            }
+            inner = stride.abs();
+        }
+    }
+    true
+}
+
+/// Which of two dimensions lies further out in memory; the larger one of two that lie alike.
+fn further_out(operands: &[&Layout], sizes: &[isize], a: usize, b: usize) -> Ordering {
+    for operand in operands {
+        let step = |dim: usize| {
+            let own = (dim + operand.rank()).checked_sub(sizes.len())?;
+            let moves = operand.sizes[own] != 1 && operand.strides[own] != 0;
+            moves.then(|| operand.strides[own].abs())
+        };
+        if let (Some(x), Some(y)) = (step(a), step(b)) {
+            match x.cmp(&y) {
+                Ordering::Equal if sizes[a] > sizes[b] => return Ordering::Greater,
+                Ordering::Equal => {}
+                other => return other,
+            }
+        }
+    }
+    Ordering::Equal
 }
 
 #[cfg(test)]

@@ -255,7 +255,7 @@ impl Derive<'_> {
     }
 
     pub fn scalar(&self, place: usize) -> Scalar {
-        self.check_kind(place, &[Kind::Scalar, Kind::Operand, Kind::Int, Kind::Float, Kind::Bool]);
+        self.check_kind(place, &[Kind::Scalar, Kind::Operand, Kind::Int, Kind::Float, Kind::Bool, Kind::Truth]);
         self.args.optional_scalar(place).unwrap_or(Scalar::ONE)
     }
 

@@ -1,7 +1,7 @@
 //! torch-style signatures: one line of text that the parser of arguments, the stubs and the docs all read.
 //!
 //! `"(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor"`. The types are `Tensor`, `Tensor|Scalar`, `Scalar`,
-//! `int`, `float`, `bool`, `int[]` (also loose numbers where nothing else stands in position), `int[1]` (one number too), `float[]`,
+//! `int`, `float`, `bool`, `truth` (anything that Python takes for true or false), `int[]` (also loose numbers where nothing else stands in position), `int[1]` (one number too), `float[]`,
 //! `Tensor[]` (loose with a star before its name), `ScalarType`, `Device`, `Layout`, `MemoryFormat`, `str`, `Generator`; a `?` behind one allows `None`. Results are
 //! `Tensor`, `(Tensor values, Tensor indices)`, `Tensor[]`, `bool`, `int`, `float`, `ScalarType`, `None`.
 
@@ -17,6 +17,8 @@ pub enum Kind {
     Int,
     Float,
     Bool,
+    /// Whether Python takes an object for true, as torch reads flags that it does not hand on.
+    Truth,
     Ints,
     /// A list of numbers, or one number that stands for such a list.
     IntOrInts,
@@ -41,6 +43,7 @@ impl Kind {
             "int" => Kind::Int,
             "float" => Kind::Float,
             "bool" => Kind::Bool,
+            "truth" => Kind::Truth,
             "int[]" => Kind::Ints,
             "int[1]" => Kind::IntOrInts,
             "float[]" => Kind::Floats,
@@ -62,7 +65,7 @@ impl Kind {
             Kind::Scalar => "Number",
             Kind::Int => "int",
             Kind::Float => "float",
-            Kind::Bool => "bool",
+            Kind::Bool | Kind::Truth => "bool",
             Kind::Ints | Kind::IntOrInts => "tuple of ints",
             Kind::Floats => "tuple of floats",
             Kind::Tensors => "tuple of Tensors",
@@ -83,7 +86,7 @@ impl Kind {
             Kind::Scalar => "Number",
             Kind::Int => "int",
             Kind::Float => "float",
-            Kind::Bool => "bool",
+            Kind::Bool | Kind::Truth => "bool",
             Kind::Ints => "Sequence[int]",
             Kind::IntOrInts => "int | Sequence[int]",
             Kind::Floats => "float | Sequence[float]",
@@ -132,8 +135,8 @@ fn preset(kind: Kind, default: Option<&'static str>) -> Option<Value<'static>> {
     let Some(text) = default else { return Some(Value::None) };
     match (kind, text) {
         (_, "None") => Some(Value::None),
-        (Kind::Bool, "True") => Some(Value::Bool(true)),
-        (Kind::Bool, "False") => Some(Value::Bool(false)),
+        (Kind::Bool | Kind::Truth, "True") => Some(Value::Bool(true)),
+        (Kind::Bool | Kind::Truth, "False") => Some(Value::Bool(false)),
         (Kind::Int, number) => number.parse().ok().map(Value::Int),
         (Kind::Float, number) => number.parse().ok().map(Value::Float),
         (Kind::Str, quoted) => Some(Value::Str(quoted.strip_prefix('\'')?.strip_suffix('\'')?)),
@@ -169,7 +172,7 @@ pub struct Schema {
     pub returns: Returns,
     /// How many parameters may be given by position.
     pub positional: usize,
-    /// The place of `bool inplace=False`, which asks for the result in the first argument's place.
+    /// The place of `truth inplace=False`, which asks for the result in the first argument's place.
     pub inplace: Option<usize>,
     /// The place of `ScalarType dtype` where a factory's keywords begin (`create::factory!`).
     pub options: Option<usize>,

@@ -34,6 +34,7 @@ fn kind_text(kind: Kind) -> &'static str {
         Kind::Int => "int",
         Kind::Float => "float",
         Kind::Bool => "bool",
+        Kind::Truth => "truth",
         Kind::Ints => "int[]",
         Kind::IntOrInts => "int[1]",
         Kind::Floats => "float[]",

@@ -9,10 +9,10 @@ use rushlight_autograd::{Form, Meta};
 use rushlight_core::layout::to_dims;
 use rushlight_core::shared;
 
-use crate::errors::raise;
+use crate::errors::{kind_of, raise};
 use crate::methods;
 use crate::storage::PyStorage;
-use crate::{convert, object};
+use crate::{convert, object, parse};
 
 methods! {
     fn untyped_storage(own) "The bytes that this tensor shows, shared with all of its views." {
@@ -26,14 +26,26 @@ methods! {
     }
     fn set_(own, source, storage_offset, size, stride) "Makes this tensor show other bytes: a tensor's, or a storage's from an offset on." {
         with_memory(own.tensor)?;
-        let meta = match source {
-            None => empty(own.tensor)?,
-            Some(source) if object::is_tensor(&source) => like(own.tensor, object::tensor(&source)?)?,
-            Some(source) => {
-                let storage = source.cast::<PyStorage>().map_err(|_| {
-                    PyTypeError::new_err("set_(): argument 'source' must be a Tensor or an UntypedStorage")
-                })?;
+        let is_whole = storage_offset.is_none() && size.is_none() && stride.is_none();
+        let is_cut = matches!((&storage_offset, &size), (Some(offset), Some(size))
+            if convert::int(offset)?.is_some() && convert::ints(size)?.is_some());
+        let meta = match &source {
+            None if is_whole => empty(own.tensor)?,
+            Some(source) if (is_whole || is_cut) && object::is_tensor(source) => {
+                let source = object::tensor(source)?;
+                let meta = like(own.tensor, source)?;
+                if is_whole { meta } else { within(own.tensor, source.storage(), storage_offset, size, stride)? }
+            }
+            Some(source) if (is_whole || is_cut) && source.is_instance_of::<PyStorage>() => {
+                let storage = source.cast::<PyStorage>()?;
                 within(own.tensor, &storage.get().0, storage_offset, size, stride)?
+            }
+            _ => {
+                let kinds = [&source, &storage_offset, &size, &stride].into_iter().flatten().map(kind_of);
+                let sentence = parse::invalid_combination("set_", kinds, std::iter::empty());
+                return Err(PyTypeError::new_err(format!(
+                    "{sentence}\n * ()\n * (torch.Storage source)\n * (torch.Storage source, int storage_offset, tuple of ints size, tuple of ints stride = None)\n * (Tensor source)\n * (Tensor source, int storage_offset, tuple of ints size, tuple of ints stride = None)"
+                )));
             }
         };
         rushlight::host::replace_meta(own.tensor, meta);

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
 use rushlight::signature::{Kind, Returns};
 use rushlight::value::Floats;
-use rushlight::{Ints, Output, Row, Scalar, Tensor, Value};
+use rushlight::{DType, Ints, Output, Row, Scalar, Tensor, Value};
 
 use crate::dtype::{PyLayout, PyMemoryFormat, dtype_object, extract_device, extract_dtype};
 use crate::generator::PyGenerator;
@@ -81,6 +81,10 @@ fn index(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     if object.is_instance_of::<PyFloat>() || object.is_instance_of::<PyString>() {
         return Ok(None);
     }
+    // A truth is no number here, though Python would index with it.
+    if object::as_tensor(object.as_borrowed()).is_some_and(|tensor| tensor.dtype() == DType::Bool) {
+        return Ok(None);
+    }
     // SAFETY: a living object.
     if unsafe { ffi::PyIndex_Check(object.as_ptr()) } != 0 {
         return match object.call_method0("__index__") {
@@ -132,7 +136,7 @@ pub fn value<'a>(object: Borrowed<'a, '_, PyAny>, kind: Kind, optional: bool) ->
         return Ok(Some(Value::Tensor(tensor)));
     }
     let object = &*object;
-    if object.is_none() {
+    if object.is_none() && (optional || kind != Kind::Truth) {
         return Ok(optional.then_some(Value::None));
     }
     Ok(match kind {
@@ -148,6 +152,7 @@ pub fn value<'a>(object: Borrowed<'a, '_, PyAny>, kind: Kind, optional: bool) ->
                 None
             }
         }
+        Kind::Truth => Some(Value::Bool(object.is_truthy()?)),
         Kind::Ints => ints(object)?.map(Value::Ints),
         Kind::IntOrInts => match int(object)? {
             Some(number) => Some(Value::Ints(Ints::from_slice(&[number]))),

@@ -5,11 +5,12 @@ use std::cell::RefCell;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyString, PyTuple};
 use rushlight::{DType, Device};
 use rushlight_core::device::set_default_device;
 
 use crate::errors::{kind_of, raise};
+use crate::{convert, parse};
 
 /// The type of a tensor's elements, such as `torch.float32`.
 ///
@@ -114,26 +115,46 @@ impl From<Device> for PyDevice {
 #[pymethods]
 impl PyDevice {
     #[new]
-    #[pyo3(signature = (r#type, index=None))]
-    fn new(r#type: &Bound<'_, PyAny>, index: Option<i64>) -> PyResult<Self> {
-        let index = match index.map(u8::try_from) {
-            None => None,
-            Some(Ok(index)) => Some(index),
-            Some(Err(_)) if index < Some(0) => {
-                return Err(PyRuntimeError::new_err("Device index must not be negative"));
-            }
-            Some(Err(_)) => return Err(PyRuntimeError::new_err("Device index is out of range")),
+    #[pyo3(signature = (r#type=None, index=None))]
+    fn new(r#type: Option<&Bound<'_, PyAny>>, index: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let wrong = |name: &str, place: usize, title: &str, object: &Bound<'_, PyAny>| {
+            let kind = kind_of(object);
+            PyTypeError::new_err(format!("device(): argument '{name}' (position {place}) must be {title}, not {kind}"))
         };
-        if let Ok(device) = r#type.cast::<PyDevice>() {
-            return Ok(*device.get());
-        }
-        if let Ok(ordinal) = r#type.extract::<u8>() {
-            return Ok(PyDevice { device: Device::Cuda(ordinal), indexed: true });
-        }
-        let text: String = r#type.extract().map_err(|_| {
-            let kind = kind_of(r#type);
-            PyTypeError::new_err(format!("device(): argument 'type' (position 1) must be str, not {kind}"))
-        })?;
+        let ordinal = |index: i64| match u8::try_from(index) {
+            Ok(index) => Ok(index),
+            Err(_) if index < 0 => Err(PyRuntimeError::new_err("Device index must not be negative")),
+            Err(_) => Err(PyRuntimeError::new_err("Device index is out of range")),
+        };
+        let index = match index {
+            Some(object) => match convert::int(object)? {
+                Some(index) => Some(ordinal(index)?),
+                None => return Err(wrong("index", 2, "int", object)),
+            },
+            None => None,
+        };
+        let alone = index.is_none();
+        let text: String = match r#type {
+            Some(device) if alone && device.is_instance_of::<PyDevice>() => {
+                return Ok(*device.cast::<PyDevice>()?.get());
+            }
+            Some(text) if text.is_instance_of::<PyString>() => text.extract()?,
+            other => {
+                if let (Some(object), true) = (other, alone)
+                    && let Some(number) = convert::int(object)?
+                {
+                    return Ok(PyDevice { device: Device::Cuda(ordinal(number)?), indexed: true });
+                }
+                if let (Some(object), false) = (other, alone) {
+                    return Err(wrong("type", 1, "str", object));
+                }
+                let kinds = other.into_iter().map(kind_of);
+                let sentence = parse::invalid_combination("device", kinds, std::iter::empty());
+                return Err(PyTypeError::new_err(format!(
+                    "{sentence}\n * (torch.device device)\n * (str type, int index = -1)"
+                )));
+            }
+        };
         let (device, own) = Device::parse(&text).map_err(raise)?;
         match (own, index) {
             (Some(_), Some(_)) => Err(PyRuntimeError::new_err(format!(

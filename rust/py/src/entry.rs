@@ -55,7 +55,7 @@ impl Callable {
     fn title(&self) -> String {
         match self.namespace {
             "linalg" | "fft" | "special" => format!("{}_{}", self.namespace, self.name),
-            _ => self.name.clone(),
+            _ => self.name.strip_prefix('_').unwrap_or(&self.name).to_owned(),
         }
     }
 }
@@ -171,7 +171,7 @@ fn attempt<'a, 'py>(py: Python<'py>, callable: &Callable, call: &Call<'a, 'py>) 
             }
         };
         if let Some(out) = out {
-            let outs = out_tensors(&callable.name, &out, &overload.row.schema().returns)?;
+            let outs = out_tensors(&callable.title(), &out, &overload.row.schema().returns)?;
             let result = call_into(args, Target::Out(&outs)).map_err(raise)?;
             if overload.row.schema().returns == Returns::List {
                 return Ok(py.None().into_ptr());
@@ -191,9 +191,11 @@ fn attempt<'a, 'py>(py: Python<'py>, callable: &Callable, call: &Call<'a, 'py>) 
 /// Everything that Python can call.
 fn collect() -> Vec<Callable> {
     let callable = |((namespace, name, form), rows): ((&'static str, String, Form), Vec<&'static Row>)| {
+        let takes_inplace = form == Form::Function && namespace == "nn.functional";
         let takes_out = |row: &Row| form == Form::Function && row.variants.has(Variants::OUT);
         let with_dim = rows.iter().any(|row| row.schema().place("dim").is_some());
-        let overloads = rows.into_iter().map(|row| Overload::new(row, takes_out(row), with_dim)).collect();
+        let overloads =
+            rows.into_iter().map(|row| Overload::new(row, takes_inplace, takes_out(row), with_dim)).collect();
         Callable { name, namespace, method: form.is_method(), in_place: form.is_in_place(), overloads }
     };
     names::collect().into_iter().map(callable).collect()
@@ -263,7 +265,7 @@ fn doc(callable: &Callable) -> String {
     let schema = overload.row.schema();
     let mut parameters: Vec<String> = Vec::new();
     let mut starred = false;
-    for (place, param) in schema.params.iter().enumerate() {
+    for (place, param) in overload.params().iter().enumerate() {
         let name = match (place, param.name, callable.method) {
             (0, _, true) => "$self",
             (_, "self", false) => "input",

@@ -50,7 +50,7 @@ pub fn linalg_error(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     let class = LINALG.get_or_try_init(py, || {
         PyErr::new_type(
             py,
-            c"rushlight.linalg.LinAlgError",
+            c"rushlight._C._LinAlgError",
             Some(LINALG_DOC),
             Some(&py.get_type::<PyRuntimeError>()),
             None,
@@ -71,5 +71,9 @@ pub fn kind_of(object: &Bound<'_, PyAny>) -> String {
     // SAFETY: a living type.
     let python = unsafe { ffi::PyType_GetFlags(class.as_type_ptr()) } & ffi::Py_TPFLAGS_HEAPTYPE != 0;
     let name = if python { class.name() } else { class.fully_qualified_name() };
-    name.map_or_else(|_| "object".into(), |name| name.to_string())
+    let name = name.map_or_else(|_| "object".into(), |name| name.to_string());
+    match name.as_str() {
+        "dtype" | "device" | "layout" | "memory_format" | "Size" => format!("torch.{name}"),
+        _ => name,
+    }
 }

@@ -3,7 +3,7 @@
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyByteArray, PyBytes, PyMemoryView};
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyInt, PyMemoryView};
 use rushlight::{DType, Device, Tensor};
 use rushlight_core::device::{default_device, set_default_device};
 use rushlight_core::dtype as settings;
@@ -317,7 +317,9 @@ fn get_default_dtype(py: Python<'_>) -> PyResult<Py<PyDType>> {
 /// >>> torch.set_default_dtype(torch.float32)
 #[pyfunction]
 fn set_default_dtype(d: &Bound<'_, PyAny>) -> PyResult<()> {
-    let dtype = d.cast::<PyDType>().map_err(|_| PyTypeError::new_err("invalid dtype object"))?;
+    let dtype = d.cast::<PyDType>().map_err(|_| {
+        PyTypeError::new_err("invalid dtype object: only floating-point types are supported as the default type")
+    })?;
     settings::set_default_dtype(dtype.get().0).map_err(raise)
 }
 
@@ -357,7 +359,12 @@ fn get_num_threads() -> usize {
 /// 2
 /// >>> torch.set_num_threads(before)
 #[pyfunction]
-fn set_num_threads(count: i64) -> PyResult<()> {
+#[pyo3(signature = (count, /))]
+fn set_num_threads(count: &Bound<'_, PyAny>) -> PyResult<()> {
+    let Some(count) = crate::convert::int(count)?.filter(|_| count.is_instance_of::<PyInt>()) else {
+        let kind = kind_of(count);
+        return Err(PyRuntimeError::new_err(format!("set_num_threads expects an int, but got {kind}")));
+    };
     match usize::try_from(count) {
         Ok(count) if count > i32::MAX as usize => Err(PyValueError::new_err("Overflow when unpacking long")),
         Ok(count) if count > 0 => {
@@ -425,18 +432,26 @@ fn is_tensor(obj: &Bound<'_, PyAny>) -> bool {
     object::is_tensor(obj)
 }
 
+/// A dtype that must be given, at a place that counts from one.
+fn dtype_at(function: &str, name: &str, place: usize, object: &Bound<'_, PyAny>) -> PyResult<DType> {
+    extract_dtype(object).ok_or_else(|| {
+        let kind = kind_of(object);
+        PyTypeError::new_err(format!(
+            "{function}(): argument '{name}' (position {place}) must be torch.dtype, not {kind}"
+        ))
+    })
+}
+
 #[pyfunction]
 fn _can_cast(from: &Bound<'_, PyAny>, to: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let (from, to) = (wanted_dtype("can_cast", Some(from))?, wanted_dtype("can_cast", Some(to))?);
-    Ok(from.zip(to).is_some_and(|(from, to)| settings::can_cast(from, to)))
+    Ok(settings::can_cast(dtype_at("can_cast", "from_", 1, from)?, dtype_at("can_cast", "to", 2, to)?))
 }
 
 #[pyfunction]
 fn _promote_types(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, PyAny>) -> PyResult<Py<PyDType>> {
-    match (wanted_dtype("promote_types", Some(first))?, wanted_dtype("promote_types", Some(second))?) {
-        (Some(first), Some(second)) => dtype_object(py, settings::promote(first, second).map_err(raise)?),
-        _ => Err(PyTypeError::new_err("promote_types(): arguments must be torch.dtype, not NoneType")),
-    }
+    let first = dtype_at("promote_types", "type1", 1, first)?;
+    let second = dtype_at("promote_types", "type2", 2, second)?;
+    dtype_object(py, settings::promote(first, second).map_err(raise)?)
 }
 
 #[pyfunction]
@@ -446,7 +461,10 @@ fn _result_type(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, PyA
         if let Some(tensor) = object::as_tensor(operand.as_borrowed()) {
             state.tensor(tensor.dtype(), tensor.rank()).map_err(raise)?;
         } else {
-            let wrong = || PyTypeError::new_err("result_type(): arguments must be Tensor or Number");
+            let wrong = || {
+                let kinds = [first, second].into_iter().map(kind_of);
+                PyTypeError::new_err(crate::parse::invalid_combination("result_type", kinds, std::iter::empty()))
+            };
             state.number(crate::convert::number(operand)?.ok_or_else(wrong)?).map_err(raise)?;
         }
     }

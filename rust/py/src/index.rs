@@ -21,6 +21,7 @@ type Raw = *mut ffi::PyObject;
 struct Key {
     items: SmallVec<[Item; 4]>,
     tensors: SmallVec<[(usize, Tensor); 2]>,
+    is_tuple: bool,
 }
 
 impl Key {
@@ -30,6 +31,7 @@ impl Key {
         // SAFETY: by the caller's word.
         let object = unsafe { Borrowed::from_ptr(py, raw) };
         if let Ok(tuple) = object.cast::<PyTuple>() {
+            self.is_tuple = true;
             for item in tuple.iter_borrowed() {
                 self.push(&item)?;
             }
@@ -99,7 +101,7 @@ impl Key {
     /// The view that the items other than tensors make, and what gathers from it.
     fn apply(&self, own: &Tensor) -> PyResult<(Tensor, Gather)> {
         let mut brackets = Brackets::of(own.layout());
-        brackets.read(&self.items).map_err(raise)?;
+        brackets.read(&self.items, !self.is_tuple).map_err(raise)?;
         let view = rushlight::index::view(own, &brackets).map_err(raise)?;
         let mut gather = Gather::default();
         for place in &brackets.places {

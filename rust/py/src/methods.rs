@@ -12,7 +12,7 @@ use rushlight_core::layout::wrap_dim;
 
 use crate::dtype::PyMemoryFormat;
 use crate::errors::{kind_of, raise};
-use crate::{convert, dlpack, nested, numpy, object, overrides, size};
+use crate::{convert, dlpack, nested, numpy, object, overrides, parse, size};
 
 /// A method's object and the tensor in it.
 pub struct Own<'a, 'py> {
@@ -54,10 +54,8 @@ pub unsafe fn bind<'py, const N: usize>(
     names: *mut ffi::PyObject,
 ) -> PyResult<[Argument<'py>; N]> {
     if count > N {
-        return Err(PyTypeError::new_err(format!(
-            "{name}() takes {N} positional argument{} but {count} were given",
-            if N == 1 { "" } else { "s" }
-        )));
+        let sentence = if N == 0 { parse::takes_none(name, count) } else { parse::takes_fewer(name, N, count) };
+        return Err(PyTypeError::new_err(sentence));
     }
     // SAFETY: CPython gives `count` values and one more for each name.
     unsafe {
@@ -283,8 +281,7 @@ methods! {
 }
 
 fn required<'py>(argument: Argument<'py>, method: &str, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    argument
-        .ok_or_else(|| PyTypeError::new_err(format!("{method}() missing 1 required positional arguments: \"{name}\"")))
+    argument.ok_or_else(|| PyTypeError::new_err(parse::missing(method, &[name])))
 }
 
 /// An argument that is True or False, if it is given.

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use rushlight::call::{Target, call_into};
 use rushlight::linalg::matrix::MATMUL;
 use rushlight::pointwise::{arith, bitwise, compare, divide, power, sign};
-use rushlight::short::{Locked, Operand};
+use rushlight::short::{self, Locked, Operand};
 use rushlight::{Args, Row, Tensor, Value};
 
 use crate::errors::raise;
@@ -96,11 +96,23 @@ unsafe fn binary(py: Python<'_>, row: &'static Row, known: &Known, left: Raw, ri
         Some((left, right)) => {
             // SAFETY: CPython calls slots attached.
             let locked = unsafe { Locked::assume() };
-            object::wrap(py, rushlight::short::binary(row, left, right, Some(locked)).map_err(raise)?)
+            let result = match (left, right) {
+                (Operand::Number(_), Operand::Tensor(own)) if std::ptr::eq(row, &divide::DIV) => {
+                    reversed_quotient(left, own, locked)
+                }
+                _ => short::binary(row, left, right, Some(locked)),
+            };
+            object::wrap(py, result.map_err(raise)?)
         }
         // SAFETY: as above.
         None => Ok(unsafe { known.answer(py, left, right)? }.unwrap_or_else(|| not_implemented(py))),
     }
+}
+
+/// A number over a tensor: the number times the reciprocals.
+fn reversed_quotient(number: Operand, own: &Tensor, locked: Locked) -> rushlight::Result<Tensor> {
+    let inverse = divide::RECIPROCAL.tensor([own.into()])?;
+    short::binary(&arith::MUL, Operand::Tensor(&inverse), number, Some(locked))
 }
 
 /// `a op= b`.

@@ -18,6 +18,8 @@ use crate::{convert, object};
 /// One overload as the parser wants it: interned names beside the parameters.
 pub struct Overload {
     pub row: &'static Row,
+    /// How many parameters a call sees: `inplace` is one of `torch.nn.functional` alone.
+    shown: usize,
     names: Vec<Raw>,
     /// `out=`, which no signature states.
     pub takes_out: bool,
@@ -39,7 +41,8 @@ fn intern(text: &str) -> Raw {
 /// torch's other spellings of a parameter's name.
 fn synonyms(name: &str) -> &'static [&'static str] {
     match name {
-        "self" => &["input", "x", "x1"],
+        "self" => &["input", "x", "a", "x1"],
+        "input" => &["x", "a", "x1"],
         "dim" => &["axis"],
         "keepdim" => &["keepdims"],
         "other" => &["x2"],
@@ -49,9 +52,21 @@ fn synonyms(name: &str) -> &'static [&'static str] {
 }
 
 impl Overload {
-    pub fn new(row: &'static Row, takes_out: bool, is_one_with_dim: bool) -> Overload {
-        let names = row.schema().params.iter().map(|param| intern(param.name)).collect();
-        Overload { row, names, takes_out, is_one_with_dim }
+    pub fn new(row: &'static Row, takes_inplace: bool, takes_out: bool, is_one_with_dim: bool) -> Overload {
+        let schema = row.schema();
+        let shown = schema.inplace.filter(|_| !takes_inplace).unwrap_or(schema.params.len());
+        let names = schema.params[..shown].iter().map(|param| intern(param.name)).collect();
+        Overload { row, shown, names, takes_out, is_one_with_dim }
+    }
+
+    /// The parameters that a call sees.
+    pub fn params(&self) -> &'static [Param] {
+        &self.row.schema().params[..self.shown]
+    }
+
+    /// How many of them may be given by position.
+    fn positional(&self) -> usize {
+        self.row.schema().positional.min(self.shown)
     }
 
     /// The parameter that a keyword names.
@@ -60,7 +75,7 @@ impl Overload {
             return Some(place);
         }
         let same = |text: &str| CString::new(text).is_ok_and(|text| says(keyword, &text));
-        let params = &self.row.schema().params;
+        let params = self.params();
         params
             .iter()
             .position(|p| same(p.name))
@@ -162,7 +177,7 @@ pub fn bind<'a, 'py>(
     let schema = overload.row.schema();
     let given = call.given();
     let loose = loose(schema, call);
-    if given > schema.positional && loose.is_none() {
+    if given > overload.positional() && loose.is_none() {
         return Err(Misfit::TooMany);
     }
     let mut out = None;
@@ -181,6 +196,8 @@ pub fn bind<'a, 'py>(
             None => return Err(Misfit::Unknown(keyword)),
         }
     }
+    // An int of too many bits is an error only where all else fits.
+    let mut too_wide = None;
     for (place, param) in schema.params.iter().enumerate() {
         if let Some((at, list)) = &loose
             && *at == place
@@ -200,8 +217,14 @@ pub fn bind<'a, 'py>(
         match convert::value(object, param.kind, param.optional || param.default == Some("None")) {
             Ok(Some(value)) => args.values.push(value),
             Ok(None) => return Err(Misfit::Wrong(place, object)),
-            Err(error) => return Err(Misfit::Raised(unpacking(error, overload, param, object))),
+            Err(error) => {
+                too_wide.get_or_insert(unpacking(error, overload, param, object));
+                args.values.push(Value::None);
+            }
         }
+    }
+    if let Some(error) = too_wide {
+        return Err(Misfit::Raised(error));
     }
     rushlight::backcompat::note_left_out(args, || {
         let is_given = |name| schema.place(name).map(|place| place < given || places.contains(&place));
@@ -235,7 +258,8 @@ impl Misfit<'_, '_> {
     /// torch's sentence about it.
     #[cold]
     fn into_error(self, name: &str, overload: &Overload, call: &Call) -> PyErr {
-        let (schema, given) = (overload.row.schema(), call.given());
+        let (schema, params, given) = (overload.row.schema(), overload.params(), call.given());
+        let own = usize::from(call.receiver.is_some());
         let sentence = match self {
             Misfit::Raised(error) => return error,
             Misfit::TooMany if schema.takes_loose(call.receiver.is_some()) => {
@@ -245,22 +269,23 @@ impl Misfit<'_, '_> {
                     Err(error) => return error,
                 }
             }
-            Misfit::TooMany => format!(
-                "{name}() takes {} positional argument{} but {given} {} given",
-                schema.positional,
-                if schema.positional == 1 { "" } else { "s" },
-                if given == 1 { "was" } else { "were" }
-            ),
+            Misfit::TooMany if own == 1 && params.len() == 1 => takes_none(name, given - 1),
+            Misfit::TooMany => takes_fewer(name, overload.positional() - own, given - own),
             Misfit::Twice(place) => {
                 format!("{name}() got multiple values for argument '{}'", schema.params[place].name)
             }
             Misfit::Unknown(keyword) => {
-                let (keyword, known): (_, Vec<&str>) =
-                    (&*keyword, schema.params.iter().map(|param| param.name).collect());
+                let (keyword, known): (_, Vec<&str>) = (&*keyword, params.iter().map(|param| param.name).collect());
                 let known = known.join(", ").replacen("self", "input", 1);
                 format!("{name}() got an unexpected keyword argument '{keyword}'\nIts arguments are: {known}.")
             }
-            Misfit::Missing(place) => missing(name, schema.params.iter().map(|p| p.name), place),
+            Misfit::Missing(first) => {
+                let by_name = |place| call.keywords().any(|(keyword, _)| overload.place(keyword) == Some(place));
+                let is_missing =
+                    |place: &usize| params[*place].default.is_none() && *place >= given && !by_name(*place);
+                let names: Vec<&str> = (first..params.len()).filter(is_missing).map(|at| shown(&params[at])).collect();
+                missing(name, &names)
+            }
             Misfit::Wrong(place, object) => {
                 let position = (place < given).then(|| place + 1 - usize::from(call.receiver.is_some()));
                 match wrong(&object, name, &schema.params[place], position) {
@@ -273,9 +298,22 @@ impl Misfit<'_, '_> {
     }
 }
 
-fn missing<'a>(name: &str, params: impl Iterator<Item = &'a str>, place: usize) -> String {
-    let wanted = params.map(|name| if name == "self" { "input" } else { name }).nth(place).unwrap_or("?");
-    format!("{name}() missing 1 required positional arguments: \"{wanted}\"")
+/// torch's sentence about arguments that are missing; of one it speaks in the plural.
+pub fn missing(name: &str, wanted: &[&str]) -> String {
+    let plural = if wanted.len() == 1 { "s" } else { "" };
+    format!("{name}() missing {} required positional argument{plural}: \"{}\"", wanted.len(), wanted.join("\", \""))
+}
+
+/// torch's sentence about arguments of a method that has none.
+pub fn takes_none(name: &str, given: usize) -> String {
+    format!("TensorBase.{name}() takes no arguments ({given} given)")
+}
+
+/// torch's sentence about more arguments than a function takes.
+pub fn takes_fewer(name: &str, takes: usize, given: usize) -> String {
+    let plural = if takes == 1 { "" } else { "s" };
+    let were = if given == 1 { "was" } else { "were" };
+    format!("{name}() takes {takes} positional argument{plural} but {given} {were} given")
 }
 
 /// What a tuple or list holds; nothing of other objects.
@@ -335,11 +373,13 @@ fn at(position: Option<usize>) -> String {
 /// `x.view(2, 3)`, `meshgrid(a, b)`: loose numbers or tensors that fill the last positional parameter, a list of them.
 #[inline]
 fn loose(schema: &Schema, call: &Call) -> Option<(usize, Value<'static>)> {
-    let last = schema.positional.checked_sub(1).filter(|last| call.given() > *last)?;
+    let last = schema.positional.checked_sub(1).filter(|last| call.given() >= *last)?;
     if !schema.takes_loose(call.receiver.is_some()) {
         return None;
     }
     match schema.params[last].kind {
+        Kind::Ints if call.given() == last => None,
+        Kind::Tensors if call.keywords().next().is_some() && call.given() == last => None,
         Kind::Ints => read_loose_ints(last, call).map(|ints| (last, Value::Ints(ints))),
         Kind::Tensors => read_loose_tensors(last, call).map(|tensors| (last, Value::Tensors(tensors))),
         _ => None,
@@ -369,18 +409,29 @@ pub fn no_match(name: &str, overloads: &[Overload], call: &Call, last: Misfit) -
     if let [overload] = overloads {
         return last.into_error(name, overload, call);
     }
-    let mut got: Vec<String> = call.positional().map(|object| kind_of(&object)).collect();
-    got.extend(call.keywords().map(|(keyword, value)| format!("{}={}", &*keyword, kind_of(&value))));
-    let mut sentence = format!(
-        "{name}() received an invalid combination of arguments - got ({}), but expected one of:",
-        got.join(", ")
-    );
+    let got = call.positional().map(|object| kind_of(&object));
+    let named = call.keywords().map(|(keyword, value)| format!("{}={}", &*keyword, kind_of(&value)));
+    let mut sentence = invalid_combination(name, got, named);
     for overload in overloads {
         let signature =
             overload.row.signature.split(") -> ").next().unwrap_or("").replace("Tensor self", "Tensor input");
         sentence.push_str(&format!("\n * {signature})"));
     }
     PyTypeError::new_err(sentence)
+}
+
+/// torch's sentence about arguments that fit no overload, which follow it; keywords alone end in a comma.
+pub fn invalid_combination(
+    name: &str,
+    positional: impl Iterator<Item = String>,
+    named: impl Iterator<Item = String>,
+) -> String {
+    let positional: Vec<String> = positional.collect();
+    let end = if positional.is_empty() { ", " } else { "" };
+    let named: Vec<String> = named.collect();
+    let end = if named.is_empty() { "" } else { end };
+    let got = [positional, named].concat().join(", ");
+    format!("{name}() received an invalid combination of arguments - got ({got}{end}), but expected one of:")
 }
 
 /// The tensors that stand at `out=`: one, or as many as there are results in a tuple or list.
@@ -397,7 +448,9 @@ pub fn out_tensors(name: &str, object: &Bound<'_, PyAny>, returns: &Returns) -> 
         }
         return Ok(outs);
     }
-    object::tensor(object)
-        .map(|tensor| vec![tensor.clone()])
-        .map_err(|_| PyTypeError::new_err(format!("{name}(): argument 'out' must be Tensor, not {}", kind_of(object))))
+    let title = if matches!(returns, Returns::Named(_)) { "tuple of Tensors" } else { "Tensor" };
+    match object::tensor(object) {
+        Ok(tensor) if title == "Tensor" => Ok(vec![tensor.clone()]),
+        _ => Err(PyTypeError::new_err(format!("{name}(): argument 'out' must be {title}, not {}", kind_of(object)))),
+    }
 }

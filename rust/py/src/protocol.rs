@@ -96,18 +96,33 @@ unsafe fn measured(py: Python<'_>, raw: Raw) -> PyResult<isize> {
     }
 }
 
-/// A number as `int()` and the like make it, of one element.
+/// A number as `int()` and the like make it, of one element; `title` is what C++ calls its type.
 ///
 /// # Safety
 /// `raw` is a living object.
-unsafe fn number(py: Python<'_>, name: &str, raw: Raw, convert: unsafe extern "C" fn(Raw) -> Raw) -> PyResult<Raw> {
+unsafe fn number(
+    py: Python<'_>,
+    name: &str,
+    title: &str,
+    raw: Raw,
+    made: unsafe extern "C" fn(Raw) -> Raw,
+) -> PyResult<Raw> {
     // SAFETY: by the caller's word `raw` is a living instance; the conversion gives a new reference or an exception.
     unsafe {
         if let Some(answer) = answer(py, name, raw)? {
             return Ok(answer.into_ptr());
         }
-        let number = convert::scalar_object(py, python_number(own(raw)?)?)?;
-        Ok(Bound::from_owned_ptr_or_err(py, convert(number.as_ptr()))?.into_ptr())
+        let number = match python_number(own(raw)?)? {
+            // A complex number that is real stands for it.
+            Scalar::Complex(number) if number.im == 0.0 => Scalar::Float(number.re),
+            Scalar::Complex(_) => {
+                let message = format!("value cannot be converted to type {title} without overflow");
+                return Err(PyRuntimeError::new_err(message));
+            }
+            number => number,
+        };
+        let number = convert::scalar_object(py, number)?;
+        Ok(Bound::from_owned_ptr_or_err(py, made(number.as_ptr()))?.into_ptr())
     }
 }
 
@@ -168,8 +183,8 @@ pub fn slots() -> Vec<ffi::PyType_Slot> {
                 None => truth(own(raw)?).map(i32::from),
             }
         }),
-        slot!(Py_nb_int, unaryfunc, unsafe |py, raw| number(py, "__int__", raw, ffi::PyNumber_Long)),
-        slot!(Py_nb_float, unaryfunc, unsafe |py, raw| number(py, "__float__", raw, ffi::PyNumber_Float)),
+        slot!(Py_nb_int, unaryfunc, unsafe |py, raw| number(py, "__int__", "int64_t", raw, ffi::PyNumber_Long)),
+        slot!(Py_nb_float, unaryfunc, unsafe |py, raw| number(py, "__float__", "double", raw, ffi::PyNumber_Float)),
         slot!(Py_nb_index, unaryfunc, unsafe |py, raw| {
             match answer(py, "__index__", raw)? {
                 Some(answer) => Ok(answer.into_ptr()),

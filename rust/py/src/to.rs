@@ -2,12 +2,13 @@
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyBool;
 use rushlight::{DType, Device, Tensor, Value};
 
-use crate::dtype::{PyDType, extract_device, extract_dtype};
+use crate::dtype::{extract_device, extract_dtype};
 use crate::errors::{kind_of, raise};
 use crate::methods::{Own, named_format};
-use crate::{methods, object};
+use crate::{methods, object, parse};
 
 /// What a conversion asks for.
 #[derive(Default)]
@@ -55,10 +56,16 @@ fn truth(argument: Argument) -> PyResult<bool> {
 }
 
 fn device_of(object: &Bound<'_, PyAny>) -> PyResult<Device> {
-    extract_device(object)?.ok_or_else(|| {
-        let kind = kind_of(object);
-        PyTypeError::new_err(format!("to() received an invalid combination of arguments - got ({kind})"))
-    })
+    extract_device(object)?.ok_or_else(|| unfit([&Some(object.clone())]))
+}
+
+/// The error of arguments that no form of `to` takes.
+fn unfit<'py, const N: usize>(arguments: [&Option<Bound<'py, PyAny>>; N]) -> PyErr {
+    let kinds = arguments.into_iter().flatten().map(kind_of);
+    let sentence = parse::invalid_combination("to", kinds, std::iter::empty());
+    PyTypeError::new_err(format!(
+        "{sentence}\n * (torch.device device = None, torch.dtype dtype = None, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n * (Tensor tensor, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)"
+    ))
 }
 
 fn dtype_of(object: &Bound<'_, PyAny>) -> PyResult<DType> {
@@ -82,33 +89,37 @@ fn legacy_dtype(text: &str) -> Option<DType> {
 
 methods! {
     // `to(dtype, ..)`, `to(device, dtype, ..)` and `to(other, ..)` in one: what stands first decides what follows.
-    fn to(own, device, dtype, non_blocking = False, copy = False, other, memory_format) "The tensor in another dtype or on another device; itself if it is so already." {
-        let mut wanted = Wanted { format: given(&memory_format).map(named_format).transpose()?, ..Wanted::default() };
-        let (mut second, mut fourth) = (given(&dtype), given(&copy));
-        if let Some(first) = given(&device) {
-            let like = object::is_tensor(first);
-            if like || first.is_instance_of::<PyDType>() || extract_dtype(first).is_some() {
-                if like {
-                    let like = object::tensor(first)?;
-                    (wanted.dtype, wanted.device) = (Some(like.dtype()), Some(like.device()));
-                } else {
-                    wanted.dtype = Some(dtype_of(first)?);
-                }
-                // What would be `dtype` is `non_blocking` here, and so on.
-                second = second.filter(|argument| argument.is_instance_of::<PyDType>());
-                fourth = fourth.or(given(&non_blocking));
-            } else {
-                wanted.device = Some(device_of(first)?);
-            }
+    fn to(own, device, dtype, non_blocking = False, copy = False, tensor, memory_format) "The tensor in another dtype or on another device; itself if it is so already." {
+        let format = given(&memory_format).map(named_format).transpose()?;
+        let first = given(&device).or(given(&tensor));
+        // Behind a dtype or a tensor, what would be `dtype` is `non_blocking`, and so on.
+        let is_like = first.is_some_and(object::is_tensor);
+        let moved = is_like || first.is_some_and(|first| extract_dtype(first).is_some());
+        let flags = match moved {
+            true if copy.is_none() || dtype.is_none() || non_blocking.is_none() => [&dtype, &non_blocking, &copy],
+            false => [&None, &non_blocking, &copy],
+            true => return Err(unfit([&device, &dtype, &non_blocking, &copy])),
+        };
+        let fits = flags.iter().all(|flag| flag.as_ref().is_none_or(|flag| flag.is_instance_of::<PyBool>()));
+        if !fits || !moved && given(&dtype).is_some_and(|dtype| extract_dtype(dtype).is_none()) {
+            return Err(unfit([&device, &dtype, &non_blocking, &copy]));
         }
-        if let Some(dtype) = second {
-            wanted.dtype = Some(dtype_of(dtype)?);
-        }
-        if let Some(other) = given(&other) {
-            let like = object::tensor(other)?;
-            (wanted.dtype, wanted.device) = (Some(like.dtype()), Some(like.device()));
-        }
-        wanted.copy = truth(fourth)?;
+        let like = first.filter(|_| is_like).map(object::tensor).transpose()?;
+        let wanted = Wanted {
+            dtype: match (like, moved) {
+                (Some(like), _) => Some(like.dtype()),
+                (None, true) => first.and_then(extract_dtype),
+                (None, false) => given(&dtype).and_then(extract_dtype),
+            },
+            device: match (like, moved) {
+                (Some(like), _) => Some(like.device()),
+                (None, true) => None,
+                (None, false) => first.map(device_of).transpose()?,
+            },
+            // The last flag that was given: `copy` stands behind `non_blocking`.
+            copy: truth(if moved && copy.is_none() && dtype.is_some() { given(&non_blocking) } else { given(&copy) })?,
+            format,
+        };
         convert(own, &wanted)
     }
     fn cpu(own, memory_format) "The tensor in host memory." {
@@ -124,7 +135,7 @@ methods! {
         convert(own, &Wanted { device: Some(device), ..Wanted::default() })
     }
     fn type_as(own, other = required) "The tensor in another one's dtype and on its device." {
-        let other = other.ok_or_else(|| PyTypeError::new_err("type_as() missing 1 required positional arguments: \"other\""))?;
+        let other = other.ok_or_else(|| PyTypeError::new_err(parse::missing("type_as", &["other"])))?;
         let like = object::tensor(&other)?;
         convert(own, &Wanted { dtype: Some(like.dtype()), device: Some(like.device()), ..Wanted::default() })
     }
@@ -142,7 +153,7 @@ methods! {
         convert(own, &Wanted::dtype(known))
     }
     fn new_tensor(own, data = required, dtype, device, requires_grad = False, pin_memory = False) "A new tensor of Python data, with this tensor's dtype and device." {
-        let data = data.ok_or_else(|| PyTypeError::new_err("new_tensor() missing 1 required positional arguments: \"data\""))?;
+        let data = data.ok_or_else(|| PyTypeError::new_err(parse::missing("new_tensor", &["data"])))?;
         let dtype = given(&dtype).map(dtype_of).transpose()?.unwrap_or(own.tensor.dtype());
         let device = given(&device).map(device_of).transpose()?.unwrap_or(own.tensor.device());
         rushlight::create::warn_of_pinning(truth(given(&pin_memory))?, device).map_err(raise)?;

@@ -268,5 +268,11 @@ fn finite<T: Field>(matrix: MatRef<T>) -> bool {
         .all(|j| (0..matrix.nrows()).all(|i| Part::finite(matrix[(i, j)].re()) && Part::finite(matrix[(i, j)].im())))
 }
 
+/// Whether an element is not even a number.
+fn has_nan<T: Field>(matrix: MatRef<T>) -> bool {
+    let is_nan = |part: T::Real| part.wide().is_nan();
+    (0..matrix.ncols()).any(|j| (0..matrix.nrows()).any(|i| is_nan(matrix[(i, j)].re()) || is_nan(matrix[(i, j)].im())))
+}
+
 #[cfg(test)]
 mod tests;

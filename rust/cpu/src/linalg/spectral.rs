@@ -8,7 +8,7 @@ use faer::mat::{MatMut, MatRef};
 use num_complex::Complex;
 use rushlight_core::Result;
 
-use super::{Field, Matrices, Numbers, Part, each, finite, with_scratch, zeros};
+use super::{Field, Matrices, Numbers, Part, each, finite, has_nan, with_scratch, zeros};
 
 /// A matrix whose squares would leave the numbers' range, brought near one by a power of two, as LAPACK does it.
 struct Scaled<T: Field> {
@@ -58,7 +58,8 @@ impl<T: Field> Scaled<T> {
     }
 }
 
-/// `a = u diag(s) vh`. `info` is 0, -1 where a matrix is not finite, 1 where the iteration does not end.
+/// `a = u diag(s) vh`; NaN throughout where a matrix is infinite somewhere. `info` is 0, -1 where there is NaN in a matrix, 1
+/// where the iteration does not end.
 ///
 /// # Safety
 /// The matrices lie in memory that nobody else touches; `s` has a number for each singular value, `u` and `vh` are thin
@@ -80,7 +81,15 @@ pub unsafe fn svd<T: Field>(
         // SAFETY: by the caller's word; each matrix is one thread's.
         let (a, s, info) = unsafe { (a.read(index), s.get(index), info.get(index)) };
         if !finite(a) {
-            info[0] = -1;
+            let nan = T::Real::number(f64::NAN);
+            info[0] = -i32::from(has_nan(a));
+            s.fill(nan);
+            if let Some((u, vh)) = vectors {
+                // SAFETY: as above.
+                for mut vectors in unsafe { [u.get(index), vh.get(index)] } {
+                    vectors.fill(T::of(nan, nan));
+                }
+            }
             return Ok(());
         }
         let scaled = Scaled::of(a)?;

@@ -41,4 +41,8 @@ fn what_is_not_finite_has_no_singular_values() {
     // SAFETY: the arrays are as large as they say.
     unsafe { svd(1, matrix(&mut a, 2, 2), numbers(&mut s), None, numbers(&mut info)) }.unwrap();
     assert_eq!(info, [-1]);
+    a[1] = f64::INFINITY;
+    // SAFETY: as above.
+    unsafe { svd(1, matrix(&mut a, 2, 2), numbers(&mut s), None, numbers(&mut info)) }.unwrap();
+    assert!(info == [0] && s.iter().all(|value| value.is_nan()), "{s:?}");
 }

@@ -27,7 +27,7 @@ use crate::mapped;
 use crate::node;
 use crate::profile;
 use crate::promote;
-use crate::row::{Kernel, Pointwise, Promote, Row, Run, Spec, Traits, Update};
+use crate::row::{Accepts, Kernel, Pointwise, Promote, Row, Run, Spec, Traits, Update};
 use crate::short;
 use crate::short::{Operand, Operands};
 use crate::signature::Kind;
@@ -89,6 +89,11 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
         let own = matches!(target, Target::InPlace).then(|| args.tensor(0).cloned()).transpose()?;
         let chosen: Result<Args<'a>> = choose(args);
         let chosen = chosen.map_err(|error| error.operator(row.python_name()))?;
+        if let (Target::Out([first, ..]), Accepts::Same, Some((_, operand))) =
+            (&target, row.out.accepts, chosen.each_tensor().next())
+        {
+            row.out.check(&chosen, 0, operand.dtype(), first.dtype())?;
+        }
         if let Some(own) = own {
             let base = chosen.tensor(0)?;
             if !base.ptr_eq(&own) {
@@ -233,7 +238,9 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
     if small && let Some(output) = in_short(body, args, &target, &operands, &numbers)? {
         return Ok(output);
     }
-    let compute = promoted(body, args.row, &operands, &numbers)?;
+    // Shapes that do not meet are told of before dtypes that do not fit.
+    let compute = promoted(body, args.row, &operands, &numbers)
+        .or_else(|error| common_sizes(args.row, &operands).and(Err(error)))?;
     if !small && !args.row.traits.has(Traits::WIDE_NUMBERS) {
         numbers::check(args, compute)?;
     }

@@ -2,6 +2,7 @@
 
 use rushlight_core::index::{gathered, subspace};
 use rushlight_core::layout::Shape;
+use rushlight_core::plan::result_layout;
 use rushlight_core::storage::pin_all;
 use rushlight_core::{Dims, Error, Layout, Result};
 use rushlight_cpu::index::{Frame, Index, Outside};
@@ -19,6 +20,14 @@ pub fn common(indices: &[Tensor]) -> Result<Dims> {
         ))
         .shapes(indices.iter().map(|index| index.sizes().as_slice()))
     })
+}
+
+/// Refuses places along a dimension that has none.
+pub fn check_room(own: &Tensor, dims: &[usize], common: &[isize]) -> Result<()> {
+    if dims.iter().any(|&dim| own.sizes().get(dim) == Some(&0)) && !common.contains(&0) {
+        return Err(Error::index("index is out of bounds for dimension with size 0").shapes([own.sizes().as_slice()]));
+    }
+    Ok(())
 }
 
 /// The error of a value that does not broadcast to what the indices name.
@@ -63,6 +72,35 @@ impl Cut {
     /// The sizes of what the indices name.
     pub fn sizes(&self, own: &Tensor) -> Dims {
         gathered(own.sizes(), &self.dims, &self.common)
+    }
+
+    /// The layout of what the indices name: in the order in which the operand and the indices lie in memory.
+    pub fn result(&self, own: &Tensor) -> Layout {
+        let sizes = self.sizes(own);
+        let layout = own.layout();
+        if layout.is_contiguous() && self.indices.iter().all(|index| index.layout().is_contiguous()) {
+            return Layout::contiguous(&sizes);
+        }
+        let split = subspace(&self.dims);
+        // The operand does not move along the indices' dimensions, nor an index along the others.
+        let mut still = Layout::contiguous(&sizes);
+        still.strides.fill(0);
+        let mut rest = still.clone();
+        let kept = (0..layout.rank()).filter(|dim| !self.dims.contains(dim));
+        for (at, dim) in kept.enumerate() {
+            let at = if at < split { at } else { at + self.common.len() };
+            rest.strides[at] = layout.strides[dim];
+        }
+        let index_layouts = self.indices.iter().map(|index| {
+            let mut moved = still.clone();
+            let lead = self.common.len() - index.rank();
+            for (dim, (&size, &stride)) in index.sizes().iter().zip(&index.layout().strides).enumerate() {
+                moved.strides[split + lead + dim] = if size == 1 { 0 } else { stride };
+            }
+            moved
+        });
+        let operands: Vec<Layout> = std::iter::once(rest).chain(index_layouts).collect();
+        result_layout(&sizes, &operands)
     }
 
     /// The layouts before and after the indexed dimensions.

@@ -2,7 +2,7 @@
 
 use rushlight_core::Result;
 
-use super::geometry::Cut;
+use super::geometry::{Cut, check_room};
 use crate::Tensor;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
@@ -26,11 +26,18 @@ pub static INDEX: Row = Row {
         infer: |args| {
             let own = args.tensor(0)?;
             let cut = Cut::new(own, &args.tensors(1)?, args.ints(2)?)?;
-            Ok(vec![Spec::new(&cut.sizes(own), own.dtype(), own)])
+            check_room(own, &cut.dims, &cut.common)?;
+            Ok(vec![Spec { layout: cut.result(own), dtype: own.dtype(), device: own.device() }])
         },
         cpu: |args, results| {
             let own = args.tensor(0)?;
-            get_into(own, &Cut::new(own, &args.tensors(1)?, args.ints(2)?)?, &results[0])
+            let cut = Cut::new(own, &args.tensors(1)?, args.ints(2)?)?;
+            if results[0].layout().is_contiguous() {
+                return get_into(own, &cut, &results[0]);
+            }
+            let plain = crate::create::empty(results[0].sizes(), own.dtype(), own.device())?;
+            get_into(own, &cut, &plain)?;
+            crate::copy::copy(&results[0], &plain)
         },
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(1), |d| match indices(d) {
@@ -60,8 +67,8 @@ pub fn indices(d: &Derive) -> Result<(Vec<Tensor>, Ints)> {
 /// Fills a fresh row-major result.
 pub fn get_into(own: &Tensor, cut: &Cut, result: &Tensor) -> Result<()> {
     if result.numel() == 0 {
-        // Nothing is read, yet an index outside is an error all the same.
-        return cut.offsets(own).map(drop);
+        // Nothing is read, so no index is outside.
+        return Ok(());
     }
     let offsets = cut.offsets(own)?;
     let (source, out) = (own.storage().pin()?, result.storage().pin()?);

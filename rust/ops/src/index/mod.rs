@@ -74,6 +74,7 @@ pub fn put(own: &Tensor, tensors: Vec<Tensor>, dims: &[usize], value: &Tensor) -
     let (indices, dims) = prepare(own, tensors, dims)?;
     let common = geometry::common(&indices)?;
     let places: Vec<usize> = dims.iter().map(|&dim| dim as usize).collect();
+    geometry::check_room(own, &places, &common)?;
     let rank = own.rank() - dims.len() + common.len();
     let value = stripped(value, rank)?;
     if value.layout().broadcast_to(&rushlight_core::index::gathered(own.sizes(), &places, &common)).is_err() {

@@ -4,7 +4,7 @@ use rushlight_core::{DType, Error, Layout, Result};
 use rushlight_cpu::index::Source;
 use rushlight_cpu::index::merge::{Merge, Merger};
 
-use super::geometry::{Cut, unfit};
+use super::geometry::{Cut, check_room, unfit};
 use super::get::indices;
 use crate::Tensor;
 use crate::call::Target;
@@ -38,6 +38,7 @@ pub static PUT: Row = Row {
                 .hint(format!("Convert the values: v.to({}).", own.dtype())));
             }
             let cut = Cut::new(own, &args.tensors(1)?, args.ints(2)?)?;
+            check_room(own, &cut.dims, &cut.common)?;
             if values.layout().broadcast_to(&cut.sizes(own)).is_err() {
                 return Err(unfit(values, own, &cut.dims, &cut.common));
             }
@@ -84,11 +85,11 @@ pub fn put_into(target: &Tensor, cut: &Cut, values: &Tensor, merge: Merge) -> Re
         let (values, target) = (values.dtype().title(), target.dtype().title());
         return Err(Error::runtime(format!("values of dtype {values} cannot be put into a tensor of dtype {target}")));
     }
-    let offsets = cut.offsets(target)?;
     let sizes = cut.sizes(target);
     if sizes.contains(&0) {
         return Ok(());
     }
+    let offsets = cut.offsets(target)?;
     let wide = values.layout().broadcast_to(&sizes)?;
     let n: isize = cut.common.iter().product();
     let plain;

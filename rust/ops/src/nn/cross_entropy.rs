@@ -20,7 +20,7 @@ pub static CROSS_ENTROPY: Row = Row {
     name: "cross_entropy",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
-    signature: "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean', float label_smoothing=0.0) -> Tensor",
+    signature: "(Tensor input, Tensor target, Tensor? weight=None, truth? size_average=None, int ignore_index=-100, truth? reduce=None, str reduction='mean', float label_smoothing=0.0) -> Tensor",
     doc: "The cross entropy between the softmax of scores and the right classes, or their probabilities.
 
 Shapes: scores `(C)`, `(N, C)` or `(N, C, d1, ...)`; target the same without `C` for class numbers, the same shape for

@@ -21,7 +21,7 @@ pub static MSE_LOSS: Row = Row {
     name: "mse_loss",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
-    signature: "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? weight=None) -> Tensor",
+    signature: "(Tensor input, Tensor target, truth? size_average=None, truth? reduce=None, str reduction='mean', Tensor? weight=None) -> Tensor",
     doc: "The squared differences, as mean, sum or (`\"none\"`) each; with `weight`, which has the input's shape, weighted.
 
     >>> torch.nn.functional.mse_loss(torch.tensor([1., 2.]), torch.tensor([0., 4.]))
@@ -58,7 +58,7 @@ pub static L1_LOSS: Row = Row {
     name: "l1_loss",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
-    signature: "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? weight=None) -> Tensor",
+    signature: "(Tensor input, Tensor target, truth? size_average=None, truth? reduce=None, str reduction='mean', Tensor? weight=None) -> Tensor",
     doc: "The absolute differences, as mean, sum or (`\"none\"`) each; with `weight`, which has the input's shape, weighted.
 
     >>> torch.nn.functional.l1_loss(torch.tensor([1., 2.]), torch.tensor([0., 4.]))
@@ -111,6 +111,12 @@ fn alike(args: &Args, kernel: &str) -> Result<(Tensor, Tensor)> {
         return Err(Error::unsupported(kernel, dtype));
     }
     Ok((to_dtype(input, dtype)?, to_dtype(target, dtype)?))
+}
+
+/// Refuses a target of a wider kind than the scores, whose dtype the loss has.
+pub fn check_stays(args: &Args) -> Result<()> {
+    let (input, target) = (args.tensor(0)?.dtype(), args.tensor(1)?.dtype());
+    crate::variants::check_cast(promote(input, target)?, input)
 }
 
 /// A gradient for each element: the incoming one, divided by their number where the loss is the mean.
@@ -192,7 +198,7 @@ pub static SMOOTH_L1_LOSS: Row = Row {
     name: "smooth_l1_loss",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
-    signature: "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', float beta=1.0) -> Tensor",
+    signature: "(Tensor input, Tensor target, truth? size_average=None, truth? reduce=None, str reduction='mean', float beta=1.0) -> Tensor",
     doc: "The absolute differences, rounded off below `beta`.
 
     loss = 0.5 * d ** 2 / beta if d < beta else d - 0.5 * beta
@@ -240,6 +246,7 @@ pub static HUBER_LOSS: Row = Row {
         }
         warn_of_broadcasting(args.tensor(0)?, args.tensor(1)?)?;
         let (input, target) = alike(args, "huber_cpu")?;
+        check_stays(args)?;
         let d = (Expr::from(input) - Expr::from(target)).abs();
         let each = d.clone().at_most(delta).choose(d.clone() * d.clone() * 0.5, (d - Expr::from(0.5 * delta)) * delta);
         let each = each.done()?;
@@ -260,7 +267,7 @@ pub static BINARY_CROSS_ENTROPY: Row = Row {
     name: "binary_cross_entropy",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
-    signature: "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+    signature: "(Tensor input, Tensor target, Tensor? weight=None, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
     doc: "The cross entropy between probabilities and the targets' probabilities; logarithms end at -100.
 
     >>> torch.nn.functional.binary_cross_entropy(torch.tensor([0.5]), torch.tensor([1.]))
@@ -364,7 +371,7 @@ pub static BCE_WITH_LOGITS: Row = Row {
     name: "binary_cross_entropy_with_logits",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
-    signature: "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean', Tensor? pos_weight=None) -> Tensor",
+    signature: "(Tensor input, Tensor target, Tensor? weight=None, truth? size_average=None, truth? reduce=None, str reduction='mean', Tensor? pos_weight=None) -> Tensor",
     doc: "The binary cross entropy of the sigmoid of scores, computed without overflow; `pos_weight` weighs the positive targets.
 
     >>> torch.nn.functional.binary_cross_entropy_with_logits(torch.zeros(1), torch.ones(1))
@@ -415,7 +422,7 @@ pub static KL_DIV: Row = Row {
     name: "kl_div",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
-    signature: "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean', bool log_target=False) -> Tensor",
+    signature: "(Tensor input, Tensor target, truth? size_average=None, truth? reduce=None, str reduction='mean', bool log_target=False) -> Tensor",
     doc: "The Kullback-Leibler divergence of log-probabilities from the target's probabilities, element by element before the reduction.
 
 `\"batchmean\"` divides the sum by the size of the batch, which is the mathematical definition.
@@ -426,7 +433,8 @@ pub static KL_DIV: Row = Row {
     autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let (input, target) = (args.tensor(0)?, args.tensor(1)?);
-        if !input.dtype().is_floating() {
+        let integral = |tensor: &Tensor| !tensor.dtype().is_differentiable();
+        if integral(input) || integral(target) {
             return Err(Error::runtime("kl_div: Integral inputs not supported."));
         }
         let batchmean = args.optional_str(4) == Some("batchmean");

@@ -5,7 +5,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result, Scalar};
 
 use super::Reduction;
-use super::loss::reduction_at;
+use super::loss::{check_stays, reduction_at};
 use crate::autocast::Autocast;
 use crate::derive::Derivative;
 use crate::expr::Expr;
@@ -46,7 +46,7 @@ fn expr(args: &Args, place: usize) -> Result<Expr> {
 
 pub static SOFT_MARGIN_LOSS: Row = Row {
     name: "soft_margin_loss",
-    signature: "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+    signature: "(Tensor input, Tensor target, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
     doc: "The logistic loss of scores whose targets are 1 or -1.
 
     loss = log(1 + exp(-target * input))
@@ -56,6 +56,7 @@ pub static SOFT_MARGIN_LOSS: Row = Row {
     autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let reduction = reduction_at(args, [2, 3, 4])?;
+        check_stays(args)?;
         // As a logarithm of a sigmoid it neither overflows nor cancels.
         reduced(-(expr(args, 0)? * expr(args, 1)?).call(&LOGSIGMOID, []), reduction)
     }),
@@ -71,7 +72,7 @@ pub static SOFT_MARGIN_LOSS: Row = Row {
 
 pub static MARGIN_RANKING_LOSS: Row = Row {
     name: "margin_ranking_loss",
-    signature: "(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+    signature: "(Tensor input1, Tensor input2, Tensor target, float margin=0, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
     doc:
         "How far pairs of scores are from the order that the target asks for: 1 if the first should be larger, else -1.
 
@@ -105,7 +106,7 @@ pub static MARGIN_RANKING_LOSS: Row = Row {
 
 pub static HINGE_EMBEDDING_LOSS: Row = Row {
     name: "hinge_embedding_loss",
-    signature: "(Tensor input, Tensor target, float margin=1.0, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+    signature: "(Tensor input, Tensor target, float margin=1.0, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
     doc: "Distances of pairs that belong together (target 1), and what others (-1) lack of a margin.
 
     >>> torch.nn.functional.hinge_embedding_loss(torch.tensor([0.5, 0.5]), torch.tensor([1., -1.]), 2.0, reduction='none')
@@ -127,7 +128,7 @@ pub static HINGE_EMBEDDING_LOSS: Row = Row {
 
 pub static COSINE_EMBEDDING_LOSS: Row = Row {
     name: "cosine_embedding_loss",
-    signature: "(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+    signature: "(Tensor input1, Tensor input2, Tensor target, float margin=0, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
     doc: "How far pairs of vectors are from parallel (target 1), or from apart by a margin (-1).
 
     >>> torch.nn.functional.cosine_embedding_loss(torch.tensor([1., 0.]), torch.tensor([0., 1.]), torch.tensor(1.))
@@ -174,7 +175,7 @@ pub static COSINE_EMBEDDING_LOSS: Row = Row {
 
 pub static POISSON_NLL_LOSS: Row = Row {
     name: "poisson_nll_loss",
-    signature: "(Tensor input, Tensor target, bool log_input=True, bool full=False, bool? size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean') -> Tensor",
+    signature: "(Tensor input, Tensor target, bool log_input=True, bool full=False, truth? size_average=None, float eps=1e-08, truth? reduce=None, str reduction='mean') -> Tensor",
     doc: "The negative logarithm of the probability of counts, whose means (or the means' logarithms) the input holds. `full` adds
 Stirling's approximation of what does not depend on the input.
 
@@ -209,7 +210,7 @@ Stirling's approximation of what does not depend on the input.
 
 pub static GAUSSIAN_NLL_LOSS: Row = Row {
     name: "gaussian_nll_loss",
-    signature: "(Tensor input, Tensor target, Tensor|Scalar var, bool full=False, float eps=1e-06, str reduction='mean') -> Tensor",
+    signature: "(Tensor input, Tensor target, Tensor|Scalar var, truth full=False, float eps=1e-06, str reduction='mean') -> Tensor",
     doc: "The negative logarithm of the density of targets under normal distributions with means and variances.
 
     >>> torch.nn.functional.gaussian_nll_loss(torch.tensor([0.]), torch.tensor([2.]), torch.tensor([1.]))
@@ -261,7 +262,7 @@ pub static GAUSSIAN_NLL_LOSS: Row = Row {
 
 pub static MULTILABEL_SOFT_MARGIN_LOSS: Row = Row {
     name: "multilabel_soft_margin_loss",
-    signature: "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+    signature: "(Tensor input, Tensor target, Tensor? weight=None, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
     doc: "The binary cross entropy of the scores of several labels, averaged over the labels.
 
     >>> torch.nn.functional.multilabel_soft_margin_loss(torch.zeros(1, 2), torch.tensor([[1., 0.]]))
@@ -291,7 +292,7 @@ pub static MULTILABEL_SOFT_MARGIN_LOSS: Row = Row {
 
 pub static MULTI_MARGIN_LOSS: Row = Row {
     name: "multi_margin_loss",
-    signature: "(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? weight=None, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+    signature: "(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? weight=None, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
     doc: "How much the scores of other classes than the target's come within a margin of its score, averaged over the classes.
 
     loss = sum(max(0, margin - input[target] + input[i]) ** p) / C, over i other than target
@@ -375,7 +376,7 @@ fn distance(a: &Tensor, b: &Tensor, p: f64, eps: f64) -> Result<Tensor> {
 
 pub static TRIPLET_MARGIN_LOSS: Row = Row {
     name: "triplet_margin_loss",
-    signature: "(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+    signature: "(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
     doc: "How much less than a margin the negative is farther from the anchor than the positive.
 
     loss = max(0, d(anchor, positive) - d(anchor, negative) + margin)

@@ -25,7 +25,7 @@ pub static MULTILABEL_MARGIN_LOSS: Row = Row {
     name: "multilabel_margin_loss",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
-    signature: "(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+    signature: "(Tensor input, Tensor target, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
     doc: "How much the scores of wrong classes come within a margin of 1 of those of right ones, averaged over the classes.
 
     loss = sum(max(0, 1 - (input[right] - input[wrong]))) / C

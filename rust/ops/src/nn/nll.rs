@@ -21,7 +21,7 @@ pub static NLL_LOSS: Row = Row {
     name: "nll_loss",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
-    signature: "(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int ignore_index=-100, bool? reduce=None, str reduction='mean') -> Tensor",
+    signature: "(Tensor input, Tensor target, Tensor? weight=None, truth? size_average=None, int ignore_index=-100, truth? reduce=None, str reduction='mean') -> Tensor",
     doc: "Minus the log-probability of the right class, times its weight; the mean divides by the weights.
 
 Shapes: input `(C)`, `(N, C)` or `(N, C, d1, ...)`, target the same without `C`.

@@ -184,7 +184,7 @@ pub static RRELU_SLOPES: Row = Row {
 pub static RRELU: Row = Row {
     name: "rrelu",
     variants: Variants::FUNCTION,
-    signature: "(Tensor input, float lower=0.125, float upper=0.3333333333333333, bool training=False, Generator? generator=None, bool inplace=False) -> Tensor",
+    signature: "(Tensor input, float lower=0.125, float upper=0.3333333333333333, bool training=False, Generator? generator=None, truth inplace=False) -> Tensor",
     doc: "Each element, times a slope where it is negative: in training one from `lower` to `upper` for each element, else their mean.
 
     >>> torch.rrelu(torch.tensor([-4., 2.]), 0.25, 0.25, training=True)

@@ -16,7 +16,7 @@ use crate::value::{Output, Value};
 const ACTIVATION: Row = Row {
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
-    signature: "(Tensor self, bool inplace=False) -> Tensor",
+    signature: "(Tensor self, truth inplace=False) -> Tensor",
     dtypes: DTypes::FLOATS,
     samples: &["t(2, 3)", "t(0)", "t()", "t(4, 3).t()"],
     ..Row::BASE
@@ -26,7 +26,7 @@ pub static RELU: Row = Row {
     name: "relu",
     aliases: &["nn.functional.relu"],
     variants: Variants::BOTH.union(Variants::INPLACE),
-    signature: "(Tensor self, bool inplace=False) -> Tensor",
+    signature: "(Tensor self, truth inplace=False) -> Tensor",
     doc: "Each element, or zero where it is negative.
 
     out = max(self, 0)
@@ -53,7 +53,7 @@ pub static RELU: Row = Row {
 
 pub static LEAKY_RELU: Row = Row {
     name: "leaky_relu",
-    signature: "(Tensor self, float negative_slope=0.01, bool inplace=False) -> Tensor",
+    signature: "(Tensor self, float negative_slope=0.01, truth inplace=False) -> Tensor",
     doc: "Each element, times `negative_slope` where it is negative.
 
     >>> torch.nn.functional.leaky_relu(torch.tensor([-1., 2.]), 0.1)
@@ -69,7 +69,7 @@ pub static LEAKY_RELU: Row = Row {
 
 pub static ELU: Row = Row {
     name: "elu",
-    signature: "(Tensor self, float alpha=1.0, bool inplace=False) -> Tensor",
+    signature: "(Tensor self, float alpha=1.0, truth inplace=False) -> Tensor",
     doc: "Each element, `alpha * (exp(x) - 1)` where it is negative.
 
     >>> torch.nn.functional.elu(torch.tensor([-1., 2.]))
@@ -100,7 +100,7 @@ pub static CELU: Row = Row {
     name: "celu",
     namespace: "",
     aliases: &["nn.functional.celu"],
-    signature: "(Tensor self, float alpha=1.0, bool inplace=False) -> Tensor",
+    signature: "(Tensor self, float alpha=1.0, truth inplace=False) -> Tensor",
     doc: "Each element, `alpha * (exp(x / alpha) - 1)` where it is negative.
 
     >>> torch.celu(torch.tensor([-1., 2.]))
@@ -304,7 +304,7 @@ pub static TANHSHRINK: Row = Row {
 
 pub static HARDTANH: Row = Row {
     name: "hardtanh",
-    signature: "(Tensor self, Scalar min_val=-1.0, Scalar max_val=1.0, bool inplace=False) -> Tensor",
+    signature: "(Tensor self, Scalar min_val=-1.0, Scalar max_val=1.0, truth inplace=False) -> Tensor",
     doc: "Each element limited to `min_val .. max_val`.
 
     >>> torch.nn.functional.hardtanh(torch.tensor([-3., 0.5]))
@@ -460,7 +460,7 @@ pub static THRESHOLD: Row = Row {
     namespace: "",
     aliases: &["nn.functional.threshold"],
     variants: Variants::FUNCTION,
-    signature: "(Tensor self, Scalar threshold, Scalar value, bool inplace=False) -> Tensor",
+    signature: "(Tensor self, Scalar threshold, Scalar value, truth inplace=False) -> Tensor",
     doc: "Each element, or `value` where it is at most `threshold`.
 
     >>> torch.threshold(torch.tensor([-1., 2.]), 0, 9)

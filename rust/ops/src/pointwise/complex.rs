@@ -2,6 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{c64, c128};
+use rushlight_core::plan::{Plan, result_layout};
 use rushlight_core::storage::pin_all;
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_cpu::pointwise::{Lane, Tile, run};
@@ -106,7 +107,7 @@ fn infer_angle(args: &Args) -> Result<Vec<Spec>> {
         dtype if dtype.is_differentiable() => dtype.to_real(),
         _ => rushlight_core::dtype::default_dtype(),
     };
-    Ok(vec![Spec::new(own.sizes(), dtype, own)])
+    Ok(vec![Spec { layout: result_layout(own.sizes(), [own.layout()]), dtype, device: own.device() }])
 }
 
 fn cpu_angle(args: &Args, results: &[Tensor]) -> Result<()> {
@@ -123,7 +124,6 @@ fn cpu_angle(args: &Args, results: &[Tensor]) -> Result<()> {
 
 /// Runs a tile whose operands have one dtype and whose result has another.
 fn walk<const N: usize>(out: &Tensor, operands: [&Tensor; N], result: DType, compute: DType, tile: Tile) -> Result<()> {
-    use rushlight_core::plan::Plan;
     let stretched = operands.map(|operand| operand.layout().broadcast_to(out.sizes()));
     let pin = out.storage().pin()?;
     let pins = pin_all(operands.map(Tensor::storage))?;
@@ -167,7 +167,8 @@ fn infer_pair(args: &Args) -> Result<Vec<Spec>> {
         )));
     }
     let sizes = crate::backcompat::meet(args.row.python_name(), a.sizes(), b.sizes())?;
-    Ok(vec![Spec::new(&sizes, a.dtype().to_complex(), a)])
+    let layout = result_layout(&sizes, [a.layout(), b.layout()]);
+    Ok(vec![Spec { layout, dtype: a.dtype().to_complex(), device: a.device() }])
 }
 
 fn cpu_pair(args: &Args, results: &[Tensor], pick: fn(DType) -> Option<Tile>) -> Result<()> {

@@ -9,7 +9,7 @@ use super::numbers::{Analytic, ComplexMath, Integer, Narrow};
 use super::{UNARY, common, float, with_numbers};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Row, Run, Traits, Variants};
+use crate::row::{Accepts, DTypes, Out, Row, Run, Traits, Variants};
 use crate::sparse::Sparse;
 use crate::value::Value;
 
@@ -45,12 +45,31 @@ fn by_number(dtype: DType) -> Option<Tile> {
             Some(tile as Tile)
         }};
     }
+    /// # Safety
+    /// `out` and the inputs hold `n` elements.
+    unsafe fn complex<const DOUBLE: bool>(out: *mut u8, inputs: *const *const u8, n: usize, numbers: &[Scalar]) {
+        let exponent = numbers.first().copied().unwrap_or(Scalar::ONE).complex();
+        let pick = if exponent == c128::new(0.5, 0.0) {
+            tiles! { for<S> [c64, c128] (|x| x.wide().root().narrow()) }
+        } else if exponent == c128::new(-0.5, 0.0) {
+            tiles! { for<S> [c64, c128] (|x| c128::new(1.0, 0.0).quotient(x.wide().root()).narrow()) }
+        } else if exponent == c128::new(-1.0, 0.0) {
+            tiles! { for<S> [c64, c128] (|x| c128::new(1.0, 0.0).quotient(x.wide()).narrow()) }
+        } else {
+            tiles! { for<S> [c64, c128] (|x; exponent| x.wide().power(exponent.wide()).narrow()) }
+        };
+        if let Some(tile) = pick(if DOUBLE { DType::C128 } else { DType::C64 }) {
+            // SAFETY: by the caller's word, which is the same for every tile.
+            unsafe { tile(out, inputs, n, numbers) }
+        }
+    }
     match dtype {
         DType::F32 => special!(f32),
         DType::F64 => special!(f64),
+        DType::C64 => Some(complex::<false>),
+        DType::C128 => Some(complex::<true>),
         _ => tiles! {
             for<S> [u8, i8, i16, i32, i64] (|x; exponent| x.power(exponent));
-            for<S> [c64, c128] (|x; exponent| x.wide().power(exponent.wide()).narrow());
             for<S> [rushlight_core::Bool] (|x; exponent| rushlight_core::Bool::from(x.get() | !exponent.get()))
         }(dtype),
     }
@@ -171,6 +190,10 @@ pub static FLOAT_POWER: Row = Row {
 
     >>> torch.float_power(torch.tensor([1, 2]), 2)
     tensor([1., 4.], dtype=torch.float64)",
+    out: Out::new(
+        Accepts::Same,
+        &["the output given to float_power has dtype {Out} but the operation's result requires dtype {Result}"],
+    ),
     traits: Traits::REFUSES_IN_PLACE.union(Traits::BROADCASTS),
     run: Run::Defer(|mut args| {
         let complex = [0, 1].iter().any(|&place| {

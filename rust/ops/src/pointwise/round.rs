@@ -17,8 +17,8 @@ pub static FLOOR: Row = Row {
     >>> torch.floor(torch.tensor([1.5, -1.5]))
     tensor([ 1., -2.])",
     out: Out::FOUND,
-    dtypes: DTypes::REAL,
-    run: common(tiles! { for<S> [u8, i8, i16, i32, i64] (|x| x); for<S> [f32, f64] (|x| x.floor()) }),
+    dtypes: DTypes::REAL.union(DTypes::WIDE),
+    run: common(tiles! { for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x| x); for<S> [f32, f64] (|x| x.floor()) }),
     check: Some(|args| no_complex(args, || Error::not_implemented("floor is not supported for complex inputs"))),
     refuses: "floor_vml_cpu",
     cuda: Some("floor(self)"),
@@ -34,8 +34,8 @@ pub static CEIL: Row = Row {
     >>> torch.ceil(torch.tensor([1.5, -1.5]))
     tensor([ 2., -1.])",
     out: Out::FOUND,
-    dtypes: DTypes::REAL,
-    run: common(tiles! { for<S> [u8, i8, i16, i32, i64] (|x| x); for<S> [f32, f64] (|x| x.ceil()) }),
+    dtypes: DTypes::REAL.union(DTypes::WIDE),
+    run: common(tiles! { for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x| x); for<S> [f32, f64] (|x| x.ceil()) }),
     check: Some(|args| no_complex(args, || Error::not_implemented("ceil is not supported for complex inputs"))),
     refuses: "ceil_vml_cpu",
     cuda: Some("ceil(self)"),
@@ -52,8 +52,8 @@ pub static TRUNC: Row = Row {
     >>> torch.trunc(torch.tensor([1.5, -1.5]))
     tensor([ 1., -1.])",
     out: Out::FOUND,
-    dtypes: DTypes::REAL,
-    run: common(tiles! { for<S> [u8, i8, i16, i32, i64] (|x| x); for<S> [f32, f64] (|x| x.trunc()) }),
+    dtypes: DTypes::REAL.union(DTypes::WIDE),
+    run: common(tiles! { for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x| x); for<S> [f32, f64] (|x| x.trunc()) }),
     check: Some(|args| no_complex(args, || Error::not_implemented("trunc is not supported for complex inputs"))),
     refuses: "trunc_vml_cpu",
     cuda: Some("trunc(self)"),
@@ -85,8 +85,8 @@ point, or before it if negative.
     >>> torch.round(torch.tensor([0.5, 1.5, 2.7]))
     tensor([0., 2., 3.])",
     out: Out::FOUND,
-    dtypes: DTypes::REAL,
-    run: common(tiles! { for<S> [u8, i8, i16, i32, i64] (|x| x); for<S> [f32, f64] (|x| x.even()) }),
+    dtypes: DTypes::REAL.union(DTypes::WIDE),
+    run: common(tiles! { for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x| x); for<S> [f32, f64] (|x| x.even()) }),
     check: Some(|args| no_complex(args, || Error::not_implemented("round is not supported for complex inputs"))),
     refuses: "round_vml_cpu",
     derivative: FLAT,

@@ -113,7 +113,7 @@ pub static CUMMAX: Row = Row {
     torch.return_types.cummax(
     values=tensor([1., 3., 3.]),
     indices=tensor([0, 1, 1]))",
-    out: Out::new(Accepts::Same, &["expected scalar_type {Result} but found {Out}"]).apart(),
+    out: Out::new(Accepts::Same, &["expected scalar_type {Result} but found {Out}"]),
     dtypes: ORDERED,
     mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel { infer: infer_best, cpu: |args, results| best(args, results, true) }),
@@ -133,7 +133,7 @@ pub static CUMMIN: Row = Row {
     torch.return_types.cummin(
     values=tensor([3., 1., 1.]),
     indices=tensor([0, 1, 1]))",
-    out: Out::new(Accepts::Same, &["expected scalar_type {Result} but found {Out}"]).apart(),
+    out: Out::new(Accepts::Same, &["expected scalar_type {Result} but found {Out}"]),
     dtypes: ORDERED,
     mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel { infer: infer_best, cpu: |args, results| best(args, results, false) }),

@@ -26,6 +26,7 @@ pub static MAX_DIM: Row = Row {
     torch.return_types.max(
     values=tensor([3., 4.]),
     indices=tensor([1, 0]))",
+    out: Out::EXACT,
     mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel { infer: infer_places, cpu: |args, results| run_places(args, results, true) }),
     derivative: PLACED,
@@ -89,6 +90,7 @@ pub static MIN_DIM: Row = Row {
     torch.return_types.min(
     values=tensor([1., 2.]),
     indices=tensor([0, 1]))",
+    out: Out::EXACT,
     mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel { infer: infer_places, cpu: |args, results| run_places(args, results, false) }),
     derivative: PLACED,
@@ -151,7 +153,7 @@ pub static AMAX: Row = Row {
             "Expected the dtype for input and out to match, but got {Result} for input's dtype and {Out} for out's dtype.",
         ],
     ),
-    signature: "(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
+    signature: "(Tensor self, int[1]? dim=[], bool keepdim=False) -> Tensor",
     doc: "The largest elements along one or several dimensions; equal ones share the gradient.
 
     >>> torch.amax(torch.tensor([[1., 3.], [4., 2.]]), 1)
@@ -176,7 +178,7 @@ pub static AMIN: Row = Row {
             "Expected the dtype for input and out to match, but got {Result} for input's dtype and {Out} for out's dtype.",
         ],
     ),
-    signature: "(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
+    signature: "(Tensor self, int[1]? dim=[], bool keepdim=False) -> Tensor",
     doc: "The smallest elements along one or several dimensions; equal ones share the gradient.
 
     >>> torch.amin(torch.tensor([[1., 3.], [4., 2.]]), 1)

@@ -12,7 +12,7 @@ use crate::expr::Expr;
 use crate::mapped::Mapped;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::sparse::Sparse;
-use crate::value::{Args, Output};
+use crate::value::{Args, Output, Value};
 
 pub static SUM: Row = Row {
     name: "sum",
@@ -86,18 +86,26 @@ pub static NANSUM: Row = Row {
             if own.is_complex() {
                 return Err(Error::runtime("nansum on CPU does not support complex inputs"));
             }
-            if let Some(asked) = args.dtype(3).filter(|asked| own.is_floating() && !asked.is_floating()) {
+            if let Some(asked) = args.dtype(3).filter(|asked| own.is_floating() && asked.is_complex()) {
                 return Err(crate::call::not_implemented(args.row, asked));
             }
             infer(args, Over::of(args, 1)?, 3)
         },
         cpu: |args, results| {
-            let pick = folds! {
-                for<S> [u8, i8, i16, i32, i64] (0; |a, x| a.wrapping_add(x); |a, b| a.wrapping_add(b); |a, _n| a);
-                for<S> [f32, f64] (0.0; |a, x| if x.is_nan() { a } else { a + x }; |a, b| a + b; |a, _n| a);
-                for<S> [Bool] (Bool(0); |a, x| Bool(a.0 | x.0); |a, b| Bool(a.0 | b.0); |a, _n| a)
-            };
-            run(args, Over::of(args, 1)?, results, pick)
+            let (own, over) = (args.tensor(0)?, Over::of(args, 1)?);
+            if results[0].dtype().is_floating() && own.dtype().is_floating() {
+                let pick = folds! {
+                    for<S> [f32, f64] (0.0; |a, x| if x.is_nan() { a } else { a + x }; |a, b| a + b; |a, _n| a)
+                };
+                return run(args, over, results, pick);
+            }
+            // No other dtype has NaN: it goes before the elements are converted.
+            let mut args = args.clone();
+            if own.dtype().is_floating() {
+                let lost = Expr::from(own).call(&crate::pointwise::compare::ISNAN, []);
+                args.values[0] = Value::Own(lost.choose(0.0, Expr::from(own)).done()?);
+            }
+            run(&args, over, results, sums())
         },
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
@@ -247,7 +255,12 @@ pub fn means() -> fn(DType) -> Option<Fold> {
 pub fn result_dtype(args: &Args, place: usize) -> Result<DType> {
     let own = args.tensor(0)?.dtype();
     let exact = own.is_integral() || own == DType::Bool;
-    Ok(args.dtype(place).unwrap_or(if exact { DType::I64 } else { own }))
+    let dtype = args.dtype(place).unwrap_or(if exact { DType::I64 } else { own });
+    if !dtype.is_differentiable() && args.tensor(0)?.requires_grad() && rushlight_autograd::modes::grad_enabled() {
+        return Err(Error::runtime(format!("Autograd not support dtype: {}", dtype.title()))
+            .hint("Whole numbers have no gradient: x.detach() leaves the history."));
+    }
+    Ok(dtype)
 }
 
 fn mean_dtype(args: &Args, place: usize) -> Result<DType> {

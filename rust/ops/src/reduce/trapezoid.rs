@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::wrap_dim;
-use rushlight_core::{Error, Result};
+use rushlight_core::{DType, Error, Result};
 
 use super::cumulative::{CUMSUM, DIFF};
 use super::sum::SUM_DIM;
@@ -47,7 +47,21 @@ fn areas(own: &Tensor, dim: usize, spacing: &Spacing, name: &str) -> Result<Expr
     })
 }
 
+fn refuse_bool(name: &str, own: &Tensor, spacing: &Spacing) -> Result<()> {
+    let is_bool = |tensor: &Tensor| tensor.dtype() == DType::Bool;
+    match spacing {
+        Spacing::Even(_) if is_bool(own) => {
+            Err(Error::runtime(format!("{name}: received a bool input for `y`, but bool is not supported")))
+        }
+        Spacing::At(places) if is_bool(own) || is_bool(places) => {
+            Err(Error::runtime(format!("{name}: received a bool input for `x` or `y`, but bool is not supported")))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn integral(own: &Tensor, dim: i64, spacing: Spacing) -> Result<Output> {
+    refuse_bool("trapezoid", own, &spacing)?;
     if own.rank() == 0 {
         return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions")));
     }
@@ -64,6 +78,7 @@ fn integral(own: &Tensor, dim: i64, spacing: Spacing) -> Result<Output> {
 }
 
 fn running(own: &Tensor, dim: i64, spacing: Spacing) -> Result<Output> {
+    refuse_bool("cumulative_trapezoid", own, &spacing)?;
     if own.rank() == 0 {
         return Err(Error::index("slice() cannot be applied to a 0-dim tensor."));
     }
