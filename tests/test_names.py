@@ -80,3 +80,12 @@ def test_exceptions_of_cards_can_be_caught():
             1 / 0
         except torch.OutOfMemoryError:
             pass
+
+
+def test_operators_are_functions_of_the_module_too():
+    from rushlight.functional import norm, stft
+
+    assert norm is torch.norm and stft is torch.stft
+    assert all(getattr(torch.functional, name) is getattr(torch, name) for name in dir(torch.functional))
+    with pytest.raises(AttributeError, match="module 'torch.functional' has no attribute 'nrom'"):
+        torch.functional.nrom

@@ -378,5 +378,35 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     return tuple(reversed(found))
 
 
+#: What torch has here too, and what is an operator or stands elsewhere.
+_ELSEWHERE = (
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "block_diag",
+    "broadcast_shapes",
+    "broadcast_tensors",
+    "cartesian_prod",
+    "cdist",
+    "istft",
+    "meshgrid",
+    "norm",
+    "pca_lowrank",
+    "split",
+    "stft",
+    "svd_lowrank",
+)
+
+
+def __getattr__(name: str) -> Any:
+    import rushlight as torch
+
+    if name in _ELSEWHERE:
+        return getattr(torch, name)
+    from rushlight._names import missing_from
+
+    raise missing_from("torch.functional", name, __dir__)
+
+
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, *_ELSEWHERE]

@@ -56,6 +56,14 @@ def test_looking_for_nan_warns_that_it_is_slow_and_names_the_line():
 def test_volatile_is_gone():
     with pytest.warns(UserWarning, match="volatile was removed and now has no effect"):
         torch.autograd.Variable(torch.ones(1), volatile=True)
+    with pytest.raises(ValueError, match="Variable can't be volatile and require_grad at the same time!"):
+        torch.autograd.Variable(torch.ones(1), requires_grad=True, volatile=True)
+
+
+def test_a_variable_is_a_tensor():
+    assert torch.autograd.Variable().shape == torch.autograd.Variable(None).shape == (0,)
+    with pytest.raises(TypeError, match="Variable data has to be a tensor, but got list"):
+        torch.autograd.Variable([1.0])
 
 
 def test_edges_stand_for_tensors():

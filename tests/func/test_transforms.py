@@ -152,3 +152,90 @@ def test_integers_have_no_derivative():
     for call in (lambda: func.jvp(torch.sum, (ones,), (ones,)), lambda: func.jacfwd(torch.sum)(ones)):
         with pytest.raises(ValueError, match="^Expected primal to be floating point or complex, but got"):
             call()
+
+
+GRID = torch.arange(24).reshape(2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    "pattern, sizes, wanted",
+    [
+        ("a b c -> c b a", {}, GRID.permute(2, 1, 0)),
+        ("a b c -> (a b) c", {}, GRID.reshape(6, 4)),
+        ("a b c->( c b )1 a", {}, GRID.permute(2, 1, 0).reshape(12, 1, 2)),
+        ("... c -> c ...", {}, GRID.permute(2, 0, 1)),
+        ("... c -> (...) c", {}, GRID.reshape(6, 4)),
+        ("a ... c -> (c ...) () a", {}, GRID.permute(2, 1, 0).reshape(12, 1, 2)),
+        ("a b c ... -> a b c ...", {}, GRID),
+        ("a b (c d) -> d a b c", {"c": 2}, GRID.reshape(2, 3, 2, 2).permute(3, 0, 1, 2)),
+        ("a b (c 1) -> (a c) b", {"a": 2}, GRID.permute(0, 2, 1).reshape(8, 3)),
+    ],
+)
+def test_rearranging(pattern, sizes, wanted):
+    found = torch.func.rearrange(GRID, pattern, **sizes)
+    assert torch.equal(found, wanted)
+    x = GRID.double().requires_grad_()
+    torch.func.rearrange(x, pattern, **sizes).mul(wanted).sum().backward()
+    assert torch.equal(x.grad, x)
+
+
+def test_rearranging_more():
+    assert torch.equal(torch.func.rearrange([GRID, GRID + 1], "n a b c -> a b c n"), torch.stack([GRID, GRID + 1], -1))
+    assert torch.func.rearrange(torch.zeros(0, 4), "a (b c) -> (a b) c", b=2).shape == (0, 2)
+    assert torch.func.rearrange(torch.ones(()), "-> 1").shape == (1,)
+    view = torch.func.rearrange(GRID, "a b c -> c a b")
+    assert view.data_ptr() == GRID.data_ptr()
+
+
+@pytest.mark.parametrize(
+    "pattern, sizes, message",
+    [
+        ("a b c", {}, "Pattern must contain a single '->' separator"),
+        (
+            "a b -> b a",
+            {},
+            r"dimensions in pattern \(2\) must be equal to the number of dimensions in the tensor \(3\)",
+        ),
+        ("a b c d ... -> a b c d ...", {}, r"pattern \(4\) must be less than or equal to .* \(3\)"),
+        ("a b c -> b a", {}, r"Identifiers only on one side of rearrange expression .*: \{'c'\}"),
+        ("a a b -> a b", {}, "Indexing expression contains duplicate dimension 'a'"),
+        ("a b c -> a (b c", {}, "Imbalanced parentheses in expression: ' a \\(b c'"),
+        ("a b c -> a b) c", {}, "Brackets are not balanced"),
+        ("a b c -> a ((b c))", {}, "brackets inside brackets not allowed"),
+        ("a b c -> ... a b c", {}, "Ellipsis found in right side, but not left side of a pattern"),
+        ("(...) -> ...", {}, "Ellipsis is parenthesis in the left side is not allowed"),
+        ("a b c. -> c", {}, "Expression may contain dots only inside ellipsis"),
+        ("a,b c-> c", {}, "Unknown character ','"),
+        ("_a b c -> c b _a", {}, "Invalid axis identifier: _a"),
+        ("2 b c -> b c", {}, "rearrange only supports unnamed axes of size 1"),
+        ("1 b c -> b c", {}, "a dimension of size 2 is no 1 in "),
+        ("(a b) c d -> a b c d", {}, "cannot infer the sizes of a and b at once: give one of them"),
+        ("a b (c d) -> a b c d", {"c": 3}, "a dimension of size 4 is no c \\* d in "),
+        ("a b (c d) -> a b c d", {"c": 0}, "a dimension of size 4 is no c \\* d in "),
+        ("a b c -> c b a", {"a": 3}, "a dimension of size 2 is no a in "),
+        ("a b c -> c b a", {"z": 3}, r"Identifiers not found in rearrange expression: \{'z'\}"),
+    ],
+)
+def test_patterns_that_make_no_sense(pattern, sizes, message):
+    with pytest.raises(ValueError, match=message):
+        torch.func.rearrange(GRID, pattern, **sizes)
+
+
+def test_sizes_are_numbers():
+    with pytest.raises(TypeError, match="rearrange axis lengths must be integers, got: <class 'str'>"):
+        torch.func.rearrange(GRID, "a b c -> c b a", a="2")
+
+
+def test_a_function_without_changes_in_place_is_the_function():
+    def changes(x):
+        y = x + 1
+        x.mul_(2)
+        return y.add_(1)
+
+    x = torch.ones(2)
+    assert torch.func.functionalize(changes, remove="mutations_and_views")(x).tolist() == [3, 3] and x.tolist() == [
+        2,
+        2,
+    ]
+    with pytest.raises(RuntimeError, match="received invalid argument for remove=views"):
+        torch.func.functionalize(changes, remove="views")

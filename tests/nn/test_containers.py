@@ -50,6 +50,12 @@ def test_sequential_as_a_list():
             act()
 
 
+def test_the_old_container():
+    with pytest.warns(FutureWarning, match="`nn.Container` is deprecated"):
+        old = nn.Container(first=nn.Linear(2, 3), second=nn.ReLU())
+    assert old.first.weight.shape == (3, 2) and [name for name, _ in old.named_children()] == ["first", "second"]
+
+
 def test_module_list():
     layers = nn.ModuleList([nn.Linear(10, 10) for _ in range(10)])
     x = torch.ones(1, 10)

@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import threading
+from typing import NamedTuple
 
 import pytest
 
@@ -131,3 +133,47 @@ def test_data_parallel_without_cards_runs_the_module():
     x = torch.ones(4, 2)
     assert torch.equal(parallel(x), model(x)) and torch.equal(nn.parallel.data_parallel(model, x), model(x))
     assert list(parallel.state_dict()) == ["module.weight", "module.bias"]
+
+
+class Pair(NamedTuple):
+    first: object
+    second: object
+
+
+def test_parts_for_cards_without_cards():
+    layer, parallel = nn.Linear(2, 2), nn.parallel
+    assert parallel.scatter([1, None, {"a": 2}, ()], [0, 1]) == [[1, None, {"a": 2}, ()]] * 2
+    assert parallel.scatter(Pair(1, [2]), [0, 1]) == [Pair(1, [2])] * 2
+    assert parallel.gather([Pair(None, {"a": None})] * 2, "cpu") == Pair(None, {"a": None})
+    assert parallel.replicate(layer, []) == []
+    for call, error, message in (
+        (lambda: parallel.scatter(torch.ones(4), [0, 1]), RuntimeError, "Found no NVIDIA driver"),
+        (lambda: parallel.scatter(torch.ones(4), []), RuntimeError, "Expected at least one device to scatter to"),
+        (lambda: parallel.scatter(torch.ones(4), ["cpu"]), ValueError, "Expected a non cpu device, but got: cpu"),
+        (lambda: parallel.replicate(layer, ["cpu"]), ValueError, "Expected a non cpu device, but got: cpu"),
+        (lambda: parallel.replicate(layer, [0]), AssertionError, "Broadcast function not implemented for CPU tensors"),
+        (lambda: parallel.gather([torch.ones(2)] * 2, 0), AssertionError, "Gather function not implemented for CPU"),
+        (lambda: parallel.gather([{"a": None}, {}], 0), ValueError, "All dicts must have the same number of keys"),
+        (lambda: parallel.parallel_apply([layer], [1], devices=[0, 1]), AssertionError, "1 is not .* of devices 2"),
+        (lambda: parallel.parallel_apply([layer] * 2, [1]), AssertionError, "2 is not equal to the number of inputs 1"),
+    ):
+        with pytest.raises(error, match=message):
+            call()
+
+
+def test_modules_run_at_the_same_time_in_the_modes_of_the_caller():
+    both = threading.Barrier(2, timeout=20)
+
+    def run(x, y=0.0):
+        both.wait()
+        return x * 2 + y
+
+    x = torch.ones(2, requires_grad=True)
+    first, second = nn.parallel.parallel_apply([run, run], [x, (x, 1.0)], [{}, {}])
+    (first + second).sum().backward()
+    assert second.tolist() == [3, 3] and x.grad.tolist() == [4, 4]
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        (result,) = nn.parallel.parallel_apply([nn.Linear(2, 2)], [x])
+    assert not result.requires_grad and result.dtype == torch.bfloat16
+    with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
+        nn.parallel.parallel_apply([nn.Linear(3, 2)], [torch.ones(1, 2)])

@@ -59,3 +59,34 @@ def test_parameters_as_a_vector():
     assert given[0].tolist() == [[5], [6]] and given[1].tolist() == [7]
     with pytest.raises(TypeError, match=r"expected torch\.Tensor, but got: int"):
         utils.vector_to_parameters(3, given)
+
+
+def test_weights_of_convolutions_in_another_order():
+    convert = nn.utils.convert_conv2d_weight_memory_format
+    layers = nn.Sequential(nn.Conv2d(2, 3, 2), nn.ConvTranspose2d(2, 3, 2), nn.Conv1d(2, 3, 2), nn.Conv3d(2, 3, 2))
+    before = {name: (one, one.clone()) for name, one in layers.named_parameters()}
+    assert convert(layers, torch.channels_last) is layers
+    assert [layer.weight.stride() for layer in layers] == [(8, 1, 4, 2), (12, 1, 6, 3), (4, 2, 1), (16, 8, 4, 2, 1)]
+    assert all(one is before[name][0] and torch.equal(one, before[name][1]) for name, one in layers.named_parameters())
+    layer = nn.utils.convert_conv3d_weight_memory_format(nn.ConvTranspose3d(2, 3, 2), torch.channels_last_3d)
+    assert layer.weight.stride() == (24, 1, 12, 6, 3)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("options", [{}, {"stride": 2, "padding": 1}, {"dilation": 2, "groups": 2}])
+def test_gradients_of_convolutions_by_themselves(rank, options):
+    convolution = getattr(nn.functional, f"conv{rank}d")
+    of_input, of_weight = (getattr(nn.grad, f"conv{rank}d_{name}") for name in ("input", "weight"))
+    groups = options.get("groups", 1)
+    x = torch.rand(2, 4, *[5] * rank, dtype=torch.float64, requires_grad=True)
+    weight = torch.rand(4, 4 // groups, *[2] * rank, dtype=torch.float64, requires_grad=True)
+    result = convolution(x, weight, None, **options)
+    grad = torch.rand_like(result)
+    wanted = torch.autograd.grad(result, (x, weight), grad)
+    found = of_input(x.shape, weight, grad, **options), of_weight(x, weight.shape, grad, **options)
+    assert all(map(torch.allclose, found, wanted))
+    assert all(one.requires_grad for one in found)
+    assert torch.autograd.grad(found[0].sum(), weight)[0].shape == weight.shape
+    with torch.no_grad():
+        assert not of_input(x.shape, weight, grad, **options).requires_grad
+    assert not of_weight(x.detach(), weight.shape, grad, **options).requires_grad

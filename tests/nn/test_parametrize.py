@@ -194,3 +194,18 @@ def test_skipping_initial_weights():
     assert layer.weight.shape == (3, 2) and torch.equal(torch.rand(1), expected)
     with pytest.raises(RuntimeError, match="Module must support a 'device' arg to skip initialization"):
         nn.utils.skip_init(nn.ReLU)
+
+
+def test_parametrizations_are_transferred():
+    transfer = parametrize.transfer_parametrizations_and_params
+    first, second, third = nn.Linear(2, 3), nn.Linear(2, 3), nn.ReLU()
+    assert transfer(first, second) is second and not parametrize.is_parametrized(second)
+    nn.utils.parametrizations.weight_norm(first)
+    for other in (second, third):
+        assert transfer(first, other) is other
+        own = other.parametrizations.weight
+        assert torch.equal(other.weight, first.weight) and own[0] is first.parametrizations.weight[0]
+        assert own.original0 is first.parametrizations.weight.original0
+    assert not torch.equal(second.bias, first.bias)
+    with pytest.raises(KeyError):
+        transfer(first, nn.Linear(2, 3), "bias")

@@ -4,7 +4,14 @@ import pytest
 
 import rushlight as torch
 from rushlight import nn
-from rushlight.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential
+from rushlight.utils.checkpoint import (
+    CheckpointError,
+    check_backward_validity,
+    checkpoint,
+    checkpoint_sequential,
+    detach_variable,
+    set_checkpoint_early_stop,
+)
 
 
 def network():
@@ -90,3 +97,33 @@ def test_warnings_and_errors():
         checkpoint(torch.sin, torch.ones(2), use_reentrant=True)
     with pytest.raises(ValueError, match="Unexpected keyword arguments: foo"):
         checkpoint(torch.sin, x, use_reentrant=True, foo=1)
+
+
+def test_a_block_says_whether_to_stop_early():
+    calls = []
+
+    def run(x):
+        y = x.exp()
+        calls.append(len(calls))
+        return y
+
+    def counted(early_stop):
+        calls.clear()
+        checkpoint(run, torch.ones(1, requires_grad=True), use_reentrant=False, early_stop=early_stop).backward()
+        return len(calls)
+
+    assert counted(True) == 1 and counted(False) == 2
+    for enable in (True, False):
+        with set_checkpoint_early_stop(enable):
+            assert counted(not enable) == 2 - enable
+    assert counted(True) == 1
+
+
+def test_helpers_of_the_older_way():
+    y = torch.ones(1, requires_grad=True).exp()
+    found, other, number = detach_variable((y, torch.ones(1), 3))
+    assert found.is_leaf and found.requires_grad and not other.requires_grad and number == 3
+    with pytest.raises(RuntimeError, match="Only tuple of tensors is supported. Got Unsupported input type: Tensor"):
+        detach_variable(y)
+    with pytest.warns(UserWarning, match="None of the inputs have requires_grad=True"):
+        check_backward_validity([torch.ones(1), 3])

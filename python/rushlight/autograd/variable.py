@@ -21,13 +21,23 @@ class _Meta(type):
 class Variable(metaclass=_Meta):
     """Returns the tensor itself, with `requires_grad` set.
 
+    Raises:
+        TypeError: what is no tensor.
+        ValueError: ``volatile`` beside ``requires_grad``.
+
     >>> torch.autograd.Variable(torch.ones(2), requires_grad=True).requires_grad
     True
     """
 
-    def __new__(cls, data: Tensor, requires_grad: bool = False, volatile: Any = None) -> Any:
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = False, volatile: Any = None) -> Any:
         if volatile is not None:
             warn("volatile was removed and now has no effect. Use `with torch.no_grad():` instead.")
+        if volatile and requires_grad:
+            raise ValueError("Variable can't be volatile and require_grad at the same time!")
+        if data is None:
+            data = Tensor()
+        if not isinstance(data, Tensor):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
         return data.detach().requires_grad_(requires_grad)
 
 

@@ -22,17 +22,20 @@ __all__ = [
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import attention as attention
+    from . import common_types as common_types
+    from . import grad as grad
 else:
+    _SELDOM = ("attention", "common_types", "grad")  # wanted, and not light
 
     def __getattr__(name: str) -> object:
-        if name == "attention":  # seldom wanted, and not light
+        if name in _SELDOM:
             from rushlight._loading import load
 
-            return load("rushlight.nn.attention")
+            return load(f"rushlight.nn.{name}")
         from rushlight._names import missing_from
 
         raise missing_from("torch.nn", name, lambda: __all__)
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "attention", "parameter"]
+    return [*__all__, "attention", "common_types", "grad", "parameter"]

@@ -10,12 +10,25 @@ from rushlight.autograd.graph import saved_tensors_hooks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
     from rushlight import Tensor
 
-__all__ = ["CheckpointError", "CheckpointFunction", "checkpoint", "checkpoint_sequential", "noop_context_fn"]
+__all__ = [
+    "CheckpointError",
+    "CheckpointFunction",
+    "check_backward_validity",
+    "checkpoint",
+    "checkpoint_sequential",
+    "detach_variable",
+    "noop_context_fn",
+    "set_checkpoint_debug_enabled",
+    "set_checkpoint_early_stop",
+]
+
+#: What `set_checkpoint_early_stop` says, in the place of arguments.
+_early_stop: bool | None = None
 
 
 class CheckpointError(RuntimeError):
@@ -34,6 +47,61 @@ def noop_context_fn() -> tuple[Any, Any]:
     ...     pass
     """
     return nullcontext(), nullcontext()
+
+
+@contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """Whether calls in backward end as soon as they have saved enough, for all checkpoints that the block makes.
+
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> with torch.utils.checkpoint.set_checkpoint_early_stop(False):
+    ...     y = checkpoint(lambda x: [x.exp(), print("called")][0], x, use_reentrant=False)
+    called
+    >>> y.backward()
+    called
+    """
+    global _early_stop
+    before, _early_stop = _early_stop, enable
+    try:
+        yield
+    finally:
+        _early_stop = before
+
+
+@contextmanager
+def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
+    """Accepted, as ``debug`` of `checkpoint` is: a difference is always described.
+
+    >>> with torch.utils.checkpoint.set_checkpoint_debug_enabled(True):
+    ...     pass
+    """
+    yield
+
+
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The tensors of a tuple without what they come from; those that need gradients become leaves.
+
+    Raises:
+        RuntimeError: what is no tuple.
+
+    >>> y = torch.ones(1, requires_grad=True).exp()
+    >>> torch.utils.checkpoint.detach_variable((y, 3))
+    (tensor([2.7183], requires_grad=True), 3)
+    """
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
+    return tuple(
+        one.detach().requires_grad_(one.requires_grad) if isinstance(one, torch.Tensor) else one for one in inputs
+    )
+
+
+def check_backward_validity(inputs: Iterable[Any]) -> None:
+    """Warns if no tensor among the inputs needs a gradient: those of parameters would be None.
+
+    >>> torch.utils.checkpoint.check_backward_validity([torch.ones(1, requires_grad=True)])
+    """
+    if not any(isinstance(one, torch.Tensor) and one.requires_grad for one in inputs):
+        warn("None of the inputs have requires_grad=True. Gradients will be None")
 
 
 def checkpoint(
@@ -81,13 +149,15 @@ def checkpoint(
             raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
         if context_fn is not noop_context_fn or debug:
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
-        if torch.is_grad_enabled() and not any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args):
-            warn("None of the inputs have requires_grad=True. Gradients will be None")
+        if torch.is_grad_enabled():
+            check_backward_validity(args)
         return CheckpointFunction.apply(function, preserve, *args)
     outside, inside = context_fn()
     if not torch.is_grad_enabled():
         with outside:
             return function(*args, **kwargs)
+    if _early_stop is not None:
+        early_stop = _early_stop
     again = _Again(lambda: function(*args, **kwargs), inside, preserve, determinism_check, early_stop)
     with saved_tensors_hooks(again.pack, again.unpack), outside:
         return function(*args, **kwargs)
@@ -136,8 +206,8 @@ class CheckpointFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         args = list(ctx.others)
-        for place, tensor in zip(ctx.places, ctx.saved_tensors):
-            args[place] = tensor.detach().requires_grad_(tensor.requires_grad)
+        for place, tensor in zip(ctx.places, detach_variable(ctx.saved_tensors)):
+            args[place] = tensor
         with torch.enable_grad(), _random_state(ctx.state), ctx.precision:
             outputs = ctx.run(*args)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)

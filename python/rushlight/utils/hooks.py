@@ -7,9 +7,22 @@ from collections import OrderedDict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable
+    from typing import Any, TypeVar
 
-__all__ = ["RemovableHandle"]
+    F = TypeVar("F", bound=Callable[..., Any])
+
+__all__ = ["RemovableHandle", "unserializable_hook"]
+
+
+def unserializable_hook(f: F) -> F:
+    """Marks a hook that is not to be saved; returns it. No hook of a tensor is saved here.
+
+    >>> unserializable_hook(lambda grad: grad).__torch_unserializable__
+    True
+    """
+    f.__torch_unserializable__ = True  # type: ignore[attr-defined] # torch's own mark
+    return f
 
 
 class RemovableHandle:

@@ -48,6 +48,7 @@ from .channelshuffle import (
     ChannelShuffle,
 )
 from .container import (
+    Container,
     ModuleDict,
     ModuleList,
     ParameterDict,
@@ -234,6 +235,7 @@ __all__ = [
     "ConstantPad1d",
     "ConstantPad2d",
     "ConstantPad3d",
+    "Container",
     "Conv1d",
     "Conv2d",
     "Conv3d",

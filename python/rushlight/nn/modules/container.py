@@ -8,6 +8,7 @@ from itertools import islice
 
 import rushlight as torch
 from rushlight._text import indented, typename
+from rushlight._warnings import warn
 
 from ..parameter import Parameter
 from .module import Module
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any, Self
 
-__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
+__all__ = ["Container", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
 
 
 def _place(index: Any, length: int) -> int:
@@ -30,6 +31,26 @@ def _place(index: Any, length: int) -> int:
 
 def _is_iterable(value: object) -> bool:
     return hasattr(type(value), "__iter__")
+
+
+class Container(Module):
+    """Modules by name, as before `Module` could hold them itself; it warns.
+
+    >>> import warnings
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     list(torch.nn.Container(first=torch.nn.ReLU()).state_dict())
+    []
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        warn(
+            "`nn.Container` is deprecated. All of its functionality is now implemented in `nn.Module`. Subclass that "
+            "instead.",
+            FutureWarning,
+        )
+        super().__init__()
+        for name, module in kwargs.items():
+            self.add_module(name, module)
 
 
 class Sequential(Module):

@@ -26,6 +26,7 @@ __all__ = [
     "is_parametrized",
     "register_parametrization",
     "remove_parametrizations",
+    "transfer_parametrizations_and_params",
     "type_before_parametrizations",
 ]
 
@@ -343,6 +344,39 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
         delattr(module, "parametrizations")
         module.__class__ = type(module).__bases__[0]
     return module
+
+
+def transfer_parametrizations_and_params(
+    from_module: Module, to_module: Module, tensor_name: str | None = None
+) -> Module:
+    """Gives a module the parametrizations of another, and their originals; both compute from the same tensors then.
+
+    Args:
+        from_module: the one that has them; without any, nothing happens.
+        to_module: the other one, which is returned. Tensors that it lacks are made.
+        tensor_name: the only tensor to take; all that are computed unless given.
+
+    Raises:
+        KeyError: ``tensor_name`` is not computed.
+
+    >>> first = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 3))
+    >>> second = transfer_parametrizations_and_params(first, torch.nn.Linear(2, 3))
+    >>> torch.equal(first.weight, second.weight), is_parametrized(second, "weight")
+    (True, True)
+    """
+    if not is_parametrized(from_module):
+        return to_module
+    parametrizations: Any = from_module.parametrizations
+    for name in parametrizations if tensor_name is None else (tensor_name,):
+        own = parametrizations[name]
+        if not hasattr(to_module, name):
+            setattr(to_module, name, Parameter(getattr(from_module, name).detach()))
+        for parametrization in own:
+            register_parametrization(to_module, name, parametrization, unsafe=own.unsafe)
+        others: Any = to_module.parametrizations
+        for original, tensor in (*own.named_parameters(recurse=False), *own.named_buffers(recurse=False)):
+            setattr(others[name], original, tensor)
+    return to_module
 
 
 def type_before_parametrizations(module: Module) -> type:

@@ -25,6 +25,7 @@ from ._utils.position import Position
 from ._utils.randomness import put_aside
 from ._utils.share import share
 from ._utils.worker import ExceptionWrapper, Resume, StreamEnd, WorkerSetup
+from ._utils.worker import get_worker_info as get_worker_info
 from .dataset import Dataset, IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
 

@@ -1,0 +1,63 @@
+"""Modules that run at the same time, each in a thread of its own."""
+
+from __future__ import annotations
+
+import rushlight as torch
+
+from .scatter_gather import _card
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+__all__ = ["parallel_apply"]
+
+
+def parallel_apply(
+    modules: Sequence[Callable[..., Any]],
+    inputs: Sequence[Any],
+    kwargs_tup: Sequence[dict[str, Any]] | None = None,
+    devices: Sequence[Any] | None = None,
+) -> list[Any]:
+    """What each module gives for its input, in the order of the modules; the threads compute in the caller's modes.
+
+    Args:
+        modules: modules or functions.
+        inputs: a tuple of arguments for each, or the only argument.
+        kwargs_tup: arguments by name for each.
+        devices: a card for each; without them inputs stay where they are.
+
+    Raises:
+        AssertionError: there are more of the ones than of the others.
+        RuntimeError: a card, and there are none.
+
+    >>> halves = torch.arange(4.0).chunk(2)
+    >>> torch.nn.parallel.parallel_apply([torch.nn.ReLU(), torch.neg], halves)
+    [tensor([0., 1.]), tensor([-2., -3.])]
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    for what, given in (("inputs", inputs), ("kwargs_tup", kwargs_tup), ("devices", devices)):
+        if given is not None and len(given) != len(modules):
+            raise AssertionError(
+                f"The number of modules {len(modules)} is not equal to the number of {what} {len(given)}"
+            )
+    cards = [None] * len(modules) if devices is None else [_card(device) for device in devices]
+    records = torch.is_grad_enabled()
+    narrow = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+
+    def run(module: Callable[..., Any], arguments: Any, keywords: dict[str, Any], card: torch.device | None) -> Any:
+        if not isinstance(arguments, (tuple, list)):
+            arguments = (arguments,)
+        if card is not None:
+            arguments = [one.to(card) if isinstance(one, torch.Tensor) else one for one in arguments]
+        with torch.set_grad_enabled(records), torch.autocast("cpu", narrow[1], narrow[0]):
+            return module(*arguments, **keywords)
+
+    with ThreadPoolExecutor(max(1, len(modules))) as threads:
+        return list(threads.map(run, modules, inputs, kwargs_tup or [{} for _ in modules], cards))
+
+
+def __dir__() -> list[str]:
+    return __all__
