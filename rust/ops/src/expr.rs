@@ -243,7 +243,7 @@ impl Expr {
             other => Err(other),
         };
         match (value(yes.into()), value(no.into())) {
-            (Ok(yes), Ok(no)) => self.call(&crate::pointwise::select::WHERE, [yes, no]),
+            (Ok(yes), Ok(no)) => self.call(&crate::pointwise::choose::WHERE, [yes, no]),
             (Err(stuck), _) | (_, Err(stuck)) => stuck,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use once_cell::race::OnceBox;
 use rushlight_core::fork::{ForkMutex, Rank};
-use rushlight_rng::Generator as Stream;
+use rushlight_rng::Stream;
 
 /// A handle on a stream of random numbers; clones draw from the same stream.
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Result};
-use rushlight_cpu::reduce::scan::Lines;
+use rushlight_cpu::reduce::cumulative::Lines;
 
 /// The tensor in row-major memory and in a dtype; itself if it already is.
 pub fn plain(tensor: &Tensor, dtype: DType) -> Result<Tensor> {

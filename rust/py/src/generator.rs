@@ -57,7 +57,7 @@ impl PyGenerator {
     /// >>> torch.Generator().seed() != torch.Generator().seed()
     /// True
     fn seed(&self) -> u64 {
-        self.0.draw(rushlight_rng::Generator::seed)
+        self.0.draw(rushlight_rng::Stream::seed)
     }
 
     /// The seed that the stream began with.

@@ -1,7 +1,7 @@
 //! What the distributions know about an element type: how numbers become elements, with the conversions of C++.
 
 use crate::distributions::box_muller;
-use crate::generator::{Generator, unit32, unit64};
+use crate::stream::{Stream, unit32, unit64};
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 use std::ops::{Add, Div, Mul, Sub};
 
@@ -30,7 +30,7 @@ pub trait Element: Sealed + Copy + Default + PartialEq + Send + Sync + 'static {
 /// A dtype that `random_()` without bounds can fill: all but uint16, uint32 and uint64, as in torch.
 pub trait FullRange: Element {
     /// A value from 0 to the greatest one; for floating types to the greatest up to which all integers exist.
-    fn draw(generator: &mut Generator) -> Self;
+    fn draw(stream: &mut Stream) -> Self;
 }
 
 /// A dtype that `random_(-2**63, None)` can fill with the full range of 64 bits.
@@ -51,7 +51,7 @@ pub trait Wide:
     Float<Wide = Self> + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
 {
     /// Fills `out` with uniform numbers of [0, 1), each times `scale` plus `from` in one rounding.
-    fn uniform(generator: &mut Generator, out: &mut [Self], scale: Self, from: Self);
+    fn uniform(stream: &mut Stream, out: &mut [Self], scale: Self, from: Self);
     /// Turns each complete block of 16 uniform numbers into 16 normal ones.
     fn normal_blocks(data: &mut [Self], mean: Self, std: Self);
 }
@@ -134,8 +134,8 @@ floats! {
 }
 
 impl Wide for f32 {
-    fn uniform(generator: &mut Generator, out: &mut [Self], scale: Self, from: Self) {
-        generator.engine.fill(out, |word| unit32(word).mul_add(scale, from));
+    fn uniform(stream: &mut Stream, out: &mut [Self], scale: Self, from: Self) {
+        stream.engine.fill(out, |word| unit32(word).mul_add(scale, from));
     }
     fn normal_blocks(data: &mut [Self], mean: Self, std: Self) {
         box_muller::blocks_f32(data, mean, std);
@@ -143,8 +143,8 @@ impl Wide for f32 {
 }
 
 impl Wide for f64 {
-    fn uniform(generator: &mut Generator, out: &mut [Self], scale: Self, from: Self) {
-        generator.engine.fill64(out, |word| unit64(word).mul_add(scale, from));
+    fn uniform(stream: &mut Stream, out: &mut [Self], scale: Self, from: Self) {
+        stream.engine.fill64(out, |word| unit64(word).mul_add(scale, from));
     }
     fn normal_blocks(data: &mut [Self], mean: Self, std: Self) {
         box_muller::blocks_f64(data, mean, std);
@@ -155,8 +155,8 @@ macro_rules! full_range {
     ($($type:ident $draw:ident $count:expr;)*) => {$(
         impl FullRange for $type {
             #[inline]
-            fn draw(generator: &mut Generator) -> Self {
-                Self::from_i64((u64::from(generator.$draw()) % $count) as i64)
+            fn draw(stream: &mut Stream) -> Self {
+                Self::from_i64((u64::from(stream.$draw()) % $count) as i64)
             }
         }
     )*};

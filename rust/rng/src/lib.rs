@@ -1,11 +1,11 @@
 //! Random numbers with torch's own bits.
 //!
 //! A program that says `manual_seed(0)` and then draws gets the numbers torch 2.13 gives on an x86-64 machine, bit for
-//! bit: the same generator (mt19937), the same number of draws per value, and the same arithmetic from draw to value.
+//! bit: the same stream (mt19937), the same number of draws per value, and the same arithmetic from draw to value.
 //!
-//! * [`Mt19937`] makes 32-bit words, [`Generator`] adds the seed, the cached normal and torch's saved-state layout.
+//! * [`Mt19937`] makes 32-bit words, [`Stream`] adds the seed, the cached normal and torch's saved-state layout.
 //! * [`distributions`] turn words into values of every dtype.
-//! * [`philox`] is the counter-based generator for CUDA.
+//! * [`philox`] is the counter-based stream for CUDA.
 //!
 //! # What torch does, and what we found by running it
 //!
@@ -23,11 +23,11 @@
 
 pub mod distributions;
 mod element;
-mod generator;
 mod mt19937;
 pub mod philox;
+mod stream;
 mod vector;
 
 pub use element::{Element, Float, FullRange, FullRange64};
-pub use generator::{DEFAULT_SEED, Generator, STATE_LEN, StateError};
 pub use mt19937::Mt19937;
+pub use stream::{DEFAULT_SEED, STATE_LEN, StateError, Stream};

@@ -1,4 +1,4 @@
-//! Philox4x32-10, the counter-based generator of Salmon, Moraes, Dror and Shaw (Random123).
+//! Philox4x32-10, the counter-based stream of Salmon, Moraes, Dror and Shaw (Random123).
 //!
 //! There is no stream to walk: a key and a counter of 128 bits give four words, so every thread of a GPU makes its own.
 //! As in curand and torch, the key is the seed, the upper half of the counter is the subsequence (the thread) and the lower

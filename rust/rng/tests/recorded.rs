@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use rushlight_rng::distributions::*;
-use rushlight_rng::{Element, Float, FullRange, FullRange64, Generator};
+use rushlight_rng::{Element, Float, FullRange, FullRange64, Stream};
 
 /// One line of the recording.
 struct Call<'a> {
@@ -15,11 +15,11 @@ struct Call<'a> {
 
 #[test]
 fn streams_equal_torchs() {
-    let mut generator = Generator::default();
+    let mut stream = Stream::default();
     let (mut calls, mut wrong) = (0, Vec::new());
     for line in include_str!("torch_2_13.txt").lines().filter(|line| !line.starts_with('#')) {
         if let Some(seed) = line.strip_prefix("seed ") {
-            generator.manual_seed(seed.parse().unwrap());
+            stream.manual_seed(seed.parse().unwrap());
             continue;
         }
         let (call, expected) = line.split_once(" = ").unwrap();
@@ -34,7 +34,7 @@ fn streams_equal_torchs() {
             arguments: arguments.iter().map(|x| x.parse().unwrap()).collect(),
             integers: arguments.iter().filter_map(|x| x.parse().ok()).collect(),
         };
-        let found = call.replay(&mut generator);
+        let found = call.replay(&mut stream);
         calls += 1;
         if found != expected {
             wrong.push(format!("{line}\n    found {found}"));
@@ -45,91 +45,91 @@ fn streams_equal_torchs() {
 }
 
 impl Call<'_> {
-    fn replay(&self, generator: &mut Generator) -> String {
+    fn replay(&self, stream: &mut Stream) -> String {
         match self.dtype {
-            _ if self.operation == "state" => summary(&generator.state()),
-            "f32" => self.float::<f32>(generator),
-            "f64" => self.float::<f64>(generator),
-            "f16" => self.float::<f16>(generator),
-            "bf16" => self.float::<bf16>(generator),
-            "u8" => self.full::<u8>(generator),
-            "i8" => self.full::<i8>(generator),
-            "i16" => self.full::<i16>(generator),
-            "i32" => self.full::<i32>(generator),
-            "i64" if self.operation == "random64" => self.full_64::<i64>(generator),
-            "i64" => self.full::<i64>(generator),
-            "bool" => self.full::<bool>(generator),
-            "u16" => self.any::<u16>(generator),
-            "u32" => self.any::<u32>(generator),
-            "u64" => self.any::<u64>(generator),
+            _ if self.operation == "state" => summary(&stream.state()),
+            "f32" => self.float::<f32>(stream),
+            "f64" => self.float::<f64>(stream),
+            "f16" => self.float::<f16>(stream),
+            "bf16" => self.float::<bf16>(stream),
+            "u8" => self.full::<u8>(stream),
+            "i8" => self.full::<i8>(stream),
+            "i16" => self.full::<i16>(stream),
+            "i32" => self.full::<i32>(stream),
+            "i64" if self.operation == "random64" => self.full_64::<i64>(stream),
+            "i64" => self.full::<i64>(stream),
+            "bool" => self.full::<bool>(stream),
+            "u16" => self.any::<u16>(stream),
+            "u32" => self.any::<u32>(stream),
+            "u64" => self.any::<u64>(stream),
             other => panic!("dtype {other}"),
         }
     }
 
-    fn float<T: Float + FullRange + Bytes>(&self, generator: &mut Generator) -> String {
+    fn float<T: Float + FullRange + Bytes>(&self, stream: &mut Stream) -> String {
         let mut out = vec![T::default(); self.length];
         let a = |i: usize| self.arguments[i];
         match self.operation {
-            "uniform" => uniform(generator, &mut out, a(0), a(1)),
-            "normal" => normal(generator, &mut out, a(0), a(1)),
+            "uniform" => uniform(stream, &mut out, a(0), a(1)),
+            "normal" => normal(stream, &mut out, a(0), a(1)),
             "normal_serial" => {
                 out.clear();
-                normal_serial(generator, self.length, a(0), a(1), |value| out.push(T::from_f64(value)));
+                normal_serial(stream, self.length, a(0), a(1), |value| out.push(T::from_f64(value)));
             }
-            "exponential" => exponential(generator, &mut out, a(0)),
-            "cauchy" => cauchy(generator, &mut out, a(0), a(1)),
-            "log_normal" => log_normal(generator, &mut out, a(0), a(1)),
-            "dropout" => dropout_mask(generator, &mut out, a(0)),
-            "race" => exponential_race(generator, &mut out, &weights(self.length)),
+            "exponential" => exponential(stream, &mut out, a(0)),
+            "cauchy" => cauchy(stream, &mut out, a(0), a(1)),
+            "log_normal" => log_normal(stream, &mut out, a(0), a(1)),
+            "dropout" => dropout_mask(stream, &mut out, a(0)),
+            "race" => exponential_race(stream, &mut out, &weights(self.length)),
             "multinomial" => {
                 let mut out = vec![0i64; self.length];
-                multinomial_with_replacement(generator, &mut out, &weights::<T>(50)).unwrap();
+                multinomial_with_replacement(stream, &mut out, &weights::<T>(50)).unwrap();
                 return summary(&out);
             }
             "random64" => {
                 return match self.dtype {
-                    "f32" => self.full_64::<f32>(generator),
-                    "f64" => self.full_64::<f64>(generator),
-                    _ => self.full_64::<bf16>(generator),
+                    "f32" => self.full_64::<f32>(stream),
+                    "f64" => self.full_64::<f64>(stream),
+                    _ => self.full_64::<bf16>(stream),
                 };
             }
-            _ => return self.full::<T>(generator),
+            _ => return self.full::<T>(stream),
         }
         summary(&out)
     }
 
-    fn full<T: FullRange + Bytes>(&self, generator: &mut Generator) -> String {
+    fn full<T: FullRange + Bytes>(&self, stream: &mut Stream) -> String {
         if self.operation != "random" {
-            return self.any::<T>(generator);
+            return self.any::<T>(stream);
         }
         let mut out = vec![T::default(); self.length];
-        random(generator, &mut out);
+        random(stream, &mut out);
         summary(&out)
     }
 
-    fn full_64<T: FullRange64 + Bytes>(&self, generator: &mut Generator) -> String {
+    fn full_64<T: FullRange64 + Bytes>(&self, stream: &mut Stream) -> String {
         let mut out = vec![T::default(); self.length];
-        random_full_64_bits(generator, &mut out);
+        random_full_64_bits(stream, &mut out);
         summary(&out)
     }
 
-    fn any<T: Element + Bytes>(&self, generator: &mut Generator) -> String {
+    fn any<T: Element + Bytes>(&self, stream: &mut Stream) -> String {
         let mut out = vec![T::default(); self.length];
         match self.operation {
             "randint" => {
                 let range = IntRange::new::<T>(self.integers[0], self.integers[1]).unwrap();
-                random_from_to(generator, &mut out, range);
+                random_from_to(stream, &mut out, range);
             }
             "randfrom" => {
                 let range = IntRange::starting::<T>(self.integers[0]).unwrap();
-                random_from_to(generator, &mut out, range);
+                random_from_to(stream, &mut out, range);
             }
-            "randperm" => randperm(generator, &mut out),
-            "geometric" => geometric(generator, &mut out, self.arguments[0]),
-            "bernoulli" => bernoulli(generator, &mut out, self.arguments[0]),
-            "bernoulli_p16" => bernoulli_each(generator, &mut out, &probabilities::<f16>(self.length)),
-            "bernoulli_p32" => bernoulli_each(generator, &mut out, &probabilities::<f32>(self.length)),
-            "bernoulli_p64" => bernoulli_each(generator, &mut out, &probabilities::<f64>(self.length)),
+            "randperm" => randperm(stream, &mut out),
+            "geometric" => geometric(stream, &mut out, self.arguments[0]),
+            "bernoulli" => bernoulli(stream, &mut out, self.arguments[0]),
+            "bernoulli_p16" => bernoulli_each(stream, &mut out, &probabilities::<f16>(self.length)),
+            "bernoulli_p32" => bernoulli_each(stream, &mut out, &probabilities::<f32>(self.length)),
+            "bernoulli_p64" => bernoulli_each(stream, &mut out, &probabilities::<f64>(self.length)),
             other => panic!("operation {other}"),
         }
         summary(&out)

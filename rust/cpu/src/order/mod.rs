@@ -1,13 +1,13 @@
 //! Ordering the elements of a line: each becomes an integer that sorts like it, with its place behind, so that equal
 //! elements keep their order and the processor compares plain integers. NaN sorts behind everything.
 
-mod choose;
-mod distinct;
+mod combinations;
 mod search;
+mod unique;
 
-pub use choose::choose;
-pub use distinct::{Runs, distinct, distinct_slices};
+pub use combinations::combinations;
 pub use search::{Search, search};
+pub use unique::{Runs, distinct, distinct_slices};
 
 use rushlight_par::Address;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use half::{bf16, f16};
 use rushlight_core::alloc::{list, out_of_memory};
 use rushlight_core::{Bool, Error, Result};
 
-use crate::reduce::scan::Lines;
+use crate::reduce::cumulative::Lines;
 
 /// An element's rank with its place; ordered by both.
 pub trait Ranked: Copy + Ord + Send {

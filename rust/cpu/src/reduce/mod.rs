@@ -8,15 +8,15 @@
 //! results meet pairwise in order: the error of a sum grows with the logarithm of the count, and the bits are the same
 //! for any number of threads.
 
-mod extremum;
-mod logsum;
+pub mod cumulative;
+mod extreme;
+mod logsumexp;
 pub(crate) mod moments;
 mod partial;
-pub mod scan;
 pub mod softmax;
 
-pub use extremum::{Extreme, Towards, extremum};
-pub use logsum::log_sum_exp;
+pub use extreme::{Extreme, Towards, extremum};
+pub use logsumexp::log_sum_exp;
 pub use moments::moments;
 
 use std::ops::Range;

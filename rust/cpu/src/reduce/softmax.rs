@@ -6,7 +6,7 @@
 use rushlight_par::Address;
 use rushlight_simd::multiversion;
 
-use super::scan::{ABREAST, Lines};
+use super::cumulative::{ABREAST, Lines};
 use crate::float::Float;
 
 pub(crate) const LANES: usize = 32;

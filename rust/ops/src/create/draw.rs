@@ -7,15 +7,15 @@ use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::{DType, Device, Error, Layout, Result, dispatch};
 use rushlight_rng::distributions::{self, IntRange};
-use rushlight_rng::{Element, FullRange64, Generator as Stream};
+use rushlight_rng::{Element, FullRange64, Stream};
 
-use super::assemble::pairs;
 use super::c_text;
 use super::overwrite::{OVERWRITTEN, nothing};
 use crate::derive::{Derivative, Saves, formula};
 use crate::generator::Generator;
 use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::value::Args;
+use crate::view::complex::pairs;
 
 /// The generator at `place`, or the process's own.
 pub fn generator(args: &Args, place: usize) -> Generator {

@@ -3,7 +3,6 @@
 //! Every factory ends in the same keywords (`dtype`, `layout`, `device`, `pin_memory`, `requires_grad`), which the macro
 //! `factory!` writes into the signature and `Options` reads.
 
-pub mod assemble;
 pub mod constant;
 pub mod diagonal;
 pub mod draw;
@@ -12,6 +11,7 @@ pub mod random;
 pub mod range;
 pub mod rejection;
 pub mod resize;
+pub mod slopes;
 pub mod window;
 
 use rushlight_autograd::Tensor;

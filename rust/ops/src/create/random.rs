@@ -503,7 +503,7 @@ fn choose<T: Float + PartialOrd + rushlight_core::Element>(
     let rows = weights.chunks(categories.max(1));
     if replacement && count > 1 {
         let mut chosen = filled(0, rows.len().saturating_mul(count))?;
-        let draw = |stream: &mut rushlight_rng::Generator| {
+        let draw = |stream: &mut rushlight_rng::Stream| {
             rows.zip(chosen.chunks_mut(count))
                 .try_for_each(|(row, out)| distributions::multinomial_with_replacement(stream, out, row))
         };

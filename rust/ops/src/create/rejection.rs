@@ -8,16 +8,16 @@ use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::layout::Dims;
 use rushlight_core::{DType, Error, Result, dispatch};
 use rushlight_cpu::tiles;
-use rushlight_rng::{Element, Generator as Stream, distributions};
+use rushlight_rng::{Element, Stream, distributions};
 
 use super::draw::{self, generator};
 use super::overwrite::nothing;
 use crate::call::not_implemented;
+use crate::create::slopes::{beta_slope, gamma_slope};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::generator::Generator;
 use crate::pointwise::float;
-use crate::pointwise::quantiles::{beta_slope, gamma_slope};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
 use crate::value::Args;
 

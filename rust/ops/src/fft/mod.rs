@@ -7,7 +7,7 @@ pub mod frequencies;
 pub mod kernel;
 pub mod many;
 pub mod one;
-pub mod short;
+pub mod stft;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::default_dtype;

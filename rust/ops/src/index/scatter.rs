@@ -438,7 +438,7 @@ pub fn divide(target: &Tensor, counts: &Tensor) -> Result<()> {
     let one = crate::create::scalar_of(Scalar::ONE, counts.dtype(), counts.device())?;
     let zero = crate::create::scalar_of(Scalar::ZERO, counts.dtype(), counts.device())?;
     let counted = op!(crate::pointwise::compare::EQ, counts, zero)?;
-    let counts = op!(crate::pointwise::select::WHERE, counted, one, counts)?;
+    let counts = op!(crate::pointwise::choose::WHERE, counted, one, counts)?;
     let quotient = if target.dtype().is_differentiable() {
         op!(crate::pointwise::divide::DIV, target, counts)?
     } else {

@@ -2,7 +2,7 @@
 
 use rushlight_core::broadcast::broadcast_all;
 use rushlight_core::{DType, Device, Error, Result};
-use rushlight_cpu::order::choose;
+use rushlight_cpu::order::combinations;
 
 use crate::derive::Derivative;
 use crate::row::{DTypes, Row, Run, Variants};
@@ -181,7 +181,7 @@ pub static COMBINATIONS: Row = Row {
         let pin = places.storage().pin()?;
         crate::host::while_detached(places.numel(), || {
             // SAFETY: the storage is fresh, contiguous and `rows * r` long; nobody else has seen it.
-            unsafe { choose(pin.as_ptr().cast(), rows as usize, r as usize, n as i64, again) };
+            unsafe { combinations(pin.as_ptr().cast(), rows as usize, r as usize, n as i64, again) };
             Ok(())
         })?;
         drop(pin);

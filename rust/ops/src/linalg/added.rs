@@ -6,7 +6,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Dims, Error, Result, Scalar};
 
 use super::matrix::{check_batches, check_shapes};
-use super::{Operand, by, check_dtype, product, scaled};
+use super::{Matrix, by, check_dtype, product, scaled};
 use crate::autocast::Autocast;
 use crate::create::check_fits;
 use crate::derive::{Derivative, Derive, Saves, formula};
@@ -87,12 +87,12 @@ fn check_factors(args: &Args) -> Result<()> {
 /// The result's columns are those of the product; a vector counts as one column.
 fn add_product(args: &Args, results: &[Tensor]) -> Result<()> {
     let (beta, alpha) = factors(args)?;
-    let own = Operand::of(args.tensor(0)?).expanded(results[0].sizes())?;
+    let own = Matrix::of(args.tensor(0)?).expanded(results[0].sizes())?;
     product(
-        Operand::column(&results[0]),
+        Matrix::column(&results[0]),
         alpha,
-        Operand::of(args.tensor(1)?),
-        Operand::column(args.tensor(2)?),
+        Matrix::of(args.tensor(1)?),
+        Matrix::column(args.tensor(2)?),
         Some((beta, own.column_if_vector())),
     )
 }

@@ -64,7 +64,7 @@ fn wrong(sentence: impl std::fmt::Display) -> Error {
 /// What a part of the equation describes.
 #[derive(Clone, Copy)]
 enum Place {
-    Operand(usize),
+    Matrix(usize),
     Output,
 }
 
@@ -72,10 +72,10 @@ impl Place {
     /// The error of a dot that begins no ellipsis, or `again` one.
     fn dot(self, again: bool) -> Error {
         wrong(match (self, again) {
-            (Place::Operand(at), true) => {
+            (Place::Matrix(at), true) => {
                 format!("found '.' for operand {at} for which an ellipsis was already found")
             }
-            (Place::Operand(at), false) => format!("found '.' for operand {at} that is not part of any ellipsis"),
+            (Place::Matrix(at), false) => format!("found '.' for operand {at} that is not part of any ellipsis"),
             (Place::Output, true) => "found '.' for output but an ellipsis (...) was already found".into(),
             (Place::Output, false) => "found '.' for output that is not part of any ellipsis (...)".into(),
         })
@@ -129,7 +129,7 @@ fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
         if at == operands.len() {
             return Err(wrong("fewer operands were provided than specified in the equation"));
         }
-        parts.push(subscripts(part, start, Place::Operand(at), |_, _| Ok(()))?);
+        parts.push(subscripts(part, start, Place::Matrix(at), |_, _| Ok(()))?);
         start += part.len() + 1;
     }
     if parts.len() < operands.len() {

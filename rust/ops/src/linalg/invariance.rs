@@ -12,7 +12,7 @@ pub fn check_phase(name: &str, vectors: &str, turned: Expr) -> Result<()> {
         return Ok(());
     }
     let tolerance = if diagonal.dtype() == DType::C64 { 1e-2 } else { 1e-5 };
-    let parts = Expr::from(crate::create::assemble::pairs(&crate::mapped::samples(&diagonal.detach()))).part(-1, 1, 1);
+    let parts = Expr::from(crate::view::complex::pairs(&crate::mapped::samples(&diagonal.detach()))).part(-1, 1, 1);
     let largest = parts.abs().call(&crate::reduce::extreme::MAX, []).done()?;
     if crate::item(&largest)?.f64() <= tolerance {
         return Ok(());

@@ -5,7 +5,7 @@ use rushlight_core::broadcast::broadcast;
 use rushlight_core::layout::Shape;
 use rushlight_core::{Dims, Error, Result, Scalar};
 
-use super::{Operand, by, check_dtype, product};
+use super::{Matrix, by, check_dtype, product};
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::mapped::Mapped;
@@ -14,20 +14,14 @@ use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::sparse::Sparse;
 use crate::value::{Args, Ints, Output, Value};
 
-/// Operand 0 times operand 1, without more.
+/// Matrix 0 times operand 1, without more.
 fn multiply(args: &Args, results: &[Tensor]) -> Result<()> {
-    product(
-        Operand::of(&results[0]),
-        Scalar::ONE,
-        Operand::row(args.tensor(0)?),
-        Operand::column(args.tensor(1)?),
-        None,
-    )
+    product(Matrix::of(&results[0]), Scalar::ONE, Matrix::row(args.tensor(0)?), Matrix::column(args.tensor(1)?), None)
 }
 
 /// The result of a product of vectors seen as matrices, whatever its own rank.
-fn multiply_as(args: &Args, out: Operand) -> Result<()> {
-    product(out, Scalar::ONE, Operand::row(args.tensor(0)?), Operand::column(args.tensor(1)?), None)
+fn multiply_as(args: &Args, out: Matrix) -> Result<()> {
+    product(out, Scalar::ONE, Matrix::row(args.tensor(0)?), Matrix::column(args.tensor(1)?), None)
 }
 
 /// torch's sentence for two matrices that do not fit.
@@ -272,7 +266,7 @@ pub static MV: Row = Row {
             check_dtype("addmv_impl_cpu", a.dtype())?;
             Ok(vec![Spec::new(&x[..1], a.dtype(), a)])
         },
-        cpu: |args, results| multiply_as(args, Operand::column(&results[0])),
+        cpu: |args, results| multiply_as(args, Matrix::column(&results[0])),
     }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::input(1), |d| d.grad().with_tensor(&super::contract::OUTER, d.input(1).conj())),
@@ -327,7 +321,7 @@ pub static DOT: Row = Row {
     run: Run::Kernel(Kernel {
         infer: infer_dot,
         cpu: |args, results| {
-            let out = Operand { tensor: &results[0], layout: results[0].layout().unsqueeze(0).unsqueeze(0) };
+            let out = Matrix { tensor: &results[0], layout: results[0].layout().unsqueeze(0).unsqueeze(0) };
             multiply_as(args, out)
         },
     }),

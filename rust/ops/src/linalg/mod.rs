@@ -30,43 +30,43 @@ use rushlight_cpu::linalg::matmul::{Matrices, Untyped, gemm_of, multiplies};
 
 use crate::expr::Expr;
 
-/// An operand: a tensor's elements in some geometry.
+/// A batch of matrices, or a vector: a tensor's elements in some geometry.
 #[derive(Clone)]
-pub struct Operand<'a> {
+pub struct Matrix<'a> {
     tensor: &'a Tensor,
     layout: Layout,
 }
 
-impl<'a> Operand<'a> {
-    pub fn of(tensor: &'a Tensor) -> Operand<'a> {
-        Operand { tensor, layout: tensor.layout().clone() }
+impl<'a> Matrix<'a> {
+    pub fn of(tensor: &'a Tensor) -> Matrix<'a> {
+        Matrix { tensor, layout: tensor.layout().clone() }
     }
 
     /// A vector as a matrix of one row; anything else as it is.
-    pub fn row(tensor: &'a Tensor) -> Operand<'a> {
+    pub fn row(tensor: &'a Tensor) -> Matrix<'a> {
         let layout = if tensor.rank() < 2 { tensor.layout().unsqueeze(0) } else { tensor.layout().clone() };
-        Operand { tensor, layout }
+        Matrix { tensor, layout }
     }
 
     /// A vector as a matrix of one column; anything else as it is.
-    pub fn column(tensor: &'a Tensor) -> Operand<'a> {
-        Operand::of(tensor).column_if_vector()
+    pub fn column(tensor: &'a Tensor) -> Matrix<'a> {
+        Matrix::of(tensor).column_if_vector()
     }
 
     /// The last two dimensions exchanged.
-    pub fn transposed(self) -> Operand<'a> {
+    pub fn transposed(self) -> Matrix<'a> {
         let rank = self.layout.rank();
-        Operand { layout: self.layout.transpose(rank - 2, rank - 1), ..self }
+        Matrix { layout: self.layout.transpose(rank - 2, rank - 1), ..self }
     }
 
     /// A vector as a matrix of one column; anything else as it is.
-    pub fn column_if_vector(self) -> Operand<'a> {
-        if self.layout.rank() == 1 { Operand { layout: self.layout.unsqueeze(1), ..self } } else { self }
+    pub fn column_if_vector(self) -> Matrix<'a> {
+        if self.layout.rank() == 1 { Matrix { layout: self.layout.unsqueeze(1), ..self } } else { self }
     }
 
     /// Stretched to `sizes`.
-    pub fn expanded(self, sizes: &[isize]) -> Result<Operand<'a>> {
-        Ok(Operand { layout: self.layout.broadcast_to(sizes)?, tensor: self.tensor })
+    pub fn expanded(self, sizes: &[isize]) -> Result<Matrix<'a>> {
+        Ok(Matrix { layout: self.layout.broadcast_to(sizes)?, tensor: self.tensor })
     }
 
     pub fn sizes(&self) -> &[isize] {
@@ -75,7 +75,7 @@ impl<'a> Operand<'a> {
 }
 
 /// `out = alpha * a b + beta * addend` for batches of matrices; dimensions of the batch that are missing or one stretch.
-pub fn product(out: Operand, alpha: Scalar, a: Operand, b: Operand, addend: Option<(Scalar, Operand)>) -> Result<()> {
+pub fn product(out: Matrix, alpha: Scalar, a: Matrix, b: Matrix, addend: Option<(Scalar, Matrix)>) -> Result<()> {
     if out.layout.numel() == 0 {
         return Ok(());
     }
@@ -83,7 +83,7 @@ pub fn product(out: Operand, alpha: Scalar, a: Operand, b: Operand, addend: Opti
     let [m, n] = [out.layout.sizes[rank - 2], out.layout.sizes[rank - 1]];
     let k = a.layout.sizes[a.layout.rank() - 1];
     let batch = &out.layout.sizes[..rank - 2];
-    let stretch = |operand: Operand, rows: isize, cols: isize| -> Result<Layout> {
+    let stretch = |operand: Matrix, rows: isize, cols: isize| -> Result<Layout> {
         let mut sizes = Dims::from_slice(batch);
         sizes.extend([rows, cols]);
         operand.layout.broadcast_to(&sizes)

@@ -8,7 +8,7 @@ use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::linalg::matrix::{MM, fold, misfit};
-use crate::linalg::{Operand, check_dtype, product};
+use crate::linalg::{Matrix, check_dtype, product};
 use crate::mapped::Mapped;
 use crate::op;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
@@ -182,7 +182,7 @@ fn check_dtypes(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Resul
 }
 
 fn run(args: &Args, at: usize, bias: Option<&Tensor>, results: &[Tensor]) -> Result<()> {
-    let weight = Operand::of(args.tensor(at + 1)?).transposed();
-    let bias = bias.map(|bias| (Scalar::ONE, Operand::of(bias)));
-    product(Operand::row(&results[0]), Scalar::ONE, Operand::row(args.tensor(at)?), weight, bias)
+    let weight = Matrix::of(args.tensor(at + 1)?).transposed();
+    let bias = bias.map(|bias| (Scalar::ONE, Matrix::of(bias)));
+    product(Matrix::row(&results[0]), Scalar::ONE, Matrix::row(args.tensor(at)?), weight, bias)
 }

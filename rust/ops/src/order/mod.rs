@@ -5,6 +5,6 @@ pub mod histogram;
 pub mod isin;
 pub mod quantile;
 pub mod search;
-pub mod select;
 pub mod sort;
+pub mod topk;
 pub mod unique;

@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::{Bool, DType, Error, Layout, Result, dispatch};
 use rushlight_cpu::order::{Line, Ranked, Sortable, each_line};
-use rushlight_cpu::reduce::scan::Lines;
+use rushlight_cpu::reduce::cumulative::Lines;
 use rushlight_par::Address;
 
 use crate::derive::{Derivative, Saves, formula};

@@ -23,7 +23,7 @@ Both arguments broadcast; integers, floats and complex numbers promote to their 
     >>> torch.add(torch.tensor([1, 2, 3]), torch.tensor([[10], [20]]), alpha=2)
     tensor([[21, 22, 23],
             [41, 42, 43]])",
-    sparse: Sparse::Sum(1),
+    sparse: Sparse::Add(1),
     run: Run::Pointwise(Pointwise {
         promote: Promote::Common,
         cpu: tiles! {
@@ -112,7 +112,7 @@ Both arguments broadcast and promote to their common dtype; bool has no differen
     >>> torch.sub(torch.tensor([5, 7]), 2)
     tensor([3, 5])",
     dtypes: DTypes::NUMBERS,
-    sparse: Sparse::Sum(-1),
+    sparse: Sparse::Add(-1),
     run: Run::Pointwise(Pointwise {
         promote: Promote::Common,
         cpu: tiles! {

@@ -229,7 +229,7 @@ pub static SQUARE: Row = Row {
 
     >>> torch.square(torch.tensor([-2., 3.]))
     tensor([4., 9.])",
-    sparse: Sparse::Zeros,
+    sparse: Sparse::KeepsZero,
     run: Run::Defer(|mut args| {
         args.row = &POW;
         args.values.push(Value::Scalar(Scalar::Int(2)));
@@ -247,7 +247,7 @@ pub static SQRT: Row = Row {
     >>> torch.sqrt(torch.tensor([4., 2.]))
     tensor([2.0000, 1.4142])",
     dtypes: DTypes::ALL,
-    sparse: Sparse::Zeros,
+    sparse: Sparse::KeepsZero,
     run: float(tiles! {
         for<S> [f32, f64] (|x| x.sqrt());
         for<S> [c64, c128] (|x| x.wide().root().narrow())

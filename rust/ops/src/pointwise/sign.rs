@@ -25,7 +25,7 @@ pub static ABS: Row = Row {
     ),
     dtypes: DTypes::NUMBERS,
     traits: Traits::REFUSES_IN_PLACE,
-    sparse: Sparse::Zeros,
+    sparse: Sparse::KeepsZero,
     run: Run::Pointwise(Pointwise {
         promote: Promote::ComplexToReal,
         cpu: tiles! {
@@ -49,7 +49,7 @@ pub static SIGN: Row = Row {
     tensor([-1.,  0.,  1.])",
     out: Out::FOUND,
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
-    sparse: Sparse::Zeros,
+    sparse: Sparse::KeepsZero,
     run: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x| x.sign());
         for<S> [f32, f64] (|x| x.sign());

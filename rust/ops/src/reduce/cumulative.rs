@@ -6,7 +6,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Bool, DType, Error, Result, Scalar, dispatch};
 
-use rushlight_cpu::reduce::scan::{scan, scan_best};
+use rushlight_cpu::reduce::cumulative::{scan, scan_best};
 use rushlight_cpu::reduce::{Extreme, Towards};
 use rushlight_simd::{Base, Isa};
 

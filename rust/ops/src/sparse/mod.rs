@@ -5,12 +5,12 @@
 //! their geometry. Who reads indices checks them, since programs may write to them: through the rows that gather and
 //! scatter, or by `keys`.
 
+pub mod add;
 pub mod coalesce;
 pub mod convert;
 pub mod elementwise;
 pub mod places;
 pub mod product;
-pub mod sum;
 
 use std::sync::Arc;
 
@@ -52,9 +52,9 @@ pub enum Sparse {
     /// Its zero stays zero, and it is linear: it goes over the values.
     Linear,
     /// Its zero stays zero: it goes over the values once each place has only one.
-    Zeros,
+    KeepsZero,
     /// A sum in which the second operand counts so often.
-    Sum(i64),
+    Add(i64),
     /// Another body, whose inside leaves no trace in the graph; the derivative is the row's.
     Body(fn(&Args) -> Result<Output>),
     /// Another body, out of rows that know their derivatives.
@@ -83,7 +83,7 @@ pub fn call(args: Args, target: Target) -> Result<Output> {
             let output = fresh(&args)?;
             node::record(&args, output)
         }
-        (Sparse::Sum(sign), Target::InPlace) if !args.tensor(0)?.is_sparse() => sum::into_dense(&args, sign),
+        (Sparse::Add(sign), Target::InPlace) if !args.tensor(0)?.is_sparse() => add::into_dense(&args, sign),
         (_, Target::InPlace) => in_place(&args),
         (_, target) => through_copy(&args, target),
     }
@@ -93,8 +93,8 @@ fn fresh(args: &Args) -> Result<Output> {
     let _off = GradMode::new(false);
     match args.row.sparse {
         Sparse::Linear => elementwise::over_values(args, false),
-        Sparse::Zeros => elementwise::over_values(args, true),
-        Sparse::Sum(sign) => sum::sum(args, sign),
+        Sparse::KeepsZero => elementwise::over_values(args, true),
+        Sparse::Add(sign) => add::sum(args, sign),
         Sparse::Body(body) | Sparse::Compose(body) => body(args),
         Sparse::Refused | Sparse::Known => Err(refusal(args.row)),
     }

@@ -267,3 +267,9 @@ pub static RESOLVE_NEG: Row = Row {
     reference: "self",
     ..Row::BASE
 };
+
+/// A complex tensor's elements as pairs of real numbers, in a new last dimension.
+pub fn pairs(tensor: &Tensor) -> Tensor {
+    let layout = tensor.layout().pairs();
+    Tensor::new(tensor.storage().clone(), layout, tensor.dtype().to_real(), tensor.device())
+}

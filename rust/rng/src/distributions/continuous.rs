@@ -1,15 +1,15 @@
 //! The uniform distribution, and those made from uniform or normal numbers one by one in f64.
 
-use crate::{Element, Float, Generator, element::Wide};
+use crate::{Element, Float, Stream, element::Wide};
 
 /// Uniform in [from, to). A value that rounds to `to` becomes `from`.
-pub fn uniform<T: Float>(generator: &mut Generator, out: &mut [T], from: f64, to: f64) {
+pub fn uniform<T: Float>(stream: &mut Stream, out: &mut [T], from: f64, to: f64) {
     let (low, high) = (T::Wide::from_f64(from), T::Wide::from_f64(to));
     let (bottom, top) = (T::from_f64(from), T::from_f64(to));
     let mut buffer = [T::Wide::default(); 512];
     for part in out.chunks_mut(buffer.len()) {
         let values = &mut buffer[..part.len()];
-        T::Wide::uniform(generator, values, high - low, low);
+        T::Wide::uniform(stream, values, high - low, low);
         T::store(part, values);
         for value in part {
             *value = if *value == top { bottom } else { *value };
@@ -18,19 +18,19 @@ pub fn uniform<T: Float>(generator: &mut Generator, out: &mut [T], from: f64, to
 }
 
 /// Exponential: ln(1 - u) / -lambda.
-pub fn exponential<T: Float>(generator: &mut Generator, out: &mut [T], lambda: f64) {
-    out.fill_with(|| T::from_f64(-1.0 / lambda * (-generator.uniform64()).ln_1p()));
+pub fn exponential<T: Float>(stream: &mut Stream, out: &mut [T], lambda: f64) {
+    out.fill_with(|| T::from_f64(-1.0 / lambda * (-stream.uniform64()).ln_1p()));
 }
 
 /// Cauchy: median + sigma tan(pi (u - 1/2)).
-pub fn cauchy<T: Float>(generator: &mut Generator, out: &mut [T], median: f64, sigma: f64) {
+pub fn cauchy<T: Float>(stream: &mut Stream, out: &mut [T], median: f64, sigma: f64) {
     out.fill_with(|| {
-        let angle = std::f64::consts::PI * (generator.uniform64() - 0.5);
+        let angle = std::f64::consts::PI * (stream.uniform64() - 0.5);
         T::from_f64(sigma.mul_add(angle.tan(), median))
     });
 }
 
 /// The exponential function of a normal value of `mean` and `std`; always one by one, through the cached normal.
-pub fn log_normal<T: Float>(generator: &mut Generator, out: &mut [T], mean: f64, std: f64) {
-    out.fill_with(|| T::from_f64(generator.standard_normal().mul_add(std, mean).exp()));
+pub fn log_normal<T: Float>(stream: &mut Stream, out: &mut [T], mean: f64, std: f64) {
+    out.fill_with(|| T::from_f64(stream.standard_normal().mul_add(std, mean).exp()));
 }

@@ -1,36 +1,36 @@
 //! Coins and waiting times: bernoulli, dropout, geometric.
 
-use crate::{Element, Float, Generator};
+use crate::{Element, Float, Stream};
 
 /// 1 with probability `p`, else 0. Two words per element whatever the dtype.
-pub fn bernoulli<T: Element>(generator: &mut Generator, out: &mut [T], p: f64) {
-    toss(generator, out, p, T::from_i64(0), T::from_i64(1));
+pub fn bernoulli<T: Element>(stream: &mut Stream, out: &mut [T], p: f64) {
+    toss(stream, out, p, T::from_i64(0), T::from_i64(1));
 }
 
 /// The mask that dropout multiplies with: 0 with probability `p`, else 1 / (1 - p).
 ///
 /// torch draws nothing when it does not train, when `p` is 0 and when `p` is 1; that is for the caller to decide.
-pub fn dropout_mask<T: Float>(generator: &mut Generator, out: &mut [T], p: f64) {
+pub fn dropout_mask<T: Float>(stream: &mut Stream, out: &mut [T], p: f64) {
     let keep = 1.0 - p;
     let scale = T::from_wide(T::Wide::from_f64(1.0) / T::Wide::from_f64(keep));
-    toss(generator, out, keep, T::from_i64(0), scale);
+    toss(stream, out, keep, T::from_i64(0), scale);
 }
 
 /// `yes` where a uniform f64 lies below `p`, else `no`.
-fn toss<T: Copy>(generator: &mut Generator, out: &mut [T], p: f64, no: T, yes: T) {
+fn toss<T: Copy>(stream: &mut Stream, out: &mut [T], p: f64, no: T, yes: T) {
     // k / 2^53 < p says the same as k < ceil(2^53 p), and both steps are exact.
     let bound = (p * (1u64 << 53) as f64).ceil() as i64;
-    generator.engine.fill64(out, |word| if ((word & ((1 << 53) - 1)) as i64) < bound { yes } else { no });
+    stream.engine.fill64(out, |word| if ((word & ((1 << 53) - 1)) as i64) < bound { yes } else { no });
 }
 
 /// 1 with the probability that stands at the same place in `p`, else 0, for the shorter of the two slices.
 ///
 /// A probability in f64 costs two words, one in f32 or a half type one. In torch a probability outside [0, 1] is an error.
-pub fn bernoulli_each<T: Element, P: Float>(generator: &mut Generator, out: &mut [T], p: &[P]) {
+pub fn bernoulli_each<T: Element, P: Float>(stream: &mut Stream, out: &mut [T], p: &[P]) {
     let mut uniform = [P::Wide::default(); 256];
     for (out, p) in out.chunks_mut(uniform.len()).zip(p.chunks(uniform.len())) {
         let uniform = &mut uniform[..out.len().min(p.len())];
-        crate::element::Wide::uniform(generator, uniform, P::Wide::from_f64(1.0), P::Wide::from_f64(0.0));
+        crate::element::Wide::uniform(stream, uniform, P::Wide::from_f64(1.0), P::Wide::from_f64(0.0));
         for ((out, p), u) in out.iter_mut().zip(p).zip(uniform) {
             *out = T::from_i64((*u < p.to_wide()).into());
         }
@@ -38,7 +38,7 @@ pub fn bernoulli_each<T: Element, P: Float>(generator: &mut Generator, out: &mut
 }
 
 /// The number of tries until the first success of probability `p`: ceil(ln u / ln(1 - p)).
-pub fn geometric<T: Element>(generator: &mut Generator, out: &mut [T], p: f64) {
+pub fn geometric<T: Element>(stream: &mut Stream, out: &mut [T], p: f64) {
     let scale = (-p).ln_1p();
-    out.fill_with(|| T::from_f64((generator.uniform64().ln() / scale).ceil()));
+    out.fill_with(|| T::from_f64((stream.uniform64().ln() / scale).ceil()));
 }

@@ -1,6 +1,6 @@
 //! Integers, as values of any dtype, and permutations.
 
-use crate::{Element, FullRange, FullRange64, Generator};
+use crate::{Element, FullRange, FullRange64, Stream};
 use std::fmt;
 
 /// A checked range of integers for one dtype.
@@ -77,47 +77,47 @@ fn spacing(value: i64, digits: u32) -> i64 {
 }
 
 /// Integers of `range`. Below 2^28 of them a value costs one word, from there on two.
-pub fn random_from_to<T: Element>(generator: &mut Generator, out: &mut [T], range: IntRange) {
+pub fn random_from_to<T: Element>(stream: &mut Stream, out: &mut [T], range: IntRange) {
     let IntRange { base, count } = range;
     let place = |offset: u64| T::from_i64(base.wrapping_add_unsigned(offset));
     if count == 0 {
         // All of 64 bits.
-        generator.engine.fill64(out, place);
+        stream.engine.fill64(out, place);
     } else if count >= 1 << 28 {
-        generator.engine.fill64(out, |word| place(word % count));
+        stream.engine.fill64(out, |word| place(word % count));
     } else {
         let count = count as u32;
-        generator.engine.fill(out, |word| place((word % count).into()));
+        stream.engine.fill(out, |word| place((word % count).into()));
     }
 }
 
 /// Any value the dtype has from 0 on; for floating types up to which it has all integers.
-pub fn random<T: FullRange>(generator: &mut Generator, out: &mut [T]) {
-    out.fill_with(|| T::draw(generator));
+pub fn random<T: FullRange>(stream: &mut Stream, out: &mut [T]) {
+    out.fill_with(|| T::draw(stream));
 }
 
 /// Any integer of 64 bits.
-pub fn random_full_64_bits<T: FullRange64>(generator: &mut Generator, out: &mut [T]) {
-    generator.engine.fill64(out, |word| T::from_i64(word as i64));
+pub fn random_full_64_bits<T: FullRange64>(stream: &mut Stream, out: &mut [T]) {
+    stream.engine.fill64(out, |word| T::from_i64(word as i64));
 }
 
 /// From this length on a remainder of 32 bits is too uneven for torch.
 const LONG: usize = u32::MAX as usize / 20;
 
 /// A random permutation of the integers from 0 to the slice's length.
-pub fn randperm<T: Element>(generator: &mut Generator, out: &mut [T]) {
+pub fn randperm<T: Element>(stream: &mut Stream, out: &mut [T]) {
     if out.len() < LONG {
         for (i, value) in out.iter_mut().enumerate() {
             *value = T::from_i64(i as i64);
         }
         for i in 0..out.len().saturating_sub(1) {
-            let ahead = generator.random() % (out.len() - i) as u32;
+            let ahead = stream.random() % (out.len() - i) as u32;
             out.swap(i, i + ahead as usize);
         }
     } else {
         // Fisher-Yates inside out: each number goes to a place among those before it and moves what stood there to the end.
         for i in 0..out.len() {
-            let place = (generator.random64() % (i as u64 + 1)) as usize;
+            let place = (stream.random64() % (i as u64 + 1)) as usize;
             out[i] = out[place];
             out[place] = T::from_i64(i as i64);
         }
@@ -179,15 +179,15 @@ mod tests {
     #[test]
     fn extreme_ranges_do_not_overflow() {
         for (from, to) in [(i64::MIN, i64::MAX), (i64::MIN, i64::MIN + 1), (i64::MAX - 1, i64::MAX), (-1, i64::MAX)] {
-            let mut generator = Generator::default();
+            let mut stream = Stream::default();
             let range = IntRange::new::<i64>(from, to).unwrap();
             let mut out = [0; 100];
-            random_from_to(&mut generator, &mut out, range);
+            random_from_to(&mut stream, &mut out, range);
             assert!(out.iter().all(|&x| from <= x && x < to));
             let floats =
                 [IntRange::new::<f32>(from, to), IntRange::new::<f16>(from, to), IntRange::starting::<f32>(from)];
             for range in floats.into_iter().flatten() {
-                random_from_to(&mut generator, &mut [0f32; 10], range);
+                random_from_to(&mut stream, &mut [0f32; 10], range);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! From random words to values: one function per distribution, over slices.
 //!
-//! Each takes the generator, the slice to fill and the parameters, in that order. Parameters are not checked (torch does
+//! Each takes the stream, the slice to fill and the parameters, in that order. Parameters are not checked (torch does
 //! that before it draws, with the operator's name in the message); whatever they are, nothing panics.
 
 pub(crate) mod box_muller;

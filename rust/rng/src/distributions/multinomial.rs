@@ -5,14 +5,14 @@
 //! it searches the running sum of the weights.
 
 use super::exponential;
-use crate::{Element, Float, Generator};
+use crate::{Element, Float, Stream};
 use std::fmt;
 
 /// Fills `out` with weight / exponential, for the shorter of the two slices.
-pub fn exponential_race<T: Float>(generator: &mut Generator, out: &mut [T], weights: &[T]) {
+pub fn exponential_race<T: Float>(stream: &mut Stream, out: &mut [T], weights: &[T]) {
     let count = out.len().min(weights.len());
     let out = &mut out[..count];
-    exponential(generator, out, 1.0);
+    exponential(stream, out, 1.0);
     for (value, weight) in out.iter_mut().zip(weights) {
         *value = T::from_wide(weight.to_wide() / value.to_wide());
     }
@@ -20,7 +20,7 @@ pub fn exponential_race<T: Float>(generator: &mut Generator, out: &mut [T], weig
 
 /// Fills `out` with indices into `weights`, each drawn on its own.
 pub fn multinomial_with_replacement<T: Float>(
-    generator: &mut Generator,
+    stream: &mut Stream,
     out: &mut [i64],
     weights: &[T],
 ) -> Result<(), MultinomialError> {
@@ -50,7 +50,7 @@ pub fn multinomial_with_replacement<T: Float>(
         *last = T::Wide::from_f64(1.0);
     }
     out.fill_with(|| {
-        let uniform = generator.uniform64();
+        let uniform = stream.uniform64();
         running.partition_point(|value| value.to_f64() < uniform) as i64
     });
     Ok(())
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn bad_weights_are_refused() {
-        let draw = |weights: &[f32]| multinomial_with_replacement(&mut Generator::default(), &mut [0; 3], weights);
+        let draw = |weights: &[f32]| multinomial_with_replacement(&mut Stream::default(), &mut [0; 3], weights);
         assert_eq!(draw(&[1.0, -1.0]), Err(MultinomialError::Negative));
         assert_eq!(draw(&[1.0, f32::NAN]), Err(MultinomialError::Negative));
         assert_eq!(draw(&[1.0, f32::INFINITY]), Err(MultinomialError::NotFinite));

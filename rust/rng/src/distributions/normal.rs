@@ -1,13 +1,13 @@
 //! The normal distribution. torch draws it in two ways, which give different numbers from the same words.
 
 use super::box_muller::BLOCK;
-use crate::{Element, Float, Generator, element::Wide};
+use crate::{Element, Float, Stream, element::Wide};
 
 /// Fills a contiguous tensor: in blocks where there are at least 16 elements, else as [`normal_serial`].
-pub fn normal<T: Float>(generator: &mut Generator, out: &mut [T], mean: f64, std: f64) {
+pub fn normal<T: Float>(stream: &mut Stream, out: &mut [T], mean: f64, std: f64) {
     if out.len() < BLOCK {
         let mut slots = out.iter_mut();
-        return normal_serial(generator, slots.len(), mean, std, |value| {
+        return normal_serial(stream, slots.len(), mean, std, |value| {
             if let Some(slot) = slots.next() {
                 *slot = T::from_f64(value);
             }
@@ -18,7 +18,7 @@ pub fn normal<T: Float>(generator: &mut Generator, out: &mut [T], mean: f64, std
     let mut buffer = [T::Wide::default(); 32 * BLOCK];
     let mut fill = |out: &mut [T]| {
         let buffer = &mut buffer[..out.len()];
-        uniform_unit(generator, buffer);
+        uniform_unit(stream, buffer);
         T::Wide::normal_blocks(buffer, mean, std);
         T::store(out, buffer);
     };
@@ -37,19 +37,19 @@ pub fn normal<T: Float>(generator: &mut Generator, out: &mut [T], mean: f64, std
     }
 }
 
-fn uniform_unit<T: Wide>(generator: &mut Generator, out: &mut [T]) {
-    T::uniform(generator, out, T::from_f64(1.0), T::from_f64(0.0));
+fn uniform_unit<T: Wide>(stream: &mut Stream, out: &mut [T]) {
+    T::uniform(stream, out, T::from_f64(1.0), T::from_f64(0.0));
 }
 
 /// Hands `count` normal values to `sink`, the way torch fills tensors that are small or not contiguous: in f64 whatever
-/// the dtype, in pairs, of which the generator keeps the second for the next call.
-pub fn normal_serial(generator: &mut Generator, count: usize, mean: f64, std: f64, mut sink: impl FnMut(f64)) {
+/// the dtype, in pairs, of which the stream keeps the second for the next call.
+pub fn normal_serial(stream: &mut Stream, count: usize, mean: f64, std: f64, mut sink: impl FnMut(f64)) {
     for _ in 0..count {
-        sink(generator.standard_normal().mul_add(std, mean));
+        sink(stream.standard_normal().mul_add(std, mean));
     }
 }
 
-impl Generator {
+impl Stream {
     /// The cached normal value if there is one, else the first of a new pair.
     pub(crate) fn standard_normal(&mut self) -> f64 {
         if let Some(value) = self.next_normal.take() {

@@ -1,12 +1,12 @@
 //! Values that are proposed until one is accepted: gamma, Poisson, binomial. One at a time, since nobody knows how many
 //! words the next one takes.
 
-use crate::{Generator, element::Wide};
+use crate::{Stream, element::Wide};
 
 /// A value of the gamma distribution of scale one (Marsaglia and Tsang 2000), not rounded to the caller's dtype.
 ///
 /// What is made of `alpha` alone has its precision, the rest that of f64.
-pub fn standard_gamma<T: Wide>(generator: &mut Generator, alpha: T) -> f64 {
+pub fn standard_gamma<T: Wide>(stream: &mut Stream, alpha: T) -> f64 {
     let one = T::from_f64(1.0);
     let (mut alpha, mut scale) = (alpha, 1.0);
     if alpha < one {
@@ -14,20 +14,20 @@ pub fn standard_gamma<T: Wide>(generator: &mut Generator, alpha: T) -> f64 {
             return 0.0;
         }
         // Few proposals are accepted below 1: draw for alpha + 1 and scale by a power of a uniform value.
-        scale = (1.0 - generator.uniform64()).powf((one / alpha).to_f64());
+        scale = (1.0 - stream.uniform64()).powf((one / alpha).to_f64());
         alpha = alpha + one;
     }
     // These constants are of f32 in torch.
     let d = (alpha - T::from_f64(f64::from(1.0f32 / 3.0))).to_f64();
     let c = 1.0 / (9.0 * d).sqrt();
     loop {
-        let x = generator.standard_normal();
+        let x = stream.standard_normal();
         let y = 1.0 + c * x;
         if y <= 0.0 {
             continue;
         }
         let v = y * y * y;
-        let u = 1.0 - generator.uniform64();
+        let u = 1.0 - stream.uniform64();
         let square = x * x;
         // Where `alpha` is no number, the first of the two lets the sample pass.
         if u < 1.0 - f64::from(0.0331f32) * square * square || u.ln() < 0.5 * square + d * (1.0 - v + v.ln()) {
@@ -38,7 +38,7 @@ pub fn standard_gamma<T: Wide>(generator: &mut Generator, alpha: T) -> f64 {
 
 /// A value of the Poisson distribution: by multiplying uniform values for a small rate, by Hörmann's transformed
 /// rejection (1993) for a large one. A negative rate is an error in torch, which is for the caller to raise.
-pub fn poisson(generator: &mut Generator, rate: f64) -> f64 {
+pub fn poisson(stream: &mut Stream, rate: f64) -> f64 {
     if rate.is_nan() || rate < 10.0 {
         if rate == 0.0 {
             return 0.0;
@@ -46,7 +46,7 @@ pub fn poisson(generator: &mut Generator, rate: f64) -> f64 {
         let limit = (-rate).exp();
         let (mut count, mut product) = (0.0, 1.0);
         loop {
-            product *= generator.uniform64();
+            product *= stream.uniform64();
             if product > limit {
                 count += 1.0;
             } else {
@@ -60,8 +60,8 @@ pub fn poisson(generator: &mut Generator, rate: f64) -> f64 {
     let inverse_alpha = 1.1239 + 1.1328 / (b - 3.4);
     let tight = 0.9277 - 3.6224 / (b - 2.0);
     loop {
-        let u = generator.uniform64() - 0.5;
-        let v = generator.uniform64();
+        let u = stream.uniform64() - 0.5;
+        let v = stream.uniform64();
         let us = 0.5 - u.abs();
         let k = ((2.0 * a / us + b) * u + rate + 0.43).floor();
         // An infinite rate accepts nothing.
@@ -81,7 +81,7 @@ pub fn poisson(generator: &mut Generator, rate: f64) -> f64 {
 /// transformed rejection (1993) where many are.
 ///
 /// Sums and products of counts and chances alone have their precision, the rest that of f64.
-pub fn binomial<T: Wide>(generator: &mut Generator, count: T, p: T) -> f64 {
+pub fn binomial<T: Wide>(stream: &mut Stream, count: T, p: T) -> f64 {
     let (zero, one) = (T::from_f64(0.0), T::from_f64(1.0));
     if count <= zero || p <= zero {
         0.0
@@ -91,26 +91,26 @@ pub fn binomial<T: Wide>(generator: &mut Generator, count: T, p: T) -> f64 {
         // No number of trials is ever beyond such a count.
         f64::NAN
     } else if p <= T::from_f64(0.5) {
-        rarer(generator, count, p).to_f64()
+        rarer(stream, count, p).to_f64()
     } else {
-        (count - rarer(generator, count, one - p)).to_f64()
+        (count - rarer(stream, count, one - p)).to_f64()
     }
 }
 
-fn rarer<T: Wide>(generator: &mut Generator, count: T, p: T) -> T {
+fn rarer<T: Wide>(stream: &mut Stream, count: T, p: T) -> T {
     if count * p >= T::from_f64(10.0) {
-        transformed(generator, count, p)
+        transformed(stream, count, p)
     } else {
-        T::from_f64(waited(generator, count.to_f64(), p.to_f64()))
+        T::from_f64(waited(stream, count.to_f64(), p.to_f64()))
     }
 }
 
 /// How many successes fit into `count` trials, by the trials between one and the next.
-fn waited(generator: &mut Generator, count: f64, p: f64) -> f64 {
+fn waited(stream: &mut Stream, count: f64, p: f64) -> f64 {
     let log = (-p).ln_1p();
     let (mut trials, mut successes) = (0.0, 0.0);
     loop {
-        trials += (generator.uniform64().ln() / log).ceil();
+        trials += (stream.uniform64().ln() / log).ceil();
         if trials.is_nan() || trials > count {
             return successes;
         }
@@ -118,7 +118,7 @@ fn waited(generator: &mut Generator, count: f64, p: f64) -> f64 {
     }
 }
 
-fn transformed<T: Wide>(generator: &mut Generator, count: T, p: T) -> T {
+fn transformed<T: Wide>(stream: &mut Stream, count: T, p: T) -> T {
     let one = T::from_f64(1.0);
     let deviation = (count * p * (one - p)).to_f64().sqrt();
     let b = 1.15 + 2.53 * deviation;
@@ -130,8 +130,8 @@ fn transformed<T: Wide>(generator: &mut Generator, count: T, p: T) -> T {
     let m = ((count + one) * p).to_f64().floor();
     let others = count.to_f64() - m;
     loop {
-        let u = generator.uniform64() - 0.5;
-        let v = generator.uniform64();
+        let u = stream.uniform64() - 0.5;
+        let v = stream.uniform64();
         let us = 0.5 - u.abs();
         let k = T::from_f64(((2.0 * a / us + b) * u + c).floor());
         // An infinite count accepts nothing.

@@ -4,7 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
 
-use super::groups::{NORMALIZE_BATCH, Normal, Plan};
+use super::kernel::{NORMALIZE_BATCH, Normal, Plan};
 use super::{check_floating, product, statistic, wide};
 use crate::convert::to_dtype;
 use crate::derive::Derivative;

@@ -3,7 +3,7 @@
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
 
-use super::groups::{NORMALIZE_GROUP, Plan};
+use super::kernel::{NORMALIZE_GROUP, Plan};
 use super::{check_floating, product, statistic};
 use crate::derive::Derivative;
 use crate::expr::Expr;

@@ -4,7 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::{DType, Error, Result, Scalar};
 
-use super::groups::{NORMALIZE_LAYER, Normal, Plan};
+use super::kernel::{NORMALIZE_LAYER, Normal, Plan};
 use super::{check_floating, product, statistic, wide};
 use crate::derive::Derivative;
 use crate::expr::Expr;

@@ -1,17 +1,17 @@
 //! Normalisation: mean zero and variance one over some dimensions, then a scale and a shift.
 //!
-//! Statistics are computed in single precision at least. `groups` has the kernels and their derivatives; the rows that torch
+//! Statistics are computed in single precision at least. `kernel` has the kernels and their derivatives; the rows that torch
 //! names say what a group is.
 
 mod batch;
 mod group;
-mod groups;
+mod kernel;
 mod layer;
 mod local;
 
 pub use batch::{BATCH_NORM, INSTANCE_NORM, NATIVE_BATCH_NORM};
 pub use group::{GROUP_NORM, NATIVE_GROUP_NORM};
-pub use groups::{NORMALIZE_BACKWARD, NORMALIZE_BATCH, NORMALIZE_GROUP, NORMALIZE_LAYER};
+pub use kernel::{NORMALIZE_BACKWARD, NORMALIZE_BATCH, NORMALIZE_GROUP, NORMALIZE_LAYER};
 pub use layer::{LAYER_NORM, NATIVE_LAYER_NORM, RMS_NORM};
 pub use local::LOCAL_RESPONSE_NORM;
 

@@ -4,7 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Element, Error, Result};
 use rushlight_cpu::float::Float;
-use rushlight_cpu::nn::recurrent::{gru, lstm};
+use rushlight_cpu::nn::recurrent::gates::{gru, lstm};
 
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Joint, Saves};

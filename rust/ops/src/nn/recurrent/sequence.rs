@@ -6,7 +6,7 @@ use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_cpu::float::Float;
 use rushlight_cpu::linalg::matmul::GemmElement;
-use rushlight_cpu::nn::recurrent::lstm::{Backward, Forward, Sequence};
+use rushlight_cpu::nn::recurrent::sequence::{Backward, Forward, Sequence};
 
 use super::gates::{joined, parts};
 use crate::derive::{Derivative, Derive, Joint, Saves};

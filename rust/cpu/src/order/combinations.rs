@@ -4,7 +4,7 @@
 ///
 /// # Safety
 /// `places` has room for `rows * r` elements, which nobody else sees, and there are no more choices than `rows`.
-pub unsafe fn choose(places: *mut i64, rows: usize, r: usize, n: i64, again: bool) {
+pub unsafe fn combinations(places: *mut i64, rows: usize, r: usize, n: i64, again: bool) {
     let least = |place: usize| if again { 0 } else { place as i64 };
     let most = |place: usize| if again { n - 1 } else { n - (r - place) as i64 };
     for row in 0..rows {

@@ -1,9 +1,9 @@
-//! The generator as programs see it: an engine, its seed, the cached normals, and torch's saved state.
+//! The stream as programs see it: an engine, its seed, the cached normals, and torch's saved state.
 
 use crate::mt19937::{Mt19937, N};
 use std::fmt;
 
-/// The seed of a generator nobody has seeded.
+/// The seed of a stream nobody has seeded.
 pub const DEFAULT_SEED: u64 = 67_280_421_310_721;
 
 /// Bytes of a saved state, as in `torch.get_rng_state()`.
@@ -11,7 +11,7 @@ pub const STATE_LEN: usize = 5056;
 
 /// A source of random numbers. Plain data without a lock: whoever shares one guards it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Generator {
+pub struct Stream {
     pub(crate) engine: Mt19937,
     seed: u64,
     /// Normals come in pairs; the second waits here. Single values and strided tensors use it, large ones do not.
@@ -20,13 +20,13 @@ pub struct Generator {
     next_normal_f32: Option<f32>,
 }
 
-impl Default for Generator {
+impl Default for Stream {
     fn default() -> Self {
         Self::new(DEFAULT_SEED)
     }
 }
 
-impl Generator {
+impl Stream {
     pub fn new(seed: u64) -> Self {
         Self { engine: Mt19937::new(seed), seed, next_normal: None, next_normal_f32: None }
     }
@@ -43,7 +43,7 @@ impl Generator {
         seed
     }
 
-    /// The seed this generator started from.
+    /// The seed this stream started from.
     pub fn initial_seed(&self) -> u64 {
         self.seed
     }
@@ -195,11 +195,11 @@ mod tests {
     #[test]
     fn state_travels() {
         for draws in [0, 1, 623, 624, 625, 1248] {
-            let mut source = Generator::new(u64::MAX - 3);
+            let mut source = Stream::new(u64::MAX - 3);
             (0..draws).for_each(|_| _ = source.random());
             source.next_normal = (draws % 2 == 1).then_some(-0.25);
             source.next_normal_f32 = (draws == 624).then_some(1.5);
-            let mut copy = Generator::default();
+            let mut copy = Stream::default();
             copy.set_state(&source.state()).unwrap();
             assert_eq!(copy, source);
             assert_eq!(copy.initial_seed(), u64::MAX - 3);
@@ -209,10 +209,10 @@ mod tests {
 
     #[test]
     fn bad_states_are_refused_and_change_nothing() {
-        let mut generator = Generator::new(1);
-        generator.random();
-        let before = generator.clone();
-        let good = generator.state();
+        let mut stream = Stream::new(1);
+        stream.random();
+        let before = stream.clone();
+        let good = stream.state();
         let with = |at: usize, what: &[u8]| {
             let mut bytes = good.clone();
             bytes[at..at + what.len()].copy_from_slice(what);
@@ -228,21 +228,21 @@ mod tests {
             with(16, &u64::MAX.to_le_bytes()),
         ];
         for bytes in cases {
-            assert_eq!(generator.set_state(&bytes), Err(StateError::Invalid));
+            assert_eq!(stream.set_state(&bytes), Err(StateError::Invalid));
         }
         for length in [0, 100, STATE_LEN - 1, STATE_LEN + 1] {
-            assert_eq!(generator.set_state(&vec![0; length]), Err(StateError::Length { found: length }));
+            assert_eq!(stream.set_state(&vec![0; length]), Err(StateError::Length { found: length }));
         }
-        assert_eq!(generator, before);
+        assert_eq!(stream, before);
     }
 
     #[test]
     fn seeds_of_the_system_differ() {
-        let mut generator = Generator::default();
-        assert_eq!(generator.initial_seed(), DEFAULT_SEED);
-        let (one, two) = (generator.seed(), generator.seed());
+        let mut stream = Stream::default();
+        assert_eq!(stream.initial_seed(), DEFAULT_SEED);
+        let (one, two) = (stream.seed(), stream.seed());
         assert_ne!(one, two);
-        assert_eq!(generator.initial_seed(), two);
-        assert_eq!(generator, Generator::new(two));
+        assert_eq!(stream.initial_seed(), two);
+        assert_eq!(stream, Stream::new(two));
     }
 }

@@ -5,7 +5,7 @@ use rushlight_core::Result;
 use rushlight_core::alloc::filled;
 use rushlight_simd::multiversion;
 
-use super::TASK;
+use super::gates::TASK;
 use crate::float::Float;
 use crate::linalg::matmul::{GemmElement, Matrices, Product, gemm};
 use rushlight_par::Address;
