@@ -21,6 +21,7 @@ from rushlight.utils.data import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
+from rushlight.utils.data._utils.memory import memory_facts
 from rushlight.utils.data._utils.share import SharedDict, SharedList, share
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -272,3 +273,26 @@ def test_eight_workers_take_the_memory_of_one():
     count = 200_000  # 26 MB as a list, 17 MB frozen
     of_dataset = {workers: measured(count, workers) - measured(16, workers) for workers in (1, 8)}
     assert of_dataset[8] <= 1.1 * of_dataset[1] + 2_000
+
+
+@pytest.mark.parametrize(
+    "line, folder, limit, used",
+    [
+        ("0::/a/b", "a", "memory.max", "memory.current"),
+        ("9:cpu,cpuacct:/other\n4:memory:/a/b\n0::/", "memory/a", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ],
+    ids=["second", "first"],
+)
+def test_memory_of_control_groups_of_both_versions(line, folder, limit, used, tmp_path):
+    proc, groups = tmp_path / "proc", tmp_path / "groups"
+    (proc / "self").mkdir(parents=True)
+    (proc / "meminfo").write_text("MemTotal:  2097152 kB\nMemFree: 1 kB\nMemAvailable: 1024 kB\n")
+    (proc / "self/cgroup").write_text(line)
+    (groups / folder / "b").mkdir(parents=True)
+    of_machine = ["MemTotal 2.0 GiB", "MemAvailable 1 MiB"]
+    assert memory_facts(proc, groups) == of_machine
+    for at, group in ((f"{folder}/b", "9223372036854771712"), (folder, str(3 << 20))):
+        (groups / at / limit).write_text(group)
+        (groups / at / used).write_text(str(1 << 20))
+    assert memory_facts(proc, groups) == [*of_machine, "the control group uses 1 MiB of 3 MiB"]
+    assert memory_facts(tmp_path, groups) == []

@@ -2,19 +2,22 @@
 
 from pathlib import Path
 
-_CGROUP = Path("/sys/fs/cgroup")
+# What a control group calls its limit and what it uses, in the second version of them and in the first.
+_NAMES = ("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")
+# The first version writes a number near this one where there is no limit.
+_NO_LIMIT = 1 << 62
 
 
-def memory_facts() -> list[str]:
+def memory_facts(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> list[str]:
     """Memory of the machine and of the control group, in words; empty where the system does not say."""
     facts = []
-    for line in _read(Path("/proc/meminfo")).splitlines():
+    for line in _read(proc / "meminfo").splitlines():
         name, _, amount = line.partition(":")
         if name in ("MemTotal", "MemAvailable"):
             facts.append(f"{name} {size(int(amount.split()[0]) * 1024)}")
-    for group in _own_groups():
-        limit, used = _read(group / "memory.max"), _read(group / "memory.current")
-        if limit.isdigit() and used.isdigit():
+    for group, names in _own_groups(proc, groups):
+        limit, used = (_read(group / name) for name in names)
+        if limit.isdigit() and used.isdigit() and int(limit) < _NO_LIMIT:
             facts.append(f"the control group uses {size(int(used))} of {size(int(limit))}")
             break
     return facts
@@ -30,15 +33,21 @@ def size(count: int) -> str:
     return f"{amount:.1f} GiB"
 
 
-def _own_groups():
-    """The process's control group and those around it, innermost first."""
-    for line in _read(Path("/proc/self/cgroup")).splitlines():
-        if line.startswith("0::/"):
-            group = _CGROUP / line[4:]
-            while group != _CGROUP:
-                yield group
-                group = group.parent
-    yield _CGROUP
+def _own_groups(proc: Path, groups: Path):
+    """The process's control group and those around it, innermost first, with the names of what they say."""
+    for line in _read(proc / "self/cgroup").splitlines():
+        number, kinds, path = line.split(":", 2)
+        if (number, kinds) == ("0", ""):
+            root, names = groups, _NAMES[0]
+        elif "memory" in kinds.split(","):
+            root, names = groups / "memory", _NAMES[1]
+        else:
+            continue
+        group = root / path.lstrip("/")
+        while group != root:
+            yield group, names
+            group = group.parent
+        yield root, names
 
 
 def _read(path: Path) -> str:
