@@ -178,11 +178,17 @@ def storage(self):
     return load("rushlight.storage").TypedStorage(self.untyped_storage(), self.dtype)
 
 
+def _without_gradient(self, name):
+    if self.requires_grad:
+        raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead.")
+
+
 @_method
 def apply_(self, callable):
     """Replaces each element by what ``callable`` makes of it, in place; slow, for the host only."""
     from rushlight import no_grad, tensor
 
+    _without_gradient(self, "apply_")
     values = [callable(value) for value in self.detach().reshape(-1).tolist()]
     with no_grad():
         return self.copy_(tensor(values, dtype=self.dtype).reshape(self.shape))
@@ -194,6 +200,7 @@ def map_(self, tensor, callable):
     import rushlight as torch
 
     load("rushlight._text").must_be_tensor("map_", "other", 1, tensor)
+    _without_gradient(self, "map_")
     own, other = self.detach(), tensor.detach().expand_as(self)
     values = [callable(*pair) for pair in zip(own.reshape(-1).tolist(), other.reshape(-1).tolist())]
     with torch.no_grad():

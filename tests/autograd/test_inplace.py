@@ -87,3 +87,13 @@ def test_an_operand_that_is_overwritten_and_not_asked_for():
     z.add_(z)
     z.sum().backward()
     assert x.grad.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("name", ["apply_", "map_"])
+def test_functions_of_elements_know_no_gradient(name):
+    leaf = torch.ones(2, requires_grad=True)
+    sentence = rf"^Can't call {name}\(\) on Variable that requires grad. Use var.detach\(\).{name}\(\) instead.$"
+    for tensor in (leaf, leaf * 2):
+        with pytest.raises(RuntimeError, match=sentence):
+            getattr(tensor, name)(*[torch.ones(2)] * (name == "map_"), lambda *values: values[0] + 1)
+    assert leaf.detach().map_(torch.ones(2), lambda a, b: a + b).tolist() == [2, 2] and leaf.tolist() == [2, 2]

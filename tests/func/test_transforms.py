@@ -239,3 +239,9 @@ def test_a_function_without_changes_in_place_is_the_function():
     ]
     with pytest.raises(RuntimeError, match="received invalid argument for remove=views"):
         torch.func.functionalize(changes, remove="views")
+
+
+def test_numbers_of_numbers():
+    x = torch.tensor(2.0)
+    assert func.jacrev(lambda x: x**3)(x) == 12 and func.jacfwd(lambda x: x**3)(x) == 12
+    assert func.hessian(lambda x: x**3)(x) == 12 and func.jacfwd(func.jacfwd(lambda x: x**3))(x) == 12

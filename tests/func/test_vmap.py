@@ -404,3 +404,23 @@ def test_messages(call, message):
     with pytest.raises(ValueError) as raised:
         call()
     assert message in str(raised.value)
+
+
+# The channels that torch 2.13 leaves with `torch.manual_seed(0)`: of three samples, in order.
+@pytest.mark.parametrize(
+    ("name", "sizes", "kept"),
+    [
+        ("dropout1d", (4, 2), "0010 0011 0111"),
+        ("dropout2d", (2, 4, 2), "00100011 01111011 11001010"),
+        ("dropout3d", (2, 4, 1, 1, 2), "00100011 01111011 11001010"),
+        ("feature_alpha_dropout", (2, 2, 2), "0010 0011 0111"),
+    ],
+)
+def test_channels_are_dropped_in_each_sample(name, sizes, kept):
+    dropout = getattr(torch.nn.functional, name)
+    for way, wanted in (("different", kept.split()), ("same", kept.split()[:1] * 3)):
+        torch.manual_seed(0)
+        found = torch.vmap(lambda x: dropout(x, 0.5, training=True), randomness=way)(torch.ones(3, *sizes))
+        channels = found.flatten(1, -2)
+        assert ["".join("01"[int(one[0] > 0)] for one in sample) for sample in channels] == wanted
+        assert torch.equal(found, found[..., :1].expand_as(found))

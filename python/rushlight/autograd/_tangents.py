@@ -123,7 +123,7 @@ def jacobian_by_columns(
             return [torch.zeros_like(y) if t is None else t for y, t in zip(outputs, push(tangents))]
 
         for matrix, output, columns in zip(matrices, outputs, mapped(along, basis(x.detach()), chunk_size)):
-            whole = columns.reshape(*x.shape, *output.shape)
+            whole = columns.reshape((*x.shape, *output.shape))
             order = [*range(x.dim(), whole.dim()), *range(x.dim())]
             matrix.append(whole.permute(order))
     return matrices

@@ -328,7 +328,7 @@ def _by_rows(outputs: list[Tensor], inputs: list[Tensor], chunk_size: int | None
     for output in outputs:
         back = lambda unit, output=output: _gradients([output], inputs, [unit])
         found = mapped(back, basis(output.detach()), chunk_size)
-        matrices.append([whole.reshape(*output.shape, *x.shape) for whole, x in zip(found, inputs)])
+        matrices.append([whole.reshape((*output.shape, *x.shape)) for whole, x in zip(found, inputs)])
     return matrices
 
 

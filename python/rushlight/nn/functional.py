@@ -116,7 +116,8 @@ def _kept_channels(input: Tensor, p: float, channels: int) -> Tensor:
     if input.dim() < channels:
         raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
     shape = (*input.shape[:channels], *[1] * (input.dim() - channels))
-    return torch.empty(shape, dtype=input.dtype, device=input.device).bernoulli_(1 - p)
+    # Made of the input: inside `vmap` there is room for every sample then.
+    return input.new_empty(shape).bernoulli_(1 - p)
 
 
 def _misshapen(name: str, input: Tensor, batched: int) -> None:
