@@ -359,3 +359,33 @@ class TestAtomicAdd:
         with pytest.raises(error):
             mp.atomic_add_(target, update, index=index)
         assert isinstance(target, list) or target.device.type == "meta" or not target.any()
+
+
+def write(tensor, queue):
+    tensor[1:].fill_(9)
+    queue.put(tensor)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_files_that_are_written_through_stay_files(tmp_path, method):
+    """Whoever gets such a tensor maps the file itself, also one that has lost its name."""
+    path = tmp_path / "numbers"
+    tensor = torch.from_file(path, shared=True, size=4, dtype=torch.uint8)
+    assert tensor.is_shared() and tensor.untyped_storage().filename == str(path)
+    assert tensor.share_memory_() is tensor
+    assert not torch.from_file(path, size=4, dtype=torch.uint8).is_shared()
+    context = mp.get_context(method)
+    queue = context.Queue()
+    process = context.Process(target=write, args=(tensor[1:], queue))
+    process.start()
+    back = queue.get()
+    process.join()
+    assert tensor.tolist() == [0, 0, 9, 9] and back.tolist() == [0, 9, 9]
+    assert path.read_bytes() == b"\0\0\t\t"
+    tensor.fill_(3)
+    assert back.tolist() == [3, 3, 3] and path.read_bytes() == b"\3\3\3\3"
+    path.unlink()
+    queue.put(tensor)
+    there = queue.get()
+    there[0] = 5
+    assert tensor.tolist() == [5, 3, 3, 3]

@@ -163,6 +163,16 @@ def receive_storage(place, offset, size):
     return _C._shared_storage(descriptor, offset, size)
 
 
+def send_file(descriptor, name, offset, size):
+    """A picklable reference to bytes of a file that is written through."""
+    return send_descriptor(descriptor), name, offset, size
+
+
+def receive_file(place, name, offset, size):
+    """The same bytes of the same file, whatever has taken its name."""
+    return _C._FileMap._of_descriptor(receive_descriptor(place), name, offset + size).storage(offset, size)
+
+
 def send_descriptor(descriptor):
     """A picklable reference to a copy of a descriptor."""
     parcel = _thread.parcel

@@ -1,7 +1,8 @@
 """How tensors and storages are pickled between processes: their bytes stay where they are, in shared memory.
 
 A storage that is not shared is moved to shared memory in place, so sender and receiver see the same bytes from then on.
-A storage that arrives twice is one storage. Registered for all of multiprocessing: its own queues and managers work too,
+A storage that arrives twice is one storage. Bytes of a file that is written through (`torch.from_file(shared=True)`) are
+mapped by the receiver as well. Registered for all of multiprocessing: its own queues and managers work too,
 but their sender must live until the object has been received.
 """
 
@@ -10,7 +11,7 @@ from multiprocessing import reduction
 import rushlight as torch
 from rushlight._utils import _rebuild_sparse, layout_of, sparse_parts, view_of
 
-from .parcel import receive_storage, send_storage
+from .parcel import receive_file, receive_storage, send_file, send_storage
 
 
 def reduce_storage(storage):
@@ -21,6 +22,9 @@ def reduce_storage(storage):
         )
     if storage.nbytes() == 0:
         return type(storage), (0,)
+    through = storage._written_through()
+    if through is not None:
+        return receive_file, send_file(*through, storage.nbytes())
     return receive_storage, send_storage(storage)
 
 

@@ -37,7 +37,7 @@ pub struct FileMap {
 
 enum Backing {
     /// A file that was mapped here, with its name for messages.
-    Own(File, String),
+    Own(File, String, Writes),
     /// A mapping that somebody else made and ends when the value is dropped.
     Foreign { _owner: Box<dyn Any + Send + Sync> },
 }
@@ -63,7 +63,7 @@ impl FileMap {
             }
         };
         let place = Place::take(start.as_ptr().addr(), length);
-        Ok(FileMap { start, length, place, backing: Backing::Own(file, name) })
+        Ok(FileMap { start, length, place, backing: Backing::Own(file, name, writes) })
     }
 
     /// Watches over a mapping that somebody else made.
@@ -80,6 +80,14 @@ impl FileMap {
         self.start.as_ptr()
     }
 
+    /// The file, its name, and what becomes of writes, if it was mapped here.
+    pub fn file(&self) -> Option<(&File, &str, Writes)> {
+        match &self.backing {
+            Backing::Own(file, name, writes) => Some((file, name, *writes)),
+            Backing::Foreign { .. } => None,
+        }
+    }
+
     pub fn len(&self) -> usize {
         self.length
     }
@@ -91,7 +99,7 @@ impl FileMap {
     /// Whether all that was mapped is still there; asks the file how long it is.
     pub fn check(&self) -> Result<()> {
         come_first();
-        if let Backing::Own(file, _) = &self.backing {
+        if let Backing::Own(file, ..) = &self.backing {
             // The cheapest question there is; nobody reads from a place in the file.
             // SAFETY: a plain call on an open descriptor.
             let now = unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_END) };
@@ -110,7 +118,7 @@ impl FileMap {
     #[cold]
     fn torn(&self) -> Error {
         let (name, now) = match &self.backing {
-            Backing::Own(file, name) => (format!("the file {name}"), file.metadata().ok().map(|now| now.len())),
+            Backing::Own(file, name, _) => (format!("the file {name}"), file.metadata().ok().map(|now| now.len())),
             Backing::Foreign { .. } => ("a file".to_owned(), None),
         };
         let what = match now {

@@ -17,7 +17,7 @@ use crate::alloc;
 use crate::counted::{Counted, WeakCounted};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::file_map::FileMap;
+use crate::file_map::{FileMap, Writes};
 use crate::shared::SharedBlock;
 
 /// Who owns a block's bytes, and so what its end means.
@@ -433,8 +433,24 @@ impl Storage {
         self.hold().block().read_only
     }
 
+    /// Whether the bytes lie in an arena, where nobody can take them away.
     pub fn is_shared(&self) -> bool {
         matches!(self.hold().block().owner, Owner::Shared(_))
+    }
+
+    /// The mapped file that the bytes are of, and where in it they begin.
+    pub fn file(&self) -> Option<(Arc<FileMap>, usize)> {
+        let hold = self.hold();
+        let block = hold.block();
+        let Owner::File(map) = &block.owner else { return None };
+        Some((map.clone(), block.pointer.as_ptr() as usize - map.as_ptr() as usize))
+    }
+
+    /// Whether processes see what others write: in an arena, or through a file that each of them maps.
+    pub fn is_common(&self) -> bool {
+        let through =
+            |(map, _): (Arc<FileMap>, usize)| map.file().is_some_and(|(.., writes)| writes == Writes::Through);
+        self.is_shared() || self.file().is_some_and(through)
     }
 
     /// The first byte's address, a number for `data_ptr` and not something to read through; zero where there are no bytes.

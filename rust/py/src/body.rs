@@ -7,7 +7,6 @@ use rushlight::view::narrow;
 use rushlight::{Device, Layout, Storage, Tensor, op};
 use rushlight_autograd::{Form, Meta};
 use rushlight_core::layout::to_dims;
-use rushlight_core::shared;
 
 use crate::errors::{kind_of, raise};
 use crate::methods;
@@ -21,7 +20,7 @@ methods! {
     }
     fn share_memory_(own) "Moves the elements to memory that processes share; views follow. Does nothing if they are there." {
         with_memory(own.tensor)?;
-        shared::share(own.tensor.storage()).map_err(raise)?;
+        crate::storage::share(own.tensor.storage())?;
         own.same()
     }
     fn set_(own, source, storage_offset, size, stride) "Makes this tensor show other bytes: a tensor's, or a storage's from an offset on." {

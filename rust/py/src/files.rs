@@ -1,6 +1,7 @@
 //! Mapped files under storages: those that are mapped here, and those of the interpreter's `mmap`.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use pyo3::exceptions::PyRuntimeError;
@@ -29,6 +30,17 @@ impl PyFileMap {
         let length = nbytes.or_else(|| usize::try_from(file.metadata().ok()?.len()).ok()).unwrap_or(usize::MAX);
         let writes = if shared { Writes::Through } else { Writes::Private };
         Ok(PyFileMap(Arc::new(FileMap::new(file, path.to_owned(), length, writes)?)))
+    }
+
+    /// The first `nbytes` bytes of an open file, written through; the descriptor belongs to the mapping.
+    #[staticmethod]
+    fn _of_descriptor(descriptor: RawFd, name: String, nbytes: usize) -> PyResult<Self> {
+        // SAFETY: the caller gives it away; a closed one is refused by the system.
+        let file = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
+        if file.metadata()?.len() < nbytes as u64 {
+            return Err(PyRuntimeError::new_err(format!("the file {name} became shorter on its way")));
+        }
+        Ok(PyFileMap(Arc::new(FileMap::new(file, name, nbytes, Writes::Through)?)))
     }
 
     /// The bytes from `offset` on.

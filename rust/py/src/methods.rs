@@ -236,7 +236,7 @@ methods! {
     }
     fn is_shared(own) "Whether the elements are in memory that processes share." {
         crate::body::with_memory(own.tensor)?;
-        own.give(own.tensor.storage().is_shared())
+        own.give(own.tensor.storage().is_common())
     }
     fn is_inference(own) "Whether the tensor was made in inference mode." { own.give(own.tensor.is_inference()) }
     fn detach(own) "The same elements without history." { own.wrap(own.tensor.detach()) }

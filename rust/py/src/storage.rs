@@ -9,6 +9,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rushlight::{Device, Storage};
+use rushlight_core::file_map::Writes;
 use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_core::shared::{self, Identity, Parcel};
 use rushlight_core::storage::{Block, WeakStorage};
@@ -94,12 +95,25 @@ impl PyStorage {
     }
 
     fn is_shared(&self) -> bool {
-        self.0.is_shared()
+        self.0.is_common()
+    }
+
+    /// The name of the file that the bytes are of, or None.
+    #[getter]
+    fn filename(&self) -> Option<String> {
+        self.0.file()?.0.file().map(|(_, name, _)| name.to_owned())
+    }
+
+    /// Of a file that is written through: its descriptor, which stays the storage's, its name, and where the bytes begin.
+    fn _written_through(&self) -> Option<(RawFd, String, usize)> {
+        let (map, offset) = self.0.file()?;
+        let (file, name, writes) = map.file()?;
+        (writes == Writes::Through).then(|| (file.as_raw_fd(), name.to_owned(), offset))
     }
 
     /// Moves the bytes to memory that other processes may see; all tensors on them follow.
     fn share_memory_(slf: PyRef<'_, Self>) -> PyResult<PyRef<'_, Self>> {
-        shared::share(&slf.0).map_err(raise)?;
+        share(&slf.0)?;
         Ok(slf)
     }
 
@@ -150,6 +164,12 @@ impl PyStorage {
         let status = unsafe { ffi::PyObject_GetBuffer(memory.as_ptr(), view, flags) };
         if status == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
+}
+
+/// Moves bytes that only this process sees to memory that others may see.
+pub fn share(storage: &Storage) -> PyResult<()> {
+    // A file that is written through is there already, and what is written must go on to reach it.
+    if storage.is_common() { Ok(()) } else { shared::share(storage).map(drop).map_err(raise) }
 }
 
 type Key = (Identity, usize);

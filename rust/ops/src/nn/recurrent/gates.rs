@@ -115,7 +115,7 @@ fn check(args: &Args, gates: &[(usize, isize)], state: &Tensor) -> Result<()> {
         let fits = own.rank() == 2
             && state.rank() == 2
             && own.sizes()[0] == state.sizes()[0]
-            && own.sizes()[1] == times * state.sizes()[1];
+            && Some(own.sizes()[1]) == state.sizes()[1].checked_mul(times);
         if !fits {
             return Err(Error::runtime(format!(
                 "gates of {} do not fit a state of {}",
