@@ -72,6 +72,19 @@ def test_an_unknown_keyword_is_answered_with_the_known_ones():
             "value cannot be converted to type double without overflow",
         ),
         (lambda: int(torch.tensor(1 + 2j)), RuntimeError, "value cannot be converted to type int64_t without overflow"),
+        (lambda: torch.ones(2).type("FloatTensor"), ValueError, "invalid type: 'FloatTensor'"),
+        (
+            lambda: torch.eq(torch.ones(2), "a"),
+            TypeError,
+            "eq() received an invalid combination of arguments - got (Tensor, str)",
+        ),
+        (lambda: torch.sum(1), TypeError, "sum(): argument 'input' (position 1) must be Tensor, not int"),
+        (lambda: torch.round("a"), TypeError, "round(): argument 'input' (position 1) must be Tensor, not str"),
+        (
+            lambda: torch.div(torch.ones(2), "a"),
+            TypeError,
+            "div(): argument 'other' (position 2) must be Tensor, not str",
+        ),
         (lambda: torch.full(), TypeError, 'full() missing 2 required positional argument: "size", "fill_value"'),
         (lambda: torch.ones(2).relu(True), TypeError, "TensorBase.relu() takes no arguments (1 given)"),
         (lambda: torch.relu(torch.ones(2), True), TypeError, "relu() takes 1 positional argument but 2 were given"),
@@ -163,6 +176,7 @@ def test_flags_that_are_only_looked_at():
 
 def test_no_tensors_at_all():
     assert torch.atleast_1d() == torch.atleast_2d() == torch.atleast_3d() == torch.broadcast_tensors() == ()
+    assert torch.block_diag().shape == (1, 0)
     for name in ("meshgrid", "cartesian_prod"):
         with pytest.raises(RuntimeError, match="^meshgrid expects a non-empty TensorList"):
             getattr(torch, name)()

@@ -79,3 +79,25 @@ def test_typed_storages_say_what_they_are():
     storage = torch.ones(2).storage()
     assert storage.type() == "torch.FloatStorage" and storage.cpu().tolist() == [1, 1]
     assert not storage.is_cuda and not storage.is_pinned()
+
+
+def test_a_storage_gives_its_memory_back_and_takes_it_again():
+    x = torch.ones(2)
+    y, storage = x[1:], x.untyped_storage()
+    assert storage.resizable() and storage.resize_(16) is storage and len(storage) == 16
+    assert x.tolist() == [1.0, 1.0] and x.resize_(4).tolist()[:2] == [1.0, 1.0]
+    x.resize_(2)
+    assert storage.resize_(0).nbytes() == 0 and x.shape == (2,)
+    for use in (lambda: x + 1, lambda: y.item(), lambda: x.fill_(0), lambda: x.sum(), x.tolist, x.numpy):
+        with pytest.raises(RuntimeError, match="^the tensor's storage was resized to zero bytes"):
+            use()
+    storage.resize_(8)
+    assert x.fill_(3).tolist() == [3.0, 3.0] and y.tolist() == [3.0]
+    with pytest.raises(RuntimeError, match="shrinks to zero bytes only"):
+        storage.resize_(4)
+    with pytest.raises(RuntimeError, match="^resize_ expects an int, but got str"):
+        storage.resize_("a")
+    shown = torch.from_numpy(np.ones(2)).untyped_storage()
+    assert not shown.resizable()
+    with pytest.raises(RuntimeError, match="^Trying to resize storage that is not resizable"):
+        shown.resize_(0)

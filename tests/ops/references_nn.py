@@ -146,7 +146,7 @@ def _adaptive(rank):
 
 
 def _adaptive_max(rank):
-    def reference(output_size, **rest):
+    def reference(output_size, return_indices=True, **rest):
         (own,) = rest.values()
         sizes = [size or n for size, n in zip(tuple_of(output_size, rank), own.shape[-rank:])]
         result = np.zeros((*own.shape[:-rank], *sizes), own.dtype)

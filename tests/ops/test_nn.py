@@ -243,6 +243,41 @@ def test_likelihood_and_cross_entropy(scores, targets, weighted, reduction):
     assert gradgradcheck(lambda x: F.nll_loss(x, y, weight, reduction=reduction), (x,), fast_mode=True)
 
 
+def test_losses_and_layers_refuse_what_torch_refuses():
+    whole, x = torch.ones(2, dtype=torch.int64), torch.ones(2)
+    image = torch.ones(1, 3, 5, 5, dtype=torch.float64)
+    for call, error, sentence in [
+        (
+            lambda: F.huber_loss(whole, x),
+            RuntimeError,
+            "result type Float can't be cast to the desired output type Long",
+        ),
+        (lambda: F.soft_margin_loss(whole, x), RuntimeError, "result type Float can't be cast to the desired output"),
+        (lambda: F.kl_div(x, whole), RuntimeError, "kl_div: Integral inputs not supported."),
+        (
+            lambda: torch.nn.Conv2d(3, 4, 3)(image),
+            RuntimeError,
+            r"Input type \(double\) and bias type \(float\) should be",
+        ),
+        (lambda: F.conv2d(image, torch.ones(4, 3, 3, 3)), RuntimeError, "expected scalar type Double but found Float"),
+        (
+            lambda: F.avg_pool2d(torch.ones(2, 3), 2),
+            IndexError,
+            r"Dimension out of range \(expected to be in range of \[-2, 1",
+        ),
+        (lambda: torch.baddbmm(x, torch.ones(2, 2, 2), torch.ones(2, 2)), IndexError, "Dimension out of range"),
+        (
+            lambda: torch.signbit(torch.tensor(1j)),
+            NotImplementedError,
+            "signbit is not implemented for complex tensors.",
+        ),
+    ]:
+        with pytest.raises(error, match=f"^{sentence}"):
+            call()
+    both = F.adaptive_max_pool1d_with_indices(torch.ones(1, 2, 4), 2, True)
+    assert [part.shape for part in both] == [(1, 2, 2)] * 2
+
+
 def test_targets_out_of_bounds_and_ignored():
     x = real(3, 4)
     with pytest.raises(IndexError, match=r"Target 5 is out of bounds."):

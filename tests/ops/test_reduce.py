@@ -241,6 +241,11 @@ def test_the_largest_of_a_long_line_are_those_of_the_sorted_one(kind, k, largest
             "Autograd not support dtype: Bool",
         ),
         (
+            lambda: torch.nanmean(torch.ones(3), dtype=torch.int32),
+            RuntimeError,
+            "nanmean(): could not infer output dtype. Optional dtype must be either a floating point or complex dtype.",
+        ),
+        (
             lambda: torch.trapezoid(torch.ones(3, dtype=torch.bool)),
             RuntimeError,
             "trapezoid: received a bool input for `y`, but bool is not supported",

@@ -237,9 +237,8 @@ pub fn default_dtype() -> DType {
 
 pub fn set_default_dtype(dtype: DType) -> Result<()> {
     if !dtype.is_floating() {
-        return Err(Error::type_(format!(
-            "only floating-point types are supported as the default type, but got {dtype}"
-        )));
+        return Err(Error::type_("only floating-point types are supported as the default type")
+            .hint(format!("{dtype} is none.")));
     }
     DEFAULT.store(dtype as u8, Ordering::Relaxed);
     Ok(())

@@ -506,7 +506,10 @@ pub fn infer_size(requested: &[i64], numel: usize) -> Result<Dims> {
         match size {
             -1 if unknown.is_some() => return Err(Error::runtime("only one dimension can be inferred")),
             -1 => unknown = Some(dim),
-            size if size < 0 => return Err(Error::runtime(format!("invalid shape dimension {size}"))),
+            size if size < 0 => {
+                let shape = Shape(&to_dims(requested)).to_string();
+                return Err(Error::runtime(format!("invalid shape dimension {size} at index {dim} of shape {shape}")));
+            }
             size => known = known.checked_mul(size).ok_or_else(|| Error::runtime(describe()))?,
         }
     }

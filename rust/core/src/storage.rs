@@ -32,6 +32,8 @@ pub enum Owner {
     Foreign(Box<dyn Any + Send + Sync>),
     /// Nobody: a tensor on `meta` has a size and no bytes.
     Meta,
+    /// Nobody any more: the storage was emptied, and its tensors wait for it to grow again.
+    Released,
 }
 
 pub struct Block {
@@ -89,6 +91,12 @@ impl Block {
         Block { pointer, bytes, device: Device::Meta, read_only: false, sure: false, owner: Owner::Meta }
     }
 
+    /// No bytes, in the place of those that were given back.
+    fn released() -> Block {
+        let pointer = NonNull::dangling();
+        Block { pointer, bytes: 0, device: Device::Cpu, read_only: false, sure: false, owner: Owner::Released }
+    }
+
     /// The first byte, where the host can reach it.
     #[inline]
     pub fn as_ptr(&self) -> Result<*mut u8> {
@@ -103,6 +111,8 @@ impl Block {
     fn check(&self) -> Result<()> {
         match &self.owner {
             Owner::File(map) => map.check(),
+            Owner::Released => Err(Error::runtime("the tensor's storage was resized to zero bytes")
+                .hint("storage.resize_(nbytes) gives it memory again.")),
             _ if self.device == Device::Cpu => Ok(()),
             _ => Err(out_of_reach(self.device)),
         }
@@ -404,6 +414,7 @@ impl Storage {
         let old = hold.block();
         let block = match old.owner {
             Owner::Meta => Block::meta(bytes),
+            Owner::Released => Block::heap(bytes)?,
             Owner::Heap if self.0.exports.load(Ordering::Relaxed) == 0 => {
                 let block = Block::heap(bytes)?;
                 // SAFETY: two blocks in host memory, both alive, of at least as many bytes.
@@ -415,6 +426,26 @@ impl Storage {
         // SAFETY: by the caller's word.
         unsafe { self.replace(block) };
         Ok(())
+    }
+
+    /// Gives the bytes back; whoever reads or writes here before the storage grows again is refused.
+    ///
+    /// # Safety
+    /// As for `replace`.
+    pub unsafe fn release(&self) -> Result<()> {
+        let own = matches!(self.hold().block().owner, Owner::Heap | Owner::Released);
+        if !own || self.0.exports.load(Ordering::Relaxed) != 0 {
+            return Err(Error::runtime("Trying to resize storage that is not resizable"));
+        }
+        // SAFETY: by the caller's word.
+        unsafe { self.replace(Block::released()) };
+        Ok(())
+    }
+
+    /// Whether the memory is the house's own, and shown to nobody else.
+    pub fn is_resizable(&self) -> bool {
+        let own = matches!(self.hold().block().owner, Owner::Heap | Owner::Released | Owner::Meta);
+        own && self.0.exports.load(Ordering::Relaxed) == 0
     }
 
     pub fn len(&self) -> usize {

@@ -18,7 +18,8 @@ pub const LANES: usize = 32;
 /// assert!(pick(DType::F32).is_some() && pick(DType::Bool).is_none());
 /// ```
 ///
-/// Names before `;` are elements of the operands in order, names behind it the row's numbers, converted to `T`. `T` is
+/// Names before `;` are elements of the operands in order, names behind it the row's numbers, converted to `T`, and names
+/// behind `;;` numbers that may be absent: an `Option<T>` each. `T` is
 /// the dtype of a loop and `S` its instruction set (`S::exp(x)` is the vector form of `exp`). `[f32, f64 => Bool]` gives
 /// results of another type.
 #[macro_export]
@@ -36,7 +37,7 @@ macro_rules! tiles {
         })+
     };
     (@tile $S:ident, $T:ty, [], $f:tt) => { $crate::tiles!(@tile $S, $T, [$T], $f) };
-    (@tile $S:ident, $T:ty, [$O:ty], (|$($x:ident),+ $(; $($p:ident),+)?| $value:expr)) => {
+    (@tile $S:ident, $T:ty, [$O:ty], (|$($x:ident),+ $(; $($p:ident),+)? $(;; $($o:ident),+)?| $value:expr)) => {
         $crate::reexport::simd_loop!(for<$S> |out: *mut u8, inputs: *const *const u8, n: usize, numbers: &[$crate::reexport::Scalar]| {
             use $crate::tiles::LANES;
             #[allow(dead_code)]
@@ -45,6 +46,7 @@ macro_rules! tiles {
             $($(#[allow(unused_mut)] let mut $p = <T as Default>::default();)+)?
             let mut _given = numbers.iter();
             $($(if let Some(number) = _given.next() { $p = <T as $crate::reexport::Element>::from_scalar(*number); })+)?
+            $($(let $o = _given.next().map(|number| <T as $crate::reexport::Element>::from_scalar(*number));)+)?
             let mut done = 0usize;
             // SAFETY: the caller gives n elements behind each pointer; blocks are of LANES, and a pad is one.
             unsafe {

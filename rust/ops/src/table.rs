@@ -95,7 +95,6 @@ pub static ROWS: &[&Row] = &[
     &pointwise::hyperbolic::ATANH,
     &pointwise::special::SIGMOID,
     &pointwise::special::LOGIT,
-    &pointwise::special::LOGIT_LIMITED,
     &pointwise::special::ERF,
     &pointwise::special::ERFC,
     &pointwise::special::ERFINV,

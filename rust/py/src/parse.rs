@@ -59,6 +59,19 @@ impl Overload {
         Overload { row, shown, names, takes_out, is_one_with_dim }
     }
 
+    /// Whether it takes as many arguments as a call has.
+    fn may_mean(&self, call: &Call) -> bool {
+        let given = call.given() + call.keywords.len();
+        let needed = self.params().iter().filter(|param| param.default.is_none()).count();
+        (needed..=self.shown + usize::from(self.takes_out)).contains(&given)
+    }
+
+    /// Whether torch has an overload for a number beside the one for a tensor; its arithmetic takes either in one.
+    fn is_two(&self) -> bool {
+        let takes_either = self.params().iter().skip(1).any(|param| param.kind == Kind::Operand);
+        takes_either && !matches!(self.row.python_name(), "add" | "sub" | "mul" | "div" | "floor_divide" | "copy")
+    }
+
     /// The parameters that a call sees.
     pub fn params(&self) -> &'static [Param] {
         &self.row.schema().params[..self.shown]
@@ -405,9 +418,21 @@ fn read_loose_ints(last: usize, call: &Call) -> Option<Ints> {
 
 /// The error when no overload fits: what is wrong with the only one, or torch's list of several.
 #[cold]
-pub fn no_match(name: &str, overloads: &[Overload], call: &Call, last: Misfit) -> PyErr {
-    if let [overload] = overloads {
-        return last.into_error(name, overload, call);
+pub fn no_match<'a, 'py>(name: &str, overloads: &[Overload], call: &Call<'a, 'py>, last: Misfit<'a, 'py>) -> PyErr {
+    let mut fitting = overloads.iter().filter(|overload| overload.may_mean(call));
+    let only = match (overloads, fitting.next(), fitting.next()) {
+        ([overload], ..) => {
+            (!overload.is_two() || overload.row.namespace == "nn.functional").then_some((overload, last))
+        }
+        // Of several, the one that takes as many arguments.
+        (_, Some(overload), None) if !overload.is_two() => {
+            let mut args = Args { row: overload.row, values: Default::default() };
+            bind(overload, call, &mut args).err().map(|misfit| (overload, misfit))
+        }
+        _ => None,
+    };
+    if let Some((overload, misfit)) = only {
+        return misfit.into_error(name, overload, call);
     }
     let got = call.positional().map(|object| kind_of(&object));
     let named = call.keywords().map(|(keyword, value)| format!("{}={}", &*keyword, kind_of(&value)));

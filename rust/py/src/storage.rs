@@ -1,5 +1,6 @@
 //! `UntypedStorage`: a tensor's bytes as an object of their own, and their way between processes.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -15,8 +16,9 @@ use rushlight_core::shared::{self, Identity, Parcel};
 use rushlight_core::storage::{Block, WeakStorage};
 
 use crate::buffer::{Buffer, Memory};
+use crate::convert;
 use crate::dtype::{PyDevice, extract_device};
-use crate::errors::raise;
+use crate::errors::{kind_of, raise};
 use crate::files::block_over;
 
 /// What pickles hold of a storage: the function that rebuilds it, and its arguments, the content and the kind of device.
@@ -78,6 +80,43 @@ impl PyStorage {
         }
         // SAFETY: within the pinned block.
         Ok(unsafe { pin.as_ptr().offset(place).read() })
+    }
+
+    /// Gives the storage another size: with zero its memory is free, and its tensors refuse to be read until it grows again. It
+    /// does not shrink to less than its tensors may show.
+    ///
+    /// >>> x = torch.ones(2)
+    /// >>> x.untyped_storage().resize_(0).nbytes()
+    /// 0
+    /// >>> _ = x.untyped_storage().resize_(8)
+    /// >>> x.fill_(3)
+    /// tensor([3., 3.])
+    fn resize_<'py>(slf: PyRef<'py, Self>, size: &Bound<'py, PyAny>) -> PyResult<PyRef<'py, Self>> {
+        let Some(wanted) = convert::int(size)? else {
+            let kind = kind_of(size);
+            return Err(PyRuntimeError::new_err(format!("resize_ expects an int, but got {kind}")));
+        };
+        let Ok(wanted) = usize::try_from(wanted) else {
+            return Err(PyRuntimeError::new_err(format!("a storage cannot have {wanted} bytes")));
+        };
+        if !slf.0.is_resizable() {
+            return Err(PyRuntimeError::new_err("Trying to resize storage that is not resizable"));
+        }
+        match wanted.cmp(&slf.0.len()) {
+            Ordering::Equal => Ok(()),
+            // SAFETY: called from Python, with the interpreter's lock.
+            Ordering::Greater => unsafe { slf.0.grow(wanted) },
+            // SAFETY: as above.
+            Ordering::Less if wanted == 0 && slf.0.device() == Device::Cpu => unsafe { slf.0.release() },
+            Ordering::Less => Err(rushlight::Error::runtime("a storage with tensors on it shrinks to zero bytes only")),
+        }
+        .map_err(raise)?;
+        Ok(slf)
+    }
+
+    /// Whether `resize_` may change the size: not of memory that is somebody else's, or that somebody else looks at.
+    fn resizable(&self) -> bool {
+        self.0.is_resizable()
     }
 
     fn data_ptr(&self) -> usize {

@@ -80,7 +80,8 @@ fn type_name(tensor: &Tensor) -> String {
 
 /// The dtype that a class like `torch.FloatTensor` or its name stands for.
 fn legacy_dtype(text: &str) -> Option<DType> {
-    let title = text.rsplit('.').next()?.strip_suffix("Tensor")?;
+    let (_, title) = text.rsplit_once('.')?;
+    let title = title.strip_suffix("Tensor")?;
     if title.is_empty() {
         return Some(rushlight_core::dtype::default_dtype());
     }

@@ -77,7 +77,9 @@ fn arange(args: &Args, start: Scalar, end: Scalar, step: Scalar) -> Result<Outpu
         ((range.1 - range.0) / range.2).ceil()
     };
     if count > isize::MAX as f64 {
-        return Err(Error::runtime(format!("invalid size, possible overflow? {count}")));
+        return Err(
+            Error::runtime("invalid size, possible overflow?").hint(format!("That would be {count:e} elements."))
+        );
     }
     let tensor = options.empty(&[count as isize], dtype)?;
     dispatch!(dtype, T in [u8, i8, i16, i32, i64] => {

@@ -116,6 +116,10 @@ pub static BLOCK_DIAG: Row = Row {
     dtypes: DTypes::ALL,
     run: Run::Compose(|args| {
         let tensors = args.tensors(0)?;
+        if tensors.is_empty() {
+            let device = rushlight_core::Device::Cpu;
+            return crate::create::zeros(&[1, 0], rushlight_core::dtype::default_dtype(), device).map(Output::Tensor);
+        }
         if let Some((at, tensor)) = tensors.iter().enumerate().find(|(_, tensor)| tensor.rank() > 2) {
             return Err(Error::runtime(format!(
                 "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {at} has {} dimensions",

@@ -232,6 +232,9 @@ pub static BADDBMM: Row = Row {
         infer: |args| {
             let (own, a, b) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
             check_factors(args)?;
+            if a.rank() == 3 {
+                rushlight_core::layout::wrap_dim(2, b.rank())?;
+            }
             check_batches(a, b)?;
             let sizes = [a.sizes()[0], a.sizes()[1], b.sizes()[2]];
             check_addend(own, &sizes)?;
@@ -289,6 +292,9 @@ pub static ADDBMM: Row = Row {
                     .shapes([a.sizes().as_slice(), b.sizes().as_slice()]));
             }
         } else {
+            if a.rank() == 3 {
+                rushlight_core::layout::wrap_dim(2, b.rank())?;
+            }
             check_batches(a, b)?;
         }
         // The batch joins the dimension that is summed: one product.

@@ -112,11 +112,41 @@ pub static CHOLESKY_SOLVE: Row = Row {
                 )));
             }
         }
+        if b.dtype() != factor.dtype() {
+            return Err(Error::runtime(format!(
+                "Expected b and A to have the same dtype, but found b of type {} and A of type {} instead.",
+                b.dtype().title(),
+                factor.dtype().title()
+            )));
+        }
+        let side = |tensor: &Tensor, back: usize| tensor.sizes()[tensor.rank() - back];
+        let (rows, columns) = (side(factor, 2), side(factor, 1));
+        if rows != columns {
+            return Err(Error::runtime(format!(
+                "A must be batches of square matrices, but they are {rows} by {columns} matrices"
+            )));
+        }
+        if columns != side(b, 2) {
+            return Err(Error::runtime(format!(
+                "Incompatible matrix sizes for cholesky_solve: each A matrix is {rows} by {columns} but each b matrix is {} by {}",
+                side(b, 2),
+                side(b, 1)
+            )));
+        }
+        check_kernel("cholesky_solve_cpu", b)?;
         solve_with(factor, b, args.bool(2)?).map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
     samples: &["t(3, 2), pos(3, 3)", "t(2, 3, 1), pos(3, 3)"],
-    errors: &[("t(3), t(3, 3)", "RuntimeError", "b should have at least 2 dimensions, but has 1 dimensions instead")],
+    errors: &[
+        ("t(3), t(3, 3)", "RuntimeError", "b should have at least 2 dimensions, but has 1 dimensions instead"),
+        (
+            "t(2, 1), t(3, 3)",
+            "RuntimeError",
+            "Incompatible matrix sizes for cholesky_solve: each A matrix is 3 by 3 but each b matrix is 2 by 1",
+        ),
+        ("t(2, 1), t(2, 3)", "RuntimeError", "A must be batches of square matrices, but they are 2 by 3 matrices"),
+    ],
     ..Row::BASE
 };
 

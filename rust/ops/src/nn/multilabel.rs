@@ -89,7 +89,7 @@ fn losses(args: &Args) -> Result<Tensor> {
     let batch = own.numel() as isize / classes;
     let list = to_vec::<i64>(target)?;
     if list.iter().any(|&class| class < -1 || class >= classes as i64) {
-        return Err(Error::runtime("target out of range"));
+        return Err(Error::runtime("argument #2 'target' is out of range"));
     }
     // What counts, as numbers: each listed class, and each class that is not listed.
     let width = classes as usize;

@@ -107,7 +107,7 @@ pub static SIGNBIT: Row = Row {
         for<S> [f32, f64 => Bool] (|x| Bool::from(x.is_sign_negative()));
         for<S> [Bool => Bool] (|x| Bool::from(x.get() & false))
     }),
-    check: Some(|args| no_complex(args, || Error::runtime("signbit is not implemented for complex tensors."))),
+    check: Some(|args| no_complex(args, || Error::not_implemented("signbit is not implemented for complex tensors."))),
     derivative: Derivative::NonDifferentiable("its results are bool"),
     reference: "np.signbit(self)",
     ..UNARY

@@ -13,7 +13,7 @@ use super::{BINARY, UNARY, analytic, common, float};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::{Args, Value};
+use crate::value::Value;
 
 const REAL: DTypes = DTypes::ALL.without(DTypes::COMPLEX);
 
@@ -51,42 +51,25 @@ pub static LOGIT: Row = Row {
     >>> torch.logit(torch.tensor([0.5, 0.9]))
     tensor([0.0000, 2.1972])",
     dtypes: REAL,
-    run: Run::Defer(|args| {
-        let eps = args.optional_scalar(1).map_or(-1.0, Scalar::f64);
-        Ok(Args::new(&LOGIT_LIMITED, [args.values[0].clone(), eps.into()]))
-    }),
-    derivative: Derivative::Composed,
-    samples: &["unit(2, 3), 0.1", "unit(), 0.2"],
-    reference: "np.log(self / (1 - self)) if eps is None else np.log(np.clip(self, eps, 1 - eps) / (1 - np.clip(self, eps, 1 - eps)))",
-    ..UNARY
-};
-
-pub static LOGIT_LIMITED: Row = Row {
-    name: "_logit",
-    variants: Variants::FUNCTION,
-    signature: "(Tensor self, float eps) -> Tensor",
-    doc: "`logit`, without limits where `eps` is negative.
-
-    >>> torch._C._logit(torch.tensor([0.5, 2.]), -1.)
-    tensor([0., nan])",
-    dtypes: REAL,
     run: float(tiles! {
-        for<S> [f32, f64] (|x; eps| {
-            let high = 1.0 - eps;
-            let z = if eps >= 0.0 && x < eps { eps } else if eps >= 0.0 && x > high { high } else { x };
+        for<S> [f32, f64] (|x;; eps| {
+            let z = match eps {
+                Some(low) if low >= 0.0 => if x < low { low } else if x > 1.0 - low { 1.0 - low } else { x },
+                _ => x,
+            };
             if z == 1.0 { T::INFINITY } else { S::log(z / (1.0 - z)) }
         })
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
         let x = d.input(0);
         let slope = d.grad() / (x.clone() * (1.0 - x.clone()));
-        let eps = d.args.scalar(1).map_or(-1.0, Scalar::f64);
-        let inside = x.clone().at_least(eps.max(0.0)).and(x.at_most(1.0 - eps.max(0.0)));
-        inside.choose(slope, if eps < 0.0 { f64::NAN } else { 0.0 })
+        let eps = d.args.optional_scalar(1).map(Scalar::f64).filter(|&eps| eps >= 0.0);
+        let low = eps.unwrap_or(0.0);
+        let inside = x.clone().at_least(low).and(x.at_most(1.0 - low));
+        inside.choose(slope, if eps.is_some() { 0.0 } else { f64::NAN })
     })]),
-    node: "LogitBackward0",
-    samples: &["unit(2, 3), 0.1", "unit(), -1."],
-    reference: "np.log(self / (1 - self)) if eps < 0 else np.log(np.clip(self, eps, 1 - eps) / (1 - np.clip(self, eps, 1 - eps)))",
+    samples: &["unit(2, 3), 0.1", "unit(), 0.2", "unit(2, 3) * 0.4 + 0.5"],
+    reference: "np.log(self / (1 - self)) if eps is None else np.log(np.clip(self, eps, 1 - eps) / (1 - np.clip(self, eps, 1 - eps)))",
     ..UNARY
 };
 

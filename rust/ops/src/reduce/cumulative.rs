@@ -31,6 +31,7 @@ pub static CUMSUM: Row = Row {
     out: Out::ASKED,
     mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel { infer, cpu: |args, results| sums(args, &results[0]) }),
+    refuses: "cumsum_out_cpu",
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
         let dim = d.int(1);
         along(d.grad(), dim, |grad, axis| flipped(&op!(CUMSUM, &flipped(grad, axis)?, axis)?, axis))
@@ -52,6 +53,7 @@ pub static CUMPROD: Row = Row {
     out: Out::ASKED,
     mapped: Mapped::Along(1),
     run: Run::Kernel(Kernel { infer, cpu: |args, results| products(args, &results[0]) }),
+    refuses: "cumprod_out_cpu",
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
         let grad = d.grad();
         let dim = d.int(1);

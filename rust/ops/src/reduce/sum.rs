@@ -191,6 +191,12 @@ pub static NANMEAN: Row = Row {
                 own.dtype().title()
             )));
         }
+        if let Some(asked) = args.dtype(3).filter(|asked| !asked.is_differentiable()) {
+            return Err(Error::runtime(format!(
+                "nanmean(): could not infer output dtype. Optional dtype must be either a floating point or complex dtype. Got: {}",
+                asked.title()
+            )));
+        }
         let keepdim = args.bool(2)?;
         let real = Expr::from(&own.detach()).call(&crate::pointwise::compare::ISNAN, []);
         let count = real

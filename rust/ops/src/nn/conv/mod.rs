@@ -189,20 +189,20 @@ fn spanned(dilation: isize, kernel: isize) -> isize {
 }
 
 fn check_dtypes(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<()> {
-    if input.dtype() != weight.dtype() {
-        return Err(Error::runtime(format!(
-            "Input type (torch.{}Tensor) and weight type (torch.{}Tensor) should be the same or input should be a MKLDNN tensor and weight is a dense tensor",
-            input.dtype().title(),
-            weight.dtype().title()
-        ))
-        .hint("Convert one of them: x.to(weight.dtype)."));
-    }
+    let convert = "Convert one of them: x.to(weight.dtype).";
     match bias {
         Some(bias) if bias.dtype() != input.dtype() => Err(Error::runtime(format!(
             "Input type ({}) and bias type ({}) should be the same",
             input.dtype().c_name(),
             bias.dtype().c_name()
-        ))),
+        ))
+        .hint(convert)),
+        _ if input.dtype() != weight.dtype() => Err(Error::runtime(format!(
+            "expected scalar type {} but found {}",
+            input.dtype().title(),
+            weight.dtype().title()
+        ))
+        .hint(convert)),
         _ if !ACCEPTED.has(input.dtype()) => Err(Error::unsupported("slow_conv2d_cpu", input.dtype())),
         _ => Ok(()),
     }

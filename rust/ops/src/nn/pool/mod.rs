@@ -10,7 +10,7 @@ pub mod unpool;
 pub mod window;
 
 use rushlight_autograd::Tensor;
-use rushlight_core::layout::{Shape, to_dims};
+use rushlight_core::layout::{Shape, to_dims, wrap_dim};
 use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Dims, Error, Result};
 
@@ -184,6 +184,12 @@ fn shown(input: &Tensor, dims: usize) -> Dims {
 
 #[cold]
 fn wrong_rank(args: &Args, rank: usize, dims: usize) -> Error {
+    // torch asks means over images for their third dimension from the end first.
+    if let Err(error) = wrap_dim(-3, rank)
+        && args.row.name == "avg_pool2d"
+    {
+        return error;
+    }
     Error::runtime(match dims {
         1 => format!(
             "Expected 2 to 3 dimensions, but got {rank}-dimensional tensor for argument #1 'self' (while checking arguments for {})",

@@ -88,6 +88,12 @@ pub static UNPOOL: Row = Row {
 
 fn check(args: &Args) -> Result<()> {
     let (input, indices) = (args.tensor(0)?, args.tensor(1)?);
+    if matches!(args.ints(2), Ok([_, _])) && input.rank() < 3 {
+        return Err(Error::runtime(format!(
+            "Input to max_unpooling2d should be a 3d or 4d Tensor, but got a tensor with {} dimensions.",
+            input.rank()
+        )));
+    }
     if input.sizes() == indices.sizes() {
         return Ok(());
     }
