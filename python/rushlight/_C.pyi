@@ -1899,9 +1899,9 @@ class _StoreClient:
 
 def _adaptive_max(input: Tensor, output: Sequence[_int]) -> tuple[Tensor, Tensor]:
     """The largest element of windows that cover each channel evenly, and its place among the channel's elements."""
-def _adaptive_max_pool2d(input: Tensor, output_size: _int | Sequence[_int]) -> tuple[Tensor, Tensor]:
+def _adaptive_max_pool2d(input: Tensor, output_size: _int | Sequence[_int], return_indices: _bool = True) -> tuple[Tensor, Tensor]:
     """The largest element of windows that cover each channel evenly, `output_size` of them, and its place."""
-def _adaptive_max_pool3d(input: Tensor, output_size: _int | Sequence[_int]) -> tuple[Tensor, Tensor]:
+def _adaptive_max_pool3d(input: Tensor, output_size: _int | Sequence[_int], return_indices: _bool = True) -> tuple[Tensor, Tensor]:
     """The largest element of windows that cover each channel evenly, `output_size` of them, and its place."""
 def _affine(bias: Tensor, input: Tensor, weight: Tensor) -> Tensor:
     """`input @ weight.T + bias`."""
@@ -2007,8 +2007,6 @@ def _linear_recurrence(input: Tensor, factor: Tensor, dim: _int) -> Tensor:
     """Along `dim`, each result is an element plus a factor times the result before it."""
 def _log_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: _int, input_dtype: _dtype) -> Tensor:
     """The gradient of log_softmax's operand."""
-def _logit(input: Tensor, eps: _float) -> Tensor:
-    """`logit`, without limits where `eps` is negative."""
 def _lstm_gates(gates: Tensor, cx: Tensor) -> tuple[Tensor, Tensor]:
     """The output and the next state of a long short-term memory, from the gates `(N, 4 * H)` and the state `(N, H)`."""
 def _lstm_sequence(products: Tensor, hx: Tensor, cx: Tensor, w_hh: Tensor, backwards: _bool) -> tuple[Tensor, Tensor, Tensor]:
