@@ -89,3 +89,17 @@ def test_operators_are_functions_of_the_module_too():
     assert all(getattr(torch.functional, name) is getattr(torch, name) for name in dir(torch.functional))
     with pytest.raises(AttributeError, match="module 'torch.functional' has no attribute 'nrom'"):
         torch.functional.nrom
+
+
+def test_hints_are_for_names_that_are_missing():
+    from rushlight._names import INSTEAD
+
+    def there(name):
+        value = torch
+        for part in name.split(".")[1:]:
+            value = getattr(value, part, None)
+            if value is None:
+                return False
+        return True
+
+    assert [name for name in INSTEAD if there(name)] == []

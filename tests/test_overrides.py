@@ -3,6 +3,8 @@
 import copy
 import operator
 import pickle
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -221,6 +223,38 @@ def test_what_is_no_tensor_answers_too(call, name):
     assert call(Duck()) == (name, (Duck,))
 
 
+def test_what_is_no_tensor_answers_in_a_program_without_classes_of_tensors():
+    """Nothing tells the engine that such a class exists."""
+    program = """
+import rushlight as torch
+class D:
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return func.__name__
+x, d = torch.ones(2), D()
+print(torch.mean(d), x + d, d + x, x[d], x.to(d), x.type_as(d), torch.einsum("i,i", d, d), torch.cat([x, d]), x == d)
+x[0] = d
+print(torch.unique(d), torch.nn.functional.interpolate(d), x.map_(tensor=d, callable=abs))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [
+        *"mean add add __getitem__ to type_as einsum cat __eq__".split(),
+        *"unique interpolate map_".split(),
+    ]
+
+
+def test_a_parameter_class_hands_on_what_it_does_not_change():
+    class Quantised(torch.nn.Parameter):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    assert (Quantised(torch.ones(2)) + 1).tolist() == [2, 2]
+    with Count() as mode, torch._C.DisableTorchFunction():
+        torch._C._disabled_torch_function_impl(torch.add, (), (torch.ones(1), 1), {})
+    assert mode.met == []
+
+
 def test_nobody_answers():
     with pytest.raises(TypeError) as caught:
         torch.mean(Silent())
@@ -291,6 +325,14 @@ def test_modes_meet_every_call_in_their_block():
     assert outer.met == ["torch.zeros", "torch.Tensor.add", "torch.Tensor.sum", "torch.Tensor.shape.__get__"]
 
 
+def test_one_mode_twice():
+    with Count() as outer, Count() as inner, outer:
+        torch.ones(1)
+    assert outer.met == ["torch.ones"] * 2 and inner.met == ["torch.ones"]
+    with pytest.raises(RuntimeError, match="trying to pop from empty mode stack"):
+        outer.__exit__(None, None, None)
+
+
 def test_modes_belong_to_a_thread_and_end_with_an_exception():
     met = []
     with pytest.raises(ZeroDivisionError), Count() as mode:
@@ -340,8 +382,10 @@ def test_questions():
     assert overrides.resolve_name(torch.Tensor.__add__) == "torch.Tensor.__add__"
     assert overrides.resolve_name(torch.nn.functional.gelu) == "torch.nn.functional.gelu"
     assert overrides.resolve_name(3) is None
-    methods = overrides.get_overridable_functions()[torch.Tensor]
-    assert torch.Tensor.add in methods
+    found = overrides.get_overridable_functions()
+    assert torch.Tensor.add in found[torch.Tensor] and torch.Tensor.unique in found[torch.Tensor]
+    for home, one in ((torch, torch.add), (torch.nn.functional, torch.nn.functional.relu), (torch.fft, torch.fft.fft)):
+        assert one in found[home]
     assert Plain.__torch_function__(torch.add, (Plain, Other), (x, x)) is NotImplemented
 
 

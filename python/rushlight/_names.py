@@ -45,7 +45,6 @@ INSTEAD = {
     "torch.onnx": _EAGER.format("there are no graphs of them to export."),
     # The release notes of 0.2 print it so.
     "torch.utils.weight_norm": "Did you mean 'torch.nn.utils.weight_norm'?",
-    "torch.overrides": "No operator asks classes for __torch_function__: call a function of one's own instead.",
 }
 
 

@@ -1,25 +1,20 @@
 """The rare methods of `Tensor`, written in Python and attached to the engine's class."""
 
-from functools import wraps
 from types import NoneType
 
 from rushlight import _utils
-from rushlight._C import Tensor, _expect_overrides, _overridden
+from rushlight._C import Tensor, _expect_overrides
 from rushlight._C import _disabled_torch_function_impl as _disabled
 from rushlight._C import device as _device
 from rushlight._loading import load
+from rushlight._overridable import overridable
 from rushlight._warnings import warn, warn_once
 
 
 def _method(function):
     """Attaches a function as a method of `Tensor`, in whose place classes and modes may answer."""
 
-    @wraps(function)
-    def method(self, *args, **kwargs):
-        if _overridden((self, *args)):
-            return load("rushlight.overrides")._answer(method, (self, *args), kwargs)
-        return function(self, *args, **kwargs)
-
+    method = overridable(function)
     return _attach(method, method)
 
 

@@ -4,6 +4,7 @@ that are asked for."""
 from __future__ import annotations
 
 from rushlight import _C
+from rushlight._overridable import overridable
 from rushlight._warnings import warn, warn_once
 
 TYPE_CHECKING = False
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 
+@overridable
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     """The product of a chain of matrices, in the order that takes the fewest multiplications.
 
@@ -52,6 +54,7 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     return _C._functions["linalg"]["multi_dot"](matrices, out=out)
 
 
+@overridable
 def lu(
     A: Tensor, pivot: bool = True, get_infos: bool = False, out: tuple[Tensor, ...] | None = None
 ) -> tuple[Tensor, ...]:
@@ -80,6 +83,7 @@ def lu(
     return out
 
 
+@overridable
 def gesv(b: Tensor, A: Tensor) -> tuple[Tensor, Tensor]:
     """The solution of ``A @ X = b`` and the LU factors of ``A``, by the name of old; `torch.linalg.solve` is the newer form.
 
@@ -111,6 +115,7 @@ def _equation(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
     return equation, operands[: 2 * pairs : 2]
 
 
+@overridable
 def einsum(*args: Any) -> Tensor:
     """Sums of products in Einstein's notation.
 
@@ -139,6 +144,7 @@ def einsum(*args: Any) -> Tensor:
     return _C._functions[""]["_einsum"](equation, operands)
 
 
+@overridable
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
     """Sums of products over several dimensions of both.
 
@@ -172,6 +178,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     return _C._functions[""]["_tensordot"](a, b, dims_a, dims_b, out=out)
 
 
+@overridable
 def histogramdd(
     input: Tensor, bins: Any, range: Any = None, weight: Tensor | None = None, density: bool = False
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -253,6 +260,7 @@ def _slopes(input: Tensor, dim: int, steps: Any, order: int) -> Tensor:
     return torch.cat([ends[0], ends[1]] if inner is None else [ends[0], inner, ends[1]], dim)
 
 
+@overridable
 def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
     """Estimates of a function's slopes from its values on a grid, one tensor for each dimension.
 
@@ -316,6 +324,7 @@ def _chosen(values: Tensor, places: Tensor, counts: Tensor, return_inverse: bool
     return results if len(results) > 1 else values
 
 
+@overridable
 def unique(
     input: Tensor,
     sorted: bool = True,
@@ -335,6 +344,7 @@ def unique(
     return _chosen(values, places, counts, return_inverse, return_counts)
 
 
+@overridable
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
@@ -347,6 +357,7 @@ def unique_consecutive(
     return _chosen(values, places, counts, return_inverse, return_counts)
 
 
+@overridable
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """The coordinates, int64, in a tensor of ``shape``, of elements that are numbered in row-major order.
 

@@ -74,6 +74,8 @@ class TorchFunctionMode:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        if not _modes.stack:
+            raise RuntimeError("trying to pop from empty mode stack")
         _modes.stack.pop()
         _C._expect_overrides(len(_modes.stack))
 
@@ -93,10 +95,10 @@ class BaseTorchFunctionMode(TorchFunctionMode):
 
 
 @contextmanager
-def _outside(mode: TorchFunctionMode) -> Iterator[None]:
-    """While a mode answers, those outside of it are asked."""
+def _outside() -> Iterator[None]:
+    """While the innermost mode answers, those outside of it are asked."""
     inner = _modes.stack
-    _modes.stack = inner[: inner.index(mode)]
+    _modes.stack = inner[:-1]
     _C._expect_overrides(len(_modes.stack))
     try:
         yield
@@ -137,7 +139,7 @@ def _first(
     refused = []
     if _modes.stack:
         mode = _modes.stack[-1]
-        with _outside(mode):
+        with _outside():
             result = mode.__torch_function__(func, types, args, kwargs)
         if result is not NotImplemented:
             return result
@@ -317,7 +319,7 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
 
     homes: dict[str, Any] = {
         "": torch,
-        "nn_functional": torch.nn.functional,
+        "nn.functional": torch.nn.functional,
         **{name: getattr(torch, name) for name in ("fft", "linalg", "special")},
     }
     found: dict[Any, list[Callable[..., Any]]] = {}
@@ -326,7 +328,7 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
         found[home] = [
             row for name, row in rows.items() if not name.startswith("_") and getattr(home, name, None) is row
         ]
-    methods = (MethodDescriptorType, WrapperDescriptorType)
+    methods = (MethodDescriptorType, WrapperDescriptorType, FunctionType)
     found[Tensor] = [value for value in Tensor.__dict__.values() if isinstance(value, methods)]
     return found
 

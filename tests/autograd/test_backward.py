@@ -368,3 +368,24 @@ def test_what_has_no_derivative_is_not_left_out(text):
 def test_zeta_in_its_second_argument():
     q = torch.tensor([0.5, 2.0], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda q: torch.special.zeta(3.0, q), q)
+
+
+def test_batches_of_gradients():
+    x, y = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    rows = torch.eye(2)
+    assert torch.autograd.grad(x * 3, x, rows, is_grads_batched=True)[0].tolist() == [[3, 0], [0, 3]]
+    there = torch.autograd.grad(x * 3, [x, y], rows, is_grads_batched=True, materialize_grads=True)
+    assert there[1].tolist() == [0, 0]
+    for outputs, grads, error, sentence in [
+        (x.sum(), None, ValueError, r"^vmap\(vjp, in_dims=0, ...\)\(<inputs>\): Got in_dim=0 for some input"),
+        (x * 2, None, RuntimeError, "^grad can be implicitly created only for scalar outputs"),
+        (x * 2, 5, TypeError, "^gradients can be either Tensors or None, but got int"),
+        (
+            [x * 2, x * 3],
+            [rows, torch.ones(3, 2)],
+            ValueError,
+            r"same size in the mapped dimension, got sizes \[2, 3\]",
+        ),
+    ]:
+        with pytest.raises(error, match=sentence):
+            torch.autograd.grad(outputs, x, grads, is_grads_batched=True)

@@ -112,3 +112,22 @@ def test_the_prefix_of_a_wrapper_is_taken_from_a_state():
     model.load_state_dict(state)
     nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
     assert sorted(state) == sorted(model.state_dict())
+
+
+@pytest.mark.parametrize(
+    "without, whole, left",
+    [
+        (nn.Linear(2, 2, bias=False), nn.Linear(2, 2), ["bias"]),
+        (nn.Sequential(nn.Conv1d(1, 1, 1, bias=False)), nn.Sequential(nn.Conv1d(1, 1, 1)), ["0.bias"]),
+        (nn.LayerNorm(2, elementwise_affine=False), nn.LayerNorm(2), ["weight", "bias"]),
+        (
+            nn.BatchNorm1d(2, track_running_stats=False),
+            nn.BatchNorm1d(2),
+            ["running_mean", "running_var", "num_batches_tracked"],
+        ),
+    ],
+)
+def test_a_slot_that_holds_none_takes_nothing(without, whole, left):
+    with pytest.raises(RuntimeError, match=rf'Unexpected key\(s\) in state_dict: "{left[0]}"'):
+        without.load_state_dict(whole.state_dict())
+    assert without.load_state_dict(whole.state_dict(), strict=False).unexpected_keys == left

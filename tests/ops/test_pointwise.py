@@ -414,3 +414,16 @@ def test_results_lie_as_their_operands():
     assert (torch.zeros(3, 2).t() + torch.zeros(2, 3)).stride() == (1, 2)
     assert (torch.zeros(2, 3) + torch.zeros(3, 2).t()).stride() == (3, 1)
     assert torch.complex(torch.zeros(3, 2).t(), torch.zeros(3, 2).t()).stride() == (1, 2)
+
+
+def test_powers_of_two_change_no_digits():
+    """Whole powers lose nothing on the way, however far they go; the dtype is the first operand's."""
+    x = torch.tensor([0.0, 1e-30, 1.0, 3e-39, float("inf"), 1.0])
+    found = torch.ldexp(x, torch.tensor([128, 140, -149, 10, -400, -1100]))
+    assert found.tolist() == [0, float(x[1]) * 2.0**140, 2.0**-149, float(x[3]) * 1024, float("inf"), 0]
+    wide = torch.ldexp(torch.tensor([1e-300, 1.0, 1e300], dtype=torch.float64), torch.tensor([1100, -1074, -2000]))
+    assert wide.tolist() == [math.ldexp(1e-300, 1100), 5e-324, math.ldexp(1e300, -2000)]
+    for dtype in (torch.float16, torch.bfloat16, torch.complex64):
+        assert torch.ldexp(torch.ones(1, dtype=dtype), torch.tensor([3])).dtype == dtype
+    assert torch.ldexp(torch.tensor([3]), torch.tensor([2])).dtype == torch.float32
+    assert torch.ldexp(torch.ones(1), torch.tensor([0.5], dtype=torch.float64)).dtype == torch.float64

@@ -235,9 +235,9 @@ def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smallest integer that is not below each element."""
 def ceil_(input: Tensor) -> Tensor:
     """The smallest integer that is not below each element."""
-def celu(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
+def celu(input: Tensor, alpha: _float = 1.0) -> Tensor:
     """Each element, `alpha * (exp(x / alpha) - 1)` where it is negative."""
-def celu_(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
+def celu_(input: Tensor, alpha: _float = 1.0) -> Tensor:
     """Each element, `alpha * (exp(x / alpha) - 1)` where it is negative."""
 def channel_shuffle(input: Tensor, groups: _int) -> Tensor:
     """Takes the channels of `(N, C, *)` from each of `groups` groups in turn."""
@@ -927,9 +927,9 @@ def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """One divided by each element."""
 def reciprocal_(input: Tensor) -> Tensor:
     """One divided by each element."""
-def relu(input: Tensor, inplace: _bool = False) -> Tensor:
+def relu(input: Tensor) -> Tensor:
     """Each element, or zero where it is negative."""
-def relu_(input: Tensor, inplace: _bool = False) -> Tensor:
+def relu_(input: Tensor) -> Tensor:
     """Each element, or zero where it is negative."""
 def remainder(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The remainder with the sign of the divisor, as Python's `%`."""
@@ -979,9 +979,9 @@ def round_(input: Tensor) -> Tensor:
     """Each element rounded to the nearest integer, halves to the even one; with `decimals` to so many digits behind the point, or before it if negative."""
 def row_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Tensors one below the other; a vector is a row."""
-def rrelu(input: Tensor, lower: _float = 0.125, upper: _float = 0.3333333333333333, training: _bool = False, generator: Generator | None = None, inplace: _bool = False) -> Tensor:
+def rrelu(input: Tensor, lower: _float = 0.125, upper: _float = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor:
     """Each element, times a slope where it is negative: in training one from `lower` to `upper` for each element, else their mean."""
-def rrelu_(input: Tensor, lower: _float = 0.125, upper: _float = 0.3333333333333333, training: _bool = False, generator: Generator | None = None, inplace: _bool = False) -> Tensor:
+def rrelu_(input: Tensor, lower: _float = 0.125, upper: _float = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor:
     """Each element, times a slope where it is negative: in training one from `lower` to `upper` for each element, else their mean."""
 def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """One divided by the square root of each element."""
@@ -1017,9 +1017,9 @@ def select_copy(input: Tensor, dim: _int, index: _int, *, out: Tensor | None = N
     """The view of the same name, copied into memory of its own."""
 def select_scatter(input: Tensor, src: Tensor, dim: _int, index: _int) -> Tensor:
     """A copy with `src` in place of the slice at one index of `dim`."""
-def selu(input: Tensor, inplace: _bool = False) -> Tensor:
+def selu(input: Tensor) -> Tensor:
     """`elu` with the scales that keep mean and variance from layer to layer."""
-def selu_(input: Tensor, inplace: _bool = False) -> Tensor:
+def selu_(input: Tensor) -> Tensor:
     """`elu` with the scales that keep mean and variance from layer to layer."""
 def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sign; of a complex number the number of magnitude one with the same angle."""
@@ -1155,9 +1155,9 @@ def tensor_split(input: Tensor, sections: _int, dim: _int = 0) -> tuple[Tensor, 
 def tensor_split(input: Tensor, indices: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
 @overload
 def tensor_split(input: Tensor, tensor_indices_or_sections: Tensor, dim: _int = 0) -> tuple[Tensor, ...]: ...
-def threshold(input: Tensor, threshold: _Number, value: _Number, inplace: _bool = False) -> Tensor:
+def threshold(input: Tensor, threshold: _Number, value: _Number) -> Tensor:
     """Each element, or `value` where it is at most `threshold`."""
-def threshold_(input: Tensor, threshold: _Number, value: _Number, inplace: _bool = False) -> Tensor:
+def threshold_(input: Tensor, threshold: _Number, value: _Number) -> Tensor:
     """Each element, or `value` where it is at most `threshold`."""
 def threshold_backward(grad_output: Tensor, input: Tensor, threshold: _Number) -> Tensor:
     """The gradient where `self` is above `threshold`, else zero."""

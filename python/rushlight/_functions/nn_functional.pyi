@@ -43,7 +43,7 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tens
     """The binary cross entropy of the sigmoid of scores, computed without overflow; `pos_weight` weighs the positive targets."""
 def celu(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
     """Each element, `alpha * (exp(x / alpha) - 1)` where it is negative."""
-def celu_(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
+def celu_(input: Tensor, alpha: _float = 1.0) -> Tensor:
     """Each element, `alpha * (exp(x / alpha) - 1)` where it is negative."""
 def channel_shuffle(input: Tensor, groups: _int) -> Tensor:
     """Takes the channels of `(N, C, *)` from each of `groups` groups in turn."""
@@ -78,7 +78,7 @@ def dropout(input: Tensor, p: _float, train: _bool) -> Tensor:
     """In training, zeroes each element with probability `p` and divides the rest by `1 - p`; else the input itself."""
 def elu(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
     """Each element, `alpha * (exp(x) - 1)` where it is negative."""
-def elu_(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
+def elu_(input: Tensor, alpha: _float = 1.0) -> Tensor:
     """Each element, `alpha * (exp(x) - 1)` where it is negative."""
 def fold(input: Tensor, output_size: _int | Sequence[_int], kernel_size: _int | Sequence[_int], dilation: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, stride: _int | Sequence[_int] = 1) -> Tensor:
     """Sums columns of sliding blocks into images of `output_size`, the reverse of `unfold`; blocks that overlap add up."""
@@ -96,15 +96,15 @@ def hardshrink(input: Tensor, lambd: _Number = 0.5, *, out: Tensor | None = None
     """Each element, or zero where its magnitude is at most `lambd`."""
 def hardsigmoid(input: Tensor, inplace: _bool = False) -> Tensor:
     """A sigmoid of straight lines: `clamp(x / 6 + 1 / 2, 0, 1)`."""
-def hardsigmoid_(input: Tensor, inplace: _bool = False) -> Tensor:
+def hardsigmoid_(input: Tensor) -> Tensor:
     """A sigmoid of straight lines: `clamp(x / 6 + 1 / 2, 0, 1)`."""
 def hardswish(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element times its hardsigmoid."""
-def hardswish_(input: Tensor, inplace: _bool = False) -> Tensor:
+def hardswish_(input: Tensor) -> Tensor:
     """Each element times its hardsigmoid."""
 def hardtanh(input: Tensor, min_val: _Number = -1.0, max_val: _Number = 1.0, inplace: _bool = False) -> Tensor:
     """Each element limited to `min_val .. max_val`."""
-def hardtanh_(input: Tensor, min_val: _Number = -1.0, max_val: _Number = 1.0, inplace: _bool = False) -> Tensor:
+def hardtanh_(input: Tensor, min_val: _Number = -1.0, max_val: _Number = 1.0) -> Tensor:
     """Each element limited to `min_val .. max_val`."""
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: _float = 1.0, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
     """Distances of pairs that belong together (target 1), and what others (-1) lack of a margin."""
@@ -120,7 +120,7 @@ def layer_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor |
     """Normalises the last dimensions, which `normalized_shape` names, of each element of the others."""
 def leaky_relu(input: Tensor, negative_slope: _float = 0.01, inplace: _bool = False) -> Tensor:
     """Each element, times `negative_slope` where it is negative."""
-def leaky_relu_(input: Tensor, negative_slope: _float = 0.01, inplace: _bool = False) -> Tensor:
+def leaky_relu_(input: Tensor, negative_slope: _float = 0.01) -> Tensor:
     """Each element, times `negative_slope` where it is negative."""
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """Applies an affine map to the last dimension."""
@@ -144,7 +144,7 @@ def max_pool3d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], s
     """The largest element of each window of volumes `(N, C, D, H, W)` or `(C, D, H, W)`, and its place among the elements of its channel."""
 def mish(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element times the hyperbolic tangent of its softplus."""
-def mish_(input: Tensor, inplace: _bool = False) -> Tensor:
+def mish_(input: Tensor) -> Tensor:
     """Each element times the hyperbolic tangent of its softplus."""
 def mse_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ..., weight: Tensor | None = None) -> Tensor:
     """The squared differences, as mean, sum or (`"none"`) each; with `weight`, which has the input's shape, weighted."""
@@ -178,9 +178,9 @@ def relu(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element, or zero where it is negative."""
 def relu6(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element limited to `0 .. 6`."""
-def relu6_(input: Tensor, inplace: _bool = False) -> Tensor:
+def relu6_(input: Tensor) -> Tensor:
     """Each element limited to `0 .. 6`."""
-def relu_(input: Tensor, inplace: _bool = False) -> Tensor:
+def relu_(input: Tensor) -> Tensor:
     """Each element, or zero where it is negative."""
 def rms_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None = None, eps: _float | None = None) -> Tensor:
     """Divides by the root of the mean square over the last dimensions; `eps` is the dtype's own by default."""
@@ -188,7 +188,7 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
     """Means of the values, one for each query, weighted by how well the query matches their keys."""
 def selu(input: Tensor, inplace: _bool = False) -> Tensor:
     """`elu` with the scales that keep mean and variance from layer to layer."""
-def selu_(input: Tensor, inplace: _bool = False) -> Tensor:
+def selu_(input: Tensor) -> Tensor:
     """`elu` with the scales that keep mean and variance from layer to layer."""
 def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logistic function of each element."""
@@ -196,7 +196,7 @@ def sigmoid_(input: Tensor) -> Tensor:
     """The logistic function of each element."""
 def silu(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element times its logistic function."""
-def silu_(input: Tensor, inplace: _bool = False) -> Tensor:
+def silu_(input: Tensor) -> Tensor:
     """Each element times its logistic function."""
 def smooth_l1_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ..., beta: _float = 1.0) -> Tensor:
     """The absolute differences, rounded off below `beta`."""
@@ -218,7 +218,7 @@ def tanhshrink(input: Tensor) -> Tensor:
     """`x - tanh(x)`"""
 def threshold(input: Tensor, threshold: _Number, value: _Number, inplace: _bool = False) -> Tensor:
     """Each element, or `value` where it is at most `threshold`."""
-def threshold_(input: Tensor, threshold: _Number, value: _Number, inplace: _bool = False) -> Tensor:
+def threshold_(input: Tensor, threshold: _Number, value: _Number) -> Tensor:
     """Each element, or `value` where it is at most `threshold`."""
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: _float = 1.0, p: _float = 2, eps: _float = 1e-06, swap: _bool = False, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
     """How much less than a margin the negative is farther from the anchor than the positive."""

@@ -119,6 +119,26 @@ def _weights(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
     return grads
 
 
+def _batches(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
+    """The gradients to start from, each a batch of as many."""
+    batches = _weights(outputs, grads)
+    for output, batch in zip(outputs, batches):
+        if batch is None and not _is_edge(output) and output.numel() != 1:
+            raise RuntimeError("grad can be implicitly created only for scalar outputs")
+        if batch is None or batch.dim() == 0:
+            raise ValueError(
+                "vmap(vjp, in_dims=0, ...)(<inputs>): Got in_dim=0 for some input, but that input is a Tensor of "
+                "dimensionality 0 so expected in_dim to satisfy 0 <= in_dim < 0."
+            )
+    sizes = [batch.size(0) for batch in batches]
+    if len(set(sizes)) > 1:
+        raise ValueError(
+            "vmap: Expected all tensors to have the same size in the mapped dimension, "
+            f"got sizes {sizes} for the mapped dimension"
+        )
+    return batches
+
+
 def backward(
     tensors: _Tensors,
     grad_tensors: _Gradients = None,
@@ -173,6 +193,7 @@ def grad(
 ) -> tuple[Any, ...]:
     """The gradients of `outputs` with respect to `inputs`, a tuple; no `.grad` changes.
 
+    With ``is_grads_batched`` each of `grad_outputs` is a batch of gradients along a first dimension, and so are the results.
     Edges of the graph (`graph.get_gradient_edge`) may stand for tensors. Inputs that were not used are an error, unless `allow_unused` (None in their place) or `materialize_grads` (zeros).
 
     >>> x = torch.tensor(3., requires_grad=True)
@@ -197,12 +218,13 @@ def grad(
     if is_grads_batched:
         from rushlight.func._vmap import Level
 
-        batches = _sequence(grad_outputs)
-        with Level(next(g.size(0) for g in batches if g is not None)) as level:
-            row = tuple(None if g is None else level.hide(g, 0) for g in batches)
+        batches = _batches(outputs, grad_outputs)
+        with Level(batches[0].size(0)) as level:
+            row = tuple(level.hide(batch, 0) for batch in batches)
             found = _C._grad(outputs, inputs, row, keep, create_graph, allow_unused)
-            return tuple(None if g is None else level.show(g) for g in found)
-    found = _C._grad(outputs, inputs, _weights(outputs, grad_outputs), keep, create_graph, allow_unused)
+            found = tuple(None if g is None else level.show(g) for g in found)
+    else:
+        found = _C._grad(outputs, inputs, _weights(outputs, grad_outputs), keep, create_graph, allow_unused)
     if materialize_grads:
         from rushlight import zeros_like
 

@@ -10,6 +10,7 @@ import math
 
 import rushlight as torch
 from rushlight._functions import nn_functional as _nn
+from rushlight._overridable import overridable
 from rushlight._warnings import warn
 
 TYPE_CHECKING = False
@@ -25,6 +26,7 @@ _BLOCKS = ("nearest", "nearest-exact", "area")
 _REACH = {"bilinear": 2, "bicubic": 4, "lanczos": 6}
 
 
+@overridable
 def interpolate(
     input: Tensor,
     size: int | Sequence[int] | None = None,

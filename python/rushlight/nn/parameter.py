@@ -40,7 +40,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     """
 
     # An ordinary tensor to every operator.
-    __torch_function__ = _C._disabled_torch_function_impl
+    __torch_function__ = _C._disabled_torch_function_impl  # type: ignore[assignment] # which is never bound
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         if data is None:

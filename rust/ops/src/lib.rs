@@ -4,7 +4,8 @@
 //! `short` its way for small operands. `signature` and `value` carry arguments, `promote` finds their common dtype, `copy`
 //! moves elements, `operands` gives kernels plain ones; `derive` and `expr` are the derivatives, `node` the place in the graph; `variants` and `out` in-place and
 //! `out=`. Beside a call stand `autocast` (mixed precision), `backcompat` (warnings on demand), `profile` (who took how
-//! long), `generator` (random streams), `atomic` (additions of several processes) and `host`, what the engine asks of the interpreter.
+//! long), `generator` (random streams), `mapped` (the samples of a `vmap`), `atomic` (additions of several processes) and `host`, what the engine
+//! asks of the interpreter.
 //! The rooms: `create`, `convert`, `pointwise`, `reduce`, `view`, `index`, `join`, `linalg`, `fft`, `order`, `nn`, `fused`, `sparse`.
 
 pub mod atomic;

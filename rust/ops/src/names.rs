@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::row::{Row, Variants};
+use crate::signature::Param;
 use crate::table::ROWS;
 
 /// How a name is called.
@@ -59,4 +60,11 @@ fn forms(row: &Row) -> Vec<Form> {
     .into_iter()
     .filter_map(|(there, form)| there.then_some(form))
     .collect()
+}
+
+/// The parameters that a row has under a name: torch gives `inplace` to functions of networks alone.
+pub fn params(row: &'static Row, namespace: &str, form: Form) -> &'static [Param] {
+    let schema = row.schema();
+    let takes_inplace = form == Form::Function && namespace == "nn.functional";
+    &schema.params[..schema.inplace.filter(|_| !takes_inplace).unwrap_or(schema.params.len())]
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rushlight::derive::Derivative;
 use rushlight::row::{Promote, Run};
 use rushlight::signature::{Kind, Param, Returns, Schema};
-use rushlight::{Row, sparse, table};
+use rushlight::{Row, mapped, sparse, table};
 
 /// Rows with a kernel for the host and none for CUDA. Whoever adds a row says here whether it is one more; there are no
 /// kernels for CUDA yet, and once there are the number may only fall.
@@ -16,14 +16,14 @@ const WITHOUT_CUDA: usize = 325;
 
 /// Fails with a line for every row that `wrong` has something to say about.
 fn every_row(wrong: impl Fn(&'static Row) -> Option<String>) {
-    let rows = table::ROWS.iter().chain(sparse::ROWS);
+    let rows = table::ROWS.iter().chain(sparse::ROWS).chain(mapped::rows::ROWS);
     let lines: Vec<String> = rows.filter_map(|row| wrong(row).map(|text| format!("{}: {text}", row.name))).collect();
     assert!(lines.is_empty(), "{} rows\n{}", lines.len(), lines.join("\n"));
 }
 
-/// Whether a row is a method of sparse tensors: Python has its documentation, and samples are of dense ones.
-fn of_sparse(row: &'static Row) -> bool {
-    sparse::ROWS.iter().any(|other| std::ptr::eq(*other, row))
+/// Whether a row stands in no table: Python has its documentation, and samples are of dense tensors outside of `vmap`.
+fn is_apart(row: &'static Row) -> bool {
+    sparse::ROWS.iter().chain(mapped::rows::ROWS).any(|other| std::ptr::eq(*other, row))
 }
 
 fn kind_text(kind: Kind) -> &'static str {
@@ -169,7 +169,7 @@ fn samples_and_bad_calls_are_given() {
     let refused: BTreeSet<&str> =
         table::ROWS.iter().filter(|row| !row.errors.is_empty()).map(|row| row.python_name()).collect();
     every_row(|row| {
-        if of_sparse(row) {
+        if is_apart(row) {
             return None;
         }
         if row.samples.is_empty() {
@@ -191,7 +191,7 @@ fn samples_and_bad_calls_are_given() {
 #[test]
 fn documentation_has_an_example() {
     every_row(|row| {
-        if row.name.starts_with('_') || of_sparse(row) {
+        if row.name.starts_with('_') || is_apart(row) {
             return None;
         }
         let example = row.doc.lines().find(|line| line.trim_start().starts_with(">>> "));

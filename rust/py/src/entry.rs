@@ -191,11 +191,12 @@ fn attempt<'a, 'py>(py: Python<'py>, callable: &Callable, call: &Call<'a, 'py>) 
 /// Everything that Python can call.
 fn collect() -> Vec<Callable> {
     let callable = |((namespace, name, form), rows): ((&'static str, String, Form), Vec<&'static Row>)| {
-        let takes_inplace = form == Form::Function && namespace == "nn.functional";
         let takes_out = |row: &Row| form == Form::Function && row.variants.has(Variants::OUT);
         let with_dim = rows.iter().any(|row| row.schema().place("dim").is_some());
-        let overloads =
-            rows.into_iter().map(|row| Overload::new(row, takes_inplace, takes_out(row), with_dim)).collect();
+        let overloads = rows
+            .into_iter()
+            .map(|row| Overload::new(row, names::params(row, namespace, form), takes_out(row), with_dim))
+            .collect();
         Callable { name, namespace, method: form.is_method(), in_place: form.is_in_place(), overloads }
     };
     names::collect().into_iter().map(callable).collect()

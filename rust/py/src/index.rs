@@ -182,12 +182,23 @@ fn listed(list: &Bound<'_, PyAny>) -> PyResult<Tensor> {
 /// # Safety
 /// Both are living objects, the first a tensor.
 unsafe fn get(py: Python<'_>, own: Raw, brackets: Raw) -> PyResult<Raw> {
+    // SAFETY: CPython keeps both alive during the call.
+    let answer = || unsafe { overrides::answer(py, &Public::Method("__getitem__"), &[own, brackets], &[], &[]) };
     if overrides::expected()
-        // SAFETY: CPython keeps both alive during the call.
-        && let Some(answer) = unsafe { overrides::answer(py, &Public::Method("__getitem__"), &[own, brackets], &[], &[])? }
+        && let Some(answer) = answer()?
     {
         return Ok(answer);
     }
+    // SAFETY: as above.
+    match unsafe { read(py, own, brackets) } {
+        Ok(result) => Ok(result),
+        Err(error) => answer()?.ok_or(error),
+    }
+}
+
+/// # Safety
+/// As for `get`.
+unsafe fn read(py: Python<'_>, own: Raw, brackets: Raw) -> PyResult<Raw> {
     let mut key = Key::default();
     // SAFETY: CPython keeps both alive during the call.
     let own = unsafe {
@@ -207,16 +218,26 @@ unsafe fn set(py: Python<'_>, own: Raw, brackets: Raw, value: Raw) -> PyResult<s
     if value.is_null() {
         return Err(PyTypeError::new_err("Tensor does not support deleting items"));
     }
-    if overrides::expected() {
-        let public = Public::Method("__setitem__");
+    let answered = || -> PyResult<bool> {
         // SAFETY: CPython keeps all three alive during the call; what a handler gives is dropped.
         unsafe {
-            if let Some(answer) = overrides::answer(py, &public, &[own, brackets, value], &[], &[])? {
-                ffi::Py_DecRef(answer);
-                return Ok(0);
-            }
+            let answer = overrides::answer(py, &Public::Method("__setitem__"), &[own, brackets, value], &[], &[])?;
+            Ok(answer.map(|answer| ffi::Py_DecRef(answer)).is_some())
         }
+    };
+    if overrides::expected() && answered()? {
+        return Ok(0);
     }
+    // SAFETY: as above.
+    match unsafe { write(py, own, brackets, value) } {
+        Ok(()) => Ok(0),
+        Err(error) => answered()?.then_some(0).ok_or(error),
+    }
+}
+
+/// # Safety
+/// As for `set`.
+unsafe fn write(py: Python<'_>, own: Raw, brackets: Raw, value: Raw) -> PyResult<()> {
     let mut key = Key::default();
     // SAFETY: CPython keeps all three alive during the call.
     let (own, value) = unsafe {
@@ -233,7 +254,7 @@ unsafe fn set(py: Python<'_>, own: Raw, brackets: Raw, value: Raw) -> PyResult<s
     } else {
         rushlight::index::put(&view, tensors, &dims, &value)
     };
-    done.map(|()| 0).map_err(raise)
+    done.map_err(raise)
 }
 
 /// # Safety

@@ -1,9 +1,9 @@
 //! `rushlight._C`: the engine as Python sees it. Only translation happens here, no mathematics.
 //!
 //! `class`, `object` and `body` make `Tensor`, `reclaim` frees it; `attributes`, `methods`, `protocol`, `number` and `index` are
-//! what it answers to, `sparse` what only sparse ones do, `print` its text. `entry` turns the operator table into functions and methods; `parse` and `convert`
+//! what it answers to, `sparse` what only sparse ones do, `mapped` the doors of `vmap`, `print` its text. `entry` turns the operator table into functions and methods; `parse` and `convert`
 //! bring arguments in and results out (`size`, `results`, `nested` lists), `errors` exceptions, and `overrides` asks classes of
-//! arguments that answer for themselves. `to` is `Tensor.to` and its like;
+//! arguments that answer for themselves; `older` reads calls of torch's first years. `to` is `Tensor.to` and its like;
 //! `numpy`, `buffer` and `dlpack` share memory with others, `storage`, `files`, `io` and `group` with files and processes. `attach`
 //! is the interpreter's lock. The rest are the classes of a crate each: `autograd`, `dist`, `dtype`, `generator`, `jit`, `profile`;
 //! `functions` are those of the module, `table` is what tests read.

@@ -149,7 +149,14 @@ macro_rules! methods {
                             )?;
                             let object = pyo3::Bound::from_borrowed_ptr(py, own);
                             let tensor = $crate::object::tensor(&object)?;
-                            body(&$crate::methods::Own { object: &object, tensor } $(, $param)*).map(pyo3::Bound::into_ptr)
+                            match body(&$crate::methods::Own { object: &object, tensor } $(, $param)*) {
+                                Ok(result) => Ok(result.into_ptr()),
+                                // What is no tensor may still answer for itself.
+                                Err(error) => match $crate::methods::answer(py, stringify!($name), own, args, count as usize, names)? {
+                                    Some(answer) => Ok(answer),
+                                    None => Err(error),
+                                },
+                            }
                         }
                     };
                 }

@@ -1,7 +1,7 @@
 //! `__torch_function__`: calls that the class of an argument, or a mode, answers in the operator's place.
 //!
 //! `rushlight.overrides` finds who answers and asks. Here stands whether anybody might, which costs one load as long as no
-//! class derives from `Tensor` but the library's own.
+//! class derives from `Tensor` but the library's own. Classes that are no tensors are asked where a call would fail.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::object;
 
 type Raw = *mut ffi::PyObject;
 
-/// Set for ever by the first class or mode that may answer.
+/// Set for ever by the first mode, or class of tensors, that may answer.
 static EXPECTED: AtomicBool = AtomicBool::new(false);
 /// What a class has as `__torch_function__` whose tensors are treated as plain ones: parameters, for one.
 static DISABLED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -28,6 +28,13 @@ enum Asked {
     /// Inside the answer of a class, which calls the operator itself.
     Modes,
     Nobody,
+}
+
+impl Asked {
+    /// A context never asks more than the one around it.
+    fn at_most(self, inner: Asked) -> Asked {
+        if self == Asked::Nobody { self } else { inner }
+    }
 }
 
 thread_local! {
@@ -60,7 +67,7 @@ impl Public<'_> {
     }
 }
 
-/// Whether any class or mode may ever answer; false in most programs.
+/// Whether a mode or a class of tensors may ever answer; false in most programs.
 #[inline]
 pub fn expected() -> bool {
     EXPECTED.load(Ordering::Relaxed)
@@ -190,7 +197,7 @@ fn _expect_overrides(modes: Option<usize>) {
     }
 }
 
-/// _disabled_torch_function_impl(cls, func, types, args, kwargs)
+/// _disabled_torch_function_impl(func, types, args, kwargs)
 /// --
 ///
 /// As a class's `__torch_function__`: its tensors are treated as plain ones.
@@ -200,16 +207,16 @@ fn _expect_overrides(modes: Option<usize>) {
 /// >>> torch.ones(2).as_subclass(Quiet) + 1
 /// tensor([2., 2.])
 #[pyfunction]
-#[pyo3(signature = (cls, func, types, args=None, kwargs=None))]
+#[pyo3(signature = (func, types, args=None, kwargs=None))]
 fn _disabled_torch_function_impl<'py>(
-    cls: &Bound<'py, PyAny>,
     func: &Bound<'py, PyAny>,
     types: &Bound<'py, PyAny>,
     args: Option<Bound<'py, PyTuple>>,
     kwargs: Option<Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let _ = (cls, types);
-    let before = ASKED.replace(Asked::Modes);
+    let _ = types;
+    let before = ASKED.get();
+    ASKED.set(before.at_most(Asked::Modes));
     let result = func.call(args.unwrap_or_else(|| PyTuple::empty(func.py())), kwargs.as_ref());
     ASKED.set(before);
     result
@@ -230,8 +237,8 @@ macro_rules! silencer {
 
             fn __enter__(&mut self) {
                 let before = ASKED.get();
-                // A context never asks more than the one around it.
-                self.0.push(ASKED.replace(if before == Asked::Nobody { before } else { $asked }));
+                ASKED.set(before.at_most($asked));
+                self.0.push(before);
             }
 
             #[pyo3(signature = (*_exception))]

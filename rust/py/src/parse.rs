@@ -52,11 +52,9 @@ fn synonyms(name: &str) -> &'static [&'static str] {
 }
 
 impl Overload {
-    pub fn new(row: &'static Row, takes_inplace: bool, takes_out: bool, is_one_with_dim: bool) -> Overload {
-        let schema = row.schema();
-        let shown = schema.inplace.filter(|_| !takes_inplace).unwrap_or(schema.params.len());
-        let names = schema.params[..shown].iter().map(|param| intern(param.name)).collect();
-        Overload { row, shown, names, takes_out, is_one_with_dim }
+    pub fn new(row: &'static Row, params: &[Param], takes_out: bool, is_one_with_dim: bool) -> Overload {
+        let names = params.iter().map(|param| intern(param.name)).collect();
+        Overload { row, shown: params.len(), names, takes_out, is_one_with_dim }
     }
 
     /// Whether it takes as many arguments as a call has.

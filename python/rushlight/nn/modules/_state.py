@@ -161,10 +161,12 @@ def load_own(
         unexpected.append(extra)
 
     if strict:
+        # A slot that holds None takes nothing.
+        there = {name for name, target in own.items() if target is not None}
         for key in state:
             if key.startswith(prefix) and key != extra:
                 name, _, below = key[len(prefix) :].partition(".")
-                if name not in (module._modules if below else own):
+                if name not in (module._modules if below else there):
                     unexpected.append(key)
 
 

@@ -9,7 +9,7 @@ use rushlight::row::Variants;
 use rushlight::signature::{Kind, Param, Returns};
 
 use crate::budget::GENERATED;
-use rushlight::names::{Form, Names};
+use rushlight::names::{self, Form, Names};
 
 /// The part written by hand; one line in it is replaced.
 pub const FRAME: &str = "rust/dev/stub.pyi";
@@ -32,13 +32,13 @@ pub fn classes(frame: &str, names: &Names) -> Result<String, String> {
     }
     let mut methods = String::new();
     for ((_, name, form), rows) in names.iter().filter(|((_, _, form), _)| form.is_method()) {
-        definition(&mut methods, "    ", name, *form, rows);
+        definition(&mut methods, "    ", "", name, *form, rows);
     }
     let mut text =
         format!("# {GENERATED} from {FRAME} and the operator table.\n\n{}", frame.replacen(METHODS, &methods, 1));
     text.push_str("\n# The operators that the Python files call, and users do not.\n\n");
     for (name, form, rows) in functions(names, "").filter(|(name, ..)| name.starts_with('_')) {
-        definition(&mut text, "", name, form, rows);
+        definition(&mut text, "", "", name, form, rows);
     }
     Ok(text)
 }
@@ -66,7 +66,7 @@ fn public(names: &Names, namespace: &str, hidden: impl Fn(&str) -> bool) -> Stri
         if !hidden(name) {
             public.push(format!("\"{name}\""));
         }
-        definition(&mut definitions, "", name, form, rows);
+        definition(&mut definitions, "", namespace, name, form, rows);
     }
     format!(
         "# {GENERATED} from the operator table.\n\n\
@@ -123,15 +123,16 @@ fn named(row: &Row) -> Option<&'static [&'static str]> {
     }
 }
 
-fn definition(text: &mut String, indent: &str, name: &str, form: Form, rows: &[&Row]) {
+fn definition(text: &mut String, indent: &str, namespace: &str, name: &str, form: Form, rows: &[&'static Row]) {
     let mut versions: Vec<(String, &Row)> = Vec::new();
+    let parameters = |row: &'static Row, loose| parameters(row, names::params(row, namespace, form), form, loose);
     for (place, row) in rows.iter().enumerate() {
         if rows[..place].iter().any(|earlier| covers(earlier, row)) {
             continue;
         }
-        versions.push((parameters(row, form, false), row));
+        versions.push((parameters(row, false), row));
         if row.schema().takes_loose(form.is_method()) {
-            versions.push((parameters(row, form, true), row));
+            versions.push((parameters(row, true), row));
         }
     }
     versions.dedup_by(|a, b| a.0 == b.0);
@@ -172,11 +173,11 @@ fn covers(earlier: &Row, later: &Row) -> bool {
     earlier.len() == later.len() && earlier.iter().zip(later).all(fits)
 }
 
-fn parameters(row: &Row, form: Form, loose: bool) -> String {
+fn parameters(row: &Row, params: &[Param], form: Form, loose: bool) -> String {
     let schema = row.schema();
     let mut list = Vec::new();
     let mut starred = false;
-    for (place, param) in schema.params.iter().enumerate() {
+    for (place, param) in params.iter().enumerate() {
         if place == 0 && form.is_method() {
             list.push("self".to_owned());
         } else if loose && place + 1 == schema.positional {

@@ -58,13 +58,15 @@ fn arange(args: &Args, start: Scalar, end: Scalar, step: Scalar) -> Result<Outpu
     // Integers drop the bounds' fractions before anything else; how many there are, only 64 bits count without them.
     let (first, last, gap) =
         if dtype.is_integral() { (range.0.trunc(), range.1.trunc(), range.2.trunc()) } else { range };
-    if gap == 0.0 || gap.is_nan() {
+    // In narrower integers only the size counts fractions of the step, which adds nothing to the elements.
+    let stride = if dtype == DType::I64 { gap } else { range.2 };
+    if stride == 0.0 || gap.is_nan() {
         return Err(Error::runtime("step must be nonzero"));
     }
     if !first.is_finite() || !last.is_finite() {
         return Err(Error::runtime(format!("unsupported range: {} -> {}", c_text(first), c_text(last))));
     }
-    if (gap > 0.0 && last < first) || (gap < 0.0 && last > first) {
+    if (stride > 0.0 && last < first) || (stride < 0.0 && last > first) {
         return Err(Error::runtime("upper bound and lower bound inconsistent with step sign"));
     }
     if !BASE.dtypes.has(dtype) {

@@ -53,8 +53,8 @@ pub enum Mapped {
     Shape,
     /// The number of its results depends on values: it refuses, in these words.
     Refused(fn(&Row) -> Error),
-    /// A rule of its own: the tensors that are mapped there have the samples along a first dimension, and so have the
-    /// results. Nothing where the rule does not know the case, which then runs for each sample.
+    /// A rule of its own, which gets the call on samples: `batch.tensor(i)` shows all of them along a first dimension, which
+    /// the results must have. Nothing where the rule does not know the case, which then runs for each sample.
     Rule(fn(&Batch) -> Result<Option<Output>>),
 }
 

@@ -13,6 +13,8 @@ use crate::reduce::sum::SUM_DIM;
 use crate::row::{DTypes, Row, Run, Variants};
 use crate::value::Value;
 
+pub static ROWS: &[&Row] = &[&MAP, &UNMAP];
+
 /// A dimension hidden: the tensor of one sample, which stands for all. Without a dimension all samples are the same.
 pub static MAP: Row = Row {
     name: "_add_batch_dim",

@@ -4,15 +4,18 @@
 
 use std::f64::consts::PI;
 
-use rushlight_core::dtype::{bf16_, f16_};
-use rushlight_core::{Error, Scalar};
+use rushlight_autograd::Tensor;
+use rushlight_core::dtype::{bf16_, default_dtype, f16_};
+use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_cpu::tiles;
 
 use super::special::LGAMMA;
 use super::{BINARY, UNARY, common, float, no_complex};
+use crate::convert::to_dtype;
 use crate::create::range::ARANGE_START;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
+use crate::op;
 use crate::reduce::sum::SUM_DIM;
 use crate::row::{DTypes, Row, Run, Traits, Variants};
 use crate::value::{Args, Ints, Output, Value};
@@ -58,11 +61,23 @@ pub static LDEXP: Row = Row {
     dtypes: DTypes::ALL,
     traits: Traits::BROADCASTS,
     run: Run::Compose(|args| {
-        let power = Expr::from(2.0).call(&super::power::POW_TENSOR, [args.tensor(1)?.into()]);
-        (Expr::from(args.tensor(0)?) * power).done().map(Output::Tensor)
+        let (own, other) = (args.tensor(0)?, args.tensor(1)?);
+        let two_to = |power: &Tensor| Expr::from(2.0).call(&super::power::POW_TENSOR, [power.into()]);
+        if other.dtype().is_differentiable() {
+            return Ok(Output::Tensor((Expr::from(own) * two_to(other)).done()?));
+        }
+        // Whole powers change no digits. In double precision, and in two steps, none is out of range whose product is not.
+        let dtype = if own.dtype().is_differentiable() { own.dtype() } else { default_dtype() };
+        let wide = if dtype.is_complex() { DType::C128 } else { DType::F64 };
+        let limited = |power: &Tensor| -> Result<Tensor> { op!(super::clamp::CLAMP, power, -1000.0, 1000.0) };
+        let power = to_dtype(other, DType::F64)?;
+        let first = limited(&power)?;
+        let second = limited(&(Expr::from(&power) - Expr::from(&first)).done()?)?;
+        let product = Expr::from(&to_dtype(own, wide)?) * two_to(&first) * two_to(&second);
+        to_dtype(&product.done()?, dtype).map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
-    samples: &["t(2, 3), unit(2, 3)", "t(5, 1, 4), unit(3, 1)"],
+    samples: &["t(2, 3), unit(2, 3)", "t(5, 1, 4), unit(3, 1)", "t(2, 3), i(4, 2, 3)"],
     reference: "self * 2.0 ** other",
     ..BINARY
 };
