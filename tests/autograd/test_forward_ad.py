@@ -111,3 +111,73 @@ def test_tangents_have_the_shape_of_what_they_move():
         RuntimeError, match=r"tangent:0 with shape torch.Size\(\[3\]\) in flattened pytree doesn't match"
     ):
         torch.func.linearize(torch.sin, x)[1](torch.ones(3))
+
+
+class TestWithoutGradients:
+    """`no_grad` switches gradients off and not tangents."""
+
+    def test_tangents_pass(self):
+        def function(x):
+            with torch.no_grad():
+                y = x * x
+                z = torch.stack([y, y.clone().mul_(2)])
+                z[0].add_(x)
+                z.view(-1).mul_(3)
+            return z.sum(0)
+
+        primal, tangent = pushed(function, (X, V))
+        assert torch.allclose(primal, function(X)) and torch.allclose(tangent, (18 * X + 3) * V)
+        value, along = torch.func.jvp(function, (X,), (V,))
+        assert torch.equal(value, primal) and torch.equal(along, tangent)
+        assert torch.allclose(torch.func.jacfwd(function)(X), (18 * X + 3).diag())
+
+    def test_gradients_do_not(self):
+        def function(x):
+            with torch.no_grad():
+                constant = x * x
+            return (x * constant).sum()
+
+        x = torch.tensor(3.0)
+        one = torch.tensor(1.0)
+        assert torch.func.grad(function)(x) == 9 and torch.func.jvp(function, (x,), (one,))[1] == 27
+        assert torch.func.jacfwd(function)(x) == 27 and torch.func.jacrev(function)(x) == 9
+        assert torch.func.jvp(torch.func.grad(function), (x,), (one,))[1] == 6
+        assert torch.func.grad(lambda x: torch.func.jvp(function, (x,), (one,))[1])(x) == 6
+        assert torch.func.jacfwd(torch.func.jacfwd(function))(x) == 18
+
+    def test_nobody_else_sees_it(self):
+        weight = X.clone().requires_grad_()
+        with fwAD.dual_level():
+            x = fwAD.make_dual(X, V)
+            assert not x.requires_grad and (x * 2).grad_fn is None and (x * 2).is_leaf
+            with torch.no_grad():
+                y = x * weight
+                leaf = torch.ones(3, requires_grad=True)
+                leaf.add_(0)
+            assert not y.requires_grad and leaf.is_leaf and leaf.requires_grad
+            (y * weight).sum().backward()
+            assert torch.allclose(weight.grad, X * X)
+            assert torch.allclose(fwAD.unpack_dual(y * weight).tangent, V * X * X)
+
+    def test_inference_mode_does(self):
+        def function(x):
+            with torch.inference_mode():
+                return x * x
+
+        assert pushed(function, (X, V)).tangent is None
+
+    def test_a_gradient_within(self):
+        def function(x):
+            with torch.no_grad():
+                return torch.func.grad(lambda y: (y**3).sum())(x * 2)
+
+        assert torch.allclose(torch.func.jvp(function, (X,), (V,))[1], 24 * X * V)
+
+
+def test_the_text_of_dual_tensors():
+    weight = torch.ones(1, requires_grad=True)
+    with fwAD.dual_level():
+        x = fwAD.make_dual(torch.tensor(3.0), torch.tensor(1.0))
+        assert repr(x) == "tensor(3., tangent=1.0)" and repr(x.view(1) * 2) == "tensor([6.], tangent=tensor([2.]))"
+        assert repr(x * weight).startswith("tensor([3.], grad_fn=<MulBackward0>")
+    assert repr(x) == "tensor(3.)"

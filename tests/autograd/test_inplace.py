@@ -89,6 +89,35 @@ def test_an_operand_that_is_overwritten_and_not_asked_for():
     assert x.grad.tolist() == [2, 2]
 
 
+@pytest.mark.parametrize("source", [lambda: (torch.zeros(4),), lambda: (torch.zeros(4).untyped_storage(),), tuple])
+def test_other_memory_for_a_tensor_with_a_gradient(source):
+    leaf = torch.ones(3, requires_grad=True)
+    with pytest.raises(
+        RuntimeError, match=r"^a leaf Variable that requires grad is being used in an in-place operation\.$"
+    ):
+        leaf.set_(*source())
+    with pytest.raises(
+        RuntimeError, match=r"^a view of a leaf Variable that requires grad is being used in an in-place"
+    ):
+        leaf.view(3).set_(*source())
+    assert leaf.shape == (3,)
+    later = leaf * 1
+    later.set_(*source())
+    assert later.grad_fn.name() == "torch::autograd::NotImplemented"
+    with pytest.raises(RuntimeError, match="derivative for aten::set_ is not implemented"):
+        later.sum().backward()
+    with torch.no_grad():
+        leaf.set_(*source())
+    assert leaf.is_leaf and leaf.requires_grad
+
+
+@pytest.mark.parametrize("name", ["logical_not_", "logical_and_", "logical_or_", "logical_xor_"])
+def test_truth_in_place_leaves_no_trace(name):
+    leaf = torch.tensor([2.0, 0.0], requires_grad=True)
+    getattr(leaf, name)(*[] if name == "logical_not_" else [torch.tensor([1.0, 0.0])])
+    assert leaf.is_leaf and leaf.requires_grad and leaf.grad_fn is None and set(leaf.tolist()) <= {0.0, 1.0}
+
+
 @pytest.mark.parametrize("name", ["apply_", "map_"])
 def test_functions_of_elements_know_no_gradient(name):
     leaf = torch.ones(2, requires_grad=True)
@@ -97,3 +126,22 @@ def test_functions_of_elements_know_no_gradient(name):
         with pytest.raises(RuntimeError, match=sentence):
             getattr(tensor, name)(*[torch.ones(2)] * (name == "map_"), lambda *values: values[0] + 1)
     assert leaf.detach().map_(torch.ones(2), lambda a, b: a + b).tolist() == [2, 2] and leaf.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x, y: x.renorm_(2, 0, 1),
+        lambda x, y: x.addr_(y[0], y[:, 1]),
+        lambda x, y: x.addbmm_(y[None], y[None]),
+        lambda x, y: x[:1].renorm_(2, 0, 1),
+    ],
+)
+def test_composed_changes(change):
+    def function(x, y):
+        x = x * 1
+        change(x, y)
+        return x
+
+    inputs = [torch.randn(2, 2, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    assert torch.autograd.gradcheck(function, inputs) and torch.autograd.gradgradcheck(function, inputs)

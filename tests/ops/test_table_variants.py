@@ -98,7 +98,7 @@ def test_in_place_refuses(row):
             RuntimeError, match="more than one element of the written-to tensor refers to a single memory"
         ):
             method(shared, *rest, **kwargs)
-        if dtype == "float32":
+        if dtype == "float32" and "unrecorded in place" not in row.traits:
             leaf = args[0].clone().requires_grad_()
             with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place"):
                 method(leaf, *rest, **kwargs)

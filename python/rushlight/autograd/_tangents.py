@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight import _C, autograd
+from rushlight._modes import _Mode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,26 +38,64 @@ class _Alias(autograd.Function):
         return grad
 
 
-def watched(tensor: Tensor) -> tuple[Tensor, Tensor]:
+class recorded(_Mode):
+    """What runs inside is recorded for tangents, also where gradients are switched off."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        self._before = _C._set_tangents_enabled(True)
+
+    def __exit__(self, *exception: object) -> None:
+        _C._set_tangents_enabled(self._before)
+
+
+class shown(_Mode):
+    """Inside, what was recorded for tangents alone is seen by walks and by who asks for it; elsewhere it is as if not there."""
+
+    __slots__ = ("_mode",)
+    _mode: bool
+
+    def __init__(self, mode: bool = True) -> None:
+        self._mode = mode
+
+    def __enter__(self) -> None:
+        self._before = _C._set_tangents_shown(self._mode)
+
+    def __exit__(self, *exception: object) -> None:
+        _C._set_tangents_shown(self._before)
+
+
+def watched(tensor: Tensor, forward: bool = False) -> tuple[Tensor, Tensor]:
     """A place to differentiate at, and what to compute with: both have the tensor's memory.
 
-    The place is part of the graph where there is one, and a leaf of its own where there is none.
+    The place is part of the graph where there is one, and a leaf of its own where there is none; ``forward`` says that only
+    tangents begin there.
     """
     if _C._vmap_levels():
         from rushlight.func._vmap import lifted
 
         # Each sample has a place of its own.
         tensor = lifted(tensor)
-    place = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
+    with shown():
+        if tensor.requires_grad:
+            place = tensor.view_as(tensor)
+        else:
+            place = _C._tangent_leaf(tensor) if forward else tensor.detach().requires_grad_()
     return place, _Alias.apply(place)
 
 
 def released(tensor: Any, inputs: Iterable[Tensor], keep: bool) -> Any:
     """A result without the graph that only leads to places that `watched` made; as it is where others want gradients."""
-    if not isinstance(tensor, torch.Tensor) or not tensor.requires_grad:
+    if not isinstance(tensor, torch.Tensor):
         return tensor
+    with shown():
+        if not tensor.requires_grad:
+            return tensor
     own = {id(leaf) for leaf in inputs if leaf.is_leaf}
-    return tensor if keep and _reaches_another_leaf(tensor, own) else tensor.detach()
+    # What serves tangents alone is kept for those who ask for tangents outside.
+    with shown(_C._are_tangents_enabled()):
+        return tensor if keep and tensor.requires_grad and _reaches_another_leaf(tensor, own) else tensor.detach()
 
 
 def _reaches_another_leaf(tensor: Tensor, own: set[int]) -> bool:
@@ -80,24 +119,26 @@ def pushforward(
 ) -> Callable[[Sequence[Tensor]], list[Tensor | None]]:
     """The derivative of ``outputs`` as a function of the inputs' tangents; None for an output that depends on no input."""
     weights: list[Tensor | None] = []
-    for output in outputs:
-        known = differentiable(output) and output.requires_grad
-        weights.append(torch.zeros_like(output.detach()).requires_grad_() if known else None)
+    with shown():
+        for output in outputs:
+            known = differentiable(output) and output.requires_grad
+            weights.append(torch.zeros_like(output.detach()).requires_grad_() if known else None)
     pairs = [(output, weight) for output, weight in zip(outputs, weights) if weight is not None]
     back: Sequence[Tensor | None] = [None] * len(inputs)
     if pairs:
         used, starts = zip(*pairs)
-        back = autograd.grad(used, list(inputs), starts, create_graph=True, allow_unused=True)
+        with shown():
+            back = autograd.grad(used, list(inputs), starts, create_graph=True, allow_unused=True)
 
     def along(tangents: Sequence[Tensor]) -> list[Tensor | None]:
-        through = [(g, t) for g, t in zip(back, tangents) if g is not None and g.requires_grad]
-        if not through:
-            return [None] * len(outputs)
-        gradients, seeds = zip(*through)
-        found = iter(
-            autograd.grad(gradients, [weight for _, weight in pairs], seeds, create_graph=True, allow_unused=True)
-        )
-        return [None if weight is None else next(found) for weight in weights]
+        with shown():
+            through = [(g, t) for g, t in zip(back, tangents) if g is not None and g.requires_grad]
+            if not through:
+                return [None] * len(outputs)
+            gradients, seeds = zip(*through)
+            units = [weight for _, weight in pairs]
+            found = iter(autograd.grad(gradients, units, seeds, create_graph=True, allow_unused=True))
+            return [None if weight is None else next(found) for weight in weights]
 
     return along
 

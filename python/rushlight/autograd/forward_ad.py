@@ -1,7 +1,8 @@
 """Forward-mode differentiation: tensors that carry a tangent, and what becomes of it.
 
 Inside a level an operator on a dual tensor is recorded as for backward; `unpack_dual` computes the tangent when it is asked
-for. So tangents do not pass through `no_grad` inside a level, and not through `detach`, as in torch.
+for. Within `no_grad` it is recorded too, and for tangents alone: no gradient passes there. Tangents do not pass through
+`detach`, as in torch.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import rushlight as torch
 from rushlight import _C, Tensor
 from rushlight._modes import _Mode
 
-from ._tangents import differentiable, pushforward, released, watched
+from ._tangents import differentiable, pushforward, recorded, released, watched
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ class _Level:
     def __init__(self) -> None:
         self.places: list[Tensor] = []
         self.tangents: list[Tensor] = []
-        self.recording = _C._set_grad_enabled(True)
+        self.recording = _C._is_recording()
+        self.mode = recorded()
+        self.mode.__enter__()
 
 
 _current: _Level | None = None
@@ -84,7 +87,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
         raise RuntimeError(
             "Trying to exit a forward AD level that was not the last one that was created. This is not supported."
         )
-    _C._set_grad_enabled(_current.recording)
+    _current.mode.__exit__()
     _current = None
 
 
@@ -110,7 +113,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             f"supported. Tensor is of size {list(tensor.shape)} while the given forward gradient is of size "
             f"{list(tangent.shape)}."
         )
-    place, dual = watched(tensor)
+    place, dual = watched(tensor, forward=True)
     _current.places.append(place)
     # A copy, since what is computed with the tangent later must not see changes of it.
     _current.tangents.append(tangent.clone())
@@ -126,9 +129,10 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     ...     fwAD.unpack_dual(x * x).tangent
     tensor(6.)
     """
-    if _current is None or not tensor.requires_grad:
+    if _current is None:
         return UnpackedDualTensor(tensor, None)
-    (tangent,) = pushforward([tensor], _current.places)(_current.tangents)
+    with torch.enable_grad():
+        (tangent,) = pushforward([tensor], _current.places)(_current.tangents)
     if tangent is None:
         return UnpackedDualTensor(tensor, None)
     keep = _current.recording

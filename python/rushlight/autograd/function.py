@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["Function", "FunctionCtx", "once_differentiable"]
+__all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
 
 
 class FunctionCtx(_C._FunctionBase):
@@ -172,6 +172,22 @@ class Function:
         super().__init_subclass__(**kwargs)
         if "vjp" in cls.__dict__ and "backward" not in cls.__dict__:
             cls.backward = cls.vjp  # type: ignore[method-assign]
+
+
+class InplaceFunction(Function):
+    """A function whose instances say whether they work in place, in the style of 2017.
+
+    >>> class Double(torch.autograd.function.InplaceFunction):
+    ...     def forward(self, x):
+    ...         return x.mul_(2) if self.inplace else x * 2
+    >>> x = torch.ones(1)
+    >>> Double(inplace=True)(x), x
+    (tensor([2.]), tensor([2.]))
+    """
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
 
 
 class _Twice(Function):

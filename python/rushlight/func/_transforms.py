@@ -9,12 +9,13 @@ from __future__ import annotations
 from functools import wraps
 
 import rushlight as torch
-from rushlight import autograd
+from rushlight import _C, autograd
 from rushlight.autograd._tangents import (
     basis,
     differentiable,
     jacobian_by_columns,
     pushforward,
+    recorded,
     released,
     watched,
 )
@@ -44,7 +45,7 @@ class _Places:
                 if forward:
                     raise ValueError(f"Expected primal to be floating point or complex, but got: {leaf.dtype}")
                 raise RuntimeError("only Tensors of floating point dtype can require gradients")
-            place, own = watched(leaf)
+            place, own = watched(leaf, forward)
             self.tensors.append(place)
             inside.append(own)
         self.chosen = self.around(inside)
@@ -111,7 +112,7 @@ def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = F
 
     @wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        keep = torch.is_grad_enabled()
+        keep = _C._is_recording()
         with torch.enable_grad():
             places, replaced = _choose(argnums, args)
             output, aux = _split(func(*replaced, **kwargs), has_aux, api)
@@ -164,7 +165,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     (tensor([1., 0.]),)
     """
     api = "vjp(f, *primals)"
-    keep = torch.is_grad_enabled()
+    keep = _C._is_recording()
     with torch.enable_grad():
         places = _Places(primals)
         output, aux = _split(func(*places.chosen), has_aux, api)
@@ -184,7 +185,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
                 "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the function. "
                 f"cotangents: {_tree.outline(cotangents)}, primal output: {_tree.outline(output)}"
             )
-        wanted = torch.is_grad_enabled() if create_graph is None else create_graph
+        wanted = _C._is_recording() if create_graph is None else create_graph
         with torch.enable_grad():
             found = _gradients(outputs, places.tensors, weights, retain_graph)
             return places.release(places.around(found), wanted)
@@ -215,8 +216,8 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
             f"3 tensors, tangents also must be. Got primals with structure {_tree.outline(primals)} and tangents with "
             f"structure {_tree.outline(tangents)}"
         )
-    keep = torch.is_grad_enabled()
-    with torch.enable_grad():
+    keep = _C._is_recording()
+    with recorded():
         places = _Places(primals, forward=True)
         output, aux = _split(func(*places.chosen), has_aux, api)
         outputs, around = _tree.flatten(output)
@@ -234,7 +235,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
                 "with strict=True."
             )
         along = around([torch.zeros_like(y) if t is None else t for y, t in zip(outputs, found)])
-        value, along, aux = (places.release(tree, keep) for tree in (output, along, aux))
+    value, along, aux = (places.release(tree, keep) for tree in (output, along, aux))
     return (value, along, aux) if has_aux else (value, along)
 
 
@@ -257,8 +258,8 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     >>> along(torch.tensor(2.0))
     tensor(2.)
     """
-    keep = torch.is_grad_enabled()
-    with torch.enable_grad():
+    keep = _C._is_recording()
+    with recorded():
         places = _Places(primals, forward=True)
         output = func(*places.chosen)
         outputs, around = _tree.flatten(output)
@@ -276,11 +277,10 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
                     f"tangent:{place} with shape {tangent.shape} in flattened pytree doesn't match the shape {primal.shape} "
                     "of the corresponding primal."
                 )
-        wanted = torch.is_grad_enabled()
-        with torch.enable_grad():
-            found = push(_tree.flatten(tangents)[0])
-            filled = [torch.zeros_like(y) if t is None else t for y, t in zip(outputs, found)]
-            return places.release(around(filled), wanted)
+        wanted = _C._is_recording()
+        found = push(_tree.flatten(tangents)[0])
+        filled = [torch.zeros_like(y) if t is None else t for y, t in zip(outputs, found)]
+        return places.release(around(filled), wanted)
 
     return places.release(output, keep), along
 
@@ -304,10 +304,11 @@ def _jacobian(
     def transformed(func: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(func)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            keep = torch.is_grad_enabled()
+            keep = _C._is_recording()
             _check_real(api, "inputs", _tree.flatten(args)[0])
-            with torch.enable_grad():
-                places, replaced = _choose(argnums, args, forward=rows is jacobian_by_columns)
+            forward = rows is jacobian_by_columns
+            with recorded() if forward else torch.enable_grad():
+                places, replaced = _choose(argnums, args, forward=forward)
                 output, aux = _split(func(*replaced, **kwargs), has_aux, api)
                 outputs, around = _tree.flatten(output)
                 for leaf in outputs:
@@ -315,7 +316,7 @@ def _jacobian(
                         raise RuntimeError(f"{api}: Expected output of f to be a Tensor or Tensors, got {type(leaf)}")
                 _check_real(api, "outputs", outputs)
                 found = around([places.around(row) for row in rows(outputs, places.tensors, chunk_size)])
-                found, aux = places.release(found, keep), places.release(aux, keep)
+            found, aux = places.release(found, keep), places.release(aux, keep)
             return (found, aux) if has_aux else found
 
         return wrapper

@@ -22,7 +22,8 @@ static TURNS: [ForkMutex<()>; 16] = [const { ForkMutex::new(Rank::Graph, ()) }; 
 
 impl AccumulateGrad {
     pub(crate) fn node(variable: &Tensor, hooks: Option<Arc<NodeHooks>>) -> Arc<Node<AccumulateGrad>> {
-        Node::leaf(AccumulateGrad { variable: variable.clone() }, OutputMeta::from(variable), hooks)
+        let function = AccumulateGrad { variable: variable.clone() };
+        Node::leaf(function, OutputMeta::from(variable), variable.is_for_tangents(), hooks)
     }
 
     pub fn variable(&self) -> &Tensor {

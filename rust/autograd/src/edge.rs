@@ -31,6 +31,12 @@ impl Edge {
     pub fn node(&self) -> &Arc<Node> {
         &self.node
     }
+
+    /// Whether walks follow it: where tangents are not `shown`, nothing leads to what serves them alone.
+    #[inline]
+    pub fn is_followed(&self, shown: bool) -> bool {
+        shown || !self.node.is_for_tangents()
+    }
 }
 
 impl Drop for Edge {

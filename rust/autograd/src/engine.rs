@@ -87,6 +87,19 @@ pub fn grad(
     Ok(captured)
 }
 
+/// The gradients that arrive at `targets` from `roots`, inside of a walk and in its mode. What lies behind a target is not
+/// looked at.
+pub(crate) fn between(roots: Vec<(Edge, Tensor)>, targets: &[Option<Edge>]) -> Result<Gradients> {
+    let (edges, weights): (Vec<Edge>, Vec<Tensor>) = roots.into_iter().unzip();
+    let capture = |edge: &Edge| Target { edge: edge.clone(), use_: Use::Capture };
+    let wanted: Vec<Target> = targets.iter().flatten().map(capture).collect();
+    let mut walk = Walk::list(&edges, &wanted);
+    walk.select(&wanted);
+    walk.run(&edges, weights, Options { retain_graph: true, create_graph: modes::recording() })?;
+    let mut captured = std::mem::take(&mut walk.captured).into_iter();
+    Ok(targets.iter().map(|target| target.as_ref().and_then(|_| captured.next().flatten())).collect())
+}
+
 /// What the walk does where it reaches a target.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
@@ -115,7 +128,8 @@ fn roots(outputs: &[Tensor], grads: &[Option<Tensor>]) -> Result<Vec<(Edge, Tens
     }
     let mut roots = Vec::with_capacity(outputs.len());
     for (index, (output, weight)) in outputs.iter().zip(weights).enumerate() {
-        let (Some(edge), Some(weight)) = (output.gradient_edge()?, weight) else {
+        let edge = output.gradient_edge()?.filter(|_| output.requires_grad());
+        let (Some(edge), Some(weight)) = (edge, weight) else {
             return Err(Error::runtime(format!(
                 "element {index} of tensors does not require grad and does not have a grad_fn"
             )));
@@ -209,7 +223,7 @@ fn walk(roots: Vec<(Edge, Tensor)>, targets: Option<Vec<Target>>, options: Optio
     let (edges, weights): (Vec<Edge>, Vec<Tensor>) = roots.into_iter().unzip();
     let callbacks = Callbacks::open();
     let _mode = GradMode::new(options.create_graph);
-    let mut walk = Walk::list(&edges);
+    let mut walk = Walk::list(&edges, &[]);
     match &targets {
         None => walk.tasks.iter_mut().for_each(|task| task.executes = true),
         Some(targets) => walk.select(targets),
@@ -221,8 +235,9 @@ fn walk(roots: Vec<(Edge, Tensor)>, targets: Option<Vec<Target>>, options: Optio
 }
 
 impl<'g> Walk<'g> {
-    /// Lists all nodes that the roots reach and counts dependencies.
-    fn list(roots: &'g [Edge]) -> Walk<'g> {
+    /// Lists all nodes that the roots reach, not beyond `bounds`, and counts dependencies.
+    fn list(roots: &'g [Edge], bounds: &[Target]) -> Walk<'g> {
+        let shown = modes::current().shown;
         let mut walk = Walk {
             tasks: Vec::with_capacity(FEW),
             targets: Vec::with_capacity(FEW),
@@ -236,8 +251,10 @@ impl<'g> Walk<'g> {
         while next < walk.tasks.len() {
             let node = walk.tasks[next].node;
             walk.tasks[next].first_target = walk.targets.len();
+            let ends = bounds.iter().any(|bound| Arc::ptr_eq(bound.edge.node(), node));
             for edge in node.edges() {
-                let target = edge.as_ref().map_or(NOWHERE, |edge| walk.find_or_add(edge.node()));
+                let followed = edge.as_ref().filter(|edge| !ends && edge.is_followed(shown));
+                let target = followed.map_or(NOWHERE, |edge| walk.find_or_add(edge.node()));
                 walk.targets.push(target);
                 if target != NOWHERE {
                     walk.tasks[target as usize].dependencies += 1;
@@ -392,6 +409,8 @@ impl<'g> Walk<'g> {
         if let Some(hooks) = hooks {
             hooks.run_pre_hooks(&mut grads)?;
         }
+        // What comes of such a node is for tangents too.
+        let _mode = (node.is_for_tangents() && options.create_graph).then(GradMode::tangents_alone);
         let function = node.function();
         let needs: SmallVec<[bool; 8]> = self.targets_of(place).iter().map(|&target| self.is_wanted(target)).collect();
         let given = hooks.map(|hooks| (hooks, grads.clone()));

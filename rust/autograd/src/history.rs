@@ -8,14 +8,15 @@ use once_cell::race::OnceBox;
 use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
+use smallvec::smallvec;
 
 use crate::accumulate::AccumulateGrad;
-use crate::edge::Edge;
+use crate::edge::{Edge, Edges};
 use crate::hooks::{AfterAccumulate, HookHandle, HookList, NodeHooks, TensorHook};
 use crate::lock::Slot;
 use crate::modes::{self, GradMode, InferenceMode};
-use crate::node::Node;
-use crate::tensor::{HISTORY, REQUIRES_GRAD, RETAINS_GRAD, Tensor, VIEW};
+use crate::node::{Backward, Call, Gradients, Node, OutputMeta};
+use crate::tensor::{FOR_TANGENTS, HISTORY, REQUIRES_GRAD, RETAINS_GRAD, Tensor, VIEW};
 
 /// What only leaves that require gradients, and tensors whose gradient is kept, need.
 #[derive(Default)]
@@ -26,6 +27,21 @@ pub(crate) struct Extra {
     /// The accumulator's hooks, kept here because it lives only as long as a graph that leads to it.
     hooks: OnceBox<Arc<NodeHooks>>,
     pub(crate) after_accumulate: HookList<AfterAccumulate>,
+}
+
+/// The derivative of what changes nothing.
+struct Identity;
+
+impl Backward for Identity {
+    fn name(&self) -> &str {
+        "AliasBackward0"
+    }
+
+    fn apply(&self, _call: &Call<'_>, grads: Gradients) -> Result<Gradients> {
+        Ok(grads)
+    }
+
+    fn release(&self) {}
 }
 
 /// Held while the history of a tensor that others may see is exchanged: a fork waits for it.
@@ -51,11 +67,31 @@ impl Tensor {
 
     #[inline]
     pub fn requires_grad(&self) -> bool {
+        self.is_watched() && (!self.is_for_tangents() || modes::current().shown)
+    }
+
+    /// Whether calls with this tensor are recorded: because it requires gradients, or for its tangent.
+    #[inline]
+    pub fn is_watched(&self) -> bool {
         let flags = self.0.flags.load(Relaxed);
         if flags & (REQUIRES_GRAD | HISTORY) != 0 {
             return true;
         }
-        flags & VIEW != 0 && self.base().is_some_and(Tensor::requires_grad)
+        flags & VIEW != 0 && self.base().is_some_and(Tensor::is_watched)
+    }
+
+    /// Whether what is recorded of this tensor serves tangents alone.
+    pub fn is_for_tangents(&self) -> bool {
+        let flags = self.0.flags.load(Relaxed);
+        if flags & (REQUIRES_GRAD | HISTORY) != 0 {
+            return flags & FOR_TANGENTS != 0;
+        }
+        flags & VIEW != 0 && self.base().is_some_and(Tensor::is_for_tangents)
+    }
+
+    /// Makes this tensor, which is fresh, a leaf at which tangents begin.
+    pub fn watch_for_tangents(&self) {
+        self.set_flag(REQUIRES_GRAD | FOR_TANGENTS, true);
     }
 
     pub fn set_requires_grad(&self, requires: bool) -> Result<()> {
@@ -72,7 +108,21 @@ impl Tensor {
                 "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a subgraph that doesn't require differentiation use var_no_grad = var.detach().",
             ));
         }
+        if requires && self.is_for_tangents() {
+            return self.require_gradients_too();
+        }
         self.set_flag(REQUIRES_GRAD, requires && !self.flag(HISTORY));
+        Ok(())
+    }
+
+    /// Gradients may be asked for at this tensor, through which only tangents passed.
+    fn require_gradients_too(&self) -> Result<()> {
+        let _grad = GradMode::new(true);
+        let shown = modes::set_tangents_shown(true);
+        let edge = self.gradient_edge();
+        let node = edge.map(|edge| Node::new(Identity, Edges::from_elem(edge, 1), smallvec![OutputMeta::from(self)]));
+        modes::set_tangents_shown(shown);
+        self.change_history(Some(Edge::new(node?, 0)));
         Ok(())
     }
 
@@ -83,13 +133,13 @@ impl Tensor {
 
     /// Whether this is a view whose base got a history after the view was made.
     fn has_stale_history(&self) -> bool {
-        self.view_info()
-            .is_some_and(|view| view.base.requires_grad() && view.seen.load(Relaxed) != self.version_or_zero())
+        self.view_info().is_some_and(|view| view.base.is_watched() && view.seen.load(Relaxed) != self.version_or_zero())
     }
 
     /// The node that made this tensor. Fails for views that an in-place change left without a meaning.
     pub fn grad_fn(&self) -> Result<Option<Arc<Node>>> {
-        Ok(self.history()?.map(|edge| edge.node().clone()))
+        let shown = modes::current().shown;
+        Ok(self.history()?.filter(|edge| edge.is_followed(shown)).map(|edge| edge.node().clone()))
     }
 
     /// Which of its node's outputs this tensor is.
@@ -106,10 +156,12 @@ impl Tensor {
     pub(crate) fn history(&self) -> Result<Option<Edge>> {
         let Some(view) = self.view_info() else { return Ok(self.stored_history()) };
         let version = self.version_or_zero();
-        if view.seen.load(Relaxed) == version || !(self.flag(HISTORY) || view.base.requires_grad()) {
+        if view.seen.load(Relaxed) == version || !(self.flag(HISTORY) || view.base.is_watched()) {
             return Ok(self.stored_history());
         }
-        view.check_change(self, true)?;
+        if !view.base.is_for_tangents() {
+            view.check_change(self, true)?;
+        }
         let fresh = {
             let _inference = InferenceMode::new(false);
             let _grad = GradMode::new(true);
@@ -161,8 +213,9 @@ impl Tensor {
     /// Gives a history to a result that nobody else sees yet.
     #[inline]
     pub fn set_history(&self, node: Arc<Node>, output: u32) {
-        let flags = self.0.flags.load(Relaxed) & !REQUIRES_GRAD;
-        self.0.flags.store(flags | HISTORY, Relaxed);
+        let flags = self.0.flags.load(Relaxed) & !(REQUIRES_GRAD | FOR_TANGENTS);
+        let tangents = if node.is_for_tangents() { FOR_TANGENTS } else { 0 };
+        self.0.flags.store(flags | HISTORY | tangents, Relaxed);
         self.0.history.replace(Some(Edge::new(node, output)));
         if let Some(view) = self.view_info() {
             view.seen.store(self.version_or_zero(), Relaxed);
@@ -186,11 +239,13 @@ impl Tensor {
             }
         }
         let flag = history.is_some();
+        let tangents = history.as_ref().is_some_and(|edge| edge.node().is_for_tangents());
         let old = {
             let _changing = CHANGING.lock();
             self.0.history.replace(history)
         };
         self.set_flag(HISTORY, flag);
+        self.set_flag(FOR_TANGENTS, tangents);
         if flag {
             self.set_flag(REQUIRES_GRAD, false);
         }
@@ -208,7 +263,7 @@ impl Tensor {
             ));
         }
         self.change_history(None);
-        self.set_flag(REQUIRES_GRAD | RETAINS_GRAD, false);
+        self.set_flag(REQUIRES_GRAD | RETAINS_GRAD | FOR_TANGENTS, false);
         Ok(())
     }
 

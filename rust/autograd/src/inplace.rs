@@ -15,7 +15,7 @@ use crate::arithmetic::{arithmetic, clone_as};
 use crate::edge::Edges;
 use crate::modes::{self, GradMode};
 use crate::node::{Backward, Call, Gradients, Node, OutputMeta};
-use crate::record::should_record;
+use crate::record::{collect_edges, should_record};
 use crate::saved::about_to_change;
 use crate::tensor::{Form, Meta, Tensor};
 use crate::view::Replay;
@@ -29,7 +29,7 @@ pub struct InPlace<'a> {
 
 impl<'a> InPlace<'a> {
     /// Refuses what may not be changed. `inputs` are the differentiable inputs, the target first.
-    pub fn begin(target: &'a Tensor, inputs: &[&Tensor]) -> Result<InPlace<'a>> {
+    pub fn begin(target: &'a Tensor, inputs: &[Option<&Tensor>]) -> Result<InPlace<'a>> {
         if target.is_inference() && !modes::inference_enabled() {
             return Err(Error::runtime(
                 "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details.",
@@ -39,12 +39,15 @@ impl<'a> InPlace<'a> {
         if !target.dtype().is_differentiable() || !should_record(inputs) {
             return Ok(InPlace { target, edges: None });
         }
-        check_history(target)?;
+        if modes::grad_enabled() {
+            check_history(target)?;
+        } else if is_wanted_leaf(target.base().unwrap_or(target)) {
+            // Where gradients are off a leaf may be changed, and stays one.
+            return Ok(InPlace { target, edges: None });
+        }
         let mut edges = Edges::with_capacity(inputs.len());
         edges.push(target.base().unwrap_or(target).gradient_edge()?);
-        for input in inputs.iter().skip(1) {
-            edges.push(input.gradient_edge()?);
-        }
+        edges.extend(collect_edges(&inputs[1..])?);
         Ok(InPlace { target, edges: Some(edges) })
     }
 
@@ -78,6 +81,10 @@ pub fn record_change<F: Backward>(target: &Tensor, function: F, edges: Edges, pl
     node
 }
 
+fn is_wanted_leaf(tensor: &Tensor) -> bool {
+    tensor.requires_grad() && tensor.is_leaf()
+}
+
 /// Refuses changes that would falsify gradients.
 pub fn check_history(target: &Tensor) -> Result<()> {
     if let Some(view) = target.view_info() {
@@ -88,7 +95,7 @@ pub fn check_history(target: &Tensor) -> Result<()> {
             ));
         }
     }
-    if target.requires_grad() && target.is_leaf() {
+    if is_wanted_leaf(target) {
         return Err(Error::runtime("a leaf Variable that requires grad is being used in an in-place operation."));
     }
     Ok(())
@@ -136,7 +143,7 @@ struct CopySlices<F> {
 
 impl<F: Backward> Backward for CopySlices<F> {
     fn name(&self) -> &str {
-        "CopySlices"
+        "torch::autograd::CopySlices"
     }
 
     fn apply(&self, call: &Call<'_>, mut grads: Gradients) -> Result<Gradients> {

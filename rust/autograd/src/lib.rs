@@ -9,6 +9,7 @@
 pub mod accumulate;
 pub mod arithmetic;
 mod edge;
+mod enclosed;
 pub mod engine;
 mod history;
 pub mod hooks;
@@ -29,6 +30,7 @@ mod view;
 pub use accumulate::AccumulateGrad;
 pub use arithmetic::{Arithmetic, install};
 pub use edge::{Edge, Edges};
+pub use enclosed::Enclosed;
 pub use engine::{backward, grad, queue_callback};
 pub use hooks::HookHandle;
 pub use inplace::InPlace;

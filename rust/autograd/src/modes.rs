@@ -1,23 +1,63 @@
-//! Switches: whether operators record (per thread), inference mode (per thread), anomaly detection (for the process).
+//! Switches: whether operators record, for gradients or for tangents (per thread), inference mode (per thread), anomaly
+//! detection (for the process).
 
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What holds on a thread. Both switches stand in one place, because each look at a thread's own variables is a call.
+/// What holds on a thread. The switches stand in one place, because each look at a thread's own variables is a call.
 #[derive(Clone, Copy)]
 pub struct Modes {
     pub grad: bool,
     pub inference: bool,
+    /// Whether a tangent may be asked for: then calls are recorded where gradients are not, for tangents alone.
+    pub tangents: bool,
+    /// Whether what was recorded for tangents alone is seen: by walks, and by who asks what requires a gradient.
+    pub shown: bool,
+}
+
+impl Modes {
+    #[inline]
+    pub fn recording(self) -> bool {
+        self.grad || self.tangents && !self.inference
+    }
 }
 
 thread_local! {
-    static MODES: Cell<Modes> = const { Cell::new(Modes { grad: true, inference: false }) };
+    static MODES: Cell<Modes> =
+        const { Cell::new(Modes { grad: true, inference: false, tangents: false, shown: false }) };
 }
+
+/// Whether any thread ever asked for tangents: until then nothing is recorded for them alone.
+static TANGENTS_EVER: AtomicBool = AtomicBool::new(false);
 
 #[inline]
 pub fn current() -> Modes {
     MODES.get()
+}
+
+#[inline]
+pub(crate) fn tangents_ever() -> bool {
+    TANGENTS_EVER.load(Relaxed)
+}
+
+/// Whether calls leave nodes behind: for gradients, or where those are switched off for tangents.
+#[inline]
+pub fn recording() -> bool {
+    current().recording()
+}
+
+/// Sets whether tangents may be asked for on this thread and returns the old state.
+pub fn set_tangents_enabled(enabled: bool) -> bool {
+    if enabled {
+        TANGENTS_EVER.store(true, Relaxed);
+    }
+    MODES.replace(Modes { tangents: enabled, ..current() }).tangents
+}
+
+/// Sets whether this thread sees what was recorded for tangents alone and returns the old state.
+pub fn set_tangents_shown(shown: bool) -> bool {
+    MODES.replace(Modes { shown, ..current() }).shown
 }
 
 static ANOMALY: AtomicBool = AtomicBool::new(false);
@@ -43,21 +83,32 @@ pub fn set_inference_enabled(enabled: bool) -> bool {
     MODES.replace(Modes { inference: enabled, ..current() }).inference
 }
 
-/// Recording on or off until the guard is dropped.
+/// Recording on or off until the guard is dropped: for gradients, and off for tangents too.
 pub struct GradMode {
-    before: bool,
+    before: Modes,
     _this_thread: PhantomData<*const ()>,
 }
 
 impl GradMode {
     pub fn new(enabled: bool) -> Self {
-        GradMode { before: set_grad_enabled(enabled), _this_thread: PhantomData }
+        let now = current();
+        GradMode::of(Modes { grad: enabled, tangents: enabled && now.tangents, ..now })
+    }
+
+    /// What is recorded is for tangents alone.
+    pub(crate) fn tangents_alone() -> Self {
+        GradMode::of(Modes { grad: false, tangents: true, ..current() })
+    }
+
+    fn of(modes: Modes) -> Self {
+        GradMode { before: MODES.replace(modes), _this_thread: PhantomData }
     }
 }
 
 impl Drop for GradMode {
     fn drop(&mut self) {
-        set_grad_enabled(self.before);
+        let Modes { grad, tangents, .. } = self.before;
+        MODES.set(Modes { grad, tangents, ..current() });
     }
 }
 

@@ -14,6 +14,7 @@ use crate::arithmetic::arithmetic;
 use crate::edge::{Edge, Edges};
 use crate::hooks::NodeHooks;
 use crate::inplace::Slice;
+use crate::modes;
 use crate::origin::Origin;
 use crate::saved::SavedTensor;
 use crate::tensor::Tensor;
@@ -69,8 +70,19 @@ pub struct Node<F: ?Sized = dyn Backward> {
     outputs: SmallVec<[OutputMeta; 1]>,
     sequence: u64,
     origin: Origin,
+    for_tangents: bool,
     hooks: OnceBox<Arc<NodeHooks>>,
     function: F,
+}
+
+/// Whether what is recorded now serves tangents alone: gradients are switched off, or every input is of that kind.
+fn serves_tangents(edges: &Edges) -> bool {
+    if !modes::tangents_ever() {
+        return false;
+    }
+    let modes = modes::current();
+    let mut inputs = edges.iter().flatten().peekable();
+    !modes.grad || !modes.shown && inputs.peek().is_some() && inputs.all(|edge| edge.node().is_for_tangents())
 }
 
 thread_local! {
@@ -110,16 +122,31 @@ impl<F: Backward> Node<F> {
     pub fn new(function: F, edges: Edges, outputs: SmallVec<[OutputMeta; 1]>) -> Arc<Node<F>> {
         let sequence = SEQUENCE.get();
         SEQUENCE.set(sequence + 1);
-        Arc::new(Node { edges, outputs, sequence, origin: Origin::here(), hooks: OnceBox::new(), function })
+        let for_tangents = serves_tangents(&edges);
+        Arc::new(Node {
+            edges,
+            outputs,
+            sequence,
+            origin: Origin::here(),
+            for_tangents,
+            hooks: OnceBox::new(),
+            function,
+        })
     }
 
     /// A node without inputs, which runs before all others that are ready.
-    pub(crate) fn leaf(function: F, output: OutputMeta, hooks: Option<Arc<NodeHooks>>) -> Arc<Node<F>> {
+    pub(crate) fn leaf(
+        function: F,
+        output: OutputMeta,
+        for_tangents: bool,
+        hooks: Option<Arc<NodeHooks>>,
+    ) -> Arc<Node<F>> {
         Arc::new(Node {
             edges: Edges::new(),
             outputs: SmallVec::from_buf([output]),
             sequence: u64::MAX,
             origin: Origin::default(),
+            for_tangents,
             hooks: hooks.map(|hooks| OnceBox::with_value(Box::new(hooks))).unwrap_or_default(),
             function,
         })
@@ -131,9 +158,21 @@ impl<F: Backward + ?Sized> Node<F> {
         self.function.name()
     }
 
+    /// The name without the path of C++ that torch gives to what its operators do not name.
+    pub fn short_name(&self) -> &str {
+        let name = self.name();
+        name.rsplit_once("::").map_or(name, |(_, last)| last)
+    }
+
     /// One for each input; torch's `next_functions`.
     pub fn edges(&self) -> &[Option<Edge>] {
         &self.edges
+    }
+
+    /// Whether only tangents pass.
+    #[inline]
+    pub fn is_for_tangents(&self) -> bool {
+        self.for_tangents
     }
 
     pub fn outputs(&self) -> &[OutputMeta] {

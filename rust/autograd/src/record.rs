@@ -12,24 +12,27 @@ use crate::tensor::Tensor;
 
 /// Whether a call with these differentiable inputs must be recorded.
 #[inline]
-pub fn should_record(inputs: &[&Tensor]) -> bool {
-    modes::grad_enabled() && inputs.iter().any(|input| input.requires_grad())
+pub fn should_record(inputs: &[Option<&Tensor>]) -> bool {
+    modes::recording() && inputs.iter().flatten().any(|input| input.is_watched())
 }
 
 /// Where the gradients of these inputs go.
 #[inline]
-pub fn collect_edges(inputs: &[&Tensor]) -> Result<Edges> {
+pub fn collect_edges(inputs: &[Option<&Tensor>]) -> Result<Edges> {
     let mut edges = Edges::with_capacity(inputs.len());
     for input in inputs {
-        edges.push(input.gradient_edge()?);
+        edges.push(match input {
+            Some(input) => input.gradient_edge()?,
+            None => None,
+        });
     }
     Ok(edges)
 }
 
-/// Records a call: `inputs` are its differentiable inputs in the order of the gradients that `function` returns, `outputs`
-/// its differentiable outputs, fresh from the kernel.
+/// Records a call: `inputs` are its differentiable inputs in the order of the gradients that `function` returns, none for one
+/// that was not given; `outputs` its differentiable outputs, fresh from the kernel.
 #[inline]
-pub fn record<F: Backward>(function: F, inputs: &[&Tensor], outputs: &[&Tensor]) -> Result<()> {
+pub fn record<F: Backward>(function: F, inputs: &[Option<&Tensor>], outputs: &[&Tensor]) -> Result<()> {
     let edges = collect_edges(inputs)?;
     let mut metas = SmallVec::with_capacity(outputs.len());
     for &output in outputs {

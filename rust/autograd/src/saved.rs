@@ -181,7 +181,7 @@ impl SavedTensor {
         let (tensor, history) = match content {
             Content::Tensor(tensor) if self.output.is_none() => return Ok(tensor),
             // A derivative that nobody records does not ask for its output's history.
-            Content::Tensor(tensor) if !modes::grad_enabled() && !call.needs.is_empty() => return Ok(tensor),
+            Content::Tensor(tensor) if !modes::recording() && !call.needs.is_empty() => return Ok(tensor),
             Content::Tensor(tensor) => (tensor, None),
             Content::Packed(packed) => (packed.hooks.unpack(&packed.packed)?, packed.history.clone()),
         };

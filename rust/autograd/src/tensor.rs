@@ -63,6 +63,8 @@ pub(crate) const HISTORY: u8 = 2;
 pub(crate) const VIEW: u8 = 4;
 pub(crate) const RETAINS_GRAD: u8 = 8;
 const INFERENCE: u8 = 16;
+/// Its gradients serve tangents alone: nobody else sees that it requires any.
+pub(crate) const FOR_TANGENTS: u8 = 32;
 
 pub(crate) struct Body {
     meta: UnsafeCell<Meta>,

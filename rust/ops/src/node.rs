@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 use crate::derive::{Derivative, Derive, Facts, Saves, fit};
 use crate::mapped;
 use crate::profile;
-use crate::row::Row;
-use crate::signature::{Kind, Returns};
+use crate::row::{Row, Traits};
+use crate::signature::{Kind, Param, Returns};
 use crate::table;
 use crate::value::{Args, Output, Value};
 
@@ -23,7 +23,7 @@ pub struct RowNode {
     args: Option<Box<Args<'static>>>,
     /// Every tensor argument, in order.
     inputs: SmallVec<[Facts; 2]>,
-    /// For each edge of the node: which of `inputs` it leads to.
+    /// For each edge of the node: which of `inputs` it leads to, or `NOWHERE`.
     edges: SmallVec<[usize; 2]>,
     results: SmallVec<[Facts; 1]>,
     /// For each output of the node: which of `results` it is (integers have no gradient).
@@ -31,7 +31,11 @@ pub struct RowNode {
     saved_inputs: SmallVec<[Option<SavedTensor>; 2]>,
     saved_results: SmallVec<[Option<SavedTensor>; 1]>,
     number: HeldNumber,
+    in_place: bool,
 }
+
+/// The input of an edge that leads to no tensor: an optional argument was not given, or a number was.
+const NOWHERE: usize = usize::MAX;
 
 /// A number among the operands that the derivative reads: `2` in `x * 2`. It is kept with the other arguments; but as a tensor
 /// in its place would be released by a first backward, a second one is refused for it too.
@@ -68,7 +72,18 @@ impl HeldNumber {
 
 impl Backward for RowNode {
     fn name(&self) -> &str {
-        node_name(self.row)
+        let cases = names(self.row);
+        let number = || {
+            let operands = self.row.schema().params.iter().zip(self.args.iter().flat_map(|args| &args.values));
+            let is_number = |(_, (param, value)): &(usize, (&Param, &Value))| {
+                let number = matches!(value, Value::Scalar(_) | Value::Int(_) | Value::Float(_) | Value::Bool(_));
+                param.kind == Kind::Operand && number
+            };
+            let place = operands.enumerate().find(is_number)?.0;
+            cases.case(if place == 0 { "first" } else { "number" })
+        };
+        let own = if self.in_place { cases.case("in_place") } else { None };
+        own.or_else(number).unwrap_or_else(|| node_name(self.row))
     }
 
     fn apply(&self, call: &Call<'_>, grads: Gradients) -> Result<Gradients> {
@@ -100,7 +115,7 @@ impl RowNode {
             arriving
         };
         let mut wanted: SmallVec<[bool; 8]> = SmallVec::from_elem(false, self.inputs.len());
-        for (edge, &input) in self.edges.iter().enumerate() {
+        for (edge, &input) in self.edges.iter().enumerate().filter(|(_, input)| **input != NOWHERE) {
             wanted[input] = call.needs(edge);
         }
         let defaults;
@@ -124,7 +139,10 @@ impl RowNode {
         match &self.row.derivative {
             Derivative::Formulas(list) => {
                 for &input in &self.edges {
-                    let facts = &self.inputs[input];
+                    let Some(facts) = self.inputs.get(input) else {
+                        gradients.push(None);
+                        continue;
+                    };
                     let formula = list.iter().find(|formula| wanted[input] && formula.input == facts.place);
                     gradients.push(match formula.map(|formula| (formula.gradient)(&derive).gradient()) {
                         Some(found) => self.fitted(found?, facts)?,
@@ -141,8 +159,11 @@ impl RowNode {
                     .map(|facts| if covered(facts) { given.next().flatten() } else { None })
                     .collect();
                 for &input in &self.edges {
-                    let grad = found[input].take().filter(|_| wanted[input]);
-                    gradients.push(self.fitted(grad, &self.inputs[input])?);
+                    let grad = found.get_mut(input).and_then(Option::take).filter(|_| wanted[input]);
+                    gradients.push(match self.inputs.get(input) {
+                        Some(facts) => self.fitted(grad, facts)?,
+                        None => None,
+                    });
                 }
             }
             Derivative::Missing(operator) => return Err(Derivative::missing(operator)),
@@ -221,15 +242,34 @@ impl RowNode {
     }
 }
 
+/// What `Row::node` says.
+#[derive(Clone, Copy)]
+struct Names(&'static str);
+
+fn names(row: &'static Row) -> Names {
+    Names(row.node)
+}
+
+impl Names {
+    /// The name that holds of all calls but the cases.
+    fn usual(self) -> Option<&'static str> {
+        self.0.split(' ').next().filter(|word| !word.is_empty() && !word.contains('='))
+    }
+
+    fn case(self, case: &str) -> Option<&'static str> {
+        self.0.split(' ').find_map(|word| word.strip_prefix(case)?.strip_prefix('='))
+    }
+}
+
 /// torch's name of a row's node: `SumBackward1` is the second overload of `sum`.
 pub fn node_name(row: &'static Row) -> &'static str {
-    if !row.node.is_empty() {
-        return row.node;
+    if let Some(name) = names(row).usual() {
+        return name;
     }
     if let Derivative::Missing(operator) = row.derivative
         && operator.starts_with("aten::")
     {
-        return "NotImplemented";
+        return "torch::autograd::NotImplemented";
     }
     static NAMES: OnceBox<HashMap<(&'static str, &'static str), &'static str>> = OnceBox::new();
     let names = NAMES.get_or_init(|| {
@@ -275,13 +315,47 @@ fn arguments<'a>(args: &'a Args, in_place: bool) -> Arguments<'a> {
         place,
         tensor,
         covered: (in_place && at == 0) || (tensor.dtype().is_differentiable() && derivative.covers(place)),
-        requires_grad: tensor.requires_grad(),
+        requires_grad: tensor.is_watched(),
     };
     args.each_tensor().enumerate().map(describe).collect()
 }
 
-fn edges<'a>(arguments: &Arguments<'a>) -> SmallVec<[&'a Tensor; 3]> {
-    arguments.iter().filter(|argument| argument.covered).map(|argument| argument.tensor).collect()
+/// For each edge which of the arguments it leads to. A tensor that may be left out has one even where it was, and so has a
+/// number that torch makes a tensor of: where numbers have an overload of their own, `Row::node` names its node.
+fn edges(args: &Args, arguments: &Arguments) -> SmallVec<[usize; 2]> {
+    let covered = |at: usize| arguments[at].covered;
+    let params = &args.row.schema().params;
+    let is_open = |(param, value): (&Param, &Value)| {
+        matches!(param.kind, Kind::Tensor | Kind::Operand) && value.as_tensor().is_none()
+    };
+    if !params.iter().zip(&args.values).any(is_open) {
+        return (0..arguments.len()).filter(|&at| covered(at)).collect();
+    }
+    let mut edges = SmallVec::new();
+    let mut next = 0;
+    for (place, param) in params.iter().enumerate() {
+        let first = next;
+        while arguments.get(next).is_some_and(|argument| argument.place == place) {
+            next += 1;
+        }
+        edges.extend((first..next).filter(|&at| covered(at)));
+        let left_out = first == next
+            && match param.kind {
+                Kind::Tensor => names(args.row).case("left_out").is_none(),
+                Kind::Operand if matches!(args.row.derivative, Derivative::Missing(_)) => false,
+                Kind::Operand => names(args.row).case(if place == 0 { "first" } else { "number" }).is_none(),
+                _ => false,
+            };
+        if left_out && args.row.derivative.covers(place) {
+            edges.push(NOWHERE);
+        }
+    }
+    edges
+}
+
+/// The tensors at the ends of these edges.
+fn ends<'a>(arguments: &Arguments<'a>, edges: &[usize]) -> SmallVec<[Option<&'a Tensor>; 3]> {
+    edges.iter().map(|&at| arguments.get(at).map(|argument| argument.tensor)).collect()
 }
 
 /// What the derivative reads, given who wants a gradient.
@@ -305,12 +379,13 @@ fn build(
         row: args.row,
         args: if args.are_defaults() { None } else { Some(Box::new(args.keep())) },
         inputs: SmallVec::new(),
-        edges: SmallVec::new(),
+        edges: edges(args, arguments),
         results: SmallVec::new(),
         outputs: SmallVec::new(),
         saved_inputs: SmallVec::new(),
         saved_results: SmallVec::new(),
         number: HeldNumber::of(args, saves),
+        in_place,
     };
     for (at, argument) in arguments.iter().enumerate() {
         let overwritten = at == 0 && in_place;
@@ -324,9 +399,6 @@ fn build(
             }
             _ => None,
         });
-        if argument.covered {
-            node.edges.push(at);
-        }
     }
     for (at, result) in results.iter().enumerate() {
         let differentiable = result.dtype().is_differentiable();
@@ -359,8 +431,8 @@ pub fn record(args: &Args, output: Output) -> Result<Output> {
 
 /// Whether a gradient may be asked for. The tensors come first: most have none, and then the thread's mode does not matter.
 #[inline]
-fn is_watched(args: &Args) -> bool {
-    !args.all_tensors(|tensor| !tensor.requires_grad()) && rushlight_autograd::modes::grad_enabled()
+pub(crate) fn is_watched(args: &Args) -> bool {
+    !args.all_tensors(|tensor| !tensor.is_watched()) && rushlight_autograd::modes::recording()
 }
 
 fn leave_node(args: &Args, output: &Output) -> Result<()> {
@@ -373,7 +445,8 @@ fn leave_node(args: &Args, output: &Output) -> Result<()> {
     }
     let node = build(args, &arguments, results, None, false)?;
     let outputs: SmallVec<[&Tensor; 1]> = node.outputs.iter().map(|&at| &results[at]).collect();
-    rushlight_autograd::record(node, &edges(&arguments), &outputs)
+    let ends = ends(&arguments, &node.edges);
+    rushlight_autograd::record(node, &ends, &outputs)
 }
 
 /// An in-place call, from before its kernel runs until after.
@@ -389,11 +462,11 @@ impl<'a, 'v> Change<'a, 'v> {
     /// Refuses what may not be changed, and keeps what the change will overwrite.
     pub fn begin(args: &'a Args<'v>) -> Result<Change<'a, 'v>> {
         let own = args.tensor(0)?;
-        if !is_watched(args) {
+        if !is_watched(args) || args.row.traits.has(Traits::UNRECORDED_IN_PLACE) {
             return Ok(Change { args, own, inner: InPlace::begin(own, &[])?, original: None });
         }
         let arguments = arguments(args, true);
-        let inner = InPlace::begin(own, &edges(&arguments))?;
+        let inner = InPlace::begin(own, &ends(&arguments, &edges(args, &arguments)))?;
         let original = if inner.is_recorded() && needed_saves(args, &arguments).has_input(0) {
             let copy = crate::copy::clone(own)?;
             // It stands for the tensor as it was in derivatives of derivatives too.

@@ -65,12 +65,14 @@ impl Traits {
     pub const WIDE_NUMBERS: Traits = Traits(256);
     /// It draws random numbers.
     pub const DRAWS: Traits = Traits(128);
+    /// In place it leaves no trace in the graph and asks nothing of its tensor, as in torch.
+    pub const UNRECORDED_IN_PLACE: Traits = Traits(512);
 
     pub const fn union(self, other: Traits) -> Traits {
         Traits(self.0 | other.0)
     }
 
-    const NAMES: [(Traits, &'static str); 9] = [
+    const NAMES: [(Traits, &'static str); 10] = [
         (Traits::BROADCASTS, "broadcasts"),
         (Traits::SEES_MEMORY, "sees memory"),
         (Traits::NEEDS_VALUES, "needs values"),
@@ -80,6 +82,7 @@ impl Traits {
         (Traits::SEES_MIRRORED, "sees mirrored"),
         (Traits::WIDE_NUMBERS, "wide numbers"),
         (Traits::DRAWS, "draws"),
+        (Traits::UNRECORDED_IN_PLACE, "unrecorded in place"),
     ];
 
     pub const fn has(self, other: Traits) -> bool {
@@ -273,7 +276,9 @@ pub struct Row {
     /// Arguments of good calls, as Python text; `t(2, 3)` is a random tensor of that shape in the dtype under test.
     pub samples: &'static [&'static str],
     pub errors: &'static [Bad],
-    /// torch's name of the node, where the rule (`AddBackward0`) does not give it.
+    /// torch's name of the node, where the rule (`AddBackward0`) does not give it; a composed row that has one leaves one node
+    /// behind instead of its parts'. After it the names of cases: `number=PowBackward0` where a number is an operand,
+    /// `first=` where it is the first one, `in_place=`; `left_out=`, without a name, says that what may be left out has no edge then.
     pub node: &'static str,
     /// The same in NumPy, over the parameters' names.
     pub reference: &'static str,

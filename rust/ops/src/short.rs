@@ -60,8 +60,8 @@ pub fn binary(row: &'static Row, x: Operand, y: Operand, locked: Option<Locked>)
         && (row.check.is_none() || is_unchecked(row, x) && is_unchecked(row, y))
         && let Some(result) = attempt(row, body, &[x, y], &row.schema().numbers, None, locked)?
     {
-        let watched = |operand: Operand| matches!(operand, Operand::Tensor(tensor) if tensor.requires_grad());
-        if (watched(x) || watched(y)) && modes::grad_enabled() {
+        let watched = |operand: Operand| matches!(operand, Operand::Tensor(tensor) if tensor.is_watched());
+        if (watched(x) || watched(y)) && modes::recording() {
             return node::record(&arguments(row, x, y), Output::Tensor(result))?.into_tensor();
         }
         return Ok(result);

@@ -240,7 +240,10 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
             check_writable(own)?;
             if let Run::Compose(body) = row.run {
                 // What the parts keep for their derivatives must not be what is overwritten.
-                let recorded = modes::grad_enabled() && args.each_tensor().any(|(_, tensor)| tensor.requires_grad());
+                let recorded = modes::recording() && args.each_tensor().any(|(_, tensor)| tensor.is_watched());
+                if recorded && !row.node.is_empty() {
+                    return crate::enclosed::compose_in_place(body, args);
+                }
                 let mut args = args.clone();
                 if recorded {
                     args.values[0] = Value::Own(crate::op!(crate::convert::CLONE, own)?);

@@ -25,6 +25,7 @@ methods! {
     }
     fn set_(own, source, storage_offset, size, stride) "Makes this tensor show other bytes: a tensor's, or a storage's from an offset on." {
         with_memory(own.tensor)?;
+        let other = source.as_ref().and_then(|source| object::tensor(source).ok());
         let is_whole = storage_offset.is_none() && size.is_none() && stride.is_none();
         let is_cut = matches!((&storage_offset, &size), (Some(offset), Some(size))
             if convert::int(offset)?.is_some() && convert::ints(size)?.is_some());
@@ -47,8 +48,7 @@ methods! {
                 )));
             }
         };
-        rushlight::host::replace_meta(own.tensor, meta);
-        own.tensor.bump_version();
+        rushlight::set_memory(own.tensor, other, || rushlight::host::replace_meta(own.tensor, meta)).map_err(raise)?;
         own.same()
     }
     fn register_hook(own, hook = required) "Calls `hook(grad)` whenever the gradient is computed; what it returns takes the gradient's place." {

@@ -203,7 +203,7 @@ fn floats(object: &Bound<'_, PyAny>) -> PyResult<Option<Floats>> {
 /// A number, or a tensor of no dimension that stands for one.
 pub fn scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     if let Some(tensor) = object::as_tensor(object.as_borrowed()) {
-        if tensor.rank() != 0 || tensor.requires_grad() || tensor.is_mapped() {
+        if tensor.rank() != 0 || tensor.is_watched() || tensor.is_mapped() {
             return Ok(None);
         }
         return rushlight::item(tensor).map(Some).map_err(crate::errors::raise);

@@ -102,7 +102,8 @@ impl Key {
     fn apply(&self, own: &Tensor) -> PyResult<(Tensor, Gather)> {
         let mut brackets = Brackets::of(own.layout());
         brackets.read(&self.items, !self.is_tuple).map_err(raise)?;
-        let view = rushlight::index::view(own, &brackets).map_err(raise)?;
+        let whole = brackets.steps.is_empty() && !brackets.places.is_empty();
+        let view = if whole { own.clone() } else { rushlight::index::view(own, &brackets).map_err(raise)? };
         let mut gather = Gather::default();
         for place in &brackets.places {
             gather.dims.push(place.dim);

@@ -97,15 +97,26 @@ unsafe fn binary(py: Python<'_>, row: &'static Row, known: &Known, left: Raw, ri
             // SAFETY: CPython calls slots attached.
             let locked = unsafe { Locked::assume() };
             let result = match (left, right) {
-                (Operand::Number(_), Operand::Tensor(own)) if std::ptr::eq(row, &divide::DIV) => {
-                    reversed_quotient(left, own, locked)
-                }
+                (Operand::Number(_), Operand::Tensor(own)) => from_number(row, left, own, locked),
                 _ => short::binary(row, left, right, Some(locked)),
             };
             object::wrap(py, result.map_err(raise)?)
         }
         // SAFETY: as above.
         None => Ok(unsafe { known.answer(py, left, right)? }.unwrap_or_else(|| not_implemented(py))),
+    }
+}
+
+/// `number op own`, apart from the way that most calls take.
+#[inline(never)]
+fn from_number(row: &'static Row, number: Operand, own: &Tensor, locked: Locked) -> rushlight::Result<Tensor> {
+    if std::ptr::eq(row, &divide::DIV) {
+        return reversed_quotient(number, own, locked);
+    }
+    // A sum or product with a number is the tensor's, as in torch.
+    match [&arith::ADD, &arith::MUL].iter().any(|turned| std::ptr::eq(*turned, row)) {
+        true => short::binary(row, Operand::Tensor(own), number, Some(locked)),
+        false => short::binary(row, number, Operand::Tensor(own), Some(locked)),
     }
 }
 

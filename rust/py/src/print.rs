@@ -8,9 +8,12 @@ use std::sync::atomic::{AtomicI8, AtomicUsize, Ordering::Relaxed};
 use pyo3::prelude::*;
 use rushlight::copy::readable;
 use rushlight::{DType, Device, Layout, Scalar, Tensor};
+use rushlight_autograd::modes::current;
 use rushlight_core::Element;
 use rushlight_core::dispatch;
 use rushlight_core::dtype::default_dtype;
+
+use crate::{attach, object};
 
 static PRECISION: AtomicUsize = AtomicUsize::new(4);
 static THRESHOLD: AtomicUsize = AtomicUsize::new(1000);
@@ -283,7 +286,7 @@ pub fn text(class: &str, tensor: &Tensor) -> String {
         }
         elements(tensor, indent)
     };
-    suffixes.extend(origin(tensor));
+    suffixes.extend(history(tensor));
     with_suffixes(prefix + &contents, &suffixes, indent)
 }
 
@@ -298,11 +301,29 @@ fn mapped(class: &str, tensor: &Tensor) -> String {
     text
 }
 
-/// What the text says of a tensor's history.
+/// What the text says of a tensor's history: its own, and of a dual tensor its tangent.
+fn history(tensor: &Tensor) -> impl Iterator<Item = String> {
+    let tangent = (current().tangents && tensor.is_watched()).then(|| {
+        attach::acquire(|py| {
+            let dual = object::wrap_bound(py, tensor.clone())?;
+            let found = py.import("rushlight.autograd.forward_ad")?.call_method1("unpack_dual", (dual,))?;
+            let tangent = found.getattr("tangent")?;
+            if tangent.is_none() {
+                Ok(None)
+            } else {
+                Ok(Some(format!("tangent={}", tangent.call_method1("__format__", ("",))?)))
+            }
+        })
+    });
+    // A tangent that cannot be had is not shown.
+    let tangent = tangent.and_then(|tangent: rushlight::Result<_>| tangent.ok().flatten());
+    origin(tensor).into_iter().chain(tangent)
+}
+
 fn origin(tensor: &Tensor) -> Option<String> {
     match tensor.grad_fn() {
         Err(_) => Some("grad_fn=<Invalid>".into()),
-        Ok(Some(node)) => Some(format!("grad_fn=<{}>", node.name())),
+        Ok(Some(node)) => Some(format!("grad_fn=<{}>", node.short_name())),
         Ok(None) => tensor.requires_grad().then(|| "requires_grad=True".into()),
     }
 }
@@ -327,7 +348,7 @@ fn sparse(prefix: String, tensor: &Tensor, parts: &rushlight_autograd::Parts) ->
         suffixes.push(format!("dtype={dtype}"));
     }
     suffixes.push("layout=torch.sparse_coo".into());
-    suffixes.extend(origin(tensor));
+    suffixes.extend(history(tensor));
     with_suffixes(format!("{text}{gap}size={}", tuple(tensor.sizes())), &suffixes, indent)
 }
 

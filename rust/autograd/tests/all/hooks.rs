@@ -126,7 +126,7 @@ fn results_are_validated() {
     let outcome = |results: Vec<Option<Tensor>>| {
         let x = leaf(&[1.0, 2.0, 3.0]);
         let y = tensor(&[0.0]);
-        record(Fixed(results), &[&x], &[&y]).unwrap();
+        record(Fixed(results), &[Some(&x)], &[&y]).unwrap();
         backward(&[y], &[], None, Options::default()).map(|()| x.grad().map(|grad| read(&grad)))
     };
     let says = |results, text: &str| assert_eq!(outcome(results).unwrap_err().sentence(), text);

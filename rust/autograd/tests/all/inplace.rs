@@ -62,7 +62,7 @@ fn a_change_of_a_view_changes_the_base() {
     mul_(&view, &w).unwrap();
     assert_eq!(
         (name(&y), name(&view), name(&sibling)),
-        ("CopySlices".into(), "AsStridedBackward0".into(), "AsStridedBackward0".into())
+        ("torch::autograd::CopySlices".into(), "AsStridedBackward0".into(), "AsStridedBackward0".into())
     );
     assert_eq!(name(&view), "AsStridedBackward0");
     let edge = y.grad_fn().unwrap().unwrap().edges()[0].clone().unwrap();

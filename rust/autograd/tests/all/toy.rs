@@ -141,10 +141,10 @@ fn pairs(a: &Tensor, b: &Tensor, f: impl Fn(f64, f64) -> f64) -> Result<Vec<f64>
 
 pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let out = fresh(a.sizes(), &pairs(a, b, |x, y| x + y)?);
-    if should_record(&[a, b]) {
+    if should_record(&[Some(a), Some(b)]) {
         record(
             toy("AddBackward0", vec![], |_, _, grad| Ok(smallvec![Some(grad.clone()), Some(grad)])),
-            &[a, b],
+            &[Some(a), Some(b)],
             &[&out],
         )?;
     }
@@ -152,7 +152,7 @@ pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 }
 
 pub fn add_(a: &Tensor, b: &Tensor) -> Result<()> {
-    let change = InPlace::begin(a, &[a, b])?;
+    let change = InPlace::begin(a, &[Some(a), Some(b)])?;
     write(a, &pairs(a, b, |x, y| x + y)?);
     change.finish(|| Ok(toy("AddBackward0", vec![], |_, _, grad| Ok(smallvec![Some(grad.clone()), Some(grad)]))))
 }
@@ -167,15 +167,15 @@ fn mul_toy(a: &Tensor, b: &Tensor) -> Result<Toy> {
 
 pub fn mul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let out = fresh(a.sizes(), &pairs(a, b, |x, y| x * y)?);
-    if should_record(&[a, b]) {
-        record(mul_toy(a, b)?, &[a, b], &[&out])?;
+    if should_record(&[Some(a), Some(b)]) {
+        record(mul_toy(a, b)?, &[Some(a), Some(b)], &[&out])?;
     }
     Ok(out)
 }
 
 /// Multiplies in place; the second operand is saved, and the first too if the second wants a gradient.
 pub fn mul_(a: &Tensor, b: &Tensor) -> Result<()> {
-    let change = InPlace::begin(a, &[a, b])?;
+    let change = InPlace::begin(a, &[Some(a), Some(b)])?;
     let before = if change.is_recorded() && b.requires_grad() { Some(SavedTensor::input(&clone(a)?)?) } else { None };
     write(a, &pairs(a, b, |x, y| x * y)?);
     change.finish(|| {
@@ -196,25 +196,25 @@ fn exp_toy(out: &Tensor) -> Result<Toy> {
 
 pub fn exp(a: &Tensor) -> Result<Tensor> {
     let out = fresh(a.sizes(), &read(a).into_iter().map(f64::exp).collect::<Vec<_>>());
-    if should_record(&[a]) {
-        record(exp_toy(&out)?, &[a], &[&out])?;
+    if should_record(&[Some(a)]) {
+        record(exp_toy(&out)?, &[Some(a)], &[&out])?;
     }
     Ok(out)
 }
 
 pub fn exp_(a: &Tensor) -> Result<()> {
-    let change = InPlace::begin(a, &[a])?;
+    let change = InPlace::begin(a, &[Some(a)])?;
     write(a, &read(a).into_iter().map(f64::exp).collect::<Vec<_>>());
     change.finish(|| exp_toy(a))
 }
 
 pub fn sum(a: &Tensor) -> Result<Tensor> {
     let out = fresh(&[], &[read(a).iter().sum()]);
-    if should_record(&[a]) {
+    if should_record(&[Some(a)]) {
         let sizes = a.sizes().clone();
         record(
             toy("SumBackward0", vec![], move |_, _, grad| Ok(smallvec![Some(expand(&grad, &sizes)?)])),
-            &[a],
+            &[Some(a)],
             &[&out],
         )?;
     }
@@ -223,8 +223,8 @@ pub fn sum(a: &Tensor) -> Result<Tensor> {
 
 pub fn expand(a: &Tensor, sizes: &[isize]) -> Result<Tensor> {
     let out = Tensor::view_of(a, a.layout().broadcast_to(sizes)?);
-    if should_record(&[a]) {
-        record(toy("ExpandBackward0", vec![], |_, _, grad| Ok(smallvec![Some(grad)])), &[a], &[&out])?;
+    if should_record(&[Some(a)]) {
+        record(toy("ExpandBackward0", vec![], |_, _, grad| Ok(smallvec![Some(grad)])), &[Some(a)], &[&out])?;
     }
     Ok(out)
 }
@@ -238,11 +238,11 @@ pub fn sum_to(a: &Tensor, sizes: &[isize]) -> Result<Tensor> {
         unsafe { *pin.as_ptr().cast::<f64>().offset(offset) += value };
     }
     drop(pin);
-    if should_record(&[a]) {
+    if should_record(&[Some(a)]) {
         let sizes = a.sizes().clone();
         record(
             toy("SumToBackward0", vec![], move |_, _, grad| Ok(smallvec![Some(expand(&grad, &sizes)?)])),
-            &[a],
+            &[Some(a)],
             &[&out],
         )?;
     }
@@ -251,14 +251,14 @@ pub fn sum_to(a: &Tensor, sizes: &[isize]) -> Result<Tensor> {
 
 pub fn clone(a: &Tensor) -> Result<Tensor> {
     let out = fresh(a.sizes(), &read(a));
-    if should_record(&[a]) {
-        record(toy("CloneBackward0", vec![], |_, _, grad| Ok(smallvec![Some(grad)])), &[a], &[&out])?;
+    if should_record(&[Some(a)]) {
+        record(toy("CloneBackward0", vec![], |_, _, grad| Ok(smallvec![Some(grad)])), &[Some(a)], &[&out])?;
     }
     Ok(out)
 }
 
 pub fn copy_(a: &Tensor, b: &Tensor) -> Result<()> {
-    let change = InPlace::begin(a, &[a, b])?;
+    let change = InPlace::begin(a, &[Some(a), Some(b)])?;
     write(a, &pairs(a, b, |_, y| y)?);
     change.finish(|| Ok(toy("CopyBackwards", vec![], |_, _, grad| Ok(smallvec![None, Some(grad)]))))
 }
@@ -274,14 +274,14 @@ fn record_view(a: &Tensor, out: &Tensor, name: &'static str, place: u32, outputs
             copy_(&slice, &grad)?;
             Ok(smallvec![Some(as_strided(&buffer, &base)?)])
         }),
-        &[a],
+        &[Some(a)],
         outputs,
     )
 }
 
 pub fn as_strided(a: &Tensor, layout: &Layout) -> Result<Tensor> {
     let out = Tensor::view_of(a, layout.clone());
-    if should_record(&[a]) {
+    if should_record(&[Some(a)]) {
         record_view(a, &out, "AsStridedBackward0", 0, &[&out])?;
     }
     Ok(out)
@@ -296,10 +296,10 @@ pub fn halves(a: &Tensor) -> (Tensor, Tensor) {
     let half = a.sizes()[0] / 2;
     let first = Tensor::view_of_many(a, a.layout().slice(0, 0, half, 1));
     let second = Tensor::view_of_many(a, a.layout().slice(0, half, half, 1));
-    if should_record(&[a]) {
+    if should_record(&[Some(a)]) {
         let sizes = a.sizes().clone();
         let function = Halves { sizes };
-        record(function, &[a], &[&first, &second]).unwrap();
+        record(function, &[Some(a)], &[&first, &second]).unwrap();
     }
     (first, second)
 }

@@ -23,6 +23,7 @@ use rushlight_cpu::pointwise::{Lane, Numbers, Tile};
 use smallvec::SmallVec;
 
 use crate::autocast;
+use crate::enclosed;
 use crate::mapped;
 use crate::node;
 use crate::profile;
@@ -117,7 +118,7 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
         (Run::View(layout), Target::InPlace) => views::reshape_in_place(*layout, &args),
         (Run::Retype(form), Target::Fresh) => views::retype(*form, &args),
         (Run::Views(layouts), Target::Fresh) => views::views(*layouts, &args),
-        (Run::Compose(body), Target::Fresh) => check_devices(&args).and_then(|_| body(&args)),
+        (Run::Compose(body), Target::Fresh) => check_devices(&args).and_then(|_| enclosed::compose(*body, &args)),
         (Run::Body(body), Target::Fresh) => unrecorded(*body, &args),
         (Run::Overwrite(body), Target::Fresh) => overwrite(*body, &args),
         (_, target) => crate::variants::through_copy(&args, target),
@@ -317,8 +318,9 @@ impl<'a, 'v> Written<'a, 'v> {
             Target::Fresh => return allocate(&result).map(Written::Fresh),
             Target::InPlace => {
                 let own = args.tensor(0)?;
+                let change = node::Change::begin(args)?;
                 crate::variants::check_in_place(row, own, &result.layout.sizes, result.dtype)?;
-                (Written::InPlace(node::Change::begin(args)?, own), own)
+                (Written::InPlace(change, own), own)
             }
             Target::Out(outs) => {
                 let Some(out) = outs.first() else { return Err(Error::type_("out= needs a tensor")) };
@@ -527,8 +529,8 @@ fn update(body: &Update, args: &Args, target: Target) -> Result<Output> {
             node::record(args, Output::Tensor(result))
         }
         Target::InPlace => {
-            crate::variants::check_in_place(args.row, own, own.sizes(), own.dtype())?;
             let change = node::Change::begin(args)?;
+            crate::variants::check_in_place(args.row, own, own.sizes(), own.dtype())?;
             run(own)?;
             change.finish()
         }

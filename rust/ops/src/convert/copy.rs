@@ -46,7 +46,7 @@ pub static COPY: Row = Row {
         formula(0, Saves::NOTHING, |_| Expr::Nothing),
         formula(1, Saves::NOTHING, |d| d.grad()),
     ]),
-    node: "CopyBackwards",
+    node: "torch::autograd::CopyBackwards",
     samples: &["t(2, 3), t(3)", "t(2, 3), 2"],
     errors: &[(
         "t(2, 3), t(4)",

@@ -366,6 +366,7 @@ pub static NORMAL_: Row = Row {
 
 pub static RANDOM_: Row = Row {
     name: "random_",
+    node: "RandomBackward2",
     signature: "(Tensor self, *, Generator? generator=None) -> Tensor",
     doc: "Fills the tensor with integers from 0 to the greatest of its dtype.
 
@@ -385,6 +386,7 @@ pub static RANDOM_: Row = Row {
 
 pub static RANDOM_TO_: Row = Row {
     name: "random_.to",
+    node: "RandomBackward1",
     signature: "(Tensor self, int to, *, Generator? generator=None) -> Tensor",
     doc: "Fills the tensor with integers from 0 up to `to`, without it.
 
@@ -402,6 +404,7 @@ pub static RANDOM_TO_: Row = Row {
 
 pub static RANDOM_FROM_: Row = Row {
     name: "random_.from",
+    node: "RandomBackward0",
     signature: "(Tensor self, int from, int? to, *, Generator? generator=None) -> Tensor",
     doc:
         "Fills the tensor with integers from `from` up to `to`, without it; without `to`, to the greatest of its dtype.
@@ -426,6 +429,7 @@ pub static RANDOM_FROM_: Row = Row {
 
 pub static BERNOULLI_: Row = Row {
     name: "bernoulli_.float",
+    node: "BernoulliBackward2",
     signature: "(Tensor self, float p=0.5, *, Generator? generator=None) -> Tensor",
     doc: "Fills the tensor with 1 of probability `p`, else 0.
 
@@ -445,6 +449,7 @@ pub static BERNOULLI_: Row = Row {
 
 pub static BERNOULLI_TENSOR_: Row = Row {
     name: "bernoulli_.Tensor",
+    node: "BernoulliBackward1",
     signature: "(Tensor self, Tensor p, *, Generator? generator=None) -> Tensor",
     doc: "Fills the tensor with 1 of the probability that stands at the same place of `p`, else 0.
 

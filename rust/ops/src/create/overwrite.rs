@@ -21,6 +21,7 @@ pub(super) fn nothing(d: &Derive) -> Expr {
 
 pub static FILL_: Row = Row {
     name: "fill_.Scalar",
+    node: "FillBackward2",
     variants: Variants::BOTH,
     signature: "(Tensor self, Scalar value) -> Tensor",
     doc: "Sets every element to one value, in place.
@@ -53,6 +54,7 @@ fn check_single(value: &Tensor) -> Result<()> {
 
 pub static FILL_TENSOR_: Row = Row {
     name: "fill_.Tensor",
+    node: "FillBackward3",
     variants: Variants::BOTH,
     signature: "(Tensor self, Tensor value) -> Tensor",
     doc: "Sets every element to the one of a tensor without dimensions, in place.
@@ -76,6 +78,7 @@ pub static FILL_TENSOR_: Row = Row {
 
 pub static FILL: Row = Row {
     name: "fill",
+    node: "number=FillBackward0",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, Tensor|Scalar value) -> Tensor",
     doc: "A tensor like another one, with one value everywhere.

@@ -288,6 +288,7 @@ const NORMAL: Row =
 
 pub static NORMAL_TENSORS: Row = Row {
     name: "normal.Tensor_Tensor",
+    node: "NormalBackward3",
     signature: "(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
     doc: "Normally distributed numbers, each with the mean and the deviation at its place.
 

@@ -98,11 +98,17 @@ fn one(dim: usize) -> Ints {
 }
 
 fn complex(args: &Args, forward: bool) -> Result<Tensor> {
-    let own = promoted(args.tensor(0)?, true)?;
+    // Real numbers are made complex by the transform itself.
+    let real = forward && !args.tensor(0)?.dtype().is_complex();
+    let own = promoted(args.tensor(0)?, !real)?;
     let dim = axis(args, &own)?;
     let scale = Scale::of(args.optional_str(3), forward)?;
     let length = args.optional_int(1).map_or(own.sizes()[dim], |n| n as isize);
-    op!(C2C, &resized(&own, dim, length)?, one(dim), scale.number(), forward)
+    let own = resized(&own, dim, length)?;
+    match real {
+        true => op!(R2C, &own, one(dim), scale.number(), false),
+        false => op!(C2C, &own, one(dim), scale.number(), forward),
+    }
 }
 
 fn half(args: &Args, forward: bool, name: &str) -> Result<Tensor> {

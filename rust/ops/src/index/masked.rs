@@ -7,12 +7,15 @@ use rushlight_cpu::pointwise::{Lane, run};
 
 use super::nonzero::positions;
 use super::put::{put_into, single};
+use super::scatter::SCATTER;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::mapped::Mapped;
+use crate::reduce::cumulative::CUMSUM;
 use crate::row::{Accepts, DTypes, Out, Row, Run, Spec, Traits, Update, Variants};
 use crate::value::{Args, Output, Value};
 use crate::view::expand::EXPAND;
+use crate::view::narrow::sliced;
 use crate::view::reshape::sizes_value;
 use crate::{Tensor, op};
 
@@ -319,12 +322,28 @@ fn scatter_back(d: &Derive, mask: &Tensor) -> Result<Tensor> {
     if let Some(facts) = d.facts(2).filter(|facts| facts.device == Device::Meta) {
         return crate::create::empty(&facts.sizes, facts.dtype, facts.device);
     }
-    let chosen = op!(MASKED_SELECT, d.grad().done()?, mask)?;
     let sizes = d.sizes(2);
+    if mask.is_mapped() {
+        return scatter_back_each(&d.grad().done()?, mask, sizes);
+    }
+    let chosen = op!(MASKED_SELECT, d.grad().done()?, mask)?;
     let rest = sizes.iter().product::<isize>() - chosen.numel() as isize;
     let zeros = crate::create::zeros(&[rest], chosen.dtype(), chosen.device())?;
     let whole = op!(crate::join::CAT, vec![chosen, zeros], 0i64)?;
     op!(crate::view::RESHAPE, whole, sizes_value(sizes))
+}
+
+/// The same without a look at how many elements are chosen, which may be another number in each sample: every element has
+/// a place, and that of those which were not chosen is beyond the source.
+fn scatter_back_each(grad: &Tensor, mask: &Tensor, sizes: &[isize]) -> Result<Tensor> {
+    let numel = sizes.iter().product::<isize>();
+    let line = |tensor: &Tensor| op!(crate::view::RESHAPE, tensor, sizes_value(&[-1]));
+    let mask = line(&op!(EXPAND, mask, sizes_value(grad.sizes()))?)?;
+    let count = Expr::from(&mask).call(&CUMSUM, [0i64.into()]);
+    let places = Expr::from(&mask).choose(count - 1i64, numel as i64).done()?;
+    let room = crate::create::zeros(&[numel + 1], grad.dtype(), grad.device())?;
+    let whole = op!(SCATTER, room, 0i64, places, line(grad)?)?;
+    op!(crate::view::RESHAPE, sliced(&whole, 0, 0, numel, 1)?, sizes_value(sizes))
 }
 
 #[cold]

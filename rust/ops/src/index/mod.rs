@@ -30,7 +30,7 @@ pub use put::PUT;
 
 /// The view that an index expression makes before tensors gather.
 pub fn view(own: &Tensor, brackets: &Brackets) -> Result<Tensor> {
-    let watched = own.requires_grad() && rushlight_autograd::modes::grad_enabled();
+    let watched = own.is_watched() && rushlight_autograd::modes::recording();
     if !watched && !own.is_sparse() {
         return Ok(Tensor::view_of(own, brackets.layout.clone()));
     }

@@ -53,6 +53,7 @@ pub static DIAG_EMBED: Row = Row {
 
 pub static DIAG: Row = Row {
     name: "diag",
+    node: "DiagonalBackward0_copy",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int diagonal=0) -> Tensor",
     doc: "A vector on the diagonal of a matrix, or a matrix's diagonal as a vector, copied.

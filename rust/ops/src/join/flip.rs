@@ -181,6 +181,7 @@ fn pieces(to: &Tensor, target: Layout, from: &Tensor, source: Layout, moves: &[(
 
 pub static ROT90: Row = Row {
     name: "rot90",
+    node: "Rot90Backward0",
     signature: "(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
     doc: "The tensor turned by `k` quarters in the plane of two dimensions, from the first towards the second.
 
@@ -203,11 +204,13 @@ pub static ROT90: Row = Row {
             )));
         }
         let (a, b) = (wrap_dim(first, own.rank())? as i64, wrap_dim(second, own.rank())? as i64);
-        let flip = |dims: &[i64]| op!(FLIP, own, Ints::from_slice(dims));
+        let flip = |of: &Tensor, dims: &[i64]| op!(FLIP, of, Ints::from_slice(dims));
+        // The other way round the result would be a view.
+        let exchanged = || op!(crate::view::transpose::TRANSPOSE, own, a, b);
         let turned = match args.int(1)?.rem_euclid(4) {
-            1 => op!(crate::view::transpose::TRANSPOSE, flip(&[b])?, a, b),
-            2 => flip(&[a, b]),
-            3 => op!(crate::view::transpose::TRANSPOSE, flip(&[a])?, a, b),
+            1 => flip(&exchanged()?, &[a]),
+            2 => flip(own, &[a, b]),
+            3 => flip(&exchanged()?, &[b]),
             _ => op!(crate::convert::CLONE, own),
         };
         turned.map(Output::Tensor)

@@ -271,6 +271,7 @@ pub static BADDBMM: Row = Row {
 
 pub static ADDBMM: Row = Row {
     name: "addbmm",
+    node: "AddbmmBackward0",
     variants: Variants::ALL,
     signature: "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
     doc: "The sum of the products of two batches of matrices, added to a matrix, which broadcasts.
@@ -316,6 +317,7 @@ pub static ADDBMM: Row = Row {
 
 pub static ADDR: Row = Row {
     name: "addr",
+    node: "AddrBackward0",
     variants: Variants::ALL,
     signature: "(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
     doc: "The products of each pair of two vectors' elements, added to a matrix, which broadcasts.

@@ -71,6 +71,7 @@ pub static CHOLESKY: Row = Row {
 
 pub static CHOLESKY_OLD: Row = Row {
     name: "cholesky",
+    node: "CholeskyBackward0",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, bool upper=False) -> Tensor",
     doc: "The Cholesky factors of positive definite matrices; `torch.linalg.cholesky` is the newer form.
@@ -93,6 +94,7 @@ pub static CHOLESKY_OLD: Row = Row {
 
 pub static CHOLESKY_SOLVE: Row = Row {
     name: "cholesky_solve",
+    node: "CholeskySolveBackward0",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor input2, bool upper=False) -> Tensor",
     doc: "The solution `X` of `A @ X = self`, where `input2` is the Cholesky factor of `A`.
@@ -152,6 +154,7 @@ pub static CHOLESKY_SOLVE: Row = Row {
 
 pub static CHOLESKY_INVERSE: Row = Row {
     name: "cholesky_inverse",
+    node: "CholeskyInverseBackward0",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, bool upper=False) -> Tensor",
     doc: "The inverse of `A`, where `self` is the Cholesky factor of `A`.

@@ -229,7 +229,7 @@ pub fn identities(like: &Tensor, rows: isize, cols: isize) -> Result<Tensor> {
 
 /// Whether a gradient may be asked for of what is computed from `a`.
 pub fn is_watched(a: &Tensor) -> bool {
-    a.requires_grad() && rushlight_autograd::modes::grad_enabled()
+    a.is_watched() && rushlight_autograd::modes::recording()
 }
 
 /// The results of a row with several, by place.

@@ -214,7 +214,7 @@ fn gradient(d: &Derive) -> Result<Tensor> {
     let numbers = (d.grad() * det.clone().conj()).along_rows().along_rows();
     let sides = (numbers * identities(&a, n, n)?).done()?;
     let tiny = if a.dtype().to_real() == DType::F32 { f64::from(f32::EPSILON) } else { f64::EPSILON };
-    if !rushlight_autograd::modes::grad_enabled() {
+    if !rushlight_autograd::modes::recording() {
         let lu = d.result_of(1).done()?;
         let zeros = Expr::from(&lu).diagonals().equals(0i64);
         let lifted =

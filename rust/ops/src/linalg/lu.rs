@@ -77,6 +77,7 @@ pub static LU_FACTOR: Row = Row {
 
 pub static LU: Row = Row {
     name: "lu",
+    node: "LinalgLuBackward0",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
@@ -106,6 +107,7 @@ pub static LU: Row = Row {
 
 pub static LU_UNPACK: Row = Row {
     name: "lu_unpack",
+    node: "LuUnpackBackward0",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)",
     doc: "The three factors that `torch.linalg.lu_factor` packed together.
@@ -140,6 +142,7 @@ pub static LU_UNPACK: Row = Row {
 
 pub static LU_SOLVE: Row = Row {
     name: "lu_solve",
+    node: "LinalgLuSolveBackward0",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor",

@@ -344,6 +344,7 @@ pub static DOT: Row = Row {
 
 pub static VDOT: Row = Row {
     name: "vdot",
+    node: "VdotBackward0",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor other) -> Tensor",
     doc: "The sum of the products of two vectors' elements, those of the first conjugated.

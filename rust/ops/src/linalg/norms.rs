@@ -129,6 +129,7 @@ pub static NUCLEAR_NORM: Row = Row {
 
 pub static FROBENIUS_NORM: Row = Row {
     name: "frobenius_norm",
+    node: "NormBackward1",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
     doc: "The norm of the elements along `dim`.

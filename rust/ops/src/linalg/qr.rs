@@ -112,6 +112,7 @@ pub static GEQRF: Row = Row {
 
 pub static HOUSEHOLDER_PRODUCT: Row = Row {
     name: "householder_product",
+    node: "LinalgHouseholderProductBackward0",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor input, Tensor tau) -> Tensor",
@@ -162,6 +163,7 @@ pub static ORGQR: Row = Row {
 
 pub static ORMQR: Row = Row {
     name: "ormqr",
+    node: "OrmqrBackward0",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor",
     doc: "The product of reflections (`self` and their factors `input2`) times `input3`, or `input3` times it where `left` is false.

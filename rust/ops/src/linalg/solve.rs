@@ -62,6 +62,7 @@ Only one triangle is read, without its diagonal where `unitriangular` is true.
 
 pub static TRIANGULAR_SOLVE: Row = Row {
     name: "triangular_solve",
+    node: "TriangularSolveBackward0",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
     doc: "The solution `X` of `A @ X = self` for triangular `A`, and `A`; `torch.linalg.solve_triangular` is the newer form.

@@ -16,6 +16,7 @@ use crate::view::reshape::sizes_value;
 
 pub static CROSS: Row = Row {
     name: "cross",
+    node: "LinalgCrossBackward0",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
@@ -38,6 +39,7 @@ pub static CROSS: Row = Row {
 
 pub static CROSS_OLD: Row = Row {
     name: "cross",
+    node: "LinalgCrossBackward0",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor other, int? dim=None) -> Tensor",
     doc: "The cross product along `dim`, by default the first dimension of size three.

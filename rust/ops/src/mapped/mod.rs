@@ -41,6 +41,9 @@ pub enum Mapped {
     Aligned,
     /// Its tensors take any leading dimensions, all the same.
     Batch,
+    /// The first dimension of all its tensors, and of its results, is one of items that it treats each alone: samples are more
+    /// of them.
+    Items,
     /// It works along the dimensions that the argument at this place names; its tensors have the same number of them.
     Along(usize),
     /// The same; without such an argument over all of them.
@@ -213,7 +216,7 @@ fn fresh(batch: &Batch) -> Result<Output> {
 }
 
 /// Results with each tensor replaced.
-fn each_tensor(output: Output, mut with: impl FnMut(Tensor) -> Result<Tensor>) -> Result<Output> {
+pub fn each_tensor(output: Output, mut with: impl FnMut(Tensor) -> Result<Tensor>) -> Result<Output> {
     Ok(match output {
         Output::Tensor(tensor) => Output::Tensor(with(tensor)?),
         Output::Tuple(list) => Output::Tuple(list.into_iter().map(&mut with).collect::<Result<_>>()?),

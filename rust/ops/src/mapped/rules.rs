@@ -24,6 +24,8 @@ pub fn apply(batch: &Batch) -> Result<Option<Output>> {
         Mapped::ByKind => Ok(None),
         Mapped::Aligned => call(aligned(batch)?).map(Some),
         Mapped::Batch => call(replaced(args, |tensor| Ok(batch.shown(tensor)))?).map(Some),
+        Mapped::Items if batch.size == 0 => Ok(None),
+        Mapped::Items => items(batch).map(Some),
         Mapped::Along(place) => along(batch, place)?.map(call).transpose(),
         Mapped::Over(place) => over(batch, place)?.map(call).transpose(),
         Mapped::Whole(row) => whole(batch, row).map(Some),
@@ -109,6 +111,12 @@ pub fn parted(whole: &Tensor, size: isize) -> Result<Tensor> {
     let mut sizes = vec![size, whole.sizes()[0] / size.max(1)];
     sizes.extend_from_slice(&whole.sizes()[1..]);
     op!(crate::view::RESHAPE, whole, sizes_value(&sizes))
+}
+
+/// A row of items, with the samples' items one after the other.
+fn items(batch: &Batch) -> Result<Output> {
+    let output = call(replaced(batch.args, |tensor| joined(&batch.shown(tensor)))?)?;
+    super::each_tensor(output, |whole| parted(&whole, batch.size))
 }
 
 /// The argument at a place that names dimensions, for tensors with one more in front.

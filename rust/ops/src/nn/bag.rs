@@ -21,6 +21,7 @@ use crate::view::reshape::sizes_value;
 
 pub static EMBEDDING_BAG: Row = Row {
     name: "embedding_bag",
+    node: "EmbeddingBagBackward0",
     variants: Variants::FUNCTION,
     signature: "(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None) -> (Tensor, Tensor, Tensor, Tensor)",
     doc: "The sum (mode 0), mean (1) or maximum (2) of the rows of `weight` that each bag of `indices` names; zeros for an empty bag.

@@ -132,6 +132,7 @@ fn check_matrix(args: &Args, place: usize) -> Result<()> {
 
 pub static CDIST: Row = Row {
     name: "cdist",
+    node: "CdistBackward0",
     variants: Variants::FUNCTION,
     signature: "(Tensor x1, Tensor x2, float p=2.0, str? compute_mode=None) -> Tensor",
     doc: "The distances between each vector of `x1` (its rows) and each of `x2`.
@@ -171,6 +172,7 @@ pub static CDIST: Row = Row {
 
 pub static PDIST: Row = Row {
     name: "pdist",
+    node: "PdistBackward0",
     namespace: "nn.functional",
     aliases: &["pdist"],
     variants: Variants::FUNCTION,

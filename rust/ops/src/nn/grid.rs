@@ -318,6 +318,7 @@ macro_rules! numbered {
     ($($row:ident $name:literal $samples:expr;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
+            node: "GridSampler2DBackward0",
             autocast: Autocast::Single,
             variants: Variants::FUNCTION,
             signature: "(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
@@ -348,6 +349,7 @@ numbered! {
 
 pub static GRID_SAMPLER_3D: Row = Row {
     name: "grid_sampler_3d",
+    node: "GridSampler3DBackward0",
     doc: "`grid_sampler` of volumes.
 
     >>> torch.grid_sampler_3d(torch.ones(1, 1, 2, 2, 2), torch.zeros(1, 1, 1, 1, 3), 0, 0, True)
@@ -392,6 +394,7 @@ fn by_number(args: &Args) -> Result<Output> {
 
 pub static AFFINE_GRID: Row = Row {
     name: "affine_grid_generator",
+    node: "AffineGridGeneratorBackward0",
     variants: Variants::FUNCTION,
     signature: "(Tensor theta, int[] size, bool align_corners) -> Tensor",
     doc: "A grid of places for `grid_sample` on which images of `size` are moved by the affine maps `theta`.

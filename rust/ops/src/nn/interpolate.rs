@@ -8,6 +8,7 @@ use rushlight_cpu::nn::interpolate::{Sizes, meet, mix, spread};
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::operands::{plain, settle, workplace};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::Value;
@@ -74,6 +75,7 @@ pub static MIX: Row = Row {
     >>> torch._mix(torch.tensor([[[5., 6., 7.]]]), torch.tensor([[[0, 2], [1, -1]]]), torch.ones(1, 2, 2))
     tensor([[[12.,  6.]]])",
     dtypes: DTypes::FLOATS,
+    mapped: Mapped::Items,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (own, indices, weights) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
@@ -112,6 +114,7 @@ pub static SPREAD: Row = Row {
     >>> torch._mix_spread(torch.tensor([[[2., 3.]]]), torch.tensor([[[0], [0]]]), torch.ones(1, 2, 1), 2)
     tensor([[[5., 0.]]])",
     dtypes: DTypes::FLOATS,
+    mapped: Mapped::Items,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (own, indices, weights) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
@@ -152,6 +155,7 @@ pub static MEET: Row = Row {
     tensor([[[10., 14.],
              [18.,  0.]]])",
     dtypes: DTypes::FLOATS,
+    mapped: Mapped::Items,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (own, other, indices) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);

@@ -196,6 +196,7 @@ fn bent(args: &Args, kernel: &str, loss: impl FnOnce(Expr) -> Expr) -> Result<Ou
 
 pub static SMOOTH_L1_LOSS: Row = Row {
     name: "smooth_l1_loss",
+    node: "SmoothL1LossBackward0",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
     signature: "(Tensor input, Tensor target, truth? size_average=None, truth? reduce=None, str reduction='mean', float beta=1.0) -> Tensor",
@@ -228,6 +229,7 @@ pub static SMOOTH_L1_LOSS: Row = Row {
 
 pub static HUBER_LOSS: Row = Row {
     name: "huber_loss",
+    node: "HuberLossBackward0",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
     signature: "(Tensor input, Tensor target, str reduction='mean', float delta=1.0, Tensor? weight=None) -> Tensor",
@@ -265,6 +267,7 @@ pub static HUBER_LOSS: Row = Row {
 
 pub static BINARY_CROSS_ENTROPY: Row = Row {
     name: "binary_cross_entropy",
+    node: "BinaryCrossEntropyBackward0",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
     signature: "(Tensor input, Tensor target, Tensor? weight=None, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
@@ -369,6 +372,7 @@ pub static BCE: Row = Row {
 
 pub static BCE_WITH_LOGITS: Row = Row {
     name: "binary_cross_entropy_with_logits",
+    node: "BinaryCrossEntropyWithLogitsBackward0",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
     signature: "(Tensor input, Tensor target, Tensor? weight=None, truth? size_average=None, truth? reduce=None, str reduction='mean', Tensor? pos_weight=None) -> Tensor",

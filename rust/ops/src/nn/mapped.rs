@@ -1,19 +1,23 @@
 //! Layers over mapped operands.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::Result;
+use rushlight_core::{Error, Result, Scalar};
 
+use super::Reduction;
 use super::conv::{CONV, CONV_INPUT, CONV_WEIGHT};
 use super::embedding::EMBEDDING;
 use super::linear::{AFFINE, PLAIN};
 use crate::index::{INDEX, PUT};
 use crate::linalg::matrix::BMM;
-use crate::mapped::{Batch, joined, parted, spread};
+use crate::mapped::{Batch, aligned, joined, parted, spread};
 use crate::op;
 use crate::pointwise::arith::ADD;
+use crate::pointwise::divide::DIV;
+use crate::reduce::sum::SUM_DIM;
 use crate::row::Row;
 use crate::value::{Args, Ints, Output, Value};
 use crate::view::RESHAPE;
+use crate::view::expand::EXPAND;
 use crate::view::reshape::sizes_value;
 use crate::view::transpose::{MOVEDIM, TRANSPOSE};
 
@@ -164,7 +168,188 @@ pub fn embedding_backward(batch: &Batch) -> Found {
     let padding = batch.args.int(3)?;
     if (0..rows).contains(&padding) {
         let line = op!(crate::view::narrow::SELECT, &whole, 1i64, padding)?;
-        crate::create::fill(&line, rushlight_core::Scalar::ZERO)?;
+        crate::create::fill(&line, Scalar::ZERO)?;
     }
     found(Ok(whole))
+}
+
+/// Of `n` items each, the samples become more groups: `[B, ..]` becomes `[N, B, ..]`.
+fn as_groups(shown: &Tensor, n: isize, rest: isize) -> Result<Tensor> {
+    let apart = op!(RESHAPE, shown, sizes_value(&[shown.sizes()[0], n, rest]))?;
+    op!(TRANSPOSE, apart, 0i64, 1i64)
+}
+
+/// What `as_groups` undoes, for samples of these sizes.
+fn from_groups(whole: &Tensor, size: isize, sizes: &[isize]) -> Result<Tensor> {
+    let n = whole.sizes()[0];
+    let apart = op!(RESHAPE, whole, sizes_value(&[n, size, whole.numel() as isize / (n * size).max(1)]))?;
+    let mut own = vec![size];
+    own.extend_from_slice(sizes);
+    op!(RESHAPE, op!(TRANSPOSE, apart, 0i64, 1i64)?, sizes_value(&own))
+}
+
+/// The parameters of all groups of all samples, where there are any.
+fn parameters(batch: &Batch, place: usize) -> Result<Value<'static>> {
+    let Some(own) = batch.args.optional_tensor(place) else { return Ok(Value::None) };
+    let shown = batch.shown(own);
+    Ok(op!(RESHAPE, &shown, sizes_value(&[shown.numel() as isize]))?.into())
+}
+
+/// The sizes that a normalisation sees, from the argument at a place on.
+struct Seen {
+    view: [isize; 4],
+    pooled: bool,
+    centred: bool,
+    eps: f64,
+}
+
+impl Seen {
+    fn read(batch: &Batch, place: usize) -> Result<Option<Seen>> {
+        let args = batch.args;
+        let view = args.ints(place)?;
+        let &[n, groups, channels, run] = view else { return Ok(None) };
+        let (pooled, centred) = (args.bool(place + 1)?, args.bool(place + 2)?);
+        let view = [n, groups, channels, run].map(|size| size as isize);
+        let empty = batch.size == 0 || view.contains(&0);
+        Ok((!empty).then_some(Seen { view, pooled, centred, eps: args.float(place + 3)? }))
+    }
+
+    fn rest(&self) -> isize {
+        self.view[1] * self.view[2] * self.view[3]
+    }
+
+    /// The last arguments of a call, with so many times the items and the groups.
+    fn values(&self, items: isize, groups: isize) -> [Value<'static>; 4] {
+        let [n, own, channels, run] = self.view;
+        let view = sizes_value(&[n * items, own * groups, channels, run]);
+        [view, self.pooled.into(), self.centred.into(), self.eps.into()]
+    }
+}
+
+/// Normalisation: samples are more items where they share the parameters and have statistics each, else more groups.
+pub fn normalize(batch: &Batch) -> Found {
+    let Some(seen) = Seen::read(batch, 3)? else { return Ok(None) };
+    let (row, size) = (batch.args.row, batch.size);
+    let [n, groups, ..] = seen.view;
+    let sizes = batch.args.tensor(0)?.sizes();
+    let run = |operands: [Value<'static>; 3], last: [Value<'static>; 4]| -> Result<[Tensor; 3]> {
+        let results = crate::call(Args::new(row, operands.into_iter().chain(last)))?.into_tensors();
+        <[Tensor; 3]>::try_from(results).map_err(|_| Error::runtime("a normalisation without statistics"))
+    };
+    if !seen.pooled && !batch.has(1) && !batch.has(2) {
+        let shared = |place: usize| match batch.args.has_tensor(place) {
+            true => batch.one(place).map(Value::from),
+            false => Ok(Value::None),
+        };
+        let operands = [batch.tensor(0)?.into(), shared(1)?, shared(2)?];
+        let [out, mean, variance] = run(operands, seen.values(size, 1))?;
+        return Ok(Some(Output::Tuple(vec![out, parted(&mean, size)?, parted(&variance, size)?])));
+    }
+    let input = as_groups(&batch.tensor(0)?, n, seen.rest())?;
+    let operands = [input.into(), parameters(batch, 1)?, parameters(batch, 2)?];
+    let [out, mean, variance] = run(operands, seen.values(1, size))?;
+    let statistic = |of: Tensor| match seen.pooled {
+        true => parted(&of, size),
+        false => from_groups(&of, size, &[n, groups]),
+    };
+    Ok(Some(Output::Tuple(vec![from_groups(&out, size, sizes)?, statistic(mean)?, statistic(variance)?])))
+}
+
+/// Its gradient: samples are more groups, so that parameters have a gradient for each.
+pub fn normalize_backward(batch: &Batch) -> Found {
+    let Some(seen) = Seen::read(batch, 5)? else { return Ok(None) };
+    let (size, n) = (batch.size, seen.view[0]);
+    let grouped = |place: usize| as_groups(&batch.tensor(place)?, n, seen.rest());
+    let statistic = |place: usize| match seen.pooled {
+        true => joined(&batch.tensor(place)?),
+        false => {
+            let apart = as_groups(&batch.tensor(place)?, n, seen.view[1])?;
+            op!(RESHAPE, apart, sizes_value(&[n, size * seen.view[1]]))
+        }
+    };
+    let operands =
+        [grouped(0)?.into(), grouped(1)?.into(), statistic(2)?.into(), statistic(3)?.into(), parameters(batch, 4)?];
+    let results = crate::call(Args::new(batch.args.row, operands.into_iter().chain(seen.values(1, size))))?;
+    let [input, weight, bias] = <[Tensor; 3]>::try_from(results.into_tensors())
+        .map_err(|_| Error::runtime("a normalisation without gradients"))?;
+    let input = from_groups(&input, size, batch.args.tensor(1)?.sizes())?;
+    Ok(Some(Output::Tuple(vec![input, parted(&weight, size)?, parted(&bias, size)?])))
+}
+
+/// Queries, keys, values and masks meet as they did; gradients, results and sums have all samples.
+pub fn attention_backward(batch: &Batch) -> Found {
+    let mut args = aligned(batch)?;
+    for place in [0, 1, 6, 7] {
+        if let Some(tensor) = batch.args.optional_tensor(place) {
+            args.values[place] = batch.shown(tensor).into();
+        }
+    }
+    let rank = batch.args.each_tensor().map(|(_, tensor)| tensor.rank()).max().unwrap_or(0);
+    args.values[2] = spread(&batch.tensor(2)?, rank).into();
+    crate::call(args).map(Some)
+}
+
+/// The scores and targets of all samples as one batch; nothing for a single item without a dimension of its own.
+fn picked(batch: &Batch, scores: usize, targets: usize) -> Result<Option<[Tensor; 2]>> {
+    if batch.size == 0 || batch.has(2) || batch.args.tensor(scores)?.rank() < 2 {
+        return Ok(None);
+    }
+    Ok(Some([joined(&batch.tensor(scores)?)?, joined(&batch.tensor(targets)?)?]))
+}
+
+fn shared_weight(batch: &Batch) -> Result<Value<'static>> {
+    Ok(if batch.args.has_tensor(2) { batch.one(2)?.into() } else { Value::None })
+}
+
+/// Each item's loss, for all samples; summed where it is asked for, of each sample alone.
+pub fn nll(batch: &Batch) -> Found {
+    let Some([scores, targets]) = picked(batch, 0, 1)? else { return Ok(None) };
+    let each = |scores: &Tensor| -> Result<Tensor> {
+        let values = [scores.into(), (&targets).into(), shared_weight(batch)?, 0i64.into(), batch.args.int(4)?.into()];
+        let results = batch.args.row.call(values)?.into_tensors();
+        parted(results.first().ok_or_else(|| Error::runtime("no loss"))?, batch.size)
+    };
+    let sum = |each: &Tensor| {
+        let dims: Ints = (1..each.rank() as i64).collect();
+        op!(SUM_DIM, each, dims)
+    };
+    let losses = each(&scores)?;
+    // The loss of scores of minus one is the weight.
+    let weights = crate::create::full(scores.sizes(), Scalar::Int(-1), scores.dtype(), scores.device())?;
+    let total = sum(&each(&weights)?)?;
+    let loss = match Reduction::of_code(batch.args.int(3)?) {
+        Reduction::None => losses,
+        Reduction::Sum => sum(&losses)?,
+        Reduction::Mean => op!(DIV, sum(&losses)?, &total)?,
+    };
+    Ok(Some(Output::Tuple(vec![loss, total])))
+}
+
+pub fn nll_backward(batch: &Batch) -> Found {
+    let Some([like, targets]) = picked(batch, 6, 1)? else { return Ok(None) };
+    let grad = batch.tensor(0)?;
+    let grad = match Reduction::of_code(batch.args.int(3)?) {
+        Reduction::None => joined(&grad)?,
+        summed => {
+            let grad = op!(RESHAPE, grad, sizes_value(&[batch.size]))?;
+            let grad = match summed {
+                Reduction::Mean => op!(DIV, grad, op!(RESHAPE, batch.tensor(5)?, sizes_value(&[batch.size]))?)?,
+                _ => grad,
+            };
+            let mut every = vec![batch.size];
+            every.extend_from_slice(batch.args.tensor(1)?.sizes());
+            joined(&op!(EXPAND, spread(&grad, every.len() - 1), sizes_value(&every))?)?
+        }
+    };
+    let total = crate::create::full(&[], Scalar::Int(1), grad.dtype(), grad.device())?;
+    let values: [Value; 7] = [
+        grad.into(),
+        targets.into(),
+        shared_weight(batch)?,
+        0i64.into(),
+        batch.args.int(4)?.into(),
+        total.into(),
+        like.into(),
+    ];
+    found(parted(&batch.args.row.tensor(values)?, batch.size))
 }

@@ -292,6 +292,7 @@ pub static MULTILABEL_SOFT_MARGIN_LOSS: Row = Row {
 
 pub static MULTI_MARGIN_LOSS: Row = Row {
     name: "multi_margin_loss",
+    node: "MultiMarginLossBackward0",
     signature: "(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? weight=None, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
     doc: "How much the scores of other classes than the target's come within a margin of its score, averaged over the classes.
 

@@ -23,6 +23,7 @@ use crate::view::squeeze::UNSQUEEZE;
 
 pub static MULTILABEL_MARGIN_LOSS: Row = Row {
     name: "multilabel_margin_loss",
+    node: "MultilabelMarginLossBackward0",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
     signature: "(Tensor input, Tensor target, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",

@@ -13,6 +13,7 @@ use crate::autocast::Autocast;
 use crate::create;
 use crate::derive::{Derivative, Formula, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::operands::plain;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
@@ -80,6 +81,7 @@ const fn forward(name: &'static str, sample: &'static [&'static str]) -> Row {
         signature: "(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index) -> (Tensor output, Tensor total_weight)",
         doc: "The loss and the sum of the weights that it divides by; the reduction is 0 for none, 1 for mean, 2 for sum.",
         dtypes: DTypes::FLOATS,
+        mapped: Mapped::Rule(crate::nn::mapped::nll),
         run: Run::Kernel(Kernel { infer, cpu }),
         derivative: Derivative::Formulas(SCATTERED),
         samples: sample,
@@ -99,6 +101,7 @@ pub static NLL_BACKWARD: Row = Row {
     signature: "(Tensor grad, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight, Tensor like) -> Tensor",
     doc: "The gradient of `_nll_loss` with respect to scores like `like`, whose values do not matter.",
     dtypes: DTypes::FLOATS,
+    mapped: Mapped::Rule(crate::nn::mapped::nll_backward),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (grad, target, like) = (args.tensor(0)?, args.tensor(1)?, args.tensor(6)?);

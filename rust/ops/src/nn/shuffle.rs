@@ -41,6 +41,7 @@ fn check_factor(name: &str, word: &str, factor: i64) -> Result<isize> {
 
 pub static PIXEL_SHUFFLE: Row = Row {
     name: "pixel_shuffle",
+    node: "PixelShuffleBackward0",
     namespace: "nn.functional",
     aliases: &["pixel_shuffle"],
     variants: Variants::FUNCTION,
@@ -86,6 +87,7 @@ pub static PIXEL_SHUFFLE: Row = Row {
 
 pub static PIXEL_UNSHUFFLE: Row = Row {
     name: "pixel_unshuffle",
+    node: "PixelUnshuffleBackward0",
     namespace: "nn.functional",
     aliases: &["pixel_unshuffle"],
     variants: Variants::FUNCTION,
@@ -130,6 +132,7 @@ pub static PIXEL_UNSHUFFLE: Row = Row {
 
 pub static CHANNEL_SHUFFLE: Row = Row {
     name: "channel_shuffle",
+    node: "ChannelShuffleBackward0",
     namespace: "nn.functional",
     aliases: &["channel_shuffle"],
     variants: Variants::FUNCTION,

@@ -499,6 +499,7 @@ pub static LOGSIGMOID: Row = Row {
 
 pub static GLU: Row = Row {
     name: "glu",
+    node: "GluBackward0",
     signature: "(Tensor self, int dim=-1) -> Tensor",
     doc: "The first half along `dim` times the logistic function of the second.
 

@@ -100,6 +100,7 @@ fn scaled(grad: Expr, factor: Scalar) -> Expr {
 
 pub static SUB: Row = Row {
     name: "sub",
+    node: "first=RsubBackward1",
     aliases: &["subtract"],
     variants: Variants::ALL,
     signature: "(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",

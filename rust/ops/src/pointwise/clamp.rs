@@ -50,11 +50,8 @@ pub static CLAMP: Row = Row {
     traits: Traits::BROADCASTS,
     run: Run::Defer(|args| {
         let tensors = args.has_tensor(1) || args.has_tensor(2);
-        let rows = if tensors {
-            [&BOTH_TENSOR, &CLAMP_MIN_TENSOR, &CLAMP_MAX_TENSOR]
-        } else {
-            [&BOTH, &CLAMP_MIN, &CLAMP_MAX]
-        };
+        let rows =
+            if tensors { [&BOTH_TENSOR, &CLAMP_MIN_TENSOR, &CLAMP_MAX_TENSOR] } else { [&BOTH, &ONLY_MIN, &ONLY_MAX] };
         choose(args, rows)
     }),
     derivative: Derivative::Composed,
@@ -73,6 +70,7 @@ pub static CLAMP: Row = Row {
 
 pub static BOTH: Row = Row {
     name: "_clamp",
+    node: "ClampBackward1",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, Scalar min, Scalar max) -> Tensor",
     doc: "Limits elements to `min .. max`.",
@@ -97,7 +95,21 @@ pub static BOTH: Row = Row {
     ..LIMIT
 };
 
-pub static CLAMP_MIN: Row = Row {
+pub static CLAMP_MIN: Row = MIN;
+
+/// `clamp` with one bound, whose node has another name.
+pub static ONLY_MIN: Row = Row {
+    name: "_clamp_min",
+    variants: Variants::FUNCTION,
+    node: "ClampBackward1",
+    doc: "`clamp` without the other bound.
+
+    >>> torch._clamp_min(torch.tensor([-2., 3.]), 0)
+    tensor([0., 3.])",
+    ..MIN
+};
+
+const MIN: Row = Row {
     name: "clamp_min",
     variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     signature: "(Tensor self, Scalar min) -> Tensor",
@@ -120,7 +132,21 @@ pub static CLAMP_MIN: Row = Row {
     ..LIMIT
 };
 
-pub static CLAMP_MAX: Row = Row {
+pub static CLAMP_MAX: Row = MAX;
+
+/// `clamp` with one bound, whose node has another name.
+pub static ONLY_MAX: Row = Row {
+    name: "_clamp_max",
+    variants: Variants::FUNCTION,
+    node: "ClampBackward1",
+    doc: "`clamp` without the other bound.
+
+    >>> torch._clamp_max(torch.tensor([-2., 3.]), 0)
+    tensor([-2.,  0.])",
+    ..MAX
+};
+
+const MAX: Row = Row {
     name: "clamp_max",
     variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     signature: "(Tensor self, Scalar max) -> Tensor",
@@ -145,6 +171,7 @@ pub static CLAMP_MAX: Row = Row {
 
 pub static BOTH_TENSOR: Row = Row {
     name: "_clamp.Tensor",
+    node: "ClampBackward0",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, Tensor|Scalar min, Tensor|Scalar max) -> Tensor",
     doc: "Limits elements to those of `min` and `max`.",

@@ -43,6 +43,7 @@ macro_rules! equality {
 
 pub static EQ: Row = Row {
     name: "eq",
+    node: "EqBackward1 number=EqBackward0",
     doc: "Whether elements are equal; nan equals nothing.
 
     >>> torch.eq(torch.tensor([1, 2]), 2)
@@ -56,6 +57,7 @@ pub static EQ: Row = Row {
 
 pub static NE: Row = Row {
     name: "ne",
+    node: "NeBackward1 number=NeBackward0",
     aliases: &["not_equal"],
     doc: "Whether elements differ.
 
@@ -70,6 +72,7 @@ pub static NE: Row = Row {
 
 pub static LT: Row = Row {
     name: "lt",
+    node: "LtBackward1 number=LtBackward0",
     aliases: &["less"],
     doc: "Whether `self` is less than `other`.
 
@@ -83,6 +86,7 @@ pub static LT: Row = Row {
 
 pub static LE: Row = Row {
     name: "le",
+    node: "LeBackward1 number=LeBackward0",
     aliases: &["less_equal"],
     doc: "Whether `self` is at most `other`.
 
@@ -96,6 +100,7 @@ pub static LE: Row = Row {
 
 pub static GT: Row = Row {
     name: "gt",
+    node: "GtBackward1 number=GtBackward0",
     aliases: &["greater"],
     doc: "Whether `self` is greater than `other`.
 
@@ -109,6 +114,7 @@ pub static GT: Row = Row {
 
 pub static GE: Row = Row {
     name: "ge",
+    node: "GeBackward1 number=GeBackward0",
     aliases: &["greater_equal"],
     doc: "Whether `self` is at least `other`.
 

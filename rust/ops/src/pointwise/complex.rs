@@ -17,6 +17,7 @@ use crate::value::{Args, Output};
 
 pub static CONJ_PHYSICAL: Row = Row {
     name: "conj_physical",
+    node: "ConjPhysicalBackward0 in_place=ConjPhysicalBackward1",
     variants: Variants::ALL,
     signature: "(Tensor self) -> Tensor",
     doc: "The complex conjugate of each element, computed at once; a real tensor itself.

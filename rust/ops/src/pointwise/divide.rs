@@ -203,6 +203,7 @@ fn minus_quotient(d: &Derive, row: &'static Row) -> Expr {
 
 pub static REMAINDER: Row = Row {
     name: "remainder",
+    node: "RemainderBackward1 number=RemainderBackward0",
     variants: Variants::ALL,
     signature: OPERANDS,
     doc: "The remainder with the sign of the divisor, as Python's `%`.
@@ -233,6 +234,7 @@ pub static REMAINDER: Row = Row {
 
 pub static FMOD: Row = Row {
     name: "fmod",
+    node: "FmodBackward1 number=FmodBackward0",
     variants: Variants::ALL,
     signature: "(Tensor self, Tensor|Scalar other) -> Tensor",
     doc: "The remainder with the sign of the dividend, as C's `fmod`.

@@ -53,6 +53,7 @@ angles! {
 
 pub static LDEXP: Row = Row {
     name: "ldexp",
+    node: "LdexpBackward0",
     variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     doc: "`self * 2 ** other`.
 
@@ -128,6 +129,7 @@ fn next_half(bits: u16, x: f32, y: f32) -> u16 {
 
 pub static MVLGAMMA: Row = Row {
     name: "mvlgamma",
+    node: "MvlgammaBackward0",
     aliases: &["special.multigammaln"],
     signature: "(Tensor self, int p) -> Tensor",
     variants: Variants::ALL,

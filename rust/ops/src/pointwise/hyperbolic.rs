@@ -65,6 +65,7 @@ pub static TANH: Row = Row {
 
 pub static ASINH: Row = Row {
     name: "asinh",
+    node: "in_place=AsinhBackward1",
     aliases: &["arcsinh"],
     doc: "The inverse hyperbolic sine of each element.
 
@@ -85,6 +86,7 @@ pub static ASINH: Row = Row {
 
 pub static ACOSH: Row = Row {
     name: "acosh",
+    node: "in_place=AcoshBackward1",
     aliases: &["arccosh"],
     doc: "The inverse hyperbolic cosine of each element; nan below 1.
 
@@ -111,6 +113,7 @@ pub static ACOSH: Row = Row {
 
 pub static ATANH: Row = Row {
     name: "atanh",
+    node: "in_place=AtanhBackward1",
     aliases: &["arctanh"],
     doc: "The inverse hyperbolic tangent of each element; nan outside of -1 to 1.
 

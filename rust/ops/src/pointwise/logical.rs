@@ -6,7 +6,7 @@ use rushlight_cpu::tiles;
 
 use super::{BINARY, UNARY, question};
 use crate::derive::Derivative;
-use crate::row::{DTypes, Row};
+use crate::row::{DTypes, Row, Traits};
 
 const WHY: Derivative = Derivative::NonDifferentiable("its results are bool");
 
@@ -31,6 +31,7 @@ pub static LOGICAL_AND: Row = Row {
     dtypes: DTypes::ALL,
     run: truths!(&),
     cuda: Some("(self != 0) && (other != 0)"),
+    traits: Traits::UNRECORDED_IN_PLACE,
     derivative: WHY,
     reference: "np.logical_and(self, other)",
     ..BINARY
@@ -45,6 +46,7 @@ pub static LOGICAL_OR: Row = Row {
     dtypes: DTypes::ALL,
     run: truths!(|),
     cuda: Some("(self != 0) || (other != 0)"),
+    traits: Traits::UNRECORDED_IN_PLACE,
     derivative: WHY,
     reference: "np.logical_or(self, other)",
     ..BINARY
@@ -59,6 +61,7 @@ pub static LOGICAL_XOR: Row = Row {
     dtypes: DTypes::ALL,
     run: truths!(^),
     cuda: Some("(self != 0) != (other != 0)"),
+    traits: Traits::UNRECORDED_IN_PLACE,
     derivative: WHY,
     reference: "np.logical_xor(self, other)",
     ..BINARY
@@ -78,6 +81,7 @@ pub static LOGICAL_NOT: Row = Row {
         for<S> [Bool => Bool] (|x| Bool::from(!x.get()))
     }),
     cuda: Some("self == 0"),
+    traits: Traits::UNRECORDED_IN_PLACE,
     derivative: WHY,
     reference: "np.logical_not(self)",
     ..UNARY

@@ -22,7 +22,9 @@ fn by_number(dtype: DType) -> Option<Tile> {
             unsafe fn tile(out: *mut u8, inputs: *const *const u8, n: usize, numbers: &[Scalar]) {
                 let dtype = <$type as rushlight_core::Element>::DTYPE;
                 let exponent = numbers.first().map_or(1.0, |number| number.f64());
-                let pick = if exponent == 2.0 {
+                let pick = if exponent == 1.0 {
+                    tiles! { for<S> [$type] (|x| x) }
+                } else if exponent == 2.0 {
                     tiles! { for<S> [$type] (|x| x * x) }
                 } else if exponent == 3.0 {
                     tiles! { for<S> [$type] (|x| x * x * x) }
@@ -118,7 +120,9 @@ fn slope(d: &Derive, exponent: Scalar) -> Expr {
         Scalar::Complex(number) => Scalar::Complex(number - 1.0),
         other => Scalar::Float(other.f64() - 1.0),
     };
-    let power = if less.is_one() { d.input(0) } else { d.input(0).call(&POW, [Value::Scalar(less)]) };
+    // Where the gradient is recorded it is a power too, so that it has as many derivatives as in torch.
+    let itself = less.is_one() && !rushlight_autograd::modes::recording();
+    let power = if itself { d.input(0) } else { d.input(0).call(&POW, [Value::Scalar(less)]) };
     power * Expr::from(exponent)
 }
 
@@ -126,7 +130,7 @@ pub static POW_TENSOR: Row = Row {
     name: "pow.Tensor_Tensor",
     variants: Variants::ALL,
     signature: "(Tensor|Scalar self, Tensor exponent) -> Tensor",
-    node: "PowBackward1",
+    node: "PowBackward1 first=PowBackward2",
     doc: "Each element to the power of the element of `exponent`.
 
     >>> torch.pow(2, torch.tensor([1, 2, 3]))

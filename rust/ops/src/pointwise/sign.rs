@@ -115,6 +115,7 @@ pub static SIGNBIT: Row = Row {
 
 pub static COPYSIGN: Row = Row {
     name: "copysign",
+    node: "number=CopysignBackward1",
     signature: "(Tensor self, Tensor|Scalar other) -> Tensor",
     doc: "The magnitudes of `self` with the signs of `other`.
 

@@ -213,6 +213,7 @@ pub static POLYGAMMA_METHOD: Row = Row {
 
 pub static ZETA: Row = Row {
     name: "zeta",
+    node: "first=SpecialZetaBackward1 number=SpecialZetaBackward2",
     namespace: "special",
     check: Some(super::some_tensor),
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -240,6 +241,7 @@ const OPERANDS: &str = "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor";
 
 pub static XLOGY: Row = Row {
     name: "xlogy",
+    node: "first=XlogyBackward1 number=XlogyBackward2",
     variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     aliases: &["special.xlogy"],
     signature: OPERANDS,
@@ -266,6 +268,7 @@ pub static XLOGY: Row = Row {
 
 pub static XLOG1PY: Row = Row {
     name: "xlog1py",
+    node: "first=SpecialXlog1PyBackward1 number=SpecialXlog1PyBackward2",
     namespace: "special",
     check: Some(super::some_tensor),
     variants: Variants::FUNCTION.union(Variants::OUT),

@@ -13,6 +13,7 @@ use crate::value::Value;
 
 pub static LERP: Row = Row {
     name: "lerp",
+    node: "LerpBackward1 number=LerpBackward0",
     variants: Variants::ALL,
     signature: "(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor",
     doc: "The point between `self` and `end` at `weight`.

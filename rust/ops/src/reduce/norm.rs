@@ -97,6 +97,7 @@ pub static NORM_NAMED: Row = Row {
 
 pub static DIST: Row = Row {
     name: "dist",
+    node: "DistBackward0",
     signature: "(Tensor self, Tensor other, Scalar p=2) -> Tensor",
     doc: "The norm of the difference.
 
@@ -139,6 +140,7 @@ pub static DIST: Row = Row {
 
 pub static RENORM: Row = Row {
     name: "renorm",
+    node: "RenormBackward0",
     variants: Variants::ALL,
     signature: "(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",
     doc: "The tensor with each of its parts along `dim` shrunk to the norm `maxnorm` where it is longer.

@@ -19,6 +19,7 @@ use crate::view::reshape::sizes_value;
 
 pub static SEGMENT_REDUCE: Row = Row {
     name: "segment_reduce",
+    node: "SegmentReduceBackward0",
     variants: Variants::FUNCTION,
     signature: "(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor",
     doc: "The `sum`, `mean`, `max`, `min` or `prod` of each segment of the dimension `axis`.

@@ -218,6 +218,7 @@ pub static NANMEAN: Row = Row {
 
 pub static TRACE: Row = Row {
     name: "trace",
+    node: "TraceBackward0",
     signature: "(Tensor self) -> Tensor",
     doc: "The sum of a matrix's diagonal.
 

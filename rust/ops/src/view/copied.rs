@@ -25,10 +25,11 @@ fn copied(row: &'static Row, args: &Args) -> Result<Output> {
 }
 
 macro_rules! copies {
-    ($($row:ident $name:literal $signature:literal $view:path, $variants:expr,
+    ($($row:ident $name:literal $node:literal $signature:literal $view:path, $variants:expr,
         $reference:literal $samples:expr, $errors:expr, $example:literal $(, $traits:expr)?;)*) => {$(
         pub static $row: Row = Row {
             name: $name,
+            node: $node,
             variants: $variants,
             signature: $signature,
             out: Out::STRICT,
@@ -49,13 +50,13 @@ const PLAIN: Variants = Variants::FUNCTION.union(Variants::OUT);
 const LIST: Variants = Variants::FUNCTION;
 
 copies! {
-    ALIAS "alias_copy" "(Tensor self) -> Tensor" narrow::ALIAS, PLAIN,
+    ALIAS "alias_copy" "AliasBackward0_copy" "(Tensor self) -> Tensor" narrow::ALIAS, PLAIN,
         "self"
         &["t(2, 3)", "t(2, 3).t()", "t()"],
         &[],
         "    >>> torch.alias_copy(torch.tensor([1, 2]))
     tensor([1, 2])";
-    AS_STRIDED "as_strided_copy" "(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor" strided::AS_STRIDED, PLAIN,
+    AS_STRIDED "as_strided_copy" "AsStridedBackward0_copy" "(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor" strided::AS_STRIDED, PLAIN,
         "np.lib.stride_tricks.as_strided(self, size, [step * self.itemsize for step in stride])"
         &["t(6), (2,), (3,)", "t(4), (3, 2), (1, 1)"],
         &[
@@ -66,7 +67,7 @@ copies! {
     tensor([[0, 1],
             [1, 2],
             [2, 3]])", Traits::SEES_MEMORY;
-    DIAGONAL "diagonal_copy" "(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor" diagonal::DIAGONAL, PLAIN,
+    DIAGONAL "diagonal_copy" "DiagonalBackward0_copy" "(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor" diagonal::DIAGONAL, PLAIN,
         "np.diagonal(self, offset, dim1, dim2)"
         &["t(2, 3)", "t(3, 3, 2), 1, 0, 1"],
         &[
@@ -75,7 +76,7 @@ copies! {
         ],
         "    >>> torch.diagonal_copy(torch.tensor([[1, 2], [3, 4]]))
     tensor([1, 4])";
-    EXPAND "expand_copy" "(Tensor self, int[] size, *, bool implicit=False) -> Tensor" expand::EXPAND, PLAIN,
+    EXPAND "expand_copy" "ExpandBackward0_copy" "(Tensor self, int[] size, *, bool implicit=False) -> Tensor" expand::EXPAND, PLAIN,
         "np.broadcast_to(self, [self.shape[at - len(size)] if n == -1 else n for at, n in enumerate(size)])"
         &["t(1, 3), (2, 3)", "t(3), (2, -1)"],
         &[
@@ -85,7 +86,7 @@ copies! {
         "    >>> torch.expand_copy(torch.tensor([[1], [2]]), (2, 3))
     tensor([[1, 1, 1],
             [2, 2, 2]])";
-    NARROW "narrow_copy" "(Tensor self, int dim, int start, int length) -> Tensor" narrow::NARROW, Variants::BOTH.union(Variants::OUT),
+    NARROW "narrow_copy" "NarrowCopyBackward0" "(Tensor self, int dim, int start, int length) -> Tensor" narrow::NARROW, Variants::BOTH.union(Variants::OUT),
         "self.take(range(start % self.shape[dim], start % self.shape[dim] + length), dim)"
         &["t(3), 0, 1, 2", "t(2, 3), -1, -2, 2"],
         &[
@@ -95,7 +96,7 @@ copies! {
         ],
         "    >>> torch.narrow_copy(torch.arange(5), 0, 1, 3)
     tensor([1, 2, 3])";
-    PERMUTE "permute_copy" "(Tensor self, int[] dims) -> Tensor" transpose::PERMUTE, PLAIN,
+    PERMUTE "permute_copy" "PermuteBackward0_copy" "(Tensor self, int[] dims) -> Tensor" transpose::PERMUTE, PLAIN,
         "np.transpose(self, dims)"
         &["t(2, 3), (1, 0)", "t(2, 3, 4), (2, 0, 1)"],
         &[
@@ -106,7 +107,7 @@ copies! {
     tensor([[1],
             [2],
             [3]])";
-    SELECT "select_copy" "(Tensor self, int dim, int index) -> Tensor" narrow::SELECT, PLAIN,
+    SELECT "select_copy" "SelectBackward0_copy" "(Tensor self, int dim, int index) -> Tensor" narrow::SELECT, PLAIN,
         "self.take(index, dim)"
         &["t(2, 3), 0, 1", "t(2, 3), 1, -1"],
         &[
@@ -115,7 +116,7 @@ copies! {
         ],
         "    >>> torch.select_copy(torch.tensor([[1, 2], [3, 4]]), 0, 1)
     tensor([3, 4])";
-    SPLIT "split_copy" "(Tensor self, int split_size, int dim=0) -> Tensor[]" split::SPLIT, LIST,
+    SPLIT "split_copy" "SplitBackward0_copy" "(Tensor self, int split_size, int dim=0) -> Tensor[]" split::SPLIT, LIST,
         "np.split(self, range(split_size, self.shape[dim], split_size), dim)"
         &["t(4), 2", "t(2, 5), 2, 1"],
         &[
@@ -125,7 +126,7 @@ copies! {
         ],
         "    >>> torch.split_copy(torch.arange(5), 2)
     (tensor([0, 1]), tensor([2, 3]), tensor([4]))";
-    SPLIT_WITH_SIZES "split_with_sizes_copy" "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]" split::SPLIT_WITH_SIZES, Variants::FUNCTION.union(Variants::OUT),
+    SPLIT_WITH_SIZES "split_with_sizes_copy" "SplitWithSizesBackward0_copy" "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]" split::SPLIT_WITH_SIZES, Variants::FUNCTION.union(Variants::OUT),
         "np.split(self, np.cumsum(split_sizes)[:-1], dim)"
         &["t(4), (1, 3)", "t(2, 4), (0, 4), 1"],
         &[
@@ -134,39 +135,39 @@ copies! {
         ],
         "    >>> torch.split_with_sizes_copy(torch.arange(5), (1, 4))
     (tensor([0]), tensor([1, 2, 3, 4]))";
-    SQUEEZE "squeeze_copy" "(Tensor self) -> Tensor" squeeze::SQUEEZE, PLAIN,
+    SQUEEZE "squeeze_copy" "SqueezeBackward0_copy" "(Tensor self) -> Tensor" squeeze::SQUEEZE, PLAIN,
         "np.squeeze(self)"
         &["t(2, 1)", "t(1, 1)"],
         &[],
         "    >>> torch.squeeze_copy(torch.tensor([[1, 2]]))
     tensor([1, 2])";
-    SQUEEZE_DIM "squeeze_copy.dim" "(Tensor self, int dim) -> Tensor" squeeze::SQUEEZE_DIM, PLAIN,
+    SQUEEZE_DIM "squeeze_copy.dim" "SqueezeBackward1_copy" "(Tensor self, int dim) -> Tensor" squeeze::SQUEEZE_DIM, PLAIN,
         "np.squeeze(self, dim) if self.shape[dim] == 1 else self"
         &["t(2, 1), 1", "t(2, 1), 0"],
         &[("t(2, 1), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
         "    >>> torch.squeeze_copy(torch.tensor([[[1, 2]]]), 0)
     tensor([[1, 2]])";
-    SQUEEZE_DIMS "squeeze_copy.dims" "(Tensor self, int[] dim) -> Tensor" squeeze::SQUEEZE_DIMS, PLAIN,
+    SQUEEZE_DIMS "squeeze_copy.dims" "SqueezeBackward2_copy" "(Tensor self, int[] dim) -> Tensor" squeeze::SQUEEZE_DIMS, PLAIN,
         "np.squeeze(self, tuple(at for at in dim if self.shape[at] == 1))"
         &["t(2, 1), (1,)", "t(1, 2, 1), (0, 1)"],
         &[("t(2, 1), (0, 0)", "RuntimeError", "dim 0 appears multiple times in the list of dims")],
         "    >>> torch.squeeze_copy(torch.tensor([[[1, 2]]]), (0, 1))
     tensor([1, 2])";
-    T "t_copy" "(Tensor self) -> Tensor" transpose::T, PLAIN,
+    T "t_copy" "TBackward0_copy" "(Tensor self) -> Tensor" transpose::T, PLAIN,
         "self.T"
         &["t(2, 3)", "t(2)"],
         &[("t(2, 3, 4)", "RuntimeError", "t() expects a tensor with <= 2 dimensions, but self is 3D")],
         "    >>> torch.t_copy(torch.tensor([[1, 2], [3, 4]]))
     tensor([[1, 3],
             [2, 4]])";
-    TRANSPOSE "transpose_copy" "(Tensor self, int dim0, int dim1) -> Tensor" transpose::TRANSPOSE, PLAIN,
+    TRANSPOSE "transpose_copy" "TransposeBackward0_copy" "(Tensor self, int dim0, int dim1) -> Tensor" transpose::TRANSPOSE, PLAIN,
         "np.swapaxes(self, dim0, dim1)"
         &["t(2, 3), 0, 1", "t(2, 3, 4), -1, 0"],
         &[("t(2, 3), 0, 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
         "    >>> torch.transpose_copy(torch.tensor([[1, 2], [3, 4]]), 0, 1)
     tensor([[1, 3],
             [2, 4]])";
-    UNBIND "unbind_copy" "(Tensor self, int dim=0) -> Tensor[]" narrow::UNBIND, Variants::FUNCTION.union(Variants::OUT),
+    UNBIND "unbind_copy" "UnbindBackward0_copy" "(Tensor self, int dim=0) -> Tensor[]" narrow::UNBIND, Variants::FUNCTION.union(Variants::OUT),
         "list(np.moveaxis(self, dim, 0))"
         &["t(2, 3)", "t(2, 3), 1"],
         &[
@@ -175,7 +176,7 @@ copies! {
         ],
         "    >>> torch.unbind_copy(torch.tensor([[1, 2], [3, 4]]))
     (tensor([1, 2]), tensor([3, 4]))";
-    UNFOLD "unfold_copy" "(Tensor self, int dimension, int size, int step) -> Tensor" unfold::UNFOLD, PLAIN,
+    UNFOLD "unfold_copy" "UnfoldBackward0_copy" "(Tensor self, int dimension, int size, int step) -> Tensor" unfold::UNFOLD, PLAIN,
         "np.lib.stride_tricks.sliding_window_view(self, size, dimension)[(slice(None),) * dimension + (slice(None, None, step),)]"
         &["t(4), 0, 2, 1", "t(2, 5), 1, 3, 2"],
         &[
@@ -185,13 +186,13 @@ copies! {
         "    >>> torch.unfold_copy(torch.arange(5), 0, 3, 2)
     tensor([[0, 1, 2],
             [2, 3, 4]])";
-    UNSQUEEZE "unsqueeze_copy" "(Tensor self, int dim) -> Tensor" squeeze::UNSQUEEZE, PLAIN,
+    UNSQUEEZE "unsqueeze_copy" "UnsqueezeBackward0_copy" "(Tensor self, int dim) -> Tensor" squeeze::UNSQUEEZE, PLAIN,
         "np.expand_dims(self, dim)"
         &["t(2), 0", "t(2), -1"],
         &[("t(2), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
         "    >>> torch.unsqueeze_copy(torch.tensor([1, 2]), 0)
     tensor([[1, 2]])";
-    VIEW "view_copy" "(Tensor self, int[] size) -> Tensor" reshape::RESHAPE, PLAIN,
+    VIEW "view_copy" "ViewBackward0_copy" "(Tensor self, int[] size) -> Tensor" reshape::RESHAPE, PLAIN,
         "self.reshape(size)"
         &["t(6), (2, 3)", "t(2, 3).t(), (6,)", "t(2, 3), (-1,)"],
         &[

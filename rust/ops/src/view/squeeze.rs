@@ -12,6 +12,7 @@ use crate::view::reshape::sizes_value;
 
 pub static SQUEEZE: Row = Row {
     name: "squeeze",
+    node: "in_place=SqueezeBackward3",
     variants: Variants::BOTH.union(Variants::INPLACE),
     signature: "(Tensor self) -> Tensor",
     doc: "A view without the dimensions of size one.
@@ -28,6 +29,7 @@ pub static SQUEEZE: Row = Row {
 
 pub static SQUEEZE_DIM: Row = Row {
     name: "squeeze.dim",
+    node: "in_place=SqueezeBackward4",
     variants: Variants::BOTH.union(Variants::INPLACE),
     signature: "(Tensor self, int dim) -> Tensor",
     doc: "A view without dimension `dim`, if its size is one.
@@ -49,6 +51,7 @@ pub static SQUEEZE_DIM: Row = Row {
 
 pub static SQUEEZE_DIMS: Row = Row {
     name: "squeeze.dims",
+    node: "in_place=SqueezeBackward5",
     variants: Variants::BOTH.union(Variants::INPLACE),
     signature: "(Tensor self, int[] dim) -> Tensor",
     doc: "A view without those dimensions of `dim` whose size is one.
@@ -77,6 +80,7 @@ fn restore(d: &Derive) -> Expr {
 
 pub static UNSQUEEZE: Row = Row {
     name: "unsqueeze",
+    node: "in_place=UnsqueezeBackward1",
     variants: Variants::BOTH.union(Variants::INPLACE),
     signature: "(Tensor self, int dim) -> Tensor",
     doc: "A view with a new dimension of size one at `dim`.

@@ -12,6 +12,7 @@ use crate::view::embed::embed_at;
 
 pub static AS_STRIDED: Row = Row {
     name: "as_strided",
+    node: "in_place=AsStridedBackward1",
     variants: Variants::BOTH.union(Variants::INPLACE).union(Variants::INPLACE_FUNCTION),
     signature: "(Tensor self, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
     doc: "A view of the storage with any sizes and strides (counted in elements, possibly negative).

@@ -16,6 +16,7 @@ type Order = SmallVec<[usize; 6]>;
 
 pub static TRANSPOSE: Row = Row {
     name: "transpose",
+    node: "TransposeBackward0 in_place=TransposeBackward1",
     aliases: &["swapdims"],
     variants: Variants::BOTH.union(Variants::INPLACE),
     signature: "(Tensor self, int dim0, int dim1) -> Tensor",
@@ -73,6 +74,7 @@ fn exchange_back(d: &Derive) -> Expr {
 
 pub static T: Row = Row {
     name: "t",
+    node: "in_place=TBackward1",
     variants: Variants::BOTH.union(Variants::INPLACE),
     signature: "(Tensor self) -> Tensor",
     doc: "A matrix transposed, as a view; tensors of fewer dimensions stay as they are.

@@ -249,10 +249,10 @@ fn _apply_function<'py>(
     let py = class.py();
     let tensor = |item: &Bound<'py, PyAny>| object::tensor(item).ok().cloned();
     let inputs: Vec<Option<Tensor>> = arguments.iter().map(|item| tensor(&item)).collect();
-    let recording = modes::grad_enabled() && inputs.iter().flatten().any(Tensor::requires_grad);
+    let recording = modes::recording() && inputs.iter().flatten().any(Tensor::is_watched);
     let own = context.get();
     own.noted().needs_input_grad =
-        inputs.iter().map(|input| input.as_ref().is_some_and(|input| recording && input.requires_grad())).collect();
+        inputs.iter().map(|input| input.as_ref().is_some_and(|input| recording && input.is_watched())).collect();
     let result = {
         let _off = GradMode::new(false);
         if split_setup {

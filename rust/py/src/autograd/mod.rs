@@ -109,6 +109,38 @@ fn _set_grad_enabled(enabled: bool) -> bool {
     engine::modes::set_grad_enabled(enabled)
 }
 
+/// Sets whether tangents may be asked for on this thread, so that `no_grad` does not lose them; returns the old state.
+#[pyfunction]
+fn _set_tangents_enabled(enabled: bool) -> bool {
+    engine::modes::set_tangents_enabled(enabled)
+}
+
+/// Sets whether this thread sees what was recorded for tangents alone; returns the old state.
+#[pyfunction]
+fn _set_tangents_shown(shown: bool) -> bool {
+    engine::modes::set_tangents_shown(shown)
+}
+
+/// Whether tangents may be asked for on this thread.
+#[pyfunction]
+fn _are_tangents_enabled() -> bool {
+    engine::modes::current().tangents
+}
+
+/// Whether calls are recorded on this thread, for gradients or for tangents.
+#[pyfunction]
+fn _is_recording() -> bool {
+    engine::modes::recording()
+}
+
+/// A leaf with a tensor's memory, at which tangents begin.
+#[pyfunction]
+fn _tangent_leaf<'py>(py: Python<'py>, tensor: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let leaf = object::tensor(tensor)?.detach();
+    leaf.watch_for_tangents();
+    object::wrap_bound(py, leaf)
+}
+
 /// Whether this thread is in inference mode.
 ///
 /// >>> with torch.inference_mode():
@@ -161,6 +193,11 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_queue_callback, module)?)?;
     module.add_function(wrap_pyfunction!(is_grad_enabled, module)?)?;
     module.add_function(wrap_pyfunction!(_set_grad_enabled, module)?)?;
+    module.add_function(wrap_pyfunction!(_set_tangents_enabled, module)?)?;
+    module.add_function(wrap_pyfunction!(_set_tangents_shown, module)?)?;
+    module.add_function(wrap_pyfunction!(_are_tangents_enabled, module)?)?;
+    module.add_function(wrap_pyfunction!(_is_recording, module)?)?;
+    module.add_function(wrap_pyfunction!(_tangent_leaf, module)?)?;
     module.add_function(wrap_pyfunction!(is_inference_mode_enabled, module)?)?;
     module.add_function(wrap_pyfunction!(_set_inference_enabled, module)?)?;
     module.add_function(wrap_pyfunction!(is_anomaly_enabled, module)?)?;

@@ -10,12 +10,13 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 use rushlight::Tensor;
 use rushlight_autograd as engine;
-use rushlight_autograd::{AccumulateGrad, Gradients};
+use rushlight_autograd::{AccumulateGrad, Gradients, OutputMeta};
 
 use super::function::PythonFunction;
 use super::hooks::{Callee, HookHandle, replacement};
 use super::{optional_object, saved};
 use crate::attach;
+use crate::dtype::{PyDType, device_object, dtype_object};
 use crate::errors::{kind_of, raise};
 use crate::object;
 
@@ -56,7 +57,7 @@ pub fn wrap(py: Python<'_>, node: Arc<engine::Node>) -> PyResult<Bound<'_, PyAny
 fn made(py: Python<'_>, node: Arc<engine::Node>) -> PyResult<Bound<'_, PyAny>> {
     let classes = CLASSES.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
     // torch's full name of a leaf's node is a path of C++; its class is the last part.
-    let name = node.name().rsplit("::").next().unwrap_or_default().to_owned();
+    let name = node.short_name().to_owned();
     let class = match classes.get_item(&name)? {
         Some(class) => class,
         None => {
@@ -90,6 +91,34 @@ fn replaced(result: &Bound<'_, PyAny>) -> PyResult<Option<Gradients>> {
     values.iter().map(|value| replacement(&value)).collect::<PyResult<Gradients>>().map(Some)
 }
 
+/// What a gradient must look like that a node takes.
+#[pyclass(frozen, name = "_InputMetadata", module = "rushlight.autograd.graph")]
+struct InputMetadata(OutputMeta);
+
+#[pymethods]
+impl InputMetadata {
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        crate::size::make(py, &self.0.sizes)
+    }
+
+    #[getter]
+    fn dtype(&self, py: Python<'_>) -> PyResult<Py<PyDType>> {
+        dtype_object(py, self.0.dtype)
+    }
+
+    #[getter]
+    fn device<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        device_object(py, self.0.device)
+    }
+
+    /// No gradient is nested.
+    #[getter]
+    fn is_nested_tensor(&self) -> bool {
+        false
+    }
+}
+
 #[pymethods]
 impl PyNode {
     #[new]
@@ -105,7 +134,8 @@ impl PyNode {
     /// Where the gradients go: a pair of node and input number for each input.
     #[getter]
     fn next_functions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let pair = |edge: &Option<engine::Edge>| match edge {
+        let shown = engine::modes::current().shown;
+        let pair = |edge: &Option<engine::Edge>| match edge.as_ref().filter(|edge| edge.is_followed(shown)) {
             Some(edge) => Ok((wrap(py, edge.node().clone())?, edge.output).into_pyobject(py)?.into_any()),
             None => Ok((py.None(), 0).into_pyobject(py)?.into_any()),
         };
@@ -125,6 +155,12 @@ impl PyNode {
     #[getter]
     fn origin(&self) -> Option<String> {
         self.0.origin().describe()
+    }
+
+    /// What each result of the forward call looked like.
+    #[getter]
+    fn _input_metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.0.outputs().iter().cloned().map(InputMetadata))
     }
 
     fn _sequence_nr(&self) -> u64 {

@@ -9,6 +9,7 @@ use super::{batch_sizes, hidden};
 use crate::convert::to_dtype;
 use crate::derive::{Derivative, Derive, Joint, Saves};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::operands::{plain, settle, workplace};
 use crate::reduce::softmax::SOFTMAX;
 use crate::reduce::sum::SUM_DIM;
@@ -26,6 +27,7 @@ pub static ATTENTION: Row = Row {
     >>> torch._attention(torch.zeros(1, 2), torch.zeros(2, 2), torch.tensor([[1.], [3.]]), None, False, 1.0)
     (tensor([[2.]]), tensor([0.6931]))",
     dtypes: DTypes::FLOATS,
+    mapped: Mapped::Aligned,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let [query, key, value] = [args.tensor(0)?, args.tensor(1)?, args.tensor(2)?];
@@ -54,7 +56,7 @@ pub static ATTENTION: Row = Row {
             .union(Saves::result(1)),
         gradients,
     }),
-    node: "ScaledDotProductFlashAttentionForCpuBackward0",
+    node: "ScaledDotProductFlashAttentionForCpuBackward0 left_out=",
     samples: &[
         "t(2, 3, 4), t(2, 5, 4), t(2, 5, 2), None, False, 0.5",
         "t(2, 1, 3, 4), t(2, 5, 4), t(5, 2), t(3, 5), False, 1.5",
@@ -201,6 +203,7 @@ Shapes: those of the operands, over the batch of the result.
     tensor([[0.5000],
             [0.5000]])",
     dtypes: DTypes::FLOATS,
+    mapped: Mapped::Rule(crate::nn::mapped::attention_backward),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let [query, key, value] = [args.tensor(2)?, args.tensor(3)?, args.tensor(4)?];
@@ -286,7 +289,7 @@ where
 
 /// Fused, unless the gradient is recorded itself or the mask has one.
 fn gradients(d: &Derive) -> Result<Vec<Option<Tensor>>> {
-    if rushlight_autograd::modes::grad_enabled() || d.needs(3) {
+    if rushlight_autograd::modes::recording() || d.needs(3) {
         return composed(d);
     }
     let mask = if d.is_tensor(3) { Some(d.input(3).done()?) } else { None };

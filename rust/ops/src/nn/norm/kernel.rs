@@ -10,6 +10,7 @@ use super::wide;
 use crate::convert::to_dtype;
 use crate::derive::{Derivative, Derive, Joint, Saves};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::operands::{plain, settle, workplace};
 use crate::reduce::sum::{MEAN_DIM, SUM_DIM};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
@@ -115,6 +116,7 @@ const NORMALIZE: Row = Row {
     variants: Variants::FUNCTION,
     signature: "(Tensor input, Tensor? weight, Tensor? bias, int[] view, bool pooled, bool centred, float eps) -> (Tensor, Tensor, Tensor)",
     dtypes: DTypes::FLOATS,
+    mapped: Mapped::Rule(crate::nn::mapped::normalize),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (own, plan) = (args.tensor(0)?, Plan::read(args, 0, 3)?);
@@ -208,6 +210,7 @@ pub static NORMALIZE_BACKWARD: Row = Row {
     >>> torch._normalize_backward(torch.tensor([[1., 0.]]), torch.tensor([[1., 3.]]), 2 * ones, ones, None, (1, 1, 2, 1), False, True, 0.)
     (tensor([[0., 0.]]), tensor([-1.,  0.]), tensor([1., 0.]))",
     dtypes: DTypes::FLOATS,
+    mapped: Mapped::Rule(crate::nn::mapped::normalize_backward),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (grad, own, plan) = (args.tensor(0)?, args.tensor(1)?, Plan::read(args, 1, 5)?);
@@ -317,7 +320,7 @@ fn reshaped(tensor: &Tensor, sizes: &[isize]) -> Result<Tensor> {
 
 /// Of the operand and of the parameters that there are: fused, unless the gradient is recorded itself or statistics have one.
 fn gradients(d: &Derive) -> Result<Vec<Option<Tensor>>> {
-    if rushlight_autograd::modes::grad_enabled() || d.has_grad(1) || d.has_grad(2) {
+    if rushlight_autograd::modes::recording() || d.has_grad(1) || d.has_grad(2) {
         return composed(d);
     }
     let plan = Plan::of(d.ints(3), d.flag(4), d.flag(5), d.scalar(6).f64());

@@ -253,6 +253,7 @@ macro_rules! max_rows {
             signature: "(Tensor self, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> Tensor",
             doc: concat!("The largest element of each window of ", $doc, ".\n\n", $example),
             dtypes: $dtypes,
+            node: if $dims == 3 { "MaxPool3DWithIndicesBackward0" } else { "" },
             run: Run::Compose(|args| {
                 let first = max_pool(args, $dims)?.into_iter().next();
                 first.map(Output::Tensor).ok_or_else(|| Error::runtime("pooling gave nothing"))
@@ -271,6 +272,7 @@ macro_rules! max_rows {
             signature: "(Tensor self, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
             doc: concat!("The largest element of each window of ", $doc, ", and its place among the elements of its channel.\n\n", $both_example),
             dtypes: $dtypes,
+            node: if $dims == 3 { "MaxPool3DWithIndicesBackward0" } else { "" },
             run: Run::Compose(|args| max_pool(args, $dims).map(Output::Tuple)),
             derivative: Derivative::Composed,
             samples: $sample,

@@ -170,6 +170,7 @@ macro_rules! adaptive_rows {
                 $example
             ),
             dtypes: DTypes::FLOATS,
+            node: if $dims == 3 { "AdaptiveMaxPool3DBackward0" } else { "" },
             run: Run::Compose(|args| adaptive_max_pool(args, $dims)),
             derivative: Derivative::Composed,
             samples: $samples,

@@ -9,6 +9,7 @@ use rushlight_cpu::nn::recurrent::gates::{gru, lstm};
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Joint, Saves};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::operands::{plain, settle, workplace};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Value};
@@ -24,6 +25,7 @@ pub static LSTM_GATES: Row = Row {
     (tensor([[0.2311]]), tensor([[0.5000]]))",
     dtypes: DTypes::FLOATS,
     autocast: Autocast::Widest,
+    mapped: Mapped::Items,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let state = args.tensor(1)?;
@@ -73,6 +75,7 @@ pub static GRU_GATES: Row = Row {
     tensor([[0.5000]])",
     dtypes: DTypes::FLOATS,
     autocast: Autocast::Widest,
+    mapped: Mapped::Items,
     run: Run::Kernel(Kernel {
         infer: |args| {
             let state = args.tensor(2)?;

@@ -207,7 +207,7 @@ fn run_backward<T: Float + GemmElement<Sum = T>>(args: &Args, results: &[Tensor]
 }
 
 fn gradients(d: &Derive) -> Result<Vec<Option<Tensor>>> {
-    if rushlight_autograd::modes::grad_enabled() || d.has_grad(2) {
+    if rushlight_autograd::modes::recording() || d.has_grad(2) {
         return composed(d);
     }
     let arriving = if d.has_grad(1) { Some(d.grad_of(1).done()?) } else { None };
