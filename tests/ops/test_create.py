@@ -254,3 +254,8 @@ def test_ranges_fill_what_has_as_many_elements(make):
 def test_random_numbers_overwrite_no_element_twice(name):
     with pytest.raises(RuntimeError, match="more than one element of the written-to tensor refers to a single memory"):
         getattr(torch.ones(1).expand(4), name)()
+
+
+def test_strides_beyond_the_last_integer():
+    with pytest.raises(RuntimeError, match="^Storage size calculation overflowed"):
+        torch.empty_strided((2, 3), (-(2**63), 2))

@@ -168,7 +168,7 @@ fn strided(args: &Args, first: usize, options: &Options, dtype: DType, device: D
     let overflow = || Error::runtime("Storage size calculation overflowed");
     // With negative strides the first element stands where the others have room before it.
     if let Some((low, _)) = layout.checked_span().ok_or_else(overflow)? {
-        layout.offset = -low;
+        layout.offset = low.checked_neg().ok_or_else(overflow)?;
     }
     options.finish(crate::call::allocate(&Spec { layout, dtype, device })?)
 }
