@@ -5,6 +5,7 @@ use rushlight_core::DType;
 use rushlight_simd::{Base, Isa, multiversion};
 
 use super::Fold;
+use super::softmax::{LANES, tree};
 use crate::float::Float;
 
 /// `sum` counts in units of `exp(top)`; a sum of zero means that there was nothing but minus infinity.
@@ -28,19 +29,6 @@ fn merge(a: Sum, b: Sum) -> Sum {
 }
 
 const BLOCK: usize = 1024;
-const LANES: usize = 32;
-
-#[inline(always)]
-fn tree<T: Float>(mut lanes: [T; LANES], join: impl Fn(T, T) -> T) -> T {
-    let mut half = LANES / 2;
-    while half > 0 {
-        for j in 0..half {
-            lanes[j] = join(lanes[j], lanes[j + half]);
-        }
-        half /= 2;
-    }
-    lanes[0]
-}
 
 #[inline(always)]
 fn larger<T: Float>(a: T, b: T) -> T {
