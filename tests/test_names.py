@@ -58,6 +58,20 @@ def test_missing_names_say_what_to_do(name, told):
     assert str(caught.value).startswith(told)
 
 
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_every_module_proposes_a_name(name):
+    module = modules()[name]
+    own = name.replace("rushlight", "torch", 1)
+    meant = max((part for part in dir(module) if not part.startswith("_")), key=len, default=None)
+    with pytest.raises(AttributeError) as caught:
+        getattr(module, "no_such_name" if meant is None else meant + "_")
+    first, *rest = str(caught.value).split("\n")
+    assert first == f"module '{own}' has no attribute {caught.value.name!r}"
+    # Two names may differ by an underscore alone.
+    proposed = [line.replace("_'?", "'?") for line in rest]
+    assert proposed == ([] if meant is None else [f"Did you mean '{meant.rstrip('_')}'?"])
+
+
 def test_a_compiler_is_asked_and_says_no():
     @torch.compiler.disable
     def one():

@@ -1,5 +1,7 @@
 """PyTorch's API on an engine written in Rust: ``import rushlight as torch``."""
 
+# First, since modules that load after it answer for the names that they do not have.
+from rushlight import _names as _names  # isort: skip
 from rushlight import _C
 from rushlight import _storage as _storage
 from rushlight import _tensor as _tensor

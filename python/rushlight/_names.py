@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from types import ModuleType
+else:
+    ModuleType = type(sys)
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
@@ -81,3 +86,34 @@ def missing_from(module: str, name: str, names: Callable[[], Iterable[str]]) -> 
     error = missing(f"module '{module}' has no attribute {name!r}", name, names)
     error.instead = INSTEAD.get(f"{module}.{name}")
     return error
+
+
+class Package(ModuleType):
+    """A package whose public modules answer for the names that they do not have, as soon as they have loaded.
+
+    The class is that of packages alone: a module of another class than Python's own is read more slowly.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        # So the import system binds a module to its package.
+        if isinstance(value, ModuleType) and value.__name__ == f"{self.__name__}.{name}" and not name.startswith("_"):
+            _let_answer(value)
+
+
+def _let_answer(module: ModuleType) -> None:
+    if hasattr(module, "__path__") and type(module) is ModuleType:
+        module.__class__ = Package
+        # What it loaded itself, before it was bound.
+        for name, part in list(vars(module).items()):
+            setattr(module, name, part)
+    if "__getattr__" not in vars(module):
+        module.__getattr__ = lambda name: _refuse(module, name)  # type: ignore[method-assign]
+
+
+def _refuse(module: ModuleType, name: str) -> object:
+    raise missing_from(module.__name__.replace("rushlight", "torch", 1), name, lambda: dir(module))
+
+
+# The outermost package is being imported just now.
+sys.modules[__name__.partition(".")[0]].__class__ = Package

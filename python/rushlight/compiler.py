@@ -100,13 +100,5 @@ def reset() -> None:
     """
 
 
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        from rushlight._names import missing_from
-
-        raise missing_from("torch.compiler", name, lambda: __all__)
-
-
 def __dir__() -> list[str]:
     return __all__

@@ -1,4 +1,4 @@
-"""Functions written in Python, and the checker of gradients."""
+"""Functions written in Python."""
 
 import re
 import subprocess

@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -245,6 +246,35 @@ class Walk(Dataset):
         return sum(len(name) for name in self.names)
 
 
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_nothing_keeps_the_dataset_that_was_shared(batch_size):
+    walk = Walk(100)
+    gone = weakref.ref(walk)
+    loader = DataLoader(walk, batch_size, share_dataset=True)
+    del walk
+    assert gone() is None and len(list(loader)) == 16 // (batch_size or 1)
+
+
+@pytest.mark.parametrize("layout", ["whole", "transposed", "view", "shared", "sparse", "empty"])
+def test_shared_tensors_are_what_they_were(layout):
+    whole = torch.arange(4096.0).reshape(4, 32, 32)
+    made = {
+        "whole": lambda: whole,
+        "transposed": lambda: whole.permute(2, 0, 1),
+        "view": lambda: whole[1:, ::2],
+        "shared": lambda: whole.clone().share_memory_(),
+        "sparse": lambda: whole[0].to_sparse(),
+        "empty": lambda: whole[:0],
+    }[layout]().requires_grad_()
+    found = share([made])[0]
+    parts = [found._indices(), found._values()] if layout == "sparse" else [found]
+    assert all(part.is_shared() for part in parts) and not found.requires_grad and found.dtype == made.dtype
+    assert torch.equal(found.to_dense(), made.to_dense())
+    if layout != "sparse":
+        assert found.stride() == torch.empty_like(made).stride()
+        assert (found.data_ptr() == made.data_ptr()) == (layout == "shared")
+
+
 def proportional(pids):
     total = 0
     for pid in pids:
@@ -273,6 +303,28 @@ def test_eight_workers_take_the_memory_of_one():
     count = 200_000  # 26 MB as a list, 17 MB frozen
     of_dataset = {workers: measured(count, workers) - measured(16, workers) for workers in (1, 8)}
     assert of_dataset[8] <= 1.1 * of_dataset[1] + 2_000
+
+
+OWN_MEMORY = """
+import re, sys
+import numpy
+from rushlight.utils.data import DataLoader
+
+if __name__ == "__main__":
+    iterator = iter(DataLoader(range(8), num_workers=2, multiprocessing_context=sys.argv[1]))
+    next(iterator)
+    with open(f"/proc/{iterator._pool.workers[0].process.pid}/smaps_rollup") as file:
+        print(re.search(r"Private_Dirty: +(\\d+)", file.read())[1])
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_a_worker_shares_its_interpreter_too(method, tmp_path):
+    """What it has for itself is a few megabytes, also where the program uses NumPy: nothing is loaded again."""
+    program = tmp_path / "program.py"
+    program.write_text(OWN_MEMORY)
+    own = int(subprocess.check_output([sys.executable, program, method]))
+    assert own < 8_000  # a fresh interpreter with both has 25,000
 
 
 @pytest.mark.parametrize(

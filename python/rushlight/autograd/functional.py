@@ -233,8 +233,10 @@ def jacobian(
 
     Raises:
         TypeError: something that is not a tensor.
-        RuntimeError: ``strict`` and something is independent.
+        RuntimeError: ``strict`` and something is independent, or ``strict`` together with ``vectorize`` or the forward mode.
         NotImplementedError: the forward mode with ``create_graph``, or without ``vectorize``.
+        AssertionError: another strategy.
+        ValueError: integers, in the forward mode.
 
     >>> torch.autograd.functional.jacobian(lambda x: x**2, torch.tensor([1.0, 3.0]))
     tensor([[2., 0.],

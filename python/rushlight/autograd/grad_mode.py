@@ -1,4 +1,5 @@
-"""The switches of recording under the name of their module in torch, and one that a single thread makes idle."""
+"""The switches of recording under the name of their module in torch, and `set_multithreading_enabled`, which changes nothing:
+backward runs on the thread that calls it."""
 
 from __future__ import annotations
 

@@ -349,6 +349,7 @@ def jacrev(
 
     Raises:
         RuntimeError: a complex argument or result.
+        ValueError: a ``chunk_size`` below 1.
 
     >>> torch.func.jacrev(torch.sin)(torch.tensor([0.0, 0.0]))
     tensor([[1., 0.],
@@ -364,7 +365,10 @@ def jacfwd(
 ) -> Callable[..., Any]:
     """A function that returns the Jacobian of ``func``, by a derivative forward that is mapped over the elements of the argument.
 
-    The result and the errors are those of `jacrev`. ``randomness`` changes nothing: the function is called once, and may draw.
+    The result is that of `jacrev`. ``randomness`` changes nothing: the function is called once, and may draw.
+
+    Raises:
+        RuntimeError: a complex argument or result.
 
     >>> torch.func.jacfwd(torch.sin)(torch.tensor([0.0, 0.0]))
     tensor([[1., 0.],

@@ -3,7 +3,7 @@
 import multiprocessing
 from multiprocessing import context, popen_forkserver, popen_spawn_posix
 
-from . import channel, connection, parcel, pool, queues, unnamed
+from . import channel, connection, parcel, pool, preload, queues, unnamed
 from .group import Member
 
 
@@ -108,6 +108,7 @@ class _SpawnPopen(popen_spawn_posix.Popen):
 
 class _ForkServerPopen(popen_forkserver.Popen):
     def _launch(self, process_obj):
+        preload.preload()
         unnamed.ensure_fork_server()
         try:
             super()._launch(process_obj)

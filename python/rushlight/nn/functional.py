@@ -47,13 +47,6 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        from rushlight._names import missing_from
-
-        raise missing_from("torch.nn.functional", name, lambda: globals())
-
 
 def rrelu(
     input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False

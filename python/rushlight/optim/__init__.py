@@ -49,11 +49,5 @@ if not TYPE_CHECKING:
     del adadelta, adagrad, adam, adamax, adamw, asgd, lbfgs, nadam, optimizer, radam, rmsprop, rprop, sgd, sparse_adam  # noqa: F821
 
 
-def __getattr__(name: str) -> object:
-    from rushlight._names import missing_from
-
-    raise missing_from("torch.optim", name, lambda: __all__)
-
-
 def __dir__() -> list[str]:
     return __all__

@@ -1,4 +1,5 @@
-"""What the optimizers share whose step is a formula over operators, one parameter after another."""
+"""What the optimizers share that step one parameter after another: by one call that takes one pass over memory (`_rule`),
+or by a formula over operators (`_update`) where gradients flow through the step or the gradient is sparse."""
 
 from __future__ import annotations
 

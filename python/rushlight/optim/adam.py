@@ -42,8 +42,8 @@ class Adam(Optimizer):
         amsgrad: whether to divide by the largest mean square so far.
         maximize: whether to go up.
         differentiable: whether gradients flow through the step.
-        foreach, fused: accepted; all tensors of a group are always updated by one call. ``fused`` refuses what torch's fused
-            step refuses.
+        foreach, fused: accepted; unless ``differentiable``, all tensors of a group are updated by one call. ``fused`` refuses
+            what torch's fused step refuses.
         capturable: for CUDA only.
 
     Any shapes; floating point and complex dtypes.

@@ -29,8 +29,8 @@ class SGD(Optimizer):
         nesterov: whether to look ahead along the direction.
         maximize: whether to go up.
         differentiable: whether gradients flow through the step.
-        foreach, fused: accepted; all tensors of a group are always updated by one call. ``fused`` refuses what torch's fused
-            step refuses.
+        foreach, fused: accepted; unless ``differentiable``, all tensors of a group are updated by one call. ``fused`` refuses
+            what torch's fused step refuses.
 
     Any shapes; floating point and complex dtypes.
 

@@ -36,11 +36,5 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    from rushlight._names import missing_from
-
-    raise missing_from("torch.nn.utils", name, lambda: __all__)
-
-
 def __dir__() -> list[str]:
     return __all__

@@ -6,7 +6,7 @@
 """
 
 from ._utils.collate import default_collate, default_convert
-from ._utils.worker import get_worker_info
+from ._utils.info import get_worker_info
 from .dataloader import DataLoader, _DatasetKind
 from .dataset import (
     ChainDataset,

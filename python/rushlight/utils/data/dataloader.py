@@ -2,7 +2,8 @@
 
 The loader itself holds only the choices. `iter(loader)` makes one of two iterators: `_SingleProcessIter`
 fetches in this process; `_MultiProcessIter` deals numbered tasks to worker processes in turn and hands the
-batches out in the order of their numbers, so that the result does not depend on the number of workers.
+batches out in the order of their numbers, so that their order does not depend on the number of workers. What the samples
+draw does, unless the loader is `reproducible`; and with `in_order=False` what is ready comes first.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from rushlight import _C
 from rushlight._warnings import warn
 
 from ._utils.collate import default_collate, default_convert
+from ._utils.failure import ExceptionWrapper
 from ._utils.fetch import IterableDatasetFetcher, MapDatasetFetcher, Task
+from ._utils.info import get_worker_info as get_worker_info
 from ._utils.pin_memory import pin_memory
 from ._utils.pool import WorkerPool
 from ._utils.position import Position
 from ._utils.randomness import put_aside
 from ._utils.share import share
-from ._utils.worker import ExceptionWrapper, Resume, StreamEnd, WorkerSetup
-from ._utils.worker import get_worker_info as get_worker_info
+from ._utils.worker import Resume, StreamEnd, WorkerSetup
 from .dataset import Dataset, IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
 
@@ -96,7 +98,8 @@ class DataLoader(Generic[_T_co]):
         ValueError: arguments that exclude each other or lie out of range, or an attribute that is set afterwards
             although the order was built from it.
         RuntimeError: while iterating, a worker that died, or none that sent within ``timeout``. What a sample raises
-            is raised again as itself, with the worker's traceback.
+            is raised again as itself, with the worker's traceback; a StopIteration as a RuntimeError, without workers too,
+            since it would end the pass unseen.
 
     >>> from rushlight.utils.data import DataLoader, TensorDataset
     >>> data = TensorDataset(torch.arange(10.0).reshape(5, 2), torch.arange(5))
@@ -144,12 +147,15 @@ class DataLoader(Generic[_T_co]):
         _check_order(shuffle, sampler, batch_sampler, batch_size, drop_last)
         if batch_sampler is not None:
             batch_size = None
+        if share_dataset:
+            # First, so that no sampler keeps what was there before.
+            dataset = share(dataset)
         if sampler is None:
             sampler = _sampler(dataset, shuffle, generator)
         if batch_size is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
 
-        self.dataset = share(dataset) if share_dataset else dataset
+        self.dataset = dataset
         self.num_workers = num_workers
         self.prefetch_factor = _DEFAULT_PREFETCH if num_workers > 0 and prefetch_factor is None else prefetch_factor
         self.pin_memory = pin_memory

@@ -42,7 +42,7 @@ def collate(batch, *, collate_fn_map=None):
         return function(batch, collate_fn_map=collate_fn_map)
     if isinstance(element, collections.abc.Mapping):
         values = {key: collate([sample[key] for sample in batch], collate_fn_map=collate_fn_map) for key in element}
-        return _rebuild_mapping(element, values)
+        return rebuild_mapping(element, values)
     if isinstance(element, tuple) and hasattr(element, "_fields"):
         return kind(*(collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch)))
     if isinstance(element, collections.abc.Sequence):
@@ -50,7 +50,7 @@ def collate(batch, *, collate_fn_map=None):
             raise RuntimeError("each element in list of batch should be of equal size")
         columns = [collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch)]
         # A tuple becomes a list, as in torch.
-        return columns if isinstance(element, tuple) else _rebuild_sequence(element, columns)
+        return columns if isinstance(element, tuple) else rebuild_sequence(element, columns)
     raise TypeError(_WRONG_TYPE.format(kind))
 
 
@@ -67,17 +67,17 @@ def default_convert(data):
     if numpy is not None and isinstance(data, (numpy.ndarray, numpy.generic)):
         return data if data.dtype.kind in "SUO" else torch.as_tensor(data)
     if isinstance(data, collections.abc.Mapping):
-        return _rebuild_mapping(data, {key: default_convert(data[key]) for key in data})
+        return rebuild_mapping(data, {key: default_convert(data[key]) for key in data})
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         return type(data)(*(default_convert(value) for value in data))
     if isinstance(data, tuple):
         return [default_convert(value) for value in data]
     if isinstance(data, collections.abc.Sequence):
-        return _rebuild_sequence(data, [default_convert(value) for value in data])
+        return rebuild_sequence(data, [default_convert(value) for value in data])
     return data
 
 
-def _rebuild_mapping(original, values):
+def rebuild_mapping(original, values):
     """A mapping of the original's class; a plain dict where the class cannot be copied and filled."""
     try:
         if isinstance(original, collections.abc.MutableMapping):
@@ -89,7 +89,7 @@ def _rebuild_mapping(original, values):
         return values
 
 
-def _rebuild_sequence(original, values):
+def rebuild_sequence(original, values):
     """A sequence of the original's class; a plain list where the class cannot be copied and filled."""
     try:
         if isinstance(original, collections.abc.MutableSequence):

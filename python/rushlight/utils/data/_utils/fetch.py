@@ -28,7 +28,17 @@ class Task(NamedTuple):
         return f"while it loaded batch {self.number}, last index {index!r}"
 
 
-class MapDatasetFetcher:
+def _no_end(culprit: str, when: str) -> RuntimeError:
+    """The error in the place of a StopIteration that a program's own code let out: it would end the pass unseen."""
+    return RuntimeError(
+        f"{culprit} raised StopIteration {when}\n"
+        "  A pass ends where its sampler or its stream does. Was it meant for another iterator, whose next() found nothing?"
+    )
+
+
+class _Fetcher:
+    """What both kinds do with the samples that they have loaded."""
+
     def __init__(self, setup, progress=None, randomness=None) -> None:
         self.dataset = setup.dataset
         self.auto_collation = setup.auto_collation
@@ -36,43 +46,63 @@ class MapDatasetFetcher:
         self.progress = progress
         self.randomness = randomness
 
+    def joined(self, samples, task: Task):
+        try:
+            return self.collate_fn(samples)
+        except StopIteration as error:
+            raise _no_end("collate_fn", f"of batch {task.number}") from error
+
+
+class MapDatasetFetcher(_Fetcher):
     def fetch(self, task: Task):
-        if self.progress is not None:
-            self.progress.note(0)
+        samples: list = []
+        try:
+            loaded = self._load(task, samples)
+        except StopIteration as error:
+            raise _no_end("The dataset", task.at(len(samples))) from error
+        return self.joined(loaded, task)
+
+    def _load(self, task: Task, samples: list):
+        """What is to be joined; samples that come one by one are put into the list, which tells how far they came."""
+        progress, randomness, dataset = self.progress, self.randomness, self.dataset
+        if progress is not None:
+            progress.note(0)
         if not self.auto_collation:
-            if self.randomness is not None:
-                self.randomness.sample(task.place)
-            return self.collate_fn(self.dataset[task.indices])
-        if getattr(self.dataset, "__getitems__", None):
-            if self.randomness is not None:
-                self.randomness.batch(task.place)
-            return self.collate_fn(self.dataset.__getitems__(task.indices))
-        if self.progress is None and self.randomness is None:
-            return self.collate_fn([self.dataset[index] for index in task.indices])
-        samples = []
+            if randomness is not None:
+                randomness.sample(task.place)
+            return dataset[task.indices]
+        if getattr(dataset, "__getitems__", None):
+            if randomness is not None:
+                randomness.batch(task.place)
+            return dataset.__getitems__(task.indices)
+        if progress is None and randomness is None:
+            # Not a comprehension: the list must tell how far it came.
+            for index in task.indices:
+                samples.append(dataset[index])
+            return samples
         for position, index in enumerate(task.indices):
-            if self.progress is not None:
-                self.progress.note(position)
-            if self.randomness is not None:
-                self.randomness.sample(task.place + position)
-            samples.append(self.dataset[index])
-        if self.randomness is not None:
-            self.randomness.batch(task.place)
-        return self.collate_fn(samples)
+            if progress is not None:
+                progress.note(position)
+            if randomness is not None:
+                randomness.sample(task.place + position)
+            samples.append(dataset[index])
+        if randomness is not None:
+            randomness.batch(task.place)
+        return samples
 
 
-class IterableDatasetFetcher:
+class IterableDatasetFetcher(_Fetcher):
     """Reads a stream; what lies before a task's place belongs to others, or was loaded before, and is skipped."""
 
     def __init__(self, setup, progress=None, randomness=None) -> None:
+        super().__init__(setup, progress, randomness)
         if randomness is not None:
             randomness.stream()
-        self.iterator = iter(setup.dataset)
-        self.auto_collation = setup.auto_collation
-        self.collate_fn = setup.collate_fn
+        try:
+            self.iterator = iter(setup.dataset)
+        except StopIteration as error:
+            raise _no_end("The dataset's __iter__", "before its stream began") from error
         self.drop_last = setup.drop_last
-        self.progress = progress
-        self.randomness = randomness
         self.read = 0
         self.ended = False
 
@@ -84,7 +114,7 @@ class IterableDatasetFetcher:
             raise StopIteration
         self._skip(task.place - self.read)
         if not self.auto_collation:
-            return self.collate_fn(self._next())
+            return self.joined(self._next(), task)
         samples = []
         for position in range(len(task.indices)):
             if self.progress is not None:
@@ -98,7 +128,7 @@ class IterableDatasetFetcher:
                 break
         if self.randomness is not None:
             self.randomness.batch(task.place)
-        return self.collate_fn(samples)
+        return self.joined(samples, task)
 
     def _next(self):
         if self.randomness is not None:

@@ -4,7 +4,7 @@ import collections.abc
 
 import rushlight as torch
 
-from .collate import _rebuild_mapping, _rebuild_sequence
+from .collate import rebuild_mapping, rebuild_sequence
 
 
 def pin_memory(data):
@@ -14,13 +14,13 @@ def pin_memory(data):
     if isinstance(data, (str, bytes)):
         return data
     if isinstance(data, collections.abc.Mapping):
-        return _rebuild_mapping(data, {key: pin_memory(value) for key, value in data.items()})
+        return rebuild_mapping(data, {key: pin_memory(value) for key, value in data.items()})
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         return type(data)(*(pin_memory(value) for value in data))
     if isinstance(data, tuple):
         return [pin_memory(value) for value in data]
     if isinstance(data, collections.abc.Sequence):
-        return _rebuild_sequence(data, [pin_memory(value) for value in data])
+        return rebuild_sequence(data, [pin_memory(value) for value in data])
     if hasattr(data, "pin_memory"):
         return data.pin_memory()
     return data

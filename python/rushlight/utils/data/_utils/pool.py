@@ -12,10 +12,11 @@ from multiprocessing.connection import wait
 
 from rushlight._interrupts import held_back
 
-from .channel import pipe
 from .fetch import Task
 from .flight_recorder import FlightRecorder
 from .memory import memory_facts, size
+from .randomness import load_early
+from .wire import pipe
 from .worker import Result, WorkerSetup, worker_main
 
 # How long a worker may finish what it is doing once the loader is done with it.
@@ -27,7 +28,7 @@ _ANSWER_SECONDS = 0.1
 _pools: "weakref.WeakSet[WorkerPool]" = weakref.WeakSet()
 
 
-class Worker:
+class Handle:
     """One worker process as its parent sees it."""
 
     def __init__(self, context, setup: WorkerSetup, worker_id: int) -> None:
@@ -103,14 +104,16 @@ def _how_it_ended(code) -> str:
 class WorkerPool:
     def __init__(self) -> None:
         self.owner = os.getpid()
-        self.workers: list[Worker] = []
+        self.workers: list[Handle] = []
         _pools.add(self)
 
     def start(self, context, setup: WorkerSetup) -> None:
+        if context.get_start_method() == "fork":
+            load_early(setup.randomness)
         try:
             for worker_id in range(setup.num_workers):
                 with held_back():
-                    worker = Worker(context, setup, worker_id)
+                    worker = Handle(context, setup, worker_id)
                     # Before the start, so that a forked worker drops its copy of this end too.
                     self.workers.append(worker)
                     worker.start()
@@ -177,7 +180,7 @@ class WorkerPool:
         self.workers = []
 
 
-def _where_they_hang(workers: list[Worker]) -> str:
+def _where_they_hang(workers: list[Handle]) -> str:
     late = [worker for worker in workers if worker.tasks]
     for worker in late:
         worker.recorder.ask_for_stack(worker.process.pid)

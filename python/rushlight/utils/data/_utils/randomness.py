@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import random
 import struct
+import sys
 from typing import NamedTuple
 
 import rushlight as torch
@@ -50,6 +51,13 @@ def _numpy():
 
         return numpy
     return None
+
+
+def load_early(randomness: Randomness | None) -> None:
+    """Loads in the parent what each worker would load for itself, so that forked ones find it there and share it."""
+    numpy = sys.modules.get("numpy") if randomness is None else _numpy()
+    if numpy is not None:
+        numpy.random  # noqa: B018 # which NumPy loads when it is first asked for
 
 
 def _sow(seed: int) -> None:

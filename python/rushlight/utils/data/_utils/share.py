@@ -5,6 +5,7 @@ references changes. So long lists and dicts become bytes without counts, in memo
 the item anew. Arrays and tensors keep their form and only change their place.
 """
 
+import array
 import bisect
 import collections.abc
 import copy
@@ -43,7 +44,7 @@ def _frozen(value: Any, depth: int, done: dict[int, Any]) -> Any:
 def _freeze(value: Any, depth: int, done: dict[int, Any]) -> Any:
     numpy = sys.modules.get("numpy")
     if type(value) is torch.Tensor:
-        return value if value.device.type != "cpu" else value.detach().clone().share_memory_()
+        return value if value.device.type != "cpu" else _shared_tensor(value.detach())
     if numpy is not None and type(value) is numpy.ndarray:
         return value if value.nbytes < _BYTES or value.dtype.hasobject else _shared_array(value)
     if depth == 0:
@@ -73,11 +74,23 @@ def _all_are(values, kinds) -> bool:
     return all(isinstance(value, kinds) for value in values)
 
 
-def _shared_array(array):
+def _shared_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_sparse:
+        parts = _shared_tensor(tensor._indices()), _shared_tensor(tensor._values())
+        return torch.sparse_coo_tensor(*parts, tensor.shape, is_coalesced=tensor.is_coalesced())
+    if tensor.is_shared():
+        return tensor
+    # Not a clone that is shared afterwards: its first memory would wait for tensors of that size, which never come.
+    form = torch.empty_like(tensor, device="meta")
+    storage = torch.UntypedStorage(form.untyped_storage().nbytes()).share_memory_()
+    return torch.empty(0, dtype=tensor.dtype).set_(storage, 0, form.shape, form.stride()).copy_(tensor)
+
+
+def _shared_array(values):
     import numpy
 
     reduction.register(numpy.ndarray, _reduce_array)
-    kept = numpy.ascontiguousarray(array)
+    kept = numpy.ascontiguousarray(values)
     return _array_over(_shared_bytes(kept.view(numpy.uint8).reshape(-1)), kept.dtype, kept.shape)
 
 
@@ -87,12 +100,12 @@ def _array_over(storage, dtype, shape):
     return numpy.ndarray(shape, dtype, buffer=memoryview(storage).toreadonly())
 
 
-def _reduce_array(array):
+def _reduce_array(values):
     """Between processes: a whole array of ours travels as a handle, any other as NumPy has it."""
-    storage = getattr(array.base, "obj", None)
-    if isinstance(storage, torch.UntypedStorage) and storage.nbytes() == array.nbytes and array.flags.c_contiguous:
-        return _array_over, (storage, array.dtype, array.shape)
-    return array.__reduce__()
+    storage = getattr(values.base, "obj", None)
+    if isinstance(storage, torch.UntypedStorage) and storage.nbytes() == values.nbytes and values.flags.c_contiguous:
+        return _array_over, (storage, values.dtype, values.shape)
+    return values.__reduce__()
 
 
 def _shared_bytes(content) -> Any:
@@ -105,17 +118,17 @@ class _Items:
     """Pickles, one after the other, and where each begins."""
 
     def __init__(self, items) -> None:
-        content, places = io.BytesIO(), [0]
+        content, places = io.BytesIO(), array.array("q", [0])
         for item in items:
             content.write(pickle.dumps(item, pickle.HIGHEST_PROTOCOL))
             places.append(content.tell())
         self._content = _shared_bytes(content.getbuffer())
-        self._places = torch.tensor(places).share_memory_()
+        self._places = _shared_bytes(memoryview(places).cast("B"))
         self._open()
 
     def _open(self) -> None:
         self._bytes = memoryview(self._content)
-        self._starts = memoryview(self._places.untyped_storage()).cast("q")
+        self._starts = memoryview(self._places).cast("q")
 
     def __len__(self) -> int:
         return len(self._starts) - 1

@@ -11,16 +11,17 @@ import random
 import resource
 import signal
 import sys
-import traceback
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import rushlight as torch
 
-from .channel import ParentGone, WorkerEnd
-from .fetch import IterableDatasetFetcher, Task
+from .failure import ExceptionWrapper
+from .fetch import Task
+from .info import WorkerInfo, enter_worker, info_was_asked
+from .info import get_worker_info as get_worker_info
 from .memory import memory_facts, size
 from .randomness import Randomness
+from .wire import ParentGone, WorkerEnd
 
 
 class Resume(NamedTuple):
@@ -41,95 +42,6 @@ class StreamEnd(NamedTuple):
     """An iterable dataset has nothing more for this worker."""
 
     knew_its_share: bool  # it asked `get_worker_info()`
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerInfo:
-    """What a dataset can know about the worker it runs in."""
-
-    id: int
-    num_workers: int
-    seed: int
-    dataset: Any
-    rng: Any = None
-    worker_method: str = "multiprocessing"
-
-
-_worker_info: WorkerInfo | None = None
-_info_was_asked = False
-
-
-def get_worker_info() -> WorkerInfo | None:
-    """In a worker process of a `DataLoader` its ``id``, ``num_workers``, its ``seed`` and its copy of the ``dataset``;
-    elsewhere None.
-
-    >>> class Numbers(torch.utils.data.IterableDataset):
-    ...     def __iter__(self):
-    ...         info = torch.utils.data.get_worker_info()
-    ...         return iter(range(6)) if info is None else iter(range(info.id, 6, info.num_workers))
-    >>> list(torch.utils.data.DataLoader(Numbers(), batch_size=None))
-    [0, 1, 2, 3, 4, 5]
-    """
-    global _info_was_asked
-    _info_was_asked = True
-    return _worker_info
-
-
-class KeyErrorMessage(str):
-    """KeyError prints the repr of its argument, which would spoil a text of several lines."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-class ExceptionWrapper:
-    """An exception on its way to another process: its class and its traceback as text."""
-
-    def __init__(self, where: str, note: str | None = None) -> None:
-        kind, value, trace = sys.exc_info()
-        self.exc_type: Any = kind
-        self.exc_msg = "".join(traceback.format_exception(kind, value, trace))
-        self.where = where
-        self.note = note
-
-    def reraise(self):
-        message = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
-        if self.exc_type is KeyError:
-            message = KeyErrorMessage(message)
-        try:
-            # Some classes want other arguments, or none at all.
-            exception = self.exc_type(message)
-        except Exception:
-            exception = RuntimeError(message)
-        if self.note is not None:
-            exception.add_note(self.note)
-        try:
-            raise exception
-        finally:
-            # Its traceback holds this frame, and with it the iterator and its workers: no cycle, please.
-            del exception
-
-    def __reduce__(self):
-        name = self.exc_type.__name__
-        return _rebuild_exception, (self._class_that_travels(), name, self.exc_msg, self.where, self.note)
-
-    def _class_that_travels(self):
-        """None for a class that the parent could not find by its name."""
-        found = sys.modules.get(self.exc_type.__module__)
-        for part in self.exc_type.__qualname__.split("."):
-            found = getattr(found, part, None)
-        return self.exc_type if found is self.exc_type else None
-
-
-def _rebuild_exception(exc_type, name: str, message: str, where: str, note: str | None) -> ExceptionWrapper:
-    wrapper = ExceptionWrapper.__new__(ExceptionWrapper)
-    wrapper.exc_type = exc_type or type(name, (RuntimeError,), {})
-    wrapper.exc_msg = message
-    wrapper.where = where
-    wrapper.note = note
-    return wrapper
 
 
 class WorkerSetup(NamedTuple):
@@ -160,7 +72,6 @@ def worker_main(setup: WorkerSetup, worker_id: int, connection, recorder, parent
 
 class _Worker:
     def __init__(self, setup: WorkerSetup, worker_id: int, recorder, end: WorkerEnd) -> None:
-        global _worker_info, _info_was_asked
         self.setup = setup
         self.end = end
         self.recorder = recorder
@@ -176,8 +87,7 @@ class _Worker:
         gc.freeze()
         seed = setup.base_seed + worker_id
         _seed_everything(seed, setup.base_seed, worker_id)
-        _worker_info = WorkerInfo(worker_id, setup.num_workers, seed, setup.dataset)
-        _info_was_asked = False
+        enter_worker(WorkerInfo(worker_id, setup.num_workers, seed, setup.dataset))
         if setup.init_fn is not None:
             try:
                 setup.init_fn(worker_id)
@@ -203,10 +113,9 @@ class _Worker:
                 self.fetcher = self.setup.fetcher_class(self.setup, self.recorder, self.randomness)
             return self.fetcher.fetch(task)
         except StopIteration:
-            if self.setup.fetcher_class is IterableDatasetFetcher:
-                self.stream_ended = True
-                return StreamEnd(_info_was_asked)
-            return self._failure(task)
+            # Fetchers let no other one out.
+            self.stream_ended = True
+            return StreamEnd(info_was_asked())
         except Exception:
             return self._failure(task)
 

@@ -1,4 +1,4 @@
-"""The wire between the loader and one worker: the only module that knows the transport.
+"""The wire between the loader and one worker.
 
 The parent writes tasks straight into the connection. The worker packs a result at once (the data set may
 reuse its buffers) but leaves the writing to a thread, so that it can go on with the next batch while the
