@@ -93,6 +93,40 @@ def test_hessians():
         assert torch.allclose(transform(function)(X), expected)
 
 
+def cut(x):
+    """A function of which a part is a constant to derivatives backward, and not to those forward."""
+    with torch.no_grad():
+        cube = x**3
+    return (x**2 * cube).sum()
+
+
+@pytest.mark.parametrize(
+    ("transform", "factor"),
+    [
+        (func.hessian, 8),
+        (lambda f: func.jacfwd(func.jacrev(f)), 8),
+        (lambda f: func.jacrev(func.jacfwd(f)), 8),
+        (lambda f: func.jacrev(func.jacrev(f)), 2),
+        (lambda f: func.jacfwd(func.jacfwd(f)), 20),
+        (lambda f: lambda x: torch.autograd.functional.hessian(f, x), 2),
+        (lambda f: lambda x: torch.autograd.functional.hessian(f, x, vectorize=True), 2),
+        (
+            lambda f: (
+                lambda x: torch.autograd.functional.hessian(
+                    f, x, vectorize=True, outer_jacobian_strategy="forward-mode"
+                )
+            ),
+            8,
+        ),
+    ],
+)
+@pytest.mark.parametrize("outside", [torch.no_grad, torch.enable_grad])
+def test_second_derivatives_of_what_no_grad_cuts(transform, factor, outside):
+    """torch's: forward passes `no_grad`, backward does not, and what holds outside is not looked at."""
+    with outside():
+        assert torch.allclose(transform(cut)(X), torch.diag(factor * X**3))
+
+
 def test_calling_a_module_with_other_weights():
     torch.manual_seed(0)
     layer = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).double()

@@ -216,7 +216,7 @@ def grad(
     found: tuple[Any, ...]  # None for an input that was not used
     keep = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
-        from rushlight.func._vmap import Level
+        from rushlight.autograd._maps import Level
 
         batches = _batches(outputs, grad_outputs)
         with Level(batches[0].size(0)) as level:

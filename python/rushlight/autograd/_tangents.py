@@ -10,6 +10,7 @@ from __future__ import annotations
 import rushlight as torch
 from rushlight import _C, autograd
 from rushlight._modes import _Mode
+from rushlight.autograd._maps import lifted, mapped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,8 +74,6 @@ def watched(tensor: Tensor, forward: bool = False) -> tuple[Tensor, Tensor]:
     tangents begin there.
     """
     if _C._vmap_levels():
-        from rushlight.func._vmap import lifted
-
         # Each sample has a place of its own.
         tensor = lifted(tensor)
     with shown():
@@ -153,8 +152,6 @@ def jacobian_by_columns(
     outputs: Sequence[Tensor], inputs: Sequence[Tensor], chunk_size: int | None = None
 ) -> list[list[Tensor]]:
     """The derivatives of each output by each input, from the tangents of every element of the inputs; of so many at once."""
-    from rushlight.func._vmap import mapped
-
     push = pushforward(outputs, inputs)
     matrices: list[list[Tensor]] = [[] for _ in outputs]
     for place, x in enumerate(inputs):

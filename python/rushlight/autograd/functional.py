@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight import autograd
-from rushlight.autograd._tangents import basis, differentiable, jacobian_by_columns
+from rushlight.autograd._tangents import basis, differentiable, jacobian_by_columns, recorded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -233,10 +233,8 @@ def jacobian(
 
     Raises:
         TypeError: something that is not a tensor.
-        RuntimeError: ``strict`` and something is independent, or ``strict`` together with ``vectorize`` or the forward mode.
+        RuntimeError: ``strict`` and something is independent.
         NotImplementedError: the forward mode with ``create_graph``, or without ``vectorize``.
-        AssertionError: another strategy.
-        ValueError: integers, in the forward mode.
 
     >>> torch.autograd.functional.jacobian(lambda x: x**2, torch.tensor([1.0, 3.0]))
     tensor([[2., 0.],
@@ -285,7 +283,7 @@ def _jacobian_forward(func: Callable[..., Any], inputs: Any, create_graph: bool,
     for given in inputs:
         if not differentiable(given):
             raise ValueError(f"Expected primal to be floating point or complex, but got: {given.dtype}")
-    with torch.enable_grad():
+    with torch.enable_grad(), recorded():
         inputs = _fresh(inputs, create_graph)
         outputs_tuple, outputs = _as_tuple(func(*inputs), _OUTPUTS, "jacobian")
         rows = jacobian_by_columns(outputs, inputs)

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import rushlight as torch
 from rushlight import _C
+from rushlight.autograd._maps import lifted
 
 from . import _tree
-from ._vmap import lifted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

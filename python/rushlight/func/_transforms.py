@@ -10,6 +10,7 @@ from functools import wraps
 
 import rushlight as torch
 from rushlight import _C, autograd
+from rushlight.autograd._maps import mapped
 from rushlight.autograd._tangents import (
     basis,
     differentiable,
@@ -21,7 +22,6 @@ from rushlight.autograd._tangents import (
 )
 
 from . import _tree
-from ._vmap import mapped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -349,7 +349,6 @@ def jacrev(
 
     Raises:
         RuntimeError: a complex argument or result.
-        ValueError: a ``chunk_size`` below 1.
 
     >>> torch.func.jacrev(torch.sin)(torch.tensor([0.0, 0.0]))
     tensor([[1., 0.],
@@ -365,10 +364,7 @@ def jacfwd(
 ) -> Callable[..., Any]:
     """A function that returns the Jacobian of ``func``, by a derivative forward that is mapped over the elements of the argument.
 
-    The result is that of `jacrev`. ``randomness`` changes nothing: the function is called once, and may draw.
-
-    Raises:
-        RuntimeError: a complex argument or result.
+    The result and the errors are those of `jacrev`. ``randomness`` changes nothing: the function is called once, and may draw.
 
     >>> torch.func.jacfwd(torch.sin)(torch.tensor([0.0, 0.0]))
     tensor([[1., 0.],
@@ -378,10 +374,12 @@ def jacfwd(
 
 
 def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
-    """A function that returns the second derivatives of ``func``: the Jacobian of its Jacobian.
+    """A function that returns the second derivatives of ``func``: forward, of its Jacobian backward.
+
+    So what ``func`` computes under `torch.no_grad` is a constant to the first derivative, and not to the second.
 
     >>> torch.func.hessian(lambda x: (x**3).sum())(torch.tensor([1.0, 2.0]))
     tensor([[ 6.,  0.],
             [ 0., 12.]])
     """
-    return jacrev(jacrev(func, argnums), argnums)
+    return jacfwd(jacrev(func, argnums), argnums)
