@@ -2,6 +2,7 @@
 
 import copy
 import operator
+import os
 import pickle
 import subprocess
 import sys
@@ -241,6 +242,20 @@ print(torch.unique(d), torch.nn.functional.interpolate(d), x.map_(tensor=d, call
         *"mean add add __getitem__ to type_as einsum cat __eq__".split(),
         *"unique interpolate map_".split(),
     ]
+
+
+def test_classes_of_the_library_cost_no_question():
+    """What every call pays for once somebody may answer, nobody pays who only imports."""
+    program = """
+from public_names import modules
+modules()
+import rushlight as torch
+torch.nn.Linear(2, 2), torch.nn.LazyLinear(2), torch.nn.UninitializedBuffer(), torch.nn.Buffer()
+print(torch._C._expect_overrides(), torch._C._expect_overrides())
+"""
+    path = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=path)
+    assert done.stdout.split() == ["False", "True"]
 
 
 def test_a_parameter_class_hands_on_what_it_does_not_change():

@@ -101,6 +101,7 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     ['mean']
     """
 
+    __torch_function__ = _C._disabled_torch_function_impl  # type: ignore[assignment] # as that of Parameter
     persistent: bool
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
@@ -197,6 +198,7 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     torch.Size([4])
     """
 
+    __torch_function__ = _C._disabled_torch_function_impl  # type: ignore[assignment] # as that of Buffer
     cls_to_become = Tensor
     persistent: bool
 

@@ -1,7 +1,7 @@
 //! Several recorded calls that are one node of the graph.
 //!
-//! What an operator is composed of is recorded as ever, but on aliases of its inputs: they are the doors. The node outside
-//! leads from the results to the inputs; its derivative is a walk from the inner results to the doors.
+//! What an operator is composed of is recorded as ever, but on aliases of its inputs: they are the doors (`Tensor::door`). The
+//! node outside leads from the results to the inputs; its derivative is a walk from the inner results to the doors.
 
 use std::sync::Arc;
 

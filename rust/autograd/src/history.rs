@@ -126,6 +126,16 @@ impl Tensor {
         Ok(())
     }
 
+    /// The same elements behind a node that changes nothing: where the graph inside of another node begins.
+    pub fn door(&self) -> Result<Tensor> {
+        let door = self.detach();
+        if let Some(edge) = self.gradient_edge()? {
+            let outputs = smallvec![OutputMeta::from(self)];
+            door.set_history(Node::new(Identity, Edges::from_elem(Some(edge), 1), outputs), 0);
+        }
+        Ok(door)
+    }
+
     /// Whether the user made this tensor, rather than a recorded operator.
     pub fn is_leaf(&self) -> bool {
         !self.requires_grad() || !self.flag(HISTORY) && !self.has_stale_history()

@@ -76,10 +76,13 @@ pub struct Node<F: ?Sized = dyn Backward> {
 }
 
 /// Whether what is recorded now serves tangents alone: gradients are switched off, or every input is of that kind.
+#[inline]
 fn serves_tangents(edges: &Edges) -> bool {
-    if !modes::tangents_ever() {
-        return false;
-    }
+    modes::tangents_ever() && serve_tangents(edges)
+}
+
+#[cold]
+fn serve_tangents(edges: &Edges) -> bool {
     let modes = modes::current();
     let mut inputs = edges.iter().flatten().peekable();
     !modes.grad || !modes.shown && inputs.peek().is_some() && inputs.all(|edge| edge.node().is_for_tangents())
@@ -123,15 +126,20 @@ impl<F: Backward> Node<F> {
         let sequence = SEQUENCE.get();
         SEQUENCE.set(sequence + 1);
         let for_tangents = serves_tangents(&edges);
-        Arc::new(Node {
-            edges,
-            outputs,
-            sequence,
-            origin: Origin::here(),
-            for_tangents,
-            hooks: OnceBox::new(),
-            function,
-        })
+        let room = Arc::<Node<F>>::new_uninit();
+        let place = Arc::as_ptr(&room).cast_mut().cast::<Node<F>>();
+        // Half a kilobyte is written where it stays, field by field, instead of being moved there as a whole.
+        // SAFETY: nobody else has the handle, and every field is written.
+        unsafe {
+            (&raw mut (*place).edges).write(edges);
+            (&raw mut (*place).outputs).write(outputs);
+            (&raw mut (*place).sequence).write(sequence);
+            (&raw mut (*place).origin).write(Origin::here());
+            (&raw mut (*place).for_tangents).write(for_tangents);
+            (&raw mut (*place).hooks).write(OnceBox::new());
+            (&raw mut (*place).function).write(function);
+            room.assume_init()
+        }
     }
 
     /// A node without inputs, which runs before all others that are ready.

@@ -11,7 +11,6 @@ use crate::node::{is_watched, node_name};
 use crate::op;
 use crate::row::Row;
 use crate::value::{Args, Output};
-use crate::view::narrow::ALIAS;
 
 type Body = fn(&Args) -> Result<Output>;
 
@@ -67,7 +66,7 @@ fn ends<'a>(args: &'a Args) -> SmallVec<[Option<&'a Tensor>; 3]> {
 
 /// What stands for a tensor inside.
 fn door(tensor: &Tensor) -> Result<Tensor> {
-    if tensor.is_watched() { op!(ALIAS, tensor) } else { Ok(tensor.clone()) }
+    if tensor.is_watched() { tensor.door() } else { Ok(tensor.clone()) }
 }
 
 /// The arguments of a body whose record stands inside of a node.

@@ -47,10 +47,11 @@ impl HeldNumber {
     const RELEASED: u8 = 2;
 
     fn of(args: &Args, saves: Saves) -> HeldNumber {
-        let params = args.row.schema().params.iter().zip(&args.values).enumerate();
-        let held = params.into_iter().any(|(place, (param, value))| {
-            // A third operand (the weight of `lerp`) has an overload for numbers, which keeps them as such.
-            place < 2 && param.kind == Kind::Operand && value.as_tensor().is_none() && saves.has_input(place)
+        let params = &args.row.schema().params;
+        // A third operand (the weight of `lerp`) has an overload for numbers, which keeps them as such.
+        let held = (0..2).filter(|&place| saves.has_input(place)).any(|place| {
+            let open = args.values.get(place).is_some_and(|value| value.as_tensor().is_none());
+            open && params[place].kind == Kind::Operand
         });
         HeldNumber(AtomicU8::new(if held { HeldNumber::HELD } else { 0 }))
     }
@@ -246,7 +247,7 @@ impl RowNode {
 #[derive(Clone, Copy)]
 struct Names(&'static str);
 
-fn names(row: &'static Row) -> Names {
+fn names(row: &Row) -> Names {
     Names(row.node)
 }
 
@@ -311,51 +312,55 @@ type Arguments<'a> = SmallVec<[Argument<'a>; 4]>;
 
 fn arguments<'a>(args: &'a Args, in_place: bool) -> Arguments<'a> {
     let derivative = &args.row.derivative;
-    let describe = |(at, (place, tensor)): (usize, (usize, &'a Tensor))| Argument {
-        place,
-        tensor,
-        covered: (in_place && at == 0) || (tensor.dtype().is_differentiable() && derivative.covers(place)),
-        requires_grad: tensor.is_watched(),
-    };
-    args.each_tensor().enumerate().map(describe).collect()
+    let mut arguments = Arguments::new();
+    for (place, tensor) in args.each_tensor() {
+        let own = in_place && arguments.is_empty();
+        let covered = own || (tensor.dtype().is_differentiable() && derivative.covers(place));
+        arguments.push(Argument { place, tensor, covered, requires_grad: tensor.is_watched() });
+    }
+    arguments
 }
 
-/// For each edge which of the arguments it leads to. A tensor that may be left out has one even where it was, and so has a
-/// number that torch makes a tensor of: where numbers have an overload of their own, `Row::node` names its node.
-fn edges(args: &Args, arguments: &Arguments) -> SmallVec<[usize; 2]> {
-    let covered = |at: usize| arguments[at].covered;
-    let params = &args.row.schema().params;
-    let is_open = |(param, value): (&Param, &Value)| {
-        matches!(param.kind, Kind::Tensor | Kind::Operand) && value.as_tensor().is_none()
+/// The places, as bits, that have an edge even where no tensor stands there. A tensor that may be left out has one, and so
+/// has a number that torch makes a tensor of: where numbers have an overload of their own, `Row::node` names its node.
+pub fn open_edges(row: &Row, params: &[Param]) -> u64 {
+    let is_open = |place: usize, kind: Kind| match kind {
+        Kind::Tensor => names(row).case("left_out").is_none(),
+        Kind::Operand if matches!(row.derivative, Derivative::Missing(_)) => false,
+        Kind::Operand => names(row).case(if place == 0 { "first" } else { "number" }).is_none(),
+        _ => false,
     };
-    if !params.iter().zip(&args.values).any(is_open) {
-        return (0..arguments.len()).filter(|&at| covered(at)).collect();
-    }
+    let open = params.iter().enumerate().filter(|&(place, param)| is_open(place, param.kind));
+    open.filter(|&(place, _)| row.derivative.covers(place)).fold(0, |places, (place, _)| places | 1 << place)
+}
+
+/// For each edge which of the arguments it leads to.
+fn edges(args: &Args, arguments: &Arguments) -> SmallVec<[usize; 2]> {
     let mut edges = SmallVec::new();
-    let mut next = 0;
-    for (place, param) in params.iter().enumerate() {
-        let first = next;
-        while arguments.get(next).is_some_and(|argument| argument.place == place) {
-            next += 1;
-        }
-        edges.extend((first..next).filter(|&at| covered(at)));
-        let left_out = first == next
-            && match param.kind {
-                Kind::Tensor => names(args.row).case("left_out").is_none(),
-                Kind::Operand if matches!(args.row.derivative, Derivative::Missing(_)) => false,
-                Kind::Operand => names(args.row).case(if place == 0 { "first" } else { "number" }).is_none(),
-                _ => false,
-            };
-        if left_out && args.row.derivative.covers(place) {
+    let mut open = args.row.schema().open_edges;
+    for (at, argument) in arguments.iter().enumerate() {
+        let here = 1 << argument.place;
+        for _ in 0..(open & (here - 1)).count_ones() {
             edges.push(NOWHERE);
         }
+        open &= !(here | (here - 1));
+        if argument.covered {
+            edges.push(at);
+        }
+    }
+    for _ in 0..open.count_ones() {
+        edges.push(NOWHERE);
     }
     edges
 }
 
 /// The tensors at the ends of these edges.
 fn ends<'a>(arguments: &Arguments<'a>, edges: &[usize]) -> SmallVec<[Option<&'a Tensor>; 3]> {
-    edges.iter().map(|&at| arguments.get(at).map(|argument| argument.tensor)).collect()
+    let mut ends = SmallVec::new();
+    for &at in edges {
+        ends.push(arguments.get(at).map(|argument| argument.tensor));
+    }
+    ends
 }
 
 /// What the derivative reads, given who wants a gradient.
@@ -365,54 +370,69 @@ fn needed_saves(args: &Args, arguments: &Arguments) -> Saves {
         .saves(|place| arguments.iter().any(|argument| argument.place == place && argument.requires_grad))
 }
 
-/// Keeps what the derivative needs, of arguments and results; in an in-place call after the change was counted.
-/// `original` stands for an argument that the call overwrote.
-fn build(
-    args: &Args,
-    arguments: &Arguments,
-    results: &[Tensor],
-    original: Option<Tensor>,
-    in_place: bool,
-) -> Result<RowNode> {
-    let saves = needed_saves(args, arguments);
-    let mut node = RowNode {
-        row: args.row,
-        args: if args.are_defaults() { None } else { Some(Box::new(args.keep())) },
-        inputs: SmallVec::new(),
-        edges: edges(args, arguments),
-        results: SmallVec::new(),
-        outputs: SmallVec::new(),
-        saved_inputs: SmallVec::new(),
-        saved_results: SmallVec::new(),
-        number: HeldNumber::of(args, saves),
-        in_place,
-    };
-    for (at, argument) in arguments.iter().enumerate() {
-        let overwritten = at == 0 && in_place;
-        let before = if at == 0 { original.as_ref() } else { None };
-        node.inputs.push(Facts::of(argument.place, before.unwrap_or(argument.tensor)));
-        let kept = if overwritten { before } else { Some(argument.tensor) };
-        node.saved_inputs.push(match kept {
-            Some(kept) if saves.has_input(argument.place) => {
-                let changed = in_place && at > 0 && shares_version(kept, arguments[0].tensor);
-                Some(if changed { SavedTensor::overwritten(kept)? } else { SavedTensor::input(kept)? })
-            }
-            _ => None,
-        });
-    }
-    for (at, result) in results.iter().enumerate() {
-        let differentiable = result.dtype().is_differentiable();
-        node.results.push(Facts::of(0, result));
-        node.saved_results.push(match (saves.has_result(at), differentiable) {
-            (false, _) => None,
-            (true, true) => Some(SavedTensor::output(result, node.outputs.len() as u32)?),
-            (true, false) => Some(SavedTensor::input(result)?),
-        });
-        if differentiable {
-            node.outputs.push(at);
+impl RowNode {
+    /// The node of a call, which knows nothing of its tensors yet.
+    #[inline]
+    fn new(args: &Args, arguments: &Arguments, in_place: bool) -> RowNode {
+        RowNode {
+            row: args.row,
+            args: if args.are_defaults() { None } else { Some(Box::new(args.keep())) },
+            inputs: SmallVec::new(),
+            edges: edges(args, arguments),
+            results: SmallVec::new(),
+            outputs: SmallVec::new(),
+            saved_inputs: SmallVec::new(),
+            saved_results: SmallVec::new(),
+            number: HeldNumber::default(),
+            in_place,
         }
     }
-    Ok(node)
+
+    /// Room at once for more than stands inline.
+    #[cold]
+    fn make_room(&mut self, inputs: usize, results: usize) {
+        self.inputs.reserve_exact(inputs);
+        self.saved_inputs.reserve_exact(inputs);
+        self.results.reserve_exact(results);
+        self.saved_results.reserve_exact(results);
+        self.outputs.reserve_exact(results);
+    }
+
+    /// Keeps what the derivative needs, of arguments and results; in an in-place call after the change was counted.
+    /// `original` stands for an argument that the call overwrote.
+    fn keep(&mut self, args: &Args, arguments: &Arguments, results: &[Tensor], original: Option<Tensor>) -> Result<()> {
+        if arguments.len() > 2 || results.len() > 1 {
+            self.make_room(arguments.len(), results.len());
+        }
+        let saves = needed_saves(args, arguments);
+        self.number = HeldNumber::of(args, saves);
+        for (at, argument) in arguments.iter().enumerate() {
+            let overwritten = at == 0 && self.in_place;
+            let before = if at == 0 { original.as_ref() } else { None };
+            self.inputs.push(Facts::of(argument.place, before.unwrap_or(argument.tensor)));
+            let kept = if overwritten { before } else { Some(argument.tensor) };
+            self.saved_inputs.push(match kept {
+                Some(kept) if saves.has_input(argument.place) => {
+                    let changed = self.in_place && at > 0 && shares_version(kept, arguments[0].tensor);
+                    Some(if changed { SavedTensor::overwritten(kept)? } else { SavedTensor::input(kept)? })
+                }
+                _ => None,
+            });
+        }
+        for (at, result) in results.iter().enumerate() {
+            let differentiable = result.dtype().is_differentiable();
+            self.results.push(Facts::of(0, result));
+            self.saved_results.push(match (saves.has_result(at), differentiable) {
+                (false, _) => None,
+                (true, true) => Some(SavedTensor::output(result, self.outputs.len() as u32)?),
+                (true, false) => Some(SavedTensor::input(result)?),
+            });
+            if differentiable {
+                self.outputs.push(at);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Whether a change of one tensor is counted as one of the other.
@@ -435,7 +455,8 @@ pub(crate) fn is_watched(args: &Args) -> bool {
     !args.all_tensors(|tensor| !tensor.is_watched()) && rushlight_autograd::modes::recording()
 }
 
-fn leave_node(args: &Args, output: &Output) -> Result<()> {
+/// The same where a gradient may be asked for.
+pub(crate) fn leave_node(args: &Args, output: &Output) -> Result<()> {
     let arguments = arguments(args, false);
     let results = output.tensors();
     if !arguments.iter().any(|argument| argument.covered && argument.requires_grad)
@@ -443,8 +464,12 @@ fn leave_node(args: &Args, output: &Output) -> Result<()> {
     {
         return Ok(());
     }
-    let node = build(args, &arguments, results, None, false)?;
-    let outputs: SmallVec<[&Tensor; 1]> = node.outputs.iter().map(|&at| &results[at]).collect();
+    let mut node = RowNode::new(args, &arguments, false);
+    node.keep(args, &arguments, results, None)?;
+    let mut outputs: SmallVec<[&Tensor; 1]> = SmallVec::with_capacity(node.outputs.len());
+    for &at in &node.outputs {
+        outputs.push(&results[at]);
+    }
     let ends = ends(&arguments, &node.edges);
     rushlight_autograd::record(node, &ends, &outputs)
 }
@@ -495,7 +520,12 @@ impl<'a, 'v> Change<'a, 'v> {
     /// Counts the change and rewrites the tensor's history.
     pub fn finish(self) -> Result<Output> {
         let Change { args, own, inner, original } = self;
-        inner.finish(|| build(args, &arguments(args, true), std::slice::from_ref(own), original, true))?;
+        inner.finish(|| {
+            let arguments = arguments(args, true);
+            let mut node = RowNode::new(args, &arguments, true);
+            node.keep(args, &arguments, std::slice::from_ref(own), original)?;
+            Ok(node)
+        })?;
         Ok(Output::Tensor(own.clone()))
     }
 }

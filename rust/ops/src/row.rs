@@ -12,6 +12,7 @@ use rushlight_cpu::pointwise::Tile;
 use crate::autocast::Autocast;
 use crate::derive::Derivative;
 use crate::mapped::Mapped;
+use crate::node;
 pub use crate::out::{Accepts, Out};
 use crate::signature::{Kind, Param, Schema};
 use crate::sparse::Sparse;
@@ -328,8 +329,9 @@ impl Row {
     #[cold]
     fn parse(&self) -> &'static Schema {
         // The table's tests read every signature, so that only its author meets this.
-        let schema = Schema::parse(self.signature)
+        let mut schema = Schema::parse(self.signature)
             .unwrap_or_else(|| panic!("the signature of {} cannot be read: {}", self.name, self.signature));
+        schema.open_edges = node::open_edges(self, &schema.params);
         let schema: &'static Schema = Box::leak(Box::new(schema));
         self.parsed.store(std::ptr::from_ref(schema).cast_mut(), Ordering::Release);
         schema

@@ -62,7 +62,9 @@ pub fn binary(row: &'static Row, x: Operand, y: Operand, locked: Option<Locked>)
     {
         let watched = |operand: Operand| matches!(operand, Operand::Tensor(tensor) if tensor.is_watched());
         if (watched(x) || watched(y)) && modes::recording() {
-            return node::record(&arguments(row, x, y), Output::Tensor(result))?.into_tensor();
+            let output = Output::Tensor(result);
+            node::leave_node(&arguments(row, x, y), &output)?;
+            return output.into_tensor();
         }
         return Ok(result);
     }

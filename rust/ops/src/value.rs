@@ -152,8 +152,11 @@ pub struct Args<'a> {
 impl<'a> Args<'a> {
     /// These first arguments; those behind them take their defaults.
     #[inline]
-    pub fn new(row: &'static Row, values: impl IntoIterator<Item = Value<'a>>) -> Self {
-        let mut values: Values = values.into_iter().collect();
+    pub fn new(row: &'static Row, first: impl IntoIterator<Item = Value<'a>>) -> Self {
+        let mut values = Values::new();
+        for value in first {
+            values.push(value);
+        }
         for param in row.schema().params.iter().skip(values.len()) {
             values.push(param.default_value());
         }

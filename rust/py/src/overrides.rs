@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
@@ -158,7 +159,7 @@ unsafe fn overrides(py: Python<'_>, raw: Raw) -> bool {
             return false;
         }
         let class = Bound::from_borrowed_ptr(py, class.cast());
-        let Ok(handler) = class.getattr("__torch_function__") else { return false };
+        let Ok(handler) = class.getattr(intern!(py, "__torch_function__")) else { return false };
         DISABLED.get(py).is_none_or(|disabled| !handler.is(disabled))
     }
 }
@@ -187,14 +188,14 @@ fn _overridden(arguments: &Bound<'_, PyTuple>) -> bool {
 /// _expect_overrides(modes=None)
 /// --
 ///
-/// From now on classes and modes are asked; this thread has so many modes.
+/// From now on classes and modes are asked; this thread has so many modes. Gives whether they were asked before.
 #[pyfunction]
 #[pyo3(signature = (modes=None))]
-fn _expect_overrides(modes: Option<usize>) {
-    EXPECTED.store(true, Ordering::Relaxed);
+fn _expect_overrides(modes: Option<usize>) -> bool {
     if let Some(modes) = modes {
         MODES.set(modes);
     }
+    EXPECTED.swap(true, Ordering::Relaxed)
 }
 
 /// _disabled_torch_function_impl(func, types, args, kwargs)

@@ -172,6 +172,7 @@ fn check_devices(args: &Args) -> Result<Device> {
 }
 
 /// Splits the arguments into operands and numbers, by the kinds of the signature.
+#[inline]
 fn split<'a>(args: &'a Args) -> Result<(Operands<'a>, Numbers)> {
     let mut operands = Operands::new();
     let mut numbers = Numbers::new();
