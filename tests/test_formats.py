@@ -1,6 +1,7 @@
 """safetensors and npz both ways, and what `python -m rushlight inspect` says of a file."""
 
 import io
+import os
 import pickle
 import subprocess
 import sys
@@ -137,6 +138,11 @@ class Mine:
     pass
 
 
+class Calls:
+    def __reduce__(self):
+        return os.listdir, (".",)
+
+
 def test_inspection(tmp_path):
     path = str(tmp_path / "file")
     torch.save({"model": {"weight": torch.ones(2, 3)}, "steps": [torch.zeros(4).int()]}, path)
@@ -144,9 +150,17 @@ def test_inspection(tmp_path):
     assert lines[0].endswith("checkpoint in torch's zip format, 2 storages of 40 bytes")
     assert "  names nothing beyond tensors and containers: loading executes nothing" in lines
     assert lines[2:] == ["  model.weight: float32 (2, 3)", "  steps.0: int32 (4,)"]
-    torch.save({"mine": Mine(), "weight": torch.ones(2)}, path)
+    mine, name = Mine(), f"{Mine.__module__}.Mine"
+    mine.own = [torch.zeros(1)]
+    torch.save({"mine": mine, "weight": torch.ones(2), "calls": Calls()}, path)
     lines = inspect(path)
-    assert "WARNING" in lines[1] and lines[2] == f"    {Mine.__module__}.Mine"
+    assert "WARNING" in lines[1] and lines[2:4] == [f"    {os.listdir.__module__}.listdir", f"    {name}"]
+    assert lines[4:] == [
+        f"  mine: {name}, not built",
+        "  mine.own.0: float32 (1,)",
+        "  weight: float32 (2,)",
+        f"  calls: {os.listdir.__module__}.listdir, not built",
+    ]
     assert "the format before torch 1.6" in inspect(str(DATA / "legacy.pt"))[0]
     npz.save_file({"a": torch.ones(2)}, path)
     assert inspect(path)[1:] == ["  a: float32 (2,)"]
@@ -154,6 +168,10 @@ def test_inspection(tmp_path):
     assert inspect(path)[1:] == ["  metadata k = 'v'", "  a: float32 (2,)"]
     (tmp_path / "file").write_bytes(pickle.dumps(print))
     assert inspect(path)[-1] == "    builtins.print"
+    for content in (b"", b"hello", b"\x93NUMPY\x01\x00v\x00{"):
+        (tmp_path / "file").write_bytes(content)
+        with pytest.raises(pickle.UnpicklingError, match="^no checkpoint, no safetensors, no npz and no pickle$"):
+            inspect(path)
 
 
 def test_the_command(tmp_path):
@@ -165,4 +183,5 @@ def test_the_command(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1 and "the object itself: float32 (2,)" in done.stdout
     first, second = done.stderr.splitlines()
-    assert first.startswith(f"{damaged}: Error while deserializing header") and "absent" in second
+    assert first.startswith(f"{damaged}: Error while deserializing header")
+    assert second == f"{tmp_path / 'absent'}: No such file or directory"

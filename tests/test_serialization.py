@@ -583,3 +583,18 @@ def test_load_reads_safetensors(tmp_path):
     for location, kind in ({"cpu": "cpu"}, "dict"), (lambda storage, place: storage, "callable"):
         with pytest.raises(RuntimeError, match=f"with {kind} map_location"):
             load(path, map_location=location)
+
+
+@pytest.mark.parametrize(
+    "call, kind, sentence",
+    [
+        (lambda: torch.save(1, ""), RuntimeError, "invalid file name: the path is empty"),
+        (lambda: torch.save(1, "nowhere/file"), RuntimeError, "Parent directory nowhere does not exist."),
+        (lambda: torch.load(io.StringIO("text")), AssertionError, "Expected bytes, got str"),
+        (lambda: torch.load(None), AttributeError, "'NoneType' object has no attribute 'seek'"),
+    ],
+)
+def test_files_that_are_none(call, kind, sentence):
+    with pytest.raises(kind) as caught:
+        call()
+    assert str(caught.value).startswith(sentence)

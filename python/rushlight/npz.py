@@ -86,7 +86,7 @@ def save_file(tensors: dict[str, torch.Tensor], filename: str | os.PathLike[str]
     ...     torch.npz.load_file(path)
     {'weight': tensor([1., 2.])}
     """
-    with replacing(os.path.realpath(os.fspath(filename))) as target:
+    with replacing(os.fspath(filename)) as target:
         _write(target, tensors, compress)
 
 

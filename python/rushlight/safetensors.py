@@ -80,7 +80,7 @@ def save_file(
     ...     torch.safetensors.load_file(path)
     {'weight': tensor([1., 2.])}
     """
-    with replacing(os.path.realpath(os.fspath(filename))) as target, open(target, "wb") as file:
+    with replacing(os.fspath(filename)) as target, open(target, "wb") as file:
         _write(file, tensors, metadata)
 
 

@@ -125,8 +125,8 @@ def save(
     if hasattr(f, "write"):
         _write_archive(f, "archive", data.getvalue(), pickler.storages, not _disable_byteorder_record)
         return
-    path = os.path.realpath(os.fspath(f))
-    folder = os.path.splitext(os.path.basename(os.fspath(f)))[0]
+    path = os.fspath(f)
+    folder = os.path.splitext(os.path.basename(path))[0]
     with replacing(path) as target:
         _write_archive(
             target,
@@ -359,10 +359,14 @@ def _opened(f):
         yield _Source(os.fspath(f), None)
         return
     try:
-        place = f.tell()
-        f.seek(place)
+        seek, place = f.seek, f.tell()
+        seek(place)
         # The contents of a buffer are its own bytes, where reading would copy them.
         data = f.getvalue() if type(f) is io.BytesIO and place == 0 else f.read()
+        if isinstance(data, str):
+            raise AssertionError(
+                "Expected bytes, got str: the file must be opened for reading bytes, as by open(path, 'rb')"
+            )
     except (io.UnsupportedOperation, AttributeError) as error:
         raise type(error)(
             f"{error}. You can only torch.load from a file that is seekable. Please pre-load the data into a buffer "

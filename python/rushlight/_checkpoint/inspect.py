@@ -84,17 +84,43 @@ def _pickles(path):
     try:
         layout = translated(lambda: _C._legacy_layout(data))
     except (RuntimeError, pickle.UnpicklingError):
-        return ["a bare pickle", *_executed(translated(lambda: unknown_globals(data)))]
+        try:
+            return ["a bare pickle", *_executed(unknown_globals(data))]
+        except _C._CheckpointError:
+            raise pickle.UnpicklingError("no checkpoint, no safetensors, no npz and no pickle") from None
     lines = [f"checkpoint in the format before torch 1.6, {len(layout.keys)} storages"]
     return lines + _checkpoint(path, translated(lambda: unknown_globals(data[layout.start :])))
 
 
+class _Unbuilt:
+    """Stands for an object of a class that is not on the list: what the file would give to it, and nothing done with it."""
+
+    def __new__(cls, *given):
+        self = super().__new__(cls)
+        self.parts = list(given)
+        self.append, self.extend = self.parts.append, self.parts.extend
+        return self
+
+    def __init__(self, *_):
+        pass
+
+    def __setitem__(self, key, value):
+        self.parts.append({key: value})
+
+    def __setstate__(self, state):
+        self.parts.append(state)
+
+
 def _checkpoint(path, unknown):
-    if unknown:
-        return _executed(unknown)
+    stands = [(type(name, (_Unbuilt,), {}), name) for name in set(unknown)]
     try:
-        found = torch.load(path, map_location="meta")
-    except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
+        with torch.serialization.safe_globals(stands):
+            found = torch.load(path, map_location="meta", weights_only=True)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, pickle.UnpicklingError) as error:
+        if unknown:
+            return _executed(unknown)
+        if isinstance(error, pickle.UnpicklingError):
+            raise
         raise pickle.UnpicklingError(f"what it describes cannot be built: {type(error).__name__}: {error}") from error
     return _executed(unknown) + _objects(found)
 
@@ -114,6 +140,9 @@ def _objects(value, path="", seen=None):
     if id(value) in seen:
         return []
     seen.add(id(value))
+    if isinstance(value, _Unbuilt):
+        lines = [f"  {path or 'the object itself'}: {type(value).__name__}, not built"]
+        return lines + [line for part in value.parts for line in _objects(part, path, seen)]
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
     return [line for key, part in parts for line in _objects(part, f"{path}.{key}" if path else f"{key}", seen)]
 
@@ -151,6 +180,7 @@ def main(arguments):
         try:
             print("\n".join(inspect(path)))
         except _faults() as error:
-            print(f"{path}: {error}", file=sys.stderr)
+            about = error.strerror if isinstance(error, OSError) and error.strerror else error
+            print(f"{path}: {about}", file=sys.stderr)
             status = 1
     return status

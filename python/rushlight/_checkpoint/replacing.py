@@ -9,10 +9,13 @@ import tempfile
 
 @contextlib.contextmanager
 def replacing(path: str):
-    """A path to write to; what is there at the end of the block becomes the file at `path`."""
-    parent = os.path.dirname(path) or "."
+    """A path to write to; what is there at the end of the block becomes the file at `path`, or where the links there lead."""
+    if not path:
+        raise RuntimeError("invalid file name: the path is empty")
+    given, path = path, os.path.realpath(path)  # a link stays one
+    parent = os.path.dirname(path)
     if not os.path.isdir(parent):
-        raise RuntimeError(f"Parent directory {parent} does not exist.")
+        raise RuntimeError(f"Parent directory {os.path.dirname(given) or parent} does not exist.")
     if os.path.isdir(path):
         raise IsADirectoryError(f"{path} is a directory")
     if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
