@@ -2,11 +2,12 @@
 
 import importlib
 import operator
+import pickle
 import types
 from pathlib import Path
 
 import pytest
-from public_names import modules
+from public_names import callables, modules
 
 import rushlight as torch
 
@@ -117,3 +118,23 @@ def test_hints_are_for_names_that_are_missing():
         return True
 
     assert [name for name in INSTEAD if there(name)] == []
+
+
+def test_functions_and_classes_live_where_programs_find_them():
+    """What is theirs alone: classes and functions of the engine, which torch has in `torch._C` too."""
+    lost = {}
+    for name, thing in callables().items():
+        home = getattr(thing, "__module__", None) or ""
+        if home in ("", "rushlight._C") or not hasattr(thing, "__qualname__") or isinstance(thing, types.MethodType):
+            continue
+        if any(part.startswith("_") for part in home.split(".")):
+            lost[name] = home
+        elif operator.attrgetter(thing.__qualname__)(importlib.import_module(home)) is not thing:
+            lost[name] = f"{home}.{thing.__qualname__} is another"
+    assert lost == {}
+
+
+def test_names_of_functions():
+    assert torch.overrides.resolve_name(torch.nn.functional.interpolate) == "torch.nn.functional.interpolate"
+    assert torch.overrides.resolve_name(torch.is_complex) == "torch.is_complex"
+    assert pickle.loads(pickle.dumps(torch.func.vmap)) is torch.func.vmap

@@ -13,6 +13,7 @@ from rushlight._C import device as device
 from rushlight._C import dtype as dtype
 from rushlight._facts import *  # noqa: F403
 from rushlight._functions import *  # noqa: F403
+from rushlight._homes import adopt as _adopt
 from rushlight._loading import load as _load
 from rushlight._modes import enable_grad as enable_grad
 from rushlight._modes import inference_mode as inference_mode
@@ -205,3 +206,4 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:
     # What `from rushlight import *` binds: everything but the modules.
     __all__ = [name for name in __dir__() if not name.startswith("_") and name not in _SUBMODULES]
+    _adopt(globals())

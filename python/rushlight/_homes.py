@@ -1,6 +1,7 @@
-"""Where classes say that they live.
+"""Where functions and classes say that they live.
 
-Pickles name a class by its module, so a class lives where torch has it, also where a file of its own holds its text.
+Pickles, profiles and `help` name them by their module, so they live where programs (and torch's files) have them, also where a
+file of its own holds their text.
 """
 
 from __future__ import annotations
@@ -10,7 +11,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def at_home(module: str, *classes: Any) -> None:
-    """Lets classes bear the name of the module that programs import and unpickle them from."""
-    for cls in classes:
-        cls.__module__ = module
+def at_home(module: str, *things: Any) -> None:
+    """Lets functions and classes bear the name of the module that programs import and unpickle them from."""
+    for thing in things:
+        thing.__module__ = module
+
+
+def adopt(names: dict[str, Any]) -> None:
+    """What a module (these are its ``globals()``) shows to users, and private files hold, lives in the module."""
+    for name in names.get("__all__") or names["__dir__"]():
+        thing = names.get(name)
+        home = getattr(thing, "__module__", None) or ""
+        if callable(thing) and home.startswith("rushlight.") and "._" in home and not home.startswith("rushlight._C"):
+            at_home(names["__name__"], thing)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight import _C
+from rushlight._homes import at_home
 from rushlight._warnings import warn_once
 
 TYPE_CHECKING = False
@@ -159,3 +160,6 @@ def set_default_tensor_type(t: Any) -> None:
     if not isinstance(t, _LegacyType):
         raise TypeError("invalid type object: only floating-point types are supported as the default type")
     torch.set_default_dtype(t.dtype)
+
+
+at_home("rushlight", set_default_tensor_type)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rushlight._homes import at_home
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,3 +166,6 @@ def _derived(A: Tensor, E: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
     values = (V * moved).sum(-2)
     vectors = all_vectors @ (response * (all_vectors.mT @ moved))
     return E + (values - values.detach()), V + (vectors - vectors.detach())
+
+
+at_home("rushlight", lobpcg)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rushlight._homes import at_home
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rushlight import Tensor
@@ -76,3 +78,6 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
     if center:
         A = A - A.mean(-2, keepdim=True)
     return svd_lowrank(A, q, niter)
+
+
+at_home("rushlight", pca_lowrank, svd_lowrank)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from operator import index
 
 from rushlight import _C
+from rushlight._homes import at_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,3 +76,6 @@ def set_printoptions(
         wanted["sci_mode"],
     )
     _options.update(wanted)
+
+
+at_home("rushlight", get_printoptions, set_printoptions)

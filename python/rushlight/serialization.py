@@ -22,6 +22,7 @@ from typing import Any
 
 import rushlight as torch
 from rushlight import _C
+from rushlight._homes import adopt
 from rushlight._warnings import warn
 
 from ._checkpoint.errors import translated
@@ -540,3 +541,6 @@ def _check_size(size: int, elements: int, dtype) -> None:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+adopt(globals())

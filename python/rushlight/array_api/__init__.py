@@ -28,6 +28,7 @@ from rushlight import (
     uint32,
     uint64,
 )
+from rushlight._homes import adopt as _adopt
 
 from . import _creation, _elementwise, _manipulation, _statistics, fft, linalg
 from ._creation import *  # noqa: F403
@@ -72,3 +73,5 @@ __all__ = [
     "uint32",
     "uint64",
 ]
+
+_adopt(globals())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 import rushlight as torch
+from rushlight._homes import adopt
 
 from ._rearrange import rearrange
 from ._transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
@@ -153,3 +154,6 @@ def replace_all_batch_norm_modules_(root: Module) -> Module:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+adopt(globals())

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-
 def vmap(
     func: Callable[..., Any],
     in_dims: Any = 0,

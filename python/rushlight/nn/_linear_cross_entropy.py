@@ -6,6 +6,7 @@ import dataclasses
 import math
 
 import rushlight as torch
+from rushlight._homes import at_home
 from rushlight._warnings import warn
 
 TYPE_CHECKING = False
@@ -64,6 +65,9 @@ class LinearCrossEntropyOptions:
                 f"chunk sizes ({self.batch_chunk_size} vs {chosen}); pass only one."
             )
         return chosen
+
+
+at_home("rushlight.nn.modules", LinearCrossEntropyOptions)
 
 
 def _factor(method: str) -> int | None:

@@ -12,6 +12,7 @@ from operator import index
 import rushlight as torch
 from rushlight._functions import nn_functional as _nn
 from rushlight._functions.nn_functional import *  # noqa: F403
+from rushlight._homes import adopt
 from rushlight._text import must_be_tensor
 from rushlight._warnings import warn
 
@@ -39,7 +40,7 @@ from ._pooling import max_unpool2d as max_unpool2d
 from ._pooling import max_unpool3d as max_unpool3d
 
 #: What stands in this file besides the functions.
-_NOT_FOR_USERS = ("TYPE_CHECKING", "annotations", "index", "math", "must_be_tensor", "torch", "warn")
+_NOT_FOR_USERS = ("TYPE_CHECKING", "adopt", "annotations", "index", "math", "must_be_tensor", "torch", "warn")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -360,3 +361,6 @@ def triplet_margin_with_distance_loss(
 
 def __dir__() -> list[str]:
     return [name for name in globals() if not name.startswith("_") and name not in _NOT_FOR_USERS]
+
+
+adopt(globals())

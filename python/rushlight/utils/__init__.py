@@ -21,7 +21,8 @@ else:
         if name in _SUBMODULES:
             return _load(f"{__name__}.{name}")
         if name == "swap_tensors":
-            return _load(f"{__name__}._swap").swap_tensors
+            globals()[name] = found = _load(f"{__name__}._swap").swap_tensors
+            return found
         from rushlight._names import missing_from
 
         raise missing_from("torch.utils", name, __dir__)

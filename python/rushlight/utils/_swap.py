@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import weakref
 
+from rushlight._homes import at_home
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rushlight import Tensor
@@ -54,3 +56,6 @@ def _become(tensor: Tensor, parts: tuple[type, Tensor, bool, Tensor | None, dict
     tensor.requires_grad_(wanted)
     tensor.grad = grad
     tensor.__dict__.update(attributes)
+
+
+at_home("rushlight.utils", swap_tensors)

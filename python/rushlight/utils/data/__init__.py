@@ -5,6 +5,8 @@
 - `_utils/`: collation, fetching, the worker's side and the parent's side of multi-process loading.
 """
 
+from rushlight._homes import adopt
+
 from ._utils.collate import default_collate, default_convert
 from ._utils.info import get_worker_info
 from .dataloader import DataLoader, _DatasetKind
@@ -54,3 +56,6 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+adopt(globals())
