@@ -154,6 +154,7 @@ class Images:
 
 
 def produce(torch, queue, count, done):
+    torch.set_num_threads(1)  # torch hangs in a forked child whose parent has computed with several
     for _ in range(count):
         queue.put(torch.ones(1 << 18))
     done.wait()
