@@ -5,6 +5,7 @@ A changed sentence, shape or hint is a changed line there, to be read before it 
     python tests/ops/test_messages.py    # writes the file anew
 """
 
+import re
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,25 @@ def snapshot():
 
 def test_messages_are_those_that_were_read():
     assert snapshot() == SNAPSHOT.read_text()
+
+
+# By these words torch's own sentence says what is wanted.
+WANTED = re.compile(
+    r"\b(must|should|expect\w*|need\w*|range|supports?|supported|only|requires?|required|at least|or fewer|ha[sv]e? to|greater|less"
+    r"|larger|non-empty|to be|to have|between|unique|same|match|Specify|received an invalid combination|not implemented for)\b",
+    re.IGNORECASE,
+)
+
+
+def test_every_message_shows_a_way_out():
+    """In torch's sentence, or on a line of its own after the shapes."""
+    lost = []
+    for message in re.split(r"\n(?=\S)", SNAPSHOT.read_text().rstrip()):
+        call, sentence, *rest = message.split("\n")
+        way_out = any(re.match(r" {6}(?! |in )", line) for line in rest)
+        if not call.startswith("_") and not way_out and not WANTED.search(sentence):
+            lost.append(message)
+    assert not lost, "\n".join(lost)
 
 
 if __name__ == "__main__":

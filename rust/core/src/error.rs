@@ -127,7 +127,8 @@ impl Error {
 
     /// Names the operator, unless one deeper down that users can call has already done so.
     pub fn operator(mut self, name: &'static str) -> Self {
-        if self.0.operator.is_none_or(|deeper| deeper.starts_with('_')) {
+        let private = |name: &str| name.rsplit('.').next().is_some_and(|own| own.starts_with('_'));
+        if self.0.operator.is_none_or(private) {
             self.0.operator = Some(name);
         }
         self

@@ -68,8 +68,10 @@ impl Brackets {
                 [Item::Int(_)] if bare => Error::index(
                     "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number",
                 ),
-                [Item::Slice { .. }] if bare => Error::index("slice() cannot be applied to a 0-dim tensor."),
-                _ => Error::index(format!("too many indices for tensor of dimension {rank}")),
+                [Item::Slice { .. }] if bare => Error::index("slice() cannot be applied to a 0-dim tensor.")
+                    .hint("x.reshape(1) gives it a dimension."),
+                _ => Error::index(format!("too many indices for tensor of dimension {rank}"))
+                    .hint("At most one index for each dimension; a mask counts for as many as it has."),
             });
         }
         let mut dim = 0;

@@ -70,6 +70,7 @@ pub fn checked_new(sizes: &[isize]) -> Result<usize> {
 #[cold]
 fn storage_overflow(sizes: &[isize]) -> Error {
     Error::runtime(format!("Storage size calculation overflowed with sizes={}", Shape(sizes)))
+        .hint("That many bytes cannot be counted in 64 bits.")
 }
 
 /// The number of elements; nothing where it does not fit. A size of zero counts as one: the other sizes, and their strides,
@@ -82,7 +83,8 @@ fn count(sizes: &[isize]) -> Result<Option<usize>> {
             return Err(Error::runtime(format!(
                 "Trying to create tensor with negative dimension {size}: {}",
                 Shape(sizes)
-            )));
+            ))
+            .hint("Sizes count from 0 on."));
         }
         numel = numel.and_then(|numel| numel.checked_mul(size.max(1)));
     }
@@ -126,7 +128,8 @@ impl DimSet {
         for &dim in dims {
             let dim = wrap_dim(dim, rank)?;
             if mask & (1 << dim) != 0 {
-                return Err(Error::runtime(format!("dim {dim} appears multiple times in the list of dims")));
+                return Err(Error::runtime(format!("dim {dim} appears multiple times in the list of dims"))
+                    .hint("Name each dimension once; a negative one counts from the end."));
             }
             mask |= 1 << dim;
         }
@@ -499,7 +502,10 @@ impl Layout {
 
 /// Fills in one `-1` of a requested shape.
 pub fn infer_size(requested: &[i64], numel: usize) -> Result<Dims> {
-    let describe = || format!("shape '{}' is invalid for input of size {numel}", Shape(&to_dims(requested)));
+    let unfit = || {
+        Error::runtime(format!("shape '{}' is invalid for input of size {numel}", Shape(&to_dims(requested))))
+            .hint(format!("Sizes multiply to {numel}; -1 stands for the one that makes them."))
+    };
     let mut unknown = None;
     let mut known = 1i64;
     for (dim, &size) in requested.iter().enumerate() {
@@ -510,7 +516,7 @@ pub fn infer_size(requested: &[i64], numel: usize) -> Result<Dims> {
                 let shape = Shape(&to_dims(requested)).to_string();
                 return Err(Error::runtime(format!("invalid shape dimension {size} at index {dim} of shape {shape}")));
             }
-            size => known = known.checked_mul(size).ok_or_else(|| Error::runtime(describe()))?,
+            size => known = known.checked_mul(size).ok_or_else(unfit)?,
         }
     }
     let mut sizes = to_dims(requested);
@@ -523,11 +529,11 @@ pub fn infer_size(requested: &[i64], numel: usize) -> Result<Dims> {
             )));
         }
         if known == 0 || numel % known != 0 {
-            return Err(Error::runtime(describe()));
+            return Err(unfit());
         }
         sizes[dim] = (numel / known) as isize;
     } else if known != numel {
-        return Err(Error::runtime(describe()));
+        return Err(unfit());
     }
     Ok(sizes)
 }

@@ -239,7 +239,7 @@ impl RowNode {
             false => fit(grad, facts),
         });
         let fitted = fitted.transpose();
-        fitted.map_err(|error| error.operator(self.row.python_name()))
+        fitted.map_err(|error| error.operator(self.row.title(self.in_place)))
     }
 }
 

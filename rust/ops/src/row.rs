@@ -332,6 +332,12 @@ impl Row {
         let mut schema = Schema::parse(self.signature)
             .unwrap_or_else(|| panic!("the signature of {} cannot be read: {}", self.name, self.signature));
         schema.open_edges = node::open_edges(self, &schema.params);
+        let title = match self.namespace {
+            "" => self.python_name().to_owned(),
+            namespace => format!("{namespace}.{}", self.python_name()),
+        };
+        let in_place = if title.ends_with('_') { title.clone() } else { format!("{title}_") };
+        schema.titles = [title.leak(), in_place.leak()];
         let schema: &'static Schema = Box::leak(Box::new(schema));
         self.parsed.store(std::ptr::from_ref(schema).cast_mut(), Ordering::Release);
         schema
@@ -340,6 +346,11 @@ impl Row {
     /// The name without the overload's.
     pub fn python_name(&self) -> &'static str {
         self.name.split_once('.').map_or(self.name, |(name, _)| name)
+    }
+
+    /// What errors call it.
+    pub fn title(&self, in_place: bool) -> &'static str {
+        self.schema().titles[usize::from(in_place)]
     }
 
     /// The name of the class of its results, where they have names: `linalg_svd`.

@@ -63,24 +63,25 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
     }
     let row = args.row;
     if let Some(check) = row.check {
-        check(&args).map_err(|error| placed(error, &args))?;
+        check(&args).map_err(|error| placed(error, &args, matches!(target, Target::InPlace)))?;
     }
     let target = match (target, row.schema().inplace) {
         (Target::Fresh, Some(place)) if args.optional_bool(place) == Some(true) => Target::InPlace,
         (target, _) => target,
     };
+    let in_place = matches!(target, Target::InPlace);
     if row.traits.has(Traits::DRAWS) && mapped::levels::inside() {
         return mapped::random::call(args, target);
     }
     if !all_plain(&args, &target) {
         if sparse::concerns(&args, &target) {
-            return sparse::call(args, target).map_err(|error| error.operator(row.python_name()));
+            return sparse::call(args, target).map_err(|error| error.operator(row.title(in_place)));
         }
         if mirrored::concerns(&args, &target) {
             return mirrored::call(args, target);
         }
         if mapped::concerns(&args, &target) {
-            return mapped::call(args, target).map_err(|error| error.operator(row.python_name()));
+            return mapped::call(args, target).map_err(|error| error.operator(row.title(in_place)));
         }
     }
     if let Run::Defer(choose) = row.run {
@@ -89,7 +90,7 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
         }
         let own = matches!(target, Target::InPlace).then(|| args.tensor(0).cloned()).transpose()?;
         let chosen: Result<Args<'a>> = choose(args);
-        let chosen = chosen.map_err(|error| error.operator(row.python_name()))?;
+        let chosen = chosen.map_err(|error| error.operator(row.title(in_place)))?;
         if let (Target::Out([first, ..]), Accepts::Same, Some((_, operand))) =
             (&target, row.out.accepts, chosen.each_tensor().next())
         {
@@ -109,7 +110,6 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
         return call_into(chosen, target);
     }
     let span = profile::begin();
-    let in_place = matches!(target, Target::InPlace);
     let output = match (&row.run, target) {
         (Run::Pointwise(body), target) => pointwise(body, &args, target),
         (Run::Kernel(body), Target::Fresh) => kernel(body, &args),
@@ -125,7 +125,7 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
     };
     profile::end(span, || profile::Name::Operator { row, in_place }, Some(&args));
     let output = if tears() > 0 { output.and_then(|output| torn::whole(&args, output)) } else { output };
-    output.map_err(|error| placed(error, &args))
+    output.map_err(|error| placed(error, &args, in_place))
 }
 
 /// Whether the elements of all tensors of the call are what is stored, as they nearly always are.
@@ -136,10 +136,10 @@ fn all_plain(args: &Args, target: &Target) -> bool {
 
 /// The error with what it is about: the operator, and its operands' shapes where the error does not know better ones.
 #[cold]
-pub(crate) fn placed(error: Error, args: &Args) -> Error {
+pub(crate) fn placed(error: Error, args: &Args, in_place: bool) -> Error {
     let shapes: Vec<Dims> = args.each_tensor().map(|(_, tensor)| tensor.sizes().clone()).collect();
     let error = if shapes.iter().any(|shape| !shape.is_empty()) { error.operands(shapes) } else { error };
-    error.operator(args.row.python_name())
+    error.operator(args.row.title(in_place))
 }
 
 /// Step 1: all tensors live on one device; a 0-d tensor of the host goes with any.
@@ -204,7 +204,7 @@ fn common_sizes(row: &Row, operands: &Operands) -> Result<Dims> {
             match &sizes {
                 None => sizes = Some(own.clone()),
                 Some(all) if all == own => {}
-                Some(all) => sizes = Some(crate::backcompat::meet(row.python_name(), all, own)?),
+                Some(all) => sizes = Some(crate::backcompat::meet(row.title(false), all, own)?),
             }
         }
     }

@@ -223,7 +223,7 @@ pub static EMPTY_PERMUTED: Row = Row {
                 )));
             }
             if seen & (1 << dim) != 0 {
-                return Err(Error::runtime("Duplicate dim not allowed"));
+                return Err(Error::runtime("Duplicate dim not allowed").hint("Name each dimension once."));
             }
             seen |= 1 << dim;
         }

@@ -106,6 +106,10 @@ fn undrawn(tensor: &Tensor, kernel: &str) -> Result<()> {
     if tensor.numel() == 0 { Ok(()) } else { Err(Error::unsupported(kernel, tensor.dtype())) }
 }
 
+fn refused(error: distributions::RangeError) -> Error {
+    Error::runtime(error.to_string()).hint("from is less than to, and both lie within what the dtype holds.")
+}
+
 /// Bounds, and their distance, must be finite numbers of the dtype.
 fn check_range(dtype: DType, from: f64, to: f64) -> Result<()> {
     let greatest = match dtype {
@@ -116,7 +120,8 @@ fn check_range(dtype: DType, from: f64, to: f64) -> Result<()> {
     };
     for (name, bound) in [("from", from), ("to", to)] {
         if bound.is_nan() || bound.abs() > greatest {
-            return Err(Error::runtime(format!("{name} is out of bounds for {}", dtype.c_name())));
+            return Err(Error::runtime(format!("{name} is out of bounds for {}", dtype.c_name()))
+                .hint("Draw within what the dtype holds, or into a wider one."));
         }
     }
     if from > to {
@@ -172,17 +177,16 @@ pub fn normal(tensor: &Tensor, generator: &Generator, mean: f64, std: f64) -> Re
 
 /// Integers in [from, to).
 pub fn integers(tensor: &Tensor, generator: &Generator, from: i64, to: i64) -> Result<()> {
-    let refuse = |error: distributions::RangeError| Error::runtime(error.to_string());
     if tensor.dtype().is_complex() {
-        IntRange::new::<f64>(from, to).map_err(refuse)?;
+        IntRange::new::<f64>(from, to).map_err(refused)?;
         return Err(no_complex("check_random_bounds"));
     }
     if tensor.dtype() == DType::Bool {
-        let range = IntRange::new::<bool>(from, to).map_err(refuse)?;
+        let range = IntRange::new::<bool>(from, to).map_err(refused)?;
         return fill::<u8>(tensor, generator, |stream, out| distributions::random_from_to(stream, out, range));
     }
     real!(tensor, "random_from_to", [u16, u32, u64], |T| {
-        let range = IntRange::new::<T>(from, to).map_err(refuse)?;
+        let range = IntRange::new::<T>(from, to).map_err(refused)?;
         fill::<T>(tensor, generator, |stream, out| distributions::random_from_to(stream, out, range))
     })
 }
@@ -211,13 +215,12 @@ fn integers_from(tensor: &Tensor, generator: &Generator, from: i64) -> Result<()
     if tensor.dtype().is_complex() {
         return Err(no_complex("random_from_to_impl"));
     }
-    let refuse = |error: distributions::RangeError| Error::runtime(error.to_string());
     if tensor.dtype() == DType::Bool {
-        let range = IntRange::starting::<bool>(from).map_err(refuse)?;
+        let range = IntRange::starting::<bool>(from).map_err(refused)?;
         return fill::<u8>(tensor, generator, |stream, out| distributions::random_from_to(stream, out, range));
     }
     real!(tensor, "random_update_from_to", [u16, u32, u64], |T| {
-        let range = IntRange::starting::<T>(from).map_err(refuse)?;
+        let range = IntRange::starting::<T>(from).map_err(refused)?;
         fill::<T>(tensor, generator, |stream, out| distributions::random_from_to(stream, out, range))
     })
 }

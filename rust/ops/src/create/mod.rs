@@ -209,7 +209,9 @@ pub fn check_fits(value: Scalar, dtype: DType) -> Result<()> {
         DType::BF16 => "c10::BFloat16",
         other => other.c_name(),
     };
-    Err(Error::runtime(format!("value cannot be converted to type {name} without overflow")))
+    let about = if dtype.is_floating() || dtype.is_complex() { "finfo" } else { "iinfo" };
+    Err(Error::runtime(format!("value cannot be converted to type {name} without overflow"))
+        .hint(format!("torch.{about}(torch.{}) says which numbers the dtype holds.", dtype.name())))
 }
 
 /// A one-dimensional tensor with these elements.

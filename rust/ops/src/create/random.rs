@@ -21,6 +21,7 @@ use crate::pointwise::arith::{ADD, MUL};
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Traits, Variants};
 use crate::value::{Args, Output};
 
+const WEIGHTS: &str = "Weights are finite and 0 or more, and one of each row is more than 0.";
 const RANDOM: Derivative = Derivative::NonDifferentiable("its result is random");
 const BASE: Row = Row {
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -464,17 +465,19 @@ fn multinomial(args: &Args) -> Result<Output> {
     }
     let categories = own.sizes()[rank - 1];
     if count <= 0 {
-        return Err(Error::runtime("cannot sample n_sample <= 0 samples"));
+        return Err(Error::runtime("cannot sample n_sample <= 0 samples").hint("num_samples is 1 or more."));
     }
     if !replacement && count > categories as i64 {
-        return Err(Error::runtime("cannot sample n_sample > prob_dist.size(-1) samples without replacement"));
+        return Err(Error::runtime("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+            .hint("Draw fewer, or with replacement=True."));
     }
     if categories == 0 && (rank == 1 || own.sizes()[0] > 0) {
         return Err(Error::runtime(if replacement && count != 1 {
             "invalid multinomial distribution (sum of probabilities <= 0)"
         } else {
             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
-        }));
+        })
+        .hint("Give the probability of at least one category."));
     }
     if categories > 1 << 24 {
         return Err(Error::runtime("number of categories cannot exceed 2^24"));
@@ -508,14 +511,14 @@ fn choose<T: Float + PartialOrd + rushlight_core::Element>(
             rows.zip(chosen.chunks_mut(count))
                 .try_for_each(|(row, out)| distributions::multinomial_with_replacement(stream, out, row))
         };
-        generator.draw(draw).map_err(|error| Error::runtime(error.to_string()))?;
+        generator.draw(draw).map_err(|error| Error::runtime(error.to_string()).hint(WEIGHTS))?;
         return Ok(chosen);
     }
     if weights.iter().any(|weight| !(weight.to_f64().is_finite() && weight.to_f64() >= 0.0)) {
-        return Err(Error::runtime("probability tensor contains either `inf`, `nan` or element < 0"));
+        return Err(Error::runtime("probability tensor contains either `inf`, `nan` or element < 0").hint(WEIGHTS));
     }
     if rows.clone().any(|row| row.iter().all(|weight| weight.to_f64() == 0.0)) {
-        return Err(Error::runtime("invalid multinomial distribution (sum of probabilities <= 0)"));
+        return Err(Error::runtime("invalid multinomial distribution (sum of probabilities <= 0)").hint(WEIGHTS));
     }
     // Each weight's own exponential number is drawn in the order in which the weights lie in memory.
     let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };

@@ -67,7 +67,8 @@ fn arange(args: &Args, start: Scalar, end: Scalar, step: Scalar) -> Result<Outpu
         return Err(Error::runtime(format!("unsupported range: {} -> {}", c_text(first), c_text(last))));
     }
     if (stride > 0.0 && last < first) || (stride < 0.0 && last > first) {
-        return Err(Error::runtime("upper bound and lower bound inconsistent with step sign"));
+        return Err(Error::runtime("upper bound and lower bound inconsistent with step sign")
+            .hint("A positive step counts up from start to end, a negative one down."));
     }
     if !BASE.dtypes.has(dtype) {
         return Err(crate::call::not_implemented(args.row, dtype));

@@ -53,7 +53,8 @@ pub static RESIZE_: Row = Row {
             [2, 3]])",
     traits: Traits::SEES_MEMORY,
     run: Run::Compose(|args| match args.optional_str(2) {
-        Some("preserve_format") => Err(Error::runtime("Unsupported memory formatPreserve")),
+        Some("preserve_format") => Err(Error::runtime("Unsupported memory formatPreserve")
+            .hint("Leave memory_format out, or say torch.contiguous_format or torch.channels_last.")),
         format => resize(args, &sizes(args, 1)?, format),
     }),
     samples: &[

@@ -96,7 +96,8 @@ fn plan(args: &Args, own: &Tensor) -> Result<Vec<(usize, i64)>> {
     let dims = match (given, lengths) {
         (Some(dims), _) => {
             if let (0, Some(dim)) = (rank, dims.first()) {
-                return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions")));
+                return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions"))
+                    .hint("x.reshape(1) gives it a dimension."));
             }
             let wrapped = dims.iter().map(|&dim| wrap_dim(dim, rank)).collect::<Result<Vec<_>>>()?;
             if wrapped.iter().enumerate().any(|(at, dim)| wrapped[..at].contains(dim)) {

@@ -54,7 +54,8 @@ impl Scale {
             (None | Some("backward"), true) | (Some("forward"), false) => Ok(Scale::Nothing),
             (None | Some("backward"), false) | (Some("forward"), true) => Ok(Scale::Whole),
             (Some("ortho"), _) => Ok(Scale::Root),
-            (Some(other), _) => Err(Error::runtime(format!("Invalid normalization mode: \"{other}\""))),
+            (Some(other), _) => Err(Error::runtime(format!("Invalid normalization mode: \"{other}\""))
+                .hint("norm is 'backward' (the default), 'ortho' or 'forward'.")),
         }
     }
 
@@ -88,7 +89,8 @@ pub fn resized(input: &Tensor, dim: usize, length: isize) -> Result<Tensor> {
 
 pub fn check_length(length: isize) -> Result<()> {
     if length < 1 {
-        return Err(Error::runtime(format!("Invalid number of data points ({length}) specified")));
+        return Err(Error::runtime(format!("Invalid number of data points ({length}) specified"))
+            .hint("Transform at least one point: n (or s) is 1 or more, or leave it out for the input's size."));
     }
     Ok(())
 }

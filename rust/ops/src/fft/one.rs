@@ -88,7 +88,8 @@ transforms! {
 fn axis(args: &Args, own: &Tensor) -> Result<usize> {
     let dim = args.int(2)?;
     if own.rank() == 0 {
-        return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions")));
+        return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions"))
+            .hint("x.reshape(1) gives it a dimension."));
     }
     wrap_dim(dim, own.rank())
 }

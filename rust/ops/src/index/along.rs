@@ -238,6 +238,7 @@ pub static INDEX_COPY: Row = Row {
                 Error::index(format!(
                     "index_copy_(): index {value} is out of bounds for dimension {dim} with size {size}"
                 ))
+                .hint("Indices count from 0 to one less than the size; negative ones do not count from the end here.")
             })?;
             put_into(&target, &single(&target, dim, &index)?, &source, Merge::Set)
         },
@@ -420,6 +421,7 @@ fn bad_fill(index: &Tensor, target: &Tensor, dim: usize) -> Error {
     };
     let bad = list.into_iter().find(|&value| value < -size || value >= size);
     Error::index(format!("index {} is out of bounds for dimension {dim} with size {size}", bad.unwrap_or(0)))
+        .hint("Indices count from 0 to one less than the size; negative ones do not count from the end here.")
 }
 
 pub static INDEX_REDUCE: Row = Row {

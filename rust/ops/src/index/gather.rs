@@ -141,6 +141,7 @@ pub fn check_values(index: &Tensor, layout: &Layout, size: isize, dim: usize) ->
 #[cold]
 pub fn not_within(bad: Outside, size: isize, dim: usize) -> Error {
     Error::runtime(format!("index {} is out of bounds for dimension {dim} with size {size}", bad.value))
+        .hint("Indices count from 0 to one less than the size; negative ones do not count from the end here.")
 }
 
 pub static TAKE_ALONG_DIM: Row = Row {

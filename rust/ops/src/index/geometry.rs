@@ -39,6 +39,7 @@ pub fn unfit(value: &Tensor, own: &Tensor, dims: &[usize], common: &[isize]) -> 
         Shape(value.sizes()),
         Shape(&result)
     ))
+    .hint("Give one value, or values whose shape broadcasts to what the index selects.")
     .shapes([value.sizes().as_slice(), result.as_slice()])
 }
 
@@ -62,7 +63,8 @@ impl Cut {
                 "too many indices for tensor of dimension {} (got {})",
                 own.rank(),
                 indices.len()
-            )));
+            ))
+            .hint("At most one index for each dimension; a mask counts for as many as it has."));
         }
         let indices: Vec<Tensor> = indices.iter().map(|&index| index.clone()).collect();
         let common = common(&indices)?;

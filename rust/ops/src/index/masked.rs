@@ -292,7 +292,8 @@ pub static MASKED_SCATTER: Row = Row {
             let places = positions(&stretched(args.tensor(1)?, target.sizes())?)?;
             let source = args.tensor(2)?;
             if places.len() > source.numel() {
-                return Err(Error::runtime("Number of elements of source < number of ones in mask"));
+                return Err(Error::runtime("Number of elements of source < number of ones in mask")
+                    .hint("source needs an element for each True of the mask."));
             }
             let row = op!(crate::view::RESHAPE, &source.detach(), sizes_value(&[-1]))?;
             let values = Tensor::view_of(&row, row.layout().slice(0, 0, places.len() as isize, 1));

@@ -135,7 +135,8 @@ fn arguments<'a>(args: &Args<'a>) -> Result<Args<'a>> {
             "too many indices for tensor of dimension {} (got {})",
             own.rank(),
             given.len()
-        )));
+        ))
+        .hint("At most one index for each dimension; a mask counts for as many as it has."));
     }
     let (values, accumulate) = (args.tensor(2)?, args.bool(3)?);
     // One number at the places of one mask takes the tensor's dtype, as `masked_fill` gives it.
@@ -162,7 +163,7 @@ pub static INDEX_PUT: Row = Row {
     tensor([1., 0., 2.])",
     dtypes: DTypes::ALL,
     traits: Traits::NEEDS_VALUES,
-    run: Run::Defer(|args| arguments(&args).map_err(|error| crate::call::placed(error, &args))),
+    run: Run::Defer(|args| arguments(&args).map_err(|error| crate::call::placed(error, &args, false))),
     derivative: Derivative::Composed,
     samples: &[
         "t(4, 3), (torch.tensor([2, 0]),), t(2, 3)",

@@ -67,7 +67,8 @@ fn infer_cat(args: &Args) -> Result<Vec<Spec>> {
         return Err(Error::value("torch.cat(): expected a non-empty list of Tensors"));
     };
     if let Some(at) = tensors.iter().position(|tensor| tensor.rank() == 0) {
-        return Err(Error::runtime(format!("zero-dimensional tensor (at position {at}) cannot be concatenated")));
+        return Err(Error::runtime(format!("zero-dimensional tensor (at position {at}) cannot be concatenated"))
+            .hint("Use torch.stack, or x.reshape(1)."));
     }
     let dim = wrap_dim(args.int(1)?, first.rank())?;
     let mut sizes = first.sizes().clone();

@@ -27,7 +27,8 @@ pub static DIAG_EMBED: Row = Row {
             let (first, second) = (args.int(2)?, args.int(3)?);
             let (a, b) = (wrap_dim(first, rank)?, wrap_dim(second, rank)?);
             if a == b {
-                return Err(Error::runtime(format!("diagonal dimensions cannot be identical {first}, {second}")));
+                return Err(Error::runtime(format!("diagonal dimensions cannot be identical {first}, {second}"))
+                    .hint("dim1 and dim2 are two dimensions, such as -2 and -1."));
             }
             let mut sizes = own.sizes().clone();
             let reach = isize::try_from(args.int(1)?.unsigned_abs()).unwrap_or(isize::MAX);

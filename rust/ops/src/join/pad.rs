@@ -199,7 +199,10 @@ impl Mode {
             "reflect" => Mode::Reflect,
             "replicate" => Mode::Replicate,
             "circular" => Mode::Circular,
-            _ => return Err(Error::not_implemented(format!("Unrecognised padding mode {name}"))),
+            _ => {
+                return Err(Error::not_implemented(format!("Unrecognised padding mode {name}"))
+                    .hint("mode is 'constant', 'reflect', 'replicate' or 'circular'."));
+            }
         })
     }
 

@@ -29,7 +29,8 @@ pub static REPEAT: Row = Row {
             if repeats.len() < own.rank() {
                 return Err(Error::runtime(
                     "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor",
-                ));
+                )
+                .hint("Give a number for each dimension; 1 keeps it as it is."));
             }
             let pairs = pairs(own.sizes(), repeats);
             let sizes: Dims = pairs.iter().map(|(times, size)| times.saturating_mul(*size)).collect();

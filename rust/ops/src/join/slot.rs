@@ -108,7 +108,9 @@ fn slice(own: &Layout, args: &Args) -> Result<Layout> {
     let dim = wrap_dim(args.int(2)?, own.rank())?;
     let end = |place: usize, missing: isize| args.optional_int(place).map_or(missing, |at| at as isize);
     let Some(&size) = own.sizes.get(dim) else {
-        return Err(Error::index("slice() cannot be applied to a 0-dim tensor."));
+        return Err(
+            Error::index("slice() cannot be applied to a 0-dim tensor.").hint("x.reshape(1) gives it a dimension.")
+        );
     };
     let step = args.int(5)? as isize;
     if step <= 0 {

@@ -182,7 +182,7 @@ pub static ADDMV: Row = Row {
                     own.numel(),
                     by(a.sizes()),
                     v.numel()
-                ))
+                )).hint("The vector needs as many elements as the matrix has columns, and the input as many as it has rows.")
                 .shapes([own.sizes().as_slice(), a.sizes().as_slice(), v.sizes().as_slice()]));
             }
             if own.dtype() != a.dtype() || a.dtype() != v.dtype() {
@@ -290,7 +290,8 @@ pub static ADDBMM: Row = Row {
             check_addend(own, &[*n, *p])?;
             if x != y || k != other {
                 return Err(Error::runtime(format!("Incompatible matrix sizes for bmm ({n}x{k} and {other}x{p})"))
-                    .shapes([a.sizes().as_slice(), b.sizes().as_slice()]));
+                    .shapes([a.sizes().as_slice(), b.sizes().as_slice()])
+                    .hint("Batches are of one length, and batch1 has as many columns as batch2 has rows."));
             }
         } else {
             if a.rank() == 3 {

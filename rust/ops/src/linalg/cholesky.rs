@@ -133,7 +133,7 @@ pub static CHOLESKY_SOLVE: Row = Row {
                 "Incompatible matrix sizes for cholesky_solve: each A matrix is {rows} by {columns} but each b matrix is {} by {}",
                 side(b, 2),
                 side(b, 1)
-            )));
+            )).hint("b needs as many rows as A has; a single vector b goes in as b.unsqueeze(-1)."));
         }
         check_kernel("cholesky_solve_cpu", b)?;
         solve_with(factor, b, args.bool(2)?).map(Output::Tensor)
@@ -200,6 +200,7 @@ fn check_positive(name: &str, infos: &Tensor) -> Result<()> {
             "The factorization could not be completed because the input is not positive-definite (the leading minor of order {info} is not positive-definite)."
         )
     })
+    .map_err(|error| error.hint("Add a small number to the diagonal, or ask torch.linalg.cholesky_ex, which tells instead of raising."))
 }
 
 fn infer(args: &Args) -> Result<Vec<Spec>> {

@@ -149,7 +149,8 @@ fn tensordot(args: &Args) -> Result<Tensor> {
     }
     let wrap = |dims: &[i64], rank: usize| -> Result<SmallVec<[usize; 6]>> {
         if let (0, [dim, ..]) = (rank, dims) {
-            return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions")));
+            return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions"))
+                .hint("x.reshape(1) gives it a dimension."));
         }
         dims.iter().map(|&dim| wrap_dim(dim, rank)).collect()
     };
@@ -175,7 +176,8 @@ fn tensordot(args: &Args) -> Result<Tensor> {
     }
     for dims in [&dims_a, &dims_b] {
         if let Some((_, dim)) = dims.iter().enumerate().find(|(at, dim)| dims[..*at].contains(dim)) {
-            return Err(Error::runtime(format!("dim {dim} appears multiple times in the list of dims")));
+            return Err(Error::runtime(format!("dim {dim} appears multiple times in the list of dims"))
+                .hint("Name each dimension once."));
         }
     }
     contract(&a, &b, &dims_a, &dims_b)

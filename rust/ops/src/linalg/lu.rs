@@ -365,7 +365,8 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
     let a = args.tensor(0)?;
     check_rank("torch.lu_factor", a)?;
     if !args.bool(1)? {
-        return Err(Error::runtime("linalg.lu_factor: LU without pivoting is not implemented on the CPU"));
+        return Err(Error::runtime("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
+            .hint("Leave pivot=True."));
     }
     check_kernel("lu_cpu", a)?;
     let [m, n] = matrix_sizes(a);

@@ -254,6 +254,7 @@ pub static MV: Row = Row {
                     by(x),
                     y[0]
                 ))
+                .hint("The vector needs as many elements as the matrix has columns.")
                 .shapes([x.as_slice(), y.as_slice()]));
             }
             if a.dtype() != v.dtype() {

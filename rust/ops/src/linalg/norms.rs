@@ -175,7 +175,7 @@ pub static COND: Row = Row {
             None => spectral(a, 2.0),
             Some(p) if p.abs() == 2.0 => spectral(a, p),
             Some(p) if p.abs() == 1.0 || p.is_infinite() => by_inverse(a, &Scalar::Float(p).into(), &shown(p)),
-            Some(p) => Err(Error::runtime(format!("linalg.cond got an invalid norm type: {}", shown(p)))),
+            Some(p) => Err(Error::runtime(format!("linalg.cond got an invalid norm type: {}", shown(p))).hint("p is None, 2, -2, 1, -1, inf, -inf, 'fro' or 'nuc'.")),
         }
         .map(Output::Tensor)
     }),
@@ -206,7 +206,8 @@ pub static COND_NAMED: Row = Row {
         let (a, p) = (args.tensor(0)?, args.str(1)?);
         check_condition(a)?;
         if !matches!(p, "fro" | "nuc") {
-            return Err(Error::runtime(format!("linalg.cond got an invalid norm type: {p}")));
+            return Err(Error::runtime(format!("linalg.cond got an invalid norm type: {p}"))
+                .hint("p is None, 2, -2, 1, -1, inf, -inf, 'fro' or 'nuc'."));
         }
         by_inverse(a, &p.into(), p).map(Output::Tensor)
     }),

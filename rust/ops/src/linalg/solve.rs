@@ -292,10 +292,15 @@ fn check_inverted(name: &str, infos: &Tensor) -> Result<()> {
             "The diagonal element {info} is zero, the inversion could not be completed because the input matrix is singular."
         )
     })
+    .map_err(|error| error.hint("torch.linalg.pinv gives the pseudo-inverse, torch.linalg.inv_ex tells instead of raising."))
 }
 
 fn check_singular(name: &str, infos: &Tensor) -> Result<()> {
-    check_info(name, infos, |_| "The solver failed because the input matrix is singular.".to_owned())
+    check_info(name, infos, |_| "The solver failed because the input matrix is singular.".to_owned()).map_err(|error| {
+        error.hint(
+            "torch.linalg.lstsq solves it with the smallest error, torch.linalg.solve_ex tells instead of raising.",
+        )
+    })
 }
 
 fn solved(args: &Args) -> Result<[Tensor; 2]> {
@@ -345,7 +350,8 @@ pub fn check_fit(name: &str, a: &Tensor, sides: &[isize; 2], left: bool) -> Resu
     Err(Error::runtime(format!(
         "{name}: Incompatible shapes of A and B for the equation {equation} ({rows}x{cols} and {}x{})",
         sides[0], sides[1]
-    )))
+    ))
+    .hint("B needs as many rows as A (with left=False: as many columns); a single vector goes in as b.unsqueeze(-1)."))
 }
 
 /// The checks of torch's older functions, which take the right sides first.
@@ -379,7 +385,7 @@ pub fn check_sizes(name: &str, b: &Tensor, a: &Tensor) -> Result<()> {
     if rows != height {
         return Err(Error::runtime(format!(
             "Incompatible matrix sizes for {name}: each A matrix is {rows} by {rows} but each b matrix is {height} by {width}"
-        ))
+        )).hint("b needs as many rows as A has; a single vector b goes in as b.unsqueeze(-1).")
         .shapes([a.sizes().as_slice(), b.sizes().as_slice()]));
     }
     Ok(())

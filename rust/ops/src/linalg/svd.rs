@@ -178,7 +178,8 @@ fn decompose(args: &Args, results: &[Tensor]) -> Result<()> {
         Some(-1) => Err(Error::new(
             Class::LinAlg,
             "linalg.svd: The algorithm failed to converge because the input matrix contained non-finite values.",
-        )),
+        )
+        .hint("torch.isfinite(x) shows where; torch.nan_to_num(x) replaces them.")),
         Some(info) => super::dense::check_info("linalg.svd", &infos, |_| {
             format!(
                 "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated singular values (error code: {info})."

@@ -57,7 +57,11 @@ pub static CROSS_OLD: Row = Row {
                     "Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass the dim explicitly or simply use torch.linalg.cross.\nThe default value of dim will change to agree with that of linalg.cross in a future release.",
                 )?;
                 let found = own.sizes().iter().position(|&size| size == 3);
-                found.ok_or_else(|| Error::runtime("no dimension of size 3 in input"))? as i64
+                found.ok_or_else(|| {
+                    Error::runtime("no dimension of size 3 in input").hint(
+                        "Vectors of three elements lie along dim; say which with torch.linalg.cross(a, b, dim=...).",
+                    )
+                })? as i64
             }
         };
         cross(own, args.tensor(1)?, dim).map(Output::Tensor)

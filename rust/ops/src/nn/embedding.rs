@@ -119,7 +119,8 @@ pub static EMBEDDING_BACKWARD: Row = Row {
                     "shape '{}' is invalid for input of size {}",
                     Shape(&[indices.numel() as isize, width]),
                     grad.numel()
-                )));
+                ))
+                .hint("The gradient has a row for each index."));
             }
             if args.int(2)? < 0 {
                 return Err(Error::runtime("zeros: Dimension size must be non-negative."));

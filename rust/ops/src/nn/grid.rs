@@ -387,7 +387,10 @@ fn by_number(args: &Args) -> Result<Output> {
     let (Some(mode), Some(padding)) = (mode_of(mode), padding_of(padding)) else {
         return Err(Error::runtime(format!(
             "grid_sampler(): no such interpolation_mode or padding_mode: {mode}, {padding}"
-        )));
+        ))
+        .hint(
+            "Modes are 0 (bilinear), 1 (nearest) and 2 (bicubic); paddings 0 (zeros), 1 (border) and 2 (reflection).",
+        ));
     };
     sample(args.tensor(0)?, args.tensor(1)?, mode, padding, args.bool(4)?).map(Output::Tensor)
 }

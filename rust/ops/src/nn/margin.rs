@@ -218,7 +218,10 @@ pub static GAUSSIAN_NLL_LOSS: Row = Row {
     run: Run::Compose(|args| {
         let (own, target) = (args.tensor(0)?, args.tensor(1)?);
         let variance = match args.optional_scalar(2) {
-            Some(number) if number.f64() < 0.0 => return Err(Error::value("var has negative entry/entries")),
+            Some(number) if number.f64() < 0.0 => {
+                return Err(Error::value("var has negative entry/entries")
+                    .hint("Variances are 0 or more: exp() or softplus() of a prediction is."));
+            }
             Some(number) => crate::create::full(own.sizes(), number, own.dtype(), own.device())?,
             None => args.tensor(2)?.clone(),
         };
@@ -230,14 +233,16 @@ pub static GAUSSIAN_NLL_LOSS: Row = Row {
         } else if sizes.len() == given.len() && given.iter().zip(sizes).all(|(have, size)| have == size || *have == 1) {
             variance
         } else {
-            return Err(Error::value("var is of incorrect size"));
+            return Err(Error::value("var is of incorrect size")
+                .hint("var has the input's shape, or that without the last dimension, or 1 in its place."));
         };
         let reduction = Reduction::parse(args.str(5)?)?;
         if variance.numel() > 0 && variance.device() == rushlight_core::Device::Cpu {
             let every = crate::mapped::samples(&variance);
             let negative = Expr::from(every).below(0i64).call(&crate::reduce::truth::ANY, []).done()?;
             if crate::convert::item(&negative)?.truth() {
-                return Err(Error::value("var has negative entry/entries"));
+                return Err(Error::value("var has negative entry/entries")
+                    .hint("Variances are 0 or more: exp() or softplus() of a prediction is."));
             }
         }
         // The limit takes nothing from the gradient.

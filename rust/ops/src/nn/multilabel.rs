@@ -79,7 +79,8 @@ fn losses(args: &Args) -> Result<Tensor> {
             "inconsistent target size: {} for input of size: {}",
             Shape(target.sizes()),
             Shape(own.sizes())
-        )));
+        ))
+        .hint("target has the input's shape."));
     }
     if !matches!(own.dtype(), DType::F32 | DType::F64) {
         return Err(Error::unsupported("multilabel_margin_loss_forward_out_frame", own.dtype()));

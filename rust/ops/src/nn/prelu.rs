@@ -114,14 +114,14 @@ pub static PRELU: Row = Row {
             return op!(PRELU_KERNEL, input, &op!(crate::view::RESHAPE, weight, sizes_value(&[]))?).map(Output::Tensor);
         }
         if input.rank() == 0 {
-            return Err(Error::runtime("Not allow zero-dim input tensor."));
+            return Err(Error::runtime("Not allow zero-dim input tensor.").hint("x.reshape(1) gives it a dimension."));
         }
         let channels = input.sizes().get(1).copied().unwrap_or(1);
         if channels != weight.numel() as isize {
             return Err(Error::runtime(format!(
                 "Mismatch of parameter numbers and input channel size. Found parameter numbers = {} and channel size = {channels}.",
                 weight.numel()
-            ))
+            )).hint("weight has one element, or one for each channel: the size of dimension 1.")
             .shapes([input.sizes().as_slice(), weight.sizes().as_slice()]));
         }
         let mut sizes = vec![1; input.rank()];

@@ -30,7 +30,8 @@ pub static ISIN: Row = Row {
             Some((_, tensor)) => Err(Error::runtime(format!(
                 "Unsupported input type encountered for isin(): {}",
                 tensor.dtype().title()
-            ))),
+            ))
+            .hint("Convert it first: x.to(torch.uint8).")),
             None => Ok(()),
         }
     }),

@@ -142,7 +142,7 @@ impl Search {
             (true, Some("left")) => {
                 return Err(Error::runtime(
                     "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True",
-                ));
+                ).hint("Leave one of them out: side='right' is right=True."));
             }
             (_, Some(other)) => {
                 return Err(Error::runtime(format!(

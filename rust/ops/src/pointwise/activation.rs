@@ -325,7 +325,8 @@ pub static HARDTANH: Row = Row {
             return Err(Error::runtime("Bool inputs not supported for hardtanh"));
         }
         if args.tensor(0)?.dtype() == DType::U8 && (args.float(1)? < 0.0 || args.float(2)? < 0.0) {
-            return Err(Error::runtime("cannot do hardtanh on an unsigned type with negative limits"));
+            return Err(Error::runtime("cannot do hardtanh on an unsigned type with negative limits")
+                .hint("Give limits from 0 on, or convert the input: x.int()."));
         }
         if args.float(1)? > args.float(2)? {
             return Err(Error::new(Class::Value, "min_val cannot be greater than max_val"));

@@ -167,7 +167,7 @@ fn infer_pair(args: &Args) -> Result<Vec<Spec>> {
             b.dtype().title()
         )));
     }
-    let sizes = crate::backcompat::meet(args.row.python_name(), a.sizes(), b.sizes())?;
+    let sizes = crate::backcompat::meet(args.row.title(false), a.sizes(), b.sizes())?;
     let layout = result_layout(&sizes, [a.layout(), b.layout()]);
     Ok(vec![Spec { layout, dtype: a.dtype().to_complex(), device: a.device() }])
 }

@@ -94,7 +94,8 @@ pub static POW: Row = Row {
         let base = args.tensor(0)?.dtype();
         match args.scalar(1)? {
             Scalar::Int(exponent) if exponent < 0 && !base.is_differentiable() => {
-                Err(Error::runtime("Integers to negative integer powers are not allowed."))
+                Err(Error::runtime("Integers to negative integer powers are not allowed.")
+                    .hint("Convert one to floating point first: x.float() ** n."))
             }
             exponent @ Scalar::Int(_) if base.is_integral() && base != DType::Bool => {
                 crate::create::check_fits(exponent, base)

@@ -130,7 +130,7 @@ fn check_weights(weights: &Tensor, name: &str, fits: fn(DType) -> bool, kind: &s
     if weights.device() == rushlight_core::Device::Cpu
         && crate::convert::to_vec::<f64>(&crate::mapped::samples(&weights.detach()))?.iter().any(|&weight| weight < 0.0)
     {
-        return Err(Error::runtime(format!("cov(): {name} cannot be negative")));
+        return Err(Error::runtime(format!("cov(): {name} cannot be negative")).hint("Weights are 0 or more."));
     }
     Ok(())
 }
@@ -209,7 +209,8 @@ pub static SUM_TO_SIZE: Row = Row {
                 "size {{{}}} is not expandable to size {{{}}}.",
                 Shape(&sizes),
                 Shape(own.sizes())
-            )));
+            ))
+            .hint("Each size asked for is the input's or 1; leading dimensions are summed away."));
         }
         if sizes.is_empty() {
             return op!(SUM, own).map(Output::Tensor);

@@ -211,7 +211,8 @@ pub static AMINMAX: Row = Row {
             if own.numel() == 0 && !args.has(1) {
                 return Err(Error::runtime(
                     "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.",
-                ));
+                )
+                .hint("Reduce along a dimension that has elements, or skip empty tensors."));
             }
             let over = Over::of(args, 1)?;
             over.check_not_empty(args).map_err(|_| {

@@ -26,7 +26,7 @@ Floats count as float64, integers as int64. Neither the order of elements nor tw
         infer: |args| {
             let own = args.tensor(0)?;
             if args.int(3)? != 0 {
-                return Err(Error::runtime(format!("Unknown hash_tensor mode: {}", args.int(3)?)));
+                return Err(Error::runtime(format!("Unknown hash_tensor mode: {}", args.int(3)?)).hint("mode is 0 (exclusive or of all bits)."));
             }
             let over = Over::of(args, 1)?;
             if own.numel() == 0 {

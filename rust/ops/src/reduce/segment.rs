@@ -138,7 +138,8 @@ impl Segments {
         let (width, size) = (given.sizes()[axis] as usize, data.sizes()[axis]);
         let numbers = to_vec::<i64>(given)?;
         if name == "lengths" && numbers.iter().any(|&length| length < 0) {
-            return Err(Error::runtime("lengths contains negative value!"));
+            return Err(Error::runtime("lengths contains negative value!")
+                .hint("Lengths are 0 or more and add up to the size along axis."));
         }
         let batches: usize = given.sizes()[..axis].iter().product::<isize>() as usize;
         let count = if name == "lengths" { width } else { width.saturating_sub(1) };

@@ -80,7 +80,9 @@ fn integral(own: &Tensor, dim: i64, spacing: Spacing) -> Result<Output> {
 fn running(own: &Tensor, dim: i64, spacing: Spacing) -> Result<Output> {
     refuse_bool("cumulative_trapezoid", own, &spacing)?;
     if own.rank() == 0 {
-        return Err(Error::index("slice() cannot be applied to a 0-dim tensor."));
+        return Err(
+            Error::index("slice() cannot be applied to a 0-dim tensor.").hint("x.reshape(1) gives it a dimension.")
+        );
     }
     let at = wrap_dim(dim, own.rank())?;
     areas(own, at, &spacing, "cumulative_trapezoid")?.call(&CUMSUM, [Value::Int(at as i64)]).done().map(Output::Tensor)

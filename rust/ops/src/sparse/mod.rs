@@ -222,7 +222,8 @@ pub fn checked(indices: &Tensor, values: &Tensor, sizes: Option<&[isize]>, coale
         return Err(Error::runtime(format!(
             "Trying to create tensor with negative dimension {negative}: {}",
             Shape(&sizes)
-        )));
+        ))
+        .hint("Sizes count from 0 on."));
     }
     checked_numel(&sizes)?;
     let mut expected = Dims::from_slice(&[count]);

@@ -232,7 +232,8 @@ pub fn index_select(args: &Args) -> Result<Output> {
 pub fn unbind(args: &Args) -> Result<Output> {
     let own = args.tensor(0)?;
     if own.rank() == 0 {
-        return Err(Error::index("Dimension specified as 0 but tensor has no dimensions"));
+        return Err(Error::index("Dimension specified as 0 but tensor has no dimensions")
+            .hint("A tensor without dimensions is one element: x.item()."));
     }
     let dim = wrap_dim(args.int(1)?, own.rank())?;
     crate::view::split::room_for_pieces(own.sizes()[dim] as i64)?;

@@ -34,7 +34,8 @@ pub fn diagonal_at(own: &Layout, offset: i64, first: i64, second: i64) -> Result
     let offset = offset as isize;
     let (a, b) = (wrap_dim(first, own.rank())?, wrap_dim(second, own.rank())?);
     if a == b {
-        return Err(Error::runtime(format!("diagonal dimensions cannot be identical {first}, {second}")));
+        return Err(Error::runtime(format!("diagonal dimensions cannot be identical {first}, {second}"))
+            .hint("dim1 and dim2 are two dimensions, such as -2 and -1."));
     }
     let (rows, columns) = (own.sizes[a], own.sizes[b]);
     let length =

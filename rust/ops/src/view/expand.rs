@@ -123,7 +123,8 @@ pub fn stretched(own: &Layout, mut sizes: Dims) -> Result<Layout> {
             (-1, None) => {
                 return Err(Error::runtime(format!(
                     "The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension {dim}"
-                )));
+                ))
+                .hint("-1 keeps a size that exists; say the size of a new dimension."));
             }
             (size, Some(existing)) if existing != 1 && existing != size => {
                 return Err(Error::runtime(format!(
@@ -137,7 +138,8 @@ pub fn stretched(own: &Layout, mut sizes: Dims) -> Result<Layout> {
                 return Err(Error::runtime(format!(
                     "Trying to create tensor with negative dimension {size}: {}",
                     Shape(&wanted)
-                )));
+                ))
+                .hint("Repeat each dimension 0 times or more."));
             }
             _ => {}
         }

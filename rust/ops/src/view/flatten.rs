@@ -25,7 +25,8 @@ pub static FLATTEN: Row = Row {
         let rank = tensor.rank();
         let (start, end) = (wrap_dim(args.int(1)?, rank)?, wrap_dim(args.int(2)?, rank)?);
         if start > end {
-            return Err(Error::runtime("flatten() has invalid args: start_dim cannot come after end_dim"));
+            return Err(Error::runtime("flatten() has invalid args: start_dim cannot come after end_dim")
+                .hint("Dimensions from start_dim to end_dim become one; a negative one counts from the end."));
         }
         if rank == 0 {
             return RESHAPE.call([tensor.into(), sizes_value(&[1])]);
@@ -65,6 +66,7 @@ pub static UNFLATTEN: Row = Row {
                 "unflatten: Provided sizes {} {message} {dim} ({own}) in the input tensor",
                 Shape(&known)
             ))
+            .hint(format!("Sizes multiply to {own}; -1 stands for the one that makes them."))
         })?;
         let mut sizes = tensor.sizes().clone();
         if dim < sizes.len() {

@@ -38,7 +38,8 @@ fn select(own: &Layout, args: &Args) -> Result<Layout> {
 /// The geometry at one index of a dimension.
 pub fn select_at(own: &Layout, dim: i64, index: i64) -> Result<Layout> {
     if own.rank() == 0 {
-        return Err(Error::index("select() cannot be applied to a 0-dim tensor."));
+        return Err(Error::index("select() cannot be applied to a 0-dim tensor.")
+            .hint("A tensor without dimensions has one element: x.item(), or x.reshape(1) to give it a dimension."));
     }
     let dim = wrap_dim(dim, own.rank())?;
     let (index, size) = (index as isize, own.sizes[dim]);
@@ -160,7 +161,9 @@ pub static NARROW_TENSOR: Row = Row {
 /// torch's `narrow`, with its checks.
 pub fn narrow(tensor: &crate::Tensor, dim: i64, start: i64, length: i64) -> Result<crate::Tensor> {
     if tensor.rank() == 0 {
-        return Err(Error::runtime("narrow() cannot be applied to a 0-dim tensor."));
+        return Err(
+            Error::runtime("narrow() cannot be applied to a 0-dim tensor.").hint("x.reshape(1) gives it a dimension.")
+        );
     }
     if length < 0 {
         return Err(Error::runtime("narrow(): length must be non-negative."));
@@ -174,7 +177,8 @@ pub fn narrow(tensor: &crate::Tensor, dim: i64, start: i64, length: i64) -> Resu
     }
     let start = if start < 0 { start + size } else { start };
     if start > size - length {
-        return Err(Error::runtime(format!("start ({start}) + length ({length}) exceeds dimension size ({size}).")));
+        return Err(Error::runtime(format!("start ({start}) + length ({length}) exceeds dimension size ({size})."))
+            .hint("Take at most size - start elements."));
     }
     sliced(tensor, dim, start as isize, length as isize, 1)
 }
@@ -191,7 +195,8 @@ pub static UNBIND: Row = Row {
     run: Run::Views(|args| {
         let own = args.tensor(0)?.layout();
         if own.rank() == 0 {
-            return Err(Error::index("Dimension specified as 0 but tensor has no dimensions"));
+            return Err(Error::index("Dimension specified as 0 but tensor has no dimensions")
+                .hint("A tensor without dimensions is one element: x.item()."));
         }
         let dim = wrap_dim(args.int(1)?, own.rank())?;
         super::split::room_for_pieces(own.sizes[dim] as i64)?;

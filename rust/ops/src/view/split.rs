@@ -298,7 +298,7 @@ macro_rules! named_splits {
                     return Err(Error::runtime(format!(
                         "{} attempted to split along dimension {dim}, but the size of the dimension {size} is not divisible by the split_size {count}!",
                         concat!("torch.", $name)
-                    )));
+                    )).hint("Give the places to split at, or use torch.tensor_split, whose parts may differ in size."));
                 }
                 sections(tensor, count, dim as i64).map(Output::List)
             }),

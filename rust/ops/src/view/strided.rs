@@ -55,7 +55,8 @@ pub fn check(own: &Tensor, layout: Layout) -> Result<Layout> {
         )));
     }
     if layout.offset < 0 {
-        return Err(Error::runtime(format!("Tensor: invalid storage offset {}", layout.offset)));
+        return Err(Error::runtime(format!("Tensor: invalid storage offset {}", layout.offset))
+            .hint("The offset counts elements from the beginning of the storage, from 0 on."));
     }
     rushlight_core::layout::checked_numel(&layout.sizes)?;
     let bytes = own.storage().len();
@@ -83,7 +84,7 @@ pub fn check(own: &Tensor, layout: Layout) -> Result<Layout> {
             .checked_span()
             .flatten()
             .map_or(0, |(_, high)| high.saturating_add(1).saturating_mul(own.dtype().size() as isize)),
-    )))
+    )).hint("Take fewer elements, smaller strides or a smaller offset: the last element must lie within the storage."))
 }
 
 /// The same view of another tensor whose storage the geometry fits.

@@ -143,7 +143,7 @@ pub fn order(dims: &[i64], rank: usize) -> Result<Order> {
     for &dim in dims {
         let dim = wrap_dim(dim, rank)?;
         if order.contains(&dim) {
-            return Err(Error::runtime("permute(): duplicate dims are not allowed."));
+            return Err(Error::runtime("permute(): duplicate dims are not allowed.").hint("Name each dimension once."));
         }
         order.push(dim);
     }
@@ -201,7 +201,8 @@ fn distinct(dims: &[i64], rank: usize, role: &str) -> Result<Order> {
     for &dim in dims {
         let wrapped = wrap_dim(dim, rank)?;
         if found.contains(&wrapped) {
-            return Err(Error::runtime(format!("movedim: repeated dim in `{role}` ({})", Shape(&to_dims(dims)))));
+            return Err(Error::runtime(format!("movedim: repeated dim in `{role}` ({})", Shape(&to_dims(dims))))
+                .hint("Name each dimension once."));
         }
         found.push(wrapped);
     }

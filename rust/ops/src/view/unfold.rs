@@ -38,7 +38,8 @@ fn unfold(own: &Layout, args: &Args) -> Result<Layout> {
         return Err(Error::runtime(format!("size is {size} but must be >= 0")));
     }
     if size > held {
-        return Err(Error::runtime(format!("maximum size for tensor at dimension {dim} is {held} but size is {size}")));
+        return Err(Error::runtime(format!("maximum size for tensor at dimension {dim} is {held} but size is {size}"))
+            .hint("Take windows of at most the dimension's size."));
     }
     if step <= 0 {
         return Err(Error::runtime(format!("step is {step} but must be > 0")));

@@ -226,7 +226,8 @@ fn padding_of_word(word: &str, weight: &Tensor, stride: &[i64], dilation: &[i64]
             let before = (0..kernel.len()).map(|dim| total(dim) / 2);
             Ok(before.chain((0..kernel.len()).map(|dim| total(dim) - total(dim) / 2)).collect())
         }
-        _ => Err(Error::runtime(format!("Invalid padding string: '{word}'"))),
+        _ => Err(Error::runtime(format!("Invalid padding string: '{word}'"))
+            .hint("padding is 'same', 'valid', or a number for each spatial dimension.")),
     }
 }
 
@@ -276,7 +277,8 @@ fn transposed(args: &Args, dims: usize) -> Result<Output> {
             return Err(Error::runtime(format!(
                 "Given input size per channel: {}. Calculated output size per channel: {own}. Output size is too small",
                 Shape(&plan.input.sizes()[2..])
-            )));
+            ))
+            .hint("Pad the input, or take a larger one."));
         }
         // What is left behind the last window.
         let behind = steps + reach - own - before;

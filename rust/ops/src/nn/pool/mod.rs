@@ -153,7 +153,8 @@ impl Plan {
                 "input image ({}) smaller than kernel size ({})",
                 by_axis("", &space),
                 by_axis("k", &kernel)
-            )));
+            ))
+            .hint("Take a smaller kernel, or pad the input."));
         }
         let size =
             |dim: usize| output_size(space[dim] as i64, kernel[dim], stride[dim], padding[dim], dilation[dim], ceil);
@@ -218,7 +219,8 @@ fn empty_input(args: &Args, input: &Tensor, dims: usize) -> Error {
 fn too_small(args: &Args, input: &Tensor, output: &[i64]) -> Error {
     let dims = output.len();
     if args.row.name == "max_pool1d" {
-        return Error::runtime(format!("max_pool1d() Invalid computed output size: {}", output[0]));
+        return Error::runtime(format!("max_pool1d() Invalid computed output size: {}", output[0]))
+            .hint("Take a smaller kernel or dilation, or pad the input.");
     }
     let sizes = shown(input, dims);
     let before: Vec<String> = sizes[sizes.len() - dims.max(2) - 1..].iter().map(isize::to_string).collect();
@@ -230,5 +232,6 @@ fn too_small(args: &Args, input: &Tensor, output: &[i64]) -> Error {
         before[0],
         after.join("x")
     ))
+    .hint("Take a smaller kernel or dilation, pad the input, or pool fewer times before.")
     .shapes([input.sizes().as_slice()])
 }

@@ -146,7 +146,8 @@ fn adaptive_max_pool(args: &Args, dims: usize) -> Result<Output> {
         return Err(Error::runtime(format!(
             "Trying to create tensor with negative dimension {bad}: {}",
             Shape(&shown)
-        )));
+        ))
+        .hint("Give each output size as a number from 0 on."));
     }
     if !input.dtype().is_floating() {
         return Err(Error::unsupported(&format!("adaptive_max_pool{}d_cpu", dims.max(2)), input.dtype()));

@@ -239,7 +239,8 @@ impl<'a> Network<'a> {
         let stride = if has_biases { 4 } else { 2 } + usize::from(projected);
         if params.len() % stride != 0 {
             let n = params.len();
-            return Err(Error::runtime(format!("MatrixRef: ArrayRef size {n} not divisible by stride {stride}")));
+            return Err(Error::runtime(format!("MatrixRef: ArrayRef size {n} not divisible by stride {stride}"))
+                .hint("Each layer and direction has two weights, and two biases if has_biases."));
         }
         let layers =
             usize::try_from(args.int(place + 2)?).map_err(|_| Error::runtime("num_layers must not be negative"))?;
