@@ -407,6 +407,16 @@ def _warn_of_partial_view(args: Any, result: Any, node: Any) -> None:
             )
 
 
+def forward_unimplemented(self: Any, *input: Any) -> None:
+    """What the module computes when it is called; every subclass defines it."""
+    if "_modules" not in self.__dict__:
+        raise AttributeError(
+            f"'{type(self).__name__}' object has no attribute '_backward_hooks'\n"
+            "  Its class has an __init__ that does not call super().__init__(), and no forward."
+        )
+    raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+
 class HasHooks:
     """The methods by which a module takes hooks."""
 

@@ -49,16 +49,6 @@ __all__ = [
 ]
 
 
-def _forward_unimplemented(self: Module, *input: Any) -> None:
-    """What the module computes when it is called; every subclass defines it."""
-    if "_modules" not in self.__dict__:
-        raise AttributeError(
-            f"'{type(self).__name__}' object has no attribute '_backward_hooks'\n"
-            "  Its class has an __init__ that does not call super().__init__(), and no forward."
-        )
-    raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
-
-
 class Module(_hooks.HasHooks):
     """The base class of all neural network modules.
 
@@ -117,7 +107,7 @@ class Module(_hooks.HasHooks):
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
-    forward: Callable[..., Any] = _forward_unimplemented
+    forward: Callable[..., Any] = _hooks.forward_unimplemented
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _hooks.calls_are_plain or not _hooks.are_around(self):

@@ -1,0 +1,17 @@
+"""What each test of the loader leaves behind: no process."""
+
+import gc
+import time
+
+import pytest
+from loaders import children
+
+
+@pytest.fixture
+def no_process_is_left():
+    yield
+    gc.collect()  # `pytest.raises` keeps the frames of what it has caught
+    deadline = time.monotonic() + 60
+    while (left := children()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left

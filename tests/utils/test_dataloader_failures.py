@@ -1,0 +1,351 @@
+"""Workers that raise, die, hang or are left, and parents that do: what is said, and that nothing remains."""
+
+import contextlib
+import gc
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from loaders import Numbers, batches, children, plain
+
+from rushlight.utils.data import DataLoader, Dataset, IterableDataset
+
+# The machine may have fewer processors than a test has workers.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    pytest.mark.usefixtures("no_process_is_left"),
+]
+
+
+class Special(Exception):
+    def __init__(self, first, second):
+        super().__init__(first, second)
+
+
+def raiser(error):
+    def action():
+        raise error
+
+    return action
+
+
+@pytest.mark.parametrize(
+    "error, kind, name, said",
+    [
+        (KeyError("abc"), KeyError, "KeyError", "KeyError: 'abc'"),
+        (ValueError("abc"), ValueError, "ValueError", "ValueError: abc"),
+        (Special(1, 2), RuntimeError, "Special", "Special"),
+    ],
+)
+def test_an_error_in_the_dataset_arrives(error, kind, name, said):
+    with pytest.raises(kind) as info:
+        list(DataLoader(Numbers(action=raiser(error)), num_workers=2))
+    lines = str(info.value).splitlines()
+    assert lines[0] == f"Caught {name} in DataLoader worker process 1."
+    assert lines[1] == "Original Traceback (most recent call last):"
+    assert said in lines[-1]
+
+
+def test_an_error_says_where_it_happened():
+    def fail():
+        raise ValueError
+
+    with pytest.raises(ValueError) as info:
+        list(DataLoader(Numbers(8, fail, at=5), batch_size=2, num_workers=2))
+    (note,) = info.value.__notes__
+    assert note.startswith("Worker 0 raised it while it loaded batch 2, last index 5.\nMemory: the worker's peak ")
+
+
+def test_after_an_error_the_next_batches_come():
+    found = []
+    numbers = iter(DataLoader(Numbers(action=raiser(ValueError("x"))), num_workers=2))
+    while True:
+        try:
+            found.append(plain(next(numbers))[0])
+        except StopIteration:
+            break
+        except ValueError:
+            found.append("error")
+    assert found == [0, 1, 2, "error", 4, 5]
+
+
+def test_errors_elsewhere_in_a_worker():
+    def init(worker):
+        raise ValueError("init")
+
+    with pytest.raises(ValueError, match=r"Caught ValueError in DataLoader worker process 0"):
+        list(DataLoader(range(2), num_workers=1, worker_init_fn=init))
+
+    class Broken(IterableDataset):
+        def __iter__(self):
+            raise ValueError("iter")
+
+    with pytest.raises(ValueError, match=r"Caught ValueError in DataLoader worker process 0"):
+        list(DataLoader(Broken(), num_workers=1))
+    with pytest.raises(Exception, match=r"Caught .* in DataLoader worker process 0"):
+        list(DataLoader([lambda: 1], num_workers=1, collate_fn=lambda samples: samples))
+
+
+def end(*_):
+    raise StopIteration("of another iterator")
+
+
+class Batches(Numbers):
+    def __getitems__(self, indices):
+        return end()
+
+
+class Unopened(IterableDataset):
+    def __iter__(self):
+        return end()
+
+
+class Endless(IterableDataset):
+    def __iter__(self):
+        return iter([1, 2, 3])
+
+
+STRAY = {
+    "a sample of a batch": ({"dataset": Numbers(6, end), "batch_size": 4}, "The dataset", "batch 0, last index 3"),
+    "a sample alone": ({"dataset": Numbers(6, end), "batch_size": None}, "The dataset", "batch 3, last index 3"),
+    "a batch asked for at once": ({"dataset": Batches(), "batch_size": 2}, "The dataset", "batch 0, last index 0"),
+    "collate_fn": ({"dataset": Numbers(), "batch_size": 2, "collate_fn": end}, "collate_fn", "batch 0"),
+    "collate_fn of a stream": ({"dataset": Endless(), "batch_size": 2, "collate_fn": end}, "collate_fn", "batch 0"),
+    "collate_fn of one": ({"dataset": Endless(), "batch_size": None, "collate_fn": end}, "collate_fn", "batch 0"),
+    "the stream's __iter__": ({"dataset": Unopened()}, "The dataset's __iter__", "before its stream began"),
+}
+
+
+@pytest.mark.parametrize("workers, reproducible", [(0, False), (0, True), (1, False), (2, True)])
+@pytest.mark.parametrize("case", STRAY)
+def test_a_stop_iteration_from_within_is_an_error_and_not_the_end(case, workers, reproducible):
+    options, culprit, place = STRAY[case]
+    with pytest.raises(RuntimeError) as info:
+        list(DataLoader(**options, num_workers=workers, reproducible=reproducible))
+    text = str(info.value)
+    assert f"RuntimeError: {culprit} raised StopIteration " in f"RuntimeError: {text}" and place in text
+    if workers:
+        assert text.startswith("Caught RuntimeError in DataLoader worker process ")
+        assert "StopIteration: of another iterator" in text
+    else:
+        assert isinstance(info.value.__cause__, StopIteration)
+
+
+def test_a_stop_iteration_from_worker_init_fn_is_an_error():
+    with pytest.raises(RuntimeError, match="Caught StopIteration in DataLoader worker process 0"):
+        list(DataLoader(range(2), num_workers=1, worker_init_fn=end))
+
+
+def test_a_stream_ends_where_its_iterator_does_and_a_generator_may_not_raise():
+    class Generator(IterableDataset):
+        def __iter__(self):
+            yield 1
+            end()
+
+    for workers in (0, 1):
+        assert batches(Endless(), batch_size=2, num_workers=workers) == [[1, 2], [3]]
+        with pytest.raises(RuntimeError, match="generator raised StopIteration"):
+            list(DataLoader(Generator(), num_workers=workers))
+
+
+@pytest.mark.parametrize(
+    "action, words",
+    [
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), ["SIGKILL", "out of memory"]),
+        (lambda: os.kill(os.getpid(), signal.SIGSEGV), ["SIGSEGV", "Python stack of the worker", "__getitem__"]),
+        (lambda: os._exit(3), ["exited with status 3"]),
+    ],
+)
+def test_a_dead_worker_is_reported(action, words):
+    with pytest.raises(RuntimeError) as info:
+        list(DataLoader(Numbers(8, action, at=5), batch_size=2, num_workers=2))
+    text = str(info.value)
+    assert text.startswith("DataLoader worker (pid(s) ") and " exited unexpectedly\nWorker 0 " in text
+    for word in [*words, "last index 5", "Memory: "]:
+        assert word in text
+
+
+def test_a_worker_that_is_killed_from_outside_is_reported_while_its_sample_is_still_awaited():
+    numbers = iter(DataLoader(Numbers(8, lambda: time.sleep(1000), at=2), num_workers=2))
+    next(numbers), next(numbers)
+    victim = numbers._pool.workers[0].process.pid
+    os.kill(victim, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match=rf"DataLoader worker \(pid\(s\) {victim}\) exited unexpectedly"):
+        next(numbers)
+    with pytest.raises(StopIteration):
+        next(numbers)
+
+
+class Large(Dataset):
+    """Samples that want a file of memory for their way, in a worker that may open no more files from `at` on."""
+
+    def __init__(self, at):
+        self.at = at
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        if index == self.at:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+        return b"x" * 100_000
+
+
+def test_a_worker_that_cannot_send_says_so():
+    found = []
+    with pytest.raises(OSError, match="Caught OSError in DataLoader worker process 0"):
+        for batch in DataLoader(Large(at=2), batch_size=None, num_workers=1, timeout=30):
+            found.append(len(batch))
+    # The sample before may still be on its way when no more files may be opened.
+    assert found in ([100_000], [100_000] * 2)
+
+
+def test_timeout():
+    with pytest.raises(RuntimeError, match=r"^DataLoader timed out after 0.5 seconds\n") as info:
+        list(DataLoader(Numbers(action=lambda: time.sleep(60)), num_workers=2, timeout=0.5))
+    for word in ("Worker 1 (pid ", "last index 3", "Memory: ", "Python stack of the worker", "__getitem__"):
+        assert word in str(info.value)
+
+
+def test_leaving_early_leaves_no_process():
+    numbers = DataLoader(Numbers(100), num_workers=2)
+    for _ in numbers:
+        break
+    iterator = iter(numbers)
+    next(iterator)
+    del iterator
+    assert not children()
+
+
+def _fail():
+    raise ValueError("no luck")
+
+
+def test_nothing_stays_open():
+    """However a pass ends, its descriptors are closed."""
+
+    def pass_over(action):
+        numbers = DataLoader(Numbers(6, action), num_workers=2)
+        with contextlib.suppress(ValueError, RuntimeError):
+            for batch in numbers:
+                if action is None and batch == 2:
+                    break
+
+    pass_over(None)
+    before = os.listdir("/proc/self/fd")
+    for action in (None, _fail, lambda: os._exit(1)):
+        pass_over(action)
+        gc.collect()
+        assert len(os.listdir("/proc/self/fd")) == len(before), action
+
+
+_INTERRUPTED = """
+import os, signal, time
+import rushlight as torch
+from rushlight.utils.data import DataLoader, Dataset
+
+class Slow(Dataset):
+    def __len__(self): return 1000
+    def __getitem__(self, index):
+        time.sleep(0.01)
+        return index
+
+numbers = iter(DataLoader(Slow(), num_workers=2))
+next(numbers)
+print(*(worker.process.pid for worker in numbers._pool.workers), flush=True)
+for _ in numbers:
+    pass
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_parent_that_ends_takes_its_workers_along(number):
+    script = subprocess.Popen(
+        [sys.executable, "-c", _INTERRUPTED],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    workers = [int(pid) for pid in script.stdout.readline().split()]
+    assert len(workers) == 2
+    if number == signal.SIGINT:
+        os.killpg(script.pid, number)  # as a terminal does
+    else:
+        script.kill()
+    script.wait(timeout=20)
+    deadline = time.monotonic() + 60
+    while any(_runs(pid) for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(_runs(pid) for pid in workers)
+    script.stdout.close()
+
+
+_INTERRUPTED_EARLY = """
+import gc, multiprocessing, os, signal, sys
+import rushlight as torch
+from rushlight import multiprocessing as ours
+from rushlight.utils.data import DataLoader
+
+method, place, at = sys.argv[1], sys.argv[2], int(sys.argv[3])
+home = {
+    "fork": (os, "fork"),
+    "spawn": (multiprocessing.util, "spawnv_passfds"),
+    "memory": (os, "memfd_create"),
+    "wait": (multiprocessing.popen_fork.Popen, "wait"),
+}[place]
+called, calls = getattr(*home), 0
+
+def interrupted(*args, **options):
+    global calls
+    result = called(*args, **options)
+    if result != 0 or place == "wait":  # 0 is what the child gets
+        calls += 1
+        if calls == at:
+            os.kill(os.getpid(), signal.SIGINT)
+    return result
+
+def left():
+    children = open(f"/proc/self/task/{os.getpid()}/children").read().split()
+    links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+    # How long shared memory is kept is its own affair.
+    return len(children), sum("/memfd:rushlight " not in os.readlink(link) for link in links if os.path.lexists(link))
+
+if __name__ == "__main__":
+    list(DataLoader(range(4), num_workers=1, multiprocessing_context=method))
+    before = left()
+    setattr(*home, interrupted)
+    try:
+        for _ in DataLoader(range(100), num_workers=3, multiprocessing_context=method):
+            pass
+        print("no Ctrl-C was felt")
+    except KeyboardInterrupt:
+        pass
+    setattr(*home, called)
+    gc.collect()
+    print(before, left())
+"""
+
+
+@pytest.mark.parametrize(
+    "method, place, at",
+    [("fork", "fork", 1), ("fork", "fork", 3), ("fork", "memory", 2), ("spawn", "spawn", 2), ("fork", "wait", 1)],
+)
+def test_ctrl_c_while_workers_start_or_end_leaves_none(method, place, at, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(_INTERRUPTED_EARLY)
+    done = subprocess.run([sys.executable, script, method, place, str(at)], capture_output=True, text=True, timeout=120)
+    counts = done.stdout.strip()
+    assert counts.startswith("(") and counts.split(") (")[0] + ")" == "(" + counts.split(") (")[1], done
+
+
+def _runs(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
