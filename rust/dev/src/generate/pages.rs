@@ -15,6 +15,9 @@ use rushlight::names::{Form, Names};
 
 pub const FOLDER: &str = "docs/reference";
 
+const LEGEND: &str = "In the calls that raise an error, `t(2, 3)` stands for a tensor of 2 by 3 random numbers, `i(5, 2, 3)` for one of \
+                      whole numbers below 5, `b(2)` for one of bools; what begins the message is torch's own sentence.";
+
 pub fn all(names: &Names) -> Vec<(String, String)> {
     let mut pages: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     for row in public() {
@@ -24,7 +27,7 @@ pub fn all(names: &Names) -> Vec<(String, String)> {
     for (namespace, mut rows) in pages {
         rows.sort_by_key(|row| row.name);
         let module = module(namespace);
-        let mut text = format!("<!-- {GENERATED} -->\n\n# {module}\n");
+        let mut text = format!("<!-- {GENERATED} -->\n\n# {module}\n\n{LEGEND}\n");
         for row in rows {
             entry(&mut text, &module, row);
         }
@@ -80,8 +83,10 @@ fn cell(text: &str) -> String {
 
 fn entry(text: &mut String, module: &str, row: &Row) {
     let name = row.python_name();
-    let _ = write!(text, "\n## {}\n\n    {module}.{name}{}\n\n{}\n\n", row.name, row.signature, paragraphs(row.doc));
     let has = |variant| row.variants.has(variant);
+    let said = |words: &str| if has(Variants::FUNCTION) { as_function(words) } else { words.to_owned() };
+    let (signature, doc) = (said(row.signature), said(&paragraphs(row.doc)));
+    let _ = write!(text, "\n## {}\n\n    {module}.{name}{signature}\n\n{doc}\n\n", row.name);
     let mut forms = Vec::new();
     if has(Variants::METHOD) {
         forms.push(format!("`Tensor.{name}`"));
@@ -102,6 +107,26 @@ fn entry(text: &mut String, module: &str, row: &Row) {
     }
     let _ = writeln!(text, "- Element types: {}.", dtypes(row.dtypes));
     let _ = writeln!(text, "- Derivative: {}.", derivative(row));
+    for (sample, class, sentence) in row.errors {
+        let sentence = sentence.lines().next().unwrap_or_default();
+        let _ = writeln!(text, "- `{name}({sample})` raises `{class}`: {}", sentence.replace('<', "\\<"));
+    }
+}
+
+/// The object of a method is the `input` of the function.
+fn as_function(words: &str) -> String {
+    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '.';
+    let mut shown = String::with_capacity(words.len());
+    let mut rest = words;
+    while let Some(at) = rest.find("self") {
+        let (before, behind) = (&rest[..at], &rest[at + 4..]);
+        let alone = !before.chars().next_back().is_some_and(is_word)
+            && !behind.chars().next().is_some_and(|letter| is_word(letter) && letter != '.');
+        shown.push_str(before);
+        shown.push_str(if alone { "input" } else { "self" });
+        rest = behind;
+    }
+    shown + rest
 }
 
 /// Torch's indented examples become code blocks; the rest stays as it is.
@@ -120,7 +145,7 @@ fn derivative(row: &Row) -> String {
     match (&row.derivative, &row.run) {
         (Derivative::Missing(_), _) => "none, and going back through a result is refused".into(),
         (Derivative::NonDifferentiable(why), _) => format!("none, {}", why.trim_end_matches('.')),
-        (Derivative::Composed, _) => "that of its parts".into(),
+        (Derivative::Composed, _) => "yes, through the operators that it consists of".into(),
         (_, Run::View(_) | Run::Views(_)) => "yes; the result shares memory with its input".into(),
         (Derivative::Unstated, _) => "not stated".into(),
         _ => "yes, of any order".into(),
