@@ -8,6 +8,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+import types
 from fnmatch import fnmatchcase
 
 import pytest
@@ -90,6 +91,16 @@ def test_examples_do_not_become_fewer():
     assert sorted(without - allowed) == [], "these need an example"
     unused = [one for one in WITHOUT_EXAMPLE if not any(fnmatchcase(name, one) for name in without)]
     assert unused == [], "these have an example by now, and leave the list"
+
+
+def test_methods_of_tensors_have_examples():
+    """Those that are written in Python; the engine's own are rows, or say in a line what they give."""
+    without = {
+        name
+        for name, method in vars(torch.Tensor).items()
+        if isinstance(method, types.FunctionType) and not name.startswith("_") and ">>>" not in text_of(method)
+    }
+    assert without == {"masked_copy_", "pin_memory", "storage"}, "and these only warn"
 
 
 def test_parameters_are_described():

@@ -1,5 +1,6 @@
 """`__torch_function__`: classes and modes that answer in the place of operators, as in torch 2.13."""
 
+import contextlib
 import copy
 import operator
 import os
@@ -385,6 +386,32 @@ def test_contexts_in_which_nobody_is_asked():
             x + 1
     assert mode.met == []
     assert type(x + 1) is Plain
+
+
+def test_whatever_can_be_overridden_asks():
+    asked = []
+
+    class Asking(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            asked.append(func)
+
+    def asks(function, operand):
+        """Whether a call with any number of arguments is asked about."""
+        asked.clear()
+        for count in range(1, 9):
+            with contextlib.suppress(Exception):
+                function(*[operand] * count)
+        # Operators of Python are those of the table.
+        return function in asked or (function.__name__.startswith("__") and bool(asked))
+
+    operand = torch.ones(1).as_subclass(Asking)
+    found = overrides.get_overridable_functions()
+    silent = {home: [f for f in functions if not asks(f, operand)] for home, functions in found.items()}
+    assert {home: functions for home, functions in silent.items() if functions} == {}
+    assert torch.nn.functional.interpolate in found[torch.nn.functional] and torch.einsum in found[torch]
+    assert torch.Tensor.shape.__get__ in found[torch.Tensor] and torch.Tensor.backward in found[torch.Tensor]
+    assert {home: len(functions) for home, functions in found.items() if len(functions) < 20} == {}
 
 
 def test_questions():

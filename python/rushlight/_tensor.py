@@ -53,7 +53,13 @@ def __torch_function__(cls, func, types, args=(), kwargs=None):
 def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
     """Adds the gradients of this tensor to the `.grad` of the leaves that it depends on.
 
-    `gradient` weighs the elements; it may be left out for a tensor of one element. See `torch.autograd.backward`.
+    `gradient` weighs the elements; it may be left out for a tensor of one element. Options and errors are those of
+    `torch.autograd.backward`.
+
+    >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+    >>> (x * x).backward(torch.tensor([1.0, 10.0]))
+    >>> x.grad
+    tensor([ 2., 40.])
     """
     from rushlight import autograd
 
@@ -135,7 +141,11 @@ def __array_namespace__(self, *, api_version=None):
 
 @_method
 def to_device(self, device, /, *, stream=None):
-    """The tensor on a device, as the array API standard names it."""
+    """The tensor on a device, as the array API standard names it.
+
+    >>> torch.ones(2).to_device("cpu").device
+    device(type='cpu')
+    """
     if stream is not None:
         raise NotImplementedError("to_device takes no stream")
     return self.to(device)
@@ -180,7 +190,11 @@ def _without_gradient(self, name):
 
 @_method
 def apply_(self, callable):
-    """Replaces each element by what ``callable`` makes of it, in place; slow, for the host only."""
+    """Replaces each element by what ``callable`` makes of it, in place; slow, for the host only.
+
+    >>> torch.tensor([1.0, 4.0]).apply_(lambda value: value + 0.5)
+    tensor([1.5000, 4.5000])
+    """
     from rushlight import no_grad, tensor
 
     _without_gradient(self, "apply_")
@@ -191,7 +205,11 @@ def apply_(self, callable):
 
 @_method
 def map_(self, tensor, callable):
-    """Replaces each element by what ``callable`` makes of it and of the element of ``tensor`` there, in place."""
+    """Replaces each element by what ``callable`` makes of it and of the element of ``tensor`` there, in place.
+
+    >>> torch.tensor([1.0, 4.0]).map_(torch.tensor([2.0, 3.0]), max)
+    tensor([2., 4.])
+    """
     import rushlight as torch
 
     load("rushlight._text").must_be_tensor("map_", "other", 1, tensor)
@@ -204,13 +222,21 @@ def map_(self, tensor, callable):
 
 @_method
 def new(self, *args):
-    """A new tensor of this one's dtype: of a size, or with the elements of a sequence."""
+    """A new tensor of this one's dtype: of a size, or with the elements of a sequence.
+
+    >>> torch.ones(2).double().new([1, 2])
+    tensor([1., 2.], dtype=torch.float64)
+    """
     return load("rushlight._legacy").build(self.dtype, args)
 
 
 @_method
 def module_load(self, other, assign=False):
-    """What `Module.load_state_dict` puts in this tensor's place: itself with the other's elements, or the other."""
+    """What `Module.load_state_dict` puts in this tensor's place: itself with the other's elements, or the other.
+
+    >>> torch.zeros(2).module_load(torch.ones(2).double())
+    tensor([1., 1.])
+    """
     return other.detach() if assign else self.detach().copy_(other)
 
 
@@ -227,7 +253,11 @@ def pin_memory(self, device=None):
 
 @_method
 def is_nonzero(self):
-    """The truth of the one element."""
+    """The truth of the one element.
+
+    >>> torch.tensor([0.5]).is_nonzero()
+    True
+    """
     return bool(self)
 
 
@@ -240,25 +270,42 @@ def masked_copy_(self, mask, source):
 
 @_method
 def unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
-    """See ``torch.unique``."""
+    """See ``torch.unique``.
+
+    >>> torch.tensor([3, 1, 3]).unique(return_counts=True)
+    (tensor([1, 3]), tensor([1, 2]))
+    """
     return load("rushlight.functional").unique(self, sorted, return_inverse, return_counts, dim)
 
 
 @_method
 def unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
-    """See ``torch.unique_consecutive``."""
+    """See ``torch.unique_consecutive``.
+
+    >>> torch.tensor([3, 3, 1, 3]).unique_consecutive()
+    tensor([3, 1, 3])
+    """
     return load("rushlight.functional").unique_consecutive(self, return_inverse, return_counts, dim)
 
 
 @_method
 def lu(self, pivot=True, get_infos=False):
-    """See ``torch.lu``."""
+    """See ``torch.lu``.
+
+    >>> packed, pivots = torch.tensor([[1.0, 2.0], [4.0, 5.0]]).lu()
+    >>> pivots
+    tensor([2, 2], dtype=torch.int32)
+    """
     return tuple(load("rushlight.functional").lu(self, pivot, get_infos))
 
 
 @_method
 def dim_order(self):
-    """The dimensions from the widest step in memory to the narrowest."""
+    """The dimensions from the widest step in memory to the narrowest.
+
+    >>> torch.ones(2, 3).t().dim_order()
+    (1, 0)
+    """
     strides = self.stride()
     return tuple(sorted(range(self.dim()), key=lambda dim: -strides[dim]))
 

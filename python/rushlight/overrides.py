@@ -325,12 +325,20 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
     found: dict[Any, list[Callable[..., Any]]] = {}
     for namespace, home in homes.items():
         rows = _C._functions.get(namespace, {})
+        shown = [(name, getattr(home, name)) for name in dir(home) if not name.startswith("_")]
+        # Rows of the table, and what is written in Python and asks as they do.
         found[home] = [
-            row for name, row in rows.items() if not name.startswith("_") and getattr(home, name, None) is row
+            value for name, value in shown if (name in rows and rows[name] is value) or hasattr(value, "__wrapped__")
         ]
     methods = (MethodDescriptorType, WrapperDescriptorType, FunctionType)
-    found[Tensor] = [value for value in Tensor.__dict__.values() if isinstance(value, methods)]
+    own = {name: value for name, value in Tensor.__dict__.items() if name not in _ASK_NOBODY}
+    found[Tensor] = [value for value in own.values() if isinstance(value, methods)]
+    found[Tensor] += [value.__get__ for value in own.values() if isinstance(value, GetSetDescriptorType)]
     return found
+
+
+# What is Python's own, and what says itself which class its result has.
+_ASK_NOBODY = ("__delitem__", "__dict__", "__hash__", "as_subclass")
 
 
 def __dir__() -> list[str]:

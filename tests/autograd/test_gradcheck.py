@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 import rushlight as torch
-from rushlight.autograd import gradcheck, gradgradcheck
+from rushlight.autograd import Function, gradcheck, gradgradcheck
 
 GradcheckError = torch.autograd.gradcheck.GradcheckError
 
@@ -179,3 +179,22 @@ def test_inputs_that_cannot_be_checked():
         gradcheck(torch.sin, point(1).detach().expand(3).requires_grad_(), raise_exception=False)
     with pytest.raises(AssertionError, match="same shape"):
         gradcheck(lambda x: x[x > 0], torch.zeros(3, dtype=torch.float64, requires_grad=True) + 1e-7)
+
+
+def test_the_checker_finds_a_wrong_gradient():
+    class Wrong(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return x * grad
+
+    x = point(2)
+    with pytest.raises(RuntimeError, match=r"Jacobian mismatch for output 0 with respect to input 0"):
+        gradcheck(Wrong.apply, (x,))
+    assert not gradcheck(Wrong.apply, (x,), raise_exception=False)
+    assert gradcheck.gradcheck(torch.exp, (x,))

@@ -208,9 +208,25 @@ def test_share_memory():
     assert all(tensor.is_shared() for tensor in (*net.parameters(), *net.buffers()))
 
 
+def test_a_module_whose_init_was_not_called_says_so():
+    class Bare(nn.Module):
+        def __init__(self):
+            pass
+
+    with pytest.raises(AttributeError, match="'Bare' object has no attribute '_backward_hooks'\n.*super"):
+        Bare()(torch.ones(1))
+    with pytest.raises(NotImplementedError, match=r'Module \[Module\] is missing the required "forward" function'):
+        nn.Module()(torch.ones(1))
+
+
 def test_parameter():
     assert repr(nn.Parameter(torch.tensor([1.0, 2.0]))) == "Parameter containing:\ntensor([1., 2.], requires_grad=True)"
     assert repr(nn.Parameter(torch.ones(1), requires_grad=False)) == "Parameter containing:\ntensor([1.])"
+
+    class Own(nn.Parameter):
+        pass
+
+    assert repr(Own(torch.ones(1))) == "Parameter containing:\nParameter(Own([1.], requires_grad=True))"
     data = torch.ones(2)
     parameter = nn.Parameter(data)
     assert parameter.data_ptr() == data.data_ptr()

@@ -64,7 +64,9 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         return memo[id(self)]
 
     def __repr__(self) -> str:
-        # As an ordinary tensor: a subclass would be printed with its own name.
+        if type(self) is not Parameter:
+            return f"Parameter containing:\nParameter({Tensor.__repr__(self)})"
+        # As an ordinary tensor: this class would be printed with its own name.
         return "Parameter containing:\n" + repr(self.detach().requires_grad_(self.requires_grad))
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:

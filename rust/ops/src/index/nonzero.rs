@@ -134,6 +134,7 @@ pub static WHERE_NONZERO: Row = Row {
     (tensor([0, 1]), tensor([1, 0]))",
     dtypes: DTypes::ALL,
     traits: Traits::NEEDS_VALUES,
+    mapped: Mapped::Refused(crate::mapped::no_one_shape),
     run: Run::Compose(|args| split(args.tensor(0)?).map(Output::List)),
     derivative: Derivative::Composed,
     samples: &["b(2, 3)"],
