@@ -215,6 +215,10 @@ def test_a_module_whose_init_was_not_called_says_so():
 
     with pytest.raises(AttributeError, match="'Bare' object has no attribute '_backward_hooks'\n.*super"):
         Bare()(torch.ones(1))
+    handle = nn.ReLU().register_forward_hook(print)  # from now on each call looks for hooks
+    handle.remove()
+    with pytest.raises(AttributeError, match="'Bare' object has no attribute '_backward_hooks'\n.*super"):
+        Bare()(torch.ones(1))
     with pytest.raises(NotImplementedError, match=r'Module \[Module\] is missing the required "forward" function'):
         nn.Module()(torch.ones(1))
 

@@ -87,16 +87,19 @@ def noticed(module: Any) -> None:
 def are_around(module: Any) -> bool:
     """Whether a call of this module has any hook to run."""
     own = module.__dict__
-    return bool(
-        own["_forward_hooks"]
-        or own["_forward_pre_hooks"]
-        or own["_backward_hooks"]
-        or own["_backward_pre_hooks"]
-        or forward_hooks
-        or forward_pre_hooks
-        or backward_hooks
-        or backward_pre_hooks
-    )
+    try:
+        return bool(
+            own["_forward_hooks"]
+            or own["_forward_pre_hooks"]
+            or own["_backward_hooks"]
+            or own["_backward_pre_hooks"]
+            or forward_hooks
+            or forward_pre_hooks
+            or backward_hooks
+            or backward_pre_hooks
+        )
+    except KeyError:
+        raise _not_begun(module) from None
 
 
 # What torch.nn.modules.module exports.
@@ -407,13 +410,17 @@ def _warn_of_partial_view(args: Any, result: Any, node: Any) -> None:
             )
 
 
+def _not_begun(module: Any) -> AttributeError:
+    return AttributeError(
+        f"'{type(module).__name__}' object has no attribute '_backward_hooks'\n"
+        "  Its class has an __init__ that does not call super().__init__()."
+    )
+
+
 def forward_unimplemented(self: Any, *input: Any) -> None:
     """What the module computes when it is called; every subclass defines it."""
     if "_modules" not in self.__dict__:
-        raise AttributeError(
-            f"'{type(self).__name__}' object has no attribute '_backward_hooks'\n"
-            "  Its class has an __init__ that does not call super().__init__(), and no forward."
-        )
+        raise _not_begun(self)
     raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
 
