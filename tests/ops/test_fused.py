@@ -133,12 +133,17 @@ def test_an_infinite_parameter_stays_so_without_decay():
     assert weight.item() == float("inf") and total.item() == 1.0
 
 
-@pytest.mark.parametrize(("rule", "count"), [("adagrad", 4), ("rmsprop, centred", 3), ("sgd", 3), ("", 0)])
-def test_a_rule_is_refused_what_it_is_not_about(rule, count):
-    with pytest.raises(RuntimeError, match="there is no rule"):
-        _C._fused_step([torch.ones(2) for _ in range(count)], rule, [1.0, 0.0, 1.0])
+@pytest.mark.parametrize(
+    ("rule", "count", "numbers"),
+    [("adagrad", 4, 5), ("rmsprop, centred", 3, 8), ("sgd", 3, 5), ("", 0, 3)]
+    # One number less or more.
+    + [("adagrad", 3, 4), ("adagrad", 3, 6), ("nadam", 4, 9), ("nadam", 4, 11)],
+)
+def test_a_rule_is_refused_what_it_is_not_about(rule, count, numbers):
+    with pytest.raises(RuntimeError, match=f"no rule .* for {count} tensors and {numbers} numbers"):
+        _C._fused_step([torch.ones(2) for _ in range(count)], rule, [1.0] * numbers)
 
 
 def test_tensors_of_a_rule_belong_together():
     with pytest.raises(RuntimeError, match="has a gradient or state of"):
-        _C._fused_step([torch.ones(2), torch.ones(3), torch.ones(2)], "adagrad", [1.0, 0.0, 1.0])
+        _C._fused_step([torch.ones(2), torch.ones(3), torch.ones(2)], "adagrad", [1.0, 0.0, 1.0, 0.5, 0.0])

@@ -1,4 +1,4 @@
-//! Steps of the optimizers that few use: each is a formula over the elements of a parameter, its gradient and its state.
+//! Steps of all optimizers but SGD and Adam: each is a formula over the elements of a parameter, its gradient and its state.
 
 use rushlight_core::DType;
 use rushlight_core::dtype::{bf16_, f16_};
@@ -7,12 +7,18 @@ use rushlight_simd::multiversion;
 
 use super::{Ends, Real, Wide, block_by_block, each};
 
-/// Numbers that a formula may have: the gradient's sign, the share of the parameter that is added to the gradient, the
-/// factor of the parameter itself, and then the rule's own.
+/// Numbers that every step has: the gradient's sign, the share of the parameter that is added to the gradient, and the
+/// factor of the parameter itself. The formula's own follow.
+const COMMON: usize = 3;
+
+/// The most numbers that a step has.
 pub const NUMBERS: usize = 10;
 
 /// How an optimizer changes a parameter, given with its gradient, and its state.
 trait Formula<const N: usize> {
+    /// How many numbers of its own it reads.
+    const OWN: usize;
+
     /// The elements after a step; `own` are the rule's own numbers. What becomes of the gradient is nobody's concern.
     fn step<W: Wide>(elements: [W; N], own: &[W]) -> [W; N];
 }
@@ -30,6 +36,8 @@ fn mixed<W: Wide>(mean: W, g: W, share: W) -> W {
 
 struct Adagrad;
 impl Formula<3> for Adagrad {
+    const OWN: usize = 2;
+
     #[inline(always)]
     fn step<W: Wide>([p, g, sum]: [W; 3], own: &[W]) -> [W; 3] {
         let [rate, eps] = [own[0], own[1]];
@@ -40,6 +48,8 @@ impl Formula<3> for Adagrad {
 
 struct Asgd;
 impl Formula<3> for Asgd {
+    const OWN: usize = 3;
+
     #[inline(always)]
     fn step<W: Wide>([p, g, mean]: [W; 3], own: &[W]) -> [W; 3] {
         let [shrink, rate, share] = [own[0], own[1], own[2]];
@@ -50,6 +60,8 @@ impl Formula<3> for Asgd {
 
 struct Adamax;
 impl Formula<4> for Adamax {
+    const OWN: usize = 4;
+
     #[inline(always)]
     #[allow(clippy::eq_op)]
     fn step<W: Wide>([p, g, mean, largest]: [W; 4], own: &[W]) -> [W; 4] {
@@ -64,6 +76,8 @@ impl Formula<4> for Adamax {
 
 struct Nadam;
 impl Formula<4> for Nadam {
+    const OWN: usize = 7;
+
     #[inline(always)]
     fn step<W: Wide>([p, g, mean, square]: [W; 4], own: &[W]) -> [W; 4] {
         let [share, beta2, rest2, missing, eps, of_gradient, of_mean] =
@@ -77,6 +91,8 @@ impl Formula<4> for Nadam {
 
 struct Radam;
 impl Formula<4> for Radam {
+    const OWN: usize = 6;
+
     #[inline(always)]
     fn step<W: Wide>([p, g, mean, square]: [W; 4], own: &[W]) -> [W; 4] {
         // Without trust in the mean square its root's factor is zero.
@@ -90,6 +106,8 @@ impl Formula<4> for Radam {
 
 struct Adadelta;
 impl Formula<4> for Adadelta {
+    const OWN: usize = 4;
+
     #[inline(always)]
     fn step<W: Wide>([p, g, square, moved]: [W; 4], own: &[W]) -> [W; 4] {
         let [rho, rest, eps, rate] = [own[0], own[1], own[2], own[3]];
@@ -101,6 +119,8 @@ impl Formula<4> for Adadelta {
 
 struct Rprop;
 impl Formula<4> for Rprop {
+    const OWN: usize = 4;
+
     #[inline(always)]
     fn step<W: Wide>([p, g, before, size]: [W; 4], own: &[W]) -> [W; 4] {
         let [shrink, grow, least, most] = [own[0], own[1], own[2], own[3]];
@@ -120,6 +140,8 @@ impl Formula<4> for Rprop {
 /// RMSprop, with a mean of the gradients (`CENTRED`), a buffer of directions (`MOMENTUM`), or both.
 struct Rmsprop<const CENTRED: bool, const MOMENTUM: bool>;
 impl<const CENTRED: bool, const MOMENTUM: bool, const N: usize> Formula<N> for Rmsprop<CENTRED, MOMENTUM> {
+    const OWN: usize = 5;
+
     #[inline(always)]
     fn step<W: Wide>(mut elements: [W; N], own: &[W]) -> [W; N] {
         let [alpha, rest, eps, rate, momentum] = [own[0], own[1], own[2], own[3], own[4]];
@@ -188,10 +210,10 @@ macro_rules! rules {
             }
         )*
 
-        /// How many tensors a rule is about: a parameter, its gradient and its state.
-        pub fn tensors(rule: &str) -> Option<usize> {
+        /// How many tensors a rule is about (a parameter, its gradient and its state), and how many numbers it takes.
+        pub fn counts(rule: &str) -> Option<(usize, usize)> {
             match rule {
-                $($($name => Some($N),)*)*
+                $($($name => Some(($N, COMMON + <$rule as Formula<$N>>::OWN)),)*)*
                 _ => None,
             }
         }

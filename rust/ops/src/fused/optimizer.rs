@@ -227,7 +227,7 @@ fn step(args: &Args) -> Result<Output> {
     let (tensors, rule) = (args.tensors(0)?, args.str(1)?);
     let given = args.optional_floats(2).unwrap_or_default();
     let mut numbers = [0.0; rules::NUMBERS];
-    if rules::tensors(rule) != Some(tensors.len()) || given.len() > numbers.len() {
+    if rules::counts(rule) != Some((tensors.len(), given.len())) {
         return Err(Error::runtime(format!(
             "there is no rule \"{rule}\" for {} tensors and {} numbers",
             tensors.len(),
