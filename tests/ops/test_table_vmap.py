@@ -35,6 +35,31 @@ REFUSED = {
     "allclose": "calling .item() on a Tensor",
 }
 
+#: Rows of which a call still runs once for each sample, for values or only for gradients. A row that gets a rule leaves the
+#: list; none joins it.
+LOOPS = {
+    "values": """
+        segment_reduce cov topk median median.dim nanmedian nanmedian.dim bincount histc histogram.bins_tensor
+        histogram.bin_ct _histogramdd_bin_edges _histogramdd_from_bin_tensors narrow.Tensor
+        tensor_split.tensor_indices_or_sections index_select index_add index_copy index_fill.int_Tensor index_fill
+        index_reduce masked_fill.Tensor masked_fill.out_of_place_Tensor masked_scatter masked_scatter.out_of_place
+        nonzero_static roll repeat_interleave.self_Tensor repeat_interleave.Tensor slice_scatter select_scatter
+        diagonal_scatter fill_diagonal fill_.Tensor _linalg_lstsq linalg.lstsq linalg.matrix_exp matrix_exp
+        nn.functional.nll_loss _nll_loss _nll_loss2d _nll_loss_backward nn.functional.cross_entropy _lstm_sequence
+        _lstm_sequence_backward rnn_tanh.data rnn_relu.data gru.data lstm lstm.data
+        nn.functional.multilabel_margin_loss embedding_dense_backward embedding_renorm_ nn.functional.one_hot
+        embedding_bag _ctc_loss _ctc_loss_backward ctc_loss.IntList ctc_loss.Tensor _fractional_max
+    """,
+    "gradients": """
+        segment_reduce cov topk median median.dim nanmedian nanmedian.dim narrow.Tensor
+        tensor_split.tensor_indices_or_sections index_select masked_fill.out_of_place_Tensor
+        masked_scatter.out_of_place roll repeat_interleave.self_Tensor _linalg_lstsq linalg.lstsq linalg.matrix_exp
+        matrix_exp rnn_tanh.data rnn_relu.data gru.data lstm lstm.data nn.functional.multilabel_margin_loss
+        nn.functional.multi_margin_loss embedding_dense_backward embedding_bag _fractional_max _lstm_sequence
+        _nll_loss _nll_loss2d _nll_loss_backward nn.functional.cross_entropy nn.functional.nll_loss
+    """,
+}
+
 #: Rows none of whose samples can be compared, with the reason.
 NOT_COMPARED = {
     "linspace": "no operands",
@@ -87,10 +112,11 @@ def samples_of(row, dtypes):
 
 
 class Count:
-    """How many samples of a row were compared, and how many refused."""
+    """How many samples of a row were compared, how many refused, and whether a call ran once for each sample."""
 
-    def __init__(self, row):
-        self.row, self.compared, self.refused = row, 0, 0
+    def __init__(self, row, what):
+        self.row, self.what, self.compared, self.refused = row, what, 0, 0
+        self.loops, _ = torch._C._vmap_loops()
 
     def unless_refused(self, check):
         """The check, in which a refusal is right where one is due."""
@@ -108,9 +134,14 @@ class Count:
     def close(self):
         """What the lists above say of the row is so."""
         name = self.row.name
-        assert (self.refused > 0) == (name in REFUSED), f"{name} refused {self.refused} samples"
-        seen = self.compared + self.refused
-        assert (seen > 0) != (name in NOT_COMPARED), f"{name} had {seen} samples compared"
+        if self.what == "values":
+            assert (self.refused > 0) == (name in REFUSED), f"{name} refused {self.refused} samples"
+            seen = self.compared + self.refused
+            assert (seen > 0) != (name in NOT_COMPARED), f"{name} had {seen} samples compared"
+        loops, last = torch._C._vmap_loops()
+        found, listed = loops > self.loops, self.row.full_name() in LOOPS[self.what].split()
+        assert found == listed, f"{last} ran once for each sample" if found else f"{name} has a rule now"
+
 
 
 def differs(got, wanted):
@@ -130,7 +161,7 @@ def test_values(row):
     """A batch along any dimension, into any dimension, with an operand that all samples share, and batches of batches."""
     if row.sees_memory() or row.is_factory():
         pytest.skip("another layout or another generator is another question")
-    report, count = Report(row), Count(row)
+    report, count = Report(row), Count(row, "values")
     for dtype, sample, made in [*samples_of(row, DTYPES)] or samples_of(row, ("complex128", "int32")):
 
         def check(made=made):
@@ -182,7 +213,7 @@ def test_gradients(row):
     """The gradients of each sample of a batch."""
     if not row.is_differentiable() or row.writes() or row.sees_memory() or row.is_factory():
         pytest.skip("no gradients, or of what it overwrites, or another question")
-    report, count = Report(row), Count(row)
+    report, count = Report(row), Count(row, "gradients")
     for dtype, sample, made in samples_of(row, ("float64",)):
         if not depends_on_dtype(sample):
             continue
@@ -225,3 +256,4 @@ def test_gradients(row):
 
         report.guard(dtype, sample, count.unless_refused(unless_unknown(check)))
     report.close()
+    count.close()

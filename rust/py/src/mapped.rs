@@ -3,7 +3,7 @@
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rushlight::mapped::levels::{self, Randomness};
-use rushlight::mapped::{map, unmap};
+use rushlight::mapped::{each, map, unmap};
 
 use crate::errors::raise;
 use crate::object;
@@ -77,11 +77,18 @@ fn _vmap_levels_of(tensor: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
     Ok(object::tensor(tensor)?.axes().iter().map(|axis| axis.level).collect())
 }
 
+/// How many calls of this process ran once for each sample, for lack of a rule, and the operator of the last one.
+#[pyfunction]
+fn _vmap_loops() -> (u64, &'static str) {
+    each::loops()
+}
+
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_vmap_enter, module)?)?;
     module.add_function(wrap_pyfunction!(_vmap_leave, module)?)?;
     module.add_function(wrap_pyfunction!(_vmap_levels, module)?)?;
     module.add_function(wrap_pyfunction!(_vmap_levels_of, module)?)?;
+    module.add_function(wrap_pyfunction!(_vmap_loops, module)?)?;
     module.add_function(wrap_pyfunction!(_vmap_without, module)?)?;
     module.add_function(wrap_pyfunction!(_vmap_hide, module)?)?;
     module.add_function(wrap_pyfunction!(_vmap_show, module)?)

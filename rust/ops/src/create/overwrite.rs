@@ -7,9 +7,11 @@ use super::check_fits;
 use super::constant::ZEROS_LIKE;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::mapped::Mapped;
+use crate::mapped::{Batch, Mapped, spread};
+use crate::op;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
 use crate::sparse::Sparse;
+use crate::value::Output;
 
 /// The result does not depend on what the tensor held: its gradient is zero.
 pub(super) const OVERWRITTEN: Derivative = Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing)]);
@@ -76,6 +78,19 @@ pub static FILL_TENSOR_: Row = Row {
     ..Row::BASE
 };
 
+fn filled(batch: &Batch) -> Result<Option<Output>> {
+    let own = batch.tensor(0)?;
+    let whole = match batch.args.optional_tensor(1) {
+        None => op!(FILL, own, batch.args.scalar(1)?)?,
+        Some(_) => {
+            let whole = op!(FILL, &own, Scalar::ZERO)?;
+            crate::copy::copy(&whole, &spread(&batch.tensor(1)?, own.rank() - 1))?;
+            whole
+        }
+    };
+    Ok(Some(Output::Tensor(whole)))
+}
+
 pub static FILL: Row = Row {
     name: "fill",
     node: "number=FillBackward0",
@@ -102,6 +117,7 @@ pub static FILL: Row = Row {
         },
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing), formula(1, Saves::NOTHING, |d| d.grad())]),
+    mapped: Mapped::Rule(filled),
     samples: &["t(2, 3), 1", "t(), 0"],
     errors: &[
         (

@@ -87,7 +87,7 @@ fn permuted(tensor: &Tensor, order: &[usize]) -> Result<Tensor> {
 /// `x[i, j]`.
 pub fn get(batch: &Batch) -> Found {
     let differ = batch.args.tensors(1)?.iter().any(|index| batch.differs(index));
-    let shared = differ && !batch.has(0);
+    let shared = differ && !batch.differs_at(0);
     let places = Places::of(batch, shared)?;
     let own = if shared { batch.one(0)? } else { batch.tensor(0)? };
     let whole = op!(INDEX, own, places.indices.clone(), places.dims.clone())?;
@@ -121,7 +121,7 @@ pub fn select(batch: &Batch) -> Found {
     }
     let dim = rushlight_core::layout::wrap_dim(batch.args.int(1)?, own.rank())?;
     let count = index.sizes()[0];
-    let whole = match (batch.has(0), batch.has(2)) {
+    let whole = match (batch.differs_at(0), batch.differs_at(2)) {
         (_, false) => op!(INDEX_SELECT, batch.tensor(0)?, dim + 1, batch.one(2)?)?,
         (false, true) => {
             let flat = op!(RESHAPE, batch.tensor(2)?, sizes_value(&[batch.size * count]))?;
@@ -146,7 +146,7 @@ pub fn select(batch: &Batch) -> Found {
 /// A row that changes slices along the dimension at place 1, whose index, at place 2, is the same for all samples.
 pub fn change(batch: &Batch) -> Found {
     let own = batch.args.tensor(0)?;
-    if batch.has(2) || own.rank() == 0 {
+    if batch.differs_at(2) || own.rank() == 0 {
         return Ok(None);
     }
     let dim = rushlight_core::layout::wrap_dim(batch.args.int(1)?, own.rank())?;

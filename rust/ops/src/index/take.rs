@@ -5,9 +5,12 @@ use rushlight_cpu::index::merge::Merge;
 
 use super::get::get_into;
 use super::put::{put_into, single};
+use super::{INDEX, PUT as INDEX_PUT};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::{Batch, Mapped};
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Update, Variants};
+use crate::value::Output;
 use crate::view::reshape::sizes_value;
 use crate::{Tensor, op};
 
@@ -43,6 +46,7 @@ pub static TAKE: Row = Row {
             get_into(&flat, &cut, &results[0])
         },
     }),
+    mapped: Mapped::Rule(taken),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(1), |d| {
         let Some(facts) = d.facts(0) else { return Expr::Nothing };
         match (crate::create::zeros(&facts.sizes, facts.dtype, facts.device), d.input(1), d.grad()) {
@@ -64,6 +68,45 @@ pub static TAKE: Row = Row {
 /// The elements in one row: a view where that is possible.
 fn flattened(tensor: &Tensor) -> Result<Tensor> {
     op!(crate::view::RESHAPE, &tensor.detach(), sizes_value(&[-1]))
+}
+
+/// The elements of each sample in one row.
+fn rows(batch: &Batch, place: usize) -> Result<Tensor> {
+    op!(crate::view::RESHAPE, batch.tensor(place)?, sizes_value(&[batch.size, -1]))
+}
+
+/// Indices out of the range of a sample in this row's words.
+fn in_words(error: Error, batch: &Batch) -> Error {
+    let numel = batch.args.tensor(0).map_or(0, Tensor::numel);
+    error.reworded(Class::Index, || outside(batch.tensor(1).as_ref().map_err(Error::clone), numel))
+}
+
+fn taken(batch: &Batch) -> Result<Option<Output>> {
+    if batch.size == 0 {
+        return Ok(None);
+    }
+    let index = batch.tensor(1)?;
+    let found = match batch.differs_at(0) {
+        false => op!(TAKE, batch.one(0)?, index),
+        true => {
+            let samples = batch.numbers(index.rank() - 1)?;
+            op!(INDEX, rows(batch, 0)?, vec![samples, index], &[0i64, 1][..]).map_err(|error| in_words(error, batch))
+        }
+    };
+    found.map(|found| Some(Output::Tensor(found)))
+}
+
+fn written(batch: &Batch) -> Result<Option<Output>> {
+    if batch.size == 0 {
+        return Ok(None);
+    }
+    let (index, source) = (rows(batch, 1)?, rows(batch, 2)?);
+    let places = vec![batch.numbers(1)?, index];
+    let whole = op!(INDEX_PUT, rows(batch, 0)?, places, &[0i64, 1][..], source, batch.args.bool(3)?);
+    let mut sizes = vec![batch.size];
+    sizes.extend_from_slice(batch.args.tensor(0)?.sizes());
+    let whole = whole.map_err(|error| in_words(error, batch))?;
+    op!(crate::view::RESHAPE, whole, sizes_value(&sizes)).map(|whole| Some(Output::Tensor(whole)))
 }
 
 #[cold]
@@ -130,6 +173,7 @@ pub static PUT: Row = Row {
             crate::copy::copy(target, &op!(crate::view::RESHAPE, flat, sizes_value(target.sizes()))?)
         },
     }),
+    mapped: Mapped::Rule(written),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::input(1), |d| {
             if d.flag(3) {

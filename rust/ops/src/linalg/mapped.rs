@@ -23,7 +23,7 @@ fn found(tensor: Result<Tensor>) -> Found {
 
 /// `a @ b` for matrices.
 pub fn mm(batch: &Batch) -> Found {
-    found(match (batch.has(0), batch.has(1)) {
+    found(match (batch.differs_at(0), batch.differs_at(1)) {
         (true, false) => parted(&op!(MM, joined(&batch.tensor(0)?)?, batch.one(1)?)?, batch.size),
         _ => op!(BMM, batch.tensor(0)?, batch.tensor(1)?),
     })
@@ -38,7 +38,7 @@ pub fn batched(batch: &Batch) -> Found {
 
 /// A matrix times a vector.
 pub fn mv(batch: &Batch) -> Found {
-    found(match (batch.has(0), batch.has(1)) {
+    found(match (batch.differs_at(0), batch.differs_at(1)) {
         (true, false) => parted(&op!(MV, joined(&batch.tensor(0)?)?, batch.one(1)?)?, batch.size),
         (false, true) => op!(MM, batch.tensor(1)?, op!(TRANSPOSE, batch.one(0)?, 0i64, 1i64)?),
         _ => {
@@ -50,7 +50,7 @@ pub fn mv(batch: &Batch) -> Found {
 
 /// The product of two vectors.
 pub fn dot(batch: &Batch) -> Found {
-    found(match (batch.has(0), batch.has(1)) {
+    found(match (batch.differs_at(0), batch.differs_at(1)) {
         (true, false) => op!(MV, batch.tensor(0)?, batch.one(1)?),
         (false, true) => op!(MV, batch.tensor(1)?, batch.one(0)?),
         _ => {
@@ -74,7 +74,7 @@ fn added(c: Tensor, a: Tensor, b: Tensor, batch: &Batch) -> Result<Tensor> {
 
 pub fn addmm(batch: &Batch) -> Found {
     let (own, a, b) = (batch.args.tensor(0)?, batch.args.tensor(1)?, batch.args.tensor(2)?);
-    if !batch.has(0) && batch.has(1) && !batch.has(2) && (own.rank() < 2 || own.sizes()[0] == 1) {
+    if !batch.differs_at(0) && batch.differs_at(1) && !batch.differs_at(2) && (own.rank() < 2 || own.sizes()[0] == 1) {
         let number = |place: usize| batch.args.scalar(place).map(Value::Scalar);
         let a = joined(&batch.tensor(1)?)?;
         let whole = ADDMM.tensor([batch.one(0)?.into(), a.into(), batch.one(2)?.into(), number(3)?, number(4)?])?;

@@ -1,5 +1,7 @@
 //! A row for which there is no rule: it runs once for each sample, and the results are stacked.
 
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+
 use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};
 
@@ -9,9 +11,24 @@ use crate::call::{Target, call_into};
 use crate::create::zeros;
 use crate::join::cat::STACK;
 use crate::op;
-use crate::row::Run;
+use crate::row::{Row, Run};
 use crate::value::{Args, Output, Value};
 use crate::view::narrow::SELECT;
+
+static LOOPS: AtomicU64 = AtomicU64::new(0);
+static LAST: AtomicPtr<Row> = AtomicPtr::new(std::ptr::null_mut());
+
+/// How many calls of this process ran once for each sample, and the last one's row, so that tests see which have no rule.
+pub fn loops() -> (u64, &'static str) {
+    // SAFETY: it points to a row, of which all are static, or nowhere.
+    let last = unsafe { LAST.load(Relaxed).as_ref() };
+    (LOOPS.load(Relaxed), last.map_or("", |row| row.name))
+}
+
+fn begin_loop(row: &'static Row) {
+    LAST.store(std::ptr::from_ref(row).cast_mut(), Relaxed);
+    LOOPS.fetch_add(1, Relaxed);
+}
 
 /// The arguments with each tensor replaced.
 pub fn replaced<'a>(args: &Args<'a>, with: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Args<'a>> {
@@ -49,6 +66,7 @@ pub fn fresh(batch: &Batch) -> Result<Output> {
     if batch.size == 0 {
         return of_none(batch);
     }
+    begin_loop(batch.args.row);
     let mut results = Vec::with_capacity(batch.size as usize);
     for place in 0..batch.size {
         let args = sample(batch, place)?;
@@ -83,6 +101,7 @@ pub fn recorded(batch: &Batch) -> Result<Output> {
     if size == 0 {
         return of_none(batch);
     }
+    begin_loop(batch.args.row);
     let shown = replaced(batch.args, |tensor| match tensor.axis(level) {
         None => Ok(tensor.clone()),
         Some(_) => unmap(tensor, 0, level, size),
@@ -136,6 +155,7 @@ pub fn in_place(batch: &Batch) -> Result<()> {
         Run::Overwrite(_) => Target::Fresh,
         _ => Target::InPlace,
     };
+    begin_loop(batch.args.row);
     (0..batch.size).try_for_each(|place| {
         let args = sample(batch, place)?;
         alone(batch.level, || call_into(args, target())).map(drop)

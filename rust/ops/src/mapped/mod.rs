@@ -6,6 +6,7 @@
 //! made, so that autograd stands above the mapping, and derivatives run on mapped tensors through the same door.
 
 pub mod each;
+mod errors;
 pub mod levels;
 pub mod random;
 pub mod rows;
@@ -13,7 +14,7 @@ mod rules;
 
 use rushlight_autograd::modes::GradMode;
 use rushlight_autograd::{Axis, Tensor};
-use rushlight_core::{Class, Error, Layout, Result};
+use rushlight_core::{Error, Layout, Result};
 
 use crate::call::{Target, allocate, call_into};
 use crate::derive::{Derivative, Facts};
@@ -24,6 +25,7 @@ use crate::reduce::sum::SUM_DIM;
 use crate::row::{Row, Run, Spec};
 use crate::value::{Args, Output, Value};
 
+pub use errors::{no_choice, no_elements, no_item, no_memory, no_one_shape, no_room};
 pub use rows::{MAP, UNMAP, map, unmap};
 pub use rules::{aligned, joined, parted, spread};
 
@@ -70,8 +72,8 @@ pub struct Batch<'a, 'v> {
 }
 
 impl Batch<'_, '_> {
-    /// Whether the tensor at a place differs from sample to sample.
-    pub fn has(&self, place: usize) -> bool {
+    /// Whether the tensor at a place differs from sample to sample; one that is mapped need not.
+    pub fn differs_at(&self, place: usize) -> bool {
         self.args.optional_tensor(place).is_some_and(|tensor| self.differs(tensor))
     }
 
@@ -247,55 +249,6 @@ fn check_target(args: &Args) -> Result<()> {
     if args.all_tensors(has_all) { Ok(()) } else { Err(no_room()) }
 }
 
-/// The error where something that differs from sample to sample is written to what does not.
-#[cold]
-pub fn no_room() -> Error {
-    Error::runtime(
-        "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that has more elements than `self`. This happened due to `other` being vmapped over but `self` not being vmapped over in a vmap. Please try to use out-of-place operators instead of inplace arithmetic. If said operator is being called inside the PyTorch framework, please file a bug report instead.",
-    )
-    .hint("torch.zeros_like(x) of a mapped x has room for every sample, x.new_zeros(sizes) too.")
-}
-
-/// The error where memory is asked of a mapped tensor.
-#[cold]
-pub fn no_memory() -> Error {
-    Error::new(Class::NotImplemented, "Cannot access storage of BatchedTensorImpl")
-        .hint("Inside vmap a tensor stands for many; its memory can be had outside.")
-}
-
-/// The error where the elements of a mapped tensor are asked for.
-#[cold]
-pub fn no_elements() -> Error {
-    Error::runtime("Cannot access data pointer of Tensor that doesn't have storage")
-        .hint("Inside vmap a tensor stands for many; its elements can be had outside.")
-}
-
-/// The error where one number is asked of a mapped tensor.
-#[cold]
-pub fn no_item() -> Error {
-    Error::runtime(
-        "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a Tensor, please try to rewrite what you're doing with other operations. If error is occurring somewhere inside PyTorch internals, please file a bug report.",
-    )
-}
-
-/// The error where a mapped tensor decides what a program does.
-#[cold]
-pub fn no_choice() -> Error {
-    Error::runtime(
-        "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that yet, please file an issue at https://github.com/pytorch/pytorch/issues .",
-    )
-    .hint("torch.where(condition, x, y) chooses for each sample.")
-}
-
-/// The error of a row the number of whose results depends on values.
-#[cold]
-pub fn no_one_shape(row: &Row) -> Error {
-    Error::runtime(format!(
-        "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over aten::{}. Please file an issue at https://github.com/pytorch/pytorch/issues if you need this feature.",
-        row.python_name()
-    ))
-}
-
 /// Elements of any value in a sample's geometry, with room for every sample that `like` stands for.
 pub fn room(layout: &Layout, like: &Tensor) -> Result<Tensor> {
     let spec = Spec { layout: layout.clone(), dtype: like.dtype(), device: like.device() };
@@ -315,8 +268,17 @@ pub fn room(layout: &Layout, like: &Tensor) -> Result<Tensor> {
 /// The tensor with every hidden dimension shown, the outermost first, and what they were.
 pub fn all_shown(tensor: &Tensor) -> (Tensor, Vec<Axis>) {
     let axes = tensor.axes().to_vec();
-    let meta = axes.iter().rev().fold(tensor.meta().clone(), |meta, axis| meta.show(0, axis.level, axis.size));
-    (Tensor::with_meta(meta), axes)
+    (shown_at(tensor, axes.iter().map(|axis| (axis.level, axis.size))), axes)
+}
+
+/// The tensor with the samples of some maps shown, which are given with their sizes, the outermost first.
+fn shown_at(tensor: &Tensor, maps: impl DoubleEndedIterator<Item = (i64, isize)>) -> Tensor {
+    Tensor::with_meta(maps.rev().fold(tensor.meta().clone(), |meta, (level, size)| meta.show(0, level, size)))
+}
+
+/// What `shown_at` undoes.
+fn hidden_at(tensor: &Tensor, maps: impl Iterator<Item = i64>) -> Tensor {
+    Tensor::with_meta(maps.fold(tensor.meta().clone(), |meta, level| meta.hide(0, level)))
 }
 
 /// All samples, for who asks whether something holds of every one.
@@ -326,7 +288,7 @@ pub fn samples(tensor: &Tensor) -> Tensor {
 
 /// What `all_shown` undoes.
 pub fn all_hidden(tensor: &Tensor, axes: &[Axis]) -> Tensor {
-    Tensor::with_meta(axes.iter().fold(tensor.meta().clone(), |meta, axis| meta.hide(0, axis.level)))
+    hidden_at(tensor, axes.iter().map(|axis| axis.level))
 }
 
 /// Adds up the gradient of an argument over the hidden dimensions that the results had and the argument has not: it served all

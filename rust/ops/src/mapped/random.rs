@@ -9,7 +9,7 @@ use rushlight_core::{Error, Result};
 
 use super::each::replaced;
 use super::levels::{Level, Randomness, current, outside};
-use super::{Mapped, one_sample};
+use super::{Mapped, hidden_at, one_sample, shown_at};
 use crate::call::{Target, call_into};
 use crate::node;
 use crate::row::Run;
@@ -40,12 +40,7 @@ pub fn call(args: Args, target: Target) -> Result<Output> {
 
 /// The tensor with these hidden dimensions shown, the outermost first.
 fn all_shown(tensor: &Tensor, levels: &[Level]) -> Tensor {
-    let meta = tensor.meta().clone();
-    Tensor::with_meta(levels.iter().rev().fold(meta, |meta, level| meta.show(0, level.number, level.size)))
-}
-
-fn all_hidden(tensor: &Tensor, levels: &[Level]) -> Tensor {
-    Tensor::with_meta(levels.iter().fold(tensor.meta().clone(), |meta, level| meta.hide(0, level.number)))
+    shown_at(tensor, levels.iter().map(|level| (level.number, level.size)))
 }
 
 /// One sample of what is mapped at a level where all draw the same.
@@ -80,7 +75,10 @@ fn fresh(args: &Args, levels: &[Level]) -> Result<Output> {
         let _off = GradMode::new(false);
         outside(|| call_into(whole, Target::Fresh))?
     };
-    node::record(args, super::each_tensor(output, |tensor| Ok(all_hidden(&tensor, levels)))?)
+    node::record(
+        args,
+        super::each_tensor(output, |tensor| Ok(hidden_at(&tensor, levels.iter().map(|level| level.number))))?,
+    )
 }
 
 /// A row that says nothing of sizes draws again and again.
@@ -93,7 +91,7 @@ fn each(args: &Args, levels: &[Level]) -> Result<Output> {
     let whole = crate::op!(crate::join::cat::STACK, drawn, 0i64)?;
     let whole = crate::op!(crate::view::narrow::NARROW, whole, 0i64, 0i64, count as i64)?;
     let whole = crate::op!(crate::view::RESHAPE, whole, sizes)?;
-    Ok(Output::Tensor(all_hidden(&whole, levels)))
+    Ok(Output::Tensor(hidden_at(&whole, levels.iter().map(|level| level.number))))
 }
 
 fn changed(args: &Args, levels: &[Level], target: Target) -> Result<Output> {

@@ -26,6 +26,9 @@ pub fn apply(batch: &Batch) -> Result<Option<Output>> {
         Mapped::Batch => call(replaced(args, |tensor| Ok(batch.shown(tensor)))?).map(Some),
         Mapped::Items if batch.size == 0 => Ok(None),
         Mapped::Items => items(batch).map(Some),
+        Mapped::Along(place) | Mapped::Over(place) if args.all_tensors(|tensor| tensor.rank() == 0) => {
+            lone(batch, place)
+        }
         Mapped::Along(place) => along(batch, place)?.map(call).transpose(),
         Mapped::Over(place) => over(batch, place)?.map(call).transpose(),
         Mapped::Whole(row) => whole(batch, row).map(Some),
@@ -38,7 +41,7 @@ pub fn apply(batch: &Batch) -> Result<Option<Output>> {
 /// Whether the whole batch was changed at once.
 pub fn in_place(batch: &Batch) -> Result<bool> {
     let args = batch.args;
-    let changed = match (args.row.mapped, &args.row.run) {
+    let changed = match (super::way(args), &args.row.run) {
         (Mapped::ByKind, Run::Pointwise(_)) | (Mapped::Aligned, _) => {
             // An operand of more dimensions is refused in a sample's words.
             let own = args.tensor(0)?;
@@ -142,6 +145,20 @@ fn along<'a>(batch: &Batch<'_, 'a>, place: usize) -> Result<Option<Args<'a>>> {
     let mut args = replaced(batch.args, |tensor| Ok(batch.shown(tensor)))?;
     args.values[place] = shifted(batch.args, place, rank)?;
     Ok(Some(args))
+}
+
+/// The same for samples without dimensions, which count as having one.
+fn lone(batch: &Batch, place: usize) -> Result<Option<Output>> {
+    let mut args = replaced(batch.args, |tensor| Ok(spread(&batch.shown(tensor), 1)))?;
+    args.values[place] = match args.row.schema().params[place].kind {
+        Kind::Ints | Kind::IntOrInts => Value::Ints(Ints::from_slice(&[1])),
+        _ => Value::Int(1),
+    };
+    let output = call(args)?;
+    if output.tensors().iter().any(|all| all.numel() != batch.size as usize) {
+        return Ok(None);
+    }
+    super::each_tensor(output, |all| op!(crate::view::RESHAPE, all, sizes_value(&[batch.size]))).map(Some)
 }
 
 /// A row that takes away dimensions that an argument names, or all.

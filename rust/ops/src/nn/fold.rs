@@ -7,9 +7,10 @@ use rushlight_cpu::nn::fold::{Axis, fold, unfold};
 
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::{Batch, Mapped, joined, parted};
 use crate::operands::{plain, settle, workplace};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
-use crate::value::{Args, Ints, Value};
+use crate::value::{Args, Ints, Output, Value};
 
 /// Height and width of five things.
 struct Blocks {
@@ -97,6 +98,19 @@ fn lists(d: &Derive, places: std::ops::Range<usize>) -> [Value<'static>; 4] {
     std::array::from_fn(|_| each.next().unwrap_or(Value::None))
 }
 
+/// Samples as a batch of images, which have `rank` dimensions each; of batches of images as more images.
+fn as_images(batch: &Batch, rank: usize) -> Result<Option<Output>> {
+    let shown = batch.tensor(0)?;
+    let single = batch.args.tensor(0)?.rank() == rank;
+    if batch.size == 0 {
+        return Ok(None);
+    }
+    let mut args = batch.args.clone();
+    args.values[0] = Value::Own(if single { shown } else { joined(&shown)? });
+    let whole = crate::call(args)?.into_tensor()?;
+    Ok(Some(Output::Tensor(if single { whole } else { parted(&whole, batch.size)? })))
+}
+
 pub static UNFOLD: Row = Row {
     name: "unfold.im2col",
     namespace: "nn.functional",
@@ -112,6 +126,7 @@ Shapes: input `(N, C, H, W)` or `(C, H, W)`, result `(N, C * kernel height * ker
             [3., 4.],
             [4., 5.]])",
     dtypes: DTypes::INEXACT.union(DTypes::BOOL),
+    mapped: Mapped::Rule(|batch| as_images(batch, 3)),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (input, blocks) = (args.tensor(0)?, Blocks::read(args, 1)?);
@@ -201,6 +216,7 @@ Shapes: input `(N, C * kernel height * kernel width, blocks)` or without `N`, re
     tensor([[[1., 2., 1.],
              [1., 2., 1.]]])",
     dtypes: DTypes::INEXACT,
+    mapped: Mapped::Rule(|batch| as_images(batch, 2)),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (input, size, blocks) = (args.tensor(0)?, pair(args, 1)?, Blocks::read(args, 2)?);

@@ -33,10 +33,10 @@ fn product(batch: &Batch, input: usize, weight: usize) -> Result<Tensor> {
     let (outer, inner) = sizes.split_at(sizes.len().saturating_sub(1));
     let inner = inner.first().copied().unwrap_or(1);
     let outputs = batch.args.tensor(weight)?.sizes()[0];
-    if !batch.has(weight) {
+    if !batch.differs_at(weight) {
         return op!(PLAIN, batch.tensor(input)?, batch.one(weight)?);
     }
-    if !batch.has(input) {
+    if !batch.differs_at(input) {
         let all = op!(PLAIN, batch.one(input)?, joined(&batch.tensor(weight)?)?)?;
         let mut apart = outer.to_vec();
         apart.extend([batch.size, outputs]);
@@ -56,7 +56,7 @@ pub fn plain(batch: &Batch) -> Found {
 }
 
 pub fn affine(batch: &Batch) -> Found {
-    if !batch.has(0) && !batch.has(2) {
+    if !batch.differs_at(0) && !batch.differs_at(2) {
         return found(op!(AFFINE, batch.one(0)?, batch.tensor(1)?, batch.one(2)?));
     }
     let whole = product(batch, 1, 2)?;
@@ -103,14 +103,14 @@ pub fn conv(batch: &Batch) -> Found {
     }
     let groups = batch.args.int(6)?;
     let has_bias = batch.args.has_tensor(2);
-    if !batch.has(1) && !batch.has(2) {
+    if !batch.differs_at(1) && !batch.differs_at(2) {
         let bias = if has_bias { Value::Own(batch.one(2)?) } else { Value::None };
         let whole = convolved(&CONV, batch, [joined(&batch.tensor(0)?)?.into(), batch.one(1)?.into(), bias], groups)?;
         return found(parted(&whole, batch.size));
     }
     let weight = joined(&batch.tensor(1)?)?;
     let bias = if has_bias { Value::Own(joined(&batch.tensor(2)?)?) } else { Value::None };
-    let (input, groups) = if !batch.has(0) && groups == 1 {
+    let (input, groups) = if !batch.differs_at(0) && groups == 1 {
         (batch.one(0)?, 1)
     } else {
         (as_channels(&batch.tensor(0)?)?, groups * batch.size as i64)
@@ -124,12 +124,22 @@ pub fn conv_input(batch: &Batch) -> Found {
         return Ok(None);
     }
     let groups = batch.args.int(6)?;
-    if !batch.has(1) {
+    let whole = if batch.differs_at(1) {
+        let operands = [as_channels(&batch.tensor(0)?)?.into(), joined(&batch.tensor(1)?)?.into(), enlarged(batch, 1)?];
+        from_channels(&convolved(&CONV_INPUT, batch, operands, groups * batch.size as i64)?, batch.size)?
+    } else {
         let operands = [joined(&batch.tensor(0)?)?.into(), batch.one(1)?.into(), enlarged(batch, 0)?];
-        return found(parted(&convolved(&CONV_INPUT, batch, operands, groups)?, batch.size));
+        parted(&convolved(&CONV_INPUT, batch, operands, groups)?, batch.size)?
+    };
+    if !batch.args.has_tensor(7) {
+        return found(Ok(whole));
     }
-    let operands = [as_channels(&batch.tensor(0)?)?.into(), joined(&batch.tensor(1)?)?.into(), enlarged(batch, 1)?];
-    found(from_channels(&convolved(&CONV_INPUT, batch, operands, groups * batch.size as i64)?, batch.size))
+    // `[B, N, C, ..]` beside `[B, 1, C, ..]`.
+    let mut sizes = vec![1; whole.rank()];
+    sizes[0] = batch.size;
+    sizes[2] = batch.args.tensor(7)?.numel() as isize;
+    let bias = op!(RESHAPE, batch.tensor(7)?, sizes_value(&sizes))?;
+    found(op!(ADD, whole, bias))
 }
 
 pub fn conv_weight(batch: &Batch) -> Found {
@@ -138,7 +148,7 @@ pub fn conv_weight(batch: &Batch) -> Found {
     }
     let groups = batch.args.int(6)?;
     let grad = as_channels(&batch.tensor(1)?)?;
-    let (input, groups) = if !batch.has(0) && groups == 1 {
+    let (input, groups) = if !batch.differs_at(0) && groups == 1 {
         (batch.one(0)?, 1)
     } else {
         (as_channels(&batch.tensor(0)?)?, groups * batch.size as i64)
@@ -148,7 +158,7 @@ pub fn conv_weight(batch: &Batch) -> Found {
 }
 
 pub fn embedding(batch: &Batch) -> Found {
-    if !batch.has(0) {
+    if !batch.differs_at(0) {
         return found(op!(EMBEDDING, batch.one(0)?, batch.tensor(1)?));
     }
     let indices = batch.tensor(1)?;
@@ -236,7 +246,7 @@ pub fn normalize(batch: &Batch) -> Found {
         let results = crate::call(Args::new(row, operands.into_iter().chain(last)))?.into_tensors();
         <[Tensor; 3]>::try_from(results).map_err(|_| Error::runtime("a normalisation without statistics"))
     };
-    if !seen.pooled && !batch.has(1) && !batch.has(2) {
+    if !seen.pooled && !batch.differs_at(1) && !batch.differs_at(2) {
         let shared = |place: usize| match batch.args.has_tensor(place) {
             true => batch.one(place).map(Value::from),
             false => Ok(Value::None),
@@ -289,12 +299,33 @@ pub fn attention_backward(batch: &Batch) -> Found {
     crate::call(args).map(Some)
 }
 
-/// The scores and targets of all samples as one batch; nothing for a single item without a dimension of its own.
-fn picked(batch: &Batch, scores: usize, targets: usize) -> Result<Option<[Tensor; 2]>> {
-    if batch.size == 0 || batch.has(2) || batch.args.tensor(scores)?.rank() < 2 {
-        return Ok(None);
+/// The items of all samples, which have some each or are one, as one batch.
+struct Items {
+    scores: Tensor,
+    targets: Tensor,
+    size: isize,
+    single: bool,
+}
+
+impl Items {
+    fn of(batch: &Batch, scores: usize, targets: usize) -> Result<Option<Items>> {
+        if batch.size == 0 || batch.differs_at(2) {
+            return Ok(None);
+        }
+        let single = batch.args.tensor(scores)?.rank() == 1;
+        let all = Items { scores: batch.tensor(scores)?, targets: batch.tensor(targets)?, size: batch.size, single };
+        Ok(Some(Items { scores: all.whole(all.scores.clone())?, targets: all.whole(all.targets.clone())?, ..all }))
     }
-    Ok(Some([joined(&batch.tensor(scores)?)?, joined(&batch.tensor(targets)?)?]))
+
+    /// What the samples have, as one batch.
+    fn whole(&self, shown: Tensor) -> Result<Tensor> {
+        if self.single { Ok(shown) } else { joined(&shown) }
+    }
+
+    /// What `whole` undoes.
+    fn apart(&self, whole: &Tensor) -> Result<Tensor> {
+        if self.single { Ok(whole.clone()) } else { parted(whole, self.size) }
+    }
 }
 
 fn shared_weight(batch: &Batch) -> Result<Value<'static>> {
@@ -303,17 +334,21 @@ fn shared_weight(batch: &Batch) -> Result<Value<'static>> {
 
 /// Each item's loss, for all samples; summed where it is asked for, of each sample alone.
 pub fn nll(batch: &Batch) -> Found {
-    let Some([scores, targets]) = picked(batch, 0, 1)? else { return Ok(None) };
+    let Some(items) = Items::of(batch, 0, 1)? else { return Ok(None) };
+    let (scores, targets) = (&items.scores, &items.targets);
     let each = |scores: &Tensor| -> Result<Tensor> {
-        let values = [scores.into(), (&targets).into(), shared_weight(batch)?, 0i64.into(), batch.args.int(4)?.into()];
+        let values = [scores.into(), targets.into(), shared_weight(batch)?, 0i64.into(), batch.args.int(4)?.into()];
         let results = batch.args.row.call(values)?.into_tensors();
-        parted(results.first().ok_or_else(|| Error::runtime("no loss"))?, batch.size)
+        items.apart(results.first().ok_or_else(|| Error::runtime("no loss"))?)
     };
     let sum = |each: &Tensor| {
+        if items.single {
+            return Ok(each.clone());
+        }
         let dims: Ints = (1..each.rank() as i64).collect();
         op!(SUM_DIM, each, dims)
     };
-    let losses = each(&scores)?;
+    let losses = each(scores)?;
     // The loss of scores of minus one is the weight.
     let weights = crate::create::full(scores.sizes(), Scalar::Int(-1), scores.dtype(), scores.device())?;
     let total = sum(&each(&weights)?)?;
@@ -326,10 +361,10 @@ pub fn nll(batch: &Batch) -> Found {
 }
 
 pub fn nll_backward(batch: &Batch) -> Found {
-    let Some([like, targets]) = picked(batch, 6, 1)? else { return Ok(None) };
+    let Some(items) = Items::of(batch, 6, 1)? else { return Ok(None) };
     let grad = batch.tensor(0)?;
     let grad = match Reduction::of_code(batch.args.int(3)?) {
-        Reduction::None => joined(&grad)?,
+        Reduction::None => items.whole(grad)?,
         summed => {
             let grad = op!(RESHAPE, grad, sizes_value(&[batch.size]))?;
             let grad = match summed {
@@ -338,18 +373,18 @@ pub fn nll_backward(batch: &Batch) -> Found {
             };
             let mut every = vec![batch.size];
             every.extend_from_slice(batch.args.tensor(1)?.sizes());
-            joined(&op!(EXPAND, spread(&grad, every.len() - 1), sizes_value(&every))?)?
+            items.whole(op!(EXPAND, spread(&grad, every.len() - 1), sizes_value(&every))?)?
         }
     };
     let total = crate::create::full(&[], Scalar::Int(1), grad.dtype(), grad.device())?;
     let values: [Value; 7] = [
         grad.into(),
-        targets.into(),
+        (&items.targets).into(),
         shared_weight(batch)?,
         0i64.into(),
         batch.args.int(4)?.into(),
         total.into(),
-        like.into(),
+        (&items.scores).into(),
     ];
-    found(parted(&batch.args.row.tensor(values)?, batch.size))
+    found(items.apart(&batch.args.row.tensor(values)?))
 }

@@ -11,6 +11,7 @@ use rushlight_core::{DType, Error, Result};
 use crate::convert::{to_dtype, to_vec};
 use crate::create::scalar_of;
 use crate::derive::Derivative;
+use crate::mapped::Mapped;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Args;
 
@@ -24,6 +25,7 @@ pub static ISIN: Row = Row {
     tensor([False,  True, False])",
     out: Out::new(Accepts::Same, &["Expected out tensor to have dtype {result}, but got {out} instead"]),
     dtypes: DTypes::REAL,
+    mapped: Mapped::Rule(super::mapped::isin),
     check: Some(|args| {
         crate::pointwise::some_tensor(args)?;
         match args.each_tensor().find(|(_, tensor)| !DTypes::REAL.has(tensor.dtype())) {
@@ -68,7 +70,7 @@ pub static ISIN: Row = Row {
 };
 
 /// The dtype in which both sides are compared.
-fn common(args: &Args) -> Result<DType> {
+pub fn common(args: &Args) -> Result<DType> {
     match (args.optional_tensor(0), args.optional_tensor(1)) {
         (Some(a), Some(b)) => promote(a.dtype(), b.dtype()),
         (Some(one), None) | (None, Some(one)) => {

@@ -3,6 +3,7 @@
 pub mod counts;
 pub mod histogram;
 pub mod isin;
+mod mapped;
 pub mod quantile;
 pub mod search;
 pub mod sort;

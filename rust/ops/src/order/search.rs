@@ -6,6 +6,7 @@ use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::order;
 
 use crate::derive::Derivative;
+use crate::mapped::Mapped;
 use crate::operands::{plain, settle, workplace};
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Args;
@@ -38,6 +39,7 @@ pub static SEARCHSORTED: Row = Row {
     tensor([1, 3])",
     out: POSITIONS,
     dtypes: DTypes::REAL,
+    mapped: Mapped::Rule(super::mapped::searchsorted),
     run: search!(searchsorted),
     derivative: WHY,
     samples: &["torch.tensor([1., 3., 5.]), t(2, 3)", "torch.tensor([[1., 3.], [2., 2.]]), t(2, 5), right=True"],
@@ -56,6 +58,7 @@ pub static SEARCHSORTED_SCALAR: Row = Row {
     tensor(2)",
     out: POSITIONS,
     dtypes: DTypes::REAL,
+    mapped: Mapped::Rule(super::mapped::searchsorted),
     run: search!(searchsorted),
     derivative: WHY,
     samples: &["torch.tensor([1., 3., 5.]), 3"],
@@ -85,6 +88,7 @@ pub static BUCKETIZE: Row = Row {
     tensor([1, 3])",
     out: POSITIONS,
     dtypes: DTypes::REAL,
+    mapped: Mapped::Rule(super::mapped::bucketize),
     run: search!(bucketize),
     derivative: WHY,
     samples: &["t(2, 3), torch.tensor([-1., 0., 1.])"],
@@ -103,6 +107,7 @@ pub static BUCKETIZE_SCALAR: Row = Row {
     tensor(1)",
     out: POSITIONS,
     dtypes: DTypes::REAL,
+    mapped: Mapped::Rule(super::mapped::bucketize),
     run: search!(bucketize),
     derivative: WHY,
     samples: &["3, torch.tensor([1, 3, 5])"],
@@ -121,7 +126,7 @@ struct Search {
 }
 
 /// The tensor at `place`, or the number there in a dtype that fits beside `other`: floats among integers stay floats.
-fn value(args: &Args, place: usize, other: &Tensor) -> Result<Tensor> {
+pub fn value(args: &Args, place: usize, other: &Tensor) -> Result<Tensor> {
     if let Some(tensor) = args.optional_tensor(place) {
         return Ok(tensor.clone());
     }

@@ -8,6 +8,7 @@ use rushlight_cpu::reduce::moments;
 use super::{Over, derived_count, expand};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::Mapped;
 use crate::pointwise::compare::EQ;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Value};
@@ -81,6 +82,7 @@ macro_rules! family {
                 cpu: |args, results| run(args, results, $root),
             }),
             derivative: $gradient,
+            mapped: Mapped::Over(1),
             node: $node,
             samples: &["t(2, 3), 1, correction=0", "t(2, 3, 4), (0, 2), keepdim=True"],
             reference: concat!(

@@ -5,8 +5,10 @@ use rushlight_core::{Error, Layout, Result};
 
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::{Batch, Mapped};
+use crate::op;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
-use crate::value::{Args, Value};
+use crate::value::{Args, Output, Value};
 use crate::view::reshape::sizes_value;
 use crate::view::strided::AS_STRIDED;
 
@@ -57,9 +59,21 @@ pub static EMBED: Row = Row {
         let strides = Value::Ints(d.ints(2).into());
         Expr::from(grad).call(&AS_STRIDED, [sizes_value(d.sizes(0)), strides, Value::Int(offset)])
     })]),
+    mapped: Mapped::Rule(in_each),
     samples: &["t(2), (2, 2), (3,), 0", "t(3, 2), (4,), (1, 1), 0"],
     ..Row::BASE
 };
+
+/// The samples are zeros one behind the other.
+fn in_each(batch: &Batch) -> Result<Option<Output>> {
+    let (size, stride) = (batch.args.ints(1)?, batch.args.ints(2)?);
+    let held: i64 = size.iter().product();
+    if batch.size == 0 || held == 0 {
+        return Ok(None);
+    }
+    let (sizes, strides) = ([&[batch.size as i64], size].concat(), [&[held], stride].concat());
+    op!(EMBED, batch.tensor(0)?, &sizes[..], &strides[..], batch.args.int(3)?).map(|all| Some(Output::Tensor(all)))
+}
 
 /// Where the elements go, in elements of a row-major result.
 fn place(args: &Args) -> Result<Layout> {

@@ -5,6 +5,7 @@
 
 pub mod gates;
 pub mod layers;
+mod mapped;
 pub mod sequence;
 
 use rushlight_autograd::Tensor;

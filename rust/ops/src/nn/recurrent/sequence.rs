@@ -12,6 +12,7 @@ use super::gates::{joined, parts};
 use crate::derive::{Derivative, Derive, Joint, Saves};
 use crate::expr::Expr;
 use crate::join::cat::STACK;
+use crate::mapped::Mapped;
 use crate::operands::{plain, settle, workplace};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Value};
@@ -31,6 +32,7 @@ Shapes: products of the input with its weights `(T, N, 4 * H)`, hx and cx `(N, H
     >>> torch._lstm_sequence(torch.zeros(1, 1, 4), h, h, torch.zeros(4, 1), False)[:2]
     (tensor([[[0.2311]]]), tensor([[[0.5000]]]))",
     dtypes: DTypes::FLOATS,
+    mapped: Mapped::Rule(super::mapped::lstm),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let products = args.tensor(0)?;
@@ -134,6 +136,7 @@ Shapes: as there.
     >>> torch._lstm_sequence_backward(torch.ones(1, 1, 1), None, h, h, w, *results, False)[2]
     tensor([[0.1966]])",
     dtypes: DTypes::FLOATS,
+    mapped: Mapped::Rule(super::mapped::lstm_backward),
     run: Run::Kernel(Kernel {
         infer: |args| {
             let [steps, rows, width] = sizes(args, [7, 2, 3, 4])?;
