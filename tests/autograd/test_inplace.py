@@ -145,3 +145,58 @@ def test_composed_changes(change):
 
     inputs = [torch.randn(2, 2, dtype=torch.float64, requires_grad=True) for _ in range(2)]
     assert torch.autograd.gradcheck(function, inputs) and torch.autograd.gradgradcheck(function, inputs)
+
+
+def quarters(view):
+    return torch.arange(1.0, 1 + view.numel()).reshape(view.shape) / 4
+
+
+PAIRS = lambda x: x.unfold(0, 2, 1)
+#: Steps of one along both: the shorter dimension is the faster one.
+LINES = lambda x: x.as_strided((2, 3), (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("view", "change", "values", "through_base", "through_view"),
+    [
+        (PAIRS, lambda v: v.mul_(2), [2, 8, 12, 8], [0.5, 1, 1.5, 2], [0.5, 2.5, 4.5, 3]),
+        (
+            PAIRS,
+            lambda v: v.mul_(quarters(v)),
+            [0.25, 0.75, 3.75, 6],
+            [0.0625, 0.375, 0.9375, 1.5],
+            [0.0625, 0.9375, 2.8125, 2.25],
+        ),
+        (PAIRS, lambda v: v.copy_(quarters(v)), [0.25, 0.75, 1.25, 1.5], [0] * 4, [0] * 4),
+        (LINES, lambda v: v.copy_(quarters(v)), [0.25, 0.5, 0.75, 1.5], [0] * 4, [0] * 4),
+        (LINES, lambda v: v.add_(quarters(v)), [1.25, 3.5, 5, 5.5], [0.25, 0.5, 0.75, 1], [0.25, 1.5, 2, 1.5]),
+        (lambda x: x.unfold(0, 3, 1), lambda v: v.fill_(3), [3] * 4, [0] * 4, [0] * 4),
+        (lambda x: x.unfold(0, 3, 1), lambda v: v.clamp_(1.5, 2.5), [1.5, 2, 2.5, 2.5], [0, 0.5, 0, 0], [0, 1.5, 0, 0]),
+    ],
+)
+def test_views_whose_elements_share_memory(view, change, values, through_base, through_view):
+    """torch's values and gradients: what several elements share is changed by each of them, and derived once."""
+    for through, gradient in ((lambda base, _: base, through_base), (lambda _, part: part, through_view)):
+        x = torch.arange(1.0, 5.0, requires_grad=True)
+        base = x * 1
+        part = view(base)
+        change(part)
+        assert base.tolist() == values and part.tolist() == view(base).tolist()
+        result = through(base, part)
+        (result * quarters(result)).sum().backward()
+        assert x.grad.tolist() == gradient
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x[:1].expand(3).mul_(2),
+        lambda x: x.unfold(0, 2, 1).copy_(torch.ones(3)),
+        lambda x: x.unfold(0, 2, 1).index_fill_(0, torch.tensor([0]), 1.0),
+    ],
+)
+def test_what_does_not_change_one_element_after_the_other(change):
+    x = torch.arange(4.0)
+    with pytest.raises(RuntimeError, match="single memory location|must match|broadcast"):
+        change(x)
+    assert x.tolist() == [0, 1, 2, 3]

@@ -51,11 +51,11 @@ pub fn check_writable(tensor: &Tensor) -> Result<()> {
     Ok(())
 }
 
+pub const OVERLAPS: &str = "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please clone() the tensor before performing the operation.";
+
 pub fn check_no_self_overlap(tensor: &Tensor) -> Result<()> {
     if !tensor.layout().is_contiguous() && tensor.layout().overlaps() {
-        return Err(Error::runtime(
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please clone() the tensor before performing the operation.",
-        ));
+        return Err(Error::runtime(OVERLAPS));
     }
     Ok(())
 }

@@ -10,6 +10,7 @@
 
 pub mod mirrored;
 mod numbers;
+mod overlapping;
 mod torn;
 mod views;
 
@@ -125,7 +126,7 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
     };
     profile::end(span, || profile::Name::Operator { row, in_place }, Some(&args));
     let output = if tears() > 0 { output.and_then(|output| torn::whole(&args, output)) } else { output };
-    output.map_err(|error| placed(error, &args, in_place))
+    output.or_else(|error| overlapping::retry(&args, in_place, error)).map_err(|error| placed(error, &args, in_place))
 }
 
 /// Whether the elements of all tensors of the call are what is stored, as they nearly always are.
