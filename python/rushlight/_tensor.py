@@ -310,5 +310,30 @@ def dim_order(self):
     return tuple(sorted(range(self.dim()), key=lambda dim: -strides[dim]))
 
 
+@_method
+def reinforce(self, *arguments):
+    """Removed long ago; the error says what to write instead."""
+    raise RuntimeError(
+        "reinforce() was removed.\n"
+        "Use torch.distributions instead: the loss is -m.log_prob(action) * reward, where m is the distribution that the "
+        "action was drawn from."
+    )
+
+
+def _volatile(self):
+    warn("volatile was removed (Variable.volatile is always False)")
+    return False
+
+
+def _set_volatile(self, value):
+    warn("volatile was removed and now has no effect. Use `with torch.no_grad():` instead.")
+
+
+for _name, _attribute in {
+    "volatile": property(_volatile, _set_volatile, doc="Always False; `no_grad` took its place."),
+    "name": property(lambda self: None, doc="None: tensors of a graph have no names."),
+}.items():
+    setattr(Tensor, _name, _attribute)
+
 # NumPy leaves arithmetic of an array and a tensor to the tensor.
 Tensor.__array_priority__ = 1000

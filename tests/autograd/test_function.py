@@ -411,3 +411,31 @@ def test_backward_runs_without_gradients():
     (Lost.apply(twice) + Lost.apply(thrice)).sum().backward()
     assert seen == [[0, 0]] and x.grad.tolist() == [1, 1]
     assert hooked == [(None, (None,)), ([1, 1], (None,))]
+
+
+def test_what_is_left_of_older_names():
+    """torch's: nothing is volatile, nothing has a name, and `reinforce` says what to write instead."""
+
+    class Meta(torch.autograd.function.FunctionMeta):
+        pass
+
+    class Double(torch.autograd.Function, metaclass=Meta):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    x = torch.ones(2, requires_grad=True)
+    Double.apply(x).sum().backward()
+    assert x.grad.tolist() == [2, 2] and x.name is None
+    with pytest.warns(UserWarning, match="volatile was removed"):
+        assert x.volatile is False
+    with pytest.warns(UserWarning, match="volatile was removed and now has no effect"):
+        x.volatile = True
+    with pytest.raises(AttributeError):
+        x.name = "weight"
+    with pytest.raises(RuntimeError, match=r"reinforce\(\) was removed"):
+        x.reinforce(1.0)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
+__all__ = ["Function", "FunctionCtx", "FunctionMeta", "InplaceFunction", "once_differentiable"]
 
 
 class FunctionCtx(_C._FunctionBase):
@@ -48,7 +48,15 @@ class _InstanceCtx(FunctionCtx):
         return getattr(self._function, name)
 
 
-class Function:
+class FunctionMeta(type):
+    """The class of `Function`, for metaclasses that derive from it.
+
+    >>> type(torch.autograd.Function) is torch.autograd.function.FunctionMeta
+    True
+    """
+
+
+class Function(metaclass=FunctionMeta):
     """Subclass it, write `forward` and `backward` as static methods, and call `apply`.
 
     `forward(ctx, *args)` runs without recording and may keep tensors with `ctx.save_for_backward`. `backward(ctx, *grads)`
