@@ -108,6 +108,10 @@ class Tensor:
     @property
     def retains_grad(self) -> _bool: ...
     @property
+    def name(self) -> None: ...
+    volatile: _bool
+    def reinforce(self, *arguments: Any) -> NoReturn: ...
+    @property
     def output_nr(self) -> _int: ...
     @property
     def _version(self) -> _int: ...
@@ -1681,6 +1685,7 @@ def _vmap_enter(size: _int, randomness: _str) -> _int: ...
 def _vmap_leave(level: _int) -> None: ...
 def _vmap_levels() -> list[tuple[_int, _int, _str]]: ...
 def _vmap_levels_of(tensor: Tensor) -> list[_int]: ...
+def _vmap_loops() -> tuple[_int, _str]: ...
 def _vmap_without(level: _int, function: Callable[[], Any]) -> Any: ...
 def _vmap_hide(tensor: Tensor, dim: _int | None, level: _int, size: _int) -> Tensor: ...
 def _vmap_show(tensor: Tensor, dim: _int, level: _int, size: _int) -> Tensor: ...
@@ -1753,6 +1758,7 @@ def _set_tangents_shown(shown: _bool) -> _bool: ...
 def _are_tangents_enabled() -> _bool: ...
 def _is_recording() -> _bool: ...
 def _tangent_leaf(tensor: Tensor) -> Tensor: ...
+def _as_one_node(name: _str, function: Callable[[Tensor], Tensor], tensor: Tensor) -> Tensor: ...
 def _set_inference_enabled(enabled: _bool) -> _bool: ...
 def _set_anomaly_enabled(enabled: _bool, check_nan: _bool = True) -> None: ...
 def _backward(
@@ -1923,6 +1929,8 @@ def _avg_pool_spread(input: Tensor, starts: Sequence[_int], ends: Sequence[_int]
     """Each value spread evenly over its window; the reverse of `_avg_pool`."""
 def _binary_cross_entropy(input: Tensor, target: Tensor) -> Tensor:
     """The binary cross entropy of each element."""
+def _celu(input: Tensor, alpha: _float, scale: _float, input_scale: _float) -> Tensor:
+    """The three kinds of `elu`."""
 def _clamp(input: Tensor, min: Tensor | _Number, max: Tensor | _Number) -> Tensor:
     """Limits elements to those of `min` and `max`."""
 def _clamp_max(input: Tensor, max: _Number) -> Tensor:
@@ -1937,8 +1945,8 @@ def _conj_physical(input: Tensor) -> Tensor:
     """The complex conjugate of each element, computed at once; real numbers stay as they are."""
 def _conv(input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[_int], padding: Sequence[_int], dilation: Sequence[_int], groups: _int) -> Tensor:
     """The convolution of a batch of images of any number of dimensions."""
-def _conv_input(grad: Tensor, weight: Tensor, size: Sequence[_int], stride: Sequence[_int], padding: Sequence[_int], dilation: Sequence[_int], groups: _int) -> Tensor:
-    """The gradient of a convolution's input of `size`."""
+def _conv_input(grad: Tensor, weight: Tensor, size: Sequence[_int], stride: Sequence[_int], padding: Sequence[_int], dilation: Sequence[_int], groups: _int, bias: Tensor | None = None) -> Tensor:
+    """The gradient of a convolution's input of `size`; with a bias of its channels, as transposed convolutions have it."""
 def _conv_weight(input: Tensor, grad: Tensor, size: Sequence[_int], stride: Sequence[_int], padding: Sequence[_int], dilation: Sequence[_int], groups: _int) -> Tensor:
     """The gradient of a convolution's weight of `size`."""
 def _ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Sequence[_int], target_lengths: Sequence[_int], blank: _int = 0, zero_infinity: _bool = False) -> tuple[Tensor, Tensor]:
@@ -2073,6 +2081,8 @@ def _real_part(input: Tensor) -> Tensor:
     """A copy of the real parts."""
 def _reflect(input: Tensor, tau: Tensor, other: Tensor, left: _bool, adjoint: _bool) -> Tensor:
     """A product of reflections applied to matrices."""
+def _reshape_copy(input: Tensor, size: Sequence[_int]) -> Tensor:
+    """A row-major copy under another shape."""
 def _round_after(input: Tensor, ten: _float) -> Tensor:
     """Each element rounded to a multiple of `1 / ten`."""
 def _round_before(input: Tensor, ten: _float) -> Tensor:
@@ -2101,7 +2111,9 @@ def _unique_consecutive(input: Tensor, return_inverse: _bool = False, return_cou
     """The elements (along `dim`, the slices) without those that equal the one before, where each element went, and how long each run is."""
 def _unique_dim(input: Tensor, dim: _int, sorted: _bool = True, return_inverse: _bool = False, return_counts: _bool = False) -> tuple[Tensor, Tensor, Tensor]:
     """The different slices along `dim` in order, where each slice went, and how often each occurs."""
+def _unsafe_squeeze(input: Tensor, dim: _int) -> Tensor:
+    """The same memory without a dimension of size one, without being a view: nobody follows changes of one in the other."""
 def _unsafe_view(input: Tensor, size: Sequence[_int]) -> Tensor:
-    """A row-major copy under another shape."""
+    """The same memory under another shape, without being a view: nobody follows changes of one in the other."""
 def _where_not_positive(input: Tensor, other: Tensor) -> Tensor:
     """Each element where `other` is not positive, else zero."""

@@ -31,6 +31,8 @@ def words():
         "z": x * 1,
         "p": (filled(2, 3).detach().abs() + 0.5).requires_grad_(),
         "q": filled(2, 2),
+        "b": filled(2),
+        "c": filled(2, 2, 3),
         "s": torch.tensor([[4.0, 1.0], [1.0, 3.0]], dtype=torch.float64, requires_grad=True),
         "i": torch.tensor([0, 1]),
         "im": filled(1, 4, 4, 4),

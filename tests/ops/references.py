@@ -206,7 +206,7 @@ def _(self, nan, posinf, neginf):
     return np.nan_to_num(self, nan=nan, posinf=posinf, neginf=neginf)
 
 
-@of("_elu")
+@of("_elu", "_celu")
 def _(self, **numbers):
     alpha, scale, inner = numbers.values()
     return np.where(self > 0, scale * self, scale * alpha * np.expm1(inner * self))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import rushlight as torch
+from rushlight import _C
 from rushlight._functions import nn_functional as _nn
 from rushlight._overridable import overridable
 from rushlight._warnings import warn
@@ -77,6 +78,21 @@ def interpolate(
         pooling = (_nn.adaptive_avg_pool1d, _nn.adaptive_avg_pool2d, _nn.adaptive_avg_pool3d)[dimensions - 1]
         return pooling(input, size)
     _check(input, size)
+    align = bool(align_corners)
+    return _C._as_one_node(
+        _node(mode, dimensions, antialias), lambda x: _interpolated(x, size, factors, mode, align, antialias), input
+    )
+
+
+def _node(mode: str, dimensions: int, antialias: bool) -> str:
+    """The name of a graph's node."""
+    kind = "".join(word.capitalize() for word in mode.split("-"))
+    return f"Upsample{kind}{dimensions}D{'Aa' if antialias else ''}Backward0"
+
+
+def _interpolated(
+    input: Tensor, size: list[int], factors: list[float] | None, mode: str, align: bool, antialias: bool
+) -> Tensor:
     result = input
     axes = list(enumerate(size))
     # Bytes are rounded after each axis, so that the order counts.
@@ -84,7 +100,7 @@ def interpolate(
         axes = [(axis, wanted) for axis, wanted in axes if wanted != input.shape[axis + 2]]
     for axis, wanted in reversed(axes) if antialias or _is_fixed(input, mode) else axes:
         given = None if factors is None else factors[axis]
-        result = _resized(result, axis + 2, wanted, given, mode, bool(align_corners), antialias)
+        result = _resized(result, axis + 2, wanted, given, mode, align, antialias)
     return result.clone() if result is input else result.contiguous(memory_format=_format(input))
 
 

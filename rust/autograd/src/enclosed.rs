@@ -3,6 +3,7 @@
 //! What an operator is composed of is recorded as ever, but on aliases of its inputs: they are the doors (`Tensor::door`). The
 //! node outside leads from the results to the inputs; its derivative is a walk from the inner results to the doors.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use rushlight_core::Result;
@@ -21,20 +22,20 @@ struct Part {
 
 /// The derivative of an operator that consists of others.
 pub struct Enclosed {
-    name: &'static str,
+    name: Cow<'static, str>,
     inside: Slot<Arc<Part>>,
 }
 
 impl Enclosed {
     /// `results` are the histories of what the body gave, `doors` those of the aliases that it was given.
-    pub fn new(name: &'static str, results: Edges, doors: Edges) -> Enclosed {
-        Enclosed { name, inside: Slot::new(Some(Arc::new(Part { results, doors }))) }
+    pub fn new(name: impl Into<Cow<'static, str>>, results: Edges, doors: Edges) -> Enclosed {
+        Enclosed { name: name.into(), inside: Slot::new(Some(Arc::new(Part { results, doors }))) }
     }
 }
 
 impl Backward for Enclosed {
     fn name(&self) -> &str {
-        self.name
+        &self.name
     }
 
     fn apply(&self, call: &Call<'_>, grads: Gradients) -> Result<Gradients> {

@@ -136,6 +136,12 @@ impl Facts {
         self.special.as_deref().map_or_else(|| Layout::contiguous(&self.sizes), |(layout, _)| layout.clone())
     }
 
+    /// Whether it is a matrix whose columns follow one another in memory.
+    pub fn is_column_major(&self) -> bool {
+        let Some((layout, _)) = self.special.as_deref() else { return false };
+        matches!((&layout.strides[..], &layout.sizes[..]), ([1, step], [rows, _]) if step == rows)
+    }
+
     /// What `vmap` hides of it.
     #[inline]
     pub fn axes(&self) -> &[Axis] {

@@ -88,6 +88,37 @@ impl<'a> Inside<'a> {
     }
 }
 
+/// A function of one tensor under a name of its own in the graph, written where operators are called and not where they are.
+pub struct Alone<'a> {
+    own: &'a Tensor,
+    door: Tensor,
+}
+
+impl<'a> Alone<'a> {
+    /// Nothing where nobody will ask for a gradient.
+    pub fn begin(own: &'a Tensor) -> Result<Option<Alone<'a>>> {
+        let recorded = own.is_watched() && rushlight_autograd::modes::recording();
+        Ok(if recorded { Some(Alone { own, door: door(own)? }) } else { None })
+    }
+
+    /// What the function computes with.
+    pub fn inside(&self) -> &Tensor {
+        &self.door
+    }
+
+    /// What it gave, as the result of one node.
+    pub fn finish(self, name: &str, found: &Tensor) -> Result<Tensor> {
+        let history = found.gradient_edge()?;
+        let result = found.detach();
+        if history.is_some() {
+            let doors = std::iter::once(self.door.gradient_edge()?).collect();
+            let node = Enclosed::new(name.to_owned(), std::iter::once(history).collect(), doors);
+            rushlight_autograd::record(node, &[Some(self.own)], &[&result])?;
+        }
+        Ok(result)
+    }
+}
+
 /// The places of results in the graph inside; none for a result that is not part of it.
 fn histories(results: &[Tensor]) -> Result<Edges> {
     results.iter().map(Tensor::gradient_edge).collect()

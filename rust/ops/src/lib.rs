@@ -48,7 +48,7 @@ pub mod view;
 pub use call::call;
 pub use convert::{item, to_vec};
 pub use create::from_slice;
-pub use enclosed::set_memory;
+pub use enclosed::{Alone, set_memory};
 pub use generator::Generator;
 pub use row::Row;
 pub use rushlight_autograd::Tensor;

@@ -12,7 +12,7 @@ use rushlight::{Row, mapped, sparse, table};
 
 /// Rows with a kernel for the host and none for CUDA. Whoever adds a row says here whether it is one more; there are no
 /// kernels for CUDA yet, and once there are the number may only fall.
-const WITHOUT_CUDA: usize = 327;
+const WITHOUT_CUDA: usize = 330;
 
 /// Fails with a line for every row that `wrong` has something to say about.
 fn every_row(wrong: impl Fn(&'static Row) -> Option<String>) {

@@ -5,7 +5,7 @@ use rushlight_core::dtype::promote;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Dims, Error, Result, Scalar};
 
-use super::matrix::{check_batches, check_shapes};
+use super::matrix::{check_batches, check_shapes, gradient_of_first, gradient_of_second};
 use super::{Matrix, by, check_dtype, product, scaled};
 use crate::autocast::Autocast;
 use crate::create::check_fits;
@@ -128,8 +128,8 @@ pub static ADDMM: Row = Row {
     }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::NOTHING, addend_gradient),
-        formula(1, Saves::input(2), |d| scaled(d.grad().matmul(d.input(2).adjoint()), d.scalar(4))),
-        formula(2, Saves::input(1), |d| scaled(d.input(1).adjoint().matmul(d.grad()), d.scalar(4))),
+        formula(1, Saves::input(2), |d| scaled(gradient_of_first(d, 1), d.scalar(4))),
+        formula(2, Saves::input(1), |d| scaled(gradient_of_second(d, 1), d.scalar(4))),
     ]),
     samples: &[
         "t(3, 2), t(3, 4), t(4, 2)",

@@ -7,12 +7,15 @@ use rushlight_core::{Dims, Error, Result, Scalar};
 
 use super::{Matrix, by, check_dtype, product};
 use crate::autocast::Autocast;
-use crate::derive::{Derivative, Saves, formula};
+use crate::derive::{Derivative, Derive, Facts, Saves, formula};
+use crate::expr::Expr;
 use crate::mapped::Mapped;
 use crate::op;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::sparse::Sparse;
 use crate::value::{Args, Ints, Output, Value};
+use crate::view::reshape::reshaped_fresh;
+use crate::view::squeeze::{SQUEEZED, UNSQUEEZE};
 
 /// Matrix 0 times operand 1, without more.
 fn multiply(args: &Args, results: &[Tensor]) -> Result<()> {
@@ -81,8 +84,8 @@ pub static MM: Row = Row {
         cpu: multiply,
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1), |d| d.grad().with_tensor(&MM, d.input(1).adjoint())),
-        formula(1, Saves::input(0), |d| d.input(0).adjoint().with_tensor(&MM, d.grad())),
+        formula(0, Saves::input(1), |d| gradient_of_first(d, 0)),
+        formula(1, Saves::input(0), |d| gradient_of_second(d, 0)),
     ]),
     samples: &["t(3, 4), t(4, 2)", "t(3, 4).t(), t(3, 2)", "t(0, 4), t(4, 2)", "t(3, 0), t(0, 2)", "t(1, 5), t(5, 7)"],
     errors: &[
@@ -93,6 +96,23 @@ pub static MM: Row = Row {
     reference: "np.matmul(self, mat2)",
     ..Row::BASE
 };
+
+/// The gradient of the first of two matrices that are multiplied, of which it stands at `place`. One that lies in memory
+/// column by column, as a transposed weight does, has a gradient that lies so, which its leaf can keep as it is.
+pub fn gradient_of_first(d: &Derive, place: usize) -> Expr {
+    if d.facts(place).is_some_and(Facts::is_column_major) {
+        return d.input(place + 1).conj().with_tensor(&MM, d.grad().transposed()).transposed();
+    }
+    d.grad().with_tensor(&MM, d.input(place + 1).adjoint())
+}
+
+/// The gradient of the second.
+pub fn gradient_of_second(d: &Derive, place: usize) -> Expr {
+    if d.facts(place + 1).is_some_and(Facts::is_column_major) {
+        return d.grad().transposed().with_tensor(&MM, d.input(place).conj()).transposed();
+    }
+    d.input(place).adjoint().with_tensor(&MM, d.grad())
+}
 
 /// Sizes of the product of two batches, which broadcast.
 fn batched_sizes(a: &Tensor, b: &Tensor) -> Result<Dims> {
@@ -356,7 +376,7 @@ pub static VDOT: Row = Row {
     dtypes: DTypes::NUMBERS,
     run: Run::Compose(|args| {
         infer_dot(args)?;
-        let conjugate = crate::expr::Expr::from(args.tensor(0)?).conj().done()?;
+        let conjugate = Expr::from(args.tensor(0)?).conj().done()?;
         DOT.call([(&conjugate).into(), args.tensor(1)?.into()])
     }),
     derivative: Derivative::Composed,
@@ -410,7 +430,8 @@ before the last two are batches, which broadcast.
     ..Row::BASE
 };
 
-fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+/// The product in the parts that torch's graph shows.
+pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     match (a.rank(), b.rank()) {
         (0, _) | (_, 0) => Err(Error::runtime(format!(
             "both arguments to matmul need to be at least 1D, but they are {}D and {}D",
@@ -419,7 +440,10 @@ fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         ))),
         (1, 1) => op!(DOT, a, b),
         (2, 1) => op!(MV, a, b),
-        (1, 2) => drop_dim(&op!(MM, &as_row(a)?, b)?, 0),
+        (1, 2) => {
+            let row = op!(MM, &op!(UNSQUEEZE, a, 0i64)?, b)?;
+            op!(SQUEEZED, row, 0i64)
+        }
         (2, 2) => op!(MM, a, b),
         // One matrix or vector for a whole batch: a single tall product.
         (rank, 1 | 2) => {
@@ -427,7 +451,7 @@ fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
             let result = if b.rank() == 1 { op!(MV, &tall, b)? } else { op!(MM, &tall, b)? };
             let mut sizes: Ints = a.sizes()[..rank - 1].iter().map(|&n| n as i64).collect();
             sizes.extend(b.sizes().get(1).map(|&n| n as i64));
-            op!(crate::view::RESHAPE, &result, sizes)
+            reshaped_fresh(&result, sizes)
         }
         (1, rank) => drop_dim(&op!(BATCHED, &as_row(a)?, b)?, rank - 2),
         _ => op!(BATCHED, a, b),

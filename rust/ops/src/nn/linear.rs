@@ -7,12 +7,17 @@ use rushlight_core::{Dims, Error, Result, Scalar};
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::linalg::matrix::{MM, fold, misfit};
+use crate::linalg::added::ADDMM;
+use crate::linalg::matrix::{DOT, MM, fold, matmul, misfit};
 use crate::linalg::{Matrix, check_dtype, product};
 use crate::mapped::Mapped;
+use crate::node::is_watched;
 use crate::op;
+use crate::pointwise::arith::ADD;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
-use crate::value::{Args, Output};
+use crate::value::{Args, Output, Value};
+use crate::view::reshape::{VIEW, sizes_value};
+use crate::view::transpose::T;
 
 pub static LINEAR: Row = Row {
     name: "linear",
@@ -40,12 +45,15 @@ Shapes: input `(*, in)`, weight `(out, in)`, bias `(out)`, result `(*, out)`; a 
             )));
         }
         match (weight.rank(), args.optional_tensor(2)) {
+            (2, bias) if is_in_parts(args) && fits(input, weight, bias) => {
+                parts(input, weight, bias).map(Output::Tensor)
+            }
             (2, None) => PLAIN.call([input.into(), weight.into()]),
             (2, Some(bias)) => AFFINE.call([bias.into(), input.into(), weight.into()]),
-            (1, None) => op!(crate::linalg::matrix::MATMUL, input, weight).map(Output::Tensor),
+            (1, None) => matmul(input, &op!(T, weight)?).map(Output::Tensor),
             (1, Some(bias)) if input.rank() == 1 => {
-                let product = op!(crate::linalg::matrix::DOT, input, weight)?;
-                op!(crate::pointwise::arith::ADD, &product, bias).map(Output::Tensor)
+                let product = op!(DOT, input, op!(T, weight)?)?;
+                op!(ADD, &product, bias).map(Output::Tensor)
             }
             (rank, _) => Err(Error::runtime(format!("mat2 must be a matrix, got {rank}-D tensor"))),
         }
@@ -67,6 +75,40 @@ Shapes: input `(*, in)`, weight `(out, in)`, bias `(out)`, result `(*, out)`; a 
     reference: "np.matmul(input, weight.T) + (0 if bias is None else bias)",
     ..Row::BASE
 };
+
+/// Whether the call becomes that of several operators: they are what torch's graph shows, and what it does with sequences
+/// that do not lie row by row.
+fn is_in_parts(args: &Args) -> bool {
+    let lies_apart = |input: &Tensor| input.rank() > 2 && !input.layout().is_contiguous();
+    (is_watched(args) || args.tensor(0).is_ok_and(lies_apart)) && args.all_tensors(|tensor| !tensor.is_mapped())
+}
+
+/// Whether the operands go together; what is wrong with others the single row says.
+fn fits(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> bool {
+    let (own, shape) = (input.sizes(), weight.sizes());
+    let spreads = |bias: &Tensor| {
+        let rows = own[..own.len() - 1].iter().product::<isize>();
+        bias.dtype() == weight.dtype()
+            && (bias.sizes()[..] == shape[..1] || bias.layout().broadcast_to(&[rows, shape[0]]).is_ok())
+    };
+    own.last() == shape.get(1) && input.dtype() == weight.dtype() && bias.is_none_or(spreads)
+}
+
+fn parts(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    let across = op!(T, weight)?;
+    let Some(bias) = bias else { return matmul(input, &across) };
+    if input.rank() == 2 {
+        return op!(ADDMM, bias, input, &across);
+    }
+    if !input.layout().is_contiguous() {
+        return op!(ADD, matmul(input, &across)?, bias);
+    }
+    let mut sizes = input.sizes().clone();
+    let (last, outer) = (sizes.len() - 1, sizes[..sizes.len() - 1].iter().product());
+    let rows = VIEW.tensor([input.into(), sizes_value(&[outer, sizes[last]])])?;
+    sizes[last] = weight.sizes()[0];
+    VIEW.tensor([Value::Own(op!(ADDMM, bias, &rows, &across)?), sizes_value(&sizes)])
+}
 
 /// The affine map as one node; torch's node adds the bias first, so the bias is its first input.
 pub static AFFINE: Row = Row {

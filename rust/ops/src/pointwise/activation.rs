@@ -10,7 +10,7 @@ use super::{UNARY, common};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
-use crate::value::{Output, Value};
+use crate::value::{Args, Output, Value};
 
 /// What activations have in common: they live in `nn.functional`, and many work in place.
 const ACTIVATION: Row = Row {
@@ -53,6 +53,7 @@ pub static RELU: Row = Row {
 
 pub static LEAKY_RELU: Row = Row {
     name: "leaky_relu",
+    node: "in_place=LeakyReluBackward1",
     signature: "(Tensor self, float negative_slope=0.01, truth inplace=False) -> Tensor",
     doc: "Each element, times `negative_slope` where it is negative.
 
@@ -109,7 +110,7 @@ pub static CELU: Row = Row {
         if args.float(1)? == 0.0 {
             return Err(Error::runtime("ZeroDivisionError: alpha cannot be 0 for CELU"));
         }
-        scaled_elu(args, |alpha| [alpha, 1.0, 1.0 / alpha])
+        Ok(Args { row: &SCALED_CELU, ..scaled_elu(args, |alpha| [alpha, 1.0, 1.0 / alpha])? })
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3)", "t(2, 3), 0.2", "t()"],
@@ -117,10 +118,7 @@ pub static CELU: Row = Row {
     ..ACTIVATION
 };
 
-fn scaled_elu<'a>(
-    mut args: crate::value::Args<'a>,
-    numbers: fn(f64) -> [f64; 3],
-) -> rushlight_core::Result<crate::value::Args<'a>> {
+fn scaled_elu<'a>(mut args: Args<'a>, numbers: fn(f64) -> [f64; 3]) -> rushlight_core::Result<Args<'a>> {
     let alpha = if args.values.len() > 2 { args.float(1)? } else { 1.0 };
     args.values.truncate(1);
     args.values.extend(numbers(alpha).map(Value::Float));
@@ -128,8 +126,7 @@ fn scaled_elu<'a>(
     Ok(args)
 }
 
-pub static SCALED_ELU: Row = Row {
-    name: "_elu",
+const SCALED: Row = Row {
     namespace: "",
     signature: "(Tensor self, float alpha, float scale, float input_scale) -> Tensor",
     doc: "The three kinds of `elu`.",
@@ -145,6 +142,11 @@ pub static SCALED_ELU: Row = Row {
     samples: &["t(2, 3), 1., 1., 1."],
     ..ACTIVATION
 };
+
+pub static SCALED_ELU: Row = Row { name: "_elu", node: "EluBackward0 in_place=EluBackward1", ..SCALED };
+
+/// The same under `celu`'s name in graphs.
+pub static SCALED_CELU: Row = Row { name: "_celu", node: "CeluBackward0 in_place=CeluBackward1", ..SCALED };
 
 pub static GELU: Row = Row {
     name: "gelu",

@@ -1,11 +1,14 @@
 //! Other sizes for the same elements in the same order.
 
-use rushlight_autograd::Meta;
+use rushlight_autograd::{Meta, Tensor};
 use rushlight_core::layout::{Shape, infer_size};
 use rushlight_core::{DType, Error, Layout, Result};
 
+use crate::convert::CLONE;
 use crate::derive::{Derivative, Saves, formula};
 use crate::mapped::{Batch, Mapped};
+use crate::node::is_watched;
+use crate::op;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
 use crate::value::{Args, Ints, Output, Value};
 
@@ -46,8 +49,15 @@ pub static RESHAPE: Row = Row {
     run: Run::Compose(|args| {
         let tensor = args.tensor(0)?;
         let sizes = infer_size(args.ints(1)?, tensor.numel())?;
-        let row = if tensor.layout().view_strides(&sizes).is_some() { &VIEW } else { &COPIED };
-        row.call([tensor.into(), sizes_value(&sizes)])
+        if tensor.layout().view_strides(&sizes).is_some() {
+            return VIEW.call([tensor.into(), sizes_value(&sizes)]);
+        }
+        // In the parts that torch's graph shows.
+        if is_watched(args) && !tensor.is_mapped() {
+            let copy = op!(CLONE, tensor, "contiguous_format")?;
+            return UNSAFE_VIEW.call([copy.into(), sizes_value(&sizes)]);
+        }
+        COPIED.call([tensor.into(), sizes_value(&sizes)])
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3), (3, 2)", "t(2, 3), (-1,)", "t(2, 3).t(), (6,)"],
@@ -56,14 +66,47 @@ pub static RESHAPE: Row = Row {
     ..Row::BASE
 };
 
-/// `reshape` where the strides allow no view.
-pub static COPIED: Row = Row {
+/// What nobody else reads under another shape.
+pub fn reshaped_fresh(fresh: &Tensor, sizes: Ints) -> Result<Tensor> {
+    let own = infer_size(&sizes, fresh.numel())?;
+    if fresh.layout().view_strides(&own).is_some() {
+        op!(UNSAFE_VIEW, fresh, sizes)
+    } else {
+        op!(RESHAPE, fresh, sizes)
+    }
+}
+
+/// Another shape over the memory of something that nobody else reads, and so no view of it.
+pub static UNSAFE_VIEW: Row = Row {
     name: "_unsafe_view",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, int[] size) -> Tensor",
+    doc: "The same memory under another shape, without being a view: nobody follows changes of one in the other.
+
+    >>> torch._unsafe_view(torch.tensor([[1, 2], [3, 4]]), (4,))
+    tensor([1, 2, 3, 4])",
+    dtypes: DTypes::ALL,
+    traits: Traits::SEES_MEMORY,
+    run: Run::Body(|args| {
+        let own = args.tensor(0)?;
+        Ok(Output::Tensor(Tensor::with_meta(own.meta_with(layout(args)?))))
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
+        d.grad().call(&RESHAPE, [sizes_value(d.sizes(0))])
+    })]),
+    samples: &["t(2, 3), (6,)"],
+    reference: "np.reshape(self, size)",
+    ..Row::BASE
+};
+
+/// `reshape` where the strides allow no view, at once.
+pub static COPIED: Row = Row {
+    name: "_reshape_copy",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, int[] size) -> Tensor",
     doc: "A row-major copy under another shape.
 
-    >>> torch._unsafe_view(torch.tensor([[1, 2], [3, 4]]).t(), (4,))
+    >>> torch._reshape_copy(torch.tensor([[1, 2], [3, 4]]).t(), (4,))
     tensor([1, 3, 2, 4])",
     dtypes: DTypes::ALL,
     mapped: Mapped::Rule(reshaped),
@@ -196,12 +239,12 @@ fn layout(args: &Args) -> Result<Layout> {
 }
 
 /// An `Output` that is one tensor, for bodies that compose.
-pub fn one(tensor: rushlight_autograd::Tensor) -> Result<Output> {
+pub fn one(tensor: Tensor) -> Result<Output> {
     Ok(Output::Tensor(tensor))
 }
 
 /// The same sizes behind those of the batch.
 fn reshaped(batch: &Batch) -> Result<Option<Output>> {
     let sizes: Ints = std::iter::once(batch.size as i64).chain(batch.args.ints(1)?.iter().copied()).collect();
-    crate::op!(COPIED, batch.tensor(0)?, sizes).map(|tensor| Some(Output::Tensor(tensor)))
+    op!(COPIED, batch.tensor(0)?, sizes).map(|tensor| Some(Output::Tensor(tensor)))
 }

@@ -1,12 +1,13 @@
 //! Dimensions of size one, taken away or put in.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::layout::{DimSet, wrap_dim};
 use rushlight_core::{Layout, Result};
 
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::{Args, Value};
+use crate::row::{DTypes, Row, Run, Traits, Variants};
+use crate::value::{Args, Output, Value};
 use crate::view::RESHAPE;
 use crate::view::reshape::sizes_value;
 
@@ -71,6 +72,29 @@ pub static SQUEEZE_DIMS: Row = Row {
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, restore)]),
     samples: &["t(1, 2, 1), (0, 2)", "t(1, 2, 1), (0, 1)"],
     reference: "np.squeeze(self, tuple(d for d in dim if self.shape[d] == 1))",
+    ..Row::BASE
+};
+
+/// What nobody else reads without a dimension, and so no view of it.
+pub static SQUEEZED: Row = Row {
+    name: "_unsafe_squeeze",
+    node: "SqueezeBackward4",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, int dim) -> Tensor",
+    doc: "The same memory without a dimension of size one, without being a view: nobody follows changes of one in the other.
+
+    >>> torch._unsafe_squeeze(torch.tensor([[1, 2]]), 0)
+    tensor([1, 2])",
+    dtypes: DTypes::ALL,
+    traits: Traits::SEES_MEMORY,
+    run: Run::Body(|args| {
+        let own = args.tensor(0)?;
+        let dim = wrap_dim(args.int(1)?, own.rank())?;
+        Ok(Output::Tensor(Tensor::with_meta(own.meta_with(own.layout().squeeze(|d| d == dim)))))
+    }),
+    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, restore)]),
+    samples: &["t(1, 3), 0"],
+    reference: "np.squeeze(self, dim)",
     ..Row::BASE
 };
 

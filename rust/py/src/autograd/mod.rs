@@ -9,7 +9,7 @@ mod saved;
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use rushlight::Tensor;
+use rushlight::{Alone, Tensor};
 use rushlight_autograd as engine;
 use rushlight_autograd::engine::Options;
 
@@ -141,6 +141,19 @@ fn _tangent_leaf<'py>(py: Python<'py>, tensor: &Bound<'py, PyAny>) -> PyResult<B
     object::wrap_bound(py, leaf)
 }
 
+/// Calls a function of one tensor so that the graph shows one node of this name.
+#[pyfunction]
+fn _as_one_node<'py>(
+    name: &str,
+    function: &Bound<'py, PyAny>,
+    tensor: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = tensor.py();
+    let Some(node) = Alone::begin(object::tensor(tensor)?).map_err(raise)? else { return function.call1((tensor,)) };
+    let found = function.call1((object::wrap_bound(py, node.inside().clone())?,))?;
+    object::wrap_bound(py, node.finish(name, object::tensor(&found)?).map_err(raise)?)
+}
+
 /// Whether this thread is in inference mode.
 ///
 /// >>> with torch.inference_mode():
@@ -198,6 +211,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_are_tangents_enabled, module)?)?;
     module.add_function(wrap_pyfunction!(_is_recording, module)?)?;
     module.add_function(wrap_pyfunction!(_tangent_leaf, module)?)?;
+    module.add_function(wrap_pyfunction!(_as_one_node, module)?)?;
     module.add_function(wrap_pyfunction!(is_inference_mode_enabled, module)?)?;
     module.add_function(wrap_pyfunction!(_set_inference_enabled, module)?)?;
     module.add_function(wrap_pyfunction!(is_anomaly_enabled, module)?)?;

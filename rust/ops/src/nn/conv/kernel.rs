@@ -7,10 +7,12 @@ use rushlight_core::storage::pin_all;
 use rushlight_core::{DType, Dims, Error, Layout, Result, Scalar};
 use rushlight_cpu::nn::conv::{Geometry, Operands, Target, convolve, convolves};
 
+use crate::call::{self, call_into};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::mapped::Mapped;
 use crate::operands::plain;
+use crate::pointwise::arith::ADD;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Ints, Value};
 use crate::view::reshape::sizes_value;
@@ -53,10 +55,7 @@ pub static CONV: Row = Row {
     derivative: Derivative::Formulas(&[
         formula(0, Saves::input(1), |d| again(&CONV_INPUT, d, d.grad(), d.input(1).conj(), Some(d.sizes(0)))),
         formula(1, Saves::input(0), |d| again(&CONV_WEIGHT, d, d.input(0).conj(), d.grad(), Some(d.sizes(1)))),
-        formula(2, Saves::NOTHING, |d| {
-            let dims: Ints = (0..d.rank(0) as i64).filter(|&dim| dim != 1).collect();
-            d.grad().call(&crate::reduce::sum::SUM_DIM, [Value::Ints(dims)])
-        }),
+        formula(2, Saves::NOTHING, sum_of_channels),
     ]),
     node: "ConvolutionBackward0",
     samples: &[
@@ -70,8 +69,8 @@ pub static CONV: Row = Row {
 pub static CONV_INPUT: Row = Row {
     name: "_conv_input",
     variants: Variants::FUNCTION,
-    signature: "(Tensor grad, Tensor weight, int[] size, int[] stride, int[] padding, int[] dilation, int groups) -> Tensor",
-    doc: "The gradient of a convolution's input of `size`.
+    signature: "(Tensor grad, Tensor weight, int[] size, int[] stride, int[] padding, int[] dilation, int groups, Tensor? bias=None) -> Tensor",
+    doc: "The gradient of a convolution's input of `size`; with a bias of its channels, as transposed convolutions have it.
 
     >>> torch._conv_input(torch.ones(1, 1, 2), torch.ones(1, 1, 2), (1, 1, 3), (1,), (0, 0), (1,), 1)
     tensor([[[1., 2., 1.]]])",
@@ -79,16 +78,42 @@ pub static CONV_INPUT: Row = Row {
     mapped: Mapped::Rule(crate::nn::mapped::conv_input),
     run: Run::Kernel(Kernel {
         infer: |args| Ok(vec![Spec::new(&to_dims(args.ints(2)?), args.tensor(0)?.dtype(), args.tensor(0)?)]),
-        cpu: |args, results| run(Target::Input, args, [&results[0], args.tensor(1)?, args.tensor(0)?], None),
+        cpu: |args, results| {
+            run(Target::Input, args, [&results[0], args.tensor(1)?, args.tensor(0)?], None)?;
+            args.optional_tensor(7).map_or(Ok(()), |bias| add_to_channels(&results[0], bias))
+        },
     }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::input(1), |d| again(&CONV, d, d.grad(), d.input(1).conj(), None)),
         formula(1, Saves::input(0), |d| again(&CONV_WEIGHT, d, d.grad(), d.input(0).conj(), Some(d.sizes(1)))),
+        formula(7, Saves::NOTHING, sum_of_channels),
     ]),
     node: "ConvolutionBackward0",
-    samples: &["t(2, 3, 5), t(3, 2, 3), (2, 2, 5), (1,), (1, 1), (1,), 1"],
+    samples: &[
+        "t(2, 3, 5), t(3, 2, 3), (2, 2, 5), (1,), (1, 1), (1,), 1",
+        "t(2, 3, 5), t(3, 2, 3), (2, 2, 5), (1,), (1, 1), (1,), 1, t(2)",
+    ],
     ..Row::BASE
 };
+
+/// Adds a number to all elements of each channel.
+fn add_to_channels(tensor: &Tensor, bias: &Tensor) -> Result<()> {
+    let shown = channels(&bias.detach(), tensor.rank())?;
+    call_into(Args::new(&ADD, [tensor.into(), shown.into()]), call::Target::InPlace).map(drop)
+}
+
+/// A vector as something that broadcasts along the channels of a tensor of `rank` dimensions.
+fn channels(vector: &Tensor, rank: usize) -> Result<Tensor> {
+    let mut sizes = vec![1; rank.saturating_sub(1).max(1)];
+    sizes[0] = vector.numel() as isize;
+    crate::view::RESHAPE.tensor([vector.into(), sizes_value(&sizes)])
+}
+
+/// The gradient of the bias.
+fn sum_of_channels(d: &Derive) -> Expr {
+    let dims: Ints = (0..d.rank(0) as i64).filter(|&dim| dim != 1).collect();
+    d.grad().call(&crate::reduce::sum::SUM_DIM, [Value::Ints(dims)])
+}
 
 pub static CONV_WEIGHT: Row = Row {
     name: "_conv_weight",

@@ -295,15 +295,8 @@ fn transposed(args: &Args, dims: usize) -> Result<Output> {
         plan.padding.clone().into(),
         plan.dilation.clone().into(),
         plan.groups.into(),
+        args.optional_tensor(2).into(),
     ])?;
-    let result = match args.optional_tensor(2) {
-        None => result,
-        Some(bias) => {
-            let mut shape = Ints::from_slice(&[bias.numel() as i64]);
-            shape.extend(std::iter::repeat_n(1, dims));
-            op!(crate::pointwise::arith::ADD, &result, op!(crate::view::RESHAPE, bias, shape)?)?
-        }
-    };
     plan.finish(result)
 }
 
