@@ -312,7 +312,14 @@ def dim_order(self):
 
 @_method
 def reinforce(self, *arguments):
-    """Removed long ago; the error says what to write instead."""
+    """Removed long ago; the error says what to write instead.
+
+    >>> try:
+    ...     torch.ones(1).reinforce(1.0)
+    ... except RuntimeError as error:
+    ...     print(str(error).splitlines()[0])
+    reinforce() was removed.
+    """
     raise RuntimeError(
         "reinforce() was removed.\n"
         "Use torch.distributions instead: the loss is -m.log_prob(action) * reward, where m is the distribution that the "

@@ -143,7 +143,6 @@ class Count:
         assert found == listed, f"{last} ran once for each sample" if found else f"{name} has a rule now"
 
 
-
 def differs(got, wanted):
     if len(got) != len(wanted):
         return f"{len(got)} results instead of {len(wanted)}"
