@@ -387,6 +387,12 @@ def test_batches_of_gradients():
     for outputs, grads, error, sentence in [
         (x.sum(), None, ValueError, r"^vmap\(vjp, in_dims=0, ...\)\(<inputs>\): Got in_dim=0 for some input"),
         (x * 2, None, RuntimeError, "^grad can be implicitly created only for scalar outputs"),
+        (
+            x * 2,
+            torch.ones(2, 3),
+            RuntimeError,
+            r"^If `is_grads_batched=True`.* grad_output\[0\] has a shape of torch.Size\(\[3\]\) and output\[0\]",
+        ),
         (x * 2, 5, TypeError, "^gradients can be either Tensors or None, but got int"),
         (
             [x * 2, x * 3],

@@ -122,9 +122,17 @@ def _weights(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
 def _batches(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
     """The gradients to start from, each a batch of as many."""
     batches = _weights(outputs, grads)
-    for output, batch in zip(outputs, batches):
+    for place, (output, batch) in enumerate(zip(outputs, batches)):
         if batch is None and not _is_edge(output) and output.numel() != 1:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
+        if batch is not None and not _is_edge(output) and batch.shape[1:] != output.shape:
+            raise RuntimeError(
+                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension. "
+                "The sizes of the remaining dimensions are expected to match the shape of corresponding output, but a "
+                f"mismatch was detected: grad_output[{place}] has a shape of {batch.shape[1:]} and output[{place}] has a "
+                f"shape of {output.shape}. If you only want some tensors in `grad_output` to be considered batched, consider "
+                "using vmap."
+            )
         if batch is None or batch.dim() == 0:
             raise ValueError(
                 "vmap(vjp, in_dims=0, ...)(<inputs>): Got in_dim=0 for some input, but that input is a Tensor of "
@@ -151,6 +159,12 @@ def backward(
 
     `grad_tensors` weighs each tensor (of the same shape); it may be left out for tensors of one element. The graph is
     freed unless `retain_graph`, and the walk itself is recorded if `create_graph`. With `inputs` only theirs are collected.
+
+    Raises:
+        RuntimeError: a tensor of several elements without a weight, weights of other shapes or another number, a tensor
+            that depends on nothing that requires gradients, a graph that was freed or whose tensors were changed, or
+            no inputs among `inputs`.
+        TypeError: a weight that is no tensor.
 
     >>> x = torch.tensor([1., 2.], requires_grad=True)
     >>> torch.autograd.backward((x * x).sum())
@@ -194,7 +208,13 @@ def grad(
     """The gradients of `outputs` with respect to `inputs`, a tuple; no `.grad` changes.
 
     With ``is_grads_batched`` each of `grad_outputs` is a batch of gradients along a first dimension, and so are the results.
-    Edges of the graph (`graph.get_gradient_edge`) may stand for tensors. Inputs that were not used are an error, unless `allow_unused` (None in their place) or `materialize_grads` (zeros).
+    Edges of the graph (`graph.get_gradient_edge`) may stand for tensors. Inputs that were not used are an error, unless
+    `allow_unused` (None in their place) or `materialize_grads` (zeros).
+
+    Raises:
+        RuntimeError: as in `backward`, and an input that was not used or does not require gradients.
+        ValueError: `materialize_grads` with `allow_unused=False`; batches of different sizes, or without a dimension.
+        TypeError: something that is no tensor.
 
     >>> x = torch.tensor(3., requires_grad=True)
     >>> (g,) = torch.autograd.grad(x ** 3, x, create_graph=True)
