@@ -176,8 +176,8 @@ class SharedDict(collections.abc.Mapping):
 
     def __init__(self, items: dict) -> None:
         self._entries = _Items(items.items())
-        order = sorted((_number(key), place) for place, key in enumerate(items))
-        self._table = torch.tensor(order, dtype=torch.int64).reshape(-1, 2).t().contiguous().share_memory_()
+        numbers = torch.frombuffer(array.array("q", map(_number, items)), dtype=torch.int64)
+        self._table = torch.stack(torch.sort(numbers, stable=True)).share_memory_()
         self._open()
 
     def _open(self) -> None:
