@@ -11,6 +11,8 @@ use super::repeat::REPEAT;
 use crate::mapped::{Batch, spread};
 use crate::op;
 use crate::value::{Ints, Output};
+use crate::view::RESHAPE;
+use crate::view::reshape::sizes_value;
 
 type Found = Result<Option<Output>>;
 
@@ -48,8 +50,13 @@ pub fn repeat(batch: &Batch) -> Found {
 pub fn roll(batch: &Batch) -> Found {
     let own = batch.args.tensor(0)?;
     let (shifts, dims) = (crate::reduce::dims(batch.args, 1), crate::reduce::dims(batch.args, 2));
-    if dims.is_empty() || own.rank() == 0 {
+    if own.rank() == 0 || batch.size == 0 {
         return Ok(None);
+    }
+    if dims.is_empty() {
+        let shown = batch.tensor(0)?;
+        let lines = op!(RESHAPE, &shown, sizes_value(&[batch.size, -1]))?;
+        return found(op!(RESHAPE, op!(ROLL, lines, shifts, &[1i64][..])?, sizes_value(shown.sizes())));
     }
     let moved = dims.iter().map(|&dim| wrap_dim(dim, own.rank()).map(|dim| dim as i64 + 1));
     found(op!(ROLL, batch.tensor(0)?, shifts, moved.collect::<Result<Ints>>()?))

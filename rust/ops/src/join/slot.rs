@@ -4,10 +4,13 @@ use rushlight_core::layout::{Shape, to_dims, wrap_dim};
 use rushlight_core::{Error, Layout, Result};
 
 use crate::Tensor;
+use crate::convert::CLONE;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
+use crate::mapped::{Batch, Mapped};
+use crate::op;
 use crate::row::{DTypes, Out, Row, Run, Traits, Update, Variants};
-use crate::value::{Args, Value, Values};
+use crate::value::{Args, Output, Value, Values};
 
 /// Where the source goes, by the arguments behind it.
 type Place = fn(&Layout, &Args) -> Result<Layout>;
@@ -29,6 +32,19 @@ fn write(args: &Args, target: &Tensor, place: Place) -> Result<()> {
     crate::copy::copy_to_view(target, &place(target.layout(), args)?, args.tensor(1)?)
 }
 
+/// The same slot in every sample.
+fn in_each(batch: &Batch, place: Place) -> Result<Option<Output>> {
+    if batch.size == 0 {
+        return Ok(None);
+    }
+    let whole = op!(CLONE, batch.tensor(0)?, "contiguous_format")?;
+    let mut slot = place(&whole.layout().select(0, 0), batch.args)?;
+    slot.sizes.insert(0, batch.size);
+    slot.strides.insert(0, whole.layout().strides[0]);
+    crate::copy::copy_to_view(&whole, &slot, &batch.tensor(1)?)?;
+    Ok(Some(Output::Tensor(whole)))
+}
+
 /// The gradient of the tensor: nothing comes from the slot.
 fn outside(d: &Derive, row: &'static Row) -> Expr {
     let Expr::Tensor(grad) = d.grad() else { return d.grad() };
@@ -38,7 +54,7 @@ fn outside(d: &Derive, row: &'static Row) -> Expr {
     };
     let mut values: Values = [Value::Own(grad), Value::Own(zeros)].into_iter().collect();
     values.extend(d.args.values.iter().skip(2).cloned());
-    Expr::new(crate::call::call(Args { row, values }).and_then(crate::value::Output::into_tensor))
+    Expr::new(crate::call::call(Args { row, values }).and_then(Output::into_tensor))
 }
 
 /// The gradient of the source: what stands in the slot.
@@ -56,6 +72,7 @@ macro_rules! slots {
             out: Out::STRICT,
             doc: $doc,
             dtypes: DTypes::ALL,
+            mapped: Mapped::Rule(|batch| in_each(batch, $place)),
             run: Run::Update(Update { check: |args| check(args, $place), cpu: |args, target| write(args, target, $place) }),
             derivative: Derivative::Formulas(&[
                 formula(0, Saves::NOTHING, |d| outside(d, &$row)),
@@ -164,7 +181,7 @@ fn inside_alone(d: &Derive) -> Expr {
         let zeros = crate::create::zeros(d.sizes(0), slot.dtype(), slot.device())?;
         let mut values: Values = [Value::Own(zeros), Value::Own(slot)].into_iter().collect();
         values.extend(d.args.values.iter().skip(2).cloned());
-        crate::call::call(Args { row: &AS_STRIDED_SCATTER, values }).and_then(crate::value::Output::into_tensor)
+        crate::call::call(Args { row: &AS_STRIDED_SCATTER, values }).and_then(Output::into_tensor)
     };
     Expr::new(gradient())
 }

@@ -6,12 +6,15 @@ use rushlight_cpu::order::{Line, Ranked, Sortable};
 
 use super::sort::{Arrange, check_order, write_lines};
 use crate::derive::{Derivative, Saves, formula};
-use crate::mapped::Mapped;
+use crate::mapped::{Batch, Mapped};
+use crate::op;
 use crate::reduce::extreme::SHARED_ALL;
 use crate::reduce::put_back::{ORDERED, put_back, spread};
 use crate::reduce::{Over, one_dim};
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
-use crate::value::Args;
+use crate::value::{Args, Output};
+use crate::view::RESHAPE;
+use crate::view::reshape::sizes_value;
 
 const OUT_KTH: Out = Out::new(
     Accepts::Same,
@@ -114,6 +117,16 @@ pub static KTHVALUE: Row = Row {
     ..Row::BASE
 };
 
+/// The median of each sample's elements, which stand in a line; one of no elements is not that of an empty line.
+fn of_each(batch: &Batch, along: &'static Row) -> Result<Option<Output>> {
+    let shown = batch.tensor(0)?;
+    if shown.numel() == 0 {
+        return Ok(None);
+    }
+    let lines = op!(RESHAPE, shown, sizes_value(&[batch.size, -1]))?;
+    Ok(along.call([lines.into(), 1i64.into()])?.into_tensors().into_iter().next().map(Output::Tensor))
+}
+
 macro_rules! medians {
     ($($all:ident $along:ident $name:literal $skips:literal $all_doc:literal $along_doc:literal;)*) => {$(
         pub static $all: Row = Row {
@@ -121,6 +134,7 @@ macro_rules! medians {
             signature: "(Tensor self) -> Tensor",
             doc: $all_doc,
             dtypes: DTypes::REAL,
+            mapped: Mapped::Rule(|batch| of_each(batch, &$along)),
             run: Run::Kernel(Kernel {
                 infer: infer_all,
                 cpu: |args, results| write_all(args, results, Middle { skip_nan: $skips }),
@@ -138,6 +152,7 @@ macro_rules! medians {
             doc: $along_doc,
             out: OUT_MEDIAN,
             dtypes: DTypes::REAL,
+            mapped: Mapped::Along(1),
             run: Run::Kernel(Kernel {
                 infer: |args| infer_one(args, 1),
                 cpu: |args, results| write_one(args, 1, results, Middle { skip_nan: $skips }),
