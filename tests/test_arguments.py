@@ -154,7 +154,7 @@ def test_the_names_that_numpy_gives_to_arguments():
     for name in ("input", "x", "a", "x1"):
         assert torch.sum(**{name: x}, axis=1, keepdims=True).tolist() == [[3.0], [12.0]]
         assert torch.add(**{name: x}, x2=1).tolist() == (x + 1).tolist()
-    with pytest.raises(TypeError, match=r"^add\(\) got an unexpected keyword argument 'b'"):
+    with pytest.raises(TypeError, match=r'^add\(\) missing 2 required positional argument: "input", "other"'):
         torch.add(b=x, other=1)
 
 
@@ -213,3 +213,26 @@ def test_another_tensors_memory_cut_anew():
     for wrong in ((y, 1), (y, 1, "", y), (1,)):
         with pytest.raises(TypeError, match=r"^set_\(\) received an invalid combination of arguments"):
             x.set_(*wrong)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda x: torch.abs(self=x), 'abs() missing 1 required positional arguments: "input"'),
+        (lambda x: torch.add(x, foo=1), 'add() missing 1 required positional arguments: "other"'),
+        (lambda x: torch.softmax(x, "a", foo=1), "softmax(): argument 'dim' (position 2) must be int, not str"),
+        (lambda x: torch.abs(x, foo=1), "abs() got an unexpected keyword argument 'foo'"),
+        (lambda x: torch.abs(x, input=x), "abs() got multiple values for argument 'input'"),
+        (lambda x: x.sum(0, True, keepdims=True), "sum() got an unexpected keyword argument 'keepdims'"),
+        (lambda x: x.sum(dim=0, axis=0), "sum() got an unexpected keyword argument 'axis'"),
+        (lambda x: torch.zeros(2**63), "zeros(): argument 'size' failed to unpack the object at pos 1 with error"),
+        (lambda x: torch.zeros(2, 2**63), "zeros(): argument 'size' failed to unpack the object at pos 2 with error"),
+        (lambda x: torch.nn.Parameter(x, 1), "_make_subclass(): argument 'require_grad' (position 3) must be bool, not int"),
+        (lambda x: torch.nn.Linear(1, 1).to(dtype="float"), "to() received an invalid combination of arguments - got (dtype=str, )"),
+        (lambda x: torch.nn.functional.cross_entropy(x, [0]), "cross_entropy_loss(): argument 'target' (position 2) must"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_first(call, sentence):
+    with pytest.raises(TypeError) as caught:
+        call(torch.ones(2))
+    assert str(caught.value).startswith(sentence)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 
 import rushlight as torch
@@ -454,3 +455,17 @@ def test_metadata_travels_through_a_handler():
     x = torch.tensor([1.0, 2.0]).as_subclass(Quantity)
     x.unit = "m"
     assert (x * 2 + 1).sum().unit == "m"
+
+
+def test_answers_of_the_wrong_kind():
+    class Rubbish(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return "rubbish"
+
+    x = torch.ones(1).as_subclass(Rubbish)
+    with pytest.raises(TypeError, match="__bool__ should return bool, returned str"):
+        bool(x)
+    # NumPy meets whoever answers for the tensor, and not its memory.
+    with pytest.raises(ValueError, match="__array_"):
+        np.asarray(x)

@@ -74,6 +74,11 @@ _ELSEWHERE = {
         "chain_matmul einsum gesv gradient histogramdd lu tensordot unique unique_consecutive unravel_index".split(),
         "functional",
     ),
+    **dict.fromkeys(
+        "alpha_dropout alpha_dropout_ dropout_ feature_alpha_dropout feature_alpha_dropout_ feature_dropout "
+        "feature_dropout_".split(),
+        "_dropouts",
+    ),
     **dict.fromkeys(["pca_lowrank", "svd_lowrank"], "_lowrank"),
     **dict.fromkeys(["finfo", "iinfo"], "_limits"),
     "lobpcg": "_lobpcg",
@@ -136,6 +141,13 @@ if TYPE_CHECKING:
     from rushlight import types as types
     from rushlight import utils as utils
     from rushlight import version as version
+    from rushlight._dropouts import alpha_dropout as alpha_dropout
+    from rushlight._dropouts import alpha_dropout_ as alpha_dropout_
+    from rushlight._dropouts import dropout_ as dropout_
+    from rushlight._dropouts import feature_alpha_dropout as feature_alpha_dropout
+    from rushlight._dropouts import feature_alpha_dropout_ as feature_alpha_dropout_
+    from rushlight._dropouts import feature_dropout as feature_dropout
+    from rushlight._dropouts import feature_dropout_ as feature_dropout_
     from rushlight._errors import AcceleratorError as AcceleratorError
     from rushlight._errors import OutOfMemoryError as OutOfMemoryError
     from rushlight._legacy import BFloat16Tensor as BFloat16Tensor

@@ -149,6 +149,17 @@ def detach(input: Tensor) -> Tensor:
     return input.detach()
 
 
+def detach_(input: Tensor) -> Tensor:
+    """`detach` in place: the tensor itself loses its history.
+
+    >>> x = torch.ones(1, requires_grad=True) * 2
+    >>> torch.detach_(x).requires_grad
+    False
+    """
+    must_be_tensor("detach_", "input", 1, input)
+    return input.detach_()
+
+
 def can_cast(from_: dtype, to: dtype) -> bool:
     """Whether values of one dtype may be written into tensors of another.
 
@@ -214,6 +225,7 @@ __all__ = [
     "can_cast",
     "compiled_with_cxx11_abi",
     "detach",
+    "detach_",
     "get_device",
     "is_complex",
     "is_conj",

@@ -190,3 +190,17 @@ def test_softmax_takes_a_depth_where_a_slip_may_lie(function):
     assert function(torch.zeros(2, 3), None, 5).shape == (2, 3)
     with pytest.raises(TypeError, match="'list' object cannot be interpreted as an integer"):
         function(torch.zeros(2, 3), None, [1])
+
+
+@pytest.mark.parametrize("name", ["dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"])
+def test_dropout_under_the_names_of_operators(name):
+    x = torch.ones(4, 5, 2)
+    torch.manual_seed(0)
+    apart = getattr(torch, name)(x, 0.5, True)
+    torch.manual_seed(0)
+    own = x.clone()
+    assert getattr(torch, name + "_")(own, 0.5, True) is own and torch.equal(own, apart)
+    assert not torch.equal(own, x) and torch.equal(getattr(torch, name)(x, 0.5, False), x)
+    for suffix in ("", "_"):
+        with pytest.raises(RuntimeError, match="dropout probability has to be between 0 and 1, but got 1.5"):
+            getattr(torch, name + suffix)(x, 1.5, True)

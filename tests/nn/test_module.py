@@ -281,3 +281,12 @@ def test_sizes_that_a_transposed_convolution_cannot_have():
         ValueError, match=r"requested an output size of \(20, 20\), but valid sizes range from \[9, 9\]"
     ):
         layer(torch.ones(1, 1, 4, 4), output_size=(20, 20))
+
+
+def test_a_module_that_was_never_begun():
+    class Forgetful(nn.Module):
+        def __init__(self):
+            pass
+
+    with pytest.raises(AttributeError, match="'Forgetful' object has no attribute '_backward_hooks'"):
+        Forgetful()(1)

@@ -506,3 +506,85 @@ def test_the_bits_do_not_depend_on_threads():
     finally:
         torch.set_num_threads(before)
     assert results[0] == results[1]
+
+
+def test_writing_into_expanded_tensors():
+    def expanded():
+        return torch.zeros(1).expand(3)
+
+    indices = torch.tensor([0, 1])
+    with pytest.warns(UserWarning, match=r"Use of index_put_ on expanded tensors .* tensor\[indices\] = tensor"):
+        assert expanded().index_put_((indices,), torch.tensor([1.0, 2.0])).tolist() == [2, 2, 2]
+    with pytest.warns(UserWarning, match="Use of index_put_"):
+        assert expanded().index_put_((indices,), torch.tensor([1.0, 2.0]), accumulate=True).tolist() == [3, 3, 3]
+    with pytest.warns(UserWarning, match=r"Use of index_fill_ on expanded tensors .* tensor\[mask\] = scalar"):
+        assert torch.zeros(2, 1).expand(2, 3).index_fill_(0, torch.tensor([1]), 4).tolist() == [[0] * 3, [4] * 3]
+    with pytest.warns(UserWarning, match="Use of masked_fill_"):
+        assert expanded().masked_fill_(torch.tensor([True, False, False]), 5).tolist() == [5, 5, 5]
+    with pytest.warns(UserWarning, match="Use of masked_fill_"):
+        x = torch.zeros(2, 1).expand(2, 3)
+        x[torch.tensor([[False, False, True], [False] * 3])] = 6.0
+        assert x.tolist() == [[6] * 3, [0] * 3]
+    # Threads would meet in one element, and a graph cannot tell what became of it.
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"), pytest.warns(UserWarning):
+        torch.zeros(2, 1).expand(2, 3)[torch.tensor([0])] = torch.ones(3)
+    watched = (torch.ones(1, requires_grad=True) * 2).expand(3)
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        watched.masked_fill_(torch.tensor([True, False, False]), 5)
+    assert torch.index_put(expanded(), (indices,), torch.tensor([1.0, 2.0])).tolist() == [1, 2, 0]
+
+
+def test_one_value_behind_a_mask_of_bytes():
+    mask = torch.tensor([0, 1, 1], dtype=torch.uint8)
+    sentence = "masked_fill_ only supports boolean masks, but got mask with dtype unsigned char"
+    for call in (
+        lambda x: x.__setitem__(mask, 11),
+        lambda x: x.index_put_((mask,), torch.tensor(11.0)),
+        lambda x: torch.index_put(x, (mask,), torch.tensor([11.0])),
+    ):
+        with pytest.raises(RuntimeError, match=sentence):
+            call(torch.zeros(3))
+    with pytest.warns(UserWarning, match=r"indexing with dtype torch\.uint8"):
+        x = torch.zeros(3)
+        x[mask] = torch.tensor([1.0, 2.0])
+    assert x.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("write", "kind", "sentence"),
+    [
+        (lambda x: x.__setitem__(0, 2**63), ValueError, "Overflow when unpacking long long"),
+        (lambda x: x.__setitem__(2**63, 1), ValueError, "Overflow when unpacking long long"),
+        (lambda x: x[0, -(2**63) - 1], ValueError, "Overflow when unpacking long long"),
+        (
+            lambda x: x.__setitem__(0, np.float32(9)),
+            TypeError,
+            r"can't assign a numpy\.float32 to a torch\.FloatTensor",
+        ),
+        (lambda x: x.__setitem__(0, np.bool_(True)), TypeError, "can't assign a numpy"),
+        (
+            lambda x: x[0, 0].index_put_((torch.tensor(True),), torch.tensor(4.0)),
+            IndexError,
+            r"too many indices for tensor of dimension 0 \(got 1\)",
+        ),
+        (
+            lambda x: torch.index_select(x[0, 0], 0, torch.tensor([0, 0])),
+            RuntimeError,
+            "Index to scalar can have only 1 value",
+        ),
+        (
+            lambda x: x.index_put_([None, torch.tensor([0])], x),
+            TypeError,
+            "expected Tensor as element 0 in argument 0, but",
+        ),
+    ],
+)
+def test_what_cannot_be_written_or_read(write, kind, sentence):
+    with pytest.raises(kind, match=sentence):
+        write(torch.zeros(2, 2))
+
+
+def test_numbers_that_can_be_written():
+    x = torch.zeros(4)
+    x[0], x[1], x[2], x[3] = np.float64(1.5), np.int64(2), True, 2
+    assert x.tolist() == [1.5, 2, 1, 2]

@@ -232,3 +232,23 @@ def test_an_index_out_of_range(data):
         with pytest.raises(IndexError):
             tensor[(*before, index)] = 0
     assert tensor.tolist() == array.tolist()
+
+
+def test_what_is_written_into_a_copy_lies_row_by_row():
+    x, index, part = torch.zeros(3, 2).t(), torch.tensor([1, 0]), torch.ones(2, 3)
+    spread = index[:, None].expand(2, 3)
+    for result in (
+        x.index_add(0, index, part),
+        x.index_copy(0, index, part),
+        x.scatter(0, spread, part),
+        x.scatter(0, spread, 2.0),
+        x.scatter_add(0, spread, part),
+        x.scatter_reduce(0, spread, part, "sum"),
+        x.masked_fill(part > 0, 3),
+        x.masked_scatter(part > 0, part),
+        x.tril(),
+        x.triu(1),
+        torch.rot90(x, 0),
+    ):
+        assert result.stride() == (3, 1)
+    assert x.index_fill(0, index, 2).stride() == x.index_put((index,), part).stride() == (1, 2)

@@ -161,3 +161,10 @@ def test_the_gradient_beside_a_strided_slot_is_what_torch_gives():
     (torch.as_strided_scatter(x, source, (2,), (2,)) * weights).sum().backward()
     assert x.grad.tolist() == [1.0, 0.0, 3.0, 0.0]
     assert source.grad.tolist() == [1.0, 3.0]
+
+
+def test_images_whose_channels_lie_last_stay_so():
+    x = torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    joined = torch.cat([x, x], 1)
+    assert joined.stride() == (120, 1, 30, 6) and torch.equal(joined, torch.cat([x.contiguous()] * 2, 1))
+    assert torch.cat([x, x.contiguous()]).stride() == (60, 20, 5, 1)

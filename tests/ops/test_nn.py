@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -461,3 +463,61 @@ def test_norms_whose_variance_overflows_are_nan():
     y.sum().backward()
     assert y.isnan().all() and x.grad.isnan().all()
     assert F.group_norm(x.detach()[None], 1).isnan().all()
+
+
+NORMS = {
+    "layer_norm": lambda x, w, b: F.layer_norm(x, (2,), w, b),
+    "group_norm": lambda x, w, b: F.group_norm(x, 1, w, b),
+    "batch_norm": lambda x, w, b: F.batch_norm(x, torch.zeros(2, dtype=x.dtype), torch.ones(2, dtype=x.dtype), w, b),
+}
+
+
+@pytest.mark.parametrize("norm", NORMS.values(), ids=NORMS)
+def test_parameters_of_another_dtype(norm):
+    x, ones = torch.tensor([[1.0, 2.0], [3.0, 5.0]]), torch.ones(2)
+    assert norm(x, ones, ones).dtype == torch.float32
+    assert norm(x.half(), ones.half(), ones.half()).dtype == torch.float16
+    for own, weight, bias, sentence in (
+        (x, ones.half(), ones.half(), "mixed dtype (CPU): expect parameter to have scalar type of Float"),
+        (x, ones.double(), None, "mixed dtype (CPU): expect parameter to have scalar type of Float"),
+        (x, ones, ones.half(), "expected scalar type Float but found Half"),
+        (x.half(), ones.half(), ones, "expected scalar type Half but found Float"),
+        (x.half(), ones, ones.half(), "mixed dtype (CPU): expect parameter to have scalar type of Float"),
+    ):
+        with pytest.raises(RuntimeError, match=re.escape(sentence)):
+            norm(own, weight, bias)
+
+
+def test_norms_of_halves_with_single_parameters():
+    x, ones = torch.tensor([[1.0, 2.0], [3.0, 5.0]]), torch.ones(2)
+    assert F.layer_norm(x.bfloat16(), (2,), ones, ones).dtype == torch.bfloat16
+    assert F.batch_norm(x.half(), ones, ones, ones, ones).dtype == torch.float16
+    with pytest.raises(RuntimeError, match="all inputs must share same datatype"):
+        F.layer_norm(x.double(), (2,), ones)
+    with pytest.raises(RuntimeError, match="expected scalar type Float but found Half"):
+        F.batch_norm(x, ones, ones.half())
+    with pytest.warns(UserWarning, match=r"input dtype = c10::Half, weight dtype = float, Cannot dispatch to fused"):
+        assert F.rms_norm(x.half(), (2,), ones).dtype == torch.float16
+
+
+def test_fractional_pooling_with_places():
+    x, at = torch.arange(16.0).reshape(1, 1, 4, 4), torch.full((1, 1, 2), 0.5)
+    maxima, places = F.fractional_max_pool2d_with_indices(x, 2, output_size=2, _random_samples=at)
+    assert maxima.tolist() == [[[[5, 7], [13, 15]]]] and places.tolist() == [[[[5, 7], [13, 15]]]]
+    volume, at = torch.arange(64.0).reshape(1, 1, 4, 4, 4), torch.full((1, 1, 3), 0.5)
+    maxima, places = F.fractional_max_pool3d_with_indices(volume, 2, output_size=2, _random_samples=at)
+    assert torch.equal(maxima.long(), places) and places[0, 0, 0].tolist() == [[21, 23], [29, 31]]
+
+
+def test_a_factor_whose_square_is_no_size():
+    with pytest.raises(ValueError, match=r"\(upscale_factor\)\^2 overflowed: upscale_factor=4294967296"):
+        F.pixel_shuffle(torch.ones(1, 4, 2, 2), 2**32)
+
+
+@pytest.mark.parametrize("loss", [F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss, F.binary_cross_entropy])
+def test_losses_of_what_is_no_tensor(loss):
+    x = torch.ones(2)
+    with pytest.raises(AttributeError, match="'int' object has no attribute 'size'"):
+        loss(x, 2)
+    with pytest.raises(ValueError, match="None is not a valid value for reduction"):
+        loss(x, x, reduction=None)

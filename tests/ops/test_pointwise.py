@@ -427,3 +427,35 @@ def test_powers_of_two_change_no_digits():
         assert torch.ldexp(torch.ones(1, dtype=dtype), torch.tensor([3])).dtype == dtype
     assert torch.ldexp(torch.tensor([3]), torch.tensor([2])).dtype == torch.float32
     assert torch.ldexp(torch.ones(1), torch.tensor([0.5], dtype=torch.float64)).dtype == torch.float64
+
+
+@pytest.mark.parametrize("bits", [16, 32, 64])
+def test_wide_unsigned_products_and_questions(bits):
+    dtype = getattr(torch, f"uint{bits}")
+    most = 2**bits - 1
+    x = torch.tensor([most, 3, 0], dtype=dtype)
+    assert (x * 3).tolist() == [most - 2, 9, 0] and (x * x).dtype == dtype
+    assert torch.mul(x, 2, out=torch.empty(0, dtype=dtype)).tolist() == [most - 1, 6, 0]
+    assert x.clone().mul_(x).tolist() == [1, 9, 0]
+    assert torch.equal(x.any(), torch.tensor(True)) and x.all(0).item() is False
+    assert torch.count_nonzero(x, dim=0).item() == 2
+    assert x.isfinite().all() and not (x.isnan() | x.isinf() | x.isposinf() | x.isneginf() | x.signbit()).any()
+    assert torch.equal(x.nan_to_num(), x) and torch.isin(x, x[:1]).tolist() == [True, False, False]
+    assert (x == x).all() and (x ^ x).tolist() == [0, 0, 0] and (~x).tolist() == [0, most - 3, most]
+    assert (x > 3).tolist() == [True, False, False]
+    with pytest.raises(NotImplementedError, match=f"\"add_stub\" not implemented for 'UInt{bits}'"):
+        x - 1
+    with pytest.raises(RuntimeError, match=f"attempted to promote UInt{bits} and Bool"):
+        x * torch.tensor([True])
+
+
+def test_limits_are_all_numbers_or_all_tensors():
+    x, low = torch.tensor([-1.0, 2.0]), torch.zeros(2)
+    assert torch.clamp(x, low, low + 1).tolist() == x.clamp(0, 1).tolist() == [0, 1]
+    for call in (lambda: torch.clamp(x, low, 1), lambda: x.clamp_(min=0, max=low), lambda: torch.clip(x, 0, low)):
+        with pytest.raises(TypeError, match=r"cla?i?m?p_?\(\) received an invalid combination of arguments - got"):
+            call()
+    with pytest.raises(RuntimeError, match="value cannot be converted to type double without overflow"):
+        x.clamp(max=1j)
+    with pytest.raises(NotImplementedError, match="clamp is not supported for complex types"):
+        torch.clamp_min(x, 1j)

@@ -308,3 +308,12 @@ def test_sorting_keeps_the_order_of_memory():
 def test_sorting_wide_unsigned_numbers(dtype):
     values, places = torch.tensor([3, 1, 2], dtype=dtype).sort()
     assert values.tolist() == [1, 2, 3] and values.dtype == dtype and places.tolist() == [1, 2, 0]
+
+
+@pytest.mark.parametrize("name", ["mode", "median", "nanmedian", "kthvalue"])
+def test_one_of_more_dimensions_than_a_set_has(name):
+    x = torch.ones([1] * 65)
+    arguments = (1, 0) if name == "kthvalue" else (0,)
+    values, places = getattr(x, name)(*arguments)
+    assert values.dim() == places.dim() == 64 and values.item() == 1 and places.item() == 0
+    assert getattr(x, name)(*arguments, keepdim=True).values.dim() == 65

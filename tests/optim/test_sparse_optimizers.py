@@ -100,3 +100,21 @@ def test_zeroed_and_unscaled():
     scaler.scale(F.embedding(torch.tensor([1, 1]), weight, sparse=True).sum()).backward()
     scaler.unscale_(optimizer)
     assert weight.grad.to_dense()[1].tolist() == [2.0, 2.0]
+
+
+def test_lbfgs_takes_sparse_gradients_as_dense_ones():
+    def end(sparse):
+        weight = table(torch)
+        optimizer = torch.optim.LBFGS([weight], lr=0.5, max_iter=3)
+
+        def loss():
+            optimizer.zero_grad()
+            looked_up = torch.nn.functional.embedding(torch.tensor([0, 2, 2, 4]), weight, sparse=sparse)
+            loss = (looked_up**2).sum()
+            loss.backward()
+            return loss
+
+        optimizer.step(loss)
+        return weight.detach()
+
+    assert torch.equal(end(True), end(False)) and not torch.equal(end(True), table(torch))

@@ -248,3 +248,37 @@ def fractional_max_pool3d(
     torch.Size([1, 3, 3, 3])
     """
     return _fractional(3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
+
+
+def fractional_max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """`fractional_max_pool2d` with the places of the maxima, whatever ``return_indices`` says.
+
+    >>> maxima, places = torch.nn.functional.fractional_max_pool2d_with_indices(torch.zeros(1, 6, 8), 2, output_size=3)
+    >>> places.shape
+    torch.Size([1, 3, 3])
+    """
+    return _fractional(2, input, kernel_size, output_size, output_ratio, True, _random_samples)
+
+
+def fractional_max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """`fractional_max_pool3d` with the places of the maxima, whatever ``return_indices`` says.
+
+    >>> maxima, places = torch.nn.functional.fractional_max_pool3d_with_indices(torch.zeros(1, 6, 6, 6), 2, output_size=3)
+    >>> places.shape
+    torch.Size([1, 3, 3, 3])
+    """
+    return _fractional(3, input, kernel_size, output_size, output_ratio, True, _random_samples)

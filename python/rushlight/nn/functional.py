@@ -31,7 +31,9 @@ from ._pooling import adaptive_max_pool1d as adaptive_max_pool1d
 from ._pooling import adaptive_max_pool2d as adaptive_max_pool2d
 from ._pooling import adaptive_max_pool3d as adaptive_max_pool3d
 from ._pooling import fractional_max_pool2d as fractional_max_pool2d
+from ._pooling import fractional_max_pool2d_with_indices as fractional_max_pool2d_with_indices
 from ._pooling import fractional_max_pool3d as fractional_max_pool3d
+from ._pooling import fractional_max_pool3d_with_indices as fractional_max_pool3d_with_indices
 from ._pooling import lp_pool1d as lp_pool1d
 from ._pooling import lp_pool2d as lp_pool2d
 from ._pooling import lp_pool3d as lp_pool3d

@@ -79,6 +79,7 @@ class LBFGS(Optimizer):
         parts = []
         for param in self._params:
             part = torch.zeros_like(param) if param.grad is None else param.grad
+            part = part.to_dense() if part.is_sparse else part
             part = torch.view_as_real(part) if part.is_complex() else part
             parts.append(part.reshape(-1))
         return torch.cat(parts)

@@ -298,7 +298,7 @@ impl Tensor {
             if grad.dtype() != self.dtype() {
                 return Err(Error::runtime(format!(
                     "attempting to assign a gradient with dtype '{}' to a tensor with grad_dtype '{}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype). You can set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype. Set grad_dtype with caution. Diverging the dtypes of a tensor and its gradient may break downstream systems that assume they match.",
-                    grad.dtype().title().to_lowercase(),
+                    grad.dtype().c_name(),
                     self.dtype().title()
                 )));
             }

@@ -176,7 +176,18 @@ impl DType {
         !matches!(self, DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool)
     }
 
-    /// uint16, uint32 and uint64: created, cast, copied and compared, but without promotion among integers.
+    /// The signed integers of as many bits as unsigned ones: sums, products and operations on bits are the same for both.
+    pub const fn signed(self) -> DType {
+        match self {
+            DType::U8 => DType::I8,
+            DType::U16 => DType::I16,
+            DType::U32 => DType::I32,
+            DType::U64 => DType::I64,
+            other => other,
+        }
+    }
+
+    /// uint16, uint32 and uint64: created, cast, copied and compared, but without promotion among integers and bool.
     pub fn is_wide_unsigned(self) -> bool {
         matches!(self, DType::U16 | DType::U32 | DType::U64)
     }
@@ -250,24 +261,22 @@ pub fn promote(a: DType, b: DType) -> Result<DType> {
     if a == b {
         return Ok(a);
     }
+    if (a.is_wide_unsigned() && !b.is_differentiable()) || (b.is_wide_unsigned() && !a.is_differentiable()) {
+        return Err(Error::runtime(format!(
+            "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote {} and {}",
+            a.title(),
+            b.title()
+        )));
+    }
     let (low, high) = if a.category() <= b.category() { (a, b) } else { (b, a) };
     Ok(match (low.category(), high.category()) {
         (Bool, _) => high,
-        (Integral, Integral) => {
-            if low.is_wide_unsigned() || high.is_wide_unsigned() {
-                return Err(Error::runtime(format!(
-                    "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote {} and {}",
-                    a.title(),
-                    b.title()
-                )));
-            }
-            match (low, high) {
-                (DType::U8, DType::I8) | (DType::I8, DType::U8) => DType::I16,
-                _ if low.size() > high.size() => low,
-                _ if low.size() < high.size() => high,
-                _ => DType::I16,
-            }
-        }
+        (Integral, Integral) => match (low, high) {
+            (DType::U8, DType::I8) | (DType::I8, DType::U8) => DType::I16,
+            _ if low.size() > high.size() => low,
+            _ if low.size() < high.size() => high,
+            _ => DType::I16,
+        },
         (Integral, _) => high,
         (Floating, Floating) => match (low.size(), high.size()) {
             (2, 2) => DType::F32,
@@ -357,5 +366,6 @@ mod tests {
         assert_eq!(promote(DType::I64, DType::F16).unwrap(), DType::F16);
         assert_eq!(promote(DType::U8, DType::I64).unwrap(), DType::I64);
         assert_eq!(promote(DType::U32, DType::F16).unwrap(), DType::F16);
+        assert!(promote(DType::U32, DType::Bool).is_err() && promote(DType::Bool, DType::U64).is_err());
     }
 }

@@ -251,6 +251,11 @@ impl Layout {
         true
     }
 
+    /// The dimensions that are one element seen several times.
+    pub fn expanded(&self) -> impl Iterator<Item = usize> + use<'_> {
+        (0..self.rank()).filter(|&dim| self.sizes[dim] > 1 && self.strides[dim] == 0)
+    }
+
     /// Whether two different indices may name the same element (a stride of zero, or dimensions that interleave).
     pub fn overlaps(&self) -> bool {
         let mut dims: Vec<(isize, isize)> =

@@ -66,13 +66,18 @@ impl Scalar {
         }
     }
 
-    /// Whether a dtype holds the number, as torch decides before it converts: fractions may be lost, magnitude may not.
+    /// Whether a dtype holds the number, as torch decides before it converts: fractions may be lost, but not beyond the
+    /// greatest number.
     /// Unsigned types take negative integers that wrap around once.
     pub fn fits(self, dtype: DType) -> bool {
         if let Scalar::Complex(value) = self
             && !dtype.is_complex()
         {
             return dtype == DType::Bool || (value.im == 0.0 && Scalar::Float(value.re).fits(dtype));
+        }
+        // Whole numbers become infinite without a word.
+        if !dtype.is_integral() && self.is_integral() {
+            return true;
         }
         if let Some(greatest) = dtype.greatest() {
             let value = self.complex();
@@ -85,12 +90,16 @@ impl Scalar {
         let bits = dtype.size() as i32 * 8 - i32::from(dtype.is_signed());
         let limit = 2f64.powi(bits);
         match self {
-            Scalar::Float(value) if dtype.is_signed() => value.trunc() >= -limit && value.trunc() < limit,
-            Scalar::Float(value) => value > -1.0 && value.trunc() < limit,
+            // The greatest 64-bit numbers are the next power of two as floats.
+            Scalar::Float(value) => {
+                let (least, greatest) = (if dtype.is_signed() { -limit } else { 0.0 }, limit - 1.0);
+                value >= least && value <= greatest
+            }
             Scalar::Int(_) if dtype.size() == 8 => true,
             Scalar::Int(value) => {
                 (value as f64) < limit && (value as f64 > -limit || dtype.is_signed() && value as f64 == -limit)
             }
+            Scalar::UInt(_) if dtype.size() == 8 => !dtype.is_signed(),
             Scalar::UInt(value) => (value as f64) < limit,
             _ => true,
         }

@@ -21,9 +21,15 @@ pub const LANES: usize = 32;
 /// Names before `;` are elements of the operands in order, names behind it the row's numbers, converted to `T`, and names
 /// behind `;;` numbers that may be absent: an `Option<T>` each. `T` is
 /// the dtype of a loop and `S` its instruction set (`S::exp(x)` is the vector form of `exp`). `[f32, f64 => Bool]` gives
-/// results of another type.
+/// results of another type. After `signless;` unsigned integers take the loops of the signed ones: for what gives the same bits.
 #[macro_export]
 macro_rules! tiles {
+    (signless; $($loops:tt)+) => {{
+        fn signless(dtype: $crate::reexport::DType) -> Option<$crate::pointwise::Tile> {
+            $crate::tiles!($($loops)+)(dtype.signed())
+        }
+        signless as fn($crate::reexport::DType) -> Option<$crate::pointwise::Tile>
+    }};
     ($(for<$S:ident> [$($T:ty),+ $(=> $O:ty)?] $f:tt);+ $(;)?) => {{
         fn pick(dtype: $crate::reexport::DType) -> Option<$crate::pointwise::Tile> {
             $($crate::tiles!(@each dtype, $S, [$($T),+], [$($O)?], $f);)+

@@ -4,7 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{Device, Layout, Result};
 use rushlight_cpu::pointwise::Lane;
 
-use crate::row::Spec;
+use crate::row::{Row, Spec, Traits};
 
 /// Overwrites `to` with `from`, which broadcasts and is cast; not recorded.
 pub fn copy(to: &Tensor, from: &Tensor) -> Result<()> {
@@ -114,7 +114,19 @@ pub fn clone(tensor: &Tensor) -> Result<Tensor> {
         return Ok(crate::mapped::all_hidden(&clone(&shown)?, &axes));
     }
     let strides = tensor.layout().preserved_strides();
-    let layout = Layout { sizes: tensor.sizes().clone(), strides, offset: 0 };
+    laid_out(tensor, Layout { sizes: tensor.sizes().clone(), strides, offset: 0 })
+}
+
+/// The copy that a row changes: row-major where it says so.
+pub fn to_change(row: &Row, tensor: &Tensor) -> Result<Tensor> {
+    if row.traits.has(Traits::ROW_MAJOR) && !tensor.is_mapped() {
+        laid_out(tensor, Layout::contiguous(tensor.sizes()))
+    } else {
+        clone(tensor)
+    }
+}
+
+fn laid_out(tensor: &Tensor, layout: Layout) -> Result<Tensor> {
     let copied = crate::call::allocate(&Spec { layout, dtype: tensor.dtype(), device: tensor.device() })?;
     copy(&copied, tensor)?;
     Ok(copied)

@@ -68,12 +68,16 @@ impl Traits {
     pub const DRAWS: Traits = Traits(128);
     /// In place it leaves no trace in the graph and asks nothing of its tensor, as in torch.
     pub const UNRECORDED_IN_PLACE: Traits = Traits(512);
+    /// In place it writes into an expanded tensor too, and tells that this is old.
+    pub const WRITES_EXPANDED: Traits = Traits(1024);
+    /// Its result is row-major, however its tensor lies.
+    pub const ROW_MAJOR: Traits = Traits(2048);
 
     pub const fn union(self, other: Traits) -> Traits {
         Traits(self.0 | other.0)
     }
 
-    const NAMES: [(Traits, &'static str); 10] = [
+    const NAMES: [(Traits, &'static str); 12] = [
         (Traits::BROADCASTS, "broadcasts"),
         (Traits::SEES_MEMORY, "sees memory"),
         (Traits::NEEDS_VALUES, "needs values"),
@@ -84,6 +88,8 @@ impl Traits {
         (Traits::WIDE_NUMBERS, "wide numbers"),
         (Traits::DRAWS, "draws"),
         (Traits::UNRECORDED_IN_PLACE, "unrecorded in place"),
+        (Traits::WRITES_EXPANDED, "writes expanded"),
+        (Traits::ROW_MAJOR, "row-major"),
     ];
 
     pub const fn has(self, other: Traits) -> bool {

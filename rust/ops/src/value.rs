@@ -198,6 +198,10 @@ impl<'a> Args<'a> {
         self.get(place).as_tensor()
     }
 
+    pub fn has_number(&self, place: usize) -> bool {
+        self.has(place) && !self.has_tensor(place)
+    }
+
     pub fn has_tensor(&self, place: usize) -> bool {
         self.optional_tensor(place).is_some()
     }
@@ -205,7 +209,15 @@ impl<'a> Args<'a> {
     /// The error where numbers alone were given to an operator that takes numbers beside tensors.
     #[cold]
     pub fn needs_tensor(&self) -> Error {
-        let kinds = self.values.iter().map(|value| match value {
+        self.invalid_combination()
+    }
+
+    /// The error where arguments fit no overload of torch's; those that were left away are not told.
+    #[cold]
+    pub fn invalid_combination(&self) -> Error {
+        let given = self.values.iter().filter(|value| !matches!(value, Value::None));
+        let kinds = given.map(|value| match value {
+            value if value.as_tensor().is_some() => "Tensor",
             Value::Scalar(Scalar::Bool(_)) | Value::Bool(_) => "bool",
             Value::Scalar(Scalar::Int(_) | Scalar::UInt(_)) | Value::Int(_) => "int",
             Value::Scalar(Scalar::Complex(_)) => "complex",
@@ -218,10 +230,18 @@ impl<'a> Args<'a> {
         ))
     }
 
+    /// The error where a list of tensors has a hole; of a method the list is argument 0.
+    #[cold]
+    fn no_tensor(at: usize, place: usize) -> Error {
+        let place = place.saturating_sub(1);
+        Error::type_(format!("expected Tensor as element {at} in argument {place}, but got NoneType"))
+    }
+
     pub fn tensors(&self, place: usize) -> Result<Vec<&Tensor>> {
         match self.get(place) {
             Value::Tensors(list) => {
-                list.iter().map(|item| item.as_ref().ok_or_else(|| self.wrong(place, "tuple of Tensors"))).collect()
+                let each = list.iter().enumerate();
+                each.map(|(at, item)| item.as_ref().ok_or_else(|| Self::no_tensor(at, place))).collect()
             }
             _ => Err(self.wrong(place, "tuple of Tensors")),
         }

@@ -31,7 +31,22 @@ pub fn check_in_place(row: &Row, own: &Tensor, sizes: &[isize], dtype: DType) ->
         )));
     }
     check_cast(dtype, own.dtype())?;
+    if row.traits.has(Traits::WRITES_EXPANDED)
+        && own.layout().expanded().next().is_some()
+        && !(own.is_watched() && modes::recording())
+    {
+        return note_expanded(row);
+    }
     check_no_self_overlap(own)
+}
+
+#[cold]
+fn note_expanded(row: &Row) -> Result<()> {
+    let name = row.python_name().trim_start_matches('_');
+    let example = if name == "index_put" { "tensor[indices] = tensor" } else { "tensor[mask] = scalar" };
+    crate::host::warn(&format!(
+        "Use of {name}_ on expanded tensors is deprecated. Please clone() the tensor before performing this operation. This also applies to advanced indexing e.g. {example}"
+    ))
 }
 
 pub fn check_cast(from: DType, to: DType) -> Result<()> {

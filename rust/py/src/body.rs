@@ -157,12 +157,22 @@ fn within(
 
 /// `Tensor._make_subclass(cls, data, require_grad=False)`: the elements of `data` as a leaf of class `cls`.
 #[pyfunction]
-#[pyo3(signature = (cls, data, require_grad=false))]
+#[pyo3(signature = (cls, data, require_grad=None))]
 fn _make_subclass<'py>(
     cls: &Bound<'py, PyAny>,
     data: &Bound<'py, PyAny>,
-    require_grad: bool,
+    require_grad: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let require_grad = match require_grad.map(|flag| (flag, flag.extract::<bool>())) {
+        None => false,
+        Some((flag, Ok(asked))) if flag.is_instance_of::<pyo3::types::PyBool>() => asked,
+        Some((flag, _)) => {
+            let kind = crate::errors::kind_of(flag);
+            return Err(PyTypeError::new_err(format!(
+                "_make_subclass(): argument 'require_grad' (position 3) must be bool, not {kind}"
+            )));
+        }
+    };
     let leaf = object::tensor(data)?.detach();
     if require_grad {
         if !leaf.dtype().is_floating() && !leaf.dtype().is_complex() {

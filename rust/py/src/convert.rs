@@ -1,6 +1,6 @@
 //! From Python objects to the engine's values and back.
 
-use pyo3::exceptions::{PyOverflowError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
@@ -35,10 +35,7 @@ pub fn number(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
 fn integer(object: &Bound<'_, PyAny>) -> PyResult<Scalar> {
     match object.extract::<i64>() {
         Ok(number) => Ok(Scalar::Int(number)),
-        Err(_) => match object.extract::<u64>() {
-            Ok(number) => Ok(Scalar::UInt(number)),
-            Err(_) => Err(PyOverflowError::new_err("int too big to convert")),
-        },
+        Err(_) => object.extract().map(Scalar::UInt),
     }
 }
 
@@ -96,7 +93,7 @@ fn index(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
 }
 
 /// The value of an int, in torch's words where it has more than 64 bits.
-fn wide(number: &Bound<'_, PyAny>) -> PyResult<i64> {
+pub fn wide(number: &Bound<'_, PyAny>) -> PyResult<i64> {
     number.extract().map_err(|_| PyValueError::new_err("Overflow when unpacking long long"))
 }
 

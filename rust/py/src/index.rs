@@ -5,8 +5,9 @@ use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::ffi;
 use pyo3::impl_::trampoline as shell;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
+use pyo3::types::{PyBool, PyComplex, PyEllipsis, PyFloat, PyInt, PySlice, PyTuple};
 use rushlight::{DType, Tensor};
+use rushlight_core::Scalar;
 use rushlight_core::index::{Brackets, Item};
 use smallvec::SmallVec;
 
@@ -53,7 +54,7 @@ impl Key {
 
     fn push(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
         if item.is_exact_instance_of::<PyInt>() {
-            self.items.push(Item::Int(item.extract()?));
+            self.items.push(Item::Int(convert::wide(item)?));
         } else if item.is_exact_instance_of::<PySlice>() {
             self.items.push(slice(item)?);
         } else if item.is_none() {
@@ -270,7 +271,7 @@ fn assigned(own: &Tensor, value: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     if object::is_tensor(value) {
         return object::tensor(value).cloned();
     }
-    match convert::number(value)? {
+    match exact(value)? {
         Some(number) => {
             rushlight::create::check_fits(number, own.dtype()).map_err(raise)?;
             rushlight::create::scalar_of(number, own.dtype(), own.device()).map_err(raise)
@@ -281,6 +282,21 @@ fn assigned(own: &Tensor, value: &Bound<'_, PyAny>) -> PyResult<Tensor> {
             own.dtype().title()
         ))),
     }
+}
+
+/// Python's own numbers, and NumPy's integers; floats of NumPy that are none of Python's have no way in.
+fn exact(value: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
+    if value.is_exact_instance_of::<PyInt>() {
+        return convert::wide(value).map(|number| Some(Scalar::Int(number)));
+    }
+    let is_own = |value: &Bound<'_, PyAny>| value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyComplex>();
+    if value.is_exact_instance_of::<PyBool>() || is_own(value) {
+        return convert::number(value);
+    }
+    if numpy::is_array(value)? {
+        return Ok(None);
+    }
+    Ok(convert::int(value)?.map(Scalar::Int))
 }
 
 struct Get;

@@ -274,7 +274,7 @@ methods! {
     fn __format__(own, spec = required) "The number of a 0-d tensor in a format; else the tensor's text." {
         let spec = spec.ok_or_else(|| PyTypeError::new_err("__format__() takes exactly one argument (0 given)"))?;
         // A parameter's text says that it is one.
-        let is_plain = own.object.get_type().as_type_ptr() == object::class() || spec.is_truthy()?;
+        let is_plain = own.object.get_type().as_type_ptr() == object::class();
         if is_plain && own.tensor.rank() == 0 && own.tensor.device() != Device::Meta {
             let number = convert::scalar_object(own.py(), rushlight::item(own.tensor).map_err(raise)?)?;
             return number.call_method1("__format__", (spec,));

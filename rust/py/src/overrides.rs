@@ -117,6 +117,15 @@ pub unsafe fn operator(py: Python<'_>, name: &str, operands: &[Raw]) -> PyResult
     }
 }
 
+/// Whether a mode or this object answers.
+///
+/// # Safety
+/// `raw` is a living object.
+pub unsafe fn answers(py: Python<'_>, raw: Raw) -> bool {
+    // SAFETY: by the caller's word.
+    unsafe { someone(py, std::iter::once(&raw)) }
+}
+
 /// Whether a mode or one of these arguments answers.
 ///
 /// # Safety

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 
 use pyo3::Borrowed;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
@@ -53,7 +53,7 @@ fn synonyms(name: &str) -> &'static [&'static str] {
 
 impl Overload {
     pub fn new(row: &'static Row, params: &[Param], takes_out: bool, is_one_with_dim: bool) -> Overload {
-        let names = params.iter().map(|param| intern(param.name)).collect();
+        let names = params.iter().map(|param| intern(shown(param))).collect();
         Overload { row, shown: params.len(), names, takes_out, is_one_with_dim }
     }
 
@@ -89,7 +89,7 @@ impl Overload {
         let params = self.params();
         params
             .iter()
-            .position(|p| same(p.name))
+            .position(|p| same(shown(p)))
             .or_else(|| params.iter().position(|p| synonyms(p.name).iter().any(|s| same(s))))
     }
 }
@@ -192,19 +192,25 @@ pub fn bind<'a, 'py>(
         return Err(Misfit::TooMany);
     }
     let mut out = None;
-    // Where each keyword's value goes.
+    // Where each keyword's value goes; what is too much is told last, as in torch.
     let mut places: SmallVec<[usize; 8]> = SmallVec::new();
+    let mut surplus = None;
     for (keyword, value) in call.keywords() {
         match overload.place(keyword) {
             Some(place) if places.contains(&place) || (place < given && !schema.params[place].keyword_only) => {
-                return Err(Misfit::Twice(place));
+                let by_its_name = says(keyword, &CString::new(shown(&schema.params[place])).unwrap_or_default());
+                surplus = surplus.or(Some(if by_its_name { Misfit::Twice(place) } else { Misfit::Unknown(keyword) }));
+                places.push(usize::MAX);
             }
             Some(place) => places.push(place),
             None if overload.takes_out && says(keyword, c"out") => {
                 out = Some(value).filter(|value| !value.is_none());
                 places.push(usize::MAX);
             }
-            None => return Err(Misfit::Unknown(keyword)),
+            None => {
+                surplus = surplus.or(Some(Misfit::Unknown(keyword)));
+                places.push(usize::MAX);
+            }
         }
     }
     // An int of too many bits is an error only where all else fits.
@@ -233,6 +239,9 @@ pub fn bind<'a, 'py>(
                 args.values.push(Value::None);
             }
         }
+    }
+    if let Some(surplus) = surplus {
+        return Err(surplus);
     }
     if let Some(error) = too_wide {
         return Err(Misfit::Raised(error));
@@ -283,7 +292,7 @@ impl Misfit<'_, '_> {
             Misfit::TooMany if own == 1 && params.len() == 1 => takes_none(name, given - 1),
             Misfit::TooMany => takes_fewer(name, overload.positional() - own, given - own),
             Misfit::Twice(place) => {
-                format!("{name}() got multiple values for argument '{}'", schema.params[place].name)
+                format!("{name}() got multiple values for argument '{}'", shown(&schema.params[place]))
             }
             Misfit::Unknown(keyword) => {
                 let (keyword, known): (_, Vec<&str>) = (&*keyword, params.iter().map(|param| param.name).collect());
@@ -291,21 +300,51 @@ impl Misfit<'_, '_> {
                 format!("{name}() got an unexpected keyword argument '{keyword}'\nIts arguments are: {known}.")
             }
             Misfit::Missing(first) => {
-                let by_name = |place| call.keywords().any(|(keyword, _)| overload.place(keyword) == Some(place));
-                let is_missing =
-                    |place: &usize| params[*place].default.is_none() && *place >= given && !by_name(*place);
+                // As in torch also those behind it that were given by name.
+                let is_missing = |place: &usize| params[*place].default.is_none();
                 let names: Vec<&str> = (first..params.len()).filter(is_missing).map(|at| shown(&params[at])).collect();
                 missing(name, &names)
             }
             Misfit::Wrong(place, object) => {
                 let position = (place < given).then(|| place + 1 - usize::from(call.receiver.is_some()));
-                match wrong(&object, name, &schema.params[place], position) {
+                if let Some(error) = of_a_loss(overload.row, &params[place], &object) {
+                    return error;
+                }
+                match wrong(&object, inner(name), &schema.params[place], position) {
                     Ok(sentence) => sentence,
                     Err(error) => return error,
                 }
             }
         };
         PyTypeError::new_err(sentence)
+    }
+}
+
+/// torch's losses are written in Python: they ask operands for their sizes, and look the reduction up.
+fn of_a_loss(row: &Row, param: &Param, object: &Bound<'_, PyAny>) -> Option<PyErr> {
+    let name = row.python_name();
+    let joins_texts = matches!(name, "poisson_nll_loss" | "gaussian_nll_loss" | "multilabel_soft_margin_loss");
+    let asks_sizes = matches!(name, "mse_loss" | "l1_loss" | "smooth_l1_loss" | "huber_loss")
+        || name.starts_with("binary_cross_entropy");
+    match shown(param) {
+        "reduction" if row.namespace == "nn.functional" && !joins_texts => {
+            let text = object.str().map(|text| text.to_string()).unwrap_or_default();
+            Some(PyValueError::new_err(format!("{text} is not a valid value for reduction")))
+        }
+        "input" | "target" if asks_sizes => {
+            Some(PyAttributeError::new_err(format!("'{}' object has no attribute 'size'", kind_of(object))))
+        }
+        _ => None,
+    }
+}
+
+/// What torch calls a function where it speaks of an argument: the one behind it.
+fn inner(name: &str) -> &str {
+    match name {
+        "cross_entropy" => "cross_entropy_loss",
+        "nll_loss" => "nll_loss_nd",
+        "logsigmoid" => "log_sigmoid",
+        own => own,
     }
 }
 
@@ -340,6 +379,12 @@ fn wrong(object: &Bound<'_, PyAny>, name: &str, param: &Param, position: Option<
     if let Some(sentence) = wrong_item(&items_of(object), name, param, position)? {
         return Ok(sentence);
     }
+    if matches!(param.kind, Kind::Ints | Kind::IntOrInts)
+        && let Err(error) = convert::int(object)
+    {
+        let (param, error) = (shown(param), error.value(object.py()));
+        return Ok(format!("{name}(): argument '{param}' failed to unpack the object at pos 1 with error \"{error}"));
+    }
     let (kind, title) = (kind_of(object), param.kind.title());
     Ok(format!("{name}(): argument '{}'{} must be {title}, not {kind}", shown(param), at(position)))
 }
@@ -358,6 +403,15 @@ fn wrong_item(
     });
     let Some(place) = bad else { return Ok(None) };
     let (kind, title, param_name) = (kind_of(&items[place]), param.kind.title(), shown(param));
+    if param.kind != Kind::Tensors
+        && let Err(error) = convert::int(&items[place])
+    {
+        return Ok(Some(format!(
+            "{name}(): argument '{param_name}' failed to unpack the object at pos {} with error \"{}",
+            place + 1,
+            error.value(items[place].py())
+        )));
+    }
     Ok(Some(match (param.kind, place) {
         (Kind::Tensors, _) => {
             format!("expected Tensor as element {place} in argument {}, but got {kind}", position.unwrap_or(1) - 1)

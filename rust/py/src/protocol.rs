@@ -1,12 +1,13 @@
 //! What Python's own words do with tensors: `len`, `iter`, `in`, `bool`, `int`, `float`, `repr`, `memoryview`.
 
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::impl_::trampoline as shell;
 use pyo3::prelude::*;
+use pyo3::types::PyBool;
 use rushlight::{Scalar, Tensor};
 
-use crate::errors::raise;
+use crate::errors::{kind_of, raise};
 use crate::overrides::{self, Public};
 use crate::{buffer, convert, object, print};
 
@@ -179,7 +180,13 @@ pub fn slots() -> Vec<ffi::PyType_Slot> {
         }),
         slot!(Py_nb_bool, inquiry, unsafe |py, raw| {
             match answer(py, "__bool__", raw)? {
-                Some(answer) => Ok(i32::from(answer.is_truthy()?)),
+                Some(answer) => match answer.cast::<PyBool>() {
+                    Ok(answer) => Ok(i32::from(answer.is_true())),
+                    Err(_) => {
+                        let kind = kind_of(&answer);
+                        Err(PyTypeError::new_err(format!("__bool__ should return bool, returned {kind}")))
+                    }
+                },
                 None => truth(own(raw)?).map(i32::from),
             }
         }),
@@ -199,6 +206,11 @@ pub fn slots() -> Vec<ffi::PyType_Slot> {
             Ok(text.into_pyobject(py)?.into_ptr())
         }),
         slot!(Py_bf_getbuffer, getbufferproc, unsafe |py, raw, view, flags| {
+            if overrides::expected() && overrides::answers(py, raw) {
+                // NumPy asks `__array__` next, and so whoever answers for the tensor.
+                (*view).obj = std::ptr::null_mut();
+                return Err(PyBufferError::new_err("the tensor's class answers for it"));
+            }
             match buffer::export(&Bound::from_borrowed_ptr(py, raw), view, flags) {
                 Ok(()) => Ok(0),
                 Err(error) => {

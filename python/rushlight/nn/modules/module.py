@@ -426,6 +426,11 @@ class Module(_hooks.HasHooks):
         """
         place, dtype = parse_to(*args, **kwargs)
         if dtype is not None:
+            if not isinstance(dtype, torch.dtype):
+                raise TypeError(
+                    f"to() received an invalid combination of arguments - got (dtype={typename(dtype)}, ), but expected "
+                    "one of:\n * (torch.device device, torch.dtype dtype)\n * (torch.dtype dtype)\n * (Tensor tensor)"
+                )
             if not (dtype.is_floating_point or dtype.is_complex):
                 raise TypeError(
                     f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"

@@ -526,7 +526,7 @@ fn update(body: &Update, args: &Args, target: Target) -> Result<Output> {
     };
     match target {
         Target::Fresh => {
-            let result = crate::copy::clone(own)?;
+            let result = crate::copy::to_change(args.row, own)?;
             run(&result)?;
             node::record(args, Output::Tensor(result))
         }

@@ -138,7 +138,9 @@ pub static FULL: Row = Row {
             [7, 7]])",
     run: Run::Compose(|args| {
         let (options, value) = (Options::of(args)?, args.scalar(1)?);
-        let tensor = options.empty(&sizes(args, 0)?, super::own_dtype(value))?;
+        // A whole number is taken for an int64, and refused where it is none.
+        let own = if value.is_integral() { DType::I64 } else { super::own_dtype(value) };
+        let tensor = options.empty(&sizes(args, 0)?, own)?;
         check_fits(value, tensor.dtype())?;
         fill(&tensor, value)?;
         options.finish(tensor)

@@ -60,8 +60,11 @@ fn arange(args: &Args, start: Scalar, end: Scalar, step: Scalar) -> Result<Outpu
         if dtype.is_integral() { (range.0.trunc(), range.1.trunc(), range.2.trunc()) } else { range };
     // In narrower integers only the size counts fractions of the step, which adds nothing to the elements.
     let stride = if dtype == DType::I64 { gap } else { range.2 };
-    if stride == 0.0 || gap.is_nan() {
+    if range.2 == 0.0 || gap.is_nan() {
         return Err(Error::runtime("step must be nonzero"));
+    }
+    if stride == 0.0 {
+        return Err(Error::value("step must be nonzero").hint("Its whole part is zero."));
     }
     if !first.is_finite() || !last.is_finite() {
         return Err(Error::runtime(format!("unsupported range: {} -> {}", c_text(first), c_text(last))));
@@ -72,6 +75,9 @@ fn arange(args: &Args, start: Scalar, end: Scalar, step: Scalar) -> Result<Outpu
     }
     if !BASE.dtypes.has(dtype) {
         return Err(crate::call::not_implemented(args.row, dtype));
+    }
+    if dtype == DType::I64 {
+        [start, end, step].iter().try_for_each(|number| super::check_fits(*number, dtype))?;
     }
     let count = if dtype == DType::I64 {
         let (first, last, gap) = (i128::from(start.i64()), i128::from(end.i64()), i128::from(step.i64()));

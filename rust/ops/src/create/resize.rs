@@ -37,7 +37,7 @@ fn resize(args: &Args, sizes: &[isize], format: Option<&str>) -> Result<Output> 
 }
 
 /// The memory format whose order the elements have, if it is not the row-major one.
-fn format_of(layout: &Layout) -> Option<&'static str> {
+pub fn format_of(layout: &Layout) -> Option<&'static str> {
     let ordered = |format: &&str| is_contiguous(layout, Some(format)).unwrap_or(false);
     ["channels_last", "channels_last_3d"].into_iter().find(|format| !layout.is_contiguous() && ordered(format))
 }

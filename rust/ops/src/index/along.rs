@@ -11,7 +11,7 @@ use crate::autocast::Autocast;
 use crate::derive::{Derivative, Derive, Joint, Saves, formula};
 use crate::expr::Expr;
 use crate::mapped::Mapped;
-use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Update, Variants};
+use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Traits, Update, Variants};
 use crate::sparse::{Sparse, places};
 use crate::value::{Args, Output, Value};
 use crate::view::reshape::sizes_value;
@@ -44,7 +44,7 @@ pub static INDEX_SELECT: Row = Row {
             match sizes.get_mut(dim) {
                 Some(size) => *size = index.numel() as isize,
                 None if index.numel() != 1 => {
-                    return Err(Error::index(format!(
+                    return Err(Error::runtime(format!(
                         "index_select(): Index to scalar can have only 1 value, got {} value(s)",
                         index.numel()
                     )));
@@ -110,6 +110,7 @@ pub static INDEX_ADD: Row = Row {
     tensor([3., 0., 3.])",
     out: Out::STRICT,
     dtypes: DTypes::COMMON,
+    traits: Traits::ROW_MAJOR,
     refuses: "scatter_gather_tensor_cpu",
     mapped: Mapped::Rule(super::mapped::change),
     run: Run::Update(Update {
@@ -226,6 +227,7 @@ pub static INDEX_COPY: Row = Row {
     tensor([2., 0., 1.])",
     out: Out::STRICT,
     dtypes: DTypes::ALL,
+    traits: Traits::ROW_MAJOR,
     autocast: Autocast::Widest,
     mapped: Mapped::Rule(super::mapped::change),
     run: Run::Update(Update {
@@ -321,6 +323,7 @@ pub static INDEX_FILL: Row = Row {
     >>> torch.index_fill(torch.zeros(3), 0, torch.tensor([2, 0]), 5)
     tensor([5., 0., 5.])",
     dtypes: DTypes::ALL,
+    traits: Traits::WRITES_EXPANDED,
     mapped: Mapped::Rule(super::mapped::change),
     run: Run::Update(Update {
         check: |args| {
@@ -352,6 +355,7 @@ pub static INDEX_FILL_TENSOR: Row = Row {
     >>> torch.index_fill(torch.zeros(3), 0, torch.tensor([2, 0]), torch.tensor(5.))
     tensor([5., 0., 5.])",
     dtypes: DTypes::ALL,
+    traits: Traits::WRITES_EXPANDED,
     run: Run::Update(Update {
         check: |args| {
             check_fill(args)?;
@@ -407,6 +411,10 @@ fn check_fill(args: &Args) -> Result<()> {
 fn fill(args: &Args, target: &Tensor, value: &Tensor) -> Result<()> {
     let (target, index) = (vector(target), vector(args.tensor(2)?));
     let dim = wrap_dim(args.int(1)?, target.rank())?;
+    // What an expanded tensor shows several times is filled once.
+    let mut layout = target.layout().clone();
+    target.layout().expanded().filter(|&other| other != dim).for_each(|other| layout.sizes[other] = 1);
+    let target = Tensor::view_of(&target.detach(), layout);
     let cut = single(&target, dim, &index)?;
     cut.offsets(&target).map_err(|error| error.reworded(Class::Index, || bad_fill(&index, &target, dim)))?;
     put_into(&target, &cut, value, Merge::Set)
@@ -435,6 +443,7 @@ pub static INDEX_REDUCE: Row = Row {
     out: Out::STRICT,
     dtypes: DTypes::REAL,
     mapped: Mapped::Rule(super::mapped::change),
+    traits: Traits::ROW_MAJOR,
     run: Run::Update(Update {
         check: |args| {
             reduction(args)?;

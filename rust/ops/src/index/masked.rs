@@ -13,7 +13,7 @@ use crate::expr::Expr;
 use crate::mapped::Mapped;
 use crate::reduce::cumulative::CUMSUM;
 use crate::row::{Accepts, DTypes, Out, Row, Run, Spec, Traits, Update, Variants};
-use crate::value::{Args, Output, Value};
+use crate::value::{Args, Ints, Output, Value};
 use crate::view::expand::EXPAND;
 use crate::view::narrow::sliced;
 use crate::view::reshape::sizes_value;
@@ -75,6 +75,7 @@ pub static MASKED_FILL: Row = Row {
     >>> torch.zeros(3).masked_fill_(torch.tensor([True, False, True]), 5)
     tensor([5., 0., 5.])",
     dtypes: DTypes::ALL,
+    traits: Traits::WRITES_EXPANDED.union(Traits::ROW_MAJOR),
     mapped: Mapped::Aligned,
     run: Run::Update(Update {
         check: |args| {
@@ -110,6 +111,7 @@ pub static MASKED_FILL_TENSOR: Row = Row {
     >>> torch.zeros(3).masked_fill_(torch.tensor([True, False, True]), torch.tensor(5))
     tensor([5., 0., 5.])",
     dtypes: DTypes::ALL,
+    traits: Traits::WRITES_EXPANDED.union(Traits::ROW_MAJOR),
     run: Run::Update(Update {
         check: |args| {
             let value = args.tensor(2)?;
@@ -213,8 +215,22 @@ fn cleared(d: &Derive) -> Expr {
     }
 }
 
-/// Overwrites with one value where the mask is true.
+/// Overwrites with one value where the mask is true. An element that an expanded tensor shows several times is overwritten
+/// where any of its places is.
 fn fill(target: &Tensor, mask: &Tensor, value: &Tensor) -> Result<()> {
+    let expanded: Ints = target.layout().expanded().map(|dim| dim as i64).collect();
+    if expanded.is_empty() {
+        return fill_each(target, mask, value);
+    }
+    let whole = stretched(mask, target.sizes())?;
+    let (mut layout, dims) = (target.layout().clone(), expanded.clone());
+    dims.iter().for_each(|&dim| layout.sizes[dim as usize] = 1);
+    let mask = op!(crate::reduce::truth::ANY_DIMS, &whole, expanded, true)?;
+    fill_each(&Tensor::view_of(&target.detach(), layout), &mask, value)
+}
+
+/// The same for a tensor that shows each element once.
+fn fill_each(target: &Tensor, mask: &Tensor, value: &Tensor) -> Result<()> {
     /// # Safety
     /// `out` and the inputs hold `n` elements.
     unsafe fn tile<T: Copy>(out: *mut u8, inputs: *const *const u8, n: usize, _: &[Scalar]) {
@@ -265,6 +281,7 @@ pub static MASKED_SCATTER: Row = Row {
     >>> torch.zeros(3).masked_scatter_(torch.tensor([True, False, True]), torch.tensor([1., 2.]))
     tensor([1., 0., 2.])",
     dtypes: DTypes::ALL,
+    traits: Traits::ROW_MAJOR,
     run: Run::Update(Update {
         check: |args| {
             let (own, mask, source) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);

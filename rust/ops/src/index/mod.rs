@@ -71,6 +71,9 @@ pub fn put(own: &Tensor, tensors: Vec<Tensor>, dims: &[usize], value: &Tensor) -
         // One number takes the tensor's dtype, as `masked_fill` gives it.
         return fill(own, mask, *dim, &op!(crate::view::reshape::VIEW, value, sizes_value(&[]))?);
     }
+    if value.numel() == 1 {
+        refuse_bytes(&tensors)?;
+    }
     let (indices, dims) = prepare(own, tensors, dims)?;
     let common = geometry::common(&indices)?;
     let places: Vec<usize> = dims.iter().map(|&dim| dim as usize).collect();
@@ -81,6 +84,17 @@ pub fn put(own: &Tensor, tensors: Vec<Tensor>, dims: &[usize], value: &Tensor) -
         return Err(geometry::unfit(&value, own, &places, &common));
     }
     put::put_(own, indices, dims, &value, false)
+}
+
+/// Refuses a mask of bytes as the only index: one value at its places is a matter for `masked_fill`, which takes none.
+fn refuse_bytes(indices: &[Tensor]) -> Result<()> {
+    match indices {
+        [mask] if mask.dtype() == DType::U8 => {
+            Err(Error::runtime("masked_fill_ only supports boolean masks, but got mask with dtype unsigned char")
+                .hint("Convert the mask: m.bool()."))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// One value wherever a mask over some dimensions is true.

@@ -25,6 +25,7 @@ pub static PUT: Row = Row {
     >>> torch._index_put(torch.zeros(3), (torch.tensor([0, 0]),), (0,), torch.tensor([1., 2.]), True)
     tensor([3., 0., 0.])",
     dtypes: DTypes::ALL,
+    traits: Traits::WRITES_EXPANDED,
     mapped: Mapped::Rule(super::mapped::put),
     run: Run::Update(Update {
         check: |args| {
@@ -46,6 +47,10 @@ pub static PUT: Row = Row {
         },
         cpu: |args, target| {
             let cut = Cut::new(target, &args.tensors(1)?, args.ints(2)?)?;
+            // Threads share the dimensions without an index: no two of their elements may be one.
+            if target.layout().expanded().any(|dim| !cut.dims.contains(&dim)) {
+                crate::variants::check_no_self_overlap(target)?;
+            }
             let merge = if args.bool(4)? { Merge::Add } else { Merge::Set };
             put_into(target, &cut, args.tensor(3)?, merge)
         },
@@ -130,7 +135,7 @@ fn arguments<'a>(args: &Args<'a>) -> Result<Args<'a>> {
         let mask = matches!(index.dtype(), DType::Bool | DType::U8);
         dim += if mask { index.rank() } else { 1 };
     }
-    if dim > own.rank() {
+    if dim.max(given.len()) > own.rank() {
         return Err(Error::index(format!(
             "too many indices for tensor of dimension {} (got {})",
             own.rank(),
@@ -141,6 +146,9 @@ fn arguments<'a>(args: &Args<'a>) -> Result<Args<'a>> {
     let (values, accumulate) = (args.tensor(2)?, args.bool(3)?);
     // One number at the places of one mask takes the tensor's dtype, as `masked_fill` gives it.
     let by_mask = !accumulate && values.numel() == 1 && given.len() == 1 && given[0].dtype() == DType::Bool;
+    if !accumulate && values.numel() == 1 {
+        super::refuse_bytes(&given)?;
+    }
     let values = if by_mask && values.dtype() != own.dtype() {
         if !values.is_mapped() {
             crate::create::check_fits(crate::convert::item(values)?, own.dtype())?;

@@ -9,7 +9,7 @@ use super::gather::{GATHER, at_least_1d, check_index, check_values, long, not_wi
 use crate::derive::{Derivative, Derive, Joint, Saves, formula};
 use crate::expr::Expr;
 use crate::mapped::Mapped;
-use crate::row::{DTypes, Out, Row, Run, Update, Variants};
+use crate::row::{DTypes, Out, Row, Run, Traits, Update, Variants};
 use crate::value::{Args, Output, Value};
 use crate::{Tensor, op};
 
@@ -26,6 +26,7 @@ pub static SCATTER: Row = Row {
     tensor([[0., 5.],
             [6., 0.]])",
     dtypes: DTypes::ALL,
+    traits: Traits::ROW_MAJOR,
     mapped: Mapped::Along(1),
     run: Run::Update(Update { check: |args| check(args, "scatter"), cpu: |args, target| write(args, target, Merge::Set) }),
     derivative: Derivative::Formulas(&[
@@ -56,6 +57,7 @@ pub static SCATTER_VALUE: Row = Row {
     tensor([[0., 5.],
             [5., 0.]])",
     dtypes: DTypes::ALL,
+    traits: Traits::ROW_MAJOR,
     mapped: Mapped::Along(1),
     run: Run::Update(Update {
         check: |args| check(args, "scatter").and_then(|()| check_value(args)),
@@ -81,6 +83,7 @@ pub static SCATTER_MERGED: Row = Row {
     >>> torch.scatter(torch.ones(2), 0, torch.tensor([1, 1]), torch.tensor([2., 3.]), reduce='multiply')
     tensor([1., 6.])",
     dtypes: DTypes::ALL,
+    traits: Traits::ROW_MAJOR,
     mapped: Mapped::Along(1),
     run: Run::Update(Update {
         check: |args| {
@@ -112,6 +115,7 @@ pub static SCATTER_VALUE_MERGED: Row = Row {
     >>> torch.scatter(torch.ones(2), 0, torch.tensor([1, 1]), 2, reduce='add')
     tensor([1., 5.])",
     dtypes: DTypes::ALL,
+    traits: Traits::ROW_MAJOR,
     mapped: Mapped::Along(1),
     run: Run::Update(Update {
         check: |args| {
@@ -149,6 +153,7 @@ pub static SCATTER_ADD: Row = Row {
     >>> torch.scatter_add(torch.zeros(3), 0, torch.tensor([0, 0, 2]), torch.tensor([1., 2., 3.]))
     tensor([3., 0., 3.])",
     dtypes: DTypes::ALL,
+    traits: Traits::ROW_MAJOR,
     mapped: Mapped::Along(1),
     run: Run::Update(Update {
         check: |args| check(args, "scatter"),
@@ -370,6 +375,7 @@ pub static SCATTER_REDUCE: Row = Row {
     >>> torch.scatter_reduce(torch.zeros(2), 0, torch.tensor([0, 0]), torch.tensor([3., 5.]), 'mean', include_self=False)
     tensor([4., 0.])",
     dtypes: DTypes::COMMON,
+    traits: Traits::ROW_MAJOR,
     mapped: Mapped::Along(1),
     run: Run::Update(Update {
         check: |args| {

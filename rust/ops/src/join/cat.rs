@@ -98,7 +98,15 @@ fn infer_cat(args: &Args) -> Result<Vec<Spec>> {
         };
         sizes[dim] = length;
     }
-    Ok(vec![Spec::new(&sizes, common(&tensors)?, first)])
+    let mut spec = Spec::new(&sizes, common(&tensors)?, first);
+    // Images whose channels lie last stay so.
+    let last = |tensor: &Tensor| crate::create::resize::format_of(tensor.layout());
+    if let Some(format) = last(first)
+        && tensors.iter().all(|tensor| last(tensor) == Some(format))
+    {
+        spec.layout.strides = crate::create::constant::strides(&sizes, Some(format), None)?;
+    }
+    Ok(vec![spec])
 }
 
 fn run_cat(args: &Args, results: &[Tensor]) -> Result<()> {

@@ -211,7 +211,7 @@ pub static ROT90: Row = Row {
             1 => flip(&exchanged()?, &[a]),
             2 => flip(own, &[a, b]),
             3 => flip(&exchanged()?, &[b]),
-            _ => op!(crate::convert::CLONE, own),
+            _ => op!(crate::convert::CLONE, own, "contiguous_format"),
         };
         turned.map(Output::Tensor)
     }),

@@ -5,7 +5,7 @@ use rushlight_core::{Error, Result};
 use crate::Tensor;
 use crate::derive::{Derivative, Saves, formula};
 use crate::mapped::Mapped;
-use crate::row::{DTypes, Out, Row, Run, Update, Variants};
+use crate::row::{DTypes, Out, Row, Run, Traits, Update, Variants};
 
 macro_rules! triangles {
     ($($row:ident $name:literal $upper:literal $reference:literal $doc:literal;)*) => {$(
@@ -16,6 +16,7 @@ macro_rules! triangles {
             signature: "(Tensor self, int diagonal=0) -> Tensor",
             doc: $doc,
             dtypes: DTypes::ALL,
+            traits: Traits::ROW_MAJOR,
             mapped: Mapped::Batch,
             run: Run::Update(Update {
                 check: |args| {

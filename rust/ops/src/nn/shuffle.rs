@@ -56,12 +56,14 @@ pub static PIXEL_SHUFFLE: Row = Row {
         let own = args.tensor(0)?;
         let [channels, height, width] = check_image("pixel_shuffle", own)?;
         let r = check_factor("pixel_shuffle", "upscale_factor", args.int(1)?)?;
-        let Some(square) = r.checked_mul(r).filter(|square| channels % square == 0) else {
+        let square = r.checked_mul(r).ok_or_else(|| {
+            Error::value(format!("upscale factor is too large, (upscale_factor)^2 overflowed: upscale_factor={r}"))
+        })?;
+        if channels % square != 0 {
             return Err(Error::runtime(format!(
-                "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but input.size(-3)={channels} is not divisible by {}",
-                r.saturating_mul(r)
+                "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but input.size(-3)={channels} is not divisible by {square}"
             )));
-        };
+        }
         let fewer = channels / square;
         let enlarged = [fewer, height.saturating_mul(r), width.saturating_mul(r)];
         rearranged(own, &[fewer, r, r, height, width], &[0, 3, 1, 4, 2], &enlarged).map(Output::Tensor)

@@ -15,6 +15,8 @@ use crate::mapped::Mapped;
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Args;
 
+const COMPARED: DTypes = DTypes::REAL.union(DTypes::WIDE);
+
 pub static ISIN: Row = Row {
     name: "isin",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -24,11 +26,11 @@ pub static ISIN: Row = Row {
     >>> torch.isin(torch.tensor([1, 2, 3]), torch.tensor([2, 9]))
     tensor([False,  True, False])",
     out: Out::new(Accepts::Same, &["Expected out tensor to have dtype {result}, but got {out} instead"]),
-    dtypes: DTypes::REAL,
+    dtypes: COMPARED,
     mapped: Mapped::Rule(super::mapped::isin),
     check: Some(|args| {
         crate::pointwise::some_tensor(args)?;
-        match args.each_tensor().find(|(_, tensor)| !DTypes::REAL.has(tensor.dtype())) {
+        match args.each_tensor().find(|(_, tensor)| !COMPARED.has(tensor.dtype())) {
             Some((_, tensor)) => Err(Error::runtime(format!(
                 "Unsupported input type encountered for isin(): {}",
                 tensor.dtype().title()

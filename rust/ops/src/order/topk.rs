@@ -9,8 +9,8 @@ use crate::derive::{Derivative, Saves, formula};
 use crate::mapped::{Batch, Mapped};
 use crate::op;
 use crate::reduce::extreme::SHARED_ALL;
+use crate::reduce::one_dim;
 use crate::reduce::put_back::{ORDERED, put_back, spread};
-use crate::reduce::{Over, one_dim};
 use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 use crate::view::RESHAPE;
@@ -302,13 +302,22 @@ impl Arrange for Frequent {
 
 /// Values and places of one element along the dimension at `place`.
 fn infer_one(args: &Args, place: usize) -> Result<Vec<Spec>> {
-    let own = args.tensor(0)?;
-    let over = Over::of(args, place)?;
+    let (own, dim) = (args.tensor(0)?, one_dim(args, place)?);
     check_supported(args)?;
-    // torch calls both medians by one name here.
-    let named = if args.row.name == NANMEDIAN_DIM.name { &MEDIAN_DIM } else { args.row };
-    over.check_not_empty(&Args { row: named, values: args.values.clone() })?;
-    Ok(vec![over.spec(args, own.dtype())?, over.spec(args, DType::I64)?])
+    let mut sizes = own.sizes().clone();
+    match sizes.get_mut(dim) {
+        Some(0) => {
+            // torch calls both medians by one name here.
+            let name = if args.row.name == NANMEDIAN_DIM.name { "median" } else { args.row.python_name() };
+            return Err(Error::index(format!("{name}(): Expected reduction dim {dim} to have non-zero size."))
+                .shapes([own.sizes().as_slice()])
+                .axis(dim));
+        }
+        Some(size) if args.bool(place + 1)? => *size = 1,
+        Some(_) => drop(sizes.remove(dim)),
+        None => {}
+    }
+    Ok(vec![Spec::new(&sizes, own.dtype(), own), Spec::new(&sizes, DType::I64, own)])
 }
 
 fn check_supported(args: &Args) -> Result<()> {

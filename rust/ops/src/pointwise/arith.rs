@@ -27,7 +27,8 @@ Both arguments broadcast; integers, floats and complex numbers promote to their 
     run: Run::Pointwise(Pointwise {
         promote: Promote::Common,
         cpu: tiles! {
-            for<S> [u8, i8, i16, i32, i64] (|x, y; alpha| x.wrapping_add(alpha.wrapping_mul(y)));
+            signless;
+            for<S> [i8, i16, i32, i64] (|x, y; alpha| x.wrapping_add(alpha.wrapping_mul(y)));
             for<S> [f32, f64] (|x, y; alpha| x + alpha * y);
             for<S> [c64, c128] (|x, y; alpha| if alpha == T::new(1.0, 0.0) { x + y } else { x + alpha * y });
             for<S> [Bool] (|x, y; alpha| Bool::from(x.get() | (alpha.get() & y.get())))
@@ -117,14 +118,15 @@ Both arguments broadcast and promote to their common dtype; bool has no differen
     run: Run::Pointwise(Pointwise {
         promote: Promote::Common,
         cpu: tiles! {
-            for<S> [u8, i8, i16, i32, i64] (|x, y; alpha| x.wrapping_sub(alpha.wrapping_mul(y)));
+            signless;
+            for<S> [i8, i16, i32, i64] (|x, y; alpha| x.wrapping_sub(alpha.wrapping_mul(y)));
             for<S> [f32, f64] (|x, y; alpha| x - alpha * y);
             for<S> [c64, c128] (|x, y; alpha| if alpha == T::new(1.0, 0.0) { x - y } else { x - alpha * y })
         },
     }),
     check: Some(check_sub),
     checks: DTypes::BOOL,
-    refuses: "sub_cpu",
+    refuses: "add_stub",
     cuda: Some("self - alpha * other"),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::NOTHING, |d| d.grad()),
@@ -175,11 +177,13 @@ pub static MUL: Row = Row {
     >>> torch.mul(torch.tensor([1., 2.]), torch.tensor([[3.], [4.]]))
     tensor([[3., 6.],
             [4., 8.]])",
+    dtypes: DTypes::ALL,
     sparse: Sparse::Body(crate::sparse::elementwise::mul),
     run: Run::Pointwise(Pointwise {
         promote: Promote::Common,
         cpu: tiles! {
-            for<S> [u8, i8, i16, i32, i64] (|x, y| x.wrapping_mul(y));
+            signless;
+            for<S> [i8, i16, i32, i64] (|x, y| x.wrapping_mul(y));
             for<S> [f32, f64, c64, c128] (|x, y| x * y);
             for<S> [Bool] (|x, y| Bool::from(x.get() & y.get()))
         },

@@ -28,7 +28,8 @@ pub static BITWISE_AND: Row = Row {
     >>> torch.bitwise_and(torch.tensor([6, 5]), 3)
     tensor([2, 1])",
     run: common(tiles! {
-        for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x, y| x & y);
+        signless;
+        for<S> [i8, i16, i32, i64] (|x, y| x & y);
         for<S> [Bool] (|x, y| Bool::from(x.get() & y.get()))
     }),
     cuda: Some("self & other"),
@@ -43,7 +44,8 @@ pub static BITWISE_OR: Row = Row {
     >>> torch.bitwise_or(torch.tensor([6, 5]), 3)
     tensor([7, 7])",
     run: common(tiles! {
-        for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x, y| x | y);
+        signless;
+        for<S> [i8, i16, i32, i64] (|x, y| x | y);
         for<S> [Bool] (|x, y| Bool::from(x.get() | y.get()))
     }),
     cuda: Some("self | other"),
@@ -58,7 +60,8 @@ pub static BITWISE_XOR: Row = Row {
     >>> torch.bitwise_xor(torch.tensor([6, 5]), 3)
     tensor([5, 6])",
     run: common(tiles! {
-        for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x, y| x ^ y);
+        signless;
+        for<S> [i8, i16, i32, i64] (|x, y| x ^ y);
         for<S> [Bool] (|x, y| Bool::from(x.get() ^ y.get()))
     }),
     cuda: Some("self ^ other"),
@@ -75,7 +78,8 @@ pub static BITWISE_NOT: Row = Row {
     out: Out::FOUND,
     dtypes: DTypes::EXACT,
     run: common(tiles! {
-        for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x| !x);
+        signless;
+        for<S> [i8, i16, i32, i64] (|x| !x);
         for<S> [Bool] (|x| Bool::from(!x.get()))
     }),
     cuda: Some("~self"),

@@ -6,14 +6,23 @@ use rushlight_cpu::tiles;
 use super::{common, no_complex, with_numbers};
 use crate::derive::{Derivative, Saves, formula};
 use crate::row::{DTypes, Out, Row, Run, Traits, Variants};
-use crate::value::Args;
+use crate::value::{Args, Value};
 
 /// What the rows that do the work have in common.
 const LIMIT: Row =
     Row { dtypes: DTypes::COMMON.without(DTypes::COMPLEX), refuses: "clamp_cpu", check: Some(real), ..Row::BASE };
 
 fn real(args: &Args) -> rushlight_core::Result<()> {
-    no_complex(args, || Error::not_implemented("clamp is not supported for complex types"))
+    let refusal = || Error::not_implemented("clamp is not supported for complex types");
+    no_complex(args, refusal)?;
+    match [1, 2].iter().any(|&place| args.optional_scalar(place).is_some_and(rushlight_core::Scalar::is_complex)) {
+        true if args.row.name.starts_with('_') && args.tensor(0)?.dtype().is_floating() => {
+            Err(Error::runtime("value cannot be converted to type double without overflow")
+                .hint("Limits are real numbers."))
+        }
+        true => Err(refusal()),
+        false => Ok(()),
+    }
 }
 
 /// Leaves the limits that are given and says which they are.
@@ -48,11 +57,15 @@ pub static CLAMP: Row = Row {
     tensor([-1.0000,  0.5000,  1.0000])",
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
     traits: Traits::BROADCASTS,
-    run: Run::Defer(|args| {
-        let tensors = args.has_tensor(1) || args.has_tensor(2);
-        let rows =
-            if tensors { [&BOTH_TENSOR, &CLAMP_MIN_TENSOR, &CLAMP_MAX_TENSOR] } else { [&BOTH, &ONLY_MIN, &ONLY_MAX] };
-        choose(args, rows)
+    run: Run::Defer(|mut args| {
+        match (args.has_tensor(1) || args.has_tensor(2), args.has_number(1) || args.has_number(2)) {
+            (true, true) => {
+                as_numbers(&mut args)?;
+                choose(args, [&BOTH, &ONLY_MIN, &ONLY_MAX])
+            }
+            (true, false) => choose(args, [&BOTH_TENSOR, &CLAMP_MIN_TENSOR, &CLAMP_MAX_TENSOR]),
+            (false, _) => choose(args, [&BOTH, &ONLY_MIN, &ONLY_MAX]),
+        }
     }),
     derivative: Derivative::Composed,
     samples: &[
@@ -63,10 +76,31 @@ pub static CLAMP: Row = Row {
         "t(2, 3), t(3), t(2, 1)",
         "t(2, 3), max=t()",
     ],
-    errors: &[("t(2)", "RuntimeError", "torch.clamp: At least one of 'min' or 'max' must not be None")],
+    errors: &[
+        ("t(2)", "RuntimeError", "torch.clamp: At least one of 'min' or 'max' must not be None"),
+        (
+            "t(2), t(2), 1",
+            "TypeError",
+            "clamp() received an invalid combination of arguments - got (Tensor, Tensor, int)",
+        ),
+        ("t(2) + 0.0, 1j", "RuntimeError", "value cannot be converted to type double without overflow"),
+    ],
     reference: "np.clip(self, min, max)",
     ..Row::BASE
 };
+
+/// A limit beside a number is a number too, or a tensor that stands for one.
+fn as_numbers(args: &mut Args) -> rushlight_core::Result<()> {
+    for place in [1, 2] {
+        if let Some(limit) = args.optional_tensor(place) {
+            if limit.rank() != 0 || limit.is_watched() || limit.is_mapped() {
+                return Err(args.invalid_combination());
+            }
+            args.values[place] = Value::Scalar(crate::convert::item(limit)?);
+        }
+    }
+    Ok(())
+}
 
 pub static BOTH: Row = Row {
     name: "_clamp",

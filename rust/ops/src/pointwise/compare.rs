@@ -35,7 +35,8 @@ macro_rules! order {
 macro_rules! equality {
     ($op:tt) => {
         question(tiles! {
-            for<S> [u8, i8, i16, i32, i64, u16, u32, u64, f32, f64, c64, c128 => Bool] (|x, y| Bool::from(x $op y));
+            signless;
+            for<S> [i8, i16, i32, i64, f32, f64, c64, c128 => Bool] (|x, y| Bool::from(x $op y));
             for<S> [Bool => Bool] (|x, y| Bool::from(x.get() $op y.get()))
         })
     };
@@ -127,15 +128,16 @@ pub static GE: Row = Row {
 };
 
 /// What questions about one number have in common.
-const NATURE: Row = Row { variants: Variants::BOTH, dtypes: DTypes::COMMON, derivative: WHY, ..UNARY };
+const NATURE: Row = Row { variants: Variants::BOTH, dtypes: DTypes::ALL, derivative: WHY, ..UNARY };
 
 /// A loop over floats and complex numbers; of the rest the answer is known.
 macro_rules! nature {
     ($else:literal, |$x:ident| $real:expr, |$z:ident| $complex:expr) => {
         question(tiles! {
+            signless;
             for<S> [f32, f64 => Bool] (|$x| Bool::from($real));
             for<S> [c64, c128 => Bool] (|$z| Bool::from($complex));
-            for<S> [u8, i8, i16, i32, i64, Bool => Bool] (|_x| Bool($else))
+            for<S> [i8, i16, i32, i64, Bool => Bool] (|_x| Bool($else))
         })
     };
 }
@@ -195,7 +197,7 @@ pub static ISPOSINF: Row = Row {
     >>> torch.isposinf(torch.tensor([float('-inf'), float('inf')]))
     tensor([False,  True])",
     out: Out::new(Accepts::Same, &["{name} does not support non-boolean outputs."]),
-    dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
+    dtypes: DTypes::ALL.without(DTypes::COMPLEX),
     run: nature!(0, |x| x == T::INFINITY, |_z| false),
     check: Some(|args| no_complex(args, || Error::runtime("isposinf does not support complex inputs."))),
     reference: "np.isposinf(self)",
@@ -210,7 +212,7 @@ pub static ISNEGINF: Row = Row {
     >>> torch.isneginf(torch.tensor([float('-inf'), float('inf')]))
     tensor([ True, False])",
     out: Out::new(Accepts::Same, &["{name} does not support non-boolean outputs."]),
-    dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
+    dtypes: DTypes::ALL.without(DTypes::COMPLEX),
     run: nature!(0, |x| x == T::NEG_INFINITY, |_z| false),
     check: Some(|args| no_complex(args, || Error::runtime("isneginf does not support complex inputs."))),
     reference: "np.isneginf(self)",

@@ -14,7 +14,8 @@ const WHY: Derivative = Derivative::NonDifferentiable("its results are bool");
 macro_rules! truths {
     ($op:tt) => {
         question(tiles! {
-            for<S> [u8, i8, i16, i32, i64, u16, u32, u64 => Bool] (|x, y| Bool::from((x != 0) $op (y != 0)));
+            signless;
+            for<S> [i8, i16, i32, i64 => Bool] (|x, y| Bool::from((x != 0) $op (y != 0)));
             for<S> [f32, f64 => Bool] (|x, y| Bool::from((x != 0.0) $op (y != 0.0)));
             for<S> [c64, c128 => Bool] (|x, y| Bool::from((x != T::new(0.0, 0.0)) $op (y != T::new(0.0, 0.0))));
             for<S> [Bool => Bool] (|x, y| Bool::from(x.get() $op y.get()))
@@ -75,7 +76,8 @@ pub static LOGICAL_NOT: Row = Row {
     tensor([ True, False])",
     dtypes: DTypes::ALL,
     run: question(tiles! {
-        for<S> [u8, i8, i16, i32, i64, u16, u32, u64 => Bool] (|x| Bool::from(x == 0));
+        signless;
+        for<S> [i8, i16, i32, i64 => Bool] (|x| Bool::from(x == 0));
         for<S> [f32, f64 => Bool] (|x| Bool::from(x == 0.0));
         for<S> [c64, c128 => Bool] (|x| Bool::from(x == T::new(0.0, 0.0)));
         for<S> [Bool => Bool] (|x| Bool::from(!x.get()))

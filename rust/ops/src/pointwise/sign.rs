@@ -101,9 +101,9 @@ pub static SIGNBIT: Row = Row {
     >>> torch.signbit(torch.tensor([-0., 1.]))
     tensor([ True, False])",
     out: Out::new(Accepts::Same, &["{name} does not support non-boolean outputs."]),
-    dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
+    dtypes: DTypes::ALL.without(DTypes::COMPLEX),
     run: question(tiles! {
-        for<S> [u8, i8, i16, i32, i64 => Bool] (|x| Bool::from(x.is_negative()));
+        for<S> [u8, i8, i16, i32, i64, u16, u32, u64 => Bool] (|x| Bool::from(x.is_negative()));
         for<S> [f32, f64 => Bool] (|x| Bool::from(x.is_sign_negative()));
         for<S> [Bool => Bool] (|x| Bool::from(x.get() & false))
     }),

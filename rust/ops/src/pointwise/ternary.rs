@@ -149,6 +149,7 @@ pub static NAN_TO_NUM: Row = Row {
     name: "nan_to_num",
     variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     signature: "(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
+    dtypes: DTypes::ALL,
     doc: "Replaces nan (by 0 unless given) and the infinities (by the greatest and smallest numbers unless given).
 
     >>> torch.nan_to_num(torch.tensor([float('nan'), float('inf')]), posinf=9.)
@@ -173,9 +174,11 @@ pub static REPLACED: Row = Row {
     name: "_nan_to_num",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, float nan, float posinf, float neginf) -> Tensor",
+    dtypes: DTypes::ALL,
     doc: "Replaces nan and the infinities.",
     out: Out::new(Accepts::Same, &["nan_to_num: dtype of out: {Out} should be same as input: {Result}"]),
     run: common(tiles! {
+        signless;
         for<S> [f32, f64] (|x; nan, high, low| {
             if x.is_nan() { nan } else if x == T::INFINITY { high } else if x == T::NEG_INFINITY { low } else { x }
         });
@@ -186,7 +189,7 @@ pub static REPLACED: Row = Row {
             };
             T::new(part(z.re), part(z.im))
         });
-        for<S> [u8, i8, i16, i32, i64, Bool] (|x| x)
+        for<S> [i8, i16, i32, i64, Bool] (|x| x)
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * d.input(0).isfinite())]),
     samples: &["t(2, 3), 0., 1., -1."],

@@ -28,7 +28,7 @@ pub static LOGSUMEXP: Row = Row {
     >>> torch.logsumexp(torch.tensor([1000., 1000.]), 0)
     tensor(1000.6932)",
     out: Out::new(Accepts::Cast, &["logsumexp(): Expected floating point type for result tensor, but got: {Out}"]),
-    dtypes: DTypes::COMMON,
+    dtypes: DTypes::ALL,
     mapped: Mapped::Over(1),
     run: Run::Kernel(Kernel {
         infer: |args| {

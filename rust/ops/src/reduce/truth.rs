@@ -19,6 +19,7 @@ const TRUTH: Row = Row {
         Accepts::Also(DTypes::of(&[DType::Bool, DType::U8])),
         &["{name} only supports bool tensor for result, got: {Out}"],
     ),
+    dtypes: DTypes::ALL,
     derivative: Derivative::NonDifferentiable("its result is a truth value"),
     ..Row::BASE
 };
@@ -134,6 +135,7 @@ pub static COUNT_NONZERO: Row = Row {
 
     >>> torch.count_nonzero(torch.tensor([[0, 1], [2, 3]]), dim=1)
     tensor([1, 2])",
+    dtypes: DTypes::ALL,
     mapped: Mapped::Over(1),
     run: Run::Kernel(Kernel {
         infer: |args| Ok(vec![Over { keepdim: false, ..Over::of(args, 1)? }.spec(args, DType::I64)?]),
@@ -179,5 +181,8 @@ fn infer(args: &Args, over: Over) -> Result<Vec<Spec>> {
 }
 
 fn run(args: &Args, over: Over, results: &[rushlight_autograd::Tensor], pick: fn(DType) -> Option<Fold>) -> Result<()> {
-    super::run(args, over, results, pick, args.tensor(0)?.dtype().compute(), &[])
+    let dtype = args.tensor(0)?.dtype();
+    // What is not zero is so with a sign too.
+    let compute = if dtype.is_wide_unsigned() { dtype.signed() } else { dtype.compute() };
+    super::run(args, over, results, pick, compute, &[])
 }

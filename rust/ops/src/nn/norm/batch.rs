@@ -5,7 +5,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
 
 use super::kernel::{NORMALIZE_BATCH, Normal, Plan};
-use super::{check_floating, product, statistic, wide};
+use super::{check_floating, check_mixed, product, statistic, wide};
 use crate::convert::to_dtype;
 use crate::derive::Derivative;
 use crate::expr::Expr;
@@ -49,7 +49,14 @@ impl<'a> Channels<'a> {
                 return Err(Error::runtime(format!("{name} should contain {due} elements not {found}")));
             }
         }
-        check_floating(self.input, "batch_norm")
+        check_floating(self.input, "batch_norm")?;
+        check_mixed(self.input, &[self.weight, self.bias])
+    }
+
+    /// As `check`, for a batch as a whole: its running statistics are parameters like the others.
+    fn check_batch(&self) -> Result<()> {
+        self.check(1)?;
+        check_mixed(self.input, &[self.weight, self.bias, self.running[0], self.running[1]])
     }
 
     fn plan(&self, view: [isize; 4], pooled: bool) -> Plan {
@@ -180,7 +187,7 @@ move in place, else with the running ones.
             return Err(Error::runtime(format!("{} must be defined in evaluation mode", name.0)));
         }
         let channels = Channels::read(args, [1, 3, 6])?;
-        channels.check(1)?;
+        channels.check_batch()?;
         if own.rank() < 2 {
             if own.numel() == 0 {
                 return op!(crate::convert::CLONE, own).map(Output::Tensor);
@@ -217,7 +224,7 @@ pub static NATIVE_BATCH_NORM: Row = Row {
         const PARAMETERS: [usize; 4] = [1, 2, 3, 4];
         let channels = Channels::read(args, [3, 1, 6])?;
         let own = channels.input;
-        channels.check(1)?;
+        channels.check_batch()?;
         if own.rank() < 2 {
             return Err(Error::runtime(format!("batch_norm expects at least 2 dimensions, but got {}", own.rank())));
         }

@@ -4,7 +4,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
 
 use super::kernel::{NORMALIZE_GROUP, Plan};
-use super::{check_floating, product, statistic};
+use super::{check_floating, check_mixed, product, statistic};
 use crate::derive::Derivative;
 use crate::expr::Expr;
 use crate::row::{DTypes, Row, Run, Variants};
@@ -49,6 +49,7 @@ fn plan(args: &Args) -> Result<Plan> {
             )));
         }
     }
+    check_mixed(own, &[args.optional_tensor(2), args.optional_tensor(3)])?;
     check_floating(own, "GroupNormKernelImpl")?;
     let run = product(&own.sizes()[2..]);
     Ok(Plan { view: [batch, groups, channels / groups, run], pooled: false, centred: true, eps: args.float(4)? })
@@ -109,6 +110,7 @@ pub static NATIVE_GROUP_NORM: Row = Row {
                 Shape(own.sizes())
             )));
         }
+        check_mixed(own, &[args.optional_tensor(1), args.optional_tensor(2)])?;
         let plan =
             Plan { view: [samples, groups, channels / groups, run], pooled: false, centred: true, eps: args.float(7)? };
         let normal = plan.run(&NORMALIZE_GROUP, own, args.optional_tensor(1), args.optional_tensor(2))?;

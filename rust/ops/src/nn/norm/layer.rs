@@ -5,7 +5,7 @@ use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::{DType, Error, Result, Scalar};
 
 use super::kernel::{NORMALIZE_LAYER, Normal, Plan};
-use super::{check_floating, product, statistic, wide};
+use super::{check_floating, check_mixed, product, statistic, wide};
 use crate::derive::Derivative;
 use crate::expr::Expr;
 use crate::op;
@@ -54,6 +54,7 @@ fn lines(own: &Tensor, shape: &[isize], centred: bool, eps: f64) -> Plan {
 fn layer_norm(args: &Args) -> Result<(Normal, Vec<isize>)> {
     let shape = check_shape(args, "*, ", &[("weight", 2), ("bias", 3)])?;
     let own = args.tensor(0)?;
+    check_mixed(own, &[args.optional_tensor(2), args.optional_tensor(3)])?;
     check_floating(own, "LayerNormKernelImpl")?;
     let plan = lines(own, &shape, true, args.float(4)?);
     Ok((plan.run(&NORMALIZE_LAYER, own, args.optional_tensor(2), args.optional_tensor(3))?, shape))
@@ -151,6 +152,16 @@ pub static RMS_NORM: Row = Row {
             _ => f64::from(f32::EPSILON),
         });
         let weight = args.optional_tensor(2);
+        if let Some(other) = weight.map(Tensor::dtype).filter(|&other| other != dtype) {
+            crate::host::warn(&format!(
+                "Mismatch dtype between input and weight: input dtype = {}, weight dtype = {}, Cannot dispatch to fused implementation.",
+                dtype.c_name(),
+                other.c_name()
+            ))?;
+        }
+        if !dtype.is_differentiable() {
+            return Err(Error::unsupported("rms_norm", dtype));
+        }
         if dtype.is_complex() {
             let last: Ints = (1..=shape.len() as i64).rev().map(|n| -n).collect();
             let mean = op!(MEAN_DIM, &Expr::from(own).square().done()?, last, true)?;

@@ -34,6 +34,25 @@ fn product(sizes: &[isize]) -> isize {
     rushlight_core::layout::product(sizes) as isize
 }
 
+/// Parameters are of the input's dtype, or beside halves all of single precision; which of both, the first one says.
+fn check_mixed(input: &Tensor, parameters: &[Option<&Tensor>]) -> Result<()> {
+    let own = input.dtype();
+    let mut dtypes = parameters.iter().flatten().map(|parameter| parameter.dtype());
+    let Some(first) = dtypes.clone().next() else { return Ok(()) };
+    if first == own {
+        return match dtypes.find(|&dtype| dtype != own) {
+            Some(other) => {
+                Err(Error::runtime(format!("expected scalar type {} but found {}", own.title(), other.title())))
+            }
+            None => Ok(()),
+        };
+    }
+    if dtypes.any(|dtype| dtype != DType::F32) {
+        return Err(Error::runtime("mixed dtype (CPU): expect parameter to have scalar type of Float"));
+    }
+    if own.is_half() { Ok(()) } else { Err(Error::runtime("mixed dtype (CPU): all inputs must share same datatype.")) }
+}
+
 /// A statistic as torch's native rows give it: in the input's dtype, or wide beside parameters of another one. `places` are
 /// the parameters'.
 fn statistic(args: &Args, places: &[usize], tensor: &Tensor) -> Result<Tensor> {

@@ -1,0 +1,101 @@
+"""Dropout under the names of operators, with `train` instead of `training`, and in place."""
+
+from __future__ import annotations
+
+import rushlight as torch
+from rushlight import Tensor
+from rushlight._homes import at_home
+from rushlight.nn import functional
+
+
+def _check_chance(p: float) -> None:
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p:g}")
+
+
+def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """`dropout` in place.
+
+    >>> torch.dropout_(torch.ones(2), 1.0, True)
+    tensor([0., 0.])
+    """
+    _check_chance(p)
+    return input.copy_(torch.dropout(input, p, True)) if train else input
+
+
+def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """Zeroes whole channels, the first two dimensions', with probability ``p``, and divides the rest by ``1 - p``.
+
+    Raises:
+        RuntimeError: ``p`` is outside of [0, 1].
+
+    >>> torch.feature_dropout(torch.ones(1, 1, 2), 1.0, True)
+    tensor([[[0., 0.]]])
+    """
+    _check_chance(p)
+    return functional._drop_whole(input, p, train, False, 2)
+
+
+def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """`feature_dropout` in place.
+
+    >>> torch.feature_dropout_(torch.ones(1, 1, 2), 1.0, True)
+    tensor([[[0., 0.]]])
+    """
+    _check_chance(p)
+    return functional._drop_whole(input, p, train, True, 2)
+
+
+def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """Dropout that keeps mean and variance of what SELU gives; `rushlight.nn.AlphaDropout` describes it.
+
+    Raises:
+        RuntimeError: ``p`` is outside of [0, 1].
+
+    >>> torch.alpha_dropout(torch.ones(2), 1.0, True)
+    tensor([0., 0.])
+    """
+    _check_chance(p)
+    return functional.alpha_dropout(input, p, train)
+
+
+def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """`alpha_dropout` in place.
+
+    >>> torch.alpha_dropout_(torch.ones(2), 1.0, True)
+    tensor([0., 0.])
+    """
+    _check_chance(p)
+    return functional.alpha_dropout(input, p, train, True)
+
+
+def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """`alpha_dropout` of whole channels.
+
+    >>> torch.feature_alpha_dropout(torch.ones(1, 1, 2), 1.0, True)
+    tensor([[[0., 0.]]])
+    """
+    _check_chance(p)
+    return functional.feature_alpha_dropout(input, p, train)
+
+
+def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """`feature_alpha_dropout` in place.
+
+    >>> torch.feature_alpha_dropout_(torch.ones(1, 1, 2), 1.0, True)
+    tensor([[[0., 0.]]])
+    """
+    _check_chance(p)
+    return functional.feature_alpha_dropout(input, p, train, True)
+
+
+at_home(
+    "rushlight",
+    dropout_,
+    feature_dropout,
+    feature_dropout_,
+    alpha_dropout,
+    alpha_dropout_,
+    feature_alpha_dropout,
+    feature_alpha_dropout_,
+)
