@@ -63,7 +63,8 @@ fn contents(pages: &BTreeMap<&str, Vec<&Row>>, names: &Names) -> String {
         let mut lines: Vec<String> = rows
             .iter()
             .map(|row| {
-                format!("| [`{0}`]({1}.md#{2}) | {3} |", row.name, file(namespace), anchor(row), cell(&summary(row)))
+                let about = cell(&said(row, &summary(row)));
+                format!("| [`{0}`]({1}.md#{2}) | {about} |", row.name, file(namespace), anchor(row))
             })
             .collect();
         lines.sort();
@@ -84,8 +85,7 @@ fn cell(text: &str) -> String {
 fn entry(text: &mut String, module: &str, row: &Row) {
     let name = row.python_name();
     let has = |variant| row.variants.has(variant);
-    let said = |words: &str| if has(Variants::FUNCTION) { as_function(words) } else { words.to_owned() };
-    let (signature, doc) = (said(row.signature), said(&paragraphs(row.doc)));
+    let (signature, doc) = (said(row, row.signature), said(row, &paragraphs(row.doc)));
     let _ = write!(text, "\n## {}\n\n    {module}.{name}{signature}\n\n{doc}\n\n", row.name);
     let mut forms = Vec::new();
     if has(Variants::METHOD) {
@@ -113,8 +113,11 @@ fn entry(text: &mut String, module: &str, row: &Row) {
     }
 }
 
-/// The object of a method is the `input` of the function.
-fn as_function(words: &str) -> String {
+/// What is said of a method, for the function: its object is the `input`.
+fn said(row: &Row, words: &str) -> String {
+    if !row.variants.has(Variants::FUNCTION) {
+        return words.to_owned();
+    }
     let is_word = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '.';
     let mut shown = String::with_capacity(words.len());
     let mut rest = words;
