@@ -40,8 +40,18 @@ class Augmented(Dataset):
         return COUNT
 
     def __getitem__(self, index):
-        torch.rand(index)
-        return index, *drawn()
+        torch.rand(int(index))
+        return int(index), *drawn()
+
+
+class Batches:
+    """A sampler whose batches are of some kind."""
+
+    def __init__(self, kind):
+        self.kind = kind
+
+    def __iter__(self):
+        return map(self.kind, BatchSampler(RandomSampler(range(COUNT)), BATCH, False))
 
 
 class AugmentedStream(IterableDataset):
@@ -67,6 +77,9 @@ CASES = {
     "weighted": (Augmented, lambda: {"sampler": WeightedRandomSampler(torch.ones(COUNT), COUNT)}),
     "stream": (AugmentedStream, lambda: {"shard": "auto"}),
     "batches": (Augmented, lambda: {"batch_sampler": BatchSampler(RandomSampler(range(COUNT)), BATCH, False)}),
+    "tuples": (Augmented, lambda: {"batch_sampler": Batches(tuple)}),
+    "tensors": (Augmented, lambda: {"batch_sampler": Batches(torch.tensor)}),
+    "iterators": (Augmented, lambda: {"batch_sampler": Batches(iter)}),
 }
 
 
@@ -95,6 +108,18 @@ def test_reproducible_samples_do_not_depend_on_the_workers(case):
         results.append((passes, drawn()[0]))  # what the program draws next is the same too
         assert passes[0] != passes[1]
     assert results[1:] == results[:-1]
+
+
+@pytest.mark.parametrize("kind", ["tuples", "tensors", "iterators"])
+def test_samples_are_counted_in_batches_of_any_kind(kind):
+    found = []
+    for case in ("batches", kind):
+        torch.manual_seed(3)
+        numbers = loader(case, 0)
+        iterator = iter(numbers)
+        batches = [next(iterator), next(iterator)]
+        found.append((batches, numbers.state_dict()["samples"]))
+    assert found[0] == found[1] and found[1][1] == 2 * BATCH
 
 
 def test_the_programs_streams_go_on_as_if_nothing_was_loaded():

@@ -86,8 +86,8 @@ class DataLoader(Generic[_T_co]):
             and the batches are those of a single process; None: every worker iterates over its own copy, as in torch.
         reproducible: every sample has a random state of its own (torch's, `random`'s and NumPy's), which follows from
             the loader's seed, the pass and the sample's place in it. Neither samples nor order depend on the number of
-            workers then, 0 included. The seed is drawn at the first pass; generators of samplers are seeded anew for
-            each.
+            workers then, 0 included (of a stream with ``shard="auto"``, since each worker has its own otherwise). The
+            seed is drawn at the first pass; generators of samplers are seeded anew for each.
         share_dataset: whether lists, dicts, arrays and tensors of the dataset are frozen into shared memory, once for
             all workers.
 
@@ -387,7 +387,12 @@ class _BaseDataLoaderIter:
         raise NotImplementedError
 
     def _next_task(self) -> Task:
-        task = Task(self._num_dealt, next(self._indices), self._num_samples)
+        indices = next(self._indices)
+        if self._loader._auto_collation and not hasattr(indices, "__len__"):
+            indices = list(indices)
+        # A dataset gets a batch as the sampler has made it: a list, a tuple, a tensor.
+        is_batch = self._loader._auto_collation or isinstance(indices, list)
+        task = Task(self._num_dealt, indices, self._num_samples, len(indices) if is_batch else 1)
         self._num_dealt += 1
         self._num_samples += task.size
         return task

@@ -13,18 +13,16 @@ class Task(NamedTuple):
     indices: Any
     # How many samples of the pass come before these.
     place: int
-
-    @property
-    def size(self) -> int:
-        return len(self.indices) if isinstance(self.indices, list) else 1
+    # How many these are.
+    size: int
 
     def at(self, position: int) -> str:
         """In words: the sample at a position of the task."""
-        if self.indices is None or (isinstance(self.indices, list) and None in self.indices[:1]):
-            return f"while it loaded batch {self.number}, sample {position} of the batch"
         index = self.indices
         if isinstance(index, list):
             index = index[position] if position < len(index) else None
+        if index is None:
+            return f"while it loaded batch {self.number}, sample {position} of the batch"
         return f"while it loaded batch {self.number}, last index {index!r}"
 
 
