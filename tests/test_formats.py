@@ -1,6 +1,7 @@
 """safetensors and npz both ways, and what `python -m rushlight inspect` says of a file."""
 
 import io
+import json
 import os
 import pickle
 import subprocess
@@ -11,7 +12,9 @@ import pytest
 
 import rushlight as torch
 from rushlight import npz, safetensors
+from rushlight._checkpoint import rebuild
 from rushlight._checkpoint.inspect import inspect
+from rushlight._checkpoint.pickler import Global
 
 np = pytest.importorskip("numpy")
 DATA = Path(__file__).parent / "data"
@@ -164,6 +167,9 @@ def test_inspection(tmp_path):
     assert "the format before torch 1.6" in inspect(str(DATA / "legacy.pt"))[0]
     npz.save_file({"a": torch.ones(2)}, path)
     assert inspect(path)[1:] == ["  a: float32 (2,)"]
+    columns = torch.ones(2, 3).t().numpy()
+    np.savez(path + ".npz", a=columns)
+    assert inspect(path + ".npz")[1:] == ["  a: float32 (3, 2), strides (1, 3)"]
     safetensors.save_file({"a": torch.ones(2)}, path, {"k": "v"})
     assert inspect(path)[1:] == ["  metadata k = 'v'", "  a: float32 (2,)"]
     (tmp_path / "file").write_bytes(pickle.dumps(print))
@@ -172,6 +178,46 @@ def test_inspection(tmp_path):
         (tmp_path / "file").write_bytes(content)
         with pytest.raises(pickle.UnpicklingError, match="^no checkpoint, no safetensors, no npz and no pickle$"):
             inspect(path)
+
+
+def test_inspection_of_what_is_no_plain_tensor(tmp_path):
+    path = str(tmp_path / "file")
+    sparse = torch.sparse_coo_tensor([[0, 2]], [1.0, 2.0], (4,))
+    torch.save({"sparse": sparse, "set": {torch.ones(2)}, "bytes": torch.ones(3).untyped_storage()}, path)
+    assert inspect(path)[2:] == [
+        "  sparse: float32 (4,), sparse with 2 places",
+        "  set.0: float32 (2,)",
+        "  bytes: storage of 12 bytes",
+    ]
+
+
+def _sparse_file(path, head, size):
+    """A file of a size that no memory has, whose bytes behind the head are never written."""
+    with open(path, "wb") as file:
+        file.write(head)
+        file.truncate(len(head) + size)
+
+
+def test_inspection_reads_no_data(tmp_path):
+    size = 1 << 40
+    header = json.dumps({"a": {"dtype": "F32", "shape": [size // 4], "data_offsets": [0, size]}}).encode()
+    path = str(tmp_path / "file.safetensors")
+    _sparse_file(path, len(header).to_bytes(8, "little") + header, size)
+    assert inspect(path)[1:] == [f"  a: float32 ({size // 4},)"]
+
+
+def test_layouts_that_are_none_yet_are_named():
+    words = "^the checkpoint holds a tensor of layout torch.sparse_csr, which rushlight does not have yet$"
+    with pytest.raises(NotImplementedError, match=words):
+        rebuild._rebuild_sparse_tensor(rebuild._get_layout("torch.sparse_csr"), ((), (), ()))
+
+
+def test_dtypes_that_are_none_yet_are_named():
+    storage = torch.storage.TypedStorage(4, dtype=torch.uint8)
+    with pytest.raises(
+        NotImplementedError, match="^the checkpoint holds a tensor of torch.float8_e5m2, which rushlight"
+    ):
+        rebuild._rebuild_tensor_v3(storage, 0, (4,), (1,), False, None, Global("torch", "float8_e5m2"))
 
 
 def test_the_command(tmp_path):

@@ -167,7 +167,13 @@ def _header(tensor: torch.Tensor) -> bytes:
 # --- reading -----------------------------------------------------------------------------------------------------------
 
 
-def _read(file: BinaryIO) -> dict[str, torch.Tensor]:
+def described(path: str) -> dict[str, torch.Tensor]:
+    """What the headers of a file say of its arrays, as tensors without data."""
+    with open(path, "rb") as file:
+        return _read(file, data=False)
+
+
+def _read(file: BinaryIO, data: bool = True) -> dict[str, torch.Tensor]:
     tensors = {}
     try:
         with zipfile.ZipFile(file) as archive:
@@ -182,7 +188,7 @@ def _read(file: BinaryIO) -> dict[str, torch.Tensor]:
                 if entry.file_size > _MOST_RATIO * entry.compress_size + _LONGEST_HEADER:
                     raise NpzError(f"the array {name!r} cannot be as large as the archive says")
                 with archive.open(entry) as record:
-                    tensors[name] = _array(name, record, entry.file_size)
+                    tensors[name] = _array(name, record, entry.file_size, data)
     except NpzError:
         raise
     # What the standard library's reader says to an archive that contradicts itself.
@@ -191,7 +197,7 @@ def _read(file: BinaryIO) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def _array(name: str, record: Any, total: int) -> torch.Tensor:
+def _array(name: str, record: Any, total: int, data: bool) -> torch.Tensor:
     start = record.read(8)
     if not start.startswith(_MAGIC) or len(start) < 8:
         raise NpzError(f"{name!r} is no array of NumPy's")
@@ -210,8 +216,9 @@ def _array(name: str, record: Any, total: int) -> torch.Tensor:
     size = math.prod(shape) * dtype.itemsize
     if size != total - 8 - width - length:
         raise NpzError(f"{name!r} does not have the bytes of an array of shape {shape}")
-    tensor = _filled(name, record, dtype, shape[::-1] if found["fortran"] == "True" else shape, size)
-    if found["order"] == ">" and sys.byteorder == "little" and dtype.itemsize > 1:
+    lying = shape[::-1] if found["fortran"] == "True" else shape
+    tensor = _filled(name, record, dtype, lying, size) if data else torch.empty(lying, dtype=dtype, device="meta")
+    if data and found["order"] == ">" and sys.byteorder == "little" and dtype.itemsize > 1:
         tensor = _swapped(tensor)
     return tensor.permute(*reversed(range(len(shape)))) if found["fortran"] == "True" else tensor
 

@@ -215,6 +215,10 @@ class Slice:
         """The dtype, by the format's name."""
         return _OF_DTYPE[self._dtype]
 
+    def described(self) -> torch.Tensor:
+        """The tensor without its data."""
+        return torch.empty(self._shape, dtype=self._dtype, device="meta")
+
     def __getitem__(self, index: Any) -> torch.Tensor:
         indices = index if isinstance(index, tuple) else (index,)
         if self._shape and indices and isinstance(indices[0], slice):

@@ -1,4 +1,8 @@
-"""``python -m rushlight inspect FILE``: what a file holds, and what loading it would execute. Nothing is built or called."""
+"""``python -m rushlight inspect FILE``: what a file holds, and what loading it would execute.
+
+Nothing is called but what builds tensors and containers, and no tensor's bytes are read: those of a checkpoint are mapped, of
+the other formats the headers say enough.
+"""
 
 import os
 import pickle
@@ -58,15 +62,15 @@ def _zip(path):
     if names and all(name.endswith(".npy") for name in names):
         from rushlight import npz
 
-        tensors = npz.load_file(path)
-        return ["arrays of NumPy (npz); loading executes nothing", *_listed(tensors)]
+        return ["arrays of NumPy (npz); loading executes nothing", *_listed(npz.described(path))]
     reader = translated(lambda: _C._CheckpointReader(path))
     found = reader.names()
     if "constants.pkl" in found:
         return ["a program of TorchScript: its code is among the records", *(f"  {name}" for name in sorted(found))]
     sizes = [reader.range(name)[1] for name in found if name.startswith("data/")]
     lines = [f"checkpoint in torch's zip format, {len(sizes)} storages of {sum(sizes):,} bytes"]
-    return lines + _checkpoint(path, translated(lambda: unknown_globals(reader.read("data.pkl"))))
+    unknown = translated(lambda: unknown_globals(reader.read("data.pkl")))
+    return lines + _checkpoint(path, unknown, map_location="cpu", mmap=True)
 
 
 def _safetensors(path):
@@ -75,7 +79,7 @@ def _safetensors(path):
     with safetensors.safe_open(path) as file:
         lines = ["safetensors; loading executes nothing"]
         lines += [f"  metadata {name} = {text!r}" for name, text in (file.metadata() or {}).items()]
-        return lines + _listed({name: file.get_tensor(name) for name in file.keys()})
+        return lines + _listed({name: file.get_slice(name).described() for name in file.keys()})
 
 
 def _pickles(path):
@@ -89,7 +93,7 @@ def _pickles(path):
         except _C._CheckpointError:
             raise pickle.UnpicklingError("no checkpoint, no safetensors, no npz and no pickle") from None
     lines = [f"checkpoint in the format before torch 1.6, {len(layout.keys)} storages"]
-    return lines + _checkpoint(path, translated(lambda: unknown_globals(data[layout.start :])))
+    return lines + _checkpoint(path, translated(lambda: unknown_globals(data[layout.start :])), map_location="meta")
 
 
 class _Unbuilt:
@@ -111,11 +115,11 @@ class _Unbuilt:
         self.parts.append(state)
 
 
-def _checkpoint(path, unknown):
+def _checkpoint(path, unknown, **options):
     stands = [(type(name, (_Unbuilt,), {}), name) for name in set(unknown)]
     try:
         with torch.serialization.safe_globals(stands):
-            found = torch.load(path, map_location="meta", weights_only=True)
+            found = torch.load(path, weights_only=True, **options)
     except (ArithmeticError, AttributeError, LookupError, TypeError, pickle.UnpicklingError) as error:
         if unknown:
             return _executed(unknown)
@@ -137,13 +141,16 @@ def _objects(value, path="", seen=None):
     seen = set() if seen is None else seen
     if isinstance(value, torch.Tensor):
         return [f"  {path or 'the object itself'}: {_described(value)}"]
+    if isinstance(value, (torch.UntypedStorage, torch.storage.TypedStorage)):
+        return [f"  {path or 'the object itself'}: storage of {value.nbytes():,} bytes"]
     if id(value) in seen:
         return []
     seen.add(id(value))
     if isinstance(value, _Unbuilt):
         lines = [f"  {path or 'the object itself'}: {type(value).__name__}, not built"]
         return lines + [line for part in value.parts for line in _objects(part, path, seen)]
-    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
+    many = isinstance(value, (list, tuple, set, frozenset))
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if many else ()
     return [line for key, part in parts for line in _objects(part, f"{path}.{key}" if path else f"{key}", seen)]
 
 
@@ -152,6 +159,8 @@ def _listed(tensors):
 
 
 def _described(tensor):
+    if tensor.is_sparse:
+        return f"{str(tensor.dtype).rpartition('.')[2]} {tuple(tensor.shape)}, sparse with {tensor._nnz()} places"
     strides = "" if tensor.is_contiguous() else f", strides {tuple(tensor.stride())}"
     return f"{str(tensor.dtype).rpartition('.')[2]} {tuple(tensor.shape)}{strides}"
 

@@ -6,6 +6,7 @@ import rushlight as torch
 from rushlight._utils import _rebuild_parameter, _rebuild_parameter_with_state, set_state, view_of
 from rushlight.storage import TypedStorage
 
+from .pickler import Global
 from .storages import STORAGE_DTYPES, StorageClass
 
 
@@ -33,6 +34,9 @@ def _view(storage, dtype, offset, size, stride):
     if not isinstance(storage, TypedStorage):
         raise TypeError(f"a tensor needs a storage, got {type(storage).__name__}")
     dtype = dtype or storage.dtype
+    if not isinstance(dtype, torch.dtype):
+        name = f"{dtype.module}.{dtype.name}" if isinstance(dtype, Global) else repr(dtype)
+        raise NotImplementedError(f"the checkpoint holds a tensor of {name}, which rushlight does not have yet")
     untyped = storage.untyped()
     _check_extent(untyped.nbytes(), dtype, offset, size, stride)
     return view_of(untyped, dtype, offset, tuple(size), tuple(stride))
@@ -77,7 +81,10 @@ def _rebuild_sparse_tensor(layout, data):
 
 
 def _get_layout(name: str):
-    return {"torch.strided": torch.strided, "torch.sparse_coo": torch.sparse_coo}[name]
+    """The layout of a name that torch wrote; a name that stands for none yet is told of where a tensor has it."""
+    if not isinstance(name, str):
+        raise TypeError(f"a layout is called by its name, not {name!r}")
+    return {"torch.strided": torch.strided, "torch.sparse_coo": torch.sparse_coo}.get(name, name)
 
 
 _CALLS = {
