@@ -519,7 +519,7 @@ class _Checkpoint:
             raise RuntimeError(f"the checkpoint does not hold its storage {key}. The file might be corrupted.")
         _check_size(len(content), elements, dtype)
         storage = torch.UntypedStorage(len(content))
-        if content:
+        if content and not skipping_data():
             memoryview(storage)[:] = content
         return storage
 

@@ -403,3 +403,11 @@ def test_batches_of_gradients():
     ]:
         with pytest.raises(error, match=sentence):
             torch.autograd.grad(outputs, x, grads, is_grads_batched=True)
+
+
+def test_a_leaf_that_was_frozen_since_takes_no_gradient():
+    frozen, other = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    total = (frozen * other).sum()
+    frozen.requires_grad_(False)
+    total.backward()
+    assert frozen.grad is None and other.grad.tolist() == [1, 1]

@@ -200,3 +200,38 @@ def test_what_does_not_change_one_element_after_the_other(change):
     with pytest.raises(RuntimeError, match="single memory location|must match|broadcast"):
         change(x)
     assert x.tolist() == [0, 1, 2, 3]
+
+
+WEIGHTS = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+
+
+@pytest.mark.parametrize(
+    "turned",
+    [
+        lambda x: torch.complex(x, x).real.t_(),
+        lambda x: torch.complex(x, x).imag.transpose_(0, 1),
+        lambda x: torch.view_as_real(torch.complex(x, x))[..., 0].t_(),
+        lambda x: torch.complex(x, x)[None].real.squeeze_(0).t_(),
+        lambda x: torch.complex(x, x).real.mul_(1).t_(),
+        lambda x: torch.complex(x, x).real.t_().mul_(1),
+        lambda x: torch.vmap(lambda row: row * 1)(x).t_(),
+        lambda x: torch.vmap(lambda row: row * 1)(x).unsqueeze_(0).squeeze_().t_(),
+    ],
+)
+def test_a_turned_view_of_another_kind_turns_its_gradient_back(turned):
+    x = torch.rand(2, 2, requires_grad=True)
+    grad = torch.autograd.grad((turned(x) * WEIGHTS).sum(), x)[0]
+    assert torch.equal(grad, WEIGHTS.t())
+
+
+def test_what_overwrites_a_result_of_vmap_cuts_its_gradient():
+    x = torch.rand(2, 2, requires_grad=True)
+    y = torch.vmap(lambda column: column * 2, in_dims=1)(x)
+    y[:, 0] = 1.0
+    assert torch.autograd.grad(y.sum(), x)[0].tolist() == [[0, 0], [2, 2]]
+    y = torch.vmap(lambda column: column * 2, in_dims=1, out_dims=1)(x)
+    y.t().mul_(3)
+    assert torch.equal(torch.autograd.grad((y * WEIGHTS).sum(), x)[0], 6 * WEIGHTS)
+    y = torch.vmap(lambda row: row)(x)
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
+        y.mul_(2)

@@ -279,3 +279,18 @@ def test_numbers_of_numbers():
     x = torch.tensor(2.0)
     assert func.jacrev(lambda x: x**3)(x) == 12 and func.jacfwd(lambda x: x**3)(x) == 12
     assert func.hessian(lambda x: x**3)(x) == 12 and func.jacfwd(func.jacfwd(lambda x: x**3))(x) == 12
+
+
+def test_second_derivatives_at_views_that_were_made_without_gradients():
+    x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True) * 1
+    with torch.no_grad():
+        assert func.vmap(func.grad(func.grad(lambda t: t**3)))(x).tolist() == [6, 12, 18]
+        assert func.hessian(lambda t: (t**3).sum())(x[..., 0]).item() == 6
+
+
+def test_tangents_pass_inference_mode():
+    with torch.inference_mode():
+        ones = torch.ones(2)
+        assert func.jvp(lambda t: t * t, (ones,), (ones,))[1].tolist() == [2, 2]
+        assert func.hessian(lambda t: (t**3).sum())(ones).tolist() == [[6, 0], [0, 6]]
+        assert torch.is_inference_mode_enabled()

@@ -169,6 +169,11 @@ def test_a_dead_worker_is_reported(action, words):
         assert word in text
 
 
+def test_a_worker_that_dies_before_its_first_batch_was_at_none():
+    with pytest.raises(RuntimeError, match="Worker 0 exited with status 3 before its first batch"):
+        list(DataLoader(Numbers(4), num_workers=1, worker_init_fn=lambda worker: os._exit(3)))
+
+
 def test_a_worker_that_is_killed_from_outside_is_reported_while_its_sample_is_still_awaited():
     numbers = iter(DataLoader(Numbers(8, lambda: time.sleep(1000), at=2), num_workers=2))
     next(numbers), next(numbers)

@@ -155,6 +155,24 @@ def test_resuming_at_the_next_sample(case, workers, others):
             assert list(numbers) == following
 
 
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_a_state_of_another_order_is_refused(shuffled):
+    numbers = DataLoader(range(11), batch_size=2, shuffle=shuffled)
+    next(iter(numbers))
+    other = DataLoader(range(11), batch_size=2, shuffle=not shuffled)
+    with pytest.raises(ValueError, match=f"a DataLoader {'with' if shuffled else 'without'} shuffle=True$"):
+        other.load_state_dict(numbers.state_dict())
+
+
+@pytest.mark.parametrize(
+    "name, value", [("samples", -1), ("batches", 2**63), ("epoch", True), ("shuffle", -1), ("version", True)]
+)
+def test_counts_of_a_state_are_checked(name, value):
+    numbers = DataLoader(range(11), batch_size=2)
+    with pytest.raises(ValueError, match="a DataLoader"):
+        numbers.load_state_dict({**numbers.state_dict(), name: value})
+
+
 def test_a_shuffle_resumes_without_being_reproducible_and_in_other_batches():
     torch.manual_seed(0)
     numbers = DataLoader(range(20), batch_size=4, shuffle=True)

@@ -40,15 +40,17 @@ class _Alias(autograd.Function):
 
 
 class recorded(_Mode):
-    """What runs inside is recorded for tangents, also where gradients are switched off."""
+    """What runs inside is recorded for tangents, also where gradients are switched off and in inference mode."""
 
-    __slots__ = ()
+    __slots__ = ("_inference",)
 
     def __enter__(self) -> None:
+        self._inference = _C._set_inference_enabled(False)
         self._before = _C._set_tangents_enabled(True)
 
     def __exit__(self, *exception: object) -> None:
         _C._set_tangents_enabled(self._before)
+        _C._set_inference_enabled(self._inference)
 
 
 class shown(_Mode):
@@ -73,15 +75,25 @@ def watched(tensor: Tensor, forward: bool = False) -> tuple[Tensor, Tensor]:
     The place is part of the graph where there is one, and a leaf of its own where there is none; ``forward`` says that only
     tangents begin there.
     """
+    tensor = _savable(tensor)
     if _C._vmap_levels():
         # Each sample has a place of its own.
         tensor = lifted(tensor)
     with shown():
-        if tensor.requires_grad:
-            place = tensor.view_as(tensor)
-        else:
+        place = tensor.view_as(tensor) if tensor.requires_grad else None
+        if place is None or _leads_nowhere(place.grad_fn):
             place = _C._tangent_leaf(tensor) if forward else tensor.detach().requires_grad_()
     return place, _Alias.apply(place)
+
+
+def _savable(tensor: Tensor) -> Tensor:
+    """The tensor, or its copy where it was made in inference mode and could not be kept for a walk back."""
+    return tensor.clone() if tensor.is_inference() and not torch.is_inference_mode_enabled() else tensor
+
+
+def _leads_nowhere(node: Any) -> bool:
+    """Of a view that was made where gradients were off, of a tensor that requires them."""
+    return node is not None and all(following is None for following, _ in node.next_functions)
 
 
 def released(tensor: Any, inputs: Iterable[Tensor], keep: bool) -> Any:
@@ -134,7 +146,7 @@ def pushforward(
             through = [(g, t) for g, t in zip(back, tangents) if g is not None and g.requires_grad]
             if not through:
                 return [None] * len(outputs)
-            gradients, seeds = zip(*through)
+            gradients, seeds = zip(*((g, _savable(t)) for g, t in through))
             units = [weight for _, weight in pairs]
             found = iter(autograd.grad(gradients, units, seeds, create_graph=True, allow_unused=True))
             return [None if weight is None else next(found) for weight in weights]

@@ -37,7 +37,8 @@ impl Backward for AccumulateGrad {
     }
 
     fn apply(&self, _call: &Call<'_>, mut grads: Gradients) -> Result<Gradients> {
-        if let Some(grad) = grads.pop().flatten() {
+        // A leaf that was frozen since the graph was built takes no gradient.
+        if let Some(grad) = grads.pop().flatten().filter(|_| self.variable.is_watched()) {
             accumulate(&self.variable, grad)?;
             self.variable.extra().after_accumulate.each(|hook| hook(&self.variable))?;
         }

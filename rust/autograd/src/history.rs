@@ -126,6 +126,15 @@ impl Tensor {
         Ok(())
     }
 
+    /// The same elements and history, but no view: changes of them are nobody else's.
+    pub fn without_base(&self) -> Result<Tensor> {
+        let own = self.detach();
+        if let Some(edge) = self.gradient_edge()? {
+            own.set_history(edge.node().clone(), edge.output);
+        }
+        Ok(own)
+    }
+
     /// The same elements behind a node that changes nothing: where the graph inside of another node begins.
     pub fn door(&self) -> Result<Tensor> {
         let door = self.detach();
@@ -175,10 +184,7 @@ impl Tensor {
         let fresh = {
             let _inference = InferenceMode::new(false);
             let _grad = GradMode::new(true);
-            match &view.replay {
-                Some(replay) => replay(&view.base)?,
-                None => (crate::arithmetic::arithmetic()?.as_strided)(&view.base, self.layout())?,
-            }
+            view.of(&view.base, self.layout())?
         };
         self.change_history(fresh.stored_history());
         Ok(self.stored_history())

@@ -18,7 +18,7 @@ use crate::node::{Backward, Call, Gradients, Node, OutputMeta};
 use crate::record::{collect_edges, should_record};
 use crate::saved::about_to_change;
 use crate::tensor::{Form, Meta, Tensor};
-use crate::view::Replay;
+use crate::view::{Replay, shown};
 
 /// One change in place, from before the kernel runs until after.
 pub struct InPlace<'a> {
@@ -112,10 +112,7 @@ pub struct Slice {
 impl Slice {
     /// The view of `whole`, a tensor with the base's sizes, whose storage begins at the base's element `start`.
     fn of(&self, whole: &Tensor, start: isize) -> Result<Tensor> {
-        match &self.replay {
-            Some(replay) => replay(whole),
-            None => (arithmetic()?.as_strided)(whole, &moved(&self.view, start)),
-        }
+        shown(whole, self.replay.as_ref(), &moved(&self.view, start))
     }
 
     /// A saved output of a function that changed the view: the view of the base that the node has as its output.

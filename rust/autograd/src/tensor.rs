@@ -22,7 +22,7 @@ use crate::mapped::Axis;
 use crate::modes;
 use crate::sparse::Coo;
 use crate::version::{Counter, Version};
-use crate::view::{Replay, View, ViewKind};
+use crate::view::{Replay, View, ViewKind, shown};
 
 /// What the elements are and where they lie.
 #[derive(Clone)]
@@ -407,6 +407,9 @@ fn chain(parent: &Tensor, info: &View, replay: Option<Replay>, layout: &Layout) 
             let layout = parent.layout().clone();
             Some(Arc::new(move |base| second(&(arithmetic()?.as_strided)(base, &layout)?)))
         }
-        (Some(first), Some(second)) => Some(Arc::new(move |base| second(&first(base)?))),
+        (Some(first), Some(second)) => {
+            let layout = parent.layout().clone();
+            Some(Arc::new(move |base| second(&shown(base, Some(&first), &layout)?)))
+        }
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
-use rushlight_core::{Error, Result};
+use rushlight_core::{Error, Layout, Result};
 
 use crate::node::forward_name;
 use crate::tensor::Tensor;
@@ -26,6 +26,19 @@ pub enum ViewKind {
 /// Shows a base as this view once more, where sizes and strides alone do not say how (another dtype).
 pub type Replay = Arc<dyn Fn(&Tensor) -> Result<Tensor> + Send + Sync>;
 
+/// The view of a base that has this geometry. A replay knows the one with which the view was made; a change of geometry in
+/// place comes after it.
+pub(crate) fn shown(base: &Tensor, replay: Option<&Replay>, layout: &Layout) -> Result<Tensor> {
+    let as_strided = crate::arithmetic::arithmetic()?.as_strided;
+    match replay {
+        None => as_strided(base, layout),
+        Some(replay) => {
+            let made = replay(base)?;
+            if made.layout() == layout { Ok(made) } else { as_strided(&made, layout) }
+        }
+    }
+}
+
 pub(crate) struct View {
     pub(crate) base: Tensor,
     pub(crate) replay: Option<Replay>,
@@ -38,6 +51,11 @@ impl View {
     pub(crate) fn new(base: Tensor, replay: Option<Replay>, kind: ViewKind) -> View {
         let seen = AtomicU32::new(base.version_or_zero());
         View { base, replay, seen, kind: AtomicU8::new(kind as u8) }
+    }
+
+    /// This view of a tensor like its base, in the geometry that it has by now.
+    pub(crate) fn of(&self, base: &Tensor, layout: &Layout) -> Result<Tensor> {
+        shown(base, self.replay.as_ref(), layout)
     }
 
     pub(crate) fn kind(&self) -> ViewKind {

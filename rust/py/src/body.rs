@@ -157,7 +157,7 @@ fn within(
 
 /// `Tensor._make_subclass(cls, data, require_grad=False)`: the elements of `data` as a leaf of class `cls`.
 #[pyfunction]
-#[pyo3(signature = (cls, data, require_grad=None))]
+#[pyo3(signature = (cls, data, require_grad=None), text_signature = "(cls, data, require_grad=False)")]
 fn _make_subclass<'py>(
     cls: &Bound<'py, PyAny>,
     data: &Bound<'py, PyAny>,

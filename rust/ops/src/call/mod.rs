@@ -196,8 +196,10 @@ fn split<'a>(args: &'a Args) -> Result<(Operands<'a>, Numbers)> {
     Ok((operands, numbers))
 }
 
+const KEPT_SHAPE: &str = "A change in place keeps the shape of the first tensor, to which the others broadcast.";
+
 /// Steps 3 and 4: the sizes that all operands broadcast to, which are the result's.
-fn common_sizes(row: &Row, operands: &Operands) -> Result<Dims> {
+fn common_sizes(row: &Row, operands: &Operands, in_place: bool) -> Result<Dims> {
     let mut sizes: Option<Dims> = None;
     for operand in operands {
         if let Operand::Tensor(tensor) = operand {
@@ -205,7 +207,10 @@ fn common_sizes(row: &Row, operands: &Operands) -> Result<Dims> {
             match &sizes {
                 None => sizes = Some(own.clone()),
                 Some(all) if all == own => {}
-                Some(all) => sizes = Some(crate::backcompat::meet(row.title(false), all, own)?),
+                Some(all) => {
+                    let met = crate::backcompat::meet(row.title(in_place), all, own);
+                    sizes = Some(if in_place { met.map_err(|error| error.hint(KEPT_SHAPE))? } else { met? });
+                }
             }
         }
     }
@@ -236,6 +241,7 @@ fn compute_into(
 /// Steps 1 to 7 for an operator that treats each element alone.
 fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
     let device = check_devices(args)?;
+    let in_place = matches!(target, Target::InPlace);
     let (operands, numbers) = split(args)?;
     let small = numbers::all_small(&numbers);
     if small && let Some(output) = in_short(body, args, &target, &operands, &numbers)? {
@@ -243,13 +249,13 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
     }
     // Shapes that do not meet are told of before dtypes that do not fit.
     let compute = promoted(body, args.row, &operands, &numbers)
-        .or_else(|error| common_sizes(args.row, &operands).and(Err(error)))?;
+        .or_else(|error| common_sizes(args.row, &operands, in_place).and(Err(error)))?;
     if !small && !args.row.traits.has(Traits::WIDE_NUMBERS) {
         numbers::check(args, compute)?;
     }
     let rounded = if body.promote == Promote::ToBool { in_half(&operands, compute, device)? } else { SmallVec::new() };
     let operands = instead(operands, &rounded);
-    let sizes = common_sizes(args.row, &operands)?;
+    let sizes = common_sizes(args.row, &operands, in_place)?;
     let result =
         Spec { layout: result_layout(&sizes, layouts(&operands)), dtype: body.promote.result(compute), device };
     let written = Written::find(args, target, &operands, result)?;

@@ -70,5 +70,7 @@ pub fn map(tensor: &Tensor, dim: Option<usize>, level: i64, size: isize) -> Resu
 
 /// Shows a hidden dimension.
 pub fn unmap(tensor: &Tensor, dim: usize, level: i64, size: isize) -> Result<Tensor> {
-    UNMAP.tensor([tensor.into(), dim.into(), level.into(), (size as i64).into()])
+    let shown = UNMAP.tensor([tensor.into(), dim.into(), level.into(), (size as i64).into()])?;
+    // What was made under the map is seen through its results alone: they are no views of it.
+    if shown.base().is_some_and(Tensor::is_mapped) { shown.without_base() } else { Ok(shown) }
 }

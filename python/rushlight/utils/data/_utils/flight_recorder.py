@@ -20,13 +20,20 @@ _STACK = 2 * _NUMBER.size
 _QUESTION = signal.SIGRTMAX - 1
 
 
+#: The task of a worker that has begun none.
+NO_TASK = -1
+
+
 class FlightRecorder:
     def __init__(self, descriptor=None) -> None:
-        if descriptor is None:
+        is_new = descriptor is None
+        if is_new:
             descriptor = os.memfd_create("rushlight-worker", os.MFD_CLOEXEC)
             os.ftruncate(descriptor, _SIZE)
         self._descriptor = descriptor
         self._page = mmap.mmap(descriptor, _SIZE)
+        if is_new:
+            self.begin(NO_TASK)
 
     def begin(self, task: int) -> None:
         """The worker is about to take the first sample of a task."""

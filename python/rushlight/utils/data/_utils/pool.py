@@ -13,7 +13,7 @@ from multiprocessing.connection import wait
 from rushlight._interrupts import held_back
 
 from .fetch import Task
-from .flight_recorder import FlightRecorder
+from .flight_recorder import NO_TASK, FlightRecorder
 from .memory import memory_facts, size
 from .randomness import load_early
 from .wire import pipe
@@ -81,6 +81,8 @@ class Handle:
         return ["Python stack of the worker:", stack] if stack else []
 
     def _last_work(self) -> str:
+        if self.recorder.task == NO_TASK:
+            return "before its first batch"
         task = next((task for task in self.tasks if task.number == self.recorder.task), None)
         return "while it waited for work" if task is None else task.at(self.recorder.position)
 

@@ -80,17 +80,23 @@ class Position:
 
     @classmethod
     def restored(cls, state: dict[str, Any], loader) -> "Position":
-        if set(state) != set(_FIELDS) or state["version"] != _VERSION:
+        if set(state) != set(_FIELDS) or type(state["version"]) is not int or state["version"] != _VERSION:
             raise ValueError("this is not the state of a DataLoader of this version")
         values = {name: state[name] for name in _FIELDS[1:]}
         for name, value in values.items():
-            if not (type(value) is int or (value is None and name in ("seed", "shuffle"))):
-                raise ValueError(f"the state of a DataLoader has a number as {name!r}, not {value!r}")
+            may_be_none = name in ("seed", "shuffle")
+            bound = 1 << (64 if may_be_none else 63)
+            if not ((type(value) is int and 0 <= value < bound) or (value is None and may_be_none)):
+                raise ValueError(f"the state of a DataLoader has a count as {name!r}, not {value!r}")
         if loader.reproducible != (values["seed"] is not None):
             raise ValueError(
                 "the state is that of a DataLoader with another value of reproducible: "
                 f"this one has reproducible={loader.reproducible}"
             )
+        shuffles = _shuffler(loader) is not None
+        was_drawn = values["shuffle"] is not None
+        if was_drawn != shuffles and (was_drawn or (values["batches"] and not loader.reproducible)):
+            raise ValueError(f"the state is that of a DataLoader {'with' if was_drawn else 'without'} shuffle=True")
         return cls(**values)
 
 
