@@ -206,6 +206,12 @@ def test_inspection_reads_no_data(tmp_path):
     assert inspect(path)[1:] == [f"  a: float32 ({size // 4},)"]
 
 
+def test_data_of_the_format_before_torch_1_6_may_be_left_out(monkeypatch):
+    monkeypatch.setattr(torch, "UntypedStorage", lambda size: torch.zeros(size, dtype=torch.uint8).untyped_storage())
+    with torch.serialization.skip_data():
+        assert torch.load(DATA / "legacy.pt")["numbers"].tolist() == [0] * 6
+
+
 def test_layouts_that_are_none_yet_are_named():
     words = "^the checkpoint holds a tensor of layout torch.sparse_csr, which rushlight does not have yet$"
     with pytest.raises(NotImplementedError, match=words):

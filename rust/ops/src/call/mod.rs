@@ -8,6 +8,7 @@
 //! to another one (`Run::Defer`). The order matters: autocast sees operands as the user gave them, a row refuses in its own
 //! words before anything is copied, and whatever a row hands over to asks all of it again.
 
+mod devices;
 pub mod mirrored;
 mod numbers;
 mod overlapping;
@@ -23,6 +24,7 @@ use rushlight_core::{Class, DType, Device, Dims, Error, Layout, Result, Scalar, 
 use rushlight_cpu::pointwise::{Lane, Numbers, Tile};
 use smallvec::SmallVec;
 
+use self::devices::check_devices;
 use crate::autocast;
 use crate::enclosed;
 use crate::mapped;
@@ -141,35 +143,6 @@ pub(crate) fn placed(error: Error, args: &Args, in_place: bool) -> Error {
     let shapes: Vec<Dims> = args.each_tensor().map(|(_, tensor)| tensor.sizes().clone()).collect();
     let error = if shapes.iter().any(|shape| !shape.is_empty()) { error.operands(shapes) } else { error };
     error.operator(args.row.title(in_place))
-}
-
-/// Step 1: all tensors live on one device; a 0-d tensor of the host goes with any.
-fn check_devices(args: &Args) -> Result<Device> {
-    if args.all_tensors(|tensor| tensor.device() == Device::Cpu) {
-        return Ok(Device::Cpu);
-    }
-    if args.row.traits.has(Traits::ACROSS_DEVICES) {
-        return Ok(args.tensor(0)?.device());
-    }
-    let mut device = None;
-    for (_, tensor) in args.each_tensor() {
-        let own = tensor.device();
-        match device {
-            None => device = Some((own, tensor.layout().rank())),
-            Some((first, rank)) if first != own => {
-                if first == Device::Cpu && rank == 0 {
-                    device = Some((own, tensor.layout().rank()));
-                } else if own != Device::Cpu || tensor.layout().rank() != 0 {
-                    return Err(Error::runtime(format!(
-                        "Expected all tensors to be on the same device, but found at least two devices, {first} and {own}!"
-                    ))
-                    .hint("Move one of them: x.to(y.device)."));
-                }
-            }
-            _ => {}
-        }
-    }
-    Ok(device.map_or(Device::Cpu, |(device, _)| device))
 }
 
 /// Splits the arguments into operands and numbers, by the kinds of the signature.
