@@ -162,7 +162,7 @@ fn attempt<'a, 'py>(py: Python<'py>, callable: &Callable, call: &Call<'a, 'py>) 
     let mut last = Misfit::TooMany;
     for overload in &callable.overloads {
         let mut args = Args { row: overload.row, values: Values::new() };
-        let out = match bind(overload, call, &mut args) {
+        let out = match bind(overload, call, &mut args, callable.overloads.len() > 1) {
             Ok(out) => out,
             Err(Misfit::Raised(error)) => return Err(Misfit::Raised(error)),
             Err(misfit) => {

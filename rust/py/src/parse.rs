@@ -179,11 +179,13 @@ impl From<PyErr> for Misfit<'_, '_> {
     }
 }
 
-/// Binds a call to an overload: fills `args`, which must be empty, and gives what stood at `out=`.
+/// Binds a call to an overload: fills `args`, which must be empty, and gives what stood at `out=`. Where it `has_others`, nobody
+/// is told what does not fit this one.
 pub fn bind<'a, 'py>(
     overload: &Overload,
     call: &Call<'a, 'py>,
     args: &mut Args<'a>,
+    has_others: bool,
 ) -> Result<Option<Object<'a, 'py>>, Misfit<'a, 'py>> {
     let schema = overload.row.schema();
     let given = call.given();
@@ -207,6 +209,8 @@ pub fn bind<'a, 'py>(
                 out = Some(value).filter(|value| !value.is_none());
                 places.push(usize::MAX);
             }
+            // Another overload may know it: that is asked soon.
+            None if has_others => return Err(Misfit::Unknown(keyword)),
             None => {
                 surplus = surplus.or(Some(Misfit::Unknown(keyword)));
                 places.push(usize::MAX);
@@ -479,7 +483,7 @@ pub fn no_match<'a, 'py>(name: &str, overloads: &[Overload], call: &Call<'a, 'py
         // Of several, the one that takes as many arguments.
         (_, Some(overload), None) if !overload.is_two() => {
             let mut args = Args { row: overload.row, values: Default::default() };
-            bind(overload, call, &mut args).err().map(|misfit| (overload, misfit))
+            bind(overload, call, &mut args, false).err().map(|misfit| (overload, misfit))
         }
         _ => None,
     };

@@ -152,7 +152,7 @@ fn wrong_calls_say_what_torch_says() {
     fails(x.set_grad(Some(tensor(&[1.0]))), "attempting to assign a gradient of size '[1]' to a tensor of size '[2]'.");
     fails(
         x.set_grad(Some(whole)),
-        "attempting to assign a gradient with dtype 'long' to a tensor with grad_dtype 'Double'.",
+        "attempting to assign a gradient with dtype 'long int' to a tensor with grad_dtype 'Double'.",
     );
 }
 
