@@ -1,11 +1,18 @@
 """What the fork server loads before it forks, so that its children share it instead of each loading its own."""
 
+from __future__ import annotations
+
+import glob
 import os
 import site
 import sys
 from importlib.machinery import PathFinder
 from multiprocessing import forkserver
 from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # What the standard library means for itself.
 _server: Any = forkserver._forkserver
@@ -29,7 +36,17 @@ def _finds_the_same(name: str) -> bool:
 
 
 def _paths() -> list[str]:
-    """Where every interpreter with this environment looks, without what files in these folders add."""
+    """Where every interpreter with this environment looks."""
     given = "" if sys.flags.ignore_environment else os.environ.get("PYTHONPATH", "")
     user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
-    return [*given.split(os.pathsep), *user, *site.getsitepackages()]
+    folders = [*user, *site.getsitepackages()]
+    return [*given.split(os.pathsep), *folders, *(path for folder in folders for path in _added(folder))]
+
+
+def _added(folder: str) -> Iterator[str]:
+    """The folders that files in a folder of packages name: where editable packages are."""
+    for name in sorted(glob.glob(os.path.join(folder, "*.pth"))):
+        with open(name, encoding="utf-8", errors="replace") as file:
+            lines = [line.rstrip() for line in file]
+        paths = [os.path.join(folder, line) for line in lines if line and not line.startswith(("#", "import"))]
+        yield from filter(os.path.isdir, paths)
