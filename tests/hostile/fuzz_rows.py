@@ -29,7 +29,9 @@ def attack(kind, seed, first, calls, current):
         current.write_bytes(b"")
         command = [sys.executable, "-X", "faulthandler", str(SCRIPT), *map(str, (seed, at, end)), str(current), kind]
         environment = {"RUSHLIGHT_NUM_THREADS": "2", **os.environ, "RUST_BACKTRACE": "0"}
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment)
+        # Some calls make files.
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "cwd": current.parent}
+        done = subprocess.run(command, env=environment, **quiet)
         if done.returncode == 0:
             at = end
             continue
