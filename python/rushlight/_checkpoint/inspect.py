@@ -1,7 +1,7 @@
 """``python -m rushlight inspect FILE``: what a file holds, and what loading it would execute.
 
-Nothing is called but what builds tensors and containers, and no tensor's bytes are read: those of a checkpoint are mapped, of
-the other formats the headers say enough.
+Nothing is called but what builds tensors and containers. The bytes of tensors are left alone: those of a checkpoint are mapped,
+and the headers of npz and safetensors say enough. The format before torch 1.6 has no table, so such a file is read whole.
 """
 
 import os
