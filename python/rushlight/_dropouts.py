@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import rushlight as torch
 from rushlight import Tensor
 from rushlight._homes import at_home
 from rushlight.nn import functional
@@ -20,7 +19,7 @@ def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     tensor([0., 0.])
     """
     _check_chance(p)
-    return input.copy_(torch.dropout(input, p, True)) if train else input
+    return functional.dropout(input, p, train, True)
 
 
 def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
