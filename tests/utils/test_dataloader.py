@@ -1,7 +1,11 @@
 """The loader: torch's orders and messages, and the same batches for any number of workers."""
 
+import contextlib
+import copy
+import os
 import pickle
 import random
+import threading
 import time
 import warnings
 
@@ -69,6 +73,44 @@ def test_persistent_workers():
     for _ in numbers:  # leave early: what was prefetched must not appear in the next pass
         break
     assert [plain(batch) for batch in numbers] == first
+
+
+def test_threads_share_a_pass():
+    """With persistent workers every `iter` gives the same pass, so that threads take its batches from each other."""
+    loader = DataLoader(Numbers(60), num_workers=2, persistent_workers=True)
+    passes = [iter(loader) for _ in range(3)]
+    found = []
+    threads = [threading.Thread(target=lambda numbers=numbers: found.extend(map(plain, numbers))) for numbers in passes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [[index] for index in range(60)]
+    assert [plain(batch) for batch in loader] == [[index] for index in range(60)]
+
+
+def test_a_copy_has_workers_of_its_own():
+    loader = DataLoader(Numbers(4), num_workers=1, persistent_workers=True)
+    assert len(list(loader)) == 4
+    other = copy.deepcopy(loader)
+    assert [plain(batch) for batch in other] == [plain(batch) for batch in loader] == [[0], [1], [2], [3]]
+    assert other._iterator is not loader._iterator
+
+
+def test_a_forked_process_starts_workers_of_its_own():
+    loader = DataLoader(Numbers(4), num_workers=1, persistent_workers=True)
+    assert len(list(loader)) == 4
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            os.write(theirs, bytes(batch.item() for batch in loader))
+        os._exit(0)
+    os.close(theirs)
+    with open(ours, "rb") as found:
+        assert found.read() == bytes(range(4))
+    os.waitpid(child, 0)
+    assert len(list(loader)) == 4
 
 
 def test_out_of_order():

@@ -186,12 +186,13 @@ def test_a_shuffle_resumes_without_being_reproducible_and_in_other_batches():
     assert numbers.state_dict()["epoch"] == 1 and numbers.state_dict()["batches"] == 0
 
 
+@pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("stop", [0, 2])
-def test_an_order_that_has_been_drawn_stays_known(stop):
+def test_an_order_that_has_been_drawn_stays_known(stop, workers):
     """Before the first batch too, and in a loader that was told where to go on and has not begun."""
     torch.manual_seed(0)
-    numbers = DataLoader(range(20), batch_size=4, shuffle=True, num_workers=1)
-    iterator = iter(numbers)  # its workers have been given the first batches
+    numbers = DataLoader(range(20), batch_size=4, shuffle=True, num_workers=workers)
+    iterator = iter(numbers)  # workers have been given the first batches
     head = [next(iterator).tolist() for _ in range(stop)]
     state = numbers.state_dict()
     whole = head + [batch.tolist() for batch in iterator]
@@ -234,6 +235,7 @@ class Large(Dataset):
         self.facts = {name: {"length": len(name)} for name in self.names}
         self.values = np.arange(count * 50.0).reshape(count, 50)
         self.table = torch.arange(count)
+        self.mean = np.zeros(3)
         self.parts = [self.values, self.names]
         self.unknown = [lambda: None] * count
 
@@ -261,7 +263,7 @@ def test_what_is_shared():
     assert type(frozen.names) is SharedList and type(frozen.facts) is SharedDict and frozen.table.is_shared()
     assert frozen.parts[0] is frozen.values and frozen.parts[1] is frozen.names  # what was one stays one
     assert frozen.unknown is plain.unknown
-    assert not frozen.values.flags.writeable
+    assert not frozen.values.flags.writeable and not frozen.mean.flags.writeable and plain.mean.flags.writeable
     assert (
         list(frozen.names) == plain.names
         and frozen.names[-1] == plain.names[-1]
@@ -311,7 +313,7 @@ def test_shared_tensors_are_what_they_were(layout):
     }[layout]().requires_grad_()
     found = share([made])[0]
     parts = [found._indices(), found._values()] if layout == "sparse" else [found]
-    assert all(part.is_shared() for part in parts) and not found.requires_grad and found.dtype == made.dtype
+    assert all(part.is_shared() for part in parts) and found.requires_grad and found.dtype == made.dtype
     assert torch.equal(found.to_dense(), made.to_dense())
     if layout != "sparse":
         assert found.stride() == torch.empty_like(made).stride()

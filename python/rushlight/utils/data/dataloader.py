@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
+import threading
 import weakref
 from typing import Generic, TypeVar
 
@@ -187,6 +188,10 @@ class DataLoader(Generic[_T_co]):
             raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
         super().__setattr__(name, value)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Workers belong to the loader that started them; a copy starts its own.
+        return {**vars(self), "_iterator": None}
+
     @property
     def multiprocessing_context(self):
         """The context that starts the workers; None for the default one."""
@@ -242,7 +247,7 @@ class DataLoader(Generic[_T_co]):
     def __iter__(self) -> Iterator[Any]:
         if not (self.persistent_workers and self.num_workers > 0):
             return self._get_iterator()
-        if self._iterator is None or self._iterator.failed:
+        if self._iterator is None or not self._iterator.has_workers:
             self._iterator = self._get_iterator()
         else:
             self._iterator.reset(self)
@@ -343,7 +348,6 @@ class _BaseDataLoaderIter:
         # The choices as they are now. Not the loader itself, which may hold this iterator: the last reference to a
         # loader must end its workers at once and not when the collector comes by.
         self._loader = copy.copy(loader)
-        self._loader._iterator = None
         self._fetcher_class = (
             IterableDatasetFetcher if loader._dataset_kind == _DatasetKind.Iterable else MapDatasetFetcher
         )
@@ -469,9 +473,13 @@ class _SingleProcessIter(_BaseDataLoaderIter):
 
 
 class _MultiProcessIter(_BaseDataLoaderIter):
-    """Tasks are dealt to the workers in turn, `prefetch_factor` for each; results wait here for their turn."""
+    """Tasks are dealt to the workers in turn, `prefetch_factor` for each; results wait here for their turn.
+
+    Threads may share a pass: one at a time waits for a result, since what it takes may be the batch of another.
+    """
 
     def __init__(self, loader: DataLoader) -> None:
+        self._taking = threading.RLock()
         super().__init__(loader)
         setup = self._setup(loader)
         self._pool = WorkerPool()
@@ -485,12 +493,24 @@ class _MultiProcessIter(_BaseDataLoaderIter):
         self._may_repeat = self._own_streams
         self._begin_tasks()
 
+    @property
+    def has_workers(self) -> bool:
+        """Whether the workers can make another pass: they live, and this process started them."""
+        return not self.failed and self._pool.is_ours
+
     def reset(self, loader: DataLoader) -> None:
         """A new pass with the same workers; results of an unfinished pass are dropped as they arrive."""
-        self._begin_pass(loader)
-        self._dataset_pass += 1
-        self._pool.broadcast(Resume(self._dataset_pass, self._randomness))
-        self._begin_tasks()
+        with self._taking:
+            self._begin_pass(loader)
+            self._dataset_pass += 1
+            self._pool.broadcast(Resume(self._dataset_pass, self._randomness))
+            self._begin_tasks()
+
+    def __next__(self):
+        # Before the lock, which another thread may have held when this process was forked.
+        self._pool.check_owner()
+        with self._taking:
+            return super().__next__()
 
     def _begin_tasks(self) -> None:
         self._active = [True] * self._loader.num_workers

@@ -130,6 +130,14 @@ class RandomSampler(Sampler[int]):
         self._resumed_seed = seed
         self.seed_of_pass = None  # until it begins
 
+    def known_seed(self) -> int:
+        """What the present pass was drawn from; of one that has not begun, what it will be drawn from."""
+        if self.seed_of_pass is not None:
+            return self.seed_of_pass
+        if self._resumed_seed is None:
+            self._resumed_seed = draw_seed()
+        return self._resumed_seed
+
     @staticmethod
     def _draw(high: int, count: int, generator: torch.Generator) -> list:
         return torch.randint(high=high, size=(count,), dtype=torch.int64, generator=generator).tolist()

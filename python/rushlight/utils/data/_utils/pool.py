@@ -139,10 +139,16 @@ class WorkerPool:
         worker.dismissed = True
         worker.send(None)
 
+    @property
+    def is_ours(self) -> bool:
+        return os.getpid() == self.owner
+
+    def check_owner(self) -> None:
+        if not self.is_ours:
+            raise RuntimeError("A DataLoader's worker processes can only be used by the process that started them")
+
     def receive(self, timeout: float) -> tuple[int, Result]:
         """The next result and who sent it; a timeout of 0 waits for ever."""
-        if os.getpid() != self.owner:
-            raise RuntimeError("A DataLoader's worker processes can only be used by the process that started them")
         by_connection = {worker.connection: worker for worker in self.workers if not worker.dismissed}
         by_sentinel = {worker.process.sentinel: worker for worker in by_connection.values()}
         ready = wait([*by_connection, *by_sentinel], timeout or None)
@@ -161,7 +167,7 @@ class WorkerPool:
     def shutdown(self, patience: float = _GRACE_SECONDS) -> None:
         """Ends every worker; called again, or in a process that did not start them, it does nothing."""
         workers, self.workers = self.workers, []
-        if os.getpid() != self.owner:
+        if not self.is_ours:
             return
         processes = [worker.process for worker in workers if worker.process.pid is not None]
         try:

@@ -75,7 +75,7 @@ class Position:
         if loader.reproducible and self.seed is None:
             self.seed = draw_seed(loader.generator)
         if self.started and self.shuffle is None and (shuffler := _shuffler(loader)) is not None:
-            self.shuffle = shuffler.seed_of_pass
+            self.shuffle = shuffler.known_seed()
         return dict(zip(_FIELDS, (_VERSION, self.seed, self.epoch, self.batches, self.samples, self.shuffle)))
 
     @classmethod

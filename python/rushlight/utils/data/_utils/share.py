@@ -20,7 +20,7 @@ import rushlight as torch
 
 from ..dataset import Dataset
 
-#: Shorter containers and smaller arrays stay as they are.
+#: Shorter containers and smaller arrays are not worth a place of their own in shared memory.
 _LENGTH, _BYTES = 64, 1 << 12
 _DEPTH = 8
 
@@ -44,9 +44,11 @@ def _frozen(value: Any, depth: int, done: dict[int, Any]) -> Any:
 def _freeze(value: Any, depth: int, done: dict[int, Any]) -> Any:
     numpy = sys.modules.get("numpy")
     if type(value) is torch.Tensor:
-        return value if value.device.type != "cpu" else _shared_tensor(value.detach())
-    if numpy is not None and type(value) is numpy.ndarray:
-        return value if value.nbytes < _BYTES or value.dtype.hasobject else _shared_array(value)
+        if value.device.type != "cpu":
+            return value
+        return _shared_tensor(value.detach()).requires_grad_(value.requires_grad)
+    if numpy is not None and type(value) is numpy.ndarray and not value.dtype.hasobject:
+        return _constant(value) if value.nbytes < _BYTES else _shared_array(value)
     if depth == 0:
         return value
     # What the loader was given is a dataset whatever its class.
@@ -92,6 +94,13 @@ def _shared_array(values):
     reduction.register(numpy.ndarray, _reduce_array)
     kept = numpy.ascontiguousarray(values)
     return _array_over(_shared_bytes(kept.view(numpy.uint8).reshape(-1)), kept.dtype, kept.shape)
+
+
+def _constant(values):
+    """A copy that is as unchangeable as the large ones are."""
+    kept = values.copy()
+    kept.flags.writeable = False
+    return kept
 
 
 def _array_over(storage, dtype, shape):
