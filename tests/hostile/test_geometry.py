@@ -142,6 +142,11 @@ def test_small_answers_to_huge_questions():
     assert torch.triu_indices(2**40, 2, -1).tolist() == [[0, 0, 1, 1, 2], [0, 1, 0, 1, 1]]
     assert torch.polygamma(2**40, V).shape == (3,)
     assert torch.special.zeta(torch.tensor(3.0), torch.tensor(-1e15 - 0.5, dtype=torch.float64)).isfinite()
+    pairs = torch.empty(2**50, device="meta").as_strided((2**49, 2), (1, 1))
+    assert pairs.square_() is pairs and pairs.logical_not_() is pairs
+    windows = torch.nn.functional.adaptive_avg_pool1d(torch.empty(0, 0, HUGE), 3)
+    assert windows.shape == (0, 0, 3)
+    assert torch._C._embed(torch.empty(0, 0, 2), [], [3, 3, -(2**63)], 3).item() == 0
 
 
 @pytest.mark.parametrize("far", [{"dilation": 2**41}, {"dilation": 2**50, "padding": 2**49}, {"stride": 2**40}])

@@ -258,11 +258,11 @@ impl Layout {
 
     /// Whether two different indices may name the same element (a stride of zero, or dimensions that interleave).
     pub fn overlaps(&self) -> bool {
-        let mut dims: Vec<(isize, isize)> =
-            self.sizes.iter().zip(&self.strides).filter(|(size, _)| **size > 1).map(|(&n, &s)| (s.abs(), n)).collect();
         if self.sizes.contains(&0) {
             return false;
         }
+        let mut dims: Vec<(isize, isize)> =
+            self.sizes.iter().zip(&self.strides).filter(|(size, _)| **size > 1).map(|(&n, &s)| (s.abs(), n)).collect();
         dims.sort_unstable();
         let mut reach = 0;
         for (stride, size) in dims {

@@ -6,7 +6,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::pool::{Means, Window};
 
-use super::{MEANT, Plan, computed, count_planes, shown, unfit, with_space, words};
+use super::{MEANT, Plan, computed, count_planes, even_window, shown, unfit, with_space, words};
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
@@ -304,7 +304,7 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
     for dim in 0..dims {
         let (size, count) = (input.sizes()[rank - dims + dim] as i64, output[dim]);
         for at in 0..count {
-            let (start, end) = (at * size / count, ((at + 1) * size + count - 1) / count);
+            let (start, end) = even_window(at, size, count);
             windows.push(start, end, end - start);
         }
     }

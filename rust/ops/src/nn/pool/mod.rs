@@ -235,3 +235,10 @@ fn too_small(args: &Args, input: &Tensor, output: &[i64]) -> Error {
     .hint("Take a smaller kernel or dilation, pad the input, or pool fewer times before.")
     .shapes([input.sizes().as_slice()])
 }
+
+/// Where window `at` of `count` begins and ends, which cover `size` elements evenly.
+fn even_window(at: i64, size: i64, count: i64) -> (i64, i64) {
+    // The products may exceed 64 bits, the quotients cannot.
+    let [at, size, count] = [at, size, count].map(i128::from);
+    ((at * size / count) as i64, ((at + 1) * size + count - 1).div_euclid(count) as i64)
+}

@@ -7,7 +7,7 @@ use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::pool::{Window, max_windows};
 
 use super::max::scattered;
-use super::{address, count_planes, unfit, with_space};
+use super::{address, count_planes, even_window, unfit, with_space};
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::mapped::Mapped;
@@ -84,12 +84,12 @@ pub static ADAPTIVE: Row = Row {
             }
             let space = &input.sizes()[input.rank() - output.len()..];
             let axes = space.iter().zip(output).map(|(&size, &count)| {
-                let (size, count) = (size as usize, count as usize);
-                let window = |at: usize| {
-                    let (start, end) = (at * size / count, ((at + 1) * size).div_ceil(count));
+                let window = |at: i64| {
+                    let (start, end) = even_window(at, size as i64, count);
+                    let (start, end) = (start as usize, end as usize);
                     Window { start, end, length: end - start }
                 };
-                let mut windows = list(count)?;
+                let mut windows = list(count as usize)?;
                 windows.extend((0..count).map(window));
                 Ok(windows)
             });
