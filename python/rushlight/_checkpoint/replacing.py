@@ -1,10 +1,16 @@
-"""Files that are replaced at once: nobody ever sees half of one, and a kill leaves the old one and nothing else."""
+"""Files that are replaced at once: nobody ever sees half of one, and a kill leaves the old one.
+
+The new file has no name while it is written, so that the system takes it back if this process is killed. Only a file with a
+name can take another's place: it gets one for that moment (`.FILE.rushlight`), and what a kill just then leaves there, or at any
+time on a file system where every file has a name, goes when the same file is saved again. A lock tells it from the file of
+a process that lives.
+"""
 
 import contextlib
+import fcntl
 import os
 import secrets
 import stat
-import tempfile
 
 
 @contextlib.contextmanager
@@ -23,26 +29,90 @@ def replacing(path: str):
         return
     mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else 0o666 & ~_umask()
     _leave_the_cache(path)
-    try:
-        # Without a name, so that the system takes it back if this process is killed.
-        handle = os.open(parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError:
-        with _named(path, parent, mode) as temporary:
-            yield temporary
-        return
-    try:
-        yield f"/proc/self/fd/{handle}"
-        os.fchmod(handle, mode)
-        temporary = f".{os.path.basename(path)}.{secrets.token_hex(4)}"
-        folder = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with _folder(parent) as folder:
         try:
-            # A link cannot take the place of a file, but a file with a name can.
-            os.link(f"/proc/self/fd/{handle}", temporary, dst_dir_fd=folder, follow_symlinks=True)
+            handle = os.open(parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            temporary = None
+        except OSError:
+            temporary, handle = _created(os.path.basename(path), folder)
+        try:
+            yield f"/proc/self/fd/{handle}" if temporary is None else os.path.join(parent, temporary)
+            os.fchmod(handle, mode)
+            if temporary is None:
+                temporary = _linked(handle, os.path.basename(path), folder)
             os.replace(temporary, path, src_dir_fd=folder)
+        except BaseException:
+            if temporary is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temporary, dir_fd=folder)
+            raise
         finally:
-            os.close(folder)
+            os.close(handle)
+
+
+@contextlib.contextmanager
+def _folder(path: str):
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield handle
     finally:
         os.close(handle)
+
+
+def _linked(handle: int, name: str, folder: int) -> str:
+    """The name that a file without one is given, next to the file of this name."""
+    _lock(handle)  # before anybody can see it
+    for temporary in _names(name, folder):
+        with contextlib.suppress(FileExistsError):
+            os.link(f"/proc/self/fd/{handle}", temporary, dst_dir_fd=folder, follow_symlinks=True)
+            return temporary
+    raise AssertionError("names do not end")
+
+
+def _created(name: str, folder: int) -> tuple[str, int]:
+    """A new file next to the one of this name: its own name and a handle."""
+    for temporary in _names(name, folder):
+        with contextlib.suppress(FileExistsError):
+            handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=folder)
+            _lock(handle)
+            if _is_at(handle, temporary, folder):
+                return temporary, handle
+            os.close(handle)  # another process took it for a leftover before it was locked
+    raise AssertionError("names do not end")
+
+
+def _names(name: str, folder: int):
+    """The names that a new file may have until it takes its place; the first is the same each time, so that what a killed
+    process left there is found."""
+    stem = "." + os.fsdecode(os.fsencode(name)[:200])
+    _remove_leftover(f"{stem}.rushlight", folder)
+    yield f"{stem}.rushlight"
+    while True:
+        yield f"{stem}.{secrets.token_hex(4)}"
+
+
+def _remove_leftover(name: str, folder: int) -> None:
+    with contextlib.suppress(OSError):
+        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(handle, name, folder):
+                os.unlink(name, dir_fd=folder)
+        finally:
+            os.close(handle)
+
+
+def _lock(handle: int) -> None:
+    # Where there are no locks nobody removes what he did not make.
+    with contextlib.suppress(OSError):
+        fcntl.flock(handle, fcntl.LOCK_EX)
+
+
+def _is_at(handle: int, name: str, folder: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(name, dir_fd=folder, follow_symlinks=False))
+    except FileNotFoundError:
+        return False
 
 
 def _leave_the_cache(path: str):
@@ -50,20 +120,6 @@ def _leave_the_cache(path: str):
     machine that has to fetch it, saving took three times as long. The old file itself stays."""
     with contextlib.suppress(OSError), open(path, "rb") as old:
         os.posix_fadvise(old.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-@contextlib.contextmanager
-def _named(path: str, parent: str, mode: int):
-    """For file systems where every file has a name."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=parent)
-    os.close(handle)
-    try:
-        yield temporary
-        os.chmod(temporary, mode)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def _umask() -> int:

@@ -53,7 +53,7 @@ fn gamma_slope_uniform(a: f64, x: f64) -> f64 {
 
 /// For the gamma distribution of scale one: the derivative in `a` of the sample `x`.
 pub fn gamma_slope(a: f64, x: f64) -> f64 {
-    if !(a > 0.0 && x > 0.0) {
+    if !(a > 0.0 && x > 0.0 && a.is_finite() && x.is_finite()) {
         return if x == 0.0 && a > 0.0 { 0.0 } else { f64::NAN };
     }
     if a > LARGE && (x / a - 1.0).abs() < NEAR {
@@ -110,7 +110,7 @@ fn gamma_slope_summed(a: f64, x: f64) -> f64 {
 /// For the beta distribution of `a` and `b`: the derivative in `a` of the sample `x`, by 1 - x (which is what the backward of
 /// a Dirichlet distribution asks for, and stays finite).
 pub fn beta_slope(x: f64, a: f64, b: f64) -> f64 {
-    if !(a > 0.0 && b > 0.0 && (0.0..=1.0).contains(&x)) {
+    if !(a > 0.0 && b > 0.0 && (a + b).is_finite() && (0.0..=1.0).contains(&x)) {
         return f64::NAN;
     }
     if x == 0.0 || x == 1.0 {
