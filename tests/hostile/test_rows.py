@@ -65,6 +65,9 @@ else:
     raise SystemExit("a side beyond the last integer")
 slopes = rows["_standard_gamma_grad"](torch.full((700_000,), 2.0**40), torch.full((700_000,), 2.0**40))
 assert (slopes - 1).abs().max() < 1e-6
+endless = torch.full((1,), float("inf")).expand(700_000)
+assert rows["_standard_gamma_grad"](torch.ones(700_000), endless).isnan().all()
+assert rows["_dirichlet_grad"](torch.full((700_000,), 0.5), torch.ones(700_000), endless).isnan().all()
 """
 
 

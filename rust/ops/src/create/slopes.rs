@@ -130,7 +130,7 @@ pub fn beta_slope(x: f64, a: f64, b: f64) -> f64 {
         rate += if near { 1.0 / up - 1.0 / down } else { 1.0 / up };
         sum += term;
         slope += term * rate;
-        if term * rate.abs().max(1.0) <= sum * 1e-17 {
+        if term * rate.abs().max(1.0) <= sum * 1e-17 || !term.is_finite() {
             break;
         }
     }
