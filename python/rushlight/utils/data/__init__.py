@@ -9,7 +9,7 @@ from rushlight._homes import adopt
 
 from ._utils.collate import default_collate, default_convert
 from ._utils.info import get_worker_info
-from .dataloader import DataLoader, _DatasetKind
+from .dataloader import DataLoader
 from .dataset import (
     ChainDataset,
     ConcatDataset,
@@ -18,6 +18,7 @@ from .dataset import (
     StackDataset,
     Subset,
     TensorDataset,
+    _DatasetKind,
     random_split,
 )
 from .distributed import DistributedSampler

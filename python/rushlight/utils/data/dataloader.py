@@ -1,18 +1,8 @@
-"""`DataLoader` and its iterators.
-
-The loader itself holds only the choices. `iter(loader)` makes one of two iterators: `_SingleProcessIter`
-fetches in this process; `_MultiProcessIter` deals numbered tasks to worker processes in turn and hands the
-batches out in the order of their numbers, so that their order does not depend on the number of workers. What the samples
-draw does, unless the loader is `reproducible`; and with `in_order=False` what is ready comes first.
-"""
+"""`DataLoader`: which samples, in which order, loaded by whom. A pass over them is in `_utils.iterator`."""
 
 from __future__ import annotations
 
-import contextlib
-import copy
 import itertools
-import threading
-import weakref
 from typing import Generic, TypeVar
 
 import rushlight as torch
@@ -20,17 +10,12 @@ from rushlight import _C
 from rushlight._warnings import warn
 
 from ._utils.collate import default_collate, default_convert
-from ._utils.failure import ExceptionWrapper
-from ._utils.fetch import IterableDatasetFetcher, MapDatasetFetcher, Task
 from ._utils.info import get_worker_info as get_worker_info
-from ._utils.pin_memory import pin_memory
-from ._utils.pool import WorkerPool
+from ._utils.iterator import _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
 from ._utils.position import Position
-from ._utils.randomness import put_aside
 from ._utils.share import share
-from ._utils.worker import Resume, StreamEnd, WorkerSetup
-from .dataset import Dataset, IterableDataset
-from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
+from .dataset import Dataset, IterableDataset, _DatasetKind
+from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,13 +25,6 @@ if TYPE_CHECKING:
 _T_co = TypeVar("_T_co", covariant=True)
 
 _DEFAULT_PREFETCH = 2
-
-
-class _DatasetKind:
-    """How a loader asks its dataset: by index, or as a stream."""
-
-    Map = 0
-    Iterable = 1
 
 
 class _InfiniteConstantSampler(Sampler):
@@ -235,14 +213,14 @@ class DataLoader(Generic[_T_co]):
 
     def _get_iterator(self):
         if self.num_workers == 0:
-            return _SingleProcessIter(self)
+            return _SingleProcessDataLoaderIter(self)
         if not self.prefetch_factor:
             raise AssertionError(
                 "prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter\n"
                 "  It is how many batches each worker loads ahead: with 0 none would ever be asked of one."
             )
         self.check_worker_number_rationality()
-        return _MultiProcessIter(self)
+        return _MultiProcessingDataLoaderIter(self)
 
     def __iter__(self) -> Iterator[Any]:
         if not (self.persistent_workers and self.num_workers > 0):
@@ -339,276 +317,3 @@ def _refuse_order_of_stream(shuffle, sampler, batch_sampler) -> None:
             raise ValueError(
                 f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={value}"
             )
-
-
-class _BaseDataLoaderIter:
-    """Counts the batches, draws the seed of the workers and pins memory; subclasses write `_next_data`."""
-
-    def __init__(self, loader: DataLoader) -> None:
-        # The choices as they are now. Not the loader itself, which may hold this iterator: the last reference to a
-        # loader must end its workers at once and not when the collector comes by.
-        self._loader = copy.copy(loader)
-        self._fetcher_class = (
-            IterableDatasetFetcher if loader._dataset_kind == _DatasetKind.Iterable else MapDatasetFetcher
-        )
-        self.failed = False
-        self._pins = _usable_pinning(loader)
-        self._begin_pass(loader)
-
-    def _begin_pass(self, loader: DataLoader) -> None:
-        self._position = loader._position = loader._position.begin(loader)
-        self._randomness = self._position.randomness
-        self._indices = self._position.tasks(loader)
-        self._num_yielded = self._position.batches
-        self._num_dealt = 0
-        self._num_samples = self._position.samples  # before the next task
-        # As the length was when the iteration began: `list(loader)` asks for it only afterwards.
-        self._reported_length = loader._reported_length
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        try:
-            data = self._next_data()
-        except StopIteration:
-            if not self.failed:
-                self._position.finish()
-            raise
-        if self._pins:
-            data = pin_memory(data)
-        self._num_yielded += 1
-        self._warn_of_length()
-        return data
-
-    def __len__(self) -> int:
-        return len(self._loader._index_sampler)
-
-    def __getstate__(self):
-        raise NotImplementedError(f"{type(self).__name__} cannot be pickled")
-
-    def _next_data(self):
-        raise NotImplementedError
-
-    def _next_task(self) -> Task:
-        indices = next(self._indices)
-        if self._loader._auto_collation and not hasattr(indices, "__len__"):
-            indices = list(indices)
-        # A dataset gets a batch as the sampler has made it: a list, a tuple, a tensor.
-        is_batch = self._loader._auto_collation or isinstance(indices, list)
-        task = Task(self._num_dealt, indices, self._num_samples, len(indices) if is_batch else 1)
-        self._num_dealt += 1
-        self._num_samples += task.size
-        return task
-
-    def _setup(self, loader: DataLoader) -> WorkerSetup:
-        """How batches are made, and with which seeds."""
-        position = self._position
-        return WorkerSetup(
-            fetcher_class=self._fetcher_class,
-            dataset=loader.dataset,
-            auto_collation=loader._auto_collation,
-            collate_fn=loader.collate_fn,
-            drop_last=loader.drop_last,
-            init_fn=loader.worker_init_fn,
-            # Drawn even without workers: it is part of the random stream that programs rely on.
-            base_seed=draw_seed(loader.generator) if position.seed is None else position.seed,
-            num_workers=loader.num_workers,
-            randomness=position.randomness,
-        )
-
-    def _warn_of_length(self) -> None:
-        if self._reported_length is None or self._num_yielded <= self._reported_length:
-            return
-        loader = self._loader
-        text = (
-            f"Length of IterableDataset {loader.dataset} was reported to be {self._reported_length}"
-            f"(when accessing len(dataloader)), but {self._num_yielded} samples have been fetched. "
-        )
-        if loader.num_workers > 0:
-            text += (
-                "For multiprocessing data-loading, this could be caused by not properly configuring the "
-                "IterableDataset replica at each worker. Please see "
-                "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
-            )
-        warn(text)
-
-
-def _usable_pinning(loader: DataLoader) -> bool:
-    if loader.pin_memory_device:
-        warn(
-            "pin_memory_device is deprecated, the current accelerator will be used as the device,"
-            f"ignore pin_memory_device='{loader.pin_memory_device}'.",
-        )
-    if not loader.pin_memory:
-        return False
-    if not torch.cuda.is_available():
-        warn(
-            "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
-        )
-        return False
-    return True
-
-
-class _SingleProcessIter(_BaseDataLoaderIter):
-    def __init__(self, loader: DataLoader) -> None:
-        if loader.timeout != 0:
-            raise AssertionError("timeout is for workers: with num_workers=0 nothing is waited for")
-        super().__init__(loader)
-        setup = self._setup(loader)
-        with self._streams():
-            self._fetcher = self._fetcher_class(setup, None, self._randomness)
-
-    def _streams(self):
-        """The program's own random streams stay where they are while reproducible samples are loaded."""
-        return contextlib.nullcontext() if self._randomness is None else put_aside()
-
-    def _next_data(self):
-        task = self._next_task()
-        self._position.advance(task.size)
-        if self._randomness is None:
-            return self._fetcher.fetch(task)
-        with self._streams():
-            return self._fetcher.fetch(task)
-
-
-class _MultiProcessIter(_BaseDataLoaderIter):
-    """Tasks are dealt to the workers in turn, `prefetch_factor` for each; results wait here for their turn.
-
-    Threads may share a pass: one at a time waits for a result, since what it takes may be the batch of another.
-    """
-
-    def __init__(self, loader: DataLoader) -> None:
-        self._taking = threading.RLock()
-        super().__init__(loader)
-        setup = self._setup(loader)
-        self._pool = WorkerPool()
-        # Runs when the iterator is collected, when the interpreter ends, and never in a forked child.
-        self._finalizer = weakref.finalize(self, self._pool.shutdown)
-        self._pool.start(loader.multiprocessing_context or _default_context(), setup)
-        self._dataset_pass = 0
-        streams = loader._dataset_kind == _DatasetKind.Iterable
-        # Whether each worker reads a stream of its own, whose places are counted for each.
-        self._own_streams = streams and loader.num_workers > 1 and loader.shard is None
-        self._may_repeat = self._own_streams
-        self._begin_tasks()
-
-    @property
-    def has_workers(self) -> bool:
-        """Whether the workers can make another pass: they live, and this process started them."""
-        return not self.failed and self._pool.is_ours
-
-    def reset(self, loader: DataLoader) -> None:
-        """A new pass with the same workers; results of an unfinished pass are dropped as they arrive."""
-        with self._taking:
-            self._begin_pass(loader)
-            self._dataset_pass += 1
-            self._pool.broadcast(Resume(self._dataset_pass, self._randomness))
-            self._begin_tasks()
-
-    def __next__(self):
-        # Before the lock, which another thread may have held when this process was forked.
-        self._pool.check_owner()
-        with self._taking:
-            return super().__next__()
-
-    def _begin_tasks(self) -> None:
-        self._active = [True] * self._loader.num_workers
-        self._turns = itertools.cycle(range(self._loader.num_workers))
-        self._owners: dict[int, int] = {}  # task -> worker, for tasks whose batch has not been handed out
-        self._sizes: dict[int, int] = {}  # of the same tasks
-        self._places = [0] * self._loader.num_workers  # in each worker's own stream
-        self._arrived: dict = {}  # task -> batch that came before its turn
-        self._ahead = self._loader.prefetch_factor or 0  # for each worker
-        for _ in range(self._ahead * self._loader.num_workers):
-            self._deal()
-
-    def _deal(self) -> None:
-        """Gives the next task to the next worker that may have it, if there is one."""
-        for _ in self._active:
-            worker = next(self._turns)
-            if self._active[worker] and self._has_room(worker):
-                break
-        else:
-            return
-        try:
-            task = self._next_task()
-        except StopIteration:
-            return
-        if self._own_streams:
-            task = task._replace(place=self._places[worker])
-            self._places[worker] += task.size
-        self._owners[task.number] = worker
-        self._sizes[task.number] = task.size
-        self._pool.assign(worker, task)
-
-    def _has_room(self, worker: int) -> bool:
-        """In order, the turn decides; otherwise a slow worker must not hoard tasks."""
-        if self._loader.in_order:
-            return True
-        return list(self._owners.values()).count(worker) < self._ahead
-
-    def _next_data(self):
-        if self.failed:
-            raise StopIteration
-        while self._owners:
-            number = self._ready_number()
-            if number is not None:
-                data = self._arrived.pop(number)
-                del self._owners[number]
-                self._position.advance(self._sizes.pop(number))
-                self._deal()
-                if isinstance(data, ExceptionWrapper):
-                    data.reraise()
-                return data
-            self._take_result()
-        if not self._loader.persistent_workers:
-            self._finalizer()
-        raise StopIteration
-
-    def _ready_number(self):
-        if self._loader.in_order:
-            first = next(iter(self._owners))
-            return first if first in self._arrived else None
-        return next(iter(self._arrived), None)
-
-    def _take_result(self) -> None:
-        try:
-            worker, result = self._pool.receive(self._loader.timeout)
-        except BaseException:
-            self.failed = True
-            self._finalizer.detach()
-            self._pool.shutdown(patience=0)
-            raise
-        if result.dataset_pass != self._dataset_pass:
-            return
-        if isinstance(result.data, StreamEnd):
-            self._end_stream(worker, result)
-        else:
-            self._arrived[result.number] = result.data
-
-    def _end_stream(self, worker: int, result) -> None:
-        """The worker's share is used up: its later tasks are void, other workers take over its turns."""
-        self._active[worker] = False
-        for number in [number for number, owner in self._owners.items() if owner == worker]:
-            if number >= result.number:
-                del self._owners[number], self._sizes[number]
-        if not self._loader.persistent_workers:
-            self._pool.dismiss(worker)
-        if self._may_repeat and not result.data.knew_its_share:
-            self._may_repeat = False
-            _warn_of_copies(self._loader.num_workers)
-        self._deal()
-
-
-def _default_context():
-    from rushlight import multiprocessing
-
-    return multiprocessing.get_context()
-
-
-def _warn_of_copies(num_workers: int) -> None:
-    warn(
-        f"Each of the {num_workers} workers iterates over its own copy of the IterableDataset, so every "
-        "item comes once per worker. Use DataLoader(..., shard='auto'), or split the work with get_worker_info().",
-    )

@@ -278,3 +278,10 @@ def _lengths_of_fractions(total: int, fractions: Sequence) -> list:
         if length == 0:
             warn(f"Length of split at index {index} is 0. This might result in an empty dataset.")
     return lengths
+
+
+class _DatasetKind:
+    """How a loader asks its dataset: by index, or as a stream."""
+
+    Map = 0
+    Iterable = 1

@@ -72,6 +72,12 @@ impl From<SharedError> for Error {
     fn from(error: SharedError) -> Error {
         let class = match error {
             SharedError::NoMemory { .. } => Class::Memory,
+            // A limit on the addresses of a process, or a file system that is full.
+            SharedError::System { ref error, .. }
+                if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::ENOSPC)) =>
+            {
+                Class::Memory
+            }
             _ => Class::Runtime,
         };
         Error::new(class, error.to_string())
