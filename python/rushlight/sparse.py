@@ -73,11 +73,19 @@ def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: 
 
 
 def mm(mat1: Tensor, mat2: Tensor) -> Tensor:
-    """The product of a sparse matrix and a dense one, in either order; the gradient of the sparse one has its places alone.
+    """The product of a sparse matrix and a dense one, in either order, or of two sparse ones, which is sparse.
 
-    >>> torch.sparse.mm(torch.eye(2).to_sparse(), torch.tensor([[1., 2.], [3., 4.]]))
-    tensor([[1., 2.],
-            [3., 4.]])
+    The gradient of a sparse one has its places alone.
+
+    >>> swap = torch.tensor([[0., 1.], [1., 0.]]).to_sparse()
+    >>> torch.sparse.mm(swap, torch.tensor([[1., 2.], [3., 4.]]))
+    tensor([[3., 4.],
+            [1., 2.]])
+    >>> torch.sparse.mm(swap, swap)
+    tensor(indices=tensor([[0, 1],
+                           [0, 1]]),
+           values=tensor([1., 1.]),
+           size=(2, 2), nnz=2, layout=torch.sparse_coo)
     """
     return _C._sparse_mm(mat1, mat2)
 

@@ -144,6 +144,7 @@ def test_small_answers_to_huge_questions():
     assert torch.special.zeta(torch.tensor(3.0), torch.tensor(-1e15 - 0.5, dtype=torch.float64)).isfinite()
     pairs = torch.empty(2**50, device="meta").as_strided((2**49, 2), (1, 1))
     assert pairs.square_() is pairs and pairs.logical_not_() is pairs
+    assert torch.empty(2**40, dtype=torch.bool, device="meta").diff(2**39).shape == (2**39,)
     windows = torch.nn.functional.adaptive_avg_pool1d(torch.empty(0, 0, HUGE), 3)
     assert windows.shape == (0, 0, 3)
     assert torch._C._embed(torch.empty(0, 0, 2), [], [3, 3, -(2**63)], 3).item() == 0

@@ -19,10 +19,10 @@ def made(**options):
 
 
 @st.composite
-def sparse_tensors(draw, sizes=None):
+def sparse_tensors(draw, sizes=None, inner=None):
     """Indices, values and sizes: places may come several times, in any order, with blocks of up to two dimensions."""
     sizes = sizes or draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
-    inner = draw(st.integers(1, len(sizes)))
+    inner = inner or draw(st.integers(1, len(sizes)))
     count = draw(st.integers(0, 6))
     indices = [[draw(st.integers(0, size - 1)) for _ in range(count)] for size in sizes[:inner]]
     block = sizes[inner:]
@@ -30,6 +30,12 @@ def sparse_tensors(draw, sizes=None):
         [draw(st.integers(-5, 5)) for _ in range(count * int(np.prod(block, dtype=int)))], dtype=np.float64
     ).reshape(count, *block)
     return np.array(indices, dtype=np.int64).reshape(inner, count), values, sizes
+
+
+def sparse_matrices(rows=None):
+    """The same with two dimensions that have places, both of them."""
+    sizes = st.tuples(st.just(rows) if rows else st.integers(1, 4), st.integers(1, 4))
+    return sizes.flatmap(lambda sizes: sparse_tensors(list(sizes), 2))
 
 
 def of(parts):
@@ -260,6 +266,67 @@ def test_every_row_of_the_table_survives_sparse_operands():
                 function(*arguments)
             except Exception as error:
                 assert "panic" not in str(error), (name, error)
+
+
+@given(st.data())
+def test_products_of_two_sparse_matrices(data):
+    a = data.draw(sparse_matrices())
+    b = data.draw(sparse_matrices(rows=a[2][1]))
+    product = of(a) @ of(b)
+    assert product.is_sparse and product.is_coalesced()
+    assert np.array_equal(product.to_dense().numpy(), whole(a) @ whole(b))
+    # A place for each pair that meets, as in torch, also where the sum is zero.
+    met = {(i, j) for i, k in a[0].T.tolist() for other, j in b[0].T.tolist() if k == other}
+    assert [tuple(place) for place in product.indices().t().tolist()] == sorted(met)
+    leaves = [of(a).requires_grad_(), of(b).requires_grad_()]
+    dense = [torch.from_numpy(whole(parts)).requires_grad_() for parts in (a, b)]
+    weights = torch.arange(product.numel(), dtype=torch.float64).reshape(product.shape)
+    found = torch.autograd.grad((torch.sparse.mm(*leaves).to_dense() ** 2 * weights).sum(), leaves, create_graph=True)
+    wanted = torch.autograd.grad(((dense[0] @ dense[1]) ** 2 * weights).sum(), dense)
+    for leaf, grad, of_dense in zip(leaves, found, wanted):
+        assert torch.equal(grad.to_dense(), of_dense.sparse_mask(leaf.coalesce()).to_dense())
+
+
+def test_products_of_two_sparse_matrices_to_second_order():
+    places = [[0, 0, 1, 2, 2], [0, 2, 1, 0, 2]], [[0, 1, 2, 2], [1, 0, 0, 1]]
+    sizes = (3, 3), (3, 2)
+
+    def product(*values):
+        made = [torch.sparse_coo_tensor(*each) for each in zip(places, values, sizes)]
+        return torch.sparse.mm(*made).to_dense() ** 2
+
+    for dtype in (torch.float64, torch.complex128):
+        values = [torch.randn(len(of_one[0]), dtype=dtype, requires_grad=True) for of_one in places]
+        assert torch.autograd.gradcheck(product, values) and torch.autograd.gradgradcheck(product, values)
+
+
+def test_products_of_large_sparse_matrices_stay_sparse():
+    size = 2**31
+    ends = torch.tensor([[0, size - 1], [size - 1, 0]])
+    swap = torch.sparse_coo_tensor(ends, torch.tensor([2.0, 3.0]), (size, size), requires_grad=True)
+    product = torch.sparse.mm(swap, swap)
+    assert product.indices().tolist() == [[0, size - 1]] * 2 and product.values().tolist() == [6, 6]
+    product.coalesce().values().sum().backward()
+    assert swap.grad.coalesce().values().tolist() == [6, 4]
+
+
+@pytest.mark.parametrize(
+    "a, b, error, sentence",
+    [
+        (
+            "made()",
+            "torch.ones(4, 2).to_sparse()",
+            RuntimeError,
+            r"mat1 and mat2 shapes cannot be multiplied \(3x3 and 4x2\)",
+        ),
+        ("made()", "made().double()", RuntimeError, "mat1 dtype Float does not match mat2 dtype Double"),
+        ("made().half()", "made().half()", NotImplementedError, "\"sparse_matmul\" not implemented for 'Half'"),
+        ("made()", "torch.ones(3, 2).to_sparse(1)", RuntimeError, "scalar values expected, got 2D values"),
+    ],
+)
+def test_sparse_factors_that_do_not_fit(a, b, error, sentence):
+    with pytest.raises(error, match=sentence):
+        torch.sparse.mm(eval(a), eval(b))
 
 
 def test_products():

@@ -113,7 +113,7 @@ fn _sparse_coo_tensor<'py>(
     object::wrap_bound(py, op!(MADE, indices, values, size, is_coalesced).map_err(raise)?)
 }
 
-/// Behind `torch.sparse.mm`: the product of a sparse matrix and a dense one.
+/// Behind `torch.sparse.mm`: the product of two matrices, one of them sparse or both.
 #[pyfunction]
 fn _sparse_mm<'py>(py: Python<'py>, a: &Bound<'py, PyAny>, b: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     object::wrap_bound(py, times(object::tensor(a)?, object::tensor(b)?, false).map_err(raise)?)

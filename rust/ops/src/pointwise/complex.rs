@@ -13,6 +13,7 @@ use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::mapped::Mapped;
 use crate::row::{Accepts, DTypes, Kernel, Out, Pointwise, Promote, Row, Run, Spec, Traits, Variants};
+use crate::sparse::Sparse;
 use crate::value::{Args, Output};
 
 pub static CONJ_PHYSICAL: Row = Row {
@@ -53,6 +54,7 @@ pub static CONJ_AT_ONCE: Row = Row {
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad().conj())]),
     samples: &["t(2, 3)", "t()"],
     reference: "np.conj(self)",
+    sparse: Sparse::Linear,
     ..Row::BASE
 };
 

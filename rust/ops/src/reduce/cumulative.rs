@@ -4,7 +4,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{c64, c128};
-use rushlight_core::{Bool, DType, Error, Result, Scalar, dispatch};
+use rushlight_core::{Bool, DType, Device, Error, Result, Scalar, dispatch};
 
 use rushlight_cpu::reduce::cumulative::{scan, scan_best};
 use rushlight_cpu::reduce::{Extreme, Towards};
@@ -224,7 +224,14 @@ pub static DIFF: Row = Row {
             let parts = [args.optional_tensor(3), Some(own), args.optional_tensor(4)].into_iter().flatten().cloned();
             joined = crate::join::CAT.tensor([Value::from(parts.collect::<Vec<_>>()), axis.into()])?;
         }
-        for _ in 0..n.min(joined.sizes()[axis] as i64) {
+        let mut times = n.min(joined.sizes()[axis] as i64) as isize;
+        if joined.device() == Device::Meta && times > 1 {
+            // Without elements there is nothing to subtract: the sizes alone say what comes out.
+            let size = joined.sizes()[axis];
+            joined = crate::view::narrow::sliced(&joined, axis, 0, size - (times - 1), 1)?;
+            times = 1;
+        }
+        for _ in 0..times {
             let size = joined.sizes()[axis];
             let later = crate::view::narrow::sliced(&joined, axis, 1, size - 1, 1)?;
             let earlier = crate::view::narrow::sliced(&joined, axis, 0, size - 1, 1)?;

@@ -1,10 +1,12 @@
 //! Between sparse tensors, their parts, and dense tensors.
 
 use rushlight_autograd::Parts;
+use rushlight_core::alloc::collected;
 use rushlight_core::{Error, Result, Scalar};
 
 use super::{Sparse, build, coalesce, parts, scatter, taken};
 use crate::convert::contiguous;
+use crate::create::from_slice;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::row::{DTypes, Row, Run};
@@ -71,7 +73,7 @@ pub static MASKED: Row = Row {
     name: "sparse_mask",
     signature: "(Tensor self, Tensor mask) -> Tensor",
     run: Run::Body(|args| {
-        let (own, mask) = (dense(args.tensor(0)?)?, args.tensor(1)?);
+        let (own, mask) = (args.tensor(0)?, args.tensor(1)?);
         let Some(places) = mask.parts() else {
             return Err(Error::runtime("sparse_mask(): the mask must be a sparse tensor"));
         };
@@ -82,14 +84,39 @@ pub static MASKED: Row = Row {
                 rushlight_core::layout::Shape(mask.sizes())
             )));
         }
-        super::with_values(mask, &places, taken(&own, &places.indices)?).map(Output::Tensor)
+        let values = match own.parts() {
+            Some(held) => found(own, &held, &places)?,
+            None => taken(own, &places.indices)?,
+        };
+        super::with_values(mask, &places, values).map(Output::Tensor)
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
-        Expr::new(d.grad().done().and_then(|grad| dense(&grad)))
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+        let gradient = || -> Result<Tensor> {
+            let (own, grad) = (d.input(0).done()?, d.grad().done()?);
+            if own.is_sparse() { op!(MASKED, &grad, &op!(COALESCE, &own)?) } else { dense(&grad) }
+        };
+        Expr::new(gradient())
     })]),
     node: "SparseMaskBackward0",
     ..BASE
 };
+
+/// The values that a sparse tensor has at the places of another, of which it may not have all.
+fn found(own: &Tensor, held: &Parts, places: &Parts) -> Result<Tensor> {
+    if held.indices.sizes()[0] != places.indices.sizes()[0] {
+        return taken(&dense(own)?, &places.indices);
+    }
+    let held = coalesce::coalesced(held, own.sizes())?;
+    let (keys, wanted) = (coalesce::keys(&held, own.sizes())?, coalesce::keys(places, own.sizes())?);
+    let count = keys.len() as i64;
+    // Behind the last value stands a zero.
+    let numbers = collected(wanted.iter().map(|key| keys.binary_search(key).map_or(count, |at| at as i64)))?;
+    let mut block = held.values.sizes().clone();
+    block[0] = 1;
+    let none = crate::create::zeros(&block, held.values.dtype(), held.values.device())?;
+    let values = op!(crate::join::CAT, vec![held.values.detach(), none], 0i64)?;
+    op!(crate::index::along::INDEX_SELECT, &values, 0i64, &from_slice(&numbers)?)
+}
 
 pub static COALESCE: Row = Row {
     name: "coalesce",

@@ -6,6 +6,7 @@
 //! scatter, or by `keys`.
 
 pub mod add;
+pub mod both;
 pub mod coalesce;
 pub mod convert;
 pub mod elementwise;
@@ -38,9 +39,10 @@ pub static ROWS: &[&Row] = &[
     &convert::VALUES,
     &convert::TO_SPARSE,
     &product::PRODUCT,
+    &both::PRODUCT_OF_BOTH,
 ];
 
-pub use convert::{COALESCE, MADE, TO_DENSE, TO_SPARSE, VALUES};
+pub use convert::{COALESCE, MADE, MASKED, TO_DENSE, TO_SPARSE, VALUES};
 
 /// What a row makes of sparse operands.
 #[derive(Clone, Copy)]

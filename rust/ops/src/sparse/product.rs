@@ -40,11 +40,6 @@ pub static PRODUCT: Row = Row {
 };
 
 fn product(own: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if other.is_sparse() || !own.is_sparse() {
-        return Err(Error::not_implemented(
-            "mm: a sparse matrix is multiplied with a dense one, not with another sparse one",
-        ));
-    }
     let places = parts(own, "mm")?;
     if places.indices.sizes()[0] != 2 || own.rank() != 2 {
         return Err(Error::runtime(format!("mm: expected a matrix of two sparse dimensions, got {}", own.rank())));
@@ -61,7 +56,7 @@ fn product(own: &Tensor, other: &Tensor) -> Result<Tensor> {
 }
 
 /// Two matrices that fit.
-fn check_factors(own: &Tensor, other: &Tensor) -> Result<()> {
+pub fn check_factors(own: &Tensor, other: &Tensor) -> Result<()> {
     for (matrix, name) in [(own, "self"), (other, "mat2")] {
         if matrix.rank() != 2 {
             return Err(Error::runtime(format!("{name} must be a matrix")));
@@ -96,8 +91,11 @@ fn of_sparse(d: &Derive) -> Result<Tensor> {
     op!(MADE, &places.indices, &values, sizes_value(own.sizes()), places.coalesced)
 }
 
-/// The product of a sparse and a dense matrix in either order; a dense one that stands first is turned, and so is the result.
+/// The product of two matrices of which one is sparse, or both; a dense one that stands first is turned, and so is the result.
 pub fn times(own: &Tensor, other: &Tensor, whole: bool) -> Result<Tensor> {
+    if own.is_sparse() && other.is_sparse() {
+        return op!(super::both::PRODUCT_OF_BOTH, own, other);
+    }
     if own.is_sparse() || !other.is_sparse() {
         return op!(PRODUCT, own, other, whole);
     }

@@ -1,0 +1,154 @@
+//! Products of two sparse matrices, by rows (Gustavson 1978): an element of the first scales a row of the second.
+
+use std::ops::{Add, Mul};
+
+use rushlight_autograd::Parts;
+use rushlight_core::alloc::{collected, filled, list};
+use rushlight_core::dtype::{c64, c128};
+use rushlight_core::{DType, Element, Error, Result, dispatch};
+
+use super::{COALESCE, MASKED, Sparse, build, check_places, parts};
+use crate::convert::to_vec;
+use crate::create::from_slice;
+use crate::derive::{Derivative, Derive, Saves, formula};
+use crate::expr::Expr;
+use crate::join::STACK;
+use crate::pointwise::complex::CONJ_PHYSICAL;
+use crate::row::{DTypes, Row, Run};
+use crate::value::Output;
+use crate::view::transpose::T;
+use crate::{Tensor, op};
+
+/// The product has a place for every pair that meets, whether or not its sum is zero; gradients have the factors' places.
+pub static PRODUCT_OF_BOTH: Row = Row {
+    name: "_sparse_sparse_matmul",
+    signature: "(Tensor self, Tensor other) -> Tensor",
+    dtypes: DTypes::of(&[DType::F32, DType::F64, DType::C64, DType::C128]),
+    refuses: "sparse_matmul",
+    sparse: Sparse::Known,
+    run: Run::Body(|args| {
+        let (own, other) = (args.tensor(0)?, args.tensor(1)?);
+        super::product::check_factors(own, other)?;
+        if own.dtype() != other.dtype() {
+            return Err(Error::runtime(format!(
+                "mat1 dtype {} does not match mat2 dtype {}",
+                own.dtype().title(),
+                other.dtype().title()
+            ))
+            .hint("Convert one of them: x.to(other.dtype)."));
+        }
+        let (a, b) = (Entries::of(own)?, Entries::of(other)?);
+        let sizes = [own.sizes()[0], other.sizes()[1]];
+        dispatch!(own.dtype(), T in [f32, f64, c64, c128] => a.times::<T>(&b, &sizes).map(Output::Tensor),
+            else => Err(crate::call::not_implemented(args.row, own.dtype())))
+    }),
+    derivative: Derivative::Formulas(&[
+        formula(0, Saves::input(0).union(Saves::input(1)).union(Saves::RESULT), |d| {
+            Expr::new(gradient(d, |grad, _, b| op!(PRODUCT_OF_BOTH, grad, &adjoint(b)?), 0))
+        }),
+        formula(1, Saves::input(0).union(Saves::input(1)).union(Saves::RESULT), |d| {
+            Expr::new(gradient(d, |grad, a, _| op!(PRODUCT_OF_BOTH, &adjoint(a)?, grad), 1))
+        }),
+    ]),
+    node: "SparseSparseMatmulBackward0",
+    ..Row::BASE
+};
+
+/// The gradient of one factor at its own places; of the product's gradient only what lies at the product's places counts.
+fn gradient(d: &Derive, of: impl Fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>, factor: usize) -> Result<Tensor> {
+    let grad = op!(MASKED, &d.grad().done()?, &d.result().done()?)?;
+    let (a, b) = (d.input(0).done()?, d.input(1).done()?);
+    let whole = of(&grad, &a, &b)?;
+    op!(MASKED, &whole, &op!(COALESCE, if factor == 0 { &a } else { &b })?)
+}
+
+fn adjoint(matrix: &Tensor) -> Result<Tensor> {
+    let turned = op!(T, matrix)?;
+    if matrix.dtype().is_complex() { op!(CONJ_PHYSICAL, &turned) } else { Ok(turned) }
+}
+
+/// The elements of a matrix by rows, each once.
+struct Entries {
+    rows: Vec<i64>,
+    columns: Vec<i64>,
+    values: Tensor,
+}
+
+impl Entries {
+    fn of(matrix: &Tensor) -> Result<Entries> {
+        let places = parts(matrix, "sparse_sparse_matmul_cpu")?;
+        if places.values.rank() != 1 || places.indices.sizes()[0] != 2 {
+            return Err(Error::runtime(format!(
+                "sparse_sparse_matmul_cpu: scalar values expected, got {}D values",
+                places.values.rank()
+            ))
+            .shapes([places.values.sizes().as_slice()])
+            .hint("Both dimensions of a factor have places: x.to_dense().to_sparse()."));
+        }
+        let places = super::coalesce::coalesced(&places, matrix.sizes())?;
+        let mut rows = to_vec::<i64>(&places.indices)?;
+        let columns = rows.split_off(rows.len() / 2);
+        // The tensor may say that it is coalesced although a program has written to its indices since.
+        check_places(&rows, 0, matrix.sizes()[0])?;
+        check_places(&columns, 1, matrix.sizes()[1])?;
+        if !rows.is_sorted() {
+            return Err(Error::runtime("mm: the indices of a coalesced matrix are not in order")
+                .shapes([matrix.sizes().as_slice()])
+                .hint("x.coalesce() was true when x was made; its indices have been changed since."));
+        }
+        Ok(Entries { rows, columns, values: places.values.detach() })
+    }
+
+    /// The numbers of the elements in a row.
+    fn in_row(&self, row: i64) -> std::ops::Range<usize> {
+        let first = self.rows.partition_point(|&at| at < row);
+        first..first + self.rows[first..].partition_point(|&at| at == row)
+    }
+
+    fn times<T>(&self, other: &Entries, sizes: &[isize; 2]) -> Result<Tensor>
+    where
+        T: Element + Default + Add<Output = T> + Mul<Output = T>,
+    {
+        let (x, y) = (to_vec::<T>(&self.values)?, to_vec::<T>(&other.values)?);
+        let met = collected(self.columns.iter().map(|&column| other.in_row(column)))?;
+        // A sum for each column that occurs, however wide the matrix is.
+        let mut columns = collected(other.columns.iter().copied())?;
+        columns.sort_unstable();
+        columns.dedup();
+        let rank = |column: &i64| columns.partition_point(|at| at < column);
+        let ranks = collected(other.columns.iter().map(rank))?;
+        let mut row_of = filled(-1i64, columns.len())?;
+
+        let mut count = 0;
+        for (&row, others) in self.rows.iter().zip(&met) {
+            for &rank in &ranks[others.clone()] {
+                count += usize::from(std::mem::replace(&mut row_of[rank], row) != row);
+            }
+        }
+        let (mut rows, mut ranked, mut values) = (list(count)?, list(count)?, list(count)?);
+        let mut sums = filled(T::default(), columns.len())?;
+        row_of.fill(-1);
+        let mut at = 0;
+        while let Some(&row) = self.rows.get(at) {
+            let begin = ranked.len();
+            while self.rows.get(at) == Some(&row) {
+                for (&rank, &factor) in ranks[met[at].clone()].iter().zip(&y[met[at].clone()]) {
+                    let term = x[at] * factor;
+                    if std::mem::replace(&mut row_of[rank], row) == row {
+                        sums[rank] = sums[rank] + term;
+                    } else {
+                        sums[rank] = term;
+                        ranked.push(rank);
+                    }
+                }
+                at += 1;
+            }
+            ranked[begin..].sort_unstable();
+            values.extend(ranked[begin..].iter().map(|&rank| sums[rank]));
+            rows.resize(ranked.len(), row);
+        }
+        let columns = collected(ranked.iter().map(|&rank| columns[rank]))?;
+        let indices = op!(STACK, vec![from_slice(&rows)?, from_slice(&columns)?], 0i64)?;
+        build(sizes, Parts { indices, values: from_slice(&values)?, coalesced: true })
+    }
+}
