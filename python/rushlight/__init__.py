@@ -3,8 +3,8 @@
 # First, since modules that load after it answer for the names that they do not have.
 from rushlight import _names as _names  # isort: skip
 from rushlight import _C
-from rushlight import _storage as _storage
 from rushlight import _tensor as _tensor
+from rushlight import _untyped_storage as _untyped_storage
 from rushlight._C import *  # noqa: F403
 from rushlight._C import Generator as Generator
 from rushlight._C import Tensor as Tensor

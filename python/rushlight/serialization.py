@@ -43,7 +43,7 @@ from ._checkpoint.options import (
 from ._checkpoint.pickler import Global, Pickler
 from ._checkpoint.rebuild import find_known, home
 from ._checkpoint.replacing import replacing
-from ._checkpoint.storages import StorageClass
+from ._checkpoint.storage_classes import StorageClass
 from ._utils import set_state
 from .storage import TypedStorage
 from .utils.serialization import config

@@ -10,7 +10,7 @@ from rushlight._utils import sparse_parts
 from rushlight.storage import TypedStorage
 
 from .locations import location_tag
-from .storages import STORAGE_NAMES
+from .storage_classes import STORAGE_NAMES
 
 
 class Global:

@@ -7,7 +7,7 @@ from rushlight._utils import _rebuild_parameter, _rebuild_parameter_with_state, 
 from rushlight.storage import TypedStorage
 
 from .pickler import Global
-from .storages import STORAGE_DTYPES, StorageClass
+from .storage_classes import STORAGE_DTYPES, StorageClass
 
 
 def _rebuild_tensor(storage, storage_offset, size, stride):
