@@ -63,6 +63,7 @@ def large_calls():
     gates = lambda count: ", ".join([f"t({20 * count}, 20), t({20 * count}, 20), t({20 * count}), t({20 * count})"] * 2)
     plane, space = "t(4, 8, 60, 60), unit(4, 60, 60, 2)", "t(2, 4, 16, 16, 16), unit(2, 16, 16, 16, 3)"
     steps = "t(50, 64, 20).log_softmax(-1)"
+    chebyshev = [f"special.{shift}chebyshev_polynomial_{kind}" for shift in ("", "shifted_") for kind in "tuvw"]
     calls = {
         "(500, 400)": "zeros ones rand randn",
         "200000": "arange randperm fft.fftfreq fft.rfftfreq hann_window hamming_window blackman_window bartlett_window"
@@ -105,6 +106,8 @@ def large_calls():
         f"{plane}, 0, 0, False": "grid_sampler grid_sampler_2d",
         f"{space}, 0, 0, True": "grid_sampler_3d",
         "t(64, 2, 3), (64, 1, 60, 60), False": "affine_grid_generator",
+        "unit(500, 400), i(12, 400)": "special.hermite_polynomial_h special.hermite_polynomial_he"
+        f" special.laguerre_polynomial_l special.legendre_polynomial_p {' '.join(chebyshev)}",
         f"{steps}, i(19, 64, 10) + 1, (50,) * 64, (10,) * 64": "ctc_loss.IntList",
         f"{steps}, i(19, 64, 10) + 1, torch.tensor([50] * 64), torch.tensor([10] * 64)": "ctc_loss.Tensor",
         "t(200000), b(200000), t(200000)": "masked_scatter.out_of_place",
