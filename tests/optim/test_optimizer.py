@@ -60,6 +60,7 @@ P = parameter()
         (lambda: optim.Adam([P], betas=(0.5, 1.0)), ValueError, "Invalid beta parameter at index 1: 1.0"),
         (lambda: optim.Adam([P], torch.tensor(0.1), foreach=True), ValueError, "lr as a Tensor is not supported for capturable=False and foreach=True"),
         (lambda: optim.Adam([P], betas=(torch.tensor(0.9), 0.9)), ValueError, "betas must be either both floats or both Tensors"),
+        (lambda: optim.AdamW([P], betas=(0, 0.9)), ValueError, "betas must be either both floats or both Tensors"),
         (lambda: optim.SGD([P]).load_state_dict({"state": {}, "param_groups": []}), ValueError, "loaded state dict has a different number of parameter groups"),
         (lambda: optim.SGD([P]).load_state_dict({"state": {}, "param_groups": [{"params": [1, 2]}]}), ValueError, "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"),
     ],
@@ -152,10 +153,24 @@ def test_groups_added_later_are_optimized():
     q.grad = torch.ones(1)
     optimizer.step()
     assert q.item() == 0.5 and optimizer.param_groups[1]["momentum"] == 0
+    search = optim.LBFGS([parameter()])
+    search.add_param_group({"params": parameter()})
+    with pytest.raises(AssertionError, match="Expected exactly one param_group, but got 2"):
+        search.step(lambda: 0.0)
     # A submodule that is replaced leaves its parameters in the group without gradients.
     optimizer.param_groups[1]["params"] = [parameter(3.0)]
     optimizer.step()
     assert q.item() == 0.5
+
+
+@pytest.mark.parametrize("name", ["LambdaLR", "MultiplicativeLR"])
+def test_schedules_by_functions_know_their_groups(name):
+    optimizer = optim.SGD([parameter()], lr=0.1)
+    schedule = getattr(optim.lr_scheduler, name)(optimizer, lambda epoch: 0.5)
+    optimizer.add_param_group({"params": parameter()})
+    optimizer.step()
+    with pytest.raises(ValueError, match="argument 2 is (longer|shorter) than argument 1"):
+        schedule.step()
 
 
 def test_zero_grad():

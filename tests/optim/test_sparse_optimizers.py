@@ -87,6 +87,11 @@ def test_sparse_adam_wants_dense_parameters_and_sparse_gradients():
     weight.sum().backward()
     with pytest.raises(RuntimeError, match="SparseAdam does not support dense gradients"):
         optim.SparseAdam([weight]).step()
+    first, second = torch.ones(2, 1, requires_grad=True), torch.ones(2, 1, requires_grad=True)
+    first.grad, second.grad = torch.eye(2)[:, :1].to_sparse(), torch.ones(2, 1)
+    with pytest.raises(RuntimeError, match="SparseAdam does not support dense gradients"):
+        optim.SparseAdam([first, second]).step()
+    assert first.tolist() == [[1], [1]]
 
 
 def test_zeroed_and_unscaled():

@@ -155,7 +155,7 @@ class LRScheduler:
         self._set_rates(rates)
 
     def _set_rates(self, rates: list[Any]) -> None:
-        for group, rate in zip(self.optimizer.param_groups, rates):
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             set_rate(group, rate)
         self._last_lr = [copied(group["lr"]) for group in self.optimizer.param_groups]
 

@@ -119,7 +119,9 @@ class CyclicLR(_WithMomentum):
         height = share / up if share <= up else (share - 1) / (up - 1)
         scale = self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
         if self.cycle_momentum:
-            for group, low, high in zip(self.optimizer.param_groups, self.base_momentums, self.max_momentums):
+            for group, low, high in zip(
+                self.optimizer.param_groups, self.base_momentums, self.max_momentums, strict=True
+            ):
                 self._set_momentum(group, high - (high - low) * height * scale)
         return [low + (high - low) * height * scale for low, high in zip(self.base_lrs, self.max_lrs)]
 

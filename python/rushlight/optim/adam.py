@@ -80,7 +80,7 @@ class Adam(Optimizer):
         check_options(epsilon=eps)
         check_betas(betas)
         check_options(weight_decay=weight_decay)
-        _check_tensor_betas(betas, foreach, capturable)
+        _check_kind_of_betas(betas, foreach, capturable)
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -211,11 +211,10 @@ class Adam(Optimizer):
             target.add_(average / denominator * (-lr / missing1))
 
 
-def _check_tensor_betas(betas: tuple[Any, Any], foreach: bool | None, capturable: bool) -> None:
-    kinds = [isinstance(beta, torch.Tensor) for beta in betas]
-    if not any(kinds):
+def _check_kind_of_betas(betas: tuple[Any, Any], foreach: bool | None, capturable: bool) -> None:
+    if all(isinstance(beta, float) for beta in betas):
         return
-    if not all(kinds):
+    if not all(isinstance(beta, torch.Tensor) for beta in betas):
         raise ValueError("betas must be either both floats or both Tensors")
     for place, beta in enumerate(betas):
         if foreach and not capturable:

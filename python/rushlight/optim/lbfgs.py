@@ -96,6 +96,8 @@ class LBFGS(Optimizer):
         """Makes up to ``max_iter`` steps; ``closure`` computes the loss and its gradients anew. Returns the first loss."""
         if closure is None:
             raise TypeError("LBFGS.step() missing 1 required positional argument: 'closure'")
+        if len(self.param_groups) != 1:
+            raise AssertionError(f"Expected exactly one param_group, but got {len(self.param_groups)}")
         group = self.param_groups[0]
         lr, tolerance = float(group["lr"]), group["tolerance_change"]
 

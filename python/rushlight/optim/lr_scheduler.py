@@ -108,7 +108,7 @@ class LambdaLR(_ByFunctions):
 
     def get_lr(self) -> list[Any]:
         self._rates()
-        return [base * function(self.last_epoch) for function, base in zip(self.lr_lambdas, self.base_lrs)]
+        return [base * function(self.last_epoch) for function, base in zip(self.lr_lambdas, self.base_lrs, strict=True)]
 
 
 class MultiplicativeLR(_ByFunctions):
@@ -138,7 +138,7 @@ class MultiplicativeLR(_ByFunctions):
         rates = self._rates()
         if self._is_initial:
             return rates
-        return [rate * function(self.last_epoch) for function, rate in zip(self.lr_lambdas, rates)]
+        return [rate * function(self.last_epoch) for function, rate in zip(self.lr_lambdas, rates, strict=True)]
 
 
 class StepLR(LRScheduler):
@@ -342,7 +342,7 @@ class CosineAnnealingLR(LRScheduler):
         if (epoch - 1 - period) % (2 * period) == 0:
             # The epoch before was at the bottom, where the ratio below is not defined.
             rise = (1 - math.cos(math.pi / period)) / 2
-            return [rate + (base - low) * rise for base, rate in zip(self.base_lrs, rates)]
+            return [rate + (base - low) * rise for base, rate in zip(self.base_lrs, rates, strict=True)]
         ratio = (1 + math.cos(math.pi * epoch / period)) / (1 + math.cos(math.pi * (epoch - 1) / period))
         return [ratio * (rate - low) + low for rate in rates]
 

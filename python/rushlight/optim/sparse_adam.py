@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import rushlight as torch
 
-from .optimizer import Optimizer, at_places, check_betas, check_rate, loss_of
+from .optimizer import Optimizer, at_places, check_betas, check_rate, loss_of, with_gradients
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,12 +70,11 @@ class SparseAdam(Optimizer):
         """Changes the parameters once; returns the closure's loss."""
         loss = loss_of(closure)
         for group in self.param_groups:
-            for param in group["params"]:
-                grad = param.grad
-                if grad is None:
-                    continue
-                if not grad.is_sparse:
-                    raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
+            params, grads = with_gradients(group)
+            # Before the first of them moves.
+            if not all(grad.is_sparse for grad in grads):
+                raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
+            for param, grad in zip(params, grads):
                 own = self.state[param]
                 if not own:
                     own["step"] = 0
