@@ -172,3 +172,28 @@ def test_stacks_of_no_layers_are_refused():
     for call in (lambda: nn.TransformerEncoder(encoder, 0)(x), lambda: nn.TransformerDecoder(decoder, -1)(x, x)):
         with pytest.raises(IndexError, match="index 0 is out of range"):
             call()
+
+
+def test_blocks_of_layers_can_be_put_in_their_place():
+    class Other(nn.TransformerDecoderLayer):
+        def _sa_block(self, x, attn_mask, key_padding_mask, is_causal=False):
+            return x * 0
+
+        def _mha_block(self, x, mem, attn_mask, key_padding_mask, is_causal=False):
+            return mem.sum(0) + 0 * x
+
+        def _ff_block(self, x):
+            return super()._ff_block(x) * 0
+
+    layer = Other(4, 2, norm_first=True)
+    x, memory = torch.rand(3, 2, 4), torch.rand(5, 2, 4)
+    assert torch.allclose(layer(x, memory), x + memory.sum(0))
+
+
+def test_masks_are_no_inputs_to_backward_hooks():
+    layer, seen = nn.TransformerEncoderLayer(4, 2), []
+    layer.self_attn.register_full_backward_hook(
+        lambda module, inputs, outputs: seen.extend([len(inputs), len(outputs)])
+    )
+    layer(torch.rand(3, 2, 4, requires_grad=True), torch.zeros(3, 3)).sum().backward()
+    assert seen == [3, 2]

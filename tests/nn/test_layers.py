@@ -180,6 +180,9 @@ def test_embedding():
     assert padded.weight.grad.tolist() == [[1, 1], [0, 0], [0, 0]]
     with pytest.raises(AssertionError, match="Padding_idx must be within num_embeddings"):
         nn.Embedding(3, 4, 5)
+    bags = nn.EmbeddingBag.from_pretrained(torch.tensor([[1.0], [3.0]]), mode="sum", include_last_offset=True)
+    assert bags(torch.tensor([[0, 0], [1, 1], [0, 1]])).tolist() == [[2], [6], [4]]
+    assert bags(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 3])).tolist() == [[1], [4]]
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,8 @@ def embedding_bag(
         )
     if weight.dim() != 2:
         raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.dim()}")
+    # The bags of a matrix end where its rows do.
+    include_last_offset = include_last_offset and input.dim() != 2
     input, offsets, per_sample_weights = _in_line(input, offsets, per_sample_weights)
     _check_mode(mode, scale_grad_by_freq, sparse)
     if max_norm is not None:

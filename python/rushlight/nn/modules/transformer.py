@@ -104,13 +104,24 @@ class _Layer(Module):
 
     def _joined(self, part: int, x: Tensor, block: Callable[[Tensor], Tensor]) -> Tensor:
         """The sum of an input and what a block makes of it, normalised before or after."""
-        norm, dropout = getattr(self, f"norm{part}"), getattr(self, f"dropout{part}")
+        norm = getattr(self, f"norm{part}")
         if self.norm_first:
-            return x + dropout(block(norm(x)))
-        return norm(x + dropout(block(x)))
+            return x + block(norm(x))
+        return norm(x + block(x))
 
-    def _fed(self, x: Tensor) -> Tensor:
-        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+    # The blocks have torch's names: programs put others in their place.
+
+    def _sa_block(
+        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
+    ) -> Tensor:
+        """Attention of a sequence to itself."""
+        options = {"attn_mask": attn_mask, "key_padding_mask": key_padding_mask, "is_causal": is_causal}
+        return self.dropout1(self.self_attn(x, x, x, need_weights=False, **options)[0])
+
+    def _ff_block(self, x: Tensor) -> Tensor:
+        """The feed-forward network."""
+        dropout = getattr(self, f"dropout{len(self._attentions) + 1}")
+        return dropout(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
 
 class TransformerEncoderLayer(_Layer):
@@ -156,11 +167,9 @@ class TransformerEncoderLayer(_Layer):
         is_causal: bool = False,
     ) -> Tensor:
         def attended(x: Tensor) -> Tensor:
-            return self.self_attn(
-                x, x, x, src_key_padding_mask, need_weights=False, attn_mask=src_mask, is_causal=is_causal
-            )[0]
+            return self._sa_block(x, src_mask, src_key_padding_mask, is_causal=is_causal)
 
-        return self._joined(2, self._joined(1, src, attended), self._fed)
+        return self._joined(2, self._joined(1, src, attended), self._ff_block)
 
 
 class TransformerDecoderLayer(_Layer):
@@ -185,22 +194,24 @@ class TransformerDecoderLayer(_Layer):
         memory_is_causal: bool = False,
     ) -> Tensor:
         def attended(x: Tensor) -> Tensor:
-            return self.self_attn(
-                x, x, x, tgt_key_padding_mask, need_weights=False, attn_mask=tgt_mask, is_causal=tgt_is_causal
-            )[0]
+            return self._sa_block(x, tgt_mask, tgt_key_padding_mask, tgt_is_causal)
 
         def remembered(x: Tensor) -> Tensor:
-            return self.multihead_attn(
-                x,
-                memory,
-                memory,
-                memory_key_padding_mask,
-                need_weights=False,
-                attn_mask=memory_mask,
-                is_causal=memory_is_causal,
-            )[0]
+            return self._mha_block(x, memory, memory_mask, memory_key_padding_mask, memory_is_causal)
 
-        return self._joined(3, self._joined(2, self._joined(1, tgt, attended), remembered), self._fed)
+        return self._joined(3, self._joined(2, self._joined(1, tgt, attended), remembered), self._ff_block)
+
+    def _mha_block(
+        self,
+        x: Tensor,
+        mem: Tensor,
+        attn_mask: Tensor | None,
+        key_padding_mask: Tensor | None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """Attention to what an encoder gave."""
+        options = {"attn_mask": attn_mask, "key_padding_mask": key_padding_mask, "is_causal": is_causal}
+        return self.dropout2(self.multihead_attn(x, mem, mem, need_weights=False, **options)[0])
 
 
 class TransformerEncoder(Module):
