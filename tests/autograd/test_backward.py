@@ -191,6 +191,23 @@ def test_retain_grad():
     assert h.grad.tolist() == [6, 6, 6]
 
 
+def test_a_weights_gradient_is_nobody_elses():
+    x, w = torch.rand(3, 4), torch.rand(5, 4, requires_grad=True)
+    y = torch.nn.functional.linear(x, w)
+    transposed, kept = y.grad_fn.next_functions[1][0], []
+    assert transposed.name() == "TBackward0"
+    handle = transposed.register_prehook(lambda grads: kept.extend(grads))
+    y.sum().backward(retain_graph=True)
+    assert kept[0].T.equal(w.grad) and w.grad.is_contiguous()
+    kept[0].zero_()
+    expected = x.sum(0).expand(5, 4)
+    assert torch.allclose(w.grad, expected)
+    handle.remove()
+    w.grad = None
+    y.sum().backward()
+    assert torch.allclose(w.grad, expected) and w.grad._base is None and w.grad.is_contiguous()
+
+
 def test_unused_inputs():
     x = torch.ones(2, requires_grad=True)
     y = torch.ones(2, requires_grad=True)

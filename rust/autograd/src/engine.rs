@@ -135,7 +135,7 @@ fn roots(outputs: &[Tensor], grads: &[Option<Tensor>]) -> Result<Vec<(Edge, Tens
             )));
         };
         let meta = &edge.node().outputs()[edge.output as usize];
-        let weight = validate::fit("GraphRoot", index, &weight, meta)?.unwrap_or(weight);
+        let weight = validate::fit(|| "GraphRoot", index, &weight, meta)?.unwrap_or(weight);
         roots.push((edge, weight));
     }
     Ok(roots)

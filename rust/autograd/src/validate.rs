@@ -23,7 +23,7 @@ pub(crate) fn check_results(node: &Node, results: &mut Gradients) -> Result<()> 
         match (&result, edge) {
             (Some(grad), Some(edge)) => {
                 let meta = &edge.node().outputs()[edge.output as usize];
-                if let Some(fitted) = fit(node.name(), index, grad, meta)? {
+                if let Some(fitted) = fit(|| node.name(), index, grad, meta)? {
                     *result = Some(fitted);
                 }
             }
@@ -33,13 +33,20 @@ pub(crate) fn check_results(node: &Node, results: &mut Gradients) -> Result<()> 
     Ok(())
 }
 
-/// The gradient in the form that its target has; nothing if it has it already.
-pub(crate) fn fit(function: &str, index: usize, grad: &Tensor, meta: &OutputMeta) -> Result<Option<Tensor>> {
+/// The gradient in the form that its target has; nothing if it has it already. `function` is asked for its name only to
+/// complain of it.
+pub(crate) fn fit<'a>(
+    function: impl Fn() -> &'a str,
+    index: usize,
+    grad: &Tensor,
+    meta: &OutputMeta,
+) -> Result<Option<Tensor>> {
     let mut fitted = None;
     if grad.sizes() != &meta.sizes {
         if !is_stretched(grad.sizes(), &meta.sizes) {
             return Err(Error::runtime(format!(
-                "Function {function} returned an invalid gradient at index {index} - got {} but expected shape compatible with {}",
+                "Function {} returned an invalid gradient at index {index} - got {} but expected shape compatible with {}",
+                function(),
                 Shape(grad.sizes()),
                 Shape(&meta.sizes)
             )));
@@ -51,7 +58,8 @@ pub(crate) fn fit(function: &str, index: usize, grad: &Tensor, meta: &OutputMeta
     }
     if grad.device() != meta.device {
         return Err(Error::runtime(format!(
-            "Function {function} returned an invalid gradient at index {index} - expected device {} but got {}",
+            "Function {} returned an invalid gradient at index {index} - expected device {} but got {}",
+            function(),
             meta.device,
             grad.device()
         )));

@@ -118,34 +118,69 @@ pub struct Facts {
     pub sizes: Dims,
     pub dtype: DType,
     pub device: Device,
-    /// The geometry where it is not plainly row-major, and what `vmap` hides: every recorded call keeps facts, and few
-    /// tensors need this.
-    special: Option<Box<(Layout, Vec<Axis>)>>,
+    lie: Lie,
+}
+
+/// How a tensor lies in its memory, and what `vmap` hides of it: every recorded call keeps this, and few tensors need more
+/// than a word for it.
+enum Lie {
+    RowMajor,
+    /// A row-major matrix seen transposed, as weights are.
+    ColumnMajor,
+    Special(Box<(Layout, Vec<Axis>)>),
+}
+
+impl Lie {
+    #[inline]
+    fn of(tensor: &Tensor) -> Lie {
+        let layout = tensor.layout();
+        if layout.offset == 0 && !tensor.is_mapped() {
+            if layout.is_contiguous() {
+                return Lie::RowMajor;
+            }
+            if lies_in_columns(layout) {
+                return Lie::ColumnMajor;
+            }
+        }
+        Lie::Special(Box::new((layout.clone(), tensor.axes().to_vec())))
+    }
+}
+
+fn lies_in_columns(layout: &Layout) -> bool {
+    matches!((&layout.strides[..], &layout.sizes[..]), ([1, step], [rows, _]) if step == rows)
 }
 
 impl Facts {
     #[inline]
     pub fn of(place: usize, tensor: &Tensor) -> Facts {
-        let layout = tensor.layout();
-        let ordinary = layout.offset == 0 && !tensor.is_mapped() && layout.is_contiguous();
-        let special = (!ordinary).then(|| Box::new((layout.clone(), tensor.axes().to_vec())));
-        Facts { place, sizes: copied(&layout.sizes), dtype: tensor.dtype(), device: tensor.device(), special }
+        let sizes = copied(&tensor.layout().sizes);
+        Facts { place, sizes, dtype: tensor.dtype(), device: tensor.device(), lie: Lie::of(tensor) }
     }
 
     pub fn layout(&self) -> Layout {
-        self.special.as_deref().map_or_else(|| Layout::contiguous(&self.sizes), |(layout, _)| layout.clone())
+        match (&self.lie, &self.sizes[..]) {
+            (Lie::Special(special), _) => special.0.clone(),
+            (Lie::ColumnMajor, &[rows, columns]) => Layout::contiguous(&[columns, rows]).transpose(0, 1),
+            _ => Layout::contiguous(&self.sizes),
+        }
     }
 
     /// Whether it is a matrix whose columns follow one another in memory.
     pub fn is_column_major(&self) -> bool {
-        let Some((layout, _)) = self.special.as_deref() else { return false };
-        matches!((&layout.strides[..], &layout.sizes[..]), ([1, step], [rows, _]) if step == rows)
+        match &self.lie {
+            Lie::RowMajor => false,
+            Lie::ColumnMajor => true,
+            Lie::Special(special) => lies_in_columns(&special.0),
+        }
     }
 
     /// What `vmap` hides of it.
     #[inline]
     pub fn axes(&self) -> &[Axis] {
-        self.special.as_deref().map_or(&[], |(_, axes)| axes)
+        match &self.lie {
+            Lie::Special(special) => &special.1,
+            _ => &[],
+        }
     }
 }
 

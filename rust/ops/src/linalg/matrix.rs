@@ -101,17 +101,17 @@ pub static MM: Row = Row {
 /// column by column, as a transposed weight does, has a gradient that lies so, which its leaf can keep as it is.
 pub fn gradient_of_first(d: &Derive, place: usize) -> Expr {
     if d.facts(place).is_some_and(Facts::is_column_major) {
-        return d.input(place + 1).conj().with_tensor(&MM, d.grad().transposed()).transposed();
+        return d.input(place + 1).conj().with_tensor(&MM, d.grad().across()).across();
     }
-    d.grad().with_tensor(&MM, d.input(place + 1).adjoint())
+    d.grad().with_tensor(&MM, d.input(place + 1).across().conj())
 }
 
 /// The gradient of the second.
 pub fn gradient_of_second(d: &Derive, place: usize) -> Expr {
     if d.facts(place + 1).is_some_and(Facts::is_column_major) {
-        return d.grad().transposed().with_tensor(&MM, d.input(place).conj()).transposed();
+        return d.grad().across().with_tensor(&MM, d.input(place).conj()).across();
     }
-    d.input(place).adjoint().with_tensor(&MM, d.grad())
+    d.input(place).across().conj().with_tensor(&MM, d.grad())
 }
 
 /// Sizes of the product of two batches, which broadcast.

@@ -175,6 +175,14 @@ impl Expr {
         self.call(&crate::view::transpose::TRANSPOSE, [(-2i64).into(), (-1i64).into()])
     }
 
+    /// A matrix transposed, as a view.
+    pub fn across(self) -> Expr {
+        match self {
+            Expr::Tensor(tensor) => Expr::new(crate::view::transpose::across(&tensor)),
+            other => other.call(&crate::view::transpose::T, []),
+        }
+    }
+
     /// The product of matrices or vectors, with torch's rules for `@`.
     pub fn matmul(self, other: impl Into<Expr>) -> Expr {
         self.with_tensor(&matrix::MATMUL, other.into())

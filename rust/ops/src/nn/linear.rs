@@ -17,7 +17,7 @@ use crate::pointwise::arith::ADD;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::{Args, Output, Value};
 use crate::view::reshape::{VIEW, sizes_value};
-use crate::view::transpose::T;
+use crate::view::transpose::across;
 
 pub static LINEAR: Row = Row {
     name: "linear",
@@ -50,9 +50,9 @@ Shapes: input `(*, in)`, weight `(out, in)`, bias `(out)`, result `(*, out)`; a 
             }
             (2, None) => PLAIN.call([input.into(), weight.into()]),
             (2, Some(bias)) => AFFINE.call([bias.into(), input.into(), weight.into()]),
-            (1, None) => matmul(input, &op!(T, weight)?).map(Output::Tensor),
+            (1, None) => matmul(input, &across(weight)?).map(Output::Tensor),
             (1, Some(bias)) if input.rank() == 1 => {
-                let product = op!(DOT, input, op!(T, weight)?)?;
+                let product = op!(DOT, input, across(weight)?)?;
                 op!(ADD, &product, bias).map(Output::Tensor)
             }
             (rank, _) => Err(Error::runtime(format!("mat2 must be a matrix, got {rank}-D tensor"))),
@@ -95,7 +95,7 @@ fn fits(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> bool {
 }
 
 fn parts(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-    let across = op!(T, weight)?;
+    let across = across(weight)?;
     let Some(bias) = bias else { return matmul(input, &across) };
     if input.rank() == 2 {
         return op!(ADDMM, bias, input, &across);

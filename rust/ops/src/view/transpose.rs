@@ -1,5 +1,6 @@
 //! Dimensions in another order.
 
+use rushlight_autograd::{Backward, Call, Gradients, Tensor};
 use rushlight_core::layout::{Shape, to_dims, wrap_dim};
 use rushlight_core::{Error, Layout, Result};
 use smallvec::SmallVec;
@@ -7,6 +8,7 @@ use smallvec::SmallVec;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::op;
+use crate::profile;
 use crate::row::{DTypes, Row, Run, Variants};
 use crate::sparse::{Sparse, places};
 use crate::value::{Args, Ints, Output, Value};
@@ -98,6 +100,51 @@ pub static T: Row = Row {
     reference: "np.transpose(self)",
     ..Row::BASE
 };
+
+/// `T` for those that call it on every matrix they meet: the same view behind a node of the same name, without a call's steps
+/// and without what a row's node keeps.
+pub fn across(own: &Tensor) -> Result<Tensor> {
+    if own.rank() != 2 || !own.is_plain() || profile::is_on() {
+        return op!(T, own);
+    }
+    let view = Tensor::view_of(own, own.layout().transpose(0, 1));
+    if own.is_watched() && rushlight_autograd::modes::recording() {
+        rushlight_autograd::record(Across, &[Some(own)], &[&view])?;
+    }
+    Ok(view)
+}
+
+/// The derivative of `across`.
+struct Across;
+
+impl Backward for Across {
+    fn name(&self) -> &str {
+        "TBackward0"
+    }
+
+    fn apply(&self, _call: &Call<'_>, mut grads: Gradients) -> Result<Gradients> {
+        let span = profile::begin();
+        let gradient = grads.pop().flatten().map(|grad| back(&grad)).transpose();
+        profile::end(span, || profile::Name::Node(&T), None);
+        Ok(Gradients::from_iter([gradient?]))
+    }
+
+    fn release(&self) {}
+}
+
+/// A gradient transposed. That of a product most often is a transposed matrix itself: then it is that matrix.
+fn back(grad: &Tensor) -> Result<Tensor> {
+    if let Some(base) = grad.base()
+        && !grad.is_watched()
+        && grad.is_plain()
+        && base.is_plain()
+        && base.dtype() == grad.dtype()
+        && *base.layout() == grad.layout().transpose(0, 1)
+    {
+        return Ok(base.clone());
+    }
+    across(grad)
+}
 
 pub static PERMUTE: Row = Row {
     name: "permute",
