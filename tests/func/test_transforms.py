@@ -294,3 +294,24 @@ def test_tangents_pass_inference_mode():
         assert func.jvp(lambda t: t * t, (ones,), (ones,))[1].tolist() == [2, 2]
         assert func.hessian(lambda t: (t**3).sum())(ones).tolist() == [[6, 0], [0, 6]]
         assert torch.is_inference_mode_enabled()
+
+
+def test_tangents_pass_tensors_of_inference_mode():
+    x, ones = torch.tensor([1.0, 4.0]), torch.ones(2)
+    with torch.inference_mode():
+        layer = torch.nn.Linear(2, 2)
+        torch.nn.init.ones_(layer.weight)
+        c = torch.tensor([2.0, 3.0])
+        assert func.jvp(layer, (x,), (ones,))[1].tolist() == [2, 2]
+        assert func.jacfwd(lambda t: t * c * t)(x).tolist() == [[4, 0], [0, 24]]
+        assert func.hessian(lambda t: (t * c * t).sum())(x).tolist() == [[4, 0], [0, 6]]
+    assert func.jvp(lambda t: t * c, (x,), (ones,))[1].tolist() == [2, 3]
+
+    def changing(t):
+        y = t * c
+        with torch.inference_mode():
+            c.zero_()
+        return y
+
+    # The values count that the tensor had.
+    assert func.jvp(changing, (x,), (ones,))[1].tolist() == [2, 3] and c.tolist() == [0, 0]

@@ -465,6 +465,24 @@ def test_norms_whose_variance_overflows_are_nan():
     assert F.group_norm(x.detach()[None], 1).isnan().all()
 
 
+@pytest.mark.parametrize("norm", ["layer_norm", "group_norm", "instance_norm", "batch_norm"])
+@pytest.mark.parametrize("values", [(1e20, 2e20, 3e20), (2.0, 2.0, 2.0), (1.0, 2.0, 4.0)])
+def test_a_recorded_gradient_of_a_norm_is_that_of_an_unrecorded_one(norm, values):
+    x = torch.tensor([[values, (1.0, 3.0, 4.0)]], requires_grad=True)
+    run = {
+        "layer_norm": lambda: F.layer_norm(x, (3,)),
+        "group_norm": lambda: F.group_norm(x, 2),
+        "instance_norm": lambda: F.instance_norm(x),
+        "batch_norm": lambda: F.batch_norm(x, None, None, training=True),
+    }[norm]
+    weights = torch.tensor([1.0, -2.0, 4.0])
+    plain, recorded = (
+        torch.autograd.grad((run() * weights).sum(), x, create_graph=create_graph)[0] for create_graph in (False, True)
+    )
+    assert torch.allclose(plain, recorded, equal_nan=True) and recorded.requires_grad
+    assert plain[0, 0].isnan().all() == (values[0] == 1e20) and plain[0, 1].isfinite().all()
+
+
 NORMS = {
     "layer_norm": lambda x, w, b: F.layer_norm(x, (2,), w, b),
     "group_norm": lambda x, w, b: F.group_norm(x, 1, w, b),

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result};
 
+use crate::arithmetic::arithmetic;
 use crate::edge::Edge;
 use crate::lock::Slot;
 use crate::modes;
@@ -130,6 +131,10 @@ impl SavedTensor {
 
     fn new(tensor: &Tensor, output: Option<u32>) -> Result<SavedTensor> {
         if tensor.is_inference() && !modes::inference_enabled() {
+            if modes::current().tangents {
+                // Nobody counts its changes, but a tangent asks for the values as they are now.
+                return SavedTensor::new(&(arithmetic()?.clone)(tensor)?, output);
+            }
             return Err(Error::runtime(
                 "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`.",
             ));

@@ -350,19 +350,22 @@ fn composed(d: &Derive) -> Result<Vec<Option<Tensor>>> {
     let centre = |expr: Expr| {
         if plan.centred { expr.clone() - mean(expr) } else { expr }
     };
-    let centred = centre(seen(d.input(0), &plan.view)?);
-    let rstd = (mean(centred.clone().square()) + plan.eps).rsqrt();
+    let [samples, groups, channels, run] = plan.view;
+    let (size, statistic) = match plan.pooled {
+        true => (samples * run, [1, groups, 1, 1]),
+        false => (channels * run, [samples, groups, 1, 1]),
+    };
+    // What the forward found, and not what would be found again: the same numbers as in a gradient that nobody records.
+    let (middle, variance) = (seen(d.result_of(1), &statistic)?, seen(d.result_of(2), &statistic)?);
+    let input = seen(d.input(0), &plan.view)?;
+    let centred = if plan.centred { input - middle } else { input };
+    let rstd = variance.clone().below(f64::INFINITY).choose((variance + plan.eps).rsqrt(), f64::NAN);
     let normal = centred.clone() * rstd.clone();
 
     let grad = seen(d.grad(), &plan.view)?;
     let weight = if d.is_tensor(1) { seen(d.input(1), &plan.broad())? } else { Expr::from(1.0) };
     let weighted = grad.clone() * weight;
     let mut input = (centre(weighted.clone()) - normal.clone() * mean(weighted * normal.clone())) * rstd;
-    let [samples, groups, channels, run] = plan.view;
-    let (size, statistic) = match plan.pooled {
-        true => (samples * run, [1, groups, 1, 1]),
-        false => (channels * run, [samples, groups, 1, 1]),
-    };
     if d.has_grad(1) && plan.centred {
         input = input + seen(d.grad_of(1), &statistic)? * (1.0 / size as f64);
     }
