@@ -45,8 +45,6 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         if data is None:
             data = torch.empty(0)
-        if requires_grad is None:  # which the engine would take for left out
-            raise TypeError("_make_subclass(): argument 'require_grad' (position 3) must be bool, not NoneType")
         if type(data) is Tensor or type(data) is Parameter:
             return Tensor._make_subclass(cls, data, requires_grad)
         marked = data.detach().requires_grad_(requires_grad)

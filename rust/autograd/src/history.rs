@@ -17,6 +17,7 @@ use crate::lock::Slot;
 use crate::modes::{self, GradMode, InferenceMode};
 use crate::node::{Backward, Call, Gradients, Node, OutputMeta};
 use crate::tensor::{FOR_TANGENTS, HISTORY, REQUIRES_GRAD, RETAINS_GRAD, Tensor, VIEW};
+use crate::view::shown;
 
 /// What only leaves that require gradients, and tensors whose gradient is kept, need.
 #[derive(Default)]
@@ -184,7 +185,7 @@ impl Tensor {
         let fresh = {
             let _inference = InferenceMode::new(false);
             let _grad = GradMode::new(true);
-            view.of(&view.base, self.layout())?
+            shown(&view.base, view.replay.as_ref(), self.layout())?
         };
         self.change_history(fresh.stored_history());
         Ok(self.stored_history())

@@ -110,19 +110,14 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// The view of `whole`, a tensor with the base's sizes, whose storage begins at the base's element `start`.
-    fn of(&self, whole: &Tensor, start: isize) -> Result<Tensor> {
-        shown(whole, self.replay.as_ref(), &moved(&self.view, start))
-    }
-
     /// A saved output of a function that changed the view: the view of the base that the node has as its output.
     pub(crate) fn output(&self, saved: &Tensor, node: &Arc<Node>) -> Result<Tensor> {
         let meta = &node.outputs()[0];
-        let shown = Meta::new(saved.storage().clone(), self.base.clone(), meta.dtype, meta.device);
-        let base = Tensor::with_meta(Meta { form: self.form.clone(), ..shown });
+        let plain = Meta::new(saved.storage().clone(), self.base.clone(), meta.dtype, meta.device);
+        let base = Tensor::with_meta(Meta { form: self.form.clone(), ..plain });
         base.set_history(node.clone(), 0);
         let _grad = GradMode::new(true);
-        self.of(&base, 0)
+        shown(&base, self.replay.as_ref(), &self.view)
     }
 }
 
@@ -146,7 +141,7 @@ impl<F: Backward> Backward for CopySlices<F> {
     fn apply(&self, call: &Call<'_>, mut grads: Gradients) -> Result<Gradients> {
         let Some(grad) = grads.pop().flatten() else { return Ok(Gradients::from_elem(None, call.needs.len())) };
         let table = arithmetic()?;
-        let Slice { base, replay, .. } = &self.slice;
+        let Slice { base, view, replay, .. } = &self.slice;
         // The gradient with the base's own geometry, in fresh memory. A replay counts from the start of the storage.
         let (low, high) = base.span().unwrap_or((base.offset, base.offset - 1));
         let start = if replay.is_some() { 0 } else { low };
@@ -154,7 +149,7 @@ impl<F: Backward> Backward for CopySlices<F> {
         let whole = (table.as_strided)(&buffer, &moved(base, start))?;
         (table.copy_)(&whole, &grad)?;
 
-        let slice = self.slice.of(&whole, start)?;
+        let slice = shown(&whole, replay.as_ref(), &moved(view, start))?;
         let inside = clone_as(&slice, &Layout::contiguous(slice.sizes()))?;
         let call = Call { slice: Some(&self.slice), ..*call };
         let mut results = self.function.apply(&call, Gradients::from_elem(Some(inside), 1))?;

@@ -53,11 +53,6 @@ impl View {
         View { base, replay, seen, kind: AtomicU8::new(kind as u8) }
     }
 
-    /// This view of a tensor like its base, in the geometry that it has by now.
-    pub(crate) fn of(&self, base: &Tensor, layout: &Layout) -> Result<Tensor> {
-        shown(base, self.replay.as_ref(), layout)
-    }
-
     pub(crate) fn kind(&self) -> ViewKind {
         [ViewKind::Ordinary, ViewKind::MultiOutput, ViewKind::NoGrad, ViewKind::Inference, ViewKind::CustomFunction]
             [self.kind.load(Relaxed) as usize]

@@ -289,8 +289,15 @@ pub struct Row {
     pub node: &'static str,
     /// The same in NumPy, over the parameters' names.
     pub reference: &'static str,
-    /// Use `Row::schema`.
-    pub parsed: AtomicPtr<Schema>,
+    /// Use `Row::schema` and its neighbours.
+    pub known: AtomicPtr<Known>,
+}
+
+/// What follows from what a row states, found out once and kept.
+pub struct Known {
+    schema: Schema,
+    titles: [&'static str; 2],
+    open_edges: u64,
 }
 
 impl Row {
@@ -318,45 +325,56 @@ impl Row {
         errors: &[],
         node: "",
         reference: "",
-        parsed: AtomicPtr::new(std::ptr::null_mut()),
+        known: AtomicPtr::new(std::ptr::null_mut()),
     };
 
-    /// The signature taken apart; parsed once and kept.
+    /// The signature taken apart.
     #[inline]
     pub fn schema(&self) -> &'static Schema {
-        let parsed = self.parsed.load(Ordering::Acquire);
-        if parsed.is_null() {
-            return self.parse();
+        &self.known().schema
+    }
+
+    /// The places, as bits, that have an edge in the graph even where no tensor stands there.
+    #[inline]
+    pub fn open_edges(&self) -> u64 {
+        self.known().open_edges
+    }
+
+    /// What errors call it, or its form in place: `linalg.inv`, `add_`.
+    pub fn title(&self, in_place: bool) -> &'static str {
+        self.known().titles[usize::from(in_place)]
+    }
+
+    #[inline]
+    fn known(&self) -> &'static Known {
+        let known = self.known.load(Ordering::Acquire);
+        if known.is_null() {
+            return self.know();
         }
-        // SAFETY: only `parse` stores here, and what it stores is leaked.
-        unsafe { &*parsed }
+        // SAFETY: only `know` stores here, and what it stores is leaked.
+        unsafe { &*known }
     }
 
     #[cold]
-    fn parse(&self) -> &'static Schema {
+    fn know(&self) -> &'static Known {
         // The table's tests read every signature, so that only its author meets this.
-        let mut schema = Schema::parse(self.signature)
+        let schema = Schema::parse(self.signature)
             .unwrap_or_else(|| panic!("the signature of {} cannot be read: {}", self.name, self.signature));
-        schema.open_edges = node::open_edges(self, &schema.params);
         let title = match self.namespace {
             "" => self.python_name().to_owned(),
             namespace => format!("{namespace}.{}", self.python_name()),
         };
         let in_place = if title.ends_with('_') { title.clone() } else { format!("{title}_") };
-        schema.titles = [title.leak(), in_place.leak()];
-        let schema: &'static Schema = Box::leak(Box::new(schema));
-        self.parsed.store(std::ptr::from_ref(schema).cast_mut(), Ordering::Release);
-        schema
+        let open_edges = node::open_edges(self, &schema.params);
+        let known: &'static Known =
+            Box::leak(Box::new(Known { schema, titles: [title.leak(), in_place.leak()], open_edges }));
+        self.known.store(std::ptr::from_ref(known).cast_mut(), Ordering::Release);
+        known
     }
 
     /// The name without the overload's.
     pub fn python_name(&self) -> &'static str {
         self.name.split_once('.').map_or(self.name, |(name, _)| name)
-    }
-
-    /// What errors call it.
-    pub fn title(&self, in_place: bool) -> &'static str {
-        self.schema().titles[usize::from(in_place)]
     }
 
     /// The name of the class of its results, where they have names: `linalg_svd`.

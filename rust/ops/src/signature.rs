@@ -178,10 +178,6 @@ pub struct Schema {
     pub options: Option<usize>,
     /// The numbers among the defaults, in order: what a pointwise loop gets when nothing else was said.
     pub numbers: Vec<Scalar>,
-    /// What errors call the operator, and its form in place: `linalg.inv`, `add_`. The row knows its namespace.
-    pub titles: [&'static str; 2],
-    /// The places, as bits, that have an edge in the graph even where no tensor stands there; the row's derivative knows them.
-    pub open_edges: u64,
 }
 
 impl Schema {
@@ -235,7 +231,7 @@ impl Schema {
             _ => None,
         });
         let numbers = numbers.collect();
-        Some(Schema { params, returns, positional, inplace, options, numbers, titles: [""; 2], open_edges: 0 })
+        Some(Schema { params, returns, positional, inplace, options, numbers })
     }
 
     /// Whether the one argument behind a method's object, or the only one of a function, is a list that is also written

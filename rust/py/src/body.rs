@@ -3,6 +3,7 @@
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyBool;
 use rushlight::view::narrow;
 use rushlight::{Device, Layout, Storage, Tensor, op};
 use rushlight_autograd::{Form, Meta};
@@ -155,23 +156,36 @@ fn within(
     Ok(Meta { form: form_of(tensor), ..Meta::new(storage.clone(), layout, dtype, storage.device()) })
 }
 
+/// An argument that was given, be it None, or that was left out.
+struct Given<'py>(Option<Bound<'py, PyAny>>);
+
+impl<'py> FromPyObject<'_, 'py> for Given<'py> {
+    type Error = PyErr;
+
+    fn extract(argument: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Given(Some(argument.to_owned())))
+    }
+}
+
 /// `Tensor._make_subclass(cls, data, require_grad=False)`: the elements of `data` as a leaf of class `cls`.
 #[pyfunction]
-#[pyo3(signature = (cls, data, require_grad=None), text_signature = "(cls, data, require_grad=False)")]
+#[pyo3(signature = (cls, data, require_grad=Given(None)), text_signature = "(cls, data, require_grad=False)")]
 fn _make_subclass<'py>(
     cls: &Bound<'py, PyAny>,
     data: &Bound<'py, PyAny>,
-    require_grad: Option<&Bound<'py, PyAny>>,
+    require_grad: Given<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let require_grad = match require_grad.map(|flag| (flag, flag.extract::<bool>())) {
+    let require_grad = match &require_grad.0 {
         None => false,
-        Some((flag, Ok(asked))) if flag.is_instance_of::<pyo3::types::PyBool>() => asked,
-        Some((flag, _)) => {
-            let kind = crate::errors::kind_of(flag);
-            return Err(PyTypeError::new_err(format!(
-                "_make_subclass(): argument 'require_grad' (position 3) must be bool, not {kind}"
-            )));
-        }
+        Some(flag) => match flag.cast::<PyBool>() {
+            Ok(asked) => asked.is_true(),
+            Err(_) => {
+                return Err(PyTypeError::new_err(format!(
+                    "_make_subclass(): argument 'require_grad' (position 3) must be bool, not {}",
+                    kind_of(flag)
+                )));
+            }
+        },
     };
     let leaf = object::tensor(data)?.detach();
     if require_grad {
