@@ -390,4 +390,7 @@ GRAPHS = {
     "F.conv2d(im, w.detach(), None)": "Convolution~0(*, -, -)",
     "F.conv2d(im.detach(), w.detach()[:2], b)": "Convolution~0(-, -, *)",
     "torch.addmm(b, x, m.t())": "Addmm~0(*, *, T~0(*))",
+    "torch.linalg.vecdot(x, y)": "Sum~1(Mul~0(*, *))",
+    "F.rrelu(x, training=True)": "RreluWithNoise~0(*)",
+    "F.rrelu_(x * 1, training=True)": "RreluWithNoise~1(Mul~0(*, -))",
 }

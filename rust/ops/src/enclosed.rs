@@ -7,9 +7,8 @@ use smallvec::SmallVec;
 use crate::convert::CLONE;
 use crate::derive::Derivative;
 use crate::mapped;
-use crate::node::{is_watched, node_name};
+use crate::node::{in_place_name, is_watched, node_name};
 use crate::op;
-use crate::row::Row;
 use crate::value::{Args, Output};
 
 type Body = fn(&Args) -> Result<Output>;
@@ -37,7 +36,7 @@ fn compose_recorded(body: Body, args: &Args) -> Result<Output> {
     })?;
     let recorded = output.tensors().iter().zip(&histories).filter(|(_, history)| history.is_some());
     let outputs: SmallVec<[&Tensor; 1]> = recorded.map(|(tensor, _)| tensor).collect();
-    rushlight_autograd::record(inside.node(args.row, &histories), &ends(args), &outputs)?;
+    rushlight_autograd::record(inside.node(node_name(args.row), &histories), &ends(args), &outputs)?;
     drop(outputs);
     Ok(output)
 }
@@ -52,7 +51,7 @@ pub fn compose_in_place(body: Body, args: &Args) -> Result<Output> {
     crate::variants::check_in_place(args.row, own, &result.layout().sizes, result.dtype())?;
     crate::copy::copy(own, &result.detach())?;
     let histories = histories(std::slice::from_ref(&result))?;
-    change.finish(|| Ok(inside.node(args.row, &histories)))?;
+    change.finish(|| Ok(inside.node(in_place_name(args.row), &histories)))?;
     Ok(Output::Tensor(own.clone()))
 }
 
@@ -82,9 +81,9 @@ impl<'a> Inside<'a> {
         Ok(Inside { args, doors })
     }
 
-    fn node(self, row: &'static Row, results: &Edges) -> Enclosed {
+    fn node(self, name: &'static str, results: &Edges) -> Enclosed {
         let results = results.iter().flatten().cloned().map(Some).collect();
-        Enclosed::new(node_name(row), results, self.doors)
+        Enclosed::new(name, results, self.doors)
     }
 }
 

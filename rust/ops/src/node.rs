@@ -288,6 +288,11 @@ pub fn node_name(row: &'static Row) -> &'static str {
     names.get(&(row.namespace, row.name)).copied().unwrap_or("Backward0")
 }
 
+/// The name of the node of a call in place.
+pub fn in_place_name(row: &'static Row) -> &'static str {
+    names(row).case("in_place").unwrap_or_else(|| node_name(row))
+}
+
 /// Words begin with capitals, and so does what follows a digit: `log1p` is `Log1P`.
 fn camel(name: &str) -> String {
     let mut begins = true;
@@ -337,7 +342,7 @@ pub fn open_edges(row: &Row, params: &[Param]) -> u64 {
 /// For each edge which of the arguments it leads to.
 fn edges(args: &Args, arguments: &Arguments) -> SmallVec<[usize; 2]> {
     let mut edges = SmallVec::new();
-    let mut open = args.row.schema().open_edges;
+    let mut open = args.row.open_edges();
     for (at, argument) in arguments.iter().enumerate() {
         let here = 1 << argument.place;
         for _ in 0..(open & (here - 1)).count_ones() {

@@ -10,9 +10,10 @@ use crate::autocast::Autocast;
 use crate::derive::Derivative;
 use crate::expr::Expr;
 use crate::op;
+use crate::reduce::sum::SUM_DIM;
 use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
 use crate::value::{Ints, Output, Value};
-use crate::view::reshape::sizes_value;
+use crate::view::reshape::{reshaped_fresh, sizes_value};
 
 pub static CROSS: Row = Row {
     name: "cross",
@@ -94,14 +95,8 @@ pub static VECDOT: Row = Row {
         if x.rank() == 1 && y.rank() == 1 {
             return super::matrix::VDOT.call([x.into(), y.into()]);
         }
-        let dim = args.int(2)?;
-        let columns = |tensor: &Tensor| -> Result<Expr> {
-            let axis = wrap_dim(dim, tensor.rank())?;
-            let order: Vec<usize> = (0..tensor.rank()).filter(|&d| d != axis).chain([axis]).collect();
-            Ok(Expr::from(crate::view::transpose::permuted(tensor, &order)?))
-        };
-        let product = columns(x)?.conj().along_columns().matmul(columns(y)?.along_rows());
-        Ok(Output::Tensor(super::solve::drop_last(super::solve::drop_last(product.done()?)?)?))
+        let products = Expr::from(x).conj() * Expr::from(y);
+        products.call(&SUM_DIM, [Ints::from_slice(&[args.int(2)?]).into()]).done().map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
     samples: &["t(3), t(3)", "t(2, 3), t(2, 3)", "t(3, 2), t(3, 2), dim=0", "t(2, 3), t(1, 3)"],
@@ -313,7 +308,7 @@ pub static KRON: Row = Row {
         let shaped =
             |tensor: &Tensor, sizes: &[isize]| crate::view::RESHAPE.tensor([tensor.into(), sizes_value(sizes)]);
         let product = op!(crate::pointwise::arith::MUL, &shaped(a, &own)?, &shaped(b, &other)?)?;
-        shaped(&product, &sizes).map(Output::Tensor)
+        reshaped_fresh(&product, sizes.into_iter().map(|size| size as i64).collect()).map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3), t(3, 2)", "t(2), t(2, 3)", "t(), t(2)"],

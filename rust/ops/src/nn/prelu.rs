@@ -183,7 +183,7 @@ pub static RRELU_SLOPES: Row = Row {
 
 pub static RRELU: Row = Row {
     name: "rrelu",
-    node: "RreluWithNoiseBackward0",
+    node: "RreluWithNoiseBackward0 in_place=RreluWithNoiseBackward1",
     variants: Variants::FUNCTION,
     signature: "(Tensor input, float lower=0.125, float upper=0.3333333333333333, bool training=False, Generator? generator=None, truth inplace=False) -> Tensor",
     doc: "Each element, times a slope where it is negative: in training one from `lower` to `upper` for each element, else their mean.

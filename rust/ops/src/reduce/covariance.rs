@@ -13,7 +13,7 @@ use crate::reduce::sum::{SUM, SUM_DIM};
 use crate::row::{DTypes, Row, Run, Variants};
 use crate::value::{Args, Ints, Output};
 use crate::view::reshape::sizes_value;
-use crate::view::squeeze::{SQUEEZE, UNSQUEEZE};
+use crate::view::squeeze::SQUEEZE;
 
 pub static COV: Row = Row {
     name: "cov",
@@ -77,8 +77,8 @@ pub static CORRCOEF: Row = Row {
         }
         let variances = Expr::from(&covariance).call(&crate::view::diagonal::DIAGONAL, []).real();
         let deviations = variances.sqrt().done()?;
-        let column = op!(UNSQUEEZE, &deviations, 1i64)?;
-        let whole = Expr::from(&covariance) / Expr::from(column) / Expr::from(op!(UNSQUEEZE, &deviations, 0i64)?);
+        let along = |sizes: [isize; 2]| op!(crate::view::RESHAPE, &deviations, sizes_value(&sizes)).map(Expr::from);
+        let whole = Expr::from(&covariance) / along([-1, 1])? / along([1, -1])?;
         let clipped = |expr: Expr| expr.call(&CLAMP, [Scalar::Float(-1.0).into(), Scalar::Float(1.0).into()]);
         if !covariance.dtype().is_complex() {
             return clipped(whole).done().map(Output::Tensor);
@@ -178,7 +178,7 @@ fn cov(own: &Tensor, correction: i64, often: Option<&Tensor>, much: Option<&Tens
         Expr::Number(free) if free.f64() <= 0.0 => none_free()?,
         free => free,
     };
-    let products = centred.clone().matmul(weighted(centred).adjoint());
+    let products = centred.clone().matmul(weighted(centred).across().conj());
     op!(SQUEEZE, &(products / free).done()?)
 }
 
