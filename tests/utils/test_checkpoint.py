@@ -1,14 +1,19 @@
 """Parts that run again in backward: the same gradients, fewer tensors kept, the same random numbers."""
 
+from functools import partial
+
 import pytest
 
 import rushlight as torch
 from rushlight import nn
 from rushlight.utils.checkpoint import (
     CheckpointError,
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
     check_backward_validity,
     checkpoint,
     checkpoint_sequential,
+    create_selective_checkpoint_contexts,
     detach_variable,
     set_checkpoint_early_stop,
 )
@@ -127,3 +132,91 @@ def test_helpers_of_the_older_way():
         detach_variable(y)
     with pytest.warns(UserWarning, match="None of the inputs have requires_grad=True"):
         check_backward_validity([torch.ones(1), 3])
+
+
+def spared(policy, run, change=True, **options):
+    """Gradients of `run` under a selective checkpoint, after whose forward a parameter was changed behind its back."""
+    torch.manual_seed(0)
+    x, w = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4, requires_grad=True)
+    contexts = partial(create_selective_checkpoint_contexts, policy, **options)
+    out = checkpoint(run, x, w, use_reentrant=False, context_fn=contexts)
+    if change:
+        w.data.mul_(0.5)
+    out.backward()
+    return torch.stack([x.grad, w.grad])
+
+
+def test_what_a_policy_keeps_is_not_computed_again():
+    def run(x, w):
+        return (x @ w).sin().sum()
+
+    def expected(scale):
+        torch.manual_seed(0)
+        x, w = torch.randn(4, 4), torch.randn(4, 4)
+        slope = (x @ (w * scale)).cos()  # of the sine, at what the product was or is
+        return torch.stack([slope @ (w * 0.5).T, x.T @ slope])
+
+    kept, again = expected(1.0), expected(0.5)
+    assert torch.allclose(spared([torch.mm], run), kept)
+    assert torch.allclose(spared([torch.sin], run), again) and torch.allclose(spared([], run), again)
+    for policy, value in [
+        (lambda ctx, op, *args: op is torch.mm, kept),
+        (lambda ctx, op, *args: CheckpointPolicy.PREFER_SAVE, kept),
+        (lambda ctx, op, *args: CheckpointPolicy.MUST_RECOMPUTE, again),
+    ]:
+        assert torch.allclose(spared(policy, run), value)
+    assert torch.equal(spared([torch.mm], run, change=False), spared([], run, change=False))
+
+
+def test_a_policy_is_told_of_each_call_that_computes():
+    calls = []
+
+    def policy(ctx, op, *args):
+        calls.append((torch.overrides.resolve_name(op), ctx.op_output.shape, len(args), ctx.is_recompute))
+        return False
+
+    spared(policy, lambda x, w: (nn.functional.linear(x.t(), w, w[0]) + 1).relu().sum(0).prod())
+    assert [name for name, *_ in calls] == ["torch.addmm", "torch.add", "torch.relu", "torch.sum", "torch.prod"]
+    assert calls[0][1:] == ((4, 4), 5, False) and calls[1][1] == (4, 4) and calls[3][1] == (4,)
+
+
+def test_a_selective_checkpoint_is_used_once_and_as_it_was():
+    x = torch.ones(2, 2, requires_grad=True)
+    contexts = partial(create_selective_checkpoint_contexts, [torch.mm])
+    y = checkpoint(lambda x: (x @ x).sin().sum(), x, use_reentrant=False, context_fn=contexts)
+    y.backward(retain_graph=True)
+    with pytest.raises(
+        RuntimeError, match="You are only allowed to backward once on any region computed under selective"
+    ):
+        y.backward()
+    calls = []
+
+    def inconstant(x):
+        calls.append(0)
+        return (x @ x if len(calls) == 1 else (x @ x) @ x).sin().sum()
+
+    y = checkpoint(inconstant, x, use_reentrant=False, context_fn=contexts)
+    with pytest.raises(RuntimeError, match="torch.mm was called 2 times in backward and 1 times in forward"):
+        y.backward()
+
+    def changed(x):
+        y = x @ x
+        z = y.sin()
+        y.mul_(2)
+        return (z * y).sum()
+
+    y = checkpoint(changed, x, use_reentrant=False, context_fn=contexts)
+    with pytest.raises(RuntimeError, match="Tensor cached during selective activation checkpoint has been mutated"):
+        y.backward()
+    # The keepers are gone with their blocks.
+    assert torch.equal(x @ x, torch.full((2, 2), 2.0))
+
+
+def test_what_a_selective_checkpoint_refuses():
+    with pytest.raises(TypeError, match="policy_fn_or_list must be either a function or a list of ops."):
+        create_selective_checkpoint_contexts(3)
+    with pytest.raises(
+        ValueError, match="Expected op in `op_list` to be an OpOverload but got: 3 of type <class 'int'>."
+    ):
+        create_selective_checkpoint_contexts([3])
+    assert SelectiveCheckpointContext(is_recompute=True, op_output=1).op_output == 1

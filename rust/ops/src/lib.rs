@@ -24,6 +24,7 @@ pub mod generator;
 pub mod host;
 pub mod index;
 pub mod join;
+pub mod keeper;
 pub mod linalg;
 pub mod mapped;
 pub mod names;

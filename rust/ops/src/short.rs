@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::row::{Pointwise, Promote, Row, Run};
 use crate::value::{Args, Output, Value};
-use crate::{node, profile, promote};
+use crate::{keeper, node, profile, promote};
 
 /// An operand of a pointwise row.
 #[derive(Clone, Copy)]
@@ -57,6 +57,7 @@ impl Locked {
 pub fn binary(row: &'static Row, x: Operand, y: Operand, locked: Option<Locked>) -> Result<Tensor> {
     if let Run::Pointwise(body) = &row.run
         && !profile::is_on()
+        && !keeper::is_expected()
         && (row.check.is_none() || is_unchecked(row, x) && is_unchecked(row, y))
         && let Some(result) = attempt(row, body, &[x, y], &row.schema().numbers, None, locked)?
     {

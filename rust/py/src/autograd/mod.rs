@@ -2,6 +2,7 @@
 
 mod function;
 mod hooks;
+mod keeper;
 mod node;
 mod origin;
 mod reentrant;
@@ -218,6 +219,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(is_anomaly_check_nan_enabled, module)?)?;
     module.add_function(wrap_pyfunction!(_set_anomaly_enabled, module)?)?;
     hooks::add(module)?;
+    keeper::add(module)?;
     node::add(module)?;
     function::add(module)
 }

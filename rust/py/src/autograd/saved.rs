@@ -88,7 +88,7 @@ pub fn attribute<'py>(py: Python<'py>, node: &Arc<Node>, attribute: &str) -> PyR
     }
 }
 
-fn object_of<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+pub fn object_of<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::Scalar(scalar) => scalar_object(py, *scalar)?,
         Value::Bool(flag) => flag.into_pyobject(py)?.to_owned().into_any(),
