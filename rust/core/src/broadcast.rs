@@ -65,33 +65,19 @@ fn mismatch(a: &[isize], b: &[isize], axis: usize) -> Error {
     let error = Error::runtime(format!(
         "The size of tensor a ({x}) must match the size of tensor b ({y}) at non-singleton dimension {axis}"
     ));
-    error.shapes([a, b]).axis(axis).hint(advice(a, b))
+    error.shapes([a, b]).axis(axis).fit(advice(a, b))
 }
 
 /// The nearest change that would make the two shapes fit.
 fn advice(a: &[isize], b: &[isize]) -> String {
     const EQUAL: &str = "They have the same number of elements: .view or .reshape makes the shapes equal.";
-    let fits = |x: &[isize], y: &[isize]| broadcast_quietly(x, y);
     let equal = product(a) == product(b);
     if equal && a.len() != b.len() {
         return EQUAL.into();
     }
-    for (name, other, shape) in [("b", a, b), ("a", b, a)] {
-        for dim in 0..=shape.len() {
-            let mut changed = Dims::from_slice(shape);
-            changed.insert(dim, 1);
-            if fits(&changed, other) {
-                return format!("They would fit after {name}.unsqueeze({dim}).");
-            }
-        }
-        if shape.len() >= 2 {
-            let mut changed = Dims::from_slice(shape);
-            let last = shape.len() - 1;
-            changed.swap(last - 1, last);
-            if fits(&changed, other) {
-                return format!("They would fit after {name}.transpose(-2, -1).");
-            }
-        }
+    let ways: [Way; 2] = if a.len() == b.len() { [turned, stretched] } else { [stretched, turned] };
+    if let Some(way) = way_out(ways, [a, b], ["a", "b"], broadcast_quietly) {
+        return way;
     }
     if equal {
         return EQUAL.into();
@@ -99,8 +85,51 @@ fn advice(a: &[isize], b: &[isize]) -> String {
     "Every size must be equal to the other's, or one of the two must be 1.".into()
 }
 
-fn broadcast_quietly(a: &[isize], b: &[isize]) -> bool {
+/// The call that makes one of two shapes fit the other, as a sentence: of the first way that does, a transpose or a dimension.
+pub fn way_out(
+    ways: [Way; 2],
+    shapes: [&[isize]; 2],
+    names: [&str; 2],
+    fits: impl Fn(&[isize], &[isize]) -> bool,
+) -> Option<String> {
+    let tried = ways.into_iter().flat_map(|way| [(way, 1), (way, 0)]);
+    let mut changes = tried.flat_map(|(way, at)| way(shapes[at]).into_iter().map(move |change| (at, change)));
+    let (at, (_, call)) = changes.find(|(at, (changed, _))| match at {
+        0 => fits(changed, shapes[1]),
+        _ => fits(shapes[0], changed),
+    })?;
+    Some(format!("They would fit after {}.{call}.", names[at]))
+}
+
+/// Shapes that calls make of a shape, each with its call.
+pub type Way = fn(&[isize]) -> Vec<(Dims, String)>;
+
+/// With the last two dimensions exchanged.
+pub fn turned(shape: &[isize]) -> Vec<(Dims, String)> {
+    let Some(last) = shape.len().checked_sub(1).filter(|&last| last > 0) else { return Vec::new() };
+    let mut sizes = Dims::from_slice(shape);
+    sizes.swap(last - 1, last);
+    vec![(sizes, "transpose(-2, -1)".into())]
+}
+
+/// With one more dimension, wherever.
+pub fn stretched(shape: &[isize]) -> Vec<(Dims, String)> {
+    let with = |dim: usize| {
+        let mut sizes = Dims::from_slice(shape);
+        sizes.insert(dim, 1);
+        (sizes, format!("unsqueeze({dim})"))
+    };
+    (0..=shape.len()).map(with).collect()
+}
+
+/// Whether two shapes broadcast.
+pub fn broadcast_quietly(a: &[isize], b: &[isize]) -> bool {
     a.iter().rev().zip(b.iter().rev()).all(|(x, y)| x == y || *x == 1 || *y == 1)
+}
+
+/// Whether a tensor of `own` sizes stretches to these.
+pub fn expands(own: &[isize], sizes: &[isize]) -> bool {
+    own.len() <= sizes.len() && own.iter().rev().zip(sizes.iter().rev()).all(|(own, size)| own == size || *own == 1)
 }
 
 impl Layout {

@@ -40,6 +40,8 @@ struct Facts {
     shapes: Vec<Dims>,
     axis: Option<usize>,
     hint: Option<String>,
+    /// Whether the hint speaks of the shapes that are shown.
+    fitted: bool,
     /// An exception of Python's on its way through the engine, carried unchanged.
     foreign: Option<Foreign>,
 }
@@ -53,6 +55,7 @@ impl Error {
             shapes: Vec::new(),
             axis: None,
             hint: None,
+            fitted: false,
             foreign: None,
         }))
     }
@@ -96,24 +99,30 @@ impl Error {
         self
     }
 
-    /// The shapes of what the operator was called with, for an error that has named neither shapes nor an operator.
-    pub fn operands(mut self, shapes: Vec<Dims>) -> Self {
-        if self.0.shapes.is_empty() && self.0.operator.is_none() {
-            self.0.shapes = shapes;
-        }
-        self
-    }
-
     /// The failing axis, counted from the left of the longest shape.
     pub fn axis(mut self, axis: usize) -> Self {
         self.0.axis = Some(axis);
         self
     }
 
+    /// Without the axis of shapes that are shown no more.
+    pub fn no_axis(mut self) -> Self {
+        self.0.axis = None;
+        self
+    }
+
     /// The nearest way out, a sentence of its own.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
+        self.0.fitted = false;
         self
+    }
+
+    /// The nearest way out for operands of the shapes that are shown.
+    pub fn fit(self, way: impl Into<String>) -> Self {
+        let mut error = self.hint(way);
+        error.0.fitted = true;
+        error
     }
 
     /// One more line, after the way out.
@@ -127,9 +136,27 @@ impl Error {
 
     /// Names the operator, unless one deeper down that users can call has already done so.
     pub fn operator(mut self, name: &'static str) -> Self {
-        let private = |name: &str| name.rsplit('.').next().is_some_and(|own| own.starts_with('_'));
         if self.0.operator.is_none_or(private) {
             self.0.operator = Some(name);
+        }
+        self
+    }
+
+    /// Names the operator that was called, and shows what it was called with. What operators deeper down have shown stays
+    /// where it is among that, for then it says more.
+    pub fn called(mut self, name: &'static str, shapes: Vec<Dims>) -> Self {
+        let facts = &mut *self.0;
+        let some = shapes.iter().any(|shape| !shape.is_empty());
+        let foreign = facts.operator.is_some() && !facts.shapes.iter().all(|shape| shapes.contains(shape));
+        if some && foreign {
+            facts.axis = None;
+            facts.hint = facts.hint.take().filter(|_| !facts.fitted);
+        }
+        if some && (foreign || facts.shapes.is_empty()) {
+            facts.shapes = shapes;
+        }
+        if facts.operator.is_none_or(|inner| private(inner) || !private(name)) {
+            facts.operator = Some(name);
         }
         self
     }
@@ -151,6 +178,11 @@ impl Error {
     pub fn take_foreign(&mut self) -> Option<Foreign> {
         self.0.foreign.take()
     }
+}
+
+/// Whether users cannot call it.
+fn private(name: &str) -> bool {
+    name.rsplit('.').next().is_some_and(|own| own.starts_with('_'))
 }
 
 fn sizes(shape: &[isize]) -> Vec<String> {

@@ -111,7 +111,7 @@ pub fn call_into<'a>(args: Args<'a>, target: Target<'_>) -> Result<Output> {
                 )));
             }
         }
-        return call_into(chosen, target);
+        return call_into(chosen, target).map_err(|error| error.called(row.title(in_place), Vec::new()));
     }
     let span = profile::begin();
     let output = match target {
@@ -150,8 +150,7 @@ fn all_plain(args: &Args, target: &Target) -> bool {
 #[cold]
 pub(crate) fn placed(error: Error, args: &Args, in_place: bool) -> Error {
     let shapes: Vec<Dims> = args.each_tensor().map(|(_, tensor)| tensor.sizes().clone()).collect();
-    let error = if shapes.iter().any(|shape| !shape.is_empty()) { error.operands(shapes) } else { error };
-    error.operator(args.row.title(in_place))
+    error.called(args.row.title(in_place), shapes)
 }
 
 /// Splits the arguments into operands and numbers, by the kinds of the signature.

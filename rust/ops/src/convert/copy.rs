@@ -1,7 +1,8 @@
 //! Elements into memory that is there, or into row-major memory: `copy_` and `contiguous`.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::Result;
+use rushlight_core::broadcast::{broadcast, expands, stretched, turned, way_out};
+use rushlight_core::{Error, Result};
 
 use super::CLONE;
 use crate::call::Target;
@@ -33,9 +34,9 @@ pub static COPY: Row = Row {
                 None => return crate::convert::note_dropped(args.scalar(1)?.dtype(), own.dtype()),
             };
             // First as two operands, whose sentence names the target before the source.
-            rushlight_core::broadcast::broadcast(own.sizes(), from.sizes())?;
+            broadcast(own.sizes(), from.sizes()).map_err(|error| with_way_out(error, own, from))?;
             crate::convert::note_dropped(from.dtype(), own.dtype())?;
-            from.layout().broadcast_to(own.sizes()).map(drop)
+            from.layout().broadcast_to(own.sizes()).map(drop).map_err(|error| with_way_out(error, own, from))
         },
         cpu: |args, target| match args.optional_tensor(1) {
             Some(from) => crate::copy::copy(target, from),
@@ -56,6 +57,22 @@ pub static COPY: Row = Row {
     reference: "np.broadcast_to(src, self.shape)",
     ..Row::BASE
 };
+
+/// What lets the source be copied; the target stays as it is.
+#[cold]
+fn with_way_out(error: Error, own: &Tensor, from: &Tensor) -> Error {
+    let takes = |sizes: &[isize], other: &[isize]| sizes == own.sizes().as_slice() && expands(other, sizes);
+    let extra = from.rank().saturating_sub(own.rank());
+    error.fit(if own.numel() == from.numel() && own.rank() != from.rank() {
+        "They have the same number of elements: src.reshape(self.shape) makes the shapes equal.".into()
+    } else if let Some(way) = way_out([stretched, turned], [own.sizes(), from.sizes()], ["self", "src"], takes) {
+        way
+    } else if extra > 0 && expands(&from.sizes()[extra..], own.sizes()) {
+        "copy_ never changes its tensor's shape: take one part of the source, such as src[0].".into()
+    } else {
+        "copy_ keeps the shape of its tensor, to which the source broadcasts.".into()
+    })
+}
 
 /// Overwrites `to` with `from`, recorded.
 pub fn copy_(to: &Tensor, from: &Tensor) -> Result<()> {

@@ -88,7 +88,8 @@ fn infer_cat(args: &Args) -> Result<Vec<Spec>> {
                     sizes[other]
                 ))
                 .shapes(tensors.iter().map(|tensor| tensor.sizes().as_slice()))
-                .axis(other));
+                .axis(other)
+                .fit(advice(&tensors)));
             }
         }
         let Some(length) = sizes[dim].checked_add(tensor.sizes()[dim]) else {
@@ -107,6 +108,20 @@ fn infer_cat(args: &Args) -> Result<Vec<Spec>> {
         spec.layout.strides = crate::create::constant::strides(&sizes, Some(format), None)?;
     }
     Ok(vec![spec])
+}
+
+/// Along which dimension the tensors would join, if there is one.
+#[cold]
+fn advice(tensors: &[&Tensor]) -> String {
+    let shapes: Vec<&Dims> = tensors.iter().filter(|tensor| !skipped(tensor)).map(|tensor| tensor.sizes()).collect();
+    let fits = |&dim: &usize| {
+        let alike = |(other, (x, y)): (usize, (&isize, &isize))| other == dim || x == y;
+        shapes.iter().all(|sizes| sizes.len() == shapes[0].len() && sizes.iter().zip(shapes[0]).enumerate().all(alike))
+    };
+    match (0..shapes[0].len()).find(fits) {
+        Some(dim) => format!("They would fit with dim={dim}."),
+        None => "Only sizes along dim may differ.".into(),
+    }
 }
 
 fn run_cat(args: &Args, results: &[Tensor]) -> Result<()> {

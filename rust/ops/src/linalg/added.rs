@@ -51,7 +51,7 @@ fn check_mats(own: &Tensor, a: &Tensor, b: &Tensor) -> Result<Dims> {
             return Err(Error::runtime(format!("{place} must be a matrix, got {}-D tensor", tensor.rank())));
         }
     }
-    check_shapes(a, b)?;
+    check_shapes(a, b, own.sizes())?;
     let sizes = Dims::from_slice(&[a.sizes()[0], b.sizes()[1]]);
     check_addend(own, &sizes)?;
     let differ = |x: &str, y: &str, left: &Tensor, right: &Tensor| {
@@ -235,7 +235,7 @@ pub static BADDBMM: Row = Row {
             if a.rank() == 3 {
                 rushlight_core::layout::wrap_dim(2, b.rank())?;
             }
-            check_batches(a, b)?;
+            check_batches(a, b, own.sizes())?;
             let sizes = [a.sizes()[0], a.sizes()[1], b.sizes()[2]];
             check_addend(own, &sizes)?;
             if own.dtype() != a.dtype() || a.dtype() != b.dtype() {
@@ -297,7 +297,7 @@ pub static ADDBMM: Row = Row {
             if a.rank() == 3 {
                 rushlight_core::layout::wrap_dim(2, b.rank())?;
             }
-            check_batches(a, b)?;
+            check_batches(a, b, &[])?;
         }
         // The batch joins the dimension that is summed: one product.
         let left = permuted(a, &[1, 0, 2])?;

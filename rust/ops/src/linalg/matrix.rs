@@ -1,7 +1,7 @@
 //! Products of two operands: matrices, batches of matrices, vectors.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::broadcast::broadcast;
+use rushlight_core::broadcast::{broadcast, broadcast_quietly, expands, stretched, turned, way_out};
 use rushlight_core::layout::Shape;
 use rushlight_core::{Dims, Error, Result, Scalar};
 
@@ -27,24 +27,39 @@ fn multiply_as(args: &Args, out: Matrix) -> Result<()> {
     product(out, Scalar::ONE, Matrix::row(args.tensor(0)?), Matrix::column(args.tensor(1)?), None)
 }
 
-/// torch's sentence for two matrices that do not fit.
-pub fn check_shapes(a: &Tensor, b: &Tensor) -> Result<()> {
+/// torch's sentence for two matrices that do not fit; the way out also has a product to which the addend expands.
+pub fn check_shapes(a: &Tensor, b: &Tensor, addend: &[isize]) -> Result<()> {
     let (own, other) = (a.sizes(), b.sizes());
     if own[1] == other[0] {
         return Ok(());
     }
-    Err(misfit(own, other))
+    let fits = |x: &[isize], y: &[isize]| match (x, y) {
+        ([rows, inner], [other, columns]) => inner == other && expands(addend, &[*rows, *columns]),
+        _ => false,
+    };
+    Err(misfit(own, other).fit(
+        way_out([turned, stretched], [own, other], ["mat1", "mat2"], fits)
+            .unwrap_or_else(|| "The columns of the first must be as many as the rows of the second.".into()),
+    ))
 }
 
 #[cold]
 pub fn misfit(a: &[isize], b: &[isize]) -> Error {
-    let error = Error::runtime(format!("mat1 and mat2 shapes cannot be multiplied ({} and {})", by(a), by(b)));
-    let error = error.shapes([a, b]);
-    match (a, b) {
-        ([.., k], [_, other]) if k == other => error.hint("They would fit after mat2.t()."),
-        ([other, _], [k, _]) if k == other => error.hint("They would fit after mat1.t()."),
-        _ => error.hint("The columns of the first must be as many as the rows of the second."),
-    }
+    Error::runtime(format!("mat1 and mat2 shapes cannot be multiplied ({} and {})", by(a), by(b))).shapes([a, b])
+}
+
+/// The nearest change that lets two operands be multiplied, each of one dimension or more.
+fn advice(a: &[isize], b: &[isize]) -> String {
+    way_out([turned, stretched], [a, b], ["self", "other"], multiply_quietly).unwrap_or_else(|| {
+        "The columns of the first must be as many as the rows of the second, and batches must broadcast.".into()
+    })
+}
+
+/// Whether `matmul` takes two shapes.
+fn multiply_quietly(a: &[isize], b: &[isize]) -> bool {
+    let (Some((columns, x)), Some((&last, y))) = (a.split_last(), b.split_last()) else { return false };
+    let (rows, y) = y.split_last().map_or((last, y), |(&rows, batch)| (rows, batch));
+    *columns == rows && broadcast_quietly(x.split_last().map_or(x, |(_, batch)| batch), y)
 }
 
 pub static MM: Row = Row {
@@ -70,7 +85,7 @@ pub static MM: Row = Row {
             if b.rank() != 2 {
                 return Err(Error::runtime("mat2 must be a matrix"));
             }
-            check_shapes(a, b)?;
+            check_shapes(a, b, &[])?;
             if a.dtype() != b.dtype() {
                 return Err(Error::runtime(format!(
                     "expected m1 and m2 to have the same dtype, but got: {} != {}",
@@ -146,7 +161,7 @@ fn check_batched(a: &Tensor, b: &Tensor) -> Result<()> {
 }
 
 /// `batch1` and `batch2` as torch checks them.
-pub fn check_batches(a: &Tensor, b: &Tensor) -> Result<()> {
+pub fn check_batches(a: &Tensor, b: &Tensor, addend: &[isize]) -> Result<()> {
     if a.rank() != 3 {
         return Err(Error::runtime("batch1 must be a 3D tensor"));
     }
@@ -159,9 +174,25 @@ pub fn check_batches(a: &Tensor, b: &Tensor) -> Result<()> {
             "Expected size for first two dimensions of batch2 tensor to be: [{}, {}] but got: [{}, {}].",
             x[0], x[2], y[0], y[1]
         ))
-        .shapes([x.as_slice(), y.as_slice()]));
+        .shapes([x.as_slice(), y.as_slice()])
+        .fit(batched_advice(x, y, addend)));
     }
     Ok(())
+}
+
+/// The nearest change that lets two batches be multiplied, which do not broadcast.
+fn batched_advice(a: &[isize], b: &[isize], addend: &[isize]) -> String {
+    let fits = |x: &[isize], y: &[isize]| match (x, y) {
+        ([m, rows, inner], [n, other, columns]) => m == n && inner == other && expands(addend, &[*m, *rows, *columns]),
+        _ => false,
+    };
+    way_out([turned, stretched], [a, b], ["batch1", "batch2"], fits).unwrap_or_else(|| {
+        match (a[0] == b[0], a[2] == b[1]) {
+            (false, true) => "Batches are of one length; torch.matmul broadcasts a batch of one.".into(),
+            (true, false) => "batch1 needs as many columns as batch2 has rows.".into(),
+            _ => "Batches are of one length, and batch1 has as many columns as batch2 has rows.".into(),
+        }
+    })
 }
 
 pub static BMM: Row = Row {
@@ -181,7 +212,7 @@ pub static BMM: Row = Row {
     run: Run::Kernel(Kernel {
         infer: |args| {
             let (a, b) = (args.tensor(0)?, args.tensor(1)?);
-            check_batches(a, b)?;
+            check_batches(a, b, &[])?;
             check_batched(a, b)?;
             Ok(vec![Spec::new(&[a.sizes()[0], a.sizes()[1], b.sizes()[2]], a.dtype(), a)])
         },
@@ -402,7 +433,10 @@ before the last two are batches, which broadcast.
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::Lower,
     sparse: Sparse::Compose(crate::sparse::product::matmul),
-    run: Run::Compose(|args| matmul(args.tensor(0)?, args.tensor(1)?).map(Output::Tensor)),
+    run: Run::Compose(|args| {
+        let (own, other) = (args.tensor(0)?, args.tensor(1)?);
+        matmul(own, other).map(Output::Tensor).map_err(|error| unfit(error, own, other))
+    }),
     derivative: Derivative::Composed,
     samples: &[
         "t(3), t(3)",
@@ -429,6 +463,16 @@ before the last two are batches, which broadcast.
     reference: "np.matmul(self, other)",
     ..Row::BASE
 };
+
+/// The error of a part, with a way out for the whole where shapes are at fault.
+#[cold]
+fn unfit(error: Error, own: &Tensor, other: &Tensor) -> Error {
+    let (a, b) = (own.sizes(), other.sizes());
+    if a.is_empty() || b.is_empty() || multiply_quietly(a, b) {
+        return error;
+    }
+    error.shapes([a.as_slice(), b.as_slice()]).no_axis().fit(advice(a, b))
+}
 
 /// The product in the parts that torch's graph shows.
 pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {

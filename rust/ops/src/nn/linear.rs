@@ -1,6 +1,7 @@
 //! The affine map of a layer.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::broadcast::expands;
 use rushlight_core::layout::Shape;
 use rushlight_core::{Dims, Error, Result, Scalar};
 
@@ -178,7 +179,11 @@ fn infer(args: &Args, at: usize, bias: Option<&Tensor>) -> Result<Vec<Spec>> {
     let last = input.rank() - 1;
     let rows = own[..last].iter().product::<isize>();
     if own[last] != shape[1] {
-        return Err(misfit(&[rows, own[last]], &[shape[1], shape[0]]).hint(format!(
+        let error = misfit(&[rows, own[last]], &[shape[1], shape[0]]).shapes([own.as_slice(), shape.as_slice()]);
+        if own[last] == shape[0] && bias.is_none_or(|bias| expands(bias.sizes(), &[rows, shape[1]])) {
+            return Err(error.fit("They would fit after weight.t()."));
+        }
+        return Err(error.hint(format!(
             "The weight {} takes inputs with {} features in the last dimension; the input is {}.",
             Shape(shape),
             shape[1],

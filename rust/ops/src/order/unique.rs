@@ -79,7 +79,9 @@ pub static UNIQUE_DIM: Row = Row {
         if !args.row.dtypes.has(own.dtype()) {
             return Err(crate::call::not_implemented(args.row, own.dtype()));
         }
-        distinct_slices(own, crate::reduce::one_dim(args, 1)?, true)
+        // Users know it by the name of the function in Python.
+        let dim = crate::reduce::one_dim(args, 1).map_err(|error| error.operator("unique"))?;
+        distinct_slices(own, dim, true)
     }),
     derivative: Derivative::Missing("unique_dim"),
     samples: &["i(2, 5, 2), 0", "i(2, 2, 5), 1"],

@@ -5,7 +5,7 @@ mod fused;
 pub use fused::{ATTENTION, ATTENTION_BACKWARD};
 
 use rushlight_autograd::Tensor;
-use rushlight_core::broadcast::broadcast;
+use rushlight_core::broadcast::{broadcast, broadcast_quietly, expands};
 use rushlight_core::{DType, Dims, Error, Result, Scalar};
 
 use crate::autocast::Autocast;
@@ -47,7 +47,9 @@ from the end, share one of key and value. In training `dropout_p` of the weights
         if args.bool(7)? {
             return grouped(args, query, key, value);
         }
-        attend(args, query, key, value, args.optional_tensor(3)).map(Output::Tensor)
+        let mask = args.optional_tensor(3);
+        let result = attend(args, query, key, value, mask).map(Output::Tensor);
+        result.map_err(|error| with_way_out(error, [query, key, value], mask))
     }),
     derivative: Derivative::Composed,
     samples: &[
@@ -143,6 +145,55 @@ fn check(args: &Args) -> Result<()> {
         return Err(Error::runtime(format!("dropout probability has to be between 0 and 1, but got {p}")));
     }
     Ok(())
+}
+
+/// The error of a call with what lets its shapes fit each other, where they do not.
+#[cold]
+fn with_way_out(error: Error, tensors: [&Tensor; 3], mask: Option<&Tensor>) -> Error {
+    let fits = |shapes: &[Dims; 3], mask: Option<&Dims>| {
+        let [query, key, value] = shapes.each_ref().map(|shape| shape.split_at(shape.len() - 2));
+        let batch = broadcast(query.0, key.0).ok();
+        let scores = batch.clone().map(|mut sizes| {
+            sizes.extend([query.1[0], key.1[0]]);
+            sizes
+        });
+        query.1[1] == key.1[1]
+            && key.1[0] == value.1[0]
+            && batch.is_some_and(|batch| broadcast_quietly(&batch, value.0))
+            && mask.is_none_or(|mask| scores.is_some_and(|scores| expands(mask, &scores)))
+    };
+    let shapes = tensors.map(|tensor| tensor.sizes().clone());
+    let masked = mask.map(Tensor::sizes);
+    if fits(&shapes, masked) {
+        return error;
+    }
+    let turned = |shape: &Dims| {
+        let (mut shape, last) = (shape.clone(), shape.len() - 1);
+        shape.swap(last - 1, last);
+        shape
+    };
+    let turned_at = |places: &[usize]| {
+        let mut shapes = shapes.clone();
+        places.iter().for_each(|&at| shapes[at] = turned(&shapes[at]));
+        shapes
+    };
+    let shown: Vec<&[isize]> = shapes.iter().chain(masked).map(|sizes| sizes.as_slice()).collect();
+    let error = error.shapes(shown).no_axis();
+    let ways: [(&[usize], &str); 3] = [
+        (&[1], "key.transpose(-2, -1)"),
+        (&[2], "value.transpose(-2, -1)"),
+        (&[1, 2], "key.transpose(-2, -1) and value.transpose(-2, -1)"),
+    ];
+    if let Some((_, way)) = ways.iter().find(|(places, _)| fits(&turned_at(places), masked)) {
+        return error.fit(format!("They would fit after {way}."));
+    }
+    if masked.is_some_and(|mask| mask.len() >= 2 && fits(&shapes, Some(&turned(mask)))) {
+        return error.fit("They would fit after attn_mask.transpose(-2, -1).");
+    }
+    if masked.is_some() && fits(&shapes, None) {
+        return error.fit("The mask must stretch to the scores: a row for each query, a column for each key.");
+    }
+    error.fit("Query (*, L, E), key (*, S, E), value (*, S, Ev): heads that share keys want enable_gqa=True.")
 }
 
 /// Heads of the query in groups, one for each head of key and value.
