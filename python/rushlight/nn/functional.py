@@ -13,6 +13,7 @@ import rushlight as torch
 from rushlight._functions import nn_functional as _nn
 from rushlight._functions.nn_functional import *  # noqa: F403
 from rushlight._homes import adopt
+from rushlight._overridable import overridable
 from rushlight._text import must_be_tensor
 from rushlight._warnings import warn
 
@@ -42,7 +43,9 @@ from ._pooling import max_unpool2d as max_unpool2d
 from ._pooling import max_unpool3d as max_unpool3d
 
 #: What stands in this file besides the functions.
-_NOT_FOR_USERS = ("TYPE_CHECKING", "adopt", "annotations", "index", "math", "must_be_tensor", "torch", "warn")
+_NOT_FOR_USERS = (
+    *("TYPE_CHECKING", "adopt", "annotations", "index", "math", "must_be_tensor", "overridable", "torch", "warn"),
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from rushlight import Tensor
 
 
+@overridable
 def rrelu(
     input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
@@ -75,6 +79,7 @@ def _check_chance(p: float) -> None:
         raise kind(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
+@overridable
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """In training, zeroes each element with probability ``p`` and divides the rest by ``1 - p``; else the input.
 
@@ -126,6 +131,7 @@ def _misshapen(name: str, input: Tensor, batched: int) -> None:
         )
 
 
+@overridable
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """In training, zeroes whole channels of ``(N, C, L)`` or ``(C, L)`` with probability ``p``.
 
@@ -144,6 +150,7 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return _drop_whole(input, p, training, inplace, input.dim() - 1)
 
 
+@overridable
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """In training, zeroes whole channels of ``(N, C, H, W)`` with probability ``p``; else the input.
 
@@ -164,6 +171,7 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return _drop_whole(input, p, training, inplace, 2)
 
 
+@overridable
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """In training, zeroes whole channels of ``(N, C, D, H, W)`` with probability ``p``; else the input.
 
@@ -195,6 +203,7 @@ def _alpha_drop(input: Tensor, p: float, training: bool, inplace: bool, channels
     return input.mul_(kept).add_(shift) if inplace else (input * kept).add_(shift)
 
 
+@overridable
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """In training, dropout that keeps mean and variance of what SELU gives.
 
@@ -207,6 +216,7 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
     return _alpha_drop(input, p, training, inplace, None)
 
 
+@overridable
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """`alpha_dropout` of whole channels.
 
@@ -225,6 +235,7 @@ def _legacy_softmax_dim(name: str, dimensions: int, stacklevel: int) -> int:
     return 0 if dimensions in (0, 1, 3) else 1
 
 
+@overridable
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None) -> Tensor:
     """``exp(input)`` divided by its sum along ``dim``; computed in ``dtype`` if one is given.
 
@@ -239,6 +250,7 @@ def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
     return torch.softmax(input, dim) if dtype is None else torch.softmax(input, dim, dtype=dtype)
 
 
+@overridable
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
 ) -> Tensor:
@@ -255,6 +267,7 @@ def log_softmax(
     return torch.log_softmax(input, dim) if dtype is None else torch.log_softmax(input, dim, dtype=dtype)
 
 
+@overridable
 def embedding(
     input: Tensor,
     weight: Tensor,
@@ -279,15 +292,16 @@ def embedding(
     """
     if padding_idx is not None:
         rows = weight.size(0)
-        if not -rows <= padding_idx < rows:
+        if padding_idx != 0 and not -rows <= padding_idx < rows:
             raise AssertionError("Padding_idx must be within num_embeddings")
-        padding_idx %= rows
+        padding_idx += rows if padding_idx < 0 else 0
     if max_norm is not None:
         with torch.no_grad():
             torch.embedding_renorm_(weight, input, max_norm, norm_type)
     return torch.embedding(weight, input, -1 if padding_idx is None else padding_idx, scale_grad_by_freq, sparse)
 
 
+@overridable
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None) -> Tensor:
     """The `softmax` of ``-input``.
 
@@ -302,6 +316,7 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
     return softmax(-input, dim, dtype=dtype)
 
 
+@overridable
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
     """Samples from distributions of classes as probabilities that gradients flow through (Jang et al. 2016).
 
@@ -323,6 +338,7 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
     return one_hot - soft.detach() + soft
 
 
+@overridable
 def triplet_margin_with_distance_loss(
     anchor: Tensor,
     positive: Tensor,

@@ -56,7 +56,8 @@ pub static INDEX_SELECT: Row = Row {
         cpu: |args, results| {
             let (own, index) = (vector(args.tensor(0)?), vector(args.tensor(2)?));
             let dim = wrap_dim(args.int(1)?, own.rank())?;
-            refuse_outside(&index, own.sizes()[dim], |_| Error::index("index out of range in self"))?;
+            let fast = dim == 1 && own.rank() > 1;
+            refuse_outside(&index, own.sizes()[dim], |bad| outside_of(&own, dim, bad, fast))?;
             get_into(&own, &single(&own, dim, &index)?, &results[0])
         },
     }),
@@ -83,6 +84,20 @@ pub static INDEX_SELECT: Row = Row {
 /// A number as a vector of one element.
 fn vector(tensor: &Tensor) -> Tensor {
     if tensor.rank() > 0 { tensor.clone() } else { Tensor::view_of(tensor, tensor.layout().unsqueeze(0)) }
+}
+
+/// What torch says of an index that names no slice: columns it takes in another way than rows, and tables without elements
+/// it asks for their size alone.
+#[cold]
+pub fn outside_of(table: &Tensor, dim: usize, bad: i64, columns: bool) -> Error {
+    let size = table.sizes()[dim];
+    let told = match (table.rank() > 1 && table.numel() == 0, size) {
+        (true, 0) => Error::runtime("index_select(): self indexing axis dim should be positive"),
+        (true, _) => Error::runtime(format!("INDICES element is out of DATA bounds, id={bad} axis_dim={size}")),
+        _ if columns => Error::runtime(format!("INDICES element is out of DATA bounds, id={bad} axis_dim={size}")),
+        _ => Error::index("index out of range in self"),
+    };
+    told.hint(format!("{bad} is none of the {size} indices of dimension {dim}."))
 }
 
 /// Refuses an index that is not in `0..size`; negative ones are none here.
@@ -213,7 +228,16 @@ fn check_add(args: &Args, name: &str) -> Result<()> {
 fn merge(args: &Args, target: &Tensor, source: &Tensor, way: Merge) -> Result<()> {
     let (target, source, index) = (vector(target), vector(source), vector(args.tensor(2)?));
     let dim = wrap_dim(args.int(1)?, target.rank())?;
-    refuse_outside(&index, target.sizes()[dim], |_| Error::index("index out of range in self"))?;
+    let size = target.sizes()[dim];
+    // Sums of slices, not of numbers, are told of in other words, and none are made where there are no elements.
+    let sliced = matches!(way, Merge::Add) && target.rank() > 1;
+    if sliced && target.numel() == 0 {
+        return Ok(());
+    }
+    refuse_outside(&index, size, |bad| match sliced {
+        true => Error::runtime(format!("index {bad} is out of bounds for dimension {dim} with size {size}")),
+        false => Error::index("index out of range in self"),
+    })?;
     put_into(&target, &single(&target, dim, &index)?, &source, way)
 }
 

@@ -2,9 +2,9 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::{self, collected, filled};
-use rushlight_core::{Error, Result};
+use rushlight_core::{DType, Error, Result};
 
-use super::embedding::{check_indices, numbers};
+use super::embedding::{check_indices, numbers_or};
 use crate::convert::{to_dtype, to_vec};
 use crate::create::from_slice;
 use crate::derive::Derivative;
@@ -71,6 +71,24 @@ the bag of each index, and how many rows each bag has; for maxima the row that e
     ..Row::BASE
 };
 
+/// What torch says of an index that is no row: tables that its fast kernels take tell also where it stands.
+#[cold]
+fn outside_of(args: &Args, weight: &Tensor, padding: Option<i64>, at: usize, bad: i64) -> Error {
+    let rows = weight.sizes()[0];
+    let strides = |tensor: &Tensor| tensor.layout().strides.last() == Some(&1);
+    let fast = matches!(weight.dtype(), DType::F32 | DType::F16 | DType::BF16)
+        && args.int(4).is_ok_and(|mode| mode != 2)
+        && padding.is_none()
+        && strides(weight)
+        && args.optional_tensor(6).is_none_or(strides);
+    Error::runtime(if fast {
+        format!("Index {at} of input takes value {bad} which is not in the valid range [0, {rows})")
+    } else {
+        format!("embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {bad}")
+    })
+    .hint(format!("{bad} is no row of a table with {rows} rows."))
+}
+
 /// Where the bags lie, and which indices count.
 struct Bags {
     /// The bag of each index.
@@ -132,7 +150,7 @@ impl Bags {
             return Err(Error::runtime("include_last_offset: number of offset should be at least 1"));
         }
         let bags = offsets.len() - usize::from(with_end);
-        let list = numbers(indices, rows as isize)?;
+        let list = numbers_or(indices, rows as isize, |at, bad| outside_of(args, weight, padding, at, bad))?;
         let mut of = filled(0i64, list.len())?;
         let mut sizes = filled(0i64, bags)?;
         let mut counted = alloc::list(list.len())?;

@@ -40,7 +40,8 @@ looked up.
         },
         cpu: |args, results| {
             let weight = args.tensor(0)?;
-            let indices = numbers(args.tensor(1)?, weight.sizes()[0])?;
+            let outside = |bad| crate::index::along::outside_of(weight, 0, bad, false);
+            let indices = numbers_or(args.tensor(1)?, weight.sizes()[0], |_, bad| outside(bad))?;
             let size = weight.dtype().size();
             // Rows must be contiguous; their distance is free.
             let rows = if weight.sizes()[1] <= 1 || weight.layout().strides[1] == 1 {
@@ -209,12 +210,16 @@ pub(super) fn check_indices(indices: &Tensor, place: usize, row: &str) -> Result
 
 /// The indices as a list; each is less than `rows`.
 pub(super) fn numbers(indices: &Tensor, rows: isize) -> Result<Vec<i64>> {
+    numbers_or(indices, rows, |_, bad| {
+        Error::index("index out of range in self").hint(format!("{bad} is no row of a table with {rows} rows."))
+    })
+}
+
+/// The same; one that is not gives the error for its place and itself.
+pub(super) fn numbers_or(indices: &Tensor, rows: isize, error: impl Fn(usize, i64) -> Error) -> Result<Vec<i64>> {
     let numbers = crate::convert::to_vec::<i64>(indices)?;
-    match numbers.iter().find(|&&index| index < 0 || index >= rows as i64) {
-        Some(bad) => {
-            Err(Error::index("index out of range in self")
-                .hint(format!("{bad} is no row of a table with {rows} rows.")))
-        }
+    match numbers.iter().position(|&index| index < 0 || index >= rows as i64) {
+        Some(at) => Err(error(at, numbers[at])),
         None => Ok(numbers),
     }
 }

@@ -156,7 +156,8 @@ fn output_size(input: isize, kernel: isize, dim: usize, args: &Args) -> Result<O
     let reach = i128::from(dilation[dim]) * (kernel as i128 - 1);
     let padded = input as i128 + sides[0] + sides[1];
     let size = (padded - reach - 1).div_euclid(i128::from(stride[dim])) + 1;
-    let counted = sides.into_iter().chain([reach, padded, size * i128::from(stride[dim])]).all(|n| n.abs() < LARGEST);
+    let last = (size - 1) * i128::from(stride[dim]);
+    let counted = sides.into_iter().chain([reach, padded, size, last]).all(|n| n.abs() < LARGEST);
     Ok(counted.then_some(size as isize))
 }
 
@@ -225,6 +226,9 @@ fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor
     };
     let list = |place: usize| -> Result<Dims> { Ok(to_dims(args.ints(place)?)) };
     let groups = args.int(6)? as usize;
+    let mut strides = spread(&list(3)?, 1);
+    // One window makes no step.
+    strides.iter_mut().zip(spread(&output[2..], 1)).filter(|(_, count)| *count == 1).for_each(|(step, _)| *step = 1);
     let geometry = Geometry {
         batch: input[0] as usize,
         groups,
@@ -233,7 +237,7 @@ fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor
         input: spread(&input[2..], 1),
         output: spread(&output[2..], 1),
         kernel: spread(&weight[2..], 1),
-        stride: spread(&list(3)?, 1),
+        stride: strides,
         padding: spread(&list(4)?[..input.len() - 2], 0),
         dilation: spread(&list(5)?, 1),
     };

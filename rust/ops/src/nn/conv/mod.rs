@@ -9,7 +9,7 @@ mod kernel;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims};
-use rushlight_core::{Error, Result};
+use rushlight_core::{Dims, Error, Result};
 
 use crate::autocast::Autocast;
 use crate::derive::Derivative;
@@ -101,26 +101,21 @@ impl Plan {
                 return Err(told.hint(format!("It is {name}={}; {least} is the least.", Shape(&to_dims(found)))));
             }
         }
+        let most = i64::MAX / 2;
         let plan = Plan { input, batched, stride, padding, dilation, groups };
         plan.check_channels(weight, args.optional_tensor(2), transposed)?;
+        if let Some(dim) = plan.padding[..dims].iter().position(|&side| side > most) {
+            return Err(Error::runtime(format!(
+                "Given padding={} at dimension {dim} , expected padding to be at most {most}",
+                plan.padding[dim]
+            )));
+        }
         Ok(plan)
     }
 
     fn check_channels(&self, weight: &Tensor, bias: Option<&Tensor>, transposed: bool) -> Result<()> {
         let (own, groups) = (weight.sizes(), self.groups as isize);
         let shape = Shape(own);
-        if own[2..].contains(&0) {
-            // A sequence is an image of height one.
-            return Err(Error::runtime(match own[2..] {
-                [depth, height, width] => {
-                    format!("kernel size should be greater than zero, but got: {depth} x {height} x {width} (TxHxW)")
-                }
-                [height, width] => format!(
-                    "kernel size should be greater than zero, but got kernel_height: {height} kernel_width: {width}"
-                ),
-                _ => "kernel size should be greater than zero, but got kernel_height: 1 kernel_width: 0".into(),
-            }));
-        }
         if own[0] < groups {
             return Err(Error::runtime(format!(
                 "Given groups={groups}, expected weight to be at least {groups} at dimension 0, but got weight of size {shape} instead"
@@ -150,6 +145,64 @@ impl Plan {
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// Torch takes inputs without a batch or without channels, no others without elements, and no kernels without.
+    fn check_elements(&self, weight: &Tensor, transposed: bool) -> Result<()> {
+        let (input, own) = (self.input.sizes(), weight.sizes());
+        if input[1] == 0 {
+            return Ok(());
+        }
+        if input[0] == 0 {
+            if !own.contains(&0) {
+                return Ok(());
+            }
+            return Err(Error::index("select(): index 0 out of range for tensor of size [0] at dimension 0")
+                .hint("The weight has no elements."));
+        }
+        // A sequence is an image of height one.
+        let image = |sizes: &[isize]| match sizes {
+            [first, second, length] => Dims::from_slice(&[*first, *second, 1, *length]),
+            other => Dims::from_slice(other),
+        };
+        if input.contains(&0) {
+            return Err(Error::runtime(format!(
+                "Only zero batch or zero channel inputs are supported, but got input shape: {}",
+                Shape(&image(input))
+            )));
+        }
+        let shape = image(own);
+        if transposed && own.contains(&0) && (own[1] == 0 || own.len() == 5) {
+            return Err(Error::runtime(match own.len() {
+                5 => format!(
+                    "non-empty 5D (n_output_plane x n_input_plane x kernel_depth x kernel_height x kernel_width) tensor expected for weight, but got: {}",
+                    Shape(&shape)
+                ),
+                _ => format!("non-empty 2D or 4D weight tensor expected, but got: {}", Shape(&shape)),
+            }));
+        }
+        match shape[2..] {
+            [depth, height, width] if depth * height * width == 0 => Err(Error::runtime(format!(
+                "kernel size should be greater than zero, but got: {depth} x {height} x {width} (TxHxW)"
+            ))),
+            [height, width] if height * width == 0 => Err(Error::runtime(format!(
+                "kernel size should be greater than zero, but got kernel_height: {height} kernel_width: {width}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// What an input without channels gives: the windows that there are, and no channels either.
+    fn without_channels(&self, weight: &Tensor) -> Result<Output> {
+        let flat = |tensor: &Tensor| op!(crate::view::RESHAPE, tensor, Ints::from_slice(&[-1]));
+        let mut sizes = Ints::from_slice(&[self.input.sizes()[0] as i64, 0]);
+        for (dim, &size) in self.input.sizes()[2..].iter().enumerate() {
+            let reach = spanned(self.dilation[dim] as isize, weight.sizes()[2 + dim]);
+            let steps = (size + self.sides(dim) - reach - 1) as i64;
+            sizes.push(steps / self.stride[dim] + 1);
+        }
+        let nothing = op!(crate::pointwise::arith::MUL, &flat(&self.input)?, &flat(weight)?)?;
+        self.finish(op!(crate::view::RESHAPE, &nothing, sizes)?)
     }
 
     /// The padding on both sides of a dimension of space.
@@ -235,6 +288,10 @@ fn convolution(args: &Args, dims: usize) -> Result<Output> {
     let plan = Plan::read(args, dims, &FORWARD, false)?;
     let weight = args.tensor(1)?;
     plan.check_fits(weight)?;
+    plan.check_elements(weight, false)?;
+    if plan.input.sizes()[1] == 0 {
+        return plan.without_channels(weight);
+    }
     let bias = args.optional_tensor(2);
     let result = CONV.tensor([
         (&plan.input).into(),
@@ -287,6 +344,7 @@ fn transposed(args: &Args, dims: usize) -> Result<Output> {
         let own = narrow(own)?;
         size.push(own);
     }
+    plan.check_elements(weight, true)?;
     let result = CONV_INPUT.tensor([
         (&plan.input).into(),
         weight.into(),
