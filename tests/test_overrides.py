@@ -2,12 +2,14 @@
 
 import contextlib
 import copy
+import inspect
 import operator
 import os
 import pickle
 import subprocess
 import sys
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -411,8 +413,78 @@ def test_whatever_can_be_overridden_asks():
     silent = {home: [f for f in functions if not asks(f, operand)] for home, functions in found.items()}
     assert {home: functions for home, functions in silent.items() if functions} == {}
     assert torch.nn.functional.interpolate in found[torch.nn.functional] and torch.einsum in found[torch]
-    assert torch.Tensor.shape.__get__ in found[torch.Tensor] and torch.Tensor.backward in found[torch.Tensor]
-    assert {home: len(functions) for home, functions in found.items() if len(functions) < 20} == {}
+    assert found[torch.Tensor.shape] == [torch.Tensor.shape.__get__] and torch.Tensor.backward in found[torch.Tensor]
+    homes = {home: functions for home, functions in found.items() if isinstance(home, (type, types.ModuleType))}
+    assert len(homes) == 7 and {home for home, functions in homes.items() if len(functions) < 20} == set()
+
+
+def test_what_is_ignored_is_not_overridable():
+    ignored = overrides.get_ignored_functions()
+    assert {torch.zeros, torch.tensor, torch.no_grad, torch.Tensor.new_ones, torch.fft.fftfreq} <= ignored
+    assert not ignored & {f for functions in overrides.get_overridable_functions().values() for f in functions}
+
+
+def test_answers_for_tests_have_the_signatures_of_what_they_answer_for():
+    found = overrides.get_testing_overrides()
+    assert set(found) == {f for functions in overrides.get_overridable_functions().values() for f in functions}
+    assert found[torch.add](1, 2, alpha=3) == found[torch.max](1) == found[torch.nn.functional.softmax](1, dim=2) == -1
+    assert inspect.signature(found[torch.add]) == inspect.signature(torch.add)
+    with pytest.raises(TypeError):
+        found[torch.add](1)
+
+
+CALLS = {
+    "softmax": lambda x: (x, 1),
+    "log_softmax": lambda x: (x, 1),
+    "softmin": lambda x: (x, 1),
+    "gumbel_softmax": lambda x: (x,),
+    "dropout": lambda x: (x,),
+    "alpha_dropout": lambda x: (x,),
+    "dropout2d": lambda x: (x[None],),
+    "rrelu": lambda x: (x,),
+    "embedding": lambda x: (torch.zeros(1, dtype=torch.long), x),
+    "embedding_bag": lambda x: (torch.zeros(1, 1, dtype=torch.long), x),
+    "adaptive_avg_pool2d": lambda x: (x[None], 1),
+    "lp_pool1d": lambda x: (x, 2.0, 2),
+    "interpolate": lambda x: (x[None], 4),
+    "relu": lambda x: (x,),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_handler_is_given_the_function_that_was_called(name):
+    """And not what it calls in turn."""
+    function, args = getattr(torch.nn.functional, name), CALLS[name](made(Plain))
+    calls = []
+
+    class Listening(overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            calls.append(func)
+            return func(*args, **(kwargs or {}))
+
+    with Listening():
+        function(*args)
+    assert calls == [function]
+
+
+def test_a_mode_is_asked_about_functions_that_make_tensors():
+    calls = []
+
+    class Listening(overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            calls.append((func, types, args, kwargs))
+            return func(*args, **(kwargs or {}))
+
+    with Listening():
+        made = [torch.tensor([1]), torch.as_tensor(2.0, dtype=torch.float64), torch.asarray([3], copy=True)]
+        zeros = torch.zeros(1)
+    assert [x.tolist() for x in made] == [[1], 2.0, [3]] and zeros.tolist() == [0]
+    assert calls == [
+        (torch.tensor, (), ([1],), None),
+        (torch.as_tensor, (), (2.0,), {"dtype": torch.float64}),
+        (torch.asarray, (), ([3],), {"copy": True}),
+        (torch.zeros, (), (1,), None),
+    ]
 
 
 def test_questions():

@@ -20,7 +20,7 @@ def overridable(function: _Function) -> _Function:
 
     @wraps(function)
     def asking(*args: Any, **kwargs: Any) -> Any:
-        if _overridden((*args, *kwargs.values())):
+        if _overridden(args) or (kwargs and _overridden((*kwargs.values(),))):
             return load("rushlight.overrides")._answer(asking, args, kwargs or None)
         return function(*args, **kwargs)
 

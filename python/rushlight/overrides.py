@@ -10,7 +10,8 @@ Functions that are written in Python call operators, so handlers meet those.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from functools import wraps
+from functools import reduce, wraps
+from inspect import signature
 from threading import local
 from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType, MethodDescriptorType, WrapperDescriptorType
 
@@ -27,7 +28,9 @@ __all__ = [
     "BaseTorchFunctionMode",
     "TorchFunctionMode",
     "get_default_nowrap_functions",
+    "get_ignored_functions",
     "get_overridable_functions",
+    "get_testing_overrides",
     "handle_torch_function",
     "has_torch_function",
     "has_torch_function_unary",
@@ -309,36 +312,109 @@ def resolve_name(f: Any) -> str | None:
     return None
 
 
+# Beside the functions that make tensors of no others: what is asked of the library itself, and the few methods that say
+# themselves which class their result has.
+_IGNORED = {
+    "": """arange are_deterministic_algorithms_enabled as_strided as_tensor asarray autocast_decrement_nesting
+        autocast_increment_nesting bartlett_window blackman_window can_cast clear_autocast_cache compile device dtype empty
+        empty_permuted empty_strided enable_grad eye fill finfo from_file from_numpy frombuffer full get_autocast_cpu_dtype
+        get_autocast_dtype get_autocast_gpu_dtype get_default_device get_default_dtype get_deterministic_debug_mode
+        get_device_module get_float32_matmul_precision get_num_interop_threads get_num_threads get_rng_state hamming_window
+        hann_window iinfo inference_mode init_num_threads initial_seed is_anomaly_check_nan_enabled is_anomaly_enabled
+        is_autocast_cache_enabled is_autocast_cpu_enabled is_autocast_enabled
+        is_deterministic_algorithms_warn_only_enabled is_grad_enabled is_inference_mode_enabled is_storage is_tensor
+        is_vulkan_available is_warn_always_enabled kaiser_window layout linspace load logspace manual_seed memory_format
+        no_grad normal ones promote_types qscheme rand rand_like randint randint_like randn randn_like randperm range
+        result_type save scalar_tensor seed set_anomaly_enabled set_autocast_cache_enabled set_autocast_cpu_dtype
+        set_autocast_cpu_enabled set_autocast_dtype set_autocast_enabled set_autocast_gpu_dtype set_default_device
+        set_default_tensor_type set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal
+        set_grad_enabled set_num_interop_threads set_num_threads set_printoptions set_rng_state set_warn_always
+        sparse_coo_tensor tensor tril_indices triu_indices typename use_deterministic_algorithms vander vmap zeros""",
+    "fft": "fftfreq rfftfreq",
+    "functional": "broadcast_shapes",
+    "nn.functional": "hardsigmoid hardswish sigmoid tanh upsample upsample_bilinear upsample_nearest",
+    "nn.init": """calculate_gain constant dirac eye kaiming_normal kaiming_uniform normal orthogonal sparse uniform
+        xavier_normal xavier_uniform""",
+    "Tensor": """__class__ __delattr__ __delitem__ __dir__ __getattribute__ __hash__ __init__ __init_subclass__ __iter__
+        __new__ __setattr__ __subclasshook__ __torch_function__ _conj _make_subclass _neg_view as_subclass eig lstsq new
+        new_empty new_empty_strided new_full new_ones new_tensor new_zeros reinforce solve stride symeig to_sparse_coo
+        unflatten""",
+}
+
+
+def get_ignored_functions() -> set[Any]:
+    """The functions and methods that ask no class of tensors, because no tensor is among their arguments or none decides.
+
+    >>> torch.zeros in torch.overrides.get_ignored_functions()
+    True
+    """
+    found: set[Any] = set()
+    for path, names in _IGNORED.items():
+        home = _home(path)
+        found.update(getattr(home, name) for name in names.split() if hasattr(home, name))
+    return found
+
+
+def _home(path: str) -> Any:
+    import rushlight
+
+    return reduce(getattr, path.split("."), rushlight) if path else rushlight
+
+
 def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
-    """The functions and methods in whose place classes and modes may answer, by the module or class that has them.
+    """The functions and methods in whose place classes and modes may answer, by the module or class that has them; an
+    attribute of tensors stands for itself, with what reads it.
 
     >>> torch.add in torch.overrides.get_overridable_functions()[torch]
     True
     """
-    import rushlight as torch
-
-    homes: dict[str, Any] = {
-        "": torch,
-        "nn.functional": torch.nn.functional,
-        **{name: getattr(torch, name) for name in ("fft", "linalg", "special")},
-    }
+    ignored = get_ignored_functions()
     found: dict[Any, list[Callable[..., Any]]] = {}
-    for namespace, home in homes.items():
-        rows = _C._functions.get(namespace, {})
-        shown = [(name, getattr(home, name)) for name in dir(home) if not name.startswith("_")]
-        # Rows of the table, and what is written in Python and asks as they do.
-        found[home] = [
-            value for name, value in shown if (name in rows and rows[name] is value) or hasattr(value, "__wrapped__")
+    for path in ("", "functional", "nn.functional", "fft", "linalg", "special"):
+        home, rows = _home(path), _C._functions[path.removeprefix("functional")]
+        shown = [(name, getattr(home, name)) for name in dir(home) if name[0].islower() and not name.endswith("_")]
+        # Rows of the table, methods under the name of a function, and what is written in Python and asks as they do.
+        asking = [
+            value
+            for name, value in shown
+            if (name in rows and rows[name] is value)
+            or isinstance(value, MethodDescriptorType)
+            or (isinstance(value, FunctionType) and hasattr(value, "__wrapped__"))
         ]
-    methods = (MethodDescriptorType, WrapperDescriptorType, FunctionType)
-    own = {name: value for name, value in Tensor.__dict__.items() if name not in _ASK_NOBODY}
-    found[Tensor] = [value for value in own.values() if isinstance(value, methods)]
-    found[Tensor] += [value.__get__ for value in own.values() if isinstance(value, GetSetDescriptorType)]
+        found[home] = [value for value in asking if value not in ignored]
+    kinds = (MethodDescriptorType, WrapperDescriptorType, FunctionType)
+    own = [value for name, value in Tensor.__dict__.items() if name != "__dict__"]
+    found[Tensor] = [value for value in own if isinstance(value, kinds) and value not in ignored]
+    found.update({value: [value.__get__] for value in own if isinstance(value, GetSetDescriptorType)})
     return found
 
 
-# What is Python's own, and what says itself which class its result has.
-_ASK_NOBODY = ("__delitem__", "__dict__", "__hash__", "as_subclass")
+def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., Any]]:
+    """For every function that may be overridden one with its signature that gives -1: a class's answer to everything.
+
+    >>> overrides = torch.overrides.get_testing_overrides()
+    >>> overrides[torch.add](1, 2), overrides[torch.Tensor.sum](None)
+    (-1, -1)
+    """
+    return {function: _stand_in(function) for all_ in get_overridable_functions().values() for function in all_}
+
+
+def _stand_in(function: Callable[..., Any]) -> Callable[..., int]:
+    try:
+        known = signature(function)
+    except (TypeError, ValueError):  # a name with several overloads
+
+        def anything(*args: Any, **kwargs: Any) -> int:
+            return -1
+
+        return anything
+
+    def stand_in(*args: Any, **kwargs: Any) -> int:
+        known.bind(*args, **kwargs)
+        return -1
+
+    stand_in.__signature__ = known  # type: ignore[attr-defined]
+    return stand_in
 
 
 def __dir__() -> list[str]:

@@ -6,6 +6,7 @@ import math
 
 import rushlight as torch
 from rushlight._functions import nn_functional as _nn
+from rushlight._overridable import overridable
 from rushlight._warnings import warn
 
 TYPE_CHECKING = False
@@ -30,6 +31,7 @@ def canonical_mask(
     return torch.zeros_like(mask, dtype=dtype).masked_fill_(mask, -math.inf)
 
 
+@overridable
 def multi_head_attention_forward(
     query: Tensor,
     key: Tensor,

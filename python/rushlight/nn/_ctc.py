@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import rushlight as torch
+from rushlight._overridable import overridable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
 
+@overridable
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,

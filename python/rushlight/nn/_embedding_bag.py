@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import rushlight as torch
+from rushlight._overridable import overridable
 from rushlight._warnings import warn
 
 TYPE_CHECKING = False
@@ -45,6 +46,7 @@ def _check_mode(mode: str, scale_grad_by_freq: bool, sparse: bool) -> None:
         raise ValueError("max mode does not support sparse weights")
 
 
+@overridable
 def embedding_bag(
     input: Tensor,
     weight: Tensor,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import rushlight as torch
+from rushlight._overridable import overridable
 from rushlight._warnings import warn
 
 TYPE_CHECKING = False
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from rushlight import Tensor
 
 
+@overridable
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """The places for `grid_sample` at which images ``(N, C, H, W)``, or volumes, are moved by affine maps.
 

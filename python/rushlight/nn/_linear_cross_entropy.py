@@ -7,6 +7,7 @@ import math
 
 import rushlight as torch
 from rushlight._homes import at_home
+from rushlight._overridable import overridable
 from rushlight._warnings import warn
 
 TYPE_CHECKING = False
@@ -77,6 +78,7 @@ def _factor(method: str) -> int | None:
     return int(factor) if name == "aspect_ratio" and factor.isdigit() and int(factor) > 0 else None
 
 
+@overridable
 def linear_cross_entropy(
     input: Tensor,
     linear_weight: Tensor,

@@ -10,6 +10,7 @@ import math
 import rushlight as torch
 from rushlight import _C
 from rushlight._functions import nn_functional as _nn
+from rushlight._overridable import overridable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def _filled(output_size: Any, input: Tensor) -> Any:
     return tuple(own if size is None else size for size, own in zip(output_size, input.shape[-len(output_size) :]))
 
 
+@overridable
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """Means over windows that cover images ``(N, C, H, W)`` or ``(C, H, W)`` evenly; ``None`` keeps a dimension.
 
@@ -35,6 +37,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     return _nn.adaptive_avg_pool2d(input, _filled(output_size, input))
 
 
+@overridable
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """Means over windows that cover volumes ``(N, C, D, H, W)`` or ``(C, D, H, W)`` evenly; ``None`` keeps a dimension.
 
@@ -64,6 +67,7 @@ def _lp_pool(
     return (torch.sign(means) * torch.relu(means.abs())).mul(size).pow(1.0 / norm_type)
 
 
+@overridable
 def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """The norm of each window of sequences ``(N, C, L)`` or ``(C, L)``.
 
@@ -73,6 +77,7 @@ def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = N
     return _lp_pool(input, norm_type, kernel_size, 1, stride, ceil_mode, _nn.avg_pool1d, _nn.max_pool1d)
 
 
+@overridable
 def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """The norm of each window of images ``(N, C, H, W)`` or ``(C, H, W)``.
 
@@ -82,6 +87,7 @@ def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = N
     return _lp_pool(input, norm_type, kernel_size, 2, stride, ceil_mode, _nn.avg_pool2d, _nn.max_pool2d)
 
 
+@overridable
 def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """The norm of each window of volumes ``(N, C, D, H, W)`` or ``(C, D, H, W)``.
 
@@ -96,6 +102,7 @@ def _adaptive_max_pool(row: Callable[..., Any], input: Tensor, output_size: Any,
     return found if return_indices else found[0]
 
 
+@overridable
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The maxima of windows that cover sequences ``(N, C, L)`` or ``(C, L)`` evenly, with their places if asked.
 
@@ -105,6 +112,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
     return _adaptive_max_pool(_nn.adaptive_max_pool1d_with_indices, input, output_size, return_indices)
 
 
+@overridable
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The maxima of windows that cover images evenly, with their places if asked; ``None`` keeps a dimension.
 
@@ -114,6 +122,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     return _adaptive_max_pool(_nn.adaptive_max_pool2d_with_indices, input, output_size, return_indices)
 
 
+@overridable
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The maxima of windows that cover volumes evenly, with their places if asked; ``None`` keeps a dimension.
 
@@ -155,6 +164,7 @@ def _max_unpool(
     return _C._max_unpool(input, indices, sizes)
 
 
+@overridable
 def max_unpool1d(
     input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
 ) -> Tensor:
@@ -169,6 +179,7 @@ def max_unpool1d(
     return _max_unpool(input, indices, 1, kernel_size, stride, padding, output_size)
 
 
+@overridable
 def max_unpool2d(
     input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
 ) -> Tensor:
@@ -181,6 +192,7 @@ def max_unpool2d(
     return _max_unpool(input, indices, 2, kernel_size, stride, padding, output_size)
 
 
+@overridable
 def max_unpool3d(
     input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
 ) -> Tensor:
@@ -215,6 +227,7 @@ def _fractional(
     return found if return_indices else found[0]
 
 
+@overridable
 def fractional_max_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -234,6 +247,7 @@ def fractional_max_pool2d(
     return _fractional(2, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
 
 
+@overridable
 def fractional_max_pool3d(
     input: Tensor,
     kernel_size: Any,
@@ -250,6 +264,7 @@ def fractional_max_pool3d(
     return _fractional(3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
 
 
+@overridable
 def fractional_max_pool2d_with_indices(
     input: Tensor,
     kernel_size: Any,
@@ -267,6 +282,7 @@ def fractional_max_pool2d_with_indices(
     return _fractional(2, input, kernel_size, output_size, output_ratio, True, _random_samples)
 
 
+@overridable
 def fractional_max_pool3d_with_indices(
     input: Tensor,
     kernel_size: Any,

@@ -9,6 +9,7 @@ import functools
 import math
 
 import rushlight as torch
+from rushlight._overridable import overridable
 from rushlight._warnings import warn
 
 TYPE_CHECKING = False
@@ -88,6 +89,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
 
 
+@overridable
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
     """Uniform between ``a`` and ``b``.
 
@@ -99,6 +101,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: torch.Ge
         return tensor.uniform_(a, b, generator=generator)
 
 
+@overridable
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
     """Normally distributed.
 
@@ -172,6 +175,7 @@ def _normal_cdf(x: float) -> float:
     return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
 
 
+@overridable
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """One value everywhere.
 
@@ -288,6 +292,7 @@ def _xavier_std(tensor: Tensor, gain: float) -> float:
     return gain * math.sqrt(2.0 / float(fan_in + fan_out))
 
 
+@overridable
 def kaiming_uniform_(
     tensor: Tensor,
     a: float = 0,

@@ -10,7 +10,7 @@ use rushlight_core::dtype as settings;
 
 use crate::dtype::{PyDType, PyDevice, device_object, dtype_object, extract_device, extract_dtype};
 use crate::errors::{kind_of, raise};
-use crate::{buffer, dlpack, nested, numpy, object};
+use crate::{buffer, dlpack, nested, numpy, object, overrides};
 
 /// A `dtype=` argument.
 fn wanted_dtype(function: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<DType>> {
@@ -63,6 +63,16 @@ fn tensor<'py>(
     requires_grad: bool,
     pin_memory: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let flag = |flag: bool| flag.then(|| PyBool::new(py, true).to_owned().into_any());
+    let keywords = [
+        ("dtype", dtype.cloned()),
+        ("device", device.cloned()),
+        ("requires_grad", flag(requires_grad)),
+        ("pin_memory", flag(pin_memory)),
+    ];
+    if let Some(answer) = overrides::mode_answer("tensor", data, keywords)? {
+        return Ok(answer);
+    }
     let (dtype, device) = (wanted_dtype("tensor", dtype)?, wanted_device("tensor", device)?.or_else(default_device));
     rushlight::create::warn_of_pinning(pin_memory, device.unwrap_or(Device::Cpu)).map_err(raise)?;
     let made = copied(data, dtype, "torch.tensor")?;
@@ -140,6 +150,10 @@ fn as_tensor<'py>(
     dtype: Option<&Bound<'py, PyAny>>,
     device: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let keywords = [("dtype", dtype.cloned()), ("device", device.cloned())];
+    if let Some(answer) = overrides::mode_answer("as_tensor", data, keywords)? {
+        return Ok(answer);
+    }
     let (dtype, device) =
         (wanted_dtype("as_tensor", dtype)?, wanted_device("as_tensor", device)?.or_else(default_device));
     object::wrap_bound(py, placed(aliased(data, dtype)?.0, dtype, device)?)
@@ -173,6 +187,16 @@ fn asarray<'py>(
     copy: Option<bool>,
     requires_grad: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let flag = |flag: bool| PyBool::new(py, flag).to_owned().into_any();
+    let keywords = [
+        ("dtype", dtype.cloned()),
+        ("device", device.cloned()),
+        ("copy", copy.map(flag)),
+        ("requires_grad", requires_grad.then(|| flag(true))),
+    ];
+    if let Some(answer) = overrides::mode_answer("asarray", obj, keywords)? {
+        return Ok(answer);
+    }
     let (dtype, device) = (wanted_dtype("asarray", dtype)?, wanted_device("asarray", device)?.or_else(default_device));
     let buffers =
         obj.is_instance_of::<PyByteArray>() || obj.is_instance_of::<PyBytes>() || obj.is_instance_of::<PyMemoryView>();

@@ -11,7 +11,7 @@ use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::object;
 
@@ -102,6 +102,27 @@ pub unsafe fn answer(
     let kwargs = (!names.is_empty()).then_some(names);
     let handler = py.import("rushlight.overrides")?.getattr("_answer")?;
     Ok(Some(handler.call1((public.object(py)?, args, kwargs))?.into_ptr()))
+}
+
+/// What a mode says to a call of a function of this module that makes a tensor of data, if this thread has a mode.
+pub fn mode_answer<'py, const N: usize>(
+    name: &str,
+    data: &Bound<'py, PyAny>,
+    keywords: [(&str, Option<Bound<'py, PyAny>>); N],
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if MODES.get() == 0 || ASKED.get() == Asked::Nobody {
+        return Ok(None);
+    }
+    let (py, names) = (data.py(), PyDict::new(data.py()));
+    for (keyword, value) in keywords {
+        if let Some(value) = value {
+            names.set_item(keyword, value)?;
+        }
+    }
+    let kwargs = (!names.is_empty()).then_some(names);
+    let function = py.import("rushlight._C")?.getattr(name)?;
+    let handler = py.import("rushlight.overrides")?.getattr("_first")?;
+    handler.call1((function, PyList::empty(py), (data,), kwargs)).map(Some)
 }
 
 /// The same for Python's operators: a refusal leaves the call to the other operand.
