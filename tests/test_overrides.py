@@ -208,6 +208,8 @@ def test_places_where_a_class_is_met():
     assert names(lambda: torch.ones(3)[torch.tensor([1]).as_subclass(Logged)]) == ["Tensor.__getitem__"]
     assert names(lambda: torch.where(y > 0, y, x)) == ["where"]
     assert names(lambda: torch.stack((y, x))) == ["stack"]
+    array = np.ones((2, 3), dtype=np.float32)
+    assert names(lambda: (x == array, x != array)) == ["Tensor.__eq__", "Tensor.ne"]
 
 
 @pytest.mark.parametrize(

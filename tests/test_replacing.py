@@ -27,6 +27,10 @@ def test_a_file_is_replaced_at_once(tmp_path):
     save({"a": 2}, path)
     assert load(path) == {"a": 2} and stat.S_IMODE(path.stat().st_mode) == 0o640
     assert os.listdir(tmp_path) == ["model.pt"]
+    before = os.umask(0o027)
+    save(1, tmp_path / "new.pt")
+    os.umask(before)
+    assert stat.S_IMODE((tmp_path / "new.pt").stat().st_mode) == 0o640
     link = tmp_path / "latest.pt"
     link.symlink_to(path)
     save({"a": 3}, link)

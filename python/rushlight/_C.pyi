@@ -1969,7 +1969,7 @@ def _elu(input: Tensor, alpha: _float, scale: _float, input_scale: _float) -> Te
 def _elu_backward(grad_output: Tensor, input: Tensor, alpha: _Number, scale: _Number, input_scale: _Number) -> Tensor:
     """The gradient of `elu`."""
 def _embed(input: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int) -> Tensor:
-    """Zeros of shape `size`, in which the elements of `self` are added at the places that `stride` and `storage_offset` name."""
+    """Zeros of shape `size`, in which the elements of `input` are added at the places that `stride` and `storage_offset` name."""
 def _fft_c2c(input: Tensor, dim: Sequence[_int], normalization: _int, forward: _bool) -> Tensor:
     """The Fourier transform of complex numbers along some dimensions, divided by nothing (0), the root of their size (1) or their size (2)."""
 def _fft_c2r(input: Tensor, dim: Sequence[_int], normalization: _int, last_dim_size: _int) -> Tensor:
@@ -1995,7 +1995,7 @@ def _gelu_tanh_backward(grad_output: Tensor, input: Tensor) -> Tensor:
 def _gru_gates(input_gates: Tensor, hidden_gates: Tensor, hx: Tensor) -> Tensor:
     """The next state of a gated recurrent unit, from the gates `(N, 3 * H)` of input and state, and the state `(N, H)`."""
 def _hardtanh_backward(grad_output: Tensor, input: Tensor, min_val: _Number, max_val: _Number) -> Tensor:
-    """The gradient where `self` is strictly between two numbers, else zero."""
+    """The gradient where `input` is strictly between two numbers, else zero."""
 def _histogramdd_bin_edges(input: Tensor, bins: Sequence[_int], *, range: _float | Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> tuple[Tensor, ...]:
     """The edges of equal parts in each dimension of points, for `histogramdd`."""
 def _histogramdd_from_bin_tensors(input: Tensor, bins: Sequence[Tensor], *, weight: Tensor | None = None, density: _bool = False) -> Tensor:
@@ -2005,7 +2005,7 @@ def _index(input: Tensor, indices: Sequence[Tensor], dims: Sequence[_int]) -> Te
 def _index_put(input: Tensor, indices: Sequence[Tensor], dims: Sequence[_int], values: Tensor, accumulate: _bool = False) -> Tensor:
     """`values` written to, or added at, the places that `indices` into the dimensions `dims` name."""
 def _leaky_relu_backward(grad_output: Tensor, input: Tensor, negative_slope: _Number) -> Tensor:
-    """The gradient, times `negative_slope` where `self` is negative."""
+    """The gradient, times `negative_slope` where `input` is negative."""
 def _linalg_det(A: Tensor) -> return_types._linalg_det:
     """The determinants of matrices, with the factors that they were found from."""
 def _linalg_eig(A: Tensor, compute_v: _bool = True) -> return_types._linalg_eig:
@@ -2037,13 +2037,13 @@ def _matmul(input: Tensor, other: Tensor) -> Tensor:
 def _max_pool(input: Tensor, kernel_size: Sequence[_int], stride: Sequence[_int], padding: Sequence[_int], dilation: Sequence[_int], output: Sequence[_int]) -> tuple[Tensor, Tensor]:
     """The largest element of each window and its place among the elements of its channel; `output` are the sizes of space."""
 def _max_unpool(input: Tensor, indices: Tensor, output_size: Sequence[_int]) -> Tensor:
-    """Zeros of `output_size`, with the values of `self` at their places in each channel; where several meet the last one stays."""
+    """Zeros of `output_size`, with the values of `input` at their places in each channel; where several meet the last one stays."""
 def _mix(input: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
-    """Sums over `k` of `weights[n, p, k] * self[n, c, indices[n, p, k]]`; an index outside of the channel counts for nothing."""
+    """Sums over `k` of `weights[n, p, k] * input[n, c, indices[n, p, k]]`; an index outside of the channel counts for nothing."""
 def _mix_meet(input: Tensor, other: Tensor, indices: Tensor) -> Tensor:
-    """Sums over the channels of `self[n, c, p] * other[n, c, indices[n, p, k]]`."""
+    """Sums over the channels of `input[n, c, p] * other[n, c, indices[n, p, k]]`."""
 def _mix_spread(input: Tensor, indices: Tensor, weights: Tensor, area: _int) -> Tensor:
-    """Channels of `area` zeros, with `weights[n, p, k] * self[n, c, p]` added at `indices[n, p, k]`."""
+    """Channels of `area` zeros, with `weights[n, p, k] * input[n, c, p]` added at `indices[n, p, k]`."""
 def _mse_loss(input: Tensor, target: Tensor, reduction: _int) -> Tensor:
     """The squared differences; the reduction is 0 for none, 1 for mean, 2 for sum."""
 def _nan_to_num(input: Tensor, nan: _float, posinf: _float, neginf: _float) -> Tensor:
@@ -2067,13 +2067,13 @@ def _normalize_layer(input: Tensor, weight: Tensor | None, bias: Tensor | None, 
 def _pad_borders(input: Tensor, pad: Sequence[_int], mode: _str) -> Tensor:
     """A copy with borders out of the elements inside, mirrored (`reflect`) or the outermost one (`replicate`)."""
 def _pad_borders_back(input: Tensor, like: Tensor, pad: Sequence[_int], mode: _str) -> Tensor:
-    """Borders of `self` added to the elements that they came from, in the shape of `like`."""
+    """Borders of `input` added to the elements that they came from, in the shape of `like`."""
 def _pivots_to_permutation(pivots: Tensor, size: _int, inverse: _bool = False) -> Tensor:
     """The permutation that the exchanges of LU factorisation amount to: row `i` of `L @ U` is this row of the matrix."""
 def _pool_gather(input: Tensor, places: Tensor, dims: _int) -> Tensor:
     """The values at `places` of each plane of `dims` dimensions."""
 def _pool_scatter(input: Tensor, places: Tensor, like: Tensor, dims: _int) -> Tensor:
-    """Zeros like `like` with the values of `self` added at their places in each plane of `dims` dimensions."""
+    """Zeros like `like` with the values of `input` added at their places in each plane of `dims` dimensions."""
 def _prelu_backward(grad: Tensor, input: Tensor, weight: Tensor) -> Tensor:
     """The gradient of `_prelu_kernel` in its first operand."""
 def _prelu_kernel(input: Tensor, weight: Tensor) -> Tensor:
@@ -2091,7 +2091,7 @@ def _round_before(input: Tensor, ten: _float) -> Tensor:
 def _rrelu_slopes(input: Tensor, lower: _float, upper: _float, *, generator: Generator | None = None) -> Tensor:
     """One for each positive element, for each other a number from `lower` to `upper`, drawn in order."""
 def _shrink_backward(grad_output: Tensor, input: Tensor, lambd: _Number) -> Tensor:
-    """The gradient, or zero where the magnitude of `self` is at most `lambd`."""
+    """The gradient, or zero where the magnitude of `input` is at most `lambd`."""
 def _silu_backward(grad_output: Tensor, input: Tensor) -> Tensor:
     """The gradient of `silu`."""
 def _slice(input: Tensor, dim: _int, start: _int, length: _int, step: _int = 1) -> Tensor:

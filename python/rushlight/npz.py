@@ -17,7 +17,7 @@ import zlib
 
 import rushlight as torch
 
-from ._checkpoint.replacing import replacing
+from ._replacing import replacing
 from ._utils import view_of
 
 TYPE_CHECKING = False

@@ -3,8 +3,6 @@
 A class with a class method ``__torch_function__(cls, func, types, args=(), kwargs=None)`` is asked whenever one of its
 instances stands among the arguments of an operator, a method or an attribute of tensors; a class that derives from `Tensor`
 and has none of its own gives results of its class. `TorchFunctionMode` is asked about every call in its ``with`` block.
-
-Functions that are written in Python call operators, so handlers meet those.
 """
 
 from __future__ import annotations

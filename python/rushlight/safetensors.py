@@ -14,7 +14,7 @@ import os
 
 import rushlight as torch
 
-from ._checkpoint.replacing import replacing
+from ._replacing import replacing
 from ._utils import view_of
 
 TYPE_CHECKING = False

@@ -42,8 +42,8 @@ from ._checkpoint.options import (
 )
 from ._checkpoint.pickler import Global, Pickler
 from ._checkpoint.rebuild import find_known, home
-from ._checkpoint.replacing import replacing
 from ._checkpoint.storage_classes import StorageClass
+from ._replacing import replacing
 from ._utils import set_state
 from .storage import TypedStorage
 from .utils.serialization import config

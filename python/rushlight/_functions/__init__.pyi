@@ -36,7 +36,7 @@ def adaptive_avg_pool1d(input: Tensor, output_size: _int | Sequence[_int]) -> Te
 def adaptive_max_pool1d(input: Tensor, output_size: _int | Sequence[_int], return_indices: _bool = True) -> tuple[Tensor, Tensor]:
     """The largest element of windows that cover each channel evenly, `output_size` of them, and its place."""
 def add(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """Adds `other`, scaled by `alpha`, to `self`."""
+    """Adds `other`, scaled by `alpha`, to `input`."""
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """The sum of the products of two batches of matrices, added to a matrix, which broadcasts."""
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1, out: Tensor | None = None) -> Tensor:
@@ -105,7 +105,7 @@ def arcsinh_(input: Tensor) -> Tensor:
 def arctan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse tangent of each element."""
 def arctan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The angle of the point whose ordinate is `self` and whose abscissa is `other`."""
+    """The angle of the point whose ordinate is `input` and whose abscissa is `other`."""
 def arctan_(input: Tensor) -> Tensor:
     """The inverse tangent of each element."""
 def arctanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -142,7 +142,7 @@ def asinh_(input: Tensor) -> Tensor:
 def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse tangent of each element."""
 def atan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The angle of the point whose ordinate is `self` and whose abscissa is `other`."""
+    """The angle of the point whose ordinate is `input` and whose abscissa is `other`."""
 def atan_(input: Tensor) -> Tensor:
     """The inverse tangent of each element."""
 def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -244,9 +244,9 @@ def channel_shuffle(input: Tensor, groups: _int) -> Tensor:
 def cholesky(input: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """The Cholesky factors of positive definite matrices; `torch.linalg.cholesky` is the newer form."""
 def cholesky_inverse(input: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """The inverse of `A`, where `self` is the Cholesky factor of `A`."""
+    """The inverse of `A`, where `input` is the Cholesky factor of `A`."""
 def cholesky_solve(input: Tensor, input2: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """The solution `X` of `A @ X = self`, where `input2` is the Cholesky factor of `A`."""
+    """The solution `X` of `A @ X = input`, where `input2` is the Cholesky factor of `A`."""
 def chunk(input: Tensor, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
     """Views of equal length along `dim`, at most `chunks` of them; the last may be shorter."""
 def clamp(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -313,7 +313,7 @@ def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
 def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, output_padding: _int | Sequence[_int] = 0, groups: _int = 1, dilation: _int | Sequence[_int] = 1) -> Tensor:
     """The transposed convolution of volumes `(N, C, D, H, W)` or `(C, D, H, W)` with filters `(C, F / groups, KD, KH, KW)`."""
 def copysign(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """The magnitudes of `self` with the signs of `other`."""
+    """The magnitudes of `input` with the signs of `other`."""
 def corrcoef(input: Tensor) -> Tensor:
     """The correlations of the rows of a matrix, whose columns are observations, from -1 to 1."""
 def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -359,7 +359,7 @@ def det(input: Tensor) -> Tensor:
 def diag(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """A vector on the diagonal of a matrix, or a matrix's diagonal as a vector, copied."""
 def diag_embed(input: Tensor, offset: _int = 0, dim1: _int = -2, dim2: _int = -1) -> Tensor:
-    """Matrices of zeros with the last dimension of `self` on their diagonals."""
+    """Matrices of zeros with the last dimension of `input` on their diagonals."""
 def diagflat(input: Tensor, offset: _int = 0) -> Tensor:
     """All elements on the diagonal of a matrix."""
 def diagonal(input: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
@@ -500,15 +500,15 @@ def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 def gcd_(input: Tensor, other: Tensor) -> Tensor:
     """The greatest common divisor."""
 def ge(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """Whether `self` is at least `other`."""
+    """Whether `input` is at least `other`."""
 def geqrf(input: Tensor, *, out: tuple[Tensor, ...] | None = None) -> return_types.geqrf:
     """The reflections behind `torch.linalg.qr`: `R` in the upper triangle, the reflections' vectors below, their factors in `tau`."""
 def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The products of each pair of two vectors' elements."""
 def greater(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """Whether `self` is greater than `other`."""
+    """Whether `input` is greater than `other`."""
 def greater_equal(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """Whether `self` is at least `other`."""
+    """Whether `input` is at least `other`."""
 def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: _int, padding_mode: _int, align_corners: _bool) -> Tensor:
     """`nn.functional.grid_sample` with numbers for its modes: 0 bilinear, 1 nearest, 2 bicubic; 0 zeros, 1 border, 2 reflection."""
 def grid_sampler_2d(input: Tensor, grid: Tensor, interpolation_mode: _int, padding_mode: _int, align_corners: _bool) -> Tensor:
@@ -525,7 +525,7 @@ def gru(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor],
 def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor:
     """One step of a gated recurrent unit. The rows of weights and biases are those of the reset, the update and the new gate."""
 def gt(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """Whether `self` is greater than `other`."""
+    """Whether `input` is greater than `other`."""
 def hamming_window(window_length: _int, periodic: _bool = True, alpha: _float = 0.54, beta: _float = 0.46, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """A window of `window_length` numbers; a periodic one ends just before it would begin anew."""
 def hann_window(window_length: _int, periodic: _bool = True, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
@@ -604,7 +604,7 @@ def istft(input: Tensor, n_fft: _int, hop_length: _int | None = None, win_length
 def kaiser_window(window_length: _int, periodic: _bool = True, beta: _float = 12.0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """A window of `window_length` numbers; a periodic one ends just before it would begin anew."""
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The Kronecker product: every element of `self` times the whole of `other`."""
+    """The Kronecker product: every element of `input` times the whole of `other`."""
 def kthvalue(input: Tensor, k: _int, dim: _int = -1, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> return_types.kthvalue:
     """The `k`-th smallest element along `dim`, counted from one, and where it stands."""
 def layer_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None = None, bias: Tensor | None = None, eps: _float = 1e-05) -> Tensor:
@@ -614,17 +614,17 @@ def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 def lcm_(input: Tensor, other: Tensor) -> Tensor:
     """The least common multiple."""
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """`self * 2 ** other`."""
+    """`input * 2 ** other`."""
 def ldexp_(input: Tensor, other: Tensor) -> Tensor:
-    """`self * 2 ** other`."""
+    """`input * 2 ** other`."""
 def le(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """Whether `self` is at most `other`."""
+    """Whether `input` is at most `other`."""
 def lerp(input: Tensor, end: Tensor, weight: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """The point between `self` and `end` at `weight`."""
+    """The point between `input` and `end` at `weight`."""
 def less(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """Whether `self` is less than `other`."""
+    """Whether `input` is less than `other`."""
 def less_equal(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """Whether `self` is at most `other`."""
+    """Whether `input` is at most `other`."""
 def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the magnitude of the gamma function."""
 def lgamma_(input: Tensor) -> Tensor:
@@ -683,9 +683,9 @@ def lstm(data: Tensor, batch_sizes: Tensor, hx: Sequence[Tensor], params: Sequen
 def lstm_cell(input: Tensor, hx: Sequence[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """One step of a long short-term memory, from and to an output and a state. The rows of weights and biases are those of the input, the forget, the cell and the output gate."""
 def lt(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """Whether `self` is less than `other`."""
+    """Whether `input` is less than `other`."""
 def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The solution `X` of `A @ X = self` from the LU factors of `A`; `torch.linalg.lu_solve` is the newer form."""
+    """The solution `X` of `A @ X = input` from the LU factors of `A`; `torch.linalg.lu_solve` is the newer form."""
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: _bool = True, unpack_pivots: _bool = True, *, out: tuple[Tensor, ...] | None = None) -> return_types.lu_unpack:
     """The three factors that `torch.linalg.lu_factor` packed together."""
 @overload
@@ -698,7 +698,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements where `mask` is true, in row-major order; both broadcast."""
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The product `self @ other` of vectors, matrices or batches of matrices."""
+    """The product `input @ other` of vectors, matrices or batches of matrices."""
 def matrix_exp(input: Tensor) -> Tensor:
     """The exponentials of matrices, as `torch.linalg.matrix_exp`."""
 def matrix_power(input: Tensor, n: _int, *, out: Tensor | None = None) -> Tensor:
@@ -843,7 +843,7 @@ def ones_like(input: Tensor, *, memory_format: _memory_format | None = None, dty
 def orgqr(input: Tensor, input2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The first columns of the product of reflections, as `torch.linalg.householder_product`."""
 def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: _bool = True, transpose: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """The product of reflections (`self` and their factors `input2`) times `input3`, or `input3` times it where `left` is false."""
+    """The product of reflections (`input` and their factors `input2`) times `input3`, or `input3` times it where `left` is false."""
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The products of each pair of two vectors' elements."""
 def pairwise_distance(x1: Tensor, x2: Tensor, p: _float = 2.0, eps: _float = 1e-06, keepdim: _bool = False) -> Tensor:
@@ -988,7 +988,7 @@ def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def rsqrt_(input: Tensor) -> Tensor:
     """One divided by the square root of each element."""
 def rsub(input: Tensor, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
-    """Subtracts `self`, scaled by `alpha`, from `other`."""
+    """Subtracts `input`, scaled by `alpha`, from `other`."""
 def scalar_tensor(s: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """A number as a tensor without dimensions, of the default dtype unless another is given."""
 @overload
@@ -1114,16 +1114,16 @@ def std_mean(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correct
 def stft(input: Tensor, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, pad_mode: _str = ..., normalized: _bool = False, onesided: _bool | None = None, return_complex: _bool | None = None, align_to_window: _bool | None = None) -> Tensor:
     """The Fourier transforms of a window that moves along signals: frequencies by windows."""
 def sub(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """Subtracts `other`, scaled by `alpha`, from `self`."""
+    """Subtracts `other`, scaled by `alpha`, from `input`."""
 def subtract(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """Subtracts `other`, scaled by `alpha`, from `self`."""
+    """Subtracts `other`, scaled by `alpha`, from `input`."""
 @overload
 def sum(input: Tensor, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """The sum of all elements."""
 @overload
 def sum(input: Tensor, dim: _int | Sequence[_int] | None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
 def svd(input: Tensor, some: _bool = True, compute_uv: _bool = True, *, out: tuple[Tensor, ...] | None = None) -> return_types.svd:
-    """The singular value decomposition `self = U @ diag(S) @ V.mH`; `torch.linalg.svd` is the newer form."""
+    """The singular value decomposition `input = U @ diag(S) @ V.mH`; `torch.linalg.svd` is the newer form."""
 def swapaxes(input: Tensor, axis0: _int, axis1: _int) -> Tensor:
     """A view with two dimensions exchanged; NumPy's name of `transpose`."""
 def swapdims(input: Tensor, dim0: _int, dim1: _int) -> Tensor:
@@ -1160,7 +1160,7 @@ def threshold(input: Tensor, threshold: _Number, value: _Number) -> Tensor:
 def threshold_(input: Tensor, threshold: _Number, value: _Number) -> Tensor:
     """Each element, or `value` where it is at most `threshold`."""
 def threshold_backward(grad_output: Tensor, input: Tensor, threshold: _Number) -> Tensor:
-    """The gradient where `self` is above `threshold`, else zero."""
+    """The gradient where `input` is above `threshold`, else zero."""
 def tile(input: Tensor, dims: Sequence[_int]) -> Tensor:
     """`repeat` that counts missing repetitions as one."""
 def topk(input: Tensor, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True, *, out: tuple[Tensor, ...] | None = None) -> return_types.topk:
@@ -1182,7 +1182,7 @@ def trapz(y: Tensor, x: Tensor, *, dim: _int = -1) -> Tensor:
 @overload
 def trapz(y: Tensor, *, dx: _Number = 1, dim: _int = -1) -> Tensor: ...
 def triangular_solve(input: Tensor, A: Tensor, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> return_types.triangular_solve:
-    """The solution `X` of `A @ X = self` for triangular `A`, and `A`; `torch.linalg.solve_triangular` is the newer form."""
+    """The solution `X` of `A @ X = input` for triangular `A`, and `A`; `torch.linalg.solve_triangular` is the newer form."""
 def tril(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """The lower triangle of matrices, up to `diagonal`; zeros above."""
 def tril_indices(row: _int, col: _int, offset: _int = 0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
@@ -1248,13 +1248,13 @@ def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Tensors one below the other; a vector is a row."""
 @overload
 def where(condition: Tensor, input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """The elements of `self` where `condition` holds, elsewhere those of `other`; all three broadcast."""
+    """The elements of `input` where `condition` holds, elsewhere those of `other`; all three broadcast."""
 @overload
 def where(condition: Tensor) -> tuple[Tensor, ...]: ...
 def xlogy(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """`self * log(other)`; zero where `self` is zero, unless `other` is nan."""
+    """`input * log(other)`; zero where `input` is zero, unless `other` is nan."""
 def xlogy_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
-    """`self * log(other)`; zero where `self` is zero, unless `other` is nan."""
+    """`input * log(other)`; zero where `input` is zero, unless `other` is nan."""
 def zero_(input: Tensor) -> Tensor:
     """Sets every element to 0, in place."""
 @overload

@@ -51,7 +51,7 @@ def ldl_factor_ex(input: Tensor, *, hermitian: _bool = False, check_errors: _boo
 def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: _bool = False, out: Tensor | None = None) -> Tensor:
     """The solution `X` of `A @ X = B` from what `torch.linalg.ldl_factor` made of `A`."""
 def lstsq(input: Tensor, b: Tensor, rcond: _float | None = None, *, driver: _str | None = None, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_lstsq:
-    """Least squares: the `X` that makes the columns of `self @ X - b` short, and the shortest such."""
+    """Least squares: the `X` that makes the columns of `input @ X - b` short, and the shortest such."""
 def lu(A: Tensor, *, pivot: _bool = True, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_lu:
     """Matrices as `P @ L @ U`: a permutation, a lower triangle with ones on its diagonal, an upper one."""
 def lu_factor(A: Tensor, *, pivot: _bool = True, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_lu_factor:
@@ -61,7 +61,7 @@ def lu_factor_ex(A: Tensor, *, pivot: _bool = True, check_errors: _bool = False,
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: _bool = True, adjoint: _bool = False, out: Tensor | None = None) -> Tensor:
     """The solution of a system from its LU factors: of `A @ X = B`, of `X @ A = B` where `left` is false, with `A.mH` where `adjoint` is true."""
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The product `self @ other` of vectors, matrices or batches of matrices."""
+    """The product `input @ other` of vectors, matrices or batches of matrices."""
 def matrix_exp(input: Tensor) -> Tensor:
     """The exponentials of matrices, `sum(A ** k / k!)`."""
 @overload
@@ -97,15 +97,15 @@ def solve(A: Tensor, B: Tensor, *, left: _bool = True, out: Tensor | None = None
 def solve_ex(A: Tensor, B: Tensor, *, left: _bool = True, check_errors: _bool = False, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_solve_ex:
     """As `torch.linalg.solve`, with the place of the first zero pivot of each matrix instead of an exception."""
 def solve_triangular(input: Tensor, B: Tensor, *, upper: _bool, left: _bool = True, unitriangular: _bool = False, out: Tensor | None = None) -> Tensor:
-    """The solution `X` of `self @ X = B` for triangular matrices, or of `X @ self = B` where `left` is false."""
+    """The solution `X` of `input @ X = B` for triangular matrices, or of `X @ input = B` where `left` is false."""
 def svd(A: Tensor, full_matrices: _bool = True, *, driver: _str | None = None, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_svd:
     """The singular value decomposition `A = U @ diag(S) @ Vh`, with `S` descending."""
 def svdvals(A: Tensor, *, driver: _str | None = None, out: Tensor | None = None) -> Tensor:
     """The singular values of matrices, descending."""
 def tensorinv(input: Tensor, ind: _int = 2, *, out: Tensor | None = None) -> Tensor:
-    """The inverse of the linear map that `torch.tensordot(self, x, dims=ind)` is."""
+    """The inverse of the linear map that `torch.tensordot(input, x, dims=ind)` is."""
 def tensorsolve(input: Tensor, other: Tensor, dims: Sequence[_int] | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The solution `X` of `torch.tensordot(self, X, X.ndim) == other`."""
+    """The solution `X` of `torch.tensordot(input, X, X.ndim) == other`."""
 def vander(x: Tensor, *, N: _int | None = None) -> Tensor:
     """Rows of the powers 0 to `N - 1` of each element."""
 def vecdot(x: Tensor, y: Tensor, *, dim: _int = -1, out: Tensor | None = None) -> Tensor:

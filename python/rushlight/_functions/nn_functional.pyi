@@ -205,7 +205,7 @@ def soft_margin_loss(input: Tensor, target: Tensor, size_average: _bool | None =
 def softmin(input: Tensor, dim: _int, dtype: _dtype | None = None) -> Tensor:
     """Softmax of the negative."""
 def softplus(input: Tensor, beta: _float = 1, threshold: _float = 20, *, out: Tensor | None = None) -> Tensor:
-    """A smooth `relu`; linear where `beta * self` is above `threshold`."""
+    """A smooth `relu`; linear where `beta * input` is above `threshold`."""
 def softshrink(input: Tensor, lambd: _float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """Each element brought closer to zero by `lambd`."""
 def softsign(input: Tensor) -> Tensor:

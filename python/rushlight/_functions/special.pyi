@@ -38,7 +38,7 @@ def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def digamma_(input: Tensor) -> Tensor:
     """The derivative of the logarithm of the gamma function."""
 def entr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The entropy of each element: `-self * log(self)`, zero at zero, minus infinity below."""
+    """The entropy of each element: `-input * log(input)`, zero at zero, minus infinity below."""
 def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The error function of each element."""
 def erf_(input: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def erfc_(input: Tensor) -> Tensor:
     """One minus the error function, with small relative error where that is near one."""
 def erfcx(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """`exp(self ** 2) * erfc(self)`, which neither vanishes nor overflows for positive numbers."""
+    """`exp(input ** 2) * erfc(input)`, which neither vanishes nor overflows for positive numbers."""
 def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse of the error function, between -1 and 1."""
 def erfinv_(input: Tensor) -> Tensor:
@@ -82,11 +82,11 @@ def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def i0_(input: Tensor) -> Tensor:
     """The modified Bessel function of the first kind, of order zero."""
 def i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """`i0(self) * exp(-abs(self))`, which does not overflow."""
+    """`i0(input) * exp(-abs(input))`, which does not overflow."""
 def i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The modified Bessel function of the first kind, of order one."""
 def i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """`i1(self) * exp(-abs(self))`, which does not overflow."""
+    """`i1(input) * exp(-abs(input))`, which does not overflow."""
 def laguerre_polynomial_l(x: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The Laguerre polynomial."""
 def legendre_polynomial_p(x: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -153,11 +153,11 @@ def softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tenso
 def spherical_bessel_j0(x: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The spherical Bessel function of the first kind, of order zero: `sin(x) / x`."""
 def xlog1py(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """`self * log(1 + other)`; zero where `self` is zero, unless `other` is nan."""
+    """`input * log(1 + other)`; zero where `input` is zero, unless `other` is nan."""
 def xlogy(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """`self * log(other)`; zero where `self` is zero, unless `other` is nan."""
+    """`input * log(other)`; zero where `input` is zero, unless `other` is nan."""
 def xlogy_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
-    """`self * log(other)`; zero where `self` is zero, unless `other` is nan."""
+    """`input * log(other)`; zero where `input` is zero, unless `other` is nan."""
 def zeta(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The Hurwitz zeta function."""
 

@@ -29,8 +29,8 @@ class SGD(Optimizer):
         nesterov: whether to look ahead along the direction.
         maximize: whether to go up.
         differentiable: whether gradients flow through the step.
-        foreach, fused: accepted; unless ``differentiable``, all tensors of a group are updated by one call. ``fused`` refuses
-            what torch's fused step refuses.
+        foreach, fused: accepted; unless ``differentiable``, the dense tensors of a group are updated by one call (those that
+            have no direction yet by another). ``fused`` refuses what torch's fused step refuses.
 
     Any shapes; floating point and complex dtypes.
 

@@ -1,4 +1,4 @@
-//! Operators: each in a room of its own, all but those of sparse tensors in one table.
+//! Operators: each in a room of its own, all but those of sparse tensors and the two doors of `vmap` in one table.
 //!
 //! `row` says what an operator is, `table` lists them, `names` what Python finds of them. `call` is the life of a call,
 //! `short` its way for small operands. `signature` and `value` carry arguments, `promote` finds their common dtype, `copy`

@@ -68,3 +68,19 @@ pub fn params(row: &'static Row, namespace: &str, form: Form) -> &'static [Param
     let takes_inplace = form == Form::Function && namespace == "nn.functional";
     &schema.params[..schema.inplace.filter(|_| !takes_inplace).unwrap_or(schema.params.len())]
 }
+
+/// What a row's documentation says of a method's object, for the function: there it is the `input`.
+pub fn of_function(words: &str) -> String {
+    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '.';
+    let mut shown = String::with_capacity(words.len());
+    let mut rest = words;
+    while let Some(at) = rest.find("self") {
+        let (before, behind) = (&rest[..at], &rest[at + 4..]);
+        let alone = !before.chars().next_back().is_some_and(is_word)
+            && !behind.chars().next().is_some_and(|letter| is_word(letter) && letter != '.');
+        shown.push_str(before);
+        shown.push_str(if alone { "input" } else { "self" });
+        rest = behind;
+    }
+    shown + rest
+}

@@ -38,8 +38,7 @@ impl Name {
     pub fn text(&self) -> String {
         match self {
             Name::Operator { row, in_place } => {
-                let name =
-                    if row.namespace == "nn.functional" { row.python_name().to_owned() } else { row.results_name() };
+                let name = row.flat_name();
                 format!("aten::{name}{}", if *in_place { "_" } else { "" })
             }
             Name::Node(row) => node_name(row).to_owned(),

@@ -377,10 +377,11 @@ impl Row {
         self.name.split_once('.').map_or(self.name, |(name, _)| name)
     }
 
-    /// The name of the class of its results, where they have names: `linalg_svd`.
-    pub fn results_name(&self) -> String {
+    /// torch's name for it where there are no modules: in classes of results, some errors and profiles. `linalg_svd`, but
+    /// `linear` of `nn.functional`.
+    pub fn flat_name(&self) -> String {
         match self.namespace {
-            "" => self.python_name().to_owned(),
+            "" | "nn.functional" => self.python_name().to_owned(),
             namespace => format!("{}_{}", namespace.replace('.', "_"), self.python_name()),
         }
     }

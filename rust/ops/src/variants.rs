@@ -151,7 +151,7 @@ pub fn check_no_gradient(args: &Args, out: &Tensor) -> Result<()> {
     if wants_gradient && modes::grad_enabled() {
         return Err(Error::runtime(format!(
             "{}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.",
-            args.row.python_name()
+            args.row.flat_name()
         ))
         .hint("Leave out= away, or call it under torch.no_grad()."));
     }

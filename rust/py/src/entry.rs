@@ -11,7 +11,7 @@ use pyo3::impl_::trampoline::{MethodDef, fastcall_cfunction_with_keywords};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use rushlight::call::{Target, call_into};
-use rushlight::names::{self, Form};
+use rushlight::names::{self, Form, of_function};
 use rushlight::row::Variants;
 use rushlight::signature::Returns;
 use rushlight::value::Values;
@@ -259,7 +259,7 @@ fn doc(callable: &Callable) -> String {
     let [overload] = &callable.overloads[..] else {
         let each = callable.overloads.iter().map(|overload| {
             let signature = overload.row.signature.replace("Tensor self", "Tensor input");
-            format!("{}{signature}\n\n{}", callable.name, described(overload.row))
+            format!("{}{signature}\n\n{}", callable.name, described(overload.row, callable.method))
         });
         return each.collect::<Vec<_>>().join("\n\n");
     };
@@ -292,13 +292,14 @@ fn doc(callable: &Callable) -> String {
         }
         parameters.push("out=None".into());
     }
-    format!("{}({})\n--\n\n{}", callable.name, parameters.join(", "), described(overload.row))
+    format!("{}({})\n--\n\n{}", callable.name, parameters.join(", "), described(overload.row, callable.method))
 }
 
-fn described(row: &Row) -> String {
+fn described(row: &Row, method: bool) -> String {
     let broadcasting = row.broadcasting().join(", ");
     let doc = row.doc.trim();
-    if broadcasting.is_empty() { doc.into() } else { format!("{doc}\n\nBroadcast together: {broadcasting}.") }
+    let doc = if method { doc.to_owned() } else { of_function(doc) };
+    if broadcasting.is_empty() { doc } else { format!("{doc}\n\nBroadcast together: {broadcasting}.") }
 }
 
 fn leak(text: &str) -> *const std::ffi::c_char {

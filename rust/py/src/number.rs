@@ -239,6 +239,11 @@ unsafe fn compared(py: Python<'_>, left: Raw, right: Raw, op: std::ffi::c_int) -
         if matches!(op, ffi::Py_EQ | ffi::Py_NE)
             && let Some(array) = array(py, right)?
         {
+            if overrides::expected()
+                && let Some(answer) = known.answer(py, left, right)?
+            {
+                return Ok(answer);
+            }
             // Python would ask the array next, which leaves it to us, and would then compare the objects' identity.
             return match object::tensor_of(left) {
                 Some(left) => fresh(py, arguments(row, [Operand::Tensor(left), Operand::Tensor(&array)])),

@@ -11,7 +11,7 @@ static CLASSES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
 /// The class for a row's results, made on first use.
 pub fn class<'py>(py: Python<'py>, row: &'static Row, fields: &[&str]) -> PyResult<Bound<'py, PyAny>> {
     let classes = CLASSES.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
-    let name = row.results_name();
+    let name = row.flat_name();
     let key = (&name, PyTuple::new(py, fields)?);
     if let Some(class) = classes.get_item(&key)? {
         return Ok(class);
@@ -30,7 +30,7 @@ pub fn _return_types(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         if let Returns::Named(fields) = row.schema().returns
             && fields.iter().all(|field| !field.is_empty())
         {
-            all.set_item(row.results_name(), class(py, row, fields)?)?;
+            all.set_item(row.flat_name(), class(py, row, fields)?)?;
         }
     }
     Ok(all)

@@ -1,8 +1,8 @@
 """`torch.utils.data`: datasets, samplers and the loader that turns them into batches.
 
 - `dataset.py`: what has samples; `sampler.py`, `distributed.py`: in which order they are taken;
-- `dataloader.py`: the loader and its two iterators (in this process, or over worker processes);
-- `_utils/`: collation, fetching, the worker's side and the parent's side of multi-process loading.
+- `dataloader.py`: the loader;
+- `_utils/`: a pass over its batches, in this process or over worker processes, collation, fetching, the worker's side and the parent's side of multi-process loading.
 """
 
 from rushlight._homes import adopt

@@ -66,7 +66,7 @@ class DataLoader(Generic[_T_co]):
         reproducible: every sample has a random state of its own (torch's, `random`'s and NumPy's), which follows from
             the loader's seed, the pass and the sample's place in it. Neither samples nor order depend on the number of
             workers then, 0 included (of a stream with ``shard="auto"``, since each worker has its own otherwise). The
-            seed is drawn at the first pass; generators of samplers are seeded anew for each.
+            seed is drawn at the first pass or `state_dict()`; generators of samplers are seeded anew for each.
         share_dataset: whether lists, dicts, arrays and tensors of the dataset are frozen into shared memory, once for
             all workers.
 

@@ -11,7 +11,7 @@ use rushlight::table::ROWS;
 
 use super::stub::summary;
 use crate::budget::GENERATED;
-use rushlight::names::{Form, Names};
+use rushlight::names::{Form, Names, of_function};
 
 pub const FOLDER: &str = "docs/reference";
 
@@ -63,7 +63,7 @@ fn contents(pages: &BTreeMap<&str, Vec<&Row>>, names: &Names) -> String {
         let mut lines: Vec<String> = rows
             .iter()
             .map(|row| {
-                let about = cell(&said(row, &summary(row)));
+                let about = cell(&summary(row, !row.variants.has(Variants::FUNCTION)));
                 format!("| [`{0}`]({1}.md#{2}) | {about} |", row.name, file(namespace), anchor(row))
             })
             .collect();
@@ -85,7 +85,8 @@ fn cell(text: &str) -> String {
 fn entry(text: &mut String, module: &str, row: &Row) {
     let name = row.python_name();
     let has = |variant| row.variants.has(variant);
-    let (signature, doc) = (said(row, row.signature), said(row, &paragraphs(row.doc)));
+    let said = |words: &str| if row.variants.has(Variants::FUNCTION) { of_function(words) } else { words.to_owned() };
+    let (signature, doc) = (said(row.signature), said(&paragraphs(row.doc)));
     let _ = write!(text, "\n## {}\n\n    {module}.{name}{signature}\n\n{doc}\n\n", row.name);
     let mut forms = Vec::new();
     if has(Variants::METHOD) {
@@ -111,25 +112,6 @@ fn entry(text: &mut String, module: &str, row: &Row) {
         let sentence = sentence.lines().next().unwrap_or_default();
         let _ = writeln!(text, "- `{name}({sample})` raises `{class}`: {}", sentence.replace('<', "\\<"));
     }
-}
-
-/// What is said of a method, for the function: its object is the `input`.
-fn said(row: &Row, words: &str) -> String {
-    if !row.variants.has(Variants::FUNCTION) {
-        return words.to_owned();
-    }
-    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '.';
-    let mut shown = String::with_capacity(words.len());
-    let mut rest = words;
-    while let Some(at) = rest.find("self") {
-        let (before, behind) = (&rest[..at], &rest[at + 4..]);
-        let alone = !before.chars().next_back().is_some_and(is_word)
-            && !behind.chars().next().is_some_and(|letter| is_word(letter) && letter != '.');
-        shown.push_str(before);
-        shown.push_str(if alone { "input" } else { "self" });
-        rest = behind;
-    }
-    shown + rest
 }
 
 /// Torch's indented examples become code blocks; the rest stays as it is.

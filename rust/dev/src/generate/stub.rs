@@ -9,7 +9,7 @@ use rushlight::row::Variants;
 use rushlight::signature::{Kind, Param, Returns};
 
 use crate::budget::GENERATED;
-use rushlight::names::{self, Form, Names};
+use rushlight::names::{self, Form, Names, of_function};
 
 /// The part written by hand; one line in it is replaced.
 pub const FRAME: &str = "rust/dev/stub.pyi";
@@ -94,7 +94,7 @@ pub fn results(names: &Names) -> String {
     let mut classes = BTreeMap::new();
     for row in names.values().flatten() {
         if let Some(fields) = named(row) {
-            classes.insert(row.results_name(), fields);
+            classes.insert(row.flat_name(), fields);
         }
     }
     let mut text = format!(
@@ -149,17 +149,18 @@ fn definition(text: &mut String, indent: &str, namespace: &str, name: &str, form
             0 => writeln!(
                 text,
                 "{indent}def {name}({parameters}) -> {result}:\n{indent}    \"\"\"{}\"\"\"",
-                summary(row).replace('\\', "\\\\")
+                summary(row, form.is_method()).replace('\\', "\\\\")
             ),
             _ => writeln!(text, "{indent}def {name}({parameters}) -> {result}: ..."),
         };
     }
 }
 
-/// The first sentence of a row's documentation.
-pub fn summary(row: &Row) -> String {
+/// The first sentence of a row's documentation, as a method's or a function's.
+pub fn summary(row: &Row, method: bool) -> String {
     let paragraph = row.doc.split("\n\n").next().unwrap_or_default();
-    paragraph.split_whitespace().collect::<Vec<_>>().join(" ")
+    let sentence = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+    if method { sentence } else { of_function(&sentence) }
 }
 
 /// Whether every call of an overload also fits an earlier one, as far as a checker of types can see.
@@ -240,7 +241,7 @@ fn returns(row: &Row) -> String {
     match row.schema().returns {
         Returns::Tensor => "Tensor".into(),
         Returns::Named(fields) => match named(row) {
-            Some(_) => format!("return_types.{}", row.results_name()),
+            Some(_) => format!("return_types.{}", row.flat_name()),
             None => format!("tuple[{}]", vec!["Tensor"; fields.len()].join(", ")),
         },
         Returns::List => "tuple[Tensor, ...]".into(),

@@ -6,12 +6,12 @@
 //! scatter, or by `keys`.
 
 pub mod add;
-pub mod both;
 pub mod coalesce;
 pub mod convert;
 pub mod elementwise;
 pub mod places;
 pub mod product;
+pub mod spgemm;
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub static ROWS: &[&Row] = &[
     &convert::VALUES,
     &convert::TO_SPARSE,
     &product::PRODUCT,
-    &both::PRODUCT_OF_BOTH,
+    &spgemm::SPARSE_SPARSE_MATMUL,
 ];
 
 pub use convert::{COALESCE, MADE, MASKED, TO_DENSE, TO_SPARSE, VALUES};
@@ -47,7 +47,7 @@ pub use convert::{COALESCE, MADE, MASKED, TO_DENSE, TO_SPARSE, VALUES};
 /// What a row makes of sparse operands.
 #[derive(Clone, Copy)]
 pub enum Sparse {
-    /// Nothing: it refuses them.
+    /// Nothing: it refuses them. A composed row leaves that to its parts.
     Refused,
     /// It runs as it does on others.
     Known,
@@ -129,7 +129,7 @@ fn in_place(args: &Args) -> Result<Output> {
 
 /// torch's word for an operator that does not know sparse tensors.
 fn refusal(row: &Row) -> Error {
-    if row.namespace.starts_with("nn") { refused(row.python_name()) } else { refused(&row.results_name()) }
+    refused(&row.flat_name())
 }
 
 #[cold]

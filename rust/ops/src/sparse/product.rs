@@ -1,4 +1,4 @@
-//! Products of sparse matrices with dense ones.
+//! Products of sparse matrices with dense ones; those of two sparse ones are in `spgemm`.
 
 use rushlight_core::{Error, Result};
 
@@ -94,7 +94,7 @@ fn of_sparse(d: &Derive) -> Result<Tensor> {
 /// The product of two matrices of which one is sparse, or both; a dense one that stands first is turned, and so is the result.
 pub fn times(own: &Tensor, other: &Tensor, whole: bool) -> Result<Tensor> {
     if own.is_sparse() && other.is_sparse() {
-        return op!(super::both::PRODUCT_OF_BOTH, own, other);
+        return op!(super::spgemm::SPARSE_SPARSE_MATMUL, own, other);
     }
     if own.is_sparse() || !other.is_sparse() {
         return op!(PRODUCT, own, other, whole);

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 class Task(NamedTuple):
     number: int
     indices: Any
-    # How many samples of the pass come before these.
+    # How many samples of the pass come before these, or of the worker's own dataset where each worker reads one.
     place: int
     # How many these are.
     size: int
@@ -95,7 +95,7 @@ class IterableDatasetFetcher(_Fetcher):
     def __init__(self, setup, progress=None, randomness=None) -> None:
         super().__init__(setup, progress, randomness)
         if randomness is not None:
-            randomness.stream()
+            randomness.dataset()
         try:
             self.iterator = iter(setup.dataset)
         except StopIteration as error:

@@ -145,10 +145,10 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
             raise AssertionError("timeout is for workers: with num_workers=0 nothing is waited for")
         super().__init__(loader)
         setup = self._setup(loader)
-        with self._streams():
+        with self._randomness_aside():
             self._fetcher = self._fetcher_class(setup, None, self._randomness)
 
-    def _streams(self):
+    def _randomness_aside(self):
         """The program's own random streams stay where they are while reproducible samples are loaded."""
         return contextlib.nullcontext() if self._randomness is None else put_aside()
 
@@ -157,7 +157,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         self._position.advance(task.size)
         if self._randomness is None:
             return self._fetcher.fetch(task)
-        with self._streams():
+        with self._randomness_aside():
             return self._fetcher.fetch(task)
 
 
@@ -178,8 +178,8 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._dataset_pass = 0
         streams = loader._dataset_kind == _DatasetKind.Iterable
         # Whether each worker reads a stream of its own, whose places are counted for each.
-        self._own_streams = streams and loader.num_workers > 1 and loader.shard is None
-        self._may_repeat = self._own_streams
+        self._own_datasets = streams and loader.num_workers > 1 and loader.shard is None
+        self._may_repeat = self._own_datasets
         self._begin_tasks()
 
     @property
@@ -224,7 +224,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             task = self._next_task()
         except StopIteration:
             return
-        if self._own_streams:
+        if self._own_datasets:
             task = task._replace(place=self._places[worker])
             self._places[worker] += task.size
         self._owners[task.number] = worker

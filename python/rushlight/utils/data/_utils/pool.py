@@ -28,8 +28,8 @@ _ANSWER_SECONDS = 0.1
 _pools: "weakref.WeakSet[WorkerPool]" = weakref.WeakSet()
 
 
-class Handle:
-    """One worker process as its parent sees it."""
+class WorkerProcess:
+    """A worker as its parent sees it."""
 
     def __init__(self, context, setup: WorkerSetup, worker_id: int) -> None:
         self.id = worker_id
@@ -106,7 +106,7 @@ def _how_it_ended(code) -> str:
 class WorkerPool:
     def __init__(self) -> None:
         self.owner = os.getpid()
-        self.workers: list[Handle] = []
+        self.workers: list[WorkerProcess] = []
         _pools.add(self)
 
     def start(self, context, setup: WorkerSetup) -> None:
@@ -115,7 +115,7 @@ class WorkerPool:
         try:
             for worker_id in range(setup.num_workers):
                 with held_back():
-                    worker = Handle(context, setup, worker_id)
+                    worker = WorkerProcess(context, setup, worker_id)
                     # Before the start, so that a forked worker drops its copy of this end too.
                     self.workers.append(worker)
                     worker.start()
@@ -188,7 +188,7 @@ class WorkerPool:
         self.workers = []
 
 
-def _where_they_hang(workers: list[Handle]) -> str:
+def _where_they_hang(workers: list[WorkerProcess]) -> str:
     late = [worker for worker in workers if worker.tasks]
     for worker in late:
         worker.recorder.ask_for_stack(worker.process.pid)

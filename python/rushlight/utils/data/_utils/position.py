@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import rushlight as torch
 
 from ..sampler import BatchSampler, RandomSampler, draw_seed
-from .randomness import OwnStreams, Randomness
+from .randomness import OwnRandomState, Randomness
 
 _VERSION = 1
 _FIELDS = ("version", "seed", "epoch", "batches", "samples", "shuffle")
@@ -58,7 +58,7 @@ class Position:
             generator = getattr(sampler, "generator", None)
             if isinstance(generator, torch.Generator):
                 generator.manual_seed(order)
-        return OwnStreams(lambda: source, order)
+        return OwnRandomState(lambda: source, order)
 
     def _rest(self, loader):
         if isinstance(loader.dataset, torch.utils.data.IterableDataset) or not self.batches:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import rushlight as torch
 
 _KEY = struct.Struct("=QQcq")
-_ORDER, _SAMPLE, _BATCH, _STREAM = b"o", b"s", b"b", b"i"
+_ORDER, _SAMPLE, _BATCH, _DATASET = b"o", b"s", b"b", b"i"
 
 
 class Randomness(NamedTuple):
@@ -35,9 +35,9 @@ class Randomness(NamedTuple):
         """The batch whose first sample is the `place`-th is about to be collated (or loaded, as a whole)."""
         _sow(self._derive(_BATCH, place))
 
-    def stream(self) -> None:
+    def dataset(self) -> None:
         """An iterable dataset is about to be opened."""
-        _sow(self._derive(_STREAM, 0))
+        _sow(self._derive(_DATASET, 0))
 
     def _derive(self, purpose: bytes, place: int) -> int:
         key = _KEY.pack(self.seed % 2**64, self.epoch, purpose, place)
@@ -68,15 +68,15 @@ def _sow(seed: int) -> None:
         numpy.random.seed(seed & 0xFFFFFFFF)
 
 
-class Streams(NamedTuple):
-    """Where the streams stand."""
+class RandomState(NamedTuple):
+    """Where the random streams stand."""
 
     torch: object
     python: object
     numpy: object
 
     @classmethod
-    def now(cls) -> "Streams":
+    def now(cls) -> "RandomState":
         numpy = _numpy()
         return cls(torch.get_rng_state(), random.getstate(), None if numpy is None else numpy.random.get_state())
 
@@ -91,29 +91,29 @@ class Streams(NamedTuple):
 @contextlib.contextmanager
 def put_aside():
     """Inside, anything may be drawn without the rest of the program noticing."""
-    before = Streams.now()
+    before = RandomState.now()
     try:
         yield
     finally:
         before.restore()
 
 
-class OwnStreams:
+class OwnRandomState:
     """An iterator whose steps draw from streams of their own, whatever the program draws in between."""
 
     def __init__(self, make, seed: int) -> None:
         with put_aside():
             _sow(seed)
             self._iterator = iter(make())
-            self._streams = Streams.now()
+            self._state = RandomState.now()
 
     def __iter__(self):
         return self
 
     def __next__(self):
         with put_aside():
-            self._streams.restore()
+            self._state.restore()
             try:
                 return next(self._iterator)
             finally:
-                self._streams = Streams.now()
+                self._state = RandomState.now()

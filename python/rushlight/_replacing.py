@@ -27,17 +27,20 @@ def replacing(path: str):
     if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
         yield path  # a pipe or a device cannot be replaced
         return
-    mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else 0o666 & ~_umask()
+    mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else None
+    # A new file has the rights that the process gives its files, one that is replaced keeps its own.
+    first = 0o666 if mode is None else 0o600
     _leave_the_cache(path)
     with _folder(parent) as folder:
         try:
-            handle = os.open(parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            handle = os.open(parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, first)
             temporary = None
         except OSError:
-            temporary, handle = _created(os.path.basename(path), folder)
+            temporary, handle = _created(os.path.basename(path), folder, first)
         try:
             yield f"/proc/self/fd/{handle}" if temporary is None else os.path.join(parent, temporary)
-            os.fchmod(handle, mode)
+            if mode is not None:
+                os.fchmod(handle, mode)
             if temporary is None:
                 temporary = _linked(handle, os.path.basename(path), folder)
             os.replace(temporary, path, src_dir_fd=folder)
@@ -69,11 +72,11 @@ def _linked(handle: int, name: str, folder: int) -> str:
     raise AssertionError("names do not end")
 
 
-def _created(name: str, folder: int) -> tuple[str, int]:
+def _created(name: str, folder: int, mode: int) -> tuple[str, int]:
     """A new file next to the one of this name: its own name and a handle."""
     for temporary in _names(name, folder):
         with contextlib.suppress(FileExistsError):
-            handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=folder)
+            handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, mode, dir_fd=folder)
             _lock(handle)
             if _is_at(handle, temporary, folder):
                 return temporary, handle
@@ -120,9 +123,3 @@ def _leave_the_cache(path: str):
     machine that has to fetch it, saving took three times as long. The old file itself stays."""
     with contextlib.suppress(OSError), open(path, "rb") as old:
         os.posix_fadvise(old.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

@@ -12,6 +12,7 @@ use crate::convert::to_vec;
 use crate::create::from_slice;
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
+use crate::host::while_detached;
 use crate::join::STACK;
 use crate::pointwise::complex::CONJ_PHYSICAL;
 use crate::row::{DTypes, Row, Run};
@@ -20,7 +21,7 @@ use crate::view::transpose::T;
 use crate::{Tensor, op};
 
 /// The product has a place for every pair that meets, whether or not its sum is zero; gradients have the factors' places.
-pub static PRODUCT_OF_BOTH: Row = Row {
+pub static SPARSE_SPARSE_MATMUL: Row = Row {
     name: "_sparse_sparse_matmul",
     signature: "(Tensor self, Tensor other) -> Tensor",
     dtypes: DTypes::of(&[DType::F32, DType::F64, DType::C64, DType::C128]),
@@ -44,10 +45,10 @@ pub static PRODUCT_OF_BOTH: Row = Row {
     }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::input(0).union(Saves::input(1)).union(Saves::RESULT), |d| {
-            Expr::new(gradient(d, |grad, _, b| op!(PRODUCT_OF_BOTH, grad, &adjoint(b)?), 0))
+            Expr::new(gradient(d, |grad, _, b| op!(SPARSE_SPARSE_MATMUL, grad, &adjoint(b)?), 0))
         }),
         formula(1, Saves::input(0).union(Saves::input(1)).union(Saves::RESULT), |d| {
-            Expr::new(gradient(d, |grad, a, _| op!(PRODUCT_OF_BOTH, &adjoint(a)?, grad), 1))
+            Expr::new(gradient(d, |grad, a, _| op!(SPARSE_SPARSE_MATMUL, &adjoint(a)?, grad), 1))
         }),
     ]),
     node: "SparseSparseMatmulBackward0",
@@ -119,6 +120,7 @@ impl Entries {
         let ranks = collected(other.columns.iter().map(rank))?;
         let mut row_of = filled(-1i64, columns.len())?;
 
+        let terms = met.iter().map(std::ops::Range::len).sum();
         let mut count = 0;
         for (&row, others) in self.rows.iter().zip(&met) {
             for &rank in &ranks[others.clone()] {
@@ -128,25 +130,28 @@ impl Entries {
         let (mut rows, mut ranked, mut values) = (list(count)?, list(count)?, list(count)?);
         let mut sums = filled(T::default(), columns.len())?;
         row_of.fill(-1);
-        let mut at = 0;
-        while let Some(&row) = self.rows.get(at) {
-            let begin = ranked.len();
-            while self.rows.get(at) == Some(&row) {
-                for (&rank, &factor) in ranks[met[at].clone()].iter().zip(&y[met[at].clone()]) {
-                    let term = x[at] * factor;
-                    if std::mem::replace(&mut row_of[rank], row) == row {
-                        sums[rank] = sums[rank] + term;
-                    } else {
-                        sums[rank] = term;
-                        ranked.push(rank);
+        while_detached(terms, || {
+            let mut at = 0;
+            while let Some(&row) = self.rows.get(at) {
+                let begin = ranked.len();
+                while self.rows.get(at) == Some(&row) {
+                    for (&rank, &factor) in ranks[met[at].clone()].iter().zip(&y[met[at].clone()]) {
+                        let term = x[at] * factor;
+                        if std::mem::replace(&mut row_of[rank], row) == row {
+                            sums[rank] = sums[rank] + term;
+                        } else {
+                            sums[rank] = term;
+                            ranked.push(rank);
+                        }
                     }
+                    at += 1;
                 }
-                at += 1;
+                ranked[begin..].sort_unstable();
+                values.extend(ranked[begin..].iter().map(|&rank| sums[rank]));
+                rows.resize(ranked.len(), row);
             }
-            ranked[begin..].sort_unstable();
-            values.extend(ranked[begin..].iter().map(|&rank| sums[rank]));
-            rows.resize(ranked.len(), row);
-        }
+            Ok(())
+        })?;
         let columns = collected(ranked.iter().map(|&rank| columns[rank]))?;
         let indices = op!(STACK, vec![from_slice(&rows)?, from_slice(&columns)?], 0i64)?;
         build(sizes, Parts { indices, values: from_slice(&values)?, coalesced: true })
