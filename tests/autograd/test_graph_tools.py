@@ -180,3 +180,19 @@ def test_threads_of_backward_are_a_setting():
         assert not torch.autograd.is_multithreading_enabled()
     assert torch.autograd.is_multithreading_enabled()
     assert torch.autograd.grad_mode.no_grad is torch.no_grad
+
+
+def test_what_hooks_copied_may_have_changed_since():
+    def gradient(pack, unpack):
+        x = torch.tensor([0.0, 1.0], requires_grad=True)
+        with graph.saved_tensors_hooks(pack, unpack):
+            y = x.exp()
+        z = y.mul_(2)
+        return torch.autograd.grad(z.sum(), x)[0]
+
+    expected = 2 * torch.tensor([0.0, 1.0]).exp()
+    assert torch.equal(gradient(lambda x: x.clone(), lambda x: x), expected)
+    assert torch.equal(gradient(lambda x: x.detach().numpy().copy(), torch.from_numpy), expected)
+    for pack in (lambda x: x, lambda x: x.view(2), lambda x: x.detach()):
+        with pytest.raises(RuntimeError, match="has been modified by an inplace operation: .packed tensor."):
+            gradient(pack, lambda x: x)

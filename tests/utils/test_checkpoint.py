@@ -134,6 +134,18 @@ def test_helpers_of_the_older_way():
         check_backward_validity([torch.ones(1), 3])
 
 
+def test_tensors_that_a_function_changes():
+    def gradient(run):
+        x = torch.tensor([0.5, 1.0], requires_grad=True)
+        checkpoint(run, x, use_reentrant=False).sum().backward()
+        return x.grad
+
+    # What the derivative reads is computed again, and nothing behind it.
+    assert torch.allclose(gradient(lambda x: x.exp().mul_(2)), 2 * torch.tensor([0.5, 1.0]).exp())
+    with pytest.raises(RuntimeError, match="has been modified by an inplace operation"):
+        gradient(lambda x: x.exp().mul_(2).sin())
+
+
 def spared(policy, run, change=True, **options):
     """Gradients of `run` under a selective checkpoint, after whose forward a parameter was changed behind its back."""
     torch.manual_seed(0)

@@ -163,7 +163,7 @@ def allow_mutation_on_saved_tensors() -> Iterator[None]:
             if kept.tensor is not None:
                 kept.tensor = kept.tensor.detach().clone()
 
-    _C._push_saved_tensors_hooks(pack, unpack, True)
+    _C._push_saved_tensors_hooks(pack, unpack)
     _C._watch_changes(copy_before)
     try:
         yield

@@ -435,7 +435,7 @@ class _Again:
         self.checks = check != "none"
         self.early_stop = early_stop
         self.saved: list[dict[str, Any]] = []
-        self.found: dict[int, Tensor] = {}
+        self.found: dict[int, tuple[Tensor, int]] = {}
 
     def pack(self, tensor: Tensor) -> int:
         self.saved.append(_metadata(tensor))
@@ -445,7 +445,14 @@ class _Again:
         if number not in self.found:
             self._recompute()
         # Each is asked for once in a backward; a second backward computes all again.
-        return self.found.pop(number)
+        tensor, version = self.found.pop(number)
+        if tensor._version != version:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                f"[{tensor.type()} {list(tensor.shape)}] is at version {tensor._version}; expected version {version} "
+                "instead.\nThe function under the checkpoint changes a tensor that its derivative reads."
+            )
+        return tensor
 
     def _recompute(self) -> None:
         count = 0
@@ -454,7 +461,7 @@ class _Again:
         def keep(tensor: Tensor) -> Tensor:
             nonlocal count
             if count < len(self.saved):
-                self.found[count] = tensor.detach()
+                self.found[count] = tensor.detach(), tensor._version
             count += 1
             if self.early_stop and count == len(self.saved):
                 raise _Enough
@@ -483,7 +490,7 @@ class _Again:
     def _compare(self) -> None:
         changed = "".join(
             f"tensor at position {number}:\nsaved metadata: {self.saved[number]}\nrecomputed metadata: {new}\n"
-            for number, new in ((number, _metadata(tensor)) for number, tensor in self.found.items())
+            for number, new in ((number, _metadata(tensor)) for number, (tensor, _) in self.found.items())
             if new != self.saved[number]
         )
         if changed:

@@ -28,11 +28,6 @@ pub type Packed = Box<dyn Any + Send + Sync>;
 pub trait SavedTensorHooks: Send + Sync {
     fn pack(&self, tensor: Tensor) -> Result<Packed>;
     fn unpack(&self, packed: &Packed) -> Result<Tensor>;
-
-    /// Whether they keep what was saved from changes in place, so that these are no errors.
-    fn survives_changes(&self) -> bool {
-        false
-    }
 }
 
 /// Is told of each tensor that is about to be changed in place.
@@ -175,12 +170,9 @@ impl SavedTensor {
     /// The tensor as it was when the forward function saved it.
     pub(crate) fn unpack(&self, call: &Call<'_>) -> Result<Tensor> {
         let Some(content) = self.content.get() else { return Err(released()) };
-        let version = match &content {
-            Content::Tensor(tensor) => tensor.version_or_zero(),
-            Content::Packed(packed) if packed.hooks.survives_changes() => self.version,
-            Content::Packed(packed) => packed.version.current(),
-        };
-        if version != self.version {
+        if let Content::Tensor(tensor) = &content
+            && tensor.version_or_zero() != self.version
+        {
             return Err(self.changed(call.node, &content));
         }
         let (tensor, history) = match content {
@@ -188,7 +180,14 @@ impl SavedTensor {
             // A derivative that nobody records does not ask for its output's history.
             Content::Tensor(tensor) if !modes::recording() && !call.needs.is_empty() => return Ok(tensor),
             Content::Tensor(tensor) => (tensor, None),
-            Content::Packed(packed) => (packed.hooks.unpack(&packed.packed)?, packed.history.clone()),
+            Content::Packed(ref packed) => {
+                let tensor = packed.hooks.unpack(&packed.packed)?;
+                // Changes concern what hooks gave back only if it is what was saved, and no copy.
+                if packed.version.current() != self.version && Arc::ptr_eq(&tensor.shared_version(), &packed.version) {
+                    return Err(self.changed(call.node, &content));
+                }
+                (tensor, packed.history.clone())
+            }
         };
         match (self.output, call.slice) {
             (Some(_), Some(slice)) => slice.output(&tensor, call.node),

@@ -84,12 +84,11 @@ pub fn register_post_hook(tensor: &Tensor, hook: Bound<'_, PyAny>) -> PyResult<H
 pub(super) struct SavedHooks {
     pack: Held,
     unpack: Held,
-    survives_changes: bool,
 }
 
 impl SavedHooks {
-    pub(super) fn new(pack: Py<PyAny>, unpack: Py<PyAny>, survives_changes: bool) -> SavedHooks {
-        SavedHooks { pack: Held::new(pack), unpack: Held::new(unpack), survives_changes }
+    pub(super) fn new(pack: Py<PyAny>, unpack: Py<PyAny>) -> SavedHooks {
+        SavedHooks { pack: Held::new(pack), unpack: Held::new(unpack) }
     }
 }
 
@@ -108,16 +107,11 @@ impl engine::saved::SavedTensorHooks for SavedHooks {
             object::tensor(&tensor).cloned()
         })
     }
-
-    fn survives_changes(&self) -> bool {
-        self.survives_changes
-    }
 }
 
 #[pyfunction]
-#[pyo3(signature = (pack, unpack, survives_changes=false))]
-fn _push_saved_tensors_hooks(pack: Py<PyAny>, unpack: Py<PyAny>, survives_changes: bool) {
-    engine::saved::push_hooks(Arc::new(SavedHooks::new(pack, unpack, survives_changes)));
+fn _push_saved_tensors_hooks(pack: Py<PyAny>, unpack: Py<PyAny>) {
+    engine::saved::push_hooks(Arc::new(SavedHooks::new(pack, unpack)));
 }
 
 /// Calls `watcher(tensor)` before each change of a tensor in place on this thread; nothing if None.

@@ -50,7 +50,7 @@ impl PySavedTensor {
                 "Calling register_hooks on a saved tensor with value None is forbidden",
             ));
         };
-        let hooks = SavedHooks::new(pack_hook.unbind(), unpack_hook.unbind(), false);
+        let hooks = SavedHooks::new(pack_hook.unbind(), unpack_hook.unbind());
         saved.set_hooks(Arc::new(hooks)).map_err(raise)
     }
 }
