@@ -424,3 +424,25 @@ def test_channels_are_dropped_in_each_sample(name, sizes, kept):
         channels = found.flatten(1, -2)
         assert ["".join("01"[int(one[0] > 0)] for one in sample) for sample in channels] == wanted
         assert torch.equal(found, found[..., :1].expand_as(found))
+
+
+def test_slices_by_indices_of_each_sample():
+    x, index, source = torch.rand(3, 4, 5), torch.tensor([[0, 2], [3, 3], [1, 0]]), torch.rand(3, 4, 2)
+    before, _ = torch._C._vmap_loops()
+    for call in (
+        lambda x, i, s: x.index_add(1, i, s, alpha=2),
+        lambda x, i, s: (x + 0 * s[0, 0]).index_copy_(1, i % 2 + torch.tensor([0, 2]), s),
+        lambda x, i, s: x.index_fill(0, i, 7),
+        lambda x, i, s: x.index_select(1, i[:1]) * s[:, :1],
+        lambda x, i, s: x.masked_fill(x > 0.5, s[0, 0]),
+        lambda x, i, s: (x + 0 * s[0, 0]).masked_fill_((x > 0.5)[0], s[0, 0]),
+        lambda x, i, s: torch.nn.functional.one_hot(i, 4),
+        func.grad(lambda x, i, s: (x.index_select(1, i) * s).sum()),
+    ):
+        expected = torch.stack([call(*sample) for sample in zip(x, index, source)])
+        assert torch.allclose(func.vmap(call)(x, index, source), expected)
+        shared = torch.stack([call(x[0], i, s) for i, s in zip(index, source)])
+        assert torch.allclose(func.vmap(call, (None, 0, 0))(x[0], index, source), shared)
+    assert torch._C._vmap_loops()[0] == before
+    with pytest.raises(IndexError, match="index out of range in self"):
+        func.vmap(lambda x, i, s: x.index_add(1, i + 2, s))(x, index, source)

@@ -40,9 +40,9 @@ REFUSED = {
 LOOPS = {
     "values": """
         segment_reduce cov topk bincount histc histogram.bins_tensor histogram.bin_ct _histogramdd_bin_edges
-        _histogramdd_from_bin_tensors narrow.Tensor tensor_split.tensor_indices_or_sections index_select index_add
-        index_copy index_fill.int_Tensor index_fill index_reduce masked_fill.Tensor masked_fill.out_of_place_Tensor
-        masked_scatter masked_scatter.out_of_place nonzero_static repeat_interleave.self_Tensor
+        _histogramdd_from_bin_tensors narrow.Tensor tensor_split.tensor_indices_or_sections index_select
+        index_fill.int_Tensor index_fill index_reduce masked_scatter masked_scatter.out_of_place nonzero_static
+        repeat_interleave.self_Tensor
         repeat_interleave.Tensor fill_diagonal fill_.Tensor _linalg_lstsq linalg.lstsq linalg.matrix_exp matrix_exp
         nn.functional.nll_loss _nll_loss _nll_loss2d _nll_loss_backward nn.functional.cross_entropy _lstm_sequence
         _lstm_sequence_backward rnn_tanh.data rnn_relu.data gru.data lstm lstm.data
@@ -51,7 +51,7 @@ LOOPS = {
     """,
     "gradients": """
         segment_reduce cov topk narrow.Tensor tensor_split.tensor_indices_or_sections index_select
-        masked_fill.out_of_place_Tensor masked_scatter.out_of_place repeat_interleave.self_Tensor _linalg_lstsq
+        masked_scatter.out_of_place repeat_interleave.self_Tensor _linalg_lstsq
         linalg.lstsq linalg.matrix_exp matrix_exp rnn_tanh.data rnn_relu.data gru.data lstm lstm.data
         nn.functional.multilabel_margin_loss nn.functional.multi_margin_loss embedding_dense_backward embedding_bag
         _fractional_max _lstm_sequence _nll_loss _nll_loss2d _nll_loss_backward nn.functional.cross_entropy

@@ -101,7 +101,7 @@ pub fn outside_of(table: &Tensor, dim: usize, bad: i64, columns: bool) -> Error 
 }
 
 /// Refuses an index that is not in `0..size`; negative ones are none here.
-fn refuse_outside(index: &Tensor, size: isize, error: impl Fn(i64) -> Error) -> Result<()> {
+pub fn refuse_outside(index: &Tensor, size: isize, error: impl Fn(i64) -> Error) -> Result<()> {
     let index = super::gather::long(index)?;
     if index.numel() == 0 {
         return Ok(());
@@ -127,7 +127,7 @@ pub static INDEX_ADD: Row = Row {
     dtypes: DTypes::COMMON,
     traits: Traits::ROW_MAJOR,
     refuses: "scatter_gather_tensor_cpu",
-    mapped: Mapped::Rule(super::mapped::change),
+    mapped: Mapped::Rule(super::mapped::add),
     run: Run::Update(Update {
         check: |args| {
             let (own, source) = (args.tensor(0)?, args.tensor(3)?);
@@ -253,7 +253,7 @@ pub static INDEX_COPY: Row = Row {
     dtypes: DTypes::ALL,
     traits: Traits::ROW_MAJOR,
     autocast: Autocast::Widest,
-    mapped: Mapped::Rule(super::mapped::change),
+    mapped: Mapped::Rule(super::mapped::copy),
     run: Run::Update(Update {
         check: check_copy,
         cpu: |args, target| {
@@ -348,7 +348,7 @@ pub static INDEX_FILL: Row = Row {
     tensor([5., 0., 5.])",
     dtypes: DTypes::ALL,
     traits: Traits::WRITES_EXPANDED,
-    mapped: Mapped::Rule(super::mapped::change),
+    mapped: Mapped::Rule(super::mapped::fill),
     run: Run::Update(Update {
         check: |args| {
             check_fill(args)?;
@@ -466,7 +466,7 @@ pub static INDEX_REDUCE: Row = Row {
     tensor([15.,  1.])",
     out: Out::STRICT,
     dtypes: DTypes::REAL,
-    mapped: Mapped::Rule(super::mapped::change),
+    mapped: Mapped::Rule(super::mapped::reduce),
     traits: Traits::ROW_MAJOR,
     run: Run::Update(Update {
         check: |args| {

@@ -4,12 +4,17 @@ use rushlight_autograd::Tensor;
 use rushlight_core::Result;
 use rushlight_core::index::{gathered, subspace};
 
-use super::along::INDEX_SELECT;
+use super::along::{INDEX_SELECT, refuse_outside};
 use super::gather::GATHER;
 use super::geometry::common;
+use super::scatter::{SCATTER, SCATTER_ADD, SCATTER_VALUE};
 use super::{INDEX, PUT};
-use crate::mapped::{Batch, spread};
+use crate::convert::to_dtype;
+use crate::create::scalar_of;
+use crate::mapped::{Batch, no_elements, spread};
 use crate::op;
+use crate::pointwise::arith::MUL;
+use crate::pointwise::choose::WHERE;
 use crate::value::{Args, Ints, Output, Value};
 use crate::view::RESHAPE;
 use crate::view::expand::EXPAND;
@@ -143,22 +148,79 @@ pub fn select(batch: &Batch) -> Found {
     Ok(Some(Output::Tensor(whole)))
 }
 
-/// A row that changes slices along the dimension at place 1, whose index, at place 2, is the same for all samples.
-pub fn change(batch: &Batch) -> Found {
-    let own = batch.args.tensor(0)?;
-    if batch.differs_at(2) || own.rank() == 0 {
+/// What does to elements, each with an index of its own, what a row does to slices.
+type Scatter = fn(&Batch, own: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor>;
+
+/// Slices along the dimension at place 1 changed, where each sample may have an index of its own, at place 2.
+fn changed(batch: &Batch, scatter: Option<Scatter>) -> Found {
+    let (own, index) = (batch.args.tensor(0)?, batch.args.tensor(2)?);
+    if own.rank() == 0 {
+        return Ok(None);
+    }
+    let source = batch.args.optional_tensor(3);
+    if source.is_some_and(|source| source.rank() != own.rank()) {
         return Ok(None);
     }
     let dim = rushlight_core::layout::wrap_dim(batch.args.int(1)?, own.rank())?;
-    let mut args: Args = batch.args.clone();
-    args.values[0] = Value::Own(batch.tensor(0)?);
-    args.values[1] = (dim + 1).into();
-    args.values[2] = Value::Own(batch.one(2)?);
-    if let Some(source) = batch.args.optional_tensor(3) {
-        if source.rank() != own.rank() {
-            return Ok(None);
+    if !batch.differs_at(2) {
+        let mut args: Args = batch.args.clone();
+        args.values[0] = Value::Own(batch.tensor(0)?);
+        args.values[1] = (dim + 1).into();
+        args.values[2] = Value::Own(batch.one(2)?);
+        if let Some(source) = source {
+            args.values[3] = Value::Own(batch.shown(source));
         }
-        args.values[3] = Value::Own(batch.shown(source));
+        return crate::call(args).map(Some);
     }
-    crate::call(args).map(Some)
+    let Some(scatter) = scatter else { return Ok(None) };
+    let shown = super::gather::long(&batch.tensor(2)?)?;
+    // What is wrong with an index its sample says.
+    if index.rank() != 1 || refuse_outside(&shown, own.sizes()[dim], |_| no_elements()).is_err() {
+        return Ok(None);
+    }
+    let mut sizes = vec![batch.size];
+    sizes.extend_from_slice(own.sizes());
+    sizes[dim + 1] = index.sizes()[0];
+    let mut ones = vec![1; own.rank() + 1];
+    (ones[0], ones[dim + 1]) = (batch.size, index.sizes()[0]);
+    let each = op!(EXPAND, op!(RESHAPE, shown, sizes_value(&ones))?, sizes_value(&sizes))?;
+    scatter(batch, &batch.tensor(0)?, dim as i64 + 1, &each).map(|whole| Some(Output::Tensor(whole)))
+}
+
+pub fn add(batch: &Batch) -> Found {
+    changed(
+        batch,
+        Some(|batch, own, dim, index| {
+            let (source, alpha) = (batch.tensor(3)?, batch.args.scalar(4)?);
+            let source =
+                if alpha.is_one() { source } else { op!(MUL, source, scalar_of(alpha, own.dtype(), own.device())?)? };
+            op!(SCATTER_ADD, own, dim, index, source)
+        }),
+    )
+}
+
+pub fn copy(batch: &Batch) -> Found {
+    changed(batch, Some(|batch, own, dim, index| op!(SCATTER, own, dim, index, batch.tensor(3)?)))
+}
+
+pub fn fill(batch: &Batch) -> Found {
+    changed(batch, Some(|batch, own, dim, index| op!(SCATTER_VALUE, own, dim, index, batch.args.scalar(3)?)))
+}
+
+/// One that only an index that all samples share lets change all of them at once.
+pub fn reduce(batch: &Batch) -> Found {
+    changed(batch, None)
+}
+
+/// `masked_fill` by a number that each sample has of its own.
+pub fn masked(batch: &Batch) -> Found {
+    let (own, value) = (batch.args.tensor(0)?, batch.args.tensor(2)?);
+    // Numbers of another kind may not fit, and elements shown several times change where any of their places does.
+    if value.dtype().category() > own.dtype().category() || own.layout().expanded().next().is_some() {
+        return Ok(None);
+    }
+    let [own, mask] = [0, 1].map(|place| batch.tensor(place).map(|all| spread(&all, own.rank())));
+    let (own, mask) = (own?, mask?);
+    let value = spread(&to_dtype(&batch.tensor(2)?, own.dtype())?, own.rank() - 1);
+    op!(WHERE, mask, value, own).map(|whole| Some(Output::Tensor(whole)))
 }

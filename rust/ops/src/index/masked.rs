@@ -112,6 +112,7 @@ pub static MASKED_FILL_TENSOR: Row = Row {
     tensor([5., 0., 5.])",
     dtypes: DTypes::ALL,
     traits: Traits::WRITES_EXPANDED.union(Traits::ROW_MAJOR),
+    mapped: Mapped::Rule(super::mapped::masked),
     run: Run::Update(Update {
         check: |args| {
             let value = args.tensor(2)?;

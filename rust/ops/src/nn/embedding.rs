@@ -9,6 +9,7 @@ use rushlight_cpu::nn::embedding::{sum_rows, take};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::mapped::Mapped;
+use crate::mapped::each::replaced;
 use crate::operands::plain;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
 use crate::value::{Args, Output};
@@ -303,7 +304,11 @@ pub static ONE_HOT: Row = Row {
             [0, 0, 1]])",
     dtypes: DTypes::INTS,
     traits: Traits::NEEDS_VALUES,
-    mapped: Mapped::Each,
+    // How many classes there are may differ from sample to sample, unless the call says it.
+    mapped: Mapped::Rule(|batch| match batch.args.int(1)? {
+        0.. => crate::call(replaced(batch.args, |tensor| Ok(batch.shown(tensor)))?).map(Some),
+        _ => Ok(None),
+    }),
     run: Run::Body(one_hot),
     derivative: Derivative::NonDifferentiable("class numbers are integers"),
     samples: &["i(4, 2, 3)", "i(4, 3), 5"],
