@@ -197,3 +197,15 @@ def test_masks_are_no_inputs_to_backward_hooks():
     )
     layer(torch.rand(3, 2, 4, requires_grad=True), torch.zeros(3, 3)).sum().backward()
     assert seen == [3, 2]
+
+
+def test_a_causal_hint_says_more_than_a_mask_where_keys_are_added():
+    # As in torch: the hint hides what has been added, a mask does not.
+    layer, x = attention(add_bias_kv=True), torch.randn(3, 1, 8)
+    mask = nn.Transformer.generate_square_subsequent_mask(3)
+    hinted, masked = (layer(x, x, x, need_weights=False, attn_mask=mask, is_causal=hint)[0] for hint in (True, False))
+    plain = nn.functional.multi_head_attention_forward(
+        x, x, x, 8, 2, layer.in_proj_weight, layer.in_proj_bias, None, None, False, 0.0, layer.out_proj.weight,
+        layer.out_proj.bias, False, None, False, mask,
+    )[0]  # fmt: skip
+    assert torch.allclose(hinted, plain, atol=1e-6) and not torch.allclose(masked, plain)

@@ -158,6 +158,14 @@ def test_dropout():
         nn.Dropout(2)
 
 
+def test_dropout_of_nothing_changes_nothing():
+    x = torch.ones(3, requires_grad=True)
+    y = x.exp()
+    assert F.dropout(y, 0.0, True, inplace=True) is y and F.dropout(y, 0.0) is y
+    y.sum().backward()
+    assert torch.equal(x.grad, torch.ones(3).exp())
+
+
 def test_relu_in_place():
     x = torch.tensor([-1.0, 1.0])
     assert nn.ReLU(inplace=True)(x) is x and x.tolist() == [0, 1]

@@ -101,6 +101,13 @@ def test_sums_stand_as_in_torch():
     assert (made() + made())._values().tolist() == [6.0, 8.0, 10.0]
 
 
+def test_powers():
+    twice = torch.sparse_coo_tensor([[1, 1, 3]], [2.0, 3.0, 4.0], (4,))
+    assert (twice**2).to_dense().tolist() == [0, 25, 0, 16] and torch.pow(twice, 0.5).to_dense()[3] == 2
+    with pytest.raises(RuntimeError, match="pow: cannot raise to zeroth power on sparse tensor"):
+        twice**0
+
+
 def test_adding_touches_only_its_places():
     weight = torch.full((4, 2), float("inf"))
     weight[1] = 1.0

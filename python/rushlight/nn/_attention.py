@@ -115,7 +115,7 @@ def multi_head_attention_forward(
         mask = _with_padding(mask, _nn.pad(padding, (0, added)) if added else padding, batch, num_heads, source)
     if not need_weights:
         # The weights themselves are never made.
-        causal = is_causal and key_padding_mask is None and not added
+        causal = is_causal and key_padding_mask is None
         dropout = dropout_p if training else 0.0
         heads = _nn.scaled_dot_product_attention(q, k, v, None if causal else mask, dropout, causal)
         return _leave(heads, length, batch, features, out_proj_weight, out_proj_bias, batched), None

@@ -90,7 +90,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     tensor([0., 0.])
     """
     _check_chance(p)
-    if not training:
+    if not training or p == 0:
         return input
     result = _nn.dropout(input, p, True)
     return input.copy_(result) if inplace else result

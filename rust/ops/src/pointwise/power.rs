@@ -90,6 +90,7 @@ pub static POW: Row = Row {
     tensor([1., 4., 9.])",
     run: with_numbers(by_number),
     traits: Traits::WIDE_NUMBERS,
+    sparse: Sparse::Body(crate::sparse::elementwise::pow),
     check: Some(|args| {
         let base = args.tensor(0)?.dtype();
         match args.scalar(1)? {

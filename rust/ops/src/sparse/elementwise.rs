@@ -30,6 +30,15 @@ fn on_values(args: &Args, place: usize, parts: &Parts) -> Result<Tensor> {
     crate::call::call(inner)?.into_tensor()
 }
 
+pub fn pow(args: &Args) -> Result<Output> {
+    if args.scalar(1)?.is_zero() {
+        return Err(Error::runtime(
+            "pow: cannot raise to zeroth power on sparse tensor; it would make the result tensor dense",
+        ));
+    }
+    over_values(args, true)
+}
+
 /// A copy; memory formats are those of dense tensors.
 pub fn clone(args: &Args) -> Result<Output> {
     if !matches!(args.optional_str(1), None | Some("preserve_format")) {
