@@ -83,6 +83,8 @@ def test_sparse_adam_wants_dense_parameters_and_sparse_gradients():
     sparse = torch.eye(2).to_sparse().requires_grad_()
     with pytest.raises(ValueError, match=r"Sparse params at indices \[\[0, 1\]\]"):
         optim.SparseAdam([{"params": [table(torch), sparse]}])
+    with pytest.raises(ValueError, match=r"Complex params at indices \[\[0, 0\]\]"):
+        optim.SparseAdam([torch.ones(1, dtype=torch.complex64, requires_grad=True)])
     weight = table(torch)
     weight.sum().backward()
     with pytest.raises(RuntimeError, match="SparseAdam does not support dense gradients"):

@@ -311,3 +311,13 @@ def test_parameters_that_overlap_themselves(name):
     with pytest.raises(RuntimeError, match=r"more than one element of the written-to tensor refers to a single memory"):
         optimizer.step()
     assert shared.tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "NAdam", "RMSprop", "Rprop", "Adagrad", "ASGD", "Adadelta"])
+def test_no_gradient_flows_through_steps_of_all_tensors_at_once(name):
+    w = torch.ones(2, requires_grad=True)
+    optimizer = getattr(torch.optim, name)([w], foreach=True, differentiable=True)
+    optimizer.step()  # of no gradients
+    w.sum().backward()
+    with pytest.raises(AssertionError, match="_foreach ops don't support autograd"):
+        optimizer.step()

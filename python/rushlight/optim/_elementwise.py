@@ -6,7 +6,7 @@ from __future__ import annotations
 import rushlight as torch
 from rushlight import _C
 
-from .optimizer import Optimizer, any_sparse, loss_of, step_dtype, tensor_steps, with_gradients
+from .optimizer import Optimizer, any_sparse, check_foreach, loss_of, step_dtype, tensor_steps, with_gradients
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class ElementwiseOptimizer(Optimizer):
     def _check(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         if any_sparse(grads):
             raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
+        check_foreach(group, params)
         if group.get("capturable") and any(param.device.type == "cpu" for param in params):
             raise AssertionError(f"If capturable=True, {self._captured} must be on supported devices: {self._devices}.")
 

@@ -8,6 +8,7 @@ from ._elementwise import ElementwiseOptimizer, shifted
 from .optimizer import (
     any_sparse,
     at_places,
+    check_foreach,
     check_fused,
     check_fused_params,
     check_options,
@@ -108,6 +109,7 @@ class Adagrad(ElementwiseOptimizer):
                 raise RuntimeError("`fused` does not support sparse grad or complex param")
             if group["weight_decay"] != 0:
                 raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+        check_foreach(group, params)
 
     def _begin(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
         own["step"] = torch.tensor(0.0, dtype=step_dtype(group["fused"]))

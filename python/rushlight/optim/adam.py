@@ -9,6 +9,7 @@ from .optimizer import (
     Optimizer,
     any_sparse,
     check_betas,
+    check_foreach,
     check_fused,
     check_fused_params,
     check_options,
@@ -120,6 +121,7 @@ class Adam(Optimizer):
             check_fused_params(group, params)
             if any_sparse(grads):
                 raise RuntimeError("Adam does not support sparse gradients, please consider SparseAdam instead")
+            check_foreach(group, params)
             if group["capturable"] and any(param.device.type == "cpu" for param in params):
                 raise AssertionError(
                     "If capturable=True, params and state_steps must be on supported devices: "

@@ -387,6 +387,12 @@ def with_gradients(group: dict[str, Any]) -> tuple[list[Tensor], list[Tensor]]:
     return params, grads
 
 
+def check_foreach(group: dict[str, Any], params: list[Tensor]) -> None:
+    """Raises AssertionError where gradients should flow through a step of the kind that lets none."""
+    if params and group.get("foreach") and group.get("differentiable"):
+        raise AssertionError("_foreach ops don't support autograd")
+
+
 def any_sparse(grads: list[Tensor]) -> bool:
     """Whether a gradient is a sparse tensor."""
     for grad in grads:

@@ -52,14 +52,17 @@ class SparseAdam(Optimizer):
             raise ValueError(f"Invalid epsilon value: {eps}")
         check_betas(betas)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
-        sparse = [
-            [number, place]
-            for number, group in enumerate(self.param_groups)
-            for place, param in enumerate(group["params"])
-            if param.is_sparse
-        ]
+
+        def places(wrong: Callable[[Tensor], bool]) -> list[list[int]]:
+            groups = enumerate(self.param_groups)
+            return [[number, n] for number, group in groups for n, param in enumerate(group["params"]) if wrong(param)]
+
+        sparse = places(lambda param: param.is_sparse)
         if sparse:
             raise ValueError(f"Sparse params at indices {sparse}: SparseAdam requires dense parameter tensors")
+        complex_ = places(lambda param: param.is_complex())
+        if complex_:
+            raise ValueError(f"Complex params at indices {complex_}: SparseAdam does not support complex parameters")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
