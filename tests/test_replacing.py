@@ -1,14 +1,19 @@
 """Files are replaced at once, whenever a process is killed."""
 
+import contextlib
+import io
 import os
 import stat
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
 import rushlight as torch
+from rushlight import npz, safetensors
 from rushlight.serialization import load, save
 
 
@@ -48,6 +53,109 @@ print(flush=True)
 while True:
     torch.save(value, sys.argv[1])
 """
+
+
+def savers():
+    """By name: what writes a tensor to a path, and what reads its bytes."""
+    return {
+        "zip": (save, lambda content: load(io.BytesIO(content))),
+        "safetensors": (
+            lambda x, path: safetensors.save_file({"x": x}, path),
+            lambda content: safetensors.load(content)["x"],
+        ),
+        "npz": (lambda x, path: npz.save_file({"x": x}, path), lambda content: npz.load(content)["x"]),
+    }
+
+
+@pytest.mark.parametrize("kind", savers())
+def test_what_a_process_holds_open_is_written_to(tmp_path, kind):
+    """Whatever name it has, if any: a file in memory, one that has been removed, a pipe, a device."""
+    write, read = savers()[kind]
+    value = torch.arange(3.0)
+    with open(os.memfd_create("held"), "rb") as held:
+        write(value, f"/proc/self/fd/{held.fileno()}")
+        assert torch.equal(read(held.read()), value)
+    with open(tmp_path / "gone", "w+b") as gone:
+        (tmp_path / "gone").unlink()
+        write(value, f"/dev/fd/{gone.fileno()}")
+        assert torch.equal(read(gone.read()), value)
+    ours, theirs = os.pipe()
+    with open(ours, "rb") as pipe:
+        write(value, f"/dev/fd/{theirs}")
+        os.close(theirs)
+        assert torch.equal(read(pipe.read()), value)
+    write(value, os.devnull)
+    assert os.listdir(tmp_path) == []
+
+
+_AS_NOBODY = """
+import io, os, sys
+import rushlight as torch
+folder = sys.argv[1]
+file = io.BytesIO()
+torch.save(torch.ones(2), file)
+torch.load(io.BytesIO(file.getvalue()))  # all of the package, while it can be read
+if os.geteuid() == 0:
+    os.setgid(65534), os.setuid(65534)
+for name in sys.argv[2:]:
+    try:
+        torch.save(torch.ones(2), f"{folder}/{name}")
+        print(torch.load(f"{folder}/{name}").tolist())
+    except PermissionError as error:
+        print(error.filename == f"{folder}/{name}")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has files of others")
+def test_rights_are_those_of_files():
+    """A file that may be written to can be saved to, in whatever folder; one that may not cannot."""
+    with tempfile.TemporaryDirectory() as folder:
+        check_rights(Path(folder))
+
+
+def check_rights(tmp_path):
+    for folder, mode in (("closed", 0o555), ("sticky", 0o1777), ("blind", 0o333)):
+        (tmp_path / folder).mkdir()
+        for name, rights in (("open", 0o666), ("shut", 0o444)):
+            torch.save(1, tmp_path / folder / name)
+            (tmp_path / folder / name).chmod(rights)
+        (tmp_path / folder).chmod(mode)
+    tmp_path.chmod(0o755)
+    paths = [f"{folder}/{name}" for folder in ("closed", "sticky", "blind") for name in ("open", "shut")]
+    done = subprocess.run(
+        [sys.executable, "-c", _AS_NOBODY, tmp_path, *paths, "closed/new", "blind/new"], capture_output=True, text=True
+    )
+    written, refused = "[1.0, 1.0]", "True"
+    assert done.stdout.split("\n")[:-1] == [written, refused] * 3 + [refused, written], done.stderr
+    assert sorted(path.name for path in (tmp_path / "sticky").iterdir()) == ["open", "shut"]
+
+
+def test_what_is_replaced_keeps_its_owner_and_attributes(tmp_path):
+    path = tmp_path / "file.pt"
+    save(1, path)
+    if os.geteuid() == 0:
+        os.chown(path, 1000, 1001)
+    before = path.stat()
+    with contextlib.suppress(OSError):  # not every file system has them
+        os.setxattr(path, "user.note", b"kept")
+    marks = os.listxattr(path)
+    save(2, path)
+    assert (path.stat().st_uid, path.stat().st_gid) == (before.st_uid, before.st_gid) and os.listxattr(path) == marks
+
+
+def test_a_path_is_that_of_the_call(tmp_path, monkeypatch):
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    class Moves:
+        def __reduce__(self):
+            os.chdir("below")
+            return int, ()
+
+    save(Moves(), "file.pt")
+    assert load(tmp_path / "file.pt", weights_only=False) == 0
+    with pytest.raises(RuntimeError, match="invalid file name"):
+        save(1, "new/")
 
 
 @pytest.mark.parametrize("kind", ["nameless", "named"])

@@ -7,43 +7,64 @@ a process that lives.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
+import shutil
 import stat
+
+#: As many links as the system follows.
+_LINKS = 40
 
 
 @contextlib.contextmanager
 def replacing(path: str):
-    """A path to write to; what is there at the end of the block becomes the file at `path`, or where the links there lead."""
-    if not path:
-        raise RuntimeError("invalid file name: the path is empty")
-    given, path = path, os.path.realpath(path)  # a link stays one
+    """A path to write to; what is there at the end of the block becomes the file at `path`, or where the links there lead.
+
+    What cannot be replaced is written to as it is: a pipe, a device, an open file by its number, and a file in a folder that
+    takes no new ones.
+    """
+    if not path or path.endswith(os.sep):
+        raise RuntimeError(f"invalid file name: {f'{path!r} is a folder' if path else 'the path is empty'}")
+    given, (path, is_open) = path, _followed(path)
     parent = os.path.dirname(path)
     if not os.path.isdir(parent):
         raise RuntimeError(f"Parent directory {os.path.dirname(given) or parent} does not exist.")
     if os.path.isdir(path):
         raise IsADirectoryError(f"{path} is a directory")
-    if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
-        yield path  # a pipe or a device cannot be replaced
+    old = os.stat(path) if os.path.exists(path) else None
+    if is_open or (old is not None and not stat.S_ISREG(old.st_mode)):
+        yield path
         return
-    mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else None
-    # A new file has the rights that the process gives its files, one that is replaced keeps its own.
-    first = 0o666 if mode is None else 0o600
+    if old is not None and not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), given)
     _leave_the_cache(path)
     with _folder(parent) as folder:
+        # A new file has the rights that the process gives its files, one that is replaced keeps its own.
+        mode = 0o666 if old is None else 0o600
+        temporary = None
         try:
-            handle = os.open(parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, first)
-            temporary = None
+            handle = os.open(parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, mode)
         except OSError:
-            temporary, handle = _created(os.path.basename(path), folder, first)
+            try:
+                temporary, handle = _created(os.path.basename(path), folder, mode)
+            except PermissionError:
+                if old is None:
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), given) from None
+                yield path
+                return
         try:
             yield f"/proc/self/fd/{handle}" if temporary is None else os.path.join(parent, temporary)
-            if mode is not None:
-                os.fchmod(handle, mode)
+            if old is not None:
+                _take_after(handle, path, old)
             if temporary is None:
                 temporary = _linked(handle, os.path.basename(path), folder)
-            os.replace(temporary, path, src_dir_fd=folder)
+            try:
+                os.replace(temporary, path, src_dir_fd=folder)
+            except PermissionError:  # another user's file in a folder like /tmp
+                os.unlink(temporary, dir_fd=folder)
+                _copy(handle, path)
         except BaseException:
             if temporary is not None:
                 with contextlib.suppress(FileNotFoundError):
@@ -53,9 +74,38 @@ def replacing(path: str):
             os.close(handle)
 
 
+def _followed(path: str) -> tuple[str, bool]:
+    """Where the links of a path lead; and whether to what a process holds open, which may have no name, or another one."""
+    for _ in range(_LINKS):
+        folder, name = os.path.split(path)
+        path = os.path.join(os.path.realpath(folder), name)
+        if path.startswith("/proc/") and os.path.basename(os.path.dirname(path)) == "fd":
+            return path, True
+        if not os.path.islink(path):
+            return path, False
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+
+
+def _take_after(handle: int, path: str, old: os.stat_result) -> None:
+    """Gives the new file the old one's owner, attributes and rights, as far as this process may."""
+    with contextlib.suppress(OSError):
+        os.fchown(handle, old.st_uid, old.st_gid)
+    with contextlib.suppress(OSError):
+        for name in os.listxattr(path):
+            os.setxattr(handle, name, os.getxattr(path, name))
+    os.fchmod(handle, stat.S_IMODE(old.st_mode))
+
+
+def _copy(handle: int, path: str) -> None:
+    os.lseek(handle, 0, os.SEEK_SET)
+    with open(handle, "rb", closefd=False) as new, open(path, "wb") as file:
+        shutil.copyfileobj(new, file)
+
+
 @contextlib.contextmanager
 def _folder(path: str):
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    handle = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield handle
     finally:

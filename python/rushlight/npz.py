@@ -6,6 +6,7 @@ header states, and never beyond it.
 
 from __future__ import annotations
 
+import errno
 import io
 import math
 import os
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["NpzError", "load", "load_file", "save", "save_file"]
 
 _MAGIC = b"\x93NUMPY"
+# What stands at the end of an archive, up to its comment: its mark, and how many records it holds.
+_END = struct.Struct("<4s6xH10x")
 _LONGEST_HEADER = 1 << 16
 _PIECE = 1 << 20
 # What deflate can at most make of a byte.
@@ -87,7 +90,11 @@ def save_file(tensors: dict[str, torch.Tensor], filename: str | os.PathLike[str]
     {'weight': tensor([1., 2.])}
     """
     with replacing(os.fspath(filename)) as target:
-        _write(target, tensors, compress)
+        if os.path.isfile(target):
+            _write(target, tensors, compress)
+            return
+        with open(target, "wb") as pipe:  # where an archive cannot go back to its beginning
+            pipe.write(save(tensors, compress))
 
 
 def save(tensors: dict[str, torch.Tensor], compress: bool = False) -> bytes:
@@ -179,6 +186,7 @@ def _read(file: BinaryIO, data: bool = True) -> dict[str, torch.Tensor]:
         with zipfile.ZipFile(file) as archive:
             if sum(entry.compress_size for entry in archive.infolist()) > file.seek(0, os.SEEK_END):
                 raise NpzError("records of the archive overlap")
+            _check_count(file, archive)
             for entry in archive.infolist():
                 name = entry.filename.removesuffix(".npy")
                 if name in tensors:
@@ -191,10 +199,22 @@ def _read(file: BinaryIO, data: bool = True) -> dict[str, torch.Tensor]:
                     tensors[name] = _array(name, record, entry.file_size, data)
     except NpzError:
         raise
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        raise NpzError("the archive is damaged: a record lies outside of the file") from None
     # What the standard library's reader says to an archive that contradicts itself.
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError, ValueError, OverflowError) as error:
         raise NpzError(f"the archive is damaged: {error}") from None
     return tensors
+
+
+def _check_count(file: BinaryIO, archive: zipfile.ZipFile) -> None:
+    """The standard library takes the records that it finds, whether or not they are as many as the archive says."""
+    file.seek(-_END.size - len(archive.comment), os.SEEK_END)
+    magic, count = _END.unpack(file.read(_END.size))
+    if magic == b"PK\x05\x06" and count != min(len(archive.infolist()), 0xFFFF):
+        raise NpzError(f"the archive says that it holds {count} arrays, and {len(archive.infolist())} are found")
 
 
 def _array(name: str, record: Any, total: int, data: bool) -> torch.Tensor:

@@ -120,33 +120,29 @@ def save(
         raise RuntimeError(f"save only works with Python's own pickle, not with {pickle_module.__name__}")
     if not isinstance(f, (str, os.PathLike)) and not hasattr(f, "write"):
         raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' attribute")
-    data = io.BytesIO()
-    pickler = Pickler(data, pickle_protocol, compact)
-    pickler.dump(obj)
     if hasattr(f, "write"):
-        _write_archive(f, "archive", data.getvalue(), pickler.storages, not _disable_byteorder_record)
+        _write(f, "archive", obj, pickle_protocol, compact, not _disable_byteorder_record)
         return
     path = os.fspath(f)
     folder = os.path.splitext(os.path.basename(path))[0]
+    if not (folder and folder.isascii()):
+        folder = "archive"
     with replacing(path) as target:
-        _write_archive(
-            target,
-            folder if folder.isascii() and folder else "archive",
-            data.getvalue(),
-            pickler.storages,
-            not _disable_byteorder_record,
-        )
+        _write(target, folder, obj, pickle_protocol, compact, not _disable_byteorder_record)
 
 
-def _write_archive(target, folder: str, data: bytes, storages, byteorder: bool) -> None:
+def _write(target, folder: str, obj: object, protocol: int, compact: bool, byteorder: bool) -> None:
+    data = io.BytesIO()
+    pickler = Pickler(data, protocol, compact)
+    pickler.dump(obj)
     alignment = config.save.storage_alignment
     writer = translated(lambda: _C._CheckpointWriter(target, folder, alignment))
-    writer.record("data.pkl", data)
+    writer.record("data.pkl", data.getvalue())
     writer.record(".format_version", b"1")
     writer.record(".storage_alignment", str(alignment).encode())
     if byteorder:
         writer.record("byteorder", sys.byteorder.encode())
-    for number, storage in enumerate(storages):
+    for number, storage in enumerate(pickler.storages):
         writer.record(f"data/{number}", _content(storage))
     writer.record("version", b"3\n")
     content = hashlib.blake2b(repr(writer.checksums()).encode(), digest_size=16).digest()
