@@ -29,7 +29,7 @@ CALLS = {
     "stack": (lambda *parts: torch.stack(parts), ()),
 }
 RANKS = {"mm": (2,), "bmm": (3,), "addmm": (2,), "baddbmm": (3,), "linear": (2,), "attention": (2, 3), "cat": (2, 3)}
-PROPOSAL = re.compile(r"They would fit (after|with) (.*)\.$", re.MULTILINE)
+PROPOSAL = re.compile(r"They would fit (after|in torch.cat with) (.*)\.$", re.MULTILINE)
 
 
 def tried(name, shapes):
@@ -47,7 +47,7 @@ def tried(name, shapes):
         return False
     kind, what = proposal.groups()
     keywords = {}
-    if kind == "with":
+    if kind != "after":
         keyword, value = what.split("=")
         keywords[keyword] = int(value)
     else:
@@ -107,7 +107,7 @@ def test_two_matrices_of_all_sizes():
             lambda: F.scaled_dot_product_attention(*map(torch.ones, ((2, 8, 3, 4), (2, 2, 3, 4), (2, 2, 3, 4)))),
             "heads that share keys want enable_gqa=True.",
         ),
-        (lambda: torch.cat([torch.ones(2, 3), torch.ones(2, 4)]), "They would fit with dim=1."),
+        (lambda: torch.cat([torch.ones(2, 3), torch.ones(2, 4)]), "They would fit in torch.cat with dim=1."),
         (lambda: torch.cat([torch.ones(2, 3), torch.ones(3, 2)]), "Only sizes along dim may differ."),
     ],
 )

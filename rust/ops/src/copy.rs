@@ -126,7 +126,8 @@ pub fn to_change(row: &Row, tensor: &Tensor) -> Result<Tensor> {
     }
 }
 
-fn laid_out(tensor: &Tensor, layout: Layout) -> Result<Tensor> {
+/// The same elements in fresh memory of this layout; not recorded.
+pub fn laid_out(tensor: &Tensor, layout: Layout) -> Result<Tensor> {
     let copied = crate::call::allocate(&Spec { layout, dtype: tensor.dtype(), device: tensor.device() })?;
     copy(&copied, tensor)?;
     Ok(copied)

@@ -33,6 +33,14 @@ pub fn workplace(result: &Tensor, dtype: DType) -> Result<Tensor> {
     }
 }
 
+/// The same in row-major memory, for results that may lie otherwise.
+pub fn plain_workplace(result: &Tensor, dtype: DType) -> Result<Tensor> {
+    if result.layout().is_contiguous() {
+        return workplace(result, dtype);
+    }
+    crate::create::empty(result.sizes(), dtype, result.device())
+}
+
 /// Casts what was computed in `place` into the result.
 pub fn settle(place: &Tensor, result: &Tensor) -> Result<()> {
     if place.ptr_eq(result) { Ok(()) } else { crate::copy::copy(result, place) }

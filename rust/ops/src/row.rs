@@ -10,6 +10,7 @@ use rushlight_core::{DType, Device, Layout, Result};
 use rushlight_cpu::pointwise::Tile;
 
 use crate::autocast::Autocast;
+use crate::create::constant::{channels_last, has_channels_last};
 use crate::derive::Derivative;
 use crate::mapped::Mapped;
 use crate::node;
@@ -199,6 +200,23 @@ impl Spec {
     /// A row-major result beside `like`.
     pub fn new(sizes: &[isize], dtype: DType, like: &Tensor) -> Spec {
         Spec { layout: Layout::contiguous(sizes), dtype, device: like.device() }
+    }
+
+    /// The same, with the channels last where those of `like` are.
+    pub fn formatted(mut self, like: &Layout) -> Spec {
+        if self.layout.rank() == like.rank() && has_channels_last(like) {
+            self.layout.strides = channels_last(&self.layout.sizes);
+        }
+        self
+    }
+
+    /// The same for sequences, which are images of height one.
+    pub fn formatted_as_image(mut self, like: &Layout) -> Spec {
+        if like.rank() == 3 && has_channels_last(&like.unsqueeze(2)) {
+            let order = [0, 2, 1];
+            self.layout = Layout::contiguous(&self.layout.permute(&order).sizes).permute(&order);
+        }
+        self
     }
 
     /// A row-major result that is as `like`.

@@ -237,8 +237,11 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
     let rounded = if body.promote == Promote::ToBool { in_half(&operands, compute, device)? } else { SmallVec::new() };
     let operands = instead(operands, &rounded);
     let sizes = common_sizes(args.row, &operands, in_place)?;
-    let result =
-        Spec { layout: result_layout(&sizes, layouts(&operands)), dtype: body.promote.result(compute), device };
+    let layout = match args.row.traits.has(Traits::ROW_MAJOR) {
+        true => Layout::contiguous(&sizes),
+        false => result_layout(&sizes, layouts(&operands)),
+    };
+    let result = Spec { layout, dtype: body.promote.result(compute), device };
     let written = Written::find(args, target, &operands, result)?;
     run(written.tensor(), body, args.row, &operands, &numbers, compute)?;
     written.record(args)

@@ -43,6 +43,14 @@ pub static TO_DTYPE: Row = Row {
     ..Row::BASE
 };
 
+/// A copy of a tensor with the channels last where those of `like` are; else the tensor itself.
+pub fn in_format_of(tensor: &Tensor, like: &Tensor) -> Result<Tensor> {
+    if tensor.rank() != like.rank() || !crate::create::constant::has_channels_last(like.layout()) {
+        return Ok(tensor.clone());
+    }
+    crate::op!(CLONE, tensor, if like.rank() == 4 { "channels_last" } else { "channels_last_3d" })
+}
+
 pub static CLONE: Row = Row {
     name: "clone",
     signature: "(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",

@@ -24,7 +24,7 @@ const BASE: Row = Row {
 };
 
 /// Strides in which the last-but-spatial dimension, the channels, changes fastest.
-fn channels_last(sizes: &[isize]) -> Dims {
+pub fn channels_last(sizes: &[isize]) -> Dims {
     let rank = sizes.len();
     let order: Vec<usize> = std::iter::once(0).chain(2..rank).chain(std::iter::once(1)).collect();
     let ordered: Vec<isize> = order.iter().map(|&dim| sizes[dim]).collect();
@@ -34,6 +34,23 @@ fn channels_last(sizes: &[isize]) -> Dims {
         strides[dim] = step;
     }
     strides
+}
+
+/// Whether the channels of images or volumes come last, with gaps or without: torch keeps that order in results. Where sizes of
+/// one leave it open they do not.
+pub fn has_channels_last(layout: &Layout) -> bool {
+    let (sizes, strides, rank) = (&layout.sizes, &layout.strides, layout.rank());
+    if !matches!(rank, 4 | 5) || strides[1] == 0 {
+        return false;
+    }
+    let mut least = 0;
+    for dim in std::iter::once(1).chain((2..rank).rev()).chain(std::iter::once(0)) {
+        if sizes[dim] == 0 || strides[dim] < least || (dim == 0 && least == strides[1]) {
+            return false;
+        }
+        least = strides[dim].saturating_mul(sizes[dim].max(1));
+    }
+    true
 }
 
 /// Strides of a new tensor in a memory format; `like` is what `preserve_format` preserves.

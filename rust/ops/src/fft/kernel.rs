@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::collected;
 use rushlight_core::layout::wrap_dim;
-use rushlight_core::{DType, Dims, Error, Result};
+use rushlight_core::{DType, Dims, Error, Layout, Result};
 use rushlight_cpu::fft::{Lines, complex, from_real, to_real};
 
 use super::Scale;
@@ -28,14 +28,16 @@ pub static C2C: Row = Row {
         infer: |args| {
             let own = args.tensor(0)?;
             check_complex(own)?;
-            dims(args)?;
-            Ok(vec![Spec::new(own.sizes(), own.dtype(), own)])
+            let order = order(own.layout(), &inwards(own, &dims(args)?));
+            Ok(vec![ordered(own.sizes(), &order, own.dtype(), own)])
         },
         cpu: |args, results| {
-            crate::copy::copy(&results[0], args.tensor(0)?)?;
-            let dims = dims(args)?;
-            let scale = Scale::factor(args.int(2)?, elements(&results[0], &dims));
-            transform(&results[0], &dims, args.bool(3)?, scale)
+            let (own, dims) = (args.tensor(0)?, dims(args)?);
+            let order = order(own.layout(), &inwards(own, &dims));
+            let (own, to, dims) = (seen(own, &order), seen(&results[0], &order), places(&dims, &order));
+            crate::copy::copy(&to, &own)?;
+            let scale = Scale::factor(args.int(2)?, elements(&to, &dims));
+            transform(&to, &dims, args.bool(3)?, scale)
         },
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
@@ -64,10 +66,13 @@ pub static R2C: Row = Row {
             if let (true, Some(&last)) = (args.bool(3)?, dims.last()) {
                 sizes[last] = sizes[last] / 2 + 1;
             }
-            Ok(vec![Spec::new(&sizes, own.dtype().to_complex(), own)])
+            let order = order(own.layout(), &last_innermost(own, &dims));
+            Ok(vec![ordered(&sizes, &order, own.dtype().to_complex(), own)])
         },
         cpu: |args, results| {
-            let (own, to, dims) = (args.tensor(0)?, &results[0], dims(args)?);
+            let (own, dims) = (args.tensor(0)?, dims(args)?);
+            let order = order(own.layout(), &last_innermost(own, &dims));
+            let (own, to, dims) = (&seen(own, &order), &seen(&results[0], &order), places(&dims, &order));
             let scale = Scale::factor(args.int(2)?, elements(own, &dims));
             let Some((&last, rest)) = dims.split_last().filter(|_| args.bool(3).unwrap_or(false)) else {
                 crate::copy::copy(to, own)?;
@@ -120,17 +125,19 @@ pub static C2R: Row = Row {
             }
             let mut sizes = own.sizes().clone();
             sizes[last] = size;
-            Ok(vec![Spec::new(&sizes, own.dtype().to_real(), own)])
+            Ok(vec![ordered(&sizes, &real_order(own, &dims), own.dtype().to_real(), own)])
         },
         cpu: |args, results| {
-            let (to, dims) = (&results[0], dims(args)?);
+            let (own, dims) = (args.tensor(0)?, dims(args)?);
+            let order = real_order(own, &dims);
+            let (given, to, dims) = (seen(own, &order), &seen(&results[0], &order), places(&dims, &order));
             let Some((&last, rest)) = dims.split_last() else { return Ok(()) };
             let scale = Scale::factor(args.int(2)?, elements(to, &dims));
             if to.numel() == 0 {
                 return Ok(());
             }
-            let own = crate::create::empty(args.tensor(0)?.sizes(), args.tensor(0)?.dtype(), to.device())?;
-            crate::copy::copy(&own, args.tensor(0)?)?;
+            let own = crate::create::empty(given.sizes(), given.dtype(), to.device())?;
+            crate::copy::copy(&own, &given)?;
             transform(&own, rest, false, 1.0)?;
             let (from, out) = (own.storage().pin()?, to.storage().pin()?);
             let lines = lines(to.sizes(), last);
@@ -169,6 +176,62 @@ fn dims(args: &Args) -> Result<Vec<usize>> {
         super::check_length(own.sizes().get(dim).copied().unwrap_or(0))?;
     }
     Ok(dims)
+}
+
+/// The dimensions in the order in which torch has a result of a transform lie: those that are not transformed as in the
+/// operand, then those that are. The row-major elements of that view are what kernels write.
+fn order(own: &Layout, transformed: &[usize]) -> Vec<usize> {
+    let rest = (0..own.rank()).filter(|dim| !transformed.contains(dim)).collect();
+    let mut order = by_stride(own, rest);
+    order.extend(transformed);
+    order
+}
+
+/// Dimensions from the outermost to the innermost.
+fn by_stride(own: &Layout, mut dims: Vec<usize>) -> Vec<usize> {
+    dims.sort_by_key(|&dim| std::cmp::Reverse(own.strides[dim]));
+    dims
+}
+
+/// The dimensions that complex numbers are transformed along.
+fn inwards(own: &Tensor, dims: &[usize]) -> Vec<usize> {
+    by_stride(own.layout(), dims.to_vec())
+}
+
+/// Those that real numbers are transformed along, of which the last one loses its conjugates.
+fn last_innermost(own: &Tensor, dims: &[usize]) -> Vec<usize> {
+    let Some((&last, rest)) = dims.split_last() else { return Vec::new() };
+    let mut order = by_stride(own.layout(), rest.to_vec());
+    order.push(last);
+    order
+}
+
+/// The order of a result of real numbers: complex numbers are transformed along all dimensions but the last one before.
+fn real_order(own: &Tensor, dims: &[usize]) -> Vec<usize> {
+    let Some((last, rest)) = dims.split_last() else { return (0..own.rank()).collect() };
+    if rest.is_empty() {
+        return order(own.layout(), dims);
+    }
+    let before = ordered(own.sizes(), &order(own.layout(), &inwards(own, rest)), own.dtype(), own);
+    order(&before.layout, std::slice::from_ref(last))
+}
+
+/// A dense result that is row-major when its dimensions are seen in this order.
+fn ordered(sizes: &[isize], order: &[usize], dtype: DType, like: &Tensor) -> Spec {
+    let mut back = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(at, &dim)| back[dim] = at);
+    let turned: Dims = order.iter().map(|&dim| sizes[dim]).collect();
+    Spec { layout: Layout::contiguous(&turned).permute(&back), dtype, device: like.device() }
+}
+
+/// A tensor with its dimensions in another order.
+fn seen(tensor: &Tensor, order: &[usize]) -> Tensor {
+    Tensor::view_of(tensor, tensor.layout().permute(order))
+}
+
+/// Where dimensions stand in an order.
+fn places(dims: &[usize], order: &[usize]) -> Vec<usize> {
+    dims.iter().filter_map(|dim| order.iter().position(|other| other == dim)).collect()
 }
 
 /// How many elements one transform takes together.

@@ -162,8 +162,13 @@ fn half(args: &Args, forward: bool) -> Result<Tensor> {
     check_some(args, &plan)?;
     let scale = Scale::of(args.optional_str(3), forward)?;
     let own = shaped(promoted(own, false)?, &plan)?;
-    let found = op!(R2C, &own, dims(&plan), scale.number(), true)?;
-    if forward { Ok(found) } else { Expr::from(found).conj().done() }
+    if forward {
+        return op!(R2C, &own, dims(&plan), scale.number(), true);
+    }
+    // The inverse of the conjugate along all dimensions but the last: torch's order of steps, and so of strides.
+    let (rest, last) = plan.split_at(plan.len() - 1);
+    let found = Expr::from(op!(R2C, &own, dims(last), scale.number(), true)?).conj().done()?;
+    if rest.is_empty() { Ok(found) } else { op!(C2C, &found, dims(rest), scale.number(), false) }
 }
 
 fn real(args: &Args, forward: bool) -> Result<Tensor> {

@@ -119,7 +119,7 @@ fn advice(tensors: &[&Tensor]) -> String {
         shapes.iter().all(|sizes| sizes.len() == shapes[0].len() && sizes.iter().zip(shapes[0]).enumerate().all(alike))
     };
     match (0..shapes[0].len()).find(fits) {
-        Some(dim) => format!("They would fit with dim={dim}."),
+        Some(dim) => format!("They would fit in torch.cat with dim={dim}."),
         None => "Only sizes along dim may differ.".into(),
     }
 }

@@ -5,6 +5,7 @@ use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::{Error, Result, Scalar};
 
 use crate::autocast::Autocast;
+use crate::convert::in_format_of;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::index::along::{INDEX_ADD, INDEX_SELECT};
@@ -42,7 +43,7 @@ negative width cuts off.
                 }
                 *size = padded;
             }
-            Ok(vec![Spec::new(&sizes, own.dtype(), own)])
+            Ok(vec![Spec::new(&sizes, own.dtype(), own).formatted(own.layout())])
         },
         cpu: |args, results| {
             let (own, whole) = (args.tensor(0)?, &results[0]);
@@ -156,7 +157,12 @@ pub static BORDERS: Row = Row {
     tensor([[1., 1., 2., 3., 3., 3.]])",
     dtypes: DTypes::ALL,
     autocast: Autocast::Single,
-    run: Run::Body(|args| bordered(args.tensor(0)?, args.ints(1)?, Mode::named(args.str(2)?)?).map(Output::Tensor)),
+    run: Run::Body(|args| {
+        let (own, pad) = (args.tensor(0)?, args.ints(1)?);
+        let result = bordered(own, pad, Mode::named(args.str(2)?)?)?;
+        let images = own.rank() == pad.len() / 2 + 2;
+        if images { in_format_of(&result, own) } else { Ok(result) }.map(Output::Tensor)
+    }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| match d.input(0).done() {
         Ok(own) => d.grad().call(&BORDERS_BACK, [own.into(), d.args.values[1].clone(), d.args.values[2].clone()]),
         Err(error) => Expr::Failed(error),

@@ -82,7 +82,8 @@ pub static TRIANGULAR_SOLVE: Row = Row {
         let (b, a) = common_batch(b, a)?;
         let turned = if args.bool(3)? { Expr::from(&a).transposed().done()? } else { a.clone() };
         let solution = triangular(&turned, &b, args.bool(2)? != args.bool(3)?, true, args.bool(4)?)?;
-        Ok(Output::Tuple(vec![solution, op!(crate::convert::CLONE, &a)?]))
+        let turned = op!(crate::convert::CLONE, Expr::from(&a).transposed().done()?, "contiguous_format")?;
+        Ok(Output::Tuple(vec![solution, Expr::from(turned).transposed().done()?]))
     }),
     derivative: Derivative::Composed,
     samples: &["t(3, 2), t(3, 3) + torch.eye(3) * 4", "t(3, 2), t(2, 3, 3) + torch.eye(3) * 4, False, True"],

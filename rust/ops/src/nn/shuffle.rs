@@ -19,7 +19,8 @@ fn rearranged(own: &Tensor, split: &[isize], order: &[usize], joined: &[isize]) 
     let places: Vec<usize> = (0..outer).chain(order.iter().map(|place| outer + place)).collect();
     let moved = op!(crate::view::RESHAPE, &permuted(&apart, &places)?, sizes_value(&with(joined)))?;
     // A factor of one moves nothing; the result is a copy all the same.
-    if moved.storage().shares_bytes(own.storage()) { op!(crate::convert::CLONE, &moved) } else { Ok(moved) }
+    let moved = if moved.storage().shares_bytes(own.storage()) { op!(crate::convert::CLONE, &moved)? } else { moved };
+    crate::convert::in_format_of(&moved, own)
 }
 
 fn check_image(name: &str, own: &Tensor) -> Result<[isize; 3]> {

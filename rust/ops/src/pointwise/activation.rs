@@ -9,7 +9,7 @@ use super::numbers::{Analytic, Narrow};
 use super::{UNARY, common};
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
-use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
+use crate::row::{Accepts, DTypes, Out, Row, Run, Traits, Variants};
 use crate::value::{Args, Output, Value};
 
 /// What activations have in common: they live in `nn.functional`, and many work in place.
@@ -493,6 +493,7 @@ pub static LOGSIGMOID: Row = Row {
     run: common(tiles! {
         for<S> [f32, f64] (|x| (if x < 0.0 { x } else { 0.0 }) - S::log1p(S::exp(-x.abs())))
     }),
+    traits: Traits::ROW_MAJOR,
     refuses: "log_sigmoid_cpu",
     node: "LogSigmoidBackward0",
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * (-d.input(0)).sigmoid())]),

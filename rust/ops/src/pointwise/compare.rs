@@ -339,6 +339,7 @@ pub static FMAX: Row = Row {
         for<S> [f32, f64] (|x, y| if x >= y || y.is_nan() { x } else { y });
         for<S> [Bool] (|x, y| Bool::from(x.get() | y.get()))
     }),
+    refuses: "maximum_cpu",
     check: Some(|args| no_complex(args, || Error::runtime("fmax not implemented for complex tensors."))),
     derivative: Derivative::Formulas(&[
         formula(0, BOTH, |d| taken(d, Expr::at_least).choose(d.grad(), 0.0)),
@@ -361,6 +362,7 @@ pub static FMIN: Row = Row {
         for<S> [f32, f64] (|x, y| if x <= y || y.is_nan() { x } else { y });
         for<S> [Bool] (|x, y| Bool::from(x.get() & y.get()))
     }),
+    refuses: "minimum_cpu",
     check: Some(|args| no_complex(args, || Error::runtime("fmin not implemented for complex tensors."))),
     derivative: Derivative::Formulas(&[
         formula(0, BOTH, |d| taken(d, Expr::at_most).choose(d.grad(), 0.0)),

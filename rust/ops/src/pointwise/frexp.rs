@@ -1,11 +1,11 @@
 //! Numbers as mantissa and exponent.
 
 use rushlight_core::dtype::{bf16_, f16_};
+use rushlight_core::plan::result_layout;
 use rushlight_core::{DType, Element, Error, Result, Scalar, dispatch};
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::mapped::Mapped;
-use crate::operands::plain;
 use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
 use crate::value::Args;
 
@@ -31,7 +31,9 @@ pub static FREXP: Row = Row {
     run: Run::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(0)?;
-            Ok(vec![Spec::new(own.sizes(), own.dtype(), own), Spec::new(own.sizes(), DType::I32, own)])
+            let layout = result_layout(own.sizes(), [own.layout()]);
+            let spec = |dtype| Spec { layout: layout.clone(), dtype, device: own.device() };
+            Ok(vec![spec(own.dtype()), spec(DType::I32)])
         },
         cpu: |args, results| dispatch!(results[0].dtype(), T in [f16_, bf16_, f32, f64] => run::<T>(args, results), else => Ok(())),
     }),
@@ -59,14 +61,20 @@ fn split(x: f64) -> (f64, i32) {
 }
 
 fn run<T: Element>(args: &Args, results: &[rushlight_autograd::Tensor]) -> Result<()> {
-    let own = plain(args.tensor(0)?, T::DTYPE)?;
+    // All lie alike, so the order of memory is an order of elements.
+    let (given, layout) = (args.tensor(0)?, results[0].layout());
+    let own = if given.layout().strides == layout.strides {
+        given.clone()
+    } else {
+        crate::copy::laid_out(given, layout.clone())?
+    };
     let count = own.numel();
     let pins = (own.storage().pin()?, results[0].storage().pin()?, results[1].storage().pin()?);
     let from = pins.0.as_ptr().cast::<T>().wrapping_offset(own.layout().offset) as usize;
     let (mantissas, exponents) = (pins.1.as_ptr() as usize, pins.2.as_ptr() as usize);
     rushlight_par::parallel_for(count, 1 << 14, |range| {
         for at in range {
-            // SAFETY: row-major operands of `count` elements; each result is written once.
+            // SAFETY: dense operands of `count` elements in one order; each result is written once.
             unsafe {
                 let (mantissa, exponent) = split((*(from as *const T).add(at)).to_scalar().f64());
                 (mantissas as *mut T).add(at).write(T::from_scalar(Scalar::Float(mantissa)));

@@ -80,6 +80,7 @@ pub static SGN: Row = Row {
         for<S> [c64, c128] (|z| z.wide().signum().narrow());
         for<S> [Bool] (|x| x)
     }),
+    refuses: "sign_cpu",
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
         let complex = matches!(d.input(0), Expr::Tensor(own) if own.dtype().is_complex());
         if !complex {

@@ -218,7 +218,7 @@ pub static AMINMAX: Row = Row {
             over.check_not_empty(args).map_err(|_| {
                 Error::index(format!("aminmax: Expected reduction dim {} to have non-zero size.", over.dims.first()))
             })?;
-            check_dtype(args, "aminmax")?;
+            check_dtype(args, "aminmax_cpu")?;
             let spec = over.spec(args, own.dtype())?;
             Ok(vec![spec.clone(), spec])
         },
@@ -317,19 +317,19 @@ fn refuse_complex(args: &Args) -> Result<()> {
 }
 
 /// Refuses a dtype without order, in torch's words for the kernel that misses.
-fn check_dtype(args: &Args, kernel: &str) -> Result<()> {
+fn check_dtype(args: &Args, kernel: impl std::fmt::Display) -> Result<()> {
     let dtype = args.tensor(0)?.dtype();
     if args.row.dtypes.has(dtype) {
         return Ok(());
     }
-    Err(Error::unsupported(kernel, dtype))
+    Err(Error::unsupported(&kernel.to_string(), dtype))
 }
 
 fn infer_places(args: &Args) -> Result<Vec<Spec>> {
     let own = args.tensor(0)?;
     let over = Over::of(args, 1)?;
     refuse_complex(args)?;
-    check_dtype(args, args.row.python_name())?;
+    check_dtype(args, format_args!("{}_cpu", args.row.python_name()))?;
     over.check_not_empty(args)?;
     Ok(vec![over.spec(args, own.dtype())?, over.spec(args, DType::I64)?])
 }
@@ -365,7 +365,7 @@ fn infer_values(args: &Args, kernel: &str) -> Result<Vec<Spec>> {
         check_any(args)?;
     }
     over.check_not_empty(args)?;
-    check_dtype(args, &format!("{kernel}_cpu"))?;
+    check_dtype(args, format_args!("{kernel}_cpu"))?;
     Ok(vec![over.spec(args, own.dtype())?])
 }
 
@@ -375,7 +375,7 @@ fn infer_arg(args: &Args) -> Result<Vec<Spec>> {
     if own.dtype() == DType::Bool {
         return Err(Error::runtime(format!("{}(): does not support bool input", args.row.python_name())));
     }
-    check_dtype(args, args.row.python_name())?;
+    check_dtype(args, format_args!("{}_cpu", args.row.python_name()))?;
     let over = Over::of(args, 1)?;
     if args.has(1) {
         over.check_not_empty(args)?;

@@ -11,7 +11,7 @@ use crate::call::{self, call_into};
 use crate::derive::{Derivative, Derive, Saves, formula};
 use crate::expr::Expr;
 use crate::mapped::Mapped;
-use crate::operands::plain;
+use crate::operands::{plain, plain_workplace, settle};
 use crate::pointwise::arith::ADD;
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Ints, Value};
@@ -46,7 +46,7 @@ pub static CONV: Row = Row {
                 let size = output_size(input.sizes()[2 + dim], weight.sizes()[2 + dim], dim, args)?;
                 sizes.push(size.ok_or_else(|| Error::runtime("numel: integer multiplication overflow"))?);
             }
-            Ok(vec![Spec::new(&sizes, input.dtype(), input)])
+            Ok(vec![formatted(Spec::new(&sizes, input.dtype(), input), input, weight)])
         },
         cpu: |args, results| {
             run(Target::Output, args, [args.tensor(0)?, args.tensor(1)?, &results[0]], args.optional_tensor(2))
@@ -77,7 +77,10 @@ pub static CONV_INPUT: Row = Row {
     dtypes: ACCEPTED,
     mapped: Mapped::Rule(crate::nn::mapped::conv_input),
     run: Run::Kernel(Kernel {
-        infer: |args| Ok(vec![Spec::new(&to_dims(args.ints(2)?), args.tensor(0)?.dtype(), args.tensor(0)?)]),
+        infer: |args| {
+            let (grad, weight) = (args.tensor(0)?, args.tensor(1)?);
+            Ok(vec![formatted(Spec::new(&to_dims(args.ints(2)?), grad.dtype(), grad), grad, weight)])
+        },
         cpu: |args, results| {
             run(Target::Input, args, [&results[0], args.tensor(1)?, args.tensor(0)?], None)?;
             args.optional_tensor(7).map_or(Ok(()), |bias| add_to_channels(&results[0], bias))
@@ -95,6 +98,18 @@ pub static CONV_INPUT: Row = Row {
     ],
     ..Row::BASE
 };
+
+/// Channels come last where those of an operand do; torch's kernels for wide volumes leave them where they are, and those for
+/// sequences look at the weight alone.
+fn formatted(spec: Spec, input: &Tensor, weight: &Tensor) -> Spec {
+    let narrow = matches!(input.dtype(), DType::F32 | DType::BF16 | DType::F16);
+    match spec.layout.rank() {
+        _ if input.sizes()[0] == 0 => spec,
+        3 => spec.formatted_as_image(weight.layout()),
+        5 if !narrow => spec,
+        _ => spec.formatted(input.layout()).formatted(weight.layout()),
+    }
+}
 
 /// Adds a number to all elements of each channel.
 fn add_to_channels(tensor: &Tensor, bias: &Tensor) -> Result<()> {
@@ -246,13 +261,7 @@ fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor
         return Err(Error::unsupported("slow_conv2d_cpu", dtype));
     }
     let prepared = |place: usize| {
-        if place != at {
-            plain(operands[place], dtype)
-        } else if result.dtype() == dtype {
-            Ok(result.clone())
-        } else {
-            crate::create::empty(result.sizes(), dtype, result.device())
-        }
+        if place != at { plain(operands[place], dtype) } else { plain_workplace(result, dtype) }
     };
     let tensors = [prepared(0)?, prepared(1)?, prepared(2)?];
     let bias = bias.map(|bias| plain(bias, dtype)).transpose()?;
@@ -269,7 +278,7 @@ fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor
         // SAFETY: row-major operands, pinned, of the geometry's sizes; the result is fresh.
         unsafe { convolve(dtype, target, &geometry, operands)? };
     }
-    if result.dtype() != dtype { crate::copy::copy(result, &tensors[at]) } else { Ok(()) }
+    settle(&tensors[at], result)
 }
 
 /// Sums of nothing: zeros, or the bias.

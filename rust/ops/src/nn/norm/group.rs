@@ -69,7 +69,8 @@ pub static GROUP_NORM: Row = Row {
     run: Run::Compose(|args| {
         let plan = plan(args)?;
         let (weight, bias) = (args.optional_tensor(2), args.optional_tensor(3));
-        plan.run(&NORMALIZE_GROUP, args.tensor(0)?, weight, bias).map(|normal| Output::Tensor(normal.out))
+        let normal = plan.run(&NORMALIZE_GROUP, args.tensor(0)?, weight, bias)?;
+        crate::convert::in_format_of(&normal.out, args.tensor(0)?).map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 4), 2", "t(2, 6, 3), 3, pos(6), t(6)"],

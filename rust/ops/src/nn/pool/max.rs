@@ -11,7 +11,7 @@ use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
 use crate::mapped::Mapped;
 use crate::nn::zeros_like_input;
-use crate::operands::plain;
+use crate::operands::{plain, plain_workplace, settle};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Output};
 
@@ -47,7 +47,12 @@ pub static MAX_POOL: Row = Row {
         infer: |args| {
             let input = args.tensor(0)?;
             let sizes = with_space(input, args.ints(5)?)?;
-            Ok(vec![Spec::new(&sizes, input.dtype(), input), Spec::new(&sizes, DType::I64, input)])
+            let batched = input.rank() == args.ints(5)?.len() + 2;
+            let spec = |dtype| {
+                let spec = Spec::new(&sizes, dtype, input);
+                if batched { spec.formatted(input.layout()) } else { spec }
+            };
+            Ok(vec![spec(input.dtype()), spec(DType::I64)])
         },
         cpu: |args, results| {
             let input = plain(args.tensor(0)?, results[0].dtype())?;
@@ -67,12 +72,16 @@ pub static MAX_POOL: Row = Row {
                 return Err(unfit(&input));
             }
             let count = count_planes(&input, dims);
-            let (from, best, places) = (input.storage().pin()?, results[0].storage().pin()?, results[1].storage().pin()?);
-            // SAFETY: row-major operands, pinned, of the sizes that the axes say; the results are fresh.
-            unsafe {
-                let (best, places) = (address(&best, &results[0]), address(&places, &results[1]));
-                max(input.dtype(), &axes, count, address(&from, &input), best, places.cast())
+            let own = [plain_workplace(&results[0], input.dtype())?, plain_workplace(&results[1], DType::I64)?];
+            {
+                let (from, best, places) = (input.storage().pin()?, own[0].storage().pin()?, own[1].storage().pin()?);
+                // SAFETY: row-major operands, pinned, of the sizes that the axes say; the results are fresh.
+                unsafe {
+                    let (best, places) = (address(&best, &own[0]), address(&places, &own[1]));
+                    max(input.dtype(), &axes, count, address(&from, &input), best, places.cast())?;
+                }
             }
+            own.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
         },
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::result(1).union(Saves::input(0)), |d| {

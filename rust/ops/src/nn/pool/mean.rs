@@ -6,7 +6,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::pool::{Means, Window};
 
-use super::{MEANT, Plan, computed, count_planes, even_window, shown, unfit, with_space, words};
+use super::{MEANT, Plan, computed, count_planes, even_window, formatted, shown, unfit, with_space, words};
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
@@ -29,7 +29,9 @@ pub static MEANS: Row = Row {
     run: Run::Kernel(Kernel {
         infer: |args| {
             let input = args.tensor(0)?;
-            Ok(vec![Spec::new(&with_space(input, args.ints(4)?)?, input.dtype(), input)])
+            let space = args.ints(4)?;
+            let spec = Spec::new(&with_space(input, space)?, input.dtype(), input);
+            Ok(vec![formatted(spec, input.layout(), space.len())])
         },
         cpu: |args, results| {
             let (input, means) = (args.tensor(0)?, means(args, args.tensor(0)?)?);

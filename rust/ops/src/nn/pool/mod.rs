@@ -12,10 +12,10 @@ pub mod window;
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims, wrap_dim};
 use rushlight_core::storage::Pin;
-use rushlight_core::{DType, Dims, Error, Result};
+use rushlight_core::{DType, Dims, Error, Layout, Result};
 
-use crate::operands::plain;
-use crate::row::DTypes;
+use crate::operands::{plain, plain_workplace, settle};
+use crate::row::{DTypes, Spec};
 use crate::value::{Args, Ints};
 
 /// What means are computed of.
@@ -34,13 +34,12 @@ fn computed(
 ) -> Result<()> {
     let dtype = result.dtype().compute();
     let input = plain(input, dtype)?;
-    let same = dtype == result.dtype();
-    let output = if same { result.clone() } else { crate::create::empty(result.sizes(), dtype, result.device())? };
+    let output = plain_workplace(result, dtype)?;
     {
         let (from, to) = (input.storage().pin()?, output.storage().pin()?);
         kernel(dtype, address(&from, &input), address(&to, &output))?;
     }
-    if same { Ok(()) } else { crate::copy::copy(result, &output) }
+    settle(&output, result)
 }
 
 /// Refuses windows that leave the input; the public rows never ask for such.
@@ -55,6 +54,15 @@ fn with_space(input: &Tensor, space: &[i64]) -> Result<Dims> {
     let mut sizes = Dims::from_slice(&input.sizes()[..kept]);
     sizes.extend(to_dims(space));
     Ok(sizes)
+}
+
+/// The result with the channels where those of a batch of images are; sequences are images here, and volumes row-major.
+fn formatted(spec: Spec, input: &Layout, dims: usize) -> Spec {
+    match (dims, input.rank()) {
+        (1, 3) => spec.formatted_as_image(input),
+        (2, 4) => spec.formatted(input),
+        _ => spec,
+    }
 }
 
 fn count_planes(tensor: &Tensor, dims: usize) -> usize {

@@ -11,7 +11,7 @@ use super::{address, count_planes, even_window, unfit, with_space};
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::mapped::Mapped;
-use crate::operands::plain;
+use crate::operands::{plain, plain_workplace, settle};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
 use crate::value::{Args, Ints, Output};
 
@@ -58,11 +58,15 @@ fn run(input: &Tensor, results: &[Tensor], dims: usize, axes: &[[Vec<Window>; 3]
         return Err(unfit(&input));
     }
     let count = count_planes(&input, dims);
-    let (from, best, places) = (input.storage().pin()?, results[0].storage().pin()?, results[1].storage().pin()?);
-    let addresses = [address(&from, &input), address(&best, &results[0])];
-    let of_plane = |plane: usize| &axes[plane % axes.len()];
-    // SAFETY: row-major operands, pinned; windows were checked, and results are fresh.
-    unsafe { max_windows(input.dtype(), of_plane, sizes, count, addresses, address(&places, &results[1]).cast()) }
+    let own = [plain_workplace(&results[0], input.dtype())?, plain_workplace(&results[1], DType::I64)?];
+    {
+        let (from, best, places) = (input.storage().pin()?, own[0].storage().pin()?, own[1].storage().pin()?);
+        let addresses = [address(&from, &input), address(&best, &own[0])];
+        let of_plane = |plane: usize| &axes[plane % axes.len()];
+        // SAFETY: row-major operands, pinned; windows were checked, and results are fresh.
+        unsafe { max_windows(input.dtype(), of_plane, sizes, count, addresses, address(&places, &own[1]).cast())? };
+    }
+    own.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
 }
 
 pub static ADAPTIVE: Row = Row {
@@ -76,7 +80,13 @@ pub static ADAPTIVE: Row = Row {
     dtypes: DTypes::FLOATS,
     mapped: Mapped::Batch,
     run: Run::Kernel(Kernel {
-        infer: |args| infer(args, 1),
+        infer: |args| {
+            let (own, specs) = (args.tensor(0)?.layout(), infer(args, 1)?);
+            Ok(specs
+                .into_iter()
+                .map(|spec| super::formatted(spec, own, args.ints(1).map_or(0, <[i64]>::len)))
+                .collect())
+        },
         cpu: |args, results| {
             let (input, output) = (args.tensor(0)?, args.ints(1)?);
             if results[0].numel() == 0 {

@@ -1,0 +1,123 @@
+"""How results lie in memory: as torch 2.13 lays them, whose strides are written down here."""
+
+import math
+
+import pytest
+
+import rushlight as torch
+
+F = torch.nn.functional
+
+# The call, and the shapes and layouts of its operands.
+LAID = [
+    ("F.conv1d(a, b)", (2, 4, 6), "plain", (6, 4, 3), "turned", (24, 1, 6)),
+    ("F.conv1d(a, b)", (2, 4, 6), "turned", (6, 4, 3), "plain", (24, 4, 1)),
+    ("F.conv2d(a, b)", (2, 4, 6, 5), "last", (6, 4, 3, 3), "plain", (72, 1, 18, 6)),
+    ("F.conv2d(a, b)", (2, 4, 6, 5), "plain", (6, 4, 3, 3), "last", (72, 1, 18, 6)),
+    ("F.conv2d(a, b)", (2, 4, 6, 5), "moved", (6, 4, 3, 3), "turned", (72, 12, 3, 1)),
+    ("F.conv2d(a, b)", (4, 6, 5), "plain", (6, 4, 3, 3), "last", (1, 18, 6)),
+    ("F.conv2d(a, b, groups=4)", (2, 4, 6, 5), "last", (4, 1, 3, 3), "plain", (48, 1, 12, 4)),
+    ("F.conv2d(a.double(), b.double())", (2, 4, 6, 5), "last", (6, 4, 3, 3), "plain", (72, 1, 18, 6)),
+    ("F.conv3d(a, b)", (2, 4, 6, 5, 4), "last", (6, 4, 3, 3, 3), "plain", (144, 1, 36, 12, 6)),
+    ("F.conv3d(a.double(), b.double())", (2, 4, 6, 5, 4), "last", (6, 4, 3, 3, 3), "plain", (144, 24, 6, 2, 1)),
+    ("F.conv_transpose2d(a, b)", (2, 4, 6, 5), "last", (4, 6, 3, 3), "plain", (336, 1, 42, 6)),
+    ("F.conv_transpose3d(a, b)", (2, 4, 3, 3, 3), "plain", (4, 6, 2, 2, 2), "last", (384, 1, 96, 24, 6)),
+    ("F.max_pool2d(a, 2)", (2, 4, 6, 4), "last", None, None, (24, 1, 8, 4)),
+    ("F.avg_pool2d(a, 2)", (2, 4, 6, 4), "last", None, None, (24, 1, 8, 4)),
+    ("F.lp_pool2d(a, 2.0, 2)", (2, 4, 6, 4), "last", None, None, (24, 1, 8, 4)),
+    ("F.adaptive_avg_pool2d(a, 2)", (2, 4, 6, 4), "last", None, None, (16, 1, 8, 4)),
+    ("F.adaptive_max_pool2d(a, 2)", (2, 4, 6, 4), "last", None, None, (16, 1, 8, 4)),
+    ("F.max_pool2d(a, 2, return_indices=True)[1]", (2, 4, 6, 4), "last", None, None, (24, 1, 8, 4)),
+    ("F.adaptive_avg_pool2d(a, 1)", (2, 4, 6, 4), "last", None, None, (4, 1, 4, 4)),
+    ("F.interpolate(a, scale_factor=2, mode='area')", (2, 4, 6, 4), "last", None, None, (384, 1, 32, 4)),
+    ("F.interpolate(a, scale_factor=2)", (2, 4, 6, 4), "last", None, None, (384, 1, 32, 4)),
+    ("F.pad(a, (1, 1))", (2, 4, 6, 4), "last", None, None, (144, 1, 24, 4)),
+    ("F.pad(a, (1, 1, 2, 0), mode='reflect')", (2, 4, 6, 4), "last", None, None, (192, 1, 24, 4)),
+    ("F.pad(a, (1, 1, 2, 0), mode='replicate')", (2, 4, 6, 4), "last", None, None, (192, 1, 24, 4)),
+    ("F.group_norm(a, 2)", (2, 4, 6, 4), "last", None, None, (96, 1, 16, 4)),
+    ("F.pixel_shuffle(a, 2)", (2, 4, 6, 4), "last", None, None, (96, 1, 8, 1)),
+    ("F.pixel_unshuffle(a, 2)", (2, 4, 6, 4), "last", None, None, (96, 1, 32, 16)),
+    ("F.max_pool3d(a, 2)", (2, 4, 4, 4, 4), "last", None, None, (32, 1, 16, 8, 4)),
+    ("F.avg_pool3d(a, 2)", (2, 4, 4, 4, 4), "last", None, None, (32, 8, 4, 2, 1)),
+    ("F.pad(a, (1, 1, 1, 1, 1, 1), mode='replicate')", (2, 4, 4, 4, 4), "last", None, None, (864, 1, 144, 24, 4)),
+    ("F.adaptive_max_pool3d(a, 2)", (2, 4, 4, 4, 4), "last", None, None, (32, 8, 4, 2, 1)),
+    ("F.avg_pool1d(a, 2)", (2, 3, 6), "turned", None, None, (9, 1, 3)),
+    ("F.adaptive_avg_pool1d(a, 2)", (2, 3, 6), "turned", None, None, (6, 1, 3)),
+    ("F.adaptive_max_pool1d(a, 2)", (2, 3, 6), "turned", None, None, (6, 1, 3)),
+    ("F.max_pool1d(a, 2)", (2, 3, 6), "turned", None, None, (9, 3, 1)),
+    ("torch.frexp(a)[0]", (2, 3, 4), "turned", None, None, (12, 1, 3)),
+    ("torch.frexp(a)[1]", (2, 3, 4), "moved", None, None, (1, 8, 2)),
+    ("F.logsigmoid(a)", (2, 3, 4), "turned", None, None, (12, 4, 1)),
+    ("F.logsigmoid(a)", (2, 3, 4), "moved", None, None, (12, 4, 1)),
+    ("torch.fft.fft(a, dim=0)", (2, 4, 6), "plain", None, None, (1, 12, 2)),
+    ("torch.fft.fft(a, dim=0)", (2, 4, 6), "turned", None, None, (1, 2, 8)),
+    ("torch.fft.fft(a, dim=0)", (2, 4, 6), "moved", None, None, (1, 12, 2)),
+    ("torch.fft.fft(a)", (2, 4, 6), "plain", None, None, (24, 6, 1)),
+    ("torch.fft.fft(a)", (2, 4, 6), "turned", None, None, (24, 6, 1)),
+    ("torch.fft.fft(a)", (2, 4, 6), "moved", None, None, (6, 12, 1)),
+    ("torch.fft.rfft(a, dim=0)", (2, 4, 6), "plain", None, None, (1, 12, 2)),
+    ("torch.fft.rfft(a, dim=0)", (2, 4, 6), "turned", None, None, (1, 2, 8)),
+    ("torch.fft.rfft(a, dim=0)", (2, 4, 6), "moved", None, None, (1, 12, 2)),
+    ("torch.fft.irfft(a, dim=0)", (2, 4, 6), "plain", None, None, (1, 12, 2)),
+    ("torch.fft.irfft(a, dim=0)", (2, 4, 6), "turned", None, None, (1, 2, 8)),
+    ("torch.fft.irfft(a, dim=0)", (2, 4, 6), "moved", None, None, (1, 12, 2)),
+    ("torch.fft.fft2(a)", (2, 4, 6), "plain", None, None, (24, 6, 1)),
+    ("torch.fft.fft2(a)", (2, 4, 6), "turned", None, None, (24, 1, 4)),
+    ("torch.fft.fft2(a)", (2, 4, 6), "moved", None, None, (24, 6, 1)),
+    ("torch.fft.fftn(a)", (2, 4, 6), "plain", None, None, (24, 6, 1)),
+    ("torch.fft.fftn(a)", (2, 4, 6), "turned", None, None, (24, 1, 4)),
+    ("torch.fft.fftn(a)", (2, 4, 6), "moved", None, None, (1, 12, 2)),
+    ("torch.fft.rfftn(a)", (2, 4, 6), "plain", None, None, (16, 4, 1)),
+    ("torch.fft.rfftn(a)", (2, 4, 6), "turned", None, None, (16, 4, 1)),
+    ("torch.fft.rfftn(a)", (2, 4, 6), "moved", None, None, (4, 8, 1)),
+    ("torch.fft.irfftn(a)", (2, 4, 6), "plain", None, None, (40, 10, 1)),
+    ("torch.fft.irfftn(a)", (2, 4, 6), "turned", None, None, (40, 10, 1)),
+    ("torch.fft.irfftn(a)", (2, 4, 6), "moved", None, None, (10, 20, 1)),
+    ("torch.fft.ihfft2(a)", (2, 4, 6), "plain", None, None, (16, 1, 4)),
+    ("torch.fft.ihfft2(a)", (2, 4, 6), "turned", None, None, (16, 1, 4)),
+    ("torch.fft.ihfft2(a)", (2, 4, 6), "moved", None, None, (16, 1, 4)),
+    ("torch.fft.ihfftn(a)", (2, 4, 6), "plain", None, None, (4, 1, 8)),
+    ("torch.fft.ihfftn(a)", (2, 4, 6), "turned", None, None, (4, 1, 8)),
+    ("torch.fft.ihfftn(a)", (2, 4, 6), "moved", None, None, (1, 2, 8)),
+    ("torch.fft.hfftn(a)", (2, 4, 6), "plain", None, None, (40, 10, 1)),
+    ("torch.fft.hfftn(a)", (2, 4, 6), "turned", None, None, (40, 10, 1)),
+    ("torch.fft.hfftn(a)", (2, 4, 6), "moved", None, None, (10, 20, 1)),
+    ("torch.fft.ifft2(a, dim=(0, 2))", (2, 4, 6), "plain", None, None, (6, 12, 1)),
+    ("torch.fft.ifft2(a, dim=(0, 2))", (2, 4, 6), "turned", None, None, (6, 12, 1)),
+    ("torch.fft.ifft2(a, dim=(0, 2))", (2, 4, 6), "moved", None, None, (1, 12, 2)),
+    ("torch.triangular_solve(b, a).cloned_coefficient", (5, 5), "plain", (5, 3), "plain", (1, 5)),
+]
+
+
+def made(shape, layout):
+    plain = torch.arange(1.0, 1 + math.prod(shape)).reshape(shape)
+    match layout:
+        case "turned":
+            return plain.transpose(-1, -2).contiguous().transpose(-1, -2)
+        case "moved":
+            return plain.movedim(0, -1).contiguous().movedim(-1, 0)
+        case "last":
+            return plain.contiguous(memory_format=torch.channels_last if len(shape) == 4 else torch.channels_last_3d)
+    return plain
+
+
+@pytest.mark.parametrize(("call", "shape", "layout", "other", "other_layout", "expected"), LAID)
+@pytest.mark.filterwarnings("ignore:torch.triangular_solve is deprecated")
+def test_results_lie_as_torchs(call, shape, layout, other, other_layout, expected):
+    a, b = made(shape, layout), other and made(other, other_layout)
+    result = eval(call, {"torch": torch, "F": F, "a": a, "b": b})
+    assert result.stride() == expected
+    plain = eval(call, {"torch": torch, "F": F, "a": a.contiguous(), "b": other and b.contiguous()})
+    assert torch.allclose(result.resolve_conj(), plain.resolve_conj(), rtol=1e-4, atol=1e-3)
+
+
+def test_gradients_through_results_that_lie_otherwise():
+    x = made((2, 4, 6, 5), "last").double().requires_grad_()
+    w = torch.arange(96.0, dtype=torch.float64).reshape(6, 4, 2, 2).div(96).requires_grad_()
+
+    def net(x):
+        return F.pad(F.max_pool2d(F.avg_pool2d(F.conv2d(x, w), 2, 1), 2), (1, 1))
+
+    found = torch.autograd.grad(net(x).square().sum(), (x, w))
+    expected = torch.autograd.grad(net(x.contiguous()).square().sum(), (x, w))
+    assert all(torch.allclose(one, other) for one, other in zip(found, expected, strict=True))
