@@ -114,6 +114,7 @@ def large_calls():
         "t(600, 400), t(300, 400), 0, 100, 400": "slice_scatter",
         "t(400000), t(200000), (200000,), (2,)": "as_strided_scatter",
         "b(500, 400)": "where.condition",
+        "t(500, 400), t(400, 500)": "resize_as_",
         "i(3, 100000)": "repeat_interleave.Tensor",
         "(500, 400), 2": "full",
         "1, 200001": "arange.start_step",
@@ -180,6 +181,10 @@ def with_gradients(results, inputs):
         return [*results, *(gradients(wanted, inputs, directions(wanted, 7)) if wanted else [])]
     except NotImplementedError:
         return results  # torch knows none either
+    except RuntimeError as error:
+        if "ill-defined" not in str(error):
+            raise
+        return results  # the direction asks for what an eigenvector leaves open
 
 
 class Unfit(Exception):
@@ -286,7 +291,7 @@ CUT = {
         t(70, 60)[i(70, 300000)]; t(70, 60)[i(70, 300000), i(60, 300000)]; t(70, 60)[:, i(60, 9000)]; t(300000).take(i(300000, 400000))
         t(70, 60).index_put((i(70, 300000), i(60, 300000)), t(300000), True); t(3000).put(i(3000, 300000), t(300000), True)
         t(70, 60).gather(0, i(70, 9000, 60)); t(70, 60).index_select(1, i(60, 9000)); t(300, 400).masked_select(b(300, 400))
-        torch.bincount(i(90, 300000), pos(300000)); torch.histc(t(300000)); t(70, 60).repeat(50, 2); t(1, 60).expand(9000, 60) * t(9000, 60)
+        torch.bincount(i(90, 300000), pos(300000).detach()); torch.histc(t(300000)); t(70, 60).repeat(50, 2); t(1, 60).expand(9000, 60) * t(9000, 60)
         t(60, 1).expand(60, 9000) * 2; t(20, 99).repeat_interleave(i(30, 20) + 1, 0); t(300, 40).unfold(0, 7, 1) * 2; t(200000).as_strided((9000, 30), (3, 2)) * 3
         torch.segment_reduce(t(90000, 3), "mean", lengths=torch.full((300,), 300)); t(90, 80)[b(90, 80)]; t(9, 400, 70).cumsum(1).diff(dim=0)
     """,
