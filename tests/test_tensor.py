@@ -554,6 +554,23 @@ class TestStorage:
                 storage[index]
 
 
+def test_the_constructors_of_old_take_whole_numbers_of_any_kind_as_sizes():
+    class Two:
+        def __index__(self):
+            return 2
+
+    for size in (np.int64(2), np.array(2), Two()):
+        assert torch.Tensor(size).shape == torch.LongTensor(size).shape == (2,)
+    assert torch.Tensor(np.array([7.0])).tolist() == [7]
+    for wrong, sentence in (
+        (True, r"a sequence \(got bool\)"),
+        ({1}, r"a sequence \(got set\)"),
+        (b"a", "type 'bytes'"),
+    ):
+        with pytest.raises(TypeError, match=rf"new\(\): .*{sentence}"):
+            torch.Tensor(wrong)
+
+
 def test_the_constructors_of_old_take_tensors_of_their_dtype():
     x = torch.tensor([1, 2])
     assert torch.Tensor(x).dtype == torch.int64 and torch.Tensor(x).data_ptr() == x.data_ptr()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import rushlight as torch
 from rushlight import _C
 from rushlight._homes import at_home
@@ -16,7 +18,7 @@ def build(dtype: torch.dtype, args: tuple[Any, ...]) -> torch.Tensor:
     """A tensor of a dtype, from sizes, a sequence, a storage or a tensor."""
     if not args:
         return torch.empty(0, dtype=dtype)
-    if len(args) > 1 or isinstance(args[0], int):
+    if len(args) > 1 or _is_size(args[0]):
         return torch.empty(*args, dtype=dtype)
     (data,) = args
     if isinstance(data, torch.Size):
@@ -27,11 +29,22 @@ def build(dtype: torch.dtype, args: tuple[Any, ...]) -> torch.Tensor:
         return data.view_as(data)
     if isinstance(data, _C.UntypedStorage):
         return torch.empty(0, dtype=dtype).set_(data)
-    if isinstance(data, str):
-        raise TypeError("new(): invalid data type 'str'")
-    if not hasattr(data, "__len__"):
+    if isinstance(data, (str, bytes)):
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+    if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
         raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
     return torch.tensor(data, dtype=dtype)
+
+
+def _is_size(value: Any) -> bool:
+    """Whether it is a whole number, NumPy's among them, and no tensor or bool."""
+    if isinstance(value, (bool, _C.Tensor)):
+        return False
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _options(dtype: torch.dtype) -> str:
