@@ -315,3 +315,30 @@ def test_tangents_pass_tensors_of_inference_mode():
 
     # The values count that the tensor had.
     assert func.jvp(changing, (x,), (ones,))[1].tolist() == [2, 3] and c.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("transform", [func.jacrev, func.hessian, lambda f: lambda x: func.vjp(f, x)])
+def test_what_functions_must_give_backward(transform):
+    x = torch.ones(2)
+    for result, sentence in [
+        (3.0, "expected f.*primals. to return only tensors, got unsupported type <class 'float'>"),
+        ((), "Expected f to be a function that has non-empty output .got output = ..."),
+        (None, r"Expected f to be a function that has non-empty output .got output = .None.."),
+        (
+            torch.tensor([1]),
+            "All outputs of f must be floating-point or complex Tensors, got Tensor with dtype torch.int64",
+        ),
+    ]:
+        with pytest.raises(RuntimeError, match=sentence):
+            transform(lambda _, result=result: result)(x)
+
+
+def test_what_functions_must_give_forward():
+    for transform in (func.jacfwd, lambda f: lambda x: func.jvp(f, (x,), (x,))):
+        with pytest.raises(
+            RuntimeError, match="jvp.f, primals, tangents.: expected f.*primals. to return only tensors"
+        ):
+            transform(lambda _: 3.0)(torch.ones(2))
+    assert func.jacfwd(lambda x: x > 0)(torch.ones(2)).tolist() == [[0, 0], [0, 0]]
+    with pytest.raises(ValueError, match="expected `in_dims` to be int or a .potentially nested. tuple"):
+        func.vmap(torch.sin, in_dims=[0])(torch.ones(2))

@@ -157,6 +157,28 @@ def grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> C
     return wrapper
 
 
+#: The directions, as torch's messages name them.
+_BACK, _ALONG = "vjp(f, *primals)", "jvp(f, primals, tangents)"
+
+
+def _check_outputs(direction: str, outputs: list[Any]) -> None:
+    """Raises RuntimeError unless a function gave tensors that have derivatives in a direction."""
+    if not outputs or (len(outputs) == 1 and outputs[0] is None):
+        raise RuntimeError(
+            f"{direction}: Expected f to be a function that has non-empty output (got output = {outputs})"
+        )
+    for leaf in outputs:
+        if not isinstance(leaf, torch.Tensor):
+            raise RuntimeError(
+                f"{direction}: expected f(*primals) to return only tensors, got unsupported type {type(leaf)}"
+            )
+    for leaf in outputs:
+        if direction == _BACK and not differentiable(leaf):
+            raise RuntimeError(
+                f"vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got Tensor with dtype {leaf.dtype}"
+            )
+
+
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """The value of ``func`` and a function that multiplies its Jacobian from the left: cotangents to gradients, a tuple.
 
@@ -164,19 +186,12 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     >>> back(torch.tensor([1.0, 0.0]))
     (tensor([1., 0.]),)
     """
-    api = "vjp(f, *primals)"
     keep = _C._is_recording()
     with torch.enable_grad():
         places = _Places(primals)
-        output, aux = _split(func(*places.chosen), has_aux, api)
+        output, aux = _split(func(*places.chosen), has_aux, _BACK)
         outputs, _ = _tree.flatten(output)
-        for leaf in outputs:
-            if not isinstance(leaf, torch.Tensor):
-                raise RuntimeError(f"vjp(f, ...): All outputs of f must be Tensors, got {type(leaf)}")
-            if not differentiable(leaf):
-                raise RuntimeError(
-                    f"vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got Tensor with dtype {leaf.dtype}"
-                )
+        _check_outputs(_BACK, outputs)
 
     def back(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
         weights, _ = _tree.flatten(cotangents)
@@ -207,7 +222,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     >>> torch.func.jvp(torch.sin, (torch.tensor(0.0),), (torch.tensor(2.0),))
     (tensor(0.), tensor(2.))
     """
-    api = "jvp(f, primals, tangents)"
+    api = _ALONG
     if not isinstance(primals, tuple):
         raise RuntimeError(f"{api}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals).")
     if _tree.outline(primals) != _tree.outline(tangents):
@@ -221,11 +236,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         places = _Places(primals, forward=True)
         output, aux = _split(func(*places.chosen), has_aux, api)
         outputs, around = _tree.flatten(output)
-        for leaf in outputs:
-            if not isinstance(leaf, torch.Tensor):
-                raise RuntimeError(
-                    f"{api}: expected f(*args) to return only tensors, got unsupported type {type(leaf)}"
-                )
+        _check_outputs(api, outputs)
         steps = _tree.flatten(tangents)[0]
         _check_tangents(api, steps, places.tensors)
         found = pushforward(outputs, places.tensors)(steps)
@@ -311,9 +322,7 @@ def _jacobian(
                 places, replaced = _choose(argnums, args, forward=forward)
                 output, aux = _split(func(*replaced, **kwargs), has_aux, api)
                 outputs, around = _tree.flatten(output)
-                for leaf in outputs:
-                    if not isinstance(leaf, torch.Tensor):
-                        raise RuntimeError(f"{api}: Expected output of f to be a Tensor or Tensors, got {type(leaf)}")
+                _check_outputs(_ALONG if forward else _BACK, outputs)
                 _check_real(api, "outputs", outputs)
                 found = around([places.around(row) for row in rows(outputs, places.tensors, chunk_size)])
             found, aux = places.release(found, keep), places.release(aux, keep)

@@ -79,7 +79,7 @@ def vmap(
 
 def _dims_of(name: str, in_dims: Any, args: tuple[Any, ...]) -> list[Any]:
     head = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): "
-    if not isinstance(in_dims, (int, tuple, list)):
+    if not isinstance(in_dims, (int, tuple)):
         raise ValueError(
             f"{head}expected `in_dims` to be int or a (potentially nested) tuple matching the structure of inputs, got: "
             f"{type(in_dims)}."
