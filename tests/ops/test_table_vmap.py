@@ -53,7 +53,7 @@ LOOPS = {
         segment_reduce cov topk narrow.Tensor tensor_split.tensor_indices_or_sections index_select
         masked_scatter.out_of_place repeat_interleave.self_Tensor _linalg_lstsq
         linalg.lstsq linalg.matrix_exp matrix_exp rnn_tanh.data rnn_relu.data gru.data lstm lstm.data
-        nn.functional.multilabel_margin_loss nn.functional.multi_margin_loss embedding_dense_backward embedding_bag
+        nn.functional.multilabel_margin_loss embedding_dense_backward embedding_bag
         _fractional_max _lstm_sequence _nll_loss _nll_loss2d _nll_loss_backward nn.functional.cross_entropy
         nn.functional.nll_loss
     """,

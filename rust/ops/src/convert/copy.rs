@@ -2,6 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::{broadcast, expands, stretched, turned, way_out};
+use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
 
 use super::CLONE;
@@ -34,9 +35,17 @@ pub static COPY: Row = Row {
                 None => return crate::convert::note_dropped(args.scalar(1)?.dtype(), own.dtype()),
             };
             // First as two operands, whose sentence names the target before the source.
-            broadcast(own.sizes(), from.sizes()).map_err(|error| with_way_out(error, own, from))?;
+            let whole = broadcast(own.sizes(), from.sizes()).map_err(|error| with_way_out(error, own, from))?;
             crate::convert::note_dropped(from.dtype(), own.dtype())?;
-            from.layout().broadcast_to(own.sizes()).map(drop).map_err(|error| with_way_out(error, own, from))
+            if expands(from.sizes(), own.sizes()) {
+                return Ok(());
+            }
+            let told = Error::runtime(format!(
+                "output with shape {} doesn't match the broadcast shape {}",
+                Shape(own.sizes()),
+                Shape(&whole)
+            ));
+            Err(with_way_out(told, own, from))
         },
         cpu: |args, target| match args.optional_tensor(1) {
             Some(from) => crate::copy::copy(target, from),

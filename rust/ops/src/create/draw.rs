@@ -31,7 +31,7 @@ fn in_memory_order(layout: &Layout, drawn: &Layout) -> Layout {
 
 /// The elements of `tensor`, spread over the size of `drawn`, in the order in which those of `drawn` are drawn.
 pub fn alongside<T: rushlight_core::Element>(tensor: &Tensor, drawn: &Tensor) -> Result<Vec<T>> {
-    let layout = crate::view::expand::stretched(tensor.layout(), drawn.sizes().clone())?;
+    let layout = crate::view::expand::stretched(tensor.layout(), tensor.dtype(), drawn.sizes().clone())?;
     let ordered = in_memory_order(&layout, drawn.layout());
     crate::convert::to_vec(&Tensor::view_of(tensor, ordered))
 }

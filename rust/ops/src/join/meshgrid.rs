@@ -75,10 +75,10 @@ fn grid(args: &Args, indexing: &str) -> Result<Vec<Tensor>> {
     let Some(first) = tensors.first().copied() else {
         return Err(Error::runtime("meshgrid expects a non-empty TensorList"));
     };
+    if tensors.iter().any(|tensor| tensor.dtype() != first.dtype()) {
+        return Err(Error::runtime("meshgrid expects all tensors to have the same dtype"));
+    }
     for tensor in &tensors {
-        if tensor.dtype() != first.dtype() {
-            return Err(Error::runtime("meshgrid expects all tensors to have the same dtype"));
-        }
         if tensor.rank() > 1 {
             return Err(Error::runtime(format!(
                 "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: one of {} dimensions",

@@ -147,6 +147,9 @@ fn tensordot(args: &Args) -> Result<Tensor> {
     if from_a.len() != from_b.len() {
         return Err(Error::runtime("both dimension lists should have same length"));
     }
+    if a.dtype() != b.dtype() {
+        return Err(Error::runtime("both inputs should have same dtype").hint("Convert one of them: x.to(y.dtype)."));
+    }
     let wrap = |dims: &[i64], rank: usize| -> Result<SmallVec<[usize; 6]>> {
         if let (0, [dim, ..]) = (rank, dims) {
             return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions"))

@@ -11,7 +11,7 @@ use crate::pointwise::clamp::{CLAMP_MAX, CLAMP_MIN};
 use crate::reduce::norm::VECTOR_NORM;
 use crate::reduce::sum::SUM_DIM;
 use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::{Args, Ints, Output};
+use crate::value::{Ints, Output};
 
 fn length(of: &Tensor, p: f64, dim: i64, keepdim: bool) -> Result<Tensor> {
     op!(VECTOR_NORM, of, p, Ints::from_slice(&[dim]), keepdim)
@@ -115,21 +115,6 @@ fn check_p(name: &str, p: f64) -> Result<()> {
     if p >= 0.0 { Ok(()) } else { Err(Error::runtime(format!("{name} only supports non-negative p values"))) }
 }
 
-fn check_matrix(args: &Args, place: usize) -> Result<()> {
-    let own = args.tensor(place)?;
-    let name = place + 1;
-    if !own.dtype().is_floating() {
-        return Err(Error::runtime(format!(
-            "cdist only supports floating-point dtypes, X{name} got: {}",
-            own.dtype().title()
-        )));
-    }
-    if own.rank() < 2 {
-        return Err(Error::runtime(format!("cdist only supports at least 2D tensors, X{name} got: {}D", own.rank())));
-    }
-    Ok(())
-}
-
 pub static CDIST: Row = Row {
     name: "cdist",
     node: "CdistBackward0",
@@ -143,14 +128,24 @@ pub static CDIST: Row = Row {
     dtypes: DTypes::FLOATS,
     autocast: Autocast::Single,
     run: Run::Compose(|args| {
-        check_matrix(args, 0)?;
-        check_matrix(args, 1)?;
         let (a, b, p) = (args.tensor(0)?, args.tensor(1)?, args.float(2)?);
+        for (name, own) in [("X1", a), ("X2", b)] {
+            if own.rank() < 2 {
+                let rank = own.rank();
+                return Err(Error::runtime(format!("cdist only supports at least 2D tensors, {name} got: {rank}D")));
+            }
+        }
         let (left, right) = (a.sizes()[a.rank() - 1], b.sizes()[b.rank() - 1]);
         if left != right {
             return Err(Error::runtime(format!(
                 "X1 and X2 must have the same number of columns. X1: {left} X2: {right}"
             )));
+        }
+        for (name, own) in [("X1", a), ("X2", b)] {
+            if !own.dtype().is_floating() {
+                let title = own.dtype().title();
+                return Err(Error::runtime(format!("cdist only supports floating-point dtypes, {name} got: {title}")));
+            }
         }
         check_p("cdist", p)?;
         rushlight_core::broadcast::broadcast(&a.sizes()[..a.rank() - 2], &b.sizes()[..b.rank() - 2])?;

@@ -25,7 +25,7 @@ pub static UNIQUE: Row = Row {
     run: Run::Body(|args| {
         let own = args.valued(0)?;
         if !args.row.dtypes.has(own.dtype()) {
-            return Err(crate::call::not_implemented(args.row, own.dtype()));
+            return Err(Error::unsupported("unique", own.dtype()));
         }
         distinct(own, true, args.bool(2)?, args.bool(3)?)
     }),

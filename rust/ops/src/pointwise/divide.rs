@@ -1,6 +1,7 @@
 //! Quotients and remainders, with each way of rounding.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::broadcast::broadcast_quietly;
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::plan::Plan;
 use rushlight_core::{DType, Device, Error, Result, Scalar, dispatch};
@@ -70,6 +71,12 @@ fn check_divisor(args: &Args) -> Result<()> {
         None => matches!(args.optional_scalar(place), Some(Scalar::Int(_) | Scalar::UInt(_) | Scalar::Bool(_))),
     };
     if !whole(0) || !whole(1) {
+        return Ok(());
+    }
+    // Shapes that do not meet are told of first.
+    if let (Some(own), Some(divisor)) = (args.optional_tensor(0), args.optional_tensor(1))
+        && !broadcast_quietly(own.sizes(), divisor.sizes())
+    {
         return Ok(());
     }
     let zero = match args.optional_tensor(1) {

@@ -135,6 +135,7 @@ pub static LGAMMA: Row = Row {
     tensor([0.0000, 1.7918])",
     dtypes: REAL,
     run: float(tiles! { for<S> [f32, f64] (|x| S::lgamma(x)) }),
+    refuses: "lgamma_vml_cpu",
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * d.input(0).call(&DIGAMMA, []))]),
     samples: &["pos(2, 3)", "pos()"],
     reference: "np.vectorize(lambda x: math.lgamma(x) if x else np.inf, otypes=[float])(self)",
@@ -150,6 +151,7 @@ pub static DIGAMMA: Row = Row {
     tensor([-0.5772, -1.9635])",
     dtypes: REAL,
     run: float(tiles! { for<S> [f32, f64] (|x| S::digamma(x)) }),
+    refuses: "digamma",
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
         d.grad() * d.input(0).call(&POLYGAMMA_METHOD, [Value::Int(1)])
     })]),

@@ -142,12 +142,12 @@ fn correction(args: &Args) -> f64 {
 fn infer(args: &Args, with_mean: bool) -> Result<Vec<Spec>> {
     let own = args.tensor(0)?;
     let name = args.row.python_name();
-    let over = over(args)?;
     if !own.dtype().is_differentiable() {
         let who = if with_mean { name } else { "std and var" };
         return Err(Error::runtime(format!("{who} only support floating point and complex dtypes"))
             .hint("x.float() turns integers into floats."));
     }
+    let over = over(args)?;
     if (own.numel() > 0 || over.sizes(own.sizes()).iter().product::<isize>() > 0)
         && over.count(own.sizes()) as f64 <= correction(args)
     {

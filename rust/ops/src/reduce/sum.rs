@@ -160,8 +160,8 @@ pub static MEAN_DIM: Row = Row {
     mapped: Mapped::Over(1),
     run: Run::Kernel(Kernel {
         infer: |args| {
-            let over = Over::of(args, 1)?;
-            Ok(vec![over.spec(args, mean_dtype(args, 3)?)?])
+            let dtype = mean_dtype(args, 3)?;
+            Ok(vec![Over::of(args, 1)?.spec(args, dtype)?])
         },
         cpu: |args, results| run(args, Over::of(args, 1)?, results, means()),
     }),

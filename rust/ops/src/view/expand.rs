@@ -1,7 +1,7 @@
 //! Stretching dimensions of size one, without a copy.
 
 use rushlight_core::layout::{Shape, to_dims};
-use rushlight_core::{Dims, Error, Layout, Result};
+use rushlight_core::{DType, Dims, Error, Layout, Result};
 
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
@@ -100,14 +100,16 @@ pub static BROADCAST_TO: Row = Row {
 };
 
 fn layout(args: &Args) -> Result<Layout> {
-    stretched(args.tensor(0)?.layout(), to_dims(args.ints(1)?))
+    let own = args.tensor(0)?;
+    stretched(own.layout(), own.dtype(), to_dims(args.ints(1)?))
 }
 
 /// A layout stretched to `sizes`, refused in torch's words.
-pub fn stretched(own: &Layout, mut sizes: Dims) -> Result<Layout> {
+pub fn stretched(own: &Layout, dtype: DType, mut sizes: Dims) -> Result<Layout> {
     if sizes.len() < own.rank() {
         return Err(Error::runtime(format!(
-            "expand(torch.FloatTensor{{{}}}, size={}): the number of sizes provided ({}) must be greater or equal to the number of dimensions in the tensor ({})",
+            "expand(torch.{}Tensor{{{}}}, size={}): the number of sizes provided ({}) must be greater or equal to the number of dimensions in the tensor ({})",
+            dtype.title(),
             Shape(&own.sizes),
             Shape(&sizes),
             sizes.len(),
@@ -116,7 +118,7 @@ pub fn stretched(own: &Layout, mut sizes: Dims) -> Result<Layout> {
     }
     let missing = sizes.len() - own.rank();
     let wanted = sizes.clone();
-    for dim in 0..sizes.len() {
+    for dim in (0..sizes.len()).rev() {
         let existing = if dim < missing { None } else { Some(own.sizes[dim - missing]) };
         match (sizes[dim], existing) {
             (-1, Some(size)) => sizes[dim] = size,
