@@ -15,6 +15,7 @@ from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType, Metho
 
 from rushlight import _C
 from rushlight._C import Tensor
+from rushlight._overridable import ASKS
 from rushlight._warnings import warn_once
 
 TYPE_CHECKING = False
@@ -377,7 +378,7 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
             for name, value in shown
             if (name in rows and rows[name] is value)
             or isinstance(value, MethodDescriptorType)
-            or (isinstance(value, FunctionType) and hasattr(value, "__wrapped__"))
+            or (isinstance(value, FunctionType) and hasattr(value, ASKS))
         ]
         found[home] = [value for value in asking if value not in ignored]
     kinds = (MethodDescriptorType, WrapperDescriptorType, FunctionType)

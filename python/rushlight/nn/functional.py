@@ -13,7 +13,10 @@ import rushlight as torch
 from rushlight._functions import nn_functional as _nn
 from rushlight._functions.nn_functional import *  # noqa: F403
 from rushlight._homes import adopt
+from rushlight._overridable import answer as _answer
+from rushlight._overridable import asks as _asks
 from rushlight._overridable import overridable
+from rushlight._overridable import overridden as _overridden
 from rushlight._text import must_be_tensor
 from rushlight._warnings import warn
 
@@ -79,7 +82,7 @@ def _check_chance(p: float) -> None:
         raise kind(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
-@overridable
+@_asks
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """In training, zeroes each element with probability ``p`` and divides the rest by ``1 - p``; else the input.
 
@@ -89,6 +92,8 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     >>> torch.nn.functional.dropout(torch.ones(2), p=1.0)
     tensor([0., 0.])
     """
+    if _overridden((input,)):
+        return _answer(dropout, (input,), {"p": p, "training": training, "inplace": inplace})
     _check_chance(p)
     if not training or p == 0:
         return input
@@ -235,7 +240,7 @@ def _legacy_softmax_dim(name: str, dimensions: int, stacklevel: int) -> int:
     return 0 if dimensions in (0, 1, 3) else 1
 
 
-@overridable
+@_asks
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None) -> Tensor:
     """``exp(input)`` divided by its sum along ``dim``; computed in ``dtype`` if one is given.
 
@@ -245,12 +250,14 @@ def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
     >>> torch.nn.functional.softmax(torch.tensor([0.0, 0.0]), dim=0)
     tensor([0.5000, 0.5000])
     """
+    if _overridden((input,)):
+        return _answer(softmax, (input,), {"dim": dim, "_stacklevel": _stacklevel, "dtype": dtype})
     if dim is None:
         dim = _legacy_softmax_dim("softmax", input.dim(), _stacklevel)
     return torch.softmax(input, dim) if dtype is None else torch.softmax(input, dim, dtype=dtype)
 
 
-@overridable
+@_asks
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
 ) -> Tensor:
@@ -262,12 +269,14 @@ def log_softmax(
     >>> torch.nn.functional.log_softmax(torch.tensor([0.0, 0.0]), dim=0)
     tensor([-0.6931, -0.6931])
     """
+    if _overridden((input,)):
+        return _answer(log_softmax, (input,), {"dim": dim, "_stacklevel": _stacklevel, "dtype": dtype})
     if dim is None:
         dim = _legacy_softmax_dim("log_softmax", input.dim(), _stacklevel)
     return torch.log_softmax(input, dim) if dtype is None else torch.log_softmax(input, dim, dtype=dtype)
 
 
-@overridable
+@_asks
 def embedding(
     input: Tensor,
     weight: Tensor,
@@ -290,6 +299,9 @@ def embedding(
     tensor([[3., 4.],
             [1., 2.]])
     """
+    if _overridden((input, weight)):
+        options = {"max_norm": max_norm, "norm_type": norm_type, "scale_grad_by_freq": scale_grad_by_freq}
+        return _answer(embedding, (input, weight), {"padding_idx": padding_idx, **options, "sparse": sparse})
     if padding_idx is not None:
         rows = weight.size(0)
         if padding_idx != 0 and not -rows <= padding_idx < rows:
