@@ -444,5 +444,5 @@ def test_slices_by_indices_of_each_sample():
         shared = torch.stack([call(x[0], i, s) for i, s in zip(index, source)])
         assert torch.allclose(func.vmap(call, (None, 0, 0))(x[0], index, source), shared)
     assert torch._C._vmap_loops()[0] == before
-    with pytest.raises(IndexError, match="index out of range in self"):
+    with pytest.raises(RuntimeError, match="index 5 is out of bounds for dimension 1 with size 5"):
         func.vmap(lambda x, i, s: x.index_add(1, i + 2, s))(x, index, source)
