@@ -6,6 +6,8 @@
 
 use rushlight_simd::{Base, Isa};
 
+use crate::pointwise::incomplete::{Uniform, horner};
+
 fn digamma(x: f64) -> f64 {
     Base::digamma(x)
 }
@@ -18,35 +20,17 @@ const LARGE: f64 = 1e6;
 /// How near to the mean that is, relatively: beyond it the sums end after some hundred terms.
 const NEAR: f64 = 0.1;
 
-/// Temme's uniform expansion (DLMF 8.12) of F, of which c0 and c1 suffice for a beyond a million, and its derivative in a:
-/// F = N(z) - R, z^2 / 2 = a (m - ln(1 + m)), x = a (1 + m), R = exp(-z^2 / 2) (c0 + c1 / a) / sqrt(2 pi a).
+/// By Temme's uniform expansion of F (`Uniform`), differentiated in a.
 fn gamma_slope_uniform(a: f64, x: f64) -> f64 {
-    /// Both in powers of eta = z / sqrt(a).
-    const C0: [f64; 9] = [
-        -1.0 / 3.0,
-        1.0 / 12.0,
-        -2.0 / 135.0,
-        1.0 / 864.0,
-        1.0 / 2835.0,
-        -139.0 / 777_600.0,
-        1.0 / 25_515.0,
-        -571.0 / 261_273_600.0,
-        -281.0 / 151_559_100.0,
-    ];
-    const C1: [f64; 4] = [-1.0 / 540.0, -1.0 / 288.0, 1.0 / 378.0, -77.0 / 77_760.0];
-    let horner = |of: &[f64], eta: f64| of.iter().rev().fold(0.0, |sum, c| sum * eta + c);
     let m = (x - a) / a;
     let log = m.ln_1p();
-    // 2 (m - ln(1 + m)) / m^2, summed where the difference would cancel.
-    let ratio = (0..20).rev().fold(0.0, |sum, n| 2.0 / f64::from(n + 2) - m * sum);
-    let eta = m * ratio.sqrt();
+    let Uniform { ratio, eta, rest } = Uniform::new(a, m);
     // ln(1 + m) / eta, which is one at the mean.
     let slope = if m == 0.0 { 1.0 } else { log / eta };
-    let rest = horner(&C0, eta) + horner(&C1, eta) / a;
-    let steps: Vec<f64> = C0.iter().enumerate().skip(1).map(|(n, c)| n as f64 * c).collect();
+    let steps: Vec<f64> = Uniform::C0.iter().enumerate().skip(1).map(|(n, c)| n as f64 * c).collect();
     // d eta / da = -m / (a eta).
     let falling = -horner(&steps, eta) / ratio.sqrt() / a;
-    // x times the density is sqrt(a) exp(-z^2 / 2) / (sqrt(2 pi) stirling).
+    // x times the density is sqrt(a) exp(-a eta^2 / 2) / (sqrt(2 pi) stirling).
     let stirling = 1.0 + 1.0 / (12.0 * a);
     (1.0 + m) * stirling * (slope + rest * (log - 0.5 / a) + falling)
 }

@@ -172,7 +172,10 @@ fn check_float(own: &Tensor) -> Result<()> {
 fn dims(args: &Args) -> Result<Vec<usize>> {
     let own = args.tensor(0)?;
     let dims = args.ints(1)?.iter().map(|&dim| wrap_dim(dim, own.rank())).collect::<Result<Vec<_>>>()?;
-    for &dim in &dims {
+    for (at, &dim) in dims.iter().enumerate() {
+        if dims[..at].contains(&dim) {
+            return Err(Error::runtime("FFT dims must be unique"));
+        }
         super::check_length(own.sizes().get(dim).copied().unwrap_or(0))?;
     }
     Ok(dims)

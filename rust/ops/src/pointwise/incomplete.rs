@@ -1,4 +1,5 @@
-//! The incomplete gamma functions, by their series below the mean and by Legendre's continued fraction above.
+//! The incomplete gamma functions, by their series below the mean and by Legendre's continued fraction above; near the mean of
+//! large parameters, where both take long and lose digits, by Temme's expansion.
 
 #![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
 
@@ -18,6 +19,55 @@ fn weight(a: f64, x: f64) -> f64 {
     (a * x.ln() - x - Base::lgamma(a)).exp()
 }
 
+/// Parameters from which Temme's expansion is used, and how near to the mean that is, relatively.
+const LARGE: f64 = 1e4;
+const NEAR: f64 = 0.1;
+
+/// Temme's uniform expansion (DLMF 8.12): P = N(eta sqrt(a)) - R, where eta^2 / 2 = m - ln(1 + m), x = a (1 + m), N is the normal
+/// distribution and R = exp(-a eta^2 / 2) (c0 + c1 / a + ...) / sqrt(2 pi a). Here are c0 and c1 in powers of eta, which suffice for
+/// parameters beyond ten thousand.
+pub struct Uniform {
+    /// (eta / m)^2.
+    pub ratio: f64,
+    pub eta: f64,
+    /// c0 + c1 / a.
+    pub rest: f64,
+}
+
+impl Uniform {
+    pub const C0: [f64; 9] = [
+        -1.0 / 3.0,
+        1.0 / 12.0,
+        -2.0 / 135.0,
+        1.0 / 864.0,
+        1.0 / 2835.0,
+        -139.0 / 777_600.0,
+        1.0 / 25_515.0,
+        -571.0 / 261_273_600.0,
+        -281.0 / 151_559_100.0,
+    ];
+    const C1: [f64; 4] = [-1.0 / 540.0, -1.0 / 288.0, 1.0 / 378.0, -77.0 / 77_760.0];
+
+    pub fn new(a: f64, m: f64) -> Uniform {
+        // 2 (m - ln(1 + m)) / m^2, summed where the difference would cancel.
+        let ratio = (0..20).rev().fold(0.0, |sum, n| 2.0 / f64::from(n + 2) - m * sum);
+        let eta = m * ratio.sqrt();
+        Uniform { ratio, eta, rest: horner(&Self::C0, eta) + horner(&Self::C1, eta) / a }
+    }
+
+    /// P and Q.
+    fn both(&self, a: f64) -> (f64, f64) {
+        let z = self.eta * (a / 2.0).sqrt();
+        let rest = self.rest * (-z * z).exp() / (std::f64::consts::TAU * a).sqrt();
+        (0.5 * Base::erfc(-z) - rest, 0.5 * Base::erfc(z) + rest)
+    }
+}
+
+/// A polynomial with these coefficients, the constant first.
+pub fn horner(of: &[f64], x: f64) -> f64 {
+    of.iter().rev().fold(0.0, |sum, c| sum * x + c)
+}
+
 /// The lower function P and the upper one Q = 1 - P.
 fn both(a: f64, x: f64) -> (f64, f64) {
     if a.is_nan() || x.is_nan() || a < 0.0 || x < 0.0 || (a == 0.0 && x == 0.0) || (a.is_infinite() && x.is_infinite())
@@ -29,6 +79,9 @@ fn both(a: f64, x: f64) -> (f64, f64) {
     }
     if x == 0.0 || a.is_infinite() {
         return (0.0, 1.0);
+    }
+    if a > LARGE && (x / a - 1.0).abs() < NEAR {
+        return Uniform::new(a, (x - a) / a).both(a);
     }
     if x < a + 1.0 {
         let (mut term, mut sum) = (1.0 / a, 1.0 / a);

@@ -104,7 +104,8 @@ pub static CONV_INPUT: Row = Row {
 fn formatted(spec: Spec, input: &Tensor, weight: &Tensor) -> Spec {
     let narrow = matches!(input.dtype(), DType::F32 | DType::BF16 | DType::F16);
     match spec.layout.rank() {
-        _ if input.sizes()[0] == 0 => spec,
+        // Of what does not fit, nobody has said so yet.
+        rank if rank != input.rank() || rank != weight.rank() || input.sizes().first() == Some(&0) => spec,
         3 => spec.formatted_as_image(weight.layout()),
         5 if !narrow => spec,
         _ => spec.formatted(input.layout()).formatted(weight.layout()),

@@ -1,0 +1,25 @@
+"""Special functions where no reference of NumPy reaches."""
+
+import pytest
+
+import rushlight as torch
+
+
+@pytest.mark.parametrize(
+    "a, x, upper",
+    [
+        # To 17 digits, in arithmetic of many more.
+        (9900, 10000, 0.15744337553874304),
+        (10001, 10100, 0.16107895550326105),
+        (20000, 19000, 0.99999999999967631),
+        (100000, 100000, 0.49957947788963482),
+        (1000000, 1002000, 0.022804095898769863),
+        (1e20, 1e20, 0.5 - 1.3298076013381091e-11),
+        (1e300, 1e300, 0.5),
+        (1e300, 1.1e300, 0),
+    ],
+)
+def test_incomplete_gamma_functions_of_large_parameters(a, x, upper):
+    a, x = torch.tensor([a, x], dtype=torch.float64)
+    assert torch.igammac(a, x).item() == pytest.approx(upper, rel=1e-10, abs=0)
+    assert torch.igamma(a, x).item() == pytest.approx(1 - upper, rel=1e-10, abs=1e-15)
