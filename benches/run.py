@@ -227,7 +227,9 @@ def kills(options):
                 time.sleep(0.2)
             process.communicate()
             # What a trainer writes for the reader is no rest of a kill.
-            left += [f"{kind} {path.name}" for path in Path(folder).iterdir() if path.suffix not in (".pt", ".json")]
+            left += [
+                f"{kind} {path.name}" for path in Path(folder).iterdir() if path.suffix not in (".pt", ".json", ".png")
+            ]
     time.sleep(1)
     processes = [pid for leader in leaders for pid in members(leader)]
     print(f"\n{done} SIGKILLs among the processes of {len(leaders)} groups ({', '.join(kinds)}; each start method) "
